@@ -1,4 +1,4 @@
-//! The n-th allocation of 8 KiB or more fails, for each n: nothing aborts, and the trace can be saved afterwards.
+//! Fails the n-th allocation of 8 KiB or more, for each n: nothing aborts, and the trace can be saved afterwards.
 #![allow(unsafe_code, reason = "a global allocator has no safe form")]
 
 use crate::play::{OUTPUT, play, record_as, report};
@@ -27,19 +27,19 @@ pub(crate) const TESTS: &[Test] = &[("failed_allocation_is_an_error_and_the_trac
     let played = play("failed_allocations").succeeded();
     let report = played.report();
     let count = |outcome: &str| report.lines().filter(|line| line.ends_with(outcome)).count();
-    // The list that has no memory to become shorter stays as long as it is.
+    // A list that cannot be shrunk for lack of memory keeps its length.
     let (refused, saved) = (count(REFUSED), count(SAVED));
     assert!(refused > 50 && refused + saved == report.lines().count(), "{report}{}", played.stderr);
 })];
 
-/// What became of a save during which an allocation failed: it was an error, or the file is whole.
+/// Outcomes of a save with a failed allocation: an error, or a whole file.
 const REFUSED: &str = "refused";
 const SAVED: &str = "saved";
 
-/// A smaller allocation never fails.
+/// Smaller allocations never fail.
 const LARGE: usize = 8 << 10;
 
-/// How many large allocations are left until one fails, just once.
+/// Large allocations left until one fails, once.
 static LEFT: AtomicI64 = AtomicI64::new(0);
 
 struct FailingOnce;
@@ -48,22 +48,22 @@ fn fails(size: usize) -> bool {
     size >= LARGE && LEFT.fetch_sub(1, Ordering::Relaxed) == 1
 }
 
-// SAFETY: every call is passed on to the system's allocator, or fails as that may.
+// SAFETY: every call is forwarded to the system's allocator, or returns null, which the contract permits.
 unsafe impl GlobalAlloc for FailingOnce {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps to the same contract.
+        // SAFETY: the caller upholds the same contract.
         if fails(layout.size()) { std::ptr::null_mut() } else { unsafe { System.alloc(layout) } }
     }
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps to the same contract.
+        // SAFETY: the caller upholds the same contract.
         if fails(layout.size()) { std::ptr::null_mut() } else { unsafe { System.alloc_zeroed(layout) } }
     }
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller keeps to the same contract.
+        // SAFETY: the caller upholds the same contract.
         if fails(size) { std::ptr::null_mut() } else { unsafe { System.realloc(pointer, layout, size) } }
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps to the same contract.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.dealloc(pointer, layout) };
     }
 }
@@ -71,9 +71,9 @@ unsafe impl GlobalAlloc for FailingOnce {
 #[global_allocator]
 static ALLOCATOR: FailingOnce = FailingOnce;
 
-/// Records much of everything, and saves it in one child for each large allocation, which fails there.
+/// Records many rows of every kind, and saves them in one child per large allocation, which fails there.
 fn failed_allocations(folder: &Path) {
-    let builder = KinetoLayer::builder().output(folder.join(OUTPUT)).collector(Toy);
+    let builder = KinetoLayer::builder().output(folder.join(OUTPUT)).collector(ToyCollector);
     let guard = record_as(builder);
     make_spans();
     launch();
@@ -82,16 +82,16 @@ fn failed_allocations(folder: &Path) {
     let paths = [folder.join("x.json"), folder.join("x.json.gz"), folder.join("x.et.json")];
     let [json, packed, execution] = &paths;
     fail_each(folder, "json", || trace.save(json));
-    // What the first save finds out is kept, so only what is left to do can fail from here on.
+    // The first save caches its results, so later failures are in the remaining work.
     trace.save(json).unwrap();
-    // In an optimized build zlib allocates, which cannot report a failure; the writer asks for that memory before.
+    // In an optimized build zlib allocates but cannot report a failure; the writer reserves that memory before.
     if cfg!(debug_assertions) {
         fail_each(folder, "gzip", || trace.save(packed));
     }
     fail_each(folder, "execution trace", || trace.save_execution_trace(execution));
 }
 
-/// Calls `save` in one child for each of its large allocations, which fails there.
+/// Calls `save` in one child per large allocation, which fails there.
 fn fail_each(folder: &Path, what: &str, save: impl Fn() -> Result<(), Error>) {
     for nth in 1.. {
         let child = sys::fork();
@@ -113,7 +113,7 @@ const AN_ERROR: i32 = 1;
 const WHOLE: i32 = 2;
 const WRONG: i32 = 3;
 
-/// Lets the n-th large allocation of a save fail, and saves again after an error.
+/// Fails the n-th large allocation of a save, and saves again after an error.
 fn fail(nth: i64, save: impl Fn() -> Result<(), Error>) -> i32 {
     LEFT.store(nth, Ordering::Relaxed);
     let saved = save();
@@ -125,7 +125,7 @@ fn fail(nth: i64, save: impl Fn() -> Result<(), Error>) -> i32 {
     match saved {
         Ok(()) if nothing_failed => NOTHING_FAILED,
         Ok(()) => WHOLE,
-        // The second time takes longer than all before.
+        // The second save takes longest.
         Err(error) if is_right(&error) && (nth % 32 != 0 || save().is_ok()) => AN_ERROR,
         Err(_) => WRONG,
     }
@@ -133,7 +133,7 @@ fn fail(nth: i64, save: impl Fn() -> Result<(), Error>) -> i32 {
 
 const MANY: u64 = 400;
 
-/// Futures that follow one another, late values, errors, events, and ends that are far from their slices.
+/// Makes linked futures, late values, errors, events, and slices that end far from their begin.
 fn make_spans() {
     let mut before = None;
     for n in 0..MANY {
@@ -160,11 +160,11 @@ fn make_spans() {
 
 static SINK: Mutex<Option<RecordSink>> = Mutex::new(None);
 
-/// A device with calls that name no slice.
+/// A device with calls that belong to no slice.
 #[derive(Debug)]
-struct Toy;
+struct ToyCollector;
 
-impl Collector for Toy {
+impl Collector for ToyCollector {
     fn name(&self) -> &'static str {
         "toy"
     }
@@ -187,9 +187,9 @@ impl Collector for Toy {
 }
 
 #[derive(Debug)]
-struct Nothing;
+struct NoArgs;
 
-impl RecordLayout for Nothing {
+impl RecordLayout for NoArgs {
     fn visit(&self, _: &RecordView<'_>, _: &mut dyn FnMut(&str, ArgValue<'_>)) {}
 }
 
@@ -197,14 +197,14 @@ fn now() -> u64 {
     u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap()
 }
 
-/// Calls with near and far ids, some of them shared by two, and their work, within annotations.
+/// Reports calls with near, far and shared ids, and their work, inside annotations.
 fn launch() {
     let sink = SINK.lock().unwrap();
     let thread = Thread::Id(tracing_kineto::thread_id());
     for n in 1..=4 * MANY {
         let _step = (n % 4 == 0).then(|| annotate!("step {n}").entered());
         let correlation = if n % 2 == 0 { n * 3 } else { u64::MAX / 2 - (n / 3) * 1_000_000 };
-        let (start, shape, words) = (now(), &Nothing, &[]);
+        let (start, shape, words) = (now(), &NoArgs, &[]);
         sink.as_ref().unwrap().record(|batch| {
             let (kind, name, end) = (ActivityType::CudaDriver, batch.name("launch"), start + 50);
             let (external, launches) = (0, true);
@@ -216,7 +216,7 @@ fn launch() {
     }
 }
 
-/// Records of the program's own, on a row of their own.
+/// Pushes the program's own records, on a separate row.
 fn push(profiler: &Profiler) {
     let from = now();
     let at = |us: u64| Timestamp::from_nanos(from + us * 1000);

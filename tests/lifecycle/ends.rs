@@ -1,4 +1,4 @@
-//! Ends of the process and of the guard.
+//! Ends of the process and the guard.
 
 use crate::play::{OUTPUT, play, record, record_as, report, work};
 use crate::{Scenario, Test};
@@ -127,7 +127,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
 ];
 
 pub(crate) const TESTS: &[Test] = &[
-    ("a_dropped_guard_leaves_a_whole_file", || {
+    ("dropped_guard_leaves_a_whole_file", || {
         let played = play("drop").succeeded();
         assert_eq!(played.output().slices("work"), 1);
         assert_eq!(played.output().processes(), [i64::from(played.pid)]);
@@ -135,7 +135,7 @@ pub(crate) const TESTS: &[Test] = &[
         assert!(lines.len() == 1 && lines[0].contains("Z  INFO tracing-kineto: "), "{lines:?}");
         assert!(lines[0].contains(": wrote /") && lines[0].ends_with(&format!("{OUTPUT}: 1 slice")), "{lines:?}");
     }),
-    ("a_leaked_guard_leaves_a_whole_file", || {
+    ("leaked_guard_leaves_a_whole_file", || {
         let played = play("leak").succeeded();
         assert_eq!(played.output().slices("work"), 1);
         let lines: Vec<&str> = played.stderr.lines().collect();
@@ -147,32 +147,32 @@ pub(crate) const TESTS: &[Test] = &[
         let file = played.output();
         assert_eq!((file.slices("work"), file.slices("open"), file.lost("unfinished_slices")), (1, 1, 1));
     }),
-    ("exit_on_one_thread_while_others_record_leaves_a_whole_file", || {
+    ("exit_leaves_a_whole_file_while_other_threads_record", || {
         let played = play("exit_on_thread").succeeded();
         assert!(played.output().slices("busy") > 0);
     }),
-    ("a_panic_out_of_main_leaves_a_whole_file", || {
+    ("panic_out_of_main_leaves_a_whole_file", || {
         let played = play("panic");
         assert_eq!(played.status.code(), Some(101), "{}", played.stderr);
         let file = played.output();
         assert_eq!((file.slices("work"), file.slices("open"), file.lost("unfinished_slices")), (1, 1, 0));
     }),
-    ("an_abort_leaves_nothing_half_written", || {
+    ("abort_leaves_no_partial_file", || {
         let played = play("abort");
         assert_eq!((played.status.signal(), played.files().len()), (Some(libc::SIGABRT), 0), "{}", played.stderr);
     }),
-    ("flush_all_in_a_panic_hook_leaves_a_whole_file_before_the_abort", || {
+    ("flush_all_in_a_panic_hook_writes_before_the_abort", || {
         let played = play("abort_flushed");
         assert_eq!(played.status.signal(), Some(libc::SIGABRT), "{}", played.stderr);
         assert_eq!((played.output().slices("work"), played.output().slices("open")), (1, 1));
     }),
-    ("a_finished_guard_writes_nothing_by_itself", || {
+    ("finished_guard_writes_no_file", || {
         let played = play("finish").succeeded();
         assert_eq!(played.files(), ["saved.json"], "{}", played.stderr);
         assert_eq!(played.file("saved.json").slices("work"), 1);
         assert_eq!(played.stderr, "");
     }),
-    ("traces_that_nobody_looks_at_are_reported", || {
+    ("unused_traces_are_reported", || {
         let played = play("finish_unused").succeeded();
         let lines: Vec<_> = played.stderr.lines().collect();
         assert_eq!((played.files().len(), lines.len()), (0, 2), "{lines:?}");
@@ -185,7 +185,7 @@ pub(crate) const TESTS: &[Test] = &[
         assert!(played.report().contains(&format!("{OUTPUT} belongs to another layer")), "{}", played.report());
         assert_eq!(played.file(OUTPUT).slices("work"), 1, "{}", played.stderr);
     }),
-    ("a_guard_dropped_after_a_stop_writes_nothing", || {
+    ("guard_dropped_after_a_stop_writes_no_file", || {
         let played = play("drop_after_stop").succeeded();
         assert_eq!((played.files(), played.stderr.as_str()), (vec!["saved.json".to_owned()], ""));
     }),
@@ -195,7 +195,7 @@ pub(crate) const TESTS: &[Test] = &[
         assert_eq!(report.matches("NotActive: the KinetoGuard was dropped").count(), 2, "{report}");
         assert_eq!(played.file(OUTPUT).slices("work"), 1);
     }),
-    ("guard_tells_why_nothing_was_recorded", || {
+    ("guard_reports_why_nothing_was_recorded", || {
         for (scenario, why) in [
             ("empty", "another subscriber was set before; install the layer first (the guard was dropped "),
             ("empty_young", "the layer was not installed when the guard was dropped"),
@@ -207,15 +207,15 @@ pub(crate) const TESTS: &[Test] = &[
         ] {
             let played = play(scenario).succeeded();
             assert_eq!(played.stderr.lines().count(), 1, "{scenario}: {}", played.stderr);
-            let (_, told) = played.stderr.split_once("nothing was recorded: ").expect(&played.stderr);
-            assert!(told.contains(why) && told.matches("; ").count() <= 1, "{scenario}: {told}");
+            let (_, reason) = played.stderr.split_once("nothing was recorded: ").expect(&played.stderr);
+            assert!(reason.contains(why) && reason.matches("; ").count() <= 1, "{scenario}: {reason}");
             assert!(played.files().is_empty(), "{scenario}: {:?}", played.files());
         }
     }),
-    ("a_recording_without_output_leaves_no_file", || {
+    ("recording_without_output_leaves_no_file", || {
         assert!(play("no_output").succeeded().files().is_empty());
     }),
-    ("a_flush_is_on_the_disk_whatever_comes_after", || {
+    ("flushed_file_survives_later_failures", || {
         let played = play("snapshot").succeeded();
         assert_eq!((played.files(), played.report()), (vec![OUTPUT.to_owned(), "report".into()], "flushed\n".into()));
         assert_eq!(played.file(OUTPUT).slices("work"), 1);
@@ -228,7 +228,7 @@ pub(crate) const TESTS: &[Test] = &[
     }),
 ];
 
-#[expect(clippy::exit, reason = "what it leaves behind is what is tested")]
+#[expect(clippy::exit, reason = "the test checks what an exit leaves behind")]
 pub(crate) fn exit(code: i32) -> ! {
     std::process::exit(code)
 }

@@ -1,4 +1,4 @@
-//! `from_env()`, from the variables to the file.
+//! `from_env()`: from the variables to the file.
 
 use crate::play::{play_with, report, work};
 use crate::{Scenario, Test};
@@ -19,22 +19,22 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
 ];
 
 pub(crate) const TESTS: &[Test] = &[
-    ("nothing_in_the_environment_means_no_layer_and_no_thread", || {
+    ("empty_environment_makes_no_layer_and_no_thread", || {
         for env in [&[][..], &[("KINETO_ENABLED", "0"), ("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json")]] {
             let played = play_with("from_env", env).succeeded();
             assert_eq!(played.report(), "off, threads: 1\n");
             assert_eq!((played.files(), played.stderr.as_str()), (vec!["report".to_owned()], ""));
         }
     }),
-    ("a_log_file_switches_it_on_and_gets_the_process_id", || {
+    ("log_file_variable_enables_a_layer_and_gets_the_pid", || {
         let played = play_with("from_env", &[("KINETO_ACTIVITIES_LOG_FILE", "{}/env.pt.trace.json")]).succeeded();
         let name = format!("env_{}.pt.trace.json", played.pid);
         assert_eq!(played.files(), [name.as_str(), "report"]);
         assert!(played.report().starts_with("on"));
         assert_eq!(played.file(&name).slices("work"), 1);
     }),
-    ("second_layer_writes_to_a_file_of_its_own", || {
-        // No name is that of a cycle of the first layer, such as x_<pid>.2.json.
+    ("second_layer_writes_a_separate_file", || {
+        // No name equals one of the first layer's cycles, such as x_<pid>.2.json.
         for (output, second) in [("x.json", "x_2_{pid}.json"), ("x_{pid}.json", "x_{pid}_2.json"), ("{pid}", "{pid}_2")]
         {
             let first = if output == "x.json" { "x_{pid}.json" } else { output };
@@ -54,8 +54,8 @@ pub(crate) const TESTS: &[Test] = &[
         {
             let played = play_with("from_env", &[(name, value)]).succeeded();
             assert_eq!(played.report(), "off, threads: 1\n");
-            let told = format!("{name} is set, but nothing is recorded; set KINETO_ENABLED=1 as well");
-            let found = (played.stderr.lines().count(), played.stderr.contains(&told));
+            let expected = format!("{name} is set, but nothing is recorded; set KINETO_ENABLED=1 as well");
+            let found = (played.stderr.lines().count(), played.stderr.contains(&expected));
             assert_eq!(found, (1, true), "{}", played.stderr);
         }
         for env in [
@@ -66,7 +66,7 @@ pub(crate) const TESTS: &[Test] = &[
             assert_eq!(play_with("from_env", env).succeeded().stderr, "", "{env:?}");
         }
     }),
-    ("number_with_a_unit_is_reported_with_what_to_write", || {
+    ("number_with_a_unit_is_reported_with_a_fix", || {
         for (name, value, advice) in [
             (
                 "KINETO_ACTIVITIES_DURATION_MSECS",
@@ -83,7 +83,7 @@ pub(crate) const TESTS: &[Test] = &[
             assert!(played.stderr.contains(advice), "{}", played.stderr);
         }
     }),
-    ("a_configuration_file_switches_it_on_too", || {
+    ("configuration_file_enables_a_layer", || {
         let config = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lifecycle/kineto.conf");
         let env = [
             ("KINETO_CONFIG", config),
@@ -95,7 +95,7 @@ pub(crate) const TESTS: &[Test] = &[
         let file = played.file(&format!("c_{}.json", played.pid));
         assert_eq!((file.slices("work"), file.json["distributedInfo"]["rank"].as_u64()), (0, Some(3)));
     }),
-    ("the_filter_and_the_job_reach_the_file", || {
+    ("filter_and_job_reach_the_file", || {
         let env = [
             ("KINETO_ENABLED", "1"),
             ("KINETO_ACTIVITIES_LOG_FILE", "{}/f.json"),
@@ -118,8 +118,8 @@ pub(crate) const TESTS: &[Test] = &[
             let env = [("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json"), ("KINETO_TYPO", "1"), (name, value)];
             let played = play_with("from_env", &env).succeeded();
             let what = if name == "KINETO_ACTIVITY_TYPES" { "nothing_of_the_kind" } else { value };
-            let told = played.stderr.lines().filter(|line| line.contains(what)).count();
-            assert_eq!(told, 1, "{name}: {}", played.stderr);
+            let found = played.stderr.lines().filter(|line| line.contains(what)).count();
+            assert_eq!(found, 1, "{name}: {}", played.stderr);
             assert_eq!(played.stderr.matches("unknown variable KINETO_TYPO").count(), 1, "{name}: {}", played.stderr);
             assert_eq!(played.file(&format!("x_{}.json", played.pid)).slices("work"), 1, "{name}");
             let played = play_with("try_from_env", &env).succeeded();
@@ -128,7 +128,7 @@ pub(crate) const TESTS: &[Test] = &[
             assert_eq!(played.files(), ["report"], "{name}");
         }
     }),
-    ("env_path_that_fails_gives_way_to_the_default", || {
+    ("unusable_env_path_falls_back_to_the_default", || {
         for (path, why) in [("{}/missing/x.json", "create the folder"), ("{}/x.zip", "is not supported")] {
             let env = [("KINETO_ACTIVITIES_LOG_FILE", path)];
             let played = play_with("from_env", &env).succeeded();
@@ -142,52 +142,55 @@ pub(crate) const TESTS: &[Test] = &[
             assert!(played.report().contains(why), "{}", played.report());
         }
     }),
-    ("named_config_file_that_fails_is_an_error", || {
+    ("unusable_named_config_file_is_an_error", || {
         let played = play_with("from_env", &[("KINETO_CONFIG", "/nowhere/kineto.conf")]).succeeded();
         assert!(played.report().starts_with("error: ") && played.report().contains("KINETO_CONFIG"));
     }),
-    ("misspelt_variables_are_told_when_switched_off", || {
+    ("misspelt_variables_are_reported_when_disabled", || {
         for (variable, meant) in [("KINETO_ENABLE", "KINETO_ENABLED"), ("KINETO_ACTIVITES", "KINETO_ACTIVITIES")] {
             let played = play_with("from_env", &[(variable, "1")]).succeeded();
             assert_eq!(played.report(), "off, threads: 1\n");
-            let told = format!("unknown variable {variable}; did you mean {meant}?");
+            let expected = format!("unknown variable {variable}; did you mean {meant}?");
             assert_eq!(
-                (played.stderr.lines().count(), played.stderr.matches(&told).count()),
+                (played.stderr.lines().count(), played.stderr.matches(&expected).count()),
                 (1, 1),
                 "{}",
                 played.stderr
             );
         }
     }),
-    ("counters_that_are_not_sampled_are_told", || {
+    ("counters_that_are_not_sampled_are_reported", || {
         for key in ["KINETO_CUPTI_PM_SAMPLING_METRICS", "KINETO_CUPTI_PM_SAMPLING_DEVICE_ID"] {
             let env = [("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json"), (key, "0")];
-            let said = play_with("from_env", &env).succeeded().stderr;
-            let told = "CUPTI_PM_SAMPLING_METRICS and CUPTI_PM_SAMPLING_DEVICE_ID change nothing";
-            assert_eq!(said.matches(told).count(), 1, "{key}: {said}");
+            let output = play_with("from_env", &env).succeeded().stderr;
+            let expected = "CUPTI_PM_SAMPLING_METRICS and CUPTI_PM_SAMPLING_DEVICE_ID change nothing";
+            assert_eq!(output.matches(expected).count(), 1, "{key}: {output}");
         }
     }),
-    ("file_is_told_in_one_line_unless_silenced", || {
+    ("written_file_is_reported_in_one_line_unless_silenced", || {
         let played = play_with("from_env", &[("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json")]).succeeded();
-        let told: Vec<_> = played.stderr.lines().collect();
-        assert!(told.len() == 1 && told[0].ends_with(&format!("/x_{}.json: 2 slices", played.pid)), "{told:?}");
+        let lines: Vec<_> = played.stderr.lines().collect();
+        assert!(lines.len() == 1 && lines[0].ends_with(&format!("/x_{}.json: 2 slices", played.pid)), "{lines:?}");
         let env = [("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json"), ("KINETO_LOG_LEVEL", "error")];
         let played = play_with("from_env", &env).succeeded();
         assert_eq!((played.stderr.as_str(), played.files().len()), ("", 2));
     }),
-    ("log_format_says_how_messages_look", || {
-        let said = |format: &str| {
+    ("log_format_selects_the_form_of_messages", || {
+        let output = |format: &str| {
             let env = [("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json"), ("KINETO_LOG_FORMAT", format)];
             play_with("from_env", &env).succeeded().stderr
         };
-        assert!(said("text").contains("Z  INFO tracing-kineto: wrote /"));
-        assert!(said("libkineto").starts_with("STAGE:"));
-        let json: serde_json::Value = serde_json::from_str(&said("json")).unwrap();
+        assert!(output("text").contains("Z  INFO tracing-kineto: wrote /"));
+        assert!(output("libkineto").starts_with("STAGE:"));
+        let json: serde_json::Value = serde_json::from_str(&output("json")).unwrap();
         assert!(json["message"].as_str().is_some_and(|text| text.starts_with("wrote /")), "{json}");
     }),
-    ("the_log_level_silences_messages", || {
-        let quiet =
-            [("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json"), ("KINETO_FILTER", "nobody=info"), ("KINETO_LOG_LEVEL", "3")];
+    ("log_level_silences_messages", || {
+        let quiet = [
+            ("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json"),
+            ("KINETO_FILTER", "no_target=info"),
+            ("KINETO_LOG_LEVEL", "3"),
+        ];
         assert_eq!(play_with("from_env", &quiet).succeeded().stderr, "");
     }),
 ];

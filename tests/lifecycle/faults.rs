@@ -1,5 +1,5 @@
-//! Places that cannot be written to: a clear error, and a trace that can still be saved elsewhere.
-#![allow(clippy::disallowed_methods, reason = "a scenario is told its settings by the environment")]
+//! Unwritable outputs: a clear error, and a trace that can still be saved elsewhere.
+#![allow(clippy::disallowed_methods, reason = "a scenario gets its settings from the environment")]
 
 use crate::play::{File, OUTPUT, play, play_with, record, record_as, report, work};
 use crate::{Scenario, Test, sys};
@@ -12,7 +12,7 @@ use tracing_kineto::{ErrorKind, KinetoLayer, Trace};
 pub(crate) const SCENARIOS: &[Scenario] = &[
     ("full", |folder| {
         let _guard = record_as(KinetoLayer::builder().output(folder.join(OUTPUT)).buffer_limit_bytes(1 << 20));
-        // The harness's stderr is a file.
+        // The test harness makes stderr a file.
         let is_told = || std::fs::read_to_string("/proc/self/fd/2").unwrap().contains("buffer limit");
         (0..40_000).for_each(|_| work());
         let begun = Instant::now();
@@ -71,7 +71,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ("no_memory_to_the_end", |folder| {
         let _guard = record(folder);
         (0..100_000).for_each(|_| work());
-        #[expect(clippy::disallowed_methods, reason = "the test says so")]
+        #[expect(clippy::disallowed_methods, reason = "the test sets the variable")]
         let left = std::env::var("BYTES_LEFT").unwrap().parse().unwrap();
         sys::limit_memory(Some(left));
     }),
@@ -110,19 +110,19 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     }),
 ];
 
-/// Each takes a slot for its slice, and two for its field. Far more than the limit: what other threads let go of comes to it.
+/// Each span takes a slot for its slice and two for its field. Far above the limit, since other threads free slots.
 #[cfg(target_os = "linux")]
 const SPANS_OF_24_MIB: usize = 256_000;
 
 pub(crate) const TESTS: &[Test] = &[
-    ("full_buffers_are_reported_while_they_are_full", || {
+    ("full_buffers_are_reported_once_while_full", || {
         let played = play("full").succeeded();
         assert_eq!(played.report(), "true\n", "{}", played.stderr);
-        let told = "the buffer limit of 1 MiB is reached";
-        assert_eq!(played.stderr.matches(told).count(), 1, "{}", played.stderr);
-        assert!(played.stderr.find(told) < played.stderr.find("wrote /"), "{}", played.stderr);
+        let expected = "the buffer limit of 1 MiB is reached";
+        assert_eq!(played.stderr.matches(expected).count(), 1, "{}", played.stderr);
+        assert!(played.stderr.find(expected) < played.stderr.find("wrote /"), "{}", played.stderr);
     }),
-    ("a_full_disk_is_an_error_and_the_trace_is_saved_elsewhere", || {
+    ("full_disk_is_an_error_and_trace_can_be_saved_elsewhere", || {
         let played = play("full_disk").succeeded();
         let report = played.report();
         assert!(report.contains("Io: ") && report.matches("(ulimit -f) or save elsewhere").count() == 2, "{report}");
@@ -130,17 +130,17 @@ pub(crate) const TESTS: &[Test] = &[
         assert_eq!(std::fs::read_to_string(played.path(OUTPUT)).unwrap(), "the old file");
         assert_eq!(played.file("elsewhere.json").slices("work"), MANY);
     }),
-    ("a_full_disk_at_the_end_is_said_and_leaves_nothing_half_written", || {
+    ("full_disk_at_the_end_is_reported_with_no_partial_file", || {
         for scenario in ["full_disk_at_drop", "full_disk_at_exit"] {
             let played = play(scenario).succeeded();
             assert!(played.files().is_empty(), "{:?}", played.files());
-            let told =
+            let lines =
                 played.stderr.lines().filter(|line| line.contains("the trace was not written: cannot write")).count();
-            assert_eq!(told, 1, "{scenario}: {}", played.stderr);
+            assert_eq!(lines, 1, "{scenario}: {}", played.stderr);
         }
     }),
     #[cfg(target_os = "linux")]
-    ("without_address_space_records_are_lost_and_counted", || {
+    ("records_are_counted_as_lost_without_address_space", || {
         let file = play("no_memory").succeeded().output();
         let (found, lost) = (file.slices("work"), file.lost("slices_over_limit") + file.lost("fields_over_limit"));
         assert!(found > 0 && lost > 0, "{found} {lost}");
@@ -149,20 +149,20 @@ pub(crate) const TESTS: &[Test] = &[
         assert!(file.lost("fields_over_limit") > 0);
     }),
     #[cfg(target_os = "linux")]
-    ("without_address_space_the_end_is_a_file_or_an_error", || {
-        // Room for small pieces is left: the allocator aborts without.
+    ("end_without_address_space_is_a_file_or_an_error", || {
+        // Leaves room for small allocations, without which the program aborts.
         for left in (18..=25).map(|power| 1_u64 << power) {
             let played = play_with("no_memory_to_the_end", &[("BYTES_LEFT", &left.to_string())]);
             assert!(played.status.success(), "{left}: {}", played.stderr);
             assert!(!played.files().is_empty() || played.stderr.contains("memory"), "{left}: {}", played.stderr);
         }
     }),
-    ("a_stderr_that_takes_nothing_keeps_no_program", || {
+    ("blocked_stderr_does_not_block_the_program", || {
         for scenario in ["full_stderr", "full_stderr_at_exit", "broken_stderr"] {
             assert_eq!(play(scenario).succeeded().output().slices("work"), 1, "{scenario}");
         }
     }),
-    ("an_output_that_cannot_be_written_is_said_at_the_end", || {
+    ("unwritable_output_is_reported_at_the_end", || {
         for (scenario, advice) in
             [("missing_folder_at_drop", "create the folder"), ("folder_at_drop", "name a file in that folder")]
         {
@@ -206,8 +206,8 @@ pub(crate) const TESTS: &[Test] = &[
     ("build_reports_unfinished_files_and_keeps_them", || {
         let played = play("abandoned").succeeded();
         assert_eq!(played.files(), [OUTPUT, "x.json.7-0-0123456789abcdef.tmp"]);
-        let told = "unfinished traces of processes that have ended: /";
-        assert_eq!(played.stderr.matches(told).count(), 1, "{}", played.stderr);
+        let expected = "unfinished traces of processes that have ended: /";
+        assert_eq!(played.stderr.matches(expected).count(), 1, "{}", played.stderr);
         assert!(played.stderr.contains("x.json.7-0-0123456789abcdef.tmp; delete"), "{}", played.stderr);
     }),
     ("relative_output_is_resolved_by_build", || {
@@ -215,26 +215,26 @@ pub(crate) const TESTS: &[Test] = &[
         assert_eq!(played.files(), ["before", "elsewhere"], "{}", played.stderr);
         assert_eq!(File::read(&played.path("before").join("x.json")).slices("work"), 1);
     }),
-    ("a_flush_that_fails_does_not_end_the_recording", || {
+    ("failed_flush_does_not_end_the_recording", || {
         let played = play("flush_to_a_missing_folder").succeeded();
         assert!(played.report().starts_with("Io: cannot create"), "{}", played.report());
         assert_eq!(File::read(&played.path("late").join("out.json")).slices("work"), 2);
     }),
-    ("a_device_without_room_is_an_error_and_the_trace_is_kept", || {
+    ("full_device_is_an_error_and_the_trace_is_kept", || {
         let trace = trace();
         let error = trace.save("/dev/full").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Io);
         assert!(error.to_string().contains("free space or save elsewhere"), "{error}");
         saved_elsewhere(&trace);
     }),
-    ("a_sink_that_runs_out_of_room_is_an_error_and_the_trace_is_kept", || {
+    ("full_sink_is_an_error_and_the_trace_is_kept", || {
         let trace = trace();
         let error = trace.save("small://place").unwrap_err();
         assert!(error.kind() == ErrorKind::Io && error.path() == Some(Path::new("small://place")), "{error}");
         assert!(error.to_string().contains("cannot write small://place"), "{error}");
         saved_elsewhere(&trace);
     }),
-    ("unwritable_places_say_what_to_do_and_the_trace_is_kept", || {
+    ("unwritable_place_has_advice_and_the_trace_is_kept", || {
         let (trace, folder) = (trace(), tempfile::tempdir().unwrap());
         let here = folder.path();
         std::fs::write(here.join("file"), "").unwrap();
@@ -254,7 +254,7 @@ pub(crate) const TESTS: &[Test] = &[
             assert!(error.kind() == ErrorKind::Io && error.path() == Some(&*place), "{error}");
             assert!(error.to_string().contains(advice), "{error}");
         }
-        assert_eq!(std::fs::read_dir(here).unwrap().count(), 2, "nothing was left beside them");
+        assert_eq!(std::fs::read_dir(here).unwrap().count(), 2, "no other file was left");
         saved_elsewhere(&trace);
     }),
 ];
@@ -280,10 +280,10 @@ fn full_disk(folder: &Path) {
     trace.save(folder.join("elsewhere.json")).unwrap();
 }
 
-/// Takes a kilobyte and no more.
-struct Small(usize);
+/// A writer that is full after a kilobyte.
+struct SmallWriter(usize);
 
-impl Write for Small {
+impl Write for SmallWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.0.min(bytes.len()) {
             0 => Err(io::ErrorKind::StorageFull.into()),
@@ -300,7 +300,7 @@ impl Write for Small {
 
 fn trace() -> Trace {
     use tracing_subscriber::prelude::*;
-    let small = |_: &str| -> io::Result<Box<dyn Write + Send>> { Ok(Box::new(Small(1024))) };
+    let small = |_: &str| -> io::Result<Box<dyn Write + Send>> { Ok(Box::new(SmallWriter(1024))) };
     let (layer, guard) = KinetoLayer::builder().no_output().sink("small", small).build().unwrap();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), work);
     guard.finish().unwrap()

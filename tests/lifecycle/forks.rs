@@ -1,4 +1,4 @@
-//! Forks: the child records nothing of its parent's recording and touches nothing of it, and may start its own.
+//! Forks: the child leaves its parent's recording alone, and may start its own.
 
 use crate::ends::exit;
 use crate::play::{File, OUTPUT, play, record, record_as, report, work};
@@ -33,7 +33,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         work();
         let child = sys::fork();
         if child == 0 {
-            // The child runs to main's end, with a copy of the guard.
+            // The child runs to the end of main with a copy of the guard.
             in_child(1);
             assert_eq!(guard.profiler().status(), Status::Idle);
             assert_eq!(guard.finish().unwrap_err().kind(), ErrorKind::Forked);
@@ -91,7 +91,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
 ];
 
 pub(crate) const TESTS: &[Test] = &[
-    ("a_forked_child_records_nothing_and_its_exit_writes_nothing", || {
+    ("forked_child_records_and_writes_nothing", || {
         let played = play("fork").succeeded();
         assert_eq!(played.report(), "Exit(0) false\n", "{}", played.stderr);
         let file = played.file(OUTPUT);
@@ -99,13 +99,13 @@ pub(crate) const TESTS: &[Test] = &[
         assert_eq!(file.processes(), [i64::from(played.pid)]);
         assert_eq!(played.files(), [OUTPUT, "report"]);
     }),
-    ("a_guard_copied_into_a_forked_child_does_nothing_there", || {
+    ("guard_copied_by_a_fork_does_nothing_in_the_child", || {
         let played = play("fork_returns").succeeded();
         assert_eq!(played.report(), "Exit(0) false\n", "{}", played.stderr);
         assert_eq!((played.file(OUTPUT).slices("work"), played.file(OUTPUT).slices("child")), (1, 0));
         assert_eq!(played.files(), [OUTPUT, "report"]);
     }),
-    ("a_forked_child_may_start_a_recording_of_its_own", || {
+    ("forked_child_may_start_its_own_recording", || {
         let played = play("fork_starts").succeeded();
         let (parent, child) = (played.file(OUTPUT), played.file("child.json"));
         assert_eq!((parent.slices("work"), parent.slices("child")), (2, 0));
@@ -114,7 +114,7 @@ pub(crate) const TESTS: &[Test] = &[
         assert_ne!(child.processes(), parent.processes());
         assert_ne!(child.json["trace_id"], parent.json["trace_id"]);
     }),
-    ("a_forked_childs_recording_does_not_replace_its_parents_file", || {
+    ("forked_child_does_not_replace_its_parents_file", || {
         for scenario in ["fork_exits", "fork_drops"] {
             let played = play(scenario).succeeded();
             let report = played.report();
@@ -126,7 +126,7 @@ pub(crate) const TESTS: &[Test] = &[
             assert_eq!((played.file(&own).slices("work"), played.file(&own).slices("child")), (0, 2));
         }
     }),
-    ("a_fork_of_a_fork_may_record_where_its_parent_did_and_where_it_did_not", || {
+    ("nested_fork_may_record_whether_its_parent_did_or_not", || {
         let played = play("fork_of_a_fork").succeeded();
         assert_eq!(played.report(), "grandchild Exit(0)\ngrandchild Exit(0)\nchild Exit(0)\n", "{}", played.stderr);
         let (parent, child) = (played.file(OUTPUT), played.file("child.json"));
@@ -138,38 +138,38 @@ pub(crate) const TESTS: &[Test] = &[
             assert!(file.processes() != child.processes() && file.processes() != parent.processes());
         }
     }),
-    ("a_forked_child_may_build_a_layer_of_its_own", || {
+    ("forked_child_may_build_its_own_layer", || {
         let played = play("fork_builds").succeeded();
         assert_eq!(played.report(), "Exit(0)\n", "{}", played.stderr);
         assert_eq!((played.file(OUTPUT).slices("work"), played.file(OUTPUT).slices("child")), (1, 0));
         assert_eq!(played.file("child.json").slices("child"), 2);
     }),
-    ("what_a_collector_had_before_a_fork_is_not_given_back_to_the_child", || {
+    ("child_gets_no_collector_records_from_before_the_fork", || {
         let played = play("fork_with_collector").succeeded();
         assert_eq!(played.report(), "Exit(0)\n", "{}", played.stderr);
         assert_eq!(played.file("child.json").slices("child"), 5);
     }),
-    ("a_fork_while_a_clock_is_read_does_not_hang_the_child", || {
+    ("fork_during_a_clock_read_does_not_hang_the_child", || {
         let played = play("fork_while_a_clock_is_read").succeeded();
         assert_eq!(played.report(), "Exit(0)\n", "{}", played.stderr);
         assert_eq!(played.file("child.json").slices("child"), 5);
     }),
-    ("observers_are_not_told_what_a_forked_child_does_in_its_parents_recording", || {
+    ("observers_see_no_spans_of_a_child_in_parents_recording", || {
         assert_eq!(play("fork_with_observer").succeeded().report(), "Exit(0)\nExit(0)\n");
     }),
-    ("a_forked_childs_session_observers_hear_of_its_own_recordings_alone", || {
+    ("session_observers_in_a_child_see_its_recordings_alone", || {
         assert_eq!(play("fork_with_session_observer").succeeded().report(), "Exit(0)\n");
     }),
-    ("a_forked_child_may_take_a_memory_profile_of_its_own", || {
+    ("forked_child_may_take_its_own_memory_profile", || {
         assert_eq!(play("fork_with_memory_profile").succeeded().report(), "Exit(0)\n");
     }),
-    ("a_forked_child_has_none_of_its_parents_counters_and_may_have_its_own", || {
+    ("forked_child_drops_its_parents_counters_and_opens_own", || {
         assert_eq!(play("fork_with_counters").succeeded().report(), "Exit(0)\n");
     }),
-    ("a_forked_child_is_not_inside_of_the_spans_of_its_parents_threads", || {
+    ("forked_child_is_outside_of_spans_of_parents_threads", || {
         assert_eq!(play("fork_inside_of_a_span_that_is_waited_for").succeeded().report(), "Exit(0)\n");
     }),
-    ("forks_while_other_threads_record_hang_nobody_and_lose_nothing", || {
+    ("forks_while_threads_record_do_not_hang_or_lose_rows", || {
         let played = play("forks_among_threads").succeeded();
         let file: File = played.file(OUTPUT);
         let made: usize = played.report().trim_end().parse().unwrap();
@@ -177,7 +177,7 @@ pub(crate) const TESTS: &[Test] = &[
         assert_eq!(file.processes(), [i64::from(played.pid)]);
         assert_eq!(played.files(), [OUTPUT, "report"]);
     }),
-    ("forks_hang_no_child_while_threads_begin_and_end", || {
+    ("forks_while_threads_end_do_not_hang_the_child", || {
         play("forks_beside_ending_threads").succeeded();
     }),
 ];
@@ -188,8 +188,8 @@ fn in_child(spans: usize) {
     }
 }
 
-/// Makes spans of which each displaces the one before from where its thread finds it, and keeps them for a while.
-fn displace(spans: usize) {
+/// Makes spans that evict each other from the thread's slots, and keeps them for a while.
+fn evict_spans(spans: usize) {
     let kept: Vec<_> = (0..spans).map(|_| tracing::info_span!("kept")).collect();
     drop(kept);
 }
@@ -218,11 +218,11 @@ fn fork_starts(folder: &Path) {
     drop(open);
 }
 
-/// Counts what it is told.
+/// Counts enters and exits.
 #[derive(Clone, Debug, Default)]
-struct Counts(Arc<AtomicUsize>);
+struct CountingObserver(Arc<AtomicUsize>);
 
-impl SpanObserver for Counts {
+impl SpanObserver for CountingObserver {
     fn name(&self) -> &'static str {
         "counts"
     }
@@ -237,19 +237,19 @@ impl SpanObserver for Counts {
 fn fork_with_observer(folder: &Path) {
     use tracing_subscriber::prelude::*;
     for mode in [Mode::PrivateUse1, Mode::Kineto] {
-        let counts = Counts::default();
+        let counts = CountingObserver::default();
         let builder = KinetoLayer::builder().no_output().mode(mode).observer(counts.clone());
         let (layer, guard) = builder.build().unwrap();
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
             in_child(1);
             let child = sys::fork();
             if child == 0 {
-                let told = || counts.0.load(Ordering::Relaxed);
+                let count = || counts.0.load(Ordering::Relaxed);
                 in_child(3);
-                assert_eq!((guard.profiler().status(), told()), (Status::Idle, 2));
+                assert_eq!((guard.profiler().status(), count()), (Status::Idle, 2));
                 guard.profiler().start().unwrap();
                 in_child(3);
-                assert_eq!(told(), 8);
+                assert_eq!(count(), 8);
                 sys::exit_now(0);
             }
             report(folder, &format!("{:?}", sys::wait(child)));
@@ -257,11 +257,11 @@ fn fork_with_observer(folder: &Path) {
     }
 }
 
-/// Writes down what it hears of recordings.
+/// Keeps the names of its callbacks.
 #[derive(Clone, Debug, Default)]
-struct Heard(Arc<Mutex<Vec<&'static str>>>);
+struct CallbackNames(Arc<Mutex<Vec<&'static str>>>);
 
-impl SessionObserver for Heard {
+impl SessionObserver for CallbackNames {
     fn prepared(&self, _: &RecordingFlags) {
         self.0.lock().unwrap().push("prepared");
     }
@@ -277,7 +277,7 @@ impl SessionObserver for Heard {
 }
 
 fn fork_with_session_observer(folder: &Path) {
-    let heard = Heard::default();
+    let heard = CallbackNames::default();
     let guard = record_as(KinetoLayer::builder().no_output().session_observer(heard.clone()));
     let profiler = guard.profiler();
     let child = sys::fork();
@@ -311,7 +311,7 @@ fn fork_with_memory_profile(folder: &Path) {
     profiler.stop_memory_profile().unwrap();
 }
 
-/// The counters that this process has open.
+/// Returns the number of counters that this process has open.
 fn open_counters() -> usize {
     let links = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let links = links.filter_map(|entry| std::fs::read_link(entry.path()).ok());
@@ -379,11 +379,11 @@ fn fork_inside_of_a_span_that_is_waited_for(folder: &Path) {
     thread.unwrap().join().unwrap();
 }
 
-/// Hands over what it cost to begin.
+/// Records an overhead row at each start.
 #[derive(Debug)]
-struct Costly;
+struct OverheadCollector;
 
-impl Collector for Costly {
+impl Collector for OverheadCollector {
     fn name(&self) -> &'static str {
         "costly"
     }
@@ -404,7 +404,7 @@ impl Collector for Costly {
 
 fn fork_with_collector(folder: &Path) {
     use tracing_subscriber::prelude::*;
-    let (layer, guard) = KinetoLayer::builder().collector(Costly).build().unwrap();
+    let (layer, guard) = KinetoLayer::builder().collector(OverheadCollector).build().unwrap();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let child = sys::fork();
         if child == 0 {
@@ -417,11 +417,11 @@ fn fork_with_collector(folder: &Path) {
     });
 }
 
-/// Whether the clock below is to be read for long, and is.
+/// Whether [`SlowClock`] blocks, and whether a thread is reading it.
 static IS_SLOW: AtomicBool = AtomicBool::new(false);
 static IS_READ: AtomicBool = AtomicBool::new(false);
 
-/// Has a clock that is read for as long as it is slow.
+/// A collector whose clock blocks while [`IS_SLOW`] is set.
 #[derive(Debug)]
 struct SlowClock;
 
@@ -496,9 +496,9 @@ fn fork_of_a_fork(folder: &Path) {
 fn forks_among_threads(folder: &Path) {
     const FORKS: usize = 30;
     let guard = record_as(KinetoLayer::builder().output(folder.join(OUTPUT)));
-    // Met before the forks: a child may not wait for a thread that was half way through meeting it.
+    // Registered before the forks: a child may not wait for a thread that was registering it.
     in_child(0);
-    displace(1);
+    evict_spans(1);
     let (stop, made) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let threads: Vec<_> = (0..4)
         .map(|_| {
@@ -508,7 +508,7 @@ fn forks_among_threads(folder: &Path) {
                     for _ in 0..20 {
                         tracing::info_span!("busy").in_scope(|| ());
                         made.fetch_add(1, Ordering::Relaxed);
-                        displace(10);
+                        evict_spans(10);
                     }
                     std::thread::yield_now();
                 }
@@ -523,7 +523,7 @@ fn forks_among_threads(folder: &Path) {
             if turn % 3 == 0 {
                 guard.profiler().start().unwrap();
                 in_child(3);
-                displace(1000);
+                evict_spans(1000);
                 let stats = guard.profiler().stop().unwrap().stats();
                 sys::exit_now(i32::from(stats.slices != 3));
             }
@@ -541,9 +541,8 @@ fn forks_among_threads(folder: &Path) {
     drop(guard);
 }
 
-/// Threads begin, record and end all the time, so what threads share is in the middle of a change at almost every fork.
-/// The child stays on its one thread: a further thread would meet a lock of the registry's, which another may have held.
-/// `FORKS` says how many forks there are.
+/// Threads start, record and end all the time, so almost every fork hits shared state in mid-change. The child stays on
+/// one thread: another would need a lock of the registry's, which a lost thread may have held. `FORKS` sets the number.
 #[expect(clippy::disallowed_methods, reason = "a long run takes more forks than the gate")]
 fn forks_beside_ending_threads(_folder: &Path) {
     const FORKS: usize = 200;

@@ -1,4 +1,4 @@
-//! The n-th mapping, thread or file fails, for each n: nothing aborts or hangs, and what is missing has an error or is counted.
+//! Fails the n-th mmap, thread or open, for each n: nothing aborts or hangs, and each loss is counted or an error.
 #![allow(unsafe_code, reason = "replacing functions of libc has no safe form")]
 #![allow(clippy::disallowed_methods, reason = "a scenario gets its settings from the environment")]
 
@@ -11,7 +11,7 @@ use tracing_kineto::{Error, KinetoLayer};
 
 pub(crate) const SCENARIOS: &[Scenario] = &[("injected", injected)];
 
-pub(crate) const TESTS: &[Test] = &[("failed_call_of_the_system_is_counted_or_an_error", || {
+pub(crate) const TESTS: &[Test] = &[("failed_system_call_is_counted_or_an_error", || {
     for what in CALLS {
         let failed = (1..).take_while(|nth| {
             let played = play_with("injected", &[("WHAT", what), ("NTH", &nth.to_string())]).succeeded();
@@ -36,7 +36,7 @@ pub(crate) const TESTS: &[Test] = &[("failed_call_of_the_system_is_counted_or_an
     }
 })];
 
-/// Which call fails, and how many calls are left until it does.
+/// The call that fails, as an index into [`CALLS`], and the calls left until it does.
 static WHAT: AtomicUsize = AtomicUsize::new(usize::MAX);
 static LEFT: AtomicU64 = AtomicU64::new(0);
 const CALLS: [&str; 3] = ["mmap", "pthread_create", "open64"];
@@ -47,12 +47,12 @@ const FILE: usize = 2;
 /// The file that the scenario saves itself.
 const FIRST: &str = "first.json";
 
-/// Returns whether this call is the one that fails.
+/// Returns whether this call must fail.
 fn fails(what: usize) -> bool {
     WHAT.load(Ordering::Relaxed) == what && LEFT.fetch_sub(1, Ordering::Relaxed) == 1
 }
 
-/// Returns the address of libc's own function with a name that is defined below.
+/// Returns the address of libc's function that a function below replaces.
 fn original(name: &CStr, known: &AtomicUsize) -> usize {
     if known.load(Ordering::Relaxed) == 0 {
         // SAFETY: the name ends with a zero byte.
@@ -62,16 +62,16 @@ fn original(name: &CStr, known: &AtomicUsize) -> usize {
 }
 
 fn fail(error: c_int) {
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: takes no argument and always returns a valid pointer.
     let number = unsafe { libc::__errno_location() };
-    // SAFETY: it is the calling thread's own number.
+    // SAFETY: the pointer is the calling thread's errno.
     unsafe { *number = error };
 }
 
 type Map = unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, c_int, i64) -> *mut c_void;
 
-/// Replaces libc's function for this program's own code.
-// SAFETY: it does what libc's does, or fails as that may.
+/// Replaces libc's function for this program's code.
+// SAFETY: the symbol has libc's signature and contract: it forwards the call, or fails with an errno.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mmap(
     at: *mut c_void,
@@ -86,17 +86,17 @@ unsafe extern "C" fn mmap(
         fail(libc::ENOMEM);
         return libc::MAP_FAILED;
     }
-    // SAFETY: the function of that name has this type.
+    // SAFETY: libc's function of that name has this type.
     let original = unsafe { std::mem::transmute::<usize, Map>(original(c"mmap", &KNOWN)) };
-    // SAFETY: as the caller promises.
+    // SAFETY: the arguments are the caller's, unchanged.
     unsafe { original(at, size, access, kind, file, from) }
 }
 
 type Begin = extern "C" fn(*mut c_void) -> *mut c_void;
 type Create = unsafe extern "C" fn(*mut libc::pthread_t, *const libc::pthread_attr_t, Begin, *mut c_void) -> c_int;
 
-/// Replaces libc's function for this program's own code.
-// SAFETY: it does what libc's does, or fails as that may.
+/// Replaces libc's function for this program's code.
+// SAFETY: the symbol has libc's signature and contract: it forwards the call, or fails with an errno.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_create(
     thread: *mut libc::pthread_t,
@@ -108,16 +108,16 @@ unsafe extern "C" fn pthread_create(
     if fails(THREAD) {
         return libc::EAGAIN;
     }
-    // SAFETY: the function of that name has this type.
+    // SAFETY: libc's function of that name has this type.
     let original = unsafe { std::mem::transmute::<usize, Create>(original(c"pthread_create", &KNOWN)) };
-    // SAFETY: as the caller promises.
+    // SAFETY: the arguments are the caller's, unchanged.
     unsafe { original(thread, how, begin, with) }
 }
 
 type Open = unsafe extern "C" fn(*const c_char, c_int, libc::mode_t) -> c_int;
 
-/// Replaces libc's function for this program's own code, which passes a mode each time.
-// SAFETY: it does what libc's does, or fails as that may.
+/// Replaces libc's function for this program's code, which always passes a mode.
+// SAFETY: the symbol has libc's signature and contract: it forwards the call, or fails with an errno.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn open64(path: *const c_char, how: c_int, mode: libc::mode_t) -> c_int {
     static KNOWN: AtomicUsize = AtomicUsize::new(0);
@@ -125,13 +125,13 @@ unsafe extern "C" fn open64(path: *const c_char, how: c_int, mode: libc::mode_t)
         fail(libc::EMFILE);
         return -1;
     }
-    // SAFETY: the function of that name has this type.
+    // SAFETY: libc's function of that name has this type.
     let original = unsafe { std::mem::transmute::<usize, Open>(original(c"open64", &KNOWN)) };
-    // SAFETY: as the caller promises.
+    // SAFETY: the arguments are the caller's, unchanged.
     unsafe { original(path, how, mode) }
 }
 
-/// Makes a recording, saves it, and ends with another one. The chosen call fails once.
+/// Makes and saves a recording, and ends during a second. The chosen call fails once.
 fn injected(folder: &Path) {
     let what = std::env::var("WHAT").unwrap();
     let nth = std::env::var("NTH").unwrap().parse().unwrap();
@@ -142,7 +142,7 @@ fn injected(folder: &Path) {
     if let Err(error) = outcome {
         report(folder, &error.to_string());
     }
-    // It counts on below 0.
+    // The count continues below 0.
     let has_failed = LEFT.load(Ordering::Relaxed).wrapping_sub(1) >= nth;
     report(folder, if has_failed { "failed" } else { "nothing failed" });
 }
@@ -163,7 +163,7 @@ fn record_twice(folder: &Path) -> Result<(), Error> {
     saved
 }
 
-/// Reports how many spans were made, and lets no call fail any more.
+/// Reports the number of spans made, and stops failing calls.
 fn report_made(folder: &Path, spans: usize) {
     WHAT.store(usize::MAX, Ordering::Relaxed);
     report(folder, &format!("made {spans}"));

@@ -1,7 +1,7 @@
-//! What a program leaves behind, by whatever way it ends.
+//! What a program leaves behind, however it ends.
 //!
 //! Each test starts this program again to play a scenario (`--play <name> <folder>`), so that `main` really returns,
-//! panics, forks or is killed, and then looks at the folder.
+//! panics, forks or is killed, and then checks the folder.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -39,10 +39,10 @@ mod threads;
 
 use support::harness::{self, Test};
 
-/// They wait for processes most of the time.
+/// Tests mostly wait for processes.
 const THREADS: usize = 4;
 
-/// A scenario's name and what it does in its folder.
+/// A scenario's name, and its body, which gets a folder.
 #[cfg(unix)]
 type Scenario = (&'static str, fn(&std::path::Path));
 

@@ -1,4 +1,4 @@
-//! Plays a scenario in a process of its own, and reads what it leaves.
+//! Plays a scenario in a child process, and reads the files that it leaves.
 
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use tracing_kineto::{KinetoGuard, KinetoLayer, KinetoLayerBuilder};
 use tracing_subscriber::prelude::*;
 
-/// The output of the scenarios, in their folder.
+/// The name of a scenario's output in its folder.
 pub(crate) const OUTPUT: &str = "out.pt.trace.json";
 
-/// No scenario takes more than seconds; one that hangs must not hang the tests.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Time limit of a scenario, which takes seconds.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// A program that has ended, and its folder.
 pub(crate) struct Played {
@@ -23,20 +23,20 @@ pub(crate) struct Played {
     folder: tempfile::TempDir,
 }
 
-/// Plays a scenario to its end.
+/// Plays a scenario until it ends.
 pub(crate) fn play(name: &str) -> Played {
     play_with(name, &[])
 }
 
-/// Plays a scenario with these variables as its whole environment; `{}` in a value is the folder.
+/// Plays a scenario with only these variables in its environment; `{}` in a value is the folder.
 pub(crate) fn play_with(name: &str, env: &[(&str, &str)]) -> Played {
     play_while(name, env, |_, _| ())
 }
 
-/// Plays a scenario and sends it a signal, so long after `is_ready` for it.
+/// Plays a scenario and sends it `signal`, `delay` after `is_ready` returns true.
 pub(crate) fn interrupt(name: &str, is_ready: fn(&Path) -> bool, delay: Duration, signal: i32) -> Played {
     play_while(name, &[], |child, folder| {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIME_LIMIT;
         while !is_ready(folder) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_micros(100));
         }
@@ -45,14 +45,14 @@ pub(crate) fn interrupt(name: &str, is_ready: fn(&Path) -> bool, delay: Duration
     })
 }
 
-/// Plays a scenario whose stderr is a terminal; returns all that this has shown.
+/// Plays a scenario with a terminal as stderr; returns the terminal's output too.
 pub(crate) fn play_on_a_terminal(name: &str, env: &[(&str, &str)]) -> (Played, String) {
     let folder = tempfile::tempdir().unwrap();
     let (mut screen, program) = crate::sys::open_terminal();
     let mut child = command(name, env, &folder).stderr(program).spawn().unwrap();
     let reader = std::thread::Builder::new().spawn(move || {
         let mut shown = Vec::new();
-        // Its end is an error on Linux.
+        // On Linux the end of the terminal is an error.
         let _ = screen.read_to_end(&mut shown);
         String::from_utf8_lossy(&shown).into_owned()
     });
@@ -61,7 +61,7 @@ pub(crate) fn play_on_a_terminal(name: &str, env: &[(&str, &str)]) -> (Played, S
     (Played { status, stderr: shown.clone(), pid, folder }, shown)
 }
 
-/// Plays a scenario as process 1 of a container; `None` where the system allows none.
+/// Plays a scenario as process 1 of a container; returns `None` if the system forbids it.
 pub(crate) fn play_as_first_process(name: &str) -> Option<Played> {
     let container = |program: &OsStr| {
         let mut unshare = Command::new("unshare");
@@ -93,10 +93,10 @@ fn command(name: &str, env: &[(&str, &str)], folder: &tempfile::TempDir) -> Comm
     command
 }
 
-/// Plays a scenario while something is done with its process.
+/// Plays a scenario and runs `meanwhile` with its process.
 fn play_while(name: &str, env: &[(&str, &str)], meanwhile: impl FnOnce(u32, &Path)) -> Played {
     let folder = tempfile::tempdir().unwrap();
-    // A file and not a pipe: a child that outlives the program must not keep the test waiting.
+    // A file, not a pipe: the test must not wait for a child that outlives the program.
     let mut stderr = tempfile::tempfile().unwrap();
     let mut child = command(name, env, &folder).stderr(stderr.try_clone().unwrap()).spawn().unwrap();
     let pid = child.id();
@@ -108,7 +108,7 @@ fn play_while(name: &str, env: &[(&str, &str)], meanwhile: impl FnOnce(u32, &Pat
 }
 
 fn wait(name: &str, child: &mut Child) -> ExitStatus {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIME_LIMIT;
     loop {
         if let Some(status) = child.try_wait().unwrap() {
             return status;
@@ -122,7 +122,7 @@ fn wait(name: &str, child: &mut Child) -> ExitStatus {
 }
 
 impl Played {
-    /// The program has ended as it should.
+    /// Checks that the program exited with success.
     pub(crate) fn succeeded(self) -> Played {
         assert!(self.status.success(), "{}: {}", self.status, self.stderr);
         self
@@ -132,7 +132,7 @@ impl Played {
         self.folder.path().join(name)
     }
 
-    /// The names of all files that were left, sorted.
+    /// Returns the names of the remaining files, sorted.
     pub(crate) fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.path()).unwrap();
         let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -140,7 +140,7 @@ impl Played {
         names
     }
 
-    /// The only file that was left is the output, and it is whole.
+    /// Checks that the output is the only file, and reads it.
     pub(crate) fn output(&self) -> File {
         assert_eq!(self.files(), [OUTPUT], "{}", self.stderr);
         self.file(OUTPUT)
@@ -150,7 +150,7 @@ impl Played {
         File::read(&self.path(name))
     }
 
-    /// What the scenario has written into its report.
+    /// Returns the scenario's report.
     pub(crate) fn report(&self) -> String {
         std::fs::read_to_string(self.path(REPORT)).unwrap_or_default()
     }
@@ -165,13 +165,13 @@ pub(crate) fn report(folder: &Path, line: &str) {
     file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes())).unwrap();
 }
 
-/// A trace file that has been found whole.
+/// A trace file that has been checked.
 pub(crate) struct File {
     pub(crate) json: Value,
 }
 
 impl File {
-    /// Reads a file and holds it against what every reader needs.
+    /// Reads a file and checks what every reader needs.
     pub(crate) fn read(path: &Path) -> File {
         let mut text = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         if path.extension().is_some_and(|end| end == "gz") {
@@ -194,12 +194,12 @@ impl File {
         self.json["traceEvents"].as_array().unwrap()
     }
 
-    /// How many slices have that name.
+    /// Returns the number of slices with that name.
     pub(crate) fn slices(&self, name: &str) -> usize {
         self.rows().iter().filter(|row| row["ph"] == "X" && row["name"] == name).count()
     }
 
-    /// The processes of all slices.
+    /// Returns the process ids of all slices.
     pub(crate) fn processes(&self) -> Vec<i64> {
         let slices = self.rows().iter().filter(|row| row["ph"] == "X" && row["cat"] == "cpu_op");
         let mut processes: Vec<i64> = slices.map(|row| row["pid"].as_i64().unwrap()).collect();
@@ -213,12 +213,12 @@ impl File {
     }
 }
 
-/// Starts to record into the folder's output.
+/// Starts a recording into the folder's output.
 pub(crate) fn record(folder: &Path) -> KinetoGuard {
     record_as(KinetoLayer::builder().output(folder.join(OUTPUT)))
 }
 
-/// Starts to record as the builder says.
+/// Starts a recording with `builder`.
 pub(crate) fn record_as(builder: KinetoLayerBuilder) -> KinetoGuard {
     let (layer, guard) = builder.build().unwrap();
     tracing_subscriber::registry().with(layer).init();

@@ -1,4 +1,4 @@
-//! A process at its limit of open files, and one without /proc.
+//! Processes at the limit of open files, and without /proc.
 #![allow(clippy::disallowed_methods, reason = "a scenario gets its settings from the environment")]
 
 use crate::play::{OUTPUT, Played, play_with, record_as, report, work};
@@ -32,8 +32,8 @@ pub(crate) const TESTS: &[Test] = &[
                 let played = play_with(scenario, &[("FROM", from), ("TO", to)]).succeeded();
                 let failed = format!("{}{}", played.report(), played.stderr);
                 let at = format!("{scenario} {from}: {failed}");
-                let told = "Too many open files (os error 24); close files or raise the limit (ulimit -n)";
-                assert_eq!(failed.matches(told).count(), usize::from(!error.is_empty()), "{at}");
+                let limit = "Too many open files (os error 24); close files or raise the limit (ulimit -n)";
+                assert_eq!(failed.matches(limit).count(), usize::from(!error.is_empty()), "{at}");
                 let saved = |name: &str| played.path(name).exists().then(|| played.file(name).slices("work"));
                 let is_built = error != "build";
                 assert_eq!(saved(FIRST), is_built.then_some(2), "{at}");
@@ -48,7 +48,7 @@ pub(crate) const TESTS: &[Test] = &[
         assert!(played.stderr.contains("recording started"), "{}", played.stderr);
         played.file(played.report().trim_end());
     }),
-    ("without_proc_a_trace_is_saved", || {
+    ("trace_is_saved_without_proc", || {
         for scenario in ["recording", "recording_that_exits"] {
             let played = play_with(scenario, &[("HIDE", "proc")]).succeeded();
             if played.report().contains(HAS_PROC) {
@@ -57,7 +57,7 @@ pub(crate) const TESTS: &[Test] = &[
             assert_eq!((played.file(FIRST).slices("work"), played.file(OUTPUT).slices("work")), (2, 1), "{scenario}");
         }
     }),
-    ("without_proc_a_request_is_served", || {
+    ("request_is_served_without_proc", || {
         let played = request("proc");
         if !played.report().contains(HAS_PROC) {
             played.file(played.report().trim_end());
@@ -65,13 +65,13 @@ pub(crate) const TESTS: &[Test] = &[
     }),
 ];
 
-/// The kernel does not let this process hide it.
+/// Reported if the kernel does not let this process hide /proc.
 const HAS_PROC: &str = "/proc cannot be hidden";
 
 /// The file that a scenario saves itself.
 const FIRST: &str = "first.json";
 
-/// Makes a recording and saves it, and begins another one. The process can open nothing from the step `FROM` to the step `TO`.
+/// Makes and saves a recording, and starts another. The process can open no file from step `FROM` to step `TO`.
 fn record_twice(folder: &Path) -> Option<KinetoGuard> {
     if std::env::var_os("HIDE").is_some() && !sys::hide_proc() {
         report(folder, HAS_PROC);
@@ -109,7 +109,7 @@ fn record_twice(folder: &Path) -> Option<KinetoGuard> {
     Some(guard)
 }
 
-/// Plays a program that gets requests while `missing` is not there.
+/// Plays a program that gets requests while `missing` is unavailable.
 fn request(missing: &str) -> Played {
     play_with("requests", &[("MISSING", missing), ("KINETO_ONDEMAND_TRACE_DIR", "{}")]).succeeded()
 }

@@ -1,4 +1,4 @@
-//! Programs with a schedule: what is left of the cycle that goes on when they end or fork.
+//! Programs with a schedule: the running cycle when they end or fork.
 
 use crate::ends::exit;
 use crate::play::{OUTPUT, play, record_as, report, work};
@@ -7,16 +7,16 @@ use crate::{Scenario, Test};
 use std::path::{Path, PathBuf};
 use tracing_kineto::{KinetoGuard, KinetoLayer, Schedule, Status, StepState, Trace};
 
-/// Cycles of one step to warm up and three to record, of which the output gets some.
-fn stepped(folder: &Path) -> KinetoGuard {
+/// Starts a schedule of one warm-up step and three recorded steps, with files of its cycles.
+fn start_schedule(folder: &Path) -> KinetoGuard {
     let builder = KinetoLayer::builder().output(folder.join(OUTPUT));
     let guard = record_as(builder.schedule(Schedule::new(0, 1, 3).unwrap()));
     step(&guard, 3);
     guard
 }
 
-/// The same, with a handler that numbers its files.
-fn handled(folder: &Path, exits: bool) -> KinetoGuard {
+/// Starts that schedule with a handler that numbers its files.
+fn start_handled_schedule(folder: &Path, exits: bool) -> KinetoGuard {
     let (folder, mut number) = (folder.to_owned(), 0);
     let handler = move |trace: Trace| -> Result<PathBuf, tracing_kineto::Error> {
         if exits {
@@ -42,30 +42,30 @@ fn step(guard: &KinetoGuard, steps: usize) {
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
     ("schedule_exit", |folder| {
-        let _guard = stepped(folder);
+        let _guard = start_schedule(folder);
         exit(0);
     }),
     ("schedule_panic", |folder| {
-        let _guard = stepped(folder);
+        let _guard = start_schedule(folder);
         panic!("in a step");
     }),
     ("schedule_handled_exit", |folder| {
-        let guard = handled(folder, false);
+        let guard = start_handled_schedule(folder, false);
         step(&guard, 4);
         exit(0);
     }),
     ("schedule_exit_in_handler", |folder| {
-        let guard = handled(folder, true);
+        let guard = start_handled_schedule(folder, true);
         step(&guard, 1);
     }),
     ("schedule_fork", |folder| {
-        let guard = stepped(folder);
+        let guard = start_schedule(folder);
         let child = sys::fork();
         if child == 0 {
             let profiler = guard.profiler();
             let outcome = profiler.step();
             assert!(matches!(&outcome.state, StepState::Nothing { reason } if reason.contains("parent")), "{outcome}");
-            // A schedule of its own, from step 0 on.
+            // The child's own schedule, from step 0.
             profiler.start().unwrap();
             assert_eq!((profiler.status(), profiler.step().step), (Status::Prepared, 1));
             work();
@@ -77,30 +77,30 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
 ];
 
 pub(crate) const TESTS: &[Test] = &[
-    ("a_cycle_that_goes_on_when_the_process_exits_has_its_file", || {
+    ("running_cycle_is_written_when_the_process_exits", || {
         let played = play("schedule_exit").succeeded();
         assert_eq!(played.files(), ["out.1.pt.trace.json"], "{}", played.stderr);
         let file = played.file("out.1.pt.trace.json");
         assert_eq!((file.slices("work"), file.slices("ProfilerStep#2"), file.slices("ProfilerStep#3")), (2, 1, 1));
     }),
-    ("a_cycle_that_a_panic_ends_has_its_file", || {
+    ("running_cycle_is_written_when_a_panic_ends_the_process", || {
         let played = play("schedule_panic");
         assert_eq!(played.status.code(), Some(101));
         assert_eq!(played.file("out.1.pt.trace.json").slices("work"), 2);
     }),
-    ("a_handler_gets_what_is_recorded_when_the_process_exits", || {
+    ("handler_gets_the_running_cycle_when_the_process_exits", || {
         let played = play("schedule_handled_exit").succeeded();
         assert_eq!(played.files(), ["1.json", "2.json"], "{}", played.stderr);
         assert_eq!((played.file("1.json").slices("work"), played.file("2.json").slices("work")), (3, 2));
     }),
-    ("a_handler_may_end_the_process", || {
+    ("handler_may_end_the_process", || {
         let played = play("schedule_exit_in_handler");
         assert_eq!((played.status.code(), played.files()), (Some(3), vec![]), "{}", played.stderr);
     }),
-    ("a_forked_child_has_no_part_in_its_parents_schedule_and_may_begin_its_own", || {
+    ("forked_child_has_no_schedule_and_may_start_its_own", || {
         let played = play("schedule_fork").succeeded();
-        let told = played.report();
-        let (end, child) = told.trim().rsplit_once(' ').unwrap();
+        let report = played.report();
+        let (end, child) = report.trim().rsplit_once(' ').unwrap();
         assert_eq!(end, format!("{:?}", End::Exit(0)), "{}", played.stderr);
         let theirs = format!("out_{child}.1.pt.trace.json");
         assert_eq!(played.files(), ["out.1.pt.trace.json", &theirs, "report"], "{}", played.stderr);

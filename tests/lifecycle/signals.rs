@@ -1,4 +1,4 @@
-//! SIGINT, SIGTERM and SIGHUP.
+//! Signals: SIGINT, SIGTERM and SIGHUP write the trace.
 
 use crate::ends::exit;
 use crate::play::{self, OUTPUT, Played, play, record, record_as, report, work};
@@ -38,7 +38,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         report(folder, "alive");
     }),
     ("signal_twice", |_| {
-        // Takes nothing and never comes back.
+        // Takes no bytes and never returns.
         let stuck = |_: &str| -> std::io::Result<Box<dyn std::io::Write + Send>> { wait_for_the_end() };
         let builder = KinetoLayer::builder().sink("stuck", stuck).output("stuck://x.json");
         let _guard = record_as(builder.flush_timeout(Duration::from_secs(60)));
@@ -87,18 +87,18 @@ pub(crate) const TESTS: &[Test] = &[
             assert_eq!(played.stderr.matches("wrote /").count(), 1, "{}", played.stderr);
         }
     }),
-    ("signal_while_the_guard_writes_ends_the_process_all_the_same", || {
+    ("signal_ends_the_process_while_the_guard_writes", || {
         for _ in 0..5 {
             let played = play("signal_while_the_guard_writes");
             assert_eq!(played.status.signal(), Some(libc::SIGINT), "{}", played.stderr);
         }
     }),
-    ("signal_in_a_cycle_says_where_the_trace_is", || {
+    ("signal_in_a_cycle_reports_the_file", || {
         let played = play("signal_in_a_cycle");
         assert_eq!((played.status.signal(), played.files().len()), (Some(libc::SIGINT), 1), "{}", played.stderr);
         assert!(played.stderr.contains("wrote /") && played.stderr.contains("slice"), "{}", played.stderr);
     }),
-    ("exit_in_a_warmup_says_why_there_is_no_trace", || {
+    ("exit_in_a_warmup_reports_why_there_is_no_trace", || {
         let played = play("exit_in_a_warmup").succeeded();
         assert!(played.files().is_empty(), "{:?}", played.files());
         assert!(played.stderr.contains("the schedule ended during warm-up, 1 more step needed"), "{}", played.stderr);
@@ -142,7 +142,7 @@ pub(crate) const TESTS: &[Test] = &[
         let mut slices = Vec::new();
         for round in 0..ROUNDS {
             let is_ready = |folder: &Path| folder.join("report").exists();
-            // From the first span to after the end of the guard.
+            // Delays from the first span to after the drop of the guard.
             let delay = Duration::from_micros((round * 50_021 + u64::from(std::process::id()) * 7919) % 500_000);
             let played: Played = play::interrupt("signal_at_random", is_ready, delay, libc::SIGINT);
             assert_eq!(played.status.signal(), Some(libc::SIGINT), "{}", played.stderr);
@@ -151,7 +151,7 @@ pub(crate) const TESTS: &[Test] = &[
         }
         assert!(slices.iter().all(|count| (1..=20_001).contains(count)), "{slices:?}");
     }),
-    ("signal_to_a_forked_child_is_the_childs_alone", || {
+    ("signal_to_a_forked_child_spares_the_parent", || {
         let played = play("signal_in_fork").succeeded();
         assert_eq!(played.report(), "Signal(15)\nno file yet\n", "{}", played.stderr);
         assert_eq!(played.file(OUTPUT).slices("work"), 1);
@@ -165,7 +165,7 @@ fn recorded_and_raised(folder: &Path, signal: i32) {
     wait_for_the_end();
 }
 
-/// Is in the second step of a schedule.
+/// Starts a schedule and returns in its second step.
 fn scheduled(folder: &Path, schedule: Schedule) -> KinetoGuard {
     let builder = KinetoLayer::builder().schedule(schedule).on_trace_ready(tensorboard_trace_handler(folder));
     let guard = record_as(builder);
@@ -175,19 +175,19 @@ fn scheduled(folder: &Path, schedule: Schedule) -> KinetoGuard {
     guard
 }
 
-/// Two signals that the program handles itself; `install` comes after the layer.
+/// Raises two signals that the program handles; `install` runs after the layer is built.
 fn handled(folder: &Path, install: fn()) {
     let _guard = record(folder);
     install();
     work();
     sys::raise(libc::SIGINT);
     sys::raise(libc::SIGINT);
-    // Time enough for a thread that had taken the signals for its own.
+    // Time for a signal thread of the library, if there were one.
     std::thread::sleep(Duration::from_millis(100));
     report(folder, &format!("{} signals, file: {}", sys::counted(), folder.join(OUTPUT).exists()));
 }
 
-/// Waits for the signal to end the process, for longer than it takes.
+/// Waits for the signal to end the process.
 fn wait_for_the_end() -> ! {
     std::thread::sleep(Duration::from_secs(60));
     sys::exit_now(99)
@@ -203,7 +203,7 @@ fn signal_in_fork(folder: &Path) {
     }
     let end: End = sys::wait(child);
     report(folder, &format!("{end:?}"));
-    // Time enough for a thread of this process that had taken the signal for its own.
+    // Time for a signal thread of this process, if there were one.
     std::thread::sleep(Duration::from_millis(100));
     let early = folder.join(OUTPUT).exists();
     report(folder, if early { "a file" } else { "no file yet" });

@@ -1,4 +1,4 @@
-//! Places that take a trace slowly, or not at all.
+//! Outputs that accept a trace slowly, or not at all.
 
 use crate::ends::exit;
 use crate::play::{File, play, play_on_a_terminal, record_as, report, work};
@@ -49,12 +49,12 @@ pub(crate) const TESTS: &[Test] = &[
             assert!(played.stderr.contains(&format!("writing slow://{}", played.path(name).display())), "{scenario}");
         }
     }),
-    ("terminal_shows_a_bar_and_then_where_the_file_is", || {
+    ("terminal_shows_a_bar_and_then_the_files_path", || {
         let (played, shown) = play_on_a_terminal("slow_drop", &[]);
         assert_eq!(slices(&played.succeeded().path("slow.json")), (SPANS, false));
         let bars: Vec<_> = shown.split("\r\x1b[K").filter(|text| text.starts_with("writing slow://")).collect();
         assert!(bars.len() > 1 && bars.iter().all(|bar| bar.contains('[') && bar.ends_with(" %")), "{shown:?}");
-        // The bar is gone before the message comes.
+        // The bar is erased before the message.
         let (_, last) = shown.rsplit_once("\r\x1b[K").unwrap();
         assert!(last.contains("\x1b[32m INFO\x1b[0m") && last.ends_with(" slices\r\n"), "{shown:?}");
         let (_, plain) = play_on_a_terminal("drop", &[("NO_COLOR", "1")]);
@@ -76,12 +76,12 @@ pub(crate) const TESTS: &[Test] = &[
     }),
 ];
 
-/// Whether this build writes the file of a scenario.
+/// Returns whether this build can write the scenario's file.
 fn can_be_written((_, name): &(&str, &str)) -> bool {
     cfg!(feature = "gzip") || !name.ends_with(".gz")
 }
 
-/// Their text takes the sink more than twice as long as the time limit, a piece much less.
+/// The sink needs more than twice the time limit for all spans, and much less for one write.
 const SPANS: usize = 80_000;
 const LIMIT: Duration = Duration::from_secs(2);
 
@@ -94,16 +94,16 @@ fn recorded(folder: &Path, name: &str) -> KinetoGuard {
 fn slow(folder: &Path, name: &str) -> tracing_kineto::KinetoLayerBuilder {
     let open = |url: &str| -> io::Result<Box<dyn Write + Send>> {
         let path = url.strip_prefix("slow://").unwrap_or(url);
-        Ok(Box::new(Slow(std::fs::File::create(path)?)))
+        Ok(Box::new(SlowWriter(std::fs::File::create(path)?)))
     };
     let output = format!("slow://{}", folder.join(name).display());
     KinetoLayer::builder().sink("slow", open).output(output).flush_timeout(LIMIT)
 }
 
-/// Takes pieces one by one, with a rest between.
-struct Slow(std::fs::File);
+/// A writer that sleeps after each write.
+struct SlowWriter(std::fs::File);
 
-impl Write for Slow {
+impl Write for SlowWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         std::thread::sleep(Duration::from_millis(60));
         self.0.write(bytes)
@@ -113,7 +113,7 @@ impl Write for Slow {
     }
 }
 
-/// Returns how many slices are in a file, which is whole, and whether it says that some are not.
+/// Returns the number of slices in a whole file, and whether it marks missing ones.
 fn slices(path: &Path) -> (usize, bool) {
     let file = File::read(path);
     (file.slices("work"), file.json.get("tracing_kineto_incomplete").is_some())

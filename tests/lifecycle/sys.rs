@@ -1,14 +1,14 @@
-//! What the standard library has no safe form of: forks, signals, limits.
-#![allow(unsafe_code, reason = "the calls below have no safe form; each stands alone and is justified")]
+//! Wrappers of system calls without a safe form in std: forks, signals, limits.
+#![allow(unsafe_code, reason = "the calls below have no safe form; each is wrapped and justified")]
 
 use std::fs::File;
 use std::os::fd::FromRawFd;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Forks; 0 in the child, the child's id in the parent.
+/// Forks; returns 0 in the child and the child's id in the parent.
 pub(crate) fn fork() -> i32 {
-    // SAFETY: the scenarios' children only do what this crate promises to work in a forked child.
+    // SAFETY: the scenarios' children only do what this crate supports in a forked child.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "{}", std::io::Error::last_os_error());
     child
@@ -25,11 +25,11 @@ pub(crate) fn exit_now(code: i32) -> ! {
 pub(crate) enum End {
     Exit(i32),
     Signal(i32),
-    /// It did not, and was killed.
+    /// It hung, and was killed.
     Hung,
 }
 
-/// Waits for a child; kills one that hangs.
+/// Waits for a child, and kills it if it hangs.
 pub(crate) fn wait(child: i32) -> End {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -64,7 +64,7 @@ pub(crate) fn raise(signal: i32) {
 
 static HANDLED: AtomicU32 = AtomicU32::new(0);
 
-/// Counts the signal from now on instead of ending the process.
+/// Installs a handler that counts the signal.
 pub(crate) fn count(signal: i32) {
     extern "C" fn handler(_signal: libc::c_int) {
         HANDLED.fetch_add(1, Ordering::SeqCst);
@@ -73,14 +73,14 @@ pub(crate) fn count(signal: i32) {
     unsafe { libc::signal(signal, handler as *const () as libc::sighandler_t) };
 }
 
-/// The same, and calls the handler of before, as crates do that let several parts of a program handle a signal.
+/// Installs a handler that counts the signal and calls the previous one, as crates that share signals do.
 pub(crate) fn chain(signal: i32) {
     static BEFORE: AtomicUsize = AtomicUsize::new(0);
     extern "C" fn handler(signal: libc::c_int) {
         HANDLED.fetch_add(1, Ordering::SeqCst);
         let before = BEFORE.load(Ordering::SeqCst);
         if before != libc::SIG_DFL && before != libc::SIG_IGN {
-            // SAFETY: neither of the two values that are no functions, so it is the handler that was installed before.
+            // SAFETY: the value is neither SIG_DFL nor SIG_IGN, so it is the handler that was installed before.
             let before: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(before) };
             before(signal);
         }
@@ -90,12 +90,12 @@ pub(crate) fn chain(signal: i32) {
     BEFORE.store(before, Ordering::SeqCst);
 }
 
-/// How many signals were counted.
+/// Returns the number of counted signals.
 pub(crate) fn counted() -> u32 {
     HANDLED.load(Ordering::SeqCst)
 }
 
-/// Lets a signal do what it does by default, whatever the shell has said that started the test.
+/// Restores a signal's default action, which the test's shell may have changed.
 pub(crate) fn restore(signal: i32) {
     // SAFETY: SIG_DFL is a valid disposition.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
@@ -107,7 +107,7 @@ pub(crate) fn ignore(signal: i32) {
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
-/// Lets no file grow beyond `bytes`; `None` lifts the limit again.
+/// Limits the size of files to `bytes`; `None` removes the limit.
 ///
 /// On Linux the library keeps SIGXFSZ from ending the process; elsewhere the signal is ignored.
 pub(crate) fn limit_files(bytes: Option<u64>) {
@@ -119,21 +119,21 @@ pub(crate) fn limit_files(bytes: Option<u64>) {
     let failed = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
     assert_eq!(failed, 0);
     limit.rlim_cur = bytes.map_or(limit.rlim_max, |bytes| limit.rlim_max.min(bytes as libc::rlim_t));
-    // SAFETY: `limit` is a valid one, not above the hard limit.
+    // SAFETY: `limit` is initialized and not above the hard limit.
     let failed = unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
     assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// Opens a terminal: its screen, and the file that programs write to.
+/// Opens a pseudo-terminal; returns its screen side and the side that programs write to.
 pub(crate) fn open_terminal() -> (File, File) {
     let (mut screen, mut program) = (-1, -1);
     let null = std::ptr::null_mut();
-    // SAFETY: the first two are valid places for descriptors, the rest may be null.
+    // SAFETY: the first two point to writable descriptors; the other arguments may be null.
     let failed = unsafe { libc::openpty(&raw mut screen, &raw mut program, null, null.cast(), null.cast()) };
     assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: openpty has opened it for this call alone.
+    // SAFETY: openpty has just opened this descriptor, and nothing else owns it.
     let screen = unsafe { File::from_raw_fd(screen) };
-    // SAFETY: as above.
+    // SAFETY: openpty has just opened this descriptor too, and nothing else owns it.
     let program = unsafe { File::from_raw_fd(program) };
     (screen, program)
 }
@@ -145,13 +145,13 @@ pub(crate) fn make_fifo(path: &std::path::Path) {
     assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// Whether permissions of files bind this process.
+/// Returns whether this process may ignore file permissions.
 pub(crate) fn is_root() -> bool {
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: takes no argument and cannot fail.
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Puts a pipe in place of stderr that is full and that nobody reads.
+/// Replaces stderr by a full pipe without a reader thread.
 pub(crate) fn fill_stderr() {
     let mut ends = [0; 2];
     // SAFETY: `ends` is a valid place for two descriptors.
@@ -170,7 +170,7 @@ pub(crate) fn fill_stderr() {
     assert_eq!(moved, libc::STDERR_FILENO, "{}", std::io::Error::last_os_error());
 }
 
-/// Puts a pipe in place of stderr whose reader is gone; a write to it ends the process.
+/// Replaces stderr by a pipe whose reader is closed; a write to it ends the process.
 pub(crate) fn break_stderr() {
     let mut ends = [0; 2];
     // SAFETY: `ends` is a valid place for two descriptors.
@@ -178,13 +178,13 @@ pub(crate) fn break_stderr() {
     assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
     let [reader, writer] = ends;
     restore(libc::SIGPIPE);
-    // SAFETY: takes numbers; both descriptors are open, and nobody uses the reader.
+    // SAFETY: takes numbers; both descriptors are open, and no other code uses the reader.
     unsafe { libc::dup2(writer, libc::STDERR_FILENO) };
-    // SAFETY: takes a number; nobody uses the reader.
+    // SAFETY: takes a number; no other code uses the reader.
     unsafe { libc::close(reader) };
 }
 
-/// Lets the process have so many bytes of address space more than it has; `None` lifts the limit again.
+/// Limits the address space to `more` bytes above the current use; `None` removes the limit.
 #[cfg(target_os = "linux")]
 pub(crate) fn limit_memory(more: Option<u64>) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -194,12 +194,12 @@ pub(crate) fn limit_memory(more: Option<u64>) {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     let taken = pages.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096;
     limit.rlim_cur = more.map_or(limit.rlim_max, |more| limit.rlim_max.min(taken + more));
-    // SAFETY: `limit` is a valid one, not above the hard limit.
+    // SAFETY: `limit` is initialized and not above the hard limit.
     let failed = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
     assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// Keeps the process from opening further files; `false` lifts the limit again.
+/// Prevents the process from opening files; `false` removes the limit.
 #[cfg(target_os = "linux")]
 pub(crate) fn limit_descriptors(none: bool) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -210,12 +210,12 @@ pub(crate) fn limit_descriptors(none: bool) {
     let free =
         || libc::rlim_t::from(std::os::fd::AsRawFd::as_raw_fd(&File::open("/dev/null").unwrap()).cast_unsigned());
     limit.rlim_cur = if none { free() } else { limit.rlim_max.min(1024) };
-    // SAFETY: `limit` is a valid one, not above the hard limit.
+    // SAFETY: `limit` is initialized and not above the hard limit.
     let failed = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
     assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// Replaces /proc by an empty folder, for this process alone; returns whether the kernel permits that.
+/// Hides /proc behind an empty folder for this process; returns whether the kernel permits it.
 #[cfg(target_os = "linux")]
 pub(crate) fn hide_proc() -> bool {
     let mount = |source: &std::ffi::CStr, target: &std::ffi::CStr, kind: &std::ffi::CStr, flags| {

@@ -1,4 +1,4 @@
-//! Threads that outlive what they record for, or record while they die.
+//! Threads that outlive the recording, or record while they end.
 
 use crate::ends::exit;
 use crate::play::{play, record, record_as, work};
@@ -23,8 +23,8 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         let guard = record(folder);
         work();
         Box::leak(Box::new(guard));
-        // Runs while the process exits: after `main`, before the exit handlers.
-        LAST.with(|last| *last.borrow_mut() = Some(Last("at_exit")));
+        // Runs during process exit: after `main`, before the exit handlers.
+        LAST.with(|last| *last.borrow_mut() = Some(SpanOnDrop("at_exit")));
     }),
     ("guard_in_a_destructor", |folder| {
         thread_local! { static GUARD: RefCell<Option<tracing_kineto::KinetoGuard>> = const { RefCell::new(None) }; }
@@ -49,7 +49,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         let ((first, _one), (second, _two), (third, _three)) = (build(), build(), build());
         tracing_subscriber::registry().with(first).with(second).with(third).init();
         work();
-        // Comes before three limits are over, one after the other, and long after one.
+        // Fires before three limits in sequence would end, and long after one.
         let late = || {
             std::thread::sleep(LIMIT * 5 / 2);
             crate::sys::exit_now(9)
@@ -60,29 +60,29 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
 ];
 
 pub(crate) const TESTS: &[Test] = &[
-    ("a_thread_that_outlives_main_does_no_harm", || {
+    ("thread_may_outlive_main", || {
         for scenario in ["outlived", "outlived_and_leaked"] {
             let file = play(scenario).succeeded().output();
             assert!(file.slices("busy") > 0 && file.slices("work") > 0);
         }
     }),
-    ("spans_of_thread_local_destructors_are_recorded_or_counted", || {
+    ("spans_in_thread_destructors_are_recorded_or_counted", || {
         let file = play("destructors").succeeded().output();
         assert_eq!((file.slices("before"), file.slices("work")), (1, 1));
-        // This one ran when the thread's own lane was gone already.
+        // This destructor ran after the thread's lane was destroyed.
         assert_eq!(file.slices("after"), 0);
         assert!(file.lost("reentered_hooks") > 0);
     }),
-    ("a_destructor_of_the_main_thread_may_record", || {
+    ("destructor_of_the_main_thread_may_record", || {
         let file = play("destructor_of_main").succeeded().output();
         assert_eq!(file.slices("work"), 1);
         assert!(file.slices("at_exit") == 1 || file.lost("reentered_hooks") > 0);
     }),
-    ("a_guard_may_die_with_its_thread", || {
+    ("guard_may_be_dropped_by_a_thread_local_destructor", || {
         let played = play("guard_in_a_destructor").succeeded();
         assert_eq!(played.output().slices("work"), 1);
     }),
-    ("a_sink_that_hangs_is_waited_for_no_longer_than_was_said", || {
+    ("guard_waits_for_a_hung_sink_up_to_its_timeout", || {
         for (scenario, why) in
             [("hanging_sink", "no progress for 1s"), ("hanging_sink_at_exit", "the process ended first")]
         {
@@ -91,7 +91,7 @@ pub(crate) const TESTS: &[Test] = &[
             assert_eq!(played.stderr.matches(&why).count(), 1, "{}", played.stderr);
         }
     }),
-    ("sinks_that_hang_at_exit_share_one_time_limit", || {
+    ("hung_sinks_at_exit_share_one_time_limit", || {
         let played = play("hanging_sinks_at_exit").succeeded();
         assert_eq!(played.stderr.matches("hang://there was not written").count(), 3, "{}", played.stderr);
     }),
@@ -113,17 +113,17 @@ fn hanging(folder: &Path) -> tracing_kineto::KinetoLayerBuilder {
     let _ = folder;
     let hang = |_: &str| -> std::io::Result<Box<dyn std::io::Write + Send>> {
         let (_never, nothing) = mpsc::channel::<()>();
-        // The sender lives as long as this waits.
+        // The sender outlives this wait.
         let _ = nothing.recv();
         Err(std::io::Error::other("woken without a cause"))
     };
     KinetoLayer::builder().sink("hang", hang).output("hang://there").flush_timeout(std::time::Duration::from_millis(50))
 }
 
-/// Makes a span when it is dropped.
-struct Last(&'static str);
+/// Makes a span when dropped.
+struct SpanOnDrop(&'static str);
 
-impl Drop for Last {
+impl Drop for SpanOnDrop {
     fn drop(&mut self) {
         match self.0 {
             "before" => tracing::info_span!("before").in_scope(|| ()),
@@ -134,12 +134,12 @@ impl Drop for Last {
 }
 
 thread_local! {
-    static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
-    static FIRST: RefCell<Option<Last>> = const { RefCell::new(None) };
+    static LAST: RefCell<Option<SpanOnDrop>> = const { RefCell::new(None) };
+    static FIRST: RefCell<Option<SpanOnDrop>> = const { RefCell::new(None) };
 }
 
-/// A thread's destructors run in the reverse order of their variables' first use: `LAST`, the lane, `FIRST`, and then the
-/// registry's own number of the thread, without which the registry itself can make no span.
+/// Thread-local destructors run in reverse order of first use: `LAST`, the lane, `FIRST`, then the registry's thread id,
+/// without which the registry cannot make spans.
 fn destructors(folder: &Path) {
     let guard = record(folder);
     let profiler = guard.profiler();
@@ -147,9 +147,9 @@ fn destructors(folder: &Path) {
     let thread = std::thread::Builder::new().spawn(move || {
         tracing::info_span!("has the registry number the thread").in_scope(|| ());
         profiler.resume().unwrap();
-        FIRST.with(|first| *first.borrow_mut() = Some(Last("after")));
+        FIRST.with(|first| *first.borrow_mut() = Some(SpanOnDrop("after")));
         work();
-        LAST.with(|last| *last.borrow_mut() = Some(Last("before")));
+        LAST.with(|last| *last.borrow_mut() = Some(SpanOnDrop("before")));
     });
     thread.unwrap().join().unwrap();
 }

@@ -1,4 +1,4 @@
-//! Requests whose start lies far ahead, their bounds, and how requests are taken back.
+//! Requests with a start far ahead, their bounds, and cancelling requests.
 
 use crate::files::{ask, path_of, start_after};
 use std::fs;
@@ -10,12 +10,12 @@ use support::program::{Place, Trace};
 pub(crate) const TESTS: &[Test] = &[
     ("far_start_lets_other_requests_go_first", far_start_lets_other_requests_go_first),
     ("start_ahead_is_kept_while_another_goes_first", start_ahead_is_kept_while_another_goes_first),
-    ("cancel_takes_back_what_waits_and_what_runs", cancel_takes_back_what_waits_and_what_runs),
-    ("daemon_is_asked_while_a_start_lies_ahead", daemon_is_asked_while_a_start_lies_ahead),
-    ("bounds_are_those_of_the_configuration", bounds_are_those_of_the_configuration),
+    ("cancel_takes_back_queued_and_running_requests", cancel_takes_back_queued_and_running_requests),
+    ("daemon_is_polled_while_a_start_lies_ahead", daemon_is_polled_while_a_start_lies_ahead),
+    ("bounds_follow_the_configuration", bounds_follow_the_configuration),
 ];
 
-/// The text of a request that starts so many minutes from now.
+/// Returns the text of a request that starts `minutes` from now.
 fn text_ahead(place: &Place, name: &str, minutes: u64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
     let start = now + u128::from(minutes) * 60_000;
@@ -48,7 +48,7 @@ fn start_ahead_is_kept_while_another_goes_first() {
     assert!(!said.contains("refused"), "{said}");
 }
 
-fn cancel_takes_back_what_waits_and_what_runs() {
+fn cancel_takes_back_queued_and_running_requests() {
     let place = Place::new();
     let program = place.start_watching("serve");
     ask(&place, &program, &text_ahead(&place, "far.json", 50), "cancels it\n");
@@ -65,7 +65,7 @@ fn cancel_takes_back_what_waits_and_what_runs() {
     program.end();
 }
 
-fn daemon_is_asked_while_a_start_lies_ahead() {
+fn daemon_is_polled_while_a_start_lies_ahead() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start("serve");
@@ -78,7 +78,7 @@ fn daemon_is_asked_while_a_start_lies_ahead() {
     program.end();
 }
 
-fn bounds_are_those_of_the_configuration() {
+fn bounds_follow_the_configuration() {
     let place = Place::new();
     let env = [("KINETO_ONDEMAND_MAX_DURATION_SECS", "7"), ("KINETO_ONDEMAND_MAX_AHEAD_SECS", "60")];
     let program = start_after(&place, "true", &env);

@@ -1,23 +1,26 @@
-//! Several who want to record at one time: requests, and the program itself.
+//! Competing recordings: concurrent requests, and the program itself.
 
 use support::daemon::{Daemon, Stub, is_there};
 use support::harness::Test;
 use support::program::{Place, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("a_second_request_stays_with_the_daemon", a_second_request_stays_with_the_daemon),
-    ("requests_that_come_all_the_same_wait_or_are_refused", requests_that_come_all_the_same_wait_or_are_refused),
-    ("collectors_begin_with_the_first_request", collectors_begin_with_the_first_request),
-    ("the_programs_start_takes_the_session", the_programs_start_takes_the_session),
-    ("the_programs_memory_profile_goes_first", the_programs_memory_profile_goes_first),
+    ("second_request_stays_with_the_daemon", second_request_stays_with_the_daemon),
+    ("early_requests_are_queued_or_refused", early_requests_are_queued_or_refused),
+    ("collectors_start_with_the_first_request", collectors_start_with_the_first_request),
+    ("programs_start_takes_the_session", programs_start_takes_the_session),
+    ("programs_memory_profile_goes_first", programs_memory_profile_goes_first),
     ("memory_profile_is_refused_without_an_allocator", memory_profile_is_refused_without_an_allocator),
-    ("the_programs_collectors_are_its_own", the_programs_collectors_are_its_own),
+    ("collector_stop_of_the_program_spares_memory_profile", collector_stop_of_the_program_spares_memory_profile),
     ("steps_do_not_wait_for_a_collectors_start", steps_do_not_wait_for_a_collectors_start),
-    ("while_the_program_records_requests_stay_where_they_are", while_the_program_records_requests_stay_where_they_are),
+    (
+        "requests_stay_with_the_daemon_while_the_program_records",
+        requests_stay_with_the_daemon_while_the_program_records,
+    ),
 ];
 
-/// Devices are looked for with the first request, and not before.
-fn collectors_begin_with_the_first_request() {
+/// Collectors probe for devices at the first request, not before.
+fn collectors_start_with_the_first_request() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("collects");
@@ -28,7 +31,7 @@ fn collectors_begin_with_the_first_request() {
     program.tell("full");
     let trace = Trace::wait_for(&place.trace_of(&program, "a.json"));
     assert!(!trace.slices("work").is_empty());
-    program.wait_for("ended early: a collector stopped: told: its buffers are full");
+    program.wait_for("ended early: a collector stopped: reporting: its buffers are full");
     program.tell("empty");
     program.wait_for("done: empty");
     stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("b.json", 10));
@@ -41,7 +44,7 @@ fn collectors_begin_with_the_first_request() {
     );
 }
 
-fn a_second_request_stays_with_the_daemon() {
+fn second_request_stays_with_the_daemon() {
     if !is_there() {
         return;
     }
@@ -60,12 +63,12 @@ fn a_second_request_stays_with_the_daemon() {
     assert!(!said.contains("is queued behind"), "{said}");
 }
 
-fn requests_that_come_all_the_same_wait_or_are_refused() {
+fn early_requests_are_queued_or_refused() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start("serve");
     let poll = stub.poll();
-    // The first goes on until the others have come.
+    // The first runs until the others have arrived.
     for (name, milliseconds) in [("a.json", 2000), ("b.json", 10), ("c.json", 10)] {
         stub.answer(&poll, &place.text_for_a_time(name, milliseconds));
     }
@@ -79,7 +82,7 @@ fn requests_that_come_all_the_same_wait_or_are_refused() {
     assert_eq!(place.traces().len(), 2);
 }
 
-fn the_programs_start_takes_the_session() {
+fn programs_start_takes_the_session() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("commanded");
@@ -91,7 +94,7 @@ fn the_programs_start_takes_the_session() {
     program.wait_for("was cancelled: the program started its own recording");
     program.tell("stop");
     program.wait_for("done: stop\n");
-    // And then it is the requests' again.
+    // Afterwards requests can use it again.
     stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("b.json", 10));
     Trace::wait_for(&place.trace_of(&program, "b.json"));
     let (_, out) = program.end();
@@ -99,7 +102,7 @@ fn the_programs_start_takes_the_session() {
     assert_eq!(place.traces().len(), 1);
 }
 
-fn the_programs_memory_profile_goes_first() {
+fn programs_memory_profile_goes_first() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("commanded");
@@ -110,7 +113,7 @@ fn the_programs_memory_profile_goes_first() {
     program.wait_for("the running recording belongs to an external request");
     program.tell("start memory");
     program.wait_for("was cancelled: the program started its own memory profile");
-    // One that comes meanwhile does not take it.
+    // A request that arrives in the meantime does not take it.
     stub.answer(&stub.poll_for_a_trace(), &format!("{}\n{memory}", place.text_for_a_time("n.json", 1)));
     program.wait_for("was refused: a memory profile is running already");
     program.tell("stop memory");
@@ -134,8 +137,8 @@ fn memory_profile_is_refused_without_an_allocator() {
     assert_eq!(place.traces().len(), 1);
 }
 
-/// What stops in a recording of the program's own is nothing to a memory profile beside it.
-fn the_programs_collectors_are_its_own() {
+/// A collector that stops in the program's own recording does not end a concurrent memory profile.
+fn collector_stop_of_the_program_spares_memory_profile() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("collects");
@@ -146,7 +149,7 @@ fn the_programs_collectors_are_its_own() {
         program.tell(word);
         program.wait_for(&format!("done: {word}"));
     }
-    // Between two polls, all that is due is done.
+    // All due work is done between two polls.
     (0..3).for_each(|_| stub.answer(&stub.poll(), ""));
     program.tell("stop");
     program.wait_for("done: stop");
@@ -161,10 +164,10 @@ fn steps_do_not_wait_for_a_collectors_start() {
     stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("a.json", 10));
     Trace::wait_for(&place.trace_of(&program, "a.json"));
     let (said, _) = program.end();
-    assert!(!said.contains("nobody steps"), "{said}");
+    assert!(!said.contains("no step was made"), "{said}");
 }
 
-fn while_the_program_records_requests_stay_where_they_are() {
+fn requests_stay_with_the_daemon_while_the_program_records() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("commanded");
@@ -178,7 +181,7 @@ fn while_the_program_records_requests_stay_where_they_are() {
         }
         stub.answer(&poll, "");
     };
-    // One that comes all the same is refused, and says why.
+    // A request that arrives anyway is refused with the reason.
     stub.answer(&poll, &place.text_for_a_time("a.json", 10));
     program.wait_for("was refused: the program is recording itself");
     program.tell("stop");

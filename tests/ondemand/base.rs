@@ -1,4 +1,4 @@
-//! The configuration file is changed while the program serves requests.
+//! Changes of the configuration file while the program serves requests.
 
 use std::fs;
 use std::time::Duration;
@@ -7,41 +7,41 @@ use support::harness::Test;
 use support::program::{Place, Program, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("what_counts_at_once_does", what_counts_at_once_does),
-    ("verbose_messages_are_those_of_the_modules_in_the_file", verbose_messages_are_those_of_the_modules_in_the_file),
-    ("the_client_stops_and_starts_as_the_file_says", the_client_stops_and_starts_as_the_file_says),
-    ("the_next_request_is_recorded_as_the_file_says", the_next_request_is_recorded_as_the_file_says),
-    ("the_programs_next_recording_is_as_the_file_says", the_programs_next_recording_is_as_the_file_says),
-    ("a_file_that_cannot_be_used_changes_nothing", a_file_that_cannot_be_used_changes_nothing),
+    ("immediate_keys_take_effect_at_once", immediate_keys_take_effect_at_once),
+    ("verbose_messages_follow_the_modules_in_the_file", verbose_messages_follow_the_modules_in_the_file),
+    ("client_stops_and_starts_by_the_file", client_stops_and_starts_by_the_file),
+    ("next_request_follows_the_file", next_request_follows_the_file),
+    ("programs_next_recording_follows_the_file", programs_next_recording_follows_the_file),
+    ("invalid_file_changes_nothing", invalid_file_changes_nothing),
 ];
 
-/// Starts a program whose file has that text.
+/// Starts a program with that text in its configuration file.
 fn start(place: &Place, scenario: &str, text: &str) -> Program {
     write(place, text);
     place.start_with(scenario, &[("KINETO_CONFIG", place.file("libkineto.conf").to_str().unwrap())])
 }
 
 fn write(place: &Place, text: &str) {
-    // A rename, so that the program never reads a file that is half written.
+    // A rename, so that the program never reads a partial file.
     fs::write(place.file("next.conf"), text).unwrap();
     fs::rename(place.file("next.conf"), place.file("libkineto.conf")).unwrap();
 }
 
-/// Has a trace of 10 ms taken.
+/// Requests a trace of 10 ms and waits for it.
 fn trace(place: &Place, stub: &Stub, program: &Program, name: &str) -> Trace {
     let text = place.text_for_a_time(name, 10);
     stub.answer(&stub.poll_for_a_trace(), &text);
     Trace::wait_for(&place.trace_of(program, name))
 }
 
-fn what_counts_at_once_does() {
+fn immediate_keys_take_effect_at_once() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let program = start(&place, "serve", "LOG_LEVEL=error\nON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=600");
     stub.answer(&stub.poll(), "");
     write(&place, "LOG_LEVEL=info\nON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=0");
     program.wait_for("was read again: LOG_LEVEL=info, ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=0 (at once)\n");
-    // The next would be ten minutes away.
+    // The next poll would be ten minutes away.
     (0..20).for_each(|_| stub.answer(&stub.poll(), ""));
     trace(&place, &stub, &program, "a.json");
     program.wait_for("written");
@@ -49,7 +49,7 @@ fn what_counts_at_once_does() {
     assert!(!said.contains("registered") && said.contains("triggered by"), "{said}");
 }
 
-fn verbose_messages_are_those_of_the_modules_in_the_file() {
+fn verbose_messages_follow_the_modules_in_the_file() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let verbose = "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=0\nVERBOSE_LOG_LEVEL=0";
@@ -64,29 +64,29 @@ fn verbose_messages_are_those_of_the_modules_in_the_file() {
     program.end();
 }
 
-fn the_client_stops_and_starts_as_the_file_says() {
+fn client_stops_and_starts_by_the_file() {
     const OFTEN: &str = "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=0";
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let program = start(&place, "serve", &format!("{OFTEN}\nENABLE_IPC_FABRIC=false"));
-    assert!(stub.poll_within(Duration::from_millis(500)).is_none(), "the file says not to ask");
+    assert!(stub.poll_within(Duration::from_millis(500)).is_none(), "the file disables the client");
     write(&place, OFTEN);
     program.wait_for("ENABLE_IPC_FABRIC unset (at once)");
     trace(&place, &stub, &program, "a.json");
     write(&place, &format!("{OFTEN}\nENABLE_IPC_FABRIC=0"));
     program.wait_for("ENABLE_IPC_FABRIC=false (at once)");
-    // What was under way.
+    // A poll that was under way.
     while let Some(poll) = stub.poll_within(Duration::from_millis(100)) {
         stub.answer(&poll, "");
     }
-    assert!(stub.poll_within(Duration::from_millis(500)).is_none(), "it has been said not to ask");
+    assert!(stub.poll_within(Duration::from_millis(500)).is_none(), "the client was disabled");
     write(&place, &format!("{OFTEN}\nENABLE_IPC_FABRIC=yes"));
     trace(&place, &stub, &program, "b.json");
     let (said, _) = program.end();
     assert_eq!(said.matches("registered with the dynolog daemon").count(), 2, "{said}");
 }
 
-fn the_next_request_is_recorded_as_the_file_says() {
+fn next_request_follows_the_file() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let mut program = start(&place, "collects", "HOST_NAME=first");
@@ -98,11 +98,11 @@ fn the_next_request_is_recorded_as_the_file_says() {
         "ACTIVITY_TYPES=kernel, WITH_LOCATION=true, HOST_NAME=second (from the next recording on); WITH_ARGS=false \
          (when the program is started again)\n",
     );
-    // What goes on keeps its own.
+    // The running recording keeps its settings.
     program.tell("full");
     let first = Trace::wait_for(&place.trace_of(&program, "a.json"));
     assert_eq!(first.json["host_name"], "first");
-    // The first slice may be one that was open at the start.
+    // The first slice may have been open at the start.
     let has = |trace: &Trace, arg: &str| trace.slices("work").iter().any(|row| row["args"].get(arg).is_some());
     assert!(!has(&first, "location"));
     program.tell("empty");
@@ -112,7 +112,7 @@ fn the_next_request_is_recorded_as_the_file_says() {
     assert_eq!((&second.json["host_name"], &config["ACTIVITY_TYPES"]), (&"second".into(), &"kernel".into()));
     assert_eq!((&config["from"]["ACTIVITY_TYPES"], &config["WITH_ARGS"]), (&"file".into(), &"true".into()));
     assert!(second.slices("work").is_empty());
-    // And spans again, with the fields that their callsites were judged to have.
+    // Spans again, with the fields that their callsites had before.
     write(&place, "ACTIVITY_TYPES=cpu_op\nWITH_LOCATION=1\nWITH_ARGS=no");
     program.wait_for("ACTIVITY_TYPES=cpu_op, HOST_NAME unset (from the next recording on)\n");
     let third = trace(&place, &stub, &program, "c.json");
@@ -121,20 +121,20 @@ fn the_next_request_is_recorded_as_the_file_says() {
     program.end();
 }
 
-fn the_programs_next_recording_is_as_the_file_says() {
+fn programs_next_recording_follows_the_file() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let output = |name: &str| format!("ACTIVITIES_LOG_FILE={}", place.trace(name).display());
     let mut program = start(&place, "commanded", &output("a.json"));
     stub.answer(&stub.poll(), "");
-    // One without spans, since the file takes them out.
+    // A recording without spans, since the file excludes them.
     write(&place, &format!("{}\nACTIVITY_TYPES=kernel", output("a.json")));
     program.wait_for("ACTIVITY_TYPES=kernel (from the next recording on)");
     for command in ["start", "stop"] {
         program.tell(command);
         program.wait_for(&format!("done: {command}"));
     }
-    // One that goes to where the file says at its start.
+    // A recording that goes to the output that the file names at its start.
     for (name, then) in [("b.json", "start"), ("c.json", "nothing")] {
         write(&place, &output(name));
         program.wait_for(&format!("{} (from the next", output(name)));
@@ -148,7 +148,7 @@ fn the_programs_next_recording_is_as_the_file_says() {
     drop(stub);
 }
 
-fn a_file_that_cannot_be_used_changes_nothing() {
+fn invalid_file_changes_nothing() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let program = start(&place, "serve", "HOST_NAME=first\nON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=0");
@@ -163,13 +163,13 @@ fn a_file_that_cannot_be_used_changes_nothing() {
     let removed = "name a file that can be read in KINETO_CONFIG, or none; keeping the previous configuration";
     program.wait_for(removed);
     assert_eq!(host_name("b.json"), "first");
-    // One that takes its place in one go.
+    // A file that replaces it atomically.
     fs::write(place.file("new"), "HOST_NAME=third\nON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=0\nUNKNOWN=1").unwrap();
     fs::rename(place.file("new"), place.file("libkineto.conf")).unwrap();
     program.wait_for("was read again: HOST_NAME=third (from the next recording on)");
     assert_eq!(host_name("c.json"), "third");
     let (said, _) = program.end();
-    for told in [broken, removed, "line 3: unknown key UNKNOWN", "was read again"] {
-        assert_eq!(said.matches(told).count(), 1, "{told:?} in {said}");
+    for message in [broken, removed, "line 3: unknown key UNKNOWN", "was read again"] {
+        assert_eq!(said.matches(message).count(), 1, "{message:?} in {said}");
     }
 }

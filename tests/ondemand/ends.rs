@@ -1,4 +1,4 @@
-//! How programs end that are traced from outside, and what idle ones have.
+//! Ends of traced programs, and the threads of idle ones.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -8,16 +8,13 @@ use support::harness::Test;
 use support::program::{Place, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("what_is_collected_when_the_guard_is_dropped_is_written", || collected_at_the_end("serve")),
-    ("what_is_collected_when_the_process_exits_is_written", || collected_at_the_end("exits")),
-    ("no_daemon_is_waited_for", no_daemon_is_waited_for),
-    ("a_daemon_that_hangs_is_not_waited_for", a_daemon_that_hangs_is_not_waited_for),
-    ("without_the_variable_there_is_no_thread", without_the_variable_there_is_no_thread),
-    (
-        "a_program_with_more_rights_than_its_caller_serves_nobody",
-        a_program_with_more_rights_than_its_caller_serves_nobody,
-    ),
-    ("a_forked_child_leaves_the_daemon_alone", a_forked_child_leaves_the_daemon_alone),
+    ("running_request_is_written_when_the_guard_is_dropped", || collected_at_the_end("serve")),
+    ("running_request_is_written_when_the_process_exits", || collected_at_the_end("exits")),
+    ("exit_does_not_wait_for_an_absent_daemon", exit_does_not_wait_for_an_absent_daemon),
+    ("exit_does_not_wait_for_a_hung_daemon", exit_does_not_wait_for_a_hung_daemon),
+    ("no_thread_is_started_without_the_variable", no_thread_is_started_without_the_variable),
+    ("set_user_id_program_serves_no_requests", set_user_id_program_serves_no_requests),
+    ("forked_child_does_not_poll_the_daemon", forked_child_does_not_poll_the_daemon),
     ("workers_serve_requests_after_a_fork", workers_serve_requests_after_a_fork),
 ];
 
@@ -35,7 +32,7 @@ fn collected_at_the_end(scenario: &str) {
     assert_eq!((place.traces().len(), std::fs::read_dir(place.sockets()).unwrap().count()), (1, 1));
 }
 
-fn no_daemon_is_waited_for() {
+fn exit_does_not_wait_for_an_absent_daemon() {
     let place = Place::new();
     let mut program = place.start("idle");
     program.wait_for("the dynolog daemon is not there");
@@ -45,14 +42,14 @@ fn no_daemon_is_waited_for() {
     assert!(out.contains("kineto-ondemand"), "{out}");
 }
 
-fn a_daemon_that_hangs_is_not_waited_for() {
+fn exit_does_not_wait_for_a_hung_daemon() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start("idle");
     stub.poll();
     let (_, out) = program.end();
     println!("a daemon that does not answer: {out}");
-    // Nor where its queue is full.
+    // Nor when the daemon's queue is full.
     let own = std::os::unix::net::UnixDatagram::unbound().unwrap();
     own.connect(place.sockets().join("dynolog")).unwrap();
     own.set_nonblocking(true).unwrap();
@@ -64,7 +61,7 @@ fn a_daemon_that_hangs_is_not_waited_for() {
     drop(stub);
 }
 
-fn without_the_variable_there_is_no_thread() {
+fn no_thread_is_started_without_the_variable() {
     for value in ["", "0", "off", "FALSE"] {
         let place = Place::new();
         let env = [("KINETO_USE_DAEMON", value), ("KINETO_ENABLED", "1"), ("KINETO_RECORD_FROM_START", "0")];
@@ -76,15 +73,15 @@ fn without_the_variable_there_is_no_thread() {
     }
 }
 
-/// Its caller says what its environment is.
-fn a_program_with_more_rights_than_its_caller_serves_nobody() {
-    const NOBODY: u32 = 65534;
+/// The caller of such a program controls its environment.
+fn set_user_id_program_serves_no_requests() {
+    const OTHER_USER: u32 = 65534;
     let place = Place::new();
     let program = place.trace("set-user-id");
-    // Another process copies it: a child of another test would inherit the open file, which then cannot be executed.
+    // Another process copies it: a child of a concurrent test would inherit the open file and prevent its execution.
     assert!(Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status().unwrap().success());
-    if std::os::unix::fs::chown(&program, Some(NOBODY), None).is_err() {
-        println!("passed over: only root can make a program another user's");
+    if std::os::unix::fs::chown(&program, Some(OTHER_USER), None).is_err() {
+        println!("skipped: only root can give a program to another user");
         return;
     }
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
@@ -97,7 +94,7 @@ fn a_program_with_more_rights_than_its_caller_serves_nobody() {
     process.stdin.take().unwrap().write_all(b"threads\n").unwrap();
     let output = process.wait_with_output().unwrap();
     if users.split_whitespace().nth(1) != Some("65534") {
-        println!("passed over: the file system gives no program another user's rights");
+        println!("skipped: the file system ignores set-user-ID");
         return;
     }
     let [said, out] = [output.stderr, output.stdout].map(|text| String::from_utf8(text).unwrap());
@@ -105,7 +102,7 @@ fn a_program_with_more_rights_than_its_caller_serves_nobody() {
     assert!(output.status.success() && !out.contains("kineto-ondemand"), "{out}");
 }
 
-fn a_forked_child_leaves_the_daemon_alone() {
+fn forked_child_does_not_poll_the_daemon() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start("forks");
@@ -122,7 +119,7 @@ fn workers_serve_requests_after_a_fork() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("preforks");
-    // The server is being recorded when it forks, and this is not its first request.
+    // The server forks while a second request records it.
     let server = program.pid();
     for (name, milliseconds) in [("first.json", 10), ("second.json", 500)] {
         stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time(name, milliseconds));

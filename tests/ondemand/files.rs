@@ -1,4 +1,4 @@
-//! The files of requests: which names they get, which files they replace, and what happens at the limits of the system.
+//! Files of requests: their names, replacement of existing files, and system limits.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -9,18 +9,18 @@ use support::program::{Place, Program, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("request_fails_at_the_file_size_limit", request_fails_at_the_file_size_limit),
-    ("stderr_at_the_file_size_limit_ends_no_program", stderr_at_the_file_size_limit_ends_no_program),
+    ("program_survives_stderr_at_the_file_size_limit", program_survives_stderr_at_the_file_size_limit),
     ("request_replaces_no_foreign_file", request_replaces_no_foreign_file),
     ("request_replaces_its_own_file", request_replaces_its_own_file),
-    ("request_leaves_a_file_that_took_its_place", request_leaves_a_file_that_took_its_place),
+    ("request_keeps_a_file_that_replaced_its_own", request_keeps_a_file_that_replaced_its_own),
     ("request_replaces_no_execution_trace", request_replaces_no_execution_trace),
-    ("processes_share_no_file", processes_share_no_file),
+    ("processes_write_separate_files", processes_write_separate_files),
     ("files_of_requests_are_private", files_of_requests_are_private),
-    ("names_have_the_parts_of_the_process", names_have_the_parts_of_the_process),
+    ("file_names_have_the_parts_of_the_process", file_names_have_the_parts_of_the_process),
     ("log_in_json_has_the_outcome", log_in_json_has_the_outcome),
 ];
 
-/// Starts a program by a shell that first runs `prelude`.
+/// Starts a program from a shell that first runs `prelude`.
 pub(crate) fn start_after(place: &Place, prelude: &str, env: &[(&str, &str)]) -> Program {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{prelude}; exec \"$@\""), "sh"]).arg(std::env::current_exe().unwrap());
@@ -29,7 +29,7 @@ pub(crate) fn start_after(place: &Place, prelude: &str, env: &[(&str, &str)]) ->
     place.start_by(command, "serve", &[&own, env].concat())
 }
 
-/// Leaves a request, and waits until its answer ends with `end`.
+/// Writes a request file, and waits until its answer ends with `end`.
 pub(crate) fn ask(place: &Place, program: &Program, text: &str, end: &str) -> String {
     let id = text.lines().find_map(|line| line.strip_prefix("REQUEST_TRACE_ID="));
     let end_of_answer = id.map_or_else(|| "answer".to_owned(), |id| format!("{id}.answer"));
@@ -63,7 +63,7 @@ fn request_fails_at_the_file_size_limit() {
     assert_eq!(place.traces().len(), 1);
 }
 
-fn stderr_at_the_file_size_limit_ends_no_program() {
+fn program_survives_stderr_at_the_file_size_limit() {
     let place = Place::new();
     let program = start_after(&place, "head -c 1000000 /dev/zero >&2; ulimit -S -f 4", &[]);
     ask(&place, &program, &place.text_for_a_time("a.json", 1), "failed\n");
@@ -72,7 +72,7 @@ fn stderr_at_the_file_size_limit_ends_no_program() {
     program.end();
 }
 
-/// Lets a program write files of any size again.
+/// Removes the program's file size limit.
 fn lift_limit(program: &Program) {
     let lifted = Command::new("prlimit").args(["--fsize=unlimited", "--pid", &program.pid().to_string()]).status();
     assert!(lifted.unwrap().success());
@@ -91,7 +91,7 @@ fn request_replaces_no_foreign_file() {
     write_foreign(&named);
     write_foreign(&numbered(1));
     let text = place.text_for_a_time("a.json", 1);
-    // The second one replaces the first, which is the process's own.
+    // The second request replaces the first one's file, which the process wrote.
     for number in [2, 2] {
         let answer = ask(&place, &program, &text, "done\n");
         let path = numbered(number);
@@ -121,7 +121,7 @@ fn request_replaces_its_own_file() {
     assert_eq!(place.traces().len(), 1);
 }
 
-fn request_leaves_a_file_that_took_its_place() {
+fn request_keeps_a_file_that_replaced_its_own() {
     let place = Place::new();
     let program = place.start_watching("serve");
     let path = place.trace_of(&program, "a.json");
@@ -155,7 +155,7 @@ fn request_replaces_no_execution_trace() {
     assert_eq!(place.traces().len(), 3);
 }
 
-fn processes_share_no_file() {
+fn processes_write_separate_files() {
     let place = Place::new();
     let programs = [place.start_watching("serve"), place.start_watching("serve"), place.start_watching("serve")];
     for (name, expected) in [("plain", "plain_{}"), ("a.conf", "a_{}.conf")] {
@@ -181,7 +181,7 @@ fn files_of_requests_are_private() {
     }
 }
 
-fn names_have_the_parts_of_the_process() {
+fn file_names_have_the_parts_of_the_process() {
     let place = Place::new();
     let env = [("KINETO_HOST_NAME", "node7"), ("RANK", "3"), ("WORLD_SIZE", "8")];
     let program = start_after(&place, "true", &env);

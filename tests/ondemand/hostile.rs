@@ -1,4 +1,4 @@
-//! What nobody should send: the program lives, is traced afterwards, and nothing is written where nothing may be.
+//! Hostile input: the program survives, can be traced afterwards, and writes nothing elsewhere.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -7,15 +7,15 @@ use support::harness::Test;
 use support::program::{Place, Program, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("datagrams_that_are_no_answers", datagrams_that_are_no_answers),
-    ("datagrams_of_strangers", datagrams_of_strangers),
-    ("requests_beyond_all_bounds", requests_beyond_all_bounds),
-    ("paths_that_lead_elsewhere", paths_that_lead_elsewhere),
-    ("noise", noise),
+    ("datagrams_that_are_not_answers_are_ignored", datagrams_that_are_not_answers_are_ignored),
+    ("datagrams_of_other_senders_are_ignored", datagrams_of_other_senders_are_ignored),
+    ("requests_out_of_bounds_are_refused", requests_out_of_bounds_are_refused),
+    ("paths_that_lead_elsewhere_are_refused", paths_that_lead_elsewhere_are_refused),
+    ("random_datagrams_are_ignored", random_datagrams_are_ignored),
 ];
 
-/// Has a short trace taken, and waits for it.
-fn is_traced(place: &Place, stub: &Stub, program: &Program) {
+/// Requests a short trace and waits for it.
+fn take_trace(place: &Place, stub: &Stub, program: &Program) {
     let text = place.text_for_a_time("last.json", 10);
     stub.answer(&stub.poll_for_a_trace(), &text);
     Trace::wait_for(&place.trace_of(program, "last.json"));
@@ -23,7 +23,7 @@ fn is_traced(place: &Place, stub: &Stub, program: &Program) {
 
 const FAST: (&str, &str) = ("KINETO_ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", "0");
 
-fn datagrams_that_are_no_answers() {
+fn datagrams_that_are_not_answers_are_ignored() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start_with("serve", &[FAST]);
@@ -41,33 +41,33 @@ fn datagrams_that_are_no_answers() {
     let all: Vec<_> = huge.into_iter().chain(kinds).chain(cut).chain([no_text]).collect();
     for datagram in &all {
         stub.send(&poll, datagram);
-        // The queue of the program is short.
+        // The program's queue is short.
         stub.answer(&stub.poll(), "");
     }
     program.wait_for(&format!("datagram {} was dropped", all.len().min(10)));
-    is_traced(&place, &stub, &program);
+    take_trace(&place, &stub, &program);
     program.end();
     assert_eq!(place.traces().len(), 1);
 }
 
-fn datagrams_of_strangers() {
+fn datagrams_of_other_senders_are_ignored() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start("serve");
     let poll = stub.poll();
     let mallory = UnixDatagram::bind(place.sockets().join("mallory")).unwrap();
     let forged = answer(&place.text_for_a_time("forged.json", 1));
-    // The kernel refuses it: the program's socket belongs to the daemon's.
+    // The kernel refuses the datagram: the program's socket is connected to the daemon's.
     assert!(mallory.send_to_addr(&forged, &poll.from).is_err());
     let nameless = UnixDatagram::unbound().unwrap();
     assert!(nameless.send_to_addr(&forged, &poll.from).is_err());
     stub.answer(&poll, "");
-    is_traced(&place, &stub, &program);
+    take_trace(&place, &stub, &program);
     program.end();
     assert_eq!(place.traces().len(), 1);
 }
 
-fn requests_beyond_all_bounds() {
+fn requests_out_of_bounds_are_refused() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start_with("serve", &[FAST]);
@@ -87,12 +87,12 @@ fn requests_beyond_all_bounds() {
         stub.answer(&stub.poll_for_a_trace(), text);
     }
     stub.answer(&stub.poll_for_a_trace(), &"A=B\n".repeat(40_000));
-    is_traced(&place, &stub, &program);
+    take_trace(&place, &stub, &program);
     let (said, _) = program.end();
     assert!(said.matches(" was refused: ").count() >= texts.len(), "{said}");
 }
 
-fn paths_that_lead_elsewhere() {
+fn paths_that_lead_elsewhere_are_refused() {
     let place = Place::new();
     let outside = tempfile::tempdir().unwrap();
     let stub = Stub::start(&place.sockets());
@@ -114,7 +114,7 @@ fn paths_that_lead_elsewhere() {
         Trace::wait_for(&own);
         fs::remove_file(&own).unwrap();
     }
-    // A link under the file's own name is neither followed nor replaced.
+    // A link under the file's name is neither followed nor replaced.
     let target = outside.path().join("kept");
     fs::write(&target, "kept").unwrap();
     let link = place.trace_of(&program, "last.json");
@@ -127,8 +127,8 @@ fn paths_that_lead_elsewhere() {
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
 }
 
-/// Bytes and texts without sense, the same each time.
-fn noise() {
+/// Sends random bytes and texts from a fixed seed.
+fn random_datagrams_are_ignored() {
     const DATAGRAMS: usize = 3000;
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
@@ -175,7 +175,7 @@ fn noise() {
         stub.answer(&poll, "");
     }
     println!("{sent} datagrams in {} ms", begun.elapsed().as_millis());
-    is_traced(&place, &stub, &program);
+    take_trace(&place, &stub, &program);
     program.end();
     let own = ["last_".to_owned(), "libkineto_activities_".to_owned(), "memory_snapshot_".to_owned()];
     assert!(place.traces().iter().all(|name| own.iter().any(|own| name.starts_with(own))), "{:?}", place.traces());

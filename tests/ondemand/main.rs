@@ -1,7 +1,7 @@
-//! Traces that are asked for from outside, end to end.
+//! Traces on external requests, end to end.
 //!
-//! Each test starts this program again to play one that is traced (`--play <name>`), with a daemon beside it. Times are
-//! printed, and none is asserted beyond what was asked for.
+//! Each test starts this program again as the traced program (`--play <name>`), next to a daemon. Times are printed; only
+//! requested durations are asserted.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -41,7 +41,7 @@ mod weather;
 
 use support::harness::{self, Test};
 
-/// Each mostly waits for a program that it traces.
+/// Each test mostly waits for the program that it traces.
 const THREADS: usize = 8;
 
 #[cfg(target_os = "linux")]

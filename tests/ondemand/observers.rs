@@ -1,4 +1,4 @@
-//! What session observers hear of recordings that are asked for from outside.
+//! Session observers of recordings on external requests.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use support::daemon::{Daemon, Stub, is_there};
@@ -6,34 +6,34 @@ use support::harness::Test;
 use support::program::{Place, Program, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("observers_hear_what_dyno_asks_for", observers_hear_what_dyno_asks_for),
-    ("observers_hear_of_memory_profiles", observers_hear_of_memory_profiles),
-    ("observers_hear_why_a_request_is_cancelled", observers_hear_why_a_request_is_cancelled),
-    ("observers_hear_of_an_early_end", observers_hear_of_an_early_end),
-    ("observers_hear_of_iterations_and_may_count_them", observers_hear_of_iterations_and_may_count_them),
-    ("observers_hear_of_the_exit", observers_hear_of_the_exit),
+    ("observers_get_the_flags_that_dyno_requests", observers_get_the_flags_that_dyno_requests),
+    ("observers_are_called_for_memory_profiles", observers_are_called_for_memory_profiles),
+    ("observers_get_the_reason_when_a_request_is_cancelled", observers_get_the_reason_when_a_request_is_cancelled),
+    ("observers_are_called_at_an_early_end", observers_are_called_at_an_early_end),
+    ("observers_may_count_iterations_in_callbacks", observers_may_count_iterations_in_callbacks),
+    ("observers_are_called_at_the_exit", observers_are_called_at_the_exit),
 ];
 
-/// What an observer has heard so far.
-fn heard(program: &Program) -> Vec<String> {
+/// Returns the callbacks that the observer has reported so far.
+fn callbacks(program: &Program) -> Vec<String> {
     program.said().lines().filter_map(|line| line.strip_prefix("observer: ")).map(str::to_owned).collect()
 }
 
-/// Waits until it has heard so much.
+/// Waits until it has reported `count` callbacks.
 fn wait_for(program: &Program, count: usize) -> Vec<String> {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
-        let heard = heard(program);
-        if heard.len() >= count {
-            return heard;
+        let callbacks = callbacks(program);
+        if callbacks.len() >= count {
+            return callbacks;
         }
-        assert!(Instant::now() < deadline, "{heard:?}");
+        assert!(Instant::now() < deadline, "{callbacks:?}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
-/// The command line's text, to the letter.
-fn observers_hear_what_dyno_asks_for() {
+/// The request text is the same as dyno's.
+fn observers_get_the_flags_that_dyno_requests() {
     if !is_there() {
         return;
     }
@@ -59,12 +59,12 @@ fn observers_hear_what_dyno_asks_for() {
         assert_eq!(trace.json["record_shapes"] == 1, flags.contains("shapes"), "{name}");
         assert_eq!(trace.json["with_flops"] == 1, flags.contains("flops"), "{name}");
         expected.extend([format!("prepared{flags}"), "started".to_owned(), "stopped".to_owned()]);
-        assert_eq!(heard(&program), expected, "{name}");
+        assert_eq!(callbacks(&program), expected, "{name}");
     }
     program.end();
 }
 
-fn observers_hear_of_memory_profiles() {
+fn observers_are_called_for_memory_profiles() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start("observed");
@@ -73,12 +73,12 @@ fn observers_hear_of_memory_profiles() {
     let path = place.trace_of(&program, "m.json");
     program.wait_for("observer: memory profile in ");
     let exported = format!("memory profile in {}", path.display());
-    assert_eq!(heard(&program), ["memory profile started", "memory profile stopped", &exported]);
+    assert_eq!(callbacks(&program), ["memory profile started", "memory profile stopped", &exported]);
     assert!(path.exists());
     program.end();
 }
 
-fn observers_hear_why_a_request_is_cancelled() {
+fn observers_get_the_reason_when_a_request_is_cancelled() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("observed");
@@ -89,12 +89,12 @@ fn observers_hear_why_a_request_is_cancelled() {
     program.tell("stop");
     program.wait_for("done: stop\n");
     let cancelled = "cancelled: the program started its own recording";
-    assert_eq!(heard(&program), ["prepared", "started", cancelled, "prepared", "started", "stopped"]);
+    assert_eq!(callbacks(&program), ["prepared", "started", cancelled, "prepared", "started", "stopped"]);
     program.end();
     assert!(place.traces().is_empty());
 }
 
-fn observers_hear_of_an_early_end() {
+fn observers_are_called_at_an_early_end() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("observed");
@@ -102,8 +102,8 @@ fn observers_hear_of_an_early_end() {
     program.wait_for("observer: started");
     program.tell("full");
     program.wait_for("ended early: a collector stopped");
-    assert_eq!(heard(&program), ["prepared", "started", "stopped"]);
-    // Before the start, that is the end of it: it is asked for in a minute, with collectors from now on.
+    assert_eq!(callbacks(&program), ["prepared", "started", "stopped"]);
+    // A stop before the start cancels: this request starts in a minute, and its collectors start now.
     program.tell("empty");
     program.wait_for("done: empty\n");
     let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() + 50_000;
@@ -111,13 +111,13 @@ fn observers_hear_of_an_early_end() {
     stub.answer(&stub.poll_for_a_trace(), &place.text_for("b.json", &more));
     wait_for(&program, 4);
     program.tell("full");
-    let cancelled = "cancelled: a collector stopped before the start: told: its buffers are full";
+    let cancelled = "cancelled: a collector stopped before the start: reporting: its buffers are full";
     assert_eq!(wait_for(&program, 5)[3..], ["prepared", cancelled]);
     program.end();
 }
 
-/// The observer counts three iterations whenever it hears something, which ends the recording.
-fn observers_hear_of_iterations_and_may_count_them() {
+/// The observer counts three iterations in each callback, which ends the recording.
+fn observers_may_count_iterations_in_callbacks() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("observed");
@@ -129,11 +129,11 @@ fn observers_hear_of_iterations_and_may_count_them() {
     program.wait_for("triggered by");
     program.tell("step");
     Trace::wait_for(&place.trace_of(&program, "i.json"));
-    assert_eq!(heard(&program), ["prepared", "started", "stopped"]);
+    assert_eq!(callbacks(&program), ["prepared", "started", "stopped"]);
     program.end();
 }
 
-fn observers_hear_of_the_exit() {
+fn observers_are_called_at_the_exit() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("observed");
@@ -142,6 +142,6 @@ fn observers_hear_of_the_exit() {
     program.wait_for("done: start\n");
     program.tell("exit");
     let (said, _) = program.end();
-    let heard: Vec<_> = said.lines().filter_map(|line| line.strip_prefix("observer: ")).collect();
-    assert_eq!(heard, ["prepared", "started", "stopped"]);
+    let callbacks: Vec<_> = said.lines().filter_map(|line| line.strip_prefix("observer: ")).collect();
+    assert_eq!(callbacks, ["prepared", "started", "stopped"]);
 }

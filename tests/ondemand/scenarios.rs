@@ -1,4 +1,4 @@
-//! The programs that are traced.
+//! The traced programs.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -16,7 +16,7 @@ use tracing_kineto::{
 };
 use tracing_subscriber::prelude::*;
 
-/// Plays the program of that name until its input ends.
+/// Runs the program of that name until its input ends.
 pub(crate) fn play(name: &str) {
     match name {
         "hurries" => hurries(&from_env()),
@@ -35,7 +35,7 @@ pub(crate) fn play(name: &str) {
         "fails" => report(&KinetoLayer::try_from_env().unwrap_err().to_string()),
         "steps" => steps(&from_env()),
         "exits" => exits(),
-        "abstract" => crate::traces::in_own_network(),
+        "abstract" => crate::traces::run_in_network_namespace(),
         "idle" => idle(),
         "forks" => forks(),
         "preforks" => preforks(),
@@ -56,15 +56,15 @@ fn hurries(_guard: &KinetoGuard) {
     until_told(&input(), || (0..1000).for_each(|_| drop(tracing::info_span!("fast").entered())));
 }
 
-/// A server, and what it does first.
+/// A server that works before it serves.
 fn works_at_once(guard: KinetoGuard) {
     tracing::info_span!("first").in_scope(work);
     report("has worked");
     serve(guard);
 }
 
-/// One that ends without dropping its guard.
-#[expect(clippy::exit, reason = "that is what it is for")]
+/// A server that exits without dropping its guard.
+#[expect(clippy::exit, reason = "the scenario exits inside the recording")]
 fn exits() {
     let _guard = from_env();
     work();
@@ -72,7 +72,7 @@ fn exits() {
     std::process::exit(0);
 }
 
-/// A loop that counts its iterations, and says so: a request that comes before the first is traced by time.
+/// A loop that counts its iterations and reports the first: an earlier request is traced by time.
 fn steps(guard: &KinetoGuard) {
     let (profiler, input) = (guard.profiler(), input());
     profiler.step();
@@ -83,7 +83,7 @@ fn steps(guard: &KinetoGuard) {
     }
 }
 
-/// Makes a layer, and is not traced. Names its threads at each line.
+/// Makes a layer that is never traced; lists its threads at each line of input.
 fn idle() {
     let input = input();
     let begun = Instant::now();
@@ -91,7 +91,7 @@ fn idle() {
     let made = begun.elapsed();
     assert_eq!(guard.profiler().status(), Status::Idle);
     let mut names = String::new();
-    // Not at the end, when the thread that reads the input ends: Linux may then leave later threads out of the list.
+    // Not at the end: while the input thread ends, Linux may leave later threads out of the list.
     while work_until_told(&input).is_some() {
         names = threads();
     }
@@ -100,7 +100,7 @@ fn idle() {
     println!("made in {} us, dropped in {} us; threads: {names}", made.as_micros(), asked.elapsed().as_micros());
 }
 
-/// The names of this process's threads.
+/// Returns the names of this process's threads.
 fn threads() -> String {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
@@ -109,13 +109,13 @@ fn threads() -> String {
     names.join(",")
 }
 
-/// A server that has forked; its child ends.
+/// A server that has forked a child, which has ended.
 #[expect(unsafe_code, reason = "fork has no safe form")]
 fn forks() {
     let guard = from_env();
     let input = input();
     std::thread::sleep(Duration::from_millis(100));
-    // SAFETY: the child does what this crate promises to work in one, and ends.
+    // SAFETY: the child only does what this crate supports in a forked child, and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
         work();
@@ -140,7 +140,7 @@ fn preforks() {
     // SAFETY: getpid takes nothing.
     let server = unsafe { libc::getpid() };
     let workers = [(); 2].map(|()| {
-        // SAFETY: the child does what this crate promises to work in one, and ends.
+        // SAFETY: the child only does what this crate supports in a forked child, and ends.
         let worker = unsafe { libc::fork() };
         if worker == 0 {
             guard.profiler().after_fork().unwrap();
@@ -157,13 +157,13 @@ fn preforks() {
     drop(guard);
 }
 
-/// A collector that says what is done with it, and stops by itself when the program is told so.
+/// A collector that reports its calls, and stops by itself once the flag is set.
 #[derive(Debug)]
-struct Told(Arc<AtomicBool>);
+struct ReportingCollector(Arc<AtomicBool>);
 
-impl Collector for Told {
+impl Collector for ReportingCollector {
     fn name(&self) -> &'static str {
-        "told"
+        "reporting"
     }
     fn types(&self) -> ActivityTypes {
         ActivityType::ConcurrentKernel.into()
@@ -184,11 +184,11 @@ impl Collector for Told {
     }
 }
 
-/// A server with such a collector, which records by itself when it is told so.
+/// A server with a [`ReportingCollector`]; starts and stops its own recording on command.
 fn collects() {
     let has_stopped = Arc::new(AtomicBool::new(false));
     memory::record(1, 64, 64, 64, Device::CPU);
-    let (layer, guard) = KinetoLayer::builder().collector(Told(has_stopped.clone())).build().unwrap();
+    let (layer, guard) = KinetoLayer::builder().collector(ReportingCollector(has_stopped.clone())).build().unwrap();
     tracing_subscriber::registry().with(layer).init();
     let (profiler, input) = (guard.profiler(), input());
     while let Some(line) = work_until_told(&input) {
@@ -202,11 +202,11 @@ fn collects() {
     drop(guard);
 }
 
-/// A collector that begins only when the program has gone on.
+/// A collector whose start waits for three steps of the program.
 #[derive(Debug)]
-struct Slow(Arc<AtomicU64>);
+struct SlowCollector(Arc<AtomicU64>);
 
-impl Collector for Slow {
+impl Collector for SlowCollector {
     fn name(&self) -> &'static str {
         "slow"
     }
@@ -220,7 +220,7 @@ impl Collector for Slow {
         let (asked, from) = (Instant::now(), self.0.load(Ordering::Relaxed));
         while self.0.load(Ordering::Relaxed) < from + 3 {
             if asked.elapsed() > Duration::from_secs(20) {
-                report("collector: nobody steps");
+                report("collector: no step was made");
                 break;
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -230,10 +230,10 @@ impl Collector for Slow {
     fn stop(&self, _: Timestamp, _: Instant) {}
 }
 
-/// A loop with such a collector.
+/// A loop with a [`SlowCollector`].
 fn begins_slowly() {
     let steps = Arc::new(AtomicU64::new(0));
-    let (layer, guard) = KinetoLayer::builder().collector(Slow(steps.clone())).build().unwrap();
+    let (layer, guard) = KinetoLayer::builder().collector(SlowCollector(steps.clone())).build().unwrap();
     tracing_subscriber::registry().with(layer).init();
     let (profiler, input) = (guard.profiler(), input());
     while input.try_recv() != Err(TryRecvError::Disconnected) {
@@ -243,12 +243,12 @@ fn begins_slowly() {
     }
 }
 
-/// Says what it hears, and counts iterations meanwhile.
+/// Reports each callback, and counts iterations in it.
 #[derive(Debug, Default)]
-struct Said(Arc<OnceLock<Profiler>>);
+struct ReportingObserver(Arc<OnceLock<Profiler>>);
 
-impl Said {
-    fn say(&self, what: &str) {
+impl ReportingObserver {
+    fn report_callback(&self, what: &str) {
         if let Some(profiler) = self.0.get() {
             (0..3).for_each(|_| assert!(profiler.count_iteration("observer") > 0));
         }
@@ -256,7 +256,7 @@ impl Said {
     }
 }
 
-impl SessionObserver for Said {
+impl SessionObserver for ReportingObserver {
     fn prepared(&self, flags: &RecordingFlags) {
         let flags = [
             (flags.record_shapes, " shapes"),
@@ -266,38 +266,38 @@ impl SessionObserver for Said {
             (flags.with_modules, " modules"),
         ];
         let names: String = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, name)| *name).collect();
-        self.say(&format!("prepared{names}"));
+        self.report_callback(&format!("prepared{names}"));
     }
     fn started(&self) {
-        self.say("started");
+        self.report_callback("started");
     }
     fn stopped(&self) {
-        self.say("stopped");
+        self.report_callback("stopped");
     }
     fn cancelled(&self, reason: &str) {
-        self.say(&format!("cancelled: {reason}"));
+        self.report_callback(&format!("cancelled: {reason}"));
     }
     fn memory_profile_started(&self) {
-        self.say("memory profile started");
+        self.report_callback("memory profile started");
     }
     fn memory_profile_stopped(&self) {
-        self.say("memory profile stopped");
+        self.report_callback("memory profile stopped");
     }
     fn memory_profile_exported(&self, path: &Path) {
-        self.say(&format!("memory profile in {}", path.display()));
+        self.report_callback(&format!("memory profile in {}", path.display()));
     }
 }
 
-/// A server with such an observer, and a collector that may stop by itself; it does what it is told.
-#[expect(clippy::exit, reason = "that is what it is for")]
+/// A server with a [`ReportingObserver`] and a [`ReportingCollector`]; obeys commands.
+#[expect(clippy::exit, reason = "the scenario exits inside the recording")]
 fn observed() {
-    let (said, has_stopped) = (Arc::new(OnceLock::new()), Arc::new(AtomicBool::new(false)));
+    let (observed, has_stopped) = (Arc::new(OnceLock::new()), Arc::new(AtomicBool::new(false)));
     memory::record(1, 64, 64, 64, Device::CPU);
-    let builder = KinetoLayer::builder().no_output().collector(Told(has_stopped.clone()));
-    let (layer, guard) = builder.session_observer(Said(said.clone())).build().unwrap();
+    let builder = KinetoLayer::builder().no_output().collector(ReportingCollector(has_stopped.clone()));
+    let (layer, guard) = builder.session_observer(ReportingObserver(observed.clone())).build().unwrap();
     tracing_subscriber::registry().with(layer).init();
     let (profiler, input) = (guard.profiler(), input());
-    said.set(profiler.clone()).unwrap();
+    observed.set(profiler.clone()).unwrap();
     let allocate = || {
         memory::record(1, 64, 64, 64, Device::CPU);
         work();

@@ -1,17 +1,17 @@
-//! Many polls and traces of one program leave nothing behind.
+//! Many polls and traces of one program: no leaks.
 
 use support::daemon::Stub;
 use support::harness::Test;
 use support::program::{Place, Trace};
 
-pub(crate) const TESTS: &[Test] = &[("polls_and_traces_leave_nothing_behind", || soak(400, 40))];
+pub(crate) const TESTS: &[Test] = &[("polls_and_traces_leak_nothing", || soak(400, 40))];
 
-/// As long as a day at the usual pace; takes a quarter of an hour. `cargo test --test ondemand -- --play soak`
+/// Makes as many polls as in a day; takes a quarter of an hour. `cargo test --test ondemand -- --play soak`
 pub(crate) fn long() {
     soak(100_000, 10_000);
 }
 
-/// Answers so many polls, some of them with requests, and looks at the program's memory and descriptors meanwhile.
+/// Answers polls, some with requests, and checks the program's memory and descriptors.
 fn soak(polls: usize, traces: usize) {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
@@ -38,12 +38,12 @@ fn soak(polls: usize, traces: usize) {
     }
     println!("polls, traces, KiB of memory, descriptors: {figures:?}");
     let (early, last) = (figures[1], figures[figures.len() - 1]);
-    // A file that is open just now, or pages that are first touched later, but nothing for each trace.
+    // Allows a file that is open now and pages first touched later, but nothing per trace.
     assert!(last.3 <= early.3 + 2 && last.2 < early.2 + 4096, "{figures:?}");
     program.end();
 }
 
-/// The pages that a process has in memory, in KiB.
+/// Returns a process's resident memory in KiB.
 fn resident(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

@@ -1,4 +1,4 @@
-//! Recordings that the environment says: no daemon, and no code of the program.
+//! Recordings configured by the environment, without a daemon or code in the program.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -7,24 +7,24 @@ use support::harness::Test;
 use support::program::{Place, Program, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("after_a_delay_everything_is_recorded", after_a_delay_everything_is_recorded),
-    ("for_a_time_the_program_is_recorded_from_the_start", for_a_time_the_program_is_recorded_from_the_start),
-    ("windows_have_numbered_files_and_begin_by_the_period", windows_have_numbered_files_and_begin_by_the_period),
-    ("without_a_count_windows_go_on", without_a_count_windows_go_on),
-    ("a_sink_that_panics_harms_one_window", a_sink_that_panics_harms_one_window),
-    ("the_configuration_file_says_it_too", the_configuration_file_says_it_too),
-    ("iterations_are_waited_for", iterations_are_waited_for),
-    ("a_program_that_ends_in_a_window_has_it_written", a_program_that_ends_in_a_window_has_it_written),
-    ("a_program_that_ends_before_says_so", a_program_that_ends_before_says_so),
-    ("the_programs_own_recording_goes_first", the_programs_own_recording_goes_first),
-    ("the_programs_schedule_goes_first", the_programs_schedule_goes_first),
+    ("everything_is_recorded_after_the_start_delay", everything_is_recorded_after_the_start_delay),
+    ("duration_records_from_the_start_of_the_program", duration_records_from_the_start_of_the_program),
+    ("windows_have_numbered_files_and_start_by_the_period", windows_have_numbered_files_and_start_by_the_period),
+    ("windows_continue_without_a_count", windows_continue_without_a_count),
+    ("panicking_sink_loses_one_window", panicking_sink_loses_one_window),
+    ("windows_can_be_set_by_the_configuration_file", windows_can_be_set_by_the_configuration_file),
+    ("window_waits_for_its_start_iteration", window_waits_for_its_start_iteration),
+    ("window_is_written_when_the_program_ends_in_it", window_is_written_when_the_program_ends_in_it),
+    ("program_that_ends_before_the_start_reports_it", program_that_ends_before_the_start_reports_it),
+    ("programs_recording_goes_before_windows", programs_recording_goes_before_windows),
+    ("programs_schedule_goes_before_windows", programs_schedule_goes_before_windows),
     ("windows_and_the_daemon_take_turns", windows_and_the_daemon_take_turns),
-    ("what_does_not_go_together_is_an_error", what_does_not_go_together_is_an_error),
-    ("a_forked_child_has_no_windows", a_forked_child_has_no_windows),
-    ("a_program_without_output_has_libkinetos_file", a_program_without_output_has_libkinetos_file),
+    ("contradictory_variables_are_an_error", contradictory_variables_are_an_error),
+    ("forked_child_has_no_windows", forked_child_has_no_windows),
+    ("program_without_output_writes_libkinetos_file", program_without_output_writes_libkinetos_file),
 ];
 
-/// Starts a program that nothing but these variables has recorded, into `a.json`; requests could not write there.
+/// Starts a program that only these variables configure to record, into `a.json`, where requests cannot write.
 fn start(place: &Place, scenario: &str, env: &[(&str, &str)]) -> Program {
     let (sockets, output) = (place.sockets(), place.trace("a.json"));
     let none = [("KINETO_USE_DAEMON", ""), ("KINETO_CONFIG", "")];
@@ -35,20 +35,20 @@ fn start(place: &Place, scenario: &str, env: &[(&str, &str)]) -> Program {
     place.start_with(scenario, &[&none[..], &paths, env].concat())
 }
 
-/// The file of a program, or of one of its windows.
+/// Returns the file of a program, or of one of its windows.
 fn file(place: &Place, program: &Program, window: &str) -> PathBuf {
     place.trace(&format!("a_{}{window}.json", program.pid()))
 }
 
-/// Nanoseconds since 1970.
+/// Returns nanoseconds since 1970.
 fn now() -> i64 {
     i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap()
 }
 
-/// A start is said in whole milliseconds, and by a clock that somebody may set right meanwhile.
+/// Tolerance in nanoseconds: a start is in whole milliseconds, by a clock that may be adjusted.
 const WALL: i64 = 10_000_000;
 
-fn after_a_delay_everything_is_recorded() {
+fn everything_is_recorded_after_the_start_delay() {
     let (place, before) = (Place::new(), now());
     let program = start(&place, "works at once", &[("KINETO_START_DELAY_MS", "300")]);
     program.wait_for("recording started (requested by the configuration");
@@ -62,7 +62,7 @@ fn after_a_delay_everything_is_recorded() {
     assert_eq!(place.traces().len(), 1);
 }
 
-fn for_a_time_the_program_is_recorded_from_the_start() {
+fn duration_records_from_the_start_of_the_program() {
     let place = Place::new();
     let program = start(&place, "works at once", &[("KINETO_ACTIVITIES_DURATION_MSECS", "1000")]);
     program.wait_for("written to");
@@ -71,13 +71,13 @@ fn for_a_time_the_program_is_recorded_from_the_start() {
     assert!(!trace.slices("work").is_empty());
     println!("of 1000 ms, {} ms", trace.window().1 / 1_000_000);
     assert!(trace.window().1 >= 1_000_000_000 - WALL, "{:?}", trace.window());
-    // What it does from then on is in no file.
+    // Later work is in no file.
     let (said, _) = program.end();
     assert!(!said.contains("ended early") && !said.contains("WARNING"), "{said}");
     assert_eq!(place.traces().len(), 1);
 }
 
-fn windows_have_numbered_files_and_begin_by_the_period() {
+fn windows_have_numbered_files_and_start_by_the_period() {
     let (place, before) = (Place::new(), now());
     let env = [
         ("KINETO_START_DELAY_MS", "50"),
@@ -92,14 +92,14 @@ fn windows_have_numbered_files_and_begin_by_the_period() {
     for (start, planned) in starts.into_iter().zip([0, 400_000_000, 800_000_000]) {
         assert!(start >= planned - WALL, "{starts:?}");
     }
-    // Long enough for a fourth one.
+    // Long enough for a fourth window.
     std::thread::sleep(Duration::from_millis(500));
     let (said, _) = program.end();
     assert!(said.contains("triggered by the configuration (window 3): 100ms") && !said.contains("window 4"), "{said}");
     assert_eq!(place.traces().len(), 3);
 }
 
-fn without_a_count_windows_go_on() {
+fn windows_continue_without_a_count() {
     let place = Place::new();
     let env = [("KINETO_ACTIVITIES_DURATION_MSECS", "10"), ("KINETO_START_PERIOD_MS", "50")];
     let program = start(&place, "serve", &env);
@@ -109,7 +109,7 @@ fn without_a_count_windows_go_on() {
     program.end();
 }
 
-fn a_sink_that_panics_harms_one_window() {
+fn panicking_sink_loses_one_window() {
     let place = Place::new();
     let env = [
         ("KINETO_ACTIVITIES_DURATION_MSECS", "10"),
@@ -122,7 +122,7 @@ fn a_sink_that_panics_harms_one_window() {
     program.end();
 }
 
-fn the_configuration_file_says_it_too() {
+fn windows_can_be_set_by_the_configuration_file() {
     let place = Place::new();
     let config = place.sockets().join("kineto.conf");
     std::fs::write(&config, "START_DELAY_MS=50\nACTIVITIES_DURATION_SECS=1\n").unwrap();
@@ -135,7 +135,7 @@ fn the_configuration_file_says_it_too() {
     program.end();
 }
 
-fn iterations_are_waited_for() {
+fn window_waits_for_its_start_iteration() {
     let place = Place::new();
     let env = [("KINETO_ACTIVITIES_ITERATIONS", "3"), ("KINETO_PROFILE_START_ITERATION", "5")];
     let program = start(&place, "steps", &env);
@@ -143,7 +143,7 @@ fn iterations_are_waited_for() {
     let numbers: Vec<_> = trace.slices("iteration").iter().map(|row| row["args"]["n"].as_u64().unwrap()).collect();
     assert_eq!(numbers, [5, 6, 7]);
     program.end();
-    // And are not if the program counts none.
+    // Does not, if the program counts no iterations.
     let program = start(&place, "serve", &env);
     program.wait_for("triggered by the configuration: 3 iterations into");
     let (said, _) = program.end();
@@ -151,7 +151,7 @@ fn iterations_are_waited_for() {
     assert_eq!(place.traces().len(), 1);
 }
 
-fn a_program_that_ends_in_a_window_has_it_written() {
+fn window_is_written_when_the_program_ends_in_it() {
     let place = Place::new();
     for scenario in ["works at once", "exits"] {
         let program = start(&place, scenario, &[("KINETO_ACTIVITIES_DURATION_SECS", "600")]);
@@ -168,12 +168,12 @@ fn a_program_that_ends_in_a_window_has_it_written() {
     assert!(!Trace::wait_for(&file(&place, &program, "")).slices("work").is_empty());
 }
 
-fn a_program_that_ends_before_says_so() {
+fn program_that_ends_before_the_start_reports_it() {
     let place = Place::new();
     let program = start(&place, "idle", &[("KINETO_START_DELAY_MS", "600000")]);
     let (said, _) = program.end();
     assert!(said.contains("nothing was recorded: the program ends within the 600s of START_DELAY_MS"), "{said}");
-    // This one has been handed over by then.
+    // This request has been handed over by then.
     let program = start(&place, "serve", &[("KINETO_START_DELAY_MS", "5900")]);
     program.wait_for("triggered by the configuration");
     let (said, _) = program.end();
@@ -181,7 +181,7 @@ fn a_program_that_ends_before_says_so() {
     assert_eq!(place.traces().len(), 0);
 }
 
-fn the_programs_own_recording_goes_first() {
+fn programs_recording_goes_before_windows() {
     let place = Place::new();
     let env = [("KINETO_ACTIVITIES_DURATION_MSECS", "50"), ("KINETO_START_PERIOD_MS", "200")];
     let mut program = start(&place, "commanded", &env);
@@ -197,7 +197,7 @@ fn the_programs_own_recording_goes_first() {
     }
     let (_, out) = program.end();
     assert!(out.contains(" slices of its own"), "{out}");
-    // The other way round, what goes on is thrown away.
+    // The program's start discards a running window.
     let mut program = start(&place, "commanded", &[("KINETO_ACTIVITIES_DURATION_SECS", "600")]);
     program.wait_for("recording started");
     program.tell("start");
@@ -206,7 +206,7 @@ fn the_programs_own_recording_goes_first() {
     program.end();
 }
 
-fn the_programs_schedule_goes_first() {
+fn programs_schedule_goes_before_windows() {
     let place = Place::new();
     let program = start(&place, "scheduled", &[("KINETO_ACTIVITIES_DURATION_MSECS", "20")]);
     program.wait_for("are ignored: the program records by a schedule; unset them, or remove the schedule");
@@ -225,10 +225,10 @@ fn windows_and_the_daemon_take_turns() {
     ];
     let program = start(&place, "works at once", &env);
     let poll = stub.poll();
-    // While the window goes on, a request stays with the daemon.
+    // During a window, a request stays with the daemon.
     assert_eq!(poll.wanted(), 0);
     stub.answer(&poll, "");
-    // A request has its own defaults, and its own bounds.
+    // A request has its own defaults and bounds.
     stub.answer(&stub.poll_for_a_trace(), &place.text_for("b.json", ""));
     let request = Trace::wait_for(&place.trace_of(&program, "b.json"));
     let window = Trace::wait_for(&file(&place, &program, ""));
@@ -240,7 +240,7 @@ fn windows_and_the_daemon_take_turns() {
     assert!(said.contains(": 500ms into") && said.contains("triggered by the configuration: 1s"), "{said}");
 }
 
-fn what_does_not_go_together_is_an_error() {
+fn contradictory_variables_are_an_error() {
     let place = Place::new();
     for (env, message) in [
         (&[("KINETO_START_PERIOD_MS", "9")][..], "START_PERIOD_MS needs ACTIVITIES_DURATION_MSECS"),
@@ -264,7 +264,7 @@ fn what_does_not_go_together_is_an_error() {
         let (said, _) = start(&place, "fails", env).end();
         assert!(said.contains(message), "{env:?}: {said}");
     }
-    // Half of a pair is passed over, and said.
+    // One variable of a pair alone is ignored with a message.
     let program = start(&place, "works at once", &[("KINETO_ACTIVITIES_ITERATIONS", "1")]);
     program.wait_for("ACTIVITIES_ITERATIONS changes nothing without PROFILE_START_ITERATION");
     program.wait_for("has worked");
@@ -273,7 +273,7 @@ fn what_does_not_go_together_is_an_error() {
     assert!(path.is_file());
 }
 
-fn a_forked_child_has_no_windows() {
+fn forked_child_has_no_windows() {
     let place = Place::new();
     let env = [("KINETO_ACTIVITIES_DURATION_MSECS", "5"), ("KINETO_START_PERIOD_MS", "300")];
     let program = start(&place, "forks", &env);
@@ -286,7 +286,7 @@ fn a_forked_child_has_no_windows() {
     assert!(place.traces().iter().all(|name| name.starts_with(&own)), "{:?}", place.traces());
 }
 
-fn a_program_without_output_has_libkinetos_file() {
+fn program_without_output_writes_libkinetos_file() {
     let place = Place::new();
     let program = start(&place, "keeps", &[("KINETO_ACTIVITIES_DURATION_MSECS", "20")]);
     let path = PathBuf::from(format!("/tmp/libkineto_activities_{}.json", program.pid()));

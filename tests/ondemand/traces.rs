@@ -1,4 +1,4 @@
-//! What is asked for is what the file has: time, iterations, starts together, names, memory profiles.
+//! Files of requests: time, iterations, common starts, names, memory profiles.
 
 use std::os::linux::net::SocketAddrExt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -7,21 +7,21 @@ use support::harness::Test;
 use support::program::{Place, Program, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("a_trace_for_a_time", a_trace_for_a_time),
+    ("request_records_for_a_duration", request_records_for_a_duration),
     #[cfg(feature = "gzip")]
-    ("a_layer_that_is_built_waits_too", a_layer_that_is_built_waits_too),
-    ("result_names_missing_devices_where_types_are_named", result_names_missing_devices_where_types_are_named),
-    ("a_trace_of_iterations", a_trace_of_iterations),
-    ("iterations_that_are_not_counted_are_a_time", iterations_that_are_not_counted_are_a_time),
+    ("built_layer_serves_requests", built_layer_serves_requests),
+    ("result_names_missing_devices_when_types_are_named", result_names_missing_devices_when_types_are_named),
+    ("request_records_iterations", request_records_iterations),
+    ("iteration_request_records_by_time_without_iterations", iteration_request_records_by_time_without_iterations),
     ("two_processes_start_together", || start_together(2)),
     ("sixteen_processes_start_together", || start_together(16)),
-    ("a_memory_profile", a_memory_profile),
-    ("the_request_decides_what_is_in_the_file", the_request_decides_what_is_in_the_file),
-    ("a_trace_that_lost_slices_says_so_first", a_trace_that_lost_slices_says_so_first),
-    ("abstract_sockets", abstract_sockets),
+    ("request_records_a_memory_profile", request_records_a_memory_profile),
+    ("request_selects_the_contents_of_the_file", request_selects_the_contents_of_the_file),
+    ("result_reports_lost_slices_first", result_reports_lost_slices_first),
+    ("abstract_socket_serves_requests", abstract_socket_serves_requests),
 ];
 
-/// The command line's text for a trace of 200 ms.
+/// Returns dyno's text for a trace of 200 ms.
 fn for_a_time(place: &Place, name: &str) -> String {
     place.text_for(
         name,
@@ -30,7 +30,7 @@ fn for_a_time(place: &Place, name: &str) -> String {
     )
 }
 
-fn a_trace_for_a_time() {
+fn request_records_for_a_duration() {
     if !is_there() {
         return;
     }
@@ -43,7 +43,7 @@ fn a_trace_for_a_time() {
     let trace = Trace::wait_for(&place.trace_of(&program, "a.json"));
     println!("from the trigger to the file: {} ms, of which 200 are recorded", asked.elapsed().as_millis());
     let (_, length) = trace.window();
-    // By two clocks.
+    // The two times are from different clocks.
     assert!(length >= 190_000_000, "{length}");
     assert!(!trace.slices("work").is_empty());
     let id = trace.json["trace_id"].as_str().unwrap();
@@ -58,12 +58,12 @@ fn a_trace_for_a_time() {
         assert!(said.contains(word), "no {word:?} in {said}");
     }
     assert!(said.contains(id) && !said.contains("WARNING"), "{said}");
-    // Nothing is left of its socket.
+    // Its socket has been removed.
     assert_eq!(std::fs::read_dir(place.sockets()).unwrap().count(), 1);
 }
 
 #[cfg(feature = "gzip")]
-fn a_layer_that_is_built_waits_too() {
+fn built_layer_serves_requests() {
     if !is_there() {
         return;
     }
@@ -78,7 +78,7 @@ fn a_layer_that_is_built_waits_too() {
     program.end();
 }
 
-fn result_names_missing_devices_where_types_are_named() {
+fn result_names_missing_devices_when_types_are_named() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start("builds");
@@ -87,7 +87,7 @@ fn result_names_missing_devices_where_types_are_named() {
         stub.answer(&stub.poll_for_a_trace(), &text);
         let path = place.trace_of(&program, name);
         program.wait_for(&format!("written to {}", path.display()));
-        // It is switched off.
+        // It is disabled.
         assert_eq!(program.said().matches("\n  cupti: ").count(), told, "{name}: {}", program.said());
         let collectors = &Trace::wait_for(&path).json["tracing_kineto"]["collectors"];
         assert!(collectors["cupti"]["unavailable"].is_string(), "{collectors}");
@@ -95,7 +95,7 @@ fn result_names_missing_devices_where_types_are_named() {
     program.end();
 }
 
-fn a_trace_of_iterations() {
+fn request_records_iterations() {
     if !is_there() {
         return;
     }
@@ -114,7 +114,7 @@ fn a_trace_of_iterations() {
     program.end();
 }
 
-fn iterations_that_are_not_counted_are_a_time() {
+fn iteration_request_records_by_time_without_iterations() {
     if !is_there() {
         return;
     }
@@ -138,7 +138,7 @@ fn start_together(count: usize) {
     let env = [("KINETO_ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", "1")];
     let programs: Vec<_> = (0..count).map(|_| place.start_with("serve", &env)).collect();
     let pids: Vec<_> = programs.iter().map(Program::pid).collect();
-    // Registered, so that the next poll is at most some seconds away.
+    // Registered, so the next poll is at most some seconds away.
     programs.iter().for_each(|program| program.wait_for("registered"));
     let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(4);
     let start = start.as_millis() as i64;
@@ -150,12 +150,12 @@ fn start_together(count: usize) {
         let (from, length) = (trace.window().0 - start * 1_000_000, trace.window().1);
         program.wait_for("written");
         let (said, _) = program.end();
-        // Who was too late for it says so, and takes as long as was asked for from then on.
+        // A process that was too late reports it, and records for the full duration from then on.
         let is_late = said.contains(" ms late");
         assert!(is_late && from > 0 || from.abs() < 1_000_000 && (length - 100_000_000).abs() < 1_000_000, "{said}");
-        // Of what was recorded ahead, nothing is there but the fields.
+        // Of the spans before the start, only fields are kept.
         let (first, work) = (trace.start_of_the_whole(), trace.slices("work"));
-        // A span that began before the recording has no fields either.
+        // A span that began before the recording has no fields.
         let is_whole = |row: &serde_json::Value| row["args"]["n"] == 1 || row["args"]["clipped"] == true;
         assert!(work.iter().all(|row| is_whole(row) && row["ts"].as_f64().unwrap() >= first), "{work:?}");
         assert!(work.iter().filter(|row| row["args"].get("clipped").is_some()).count() <= 1, "{work:?}");
@@ -165,14 +165,14 @@ fn start_together(count: usize) {
     }
     let range = |of: &[i64]| [of.iter().min(), of.iter().max()].map(|ns| *ns.unwrap() as f64 / 1e6);
     println!(
-        "{count} processes: from {:?} ms behind the time that was said, for {:?} ms; {late} say that they are late",
+        "{count} processes: from {:?} ms behind the requested time, for {:?} ms; {late} report that they are late",
         range(&starts),
         range(&lengths)
     );
     assert_eq!(place.traces().len(), count);
 }
 
-fn a_memory_profile() {
+fn request_records_a_memory_profile() {
     if !is_there() {
         return;
     }
@@ -184,7 +184,7 @@ fn a_memory_profile() {
     let path = place.trace_of(&program, "m.raw.json");
     let profile = Trace::wait_for(&path).json;
     assert!(!profile.as_array().unwrap().is_empty(), "{profile}");
-    // The session is free again, and a trace has allocations if they are asked for.
+    // The session is free again, and a trace can include allocations.
     for (name, flag, has_some) in
         [("a.json", "", false), ("b.json", "\nPROFILE_PROFILE_MEMORY=true", true), ("c.json", "", false)]
     {
@@ -195,7 +195,7 @@ fn a_memory_profile() {
     program.end();
 }
 
-fn the_request_decides_what_is_in_the_file() {
+fn request_selects_the_contents_of_the_file() {
     if !is_there() {
         return;
     }
@@ -222,12 +222,12 @@ fn the_request_decides_what_is_in_the_file() {
     assert!(said.contains("PROFILE_WITH_STACK has no effect"), "{said}");
 }
 
-/// A network of its own has abstract names of its own, so that other daemons of the machine are not in the way.
-fn abstract_sockets() {
+/// Runs in a separate network namespace, whose abstract socket names other daemons cannot use.
+fn abstract_socket_serves_requests() {
     const UNSHARE: [&str; 2] = ["--net", "--map-root-user"];
     let can = std::process::Command::new("unshare").args(UNSHARE).arg("true").output();
     if !can.is_ok_and(|output| output.status.success()) {
-        println!("passed over: no network of its own can be had here");
+        println!("skipped: cannot make a network namespace here");
         return;
     }
     let mut own = std::process::Command::new("unshare");
@@ -235,8 +235,8 @@ fn abstract_sockets() {
     assert!(own.status().unwrap().success());
 }
 
-/// The test, in its network.
-pub(crate) fn in_own_network() {
+/// Runs the test inside its network namespace.
+pub(crate) fn run_in_network_namespace() {
     let place = Place::new();
     let stub = Stub::start_abstract();
     let program = place.start_with("serve", &[("KINETO_IPC_SOCKET_DIR", "")]);
@@ -249,7 +249,7 @@ pub(crate) fn in_own_network() {
     program.end();
 }
 
-fn a_trace_that_lost_slices_says_so_first() {
+fn result_reports_lost_slices_first() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start_with("hurries", &[("KINETO_BUFFER_LIMIT_MB", "1")]);

@@ -1,4 +1,4 @@
-//! Daemons that are not there, come back, or are slow.
+//! Daemons that are absent, restarted, slow or impersonated.
 
 use std::fs::{self, Permissions};
 use std::io::Read;
@@ -11,17 +11,17 @@ use support::harness::Test;
 use support::program::{Place, Program, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("a_daemon_that_comes_late_is_found", a_daemon_that_comes_late_is_found),
-    ("a_daemon_that_is_restarted_is_found", a_daemon_that_is_restarted_is_found),
-    ("answers_after_a_third_of_a_second", || slow("0.3")),
-    ("answers_after_two_seconds", || slow("2")),
-    ("answers_that_are_lost", answers_that_are_lost),
-    ("polls_are_those_that_the_daemon_expects", polls_are_those_that_the_daemon_expects),
-    ("a_folder_of_sockets_that_is_made_again", a_folder_of_sockets_that_is_made_again),
-    ("a_folder_of_sockets_that_is_made_late", a_folder_of_sockets_that_is_made_late),
-    ("a_daemon_in_place_of_one_that_hangs", a_daemon_in_place_of_one_that_hangs),
+    ("late_daemon_is_found", late_daemon_is_found),
+    ("restarted_daemon_is_found", restarted_daemon_is_found),
+    ("request_works_when_answers_take_a_third_of_a_second", || slow("0.3")),
+    ("request_works_when_answers_take_two_seconds", || slow("2")),
+    ("request_works_when_answers_are_lost", request_works_when_answers_are_lost),
+    ("polls_have_the_daemons_format", polls_have_the_daemons_format),
+    ("socket_folder_may_be_made_again", socket_folder_may_be_made_again),
+    ("socket_folder_may_be_made_late", socket_folder_may_be_made_late),
+    ("daemon_that_replaces_a_hung_one_is_found", daemon_that_replaces_a_hung_one_is_found),
     ("sockets_of_killed_programs_are_removed", sockets_of_killed_programs_are_removed),
-    ("an_impostor_is_turned_away", an_impostor_is_turned_away),
+    ("impostor_of_the_daemon_is_rejected", impostor_of_the_daemon_is_rejected),
 ];
 
 fn trace_once(place: &Place, daemon: &Daemon, program: &Program, name: &str) -> u128 {
@@ -32,7 +32,7 @@ fn trace_once(place: &Place, daemon: &Daemon, program: &Program, name: &str) -> 
     asked.elapsed().as_millis()
 }
 
-fn a_daemon_that_comes_late_is_found() {
+fn late_daemon_is_found() {
     if !is_there() {
         return;
     }
@@ -45,7 +45,7 @@ fn a_daemon_that_comes_late_is_found() {
     assert_eq!(said.matches("the dynolog daemon is").count(), 1, "{said}");
 }
 
-fn a_daemon_that_is_restarted_is_found() {
+fn restarted_daemon_is_found() {
     if !is_there() {
         return;
     }
@@ -74,7 +74,7 @@ fn slow(seconds: &str) {
     assert!(!said.contains("was dropped"), "{said}");
 }
 
-fn answers_that_are_lost() {
+fn request_works_when_answers_are_lost() {
     if !is_there() {
         return;
     }
@@ -86,7 +86,7 @@ fn answers_that_are_lost() {
     program.end();
 }
 
-fn polls_are_those_that_the_daemon_expects() {
+fn polls_have_the_daemons_format() {
     let place = Place::new();
     let stub = Stub::start(&place.sockets());
     let program = place
@@ -112,27 +112,27 @@ fn polls_are_those_that_the_daemon_expects() {
     assert!(!path.exists());
 }
 
-/// Answers the program's next poll with a request for a trace, and waits for the file.
+/// Answers the program's next poll with a trace request, and waits for the file.
 fn trace_by(place: &Place, daemon: &Stub, program: &Program, name: &str) {
     daemon.answer(&daemon.poll_for_a_trace(), &place.text_for_a_time(name, 10));
     Trace::wait_for(&place.trace_of(program, name));
 }
 
-fn a_folder_of_sockets_that_is_made_again() {
+fn socket_folder_may_be_made_again() {
     let place = Place::new();
     let before = Stub::start(&place.sockets());
     let program = place.start("serve");
     trace_by(&place, &before, &program, "a.json");
     fs::remove_dir_all(place.sockets()).unwrap();
     fs::create_dir(place.sockets()).unwrap();
-    // The old daemon is stopped: it takes polls, and answers none.
+    // The old daemon is stopped: it receives polls but answers none.
     trace_by(&place, &Stub::start(&place.sockets()), &program, "b.json");
     drop(before);
     program.end();
     assert_eq!(fs::read_dir(place.sockets()).unwrap().count(), 1, "the program has removed its socket");
 }
 
-fn a_folder_of_sockets_that_is_made_late() {
+fn socket_folder_may_be_made_late() {
     let place = Place::new();
     fs::remove_dir(place.sockets()).unwrap();
     let program = place.start("serve");
@@ -143,7 +143,7 @@ fn a_folder_of_sockets_that_is_made_late() {
     assert_eq!(said.matches("cannot be asked").count(), 1, "{said}");
 }
 
-fn a_daemon_in_place_of_one_that_hangs() {
+fn daemon_that_replaces_a_hung_one_is_found() {
     let place = Place::new();
     let hangs = Stub::start(&place.sockets());
     let program = place.start("serve");
@@ -174,7 +174,7 @@ fn sockets_of_killed_programs_are_removed() {
     let next = place.start("serve");
     while !sockets().iter().any(|name| is_of(name, &next)) {}
     assert!(sockets().len() == 2 && sockets().iter().any(|name| is_of(name, &lives)), "{:?} {pid}", sockets());
-    // The one that lives is still heard.
+    // The live program still gets answers.
     let text = answer(&place.text_for_a_time("a.json", 10));
     while !place.trace_of(&lives, "a.json").exists() {
         let poll = daemon.poll();
@@ -188,9 +188,9 @@ fn sockets_of_killed_programs_are_removed() {
     lives.end();
 }
 
-/// An untrusted user that may send to the program's socket has the daemon's name.
-fn an_impostor_is_turned_away() {
-    const FLOODS: &str = r#"
+/// An untrusted user with access to the program's socket takes the daemon's name.
+fn impostor_of_the_daemon_is_rejected() {
+    const FLOOD_SCRIPT: &str = r#"
 import os, socket, struct, sys
 folder, text = sys.argv[1], sys.argv[2].encode()
 ours = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -212,9 +212,9 @@ except OSError as error:
         fs::set_permissions(folder, Permissions::from_mode(0o777)).unwrap();
     }
     let mut impostor = Command::new("python3");
-    impostor.args(["-c", FLOODS]).arg(place.sockets()).arg(place.text_for_a_time("theirs.json", 10)).uid(65534);
+    impostor.args(["-c", FLOOD_SCRIPT]).arg(place.sockets()).arg(place.text_for_a_time("theirs.json", 10)).uid(65534);
     let Ok(mut impostor) = impostor.stdout(Stdio::piped()).spawn() else {
-        println!("passed over: only root can start another user's process, and it needs python3");
+        println!("skipped: needs root and python3");
         return;
     };
     let mut out = impostor.stdout.take().unwrap();
@@ -224,7 +224,7 @@ except OSError as error:
     let mut sent = String::new();
     out.read_to_string(&mut sent).unwrap();
     let (sent, why) = sent.trim().split_once(' ').unwrap();
-    // At most what its send buffer holds.
+    // At most the contents of its send buffer.
     assert!(sent.parse::<u64>().unwrap() < 10_000, "{sent} datagrams were let in, then: {why}");
     assert_eq!(why, "Connection refused");
     impostor.wait().unwrap();

@@ -1,4 +1,4 @@
-//! Collective operations: spans with torch's arguments, their groups in the header and in the execution trace.
+//! Collective operations: torch's arguments on spans, process groups in the header and the execution trace.
 
 use serde_json::{Value, json};
 use support::{File, record, record_with};
@@ -12,13 +12,13 @@ fn run(collective: Collective<'_>) {
     collective.span().in_scope(|| ());
 }
 
-/// The file's `distributedInfo`.
+/// Returns the file's `distributedInfo`.
 fn distributed(file: &File) -> &Value {
     &file.json["distributedInfo"]
 }
 
 #[test]
-fn a_collective_has_torchs_arguments() {
+fn collective_has_torchs_arguments() {
     let group = world();
     let collective = Collective::new("all_to_allv", &group, 1)
         .with_elements("Float", 64, 32)
@@ -56,7 +56,7 @@ fn a_collective_has_torchs_arguments() {
 }
 
 #[test]
-fn what_is_not_said_is_not_there() {
+fn collective_omits_arguments_that_are_not_set() {
     let group = ProcessGroup::new("uneven", [0, 1, 5]);
     let file = record(|| run(Collective::new("send", &group, 0).to_rank(2)));
     let args = &file.slice("record_param_comms").args;
@@ -66,7 +66,7 @@ fn what_is_not_said_is_not_there() {
 }
 
 #[test]
-fn collectives_are_of_a_type_of_their_own_if_asked_for() {
+fn collectives_have_their_own_type_when_enabled() {
     let group = world();
     let work = || run(Collective::new("allreduce", &group, 0));
     let cat = |file: &File| file.slice("record_param_comms").cat;
@@ -83,7 +83,7 @@ fn collectives_are_of_a_type_of_their_own_if_asked_for() {
 }
 
 #[test]
-fn groups_stand_in_the_header() {
+fn process_groups_are_in_the_header() {
     let (all, pairs) = (world(), ProcessGroup::new("pp", (0..64).step_by(2).collect::<Vec<_>>()));
     let work = || {
         for seq in 0..2 {
@@ -104,12 +104,12 @@ fn groups_stand_in_the_header() {
     let info = distributed(&file);
     assert_eq!((&info["rank"], &info["world_size"], &info["nccl_version"]), (&json!(5), &json!(8), &json!("2.26")));
     assert_eq!((&info["pg_config"][0]["ranks"], &info["pg_count"]), (&json!([4, 5]), &json!(2)));
-    // Nothing says how many processes there are.
+    // The number of processes is unknown here.
     assert_eq!(distributed(&record(|| run(Collective::new("send", &pairs, 0)))), &Value::Null);
 }
 
 #[test]
-fn groups_have_a_node_in_the_execution_trace() {
+fn process_groups_have_a_node_in_the_execution_trace() {
     let (all, one) = (world(), ProcessGroup::new("1", [1]));
     let file = record(|| {
         run(Collective::new("allreduce", &all, 1).with_elements("Float", 4, 4));

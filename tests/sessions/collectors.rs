@@ -1,4 +1,4 @@
-//! Collectors of the program's own: what they hand over is linked to spans, drawn, counted and described.
+//! A program's own collectors: their records are linked to spans, drawn, counted and described.
 
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -16,7 +16,7 @@ use tracing_kineto::integration::{
 use tracing_kineto::{ActivityType, ActivityTypes, ArgValue, Collective, Loss, ProcessGroup, Timestamp, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// A device of this test's own: what is launched on it begins when the launch has returned and takes a microsecond.
+/// A fake device: work begins when its launch returns and takes a microsecond.
 #[derive(Clone, Debug, Default)]
 struct Toy {
     state: Arc<State>,
@@ -32,7 +32,7 @@ struct State {
 }
 
 thread_local! {
-    static INSIDE: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    static PUSHED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
 #[derive(Debug)]
@@ -81,11 +81,11 @@ impl Collector for Toy {
         Ok(can)
     }
     fn push(&self, id: CorrelationId) -> bool {
-        INSIDE.with_borrow_mut(|inside| inside.push(id.0));
+        PUSHED.with_borrow_mut(|pushed| pushed.push(id.0));
         true
     }
     fn pop(&self) {
-        INSIDE.with_borrow_mut(|inside| inside.pop()).expect("no pop without a push");
+        PUSHED.with_borrow_mut(|pushed| pushed.pop()).expect("pop without a push");
     }
     fn stop(&self, _: Timestamp, _: Instant) {
         self.state.stops.fetch_add(1, Ordering::Relaxed);
@@ -103,12 +103,12 @@ fn now() -> u64 {
 }
 
 impl Toy {
-    /// Launches a kernel on a stream. Its work is `(start, length)` in nanoseconds: after the end of the call, or before its
-    /// begin if `start` is negative.
+    /// Launches a kernel on a stream. Each work item is `(start, length)` in nanoseconds; `start` counts from the end of the
+    /// call, or back from its begin if negative.
     fn launch(&self, kernel: &str, stream: u32, work: &[(i64, u64)]) -> u64 {
         let start = now();
         let correlation = self.state.correlation.fetch_add(1, Ordering::Relaxed) + 1;
-        let external = INSIDE.with_borrow(|inside| inside.last().copied().unwrap_or(0));
+        let external = PUSHED.with_borrow(|pushed| pushed.last().copied().unwrap_or(0));
         while now() < start + 2000 {}
         let end = now();
         let sink = self.state.sink.lock().unwrap();
@@ -141,14 +141,14 @@ impl Toy {
     }
 }
 
-/// Takes every second slice, and has spans of its own while it does.
+/// Accepts every second slice, and makes spans during the call.
 #[derive(Clone, Debug, Default)]
-struct Picky {
+struct EverySecondSlice {
     asked: Arc<AtomicU64>,
-    inside: Arc<AtomicU64>,
+    pushed: Arc<AtomicU64>,
 }
 
-impl Collector for Picky {
+impl Collector for EverySecondSlice {
     fn name(&self) -> &'static str {
         "picky"
     }
@@ -164,67 +164,67 @@ impl Collector for Picky {
         self.probe()
     }
     fn push(&self, _: CorrelationId) -> bool {
-        let takes = info_span!("of picky").in_scope(|| self.asked.fetch_add(1, Ordering::Relaxed) % 2 == 1);
-        self.inside.fetch_add(u64::from(takes), Ordering::Relaxed);
+        let takes = info_span!("of the collector").in_scope(|| self.asked.fetch_add(1, Ordering::Relaxed) % 2 == 1);
+        self.pushed.fetch_add(u64::from(takes), Ordering::Relaxed);
         takes
     }
     fn pop(&self) {
-        let before = info_span!("of picky").in_scope(|| self.inside.fetch_sub(1, Ordering::Relaxed));
-        assert!(before > 0, "no pop without a push");
+        let before = info_span!("of the collector").in_scope(|| self.pushed.fetch_sub(1, Ordering::Relaxed));
+        assert!(before > 0, "pop without a push");
     }
     fn stop(&self, _: Timestamp, _: Instant) {}
 }
 
 /// Panics in one of its methods.
 #[derive(Debug)]
-struct Broken(&'static str);
+struct PanickingCollector(&'static str);
 
-impl Broken {
-    fn at(&self, method: &str) {
+impl PanickingCollector {
+    fn panic_in(&self, method: &str) {
         assert_ne!(self.0, method, "on purpose");
     }
 }
 
-impl Collector for Broken {
+impl Collector for PanickingCollector {
     fn name(&self) -> &'static str {
-        self.at("name");
+        self.panic_in("name");
         "broken"
     }
     fn types(&self) -> ActivityTypes {
-        self.at("types");
+        self.panic_in("types");
         ActivityTypes::from(ActivityType::ConcurrentKernel)
     }
     fn probe(&self) -> Result<Capabilities, Unavailable> {
-        self.at("probe");
+        self.panic_in("probe");
         Ok(Capabilities::default())
     }
     fn start(&self, _: &Selection, _: RecordSink) -> Result<Capabilities, Unavailable> {
-        self.at("start");
+        self.panic_in("start");
         Ok(Capabilities::default())
     }
     fn push(&self, _: CorrelationId) -> bool {
-        self.at("push");
+        self.panic_in("push");
         true
     }
     fn pop(&self) {
-        self.at("pop");
+        self.panic_in("pop");
     }
     fn drain(&self) {
-        self.at("drain");
+        self.panic_in("drain");
     }
     fn stop(&self, _: Timestamp, _: Instant) {
-        self.at("stop");
+        self.panic_in("stop");
     }
     fn attempts(&self) -> Vec<Attempt> {
-        self.at("attempts");
+        self.panic_in("attempts");
         Vec::new()
     }
     fn devices(&self) -> Vec<DeviceDescription> {
-        self.at("devices");
+        self.panic_in("devices");
         Vec::new()
     }
     fn clock(&self) -> Option<u64> {
-        self.at("clock");
+        self.panic_in("clock");
         None
     }
 }
@@ -249,7 +249,7 @@ fn spin() {
 }
 
 #[test]
-fn work_hangs_on_the_span_that_launched_it() {
+fn work_is_linked_to_the_span_that_launched_it() {
     let toy = Toy::default();
     let file = record(&toy, || {
         let _step = annotate!("step {}", 1).entered();
@@ -273,12 +273,12 @@ fn work_hangs_on_the_span_that_launched_it() {
         "blocks": 5, "memory": 1024});
     assert_eq!(kernels[0]["args"], args);
     assert_eq!((&kernels[0]["pid"], &kernels[0]["tid"]), (&json!(0), &json!(7)));
-    assert_eq!(calls[0]["tid"], json!(forward.tid), "the call stands on its thread");
-    // One arrow for each piece of work, one start for each launch.
+    assert_eq!(calls[0]["tid"], json!(forward.tid), "the call is on its thread");
+    // One arrow end for each piece of work, one start for each launch.
     let (starts, ends) = (events(&file, "s", "ac2g"), events(&file, "f", "ac2g"));
     let ids = |events: &[&Value]| events.iter().map(|event| event["id"].clone()).collect::<Vec<_>>();
     assert_eq!((ids(&starts), ids(&ends)), (vec![json!(1), json!(2)], vec![json!(1), json!(2), json!(2), json!(2)]));
-    // The annotation around all of it, seen on the stream.
+    // The enclosing annotation, drawn on the stream.
     let spans = events(&file, "X", "gpu_user_annotation");
     assert_eq!(spans.len(), 1);
     assert_eq!(
@@ -286,11 +286,11 @@ fn work_hangs_on_the_span_that_launched_it() {
         (&json!("step 1"), &json!({"External id": step.args["External id"]}))
     );
     let ns = |event: &Value, key: &str| nanos(&event[key]);
-    // By a nanosecond, or by two in the part of a quarter whose times readers round to nanoseconds.
+    // Shorter by a nanosecond, or by two where readers round times to nanoseconds.
     let end = |event: &Value| ns(event, "ts") + ns(event, "dur");
     assert!((1..=2).contains(&(ns(kernels[0], "ts") - ns(spans[0], "ts"))));
     assert!((1..=2).contains(&(end(spans[0]) - end(kernels[3]))));
-    // The device has a name, a place and its properties.
+    // The device has a name, a position and its properties.
     assert_eq!(file.json["deviceProperties"], json!([{"id": 0, "name": "Toy \"1\"", "totalGlobalMem": 1024}]));
     let names: Vec<_> = file.json["traceEvents"].as_array().unwrap().iter().filter(|event| event["pid"] == 0).collect();
     let named = |what: &str, arg: &str, value: Value| {
@@ -308,7 +308,7 @@ fn work_hangs_on_the_span_that_launched_it() {
 }
 
 #[test]
-fn counters_of_a_device_are_graphs_in_order_of_time() {
+fn device_counters_are_graphs_in_time_order() {
     let toy = Toy::default();
     let file = record_with(
         |builder| builder.collector(toy.clone()).activities(ActivityTypes::ALL),
@@ -343,7 +343,7 @@ fn counters_of_a_device_are_graphs_in_order_of_time() {
     let stats = file.trace.stats();
     assert_eq!(stats.lost(Loss::OutOfWindow), 1, "{stats}");
     assert_eq!(stats.collectors.iter().map(|report| report.records).sum::<u64>(), 3);
-    // The device has a heading though no stream of it did anything.
+    // The device has a heading though its streams are empty.
     let label = |row: &&Value| row["pid"] == 3 && row["name"] == "process_labels";
     let labels: Vec<_> = file.json["traceEvents"].as_array().unwrap().iter().filter(label).collect();
     assert_eq!(labels.len(), 1);
@@ -352,7 +352,7 @@ fn counters_of_a_device_are_graphs_in_order_of_time() {
 }
 
 #[test]
-fn annotations_within_one_another_lie_on_the_row_of_their_work() {
+fn nested_annotations_are_on_the_row_of_their_work() {
     let toy = Toy::default();
     let file = record(&toy, || {
         let _outer = annotate!("outer").entered();
@@ -363,19 +363,19 @@ fn annotations_within_one_another_lie_on_the_row_of_their_work() {
     let kernels = events(&file, "X", "kernel");
     assert_eq!((spans.len(), kernels.len()), (3, 2));
     assert!(spans.iter().chain(&kernels).all(|row| row["tid"] == 7), "{spans:?} {kernels:?}");
-    assert!(kernels.iter().all(|kernel| nanos(&kernel["dur"]) == 500), "work is as long as it was");
+    assert!(kernels.iter().all(|kernel| nanos(&kernel["dur"]) == 500), "work keeps its duration");
     assert_eq!(file.trace.stats().lost(Loss::OverlappingWork), 0);
 }
 
 #[test]
-fn annotations_whose_work_touches_lie_on_one_row() {
+fn annotations_are_on_one_row_when_their_work_touches() {
     let toy = Toy::default();
     let file = record(&toy, || {
         let at = now();
         for (nth, name) in ["one", "two", "three"].iter().enumerate() {
             let nth = nth as u64;
             let _step = annotate!("{name}").entered();
-            let external = INSIDE.with_borrow(|inside| inside.last().copied().unwrap());
+            let external = PUSHED.with_borrow(|pushed| pushed.last().copied().unwrap());
             toy.state.sink.lock().unwrap().as_ref().unwrap().record(|batch| {
                 let (name, kind, thread) = (batch.name("c"), ActivityType::CudaDriver, Thread::Id(thread_id()));
                 let (start, end, correlation) = (at + nth, at + nth + 1, nth + 1);
@@ -395,13 +395,13 @@ fn annotations_whose_work_touches_lie_on_one_row() {
 }
 
 #[test]
-fn two_collectors_that_report_one_device_have_rows_and_reports_of_their_own() {
+fn collectors_of_one_device_have_separate_rows_and_reports() {
     let toys = [Toy::default(), Toy::default()];
     let file = record_with(
         |builder| toys.iter().fold(builder, |builder, toy| builder.collector(toy.clone())),
         || {
             for toy in &toys {
-                // Each ends in the middle of the other's.
+                // Each ends in the middle of one of the other collector's.
                 toy.launch("k", 7, &[(1000, 500_000)]);
                 let sink = toy.state.sink.lock().unwrap();
                 sink.as_ref().unwrap().record(|batch| {
@@ -427,11 +427,11 @@ fn two_collectors_that_report_one_device_have_rows_and_reports_of_their_own() {
     assert_eq!((&reports["toy"]["records"], &reports["toy (2)"]["records"]), (&json!(2), &json!(2)));
     let stats = file.trace.stats();
     assert!(stats.to_string().contains("\n  toy (2): 2 records"), "{stats}");
-    assert_eq!(stats.lost(Loss::OverlappingWork), 0, "they are no overlaps of one stream");
+    assert_eq!(stats.lost(Loss::OverlappingWork), 0, "work of two collectors is no overlap");
 }
 
 #[test]
-fn what_overlaps_on_a_stream_goes_to_a_second_row_of_it() {
+fn overlapping_work_goes_to_a_second_row_of_its_stream() {
     let toy = Toy::default();
     let file = record(&toy, || {
         info_span!("s").in_scope(|| {
@@ -450,7 +450,7 @@ fn what_overlaps_on_a_stream_goes_to_a_second_row_of_it() {
 }
 
 #[test]
-fn launches_outside_of_spans_and_work_that_does_not_end_are_there_and_counted() {
+fn unlinked_and_unfinished_work_is_drawn_and_counted() {
     let toy = Toy::default();
     let file = record(&toy, || {
         toy.launch("alone", 7, &[(100, 10)]);
@@ -469,7 +469,7 @@ fn launches_outside_of_spans_and_work_that_does_not_end_are_there_and_counted() 
     let stats = file.trace.stats();
     let lost = [Loss::LaunchesUnlinked, Loss::UnfinishedWork, Loss::LaunchesWithoutWork, Loss::WorkBeforeLaunch];
     assert_eq!(lost.map(|loss| stats.lost(loss)), [1, 1, 1, 1], "{stats}");
-    // The arrow to the early one does not point back in time.
+    // No arrow points back in time to the early kernel.
     let ts = |event: &Value| event["ts"].as_f64().unwrap();
     for end in events(&file, "f", "ac2g") {
         let starts = events(&file, "s", "ac2g");
@@ -479,7 +479,7 @@ fn launches_outside_of_spans_and_work_that_does_not_end_are_there_and_counted() 
 }
 
 #[test]
-fn a_thread_without_spans_has_a_row_for_its_calls() {
+fn thread_without_spans_has_a_row_for_its_calls() {
     let toy = Toy::default();
     let file = record(&toy, || {
         info_span!("s").in_scope(spin);
@@ -495,7 +495,7 @@ fn a_thread_without_spans_has_a_row_for_its_calls() {
 }
 
 #[test]
-fn spans_that_were_open_before_the_recording_are_found_by_time() {
+fn spans_open_before_the_recording_are_linked_by_time() {
     let toy = Toy::default();
     let (layer, guard) = layer(|builder| builder.collector(toy.clone()).record_from_start(false));
     let file = subscriber::with_default(tracing_subscriber::registry().with(layer), || {
@@ -513,7 +513,7 @@ fn spans_that_were_open_before_the_recording_are_found_by_time() {
 }
 
 #[test]
-fn each_recording_begins_with_nothing_pushed() {
+fn recording_begins_with_no_pushed_ids() {
     let toy = Toy::default();
     let (layer, guard) = layer(|builder| builder.collector(toy.clone()));
     subscriber::with_default(tracing_subscriber::registry().with(layer), || {
@@ -521,7 +521,7 @@ fn each_recording_begins_with_nothing_pushed() {
         drop(guard.profiler().stop().unwrap());
         guard.profiler().start().unwrap();
         info_span!("s").in_scope(|| toy.launch("k", 7, &[(100, 10)]));
-        assert_eq!(INSIDE.with_borrow(Vec::len), 0);
+        assert_eq!(PUSHED.with_borrow(Vec::len), 0);
         drop(left_open);
         let file = File::of(guard.profiler().stop().unwrap());
         let slice = file.slices().iter().find(|slice| slice.name == "s").unwrap();
@@ -531,7 +531,7 @@ fn each_recording_begins_with_nothing_pushed() {
 }
 
 #[test]
-fn spans_that_end_out_of_order_are_followed() {
+fn pushed_ids_follow_spans_that_end_out_of_order() {
     let toy = Toy::default();
     let file = record(&toy, || {
         let outer = info_span!("outer").entered();
@@ -549,11 +549,11 @@ fn spans_that_end_out_of_order_are_followed() {
         let slice = file.slices().iter().find(|slice| slice.name == around).unwrap();
         assert_eq!(kernel["args"]["External id"], slice.args["External id"], "{kernel}");
     }
-    assert_eq!(INSIDE.with_borrow(Vec::len), 0);
+    assert_eq!(PUSHED.with_borrow(Vec::len), 0);
 }
 
 #[test]
-fn what_is_launched_after_another_thread_has_exited_a_span_is_none_of_that_span() {
+fn launch_is_not_of_a_span_that_another_thread_exited() {
     let toy = Toy::default();
     let file = record(&toy, || {
         let _outer = info_span!("outer").entered();
@@ -575,14 +575,14 @@ fn what_is_launched_after_another_thread_has_exited_a_span_is_none_of_that_span(
     }
     let stats = file.trace.stats();
     assert_eq!([Loss::LinkedByTime, Loss::LaunchesUnlinked].map(|loss| stats.lost(loss)), [1, 0], "{stats}");
-    assert_eq!(INSIDE.with_borrow(Vec::len), 0);
+    assert_eq!(PUSHED.with_borrow(Vec::len), 0);
 }
 
 #[test]
-fn a_collector_leaves_only_the_slices_that_it_took_and_its_own_spans_harm_nobody() {
-    let (toy, picky) = (Toy::default(), Picky::default());
+fn collector_pops_only_ids_it_took_and_may_make_spans() {
+    let (toy, every_second) = (Toy::default(), EverySecondSlice::default());
     let file = record_with(
-        |builder| builder.collector(toy.clone()).collector(picky.clone()),
+        |builder| builder.collector(toy.clone()).collector(every_second.clone()),
         || {
             for _ in 0..2000 {
                 info_span!("outer").in_scope(|| {
@@ -592,20 +592,16 @@ fn a_collector_leaves_only_the_slices_that_it_took_and_its_own_spans_harm_nobody
             }
         },
     );
-    assert_eq!((picky.inside.load(Ordering::Relaxed), INSIDE.with_borrow(Vec::len)), (0, 0));
-    assert_eq!(picky.asked.load(Ordering::Relaxed), 6000, "its own spans are not told of");
+    assert_eq!((every_second.pushed.load(Ordering::Relaxed), PUSHED.with_borrow(Vec::len)), (0, 0));
+    assert_eq!(every_second.asked.load(Ordering::Relaxed), 6000, "its own spans are not pushed");
     let count = |name: &str| file.slices().iter().filter(|slice| slice.name == name).count();
-    assert_eq!([count("outer"), count("inner"), count("last"), count("of picky")], [2000, 2000, 2000, 0]);
+    assert_eq!([count("outer"), count("inner"), count("last"), count("of the collector")], [2000, 2000, 2000, 0]);
     assert!(file.trace.stats().lost(Loss::Reentered) > 0);
-    assert_eq!(
-        (&file.json["toy_version"], &file.json["odd"]),
-        (&json!(4), &json!("{")),
-        "the header is JSON all the same"
-    );
+    assert_eq!((&file.json["toy_version"], &file.json["odd"]), (&json!(4), &json!("{")), "the header is valid JSON");
 }
 
 #[test]
-fn work_of_a_pause_is_none_of_the_recording_even_if_nobody_saw_its_launch() {
+fn work_in_a_pause_is_excluded_even_without_its_launch() {
     let toy = Toy::default();
     let (layer, guard) = layer(|builder| builder.collector(toy.clone()));
     let work = |kernel: &str, correlation: u64| {
@@ -633,7 +629,7 @@ fn work_of_a_pause_is_none_of_the_recording_even_if_nobody_saw_its_launch() {
 }
 
 #[test]
-fn a_slice_that_ended_in_a_pause_launches_nothing_after_it() {
+fn slice_that_ended_in_a_pause_launches_nothing_later() {
     let toy = Toy::default();
     let (layer, guard) = layer(|builder| builder.collector(toy.clone()));
     subscriber::with_default(tracing_subscriber::registry().with(layer), || {
@@ -644,7 +640,7 @@ fn a_slice_that_ended_in_a_pause_launches_nothing_after_it() {
         drop(span);
         std::thread::sleep(std::time::Duration::from_millis(1));
         profiler.resume().unwrap();
-        // No hook of this thread's has come meanwhile.
+        // No hook ran on this thread in the meantime.
         toy.launch("alone", 7, &[(100, 10)]);
         spin();
         let file = File::of(profiler.stop().unwrap());
@@ -657,7 +653,7 @@ fn a_slice_that_ended_in_a_pause_launches_nothing_after_it() {
 }
 
 #[test]
-fn costs_of_the_library_outside_of_the_recording_are_not_drawn() {
+fn library_overhead_outside_the_recording_is_not_drawn() {
     let toy = Toy::default();
     let file = record(&toy, || {
         let sink = toy.state.sink.lock().unwrap();
@@ -674,7 +670,7 @@ fn costs_of_the_library_outside_of_the_recording_are_not_drawn() {
 }
 
 #[test]
-fn an_end_that_cannot_be_is_taken_for_none() {
+fn work_with_an_impossible_end_is_unfinished() {
     const YEAR: u64 = 365 * 86_400 * 1_000_000_000;
     let toy = Toy::default();
     let file = record(&toy, || {
@@ -701,7 +697,7 @@ fn an_end_that_cannot_be_is_taken_for_none() {
 }
 
 #[test]
-fn a_stop_may_wait_for_ever() {
+fn flush_timeout_may_be_unlimited() {
     let toy = Toy::default();
     let builder = |builder: tracing_kineto::KinetoLayerBuilder| {
         builder.collector(toy.clone()).flush_timeout(std::time::Duration::MAX)
@@ -713,23 +709,23 @@ fn a_stop_may_wait_for_ever() {
 }
 
 #[test]
-fn without_external_correlation_nothing_is_pushed() {
+fn no_ids_are_pushed_without_external_correlation() {
     let toy = Toy::default();
     let types = ActivityTypes::DEFAULT.without(ActivityType::ExternalCorrelation);
     let file = record_with(
         |builder| builder.collector(toy.clone()).activities(types),
         || {
             let _span = info_span!("s").entered();
-            assert_eq!(INSIDE.with_borrow(Vec::len), 0);
+            assert_eq!(PUSHED.with_borrow(Vec::len), 0);
             toy.launch("k", 7, &[(100, 10)]);
             spin();
         },
     );
-    assert_eq!(file.trace.stats().lost(Loss::LinkedByTime), 1, "time tells all the same");
+    assert_eq!(file.trace.stats().lost(Loss::LinkedByTime), 1, "the work is linked by time");
 }
 
 #[test]
-fn a_collector_that_cannot_leaves_a_reason_and_the_host_is_recorded() {
+fn host_is_recorded_when_a_collector_is_unavailable() {
     let why = Unavailable::new(Why::Busy, "another profiler has the toy", "stop that one");
     let toy = Toy { refuses: Some(why), ..Toy::default() };
     let file = record(&toy, || info_span!("s").in_scope(spin));
@@ -738,14 +734,14 @@ fn a_collector_that_cannot_leaves_a_reason_and_the_host_is_recorded() {
     assert!(stats.to_string().contains("toy: another profiler has the toy; stop that one"), "{stats}");
     let header = &file.json["tracing_kineto"]["collectors"]["toy"]["unavailable"];
     assert_eq!(header, "another profiler has the toy; stop that one");
-    assert_eq!(INSIDE.with_borrow(Vec::len), 0);
+    assert_eq!(PUSHED.with_borrow(Vec::len), 0);
 }
 
 #[test]
-fn a_collector_that_panics_harms_nobody_and_the_trace_says_where() {
+fn trace_names_the_method_when_a_collector_panics() {
     for method in ["name", "types", "start", "push", "pop", "drain", "stop", "devices", "clock"] {
         let toy = Toy::default();
-        let (layer, guard) = layer(|builder| builder.collector(Broken(method)).collector(toy.clone()));
+        let (layer, guard) = layer(|builder| builder.collector(PanickingCollector(method)).collector(toy.clone()));
         let file = subscriber::with_default(tracing_subscriber::registry().with(layer), || {
             for _ in 0..3 {
                 info_span!("s").in_scope(|| toy.launch("k", 7, &[(100, 10)]));
@@ -760,26 +756,26 @@ fn a_collector_that_panics_harms_nobody_and_the_trace_says_where() {
         let stats = file.trace.stats();
         let is_its = |report: &&CollectorReport| !["toy", "cupti", "rocm", "xpu"].contains(&&*report.name);
         let report = stats.collectors.iter().find(is_its).unwrap();
-        let said = report.state.as_ref().err().map_or_else(|| report.notes.join(""), ToString::to_string);
-        assert!(said.contains(&format!("it panicked in `{method}`: assertion")), "{method}: {said}");
-        assert!(said.contains("on purpose"), "{said}");
+        let reason = report.state.as_ref().err().map_or_else(|| report.notes.join(""), ToString::to_string);
+        assert!(reason.contains(&format!("it panicked in `{method}`: assertion")), "{method}: {reason}");
+        assert!(reason.contains("on purpose"), "{reason}");
     }
 }
 
 #[test]
-fn a_panic_in_a_probe_is_a_reason() {
-    let (_layer, guard) = layer(|builder| builder.collector(Broken("probe")).record_from_start(false));
+fn panic_in_a_probe_is_reported_as_the_reason() {
+    let (_layer, guard) = layer(|builder| builder.collector(PanickingCollector("probe")).record_from_start(false));
     let reports = guard.profiler().collectors();
     let reason = reports.iter().find(|report| report.name == "broken").unwrap().state.as_ref().unwrap_err();
     assert!(reason.message().starts_with("it panicked in `probe`: "), "{reason}");
     for method in ["probe", "attempts", "types"] {
-        let diagnosis = tracing_kineto::Doctor::new().collector(Broken(method)).examine();
+        let diagnosis = tracing_kineto::Doctor::new().collector(PanickingCollector(method)).examine();
         assert_eq!(diagnosis.collectors.last().unwrap().reason.is_some(), method != "attempts", "{diagnosis}");
     }
 }
 
 #[test]
-fn only_what_is_selected_is_started() {
+fn collector_starts_only_when_selected() {
     let toy = Toy::default();
     let cpu = ActivityTypes::from(ActivityType::CpuOp);
     record_with(|builder| builder.collector(toy.clone()).activities(cpu), || info_span!("s").in_scope(spin));
@@ -787,7 +783,7 @@ fn only_what_is_selected_is_started() {
 }
 
 #[test]
-fn prepared_collectors_run_and_record_nothing_until_the_start() {
+fn prepared_collector_records_nothing_until_the_start() {
     let toy = Toy::default();
     let (layer, guard) = layer(|builder| builder.collector(toy.clone()).record_from_start(false));
     subscriber::with_default(tracing_subscriber::registry().with(layer), || {
@@ -809,7 +805,7 @@ fn prepared_collectors_run_and_record_nothing_until_the_start() {
 }
 
 #[test]
-fn the_limit_bounds_what_collectors_keep() {
+fn buffer_limit_bounds_collectors_records() {
     let toy = Toy::default();
     let file = record_with(
         |builder| builder.collector(toy.clone()).buffer_limit_bytes(5 * 64 * 1024),
@@ -825,7 +821,7 @@ fn the_limit_bounds_what_collectors_keep() {
 }
 
 #[test]
-fn calls_without_end_leave_room_for_work() {
+fn endless_calls_leave_room_for_work() {
     let toy = Toy::default();
     let file = record_with(
         |builder| builder.collector(toy.clone()).buffer_limit_bytes(8 * 64 * 1024),
@@ -848,7 +844,7 @@ fn calls_without_end_leave_room_for_work() {
 }
 
 #[test]
-fn a_collective_says_on_its_kernels_what_it_is() {
+fn collective_is_named_on_its_kernels() {
     let toy = Toy::default();
     let file = record(&toy, || {
         let span = info_span!("all_reduce", collective_name = "all_reduce", dtype = "Half", other = 3);
@@ -860,7 +856,7 @@ fn a_collective_says_on_its_kernels_what_it_is() {
 }
 
 #[test]
-fn a_collectives_kernels_have_all_its_arguments() {
+fn kernels_of_a_collective_have_all_its_arguments() {
     let toy = Toy::default();
     let group = ProcessGroup::new("0", [0, 1]).with_description("default_pg");
     let all_reduce = Collective::new("allreduce", &group, 1).with_elements("Float", 8, 8).with_seq(3);

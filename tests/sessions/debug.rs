@@ -1,4 +1,4 @@
-//! `Debug` of what a program holds: `#[instrument]` records it of each argument, so it is short however much was recorded.
+//! `Debug` of public types stays short, since `#[instrument]` records it for each argument.
 
 use std::fmt::Debug;
 use tracing_kineto::activity::{Activity, ActivityType, ActivityTypes, Body, Track};
@@ -16,14 +16,14 @@ use tracing_kineto::memory::{self, Category, Device, Tracked};
 use tracing_kineto::{Doctor, KinetoLayer, Schedule, Timestamp};
 use tracing_subscriber::prelude::*;
 
-/// A longer text hides what it is printed for.
+/// The longest `Debug` text allowed.
 const LONGEST: usize = 300;
 
-/// The types whose `Debug` is longer, with its length.
+/// Types whose `Debug` is longer, with its length.
 #[derive(Default)]
-struct Long(Vec<(String, usize)>);
+struct LongDebugs(Vec<(String, usize)>);
 
-impl Long {
+impl LongDebugs {
     fn add<T: Debug>(&mut self, value: &T) {
         let (text, name) = (format!("{value:?}"), std::any::type_name::<T>());
         if text.len() > LONGEST {
@@ -34,7 +34,7 @@ impl Long {
 
 #[test]
 fn debug_of_public_types_is_short() {
-    let mut long = Long::default();
+    let mut long = LongDebugs::default();
     let builder = KinetoLayer::builder().no_output().with_memory(true).record_from_start(false);
     long.add(&builder);
     let (layer, guard) = builder.build().unwrap();
@@ -62,7 +62,7 @@ fn debug_of_public_types_is_short() {
     assert_eq!(long.0, []);
 }
 
-fn add_analysis(long: &mut Long, events: &Events) {
+fn add_analysis(long: &mut LongDebugs, events: &Events) {
     let work = events.iter().find(|event| event.name() == "work").unwrap();
     long.add(events);
     long.add(&work);
@@ -78,7 +78,7 @@ fn add_analysis(long: &mut Long, events: &Events) {
     long.add(&FlopRegistry::default());
 }
 
-fn add_tools(long: &mut Long) {
+fn add_tools(long: &mut LongDebugs) {
     let at = |nanos: u64| Timestamp::from_nanos(nanos);
     let mut builder = CpuTraceBuilder::new(at(0), "interpreter");
     let body = Body::Slice { start: at(10), end: at(25) };

@@ -1,4 +1,4 @@
-//! Device work whose name and times come later: rows, links, clocks, what is left open, and bounds.
+//! Device work whose name and times are resolved later: rows, links, clocks, unresolved work, and bounds.
 
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,21 +14,21 @@ use tracing_kineto::integration::{
 use tracing_kineto::{ActivityType, ActivityTypes, Loss, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// How far this test's device is behind CLOCK_REALTIME: it has run for a day.
+/// How far the fake device's clock is behind CLOCK_REALTIME: the device has run for a day.
 const BEHIND: u64 = 1_500_000_000_000_000_000;
 
 fn now() -> u64 {
     u64::try_from(SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos()).unwrap()
 }
 
-/// Waits so many microseconds; returns when that was.
+/// Spins for `us` microseconds; returns the start time.
 fn spin(us: u64) -> u64 {
     let from = now();
     while now() < from + us * 1000 {}
     now()
 }
 
-/// The device's clock: 4 ns a tick.
+/// Converts host time to the device's clock of 4 ns a tick.
 fn ticks(host: u64) -> u64 {
     (host - BEHIND) / 4
 }
@@ -39,11 +39,11 @@ fn gpu() -> DeferredEvents {
     gpu
 }
 
-/// What ran, and when.
-type Run = (Submission, [u64; 2]);
+/// A submission with the start and end of its work.
+type TimedRun = (Submission, [u64; 2]);
 
-/// Submits something that runs for 20 microseconds, 10 after; returns when that was.
-fn run(gpu: &DeferredEvents, stream: u32) -> Run {
+/// Submits work that starts 10 µs later and runs for 20; returns its times.
+fn run(gpu: &DeferredEvents, stream: u32) -> TimedRun {
     let (submission, _) = gpu.submit_as("vkQueueSubmit", stream, || spin(2));
     let start = spin(10);
     (submission, [start, spin(20)])
@@ -62,7 +62,7 @@ fn report(file: &File) -> CollectorReport {
     file.trace.stats().collectors.into_iter().find(|report| report.name == "gpu").unwrap()
 }
 
-/// When a row began and ended, in nanoseconds since the Unix epoch.
+/// Returns the start and end of a row, in nanoseconds since the Unix epoch.
 fn interval(file: &File, row: &Value) -> [u64; 2] {
     let base = file.json["baseTimeNanoseconds"].as_u64().unwrap();
     let start = base + nanos(&row["ts"]);
@@ -70,7 +70,7 @@ fn interval(file: &File, row: &Value) -> [u64; 2] {
 }
 
 #[test]
-fn what_was_submitted_is_a_row_of_the_device_when_its_times_are_known() {
+fn submission_is_a_device_row_when_its_times_are_known() {
     let gpu = gpu();
     let mut device = DeviceDescription::new(2, "Toy 3000");
     device.properties = vec![("totalGlobalMem", 1024)];
@@ -121,7 +121,7 @@ fn what_was_submitted_is_a_row_of_the_device_when_its_times_are_known() {
 }
 
 #[test]
-fn the_error_stands_in_the_statistics_and_in_the_header() {
+fn clock_error_is_in_the_statistics_and_the_header() {
     let gpu = gpu();
     let file = record(&gpu, || {
         let (submission, [start, end]) = run(&gpu, 0);
@@ -139,7 +139,7 @@ fn the_error_stands_in_the_statistics_and_in_the_header() {
 }
 
 #[test]
-fn calibrations_against_a_clock_of_the_host_put_times_where_they_were() {
+fn calibration_against_a_host_clock_restores_times() {
     // The host's clock is a thousand seconds behind CLOCK_REALTIME, the device drifts by 20 ppm against it.
     let host = |real: u64| real - 1_000_000_000_000;
     let gpu = DeferredEvents::with_cpu_clock("gpu", move || host(now()));
@@ -171,7 +171,7 @@ fn calibrations_against_a_clock_of_the_host_put_times_where_they_were() {
 }
 
 #[test]
-fn recordings_are_calibrated_at_both_ends() {
+fn recording_is_calibrated_at_both_ends() {
     let gpu = DeferredEvents::new("gpu");
     gpu.set_clock(DeviceClock::ticking(1.0));
     // The device drifts by 1000 ppm.
@@ -190,7 +190,7 @@ fn recordings_are_calibrated_at_both_ends() {
     assert_eq!((alignment.source, alignment.observations), (AlignedBy::Calibrations, 2));
     assert_eq!(alignment.contradicted, 0, "{alignment}");
     assert!(report(&file).notes[0].contains("by 2 calibrations,"), "{alignment}");
-    // One that can be read at the start alone.
+    // This clock can be read only at the start.
     let (once, read) = (DeferredEvents::new("gpu"), AtomicBool::new(false));
     once.set_calibrator(move || {
         (!read.swap(true, Ordering::Relaxed)).then(|| (now(), now(), Duration::from_nanos(50)))
@@ -206,7 +206,7 @@ fn recordings_are_calibrated_at_both_ends() {
 }
 
 #[test]
-fn a_false_statement_about_the_clock_is_said() {
+fn contradictory_clock_is_noted() {
     let gpu = DeferredEvents::new("gpu");
     gpu.set_clock(DeviceClock::of_cpu());
     let file = record(&gpu, || {
@@ -222,9 +222,9 @@ fn a_false_statement_about_the_clock_is_said() {
 }
 
 #[test]
-fn what_is_open_at_the_stop_is_asked_for_and_counted_if_nobody_knows() {
+fn open_submissions_are_resolved_or_counted_at_the_stop() {
     let gpu = gpu();
-    let read: Arc<Mutex<Vec<Run>>> = Arc::default();
+    let read: Arc<Mutex<Vec<TimedRun>>> = Arc::default();
     let (known, events) = (read.clone(), gpu.clone());
     gpu.set_resolver(move |open, deadline| {
         assert!(deadline > Instant::now());
@@ -254,7 +254,7 @@ fn what_is_open_at_the_stop_is_asked_for_and_counted_if_nobody_knows() {
 }
 
 #[test]
-fn nothing_comes_of_what_was_submitted_outside_of_the_recording() {
+fn submissions_outside_the_recording_make_no_rows() {
     let gpu = gpu();
     let (layer, guard) = layer(|builder| builder.record_from_start(false).collector(gpu.clone()));
     let _default = subscriber::set_default(tracing_subscriber::registry().with(layer));
@@ -283,7 +283,7 @@ fn nothing_comes_of_what_was_submitted_outside_of_the_recording() {
 }
 
 #[test]
-fn what_an_earlier_recording_left_says_nothing_of_the_clock() {
+fn leftovers_of_an_earlier_recording_do_not_set_the_clock() {
     let (gpu, mut left) = (gpu(), Submission::NONE);
     record(&gpu, || left = gpu.submit(0));
     record(&gpu, || gpu.resolve(left, "late", 1000, 2000));
@@ -292,7 +292,7 @@ fn what_an_earlier_recording_left_says_nothing_of_the_clock() {
 }
 
 #[test]
-fn there_are_bounds_and_what_cannot_be_is_said() {
+fn bounds_and_invalid_clocks_are_reported() {
     let gpu = gpu();
     gpu.set_most(2);
     let file = record(&gpu, || {
@@ -318,7 +318,7 @@ fn there_are_bounds_and_what_cannot_be_is_said() {
 }
 
 #[test]
-fn only_the_types_that_are_selected_are_rows_of_the_device() {
+fn device_rows_are_of_selected_types_alone() {
     let gpu = gpu();
     gpu.set_call_type(ActivityType::CudaRuntime);
     let types = ActivityTypes::of(&[ActivityType::CpuOp, ActivityType::GpuMemcpy]);
@@ -336,7 +336,7 @@ fn only_the_types_that_are_selected_are_rows_of_the_device() {
 }
 
 #[test]
-fn each_of_two_devices_has_its_slices_whatever_the_order_in_which_they_are_left() {
+fn each_device_has_its_slices_for_any_order_of_exits() {
     let [one, two] = ["one", "two"].map(DeferredEvents::new);
     let [a, b] = [one.clone(), two.clone()];
     one.set_device(DeviceDescription::new(1, "one"));
@@ -370,7 +370,7 @@ fn each_of_two_devices_has_its_slices_whatever_the_order_in_which_they_are_left(
 }
 
 #[test]
-fn threads_submit_and_resolve_at_once_and_nothing_is_lost() {
+fn threads_may_submit_and_resolve_at_once() {
     const THREADS: u64 = 4;
     const EACH: u64 = 500;
     let gpu = gpu();

@@ -1,4 +1,4 @@
-//! Spans timed by pairs of events, with a timer of this test's own: names, links, times, bounds and what fails.
+//! Spans timed by pairs of device events, with a fake timer: names, links, times, bounds and failures.
 
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -11,19 +11,19 @@ use tracing_kineto::integration::{Capabilities, DeviceTimer, EventTimers, NotTim
 use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder, Mode, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// A device whose clock is moved by hand.
+/// A device whose clock the test advances.
 #[derive(Clone, Debug, Default)]
-struct Fake(Arc<Mutex<State>>);
+struct FakeTimer(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
     clock: u64,
     stream: u32,
-    /// The time of each event.
+    /// The time of each event, by its id.
     events: Vec<u64>,
     live: HashSet<u64>,
     fails: Option<NotTimed>,
-    /// Events from this time on do not come.
+    /// Events from this time on never pass.
     never_from: Option<u64>,
     /// Events at this time cannot be compared.
     broken_at: Option<u64>,
@@ -36,18 +36,18 @@ impl State {
     }
 }
 
-impl Fake {
+impl FakeTimer {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
     }
 
-    /// The device works for that long.
+    /// Advances the clock by `ns`.
     fn work(&self, ns: u64) {
         self.state().clock += ns;
     }
 }
 
-impl DeviceTimer for Fake {
+impl DeviceTimer for FakeTimer {
     fn name(&self) -> &'static str {
         "fake"
     }
@@ -79,12 +79,16 @@ impl DeviceTimer for Fake {
     }
 }
 
-/// Records in the mode for timers of the program's own; all events must be released in the end.
-fn record(fake: &Fake, work: impl FnOnce()) -> File {
+/// Records in the mode for a program's own timers; checks that all events are released.
+fn record(fake: &FakeTimer, work: impl FnOnce()) -> File {
     record_by(fake, |builder| builder, work)
 }
 
-fn record_by(fake: &Fake, more: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder, work: impl FnOnce()) -> File {
+fn record_by(
+    fake: &FakeTimer,
+    more: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder,
+    work: impl FnOnce(),
+) -> File {
     let configure =
         |builder: KinetoLayerBuilder| more(builder.mode(Mode::KinetoPrivateUse1Fallback).device_timer(fake.clone()));
     let file = record_with(configure, work);
@@ -96,7 +100,7 @@ fn rows(file: &File) -> Vec<&Value> {
     file.events().filter(|event| event["ph"] == "X" && event["cat"] == "gpu_user_annotation").collect()
 }
 
-/// Names with durations in nanoseconds.
+/// Returns names with durations in nanoseconds.
 fn durations(file: &File) -> Vec<(&str, u64)> {
     rows(file).iter().map(|row| (row["name"].as_str().unwrap(), nanos(&row["dur"]))).collect()
 }
@@ -107,8 +111,8 @@ fn notes(file: &File) -> Vec<String> {
 }
 
 #[test]
-fn each_span_is_a_row_of_its_name_linked_to_it_and_nested_as_on_the_device() {
-    let fake = Fake::default();
+fn each_span_has_a_linked_and_nested_device_row() {
+    let fake = FakeTimer::default();
     let file = record(&fake, || {
         let _step = annotate!("step {}", 1).entered();
         fake.work(10_000);
@@ -136,14 +140,14 @@ fn each_span_is_a_row_of_its_name_linked_to_it_and_nested_as_on_the_device() {
     assert_eq!(at(rows[3]) - at(rows[0]), 333_000, "gaps are the device's");
     let stats = file.trace.stats();
     assert!(stats.losses.is_empty() && notes(&file).is_empty(), "{stats}");
-    assert_eq!((stats.device_activities, rows.len()), (4, 4), "the annotation has no other row");
+    assert_eq!((stats.device_activities, rows.len()), (4, 4), "the annotation has one row");
     let cupti = &file.json["tracing_kineto"]["collectors"]["cupti"]["unavailable"];
     assert_eq!(cupti, "the mode is kineto_privateuse1_fallback; use the mode kineto");
 }
 
 #[test]
-fn no_row_begins_before_its_span_is_entered() {
-    let fake = Fake::default();
+fn device_row_never_begins_before_its_span() {
+    let fake = FakeTimer::default();
     fake.work(7);
     let file = record(&fake, || {
         for _ in 0..5 {
@@ -153,14 +157,14 @@ fn no_row_begins_before_its_span_is_entered() {
     });
     let rows = rows(&file);
     assert_eq!(rows.len(), 5);
-    // The device's clock stands still where the host's does not: the last event of all is the one that none is later than.
+    // The device's clock stops while the host's runs, so the last event bounds the offset.
     let last = file.slices().last().unwrap();
     assert!(nanos(&rows[4]["ts"]) >= last.start, "{} {}", rows[4]["ts"], last.start);
 }
 
 #[test]
-fn averages_have_each_operations_own_share_of_the_devices_time() {
-    let fake = Fake::default();
+fn averages_split_device_time_by_operation() {
+    let fake = FakeTimer::default();
     let file = record(&fake, || {
         for _ in 0..2 {
             info_span!("outer").in_scope(|| {
@@ -187,8 +191,8 @@ fn averages_have_each_operations_own_share_of_the_devices_time() {
 }
 
 #[test]
-fn what_is_not_timed_is_counted_by_its_cause() {
-    let fake = Fake::default();
+fn untimed_spans_are_counted_by_cause() {
+    let fake = FakeTimer::default();
     let span = |fails| {
         fake.state().fails = fails;
         info_span!("untimed").in_scope(|| ());
@@ -226,8 +230,8 @@ fn what_is_not_timed_is_counted_by_its_cause() {
 }
 
 #[test]
-fn a_device_that_does_not_come_to_an_end_holds_a_stop_no_longer_than_its_time() {
-    let fake = Fake::default();
+fn stop_waits_no_longer_than_its_timeout_for_the_device() {
+    let fake = FakeTimer::default();
     fake.state().never_from = Some(1000);
     let file = record_by(
         &fake,
@@ -244,8 +248,8 @@ fn a_device_that_does_not_come_to_an_end_holds_a_stop_no_longer_than_its_time() 
 }
 
 #[test]
-fn events_that_cannot_be_compared_cost_their_own_spans_alone() {
-    let fake = Fake::default();
+fn incomparable_events_lose_their_own_spans_alone() {
+    let fake = FakeTimer::default();
     fake.state().broken_at = Some(0);
     let file = record(&fake, || {
         info_span!("broken").in_scope(|| fake.work(5));
@@ -255,8 +259,8 @@ fn events_that_cannot_be_compared_cost_their_own_spans_alone() {
 }
 
 #[test]
-fn there_is_a_bound_on_pairs_and_the_next_recording_begins_anew() {
-    let fake = Fake::default();
+fn event_pairs_are_bounded_in_each_recording() {
+    let fake = FakeTimer::default();
     let timers = EventTimers::new(fake.clone()).most(3);
     let (layer, guard) = layer(|builder| builder.mode(Mode::KinetoPrivateUse1Fallback).collector(timers));
     subscriber::with_default(tracing_subscriber::registry().with(layer), || {
@@ -279,8 +283,8 @@ fn there_is_a_bound_on_pairs_and_the_next_recording_begins_anew() {
 }
 
 #[test]
-fn spans_that_a_pause_lies_in_are_not_timed() {
-    let fake = Fake::default();
+fn spans_around_a_pause_are_not_timed() {
+    let fake = FakeTimer::default();
     let (layer, guard) = layer(|builder| builder.mode(Mode::KinetoPrivateUse1Fallback).device_timer(fake.clone()));
     subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let profiler = guard.profiler();
@@ -294,7 +298,7 @@ fn spans_that_a_pause_lies_in_are_not_timed() {
         fake.work(100);
         drop(around);
         let file = File::of(profiler.stop().unwrap());
-        // What is told anew of a span after the pause is a part of it.
+        // After the pause, only the rest of an open span may be timed.
         let rows = durations(&file);
         assert!(rows.contains(&("before", 100)) && rows.contains(&("behind", 100)), "{rows:?}");
         assert!(rows.iter().all(|(name, ns)| *name != "paused" && (*name != "around" || *ns <= 300)), "{rows:?}");
@@ -304,7 +308,7 @@ fn spans_that_a_pause_lies_in_are_not_timed() {
 
 #[test]
 fn threads_may_share_a_stream() {
-    let fake = Fake::default();
+    let fake = FakeTimer::default();
     let file = record(&fake, || {
         let around = info_span!("main").entered();
         fake.work(10);
@@ -318,17 +322,17 @@ fn threads_may_share_a_stream() {
 }
 
 #[test]
-fn a_timer_that_cannot_measure_leaves_its_reason_and_so_does_a_selection_without_ids() {
+fn timer_reports_why_it_is_unavailable() {
     let reason = Unavailable::new(Why::NoDevice, "there is no fake", "make one");
-    let fake = Fake::default();
+    let fake = FakeTimer::default();
     fake.state().refuses = Some(reason.clone());
     let file = record(&fake, || info_span!("s").in_scope(|| ()));
     assert_eq!(file.json["tracing_kineto"]["collectors"]["fake"]["unavailable"], reason.to_string());
     assert_eq!((rows(&file).len(), file.slices().len()), (0, 1));
-    let fake = Fake::default();
+    let fake = FakeTimer::default();
     let types = ActivityTypes::from(ActivityType::CpuOp).with(ActivityType::GpuUserAnnotation);
     let file = record_by(&fake, |builder| builder.activities(types), || info_span!("s").in_scope(|| ()));
-    let said = &file.json["tracing_kineto"]["collectors"]["fake"]["unavailable"];
-    assert_eq!(said, "spans are timed only where external_correlation is selected; add it to the activity types");
+    let reason = &file.json["tracing_kineto"]["collectors"]["fake"]["unavailable"];
+    assert_eq!(reason, "spans are timed only where external_correlation is selected; add it to the activity types");
     assert!(fake.state().events.is_empty());
 }

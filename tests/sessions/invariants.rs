@@ -1,4 +1,4 @@
-//! Assertions that did not hold: in the statistics, in the file, and, on demand, errors.
+//! Violated assertions: in the statistics, in the file, and as errors in strict mode.
 
 use serde_json::json;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry;
 
 #[test]
-fn violations_stand_in_the_statistics_and_in_the_file() {
+fn violations_are_in_the_statistics_and_the_file() {
     let (layer, guard) = layer(|b| b);
     let profiler = guard.profiler();
     let name = profiler.trace_id().unwrap();
@@ -35,14 +35,14 @@ fn violations_stand_in_the_statistics_and_in_the_file() {
         file.json["invariant_violations"][0],
         json!({"assertion": "ids are unique", "error": "7 twice", "trace_id": name, "group_id": "ranks", "count": 2})
     );
-    // The next recording has none of them.
+    // The next recording starts without them.
     profiler.start().unwrap();
     let next = File::of(profiler.stop().unwrap());
     assert!(next.trace.stats().violations.is_empty() && next.json.get("invariant_violations").is_none());
 }
 
 #[test]
-fn strict_recordings_are_refused_once_and_not_lost() {
+fn strict_stop_fails_once_and_keeps_the_recording() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.pt.trace.json");
     let (layer, guard) = layer(|b| b.strict(true));
@@ -64,11 +64,11 @@ fn strict_recordings_are_refused_once_and_not_lost() {
     let events = Events::read(&path).unwrap();
     assert!(events.len() == 1 && events.metadata().any(|(key, _)| key == "invariant_violations"));
     profiler.start().unwrap();
-    assert!(profiler.stop().is_ok(), "nothing is wrong with this one");
+    assert!(profiler.stop().is_ok(), "this recording has no violation");
 }
 
 #[test]
-fn strict_steps_hand_out_the_trace_with_the_error() {
+fn strict_step_returns_the_trace_with_the_error() {
     let seen: Arc<Mutex<u64>> = Arc::default();
     let count = seen.clone();
     let (layer, guard) = layer(|b| {
@@ -80,7 +80,7 @@ fn strict_steps_hand_out_the_trace_with_the_error() {
     subscriber::with_default(registry().with(layer), || {
         profiler.log_invariant_violation("a", "b", "").unwrap();
         let outcome = profiler.step();
-        assert!(matches!(outcome.state, StepState::Recording { .. }), "the schedule goes on: {outcome}");
+        assert!(matches!(outcome.state, StepState::Recording { .. }), "the schedule continues: {outcome}");
         let cycle = outcome.cycle.unwrap();
         assert_eq!(cycle.error.unwrap().kind(), ErrorKind::InvariantViolated);
         assert_eq!((cycle.trace.stats().violations.len(), *seen.lock().unwrap()), (1, 0));
@@ -92,7 +92,7 @@ fn strict_steps_hand_out_the_trace_with_the_error() {
 }
 
 #[test]
-fn a_guard_that_is_dropped_writes_what_is_there() {
+fn dropped_guard_writes_the_trace_despite_violations() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.pt.trace.json");
     let (layer, guard) = tracing_kineto::KinetoLayer::builder().output(&path).strict(true).build().unwrap();

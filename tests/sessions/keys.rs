@@ -1,4 +1,4 @@
-//! What keys of the configuration file ask of collectors and files.
+//! Configuration keys: the selections that collectors get, and how files are written.
 
 use std::fs;
 use std::sync::{Arc, Mutex};
@@ -7,13 +7,13 @@ use tracing_kineto::integration::Collector;
 use tracing_kineto::integration::{Capabilities, RecordSink, Selection, Unavailable};
 use tracing_kineto::{ActivityType, ActivityTypes, ErrorKind, KinetoLayer, Timestamp};
 
-/// A collector that keeps what it is asked for.
+/// A collector that keeps the selection it was started with.
 #[derive(Debug)]
-struct Asked(Arc<Mutex<Option<Selection>>>);
+struct SelectionSpy(Arc<Mutex<Option<Selection>>>);
 
-impl Collector for Asked {
+impl Collector for SelectionSpy {
     fn name(&self) -> &'static str {
-        "asked"
+        "selection-spy"
     }
     fn types(&self) -> ActivityTypes {
         ActivityTypes::ALL
@@ -28,26 +28,26 @@ impl Collector for Asked {
     fn stop(&self, _: Timestamp, _: Instant) {}
 }
 
-/// What a collector is asked for where the file has that text.
-fn asked(text: &str) -> Selection {
+/// Returns the selection that a collector gets from a configuration file with that text.
+fn selection_for(text: &str) -> Selection {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("libkineto.conf");
     fs::write(&file, text).unwrap();
     let selection = Arc::default();
-    let builder = KinetoLayer::builder().no_output().config_file(file).collector(Asked(Arc::clone(&selection)));
+    let builder = KinetoLayer::builder().no_output().config_file(file).collector(SelectionSpy(Arc::clone(&selection)));
     let (_layer, guard) = builder.build().unwrap();
     guard.finish().unwrap();
-    let asked = selection.lock().unwrap().take();
-    asked.unwrap()
+    let got = selection.lock().unwrap().take();
+    got.unwrap()
 }
 
-/// Leaves each vendor's devices alone.
+/// Keys that disable each vendor's collector.
 const NONE: &str = "DISABLE_CUPTI=1\nDISABLE_ROCM=1\nDISABLE_XPU=1\n";
 
 #[test]
-fn collectors_are_asked_for_what_the_keys_say() {
-    let usual = asked(NONE);
-    let selection = asked(&format!(
+fn selection_follows_the_keys() {
+    let usual = selection_for(NONE);
+    let selection = selection_for(&format!(
         "{NONE}ACTIVITY_TYPES=kernel\nACTIVITIES=hpu\nACTIVITIES_MAX_GPU_BUFFER_SIZE_MB=64\nCUSTOM_CONFIG=a=b;c"
     ));
     let types = selection.types;
@@ -59,28 +59,28 @@ fn collectors_are_asked_for_what_the_keys_say() {
 
 #[test]
 #[cfg(feature = "cuda")]
-fn collectors_are_asked_for_what_keys_of_cuda_say() {
-    let usual = asked(NONE);
+fn selection_follows_the_keys_of_cuda() {
+    let usual = selection_for(NONE);
     assert_eq!((usual.range.is_none(), usual.device_memory), (true, false));
     let keys = ["CUPTI_PER_THREAD_BUFFER_ENABLED", "CUDA_GRAPH_TRACE", "TEARDOWN_CUPTI", "NVTX_RANGES"];
     assert!(keys.iter().all(|key| !usual.options.flag(key)));
     let text = keys.map(|key| format!("{key}=1\n")).concat();
-    let selection = asked(&format!("{NONE}PROFILE_DEVICE_MEMORY=1\nCUDA_PROFILER_RANGE=1\n{text}"));
+    let selection = selection_for(&format!("{NONE}PROFILE_DEVICE_MEMORY=1\nCUDA_PROFILER_RANGE=1\n{text}"));
     assert!(selection.range.is_some() && selection.device_memory);
     assert!(keys.iter().all(|key| selection.options.flag(key)));
 }
 
 #[test]
 #[cfg(feature = "rocm")]
-fn collectors_are_asked_for_what_keys_of_rocm_say() {
-    let most = |text: &str| asked(&format!("{NONE}{text}")).options.number("ROCTRACER_MAX_EVENTS");
+fn selection_follows_the_keys_of_rocm() {
+    let most = |text: &str| selection_for(&format!("{NONE}{text}")).options.number("ROCTRACER_MAX_EVENTS");
     assert_eq!((most(""), most("ROCTRACER_MAX_EVENTS=77")), (None, Some(77)));
 }
 
 #[test]
 #[cfg(feature = "xpu")]
-fn collectors_are_asked_for_what_keys_of_xpu_say() {
-    let options = asked(&format!(
+fn selection_follows_the_keys_of_xpu() {
+    let options = selection_for(&format!(
         "{NONE}XPUPTI_PROFILER_METRICS=GpuTime,XVE_ACTIVE\nXPUPTI_PROFILER_ENABLE_PER_KERNEL=1\n\
          XPUPTI_PROFILER_MAX_SCOPES=9\nXPUPTI_PROFILER_DEVICES=1"
     ))
@@ -93,7 +93,7 @@ fn collectors_are_asked_for_what_keys_of_xpu_say() {
 
 #[test]
 #[cfg(feature = "gzip")]
-fn files_are_pressed_as_hard_as_the_key_says() {
+fn gzip_level_follows_the_key() {
     use tracing_subscriber::prelude::*;
     let folder = tempfile::tempdir().unwrap();
     let size = |level: u32| {
@@ -112,7 +112,7 @@ fn files_are_pressed_as_hard_as_the_key_says() {
 }
 
 #[test]
-fn output_names_have_known_parts_alone() {
+fn build_fails_when_an_output_name_has_an_unknown_part() {
     let folder = tempfile::tempdir().unwrap();
     let name = "{rank}-{pid}.json";
     let (_layer, guard) = KinetoLayer::builder().output(folder.path().join(name)).build().unwrap();

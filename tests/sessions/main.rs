@@ -1,4 +1,4 @@
-//! Recordings: when they begin and end, who takes part in them, and what joins their traces.
+//! Recordings: starts, stops, schedules, collectors, observers, and a program's own records.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod collectives;

@@ -1,4 +1,4 @@
-//! Observers: told of spans as they happen, beside the recording or instead of it.
+//! Span observers: called as spans happen, in addition to the recording or instead of it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -9,26 +9,26 @@ use tracing_kineto::integration::{Unavailable, Why};
 use tracing_kineto::{Mode, ObservedSpan, SpanObserver, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// Writes down what it is told.
+/// Keeps a line for each call.
 #[derive(Clone, Debug, Default)]
-struct Notes {
+struct SpanLog {
     lines: Arc<Mutex<Vec<String>>>,
     refuses: bool,
     panics_at: &'static str,
 }
 
-impl Notes {
+impl SpanLog {
     fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.lines.lock().unwrap())
     }
 
-    fn say(&self, line: String) {
-        // What an observer opens is not told to it.
+    fn push(&self, line: String) {
+        // An observer does not observe the spans that it makes.
         info_span!("of the observer").in_scope(|| self.lines.lock().unwrap().push(line));
     }
 }
 
-impl SpanObserver for Notes {
+impl SpanObserver for SpanLog {
     fn name(&self) -> &'static str {
         "notes"
     }
@@ -36,20 +36,20 @@ impl SpanObserver for Notes {
         if self.refuses { Err(Unavailable::new(Why::Busy, "no paper", "buy some")) } else { Ok(()) }
     }
     fn enter(&self, span: &ObservedSpan) {
-        assert!(span.name() != self.panics_at, "as asked");
+        assert!(span.name() != self.panics_at, "on purpose");
         let mut fields = String::new();
-        span.visit(&mut |key, value| fields += &format!(" {key}={}", shown(value)));
-        self.say(format!("> {} {}{fields}", span.kind(), span.name()));
+        span.visit(&mut |key, value| fields += &format!(" {key}={}", text_of(value)));
+        self.push(format!("> {} {}{fields}", span.kind(), span.name()));
     }
     fn exit(&self, span: &ObservedSpan) {
-        self.say(format!("< {}", span.name()));
+        self.push(format!("< {}", span.name()));
     }
     fn event(&self, event: &ObservedSpan) {
-        self.say(format!("! {}", shown(event.field("message").unwrap())));
+        self.push(format!("! {}", text_of(event.field("message").unwrap())));
     }
 }
 
-fn shown(value: ArgValue<'_>) -> String {
+fn text_of(value: ArgValue<'_>) -> String {
     match value {
         ArgValue::Str(text) => text.to_owned(),
         value => format!("{value:?}"),
@@ -64,7 +64,7 @@ fn spans() {
     load.in_scope(|| ());
 }
 
-const TOLD: [&str; 7] = [
+const EXPECTED: [&str; 7] = [
     "> user_annotation step 3",
     "> cpu_op load bytes=7",
     "! half way",
@@ -75,13 +75,13 @@ const TOLD: [&str; 7] = [
 ];
 
 #[test]
-fn they_are_told_beside_the_recording() {
-    let notes = Notes::default();
+fn observers_are_called_in_addition_to_the_recording() {
+    let notes = SpanLog::default();
     let (layer, guard) = layer(|builder| builder.observer(notes.clone()).events(tracing_core::Level::INFO));
     subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         spans();
         let file = File::of(guard.profiler().stop().unwrap());
-        assert_eq!(notes.take(), TOLD);
+        assert_eq!(notes.take(), EXPECTED);
         // The observer's own spans are recorded like any other's.
         let slices = file.slices().iter().filter(|slice| slice.name != "of the observer").count();
         assert_eq!((slices, file.json["tracing_kineto"]["observers"]["notes"].as_str()), (3, Some("told")));
@@ -91,8 +91,8 @@ fn they_are_told_beside_the_recording() {
 }
 
 #[test]
-fn without_kineto_nothing_is_recorded_and_the_trace_says_so() {
-    let notes = Notes::default();
+fn empty_trace_has_a_reason_when_the_mode_excludes_kineto() {
+    let notes = SpanLog::default();
     let configure = |builder: tracing_kineto::KinetoLayerBuilder| {
         builder.observer(notes.clone()).mode(Mode::PrivateUse1).events(tracing_core::Level::INFO)
     };
@@ -101,7 +101,7 @@ fn without_kineto_nothing_is_recorded_and_the_trace_says_so() {
         for _ in 0..2 {
             spans();
             let trace = guard.profiler().stop().unwrap();
-            assert_eq!(notes.take(), TOLD);
+            assert_eq!(notes.take(), EXPECTED);
             assert!(trace.why_empty().unwrap().contains("excludes kineto"), "{:?}", trace.why_empty());
             assert_eq!((trace.stats().slices, trace.stats().bytes), (0, 0));
             guard.profiler().start().unwrap();
@@ -110,16 +110,16 @@ fn without_kineto_nothing_is_recorded_and_the_trace_says_so() {
 }
 
 #[test]
-fn disabled_tells_nobody() {
-    let notes = Notes::default();
+fn disabled_mode_calls_no_observer() {
+    let notes = SpanLog::default();
     let (layer, guard) = layer(|builder| builder.observer(notes.clone()).mode(Mode::Disabled));
     subscriber::with_default(tracing_subscriber::registry().with(layer), spans);
     assert!(notes.take().is_empty() && guard.finish().unwrap().stats().slices == 0);
 }
 
 #[test]
-fn an_order_that_is_no_stacks_is_told_as_one() {
-    let notes = Notes::default();
+fn observers_see_stack_order_when_exits_cross() {
+    let notes = SpanLog::default();
     let (layer, _guard) = layer(|builder| builder.observer(notes.clone()).mode(Mode::PrivateUse1));
     subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let (outer, inner) = (info_span!("outer").entered(), info_span!("inner").entered());
@@ -130,8 +130,8 @@ fn an_order_that_is_no_stacks_is_told_as_one() {
 }
 
 #[test]
-fn what_a_stop_finds_open_is_left_when_the_thread_comes_back() {
-    let notes = Notes::default();
+fn span_open_at_a_stop_is_exited_at_the_next_hook() {
+    let notes = SpanLog::default();
     let (layer, guard) = layer(|builder| builder.observer(notes.clone()).mode(Mode::PrivateUse1));
     subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let open = info_span!("open").entered();
@@ -145,9 +145,9 @@ fn what_a_stop_finds_open_is_left_when_the_thread_comes_back() {
 }
 
 #[test]
-fn what_a_pause_finds_open_is_left_when_the_thread_comes_back() {
+fn span_open_at_a_pause_is_exited_at_the_next_hook() {
     for mode in [Mode::PrivateUse1, Mode::Kineto] {
-        let notes = Notes::default();
+        let notes = SpanLog::default();
         let (layer, guard) = layer(|builder| builder.observer(notes.clone()).mode(mode));
         subscriber::with_default(tracing_subscriber::registry().with(layer), || {
             let open = info_span!("open").entered();
@@ -161,21 +161,21 @@ fn what_a_pause_finds_open_is_left_when_the_thread_comes_back() {
     }
 }
 
-/// Panics wherever it is asked to, and counts what it is asked.
+/// Panics in the call named by `at`, and keeps the name of each call.
 #[derive(Debug)]
-struct Panics {
+struct PanickingObserver {
     at: &'static str,
     calls: Arc<Mutex<Vec<&'static str>>>,
 }
 
-impl Panics {
+impl PanickingObserver {
     fn call(&self, what: &'static str) {
         self.calls.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(what);
-        assert!(what != self.at, "as asked");
+        assert!(what != self.at, "on purpose");
     }
 }
 
-impl SpanObserver for Panics {
+impl SpanObserver for PanickingObserver {
     fn name(&self) -> &'static str {
         "panics"
     }
@@ -195,7 +195,7 @@ impl SpanObserver for Panics {
 }
 
 #[test]
-fn one_that_panics_is_not_called_again() {
+fn observer_is_not_called_again_after_a_panic() {
     for (at, expected) in [
         ("start", &["start"][..]),
         ("enter", &["start", "enter"]),
@@ -205,7 +205,7 @@ fn one_that_panics_is_not_called_again() {
         let calls = Arc::new(Mutex::new(Vec::new()));
         let sink: tracing_kineto::LogSink = Arc::new(|_| ());
         let (layer, guard) = layer(|builder| {
-            builder.observer(Panics { at, calls: calls.clone() }).record_from_start(false).log_sink(sink)
+            builder.observer(PanickingObserver { at, calls: calls.clone() }).record_from_start(false).log_sink(sink)
         });
         subscriber::with_default(tracing_subscriber::registry().with(layer), || {
             for _ in 0..2 {
@@ -221,9 +221,12 @@ fn one_that_panics_is_not_called_again() {
 }
 
 #[test]
-fn one_that_refuses_or_panics_takes_nothing_with_it() {
-    let (refuses, panics, well) =
-        (Notes { refuses: true, ..Notes::default() }, Notes { panics_at: "bad", ..Notes::default() }, Notes::default());
+fn failing_observers_do_not_affect_others() {
+    let (refuses, panics, well) = (
+        SpanLog { refuses: true, ..SpanLog::default() },
+        SpanLog { panics_at: "bad", ..SpanLog::default() },
+        SpanLog::default(),
+    );
     let sink: tracing_kineto::LogSink = Arc::new(|_| ());
     let (layer, guard) = layer(|builder| {
         let builder = builder.observer(refuses.clone()).observer(panics.clone()).observer(well.clone());
@@ -236,27 +239,27 @@ fn one_that_refuses_or_panics_takes_nothing_with_it() {
     assert_eq!(well.take(), ["> cpu_op good", "> cpu_op bad", "< bad", "< good"]);
     assert_eq!(panics.take(), ["> cpu_op good"]);
     assert!(refuses.take().is_empty());
-    let told: Vec<_> = trace.stats().observers.iter().map(ToString::to_string).collect();
-    assert_eq!(told[0], "notes: no paper; buy some");
+    let reports: Vec<_> = trace.stats().observers.iter().map(ToString::to_string).collect();
+    assert_eq!(reports[0], "notes: no paper; buy some");
 }
 
 #[test]
-fn a_late_layer_shows_spans_it_has_not_seen_being_made() {
-    struct Silent;
-    impl fmt::Debug for Silent {
+fn observers_see_spans_made_before_the_start() {
+    struct PanickingDebug;
+    impl fmt::Debug for PanickingDebug {
         fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
-            panic!("nobody asked before")
+            panic!("on purpose")
         }
     }
-    let notes = Notes::default();
+    let notes = SpanLog::default();
     let (layer, guard) =
         layer(|builder| builder.observer(notes.clone()).mode(Mode::PrivateUse1).record_from_start(false));
     subscriber::with_default(tracing_subscriber::registry().with(layer), || {
-        let old = info_span!("old", field = ?Silent);
+        let old = info_span!("old", field = ?PanickingDebug);
         guard.profiler().start().unwrap();
         old.in_scope(|| ());
-        // A panic in a Debug is not the program's.
-        info_span!("new", field = ?Silent).in_scope(|| ());
+        // A panic in a `Debug` does not reach the program.
+        info_span!("new", field = ?PanickingDebug).in_scope(|| ());
     });
     assert_eq!(notes.take(), ["> cpu_op old", "< old", "> cpu_op new field=(Debug panicked)", "< new"]);
 }

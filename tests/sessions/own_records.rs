@@ -1,4 +1,4 @@
-//! A program's own records: in a file of their own, and among what is recorded.
+//! A program's own records: in a separate file, and within a recording.
 
 use serde_json::Value;
 use std::time::SystemTime;
@@ -12,7 +12,7 @@ use tracing_kineto::integration::CpuTraceBuilder;
 use tracing_kineto::{ActivityTypes, ErrorKind, Loss, Timestamp, Trace};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// So many microseconds after a time in 2026.
+/// Returns the time `us` microseconds after a fixed time in 2026.
 fn at(us: u64) -> Timestamp {
     Timestamp::from_nanos(1_790_857_026_000_000_000 + us * 1000)
 }
@@ -25,7 +25,7 @@ fn op(name: &str, thread: i64, from: u64, to: u64) -> Activity<'_> {
     slice(ActivityType::CpuOp, name, thread, from, to)
 }
 
-/// The file, which read back says what the trace says.
+/// Returns the file; checks that reading it back gives the trace.
 fn file_of(trace: &Trace) -> Value {
     File::of(trace.clone()).json
 }
@@ -35,7 +35,7 @@ fn rows<'f>(file: &'f Value, name: &str) -> Vec<&'f Value> {
 }
 
 #[test]
-fn a_file_is_made_without_a_layer() {
+fn trace_builder_writes_a_file_without_a_layer() {
     let mut builder = CpuTraceBuilder::new(at(0), "PyTorch Profiler");
     let hosts = ActivityType::ALL.into_iter().filter(|kind| kind.is_cpu());
     for (number, kind) in (0u64..).zip(hosts) {
@@ -79,7 +79,7 @@ fn a_file_is_made_without_a_layer() {
         (rows(&file, "[memory]")[0]["ts"].as_f64().map(|ts| ts + 17.0), Some(std::process::id().into()))
     );
     assert_eq!(rows(&file, "fwdbwd")[0]["ph"], "s");
-    // One row for the whole, and it is the builder's.
+    // One row for the whole trace: the builder's.
     let spans: Vec<_> = file["traceEvents"].as_array().unwrap().iter().filter(|row| row["cat"] == "Trace").collect();
     assert_eq!(spans.len(), 1);
     assert_eq!(spans[0]["name"], "PyTorch Profiler (0)");
@@ -91,7 +91,7 @@ fn a_file_is_made_without_a_layer() {
 }
 
 #[test]
-fn what_has_not_ended_is_drawn_to_the_end_and_what_overlaps_gets_a_row() {
+fn unfinished_slices_reach_the_end_and_overlaps_get_rows() {
     let mut builder = CpuTraceBuilder::new(at(0), "x");
     // In any order.
     for activity in
@@ -121,7 +121,7 @@ fn what_has_not_ended_is_drawn_to_the_end_and_what_overlaps_gets_a_row() {
 }
 
 #[test]
-fn a_full_builder_says_so_and_the_trace_does() {
+fn full_builder_returns_an_error_and_counts_losses() {
     let mut builder = CpuTraceBuilder::new(at(0), "x").limit_bytes(4000);
     let refused = (0..100).filter(|_| builder.push(&op("op", 1, 1, 2)).is_err()).count() as u64;
     assert!(refused > 0 && refused < 100);
@@ -130,7 +130,7 @@ fn a_full_builder_says_so_and_the_trace_does() {
 }
 
 #[test]
-fn what_is_transferred_is_in_the_recording_from_then_on() {
+fn transferred_records_join_the_recording() {
     let (layer, guard) = layer(|builder| builder);
     let profiler = guard.profiler();
     let filled = |name: &str| {
@@ -152,13 +152,13 @@ fn what_is_transferred_is_in_the_recording_from_then_on() {
     let names: Vec<_> = whole.iter().map(|row| row["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["tracing-kineto (0)", "engine (0)", "engine (1)", "other (0)"]);
     assert_eq!(profiler.transfer(filled("late"), at(30)).unwrap_err().kind(), ErrorKind::NotActive);
-    // The next recording has none of it.
+    // The next recording starts without them.
     profiler.start().unwrap();
     assert!(profiler.stop().unwrap().events().is_empty());
 }
 
 #[test]
-fn types_that_are_not_selected_are_left_out_and_the_limit_is_the_recordings() {
+fn transfer_respects_selected_types_and_the_limit() {
     let annotations: ActivityTypes = ActivityType::UserAnnotation.into();
     let (_layer, guard) = layer(|builder| builder.activities(annotations).buffer_limit_bytes(4 << 20));
     let profiler = guard.profiler();
@@ -175,7 +175,7 @@ fn types_that_are_not_selected_are_left_out_and_the_limit_is_the_recordings() {
 }
 
 #[test]
-fn a_slice_that_is_reported_lies_where_it_happened() {
+fn reported_slice_keeps_its_thread_and_times() {
     let (layer, guard) = layer(|builder| builder);
     let profiler = guard.profiler();
     let trace = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
@@ -208,7 +208,7 @@ fn a_slice_that_is_reported_lies_where_it_happened() {
 }
 
 #[test]
-fn operations_that_are_pushed_are_nodes_of_execution_traces() {
+fn pushed_operations_are_execution_trace_nodes() {
     let (_layer, guard) = layer(|builder| builder.execution_trace(true));
     let profiler = guard.profiler();
     let mut builder = CpuTraceBuilder::new(at(0), "x");
@@ -237,7 +237,7 @@ fn operations_that_are_pushed_are_nodes_of_execution_traces() {
 }
 
 #[test]
-fn nothing_of_it_is_in_other_recordings() {
+fn reported_records_are_absent_from_other_recordings() {
     let file = record(|| info_span!("span").in_scope(|| {}));
     let spans = file.json["traceEvents"].as_array().unwrap().iter().filter(|row| row["cat"] == "Trace");
     assert_eq!(spans.count(), 1);

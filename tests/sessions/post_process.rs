@@ -1,11 +1,11 @@
-//! What a program changes in its events: in the file, and to whoever looks into the trace.
+//! A program's post-processing of events: in the file, and in the events that a trace returns.
 
 use support::record_with;
 use tracing::{Level, info, info_span};
 use tracing_kineto::{ArgValue, EventEdit, counter};
 
 #[test]
-fn events_are_renamed_changed_and_left_out_wherever_they_are_seen() {
+fn post_process_renames_changes_and_drops_events() {
     let edit = |event: &mut EventEdit<'_>| match event.activity().name {
         "old" => {
             event.rename("new \"name\"");
@@ -39,12 +39,12 @@ fn events_are_renamed_changed_and_left_out_wherever_they_are_seen() {
     let mut seen = Vec::new();
     file.trace.for_each(|activity| seen.push(activity.name.to_owned()));
     assert_eq!(seen, ["new \"name\"", "kept", "queue"]);
-    // What was recorded is counted, whatever is shown of it.
+    // The statistics count recorded events, dropped ones included.
     assert_eq!((file.trace.stats().slices, file.trace.events().len()), (3, 3));
 }
 
 #[test]
-fn an_event_at_which_it_panics_stays_as_it_was() {
+fn event_is_unchanged_when_post_process_panics() {
     let edit = |event: &mut EventEdit<'_>| {
         event.rename("half done");
         assert!(event.activity().name != "bad", "no");
@@ -61,7 +61,7 @@ fn an_event_at_which_it_panics_stays_as_it_was() {
 }
 
 #[test]
-fn events_take_no_longer_than_they_may_and_files_are_whole() {
+fn post_process_stops_at_its_timeout_with_a_whole_file() {
     use std::time::Duration;
     use tracing_kineto::analysis::{Note, ReadOptions};
     use tracing_subscriber::layer::SubscriberExt;
@@ -74,7 +74,7 @@ fn events_take_no_longer_than_they_may_and_files_are_whole() {
         let mut text = Vec::new();
         trace.write_chrome(&mut text).unwrap();
         assert_eq!(tracing_kineto::analysis::Events::from_reader(text.as_slice()).unwrap().len(), 1000);
-        // What times are relative to may stand behind the events.
+        // The base time may follow the events.
         let behind = String::from_utf8(text.clone()).unwrap();
         let base = "\"baseTimeNanoseconds\":";
         let (before, after) = behind.split_once(base).unwrap();

@@ -1,4 +1,4 @@
-//! A backend outside of PyTorch's tree: it names itself, and brings a collector, an observer and a timer.
+//! A backend outside of PyTorch's tree: its name, collector, observer and timer.
 
 use serde_json::Value;
 use std::cell::Cell;
@@ -17,10 +17,10 @@ use tracing_kineto::integration::{
 use tracing_kineto::{ActivityType, ActivityTypes, ErrorKind, KinetoLayer, Mode, ObservedSpan, SpanObserver};
 
 thread_local! {
-    static INSIDE: Cell<u64> = const { Cell::new(0) };
+    static PUSHED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The backend: a device whose work takes a microsecond, with all that a program has of it.
+/// The backend: a device whose work takes a microsecond, with a collector, an observer and a timer.
 #[derive(Clone, Debug, Default)]
 struct Npu(Arc<Inner>);
 
@@ -44,7 +44,7 @@ impl Npu {
     fn launch(&self, kernel: &str) {
         self.0.clock.fetch_add(1000, Ordering::Relaxed);
         let now = || u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap();
-        let (start, end, external) = (now(), now() + 100, INSIDE.get());
+        let (start, end, external) = (now(), now() + 100, PUSHED.get());
         self.0.sink.lock().unwrap().as_ref().unwrap().record(|batch| {
             let (call, kernel) = (batch.name("npuLaunch"), batch.name(kernel));
             batch.call(&ApiCall {
@@ -91,7 +91,7 @@ impl Collector for Npu {
         Collector::probe(self)
     }
     fn push(&self, id: CorrelationId) -> bool {
-        INSIDE.set(id.0);
+        PUSHED.set(id.0);
         true
     }
     fn stop(&self, _: tracing_kineto::Timestamp, _: Instant) {
@@ -131,7 +131,7 @@ impl DeviceTimer for Npu {
 }
 
 #[test]
-fn a_backend_names_itself_and_brings_a_collector_an_observer_and_a_timer() {
+fn backend_registers_a_name_collector_observer_and_timer() {
     let npu = Npu::default();
     let types = ActivityTypes::DEFAULT.with(ActivityType::PrivateUse1Runtime);
     let file = record_with(
@@ -167,7 +167,7 @@ fn a_backend_names_itself_and_brings_a_collector_an_observer_and_a_timer() {
 }
 
 #[test]
-fn a_backend_without_a_name_is_privateuse1_and_not_every_name_will_do() {
+fn backend_is_privateuse1_without_a_valid_name() {
     let npu = Npu::default();
     let types = ActivityTypes::DEFAULT.with(ActivityType::PrivateUse1Runtime);
     let file: File = record_with(|b| b.collector(npu.clone()).activities(types), || npu.launch("gemm"));

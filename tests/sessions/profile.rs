@@ -1,4 +1,4 @@
-//! `profile!`: in processes of their own, since what it installs is there for good, and its tables go to stderr.
+//! `profile!`, in child processes: it installs a global subscriber and prints tables to stderr.
 #![allow(clippy::disallowed_methods, reason = "tests")]
 
 use support::child;
@@ -6,15 +6,15 @@ use tracing::info_span;
 use tracing_kineto::{Error, KinetoLayer, Status, profile};
 use tracing_subscriber::prelude::*;
 
-/// Runs one of the programs below; returns what it says on stderr.
+/// Runs a program below; returns its stderr.
 fn run(program: &str) -> String {
     String::from_utf8(child::run(&mut child::command(program)).stderr).unwrap()
 }
 
-/// The names of a printed table's rows, with their counts.
-fn rows(said: &str) -> Vec<(&str, &str)> {
+/// Returns the names and counts of a printed table's rows.
+fn rows(output: &str) -> Vec<(&str, &str)> {
     let rows =
-        said.lines().filter(|line| line.contains('%') && !line.contains("Self CPU %") && !line.contains("100 % of"));
+        output.lines().filter(|line| line.contains('%') && !line.contains("Self CPU %") && !line.contains("100 % of"));
     rows.map(|line| (line.split_whitespace().next().unwrap(), line.split_whitespace().last().unwrap())).collect()
 }
 
@@ -24,12 +24,12 @@ fn work() -> u32 {
 }
 
 #[test]
-fn the_first_use_installs_a_layer_and_prints_a_table() {
-    let said = run("profile::program_without_anything");
-    let mut rows = rows(&said);
+fn first_use_installs_a_layer_and_prints_a_table() {
+    let output = run("profile::program_without_anything");
+    let mut rows = rows(&output);
     rows.sort_unstable();
     assert_eq!(rows, [("again", "1"), ("first_look", "1"), ("part", "3"), ("part", "3"), ("work", "3"), ("work", "3")]);
-    assert!(said.contains("profile of \"first_look\"") && said.contains("Self CPU time total: "), "{said}");
+    assert!(output.contains("profile of \"first_look\"") && output.contains("Self CPU time total: "), "{output}");
 }
 
 #[test]
@@ -41,9 +41,9 @@ fn program_without_anything() {
 }
 
 #[test]
-fn a_layer_that_records_nothing_is_started_and_stopped() {
-    let said = run("profile::program_with_an_idle_layer");
-    let mut rows = rows(&said);
+fn idle_layer_is_started_and_stopped() {
+    let output = run("profile::program_with_an_idle_layer");
+    let mut rows = rows(&output);
     rows.sort_unstable();
     assert_eq!(rows, [("idle", "1"), ("idle", "1"), ("part", "3"), ("part", "3"), ("work", "3"), ("work", "3")]);
 }
@@ -60,9 +60,9 @@ fn program_with_an_idle_layer() {
 }
 
 #[test]
-fn a_recording_that_goes_on_is_not_touched_and_the_table_is_of_the_block() {
-    let said = run("profile::program_that_records");
-    let mut rows = rows(&said);
+fn running_recording_continues_and_the_table_is_the_blocks() {
+    let output = run("profile::program_that_records");
+    let mut rows = rows(&output);
     rows.sort_unstable();
     assert_eq!(
         rows,
@@ -83,13 +83,13 @@ fn program_that_records() {
 }
 
 #[test]
-fn a_subscriber_without_a_layer_is_left_alone_and_the_block_runs() {
-    let said = run("profile::program_with_another_subscriber");
+fn block_runs_when_the_subscriber_has_no_layer() {
+    let output = run("profile::program_with_another_subscriber");
     assert!(
-        said.contains("\"other\" ran without a profile: the program's subscriber has no KinetoLayer: add one"),
-        "{said}"
+        output.contains("\"other\" ran without a profile: the program's subscriber has no KinetoLayer: add one"),
+        "{output}"
     );
-    assert!(rows(&said).is_empty());
+    assert!(rows(&output).is_empty());
 }
 
 #[test]
@@ -100,23 +100,23 @@ fn program_with_another_subscriber() {
 }
 
 #[test]
-fn leaving_the_block_early_ends_it_and_a_panic_prints_nothing() {
-    let said = run("profile::program_that_leaves");
-    assert_eq!(rows(&said), [("leaves", "1")], "{said}");
+fn early_return_ends_the_block_and_panic_prints_nothing() {
+    let output = run("profile::program_that_returns_early");
+    assert_eq!(rows(&output), [("leaves", "1")], "{output}");
 }
 
 #[test]
 #[ignore = "a program for another test"]
-fn program_that_leaves() {
-    fn leaves() -> Result<u32, Error> {
+fn program_that_returns_early() {
+    fn return_early() -> Result<u32, Error> {
         let number: u32 = profile!("leaves", {
             "seven".parse().ok().ok_or(tracing_kineto::analysis::Events::read("/no/such/file").unwrap_err())?
         });
         Ok(number)
     }
-    assert!(leaves().is_err());
+    assert!(return_early().is_err());
     let fails: fn() -> u32 = || panic!("on purpose");
     assert!(std::panic::catch_unwind(|| profile!("panics", fails())).is_err());
-    // Nothing goes on any more, so the next one begins.
+    // No recording is running, so the next block starts one.
     info_span!("after").in_scope(|| {});
 }

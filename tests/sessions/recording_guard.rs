@@ -1,4 +1,4 @@
-//! Recordings of a scope, of a closure, and into a writer.
+//! Recordings of a scope or a closure, and recordings into a writer.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -13,7 +13,7 @@ fn work(name: &str) {
     info_span!("work", kineto.name = name).in_scope(|| ());
 }
 
-/// Runs `run` with a layer that writes to `output` and records nothing by itself.
+/// Runs `run` with a layer that writes to `output` and starts no recording itself.
 fn with_profiler(output: &Path, run: impl FnOnce(&Profiler)) {
     let (layer, guard) = KinetoLayer::builder().output(output).record_from_start(false).build().unwrap();
     let profiler = guard.profiler();
@@ -98,11 +98,11 @@ fn trace_of_a_closure_has_its_spans_alone() {
     assert_eq!(names, ["inside"]);
 }
 
-/// Keeps what it gets.
+/// Keeps the bytes that are written to it.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
+struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Kept {
+impl Write for SharedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -113,7 +113,7 @@ impl Write for Kept {
 
 #[test]
 fn writer_gets_one_trace() {
-    let kept = Kept::default();
+    let kept = SharedBuffer::default();
     let (layer, guard) = KinetoLayer::builder().writer(kept.clone()).build().unwrap();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || work("written"));
     guard.flush().unwrap();

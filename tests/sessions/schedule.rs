@@ -1,4 +1,4 @@
-//! Programs that step through a schedule: what each step starts and stops, what is annotated, and where traces go.
+//! Schedules: what each step starts and stops, the step annotations, and where traces go.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use tracing_kineto::{
 };
 use tracing_subscriber::layer::SubscriberExt;
 
-/// Runs `work` under a layer whose schedule has not begun, and drops the guard.
+/// Runs `work` under a layer whose schedule has not begun; then drops the guard.
 fn with_profiler<R>(
     configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder,
     work: impl FnOnce(&Profiler) -> R,
@@ -28,9 +28,9 @@ fn with_profiler<R>(
 
 /// Keeps traces in a list.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<Trace>>>);
+struct KeptTraces(Arc<Mutex<Vec<Trace>>>);
 
-impl Kept {
+impl KeptTraces {
     fn keep(&self) -> impl FnMut(Trace) + Send + use<> {
         let kept = self.0.clone();
         move |trace: Trace| kept.lock().unwrap().push(trace)
@@ -41,20 +41,20 @@ impl Kept {
     }
 }
 
-/// The messages of a layer; there is one sink in the process, so tests with messages take turns.
+/// Returns a sink and the layer's messages; the process has one sink, so such tests take turns.
 fn messages() -> (LogSink, Arc<Mutex<Vec<String>>>, MutexGuard<'static, ()>) {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let heard = told.clone();
-    let sink: LogSink = Arc::new(move |message| heard.lock().unwrap().push(message.text.to_string()));
-    (sink, told, turn)
+    let logged = Arc::new(Mutex::new(Vec::new()));
+    let logged_by_sink = logged.clone();
+    let sink: LogSink = Arc::new(move |message| logged_by_sink.lock().unwrap().push(message.text.to_string()));
+    (sink, logged, turn)
 }
 
 #[track_caller]
-fn assert_told(told: &Mutex<Vec<String>>, text: &str) {
-    let told = told.lock().unwrap();
-    assert!(told.iter().any(|message| message.contains(text)), "{text:?} is not in {told:#?}");
+fn assert_logged(logged: &Mutex<Vec<String>>, text: &str) {
+    let logged = logged.lock().unwrap();
+    assert!(logged.iter().any(|message| message.contains(text)), "{text:?} is not in {logged:#?}");
 }
 
 fn cycles(wait: u64, warmup: u64, active: u64) -> Schedule {
@@ -65,7 +65,7 @@ fn work(step: u64) {
     info_span!("work", step).in_scope(|| ());
 }
 
-/// Works and steps so often; returns what each step came to, as text.
+/// Works and steps `steps` times; returns the outcome of each step as text.
 fn run(profiler: &Profiler, steps: u64) -> Vec<String> {
     let step = |_| {
         work(profiler.iteration());
@@ -79,8 +79,8 @@ fn header(trace: &Trace, key: &str) -> Option<String> {
 }
 
 #[test]
-fn each_cycle_is_a_trace_of_its_recorded_steps_with_their_annotations() {
-    let kept = Kept::default();
+fn each_cycle_has_a_trace_of_its_annotated_steps() {
+    let kept = KeptTraces::default();
     with_profiler(
         |b| b.schedule(cycles(1, 1, 2).repeat(2)).on_trace_ready(kept.keep()),
         |profiler| {
@@ -117,8 +117,8 @@ fn each_cycle_is_a_trace_of_its_recorded_steps_with_their_annotations() {
 }
 
 #[test]
-fn cycles_without_a_wait_follow_each_other_at_once() {
-    let kept = Kept::default();
+fn cycles_follow_at_once_when_there_is_no_wait() {
+    let kept = KeptTraces::default();
     with_profiler(
         |b| b.schedule(cycles(0, 0, 1)).on_trace_ready(kept.keep()),
         |profiler| {
@@ -133,8 +133,8 @@ fn cycles_without_a_wait_follow_each_other_at_once() {
 }
 
 #[test]
-fn an_unfinished_cycle_is_handed_out_when_the_steps_end() {
-    let kept = Kept::default();
+fn unfinished_cycle_is_handed_out_when_the_steps_end() {
+    let kept = KeptTraces::default();
     with_profiler(
         |b| b.schedule(cycles(0, 1, 3)).on_trace_ready(kept.keep()),
         |profiler| {
@@ -148,8 +148,8 @@ fn an_unfinished_cycle_is_handed_out_when_the_steps_end() {
 }
 
 #[test]
-fn steps_that_end_before_anything_is_recorded_say_what_is_missing() {
-    let (sink, told, _turn) = messages();
+fn stop_names_the_missing_steps_when_none_was_recorded() {
+    let (sink, logged, _turn) = messages();
     for (steps, reason) in [
         (
             0,
@@ -169,14 +169,14 @@ fn steps_that_end_before_anything_is_recorded_say_what_is_missing() {
             profiler.stop().unwrap_err()
         });
         assert_eq!((error.kind(), error.to_string()), (ErrorKind::NotActive, reason.to_owned()));
-        told.lock().unwrap().clear();
+        logged.lock().unwrap().clear();
         with_profiler(plan, begin);
-        assert_told(&told, &format!("nothing was recorded: {reason}"));
+        assert_logged(&logged, &format!("nothing was recorded: {reason}"));
     }
 }
 
 #[test]
-fn a_stop_is_the_end_of_the_schedule_and_a_start_goes_on() {
+fn stop_ends_the_schedule_and_start_continues_counting() {
     with_profiler(
         |b| b.schedule(cycles(1, 0, 2)),
         |profiler| {
@@ -198,7 +198,7 @@ fn a_stop_is_the_end_of_the_schedule_and_a_start_goes_on() {
 }
 
 #[test]
-fn a_schedule_may_be_set_and_taken_away_while_nothing_is_recorded() {
+fn schedule_may_be_set_and_removed_while_idle() {
     with_profiler(
         |b| b,
         |profiler| {
@@ -207,7 +207,7 @@ fn a_schedule_may_be_set_and_taken_away_while_nothing_is_recorded() {
             assert_eq!(profiler.status(), Status::Prepared);
             assert_eq!(run(profiler, 1), ["step 1: recording the last step of the cycle"]);
             profiler.stop().unwrap();
-            // Prepared by hand, a schedule begins as well.
+            // `prepare` starts a schedule too.
             profiler.prepare().unwrap().start().unwrap();
             assert_eq!(profiler.status(), Status::Recording);
             profiler.stop().unwrap();
@@ -223,12 +223,12 @@ fn a_schedule_may_be_set_and_taken_away_while_nothing_is_recorded() {
 }
 
 #[test]
-fn the_automatic_start_is_step_0() {
-    let kept = Kept::default();
+fn automatic_start_is_step_0() {
+    let kept = KeptTraces::default();
     let (layer, guard) = layer(|b| b.schedule(cycles(0, 0, 2)).on_trace_ready(kept.keep()));
     assert_eq!(guard.profiler().status(), Status::Recording);
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
-        // The first that finds the layer in place annotates what goes on.
+        // The first step under the installed layer annotates the running recording.
         let profiler = guard.profiler();
         run(&profiler, 3);
         drop(guard);
@@ -239,14 +239,14 @@ fn the_automatic_start_is_step_0() {
 }
 
 #[test]
-fn steps_of_several_threads_have_one_annotation_each_and_no_thread_is_left_in_one() {
-    let kept = Kept::default();
+fn each_step_has_one_annotation_when_threads_take_turns() {
+    let kept = KeptTraces::default();
     with_profiler(
         |b| b.schedule(cycles(0, 0, 6).repeat(1)).on_trace_ready(kept.keep()),
         |profiler| {
             profiler.start().unwrap();
             on_thread("other", || profiler.step());
-            // This thread's list still has step 0, whose span must be there for this one to be made.
+            // This thread's list still has step 0, whose span must exist for this one to be made.
             info_span!("between").in_scope(|| ());
             profiler.step();
             info_span!("inside").in_scope(|| ());
@@ -274,18 +274,18 @@ fn steps_of_several_threads_have_one_annotation_each_and_no_thread_is_left_in_on
 }
 
 #[test]
-fn a_filter_that_hides_the_annotations_is_named_once() {
+fn filter_that_hides_annotations_is_named_once() {
     use tracing_subscriber::filter::{LevelFilter, Targets};
-    let (sink, told, _turn) = messages();
+    let (sink, logged, _turn) = messages();
     let program = |profiler: &Profiler| {
         profiler.start().unwrap();
         run(profiler, 3);
         File::of(profiler.stop().unwrap())
     };
-    let hidden = |told: &Mutex<Vec<String>>| {
-        told.lock().unwrap().extract_if(.., |text| text.contains("tracing_kineto=info")).collect::<Vec<_>>()
+    let hidden = |logged: &Mutex<Vec<String>>| {
+        logged.lock().unwrap().extract_if(.., |text| text.contains("tracing_kineto=info")).collect::<Vec<_>>()
     };
-    // In front of all layers.
+    // Filters in front of all layers.
     for (filter, expected) in [
         (Targets::new().with_target("sessions::schedule", LevelFilter::TRACE), "a filter in front of all layers"),
         (Targets::new().with_default(LevelFilter::ERROR), "every layer filters out level INFO"),
@@ -294,20 +294,20 @@ fn a_filter_that_hides_the_annotations_is_named_once() {
         let registry = tracing_subscriber::registry().with(layer).with(filter);
         let file = tracing::subscriber::with_default(registry, || program(&guard.profiler()));
         assert_eq!(file.slices().iter().filter(|slice| slice.cat == "user_annotation").count(), 0);
-        let told = hidden(&told);
-        // Other tests run beside this one, so the most verbose level may be theirs.
-        assert!(told.len() == 1 && (told[0].contains(expected) || told[0].contains("in front of")), "{told:?}");
+        let logged = hidden(&logged);
+        // Other tests run at the same time, so the most verbose level may be theirs.
+        assert!(logged.len() == 1 && (logged[0].contains(expected) || logged[0].contains("in front of")), "{logged:?}");
     }
-    // The layer's own.
+    // The layer's own filter.
     let own = Targets::new().with_target("sessions::schedule", LevelFilter::TRACE);
     let file = with_profiler(|b| b.filter(own).schedule(cycles(0, 0, 9)).log_sink(sink.clone()), program);
     assert_eq!(file.parents(), "work< work< work<");
-    let told = hidden(&told);
-    assert!(told.len() == 1 && told[0].contains("KINETO_FILTER"), "{told:?}");
+    let logged = hidden(&logged);
+    assert!(logged.len() == 1 && logged[0].contains("KINETO_FILTER"), "{logged:?}");
 }
 
 #[test]
-fn a_custom_schedule_that_cannot_be_followed_changes_nothing() {
+fn step_is_refused_when_a_custom_schedule_is_invalid() {
     use ProfilerAction::{DeviceStopped, None as Nothing, Record, RecordAndSave};
     let is_bad = Arc::new(AtomicBool::new(true));
     let bad = is_bad.clone();
@@ -330,7 +330,7 @@ fn a_custom_schedule_that_cannot_be_followed_changes_nothing() {
             is_bad.store(false, Ordering::Relaxed);
             run(profiler, 2);
             let file = File::of(profiler.step().cycle.unwrap().trace);
-            // The refused step went on: its work and that of the next try lie in one annotation.
+            // The refused step continued: its work and that of the next try lie in one annotation.
             let steps = file.parents();
             assert_eq!(
                 steps,
@@ -344,8 +344,8 @@ fn a_custom_schedule_that_cannot_be_followed_changes_nothing() {
 }
 
 #[test]
-fn a_recording_that_the_schedule_does_not_save_is_in_the_outcome_with_the_reason() {
-    let (sink, told, _turn) = messages();
+fn unsaved_recording_is_in_the_outcome_with_the_reason() {
+    let (sink, logged, _turn) = messages();
     use ProfilerAction::{None as Nothing, Record, Warmup};
     let plan = |step| {
         if step == 0 {
@@ -358,7 +358,7 @@ fn a_recording_that_the_schedule_does_not_save_is_in_the_outcome_with_the_reason
             Nothing
         }
     };
-    let kept = Kept::default();
+    let kept = KeptTraces::default();
     with_profiler(
         |b| b.schedule(Schedule::custom(plan)).on_trace_ready(kept.keep()).log_sink(sink),
         |profiler| {
@@ -368,18 +368,18 @@ fn a_recording_that_the_schedule_does_not_save_is_in_the_outcome_with_the_reason
             let cycle = outcome.cycle.unwrap();
             assert_eq!(File::of(cycle.trace).parents(), "ProfilerStep#0< work<ProfilerStep#0");
             assert!(cycle.error.unwrap().to_string().contains("without RecordAndSave"));
-            assert_told(&told, "the recording is dropped");
+            assert_logged(&logged, "the recording is dropped");
             profiler.step();
             assert!(profiler.step().cycle.is_none());
-            assert_told(&told, "nothing was recorded: the schedule goes from Warmup");
+            assert_logged(&logged, "nothing was recorded: the schedule goes from Warmup");
         },
     );
     assert!(kept.files().is_empty());
 }
 
 #[test]
-fn handlers_may_fail_and_panic_and_the_next_cycle_is_handed_out_all_the_same() {
-    let (sink, told, _turn) = messages();
+fn next_cycle_is_handed_out_after_a_handler_fails() {
+    let (sink, logged, _turn) = messages();
     let mut calls = 0;
     let handler = move |trace: Trace| -> Result<PathBuf, String> {
         calls += 1;
@@ -402,14 +402,14 @@ fn handlers_may_fail_and_panic_and_the_next_cycle_is_handed_out_all_the_same() {
             ];
             assert_eq!(texts, [errors[0], errors[1], "cycle 3 ended: saved as somewhere.json"]);
             assert!(cycles[..2].iter().all(|cycle| cycle.error.as_ref().unwrap().kind() == ErrorKind::Handler));
-            assert_told(&told, "failed: no room");
-            assert_told(&told, "panicked");
+            assert_logged(&logged, "failed: no room");
+            assert_logged(&logged, "panicked");
         },
     );
 }
 
 #[test]
-fn a_handler_that_comes_back_to_the_profiler_is_refused_and_not_hung() {
+fn step_inside_a_trace_handler_is_refused() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (profiler, notes) = (Arc::new(Mutex::new(None::<Profiler>)), seen.clone());
     let own = profiler.clone();
@@ -429,7 +429,7 @@ fn a_handler_that_comes_back_to_the_profiler_is_refused_and_not_hung() {
         },
     );
     let seen = seen.lock().unwrap();
-    assert_eq!(seen.len(), 2, "after step 1, and what step 3 has recorded");
+    assert_eq!(seen.len(), 2, "the traces of steps 1 and 3");
     for (step, errors, status) in seen.iter() {
         assert!(step.contains("a trace handler cannot step"), "{step}");
         assert_eq!((errors, status), (&[ErrorKind::AlreadyActive; 3], &Status::Idle));
@@ -444,7 +444,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn without_a_handler_each_cycle_has_a_file_of_its_own() {
+fn each_cycle_has_its_own_file_without_a_handler() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("app.pt.trace.json");
     with_profiler(
@@ -453,7 +453,7 @@ fn without_a_handler_each_cycle_has_a_file_of_its_own() {
             profiler.start().unwrap();
             let first = profiler.step();
             assert_eq!(first.cycle.unwrap().path, Some(folder.path().join("app.1.pt.trace.json")));
-            // What is flushed meanwhile is the cycle that goes on.
+            // A flush in between writes the running cycle.
             profiler.flush().unwrap();
             assert_eq!(names(folder.path()), ["app.1.pt.trace.json", "app.2.pt.trace.json"]);
             profiler.step();
@@ -470,7 +470,7 @@ fn without_a_handler_each_cycle_has_a_file_of_its_own() {
 }
 
 #[test]
-fn cycles_are_saved_with_a_flush_timeout_of_zero() {
+fn cycles_are_saved_when_the_flush_timeout_is_zero() {
     let folder = tempfile::tempdir().unwrap();
     let output = folder.path().join("run.json");
     let configure = |builder: KinetoLayerBuilder| {
@@ -487,7 +487,7 @@ fn cycles_are_saved_with_a_flush_timeout_of_zero() {
 }
 
 #[test]
-fn tensorboards_folder_is_made_and_filled() {
+fn tensorboard_folder_is_made_and_filled() {
     let folder = tempfile::tempdir().unwrap();
     let runs = folder.path().join("a/b");
     let handler = tensorboard_trace_handler(&runs).worker_name("worker0").gzip(cfg!(feature = "gzip"));
@@ -508,7 +508,7 @@ fn tensorboards_folder_is_made_and_filled() {
         let digits = file.strip_prefix("worker0.").and_then(|name| name.strip_suffix(end)).unwrap();
         assert!(digits.len() >= 19 && digits.bytes().all(|byte| byte.is_ascii_digit()), "{file}");
     }
-    // One that goes away and cannot be made again is an error of the cycle.
+    // A folder that disappears and cannot be made again is an error of the cycle.
     let lost = folder.path().join("lost");
     let handler = tensorboard_trace_handler(&lost);
     let error = with_profiler(
@@ -524,17 +524,17 @@ fn tensorboards_folder_is_made_and_filled() {
 }
 
 #[test]
-fn recordings_are_named_by_the_program_and_each_once() {
+fn trace_ids_come_from_the_program_once_per_recording() {
     let calls = Arc::new(AtomicU64::new(0));
     let count = calls.clone();
-    let kept = Kept::default();
+    let kept = KeptTraces::default();
     let name = move || format!("cycle {}", count.fetch_add(1, Ordering::Relaxed));
     with_profiler(
         |b| b.schedule(cycles(0, 1, 1)).on_trace_ready(kept.keep()).trace_id_callback(name),
         |profiler| {
             assert_eq!(profiler.trace_id(), None);
             profiler.start().unwrap();
-            assert_eq!(profiler.trace_id().unwrap(), "cycle 0", "a warm-up has it already");
+            assert_eq!(profiler.trace_id().unwrap(), "cycle 0", "a warm-up already has its id");
             profiler.step();
             assert_eq!(profiler.trace_id().unwrap(), "cycle 0");
             run(profiler, 3);
@@ -543,7 +543,7 @@ fn recordings_are_named_by_the_program_and_each_once() {
     );
     let ids: Vec<_> = kept.0.lock().unwrap().iter().map(|trace| header(trace, "trace_id").unwrap()).collect();
     assert_eq!((ids, calls.load(Ordering::Relaxed)), (vec!["\"cycle 0\"".to_owned(), "\"cycle 1\"".to_owned()], 3));
-    // As torch makes them, also where the callback panics.
+    // Ids in torch's form, also when the callback panics.
     let id = with_profiler(
         |b| b.trace_id_callback(|| std::panic::resume_unwind(Box::new(()))),
         |profiler| {
@@ -555,7 +555,7 @@ fn recordings_are_named_by_the_program_and_each_once() {
 }
 
 #[test]
-fn preset_metadata_and_kept_traces_outlive_cycles() {
+fn preset_metadata_and_kept_traces_survive_cycles() {
     with_profiler(
         |b| b.schedule(cycles(0, 0, 1)).acc_events(true),
         |profiler| {
@@ -600,8 +600,8 @@ fn strict_traces_are_saved_once() {
 }
 
 #[test]
-fn a_handler_without_a_schedule_gets_what_a_stop_ends() {
-    let kept = Kept::default();
+fn handler_gets_the_trace_of_a_stop_without_a_schedule() {
+    let kept = KeptTraces::default();
     with_profiler(
         |b| b.on_trace_ready(kept.keep()),
         |profiler| {
@@ -620,7 +620,7 @@ fn a_handler_without_a_schedule_gets_what_a_stop_ends() {
 }
 
 #[test]
-fn a_gate_records_only_while_its_span_is_open() {
+fn gate_records_only_while_its_span_is_open() {
     let (layer, guard) = layer(|b| b.schedule(cycles(0, 0, 2)));
     let profiler = guard.profiler();
     let while_training = profiler.record_while("train");
@@ -630,10 +630,10 @@ fn a_gate_records_only_while_its_span_is_open() {
         work(0);
         let open = info_span!("train").entered();
         work(1);
-        // On another thread too, and it stays open until both have left.
+        // Another thread enters it too; it stays open until both have exited.
         on_thread("other", || info_span!("train").in_scope(|| work(2)));
         assert_eq!(profiler.status(), Status::Recording);
-        // The next cycle starts within, and the one behind it outside.
+        // The next cycle starts inside the gate, the following one outside.
         profiler.step();
         let first = File::of(profiler.step().cycle.unwrap().trace);
         work(3);
@@ -651,7 +651,7 @@ fn a_gate_records_only_while_its_span_is_open() {
 }
 
 #[test]
-fn counts_are_kept_for_each_requester_and_the_largest_counts() {
+fn iteration_is_the_largest_count_of_all_requesters() {
     let (_layer, guard): (_, KinetoGuard) = layer(|b| b.record_from_start(false));
     let profiler = guard.profiler();
     assert_eq!((profiler.iteration(), profiler.count_iteration("optimizer")), (0, 1));
@@ -661,22 +661,22 @@ fn counts_are_kept_for_each_requester_and_the_largest_counts() {
     assert_eq!((profiler.count_iteration("late"), profiler.count_iteration("late")), (2, 3));
 }
 
-/// A collector that says when it has stopped.
+/// A collector that can report that it has stopped.
 #[derive(Clone, Debug, Default)]
-struct Fragile(Arc<[AtomicU64; 3]>);
+struct FragileCollector(Arc<[AtomicU64; 3]>);
 
-impl Fragile {
-    /// How often it was started and stopped.
+impl FragileCollector {
+    /// Returns the number of starts and stops.
     fn calls(&self) -> (u64, u64) {
         (self.0[0].load(Ordering::Relaxed), self.0[1].load(Ordering::Relaxed))
     }
 
-    fn breaks(&self, breaks: bool) {
+    fn set_broken(&self, breaks: bool) {
         self.0[2].store(breaks.into(), Ordering::Relaxed);
     }
 }
 
-impl Collector for Fragile {
+impl Collector for FragileCollector {
     fn name(&self) -> &'static str {
         "fragile"
     }
@@ -701,9 +701,9 @@ impl Collector for Fragile {
 }
 
 #[test]
-fn a_collector_that_stops_by_itself_ends_the_cycle_and_the_next_one_records_again() {
-    let (sink, told, _turn) = messages();
-    let (kept, collector) = (Kept::default(), Fragile::default());
+fn next_cycle_records_after_a_collector_stopped_itself() {
+    let (sink, logged, _turn) = messages();
+    let (kept, collector) = (KeptTraces::default(), FragileCollector::default());
     let only = ActivityTypes::from(ActivityType::UserAnnotation).with(ActivityType::ConcurrentKernel);
     with_profiler(
         |b| {
@@ -712,24 +712,24 @@ fn a_collector_that_stops_by_itself_ends_the_cycle_and_the_next_one_records_agai
         },
         |profiler| {
             profiler.start().unwrap();
-            assert_eq!(collector.calls(), (1, 0), "a warm-up has it begin");
+            assert_eq!(collector.calls(), (1, 0), "a warm-up starts it");
             run(profiler, 1);
-            collector.breaks(true);
+            collector.set_broken(true);
             let stopped = profiler.step();
             assert_eq!(stopped.state, StepState::DeviceStopped { reason: "fragile: the cable is out".to_owned() });
             assert_eq!(File::of(stopped.cycle.unwrap().trace).parents(), "ProfilerStep#1<");
             assert_eq!(collector.calls(), (1, 1));
-            assert_told(&told, "a collector has stopped by itself");
+            assert_logged(&logged, "a collector has stopped by itself");
             let outcome = profiler.step().to_string();
             assert_eq!(outcome, "step 3: nothing until the next cycle: fragile: the cable is out");
-            // The cycle's end: a warm-up follows, in which it stops again, and the cycle has its empty trace.
+            // At the end of the cycle, a warm-up follows, the collector stops again, and the cycle's trace is empty.
             let warm = profiler.step();
             assert!(matches!(warm.state, StepState::WarmingUp { .. }) && warm.cycle.is_none());
             let report = warm.collectors.iter().find(|report| report.name == "fragile").unwrap();
             assert_eq!(report.state.as_ref().unwrap().proven, Some(true));
             let stopped = profiler.step();
             assert!(matches!(stopped.state, StepState::DeviceStopped { .. }) && stopped.trace().is_some());
-            collector.breaks(false);
+            collector.set_broken(false);
             run(profiler, 2);
             assert_eq!(
                 run(profiler, 2),
@@ -743,8 +743,8 @@ fn a_collector_that_stops_by_itself_ends_the_cycle_and_the_next_one_records_agai
 }
 
 #[test]
-fn a_profiler_that_is_switched_off_says_so() -> Result<(), Error> {
-    // No variable of the environment asks for a trace.
+fn disabled_profiler_reports_why_it_does_nothing() -> Result<(), Error> {
+    // No environment variable requests a trace.
     let (layer, guard) = KinetoLayer::from_env()?;
     assert!(layer.is_none());
     let profiler = guard.profiler();

@@ -1,4 +1,4 @@
-//! Observers of a session: what they hear of recordings, in which order, and what they may do meanwhile.
+//! Session observers: their callbacks, the order of these, and what a callback may do.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,76 +10,76 @@ use tracing_kineto::{
     Status, Trace,
 };
 
-/// Writes down what it hears.
+/// Keeps a line for each callback.
 #[derive(Clone, Debug, Default)]
-struct Notes {
+struct SessionLog {
     name: &'static str,
     lines: Arc<Mutex<Vec<String>>>,
     panics_at: &'static str,
-    /// What it does when it hears something.
-    acts: Acts,
+    /// The closure that runs in each callback.
+    hook: CallbackHook,
 }
 
-type Act = dyn Fn(&Profiler, &str) + Send + Sync;
+type HookFn = dyn Fn(&Profiler, &str) + Send + Sync;
 
 #[derive(Clone, Default)]
-struct Acts(Arc<OnceLock<(Profiler, Box<Act>)>>);
+struct CallbackHook(Arc<OnceLock<(Profiler, Box<HookFn>)>>);
 
-impl std::fmt::Debug for Acts {
+impl std::fmt::Debug for CallbackHook {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Acts")
+        f.write_str("CallbackHook")
     }
 }
 
-impl Notes {
-    fn named(&self, name: &'static str) -> Notes {
-        Notes { name, ..self.clone() }
+impl SessionLog {
+    fn named(&self, name: &'static str) -> SessionLog {
+        SessionLog { name, ..self.clone() }
     }
 
     fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.lines.lock().unwrap())
     }
 
-    fn act(&self, profiler: Profiler, act: impl Fn(&Profiler, &str) + Send + Sync + 'static) {
-        assert!(self.acts.0.set((profiler, Box::new(act))).is_ok());
+    fn set_hook(&self, profiler: Profiler, hook: impl Fn(&Profiler, &str) + Send + Sync + 'static) {
+        assert!(self.hook.0.set((profiler, Box::new(hook))).is_ok());
     }
 
-    fn hear(&self, what: &str) {
-        assert!(what != self.panics_at, "as asked");
+    fn record_callback(&self, what: &str) {
+        assert!(what != self.panics_at, "on purpose");
         self.lines.lock().unwrap().push(format!("{}{what}", self.name));
-        if let Some((profiler, act)) = self.acts.0.get() {
-            act(profiler, what);
+        if let Some((profiler, hook)) = self.hook.0.get() {
+            hook(profiler, what);
         }
     }
 }
 
-impl SessionObserver for Notes {
+impl SessionObserver for SessionLog {
     fn prepared(&self, flags: &RecordingFlags) {
         let RecordingFlags { record_shapes, profile_memory, with_stack, with_flops, with_modules, .. } = *flags;
         let flags = [record_shapes, profile_memory, with_stack, with_flops, with_modules].map(u8::from);
-        self.hear(&format!("prepared {}", flags.map(|flag| flag.to_string()).concat()));
+        self.record_callback(&format!("prepared {}", flags.map(|flag| flag.to_string()).concat()));
     }
     fn started(&self) {
-        self.hear("started");
+        self.record_callback("started");
     }
     fn stopped(&self) {
-        self.hear("stopped");
+        self.record_callback("stopped");
     }
     fn cancelled(&self, reason: &str) {
-        self.hear(&format!("cancelled: {reason}"));
+        self.record_callback(&format!("cancelled: {reason}"));
     }
     fn memory_profile_started(&self) {
-        self.hear("memory profile started");
+        self.record_callback("memory profile started");
     }
     fn memory_profile_stopped(&self) {
-        self.hear("memory profile stopped");
+        self.record_callback("memory profile stopped");
     }
     fn memory_profile_exported(&self, path: &Path) {
-        self.hear(&format!("memory profile in {}", path.display()));
+        self.record_callback(&format!("memory profile in {}", path.display()));
     }
 }
 
-/// A layer that does not record yet.
+/// Returns the guard of a layer that does not record yet.
 fn idle(configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder) -> KinetoGuard {
     layer(|builder| configure(builder.record_from_start(false))).1
 }
@@ -87,13 +87,13 @@ fn idle(configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder) -> Kin
 const WHOLE: [&str; 3] = ["prepared 00000", "started", "stopped"];
 
 #[test]
-fn a_recording_is_prepared_started_and_then_stopped_or_cancelled() {
-    let notes = Notes::default();
+fn callbacks_follow_prepare_start_stop_and_cancel() {
+    let notes = SessionLog::default();
     let guard = idle(|builder| builder.session_observer(notes.clone()));
     let profiler = guard.profiler();
     profiler.start().unwrap();
     assert_eq!(notes.take(), WHOLE[..2]);
-    // What is refused is no news.
+    // A refused call has no callback.
     assert_eq!(profiler.start().unwrap_err().kind(), ErrorKind::AlreadyActive);
     assert_eq!(profiler.prepare().unwrap_err().kind(), ErrorKind::AlreadyActive);
     profiler.pause().unwrap();
@@ -112,12 +112,12 @@ fn a_recording_is_prepared_started_and_then_stopped_or_cancelled() {
 }
 
 #[test]
-fn what_a_recording_is_asked_for_is_told_and_stands_in_the_header_as_torchs() {
+fn prepared_flags_match_torchs_keys_in_the_header() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("libkineto.conf");
-    let heard = |builder: &dyn Fn(KinetoLayerBuilder) -> KinetoLayerBuilder, file: &str| {
+    let flags_with = |builder: &dyn Fn(KinetoLayerBuilder) -> KinetoLayerBuilder, file: &str| {
         std::fs::write(&path, file).unwrap();
-        let notes = Notes::default();
+        let notes = SessionLog::default();
         let guard = idle(|b| builder(b.config_file(&path).session_observer(notes.clone())));
         guard.profiler().start().unwrap();
         let file = File::of(guard.finish().unwrap());
@@ -137,18 +137,18 @@ fn what_a_recording_is_asked_for_is_told_and_stands_in_the_header_as_torchs() {
         ("PROFILE_WITH_MODULES", "00001"),
     ];
     for (key, flags) in keys {
-        assert_eq!(heard(&|builder| builder, &format!("{key}=true\n")), flags, "{key}");
-        assert_eq!(heard(&|builder| builder, &format!("{key}=false\n")), "00000", "{key}");
+        assert_eq!(flags_with(&|builder| builder, &format!("{key}=true\n")), flags, "{key}");
+        assert_eq!(flags_with(&|builder| builder, &format!("{key}=false\n")), "00000", "{key}");
     }
-    assert_eq!(heard(&|builder| builder.record_shapes(true), ""), "10000");
-    assert_eq!(heard(&|builder| builder.record_shapes(false), "PROFILE_REPORT_INPUT_SHAPES=1"), "00000");
-    // As in torch, FLOPs take shapes.
-    assert_eq!(heard(&|builder| builder.with_flops(true).with_memory(true).with_modules(true), ""), "11011");
+    assert_eq!(flags_with(&|builder| builder.record_shapes(true), ""), "10000");
+    assert_eq!(flags_with(&|builder| builder.record_shapes(false), "PROFILE_REPORT_INPUT_SHAPES=1"), "00000");
+    // As in torch, FLOPs need shapes.
+    assert_eq!(flags_with(&|builder| builder.with_flops(true).with_memory(true).with_modules(true), ""), "11011");
 }
 
 #[test]
-fn several_hear_all_in_the_order_in_which_they_were_given() {
-    let first = Notes::default().named("1 ");
+fn observers_are_called_in_the_order_they_were_added() {
+    let first = SessionLog::default().named("1 ");
     let second = first.named("2 ");
     let guard = idle(|builder| builder.session_observer(first.clone()).session_observer(second));
     guard.profiler().start().unwrap();
@@ -158,11 +158,11 @@ fn several_hear_all_in_the_order_in_which_they_were_given() {
 }
 
 #[test]
-fn one_that_panics_is_told_no_more_and_the_others_are() {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let heard = told.clone();
-    let sink: LogSink = Arc::new(move |message| heard.lock().unwrap().push(message.text.to_string()));
-    let (broken, whole) = (Notes { panics_at: "started", ..Notes::default() }, Notes::default());
+fn observer_that_panics_is_disabled_and_others_are_not() {
+    let logged = Arc::new(Mutex::new(Vec::new()));
+    let logged_by_sink = logged.clone();
+    let sink: LogSink = Arc::new(move |message| logged_by_sink.lock().unwrap().push(message.text.to_string()));
+    let (broken, whole) = (SessionLog { panics_at: "started", ..SessionLog::default() }, SessionLog::default());
     let guard = idle(|b| b.log_sink(sink).session_observer(broken.clone()).session_observer(whole.clone()));
     for _ in 0..2 {
         guard.profiler().start().unwrap();
@@ -170,40 +170,46 @@ fn one_that_panics_is_told_no_more_and_the_others_are() {
     }
     assert_eq!(broken.take(), WHOLE[..1]);
     assert_eq!(whole.take(), [WHOLE, WHOLE].concat());
-    let told = told.lock().unwrap();
-    let about: Vec<_> = told.iter().filter(|text| text.contains("session observer")).collect();
-    let [text] = about.as_slice() else { panic!("{told:?}") };
-    assert!(text.ends_with("Notes: it panicked in `started`: as asked; it is disabled now; fix its code"), "{text}");
+    let logged = logged.lock().unwrap();
+    let about: Vec<_> = logged.iter().filter(|text| text.contains("session observer")).collect();
+    let [text] = about.as_slice() else { panic!("{logged:?}") };
+    assert!(
+        text.ends_with("SessionLog: it panicked in `started`: on purpose; it is disabled now; fix its code"),
+        "{text}"
+    );
 }
 
 #[test]
-fn each_cycle_of_a_schedule_is_a_recording() {
-    let (notes, schedule) = (Notes::default(), |warmup| Schedule::new(1, warmup, 1).unwrap());
+fn callbacks_follow_each_cycle_of_a_schedule() {
+    let (notes, schedule) = (SessionLog::default(), |warmup| Schedule::new(1, warmup, 1).unwrap());
     let guard = idle(|builder| builder.schedule(schedule(1)).session_observer(notes.clone()));
     let profiler = guard.profiler();
     profiler.start().unwrap();
-    let heard: Vec<_> = (0..6).map(|_| (profiler.step(), notes.take().join(" ")).1).collect();
-    assert_eq!(heard, ["prepared 00000", "started", "stopped", "prepared 00000", "started", "stopped"]);
+    let lines_at_call: Vec<_> = (0..6).map(|_| (profiler.step(), notes.take().join(" ")).1).collect();
+    assert_eq!(lines_at_call, ["prepared 00000", "started", "stopped", "prepared 00000", "started", "stopped"]);
     profiler.step();
     // The schedule ends during the warm-up.
     assert_eq!(profiler.stop().unwrap_err().kind(), ErrorKind::NotActive);
     assert_eq!(notes.take(), WHOLE);
-    // Without a warm-up, with a handler that looks at what was heard: they are told when the step is done.
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let (keep, lines) = (heard.clone(), notes.lines.clone());
+    // Without a warm-up, and with a handler that reads the log: callbacks run when the step is done.
+    let lines_at_call = Arc::new(Mutex::new(Vec::new()));
+    let (keep, lines) = (lines_at_call.clone(), notes.lines.clone());
     let handler = move |_: Trace| keep.lock().unwrap().push(lines.lock().unwrap().join(" "));
     let guard = idle(|b| b.schedule(schedule(0)).on_trace_ready(handler).session_observer(notes.clone()));
     guard.profiler().start().unwrap();
     (0..2).for_each(|_| drop(guard.profiler().step()));
-    assert_eq!((heard.lock().unwrap().join(","), notes.take().join(" ")), (WHOLE[..2].join(" "), WHOLE.join(" ")));
+    assert_eq!(
+        (lines_at_call.lock().unwrap().join(","), notes.take().join(" ")),
+        (WHOLE[..2].join(" "), WHOLE.join(" "))
+    );
 }
 
 #[test]
-fn one_may_stop_in_started_and_all_hear_it_in_order() {
-    let first = Notes::default().named("1 ");
-    let last = Notes { acts: Acts::default(), ..first.named("2 ") };
+fn callback_may_stop_the_recording_that_started() {
+    let first = SessionLog::default().named("1 ");
+    let last = SessionLog { hook: CallbackHook::default(), ..first.named("2 ") };
     let guard = idle(|builder| builder.session_observer(first.clone()).session_observer(last));
-    first.act(guard.profiler(), |profiler, what| match what {
+    first.set_hook(guard.profiler(), |profiler, what| match what {
         "started" => assert_eq!((profiler.status(), profiler.stop().is_ok()), (Status::Recording, true)),
         "stopped" => assert_eq!(profiler.status(), Status::Idle),
         _ => assert_eq!(profiler.start().unwrap_err().kind(), ErrorKind::AlreadyActive),
@@ -214,11 +220,11 @@ fn one_may_stop_in_started_and_all_hear_it_in_order() {
 }
 
 #[test]
-fn one_may_step_and_start_what_it_hears_the_end_of() {
-    let (notes, starts) = (Notes::default(), Arc::new(AtomicUsize::new(0)));
+fn callback_may_step_and_start_recordings() {
+    let (notes, starts) = (SessionLog::default(), Arc::new(AtomicUsize::new(0)));
     let guard = idle(|builder| builder.session_observer(notes.clone()));
     let counted = starts.clone();
-    notes.act(guard.profiler(), move |profiler, what| {
+    notes.set_hook(guard.profiler(), move |profiler, what| {
         profiler.step();
         if what == "stopped" && counted.fetch_add(1, Ordering::Relaxed) < 3 {
             profiler.start().unwrap();
@@ -231,7 +237,7 @@ fn one_may_step_and_start_what_it_hears_the_end_of() {
     assert_eq!((starts.load(Ordering::Relaxed), guard.profiler().iteration()), (4, 12));
 }
 
-/// Holds what an observer hears against what may follow what.
+/// Checks that each callback may follow the one before.
 fn check_order(lines: &[String]) {
     let mut before = "stopped";
     for line in lines {
@@ -250,17 +256,17 @@ fn check_order(lines: &[String]) {
 }
 
 #[test]
-fn threads_that_start_and_stop_at_once_are_told_in_order_and_one_at_a_time() {
+fn callbacks_are_ordered_when_threads_start_and_stop() {
     const THREADS: usize = 6;
     const ROUNDS: usize = 60;
-    let (notes, other) = (Notes::default(), Notes::default());
+    let (notes, other) = (SessionLog::default(), SessionLog::default());
     let guard = idle(|builder| builder.session_observer(notes.clone()).session_observer(other.clone()));
-    let is_telling = AtomicBool::new(false);
-    notes.act(guard.profiler(), move |profiler, _| {
-        assert!(!is_telling.swap(true, Ordering::SeqCst), "two are told at once");
+    let is_in_callback = AtomicBool::new(false);
+    notes.set_hook(guard.profiler(), move |profiler, _| {
+        assert!(!is_in_callback.swap(true, Ordering::SeqCst), "two callbacks run at once");
         profiler.status();
         std::thread::yield_now();
-        is_telling.store(false, Ordering::SeqCst);
+        is_in_callback.store(false, Ordering::SeqCst);
     });
     let started = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -286,10 +292,10 @@ fn threads_that_start_and_stop_at_once_are_told_in_order_and_one_at_a_time() {
 }
 
 #[test]
-fn a_memory_profile_is_heard_of_beside_recordings() {
+fn memory_profile_has_its_own_callbacks() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory.json");
-    let notes = Notes::default();
+    let notes = SessionLog::default();
     let guard = idle(|builder| builder.session_observer(notes.clone()));
     let profiler = guard.profiler();
     assert!(profiler.export_memory_profile(&path).is_err() && notes.take().is_empty());
@@ -303,8 +309,8 @@ fn a_memory_profile_is_heard_of_beside_recordings() {
 }
 
 #[test]
-fn none_hears_of_a_layer_that_is_switched_off() {
-    let notes = Notes::default();
+fn disabled_layer_calls_no_session_observer() {
+    let notes = SessionLog::default();
     let guard = idle(|builder| builder.mode(Mode::Disabled).session_observer(notes.clone()));
     guard.profiler().start().unwrap();
     drop(guard);

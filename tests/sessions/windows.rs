@@ -1,4 +1,4 @@
-//! What is recorded when: starts, stops and pauses between enters and exits, and what one recording leaves to the next.
+//! Recording windows: starts, stops and pauses between enters and exits, and successive recordings.
 #![allow(clippy::mem_forget, reason = "tests")]
 
 use std::collections::HashSet;
@@ -23,7 +23,7 @@ fn stop(profiler: &Profiler) -> File {
 const MARKS: &[&str] = &["finished", "clipped"];
 
 #[test]
-fn a_span_opened_before_the_recording_is_clipped() {
+fn span_opened_before_the_recording_is_clipped() {
     with_profiler(
         |b| b,
         |profiler| {
@@ -46,7 +46,7 @@ fn a_span_opened_before_the_recording_is_clipped() {
 }
 
 #[test]
-fn a_clipped_slice_is_no_second_poll() {
+fn clipped_slice_is_not_a_second_poll() {
     for mode in AsyncSpans::ALL {
         with_profiler(
             |b| b.async_spans(mode),
@@ -63,7 +63,7 @@ fn a_clipped_slice_is_no_second_poll() {
 }
 
 #[test]
-fn a_span_still_open_at_the_stop_ends_there_and_says_so() {
+fn span_open_at_the_stop_ends_there_as_unfinished() {
     with_profiler(
         |b| b,
         |profiler| {
@@ -74,7 +74,7 @@ fn a_span_still_open_at_the_stop_ends_there_and_says_so() {
             drop(inner);
             drop(outer);
             assert_eq!(file.tree(MARKS), "main\n  outer finished=false\n    inner finished=false\n");
-            // In the last part of a quarter, readers need the inner one a little shorter.
+            // Where readers round times, the inner slice is a little shorter.
             let shorter = file.slice("outer").end - file.slice("inner").end;
             assert!(matches!(shorter, 0 | 2), "both end with the recording");
             assert_eq!((file.lost(Loss::Unfinished), file.fields("inner")), (2, r#"{"n":1}"#.to_owned()));
@@ -86,7 +86,7 @@ fn a_span_still_open_at_the_stop_ends_there_and_says_so() {
 }
 
 #[test]
-fn a_stop_while_nested_leaves_the_next_recording_clean() {
+fn stop_inside_spans_leaves_the_next_recording_clean() {
     with_profiler(
         |b| b,
         |profiler| {
@@ -105,12 +105,12 @@ fn a_stop_while_nested_leaves_the_next_recording_clean() {
 }
 
 #[test]
-fn a_second_recording_has_nothing_of_the_first() {
+fn second_recording_has_no_rows_of_the_first() {
     with_profiler(
         |b| b,
         |profiler| {
             profiler.start().unwrap();
-            // A guard that is never dropped, a span that a panic leaves, and one that is left open on another thread.
+            // A guard that is never dropped, a span unwound by a panic, and one left open on another thread.
             std::mem::forget(info_span!("forgotten", n = 1).entered());
             let panicked = std::panic::catch_unwind(|| {
                 let _span = info_span!("panicking").entered();
@@ -143,7 +143,7 @@ fn a_second_recording_has_nothing_of_the_first() {
 }
 
 #[test]
-fn nothing_is_recorded_in_a_pause() {
+fn pause_records_nothing() {
     with_profiler(
         |b| b,
         |profiler| {
@@ -168,7 +168,7 @@ fn nothing_is_recorded_in_a_pause() {
 }
 
 #[test]
-fn a_pause_can_be_the_end_of_a_recording() {
+fn recording_may_stop_while_paused() {
     with_profiler(
         |b| b,
         |profiler| {
@@ -183,7 +183,7 @@ fn a_pause_can_be_the_end_of_a_recording() {
 }
 
 #[test]
-fn a_snapshot_shows_what_is_there_and_stays_as_it_is() {
+fn snapshot_has_the_rows_so_far_and_does_not_change() {
     with_profiler(
         |b| b,
         |profiler| {
@@ -200,7 +200,7 @@ fn a_snapshot_shows_what_is_there_and_stays_as_it_is() {
             let file = stop(profiler);
             assert_eq!((file.all("later").len(), file.tree(MARKS).contains("finished")), (10_000, false));
             drop(file);
-            // Chunks go back when their trace goes, but not those that the snapshot still shows.
+            // Dropping a trace frees its chunks, except those that the snapshot still uses.
             profiler.start().unwrap();
             for n in 0..10_000 {
                 info_span!("much later", n).in_scope(|| ());
@@ -213,7 +213,7 @@ fn a_snapshot_shows_what_is_there_and_stays_as_it_is() {
 }
 
 #[test]
-fn a_snapshot_counts_nothing_as_late() {
+fn snapshot_counts_no_rows_as_late() {
     with_profiler(
         |b| b,
         |profiler| {
@@ -221,14 +221,14 @@ fn a_snapshot_counts_nothing_as_late() {
             info_span!("before").in_scope(|| ());
             let snapshot = profiler.snapshot().unwrap();
             (0..100).for_each(|_| info_span!("after").in_scope(|| ()));
-            assert_eq!(snapshot.stats().losses, [], "what came after it is in the next one");
+            assert_eq!(snapshot.stats().losses, [], "later rows are in the next snapshot");
             assert_eq!(stop(profiler).all("after").len(), 100);
         },
     );
 }
 
 #[test]
-fn a_snapshot_has_nothing_that_begins_behind_its_end() {
+fn snapshot_has_no_rows_that_begin_after_its_end() {
     with_profiler(
         |b| b,
         |profiler| {
@@ -255,14 +255,14 @@ fn a_snapshot_has_nothing_that_begins_behind_its_end() {
             for file in &snapshots {
                 let unfinished = file.slices().iter().filter(|slice| slice.args["finished"] == false).count() as u64;
                 assert_eq!(file.lost(Loss::Unfinished), unfinished);
-                assert!(unfinished <= 2, "a thread is inside of two slices at most, and not of {unfinished}");
+                assert!(unfinished <= 2, "a thread is inside of two slices at most: {unfinished}");
             }
         },
     );
 }
 
 #[test]
-fn a_flush_writes_the_file_while_the_recording_goes_on() {
+fn flush_writes_the_file_during_the_recording() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.json");
     let read = || -> serde_json::Value { serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap() };
@@ -281,7 +281,7 @@ fn a_flush_writes_the_file_while_the_recording_goes_on() {
 }
 
 #[test]
-fn spans_made_while_idle_appear_without_their_fields_and_are_counted() {
+fn spans_made_while_idle_have_no_fields_and_are_counted() {
     for (kept, fields, not_seen) in [(false, "{}", 1), (true, r#"{"n":1,"text":"a"}"#, 0)] {
         with_profiler(
             |b| b.fields_while_idle(kept),
@@ -306,7 +306,7 @@ fn spans_made_while_idle_appear_without_their_fields_and_are_counted() {
 }
 
 #[test]
-fn what_is_recorded_after_the_start_is_seen_on_spans_made_before() {
+fn values_recorded_after_the_start_show_on_older_spans() {
     with_profiler(
         |b| b,
         |profiler| {
@@ -320,7 +320,7 @@ fn what_is_recorded_after_the_start_is_seen_on_spans_made_before() {
 }
 
 #[test]
-fn a_span_exited_by_another_thread_after_the_start_is_clipped_on_that_thread() {
+fn span_exited_elsewhere_after_the_start_is_clipped_there() {
     with_profiler(
         |b| b,
         |profiler| {
@@ -334,7 +334,7 @@ fn a_span_exited_by_another_thread_after_the_start_is_clipped_on_that_thread() {
 }
 
 #[test]
-fn starting_twice_and_stopping_nothing_are_typed_answers() {
+fn start_twice_and_stop_while_idle_are_typed_errors() {
     with_profiler(
         |b| b,
         |profiler| {
@@ -360,7 +360,7 @@ fn starting_twice_and_stopping_nothing_are_typed_answers() {
 }
 
 #[test]
-fn of_sixteen_threads_that_start_and_stop_at_once_one_wins_each_round() {
+fn one_of_many_threads_wins_each_start_and_stop() {
     const THREADS: usize = 16;
     with_profiler(
         |b| b,
@@ -389,7 +389,7 @@ fn of_sixteen_threads_that_start_and_stop_at_once_one_wins_each_round() {
 }
 
 #[test]
-fn metadata_is_kept_whenever_it_is_given() {
+fn metadata_is_kept_at_any_time() {
     with_profiler(
         |b| b.metadata("at build", "1").metadata_json("list", "[1, 2]"),
         |profiler| {
@@ -414,7 +414,7 @@ fn metadata_is_kept_whenever_it_is_given() {
                 assert_eq!(json[key], value, "{key}");
                 assert!(trace.metadata().iter().any(|(known, _)| known == key), "{key}");
             }
-            // The next recording goes on with what was said, and the first trace does not hear what is said to the next.
+            // The next recording keeps earlier metadata; the first trace does not get the next one's.
             profiler.start().unwrap();
             profiler.add_metadata("second", "only");
             assert_eq!(stop(profiler).json["second"], "only");
@@ -424,7 +424,7 @@ fn metadata_is_kept_whenever_it_is_given() {
 }
 
 #[test]
-fn metadata_that_is_no_json_is_refused() {
+fn metadata_is_refused_when_it_is_not_json() {
     let refused = |answer: Result<(), tracing_kineto::Error>| {
         let error = answer.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Json);
@@ -446,7 +446,7 @@ fn metadata_that_is_no_json_is_refused() {
 }
 
 #[test]
-fn a_trace_is_saved_and_read_as_often_as_one_likes() {
+fn trace_can_be_saved_and_read_repeatedly() {
     let folder = tempfile::tempdir().unwrap();
     let file = record(|| info_span!("work").in_scope(|| ()));
     let read = |name: &str| {
@@ -463,7 +463,7 @@ fn a_trace_is_saved_and_read_as_often_as_one_likes() {
 }
 
 #[test]
-fn an_empty_recording_says_why_it_is_empty() {
+fn empty_recording_has_a_reason() {
     let silent = record(|| ());
     let never_entered = record(|| drop(info_span!("never")));
     let filtered = support::record_with(
@@ -471,9 +471,9 @@ fn an_empty_recording_says_why_it_is_empty() {
         || info_span!("filtered").in_scope(|| ()),
     );
     for (file, why) in [(silent, "no span reached"), (never_entered, "was entered"), (filtered, "left out")] {
-        let said = file.json["tracing_kineto"]["empty"].as_str().unwrap().to_owned();
-        assert!(said.contains(why), "{said}");
-        assert_eq!((file.trace.why_empty(), file.slices().len()), (Some(said.as_str()), 0));
+        let reason = file.json["tracing_kineto"]["empty"].as_str().unwrap().to_owned();
+        assert!(reason.contains(why), "{reason}");
+        assert_eq!((file.trace.why_empty(), file.slices().len()), (Some(reason.as_str()), 0));
     }
     assert_eq!(record(|| info_span!("work").in_scope(|| ())).trace.why_empty(), None);
 }

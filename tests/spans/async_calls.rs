@@ -1,4 +1,4 @@
-//! Calls of async functions, and layers of a model whose spans are made once: how often each is drawn and counted.
+//! Slices, tracks and call counts of async calls, and of model layers whose spans are made once.
 #![allow(clippy::mem_forget, reason = "tests need spans that are open at the end")]
 
 use std::future::Future;
@@ -8,13 +8,13 @@ use support::{File, on_thread, record_uninterrupted};
 use tracing::{Instrument, Span, info_span};
 use tracing_kineto::analysis::{Average, GroupBy};
 
-/// Polls a future to its end, here.
+/// Polls a future to completion on this thread.
 fn run(future: impl Future<Output = ()>) {
     let mut future = pin!(future);
     while future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {}
 }
 
-/// Is pending that many times.
+/// Returns `Pending` `times` times.
 async fn wait(times: usize) {
     let mut left = times;
     let wait = |_: &mut Context<'_>| match left.checked_sub(1) {
@@ -72,7 +72,7 @@ fn tracks(file: &File) -> Vec<(&str, u64)> {
     file.rows("b").into_iter().map(|row| (row["name"].as_str().unwrap(), of(row))).collect()
 }
 
-/// Each row of the averages: how many calls, and how many polls of theirs.
+/// Returns the name, calls and polls of each row of the averages.
 fn averages(file: &File) -> Vec<(String, u64, u64)> {
     let averages = file.trace.events().averages().compute();
     let mut rows: Vec<_> = averages.ops().iter().map(|row| (row.name().to_owned(), row.count(), row.polls())).collect();
@@ -100,7 +100,7 @@ fn async_call_counts_once_when_it_waits() {
 }
 
 #[test]
-fn model_layer_counts_each_enter_beside_futures() {
+fn model_layer_counts_each_enter_next_to_futures() {
     let file = record_uninterrupted(|| {
         let model = model();
         (0..10).for_each(|_| {
@@ -115,7 +115,7 @@ fn model_layer_counts_each_enter_beside_futures() {
 }
 
 #[test]
-fn drop_of_a_future_is_drawn_when_it_does_something() {
+fn future_drop_has_a_slice_when_it_records_a_span() {
     struct Traces;
     impl Drop for Traces {
         fn drop(&mut self) {
@@ -134,7 +134,7 @@ fn drop_of_a_future_is_drawn_when_it_does_something() {
     assert_eq!(file.tree(&[]), "main\n  cancelled\n  cancelled\n    cleanup\n");
 }
 
-/// Runs a future whose span is closed by what `keep` makes inside of it, when `close` lets go of that.
+/// Runs a future whose span stays open until `close` drops the value that `keep` made inside it.
 fn closes_late<K>(polls: usize, keep: impl FnOnce() -> K, close: impl FnOnce(K)) {
     let mut kept = None;
     run(async {
@@ -147,7 +147,7 @@ fn closes_late<K>(polls: usize, keep: impl FnOnce() -> K, close: impl FnOnce(K))
 }
 
 #[test]
-fn future_has_its_track_when_a_child_closes_it_late() {
+fn future_has_a_track_when_a_child_closes_it_late() {
     let elsewhere = |child: Span| on_thread("closer", move || drop(child));
     let file = record_uninterrupted(|| {
         closes_late(3, || info_span!("child"), |child| info_span!("cleanup").in_scope(|| drop(child)));
@@ -160,7 +160,7 @@ fn future_has_its_track_when_a_child_closes_it_late() {
 }
 
 #[test]
-fn future_has_its_track_when_a_child_of_its_last_poll_begins_after_it() {
+fn future_has_a_track_when_its_child_starts_after_it() {
     let file = record_uninterrupted(|| {
         let mut child = None;
         run(async {
@@ -175,7 +175,7 @@ fn future_has_its_track_when_a_child_of_its_last_poll_begins_after_it() {
 }
 
 #[test]
-fn future_has_its_track_when_it_is_dropped_on_another_thread() {
+fn future_has_a_track_when_another_thread_drops_it() {
     let file = record_uninterrupted(|| {
         let mut child = None;
         let work = async {
@@ -205,7 +205,7 @@ fn model_has_no_track_when_it_is_dropped_late() {
 }
 
 #[test]
-fn future_and_those_inside_it_are_cancelled_without_a_slice() {
+fn cancelled_nested_futures_have_no_slice_for_the_drop() {
     let file = record_uninterrupted(|| {
         run(waits_once());
         run(outer());
@@ -227,7 +227,7 @@ async fn job() {
     wait(3).await;
 }
 
-/// Waits for jobs and never ends.
+/// Waits for jobs in an endless loop.
 #[tracing::instrument]
 async fn worker_loop() {
     loop {
@@ -267,12 +267,12 @@ fn endless_future_counts_once_when_it_keeps_children() {
 }
 
 #[test]
-fn model_that_is_never_dropped_counts_each_enter() {
+fn model_layer_counts_each_enter_when_never_dropped() {
     let file = record_uninterrupted(|| {
         let (model, shared, recursive) = (model(), info_span!("shared"), info_span!("recursive"));
         (0..3).for_each(|_| model.forward());
         on_thread("user", || model.forward());
-        // Two threads are in it at once.
+        // Two threads are inside it at once.
         let on_main = shared.enter();
         on_thread("user", || drop(shared.enter()));
         drop(on_main);
@@ -287,7 +287,7 @@ fn model_that_is_never_dropped_counts_each_enter() {
 }
 
 #[test]
-fn future_counts_on_the_thread_that_polls_it_first() {
+fn future_counts_on_the_thread_of_its_first_poll() {
     let file = record_uninterrupted(|| {
         let mut future: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(job());
         on_thread("second", || info_span!("before").in_scope(|| ()));

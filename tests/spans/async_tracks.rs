@@ -1,4 +1,4 @@
-//! Which spans get an async track, and where it ends.
+//! Which spans get an async track, and where the track ends.
 #![allow(clippy::disallowed_methods, reason = "scoped threads need no names here")]
 
 use serde_json::Value;
@@ -10,7 +10,7 @@ use tracing::{Instrument, info_span};
 use tracing_kineto::{ArgValue, AsyncSpans, KinetoLayer};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// Records what `work` does; returns the "b" and "e" rows.
+/// Records `work`; returns the "b" and "e" rows.
 fn tracks(async_spans: AsyncSpans, work: impl FnOnce()) -> Vec<Value> {
     let (layer, guard) = KinetoLayer::builder().no_output().async_spans(async_spans).build().unwrap();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), work);
@@ -26,7 +26,7 @@ fn names(tracks: &[Value]) -> Vec<&str> {
     tracks.iter().filter(|row| row["ph"] == "b").map(|row| row["name"].as_str().unwrap()).collect()
 }
 
-/// Polls a future to its end: it waits twice.
+/// Polls a future that waits twice to completion.
 fn poll(name: &'static str, keep: &mut Vec<tracing::Span>, kept: bool) {
     let span = info_span!("request", name);
     keep.extend(kept.then(|| span.clone()));
@@ -39,7 +39,7 @@ fn poll(name: &'static str, keep: &mut Vec<tracing::Span>, kept: bool) {
     while work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {}
 }
 
-/// Enters spans as a model does its layers: made first, entered again and again on several threads, dropped last.
+/// Enters spans like a model's layers: made first, entered repeatedly on several threads, dropped last.
 fn run_layers() {
     let layers = [info_span!("attention"), info_span!("linear"), info_span!("softmax")];
     let forward = || {
@@ -55,19 +55,19 @@ fn run_layers() {
 }
 
 #[test]
-fn what_is_polled_gets_a_track_and_what_is_made_once_gets_none() {
+fn auto_mode_draws_tracks_of_futures_alone() {
     let mut keep = Vec::new();
     let rows = tracks(AsyncSpans::Auto, || {
         poll("a", &mut keep, false);
         run_layers();
     });
     assert_eq!(names(&rows), ["request"]);
-    assert_eq!(rows[0]["args"]["polls"], 3, "not the enter to drop it in");
-    assert!(rows.iter().all(|row| row["pid"] == "Async spans"), "apart from the threads");
+    assert_eq!(rows[0]["args"]["polls"], 3, "the enter for the drop is no poll");
+    assert!(rows.iter().all(|row| row["pid"] == "Async spans"), "tracks are apart from the threads");
 }
 
 #[test]
-fn a_request_that_another_holds_on_to_gets_its_track_too() {
+fn request_has_a_track_when_another_request_keeps_its_span() {
     let mut keep = Vec::new();
     let rows = tracks(AsyncSpans::Auto, || {
         poll("a", &mut keep, true);
@@ -79,17 +79,17 @@ fn a_request_that_another_holds_on_to_gets_its_track_too() {
 }
 
 #[test]
-fn one_way_or_the_other_all_can_be_had_or_none() {
+fn both_mode_draws_all_tracks_and_per_poll_draws_none() {
     let both = tracks(AsyncSpans::Both, run_layers);
     assert_eq!(names(&both), ["attention", "linear", "softmax"]);
     assert_eq!(tracks(AsyncSpans::PerPoll, || poll("a", &mut Vec::new(), false)), [Value::Null; 0]);
 }
 
 #[test]
-fn a_track_ends_where_a_thread_closes_the_span_that_was_never_in_it() {
+fn track_ends_when_a_thread_never_inside_closes_the_span() {
     let rows = tracks(AsyncSpans::Both, || {
         let span = info_span!("request");
-        // The last one as if it were dropped then.
+        // The last enter imitates the drop of a future.
         (0..3).for_each(|_| span.in_scope(|| ()));
         let dispatch = tracing::dispatcher::get_default(Clone::clone);
         let close = move || tracing::dispatcher::with_default(&dispatch, || drop(span));
@@ -100,22 +100,23 @@ fn a_track_ends_where_a_thread_closes_the_span_that_was_never_in_it() {
 }
 
 #[test]
-fn a_track_ends_also_if_another_thread_has_looked_for_another_span_meanwhile() {
+fn track_ends_when_another_thread_resolved_its_parent() {
     let rows = tracks(AsyncSpans::Both, || {
         let outer = info_span!("outer").entered();
         let span = info_span!("request");
-        // The last one as if it were dropped then.
+        // The last enter imitates the drop of a future.
         (0..3).for_each(|_| span.in_scope(|| ()));
         let dispatch = tracing::dispatcher::get_default(Clone::clone);
-        let look = || tracing::dispatcher::with_default(&dispatch, || drop(info_span!(parent: &*outer, "child")));
-        thread::scope(|scope| scope.spawn(look).join().unwrap());
+        let resolve_parent =
+            || tracing::dispatcher::with_default(&dispatch, || drop(info_span!(parent: &*outer, "child")));
+        thread::scope(|scope| scope.spawn(resolve_parent).join().unwrap());
         drop(span);
     });
     assert_eq!(names(&rows), ["request"]);
     assert!(rows[0]["args"]["finished"].is_null(), "{rows:#?}");
 }
 
-/// A future that is pending that many times, inside a span with a name.
+/// Returns `Pending` `waits` times inside a span that is named.
 async fn step(name: &'static str, waits: usize) {
     let mut left = waits;
     let wait = future::poll_fn(move |_| {
@@ -125,7 +126,7 @@ async fn step(name: &'static str, waits: usize) {
     wait.instrument(info_span!("step", name)).await;
 }
 
-/// Runs futures side by side until all are done.
+/// Polls futures concurrently until all are done.
 async fn join(mut futures: Vec<Pin<Box<dyn Future<Output = ()>>>>) {
     future::poll_fn(|context| {
         futures.retain_mut(|future| future.as_mut().poll(context).is_pending());
@@ -134,7 +135,7 @@ async fn join(mut futures: Vec<Pin<Box<dyn Future<Output = ()>>>>) {
     .await;
 }
 
-/// Two steps one after the other, then three at once, the middle one within the first.
+/// Runs two steps in sequence, then three at once, the middle one within the first.
 async fn request() {
     step("first", 2).await;
     step("second", 3).await;
@@ -143,7 +144,7 @@ async fn request() {
 }
 
 #[test]
-fn request_shares_its_track_with_what_nests_in_it() {
+fn request_shares_its_track_with_nested_spans() {
     let rows = tracks(AsyncSpans::Auto, || {
         let mut requests: Vec<_> = (0..2).map(|_| Box::pin(request().instrument(info_span!("request")))).collect();
         while !requests.is_empty() {
@@ -166,7 +167,7 @@ fn request_shares_its_track_with_what_nests_in_it() {
 }
 
 #[test]
-fn rows_of_a_request_carry_its_id() {
+fn request_rows_carry_its_id() {
     let (layer, guard) = KinetoLayer::builder().no_output().build().unwrap();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let mut future = pin!(request().instrument(info_span!("request")));

@@ -1,4 +1,4 @@
-//! Futures: a slice for each poll on the thread that polls, a track for the whole life, arrows for what follows.
+//! Futures: a slice for each poll, a track for the whole life, arrows for `follows_from`.
 
 use serde_json::Value;
 use std::collections::HashSet;
@@ -16,13 +16,13 @@ impl Wake for Quiet {
     fn wake(self: Arc<Self>) {}
 }
 
-/// Polls once, here.
+/// Polls once on this thread.
 fn poll(task: &mut Task) -> bool {
     let waker = Waker::from(Arc::new(Quiet));
     task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
 }
 
-/// Polls until the task is done, each time on another thread of that many.
+/// Polls until the task is done, going round `threads` threads.
 fn poll_on_threads(task: &mut Task, threads: usize) {
     for turn in 0.. {
         if on_thread(&format!("worker {}", turn % threads), || poll(task)) {
@@ -31,7 +31,7 @@ fn poll_on_threads(task: &mut Task, threads: usize) {
     }
 }
 
-/// A future that is pending that many times, and makes a span in each poll.
+/// Returns `Pending` `pending` times and makes a span in each poll.
 async fn steps(pending: usize) {
     let mut left = pending;
     std::future::poll_fn(|_| {
@@ -49,7 +49,7 @@ fn task(span: Span, pending: usize) -> Task {
     Box::pin(steps(pending).instrument(span))
 }
 
-/// The begin and the end of each track, in the order of the file.
+/// Returns the begin and the end of each track, in the order of the file.
 fn tracks(file: &File) -> Vec<(Value, Value)> {
     let (begins, ends) = (file.rows("b"), file.rows("e"));
     assert_eq!(begins.len(), ends.len());
@@ -58,7 +58,7 @@ fn tracks(file: &File) -> Vec<(Value, Value)> {
 }
 
 #[test]
-fn each_poll_is_a_slice_on_the_thread_that_polls() {
+fn each_poll_has_a_slice_on_its_thread() {
     let file = record_uninterrupted(|| poll_on_threads(&mut task(info_span!("task", n = 1), 2), 2));
     // tracing enters the span once more when the future is dropped, here on the main thread.
     let polls = file.all("task");
@@ -69,7 +69,7 @@ fn each_poll_is_a_slice_on_the_thread_that_polls() {
 }
 
 #[test]
-fn the_four_modes_draw_polls_and_tracks_as_they_say() {
+fn async_modes_select_polls_and_tracks() {
     for (mode, polls, has_track) in [
         (AsyncSpans::PerPoll, true, false),
         (AsyncSpans::Track, false, true),
@@ -133,7 +133,7 @@ fn track_ends_with_its_future_when_the_span_closes_late() {
 }
 
 #[test]
-fn a_cancelled_future_ends_its_track_where_it_is_dropped() {
+fn cancelled_future_ends_its_track_when_dropped() {
     for elsewhere in [false, true] {
         let file = record_uninterrupted(|| {
             let mut task = task(info_span!("task"), 100);
@@ -155,8 +155,8 @@ fn a_cancelled_future_ends_its_track_where_it_is_dropped() {
 }
 
 #[test]
-fn a_span_polled_here_and_closed_elsewhere_is_closed() {
-    // Without tracing's `Instrumented`, which enters the span once more where it is dropped.
+fn track_is_finished_when_another_thread_closes_the_span() {
+    // Does without tracing's `Instrumented`, which enters the span once more for its drop.
     let file = record_with(
         |builder| builder.async_spans(AsyncSpans::Both),
         || {
@@ -172,13 +172,13 @@ fn a_span_polled_here_and_closed_elsewhere_is_closed() {
 }
 
 #[test]
-fn a_span_is_closed_also_when_another_of_its_thread_was_entered_elsewhere_meanwhile() {
+fn track_is_finished_when_another_thread_enters_a_sibling() {
     let file = record_uninterrupted(|| {
         let outer = info_span!("outer");
         let entered = outer.enter();
         let task = info_span!("task");
         on_thread("thief", || outer.in_scope(|| ()));
-        // The last one as if it were dropped then.
+        // The last enter imitates the drop of a future.
         (0..3).for_each(|_| task.in_scope(|| ()));
         drop(task);
         drop(entered);
@@ -189,7 +189,7 @@ fn a_span_is_closed_also_when_another_of_its_thread_was_entered_elsewhere_meanwh
 }
 
 #[test]
-fn a_track_still_open_at_the_stop_says_so() {
+fn open_track_is_marked_unfinished_at_the_stop() {
     let mut kept = None;
     let file = record_with(
         |builder| builder.async_spans(AsyncSpans::Both),
@@ -205,7 +205,7 @@ fn a_track_still_open_at_the_stop_says_so() {
 }
 
 #[test]
-fn concurrent_futures_have_tracks_of_their_own() {
+fn concurrent_futures_have_separate_tracks() {
     const TASKS: usize = 5;
     let file = record_uninterrupted(|| {
         let request = info_span!("request").entered();
@@ -222,7 +222,7 @@ fn concurrent_futures_have_tracks_of_their_own() {
     let tracks: Vec<_> = tracks.iter().filter(|(begin, _)| begin["name"] == "task").collect();
     assert_eq!(tracks.len(), TASKS);
     let ids: HashSet<_> = tracks.iter().map(|(begin, _)| begin["id2"]["local"].as_str().unwrap()).collect();
-    assert_eq!(ids.len(), TASKS, "one id for each, not their common root's");
+    assert_eq!(ids.len(), TASKS, "each future has its own id, not the common root's");
     assert!(ids.iter().all(|id| id.starts_with("0x")));
     let numbers: Vec<_> = tracks.iter().map(|(begin, _)| begin["args"]["n"].as_u64().unwrap()).collect();
     assert_eq!(numbers, [0, 1, 2, 3, 4]);
@@ -231,7 +231,7 @@ fn concurrent_futures_have_tracks_of_their_own() {
 }
 
 #[test]
-fn a_future_polled_once_and_a_layer_entered_for_ever_have_no_track() {
+fn track_is_absent_for_one_poll_and_for_model_layers() {
     let layer = std::cell::RefCell::new(None);
     let file = record_uninterrupted(|| {
         let mut once = task(info_span!("once"), 0);
@@ -247,7 +247,7 @@ fn a_future_polled_once_and_a_layer_entered_for_ever_have_no_track() {
 }
 
 #[test]
-fn many_tasks_polled_by_many_threads_lose_nothing() {
+fn tasks_lose_nothing_when_many_threads_poll_them() {
     const TASKS: usize = 20;
     const THREADS: usize = 4;
     const PENDING: usize = 10;
@@ -280,7 +280,7 @@ fn many_tasks_polled_by_many_threads_lose_nothing() {
 }
 
 #[test]
-fn a_span_that_follows_another_is_linked_to_its_slice() {
+fn follows_from_links_the_two_slices() {
     let file = record_uninterrupted(|| {
         let cause = info_span!("cause");
         cause.in_scope(|| ());
@@ -300,9 +300,9 @@ fn a_span_that_follows_another_is_linked_to_its_slice() {
     assert_eq!(file.lost(Loss::FollowsUnlinked), 0);
 }
 
-/// As when a future is dropped: that enters its span for some nanoseconds.
+/// Imitates the drop of a future, which enters its span for some nanoseconds.
 #[test]
-fn an_arrow_leaves_and_reaches_a_slice_that_can_be_seen_if_there_is_one() {
+fn arrow_prefers_visible_slices_at_both_ends() {
     let sleep = || std::thread::sleep(std::time::Duration::from_millis(2));
     let file = record(|| {
         let (cause, effect) = (info_span!("cause"), info_span!("effect"));
@@ -319,7 +319,7 @@ fn an_arrow_leaves_and_reaches_a_slice_that_can_be_seen_if_there_is_one() {
 }
 
 #[test]
-fn what_cannot_be_linked_is_counted() {
+fn follows_from_is_counted_when_it_cannot_be_linked() {
     let file = record_uninterrupted(|| {
         let never = info_span!("never entered");
         let effect = info_span!("effect");
@@ -335,7 +335,7 @@ fn what_cannot_be_linked_is_counted() {
 }
 
 #[test]
-fn each_of_several_links_has_a_number_of_its_own() {
+fn links_of_one_span_have_distinct_ids() {
     let file = record_uninterrupted(|| {
         let causes = [info_span!("a"), info_span!("b")];
         causes.iter().for_each(|cause| cause.in_scope(|| ()));

@@ -1,4 +1,4 @@
-//! What slices have beside their times: call stacks, and what the processor has counted.
+//! Call stacks and processor counters of slices.
 
 use serde_json::Value;
 use support::{File, enter, exit, on_thread, record, record_with};
@@ -10,14 +10,14 @@ fn args(file: &File, name: &str) -> Value {
     file.slice(name).args
 }
 
-/// Counters that every Linux has, where it has any.
+/// Software counters, present on every Linux that has perf events.
 const SOFTWARE: [&str; 2] = ["task-clock", "page-faults"];
 
 fn counting(builder: KinetoLayerBuilder) -> KinetoLayerBuilder {
     builder.performance_events(SOFTWARE)
 }
 
-/// Whether this machine counts; if not, it says why, and the test has nothing to look at.
+/// Returns true if this machine counts; otherwise the trace gives the reason, and the test checks no counts.
 fn is_counted(file: &File) -> bool {
     let reports = file.trace.stats().counters;
     assert_eq!(reports.iter().map(|report| report.name).collect::<Vec<_>>(), SOFTWARE);
@@ -25,7 +25,7 @@ fn is_counted(file: &File) -> bool {
     reports.iter().all(|report| report.state.is_ok())
 }
 
-/// Takes so much of a processor's time, and new pages: malloc maps a block of more than 32 MiB each time.
+/// Uses processor time and new pages: malloc maps each block of more than 32 MiB anew.
 fn work(amount: u32) {
     let mut memory = vec![0u8; 40 << 20];
     memory.iter_mut().step_by(4096).for_each(|byte| *byte = std::hint::black_box(1));
@@ -37,14 +37,14 @@ fn count(file: &File, name: &str, counter: &str) -> u64 {
 }
 
 #[test]
-fn without_being_asked_slices_have_times_alone() {
+fn slices_have_no_stack_or_counters_by_default() {
     let file = record(|| info_span!("op").in_scope(|| ()));
     assert!(args(&file, "op").get("Call stack").is_none() && args(&file, "op").get("task-clock").is_none());
     assert!(file.trace.stats().counters.is_empty());
 }
 
 #[test]
-fn each_slice_has_its_own_counts_those_within_included() {
+fn slice_counts_include_nested_slices() {
     let file = record_with(counting, || {
         let outer = info_span!("outer").entered();
         info_span!("first").in_scope(|| work(1000));
@@ -61,7 +61,7 @@ fn each_slice_has_its_own_counts_those_within_included() {
         [first, second]
     });
     assert!(clock[0] > 2 * clock[1], "{clock:?}");
-    assert_eq!(args(&file, "third")["page-faults"], "mine", "a field of the program's is left as it is");
+    assert_eq!(args(&file, "third")["page-faults"], "mine", "the program's own field is kept");
     assert_eq!(file.trace.stats().lost(Loss::CountsScaled), 0);
     let events = file.trace.events();
     let event = events.iter().find(|event| event.name() == "first").unwrap();
@@ -71,7 +71,7 @@ fn each_slice_has_its_own_counts_those_within_included() {
 }
 
 #[test]
-fn each_thread_is_counted_by_itself_until_it_ends() {
+fn each_thread_is_counted_separately_until_it_ends() {
     let descriptors = || {
         std::fs::read_dir("/proc/self/fd").map_or(0, |fds| {
             let is_counter = |fd: &std::fs::DirEntry| {
@@ -99,13 +99,13 @@ fn each_thread_is_counted_by_itself_until_it_ends() {
     let ops = events.iter().filter(|event| event.name() == "op");
     let clock: Vec<u64> = ops.map(|event| event.performance_counters().next().unwrap().1).collect();
     assert!(clock[0] > 2 * clock[1], "{clock:?}");
-    assert!(2 * count(&file, "outer", "task-clock") < clock[0], "others' work is not its own");
-    // Other tests of this process may count, too; those that have ended do not.
+    assert!(2 * count(&file, "outer", "task-clock") < clock[0], "other threads' work is not counted");
+    // Other tests of this process may be counting, but ended ones are not.
     assert!(open[0] >= 4 && open[2] >= 2, "{open:?}");
 }
 
 #[test]
-fn slices_in_any_order_have_counts_where_their_thread_knows_them() {
+fn slices_have_counts_when_guards_exit_out_of_order() {
     let file = record_with(counting, || {
         let (a, b, again) = (info_span!("a"), info_span!("b"), info_span!("again"));
         enter(&a);
@@ -133,7 +133,7 @@ fn slices_in_any_order_have_counts_where_their_thread_knows_them() {
 }
 
 #[test]
-fn many_slices_have_their_counts_across_chunks() {
+fn slice_counts_survive_chunk_boundaries() {
     let file = record_with(counting, || {
         for _ in 0..2000 {
             info_span!("op").in_scope(|| info_span!("inner", a = 1).in_scope(|| ()));
@@ -147,7 +147,7 @@ fn many_slices_have_their_counts_across_chunks() {
 }
 
 #[test]
-fn a_pause_and_another_recording_count_too() {
+fn counters_work_after_a_pause_and_in_a_new_recording() {
     let (layer, guard) = support::layer(counting);
     let profiler = guard.profiler();
     let second = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
@@ -169,7 +169,7 @@ fn a_pause_and_another_recording_count_too() {
 }
 
 #[test]
-fn an_event_that_is_not_known_is_an_error() {
+fn builder_fails_when_a_counter_is_unknown() {
     let error = KinetoLayer::builder().no_output().performance_events(["cykles"]).build().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);
     assert!(error.to_string().contains("cycles, instructions"), "{error}");
@@ -210,7 +210,7 @@ mod stacks {
     }
 
     #[test]
-    fn a_slice_says_from_where_it_was_entered() {
+    fn slice_has_the_stack_of_its_enter() {
         let file = record_with(with_stacks, outer);
         let inner = frames(&file, "inner");
         assert!(inner[0].ends_with("inner"), "{inner:?}");
@@ -225,7 +225,7 @@ mod stacks {
     }
 
     #[test]
-    fn stacks_are_as_deep_as_was_asked_for() {
+    fn stack_depth_is_limited_by_the_option() {
         fn deep(depth: u32) {
             if depth == 0 {
                 info_span!("deep").in_scope(|| ());
@@ -239,7 +239,7 @@ mod stacks {
     }
 
     #[test]
-    fn what_the_program_says_goes_before_and_backward_operations_have_none() {
+    fn stack_is_the_programs_own_or_absent_for_backward() {
         let file = record_with(with_stacks, || {
             info_span!("said", call_stack = "a;b").in_scope(|| ());
             info_span!("unsaid", call_stack = tracing::field::Empty).in_scope(|| ());
@@ -256,7 +256,7 @@ mod stacks {
     }
 
     #[test]
-    fn a_filter_says_whose_spans_have_stacks() {
+    fn stack_filter_selects_spans() {
         let filter = Targets::new().with_target("wanted", Level::INFO);
         let file = record_with(
             |builder| counting(builder).with_stack(true).stack_filter(filter),
@@ -274,7 +274,7 @@ mod stacks {
     }
 
     #[test]
-    fn each_enter_has_its_own_stack_in_whatever_order() {
+    fn each_enter_has_its_own_stack_in_any_order() {
         #[inline(never)]
         fn once(span: &tracing::Span) {
             enter(span);

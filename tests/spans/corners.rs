@@ -1,4 +1,4 @@
-//! Spans in unusual places: nothing of them is lost, and what is lost is counted.
+//! Spans in unusual places: they are recorded, or counted as lost.
 #![allow(clippy::disallowed_methods, reason = "scoped threads need no names here")]
 
 use super::FRAMES;
@@ -8,7 +8,7 @@ use tracing::{Dispatch, dispatcher, error_span, info_span};
 use tracing_kineto::{AsyncSpans, KinetoLayer, KinetoLayerBuilder, Loss, TraceStats};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// Records what `work` does; returns the rows of the file and the statistics.
+/// Records `work`; returns the rows of the file and the statistics.
 fn record(
     configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder,
     work: impl FnOnce(&Dispatch),
@@ -38,7 +38,7 @@ fn elsewhere<R: Send>(dispatch: &Dispatch, work: impl FnOnce() -> R + Send) -> R
 }
 
 #[test]
-fn a_span_outlives_the_thread_that_made_it() {
+fn span_outlives_the_thread_that_made_it() {
     let (rows, stats) = record(
         |builder| builder,
         |dispatch| {
@@ -61,7 +61,7 @@ fn a_span_outlives_the_thread_that_made_it() {
 }
 
 #[test]
-fn deep_spans_that_move_down_can_be_entered_again() {
+fn deep_span_can_be_entered_again_after_it_moved_down() {
     let (rows, _) = record(
         |builder| builder,
         |_| {
@@ -77,12 +77,12 @@ fn deep_spans_that_move_down_can_be_entered_again() {
 }
 
 #[test]
-fn what_is_made_in_one_span_and_polled_outside_of_it_gets_a_track() {
+fn future_has_a_track_when_polled_outside_its_parent() {
     let (rows, _) = record(
         |builder| builder,
         |_| {
             let made = info_span!("outer").in_scope(|| info_span!("polled"));
-            // The last one as if it were dropped then.
+            // The last enter imitates the drop of a future.
             (0..3).for_each(|_| made.in_scope(|| ()));
         },
     );
@@ -90,7 +90,7 @@ fn what_is_made_in_one_span_and_polled_outside_of_it_gets_a_track() {
 }
 
 #[test]
-fn what_is_polled_deep_inside_gets_a_track() {
+fn future_has_a_track_when_polled_below_the_frames() {
     let (rows, _) = record(
         |builder| builder,
         |_| {
@@ -106,7 +106,7 @@ fn what_is_polled_deep_inside_gets_a_track() {
 }
 
 #[test]
-fn what_is_polled_elsewhere_first_gets_a_track() {
+fn future_has_a_track_when_first_polled_elsewhere() {
     let (rows, _) = record(
         |builder| builder,
         |dispatch| {
@@ -119,7 +119,7 @@ fn what_is_polled_elsewhere_first_gets_a_track() {
 }
 
 #[test]
-fn what_was_entered_once_elsewhere_gets_no_track() {
+fn span_has_no_track_when_entered_once_elsewhere() {
     let (rows, _) = record(
         |builder| builder.async_spans(AsyncSpans::Both),
         |dispatch| {
@@ -131,7 +131,7 @@ fn what_was_entered_once_elsewhere_gets_no_track() {
 }
 
 #[test]
-fn an_error_inside_of_a_span_that_is_left_out_marks_the_slice_around() {
+fn error_in_a_filtered_span_marks_the_enclosing_slice() {
     let (rows, _) = record(
         |builder| builder.filter("info,quiet=off".parse().unwrap()),
         |_| {
@@ -145,7 +145,7 @@ fn an_error_inside_of_a_span_that_is_left_out_marks_the_slice_around() {
 }
 
 #[test]
-fn and_not_one_that_stood_there_before() {
+fn error_in_a_filtered_span_spares_earlier_slices() {
     let (rows, _) = record(
         |builder| builder.filter("info,quiet=off".parse().unwrap()),
         |_| {
@@ -163,7 +163,7 @@ fn and_not_one_that_stood_there_before() {
 }
 
 #[test]
-fn so_does_one_that_is_deeper_than_others_can_see() {
+fn error_in_deep_filtered_spans_marks_the_enclosing_slice() {
     let (rows, _) = record(
         |builder| builder.filter("info,quiet=off".parse().unwrap()),
         |_| {
@@ -179,7 +179,7 @@ fn so_does_one_that_is_deeper_than_others_can_see() {
 }
 
 #[test]
-fn a_span_whose_explicit_parent_is_left_out_hangs_below_what_is_around_that() {
+fn explicit_parent_is_replaced_when_it_is_filtered() {
     let (rows, _) = record(
         |builder| builder.filter("info,quiet=off".parse().unwrap()),
         |dispatch| {
@@ -198,7 +198,7 @@ fn a_span_whose_explicit_parent_is_left_out_hangs_below_what_is_around_that() {
 }
 
 #[test]
-fn a_slice_inside_of_a_poll_that_is_not_drawn_keeps_its_parent() {
+fn slice_keeps_its_parent_when_the_poll_is_not_drawn() {
     let work = |_: &Dispatch| {
         let _outer = info_span!("outer").entered();
         let made = info_span!("polled");
@@ -212,7 +212,7 @@ fn a_slice_inside_of_a_poll_that_is_not_drawn_keeps_its_parent() {
 }
 
 #[test]
-fn fields_and_closings_that_find_no_room_are_counted() {
+fn fields_are_counted_when_the_buffer_is_full() {
     let text = "x".repeat(900);
     let (_, stats) = record(
         |builder| builder.buffer_limit_bytes(1 << 20),
@@ -227,7 +227,7 @@ fn fields_and_closings_that_find_no_room_are_counted() {
 }
 
 #[test]
-fn a_span_that_is_exited_elsewhere_is_known_afterwards() {
+fn span_keeps_id_and_fields_when_exited_elsewhere() {
     let (rows, stats) = record(
         |builder| builder,
         |dispatch| {
@@ -245,7 +245,7 @@ fn a_span_that_is_exited_elsewhere_is_known_afterwards() {
 }
 
 #[test]
-fn a_name_that_comes_late_is_shown() {
+fn name_recorded_late_is_shown() {
     let (rows, _) = record(
         |builder| builder,
         |_| {
@@ -258,14 +258,14 @@ fn a_name_that_comes_late_is_shown() {
 }
 
 #[test]
-fn keys_that_are_used_again_are_other_spans() {
+fn reused_registry_keys_are_different_spans() {
     let (rows, stats) = record(
         |builder| builder,
         |dispatch| {
             for n in 0..40_000u64 {
                 let span = info_span!("fresh", n);
                 match n % 4096 {
-                    // Stored, cached, lent or left alone, and closed here or elsewhere.
+                    // Stored, cached, lent or unshared, and closed here or elsewhere.
                     0 => (0..3).for_each(|_| elsewhere(dispatch, || span.in_scope(|| ()))),
                     1 => elsewhere(dispatch, || drop(span)),
                     2 => (0..4).for_each(|_| span.in_scope(|| span.in_scope(|| ()))),

@@ -1,4 +1,4 @@
-//! Events: instants where they are asked for, counters always.
+//! Events: instants if enabled, counters always.
 
 use support::{File, fields, nanos, on_thread, record, record_with};
 use tracing::{Level, debug, error, event, info, info_span, trace, warn};
@@ -9,7 +9,7 @@ fn names(file: &File) -> Vec<&str> {
     file.rows("i").iter().map(|row| row["name"].as_str().unwrap()).collect()
 }
 
-/// The counters as "name{series}".
+/// Returns the counters as "name{series}".
 fn counters(file: &File) -> Vec<String> {
     file.rows("C").iter().map(|row| format!("{}{}", row["name"].as_str().unwrap(), row["args"])).collect()
 }
@@ -41,13 +41,13 @@ fn events_up_to_the_level_are_instants() {
 }
 
 #[test]
-fn without_the_option_events_leave_no_row() {
+fn events_leave_no_row_by_default() {
     let file = record(|| info_span!("s").in_scope(|| warn!("unseen")));
     assert!(names(&file).is_empty());
 }
 
 #[test]
-fn an_instant_lies_in_its_slice_and_names_its_span() {
+fn instant_lies_in_its_slice_and_names_its_span() {
     let file = record_with(
         |builder| builder.events(Level::INFO),
         || {
@@ -71,7 +71,7 @@ fn an_instant_lies_in_its_slice_and_names_its_span() {
 }
 
 #[test]
-fn an_explicit_parent_is_the_span_of_the_event() {
+fn event_belongs_to_its_explicit_parent() {
     let file = record_with(
         |builder| builder.events(Level::INFO),
         || {
@@ -94,7 +94,7 @@ fn an_explicit_parent_is_the_span_of_the_event() {
 }
 
 #[test]
-fn an_event_without_a_message_has_its_callsites_name() {
+fn event_without_a_message_has_its_callsites_name() {
     let file = record_with(
         |builder| builder.events(Level::INFO),
         || {
@@ -128,13 +128,13 @@ fn counters_are_recorded_without_any_option() {
 }
 
 #[test]
-fn the_values_of_a_counter_are_no_args_and_are_always_there() {
+fn counter_values_are_recorded_without_args() {
     let file = record_with(|builder| builder.with_args(false), || counter!("queue", depth = 3));
     assert_eq!(counters(&file), [r#"queue{"depth":3}"#]);
 }
 
 #[test]
-fn what_is_no_finite_number_is_no_value_of_a_counter_and_is_counted() {
+fn counter_value_is_counted_as_lost_when_not_finite() {
     let file = record(|| {
         counter!("some", nan = f64::NAN, fine = 1, inf = f64::INFINITY);
         counter!("none", nan = f64::NAN);
@@ -145,7 +145,7 @@ fn what_is_no_finite_number_is_no_value_of_a_counter_and_is_counted() {
 }
 
 #[test]
-fn a_counter_series_may_have_any_name() {
+fn counter_series_may_have_any_name() {
     let file = record(|| counter!("queue \"q\"", "span id" = 1, level = 2, "a \"b\"\n" = 3));
     let row = file.rows("C")[0];
     assert_eq!(row["name"], "queue \"q\"");
@@ -154,7 +154,7 @@ fn a_counter_series_may_have_any_name() {
 }
 
 #[test]
-fn types_that_are_not_selected_and_targets_filtered_out_are_not_there() {
+fn events_are_absent_when_type_or_target_is_excluded() {
     let only_ops = record_with(
         |builder| builder.events(Level::INFO).activities(ActivityType::CpuOp),
         || info_span!("op").in_scope(|| info!("instant")),
@@ -182,7 +182,7 @@ fn types_that_are_not_selected_and_targets_filtered_out_are_not_there() {
 }
 
 #[test]
-fn events_of_many_threads_are_all_there() {
+fn events_of_many_threads_are_all_recorded() {
     let file = record_with(
         |builder| builder.events(Level::INFO),
         || {

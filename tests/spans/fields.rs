@@ -1,4 +1,4 @@
-//! Field values come out as they went in: typed, late ones too, bounded, under Kineto's names where it has one.
+//! Field values: types, late values, limits, and Kineto's names for known fields.
 
 use std::fmt;
 use support::{record, record_with};
@@ -6,7 +6,7 @@ use tracing::field::{Empty, Value};
 use tracing::{Span, error, info, info_span};
 use tracing_kineto::{Args, Loss, annotate};
 
-/// Records one span and compares the args that come from its fields.
+/// Records one span and compares the args of its fields.
 #[track_caller]
 fn check(span: impl FnOnce() -> Span, expected: &str) {
     let file = record(|| span().in_scope(|| ()));
@@ -30,7 +30,7 @@ fn values_keep_their_types() {
 }
 
 #[test]
-fn floats_are_numbers_or_say_what_they_are() {
+fn floats_are_numbers_or_text_when_not_finite() {
     check(|| info_span!("s", half = 0.5, negative = -2.25), r#"{"half":0.5,"negative":-2.25}"#);
     check(
         || info_span!("s", nan = f64::NAN, inf = f64::INFINITY, minus = f64::NEG_INFINITY),
@@ -50,7 +50,7 @@ fn errors_are_shown_as_their_text() {
 }
 
 #[test]
-fn values_recorded_later_are_shown_and_the_last_one_counts() {
+fn last_recorded_value_is_shown() {
     check(
         || {
             let span = info_span!("s", early = 1, late = Empty, never = Empty);
@@ -72,7 +72,7 @@ fn values_recorded_later_are_shown_and_the_last_one_counts() {
 }
 
 #[test]
-fn values_recorded_later_from_another_thread_or_on_a_moved_span_are_shown() {
+fn late_values_are_shown_when_threads_differ_or_span_moves() {
     let file = record(|| {
         let span = info_span!("s", n = Empty, m = Empty);
         support::on_thread("worker", || {
@@ -86,7 +86,7 @@ fn values_recorded_later_from_another_thread_or_on_a_moved_span_are_shown() {
 }
 
 #[test]
-fn values_recorded_on_a_span_with_two_slices_stand_on_both() {
+fn late_values_are_on_both_slices_of_a_span() {
     let file = record(|| {
         let span = info_span!("s", n = Empty);
         span.in_scope(|| ());
@@ -97,7 +97,7 @@ fn values_recorded_on_a_span_with_two_slices_stand_on_both() {
 }
 
 #[test]
-fn values_may_be_of_another_callsite_than_their_span() {
+fn values_may_come_from_another_callsite() {
     let file = record(|| {
         let others =
             [info_span!("a", more = Empty, n = Empty), info_span!("b", more = Empty)].map(|span| span.metadata());
@@ -113,7 +113,7 @@ fn values_may_be_of_another_callsite_than_their_span() {
 }
 
 #[test]
-fn weird_names_come_through() {
+fn unusual_field_names_are_kept() {
     check(|| info_span!("s", r#type = "t", name = "n", otel.name = "o"), r#"{"type":"t","name":"n","otel.name":"o"}"#);
     check(|| info_span!("s", "weird key \"q\"\n" = 1), r#"{"weird key \"q\"\n":1}"#);
     check(|| info_span!("s", "ключ 🔑" = "値"), r#"{"ключ 🔑":"値"}"#);
@@ -121,7 +121,7 @@ fn weird_names_come_through() {
 }
 
 #[test]
-fn a_field_cannot_take_the_place_of_what_the_slice_says_itself() {
+fn field_cannot_replace_an_argument_of_the_layer() {
     let file = record(|| {
         info_span!("s", "External id" = 1, "span id" = 2, "parent id" = 3, finished = 4, clipped = 5, target = 6)
             .in_scope(|| ());
@@ -135,7 +135,7 @@ fn a_field_cannot_take_the_place_of_what_the_slice_says_itself() {
     }
 }
 
-/// Checks under which keys the fields of an event are in the file, and that they have their own names when it is read.
+/// Checks the keys of a span's fields in the file, and that reading it restores their names.
 #[track_caller]
 fn check_shown_and_read(span: impl FnOnce() -> Span, shown: &str, read: &[(&str, &str)]) {
     let file = record(|| span().in_scope(|| ()));
@@ -152,7 +152,7 @@ fn check_shown_and_read(span: impl FnOnce() -> Span, shown: &str, read: &[(&str,
 }
 
 #[test]
-fn fields_named_as_arguments_of_devices_are_apart() {
+fn fields_named_like_device_arguments_are_renamed() {
     check_shown_and_read(
         || info_span!("s", stream = 7, correlation = 9, "external id" = 5),
         r#"{"stream (field)":7,"correlation (field)":9,"external id (field)":5}"#,
@@ -163,7 +163,7 @@ fn fields_named_as_arguments_of_devices_are_apart() {
         r#"{"correlation (field)":"a1-b2","device (field)":"cuda:0","bytes (field)":"12 MB","context (field)":"main"}"#,
         &[("correlation", "\"a1-b2\""), ("device", "\"cuda:0\""), ("bytes", "\"12 MB\"")],
     );
-    // Readers take integers there for nothing else than a figure.
+    // Readers expect a number there.
     check(|| info_span!("s", device = 1, bytes = 512), r#"{"device":1,"bytes":512}"#);
     check(
         || info_span!("s", kind = 3, src = "a", priority = "high"),
@@ -172,7 +172,7 @@ fn fields_named_as_arguments_of_devices_are_apart() {
 }
 
 #[test]
-fn values_of_another_kind_are_not_torchs_arguments() {
+fn values_of_another_type_are_not_torchs_arguments() {
     check_shown_and_read(
         || info_span!("s", "Sequence number" = "first", "Collective name" = 3, batchSize = "many", kernel_hash = 7),
         r#"{"Sequence number (field)":"first","Collective name (field)":3,"batchSize (field)":"many","kernel_hash (field)":7}"#,
@@ -197,7 +197,7 @@ fn series_of_counters_keep_the_names_of_fields() {
 }
 
 #[test]
-fn a_key_comes_once_whatever_the_fields_are_called() {
+fn keys_are_unique_for_any_field_names() {
     let file = record(|| info_span!("s", dims = "[[1]]", "Input Dims" = "[[2]]", x = 1, x = 2).in_scope(|| ()));
     let mut text = Vec::new();
     file.trace.write_chrome(&mut text).unwrap();
@@ -211,7 +211,7 @@ fn a_key_comes_once_whatever_the_fields_are_called() {
 }
 
 #[test]
-fn hostile_texts_come_through() {
+fn hostile_texts_are_kept() {
     for text in
         ["\0\u{1}\u{7f}\t\n\r", "</script>", "\u{2028}\u{2029}", "🦀漢字", "\\\"\\", "", "\u{fffd}", &"é".repeat(2048)]
     {
@@ -235,8 +235,8 @@ fn long_texts_are_cut_at_the_limit_and_counted() {
 }
 
 #[test]
-fn a_value_of_gigabytes_costs_no_more_than_its_limit() {
-    /// Endless, until nobody listens.
+fn huge_value_costs_no_more_than_its_limit() {
+    /// Writes without end, until the formatter returns an error.
     struct Endless;
     impl fmt::Debug for Endless {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -251,7 +251,7 @@ fn a_value_of_gigabytes_costs_no_more_than_its_limit() {
 }
 
 #[test]
-fn a_limit_raised_beyond_a_chunk_keeps_texts_whole() {
+fn texts_stay_whole_when_the_limit_exceeds_a_chunk() {
     for size in [100, 60 * 1024, 65_535, 65_536, 200_000, 1_000_000] {
         let long: String = "0123456789".chars().cycle().take(size).collect();
         let file = record_with(
@@ -273,7 +273,7 @@ fn a_limit_raised_beyond_a_chunk_keeps_texts_whole() {
 }
 
 #[test]
-fn many_long_fields_of_one_span_are_all_kept() {
+fn span_keeps_many_long_fields() {
     let text = "x".repeat(4096);
     let t = text.as_str();
     let file = record(|| {
@@ -307,10 +307,10 @@ fn many_long_fields_of_one_span_are_all_kept() {
     assert_eq!((kept, file.trace.stats().losses), (20, vec![]));
 }
 
-/// A value whose Debug form does something that it should not.
-struct Does<F: Fn()>(F);
+/// A value whose `Debug` runs a closure.
+struct DebugHook<F: Fn()>(F);
 
-impl<F: Fn()> fmt::Debug for Does<F> {
+impl<F: Fn()> fmt::Debug for DebugHook<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("before ")?;
         (self.0)();
@@ -319,9 +319,9 @@ impl<F: Fn()> fmt::Debug for Does<F> {
 }
 
 #[test]
-fn a_debug_form_that_panics_does_not_reach_the_program() {
+fn panic_in_debug_does_not_reach_the_program() {
     let file = record(|| {
-        let value = Does(|| std::panic::resume_unwind(Box::new("never asked for by the program")));
+        let value = DebugHook(|| std::panic::resume_unwind(Box::new("raised by a Debug impl")));
         let span = info_span!("s", before = 1, ?value, after = 2);
         span.in_scope(|| error!(?value));
         info_span!("next", n = 3).in_scope(|| ());
@@ -333,7 +333,7 @@ fn a_debug_form_that_panics_does_not_reach_the_program() {
 }
 
 #[test]
-fn without_args_no_value_gets_out() {
+fn values_are_not_written_without_args() {
     let file = record_with(
         |builder| builder.with_args(false).events(tracing::Level::INFO),
         || {
@@ -344,12 +344,12 @@ fn without_args_no_value_gets_out() {
         },
     );
     assert!(!file.json.to_string().contains("hunter2"));
-    assert_eq!(file.fields("step 1"), "{}", "names are no args");
-    assert!(file.slice("s").args.get("error").is_some(), "that there was an error, it says");
+    assert_eq!(file.fields("step 1"), "{}", "names are not args");
+    assert!(file.slice("s").args.get("error").is_some(), "the error is marked without its text");
 }
 
 #[test]
-fn denied_fields_do_not_get_out_wherever_they_are() {
+fn denied_fields_are_never_written() {
     let file = record_with(
         |builder| builder.deny_fields(["password", "token"]).events(tracing::Level::INFO),
         || {
@@ -363,7 +363,7 @@ fn denied_fields_do_not_get_out_wherever_they_are() {
 }
 
 #[test]
-fn names_of_the_catalogue_become_kinetos_args() {
+fn known_field_names_become_kinetos_args() {
     check(|| info_span!("s", dims = ?[[2, 3]], seq = 7), r#"{"Input Dims":[[2,3]],"Sequence number":7}"#);
     check(
         || info_span!("s", dims = "[[2,3],[]]", types = r#"["float",""]"#),
@@ -378,13 +378,13 @@ fn names_of_the_catalogue_become_kinetos_args() {
         || info_span!("s", fwd_thread = 2, call_stack = "a.py(1): f"),
         r#"{"Fwd thread id":2,"Call stack":"a.py(1): f"}"#,
     );
-    // What is not of the kind that readers expect there keeps its own name.
+    // A value of a type that readers do not expect keeps its own name.
     check(|| info_span!("s", dims = "2 by 3", seq = "first"), r#"{"dims":"2 by 3","seq":"first"}"#);
     check(|| info_span!("s", dims = 4, seq = 1.5), r#"{"dims":4,"seq":1.5}"#);
 }
 
 #[test]
-fn a_debug_handle_is_a_number_of_its_own() {
+fn debug_handle_is_a_separate_number() {
     let trace = record(|| {
         info_span!("conv", debug_handle = -7).in_scope(|| ());
         info_span!("relu", debug_handle = "none").in_scope(|| ());

@@ -19,15 +19,15 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::{LookupSpan, Registry};
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// A value whose `Debug` does with spans what a program can do.
-struct Loud;
+/// A value whose `Debug` uses spans as a program can.
+struct TracingDebug;
 
-/// The span that `Loud` uses, which may be the one that is being formatted.
+/// The span that `TracingDebug` uses, which may be the one that is being formatted.
 static SUBJECT: Mutex<Option<Span>> = Mutex::new(None);
 /// A [`Formatter`] holds the lock of a span's extensions.
 static FORMATTING: AtomicBool = AtomicBool::new(false);
 
-impl fmt::Debug for Loud {
+impl fmt::Debug for TracingDebug {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inside = info_span!("inside", n = 1, late = Empty);
         let waiting = info_span!("waiting");
@@ -43,7 +43,7 @@ impl fmt::Debug for Loud {
     }
 }
 
-/// Calls every hook on that span but the one that closes it.
+/// Calls every hook but close on that span.
 fn use_span(span: &Span) {
     span.in_scope(|| info_span!("nested").in_scope(|| ()));
     let child = info_span!(parent: span, "child", n = 1);
@@ -54,7 +54,7 @@ fn use_span(span: &Span) {
     drop(span.clone());
 }
 
-/// Formats a [`Loud`] in each of its hooks, as `fmt` does in some: under the lock of the span's extensions.
+/// Formats a [`TracingDebug`] in each of its hooks, as `fmt` does in some: under the lock of the span's extensions.
 struct Formatter;
 
 impl Formatter {
@@ -64,7 +64,7 @@ impl Formatter {
             return;
         }
         let mut extensions = span.extensions_mut();
-        let text = format!("{:?}", Loud);
+        let text = format!("{:?}", TracingDebug);
         extensions.replace(text);
         drop(extensions);
         FORMATTING.store(false, Ordering::Relaxed);
@@ -95,11 +95,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Formatter {
     }
 }
 
-/// An observer that keeps nothing.
+/// An observer that ignores every call.
 #[derive(Debug)]
-struct Listens;
+struct NoopObserver;
 
-impl SpanObserver for Listens {
+impl SpanObserver for NoopObserver {
     fn name(&self) -> &'static str {
         "listens"
     }
@@ -111,24 +111,24 @@ fn on(span: &Span) {
     *SUBJECT.lock().unwrap() = Some(span.clone());
 }
 
-/// Calls every hook of the layers, on spans that another span has displaced too.
+/// Calls every hook of the layers, also on spans that another span has evicted.
 fn work(start: impl FnOnce()) {
-    let old = info_span!("old", l = ?Loud, late = Empty);
+    let old = info_span!("old", l = ?TracingDebug, late = Empty);
     on(&old);
-    info_span!("idle", l = ?Loud).in_scope(|| info!(l = ?Loud));
+    info_span!("idle", l = ?TracingDebug).in_scope(|| info!(l = ?TracingDebug));
     start();
-    let outer = info_span!("outer", l = ?Loud, late = Empty);
+    let outer = info_span!("outer", l = ?TracingDebug, late = Empty);
     on(&outer);
-    let other = info_span!("other", l = ?Loud);
-    outer.in_scope(|| info!(l = ?Loud));
+    let other = info_span!("other", l = ?TracingDebug);
+    outer.in_scope(|| info!(l = ?TracingDebug));
     for span in [&old, &outer, &other] {
         on(span);
-        span.record("late", tracing::field::debug(Loud));
+        span.record("late", tracing::field::debug(TracingDebug));
         span.in_scope(|| {
-            info!(l = ?Loud);
-            drop(info_span!("within", l = ?Loud).entered());
+            info!(l = ?TracingDebug);
+            drop(info_span!("within", l = ?TracingDebug).entered());
         });
-        elsewhere(|| span.in_scope(|| info_span!("there", l = ?Loud).in_scope(|| ())));
+        elsewhere(|| span.in_scope(|| info_span!("there", l = ?TracingDebug).in_scope(|| ())));
     }
     outer.follows_from(&other);
     *SUBJECT.lock().unwrap() = None;
@@ -139,14 +139,14 @@ fn work(start: impl FnOnce()) {
 type Boxed = Box<dyn Layer<Registry> + Send + Sync>;
 type Configure = fn(KinetoLayerBuilder) -> KinetoLayerBuilder;
 
-/// Does something on a thread of its own, and waits for it.
+/// Runs `work` on a new thread and joins it.
 fn elsewhere(work: impl FnOnce() + Send) {
     let thread = std::thread::Builder::new().name("worker".to_owned());
     std::thread::scope(|scope| thread.spawn_scoped(scope, work).unwrap().join().unwrap());
 }
 
-/// Records what `work` does beside another layer; the process fails if that does not end.
-fn record_beside(other: Boxed, ours_first: bool, configure: Configure, work: impl Fn(&Profiler)) -> File {
+/// Records `work` with another layer in the stack; aborts the process on a hang.
+fn record_with_layer(other: Boxed, ours_first: bool, configure: Configure, work: impl Fn(&Profiler)) -> File {
     let bark = || {
         // Without optimisation the scenarios take seconds of processor time, and machines are shared.
         std::thread::sleep(Duration::from_secs(600));
@@ -169,23 +169,23 @@ fn run(test: &str) {
     child::run(&mut child::command(&format!("formatting::{test}")));
 }
 
-fn beside_fmt(ours_first: bool) {
+fn check_with_fmt(ours_first: bool) {
     let fmt = tracing_subscriber::fmt::layer().with_writer(io::sink).boxed();
     let work = |_: &Profiler| {
-        let outer = info_span!("outer", l = ?Loud, late = Empty);
-        outer.record("late", tracing::field::debug(Loud));
-        outer.in_scope(|| info!(l = ?Loud));
+        let outer = info_span!("outer", l = ?TracingDebug, late = Empty);
+        outer.record("late", tracing::field::debug(TracingDebug));
+        outer.in_scope(|| info!(l = ?TracingDebug));
     };
-    let file = record_beside(fmt, ours_first, |builder| builder, work);
+    let file = record_with_layer(fmt, ours_first, |builder| builder, work);
     // Both layers format the span's values, and fmt the event's.
     assert_eq!((file.all("outer").len(), file.all("inside").len()), (1, 5));
 }
 
-fn beside_formatter(ours_first: bool, configure: Configure) {
+fn check_with_formatter(ours_first: bool, configure: Configure) {
     let start = |profiler: &Profiler| drop(profiler.start());
     let work = |profiler: &Profiler| work(|| start(profiler));
-    let file = record_beside(Formatter.boxed(), ours_first, configure, work);
-    // However often and on whatever thread it is entered, a span has one id.
+    let file = record_with_layer(Formatter.boxed(), ours_first, configure, work);
+    // A span has one id, however often and on whichever thread it is entered.
     let spans = |name| file.all(name).iter().map(Slice::span).collect::<HashSet<_>>().len();
     assert_eq!(["old", "outer", "other"].map(spans), [1; 3]);
     assert_eq!(file.trace.stats().lost(Loss::Reentered), 0);
@@ -193,7 +193,7 @@ fn beside_formatter(ours_first: bool, configure: Configure) {
 
 const STARTED: Configure = |builder| builder;
 const IDLE: Configure = |builder| builder.record_from_start(false).fields_while_idle(true);
-const OBSERVED: Configure = |builder| builder.observer(Listens);
+const OBSERVED: Configure = |builder| builder.observer(NoopObserver);
 
 #[test]
 fn fmt_does_not_deadlock_when_a_field_traces() {
@@ -219,7 +219,7 @@ fn observers_do_not_deadlock_on_locked_extensions() {
     run("child_observed_after_formatter");
 }
 
-/// Tests for child processes: name, and what they run.
+/// Declares tests for child processes: each name with its body.
 macro_rules! children {
     ($($name:ident: $run:expr;)*) => {$(
         #[test]
@@ -231,12 +231,12 @@ macro_rules! children {
 }
 
 children! {
-    child_before_fmt: beside_fmt(true);
-    child_after_fmt: beside_fmt(false);
-    child_before_formatter: beside_formatter(true, STARTED);
-    child_after_formatter: beside_formatter(false, STARTED);
-    child_idle_before_formatter: beside_formatter(true, IDLE);
-    child_idle_after_formatter: beside_formatter(false, IDLE);
-    child_observed_before_formatter: beside_formatter(true, OBSERVED);
-    child_observed_after_formatter: beside_formatter(false, OBSERVED);
+    child_before_fmt: check_with_fmt(true);
+    child_after_fmt: check_with_fmt(false);
+    child_before_formatter: check_with_formatter(true, STARTED);
+    child_after_formatter: check_with_formatter(false, STARTED);
+    child_idle_before_formatter: check_with_formatter(true, IDLE);
+    child_idle_after_formatter: check_with_formatter(false, IDLE);
+    child_observed_before_formatter: check_with_formatter(true, OBSERVED);
+    child_observed_after_formatter: check_with_formatter(false, OBSERVED);
 }

@@ -1,4 +1,4 @@
-//! `#[instrument]` as programs use it, and the errors that it and others report.
+//! `#[instrument]`, and errors that spans and events report.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use support::{fields, record, record_with};
 use tracing::{Span, error, info, info_span, instrument};
 
 #[test]
-fn an_error_event_marks_the_slice_it_happens_in() {
+fn error_event_marks_its_slice() {
     let file = record(|| {
         info_span!("quiet").in_scope(|| info!("fine"));
         info_span!("message").in_scope(|| error!("it broke: {}", 5));
@@ -30,11 +30,11 @@ fn an_error_event_marks_the_slice_it_happens_in() {
     ] {
         assert_eq!(file.slice(name).args.get("error").and_then(|text| text.as_str()), expected, "{name}");
     }
-    assert!(file.rows("i").is_empty(), "events are not asked for");
+    assert!(file.rows("i").is_empty(), "events are not enabled");
 }
 
 #[test]
-fn an_error_marks_the_one_slice_of_its_span_that_it_happened_in() {
+fn error_marks_one_slice_of_its_span() {
     let file = record(|| {
         let span = info_span!("s");
         span.in_scope(|| ());
@@ -46,11 +46,11 @@ fn an_error_marks_the_one_slice_of_its_span_that_it_happened_in() {
 }
 
 #[test]
-fn events_of_the_log_bridge_are_there() {
+fn events_of_the_log_bridge_are_recorded() {
     let file = record_with(
         |builder| builder.events(tracing::Level::INFO),
         || {
-            // What tracing-log makes of a record.
+            // The event that tracing-log makes from a record.
             info_span!("s").in_scope(|| {
                 info!(target: "log", { log.target = "hyper", log.module_path = "hyper::client", log.line = 3 }, "connected")
             });
@@ -118,7 +118,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn instrumented_functions_are_recorded_as_they_say() {
+fn instrument_options_are_respected() {
     let file = record_with(
         |builder| builder.events(tracing::Level::INFO),
         || {
@@ -145,7 +145,7 @@ fn instrumented_functions_are_recorded_as_they_say() {
 }
 
 #[test]
-fn instrumented_futures_have_a_slice_for_each_poll() {
+fn instrumented_future_has_a_slice_for_each_poll() {
     let file = record(|| assert!(block_on(fails_later(2)).is_err()));
     // tracing enters an instrumented future once more, to drop it: that is no poll.
     let tree = file.tree(&["n"]);

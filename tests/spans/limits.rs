@@ -1,4 +1,4 @@
-//! At the buffer limit: what is in the file and what is counted as lost add up to what was made, exactly.
+//! At the buffer limit, recorded rows and counted losses add up exactly.
 #![allow(clippy::cast_possible_truncation, reason = "a test")]
 
 use serde_json::Value;
@@ -14,14 +14,14 @@ fn set_up(configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder) -> (
     (Dispatch::new(tracing_subscriber::registry().with(layer)), guard)
 }
 
-/// Records what `work` does with room for 1 MiB.
+/// Records `work` with a buffer limit of 1 MiB.
 fn record(work: impl FnOnce()) -> Trace {
     let (dispatch, guard) = set_up(|builder| builder);
     with_default(&dispatch, work);
     guard.finish().unwrap()
 }
 
-/// The rows of the file that a trace makes.
+/// Returns the rows of the trace's file.
 fn rows(trace: &Trace, ph: &str) -> Vec<Value> {
     let mut bytes = Vec::new();
     trace.write_chrome(&mut bytes).unwrap();
@@ -45,7 +45,7 @@ fn slices_beyond_the_limit_are_counted_exactly() {
 }
 
 #[test]
-fn slices_of_many_threads_beyond_the_limit_are_counted_exactly() {
+fn slices_of_threads_beyond_the_limit_are_counted_exactly() {
     const THREADS: u64 = 8;
     const MADE: u64 = 10_000;
     let (dispatch, guard) = set_up(|builder| builder);
@@ -72,25 +72,25 @@ fn fields_beyond_the_limit_are_counted_exactly() {
     let rows = rows(&trace, "X");
     assert_eq!(rows.len() as u64 + stats.lost(Loss::SlicesOverLimit), MADE, "{stats}");
     let with_fields = rows.iter().filter(|row| row["args"].get("text").is_some()).count() as u64;
-    // The last one may have been kept for a slice for which there was no room any more.
+    // The last field may belong to a slice that no longer fitted.
     let found = with_fields + stats.lost(Loss::FieldsOverLimit);
     assert!(found == MADE || found + 1 == MADE, "{with_fields} of {MADE}, {stats}");
 }
 
 #[test]
-fn fields_of_slices_that_still_fit_are_counted() {
+fn fields_are_counted_when_only_the_slice_fits() {
     let text = "x".repeat(400);
     let trace = record(|| (0..20_000).for_each(|_| info_span!("full", text).in_scope(|| ())));
     let stats = trace.stats();
     let rows = rows(&trace, "X");
     let without = rows.iter().filter(|row| row["args"].get("text").is_none()).count() as u64;
-    assert!(without > 0, "there is room for a slice where there is none for 400 bytes: {stats}");
+    assert!(without > 0, "a slice fits where 400 bytes do not: {stats}");
     assert_eq!(rows.len() as u64 + stats.lost(Loss::SlicesOverLimit), 20_000, "{stats}");
     assert_eq!(rows.len() as u64 - without + stats.lost(Loss::FieldsOverLimit), 20_000, "{stats}");
 }
 
 #[test]
-fn ends_and_closings_beyond_the_limit_are_counted() {
+fn slice_ends_beyond_the_limit_are_counted() {
     const DEEP: u64 = 1_000;
     let trace = record(|| {
         let open: Vec<_> = (0..DEEP).map(|_| info_span!("open").entered()).collect();
@@ -100,7 +100,7 @@ fn ends_and_closings_beyond_the_limit_are_counted() {
     let stats = trace.stats();
     assert_eq!(slices(&trace) + stats.lost(Loss::SlicesOverLimit), DEEP + 40_000, "{stats}");
     let unfinished = rows(&trace, "X").iter().filter(|row| row["args"]["finished"] == false).count() as u64;
-    assert!(unfinished > 0, "the first of them lie in chunks that were full long before");
+    assert!(unfinished > 0, "the first slices lie in chunks that filled up long before");
     assert_eq!((unfinished, unfinished), (stats.lost(Loss::EndsOverLimit), stats.lost(Loss::Unfinished)), "{stats}");
 }
 
@@ -126,7 +126,7 @@ fn large_fields_count_towards_the_limit() {
 }
 
 #[test]
-fn a_trace_gives_its_room_back_when_it_is_dropped() {
+fn trace_frees_its_buffers_when_dropped() {
     let (dispatch, guard) = set_up(|builder| builder);
     let profiler = guard.profiler();
     let fill = || (0..40_000).for_each(|_| info_span!("bare").in_scope(|| ()));
@@ -136,11 +136,11 @@ fn a_trace_gives_its_room_back_when_it_is_dropped() {
         let trace = profiler.stop().unwrap();
         let kept = slices(&trace);
         assert!(trace.stats().lost(Loss::SlicesOverLimit) > 0 && kept > 30_000, "turn {turn}: {kept}");
-        // One chunk may be in the making when the limit is met.
+        // One chunk may be under construction when the limit is reached.
         let is_like = |before: u64| before.abs_diff(kept) <= MIB / 32 / 16;
         assert!(before.replace(kept).is_none_or(is_like), "turn {turn}: {kept} after {before:?}");
         if turn == 1 {
-            // While the trace is there, its memory is not.
+            // The trace still holds its memory.
             profiler.start().unwrap();
             with_default(&dispatch, fill);
             let second = profiler.stop().unwrap();
@@ -153,7 +153,7 @@ fn a_trace_gives_its_room_back_when_it_is_dropped() {
 }
 
 #[test]
-fn a_recording_that_goes_on_at_the_limit_goes_on_counting() {
+fn recording_counts_losses_while_at_the_limit() {
     let (dispatch, guard) = set_up(|builder| builder);
     let profiler = guard.profiler();
     with_default(&dispatch, || (0..50_000).for_each(|_| info_span!("bare").in_scope(|| ())));
@@ -168,7 +168,7 @@ fn a_recording_that_goes_on_at_the_limit_goes_on_counting() {
 }
 
 #[test]
-fn threads_that_live_for_three_spans_share_chunks() {
+fn short_lived_threads_share_chunks() {
     let (dispatch, guard) = set_up(|builder| builder.buffer_limit_bytes(64 * MIB));
     for _ in 0..1_000 {
         let three = || with_default(&dispatch, || (0..3).for_each(|_| info_span!("short").in_scope(|| ())));
@@ -183,7 +183,7 @@ fn threads_that_live_for_three_spans_share_chunks() {
 }
 
 #[test]
-fn the_smallest_limit_loses_everything_and_says_so() {
+fn smallest_limit_loses_everything_with_a_reason() {
     let (dispatch, guard) = set_up(|builder| builder.buffer_limit_bytes(1));
     with_default(&dispatch, || info_span!("bare").in_scope(|| ()));
     let trace = guard.finish().unwrap();

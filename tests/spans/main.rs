@@ -1,4 +1,4 @@
-//! Spans and events of a program: what the layer records of them.
+//! What the layer records of a program's spans and events.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod async_calls;
@@ -21,11 +21,11 @@ mod shape;
 mod sharing;
 mod threads;
 
-/// So many spans deep a thread has frames for them (`src/recorder/frames.rs`); deeper ones are kept otherwise.
+/// Depth up to which a thread keeps spans in frames (`src/recorder/frames.rs`); deeper spans take another path.
 const FRAMES: usize = 254;
 
 #[test]
-fn there_are_as_many_frames_as_the_tests_suppose() {
+fn frame_count_matches_the_source() {
     let source = include_str!("../../src/recorder/frames.rs");
     assert!(source.contains(&format!("const FRAMES: usize = {};", FRAMES + 2)));
 }

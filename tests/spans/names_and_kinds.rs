@@ -1,4 +1,4 @@
-//! What a span is called and what it is: `annotate!`, `kineto.name`, `kineto.kind`, the classifier, targets.
+//! Names and kinds of spans: `annotate!`, `kineto.name`, `kineto.kind`, the classifier, targets.
 
 use support::{record, record_with};
 use tracing::field::Empty;
@@ -6,7 +6,7 @@ use tracing::info_span;
 use tracing_kineto::{ActivityType, Loss, annotate};
 
 #[test]
-fn kineto_name_takes_the_place_of_the_name() {
+fn kineto_name_replaces_the_name() {
     let file = record(|| {
         info_span!("a", kineto.name = "given", n = 1).in_scope(|| ());
         info_span!("b", kineto.name = %format_args!("step {}", 2)).in_scope(|| ());
@@ -35,7 +35,7 @@ fn annotate_makes_user_annotations() {
 }
 
 #[test]
-fn kineto_kind_decides_the_class_of_its_callsite() {
+fn kineto_kind_sets_the_kind_of_its_callsite() {
     for (kind, cat) in [
         ("user_annotation", "user_annotation"),
         ("python_function", "python_function"),
@@ -55,7 +55,7 @@ fn kineto_kind_decides_the_class_of_its_callsite() {
 }
 
 #[test]
-fn a_kind_that_no_host_span_can_be_is_refused_once_for_its_callsite() {
+fn device_kind_of_a_span_is_rejected_once_per_callsite() {
     for kind in ["kernel", "gpu_memcpy", "nonsense", ""] {
         let file = record(|| {
             (0..3).for_each(|_| info_span!("a", kineto.kind = kind).in_scope(|| ()));
@@ -68,7 +68,7 @@ fn a_kind_that_no_host_span_can_be_is_refused_once_for_its_callsite() {
 }
 
 #[test]
-fn kinds_that_are_not_selected_are_left_out() {
+fn spans_are_excluded_when_their_kind_is_not_selected() {
     let file = record_with(
         |builder| builder.activities(ActivityType::UserAnnotation),
         || {
@@ -81,7 +81,7 @@ fn kinds_that_are_not_selected_are_left_out() {
 }
 
 #[test]
-fn the_classifier_and_targets_decide_where_the_span_does_not() {
+fn classifier_and_targets_decide_when_the_span_does_not() {
     let file = record_with(
         |builder| {
             let classify = |metadata: &tracing::Metadata<'_>| match metadata.name() {
@@ -103,7 +103,7 @@ fn the_classifier_and_targets_decide_where_the_span_does_not() {
 }
 
 #[test]
-fn targets_and_locations_are_shown_when_asked_for() {
+fn targets_and_locations_are_shown_when_enabled() {
     for (target, location) in [(true, false), (false, true)] {
         let file = record_with(
             |builder| builder.with_target(target).with_location(location),

@@ -1,4 +1,4 @@
-//! Enters and exits become slices, whatever the order and the thread; parents are those that the program meant.
+//! Slices and parents of spans, for any order of enters and exits on any thread.
 #![allow(clippy::mem_forget, reason = "tests")]
 
 use super::FRAMES;
@@ -34,7 +34,7 @@ fn spans_nest_as_they_are_entered() {
 }
 
 #[test]
-fn parent_is_the_span_that_was_entered_last_again_or_not() {
+fn parent_is_the_last_entered_span_even_when_reentered() {
     let work = || {
         let outer = info_span!("outer");
         let _again = (outer.clone().entered(), info_span!("inner").entered(), outer.entered());
@@ -44,7 +44,7 @@ fn parent_is_the_span_that_was_entered_last_again_or_not() {
 }
 
 #[test]
-fn a_span_made_once_and_entered_for_ever_has_a_slice_each_time() {
+fn span_made_once_has_a_slice_for_each_enter() {
     let layer = Span::none();
     let file = record(|| {
         let layers = [info_span!("attention"), info_span!("mlp")];
@@ -58,13 +58,13 @@ fn a_span_made_once_and_entered_for_ever_has_a_slice_each_time() {
     assert_eq!(file.tree(&[]), format!("main\n{}", step.repeat(3)));
     let spans: HashSet<_> = file.all("mlp").iter().map(|slice| slice.span()).collect();
     assert_eq!(spans.len(), 1, "one span, three slices");
-    // Made outside the steps, so it is no child of any.
+    // Made outside the steps, so it is a child of none.
     assert!(file.all("mlp").iter().all(|slice| slice.parent() == 0), "{}", file.parents());
     assert_eq!(file.all("forward").iter().map(|slice| slice.span()).collect::<HashSet<_>>().len(), 3);
 }
 
 #[test]
-fn a_span_made_inside_another_keeps_that_parent_wherever_it_is_entered_again() {
+fn span_keeps_its_parent_when_entered_again_elsewhere() {
     check_parents(
         || {
             let outer = info_span!("outer");
@@ -79,7 +79,7 @@ fn a_span_made_inside_another_keeps_that_parent_wherever_it_is_entered_again() {
 }
 
 #[test]
-fn a_span_entered_twice_on_one_thread_has_two_slices() {
+fn span_entered_twice_on_one_thread_has_two_slices() {
     let file = record(|| {
         let span = info_span!("twice");
         let _outer = span.enter();
@@ -107,13 +107,13 @@ fn slices_that_overlap_get_a_second_row_of_the_same_thread() {
     let (a, b) = (file.slice("a"), file.slice("b"));
     assert!(a.start <= b.start && b.start < a.end && a.end < b.end);
     assert_ne!(a.tid, b.tid);
-    assert_eq!(b.args["thread id"].as_u64(), Some(a.tid), "the row's id is none of the kernel's");
+    assert_eq!(b.args["thread id"].as_u64(), Some(a.tid), "the row's id is not a kernel thread id");
     assert!(a.args.get("thread id").is_none());
     assert_eq!(file.lost(Loss::Overlapping), 1);
 }
 
 #[test]
-fn crossed_guards_count_each_moment_of_a_thread_once() {
+fn averages_count_time_once_when_guards_cross() {
     let file = record(|| {
         for _ in 0..300 {
             let (first, second) = (info_span!("first").entered(), info_span!("second").entered());
@@ -141,7 +141,7 @@ fn crossed_guards_count_each_moment_of_a_thread_once() {
 }
 
 #[test]
-fn exits_out_of_order_leave_every_parent_right() {
+fn parents_are_right_when_exits_are_out_of_order() {
     let work = || {
         let spans = ["root", "a", "b"].map(|name| match name {
             "root" => info_span!("root"),
@@ -161,7 +161,7 @@ fn exits_out_of_order_leave_every_parent_right() {
 }
 
 #[test]
-fn a_span_made_where_it_is_entered_keeps_its_parent_when_that_exits_first() {
+fn span_keeps_its_parent_when_the_parent_exits_first() {
     check_parents(
         || {
             let root = info_span!("root").entered();
@@ -182,7 +182,7 @@ fn a_span_made_where_it_is_entered_keeps_its_parent_when_that_exits_first() {
 }
 
 #[test]
-fn a_span_whose_parent_exits_first_keeps_it_when_entered_again() {
+fn reentered_span_keeps_a_parent_that_exited_first() {
     let work = || {
         let root = info_span!("root").entered();
         let a = info_span!("a");
@@ -200,12 +200,12 @@ fn a_span_whose_parent_exits_first_keeps_it_when_entered_again() {
 }
 
 #[test]
-fn guards_dropped_out_of_order_at_any_depth_end_their_own_slices() {
+fn guards_dropped_out_of_order_end_their_own_slices() {
     for depth in [3, FRAMES + 1, FRAMES + 2, FRAMES + 3, FRAMES + 4, FRAMES + 40] {
         let file = record(|| {
             let spans: Vec<Span> = (0..depth).map(|i| info_span!("deep", i)).collect();
             spans.iter().for_each(enter);
-            // From the outside in: each exit but the last is out of order.
+            // Outermost first: each exit but the last is out of order.
             spans.iter().for_each(exit);
             info_span!("after").in_scope(|| ());
         });
@@ -221,7 +221,7 @@ fn guards_dropped_out_of_order_at_any_depth_end_their_own_slices() {
 }
 
 #[test]
-fn a_recursion_of_four_hundred_levels_nests() {
+fn recursion_nests_four_hundred_levels_deep() {
     fn descend(levels: u64) {
         let _level = info_span!("level", levels).entered();
         if levels > 1 {
@@ -237,7 +237,7 @@ fn a_recursion_of_four_hundred_levels_nests() {
 }
 
 #[test]
-fn deep_spans_are_re_entered_and_moved_as_others_are() {
+fn deep_spans_can_be_reentered_and_moved() {
     let file = record(|| {
         let around: Vec<_> = (0..FRAMES + 8).map(|_| info_span!("around").entered()).collect();
         let deep = info_span!("deep");
@@ -254,7 +254,7 @@ fn deep_spans_are_re_entered_and_moved_as_others_are() {
 }
 
 #[test]
-fn a_span_exited_by_another_thread_ends_where_it_was_entered() {
+fn span_exited_by_another_thread_ends_where_entered() {
     let file = record(|| {
         let (around, span) = (info_span!("around").entered(), info_span!("moved"));
         enter(&span);
@@ -270,11 +270,11 @@ fn a_span_exited_by_another_thread_ends_where_it_was_entered() {
     assert_eq!(moved.row, "main");
     assert!(before.end <= moved.end && moved.end <= after.start);
     assert_eq!(file.lost(Loss::Unfinished), 0);
-    assert_eq!(file.slice("next").parent(), file.slice("around").span(), "the thread is out of it too");
+    assert_eq!(file.slice("next").parent(), file.slice("around").span(), "its thread has left it too");
 }
 
 #[test]
-fn a_span_closed_late_or_elsewhere_is_like_any_other() {
+fn span_closed_late_or_elsewhere_is_complete() {
     let file = record(|| {
         let span = info_span!("late");
         span.in_scope(|| ());
@@ -290,7 +290,7 @@ fn a_span_closed_late_or_elsewhere_is_like_any_other() {
 }
 
 #[test]
-fn a_span_never_entered_has_no_slice_but_may_be_a_parent() {
+fn span_never_entered_has_no_slice_but_may_be_a_parent() {
     let file = record(|| {
         let never = info_span!("never");
         info_span!(parent: &never, "child").in_scope(|| ());
@@ -316,7 +316,7 @@ fn explicit_parents_and_roots_are_kept() {
 }
 
 #[test]
-fn a_parent_from_another_thread_is_named() {
+fn parent_may_be_on_another_thread() {
     let file = record(|| {
         let request = info_span!("request").entered();
         let parent: Span = (*request).clone();
@@ -330,7 +330,7 @@ fn a_parent_from_another_thread_is_named() {
 }
 
 #[test]
-fn a_root_inside_a_span_that_exits_out_of_order_stays_a_root() {
+fn root_stays_a_root_when_exits_are_out_of_order() {
     check_parents(
         || {
             let a = info_span!("a");
@@ -345,7 +345,7 @@ fn a_root_inside_a_span_that_exits_out_of_order_stays_a_root() {
 }
 
 #[test]
-fn a_span_handed_to_another_thread_before_any_enter_keeps_its_parent_and_fields() {
+fn span_sent_before_any_enter_keeps_parent_and_fields() {
     let file = record(|| {
         let outer = info_span!("outer").entered();
         let plain = info_span!("plain");
@@ -362,7 +362,7 @@ fn a_span_handed_to_another_thread_before_any_enter_keeps_its_parent_and_fields(
 }
 
 #[test]
-fn a_span_entered_on_several_threads_at_once_is_one_span_with_a_slice_each() {
+fn span_entered_by_threads_at_once_has_one_slice_each() {
     const THREADS: usize = 4;
     let file = record(|| {
         let span = info_span!("shared", n = 1);
@@ -389,7 +389,7 @@ fn a_span_entered_on_several_threads_at_once_is_one_span_with_a_slice_each() {
 }
 
 #[test]
-fn spans_of_two_registries_at_once_do_not_mix() {
+fn spans_of_two_registries_do_not_mix() {
     let [(first, first_guard), (second, second_guard)] = [layer(|b| b), layer(|b| b)];
     let [first, second] = [tracing_subscriber::registry().with(first), tracing_subscriber::registry().with(second)]
         .map(tracing::Dispatch::new);
@@ -413,7 +413,7 @@ fn spans_of_two_registries_at_once_do_not_mix() {
 }
 
 #[test]
-fn a_span_that_outlives_its_registry_does_no_harm() {
+fn span_may_outlive_its_registry() {
     let mut kept = None;
     let file = record(|| {
         let span = info_span!("kept");
@@ -428,7 +428,7 @@ fn a_span_that_outlives_its_registry_does_no_harm() {
 }
 
 #[test]
-fn ids_are_unique_over_threads_and_operations() {
+fn ids_are_unique_across_threads_and_operations() {
     const THREADS: usize = 8;
     const OPERATIONS: usize = 500;
     let file = record(|| {
@@ -444,7 +444,7 @@ fn ids_are_unique_over_threads_and_operations() {
     });
     let (plain, with_fields) = (file.all("plain"), file.all("with_fields"));
     assert_eq!((plain.len(), with_fields.len()), (THREADS * OPERATIONS, THREADS * OPERATIONS));
-    // That "External id" is unique, every file is checked for.
+    // `File` checks every file for unique "External id" values.
     let spans: HashSet<_> = plain.iter().chain(&with_fields).map(|slice| slice.span()).collect();
     assert_eq!(spans.len(), 2 * THREADS * OPERATIONS);
     let parents: HashSet<_> = with_fields.iter().map(|slice| slice.parent()).collect();

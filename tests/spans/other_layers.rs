@@ -1,4 +1,4 @@
-//! Beside other layers and behind filters: nobody disturbs anybody.
+//! The layer in stacks with other layers and filters.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Registry, registry, reload};
 
-/// Where fmt writes.
+/// Collects the output of the fmt layer.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -55,7 +55,7 @@ fn work() {
 const ALL: &str = "main\n  app\n    detail\n      lib\n";
 
 #[test]
-fn beside_fmt_in_either_order_both_see_everything() {
+fn fmt_and_our_layer_see_everything_in_either_order() {
     for ours_first in [true, false] {
         let (log, (ours, guard)) = (Log::default(), layer(|b| b));
         match ours_first {
@@ -70,7 +70,7 @@ fn beside_fmt_in_either_order_both_see_everything() {
 }
 
 #[test]
-fn a_global_env_filter_hides_spans_from_us_as_from_all() {
+fn global_env_filter_hides_spans_from_all_layers() {
     let (ours, guard) = layer(|b| b);
     let filter = EnvFilter::new("info,lib=off");
     tracing::subscriber::with_default(registry().with(filter).with(ours), work);
@@ -79,14 +79,14 @@ fn a_global_env_filter_hides_spans_from_us_as_from_all() {
 }
 
 #[test]
-fn a_global_filter_that_hides_everything_leaves_a_trace_that_says_so() {
+fn empty_trace_names_the_global_filter_that_hid_all() {
     let (ours, guard) = layer(|b| b);
     tracing::subscriber::with_default(registry().with(LevelFilter::OFF).with(ours), work);
     assert!(finish(guard).trace.why_empty().unwrap().contains("filter in front of all layers"));
 }
 
 #[test]
-fn a_filter_on_another_layer_hides_nothing_from_us() {
+fn filter_on_another_layer_hides_nothing_from_ours() {
     let (log, (ours, guard)) = (Log::default(), layer(|b| b));
     let subscriber = registry().with(log.layer().with_filter(EnvFilter::new("off,lib=info"))).with(ours);
     tracing::subscriber::with_default(subscriber, work);
@@ -96,12 +96,12 @@ fn a_filter_on_another_layer_hides_nothing_from_us() {
 }
 
 #[test]
-fn a_filter_on_our_layer_hides_nothing_from_others() {
+fn filter_on_our_layer_hides_nothing_from_others() {
     let (log, (ours, guard)) = (Log::default(), layer(|b| b));
     let filter = Targets::new().with_target("app", Level::INFO).with_target("lib", Level::INFO);
     tracing::subscriber::with_default(registry().with(ours.with_filter(filter)).with(log.layer()), || {
         work();
-        // A parent that our layer never saw, as argument and as current span.
+        // Our layer never saw this parent, which is both an argument and the current span.
         let hidden = debug_span!(target: "app::detail", "hidden");
         info_span!(target: "app", parent: &hidden, "child").in_scope(|| ());
         let effect = info_span!(target: "app", "effect");
@@ -117,7 +117,7 @@ fn a_filter_on_our_layer_hides_nothing_from_others() {
 }
 
 #[test]
-fn the_builders_filter_is_for_this_layer_alone() {
+fn builder_filter_applies_to_this_layer_alone() {
     let (log, (ours, guard)) = (Log::default(), layer(|b| b.filter(Targets::new().with_target("lib", Level::INFO))));
     tracing::subscriber::with_default(registry().with(ours).with(log.layer()), work);
     let file = finish(guard);
@@ -126,7 +126,7 @@ fn the_builders_filter_is_for_this_layer_alone() {
 }
 
 #[test]
-fn a_filter_that_changes_its_mind_while_spans_are_open_does_no_harm() {
+fn dynamic_filter_may_change_while_spans_are_open() {
     let (ours, guard) = layer(|b| b);
     let (filter, handle) = reload::Layer::new(LevelFilter::INFO);
     tracing::subscriber::with_default(registry().with(ours.with_filter(filter)), || {
@@ -145,7 +145,7 @@ fn a_filter_that_changes_its_mind_while_spans_are_open_does_no_harm() {
 }
 
 #[test]
-fn a_global_filter_reloaded_while_spans_are_open_does_no_harm() {
+fn global_filter_may_be_reloaded_while_spans_are_open() {
     let (ours, guard) = layer(|b| b);
     let (filter, handle) = reload::Layer::new(EnvFilter::new("info"));
     tracing::subscriber::with_default(registry().with(filter).with(ours), || {
@@ -170,14 +170,14 @@ fn our_layer_itself_may_be_reloaded() {
         info_span!("two").in_scope(|| ());
         drop(open);
         handle.reload(None).unwrap();
-        info_span!("nobody's").in_scope(|| ());
+        info_span!("unrecorded").in_scope(|| ());
     });
     assert_eq!(finish(first_guard).tree(&["finished"]), "main\n  open finished=false\n    one\n");
     assert_eq!(finish(second_guard).tree(&["clipped"]), "main\n  open clipped=true\n    two\n");
 }
 
 #[test]
-fn no_layer_at_all_changes_nothing_for_others() {
+fn absent_layer_changes_nothing_for_others() {
     let seen = |ours: Option<KinetoLayer>| {
         let log = Log::default();
         tracing::subscriber::with_default(registry().with(log.layer()).with(ours), || {
@@ -195,7 +195,7 @@ fn no_layer_at_all_changes_nothing_for_others() {
 }
 
 #[test]
-fn an_idle_layer_lets_others_see_everything() {
+fn idle_layer_hides_nothing_from_others() {
     let (log, (ours, _guard)) = (Log::default(), layer(|b| b.record_from_start(false)));
     tracing::subscriber::with_default(registry().with(ours).with(log.layer()), work);
     assert_eq!(log.text().lines().count(), 4, "{}", log.text());
@@ -221,7 +221,7 @@ fn two_of_our_layers_have_a_trace_each() {
 }
 
 #[test]
-fn more_layers_than_fit_beside_each_other_still_have_a_trace_each() {
+fn layers_beyond_the_slots_have_a_trace_each() {
     let layers: Vec<_> = (0..10).map(|_| layer(|b| b)).collect();
     let (layers, guards): (Vec<_>, Vec<_>) = layers.into_iter().unzip();
     tracing::subscriber::with_default(registry().with(layers), || {
@@ -238,7 +238,7 @@ fn more_layers_than_fit_beside_each_other_still_have_a_trace_each() {
 }
 
 #[test]
-fn the_same_value_fits_under_any_stack() {
+fn same_layer_value_fits_any_stack() {
     type Boxed<S> = Box<dyn Layer<S> + Send + Sync>;
     let (ours, guard) = layer(|b| b);
     let boxed: Boxed<Registry> = Box::new(ours);
@@ -264,7 +264,7 @@ fn the_same_value_fits_under_any_stack() {
 
 #[test]
 fn one_layer_may_serve_two_subscribers_in_turn() {
-    // Only by way of `Arc`-like sharing would it be at once; a layer is moved into its subscriber.
+    // In turn: a layer is moved into its subscriber, so only sharing like `Arc`'s could use it twice at once.
     let (ours, guard) = layer(|b| b);
     let dispatch = tracing::Dispatch::new(registry().with(ours));
     for _ in 0..2 {
@@ -274,10 +274,10 @@ fn one_layer_may_serve_two_subscribers_in_turn() {
     assert_eq!(finish(guard).all("app").len(), 2);
 }
 
-// What tracing-chrome got wrong.
+// Mistakes of tracing-chrome.
 
 #[test]
-fn two_layers_one_after_the_other_do_not_write_into_each_others_trace() {
+fn successive_layers_do_not_share_traces() {
     for name in ["first", "second", "third"] {
         let (ours, guard) = layer(|b| b);
         tracing::subscriber::with_default(registry().with(ours), || {
@@ -309,7 +309,7 @@ fn process_and_thread_ids_are_the_kernels() {
 }
 
 #[test]
-fn nothing_unknown_to_viewers_stands_beside_the_args() {
+fn events_have_no_keys_unknown_to_viewers() {
     let (ours, guard) = layer(|b| b.with_location(true).events(LevelFilter::TRACE));
     tracing::subscriber::with_default(registry().with(ours), work);
     let known = ["ph", "cat", "name", "pid", "tid", "ts", "dur", "args", "s", "id", "id2", "bp"];
@@ -321,7 +321,7 @@ fn nothing_unknown_to_viewers_stands_beside_the_args() {
 }
 
 #[test]
-fn a_span_that_the_builders_filter_hides_is_hidden_however_often_other_threads_enter_it() {
+fn filtered_span_stays_hidden_when_other_threads_enter_it() {
     let (ours, guard) = layer(|b| b.filter(Targets::new().with_target("app", Level::INFO)));
     tracing::subscriber::with_default(registry().with(ours), || {
         let hidden = info_span!(target: "lib", "hidden");

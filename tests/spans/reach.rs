@@ -1,4 +1,4 @@
-//! Which threads a recording reaches.
+//! Selection of the recorded threads.
 
 use super::FRAMES;
 use std::sync::{Arc, Mutex};
@@ -40,7 +40,7 @@ fn threads_are_chosen_by_name() {
 }
 
 #[test]
-fn the_thread_that_starts_is_the_only_one() {
+fn current_filter_records_the_starting_thread_alone() {
     let (layer, guard) = layer(|b| b.threads(ThreadFilter::Current).record_from_start(false));
     let profiler = guard.profiler();
     subscriber::with_default(registry().with(layer), || {
@@ -62,7 +62,7 @@ fn the_thread_that_starts_is_the_only_one() {
 }
 
 #[test]
-fn threads_say_themselves_that_they_are_recorded() {
+fn threads_register_and_unregister_themselves() {
     let (layer, guard) = layer(|b| b.threads(ThreadFilter::Registered));
     let profiler = guard.profiler();
     subscriber::with_default(registry().with(layer), || {
@@ -96,7 +96,7 @@ fn threads_say_themselves_that_they_are_recorded() {
 }
 
 #[test]
-fn what_a_thread_has_said_holds_for_one_recording() {
+fn registration_holds_for_one_recording() {
     let (layer, guard) = layer(|b| b);
     let profiler = guard.profiler();
     subscriber::with_default(registry().with(layer), || {
@@ -109,7 +109,7 @@ fn what_a_thread_has_said_holds_for_one_recording() {
         assert!(empty.trace.why_empty().unwrap().contains("no selected thread"));
         assert_eq!(empty.json["tracing_kineto"]["threads"], "some are left out");
         profiler.start().unwrap();
-        // It was of the recording before.
+        // The guard belongs to the previous recording.
         drop(recorded);
         span("b");
     });
@@ -117,7 +117,7 @@ fn what_a_thread_has_said_holds_for_one_recording() {
 }
 
 #[test]
-fn slices_end_where_their_thread_leaves() {
+fn slices_end_when_their_thread_unregisters() {
     for depth in [3, FRAMES + 40] {
         let (layer, guard) = layer(|b| b);
         let profiler = guard.profiler();
@@ -141,9 +141,9 @@ fn slices_end_where_their_thread_leaves() {
     }
 }
 
-/// Spans of recorded threads and of others pass through each other's hands, again and again under the same keys.
+/// Recorded and excluded threads pass spans to each other, again and again under the same keys.
 #[test]
-fn spans_pass_between_threads_of_both_kinds() {
+fn spans_pass_between_recorded_and_excluded_threads() {
     const ROUNDS: usize = 10_000;
     let (layer, guard) = layer(|b| b.threads(ThreadFilter::named(["seen"])).buffer_limit_bytes(1 << 30));
     subscriber::with_default(registry().with(layer), || {
@@ -156,7 +156,7 @@ fn spans_pass_between_threads_of_both_kinds() {
                     theirs.in_scope(|| info_span!("inner").in_scope(|| ()));
                     let own = info_span!("own", round);
                     own.in_scope(|| ());
-                    // Both close on the thread that is left out, or here.
+                    // Both close on the excluded thread, or here.
                     back.send((Some(own), (round % 2 == 0).then_some(theirs))).unwrap();
                 }
             });
@@ -179,7 +179,7 @@ fn spans_pass_between_threads_of_both_kinds() {
 }
 
 #[test]
-fn fields_of_spans_from_left_out_threads_are_kept_on_demand() {
+fn fields_of_excluded_threads_are_kept_on_demand() {
     for kept in [false, true] {
         let (layer, guard) = layer(|b| b.threads(ThreadFilter::named(["seen"])).fields_while_idle(kept));
         subscriber::with_default(registry().with(layer), || {
@@ -192,13 +192,13 @@ fn fields_of_spans_from_left_out_threads_are_kept_on_demand() {
     }
 }
 
-/// Knows what the thread has pushed.
+/// Keeps the ids that the thread has pushed.
 #[derive(Clone, Debug, Default)]
-struct Told(Arc<Mutex<Vec<u64>>>);
+struct PushedIds(Arc<Mutex<Vec<u64>>>);
 
-impl Collector for Told {
+impl Collector for PushedIds {
     fn name(&self) -> &'static str {
-        "told"
+        "pushed-ids"
     }
     fn types(&self) -> ActivityTypes {
         ActivityType::ConcurrentKernel.into()
@@ -220,10 +220,10 @@ impl Collector for Told {
 }
 
 #[test]
-fn what_a_left_out_thread_launches_belongs_to_no_span() {
-    let told = Told::default();
-    let (layer, guard) = layer(|b| b.collector(told.clone()));
-    let (profiler, inside) = (guard.profiler(), || told.0.lock().unwrap().len());
+fn excluded_thread_pushes_no_correlation_ids() {
+    let pushed = PushedIds::default();
+    let (layer, guard) = layer(|b| b.collector(pushed.clone()));
+    let (profiler, inside) = (guard.profiler(), || pushed.0.lock().unwrap().len());
     subscriber::with_default(registry().with(layer), || {
         let _open = [info_span!("open").entered(), info_span!("open").entered()];
         assert_eq!(inside(), 2);
@@ -237,7 +237,7 @@ fn what_a_left_out_thread_launches_belongs_to_no_span() {
 }
 
 #[test]
-fn allocations_of_left_out_threads_are_left_out() {
+fn allocations_of_excluded_threads_are_not_recorded() {
     let device = Device::cuda(0);
     let filters = [ThreadFilter::Current, ThreadFilter::Registered, ThreadFilter::named(["seen"])];
     for (filter, recorded) in filters.into_iter().zip([1, 1, 1]) {
@@ -248,7 +248,7 @@ fn allocations_of_left_out_threads_are_left_out() {
             let _here = is_registered.then(|| profiler.enable_in_this_thread().unwrap());
             memory::record(1, 8, 8, 8, device);
             on_thread("seen", || {
-                // Nobody knows the thread's name yet.
+                // The layer does not know the thread's name yet.
                 memory::record(2, 8, 8, 8, device);
                 span("a");
                 memory::record(3, 8, 8, 8, device);
@@ -259,13 +259,13 @@ fn allocations_of_left_out_threads_are_left_out() {
     }
 }
 
-/// Counts what it is told.
+/// Keeps each enter and exit that it observes.
 #[derive(Clone, Debug, Default)]
-struct Counts(Arc<Mutex<Vec<String>>>);
+struct EnterLog(Arc<Mutex<Vec<String>>>);
 
-impl SpanObserver for Counts {
+impl SpanObserver for EnterLog {
     fn name(&self) -> &'static str {
-        "counts"
+        "enter-log"
     }
     fn enter(&self, span: &ObservedSpan) {
         self.0.lock().unwrap().push(span.name().to_owned());
@@ -276,41 +276,41 @@ impl SpanObserver for Counts {
 }
 
 #[test]
-fn observers_are_told_of_recorded_threads_alone() {
+fn observers_see_recorded_threads_alone() {
     for mode in [Mode::Kineto, Mode::PrivateUse1] {
-        let told = Counts::default();
+        let log = EnterLog::default();
         let named = ThreadFilter::named(["seen"]);
-        let (layer, guard) = layer(|b| b.mode(mode).observer(told.clone()).threads(named));
+        let (layer, guard) = layer(|b| b.mode(mode).observer(log.clone()).threads(named));
         subscriber::with_default(registry().with(layer), || {
             span("a");
             on_thread("seen", || span("b"));
         });
         drop(guard);
-        assert_eq!(*told.0.lock().unwrap(), ["b", "<"], "{mode:?}");
+        assert_eq!(*log.0.lock().unwrap(), ["b", "<"], "{mode:?}");
     }
 }
 
 #[test]
-fn observers_see_a_thread_leave_its_spans_with_the_recording() {
+fn observers_see_exits_when_a_thread_unregisters() {
     for mode in [Mode::Kineto, Mode::PrivateUse1] {
-        let told = Counts::default();
-        let (layer, guard) = layer(|b| b.mode(mode).observer(told.clone()));
+        let log = EnterLog::default();
+        let (layer, guard) = layer(|b| b.mode(mode).observer(log.clone()));
         let profiler = guard.profiler();
         subscriber::with_default(registry().with(layer), || {
             let open = [info_span!("outer").entered(), info_span!("inner").entered()];
             profiler.disable_in_this_thread().unwrap();
-            assert_eq!(*told.0.lock().unwrap(), ["outer", "inner", "<", "<"], "{mode:?}");
+            assert_eq!(*log.0.lock().unwrap(), ["outer", "inner", "<", "<"], "{mode:?}");
             span("a");
             profiler.enable_in_this_thread().unwrap().keep();
             drop(open);
             span("b");
         });
-        assert_eq!(told.0.lock().unwrap()[4..], ["b", "<"], "{mode:?}");
+        assert_eq!(log.0.lock().unwrap()[4..], ["b", "<"], "{mode:?}");
     }
 }
 
 #[test]
-fn two_layers_record_at_once_and_each_sees_its_own() {
+fn two_layers_record_their_own_threads_at_once() {
     let (first, first_guard) = layer(|b| b.threads(ThreadFilter::named(["one", "both"])));
     let (second, second_guard) = layer(|b| b.threads(ThreadFilter::named(["two", "both"])));
     let (third, third_guard) = layer(|b| b);
@@ -318,7 +318,7 @@ fn two_layers_record_at_once_and_each_sees_its_own() {
         for name in ["one", "two", "both", "none"] {
             on_thread(name, || ["a", "b"].into_iter().for_each(span));
         }
-        // A subscriber of its own: what happens there, the others do not see.
+        // A separate subscriber: the other layers do not see its spans.
         subscriber::with_default(registry().with(third), || on_thread("both", || span("c")));
         let profiler = second_guard.profiler();
         on_thread("both", || {

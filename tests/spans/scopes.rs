@@ -1,4 +1,4 @@
-//! Spans chosen by torch's record scopes.
+//! Selection of spans by torch's record scopes.
 
 use super::FRAMES;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use tracing_kineto::{ActivityType, KinetoLayerBuilder, Mode, ObservedSpan, SpanO
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry;
 
-/// Spans of all kinds within one another, each with one inside that says nothing.
+/// Makes nested spans of all kinds, each around a span without a scope.
 fn work() {
     let spans: [Span; 9] = [
         annotate!("step"),
@@ -22,7 +22,7 @@ fn work() {
         info_span!("unknown", record_scope = "whatever"),
         info_span!("said wins", fwd_thread = 1, record_scope = 7),
     ];
-    // Made together, they displace one another.
+    // Made together, they evict one another.
     for span in spans {
         let _outer = span.entered();
         annotate!("mark").in_scope(|| {});
@@ -34,7 +34,7 @@ fn record(scopes: &[RecordScope]) -> String {
 }
 
 #[test]
-fn spans_are_chosen_by_scope_and_pass_on_their_parents() {
+fn scope_selects_spans_and_excluded_ones_pass_on_parents() {
     let all = "step< mark<step op< mark<op backward< mark<backward forward< mark<forward class< mark<class \
                by name< mark<by name shown< mark<shown unknown< mark<unknown said wins< mark<said wins";
     assert_eq!(record(&[]), all);
@@ -53,7 +53,7 @@ fn spans_are_chosen_by_scope_and_pass_on_their_parents() {
 }
 
 #[test]
-fn a_scope_is_read_where_fields_are_not_recorded_and_where_kinds_are() {
+fn scope_is_read_without_args_and_from_annotations() {
     for name in ["kept", "left out"] {
         let scope = if name == "kept" { 1 } else { 0 };
         let file = record_with(
@@ -68,7 +68,7 @@ fn a_scope_is_read_where_fields_are_not_recorded_and_where_kinds_are() {
 }
 
 #[test]
-fn the_kind_of_a_callsites_first_span_counts_for_its_scope() {
+fn kind_of_a_callsites_first_span_sets_its_scope() {
     let work = || {
         let note = |scope| info_span!("note", kineto.kind = "user_annotation", record_scope = scope);
         [note(None::<u8>), note(None), note(Some(4))].into_iter().for_each(|span| span.in_scope(|| ()));
@@ -79,7 +79,7 @@ fn the_kind_of_a_callsites_first_span_counts_for_its_scope() {
 }
 
 #[test]
-fn what_comes_late_or_was_made_before_decides_nothing_that_was_not_seen() {
+fn scope_is_ignored_when_recorded_late_or_before_the_start() {
     for kept in [false, true] {
         let (layer, guard) = layer(|b| b.record_scopes([Function]).record_from_start(false).fields_while_idle(kept));
         subscriber::with_default(registry().with(layer), || {
@@ -91,7 +91,7 @@ fn what_comes_late_or_was_made_before_decides_nothing_that_was_not_seen() {
             late.in_scope(|| ());
             let gone = info_span!("gone", record_scope = 1, n = tracing::field::Empty);
             gone.in_scope(|| info_span!("inside").in_scope(|| ()));
-            // It is nobody's, on other threads too.
+            // No layer owns it, on other threads either.
             on_thread("other", || {
                 gone.record("n", 1);
                 gone.in_scope(|| info_span!(parent: &gone, "inside").in_scope(|| ()));
@@ -105,7 +105,7 @@ fn what_comes_late_or_was_made_before_decides_nothing_that_was_not_seen() {
 }
 
 #[test]
-fn scopes_hold_below_any_depth_and_on_threads_that_have_not_made_the_span() {
+fn scopes_apply_at_any_depth_and_on_any_thread() {
     let file = record_with(
         |b| b.record_scopes([CustomClass]),
         || {
@@ -115,7 +115,7 @@ fn scopes_hold_below_any_depth_and_on_threads_that_have_not_made_the_span() {
             made.iter().for_each(|span| span.in_scope(|| ()));
             drop(depth);
             on_thread("other", || made.iter().for_each(|span| span.in_scope(|| ())));
-            // Entered here, and left elsewhere.
+            // Entered here, exited elsewhere.
             support::enter(&made[0]);
             on_thread("other", || support::exit(&made[0]));
             made.iter().for_each(|span| span.in_scope(|| ()));
@@ -138,7 +138,7 @@ impl SpanObserver for Seen {
 }
 
 #[test]
-fn observers_are_told_of_these_scopes_alone() {
+fn observers_see_selected_scopes_alone() {
     for mode in [Mode::Kineto, Mode::PrivateUse1] {
         let seen = Seen::default();
         let (layer, guard) = layer(|b| b.mode(mode).observer(seen.clone()).record_scopes([CustomClass]));
@@ -149,13 +149,13 @@ fn observers_are_told_of_these_scopes_alone() {
 }
 
 #[test]
-fn scopes_and_types_are_chosen_together() {
+fn scopes_and_types_apply_together() {
     let file = record_with(|b| b.record_scopes([Function, CustomClass]).activities(ActivityType::UserAnnotation), work);
     assert!(file.slices().is_empty() && file.trace.why_empty().unwrap().contains("scopes"));
 }
 
 #[test]
-fn a_target_stands_for_a_scope() {
+fn target_may_map_to_a_scope() {
     let work = || {
         info_span!(target: "app::autograd", "MmBackward", seq = 3).in_scope(|| {
             info_span!(target: "app::autograd::hooks", "hook").in_scope(|| ());

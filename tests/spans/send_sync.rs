@@ -1,4 +1,4 @@
-//! What may be sent to and shared between threads.
+//! Types that are `Send` and `Sync`.
 
 use tracing_kineto::{
     Error, KinetoGuard, KinetoLayer, KinetoLayerBuilder, Loss, Profiler, RecordWhile, Schedule, Status, StepOutcome,
@@ -27,12 +27,12 @@ const fn is_send<T: Send>() {}
 const _: () = is_send::<KinetoLayerBuilder>();
 
 #[test]
-fn a_trace_may_be_written_by_several_threads_at_once() {
+fn trace_can_be_written_by_several_threads_at_once() {
     let (_layer, guard) = KinetoLayer::builder().no_output().build().expect("builds");
     let trace = guard.finish().expect("was recording");
     let write = || {
         let mut text = Vec::new();
-        trace.write_chrome(&mut text).expect("memory takes it");
+        trace.write_chrome(&mut text).expect("writes to memory");
         text
     };
     let texts = std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Whatever spans a program makes, enters, exits and drops, on whatever threads: the file shows the same.
+//! Random programs of spans on several threads: the file matches an oracle.
 
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -8,10 +8,10 @@ use tracing::field::Empty;
 use tracing::{Dispatch, Span, dispatcher, info_span};
 use tracing_kineto::Loss;
 
-/// One step of a program, done on one of its threads.
+/// One step of a program, run on one of its threads.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Makes a span: with fields or not, under the current one, none, or an earlier one.
+    /// Makes a span, with fields or without, as a root or under the current or an earlier span.
     New {
         fields: bool,
         parent: Parent,
@@ -21,7 +21,7 @@ enum Step {
     /// Exits the n-th innermost span that the thread is inside.
     Exit(usize),
     Record(usize),
-    /// Drops the program's handle; the span closes when nobody is inside it.
+    /// Drops the program's handle; the span closes when no thread is inside it.
     Drop(usize),
 }
 
@@ -47,7 +47,7 @@ fn steps(order: bool) -> impl Strategy<Value = Vec<(usize, Step)>> {
     prop::collection::vec((0..THREADS, step), 1..60)
 }
 
-/// What a program has done, and what the file has to show of it.
+/// The state of a program, and the rows that the file must contain.
 #[derive(Default)]
 struct Oracle {
     spans: Vec<Made>,
@@ -72,7 +72,7 @@ struct Expected {
     exit: Option<usize>,
 }
 
-/// Threads that do what they are told, one at a time.
+/// Threads that run one job at a time.
 struct Workers {
     senders: Vec<mpsc::Sender<Box<dyn FnOnce() + Send>>>,
     done: mpsc::Receiver<()>,
@@ -109,7 +109,7 @@ impl Workers {
 }
 
 impl Oracle {
-    /// The span of that number, counted round; `None` if there is none, or it is dropped.
+    /// Returns span `n`, modulo their number; `None` if there is no span or it is dropped.
     fn handle(&self, n: usize) -> Option<(usize, Span)> {
         let span = n.checked_rem(self.spans.len())?;
         Some((span, self.spans[span].handle.clone()?))
@@ -120,11 +120,11 @@ impl Oracle {
             Step::New { fields, parent } => self.make(thread, *fields, parent, workers),
             Step::Enter(n) => {
                 let Some((span, handle)) = self.handle(*n) else { return };
-                // The registry's notion of the current span is another once a thread is in one twice.
+                // The registry's current span differs once a thread is inside a span twice.
                 if self.stacks[thread].iter().any(|slice| self.slices[*slice].span == span) {
                     return;
                 }
-                // A span whose last enter is empty and follows another one cannot be told from that of a future.
+                // An empty last enter after another looks like the drop of a future.
                 let is_again = self.slices.iter().any(|slice| slice.span == span);
                 self.stacks[thread].push(self.slices.len());
                 self.slices.push(Expected { span, thread, enter: number, exit: None });
@@ -185,7 +185,7 @@ impl Oracle {
         self.spans.push(Made { handle: Some(made.recv().unwrap()), parent, fields, recorded: None });
     }
 
-    /// Compares what is in the file with what was done.
+    /// Compares the file with the expected slices.
     fn check(&self, file: &File) -> Result<(), TestCaseError> {
         let mut found: HashMap<String, Vec<&support::Slice>> = HashMap::new();
         let row_of = |row: &str| row.split(' ').next().unwrap().to_owned();
@@ -211,7 +211,7 @@ impl Oracle {
                 in_time.extend(expected.exit.map(|exit| (exit, found.end)));
             }
         }
-        // One step is done after the other, whatever the thread, so the times tell the order of the steps.
+        // The steps run in sequence across threads, so times give their order.
         in_time.sort_unstable();
         prop_assert!(in_time.is_sorted_by_key(|(_, at)| *at), "{:?}", in_time);
         for slice in file.slices() {
@@ -244,20 +244,20 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_program_whose_guards_nest_comes_back_out(program in steps(true)) {
+    fn file_matches_any_program_with_nested_guards(program in steps(true)) {
         let (oracle, file) = run(&program);
         oracle.check(&file)?;
         prop_assert_eq!(file.lost(Loss::Overlapping), 0);
     }
 
     #[test]
-    fn any_program_at_all_comes_back_out(program in steps(false)) {
+    fn file_matches_any_program(program in steps(false)) {
         let (oracle, file) = run(&program);
         oracle.check(&file)?;
     }
 
     #[test]
-    fn any_text_comes_back_out(text in "\\PC*|(?s).{0,80}", key in any::<String>()) {
+    fn any_text_is_read_back(text in "\\PC*|(?s).{0,80}", key in any::<String>()) {
         let file = record(|| {
             info_span!("s", kineto.name = text.as_str(), text, shown = %text, debug = ?text).in_scope(|| ());
             tracing_kineto::counter!(text.as_str(), n = 1);
@@ -266,7 +266,7 @@ proptest! {
         let again = File::of(file.trace);
         let slice = &again.slices()[0];
         let debug = format!("{text:?}");
-        // "kernel" is written with a capital, as Kineto does, and HTA cannot read U+0000 in names.
+        // Kineto writes "kernel" with a capital, and HTA cannot read U+0000 in names.
         let name = text.replace('\0', "\u{2400}");
         prop_assert!(slice.name == name || text == "kernel");
         prop_assert_eq!(slice.args["text"].as_str(), Some(text.as_str()));
@@ -277,7 +277,7 @@ proptest! {
     }
 
     #[test]
-    fn any_number_comes_back_out(i in any::<i64>(), u in any::<u64>(), f in any::<f64>(), b in any::<bool>(), w in any::<i128>()) {
+    fn any_number_is_read_back(i in any::<i64>(), u in any::<u64>(), f in any::<f64>(), b in any::<bool>(), w in any::<i128>()) {
         let file = record(|| info_span!("s", i, u, f, b, w).in_scope(|| ()));
         let args = file.slice("s").args;
         let text = |key: &str| args[key].as_str().map_or_else(|| args[key].to_string(), str::to_owned);

@@ -1,4 +1,4 @@
-//! Spans that several threads use at the same time: each stays one span, with all of its slices and the right parent.
+//! Spans that several threads use at once keep one id, all slices and the right parent.
 #![allow(clippy::cast_possible_truncation, reason = "tests")]
 
 use super::FRAMES;
@@ -11,7 +11,7 @@ use tracing::{Span, info_span};
 use tracing_kineto::Loss;
 use tracing_subscriber::layer::SubscriberExt;
 
-/// Pseudo-random numbers, other ones for each seed.
+/// Pseudo-random numbers from a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -30,7 +30,7 @@ fn by_span<'s>(slices: &'s [Slice], name: &str) -> HashMap<u64, Vec<&'s Slice>> 
     spans
 }
 
-/// Waits without going to sleep, as long as it is for something that is about to come.
+/// Spins until `is_there` returns true, for conditions that are about to hold.
 fn wait_for(is_there: impl Fn() -> bool) {
     let mut tries = 0;
     while !is_there() {
@@ -39,8 +39,8 @@ fn wait_for(is_there: impl Fn() -> bool) {
     }
 }
 
-/// Has two threads meet spans at the same moment: `owner` on the one that makes them, `other` on the other.
-fn meet(rounds: usize, make: fn() -> Span, owner: fn(&Span), other: fn(&Span)) -> File {
+/// Runs `owner` on the thread that makes each span and `other` on a second thread at the same moment.
+fn race_on_spans(rounds: usize, make: fn() -> Span, owner: fn(&Span), other: fn(&Span)) -> File {
     record(|| {
         let spans: Vec<std::sync::OnceLock<Span>> = (0..rounds).map(|_| std::sync::OnceLock::new()).collect();
         let done = AtomicUsize::new(0);
@@ -54,7 +54,7 @@ fn meet(rounds: usize, make: fn() -> Span, owner: fn(&Span), other: fn(&Span)) -
             });
             for (round, cell) in spans.iter().enumerate() {
                 let span = cell.get_or_init(make);
-                // The other one takes longer to find it, and not always as long.
+                // The other thread finds the span later, by a varying delay.
                 (0..round % 300).for_each(|_| spin_loop());
                 owner(span);
                 wait_for(|| done.load(Ordering::Acquire) > round);
@@ -64,31 +64,31 @@ fn meet(rounds: usize, make: fn() -> Span, owner: fn(&Span), other: fn(&Span)) -
 }
 
 const ROUNDS: usize = 6_000;
-/// An owner that loses its processor between two instructions for longer than the other thread waits makes a second id. It
-/// takes a loaded machine, and this many would take a defect: without the wait, every hundredth round is torn.
+/// Allowed rounds with two ids. An owner that is preempted for longer than the other thread waits makes a second id,
+/// which needs a loaded machine. Without that wait, one round in a hundred is torn.
 const TORN_MAX: usize = ROUNDS / 1000;
 
 #[test]
-fn a_span_entered_by_two_threads_at_the_same_moment_has_one_id() {
-    let file = meet(ROUNDS, || info_span!("both"), |span| span.in_scope(|| ()), |span| span.in_scope(|| ()));
+fn span_has_one_id_when_two_threads_enter_it_at_once() {
+    let file = race_on_spans(ROUNDS, || info_span!("both"), |span| span.in_scope(|| ()), |span| span.in_scope(|| ()));
     let spans = by_span(file.slices(), "both");
     let torn = spans.values().filter(|slices| slices.len() != 2).count();
     assert!(torn <= TORN_MAX && (ROUNDS..=ROUNDS + torn).contains(&spans.len()), "{torn} of {}", spans.len());
 }
 
 #[test]
-fn a_span_entered_while_another_thread_makes_a_child_of_it_has_one_id() {
+fn span_has_one_id_when_a_child_is_made_during_its_enter() {
     let child = |span: &Span| info_span!(parent: span, "child").in_scope(|| ());
-    let file = meet(ROUNDS, || info_span!("parent"), |span| span.in_scope(|| ()), child);
+    let file = race_on_spans(ROUNDS, || info_span!("parent"), |span| span.in_scope(|| ()), child);
     let parents = by_span(file.slices(), "parent");
     let lost = file.slices().iter().filter(|s| s.name == "child" && !parents.contains_key(&s.parent())).count();
     assert!(lost <= TORN_MAX && parents.len() == ROUNDS, "{lost} of {}", parents.len());
 }
 
 #[test]
-fn a_span_asked_for_by_two_threads_at_the_same_moment_has_one_id() {
+fn span_has_one_id_when_two_threads_resolve_it_at_once() {
     let child = |span: &Span| info_span!(parent: span, "child").in_scope(|| ());
-    let file = meet(ROUNDS, || info_span!("parent"), child, child);
+    let file = race_on_spans(ROUNDS, || info_span!("parent"), child, child);
     let mut of: HashMap<u64, usize> = HashMap::new();
     file.slices().iter().for_each(|slice| *of.entry(slice.parent()).or_default() += 1);
     let torn = of.values().filter(|children| **children != 2).count();
@@ -96,7 +96,7 @@ fn a_span_asked_for_by_two_threads_at_the_same_moment_has_one_id() {
 }
 
 #[test]
-fn what_was_entered_before_the_recording_takes_nothing_from_others_that_are_inside_now() {
+fn exit_from_before_the_recording_spares_other_threads() {
     let (layer, guard) = layer(|builder| builder.record_from_start(false));
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let shared = info_span!("shared");
@@ -130,7 +130,7 @@ fn what_was_entered_before_the_recording_takes_nothing_from_others_that_are_insi
 }
 
 #[test]
-fn a_key_that_is_used_again_has_nothing_of_a_span_that_left_a_deep_stack() {
+fn reused_key_inherits_nothing_from_a_deep_span() {
     let file = record(|| {
         let around: Vec<_> = (0..FRAMES + 8).map(|_| info_span!("around")).collect();
         let first = info_span!("first");
@@ -149,7 +149,7 @@ fn a_key_that_is_used_again_has_nothing_of_a_span_that_left_a_deep_stack() {
             n += 1;
             assert!(n < 100_000);
         };
-        // Its place is needed for another.
+        // Another span takes its slot.
         let displaced = info_span!("third");
         again.in_scope(|| ());
         drop(displaced);
@@ -158,7 +158,7 @@ fn a_key_that_is_used_again_has_nothing_of_a_span_that_left_a_deep_stack() {
     assert_ne!(file.slice("second").span(), file.slice("first").span());
 }
 
-/// One of the spans that the threads of a round share.
+/// A span that the threads of a round share.
 struct Shared {
     span: Span,
     parent: Option<usize>,
@@ -167,7 +167,7 @@ struct Shared {
 }
 
 #[test]
-fn threads_that_do_anything_to_the_same_spans_lose_and_double_nothing() {
+fn random_use_by_threads_loses_and_doubles_nothing() {
     const THREADS: u64 = 4;
     const SPANS: usize = 8;
     for seed in 0..60u64 {
@@ -194,7 +194,7 @@ fn threads_that_do_anything_to_the_same_spans_lose_and_double_nothing() {
                     });
                 }
             });
-            // A child of each tells its id, also of those that were never entered.
+            // A child of each span reveals its id, even if the span was never entered.
             for (n, made) in shared.iter().enumerate() {
                 info_span!(parent: &made.span, "witness", n).in_scope(|| ());
             }
@@ -204,7 +204,7 @@ fn threads_that_do_anything_to_the_same_spans_lose_and_double_nothing() {
     }
 }
 
-/// Enters, leaves, follows and has children of any of the spans, some deep inside others.
+/// Enters, exits and follows random spans and makes children of them, some deep inside others.
 fn work(dice: &mut Dice, shared: &[Shared], children: &[AtomicUsize]) {
     let mut inside: Vec<usize> = Vec::new();
     let deep: Vec<Span> = (0..if dice.below(6) == 0 { FRAMES - 1 } else { 0 }).map(|_| info_span!("deep")).collect();

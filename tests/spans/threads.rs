@@ -1,4 +1,4 @@
-//! Threads that come and go, that die with spans open, that steal work from each other, and a stop in the midst of them.
+//! Threads that end early, steal work, or record during a stop.
 #![allow(clippy::disallowed_methods, reason = "tests")]
 
 use std::cell::RefCell;
@@ -12,7 +12,7 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 
 #[test]
-fn threads_that_die_early_keep_their_spans_and_their_names() {
+fn ended_threads_keep_their_spans_and_names() {
     const THREADS: usize = 200;
     let file = record(|| {
         for i in 0..THREADS {
@@ -27,13 +27,13 @@ fn threads_that_die_early_keep_their_spans_and_their_names() {
         let i = slice.args["i"].as_u64().unwrap();
         by_tid.entry(slice.tid).or_default().insert(format!("wörker \"{i}\" \\ 工"));
     }
-    // The kernel may use an id again: the row then has the name of one of its threads.
+    // The kernel may reuse an id: the row then has the name of one of its threads.
     assert!(file.all("work").iter().all(|slice| by_tid[&slice.tid].contains(&slice.row)));
     assert_eq!(file.trace.stats().losses, []);
 }
 
 #[test]
-fn ended_thread_without_a_name_has_the_kernels() {
+fn unnamed_ended_thread_has_the_kernels_name() {
     let mut kernels = String::new();
     let file = record(|| {
         let dispatch = dispatcher::get_default(Dispatch::clone);
@@ -48,7 +48,7 @@ fn ended_thread_without_a_name_has_the_kernels() {
 }
 
 #[test]
-fn rows_are_in_the_trace_as_in_the_file() {
+fn trace_and_file_have_the_same_rows() {
     let file = record(|| {
         info_span!("here").in_scope(|| ());
         on_thread("worker", || info_span!("there").in_scope(|| ()));
@@ -61,25 +61,25 @@ fn rows_are_in_the_trace_as_in_the_file() {
 }
 
 thread_local! {
-    static AT_THE_END: RefCell<Option<AtTheEnd>> = const { RefCell::new(None) };
+    static RUN_ON_DROP: RefCell<Option<RunOnDrop>> = const { RefCell::new(None) };
 }
 
-/// Does something while its thread takes its thread-locals down.
-struct AtTheEnd(Box<dyn FnMut()>);
+/// Runs a closure while its thread destroys its thread-locals.
+struct RunOnDrop(Box<dyn FnMut()>);
 
-impl Drop for AtTheEnd {
+impl Drop for RunOnDrop {
     fn drop(&mut self) {
         (self.0)();
     }
 }
 
-/// On a thread of its own, does `first` (before or after the thread-local is made), and `last` when the thread ends.
-fn at_the_end_of_a_thread(local_first: bool, first: impl FnOnce() + Send, last: impl FnMut() + Send + 'static) {
+/// Starts a thread that runs `first` before or after it makes the thread-local, and `last` when it ends.
+fn run_at_thread_end(local_first: bool, first: impl FnOnce() + Send, last: impl FnMut() + Send + 'static) {
     on_thread("ending", || {
         let dispatch = dispatcher::get_default(Dispatch::clone);
         let mut last = last;
         let last = move || dispatcher::with_default(&dispatch, &mut last);
-        let arm = || AT_THE_END.with(|local| local.replace(Some(AtTheEnd(Box::new(last)))));
+        let arm = || RUN_ON_DROP.with(|local| local.replace(Some(RunOnDrop(Box::new(last)))));
         match local_first {
             true => {
                 drop(arm());
@@ -94,19 +94,19 @@ fn at_the_end_of_a_thread(local_first: bool, first: impl FnOnce() + Send, last: 
 }
 
 #[test]
-fn spans_in_destructors_of_thread_locals_do_no_harm() {
+fn spans_may_be_used_in_thread_local_destructors() {
     for local_first in [true, false] {
         let file = record(|| {
             let open = info_span!("open");
             let (entered, exited) = (open.clone(), open);
-            at_the_end_of_a_thread(
+            run_at_thread_end(
                 local_first,
                 move || {
                     info_span!("before", n = 1).in_scope(|| ());
                     enter(&entered);
                 },
                 move || {
-                    // The registry makes no spans after its own thread-locals are gone; it panics.
+                    // The registry panics on new spans after its own thread-locals are gone.
                     if !local_first {
                         info_span!("late", n = 2).in_scope(|| tracing::error!(n = 3, "late"));
                     }
@@ -115,7 +115,7 @@ fn spans_in_destructors_of_thread_locals_do_no_harm() {
             );
             info_span!("after").in_scope(|| ());
         });
-        // Whether the last ones can be recorded depends on the order in which the platform takes thread-locals down.
+        // Whether the last spans are recorded depends on the platform's order of destruction.
         assert_eq!((file.fields("before").as_str(), file.slice("after").row.as_str()), (r#"{"n":1}"#, "main"));
         assert_eq!(file.all("open").len(), 1);
         let counted = file.lost(Loss::Reentered) > 0;
@@ -124,21 +124,21 @@ fn spans_in_destructors_of_thread_locals_do_no_harm() {
 }
 
 #[test]
-fn an_event_of_an_ending_thread_is_not_over_the_limit() {
+fn event_of_an_ending_thread_is_not_counted_over_limit() {
     let file = record_with(
         |builder| builder.events(LevelFilter::INFO),
-        || at_the_end_of_a_thread(true, || info_span!("before").in_scope(|| ()), || tracing::info!(n = 3, "late")),
+        || run_at_thread_end(true, || info_span!("before").in_scope(|| ()), || tracing::info!(n = 3, "late")),
     );
-    // It is recorded if the platform takes the lane down later.
+    // It is recorded if the platform destroys the lane later.
     let recorded = file.rows("i").len() as u64;
     assert_eq!((recorded + file.lost(Loss::Reentered), file.lost(Loss::EventsOverLimit)), (1, 0));
 }
 
 #[test]
-fn a_thread_whose_first_span_is_in_a_destructor_does_no_harm() {
+fn first_span_of_a_thread_may_be_in_a_destructor() {
     for local_first in [true, false] {
         let file = record(|| {
-            at_the_end_of_a_thread(local_first, || (), || info_span!("late", n = 2).in_scope(|| ()));
+            run_at_thread_end(local_first, || (), || info_span!("late", n = 2).in_scope(|| ()));
             info_span!("after").in_scope(|| ());
         });
         assert_eq!(file.slice("after").row, "main");
@@ -147,7 +147,7 @@ fn a_thread_whose_first_span_is_in_a_destructor_does_no_harm() {
 }
 
 #[test]
-fn guards_kept_in_thread_locals_do_no_harm() {
+fn guards_may_be_kept_in_thread_locals() {
     thread_local! {
         static GUARD: RefCell<Option<tracing::span::EnteredSpan>> = const { RefCell::new(None) };
     }
@@ -168,8 +168,8 @@ fn guards_kept_in_thread_locals_do_no_harm() {
 }
 
 #[test]
-fn stolen_work_nests_where_it_runs_and_belongs_where_it_came_from() {
-    // Two workers with a queue each; whoever waits for its own jobs runs those of the other meanwhile.
+fn stolen_work_nests_where_it_runs_and_keeps_its_parent() {
+    // Two workers with a queue each: a worker that waits for its own jobs runs the other's.
     struct Job {
         parent: Span,
         n: u64,
@@ -191,7 +191,7 @@ fn stolen_work_nests_where_it_runs_and_belongs_where_it_came_from() {
                         queues[own].lock().unwrap().push_back(Job { parent: (*batch).clone(), n });
                     }
                     while done.load(Ordering::Relaxed) < 2 * JOBS {
-                        // Its own first, the newest; else the other's oldest.
+                        // The newest of its own, else the oldest of the other.
                         let job = { queues[own].lock().unwrap().pop_back() };
                         let job = job.or_else(|| queues[1 - own].lock().unwrap().pop_front());
                         job.map_or_else(std::thread::yield_now, run);
@@ -218,7 +218,7 @@ fn stolen_work_nests_where_it_runs_and_belongs_where_it_came_from() {
 }
 
 #[test]
-fn every_span_of_many_threads_is_in_the_file() {
+fn file_has_every_span_of_many_threads() {
     const THREADS: usize = 64;
     const SPANS: usize = 2000;
     let file = record(|| {
@@ -240,7 +240,7 @@ fn every_span_of_many_threads_is_in_the_file() {
     assert_eq!(file.trace.stats().losses, []);
 }
 
-/// Has the workers of a test leave, also when it fails.
+/// Stops a test's workers, also when it fails.
 struct LeaveOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for LeaveOnDrop<'_> {
@@ -250,7 +250,7 @@ impl Drop for LeaveOnDrop<'_> {
 }
 
 #[test]
-fn a_stop_while_threads_enter_spans_loses_nothing_that_was_there() {
+fn stop_keeps_committed_spans_while_threads_record() {
     const THREADS: usize = 64;
     let (layer, guard) = layer(|builder| builder.record_from_start(false));
     let profiler = guard.profiler();
@@ -262,7 +262,7 @@ fn a_stop_while_threads_enter_spans_loses_nothing_that_was_there() {
                 spawn(scope, &format!("worker {i}"), move || {
                     while going.load(Ordering::Relaxed) {
                         info_span!("work").in_scope(|| info_span!("part", i).in_scope(|| ()));
-                        // Release: what is counted is committed.
+                        // Release: a counted span is committed.
                         count.fetch_add(1, Ordering::Release);
                         std::thread::yield_now();
                     }
@@ -284,7 +284,7 @@ fn a_stop_while_threads_enter_spans_loses_nothing_that_was_there() {
                 for i in 0..THREADS {
                     let (least, found) =
                         (at_the_stop[i] - before[i], per_row.get(&format!("worker {i}")).copied().unwrap_or(0));
-                    // The one under way at the start may have begun before it.
+                    // The span open at the start may have begun before it.
                     assert!(found + 1 >= least, "worker {i}: {found} of {least}");
                 }
                 assert!(
@@ -299,7 +299,7 @@ fn a_stop_while_threads_enter_spans_loses_nothing_that_was_there() {
 }
 
 #[test]
-fn starts_and_stops_under_fire_end_and_leave_whole_files() {
+fn repeated_starts_and_stops_under_load_write_whole_files() {
     let (layer, guard) = layer(|builder| builder.record_from_start(false));
     let profiler = guard.profiler();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
@@ -326,7 +326,7 @@ fn starts_and_stops_under_fire_end_and_leave_whole_files() {
                 }
                 let _ = File::of(profiler.snapshot().unwrap());
                 let file = File::of(profiler.stop().unwrap());
-                // After a pause, the spans that live on are others.
+                // After a pause, spans that are still open have new ids.
                 let shared: HashSet<_> = file.all("shared").iter().map(|slice| slice.span()).collect();
                 let known = |parent: u64| parent == 0 || shared.is_empty() || shared.contains(&parent);
                 assert!(
