@@ -1,4 +1,4 @@
-//! A program that launches faster than its records are read: memory stays bounded, and each record is there or counted.
+//! Launches faster than records are read: memory stays bounded, and each record is kept or counted.
 #![allow(clippy::cast_possible_truncation, reason = "tests count little")]
 
 use std::io::Write as _;
@@ -11,7 +11,7 @@ use tracing_subscriber::layer::SubscriberExt;
 
 const MIB: u64 = 1 << 20;
 
-/// A launch is a call and a kernel; ids and overhead would be records of which it is not known what becomes of them.
+/// Types whose records can be counted exactly: a launch is a call and a kernel.
 const TYPES: ActivityTypes = ActivityTypes::of(&[
     ActivityType::CpuOp,
     ActivityType::UserAnnotation,
@@ -20,30 +20,30 @@ const TYPES: ActivityTypes = ActivityTypes::of(&[
     ActivityType::CudaDriver,
 ]);
 
-/// Kernels that take a microsecond, and a hundredth of a second.
+/// Kernels of a microsecond and of 10 ms.
 const SHORT: &str = "short_us1";
 const LONG: &str = "long_us10000";
 
 /// A recording of many launches.
 struct Bounded {
     launches: u64,
-    /// For the trace, and for the vendor's buffers.
+    /// Limits of the trace and of the vendor's buffers, in bytes.
     limits: [u64; 2],
-    /// What may be beside them: what the trace is assembled with, and what the simulator keeps of work under way.
-    beside: u64,
+    /// Further memory allowed, in bytes: assembling the trace, and the simulator's pending work.
+    extra: u64,
     settings: &'static str,
-    /// One that takes much longer than a launch keeps CUPTI's buffers from coming back, until the stop waits no more.
+    /// A kernel much longer than a launch keeps CUPTI's buffers until the stop times out.
     kernel: &'static str,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug)]
-#[allow(dead_code, reason = "shown to whoever runs the test with --nocapture")]
+#[allow(dead_code, reason = "printed with --nocapture")]
 struct Outcome {
     launching: Duration,
     stopping: Duration,
     writing: Duration,
-    /// By how many bytes the process grew at most.
+    /// The largest growth of the process, in bytes.
     growth: u64,
     bytes: u64,
     kernels: u64,
@@ -99,40 +99,40 @@ impl Bounded {
     fn check(&self, outcome: &Outcome) {
         assert_eq!(cuda::count("launches"), self.launches);
         assert!(outcome.bytes <= self.limits[0], "{} bytes in the trace", outcome.bytes);
-        let limit = self.limits[0] + self.limits[1] + self.beside;
+        let limit = self.limits[0] + self.limits[1] + self.extra;
         assert!(outcome.growth <= limit, "grew by {} of {limit} bytes", outcome.growth);
-        // What CUPTI made is in the trace, or counted as lost; what ended after a stop that waits no more is outside of it.
+        // CUPTI's records are in the trace or counted as lost, except those of work that ended after the stop's timeout.
         let lost = |cause: Loss| outcome.losses.iter().find(|(loss, _)| *loss == cause).map_or(0, |(_, count)| *count);
         let outside = lost(Loss::OutOfWindow);
         let lost = lost(Loss::VendorDropped) + lost(Loss::DeviceRecordsOverLimit);
-        assert!(lost > 0, "the limits are too wide to show anything");
+        assert!(lost > 0, "the limits are too wide for this test");
         let is_noted = |part: &str| outcome.notes.iter().any(|note| note.contains(part));
         let refused = is_noted("CUPTI asked for a buffer ") && is_noted("refused");
-        // On a busy machine the stop does not wait for the end of the library's own flush.
+        // On a busy machine the stop times out during the library's own flush.
         let hung = is_noted("libcupti hung during the stop");
         assert!(refused || hung || self.kernel == SHORT, "CUPTI's buffers are not full: {outcome:?}");
         let made = cuda::count("api_records") + cuda::count("device_records");
         assert!(made >= 2 * self.launches);
         let known = outcome.records + outside;
-        // Records in the buffers of a library that hangs are lost, and nobody can count them.
+        // Records in the buffers of a hung library are lost and cannot be counted.
         assert!(known + lost == made || hung && known <= made, "{made}: {outcome:?}");
     }
 }
 
-/// Forgets how much memory the process had at most; returns how much it has.
+/// Resets the process's peak memory; returns its current memory in bytes.
 fn reset_peak() -> u64 {
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     peak()
 }
 
-/// How much memory the process had at most, in bytes.
+/// Returns the process's peak memory in bytes.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// In a process of its own, whose memory is that of the recording, and whose queued kernels delay no other test.
+/// Runs in a child process: its memory is the recording's, and its queued kernels delay no other test.
 #[test]
 fn memory_is_bounded_while_a_program_launches() {
     gpu::in_child("bound::child_that_launches", &[]);
@@ -142,11 +142,11 @@ fn memory_is_bounded_while_a_program_launches() {
 #[ignore = "run by another test"]
 fn child_that_launches() {
     let _watch = gpu::watch(Duration::from_secs(100));
-    // One that CUPTI may refuse buffers to, and one that must get some.
+    // One run in which CUPTI may be refused buffers, and one in which it must get some.
     let refusing = "cupti=13.4,driver=13040";
     let insisting = "cupti=12.4,driver=12040";
     for (settings, kernel) in [(refusing, SHORT), (refusing, LONG), (insisting, LONG)] {
-        Bounded { launches: 100_000, limits: [2 * MIB, 8 * MIB], beside: 16 * MIB, settings, kernel }.run();
+        Bounded { launches: 100_000, limits: [2 * MIB, 8 * MIB], extra: 16 * MIB, settings, kernel }.run();
     }
 }
 
@@ -154,6 +154,6 @@ fn child_that_launches() {
 #[ignore = "takes long: cargo test --release --test cuda bound::ten -- --ignored --nocapture"]
 fn ten_million_launches() {
     for kernel in [SHORT, LONG] {
-        Bounded { launches: 10_000_000, limits: [64 * MIB, 32 * MIB], beside: 32 * MIB, settings: "", kernel }.run();
+        Bounded { launches: 10_000_000, limits: [64 * MIB, 32 * MIB], extra: 32 * MIB, settings: "", kernel }.run();
     }
 }

@@ -1,4 +1,4 @@
-//! The collector for CUPTI against the simulated GPU: what of a program's work is found, by version and by fault.
+//! The CUPTI collector on the simulated GPU: records found, by version and by fault.
 
 use std::collections::HashSet;
 use std::sync::Barrier;
@@ -27,7 +27,7 @@ fn selection() -> Selection {
     Selection::of(TYPES)
 }
 
-/// What comes of `work` while the collector runs.
+/// Runs `work` while the collector records; returns its findings.
 fn recorded(work: impl FnOnce(&Cupti)) -> Findings {
     let cupti = Cupti::new(&Options::default());
     let trial = Trial::start(&cupti, &selection()).unwrap();
@@ -46,14 +46,14 @@ fn kernels(findings: &Findings) -> Vec<&Record> {
     findings.of(ActivityType::ConcurrentKernel).collect()
 }
 
-/// The call that launched it.
+/// Returns the call that launched `work`.
 fn launch<'f>(findings: &'f Findings, work: &Record) -> &'f Record {
     let owns = |call: &&Record| call.thread.is_some() && call.correlation == work.correlation;
     findings.records.iter().find(owns).unwrap_or_else(|| panic!("no launch of {work:?}"))
 }
 
-/// The slice that a call was made in: the one that it names, or, where too much of other threads came in between, the one
-/// that came apart from it.
+/// Returns the slice of a call: the one that it names, or the one that was delivered separately because too many records
+/// of other threads came in between.
 fn slice(findings: &Findings, call: &Record) -> u64 {
     let apart =
         |record: &&Record| record.kind == ActivityType::ExternalCorrelation && record.correlation == call.correlation;
@@ -61,14 +61,14 @@ fn slice(findings: &Findings, call: &Record) -> u64 {
     if call.external == 0 { apart } else { call.external }
 }
 
-/// Ten launches of a kernel that takes half a millisecond.
-fn ten(cuda: &Cuda) {
+/// Launches a kernel of half a millisecond ten times.
+fn launch_ten(cuda: &Cuda) {
     let kernel = cuda.only_kernel("ten_us500");
     (0..10).for_each(|_| cuda.launch(kernel, 4, Stream::NULL));
 }
 
 #[test]
-fn everything_is_found_in_every_version() {
+fn all_work_is_found_with_each_version() {
     for version in ["11.7", "11.8", "12.0", "12.4", "12.8", "12.9", "13.0", "13.1", "13.2", "13.3", "13.4"] {
         let machine = machine(&format!("cupti={version},nested_driver=1"));
         let cuda = &machine.cuda;
@@ -129,7 +129,7 @@ fn check_links(version: &str, found: &Findings) {
     let launches: Vec<_> =
         found.of(ActivityType::CudaDriver).filter(|call| call.launches).map(|call| call.name.as_str()).collect();
     let count = |name: &str| launches.iter().filter(|launch| **launch == name).count();
-    // Two of the driver's own and one within the runtime's; those that went into the graph reached no device.
+    // Two driver calls and one inside a runtime call; launches captured into the graph reached no device.
     assert_eq!((count("cuLaunchKernel"), count("cuGraphLaunch")), (3, 1), "{version}: {launches:?}");
     let noise = found.of(ActivityType::CudaDriver).find(|call| call.name.starts_with("cuCtxGet"));
     assert!(noise.is_none(), "{version}: {noise:?}");
@@ -149,7 +149,7 @@ fn check_waits(version: &str, found: &Findings) {
 }
 
 #[test]
-fn what_is_not_selected_is_not_there() {
+fn types_that_are_not_selected_are_absent() {
     let machine = machine("");
     let cupti = Cupti::new(&Options::default());
     let types = ActivityTypes::from(ActivityType::ConcurrentKernel).with(ActivityType::CudaDriver);
@@ -158,7 +158,7 @@ fn what_is_not_selected_is_not_there() {
     assert_eq!(trial.capabilities.proven, Some(true));
     let memory = machine.cuda.allocate(16);
     machine.cuda.memset(memory, 0, Stream::NULL);
-    ten(&machine.cuda);
+    launch_ten(&machine.cuda);
     let found = trial.stop(PATIENCE);
     let kinds: HashSet<_> = found.records.iter().map(|record| record.kind.to_string()).collect();
     assert_eq!(kinds, HashSet::from(["kernel".to_owned(), "cuda_driver".to_owned()]));
@@ -166,7 +166,7 @@ fn what_is_not_selected_is_not_there() {
 }
 
 #[test]
-fn a_stop_waits_for_what_runs_and_for_no_capture() {
+fn stop_waits_for_running_work_but_not_for_captures() {
     let machine = machine("");
     let cuda = &machine.cuda;
     let stream = cuda.stream();
@@ -181,13 +181,13 @@ fn a_stop_waits_for_what_runs_and_for_no_capture() {
     assert_eq!(kernels(&found).len(), 1);
     assert!(kernels(&found)[0].end - kernels(&found)[0].start >= 200_000_000);
     assert!(found.notes.is_empty(), "{:?}", found.notes);
-    // The capture has not been spoiled.
+    // The capture is still valid.
     cuda.end_capture(stream).unwrap();
     assert_eq!(cuda::count("synchronizes"), 0);
 }
 
 #[test]
-fn work_that_does_not_end_is_there_without_an_end() {
+fn endless_work_has_no_end() {
     let machine = machine("no_finish=endless");
     let cuda = &machine.cuda;
     let cupti = Cupti::new(&Options::default());
@@ -197,26 +197,26 @@ fn work_that_does_not_end_is_there_without_an_end() {
     cuda.launch(cuda.only_kernel("endless"), 1, Stream::NULL);
     let begun = Instant::now();
     let found = trial.stop(Duration::from_millis(300));
-    // Part of the limit is for the library's last calls.
+    // Part of the timeout is reserved for the library's last calls.
     assert!(begun.elapsed() >= Duration::from_millis(150));
     let ends: Vec<_> = kernels(&found).iter().map(|kernel| (kernel.name.as_str(), kernel.end > 0)).collect();
     assert_eq!(ends, [("first", true), ("endless", false)]);
     cuda::finish();
-    // What comes of it now belongs to nobody, and the next recording is whole.
-    let found = recorded(|_| ten(cuda));
+    // Its late records belong to no recording, and the next recording is complete.
+    let found = recorded(|_| launch_ten(cuda));
     assert_eq!(kernels(&found).len(), 10);
 }
 
 #[test]
-fn recordings_follow_one_another_and_ids_do_not_leak() {
+fn successive_recordings_leak_no_ids() {
     let machine = machine("");
     let cuda = &machine.cuda;
     let cupti = Cupti::new(&Options::default());
     for round in 1..4u64 {
         let trial = Trial::start(&cupti, &selection()).unwrap();
         assert!(cupti.push(CorrelationId(round * 10)));
-        ten(cuda);
-        // It stops inside of the slice.
+        launch_ten(cuda);
+        // The recording stops inside the slice.
         let found = trial.stop(PATIENCE);
         assert!(!cupti.push(CorrelationId(5)), "stopped");
         let slices: HashSet<_> = kernels(&found).iter().map(|kernel| launch(&found, kernel).external).collect();
@@ -224,25 +224,25 @@ fn recordings_follow_one_another_and_ids_do_not_leak() {
     }
     let trial = Trial::start(&cupti, &selection()).unwrap();
     inside(&cupti, 77, || ());
-    ten(cuda);
+    launch_ten(cuda);
     let found = trial.stop(PATIENCE);
-    assert!(kernels(&found).iter().all(|kernel| launch(&found, kernel).external == 0), "nothing is left of before");
+    assert!(kernels(&found).iter().all(|kernel| launch(&found, kernel).external == 0), "no id is left over");
 }
 
 #[test]
-fn a_look_shows_what_has_ended() {
+fn snapshot_has_ended_work() {
     let machine = machine("");
     let cupti = Cupti::new(&Options::default());
     let trial = Trial::start(&cupti, &selection()).unwrap();
-    ten(&machine.cuda);
+    launch_ten(&machine.cuda);
     machine.cuda.synchronize();
     assert_eq!(kernels(&trial.look()).len(), 10);
-    ten(&machine.cuda);
+    launch_ten(&machine.cuda);
     assert_eq!(kernels(&trial.stop(PATIENCE)).len(), 20);
 }
 
 #[test]
-fn who_holds_the_library_is_named_and_comes_first() {
+fn other_user_of_the_library_is_named_and_goes_first() {
     let machine = machine("busy=1");
     let cupti = Cupti::new(&Options::default());
     let reason = Trial::start(&cupti, &selection()).unwrap_err();
@@ -253,13 +253,13 @@ fn who_holds_the_library_is_named_and_comes_first() {
     let other = Cupti::new(&Options::default());
     let first = Trial::start(&other, &selection()).unwrap();
     assert_eq!(Trial::start(&cupti, &selection()).unwrap_err().why(), Why::Busy);
-    ten(&machine.cuda);
+    launch_ten(&machine.cuda);
     assert_eq!(kernels(&first.stop(PATIENCE)).len(), 10);
     assert_eq!(kernels(&Trial::start(&cupti, &selection()).unwrap().stop(PATIENCE)).len(), 0);
 }
 
 #[test]
-fn what_is_refused_is_said_and_the_rest_is_recorded() {
+fn refused_types_are_noted_and_others_recorded() {
     let machine = machine("privileges=1");
     let cupti = Cupti::new(&Options::default());
     let reason = Trial::start(&cupti, &selection()).unwrap_err();
@@ -269,7 +269,7 @@ fn what_is_refused_is_said_and_the_rest_is_recorded() {
     let trial = Trial::start(&cupti, &selection()).unwrap();
     assert!(!trial.capabilities.notes.is_empty());
     assert!(trial.capabilities.notes[0].starts_with("cuda_sync is not recorded"), "{:?}", trial.capabilities.notes);
-    ten(&machine.cuda);
+    launch_ten(&machine.cuda);
     assert_eq!(kernels(&trial.stop(PATIENCE)).len(), 10);
 }
 
@@ -277,7 +277,7 @@ fn what_is_refused_is_said_and_the_rest_is_recorded() {
 fn dropped_records_are_counted() {
     let machine = machine("drop=2");
     let found = recorded(|_| {
-        ten(&machine.cuda);
+        launch_ten(&machine.cuda);
         machine.cuda.synchronize();
     });
     assert!(found.lost(Loss::VendorDropped) > 0);
@@ -285,13 +285,13 @@ fn dropped_records_are_counted() {
 }
 
 #[test]
-fn late_buffers_and_foreign_threads_lose_nothing() {
+fn late_buffers_and_foreign_threads_lose_no_records() {
     for settings in
         ["late_buffers=50", "foreign_thread=1", "slow_callbacks=5", "late_buffers=50,foreign_thread=1,cupti=12.4"]
     {
         let machine = machine(settings);
         let found = recorded(|_| {
-            ten(&machine.cuda);
+            launch_ten(&machine.cuda);
             machine.cuda.synchronize();
         });
         assert_eq!(kernels(&found).len(), 10, "{settings}");
@@ -299,11 +299,11 @@ fn late_buffers_and_foreign_threads_lose_nothing() {
 }
 
 #[test]
-fn garbage_and_unknown_kinds_are_counted_and_the_rest_is_read() {
+fn garbage_and_unknown_kinds_are_counted_and_skipped() {
     for (settings, all) in [("garbage=5", false), ("unknown_kinds=2", true)] {
         let machine = machine(settings);
         let found = recorded(|_| {
-            ten(&machine.cuda);
+            launch_ten(&machine.cuda);
             machine.cuda.synchronize();
         });
         assert!(found.lost(Loss::DeviceRecordsUnread) > 0, "{settings}");
@@ -313,31 +313,31 @@ fn garbage_and_unknown_kinds_are_counted_and_the_rest_is_read() {
 }
 
 #[test]
-fn refused_pushes_are_refused() {
+fn refused_push_is_reported_to_the_caller() {
     let machine = machine("push_error=1");
     let found = recorded(|cupti| {
         assert!(!cupti.push(CorrelationId(1)));
-        ten(&machine.cuda);
+        launch_ten(&machine.cuda);
     });
     assert_eq!(kernels(&found).len(), 10);
 }
 
 #[test]
-fn a_clock_that_is_off_ends_no_recording_early() {
+fn clock_offset_does_not_end_the_recording_early() {
     for settings in ["clock_skew_ns=3600000000000", "clock_skew_ns=-3600000000000"] {
         let machine = machine(settings);
-        let found = recorded(|_| ten(&machine.cuda));
+        let found = recorded(|_| launch_ten(&machine.cuda));
         assert_eq!(kernels(&found).len(), 10, "{settings}");
     }
 }
 
 #[test]
-fn memory_is_bounded_while_a_program_launches_and_losses_are_counted() {
+fn memory_is_bounded_and_losses_are_counted() {
     for version in ["12.4", "13.0"] {
         let machine = machine(&format!("cupti={version}"));
         let cupti = Cupti::new(&Options::default());
         let mut selection = selection();
-        // Two small buffers: the launches come faster than they can be read.
+        // Two small buffers: launches come faster than their records are read.
         selection.buffer_bytes = 128 << 10;
         let trial = Trial::start(&cupti, &selection).unwrap();
         let kernel = machine.cuda.only_kernel("short_us1");
@@ -345,13 +345,13 @@ fn memory_is_bounded_while_a_program_launches_and_losses_are_counted() {
         let found = trial.stop(PATIENCE);
         let lost = found.lost(Loss::VendorDropped) + found.lost(Loss::DeviceRecordsOverLimit);
         let read = found.records.len() as u64;
-        // A launch is a call and a kernel.
+        // A launch has two records: a call and a kernel.
         assert!(read + lost >= 40_000, "{version}: {read} read, {lost} lost");
     }
 }
 
 #[test]
-fn many_threads_and_contexts_are_told_apart() {
+fn records_of_many_threads_and_contexts_do_not_mix() {
     let machine = machine("devices=2");
     let cuda = machine.cuda;
     let together = Barrier::new(4);
@@ -383,7 +383,7 @@ fn many_threads_and_contexts_are_told_apart() {
 }
 
 #[test]
-fn copies_between_devices_say_from_where_to_where() {
+fn copies_between_devices_have_source_and_target() {
     let machine = machine("devices=2");
     let cuda = &machine.cuda;
     let contexts = [0, 1].map(|device| cuda.context(device));
@@ -402,7 +402,7 @@ fn copies_between_devices_say_from_where_to_where() {
 }
 
 #[test]
-fn a_graph_can_be_one_record() {
+fn graph_can_be_one_record() {
     let machine = machine("");
     let cuda = &machine.cuda;
     let stream = cuda.stream();
@@ -421,14 +421,14 @@ fn a_graph_can_be_one_record() {
 }
 
 #[test]
-fn the_library_can_be_let_go_of() {
+fn library_can_be_released() {
     let machine = machine("");
     let cupti = Cupti::new(&Options::default());
     let mut selection = selection();
     selection.options.set("TEARDOWN_CUPTI", true);
     for _ in 0..2 {
         let trial = Trial::start(&cupti, &selection).unwrap();
-        ten(&machine.cuda);
+        launch_ten(&machine.cuda);
         let found = trial.stop(PATIENCE);
         assert_eq!((kernels(&found).len(), found.notes.len()), (10, 0), "{:?}", found.notes);
     }
@@ -436,7 +436,7 @@ fn the_library_can_be_let_go_of() {
 }
 
 #[test]
-fn devices_are_those_that_are_there() {
+fn devices_match_the_machine() {
     let _machine = machine("devices=3,name=Fake GPU");
     let cupti = Cupti::new(&Options::default());
     let trial = Trial::start(&cupti, &selection()).unwrap();
@@ -455,11 +455,11 @@ fn devices_are_those_that_are_there() {
 }
 
 #[test]
-fn without_a_driver_nothing_is_called() {
+fn nothing_is_called_without_a_driver() {
     in_child("collector::child_without_a_driver", &[]);
 }
 
-/// No simulator is loaded here, so that there is no driver, on a machine without one.
+/// Loads no simulator, so there is no driver unless the machine has a real one.
 #[test]
 #[ignore = "run by another test"]
 fn child_without_a_driver() {
@@ -471,14 +471,14 @@ fn child_without_a_driver() {
     assert!(reason.advice().contains("install NVIDIA's driver"), "{reason}");
     let attempts = cupti.attempts();
     assert!(attempts.iter().all(|attempt| !attempt.what.contains("cupti")), "{attempts:?}");
-    // A driver that comes later is found.
+    // A driver loaded later is found.
     cuda::driver();
     let capabilities = cupti.probe().unwrap();
     assert_eq!(capabilities.library, Some(cuda::library("sim_cupti")));
 }
 
 #[test]
-fn a_driver_that_is_none_or_too_old_is_told() {
+fn unusable_or_old_driver_is_reported() {
     in_child("collector::child_with_an_old_driver", &[]);
 }
 
@@ -496,17 +496,17 @@ fn child_with_an_old_driver() {
 }
 
 #[test]
-fn a_recording_may_begin_before_the_first_call() {
-    in_child("collector::child_that_begins_early", &[]);
+fn recording_may_start_before_the_first_call() {
+    in_child("collector::child_that_starts_early", &[]);
 }
 
 #[test]
 #[ignore = "run by another test"]
-fn child_that_begins_early() {
+fn child_that_starts_early() {
     cuda::cupti();
     let cupti = Cupti::new(&Options::default());
     let trial = Trial::start(&cupti, &selection()).unwrap();
     let cuda = Cuda::new();
-    ten(&cuda);
+    launch_ten(&cuda);
     assert_eq!(kernels(&trial.stop(PATIENCE)).len(), 10);
 }

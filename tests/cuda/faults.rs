@@ -1,8 +1,8 @@
-//! What can go wrong with a GPU, and what the trace then says: the host's part is whole, and what is missing is counted.
+//! Faults of a GPU: the trace has all host rows, counts losses, and reports the fault.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::disallowed_methods,
-    reason = "tests count little, and are told their settings by the environment"
+    reason = "counts are small, and child tests get their settings from the environment"
 )]
 
 use serde_json::Value;
@@ -18,22 +18,22 @@ use tracing_subscriber::layer::SubscriberExt;
 
 const FAULTS: &[Fault] = &[
     ("", |file| whole(file, &[])),
-    // What stands in the way of everything.
-    ("driver=12000", |file| nothing(file, Why::Incompatible, "update NVIDIA's driver")),
-    ("driver=11080,cupti=12.4", |file| nothing(file, Why::Incompatible, "update NVIDIA's driver")),
-    ("busy=1", |file| nothing(file, Why::Busy, "stop that one first")),
-    ("privileges=1", |file| nothing(file, Why::Forbidden, "NVreg_RestrictProfilingToAdminUsers=0")),
-    ("enable_error=33", |file| nothing(file, Why::Unsupported, "vGPUs")),
-    // What stands in the way of a part.
+    // Faults that prevent all device records.
+    ("driver=12000", |file| check_unavailable(file, Why::Incompatible, "update NVIDIA's driver")),
+    ("driver=11080,cupti=12.4", |file| check_unavailable(file, Why::Incompatible, "update NVIDIA's driver")),
+    ("busy=1", |file| check_unavailable(file, Why::Busy, "stop that one first")),
+    ("privileges=1", |file| check_unavailable(file, Why::Forbidden, "NVreg_RestrictProfilingToAdminUsers=0")),
+    ("enable_error=33", |file| check_unavailable(file, Why::Unsupported, "vGPUs")),
+    // Faults that prevent some device records.
     ("enable_error=27:10", |file| {
-        noted(file, "kernel is not recorded");
-        assert!(gpu::report(file).notes.iter().any(|note| note.contains("KINETO_CUPTI_PATH")), "what to do about it");
+        check_noted(file, "kernel is not recorded");
+        assert!(gpu::report(file).notes.iter().any(|note| note.contains("KINETO_CUPTI_PATH")), "the note has a fix");
         let found = Counts::of(file);
         assert_eq!((found.kernels, launches(file).len()), (0, KERNELS));
         assert_eq!(losses(file), [(Loss::LaunchesWithoutWork, KERNELS)]);
     }),
     ("enable_error=27:4", |file| {
-        noted(file, "cuda_driver is not recorded");
+        check_noted(file, "cuda_driver is not recorded");
         assert_eq!((kernels(file).len(), calls(file).len()), (KERNELS, 0));
         assert_eq!(losses(file), [(Loss::WorkWithoutLaunch, KERNELS)]);
     }),
@@ -41,7 +41,7 @@ const FAULTS: &[Fault] = &[
     // Buffers and threads.
     ("late_buffers=30", |file| whole(file, &[])),
     ("late_buffers=300", |file| {
-        // The start does not wait so long for the record of its own call.
+        // The start gives up earlier on the record of its own call.
         assert_eq!(gpu::report(file).notes, Vec::<String>::new());
         whole(file, &[]);
     }),
@@ -52,14 +52,14 @@ const FAULTS: &[Fault] = &[
         assert_eq!((kernels(file).len(), calls(file).len()), (0, 0));
         assert!(matches!(losses(file)[..], [(Loss::DeviceRecordsUnread, 1..)]), "{:?}", losses(file));
     }),
-    // Records that are not there or make no sense.
+    // Missing and invalid records.
     ("drop=1", |file| {
-        noted(file, "libcupti delivered no record");
+        check_noted(file, "libcupti delivered no record");
         assert_eq!((kernels(file).len(), calls(file).len()), (0, 0));
         assert!(matches!(losses(file)[..], [(Loss::VendorDropped, 1..)]), "{:?}", losses(file));
     }),
-    ("drop=2", dropped),
-    ("drop=4", dropped),
+    ("drop=2", check_dropped),
+    ("drop=4", check_dropped),
     ("many_dropped=1", |file| {
         whole(file, &[(Loss::VendorDropped, usize::MAX)]);
         assert_eq!(gpu::report(file).notes, Vec::<String>::new());
@@ -82,15 +82,15 @@ const FAULTS: &[Fault] = &[
         assert!(file.lost(Loss::CorrelationsReused) >= (KERNELS - 7) as u64);
     }),
     ("no_finish=work", |file| {
-        // The first of each stream has begun; all are there, up to the end at most.
+        // The first kernel of each stream has begun; all are recorded, clipped to the end.
         whole(file, &[(Loss::UnfinishedWork, KERNELS)]);
         assert!(kernels(file).iter().all(|kernel| kernel["args"]["finished"] == false));
     }),
     // Clocks.
-    ("clock_skew_ns=3000000000", |file| skewed(file, 3_000_000_000)),
-    ("clock_skew_ns=-3000000000", |file| skewed(file, -3_000_000_000)),
-    ("clock_step_ns=50000000:0", |file| stepped(file, 50_000_000)),
-    ("clock_step_ns=-50000000:0", |file| stepped(file, -50_000_000)),
+    ("clock_skew_ns=3000000000", |file| check_skew(file, 3_000_000_000)),
+    ("clock_skew_ns=-3000000000", |file| check_skew(file, -3_000_000_000)),
+    ("clock_step_ns=50000000:0", |file| check_step(file, 50_000_000)),
+    ("clock_step_ns=-50000000:0", |file| check_step(file, -50_000_000)),
     ("early_kernels_ns=200000", |file| {
         let early = file.lost(Loss::WorkBeforeLaunch) as usize;
         assert!(early > 0);
@@ -99,13 +99,13 @@ const FAULTS: &[Fault] = &[
     ("timestamp_zero=1", |file| whole(file, &[(Loss::UnfinishedWork, KERNELS)])),
     ("overlap=1", |file| {
         let overlapping = file.lost(Loss::OverlappingWork) as usize;
-        // Each but the first of a stream begins while another runs.
+        // Each kernel but the first of a stream begins while another runs.
         assert!((STEPS / 2..=KERNELS - 2).contains(&overlapping), "{overlapping}");
         whole(file, &[(Loss::OverlappingWork, overlapping)]);
     }),
 ];
 
-/// Steps of two kernels each, on two streams. A clock that steps does it in the middle.
+/// Runs steps of two kernels each, on two streams. A clock that steps does so in the middle.
 fn program(machine: &gpu::Machine, settings: &str) {
     let streams = [machine.stream(), machine.stream()];
     let kernel = machine.only_kernel("work_us500");
@@ -126,8 +126,7 @@ fn is_step(settings: &str) -> bool {
     settings.starts_with("clock_step")
 }
 
-/// What the trace has of a program under a fault, with the machine still as it was. Whatever the fault is, the host's
-/// part of it is whole.
+/// Records a program under a fault; returns the machine and the file, and checks that all host rows are present.
 fn recorded(settings: &str) -> (gpu::Machine, File) {
     let _watch = gpu::watch(Duration::from_secs(100));
     let machine = machine(if is_step(settings) { "" } else { settings });
@@ -141,8 +140,8 @@ fn recorded(settings: &str) -> (gpu::Machine, File) {
             program(&machine, settings);
         },
     );
-    assert!(begun.elapsed() < gpu::PATIENCE, "the stop waits for what does not come: {:?}", begun.elapsed());
-    assert_eq!(cuda::count("synchronizes"), u64::from(ends), "the program's own alone");
+    assert!(begun.elapsed() < gpu::PATIENCE, "the stop waits for missing records: {:?}", begun.elapsed());
+    assert_eq!(cuda::count("synchronizes"), u64::from(ends), "only the program's own calls");
     assert_eq!(cuda::count("push_depth"), 0, "nothing is left pushed");
     check_cpu(&file, calls(&file));
     (machine, file)
@@ -152,38 +151,38 @@ fn launches(file: &File) -> Vec<&Value> {
     calls(file).into_iter().filter(|call| gpu::name(call) == "cuLaunchKernel").collect()
 }
 
-/// The trace has nothing of the device, and says why, in a sentence that helps.
+/// Checks that the trace has no device rows, and a reason with advice.
 #[track_caller]
-fn nothing(file: &File, why: Why, advice: &str) {
+fn check_unavailable(file: &File, why: Why, advice: &str) {
     let reason = gpu::reason(file);
     assert_eq!(reason.why(), why, "{reason}");
     assert!(reason.advice().contains(advice), "{reason}");
     assert!(file.trace.stats().to_string().contains(advice));
     assert_eq!((Counts::of(file), losses(file)), (Counts::default(), vec![]));
-    assert_eq!(cuda::count("pushes"), 0, "nobody is told of spans");
+    assert_eq!(cuda::count("pushes"), 0, "no ids are pushed");
 }
 
 #[track_caller]
-fn noted(file: &File, what: &str) {
+fn check_noted(file: &File, what: &str) {
     let notes = gpu::report(file).notes;
     assert!(notes.iter().any(|note| note.starts_with(what)), "{notes:?}");
 }
 
-fn dropped(file: &File) {
+fn check_dropped(file: &File) {
     accounted(file, launches(file));
-    // One or two may have been dropped before the counts began.
-    let (lost, dropped) = (file.lost(Loss::VendorDropped), cuda::count("dropped"));
-    assert!(dropped > 0 && (dropped..=dropped + 5).contains(&lost), "{lost} of {dropped}");
+    // One or two records may have been dropped before the counts began.
+    let (lost, check_dropped) = (file.lost(Loss::VendorDropped), cuda::count("dropped"));
+    assert!(check_dropped > 0 && (check_dropped..=check_dropped + 5).contains(&lost), "{lost} of {check_dropped}");
 }
 
-/// A clock that is off is put right, and the trace says by how much it was off.
-fn skewed(file: &File, by: i64) {
+/// Checks that a clock offset is corrected and noted.
+fn check_skew(file: &File, by: i64) {
     whole(file, &[]);
     check_clock(file, &gpu::report(file), by, launches(file));
 }
 
-/// A clock that steps: all is there, and the trace says how far times may be off.
-fn stepped(file: &File, by: i64) {
+/// Checks that all work is present under a stepping clock, and that the error of times is noted.
+fn check_step(file: &File, by: i64) {
     let found = Counts::of(file);
     assert_eq!((found.kernels, found.linked), (KERNELS, KERNELS));
     let report = gpu::report(file);
@@ -191,14 +190,14 @@ fn stepped(file: &File, by: i64) {
 }
 
 #[test]
-fn each_fault_is_told_and_the_rest_is_there() {
+fn each_fault_is_reported_and_the_rest_is_recorded() {
     let (rows, failed) = go_through(FAULTS, recorded, row);
     let mut table = faults::HEAD.to_owned() + &rows;
     for (settings, test) in [
         ("driver=0", "faults::child_without_a_driver"),
         ("driver=10020", "faults::child_with_an_old_driver"),
-        ("late_buffers=600000", "faults::child_without_its_buffers"),
-        ("hanging_flush=1", "faults::child_without_its_buffers"),
+        ("late_buffers=600000", "faults::child_without_cupti_buffers"),
+        ("hanging_flush=1", "faults::child_without_cupti_buffers"),
     ] {
         table += &rows_of(test, &[("SIM_CUDA", settings)]);
     }
@@ -206,14 +205,14 @@ fn each_fault_is_told_and_the_rest_is_there() {
     assert!(failed.is_empty(), "{failed:?}");
 }
 
-/// What the table says of a fault.
+/// Returns the table row of a fault.
 fn row(settings: &str, file: &File) -> String {
     faults::row(settings, launches(file).len(), file, &gpu::report(file))
 }
 
-/// What is recorded where CUDA cannot be used, with no libcupti loaded.
+/// Checks a recording without usable CUDA, with no libcupti loaded.
 fn without_a_gpu(settings: &str, why: Why, message: &str) {
-    // Only the driver is loaded: what is asked of it is its version.
+    // Only the driver is loaded, and only its version is read.
     cuda::driver();
     let file = gpu::record(|| info_span!("step").in_scope(|| ()));
     assert_eq!(file.slices().len(), 1);
@@ -235,10 +234,10 @@ fn child_with_an_old_driver() {
     without_a_gpu("driver=10020", Why::LibraryNotFound, "CUDA 10.2");
 }
 
-/// CUPTI hands nothing over in time: its buffers are counted, and the program continues.
+/// CUPTI delivers no buffer in time: its buffers are counted, and the program continues.
 #[test]
 #[ignore = "run by another test"]
-fn child_without_its_buffers() {
+fn child_without_cupti_buffers() {
     let settings = std::env::var("SIM_CUDA").unwrap();
     let _watch = gpu::watch(Duration::from_secs(100));
     let machine = machine(&settings);
@@ -248,13 +247,13 @@ fn child_without_its_buffers() {
     assert_eq!((kernels(&file).len(), calls(&file).len()), (0, 0));
     assert!(matches!(losses(&file)[..], [(Loss::DeviceBuffersKept, 1..)]), "{:?}", losses(&file));
     if settings.starts_with("hanging_flush") {
-        noted(&file, "libcupti hung");
-        assert_eq!(cuda::count("unsubscribes"), 0, "it has not come back");
+        check_noted(&file, "libcupti hung");
+        assert_eq!(cuda::count("unsubscribes"), 0, "the call is still running");
     }
     gpu::say(row(&settings, &file).trim_end());
 }
 
-/// Waits until no earlier recording has libcupti: a stop that reaches its time limit does not wait for that.
+/// Waits until no earlier recording holds libcupti, since a stop that times out does not.
 fn wait_for_libcupti() {
     let _watch = gpu::watch(Duration::from_secs(100));
     while gpu::report(&gpu::record(|| ())).state.is_err() {
@@ -262,10 +261,10 @@ fn wait_for_libcupti() {
     }
 }
 
-/// Records of which any number may be anything: the host's part is whole, and the file can be read. `MUTATIONS` says how many
+/// Mutates random numbers in records: all host rows are present, and the file is readable. `MUTATIONS` sets the number of
 /// sessions.
 #[test]
-fn mutated_records_do_no_harm() {
+fn mutated_records_leave_a_readable_file() {
     let sessions = std::env::var("MUTATIONS").map_or(20, |sessions| sessions.parse().unwrap());
     for seed in 1..=sessions {
         let machine = machine("");
@@ -286,7 +285,7 @@ fn mutated_records_do_no_harm() {
         assert!(report.state.is_ok(), "{seed}: {report:?}");
         assert!(!report.notes.iter().any(|note| note.contains("panicked")), "{seed}: {report:?}");
         assert_eq!(stats.slices, 3 * STEPS as u64, "{seed}");
-        // The file, and the tables of both.
+        // The file, and the tables of the trace and the file.
         let mut text = Vec::new();
         trace.write_chrome(&mut text).unwrap();
         let read = Events::from_reader(&text[..]).unwrap_or_else(|error| panic!("{seed}: {error}"));

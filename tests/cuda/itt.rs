@@ -1,17 +1,17 @@
-//! ITT: what a collector hears of spans.
+//! ITT: the tasks that an ITT collector receives.
 
 use support::{child, cuda, layer};
 use tracing::{info, info_span, subscriber};
 use tracing_kineto::{Mode, Modes, Trace, itt};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// Runs `child`, an ignored test of this file, with the collector or without; returns what that has heard.
-fn heard(child: &str, listens: bool) -> Vec<String> {
+/// Runs `child`, an ignored test of this file, with the collector or without; returns the collector's calls.
+fn collector_calls(child: &str, has_collector: bool) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("itt.log");
     let mut command = child::command(child);
     command.env_remove("INTEL_LIBITTNOTIFY64");
-    if listens {
+    if has_collector {
         command.env("INTEL_LIBITTNOTIFY64", cuda::library("sim_itt"));
         command.env("SIM_ITT_LOG", &log);
     }
@@ -33,7 +33,7 @@ fn work(modes: impl Into<Modes>) -> Trace {
 fn spans_are_tasks() {
     let once = ["begin mine outer", "begin mine inner", "begin mine now", "end mine", "end mine", "end mine"];
     for child in ["itt::child_in_itt_mode", "itt::child_in_both_modes"] {
-        assert_eq!(heard(child, true), [once, once].concat(), "{child}");
+        assert_eq!(collector_calls(child, true), [once, once].concat(), "{child}");
     }
 }
 
@@ -52,8 +52,8 @@ fn child_in_both_modes() {
 }
 
 #[test]
-fn without_a_collector_it_is_silent() {
-    assert!(heard("itt::child_without_a_collector", false).is_empty());
+fn no_task_is_made_without_a_collector() {
+    assert!(collector_calls("itt::child_without_a_collector", false).is_empty());
 }
 
 #[test]
@@ -62,19 +62,19 @@ fn child_without_a_collector() {
     let reason = work(Mode::Itt | Mode::Kineto).stats().observers[0].state.clone().unwrap_err();
     assert!(reason.to_string().contains("INTEL_LIBITTNOTIFY64"), "{reason}");
     assert!(!itt::is_available());
-    itt::mark("nobody hears");
-    drop(itt::range("nobody hears"));
+    itt::mark("unheard");
+    drop(itt::range("unheard"));
 }
 
 #[test]
-fn tasks_by_hand_are_pytorchs() {
+fn manual_tasks_equal_pytorchs() {
     let expected = ["begin PyTorch range", "begin PyTorch mark", "end PyTorch", "end PyTorch"];
-    assert_eq!(heard("itt::child_by_hand", true), expected);
+    assert_eq!(collector_calls("itt::child_with_manual_tasks", true), expected);
 }
 
 #[test]
 #[ignore = "run by another test"]
-fn child_by_hand() {
+fn child_with_manual_tasks() {
     assert!(itt::is_available());
     let _range = itt::range("range");
     itt::mark("mark");

@@ -1,18 +1,18 @@
-//! The simulated GPU is there for every test: its libraries are built, and loaded they have the real ones' names.
-#![allow(unsafe_code, reason = "the loader is asked which libraries there are")]
+//! The simulated GPU is available to every test: its libraries are built, and load under the real names.
+#![allow(unsafe_code, reason = "the test asks the loader for loaded libraries")]
 
 use support::cuda::{self, Stream};
 use support::gpu::machine;
 
-/// Whether a library of that name is loaded.
+/// Returns whether a library of that name is loaded.
 fn is_loaded(name: &std::ffi::CStr) -> bool {
-    // SAFETY: a C string; a library that is not loaded is not loaded by this.
+    // SAFETY: `name` is a C string, and RTLD_NOLOAD loads no library.
     let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     !library.is_null()
 }
 
 #[test]
-fn a_program_runs_on_it() {
+fn program_runs_on_the_simulated_gpu() {
     let cuda = machine("devices=2");
     assert!(is_loaded(c"libcuda.so.1") && is_loaded(c"libcupti.so.13"));
     let (stream, memory) = (cuda.stream(), cuda.allocate(1024));

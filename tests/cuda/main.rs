@@ -1,4 +1,4 @@
-//! NVIDIA's GPUs, on the simulated driver and CUPTI.
+//! The CUDA collector on the simulated driver and CUPTI.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

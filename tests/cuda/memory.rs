@@ -1,4 +1,4 @@
-//! Device memory as CUPTI sees it: what a program allocates, on which device, in which span, with each version.
+//! Device memory reported by CUPTI: bytes, device and span of each allocation, with each version.
 
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ fn with_memory(builder: KinetoLayerBuilder) -> KinetoLayerBuilder {
     gpu::all(builder).with_device_memory(true)
 }
 
-/// What was allocated or given back: device, bytes, the total then, and in which span.
+/// Returns each allocation or free: device, bytes, total, and span.
 fn rows(file: &File) -> Vec<String> {
     let mut all: Vec<_> =
         events(file, "i", "cpu_instant_event").into_iter().filter(|it| name(it) == "[memory]").collect();
@@ -27,7 +27,7 @@ fn rows(file: &File) -> Vec<String> {
     all.iter().map(show).collect()
 }
 
-/// What a program does on two devices; `old` was there before the recording.
+/// Allocates on two devices; `old` is from before the recording.
 fn work(cuda: &Cuda, contexts: [cuda::Context; 2], old: Memory) {
     let stream = cuda.stream();
     let first = info_span!("load").in_scope(|| {
@@ -60,7 +60,7 @@ const EXPECTED: [&str; 8] = [
 ];
 
 #[test]
-fn what_is_allocated_is_in_the_trace_with_each_version() {
+fn allocations_are_in_the_trace_with_each_version() {
     let mut table =
         "| CUPTI | driver | expected | found | of device 0 | of device 1 | in spans |\n|---|---|---|---|---|---|---|\n"
             .to_owned();
@@ -96,7 +96,7 @@ fn check_timeline(version: &str, file: &File) {
 }
 
 #[test]
-fn what_an_allocator_reports_of_the_same_devices_is_counted_once() {
+fn allocations_are_counted_once_with_an_allocator() {
     let machine = machine("");
     machine.set_current(machine.context(0));
     let program = || {
@@ -115,9 +115,9 @@ fn what_an_allocator_reports_of_the_same_devices_is_counted_once() {
     let stats = both.trace.stats();
     assert_eq!((stats.memory_events, stats.lost(Loss::MemoryReplaced)), (4, 2), "{stats}");
     let failed = events(&both, "i", "cpu_instant_event").into_iter().filter(|it| name(it) == "[OutOfMemory]");
-    assert_eq!(failed.count(), 1, "CUDA's calls that fail leave no record");
+    assert_eq!(failed.count(), 1, "failed CUDA calls have no record");
     assert_eq!(both.trace.memory_timeline(Device::cuda(0)).rows().len(), 2);
-    // Nobody has asked for what CUPTI sees.
+    // CUPTI's memory records are not enabled.
     let reported = support::record_with(|builder| gpu::all(builder).with_memory(true), program);
     assert_eq!(rows(&reported), [expected[0], expected[1], expected[2]]);
     assert_eq!(reported.trace.stats().losses, []);
@@ -125,7 +125,7 @@ fn what_an_allocator_reports_of_the_same_devices_is_counted_once() {
 }
 
 #[test]
-fn threads_without_spans_and_calls_that_nobody_sees_are_no_obstacle() {
+fn allocations_are_recorded_without_spans_or_call_records() {
     let machine = machine("enable_error=21:4");
     let context = machine.context(0);
     machine.set_current(context);
@@ -137,14 +137,14 @@ fn threads_without_spans_and_calls_that_nobody_sees_are_no_obstacle() {
             });
         });
     });
-    // The driver's calls are not recorded, so nothing tells the thread.
+    // Driver calls are not recorded, so the thread is unknown.
     assert_eq!(rows(&file), ["1 0: 32 of 32 in ", "1 0: -32 of 0 in "]);
     let row = events(&file, "i", "cpu_instant_event")[0];
     assert_eq!(row["tid"].as_u64(), Some(std::process::id().into()));
 }
 
 #[test]
-fn a_library_that_refuses_is_said_and_what_is_reported_stays() {
+fn refusal_is_noted_and_reported_allocations_are_kept() {
     let machine = machine("enable_error=27:49");
     machine.set_current(machine.context(0));
     let file = support::record_with(
@@ -160,7 +160,7 @@ fn a_library_that_refuses_is_said_and_what_is_reported_stays() {
 }
 
 #[test]
-fn a_pause_leaves_out_what_is_done_in_it() {
+fn pause_excludes_its_allocations() {
     let machine = machine("");
     machine.set_current(machine.context(0));
     let (layer, guard) = support::layer(with_memory);

@@ -1,18 +1,18 @@
-//! NVTX: what a tool that listens hears of spans.
+//! NVTX: the ranges that a tool receives.
 
 use support::{child, cuda, layer};
 use tracing::{info, info_span, subscriber};
 use tracing_kineto::{Mode, Trace, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// Runs `child`, an ignored test of this file, under the tool; returns what the tool has heard.
-fn heard(child: &str, variables: &[(&str, &str)]) -> Vec<String> {
+/// Runs `child`, an ignored test of this file, under the tool; returns the tool's calls.
+fn tool_calls(child: &str, variables: &[(&str, &str)]) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("nvtx.log");
     let mut command = child::command(child);
     command.env("NVTX_INJECTION64_PATH", cuda::library("sim_nvtx")).env("SIM_NVTX_LOG", &log);
     child::run(command.envs(variables.iter().copied()));
-    // Without the thread, which is the same in all of them.
+    // Without the thread, which is the same in all lines.
     let lines = std::fs::read_to_string(&log).unwrap_or_default();
     lines.lines().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect()
 }
@@ -27,8 +27,8 @@ fn work(modes: impl Into<tracing_kineto::Modes>) -> Trace {
     guard.finish().unwrap()
 }
 
-/// What the tool hears, with the numbers of spans and colours of targets taken out.
-fn shown(lines: &[String]) -> Vec<String> {
+/// Returns the tool's calls without span numbers and target colours.
+fn normalized(lines: &[String]) -> Vec<String> {
     let show = |line: &String| {
         let line = line.split(", op_id = ").enumerate().map(|(at, part)| match at {
             0 => part.to_owned(),
@@ -39,17 +39,20 @@ fn shown(lines: &[String]) -> Vec<String> {
     lines.iter().filter(|line| !line.starts_with("category") && !line.starts_with("thread")).map(show).collect()
 }
 
-const HEARD: [&str; 4] =
+const EXPECTED_CALLS: [&str; 4] =
     ["push 2 ", " ProfilerStep#1", "push 1 ffff8800 - aten::mm, seq = 5, sizes = [[2, 3], [3, 4]]", "pop"];
 
 #[track_caller]
 fn check(lines: &[String]) {
-    let shown = shown(lines);
-    assert_eq!(shown[0], "initialize 16 unknown=0");
-    assert!(shown[1].starts_with(HEARD[0]) && shown[1].ends_with(HEARD[1]), "{shown:?}");
-    assert_eq!(shown[2], HEARD[2]);
-    assert!(shown[3].starts_with("mark 1 ") && shown[3].contains(" u9 event "), "{shown:?}");
-    assert_eq!(shown[4..], ["pop", "pop"]);
+    let normalized = normalized(lines);
+    assert_eq!(normalized[0], "initialize 16 unknown=0");
+    assert!(
+        normalized[1].starts_with(EXPECTED_CALLS[0]) && normalized[1].ends_with(EXPECTED_CALLS[1]),
+        "{normalized:?}"
+    );
+    assert_eq!(normalized[2], EXPECTED_CALLS[2]);
+    assert!(normalized[3].starts_with("mark 1 ") && normalized[3].contains(" u9 event "), "{normalized:?}");
+    assert_eq!(normalized[4..], ["pop", "pop"]);
     assert!(
         lines.contains(&"category 1 cpu_op".to_owned()) && lines.contains(&"category 2 user_annotation".to_owned())
     );
@@ -59,7 +62,7 @@ fn check(lines: &[String]) {
 
 #[test]
 fn spans_are_ranges() {
-    check(&heard("nvtx::child_in_nvtx_mode", &[]));
+    check(&tool_calls("nvtx::child_in_nvtx_mode", &[]));
 }
 
 #[test]
@@ -73,7 +76,7 @@ fn child_in_nvtx_mode() {
 
 #[test]
 fn spans_are_ranges_and_slices() {
-    check(&heard("nvtx::child_in_both_modes", &[]));
+    check(&tool_calls("nvtx::child_in_both_modes", &[]));
 }
 
 #[test]
@@ -84,8 +87,8 @@ fn child_in_both_modes() {
 }
 
 #[test]
-fn the_environment_may_say_so() {
-    check(&heard("nvtx::child_by_environment", &[("KINETO_MODE", "nvtx")]));
+fn mode_can_be_set_by_the_environment() {
+    check(&tool_calls("nvtx::child_by_environment", &[("KINETO_MODE", "nvtx")]));
 }
 
 #[test]
@@ -101,8 +104,8 @@ fn child_by_environment() {
 }
 
 #[test]
-fn a_tool_that_refuses_is_never_called() {
-    let lines = heard("nvtx::child_that_is_refused", &[("SIM_NVTX_REFUSE", "1")]);
+fn tool_that_refuses_is_never_called() {
+    let lines = tool_calls("nvtx::child_that_is_refused", &[("SIM_NVTX_REFUSE", "1")]);
     assert_eq!(lines, ["initialize 16 unknown=0"]);
 }
 
@@ -116,17 +119,18 @@ fn child_that_is_refused() {
 }
 
 #[test]
-fn a_tool_that_is_none_is_said() {
+fn invalid_tool_is_reported() {
     for (path, expected) in [("/nowhere/tool.so", "could not be opened"), ("libc.so.6", "no InitializeInjectionNvtx2")]
     {
-        let lines = heard("nvtx::child_without_a_tool", &[("NVTX_INJECTION64_PATH", path), ("EXPECTED", expected)]);
+        let lines =
+            tool_calls("nvtx::child_without_a_tool", &[("NVTX_INJECTION64_PATH", path), ("EXPECTED", expected)]);
         assert!(lines.is_empty());
     }
 }
 
 #[test]
 #[ignore = "run by another test"]
-#[allow(clippy::disallowed_methods, reason = "the test that runs it says what to expect")]
+#[allow(clippy::disallowed_methods, reason = "the parent test passes the expectation")]
 fn child_without_a_tool() {
     let trace = work(Mode::Nvtx);
     let reason = trace.stats().observers[0].state.clone().unwrap_err();

@@ -1,4 +1,4 @@
-//! NVTX mode under libcupti as the tool: what it hears of spans, read from its records as another profiler would.
+//! NVTX mode with libcupti as the tool: its marker records, read as another profiler would.
 
 use std::ffi::{CStr, c_char};
 use support::cupti_client::{self, MARKER, MARKER_DATA, Record, of_kind};
@@ -8,12 +8,12 @@ use tracing_kineto::{KinetoLayer, Mode, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
 #[test]
-fn libcupti_hears_what_every_tool_hears() {
+fn libcupti_receives_the_same_calls_as_other_tools() {
     let mut command = child::command("nvtx_cupti::child_under_cupti");
     child::run(command.env("NVTX_INJECTION64_PATH", cuda::library("sim_cupti")));
 }
 
-/// The same run as in `nvtx.rs`.
+/// Makes the same spans as `nvtx.rs`.
 fn work() {
     let (layer, guard) =
         KinetoLayer::builder().no_output().mode(Mode::Nvtx).events(tracing_core::Level::INFO).build().unwrap();
@@ -27,21 +27,21 @@ fn work() {
 
 fn text(address: u64) -> String {
     let address = std::ptr::with_exposed_provenance::<c_char>(usize::try_from(address).unwrap());
-    // SAFETY: it is null, or that of a text that stays.
-    #[allow(unsafe_code, reason = "a record names its text by the address")]
+    // SAFETY: the address is null or that of a C string that is never freed.
+    #[allow(unsafe_code, reason = "a record holds the address of its text")]
     let text = (!address.is_null()).then(|| unsafe { CStr::from_ptr(address) });
     text.map(|text| text.to_str().unwrap().to_owned()).unwrap_or_default()
 }
 
-/// What a marker is, with category, colour and payload if there are any, and its text without the span's number.
-fn shown(marker: &Record, data: &[Record]) -> String {
+/// Formats a marker with its category, colour and payload, and its text without the span's number.
+fn format_marker(marker: &Record, data: &[Record]) -> String {
     let what = ["mark", "push", "pop"][marker.u32(4).trailing_zeros() as usize];
-    let said = data.iter().find(|data| data.u32(8) == marker.u32(16));
-    let said = said.map(|data| format!(" {} {:08x} {}", data.u32(28), data.u32(24), data.u64(16)));
-    let said = if what == "pop" { String::new() } else { said.unwrap_or_default() };
+    let details = data.iter().find(|data| data.u32(8) == marker.u32(16));
+    let details = details.map(|data| format!(" {} {:08x} {}", data.u32(28), data.u32(24), data.u64(16)));
+    let details = if what == "pop" { String::new() } else { details.unwrap_or_default() };
     let text = text(marker.u64(40));
     let (name, number) = text.split_once(", op_id = ").unwrap_or((&text, ""));
-    format!("{what}{said} {name}{}", number.trim_start_matches(|character: char| character.is_ascii_digit()))
+    format!("{what}{details} {name}{}", number.trim_start_matches(|character: char| character.is_ascii_digit()))
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn child_under_cupti() {
         cupti_client::flush(true);
         let records = cupti_client::records();
         let (markers, data) = (of_kind(&records, MARKER), of_kind(&records, MARKER_DATA));
-        let heard: Vec<_> = markers.iter().map(|marker| shown(marker, &data)).collect();
+        let lines: Vec<_> = markers.iter().map(|marker| format_marker(marker, &data)).collect();
         let expected = [
             ("push 2 ff", " 0 ProfilerStep#1"),
             ("push 1 ffff8800 0 aten::mm, seq = 5, sizes = [[2, 3], [3, 4]]", ""),
@@ -62,9 +62,9 @@ fn child_under_cupti() {
             ("pop ", ""),
             ("pop ", ""),
         ];
-        assert_eq!(heard.len(), expected.len(), "{version}: {heard:?}");
-        for (heard, (begin, rest)) in heard.iter().zip(expected) {
-            assert!(heard.starts_with(begin) && heard.contains(rest), "{version}: {heard}");
+        assert_eq!(lines.len(), expected.len(), "{version}: {lines:?}");
+        for (lines, (begin, rest)) in lines.iter().zip(expected) {
+            assert!(lines.starts_with(begin) && lines.contains(rest), "{version}: {lines}");
         }
         assert!(markers.iter().all(|marker| text(marker.u64(48)) == "tracing-kineto"), "{version}");
         assert_eq!(data.len(), 3, "{version}");

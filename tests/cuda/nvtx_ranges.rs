@@ -1,4 +1,4 @@
-//! NVTX ranges of libraries in C, in the trace beside the spans that called them.
+//! NVTX ranges of C libraries, in the trace with the spans that called them.
 
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use support::{File, child, cuda, gpu};
 use tracing::info_span;
 use tracing_kineto::{Doctor, KinetoLayerBuilder, Mode};
 
-/// Runs `child`, an ignored test of this file, with that tool; who is named by no variable listens to nothing.
+/// Runs `child`, an ignored test of this file, with `tool`; without one, no variable names a tool.
 fn play(child: &str, tool: Option<&Path>, variables: &[(&str, &str)]) {
     let mut command = child::command(child);
     command.env_remove("NVTX_INJECTION64_PATH");
@@ -25,7 +25,7 @@ fn with_ranges(builder: KinetoLayerBuilder) -> KinetoLayerBuilder {
     gpu::all(builder).nvtx_ranges(true)
 }
 
-/// Rows of ranges: annotations that are no spans.
+/// Returns the rows of ranges: annotations that are not spans.
 fn ranges_of(file: &File) -> Vec<&Value> {
     let all = events(file, "X", "user_annotation").into_iter();
     all.filter(|event| event["args"].get("nvtx.domain").is_some()).collect()
@@ -42,13 +42,13 @@ fn lies_in(inner: (u64, u64), outer: (u64, u64)) -> bool {
 }
 
 fn thread() -> i64 {
-    // SAFETY: gettid takes nothing and cannot fail.
+    // SAFETY: gettid takes no argument and cannot fail.
     #[allow(unsafe_code, reason = "a call of C")]
     let thread = unsafe { libc::gettid() };
     thread.into()
 }
 
-/// What a program does whose libraries make ranges; `before` has been pushed already, and is popped.
+/// Makes ranges as libraries do; pops a range `before` that was pushed earlier.
 fn work(ranges: &Ranges, launch: impl Fn()) {
     ranges.pop();
     info_span!("step").in_scope(|| {
@@ -58,7 +58,7 @@ fn work(ranges: &Ranges, launch: impl Fn()) {
             ranges.push_all(nccl, "all reduce", (7, 0xFF00_80FF, -5));
             ranges.push("within");
             launch();
-            // The domains have stacks of their own.
+            // Each domain has its own stack.
             ranges.pop_all(nccl);
             ranges.pop();
             ranges.mark_value("tick", 0.5);
@@ -77,7 +77,7 @@ fn work(ranges: &Ranges, launch: impl Fn()) {
 }
 
 #[test]
-fn ranges_are_among_the_spans_with_each_version() {
+fn ranges_nest_with_spans_with_each_version() {
     play("nvtx_ranges::child_with_each_version", Some(&cupti()), &[]);
 }
 
@@ -85,7 +85,7 @@ fn ranges_are_among_the_spans_with_each_version() {
 #[ignore = "run by another test"]
 fn child_with_each_version() {
     let ranges = Ranges::open();
-    let mut table = "| CUPTI | driver | ranges | instants | with all that is said | beside | kernels in spans |\n\
+    let mut table = "| CUPTI | driver | ranges | instants | with details | on other rows | kernels in spans |\n\
                      |---|---|---|---|---|---|---|\n"
         .to_owned();
     for (version, driver) in VERSIONS {
@@ -96,8 +96,8 @@ fn child_with_each_version() {
         ranges.push("before");
         let file = support::record_with(with_ranges, || work(&ranges, || machine.launch(kernel, 4, stream)));
         ranges.pop();
-        let [found, instants, detailed, beside, kernels] = check(version, &file);
-        writeln!(table, "| {version} | {driver} | {found} | {instants} | {detailed} | {beside} | {kernels} |").unwrap();
+        let [found, instants, detailed, moved, kernels] = check(version, &file);
+        writeln!(table, "| {version} | {driver} | {found} | {instants} | {detailed} | {moved} | {kernels} |").unwrap();
     }
     gpu::publish("nvtx-versions.md", &table);
 }
@@ -119,7 +119,7 @@ fn check(version: &str, file: &File) -> [usize; 5] {
     ] {
         assert!(lies_in(inner, outer), "{version}");
     }
-    // Spans have their own row to themselves and to what nests in it.
+    // The thread's row has spans and ranges that nest with them.
     let row = |text: &str| range(file, text)["tid"].as_i64().unwrap();
     assert_eq!(["outer", "all reduce", "never popped"].map(row), [thread(); 3], "{version}");
     assert_eq!(["first", "second", "step"].map(|name| file.slice(name).tid.cast_signed()), [thread(); 3], "{version}");
@@ -130,8 +130,8 @@ fn check(version: &str, file: &File) -> [usize; 5] {
     assert_eq!(row("within"), thread() + 10_000_000, "{version}");
 
     let is_whole = !version.starts_with("11");
-    let said = json!({"nvtx.domain": "NCCL", "nvtx.category": 7, "nvtx.color": "#0080ff", "nvtx.payload": -5});
-    let expected = if is_whole { said } else { json!({"nvtx.domain": "NCCL"}) };
+    let details = json!({"nvtx.domain": "NCCL", "nvtx.category": 7, "nvtx.color": "#0080ff", "nvtx.payload": -5});
+    let expected = if is_whole { details } else { json!({"nvtx.domain": "NCCL"}) };
     assert_eq!(range(file, "all reduce")["args"], expected, "{version}");
     assert_eq!(range(file, "outer")["args"], json!({"nvtx.domain": "default"}), "{version}");
     let instants: Vec<_> = events(file, "i", "cpu_instant_event").into_iter().filter(|it| name(it) == "tick").collect();
@@ -147,7 +147,7 @@ fn check(version: &str, file: &File) -> [usize; 5] {
     let kernels = gpu::kernels(file);
     assert!(kernels.iter().all(|kernel| gpu::under(file, kernel) == "inner"), "{version}");
     let stats = file.trace.stats();
-    // The end of what began before the recording.
+    // The end of a range from before the recording.
     assert_eq!(stats.losses, [(tracing_kineto::Loss::OutOfWindow, 1)], "{version}: {stats}");
     let detailed = rows.iter().chain(&instants).filter(|row| row["args"].get("nvtx.payload").is_some()).count();
     let beside = rows.iter().filter(|row| row["tid"].as_i64().unwrap() > 10_000_000).count();
@@ -155,7 +155,7 @@ fn check(version: &str, file: &File) -> [usize; 5] {
 }
 
 #[test]
-fn the_spans_own_ranges_do_not_come_back() {
+fn ranges_of_spans_are_not_recorded_twice() {
     play("nvtx_ranges::child_that_makes_ranges_too", Some(&cupti()), &[]);
 }
 
@@ -179,15 +179,15 @@ fn child_that_makes_ranges_too() {
 }
 
 #[test]
-fn nothing_of_nvtx_is_there_unless_it_is_asked_for() {
-    play("nvtx_ranges::child_that_does_not_ask", Some(&cupti()), &[]);
-    play("nvtx_ranges::child_that_does_not_ask", Some(&cupti()), &[("KINETO_NVTX_RANGES", "1")]);
+fn nvtx_ranges_are_absent_by_default() {
+    play("nvtx_ranges::child_without_ranges_enabled", Some(&cupti()), &[]);
+    play("nvtx_ranges::child_without_ranges_enabled", Some(&cupti()), &[("KINETO_NVTX_RANGES", "1")]);
 }
 
 #[test]
 #[ignore = "run by another test"]
-#[allow(clippy::disallowed_methods, reason = "the test that runs it says what to expect")]
-fn child_that_does_not_ask() {
+#[allow(clippy::disallowed_methods, reason = "the parent test passes the expectation")]
+fn child_without_ranges_enabled() {
     let (_machine, ranges) = (machine(""), Ranges::open());
     let asked = std::env::var("KINETO_NVTX_RANGES").is_ok();
     let file = gpu::record(|| {
@@ -201,14 +201,14 @@ fn child_that_does_not_ask() {
 }
 
 #[test]
-fn a_program_without_the_variable_is_told_which_and_what() {
-    play("nvtx_ranges::child_that_nobody_hears", None, &[]);
-    play("nvtx_ranges::child_that_nobody_hears", Some(&cuda::library("sim_nvtx")), &[]);
+fn missing_variable_is_reported_with_its_value() {
+    play("nvtx_ranges::child_without_the_variable", None, &[]);
+    play("nvtx_ranges::child_without_the_variable", Some(&cuda::library("sim_nvtx")), &[]);
 }
 
 #[test]
 #[ignore = "run by another test"]
-fn child_that_nobody_hears() {
+fn child_without_the_variable() {
     let (_machine, ranges) = (machine(""), Ranges::open());
     let file = support::record_with(with_ranges, || {
         info_span!("span").in_scope(|| {
@@ -226,22 +226,22 @@ fn child_that_nobody_hears() {
 }
 
 #[test]
-fn the_doctor_says_so_too() {
-    play("nvtx_ranges::child_at_the_doctors", None, &[("KINETO_NVTX_RANGES", "1")]);
+fn doctor_reports_the_missing_variable() {
+    play("nvtx_ranges::child_that_runs_the_doctor", None, &[("KINETO_NVTX_RANGES", "1")]);
 }
 
 #[test]
 #[ignore = "run by another test"]
-fn child_at_the_doctors() {
+fn child_that_runs_the_doctor() {
     let _machine = machine("");
     let found = Doctor::new().examine().to_string();
     let advice = format!("NVTX_INJECTION64_PATH={}", cupti().display());
-    // The page breaks long lines.
+    // The report wraps long lines.
     assert!(found.replace(char::is_whitespace, "").contains(&advice), "{found}");
 }
 
 #[test]
-fn annotations_alone_are_reason_enough_to_ask_cupti() {
+fn annotations_alone_start_cupti_for_ranges() {
     play("nvtx_ranges::child_without_devices_activities", Some(&cupti()), &[]);
 }
 

@@ -1,4 +1,4 @@
-//! Pauses of a recording of a GPU: all of it, a group of it, and what lies outside of the program's own ranges.
+//! Pauses of a GPU recording: of all types, of a group, and outside of the program's profiler ranges.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use tracing_kineto::{
 };
 use tracing_subscriber::layer::SubscriberExt;
 
-/// Does `work` in a recording, and ends it.
+/// Records `work`.
 #[track_caller]
 fn record(
     configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder,
@@ -31,7 +31,7 @@ fn record(
     })
 }
 
-/// Launches some kernels of a name in a span of that name.
+/// Launches `count` kernels in a span of the kernel's name.
 fn launch(cuda: &Cuda, kernel: &'static str, count: usize) {
     let function = cuda.only_kernel(kernel);
     let _span = annotate!("{}", kernel).entered();
@@ -46,7 +46,7 @@ fn spans(file: &File) -> Vec<&str> {
     file.slices().iter().map(|slice| &*slice.name).collect()
 }
 
-/// How often something was recorded, by its name; of the host and of CUPTI.
+/// Returns the number of recorded stretches of the host and of CUPTI.
 fn stretches(file: &File) -> [usize; 2] {
     let recorded = file.trace.stats().recorded;
     let of =
@@ -57,7 +57,7 @@ fn stretches(file: &File) -> [usize; 2] {
 }
 
 #[test]
-fn what_is_launched_in_a_pause_is_none_of_the_recording() {
+fn work_launched_in_a_pause_is_not_recorded() {
     let machine = machine("");
     let (file, found) = record(
         |builder| builder,
@@ -79,7 +79,7 @@ fn what_is_launched_in_a_pause_is_none_of_the_recording() {
 }
 
 #[test]
-fn what_was_launched_before_a_pause_is_there_with_its_end() {
+fn work_launched_before_a_pause_is_recorded_to_its_end() {
     let machine = machine("");
     let (file, found) = record(
         |builder| builder,
@@ -91,11 +91,11 @@ fn what_was_launched_before_a_pause_is_there_with_its_end() {
     assert_eq!(found, counts([("long_us50000", 3)]));
     assert!(kernels(&file).iter().all(|kernel| interval(kernel).1 - interval(kernel).0 >= 50_000_000));
     assert_eq!(file.lost(Loss::UnfinishedWork), 0, "{}", file.trace.stats());
-    assert_eq!(cuda::count("synchronizes"), 0, "nobody waits for a device");
+    assert_eq!(cuda::count("synchronizes"), 0, "no call waits for a device");
 }
 
 #[test]
-fn cupti_rests_in_a_pause_and_records_all_that_comes_after_it() {
+fn cupti_is_suspended_in_a_pause_and_records_again_after() {
     let _watch = gpu::watch(Duration::from_secs(100));
     let machine = machine("");
     let (file, found) = record(
@@ -105,7 +105,7 @@ fn cupti_rests_in_a_pause_and_records_all_that_comes_after_it() {
                 launch(&machine, before, 5);
                 profiler.pause().unwrap();
                 let records = || cuda::count("api_records") + cuda::count("device_records");
-                // It goes on until what was launched before has come.
+                // It records until the work launched before has ended.
                 loop {
                     let so_far = records();
                     launch(&machine, "paused", 2);
@@ -125,7 +125,7 @@ fn cupti_rests_in_a_pause_and_records_all_that_comes_after_it() {
 }
 
 #[test]
-fn a_group_is_paused_by_itself() {
+fn activity_group_can_be_paused_alone() {
     let machine = machine("");
     let (file, found) = record(
         |builder| builder,
@@ -155,7 +155,7 @@ fn a_group_is_paused_by_itself() {
 }
 
 #[test]
-fn a_span_that_was_left_while_the_host_was_paused_launches_nothing() {
+fn span_exited_while_the_host_is_paused_launches_nothing() {
     let machine = machine("");
     let (file, _) = record(
         |builder| builder,
@@ -173,7 +173,7 @@ fn a_span_that_was_left_while_the_host_was_paused_launches_nothing() {
 }
 
 #[test]
-fn nothing_is_recorded_outside_of_the_programs_ranges() {
+fn nothing_is_recorded_outside_of_profiler_ranges() {
     for options in ["", "nested_driver=1"] {
         let machine = machine(options);
         let (file, found) = record(
@@ -205,7 +205,7 @@ fn nothing_is_recorded_outside_of_the_programs_ranges() {
 }
 
 #[test]
-fn a_range_may_be_open_at_the_end_and_over_recordings() {
+fn range_may_be_open_at_the_end_and_across_recordings() {
     let machine = machine("");
     let (layer, guard) = layer(|builder| gpu::all(builder).profiler_range(true));
     subscriber::with_default(tracing_subscriber::registry().with(layer), || {
@@ -214,8 +214,8 @@ fn a_range_may_be_open_at_the_end_and_over_recordings() {
         launch(&machine, "open", 2);
         let file = File::of(profiler.stop().unwrap());
         assert_eq!(tally(kernels(&file).iter().map(|kernel| name(kernel).to_owned())), counts([("open", 2)]));
-        assert!(file.trace.stats().recorded.is_empty(), "the recording is what it was open for");
-        // The next one begins outside.
+        assert!(file.trace.stats().recorded.is_empty(), "the range was open for the whole recording");
+        // The next recording begins outside.
         profiler.start().unwrap();
         launch(&machine, "later", 2);
         let file = File::of(profiler.stop().unwrap());
@@ -227,7 +227,7 @@ fn a_range_may_be_open_at_the_end_and_over_recordings() {
 }
 
 #[test]
-fn the_host_alone_is_recorded_in_ranges_too() {
+fn host_alone_can_be_recorded_in_ranges() {
     let machine = machine("");
     let host = ActivityTypes::from(ActivityType::UserAnnotation);
     let (file, found) = record(
@@ -243,7 +243,7 @@ fn the_host_alone_is_recorded_in_ranges_too() {
 }
 
 #[test]
-fn where_nobody_sees_the_range_the_trace_says_why_it_is_empty() {
+fn empty_trace_reports_that_ranges_cannot_be_observed() {
     let machine = machine("busy=1");
     let (file, found) = record(
         |builder| builder.profiler_range(true),
@@ -268,7 +268,7 @@ fn where_nobody_sees_the_range_the_trace_says_why_it_is_empty() {
 }
 
 #[test]
-fn ranges_pauses_looks_and_stops_at_a_time_end_and_lose_nothing_of_the_next() {
+fn concurrent_ranges_pauses_snapshots_and_stops_finish() {
     let _watch = gpu::watch(Duration::from_secs(100));
     let machine = machine("");
     let (cuda, over) = (*machine, AtomicBool::new(false));

@@ -1,4 +1,4 @@
-//! Recordings of a GPU in processes of their own: first calls, the environment, ranks, forks.
+//! GPU recordings in child processes: first calls, the environment, ranks, forks.
 
 use support::cuda::{Cuda, Stream};
 use support::gpu::{Counts, events, in_child, kernels, name, reason, report, under};
@@ -7,7 +7,7 @@ use tracing::{info_span, subscriber};
 use tracing_kineto::integration::Why;
 use tracing_subscriber::layer::SubscriberExt;
 
-/// A kernel in a span of its name.
+/// Launches a kernel in a span of its name.
 fn launch(cuda: &Cuda, kernel: &str) {
     let function = cuda.only_kernel(kernel);
     info_span!("launch").in_scope(|| cuda.launch(function, 2, Stream::NULL));
@@ -23,13 +23,13 @@ fn check(file: &File, expected: &[&str]) {
 }
 
 #[test]
-fn a_recording_may_begin_before_the_first_call() {
-    in_child("processes::child_that_begins_early", &[]);
+fn recording_may_start_before_the_first_call() {
+    in_child("processes::child_that_starts_early", &[]);
 }
 
 #[test]
 #[ignore = "run by another test"]
-fn child_that_begins_early() {
+fn child_that_starts_early() {
     cuda::cupti();
     let file = gpu::record(|| launch(&Cuda::new(), "first"));
     check(&file, &["first"]);
@@ -37,11 +37,11 @@ fn child_that_begins_early() {
 }
 
 #[test]
-fn a_recording_without_a_gpu_does_not_stand_in_the_way_of_one_with() {
+fn gpu_is_found_after_a_recording_without_one() {
     in_child("processes::child_that_finds_a_gpu_later", &[]);
 }
 
-/// No simulator is loaded at first, so that there is no driver, on a machine without one.
+/// Loads no simulator at first, so there is no driver unless the machine has a real one.
 #[test]
 #[ignore = "run by another test"]
 fn child_that_finds_a_gpu_later() {
@@ -64,7 +64,7 @@ fn child_that_finds_a_gpu_later() {
 }
 
 #[test]
-fn cupti_can_be_switched_off() {
+fn cupti_can_be_disabled() {
     in_child("processes::child_without_cupti", &[("KINETO_DISABLE_CUPTI", "1")]);
 }
 
@@ -80,13 +80,13 @@ fn child_without_cupti() {
 }
 
 #[test]
-fn libcupti_can_be_let_go_of_after_each_recording() {
-    in_child("processes::child_that_lets_go", &[("KINETO_TEARDOWN_CUPTI", "1")]);
+fn libcupti_can_be_released_after_each_recording() {
+    in_child("processes::child_that_releases_libcupti", &[("KINETO_TEARDOWN_CUPTI", "1")]);
 }
 
 #[test]
 #[ignore = "run by another test"]
-fn child_that_lets_go() {
+fn child_that_releases_libcupti() {
     let cuda = Cuda::with("");
     let (layer, guard) = layer(gpu::all);
     subscriber::with_default(tracing_subscriber::registry().with(layer), || {
@@ -99,7 +99,7 @@ fn child_that_lets_go() {
             check(&file, &[kernel]);
             assert!(report(&file).notes.is_empty(), "{:?}", report(&file).notes);
             assert_eq!(cuda::count("subscribes"), cuda::count("unsubscribes"));
-            // The program goes on as if nothing had been.
+            // The program continues undisturbed.
             launch(&cuda, "between");
             cuda.synchronize();
         }
@@ -108,7 +108,7 @@ fn child_that_lets_go() {
 }
 
 #[test]
-fn waits_of_streams_for_one_another_can_be_left_out() {
+fn stream_waits_can_be_disabled() {
     for shown in ["true", "false"] {
         in_child(
             "processes::child_that_waits",
@@ -119,7 +119,7 @@ fn waits_of_streams_for_one_another_can_be_left_out() {
 
 #[test]
 #[ignore = "run by another test"]
-#[expect(clippy::disallowed_methods, reason = "the test that runs this says what it expects")]
+#[expect(clippy::disallowed_methods, reason = "the parent test passes the expectation")]
 fn child_that_waits() {
     let shown = usize::from(std::env::var("SHOWN").unwrap() == "true");
     let cuda = Cuda::with("");
@@ -148,7 +148,7 @@ fn each_rank_sees_its_own_gpu() {
 
 #[test]
 #[ignore = "run by another test"]
-#[expect(clippy::disallowed_methods, reason = "the test that runs this says what it expects")]
+#[expect(clippy::disallowed_methods, reason = "the parent test passes the expectation")]
 fn child_of_a_job() {
     let rank: u32 = std::env::var("RANK").unwrap().parse().unwrap();
     cuda::cupti();
@@ -164,7 +164,7 @@ fn child_of_a_job() {
 }
 
 #[test]
-fn a_forked_child_records_the_host_and_leaves_its_parent_alone() {
+fn forked_child_records_the_host_without_its_parents_gpu() {
     in_child("processes::child_that_forks", &[]);
 }
 
@@ -178,7 +178,7 @@ fn child_that_forks() {
         let profiler = guard.profiler();
         launch(&cuda, "before");
         let status = gpu::fork(|| {
-            // CUDA does not work in a forked process, and neither does CUPTI.
+            // Neither CUDA nor CUPTI works in a forked process.
             info_span!("of the parent's recording").in_scope(|| ());
             profiler.start().unwrap();
             info_span!("own").in_scope(|| ());

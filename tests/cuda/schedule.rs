@@ -1,4 +1,4 @@
-//! Schedules on a simulated GPU: warm-up shows that records come, and each cycle has its own kernels.
+//! Schedules on a simulated GPU: warm-ups prove delivery, and each cycle has its own kernels.
 
 use std::sync::{Arc, Mutex};
 use support::cuda::{Cuda, Stream};
@@ -44,12 +44,12 @@ fn each_cycle_has_its_own_kernels_under_its_own_steps() {
             profiler.start().unwrap();
             for step in 0..9 {
                 launch(&machine, &format!("kernel{step}"), 3);
-                // What a warm-up launched and has not ended would reach into the recording.
+                // Unfinished work of the warm-up would reach into the recording.
                 machine.synchronize();
                 let outcome = profiler.step();
                 if matches!(outcome.state, StepState::WarmingUp { .. }) {
                     let report = outcome.collectors.iter().find(|report| report.name == "cupti").unwrap();
-                    assert_eq!(report.state.as_ref().unwrap().proven, Some(true), "a warm-up shows that records come");
+                    assert_eq!(report.state.as_ref().unwrap().proven, Some(true), "a warm-up proves delivery");
                     assert_eq!(profiler.status(), Status::Prepared);
                 }
             }
@@ -70,11 +70,15 @@ fn each_cycle_has_its_own_kernels_under_its_own_steps() {
         assert_eq!(steps.iter().collect::<Vec<_>>(), host);
     }
     assert_eq!(cuda::count("subscribes"), 2);
-    assert_eq!((cuda::count("unsubscribes"), cuda::count("push_depth")), (2, 0), "nothing is held between cycles");
+    assert_eq!(
+        (cuda::count("unsubscribes"), cuda::count("push_depth")),
+        (2, 0),
+        "the library is released between cycles"
+    );
 }
 
 #[test]
-fn a_gpu_that_cannot_be_recorded_is_a_reason_in_the_warm_up() {
+fn warm_up_reports_a_gpu_that_cannot_be_recorded() {
     let _machine = machine("busy=1");
     let schedule = Schedule::new(0, 1, 1).unwrap();
     let files = cycles(
@@ -94,7 +98,7 @@ fn a_gpu_that_cannot_be_recorded_is_a_reason_in_the_warm_up() {
 }
 
 #[test]
-fn records_that_find_no_room_end_the_cycle_early() {
+fn full_buffers_end_the_cycle_early() {
     let machine = machine("");
     let schedule = Schedule::new(0, 0, 3).unwrap();
     let tight = |builder: KinetoLayerBuilder| builder.buffer_limit_bytes(1 << 20);
@@ -102,7 +106,7 @@ fn records_that_find_no_room_end_the_cycle_early() {
         profiler.start().unwrap();
         launch(&machine, "many", 30_000);
         machine.synchronize();
-        // What CUPTI has is read when a look asks for it.
+        // A snapshot reads CUPTI's buffers.
         drop(profiler.snapshot().unwrap());
         let outcome = profiler.step();
         assert!(

@@ -1,4 +1,4 @@
-//! Recordings of a GPU and what is around them: when they begin and end, who else records, what is selected, which thread.
+//! GPU recordings: starts and stops, other profilers, selected types, and threads.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Barrier;
@@ -12,20 +12,20 @@ use tracing_kineto::integration::Why;
 use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder, Loss, Profiler, Status, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// Does `work` under a layer that records nothing by itself.
+/// Runs `work` under a layer that starts no recording itself.
 fn idle<R>(configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder, work: impl FnOnce(&Profiler) -> R) -> R {
     let (layer, guard) = layer(|builder| configure(gpu::all(builder)).record_from_start(false));
     subscriber::with_default(tracing_subscriber::registry().with(layer), || work(&guard.profiler()))
 }
 
-/// Launches some kernels of a name in a span of that name.
+/// Launches `count` kernels in a span of the kernel's name.
 fn launch(cuda: &Cuda, kernel: &'static str, count: usize) {
     let function = cuda.only_kernel(kernel);
     let _span = annotate!("{}", kernel).entered();
     (0..count).for_each(|_| cuda.launch(function, 2, Stream::NULL));
 }
 
-/// The kernels of a trace, each with how many there are; each is under the span of its name.
+/// Returns the kernels of a trace with counts; checks that each is under the span of its name.
 #[track_caller]
 fn found(file: &File) -> BTreeMap<String, usize> {
     Counts::of(file);
@@ -39,7 +39,7 @@ fn counts<const N: usize>(counts: [(&str, usize); N]) -> BTreeMap<String, usize>
     BTreeMap::from(counts.map(|(name, count)| (name.to_owned(), count)))
 }
 
-/// Ends a recording within the time that tests have.
+/// Stops a recording within the tests' time limit.
 #[track_caller]
 fn stop(profiler: &Profiler) -> File {
     let begun = Instant::now();
@@ -49,7 +49,7 @@ fn stop(profiler: &Profiler) -> File {
 }
 
 #[test]
-fn recordings_follow_one_another() {
+fn successive_recordings_have_their_own_kernels() {
     let machine = machine("");
     idle(
         |builder| builder,
@@ -62,7 +62,7 @@ fn recordings_follow_one_another() {
                 assert_eq!(found(&file), counts([(kernel, 5)]));
                 assert!(file.trace.stats().losses.is_empty(), "{}", file.trace.stats());
                 launch(&machine, "between", 3);
-                assert_eq!(cuda::count("subscribes"), cuda::count("unsubscribes"), "others may record now");
+                assert_eq!(cuda::count("subscribes"), cuda::count("unsubscribes"), "other profilers may record now");
             }
         },
     );
@@ -70,7 +70,7 @@ fn recordings_follow_one_another() {
 }
 
 #[test]
-fn a_span_that_is_open_over_a_stop_leaves_no_id_behind() {
+fn span_open_at_the_stop_leaves_no_pushed_id() {
     let machine = machine("");
     idle(
         |builder| builder,
@@ -93,7 +93,7 @@ fn a_span_that_is_open_over_a_stop_leaves_no_id_behind() {
 }
 
 #[test]
-fn a_prepared_recording_has_what_comes_after_its_start_alone() {
+fn prepared_recording_has_work_after_its_start_alone() {
     let machine = machine("");
     idle(
         |builder| builder,
@@ -109,13 +109,13 @@ fn a_prepared_recording_has_what_comes_after_its_start_alone() {
             let file = stop(profiler);
             assert_eq!(found(&file), counts([("inside", 4)]));
             drop(profiler.prepare().unwrap());
-            assert_eq!(cuda::count("subscribes"), cuda::count("unsubscribes"), "dropping it lets go");
+            assert_eq!(cuda::count("subscribes"), cuda::count("unsubscribes"), "dropping it releases the library");
         },
     );
 }
 
 #[test]
-fn what_was_prepared_for_a_recording_of_before_does_not_disarm_what_is_now() {
+fn old_preparation_does_not_disarm_a_new_recording() {
     let machine = machine("");
     idle(
         |builder| builder,
@@ -134,19 +134,19 @@ fn what_was_prepared_for_a_recording_of_before_does_not_disarm_what_is_now() {
 }
 
 #[test]
-fn a_recording_of_the_host_alone_leaves_the_gpu_alone() {
+fn host_recording_does_not_touch_the_gpu() {
     let machine = machine("");
     let cpu = ActivityTypes::from(ActivityType::CpuOp).with(ActivityType::UserAnnotation);
     let file = record_with(|builder| gpu::all(builder).activities(cpu), || launch(&machine, "unseen", 2));
     assert_eq!((file.slices().len(), Counts::of(&file)), (1, Counts::default()));
     assert_eq!(["subscribes", "requested_buffers", "pushes"].map(cuda::count), [0; 3]);
-    // It does not stand in the way of the next.
+    // It does not block the next recording.
     let file = gpu::record(|| launch(&machine, "seen", 2));
     assert_eq!(found(&file), counts([("seen", 2)]));
 }
 
 #[test]
-fn a_look_shows_what_has_ended_and_takes_nothing_away() {
+fn snapshot_has_ended_work_and_removes_none() {
     let machine = machine("no_finish=endless");
     let other = machine.stream();
     idle(
@@ -161,7 +161,7 @@ fn a_look_shows_what_has_ended_and_takes_nothing_away() {
             annotate!("endless").in_scope(|| machine.launch(endless, 1, other));
             let begun = Instant::now();
             let look = File::of(profiler.snapshot().unwrap());
-            assert!(begun.elapsed() < gpu::PATIENCE / 2, "nobody waits for what runs");
+            assert!(begun.elapsed() < gpu::PATIENCE / 2, "a snapshot does not wait for running work");
             assert!(found(&look).get("done") == Some(&3));
             cuda::finish();
             let file = stop(profiler);
@@ -172,7 +172,7 @@ fn a_look_shows_what_has_ended_and_takes_nothing_away() {
 }
 
 #[test]
-fn a_stop_among_threads_that_launch_loses_nothing_that_was_launched_before() {
+fn stop_keeps_earlier_launches_while_threads_launch() {
     const THREADS: usize = 4;
     const EACH: usize = 50;
     let _watch = gpu::watch(Duration::from_secs(100));
@@ -215,7 +215,7 @@ fn a_stop_among_threads_that_launch_loses_nothing_that_was_launched_before() {
 }
 
 #[test]
-fn a_stop_in_the_middle_of_a_capture_does_not_spoil_it() {
+fn stop_during_a_capture_keeps_the_capture_valid() {
     let machine = machine("");
     let stream = machine.stream();
     let kernel = machine.only_kernel("node");
@@ -228,7 +228,7 @@ fn a_stop_in_the_middle_of_a_capture_does_not_spoil_it() {
             machine.launch(kernel, 1, stream);
             let file = stop(profiler);
             assert_eq!(found(&file), counts([("direct", 2)]));
-            assert_eq!(file.lost(Loss::LaunchesWithoutWork), 0, "what goes into a graph reaches no device");
+            assert_eq!(file.lost(Loss::LaunchesWithoutWork), 0, "captured launches reach no device");
             let graph = machine.end_capture(stream).unwrap();
             profiler.start().unwrap();
             annotate!("node").in_scope(|| machine.launch_graph(graph, stream));
@@ -239,7 +239,7 @@ fn a_stop_in_the_middle_of_a_capture_does_not_spoil_it() {
 }
 
 #[test]
-fn names_of_kernels_outlive_their_module() {
+fn kernel_names_outlive_their_module() {
     let _watch = gpu::watch(Duration::from_secs(100));
     let machine = machine("");
     let file = gpu::record(|| {
@@ -253,31 +253,31 @@ fn names_of_kernels_outlive_their_module() {
 }
 
 #[test]
-fn a_stop_waits_for_what_runs_and_not_for_ever() {
+fn stop_waits_for_running_work_up_to_its_timeout() {
     let _watch = gpu::watch(Duration::from_secs(100));
     let machine = machine("no_finish=endless");
     let file = gpu::record(|| launch(&machine, "slow_us300000", 1));
     let (start, end) = interval(kernels(&file)[0]);
-    assert!(end - start >= 299_000_000, "it is there to its end");
+    assert!(end - start >= 299_000_000, "the kernel is recorded to its end");
     assert_eq!(file.lost(Loss::UnfinishedWork), 0);
     let begun = Instant::now();
     let timeout = Duration::from_millis(200);
     let file = record_with(|builder| gpu::all(builder).flush_timeout(timeout), || launch(&machine, "endless", 2));
-    // Part of the limit is for the library's last calls.
+    // Part of the timeout is reserved for the library's last calls.
     assert!(begun.elapsed() >= timeout / 2 && begun.elapsed() < gpu::PATIENCE, "{:?}", begun.elapsed());
     assert_eq!(found(&file), counts([("endless", 2)]));
     assert_eq!(file.lost(Loss::UnfinishedWork), 2);
     assert!(kernels(&file).iter().all(|kernel| kernel["args"]["finished"] == false));
     let end = gpu::window(&file).1;
     assert!(kernels(&file).iter().all(|kernel| interval(kernel).1 <= end + 1), "they end with the recording");
-    // The next recording has nothing of them.
+    // The next recording has none of these kernels.
     cuda::finish();
     assert_eq!(found(&gpu::record(|| launch(&machine, "next", 1))), counts([("next", 1)]));
     assert_eq!(cuda::count("synchronizes"), 0);
 }
 
 #[test]
-fn a_second_layer_is_told_that_the_first_records_and_has_the_host() {
+fn second_layer_records_the_host_while_the_first_has_cupti() {
     let machine = machine("");
     let (first, guard) = layer(gpu::all);
     let file = subscriber::with_default(tracing_subscriber::registry().with(first), || {
@@ -287,15 +287,15 @@ fn a_second_layer_is_told_that_the_first_records_and_has_the_host() {
         assert_eq!((second.slices().len(), Counts::of(&second)), (1, Counts::default()));
         File::of(guard.finish().unwrap())
     });
-    // The first layer saw the second's work on the device, which no span of its own was around.
+    // The first layer recorded the second's device work, outside of its own spans.
     assert_eq!(kernels(&file).len(), 5);
     assert_eq!(file.slices().len(), 1);
     assert_eq!(found(&gpu::record(|| launch(&machine, "later", 1))), counts([("later", 1)]));
 }
 
-/// Another profiler: what `cuptiSubscribe` and `cuptiUnsubscribe` return.
+/// Another profiler: returns the results of `cuptiSubscribe` and `cuptiUnsubscribe`.
 mod other {
-    #![allow(unsafe_code, reason = "C functions of the simulator are called")]
+    #![allow(unsafe_code, reason = "calls C functions of the simulator")]
 
     use super::cuda;
     use std::ffi::c_void;
@@ -304,10 +304,10 @@ mod other {
 
     type Callback = extern "C" fn(*mut c_void, u32, u32, *const c_void);
 
-    /// A handle, or why there is none.
+    /// Subscribes; returns the handle or CUPTI's error.
     pub(super) fn subscribe() -> Result<usize, i32> {
         type Subscribe = extern "C" fn(*mut usize, Callback, *mut c_void) -> i32;
-        // SAFETY: the function has this type.
+        // SAFETY: the simulator's function of that name has this type.
         let subscribe = unsafe { *cuda::cupti().get::<Subscribe>(b"cuptiSubscribe\0").unwrap() };
         let mut handle = 0;
         match subscribe(&raw mut handle, ignore, std::ptr::null_mut()) {
@@ -317,14 +317,14 @@ mod other {
     }
 
     pub(super) fn unsubscribe(handle: usize) {
-        // SAFETY: the function has this type.
+        // SAFETY: the simulator's function of that name has this type.
         let unsubscribe = unsafe { *cuda::cupti().get::<extern "C" fn(usize) -> i32>(b"cuptiUnsubscribe\0").unwrap() };
         assert_eq!(unsubscribe(handle), 0);
     }
 }
 
 #[test]
-fn another_profiler_and_we_keep_out_of_each_others_way() {
+fn another_profiler_and_ours_exclude_each_other() {
     let machine = machine("");
     let theirs = other::subscribe().unwrap();
     let file = gpu::record(|| launch(&machine, "unseen", 2));
@@ -342,7 +342,7 @@ fn another_profiler_and_we_keep_out_of_each_others_way() {
 }
 
 #[test]
-fn a_graph_can_be_one_row() {
+fn graph_can_be_one_row() {
     let machine = machine("");
     let stream = machine.stream();
     let kernel = machine.only_kernel("node");
@@ -361,7 +361,7 @@ fn a_graph_can_be_one_row() {
 }
 
 #[test]
-fn a_collective_says_on_its_kernels_what_it_is() {
+fn collective_is_named_on_its_kernels() {
     let machine = machine("");
     let file = gpu::record(|| {
         let span = info_span!("all_reduce", collective_name = "all_reduce", dtype = "Half", other = 3);
@@ -394,7 +394,7 @@ mod selection {
             },
         );
         let has_ids = types.contains(ActivityType::ExternalCorrelation);
-        assert_eq!(cuda::count("pushes") > 0, has_ids, "nothing is pushed that nobody asks for");
+        assert_eq!(cuda::count("pushes") > 0, has_ids, "ids are pushed only if selected");
         file
     }
 
@@ -415,7 +415,7 @@ mod selection {
     fn kernels_alone() {
         let file = recorded(ActivityTypes::from(ActivityType::ConcurrentKernel).with(ActivityType::CpuOp));
         assert_eq!(kinds(&file), counts([("kernel", 2)]));
-        assert_eq!(file.lost(Loss::WorkWithoutLaunch), 2, "nobody records calls");
+        assert_eq!(file.lost(Loss::WorkWithoutLaunch), 2, "calls are not recorded");
     }
 
     #[test]
@@ -424,14 +424,14 @@ mod selection {
             [ActivityType::CpuOp, ActivityType::GpuMemcpy, ActivityType::CudaDriver, ActivityType::ExternalCorrelation];
         let begun = Instant::now();
         let file = recorded(ActivityTypes::of(&types));
-        assert!(begun.elapsed() < gpu::PATIENCE, "kernels that nobody records are not waited for");
+        assert!(begun.elapsed() < gpu::PATIENCE, "the stop does not wait for unselected kernels");
         assert_eq!(events(&file, "X", "gpu_memcpy").len(), 1);
         assert_eq!((kernels(&file).len(), events(&file, "X", "gpu_memset").len()), (0, 0));
         assert_eq!(under(&file, events(&file, "X", "gpu_memcpy")[0]), "span");
     }
 
     #[test]
-    fn without_external_correlation_time_tells() {
+    fn work_is_linked_by_time_without_external_correlation() {
         let file = recorded(gpu::TYPES.without(ActivityType::ExternalCorrelation));
         assert_eq!(Counts::of(&file).linked, 4);
         assert_eq!(file.lost(Loss::LinkedByTime), 4);
@@ -472,7 +472,7 @@ mod threads {
     }
 
     #[test]
-    fn a_thread_without_spans_has_a_row_of_its_own() {
+    fn thread_without_spans_has_its_own_row() {
         let machine = machine("");
         let cuda = *machine;
         let file = gpu::record(|| {
@@ -485,7 +485,7 @@ mod threads {
     }
 
     #[test]
-    fn threads_with_the_same_handle_one_after_the_other_are_told_apart() {
+    fn threads_that_reuse_a_handle_have_separate_rows() {
         let machine = machine("");
         let cuda = *machine;
         let kernels = ["one", "two", "three", "four"];
@@ -506,7 +506,7 @@ mod threads {
     }
 
     #[test]
-    fn a_silent_thread_with_the_handle_of_one_that_has_ended_is_not_that_one() {
+    fn spanless_thread_is_not_the_ended_one_with_its_handle() {
         let machine = machine("");
         let cuda = *machine;
         let file = gpu::record(|| {

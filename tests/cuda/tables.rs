@@ -1,4 +1,4 @@
-//! Averages of a recording of a GPU: what spans launched stands in their rows, and a file says the same.
+//! Averages of a GPU recording: device time is in the rows of the launching spans, in trace and file.
 
 use support::cuda::Stream;
 use support::gpu;
@@ -7,7 +7,7 @@ use tracing_kineto::analysis::{Events, GroupBy, Section, StackMetric};
 use tracing_kineto::annotate;
 
 #[test]
-fn device_time_stands_with_the_span_that_launched_it_and_once_with_the_kernel() {
+fn device_time_is_in_the_rows_of_its_span_and_its_kernel() {
     let machine = gpu::machine("");
     let (add, mul) = (machine.only_kernel("add"), machine.only_kernel("mul"));
     let file = gpu::record(|| {
@@ -31,7 +31,7 @@ fn device_time_stands_with_the_span_that_launched_it_and_once_with_the_kernel() 
     assert_eq!(op("forward").device_ns(), averages.device_base_ns());
     assert_eq!(averages.device_annotations()[0].name(), "ProfilerStep*");
     let steps = op("ProfilerStep*").cpu_ns();
-    assert_eq!(averages.cpu_base_ns(), steps.cast_signed(), "all else lies in the steps");
+    assert_eq!(averages.cpu_base_ns(), steps.cast_signed(), "all other time lies in the steps");
 
     let mut text = Vec::new();
     file.trace.write_chrome(&mut text).unwrap();

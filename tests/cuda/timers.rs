@@ -1,4 +1,4 @@
-//! Spans timed by CUDA's events on the simulated GPU: beside CUPTI, in CUPTI's place, and where the driver refuses.
+//! Spans timed by CUDA events on the simulated GPU: with CUPTI, instead of CUPTI, and when the driver refuses.
 
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -9,9 +9,9 @@ use tracing::info_span;
 use tracing_kineto::integration::{CudaEvents, EventTimers};
 use tracing_kineto::{KinetoLayerBuilder, Mode, annotate};
 
-/// Times between events are milliseconds as a float.
+/// Rounding of times between events, which are milliseconds as a float.
 const FLOAT_NS: u64 = 200;
-/// From a call until the simulated device comes to it.
+/// Time from a call until the simulated device executes it.
 const LATENCY_NS: u64 = 3000;
 
 fn fallback(builder: KinetoLayerBuilder) -> KinetoLayerBuilder {
@@ -28,15 +28,14 @@ fn notes(file: &File) -> Vec<String> {
     reports.into_iter().find(|report| report.name == "cuda_events").unwrap().notes
 }
 
-/// Launches some kernels, each in a span of its own, with one around all; returns how long each took on the host, in
-/// nanoseconds.
+/// Launches each kernel in its own span, inside one span for all; returns the host time of each in nanoseconds.
 fn launch(cuda: &Cuda, names: &[&'static str], on: Stream) -> Vec<u64> {
     let _step = annotate!("step").entered();
     let launch = |name: &&'static str| {
         let (kernel, begun) = (cuda.only_kernel(name), Instant::now());
         info_span!("op").in_scope(|| cuda.launch(kernel, 1, on));
         let took = begun.elapsed();
-        // The next one begins on an idle stream.
+        // The next kernel begins on an idle stream.
         cuda.synchronize();
         u64::try_from(took.as_nanos()).unwrap()
     };
@@ -44,7 +43,7 @@ fn launch(cuda: &Cuda, names: &[&'static str], on: Stream) -> Vec<u64> {
 }
 
 #[test]
-fn rows_are_as_long_as_the_kernels_that_cupti_records_at_the_same_time() {
+fn timed_rows_are_as_long_as_cuptis_kernels() {
     let cuda = machine("");
     let mut host = Vec::new();
     let file = record_with(
@@ -56,7 +55,7 @@ fn rows_are_as_long_as_the_kernels_that_cupti_records_at_the_same_time() {
     for ((row, kernel), cpu_ns) in timed.iter().filter(|row| name(row) == "op").zip(&recorded).zip(host) {
         let ((start, end), (from, to)) = (interval(row), interval(kernel));
         let (row_ns, kernel_ns) = (end - start, to - from);
-        // The kernel lies between the events; beside it lies what the host took between recording them.
+        // The kernel lies between the events, with the host's time between recording them.
         assert!(row_ns + FLOAT_NS >= kernel_ns, "{row_ns} {kernel_ns}");
         assert!(row_ns <= kernel_ns + cpu_ns + 2 * LATENCY_NS + FLOAT_NS, "{row_ns} {kernel_ns} {cpu_ns}");
         assert_eq!(row["args"]["External id"], kernel["args"]["External id"], "both belong to the launch's span");
@@ -64,7 +63,7 @@ fn rows_are_as_long_as_the_kernels_that_cupti_records_at_the_same_time() {
 }
 
 #[test]
-fn the_mode_times_by_events_and_leaves_cupti_alone() {
+fn fallback_mode_uses_events_and_not_cupti() {
     let cuda = machine("");
     let file = record_with(fallback, || drop(launch(&cuda, &["a_us500", "b_us100"], Stream::NULL)));
     assert_eq!(cuda::count("subscribes"), 0, "CUPTI is not started");
@@ -88,7 +87,7 @@ fn the_mode_times_by_events_and_leaves_cupti_alone() {
 }
 
 #[test]
-fn a_thread_without_a_context_and_a_driver_that_refuses_are_counted() {
+fn spans_without_context_or_with_driver_errors_are_counted() {
     let cuda = machine("");
     let file = record_with(fallback, || {
         on_thread("no context", || info_span!("elsewhere").in_scope(|| ()));
@@ -104,11 +103,11 @@ fn a_thread_without_a_context_and_a_driver_that_refuses_are_counted() {
 }
 
 #[test]
-fn streams_are_the_programs_and_captures_are_left_alone() {
+fn timer_uses_the_programs_streams_and_skips_captures() {
     let cuda = machine("");
     let own = cuda.stream();
-    // SAFETY: the stream lives as long as the machine.
-    #[allow(unsafe_code, reason = "a stream's handle is given")]
+    // SAFETY: the stream is valid until the machine is dropped, after the recording.
+    #[allow(unsafe_code, reason = "the caller passes a stream's handle")]
     let timer = unsafe { CudaEvents::on_streams(move || usize::try_from(own.0).unwrap()) };
     let kernel = cuda.only_kernel("k_us200");
     let file = record_with(
@@ -131,7 +130,7 @@ fn streams_are_the_programs_and_captures_are_left_alone() {
 }
 
 #[test]
-fn a_kernel_that_does_not_end_holds_the_stop_no_longer_than_its_time() {
+fn stop_waits_for_an_endless_kernel_up_to_its_timeout() {
     let cuda = machine("no_finish=endless");
     let kernel = cuda.only_kernel("endless");
     let _watch = gpu::watch(PATIENCE);

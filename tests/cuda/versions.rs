@@ -1,4 +1,4 @@
-//! A program on two GPUs, with each version of CUPTI: all of its work is in the trace, where it belongs.
+//! A program on two GPUs with each version of CUPTI: all of its work is in the trace, on the right rows.
 #![allow(clippy::cast_possible_truncation, reason = "tests count little")]
 
 use serde_json::{Value, json};
@@ -12,11 +12,11 @@ use tracing_kineto::annotate;
 
 const STEPS: usize = 3;
 
-/// What a step gives to the devices.
+/// The device work of a step.
 const STEP: Counts =
     Counts { launches: 12, kernels: 9, copies: 4, fills: 2, linked: 15, starts: 12, ends: 15, annotations: 7 };
 
-/// The work of a step: what it is, on which device, and the span that it was launched in.
+/// The work of a step: name, device, and launching span.
 const WORK: [(&str, usize); 11] = [
     ("Memcpy DtoD (Device -> Device) on 0 of download", 1),
     ("Memcpy DtoH (Device -> Pageable) on 0 of download", 1),
@@ -31,11 +31,11 @@ const WORK: [(&str, usize); 11] = [
     ("second on 1 of second", 1),
 ];
 
-/// A program that works with two devices.
+/// A program on two devices.
 struct Program {
     cuda: Cuda,
     contexts: [Context; 2],
-    /// Two of the first device, one of the second.
+    /// Two streams of the first device, one of the second.
     streams: [Stream; 3],
     memory: [Memory; 3],
     graph: Graph,
@@ -80,7 +80,7 @@ impl Program {
         cuda.synchronize();
     }
 
-    /// What is done on the second device.
+    /// Runs the second device's part of a step.
     fn second(&self) {
         let Program { cuda, contexts, streams: [.., stream], memory: [a, _, there], .. } = *self;
         let _second = annotate!("second").entered();
@@ -95,7 +95,7 @@ impl Program {
 }
 
 #[test]
-fn all_work_of_a_program_is_in_its_trace_with_each_version() {
+fn all_work_is_in_the_trace_with_each_version() {
     let mut table = "| CUPTI | driver | launches | kernels | copies | fills | linked | arrows | annotations | waits | \
                      events |\n|---|---|---|---|---|---|---|---|---|---|---|\n"
         .to_owned();
@@ -117,7 +117,7 @@ fn all_work_of_a_program_is_in_its_trace_with_each_version() {
     gpu::publish("cuda-versions.md", &table);
 }
 
-/// What all steps give to the devices.
+/// Returns the device work of all steps.
 fn expected() -> Counts {
     let times = |count: usize| count * STEPS;
     Counts {
@@ -136,7 +136,7 @@ fn check(version: &str, file: &File) -> Counts {
     let found = Counts::of(file);
     assert_eq!(found, expected(), "{version}");
     let done = ["kernels", "memcpys", "memsets"].map(cuda::count).map(|count| usize::try_from(count).unwrap());
-    assert_eq!(done, [found.kernels, found.copies, found.fills], "{version}: what the devices did");
+    assert_eq!(done, [found.kernels, found.copies, found.fills], "{version}: the devices' work");
     assert_eq!(cuda::count("synchronizes") as usize, 4 * STEPS, "{version}: the program's own");
     check_links(version, file);
     check_annotations(version, file);
@@ -154,7 +154,7 @@ fn check_links(version: &str, file: &File) {
     assert_eq!(tally(work.iter().map(place)), expected, "{version}");
 }
 
-/// Each annotation is on each stream that it has work on, around that work.
+/// Checks that each annotation is drawn around its work on each of its streams.
 fn check_annotations(version: &str, file: &File) {
     let annotations = events(file, "X", "gpu_user_annotation");
     let first = |kernel: &str| kernels(file).into_iter().find(|found| name(found) == kernel).unwrap();
@@ -185,7 +185,7 @@ fn check_annotations(version: &str, file: &File) {
     }
 }
 
-/// What the records of a version say of work is said of it.
+/// Checks that work has the arguments that the version's records have.
 fn check_args(version: &str, file: &File) {
     let newer =
         |than: &str| VERSIONS.iter().skip_while(|(known, _)| *known != than).any(|(known, _)| *known == version);
@@ -223,9 +223,9 @@ fn check_waits(version: &str, file: &File) {
         let call = gpu::calls(file).into_iter().find(|call| gpu::correlation(call) == record).unwrap();
         assert_eq!(name(call), "cuEventRecord", "{version}");
     }
-    // Before, libcupti does not say when the device comes to an event, and the trace says that.
+    // Earlier versions do not report device times of events, which the trace notes.
     let has_time = version.starts_with("13");
     assert_eq!(events(file, "X", "cuda_event").len(), if has_time { STEPS } else { 0 }, "{version}");
-    let told = gpu::report(file).notes.iter().any(|note| note.starts_with("events have no time of the device's"));
-    assert_ne!(told, has_time, "{version}");
+    let is_noted = gpu::report(file).notes.iter().any(|note| note.starts_with("events have no time of the device's"));
+    assert_ne!(is_noted, has_time, "{version}");
 }

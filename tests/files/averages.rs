@@ -1,8 +1,8 @@
-//! Averages of real traces against figures made independently of this crate, and printed beside torch's own tables.
+//! Averages of real traces against independent figures, and printed tables against torch's.
 //!
-//! `data/torch_tables` holds what PyTorch 2.15's own code prints for the same events, the device work put to operations
-//! by our rule (analysis by launch and nesting) and Python's functions left out, as in every table of ours. The first
-//! lines of one, of a training step on a CPU:
+//! `data/torch_tables` holds the output of PyTorch 2.15's own code for the same events. Device work is attributed to
+//! operations by our rule (by launch and nesting), and Python's functions are omitted, as in all our tables. The first
+//! lines of one table, of a training step on a CPU:
 //!
 //! ```text
 //!                       Name    Self CPU %      Self CPU   CPU total %     CPU total  CPU time avg       CPU Mem
@@ -20,7 +20,7 @@ use support::traces::{are_there, folder};
 use tracing_kineto::analysis::{Average, Events, GroupBy, KeyAverages, Section, SortBy, TimeUnit};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// Every trace of which figures are known: its name, its averages, the figures.
+/// Returns every trace with known figures: name, averages, figures.
 fn all() -> &'static [(String, KeyAverages, Value)] {
     static ALL: OnceLock<Vec<(String, KeyAverages, Value)>> = OnceLock::new();
     ALL.get_or_init(|| if are_there() { read_all() } else { Vec::new() })
@@ -39,14 +39,14 @@ fn read_all() -> Vec<(String, KeyAverages, Value)> {
     all
 }
 
-/// Checks that so many nanoseconds are so many microseconds, to a nanosecond.
+/// Checks that `ns` equals `micros` to a nanosecond.
 #[track_caller]
-fn same(ns: f64, micros: &Value, what: &str) {
+fn assert_same_time(ns: f64, micros: &Value, what: &str) {
     let expected = micros.as_f64().unwrap();
     assert!((ns / 1000.0 - expected).abs() <= 0.001 + 1e-9, "{what}: {} us, expected {expected} us", ns / 1000.0);
 }
 
-/// Checks a list of operations; the first key decides on the order, the name on ties.
+/// Checks a list of operations, ordered by `key`, then by name.
 #[track_caller]
 fn check_ops(trace: &str, averages: &KeyAverages, expected: &Value, key: fn(&Average) -> i64) {
     let mut rows: Vec<&Average> = averages.ops().iter().filter(|row| key(row) != 0).collect();
@@ -58,15 +58,15 @@ fn check_ops(trace: &str, averages: &KeyAverages, expected: &Value, key: fn(&Ave
             (expected["name"].as_str().unwrap(), expected["annotation"] == true)
         );
         assert_eq!(row.count(), expected["count"], "{what}");
-        same(row.self_cpu_ns() as f64, &expected["self_cpu"], &what);
-        same(row.cpu_ns() as f64, &expected["cpu_total"], &what);
-        same(row.self_device_ns() as f64, &expected["self_device"], &what);
-        same(row.device_ns() as f64, &expected["device_total"], &what);
+        assert_same_time(row.self_cpu_ns() as f64, &expected["self_cpu"], &what);
+        assert_same_time(row.cpu_ns() as f64, &expected["cpu_total"], &what);
+        assert_same_time(row.self_device_ns() as f64, &expected["self_device"], &what);
+        assert_same_time(row.device_ns() as f64, &expected["device_total"], &what);
     }
     assert_eq!(rows.len().min(20), expected.as_array().unwrap().len(), "{trace}");
 }
 
-/// Checks rows of which the spread is known, in their order.
+/// Checks rows with a known spread, in order.
 #[track_caller]
 fn check_spread(trace: &str, rows: &[Average], expected: &Value) {
     let mut rows: Vec<&Average> = rows.iter().collect();
@@ -77,30 +77,34 @@ fn check_spread(trace: &str, rows: &[Average], expected: &Value) {
             (row.name(), row.count()),
             (expected["name"].as_str().unwrap(), expected["count"].as_u64().unwrap())
         );
-        same(row.self_device_ns() as f64, &expected["sum"], &what);
-        same(row.mean_ns(), &expected["mean"], &what);
-        same(row.min_ns() as f64, &expected["min"], &what);
-        same(row.max_ns() as f64, &expected["max"], &what);
-        same(row.std_ns(), &expected["std"], &what);
+        assert_same_time(row.self_device_ns() as f64, &expected["sum"], &what);
+        assert_same_time(row.mean_ns(), &expected["mean"], &what);
+        assert_same_time(row.min_ns() as f64, &expected["min"], &what);
+        assert_same_time(row.max_ns() as f64, &expected["max"], &what);
+        assert_same_time(row.std_ns(), &expected["std"], &what);
     }
     assert_eq!(rows.len().min(20), expected.as_array().unwrap().len(), "{trace}");
 }
 
 #[test]
-fn operations_of_every_trace_have_the_counts_and_times_that_are_known() {
+fn operations_have_the_known_counts_and_times() {
     for (trace, averages, figures) in all() {
         let total = &figures["ops_total"];
         assert_eq!(averages.ops().len() as u64, total["rows"], "{trace}");
-        same(averages.cpu_base_ns() as f64, &total["self_cpu_sum"], trace);
-        same(averages.device_base_ns() as f64, &total["device_sum"], trace);
-        same((averages.device_base_ns() - averages.unlaunched_ns()) as f64, &total["self_device_sum"], trace);
+        assert_same_time(averages.cpu_base_ns() as f64, &total["self_cpu_sum"], trace);
+        assert_same_time(averages.device_base_ns() as f64, &total["device_sum"], trace);
+        assert_same_time(
+            (averages.device_base_ns() - averages.unlaunched_ns()) as f64,
+            &total["self_device_sum"],
+            trace,
+        );
         check_ops(trace, averages, &figures["ops_top20"], Average::self_cpu_ns);
         check_ops(trace, averages, &figures["ops_device_top20"], |row| row.self_device_ns().cast_signed());
     }
 }
 
 #[test]
-fn kernels_of_every_trace_are_the_known_ones() {
+fn kernels_have_the_known_counts_and_times() {
     for (trace, averages, figures) in all() {
         assert_eq!(averages.kernels().len() as u64, figures["kernels_total"]["names"], "{trace}");
         let count: u64 = averages.kernels().iter().map(Average::count).sum();
@@ -110,12 +114,12 @@ fn kernels_of_every_trace_are_the_known_ones() {
 }
 
 #[test]
-fn torchs_own_rows_are_ours_where_its_rules_are() {
+fn rows_equal_torchs_where_its_rules_are_ours() {
     let mut compared = 0;
     for (trace, averages, figures) in all() {
-        // With functions of Python, torch's self times lack what those took.
+        // Torch's self times exclude Python functions.
         let frames = figures["load"]["cats"].get("python_function").is_some();
-        // torch goes by the id alone.
+        // Torch attributes by the id alone.
         let by_id = figures["ops_total"]["attribution"].as_object().unwrap().keys().all(|how| how == "same");
         assert_eq!(averages.ops().len() as u64, figures["torch"]["rows"], "{trace}");
         for expected in figures["torch"]["ops_top20"].as_array().unwrap() {
@@ -124,13 +128,13 @@ fn torchs_own_rows_are_ours_where_its_rules_are() {
             let row =
                 averages.ops().iter().find(|row| row.name() == name && row.is_annotation() == annotation).unwrap();
             assert_eq!(row.count(), expected["count"], "{what}");
-            same(row.cpu_ns() as f64, &expected["cpu_total"], &what);
+            assert_same_time(row.cpu_ns() as f64, &expected["cpu_total"], &what);
             if !frames {
-                same(row.self_cpu_ns() as f64, &expected["self_cpu"], &what);
+                assert_same_time(row.self_cpu_ns() as f64, &expected["self_cpu"], &what);
             }
             if by_id {
-                same(row.self_device_ns() as f64, &expected["self_device"], &what);
-                same(row.device_ns() as f64, &expected["device_total"], &what);
+                assert_same_time(row.self_device_ns() as f64, &expected["self_device"], &what);
+                assert_same_time(row.device_ns() as f64, &expected["device_total"], &what);
             }
             compared += 1;
         }
@@ -138,8 +142,8 @@ fn torchs_own_rows_are_ours_where_its_rules_are() {
     assert!(compared > 200 || !are_there(), "{compared}");
 }
 
-/// The table that torch prints.
-fn torchs(name: &str) -> String {
+/// Returns torch's printed table.
+fn torch_table(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/torch_tables").join(name);
     std::fs::read_to_string(path).unwrap()
 }
@@ -150,14 +154,14 @@ fn events(trace: &str) -> Events {
 
 #[track_caller]
 fn check_table(printed: &str, name: &str) {
-    let torchs = torchs(name);
+    let torchs = torch_table(name);
     let different = printed.lines().zip(torchs.lines()).find(|(ours, torchs)| ours != torchs);
     assert!(different.is_none(), "{name}:\n{}\n{}", different.unwrap().0, different.unwrap().1);
     assert_eq!(printed.len(), torchs.len(), "{name}");
 }
 
 #[test]
-fn the_table_is_printed_as_torch_prints_it() {
+fn printed_table_equals_torchs() {
     if !are_there() {
         return;
     }
@@ -179,11 +183,11 @@ fn the_table_is_printed_as_torch_prints_it() {
 }
 
 #[test]
-fn shapes_are_printed_as_torch_prints_them() {
+fn printed_shapes_equal_torchs() {
     if !are_there() {
         return;
     }
-    // Without memory and FLOPs, which torch shows where they were asked for.
+    // Without memory and FLOPs, which torch shows only when enabled.
     let steps = events("torch215_cpu/cpu_steps_memory.pt.trace.json.gz");
     let averages = steps.averages().by(GroupBy::Shapes).compute();
     let table = averages.table().torch(true).memory(false).flops(false).sort_by(SortBy::HostTotal);
@@ -192,7 +196,7 @@ fn shapes_are_printed_as_torch_prints_them() {
 }
 
 #[test]
-fn memory_and_flops_add_up_to_what_the_allocator_and_torch_say() {
+fn memory_and_flops_add_up_to_torchs_totals() {
     if !are_there() {
         return;
     }
@@ -209,7 +213,7 @@ fn memory_and_flops_add_up_to_what_the_allocator_and_torch_say() {
 }
 
 #[test]
-fn what_a_recording_lacks_stands_below_its_table() {
+fn losses_of_a_recording_are_below_its_table() {
     let (layer, guard) = tracing_kineto::KinetoLayer::builder().no_output().build().unwrap();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         tracing::info_span!("work").in_scope(|| tracing_kineto::counter!("n", value = f64::NAN));

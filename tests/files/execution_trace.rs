@@ -1,4 +1,4 @@
-//! Execution traces: whole graphs, whose nodes are found in the Kineto file of the same recording.
+//! Execution traces: complete graphs whose nodes match the Kineto file of the same recording.
 #![cfg(feature = "gzip")]
 
 use serde_json::Value;
@@ -9,7 +9,7 @@ use tracing::{info_span, span::EnteredSpan};
 use tracing_kineto::{KinetoLayer, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// A step of training with operations on two threads.
+/// Makes a training step with operations on two threads.
 fn train() {
     let _step = annotate!("step#{}", 1).entered();
     let forward: EnteredSpan = info_span!(
@@ -42,7 +42,7 @@ fn train() {
         .in_scope(|| {});
 }
 
-/// The calling thread's id, as the trace has it.
+/// Returns the calling thread's id in the trace's form.
 fn this_thread() -> i32 {
     let link = std::fs::read_link("/proc/thread-self").unwrap();
     link.file_name().unwrap().to_str().unwrap().parse().unwrap()
@@ -64,7 +64,7 @@ fn named<'v>(execution: &'v Value, name: &str) -> &'v Value {
     nodes.iter().find(|node| node["name"] == name).unwrap()
 }
 
-/// Holds each node to the fields of the schema, and the graph to its rules.
+/// Checks each node against the schema, and the graph against its rules.
 #[track_caller]
 fn check_nodes(execution: &Value) {
     assert_eq!(execution["schema"], "1.1.1-chakra.0.0.4");
@@ -98,7 +98,7 @@ fn check_nodes(execution: &Value) {
 }
 
 #[test]
-fn every_node_has_the_fields_of_the_schema() {
+fn nodes_have_the_fields_of_the_schema() {
     let file = record_with(|builder| builder, train);
     let execution = execution_of(&file);
     check_nodes(&execution);
@@ -120,7 +120,7 @@ fn every_node_has_the_fields_of_the_schema() {
     assert_eq!(named(&execution, "[pytorch|profiler|execution_trace|thread]")["ctrl_deps"], 1);
 }
 
-/// As PyTorch's own test: the ids of both files are the same.
+/// Checks that both files have the same ids, as PyTorch's test does.
 #[track_caller]
 fn check_joined(execution: &Value, kineto: &Value) {
     let is_operation = |event: &&Value| event["cat"] == "cpu_op" || event["cat"] == "user_annotation";
@@ -139,7 +139,7 @@ fn check_joined(execution: &Value, kineto: &Value) {
 }
 
 #[test]
-fn ids_are_those_of_the_kineto_trace() {
+fn node_ids_equal_those_of_the_kineto_trace() {
     let file = record_with(|builder| builder.execution_trace(true), train);
     check_joined(&execution_of(&file), &file.json);
     let without = record_with(|builder| builder, train);
@@ -156,7 +156,7 @@ fn read(path: &Path) -> Value {
 }
 
 #[test]
-fn the_guard_writes_it_beside_the_trace() {
+fn guard_writes_the_execution_trace_next_to_the_trace() {
     let folder = tempfile::tempdir().unwrap();
     for (trace, execution) in [("a.pt.trace.json", "a.et.json"), ("b.json.gz", "b.et.json.gz")] {
         let output = folder.path().join(trace);
@@ -174,7 +174,7 @@ fn the_guard_writes_it_beside_the_trace() {
 }
 
 #[test]
-fn it_is_written_to_any_path_any_number_of_times() {
+fn execution_trace_can_be_written_repeatedly_to_any_path() {
     let file = record_with(|builder| builder, train);
     let folder = tempfile::tempdir().unwrap();
     for name in ["x.json", "y.json.gz"] {

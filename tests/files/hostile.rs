@@ -1,4 +1,4 @@
-//! Names, values and metadata that want to break the file: every one of them comes back as it was given.
+//! Hostile names, values and metadata: each is read back unchanged.
 use serde_json::Value;
 use std::sync::{Arc, Mutex};
 use tracing::{info_span, subscriber::with_default};
@@ -14,7 +14,7 @@ macro_rules! x16 {
     };
 }
 
-/// Defines the hostile texts, as a list and as spans and fields of that name.
+/// Defines the hostile texts as a list, and as spans and fields of these names.
 macro_rules! hostile {
     ($($text:expr),+ $(,)?) => {
         const TEXTS: &[&str] = &[$($text),+];
@@ -69,27 +69,27 @@ hostile![
     x16!(x16!(x16!("漢\"\\\n"))),
 ];
 
-/// Checks that no string has a backslash before the quote that ends it: Perfetto takes that quote for an escaped one.
+/// Checks that no string ends in a backslash, after which Perfetto takes the closing quote for an escaped one.
 fn check_ends_of_strings(json: &str) {
     let (mut bytes, mut in_string, mut last) = (json.bytes().enumerate(), false, None);
     while let Some((at, byte)) = bytes.next() {
         if byte == b'"' {
-            let shown = || String::from_utf8_lossy(&json.as_bytes()[at.saturating_sub(80)..=at]).into_owned();
-            assert!(!(in_string && last == Some(b'\\')), "a string ends in a backslash: {}", shown());
+            let names_in_file = || String::from_utf8_lossy(&json.as_bytes()[at.saturating_sub(80)..=at]).into_owned();
+            assert!(!(in_string && last == Some(b'\\')), "a string ends in a backslash: {}", names_in_file());
             in_string = !in_string;
         }
         last = if byte == b'\\' { bytes.next().map(|(_, byte)| byte) } else { Some(byte) };
     }
 }
 
-/// Writes a trace to a file and reads it back, strictly.
+/// Writes a trace to a file and reads it back with a strict parser.
 fn read(trace: &Trace) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.json");
     trace.save(&path).unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
     check_ends_of_strings(&text);
-    // Each key of the top level stands at the beginning of a line, once.
+    // Each top-level key is at the start of a line, once.
     let mut keys: Vec<&str> = text.lines().filter(|line| line.starts_with('"')).collect();
     let written = keys.len();
     keys.sort_unstable();
@@ -98,7 +98,7 @@ fn read(trace: &Trace) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Records what `work` does, and returns the trace.
+/// Records `work` and returns the trace.
 fn record(configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder, work: impl FnOnce()) -> Trace {
     let builder = KinetoLayer::builder().no_output().field_limit_bytes(1 << 20).buffer_limit_bytes(64 << 20);
     let (layer, guard) = configure(builder).build().unwrap();
@@ -112,8 +112,8 @@ fn rows<'j>(json: &'j Value, ph: &str) -> Vec<&'j Value> {
     json["traceEvents"].as_array().unwrap().iter().filter(|row| row["ph"] == ph && row["cat"] != "Trace").collect()
 }
 
-/// The names that slices of such names have in a file; see `shown_name`.
-fn shown(names: &[&str]) -> Vec<String> {
+/// Returns the names that such slices have in a file; see `shown_name`.
+fn names_in_file(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| name.replace('\0', "\u{2400}")).collect()
 }
 
@@ -122,13 +122,13 @@ fn texts(rows: &[&Value], text: impl Fn(&Value) -> Value) -> Vec<String> {
 }
 
 #[test]
-fn names_of_spans_come_back() {
+fn names_of_spans_are_read_back() {
     let json = read(&record(|builder| builder, spans_of_these_names));
-    assert_eq!(texts(&rows(&json, "X"), |row| row["name"].clone()), shown(TEXTS));
+    assert_eq!(texts(&rows(&json, "X"), |row| row["name"].clone()), names_in_file(TEXTS));
 }
 
 #[test]
-fn names_given_by_kineto_name_come_back() {
+fn names_given_by_kineto_name_are_read_back() {
     let work = || {
         for text in TEXTS {
             info_span!("named", kineto.name = *text).in_scope(|| ());
@@ -137,11 +137,11 @@ fn names_given_by_kineto_name_come_back() {
     };
     let json = read(&record(|builder| builder, work));
     let expected: Vec<&str> = TEXTS.iter().flat_map(|text| [*text, *text]).collect();
-    assert_eq!(texts(&rows(&json, "X"), |row| row["name"].clone()), shown(&expected));
+    assert_eq!(texts(&rows(&json, "X"), |row| row["name"].clone()), names_in_file(&expected));
 }
 
 #[test]
-fn names_and_values_of_fields_come_back() {
+fn names_and_values_of_fields_are_read_back() {
     let json = read(&record(|builder| builder, spans_with_these_fields));
     let rows = rows(&json, "X");
     assert_eq!(rows.len(), TEXTS.len());
@@ -151,10 +151,10 @@ fn names_and_values_of_fields_come_back() {
 }
 
 #[test]
-fn values_that_are_displayed_or_recorded_late_come_back() {
+fn displayed_and_late_values_are_read_back() {
     let work = || {
         for text in TEXTS {
-            let span = info_span!("late", shown = %text, late = tracing::field::Empty);
+            let span = info_span!("late", names_in_file = %text, late = tracing::field::Empty);
             span.record("late", *text);
             span.in_scope(|| ());
         }
@@ -166,7 +166,7 @@ fn values_that_are_displayed_or_recorded_late_come_back() {
 }
 
 #[test]
-fn names_of_counters_and_messages_of_events_come_back() {
+fn names_of_counters_and_event_messages_are_read_back() {
     let work = || {
         counters_of_these_names();
         TEXTS.iter().for_each(|text| tracing::info!(n = 1, "{text}"));
@@ -174,13 +174,13 @@ fn names_of_counters_and_messages_of_events_come_back() {
     let json = read(&record(|builder| builder.events(tracing::level_filters::LevelFilter::INFO), work));
     assert_eq!(texts(&rows(&json, "C"), |row| row["name"].clone()), TEXTS);
     let instants: Vec<&Value> = rows(&json, "i").into_iter().filter(|row| row["args"]["n"] == 1).collect();
-    let shown = |row: &Value| row["args"].get("message").unwrap_or(&row["name"]).clone();
-    assert_eq!(texts(&instants, shown), TEXTS);
+    let names_in_file = |row: &Value| row["args"].get("message").unwrap_or(&row["name"]).clone();
+    assert_eq!(texts(&instants, names_in_file), TEXTS);
 }
 
 #[test]
-fn names_of_threads_come_back() {
-    // The operating system takes no 0 in a thread's name, and neither does Rust.
+fn names_of_threads_are_read_back() {
+    // Neither the operating system nor Rust accepts a 0 in a thread's name.
     let names: Vec<&str> = TEXTS.iter().copied().filter(|text| !text.contains('\0')).collect();
     let work = || {
         for name in &names {
@@ -193,14 +193,14 @@ fn names_of_threads_come_back() {
         }
     };
     let json = read(&record(|builder| builder, work));
-    let shown = texts(&rows(&json, "M"), |row| row["args"]["name"].clone());
+    let names_in_file = texts(&rows(&json, "M"), |row| row["args"]["name"].clone());
     for name in names {
-        assert!(shown.iter().any(|shown| shown.contains(name)), "{name:?}");
+        assert!(names_in_file.iter().any(|names_in_file| names_in_file.contains(name)), "{name:?}");
     }
 }
 
 #[test]
-fn metadata_comes_back() {
+fn metadata_is_read_back() {
     let trace = record(
         |builder| TEXTS.iter().fold(builder, |builder, text| builder.metadata(format!("built {text}"), *text)),
         || (),
@@ -219,7 +219,7 @@ fn metadata_comes_back() {
 }
 
 #[test]
-fn metadata_that_is_no_json_is_refused_and_changes_nothing() {
+fn metadata_is_refused_when_it_is_not_json() {
     let trace = record(|builder| builder, || ());
     let before = trace.metadata();
     for bad in ["", "{", "[1,]", "NaN", "{} {}", "'a'", "\"\n\"", "\"\\ud800\"", "{\"a\":1}]", "\u{feff}1", "01"] {
@@ -231,15 +231,15 @@ fn metadata_that_is_no_json_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn metadata_cannot_take_the_place_of_what_the_file_says_itself_and_the_user_is_told() {
+fn metadata_cannot_replace_keys_of_the_file_and_warns() {
     let reserved =
         ["schemaVersion", "deviceProperties", "displayTimeUnit", "baseTimeNanoseconds", "traceEvents", "traceName"];
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let heard = told.clone();
+    let logged = Arc::new(Mutex::new(Vec::new()));
+    let logged_by_sink = logged.clone();
     let sink: LogSink = Arc::new(move |message: &Message<'_>| {
-        // Messages of other tests come here too.
+        // Messages of other tests arrive here too.
         if message.topic == "metadata" {
-            heard.lock().unwrap().push(message.text.to_string());
+            logged_by_sink.lock().unwrap().push(message.text.to_string());
         }
     });
     let trace = record(|builder| builder.log_sink(sink), || info_span!("kept").in_scope(|| ()));
@@ -249,14 +249,14 @@ fn metadata_cannot_take_the_place_of_what_the_file_says_itself_and_the_user_is_t
     trace.add_metadata_json("traceEvents", "[]").unwrap();
     let json = read(&trace);
     assert_eq!((rows(&json, "X").len(), json["schemaVersion"].as_u64()), (1, Some(1)));
-    let told = told.lock().unwrap();
+    let logged = logged.lock().unwrap();
     for key in reserved {
-        assert!(told.iter().any(|text| text.contains(&format!("{key:?}"))), "{key}: {told:?}");
+        assert!(logged.iter().any(|text| text.contains(&format!("{key:?}"))), "{key}: {logged:?}");
     }
 }
 
 #[test]
-fn what_is_known_of_the_process_may_be_overridden_once_for_each_key() {
+fn metadata_may_override_process_keys_once_each() {
     let trace = record(|builder| builder, || info_span!("kept").in_scope(|| ()));
     for key in ["host_name", "trace_id", "distributedInfo"] {
         trace.add_metadata_json(key, "{\"rank\":7}").unwrap();
@@ -268,7 +268,7 @@ fn what_is_known_of_the_process_may_be_overridden_once_for_each_key() {
 }
 
 #[test]
-fn names_of_hosts_and_of_the_file_come_back() {
+fn names_of_hosts_and_files_are_read_back() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("kineto.conf");
     std::fs::write(&config, "HOST_NAME=h\"o\\st 漢 </script>\n").unwrap();
@@ -280,7 +280,7 @@ fn names_of_hosts_and_of_the_file_come_back() {
     assert_eq!(json["traceName"], path.to_str().unwrap());
 }
 
-/// Short texts of every character that means something in JSON, in all orders.
+/// Returns short texts of JSON's special characters, in all orders.
 fn short_texts() -> Vec<String> {
     let characters = ["a", "\\", "\"", "\n", "/", "{", "}", "[", "]", ",", ":", "u", "\u{1}", "é"];
     let mut texts = vec![String::new()];
@@ -292,7 +292,7 @@ fn short_texts() -> Vec<String> {
     texts
 }
 
-/// Defines spans that have a field for each of these names, with values that readers do not expect there.
+/// Defines spans with a field for each of these names, with values that readers do not expect.
 macro_rules! spans_with_fields_named {
     ($($field:literal),+ $(,)?) => {
         fn spans_with_fields_of_readers() {
@@ -309,7 +309,7 @@ macro_rules! spans_with_fields_named {
     };
 }
 
-// What HTA, TensorBoard, Perfetto and chrome://tracing read from `args`.
+// Keys that HTA, TensorBoard, Perfetto and chrome://tracing read from `args`.
 spans_with_fields_named![
     "stream",
     "correlation",
@@ -380,9 +380,9 @@ spans_with_fields_named![
     "src_file",
 ];
 
-/// Leaves a trace in `target/hostile`, for `scripts/consumers.sh`: each reader must take it as it takes any other.
+/// Leaves a trace in `target/hostile`, which `scripts/consumers.sh` gives to each reader.
 #[test]
-fn trace_of_all_texts_is_left_for_other_readers() {
+fn trace_of_all_texts_is_written_for_other_readers() {
     let folder = support::target().join("hostile");
     std::fs::create_dir_all(&folder).unwrap();
     let all = short_texts();

@@ -1,14 +1,14 @@
-//! The crate does not care which features of serde_json others switch on: here numbers keep their text, maps their order.
+//! Files with serde_json's `arbitrary_precision` and `preserve_order`, which other crates may enable.
 
 use serde_json::{Number, Value};
 use support::record;
 use tracing::info_span;
 
 #[test]
-fn both_features_are_on_in_these_tests() {
+fn both_features_are_enabled_in_these_tests() {
     let text = r#"{"z":1.10,"a":123456789012345678901234567890}"#;
     let value: Value = serde_json::from_str(text).unwrap();
-    assert_eq!(value.to_string(), text, "arbitrary_precision and preserve_order keep this as it is");
+    assert_eq!(value.to_string(), text, "arbitrary_precision and preserve_order keep the text");
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn metadata_keeps_its_meaning() {
         Some(&Value::Number("12345678901234567890123".parse::<Number>().unwrap()))
     );
     assert_eq!(json.get("z").unwrap().get(1).unwrap().as_f64(), Some(-2.5));
-    assert!(!String::from_utf8(text).unwrap().contains("$serde_json"), "the feature's inner name for numbers");
+    assert!(!String::from_utf8(text).unwrap().contains("$serde_json"), "the feature's internal name for numbers");
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn numbers_of_the_file_are_plain_numbers() {
 }
 
 #[test]
-fn shapes_of_the_catalogue_are_recognised() {
+fn shapes_in_the_known_field_are_recognised() {
     let file = record(|| {
         info_span!("s", dims = "[[2, 3], []]", seq = "12", types = r#"["float"]"#).in_scope(|| ());
         info_span!("t", dims = "[[2.0]]", seq = "12.5").in_scope(|| ());

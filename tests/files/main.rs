@@ -1,4 +1,4 @@
-//! Files: what a trace says in them, and what is read back.
+//! Files: their contents, and reading them back.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod averages;

@@ -1,4 +1,4 @@
-//! Traces of other programs read back: every file beside the package against the figures that are known of it.
+//! Reading traces of other programs: each file in `shared` against its known figures.
 #![cfg(feature = "gzip")]
 
 use serde_json::Value;
@@ -11,18 +11,18 @@ use tracing_kineto::activity::{CorrelationId, DeviceType, FlowEnd, FlowKind, Rec
 use tracing_kineto::analysis::ErrorKind;
 use tracing_kineto::analysis::{Event, Events, Note, Shape};
 
-/// A file of which the figures are known.
-struct Known {
+/// A file with known figures.
+struct KnownTrace {
     trace: String,
     events: Events,
-    /// What its times are relative to; the figures leave it out.
+    /// The file's base time, which the figures do not include.
     base: u64,
     figures: Value,
 }
 
-/// All of them, read once: without optimizations that takes its time.
-fn all() -> &'static [Known] {
-    static ALL: LazyLock<Vec<Known>> = LazyLock::new(|| {
+/// Returns all of them, read once since unoptimized reading is slow.
+fn all() -> &'static [KnownTrace] {
+    static ALL: LazyLock<Vec<KnownTrace>> = LazyLock::new(|| {
         let files = std::fs::read_dir(folder().join("../analysis/expected")).unwrap();
         let all: Vec<_> = files.map(|entry| known(&entry.unwrap().path())).collect();
         assert!(all.len() >= 12, "{} traces", all.len());
@@ -31,28 +31,28 @@ fn all() -> &'static [Known] {
     if are_there() { &ALL } else { &[] }
 }
 
-fn known(figures: &Path) -> Known {
+fn known(figures: &Path) -> KnownTrace {
     let figures: Value = serde_json::from_slice(&std::fs::read(figures).unwrap()).unwrap();
     let trace = figures["trace"].as_str().unwrap().to_owned();
     let text = text(&folder().join("..").join(&trace));
     let base = text.split_once("\"baseTimeNanoseconds\": ").map_or("0", |(_, behind)| behind);
     let base = base.split_once(|c: char| !c.is_ascii_digit()).map_or(0, |(base, _)| base.parse().unwrap());
-    Known { events: Events::from_reader(text.as_bytes()).unwrap(), base, trace, figures }
+    KnownTrace { events: Events::from_reader(text.as_bytes()).unwrap(), base, trace, figures }
 }
 
-/// The text of a file.
+/// Returns the text of a file.
 fn text(path: &Path) -> String {
     std::io::read_to_string(flate2::read::GzDecoder::new(std::fs::File::open(path).unwrap())).unwrap()
 }
 
-/// Nanoseconds from microseconds with three decimals.
+/// Converts microseconds with three decimals to nanoseconds.
 fn nanos(value: &Value) -> u64 {
     format!("{:.0}", value.as_f64().unwrap() * 1000.0).parse().unwrap()
 }
 
 #[test]
-fn every_trace_has_the_slices_times_and_categories_that_are_known_of_it() {
-    for Known { trace, events, base, figures } in all() {
+fn traces_have_the_known_slices_times_and_categories() {
+    for KnownTrace { trace, events, base, figures } in all() {
         let load = &figures["load"];
         let slices: Vec<_> = events.iter().filter(|event| event.is_slice()).collect();
         assert_eq!(slices.len() as u64, load["slices"].as_u64().unwrap(), "{trace}");
@@ -79,8 +79,8 @@ fn every_trace_has_the_slices_times_and_categories_that_are_known_of_it() {
 }
 
 #[test]
-fn device_work_is_counted_to_the_operations_that_are_known() {
-    for Known { trace, events, figures, .. } in all() {
+fn device_work_is_attributed_to_the_known_operations() {
+    for KnownTrace { trace, events, figures, .. } in all() {
         let counts = events.attribution().counts();
         let mut ours = BTreeMap::from([
             ("same", counts.same),
@@ -99,9 +99,9 @@ fn device_work_is_counted_to_the_operations_that_are_known() {
     }
 }
 
-/// A trace made by hand, with every trap.
+/// Reads a handmade trace of all special cases.
 #[test]
-fn the_trace_of_all_traps_has_the_figures_that_were_worked_out_for_it() {
+fn handmade_trace_of_special_cases_has_the_known_figures() {
     if !are_there() {
         return;
     }
@@ -126,7 +126,7 @@ fn the_trace_of_all_traps_has_the_figures_that_were_worked_out_for_it() {
 }
 
 #[test]
-fn a_file_that_is_no_json_is_refused_at_the_right_byte() {
+fn file_is_refused_at_the_right_byte_when_it_is_not_json() {
     if !are_there() {
         return;
     }
@@ -137,7 +137,7 @@ fn a_file_that_is_no_json_is_refused_at_the_right_byte() {
     assert!(error.to_string().contains(&format!("at byte {place}")), "{error}");
 }
 
-/// The events of a file, if it is there.
+/// Returns the events of a file, if it exists.
 fn read(trace: &str) -> Option<Events> {
     are_there().then(|| Events::read(folder().join(format!("{trace}.pt.trace.json.gz"))).unwrap())
 }
@@ -147,7 +147,7 @@ fn first<'e>(events: &'e Events, wanted: impl Fn(&Event<'e>) -> bool) -> Event<'
 }
 
 #[test]
-fn kernels_say_what_their_collector_said() {
+fn kernels_have_their_collectors_values() {
     let Some(events) = read("gpu/nccl_training_rank") else { return };
     let reduce = first(&events, |event| event.is_device_work() && event.correlation() == Some(60047));
     let metadata = reduce.metadata();
@@ -171,7 +171,7 @@ fn kernels_say_what_their_collector_said() {
     let launch = events.attribution().launch(reduce).unwrap();
     assert_eq!((launch.name(), launch.device_index(), launch.stream()), ("cudaLaunchKernelExC", None, None));
     assert_eq!(launch.flow().map(|flow| (flow.id, flow.end)), Some((60047, FlowEnd::Start)));
-    // Every arrow of the file has found its slice, and a launch has the same one as its kernel.
+    // Every arrow has its slice, and a launch and its kernel have the same arrow.
     assert_eq!(events.iter().map(|event| event.flows().count()).sum::<usize>(), 8652 + 3862 + 2 * 543);
     let attribution = events.attribution();
     for kernel in events.iter().filter(|event| event.is_device_work()) {
@@ -181,7 +181,7 @@ fn kernels_say_what_their_collector_said() {
 }
 
 #[test]
-fn waits_copies_and_annotations_of_devices_say_theirs() {
+fn device_waits_copies_and_annotations_have_values() {
     let Some(events) = read("gpu/cuda_event_sync_multi_stream") else { return };
     let wait = first(&events, |event| event.name() == "Stream Wait Event");
     let metadata = wait.metadata();
@@ -206,7 +206,7 @@ fn waits_copies_and_annotations_of_devices_say_theirs() {
 }
 
 #[test]
-fn operations_say_what_torch_said() {
+fn operations_have_torchs_values() {
     let Some(events) = read("torch215_cpu/cpu_steps_all") else { return };
     let count = |with: fn(&Event<'_>) -> bool| events.iter().filter(with).count();
     assert_eq!(count(|event| event.input_dims().is_some()), 360);
@@ -234,7 +234,7 @@ fn operations_say_what_torch_said() {
 }
 
 #[test]
-fn file_that_was_closed_too_early_has_a_note() {
+fn truncated_file_has_a_note() {
     let file = |more: &str| {
         let slice = r#"{"ph":"X","cat":"cpu_op","name":"work","pid":1,"tid":1,"ts":1,"dur":2,"args":{}}"#;
         format!(r#"{{"traceEvents":[{slice}]{more}}}"#)

@@ -1,4 +1,4 @@
-//! What operations say of each other: arrows from forward to backward, modules from the spans around, overloads.
+//! Relations of operations: arrows from forward to backward, modules from enclosing spans, overloads.
 
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use tracing_kineto::analysis::Events;
 use tracing_kineto::integration::CpuTraceBuilder;
 use tracing_kineto::{Activity, ActivityType, ArgValue, Timestamp, thread_id};
 
-/// Each arrow of the file: its number, and the slices where it starts and ends.
+/// Returns each arrow of the file: its id, and the slices where it starts and ends.
 fn arrows(file: &File) -> Vec<(u64, String, String)> {
     let ends = |ph: &str| file.rows(ph).into_iter().filter(|row| row["cat"] == "fwdbwd").collect::<Vec<_>>();
     let slices = file.rows("X");
@@ -70,13 +70,13 @@ fn arrows_go_from_forward_to_backward_operations() {
         ("ReluBackward", flow(1, FlowEnd::Finish)),
         ("within, ends first", flow(2, FlowEnd::Finish)),
     ];
-    // Threads come in the order of their numbers.
+    // Threads are in the order of their ids.
     seen.sort_by_key(|(name, _)| ends.iter().position(|(end, _)| end == name));
     assert_eq!(seen, ends.map(|(name, flow)| (name.to_owned(), flow)));
 }
 
 #[test]
-fn the_later_of_two_forward_operations_counts_and_has_one_arrow() {
+fn arrow_starts_at_the_later_of_two_forward_operations() {
     let file = record(|| {
         let forward = thread_id();
         info_span!("first", seq = 1).in_scope(|| ());
@@ -89,7 +89,7 @@ fn the_later_of_two_forward_operations_counts_and_has_one_arrow() {
 }
 
 #[test]
-fn a_backward_operation_lies_in_the_call_of_backward_in_the_tree() {
+fn backward_operation_is_in_the_backward_call_in_the_tree() {
     let file = record(|| {
         info_span!("mm", seq = 1).in_scope(|| ());
         let forward = thread_id();
@@ -103,7 +103,7 @@ fn a_backward_operation_lies_in_the_call_of_backward_in_the_tree() {
 }
 
 #[test]
-fn the_engines_operation_shares_what_its_backward_operation_says() {
+fn engine_operation_shares_its_backward_operations_values() {
     let file = record(|| {
         let forward = thread_id();
         info_span!("mm", seq = 7).in_scope(|| ());
@@ -138,7 +138,7 @@ fn the_engines_operation_shares_what_its_backward_operation_says() {
 }
 
 #[test]
-fn arrows_can_be_left_out_and_follow_what_a_program_changes() {
+fn arrows_can_be_disabled_and_follow_post_processing() {
     let work = || {
         info_span!("mm", seq = 1).in_scope(|| ());
         info_span!("relu", seq = 2).in_scope(|| ());
@@ -157,7 +157,7 @@ fn arrows_can_be_left_out_and_follow_what_a_program_changes() {
 }
 
 #[test]
-fn what_a_program_pushes_has_arrows_beside_its_own() {
+fn pushed_operations_have_arrows_and_keep_their_own() {
     let at = |us: u64| Timestamp::from_nanos(1_790_857_026_000_000_000 + us * 1000);
     let mut builder = CpuTraceBuilder::new(at(0), "own");
     let mut push = |name: &str, start: u64, args: &dyn tracing_kineto::Args, flow| {
@@ -177,10 +177,10 @@ fn what_a_program_pushes_has_arrows_beside_its_own() {
     assert_eq!(arrows(&file), named(&[(4, "own forward", "own backward"), (5, "forward", "backward")]));
 }
 
-/// An arrow: its number, and the thread and start of the slices at both ends.
-type Place = (u64, [(i64, Timestamp); 2]);
+/// An arrow: its id, and the thread and start of the slices at both ends.
+type ArrowEnds = (u64, [(i64, Timestamp); 2]);
 
-fn places(events: &Events) -> BTreeSet<Place> {
+fn places(events: &Events) -> BTreeSet<ArrowEnds> {
     let mut starts = BTreeMap::new();
     let mut finishes = BTreeMap::new();
     for event in events.iter() {
@@ -193,13 +193,13 @@ fn places(events: &Events) -> BTreeSet<Place> {
     starts.into_iter().zip(finishes).map(|((id, start), (_, finish))| (id, [start, finish])).collect()
 }
 
-/// The operations of a trace of torch's, with what their arguments say, and none of its arrows.
+/// Pushes the operations of a torch trace with their arguments, without its arrows.
 fn pushed_again(events: &Events) -> Events {
     let (start, end) =
         (events.iter().map(|event| event.start()).min().unwrap(), events.iter().map(|event| event.end()).max());
     let mut builder = CpuTraceBuilder::new(start, "again");
     let operations = || events.iter().filter(|event| event.sequence_number().is_some());
-    // Torch counts threads in the order of their first operations; all of these recordings have one forward thread.
+    // Torch numbers threads by their first operation; each of these recordings has one forward thread.
     let threads: BTreeSet<_> = operations().filter(|op| op.forward_thread().is_none()).map(|op| op.thread()).collect();
     assert_eq!(threads.len(), 1);
     let forward = u64::try_from(threads.first().unwrap().unwrap()).unwrap();
@@ -217,7 +217,7 @@ fn pushed_again(events: &Events) -> Events {
 }
 
 #[test]
-fn torchs_own_arrows_are_ours() {
+fn arrows_equal_torchs() {
     for (trace, arrows) in [
         ("torch215_cpu/cpu_plain_noschedule", 12),
         ("torch215_cpu/cpu_steps", 18),
@@ -235,7 +235,7 @@ fn torchs_own_arrows_are_ours() {
 }
 
 #[test]
-fn operations_are_in_the_modules_of_the_spans_around() {
+fn operations_are_in_the_modules_of_enclosing_spans() {
     let work = || {
         let model = info_span!("forward", module = "Mlp").entered();
         let step = info_span!("step", module = Empty).entered();
@@ -270,7 +270,7 @@ fn operations_are_in_the_modules_of_the_spans_around() {
 }
 
 #[test]
-fn a_span_that_is_entered_elsewhere_keeps_its_modules() {
+fn span_entered_elsewhere_keeps_its_modules() {
     let file = record_with(
         |builder| builder.with_modules(true),
         || {
@@ -286,7 +286,7 @@ fn a_span_that_is_entered_elsewhere_keeps_its_modules() {
 }
 
 #[test]
-fn overloads_stand_behind_names_if_wanted() {
+fn overloads_follow_names_when_enabled() {
     let work = || {
         info_span!("aten::add", overload_name = "Tensor").in_scope(|| ());
         info_span!("aten::mul", overload_name = "").in_scope(|| ());

@@ -1,6 +1,6 @@
-//! What allocators report, in the trace: any allocator's, and those of the whole program.
+//! Allocations in the trace: reported by any allocator, or by the program's tracked one.
 //!
-//! The whole program's allocator is the tracked one, so the tests run one after the other, on a harness of their own.
+//! This program's allocator is the tracked one, so a custom harness runs the tests one after the other.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Records of an allocator that is no global one.
+//! Records of an allocator that is not the global one.
 
 use serde_json::{Value, json};
 use support::harness::Test;
@@ -11,40 +11,37 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
 pub(crate) const TESTS: &[Test] = &[
-    ("rows_have_torchs_arguments_and_the_innermost_slice", rows_have_torchs_arguments_and_the_innermost_slice),
-    ("nothing_is_recorded_unless_asked_for", nothing_is_recorded_unless_asked_for),
-    ("each_layer_that_asks_gets_it", each_layer_that_asks_gets_it),
-    (
-        "attribution_knows_spans_left_out_left_elsewhere_and_deep",
-        attribution_knows_spans_left_out_left_elsewhere_and_deep,
-    ),
-    ("categories_come_from_the_scope_else_from_the_spans", categories_come_from_the_scope_else_from_the_spans),
-    ("what_finds_no_room_is_counted", what_finds_no_room_is_counted),
-    ("a_pause_leaves_a_hole", a_pause_leaves_a_hole),
+    ("memory_rows_have_torchs_args_and_the_innermost_slice", memory_rows_have_torchs_args_and_the_innermost_slice),
+    ("memory_is_not_recorded_by_default", memory_is_not_recorded_by_default),
+    ("each_layer_with_memory_enabled_records_it", each_layer_with_memory_enabled_records_it),
+    ("attribution_handles_excluded_moved_and_deep_spans", attribution_handles_excluded_moved_and_deep_spans),
+    ("categories_come_from_the_scope_or_else_the_spans", categories_come_from_the_scope_or_else_the_spans),
+    ("records_over_the_limit_are_counted", records_over_the_limit_are_counted),
+    ("allocations_in_a_pause_are_not_recorded", allocations_in_a_pause_are_not_recorded),
 ];
 
 const GPU: Device = Device::cuda(0);
 
-/// The `[memory]` and `[OutOfMemory]` rows of a kind of device.
+/// Returns the `[memory]` and `[OutOfMemory]` rows of a kind of device.
 pub(crate) fn rows(file: &File, kind: DeviceType) -> Vec<Value> {
     let is_ours = |row: &&&Value| row["args"]["Device Type"] == json!(kind.number());
     file.rows("i").iter().filter(is_ours).map(|row| (*row).clone()).collect()
 }
 
-/// The values of a counter.
+/// Returns the values of a counter.
 fn counter(file: &File, name: &str) -> Vec<i64> {
     let rows = file.rows("C").into_iter().filter(|row| row["name"] == name);
     rows.map(|row| row["args"]["bytes"].as_i64().unwrap()).collect()
 }
 
-/// "bytes<slice" for each row of the GPU, in the order of the file.
+/// Returns "bytes<slice" for each row of the GPU, in the order of the file.
 fn attribution(file: &File) -> String {
     let names: std::collections::HashMap<_, _> =
         file.slices().iter().map(|slice| (slice.args["External id"].as_u64(), slice.name.as_str())).collect();
     let name = |row: &Value| row["args"]["External id"].as_u64().map_or("", |id| names[&Some(id)]);
     let mut pairs: Vec<_> =
         rows(file, DeviceType::Cuda).iter().map(|row| format!("{}<{}", row["args"]["Bytes"], name(row))).collect();
-    // Rows are in the order of thread ids, which the kernel uses again.
+    // Rows are in the order of thread ids, which the kernel reuses.
     pairs.sort();
     pairs.join(" ")
 }
@@ -53,7 +50,7 @@ fn allocate(bytes: i64) {
     memory::record(0x1000, bytes, 0, 0, GPU);
 }
 
-fn rows_have_torchs_arguments_and_the_innermost_slice() {
+fn memory_rows_have_torchs_args_and_the_innermost_slice() {
     let file = support::record_with(
         |builder| builder.with_memory(true),
         || {
@@ -105,7 +102,7 @@ fn rows_have_torchs_arguments_and_the_innermost_slice() {
     assert!(linked.windows(4).any(|linked| linked == ids), "{linked:?}");
 }
 
-fn nothing_is_recorded_unless_asked_for() {
+fn memory_is_not_recorded_by_default() {
     let file = support::record(|| {
         assert!(!memory::is_enabled());
         allocate(1);
@@ -121,7 +118,7 @@ fn nothing_is_recorded_unless_asked_for() {
     drop((layer, guard));
 }
 
-fn each_layer_that_asks_gets_it() {
+fn each_layer_with_memory_enabled_records_it() {
     let (one, first) = support::layer(|builder| builder.with_memory(true));
     let (two, second) = support::layer(|builder| builder);
     let (three, third) = support::layer(|builder| builder.with_memory(true).filter(Targets::new()));
@@ -130,7 +127,7 @@ fn each_layer_that_asks_gets_it() {
     });
     let [first, second, third] = [first, second, third].map(|guard| File::of(guard.finish().unwrap()));
     assert_eq!([&first, &second, &third].map(attribution), ["5<seen", "", "5<"]);
-    // A place is free again when its layer is gone.
+    // Dropping a layer frees its slot.
     let build = || KinetoLayer::builder().no_output().with_memory(true).record_from_start(false).build();
     (0..100).for_each(|_| drop(build().unwrap()));
     let many: Vec<_> = (0..64).map(|_| build().unwrap()).collect();
@@ -139,7 +136,7 @@ fn each_layer_that_asks_gets_it() {
     drop(many);
 }
 
-fn attribution_knows_spans_left_out_left_elsewhere_and_deep() {
+fn attribution_handles_excluded_moved_and_deep_spans() {
     let left_out = |builder: tracing_kineto::KinetoLayerBuilder| {
         let only = Targets::new().with_default(tracing::Level::INFO);
         builder.with_memory(true).filter(only)
@@ -175,7 +172,7 @@ fn attribution_knows_spans_left_out_left_elsewhere_and_deep() {
     assert_eq!(attribution(&file), "7<deep 79 8<deep 49");
 }
 
-fn categories_come_from_the_scope_else_from_the_spans() {
+fn categories_come_from_the_scope_or_else_the_spans() {
     let file = support::record_with(
         |builder| builder.with_memory(true),
         || {
@@ -200,7 +197,7 @@ fn categories_come_from_the_scope_else_from_the_spans() {
     assert_eq!(categories, ["", "ACTIVATION", "PARAMETER", "PARAMETER", "OPTIMIZER_STATE", ""]);
 }
 
-fn what_finds_no_room_is_counted() {
+fn records_over_the_limit_are_counted() {
     const RECORDS: i64 = 10_000;
     let file = support::record_with(
         |builder| builder.with_memory(true).buffer_limit_bytes(128 * 1024),
@@ -208,11 +205,11 @@ fn what_finds_no_room_is_counted() {
     );
     let (kept, lost) = (rows(&file, DeviceType::Cuda).len() as u64, file.lost(Loss::MemoryOverLimit));
     assert!(kept > 0 && lost > 0 && file.lost(Loss::MemoryMissed) == 0, "{}", file.trace.stats());
-    // The program's own allocator reports too.
+    // The program's allocator reports too.
     assert!(kept + lost >= RECORDS.unsigned_abs(), "{kept} and {lost}");
 }
 
-fn a_pause_leaves_a_hole() {
+fn allocations_in_a_pause_are_not_recorded() {
     let (layer, guard) = support::layer(|builder| builder.with_memory(true));
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         allocate(1);

@@ -1,4 +1,4 @@
-//! What lived when: the timeline, its exports, and profiles on demand.
+//! The memory timeline, its exports, and memory profiles on demand.
 
 use serde_json::{Value, json};
 use std::fs;
@@ -9,14 +9,14 @@ use tracing_kineto::memory::{self, Category, Device};
 use tracing_kineto::{ErrorKind, MemoryAction, MemoryTimeline, Trace, analysis};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("rows_tell_the_life_of_each_piece", rows_tell_the_life_of_each_piece),
+    ("rows_have_the_lifetime_of_each_block", rows_have_the_lifetime_of_each_block),
     ("exports_have_torchs_forms", exports_have_torchs_forms),
-    ("files_are_told_by_their_names", files_are_told_by_their_names),
-    ("the_picture_shows_what_is_there", the_picture_shows_what_is_there),
-    ("sums_are_the_allocators_totals", sums_are_the_allocators_totals),
-    ("sums_end_where_numbers_do", sums_end_where_numbers_do),
-    ("a_device_without_records_has_an_empty_timeline", a_device_without_records_has_an_empty_timeline),
-    ("a_memory_profile_is_taken_on_demand", a_memory_profile_is_taken_on_demand),
+    ("export_form_follows_the_file_name", export_form_follows_the_file_name),
+    ("page_shows_the_recorded_blocks", page_shows_the_recorded_blocks),
+    ("timeline_sums_equal_the_allocators_totals", timeline_sums_equal_the_allocators_totals),
+    ("sums_saturate_at_the_largest_number", sums_saturate_at_the_largest_number),
+    ("device_without_records_has_an_empty_timeline", device_without_records_has_an_empty_timeline),
+    ("memory_profile_is_taken_on_demand", memory_profile_is_taken_on_demand),
 ];
 
 const GPU: Device = Device::cuda(0);
@@ -25,8 +25,8 @@ fn record(work: impl FnOnce()) -> Trace {
     support::record_with(|builder| builder.with_memory(true), work).trace
 }
 
-/// An allocator with 1000 bytes allocated before the recording, of which one piece of 300 is freed in it.
-fn life() -> Trace {
+/// Records an allocator with 1000 bytes from before the recording, of which a block of 300 is freed in it.
+fn record_blocks() -> Trace {
     record(|| {
         let report = |address, bytes, allocated| memory::record(address, bytes, allocated, 4096, GPU);
         let parameters = memory::scope(Category::Parameter);
@@ -45,9 +45,9 @@ fn life() -> Trace {
     })
 }
 
-fn rows_tell_the_life_of_each_piece() {
+fn rows_have_the_lifetime_of_each_block() {
     use {Category::*, MemoryAction::*};
-    let timeline = life().memory_timeline(GPU);
+    let timeline = record_blocks().memory_timeline(GPU);
     let rows: Vec<_> = timeline
         .rows()
         .iter()
@@ -77,11 +77,11 @@ fn written(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> Value {
 }
 
 fn exports_have_torchs_forms() {
-    let timeline = life().memory_timeline(GPU);
+    let timeline = record_blocks().memory_timeline(GPU);
     let raw = written(|out| timeline.write_raw(out));
     let times: Vec<i64> = raw.as_array().unwrap().iter().map(|row| row[0].as_i64().unwrap()).collect();
     assert_eq!(times[..2], [-1, -1]);
-    let rest: Vec<Value> = raw.as_array().unwrap().iter().map(|row| json!([row[1], row[2], row[3]])).collect();
+    let changes: Vec<Value> = raw.as_array().unwrap().iter().map(|row| json!([row[1], row[2], row[3]])).collect();
     let expected = json!([
         [1, 300, 7],
         [1, 700, 7],
@@ -94,9 +94,9 @@ fn exports_have_torchs_forms() {
         [4, -100, 0],
         [2, 7, 7]
     ]);
-    assert_eq!(Value::from(rest), expected);
+    assert_eq!(Value::from(changes), expected);
 
-    // The other form, as PyTorch makes it of the same rows.
+    // The other form, computed from the same rows as in PyTorch.
     let (mut micros, mut sizes): (Vec<i64>, Vec<Vec<i64>>) = (Vec::new(), Vec::new());
     for row in raw.as_array().unwrap() {
         let [time, _, bytes, category] = [0, 1, 2, 3].map(|at| row[at].as_i64().unwrap());
@@ -112,9 +112,9 @@ fn exports_have_torchs_forms() {
     assert_eq!(sizes.last().unwrap(), &[0, 0, 0, 0, 0, 0, 0, 0, 707]);
 }
 
-fn files_are_told_by_their_names() {
+fn export_form_follows_the_file_name() {
     let folder = tempfile::tempdir().unwrap();
-    let timeline = life().memory_timeline(GPU);
+    let timeline = record_blocks().memory_timeline(GPU);
     let save = |name: &str| {
         let path = folder.path().join(name);
         timeline.save(&path).unwrap();
@@ -141,18 +141,18 @@ fn page(timeline: &MemoryTimeline) -> String {
     String::from_utf8(page).unwrap()
 }
 
-fn the_picture_shows_what_is_there() {
-    let page = page(&life().memory_timeline(GPU));
+fn page_shows_the_recorded_blocks() {
+    let page = page(&record_blocks().memory_timeline(GPU));
     for part in ["<title>GPU 0 memory</title>", "max allocated 1.12 KiB", "max reserved <b>4 KiB</b>", "9 rows"] {
         assert!(page.contains(part), "{part} in\n{page}");
     }
     let legend: Vec<_> = page.lines().filter(|line| line.starts_with("<li>")).collect();
     let areas = page.lines().filter(|line| line.starts_with("<path")).count();
     assert_eq!((legend.len(), areas), (4, 4), "{legend:?}");
-    assert!(!page.contains("{{") && !page.contains("http"), "it needs nothing from elsewhere");
+    assert!(!page.contains("{{") && !page.contains("http"), "the page is self-contained");
 }
 
-fn sums_are_the_allocators_totals() {
+fn timeline_sums_equal_the_allocators_totals() {
     let mut totals = Vec::new();
     let trace = record(|| {
         let mut total = 5000;
@@ -176,8 +176,8 @@ fn sums_are_the_allocators_totals() {
     assert_eq!(timeline.max_allocated(), totals.iter().max().unwrap().unsigned_abs());
 }
 
-fn a_device_without_records_has_an_empty_timeline() {
-    let trace = life();
+fn device_without_records_has_an_empty_timeline() {
+    let trace = record_blocks();
     assert_eq!(trace.memory_devices(), [Device::CPU, GPU]);
     let timeline = trace.memory_timeline(Device::cuda(7));
     assert_eq!((timeline.rows().len(), timeline.max_allocated()), (0, 0));
@@ -187,7 +187,7 @@ fn a_device_without_records_has_an_empty_timeline() {
     assert!(page.contains("Nothing was recorded of it.") && !page.contains("<svg"));
 }
 
-fn a_memory_profile_is_taken_on_demand() {
+fn memory_profile_is_taken_on_demand() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memory.raw.json");
     let (layer, guard) = support::layer(|builder| builder.record_from_start(false));
@@ -214,7 +214,7 @@ fn a_memory_profile_is_taken_on_demand() {
     drop(layer);
 }
 
-fn sums_end_where_numbers_do() {
+fn sums_saturate_at_the_largest_number() {
     let trace = record(|| {
         for address in 1..4 {
             memory::record(address, i64::MAX, u64::MAX, u64::MAX, GPU);

@@ -1,4 +1,4 @@
-//! The program's own allocator.
+//! The tracked global allocator.
 
 use crate::records::rows;
 use std::alloc::{GlobalAlloc, Layout};
@@ -18,16 +18,16 @@ use tracing_kineto::{Loss, ObservedSpan, SpanObserver};
 use tracing_subscriber::prelude::*;
 
 pub(crate) const TESTS: &[Test] = &[
-    ("sums_are_those_of_the_allocators_own_counters", sums_are_those_of_the_allocators_own_counters),
-    ("the_total_behind_each_event_is_exact", the_total_behind_each_event_is_exact),
-    ("a_failed_allocation_is_an_out_of_memory", a_failed_allocation_is_an_out_of_memory),
-    ("a_thread_that_first_allocates_has_its_name", a_thread_that_first_allocates_has_its_name),
-    ("a_thread_with_events_alone_has_its_name", a_thread_with_events_alone_has_its_name),
-    ("observers_are_told_of_a_thread_that_first_allocates", observers_are_told_of_a_thread_that_first_allocates),
-    ("threads_that_others_have_made_may_allocate", threads_that_others_have_made_may_allocate),
-    ("destructors_of_threads_and_panics_may_allocate", destructors_of_threads_and_panics_may_allocate),
-    ("a_forked_child_allocates_and_records_nothing", a_forked_child_allocates_and_records_nothing),
-    ("every_kind_of_hook_may_allocate", every_kind_of_hook_may_allocate),
+    ("record_sums_equal_the_allocators_counters", record_sums_equal_the_allocators_counters),
+    ("total_in_each_record_is_exact", total_in_each_record_is_exact),
+    ("failed_allocation_is_an_out_of_memory_row", failed_allocation_is_an_out_of_memory_row),
+    ("thread_that_allocates_before_spans_has_its_name", thread_that_allocates_before_spans_has_its_name),
+    ("thread_with_events_alone_has_its_name", thread_with_events_alone_has_its_name),
+    ("observers_see_a_thread_that_allocates_before_spans", observers_see_a_thread_that_allocates_before_spans),
+    ("threads_made_by_libc_may_allocate", threads_made_by_libc_may_allocate),
+    ("thread_destructors_and_panic_hooks_may_allocate", thread_destructors_and_panic_hooks_may_allocate),
+    ("forked_child_may_allocate_and_records_nothing", forked_child_may_allocate_and_records_nothing),
+    ("all_hooks_may_allocate", all_hooks_may_allocate),
     ("memory_profile_is_taken_on_request", memory_profile_is_taken_on_request),
 ];
 
@@ -35,13 +35,13 @@ fn memory_layer() -> (tracing_kineto::KinetoLayer, tracing_kineto::KinetoGuard) 
     support::layer(|builder| builder.with_memory(true).record_from_start(false))
 }
 
-/// The bytes of all records of the host, and how many there are.
+/// Returns the total bytes and the number of the host's records.
 fn recorded(file: &File) -> (i64, usize) {
     let rows = rows(file, DeviceType::Cpu);
     (rows.iter().map(|row| row["args"]["Bytes"].as_i64().unwrap()).sum(), rows.len())
 }
 
-/// Allocates, frees and resizes; returns what is left.
+/// Allocates, frees and resizes; returns the remaining blocks.
 fn work(rounds: usize) -> Vec<Vec<u8>> {
     let mut kept = Vec::new();
     for i in 0..rounds {
@@ -56,7 +56,7 @@ fn work(rounds: usize) -> Vec<Vec<u8>> {
     kept
 }
 
-fn sums_are_those_of_the_allocators_own_counters() {
+fn record_sums_equal_the_allocators_counters() {
     let (layer, guard) = memory_layer();
     let freed_inside = vec![7u8; 12_345];
     let mut before = Usage::default();
@@ -82,24 +82,24 @@ fn sums_are_those_of_the_allocators_own_counters() {
     let file = File::of(trace);
     let (bytes, count) = recorded(&file);
     let live = |usage: Usage| i64::try_from(usage.live_bytes).unwrap();
-    // Threads came and went, and this crate allocated for itself; all of it is accounted for.
+    // Includes ended threads and this crate's own allocations.
     let unrecorded = after.unrecorded_bytes - before.unrecorded_bytes;
     assert!(count > 3_000, "{count}");
     assert_eq!(live(after) - live(before), bytes + unrecorded, "{}", file.trace.stats());
     assert!(file.lost(Loss::MemoryOwn) > 0);
 }
 
-fn the_total_behind_each_event_is_exact() {
+fn total_in_each_record_is_exact() {
     let (layer, guard) = memory_layer();
     let file = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         guard.profiler().start().unwrap();
-        drop(work(10)); // The thread has all it needs.
+        drop(work(10)); // Creates the thread's state.
         for _ in 0..500 {
             drop(black_box(vec![0u8; 1000]));
         }
         File::of(guard.profiler().stop().unwrap())
     });
-    // On a thread, each total is the one before and the bytes, but for what this crate has allocated.
+    // On a thread, each total is the previous one plus the bytes, except for this crate's own allocations.
     let rows = rows(&file, DeviceType::Cpu);
     let value = |row: &serde_json::Value, key| row["args"][key].as_i64().unwrap();
     let steps = rows.windows(2).filter(|pair| pair[0]["tid"] == pair[1]["tid"]);
@@ -111,26 +111,26 @@ fn the_total_behind_each_event_is_exact() {
     assert!(rows.len() > 1000 && wrong <= others && others < 500, "{wrong} of {}, {others}", rows.len());
 }
 
-/// An allocator that has nothing.
-struct Nothing;
+/// An allocator without memory.
+struct EmptyAllocator;
 
-// SAFETY: it never hands anything out, so it gets nothing back.
+// SAFETY: it never returns a block, so no block is ever passed to `dealloc`.
 #[allow(unsafe_code, reason = "an allocator has no safe form")]
-unsafe impl GlobalAlloc for Nothing {
+unsafe impl GlobalAlloc for EmptyAllocator {
     unsafe fn alloc(&self, _: Layout) -> *mut u8 {
         std::ptr::null_mut()
     }
     unsafe fn dealloc(&self, _: *mut u8, _: Layout) {}
 }
 
-fn a_failed_allocation_is_an_out_of_memory() {
-    static POOR: Tracked<Nothing> = Tracked::new(Nothing);
+fn failed_allocation_is_an_out_of_memory_row() {
+    static POOR: Tracked<EmptyAllocator> = Tracked::new(EmptyAllocator);
     let file = support::record_with(
         |builder| builder.with_memory(true),
         || {
             let before = memory::usage().live_bytes;
             #[allow(unsafe_code, reason = "an allocator has no safe form")]
-            // SAFETY: the layout is not empty.
+            // SAFETY: the layout has a nonzero size.
             let none = unsafe { POOR.alloc(Layout::new::<[u64; 512]>()) };
             assert!(none.is_null());
             assert_eq!(memory::usage().live_bytes, before);
@@ -143,7 +143,7 @@ fn a_failed_allocation_is_an_out_of_memory() {
     assert!(failed[0]["args"].get("Addr").is_none());
 }
 
-fn a_thread_that_first_allocates_has_its_name() {
+fn thread_that_allocates_before_spans_has_its_name() {
     const NAME: &str = "a name that is longer than the kernel's fifteen bytes";
     let (layer, guard) = memory_layer();
     let file = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
@@ -166,7 +166,7 @@ fn a_thread_that_first_allocates_has_its_name() {
     assert_eq!((file.slices().len(), file.lost(Loss::Reentered)), (2, 0));
 }
 
-fn a_thread_with_events_alone_has_its_name() {
+fn thread_with_events_alone_has_its_name() {
     let (layer, guard) =
         support::layer(|builder| builder.with_memory(true).events(tracing::Level::INFO).record_from_start(false));
     let file = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
@@ -183,13 +183,13 @@ fn a_thread_with_events_alone_has_its_name() {
     assert_eq!(events.iter().filter(is_named).count(), 1);
 }
 
-/// Counts what it is told.
+/// Counts enters and exits.
 #[derive(Clone, Debug, Default)]
-struct Told(std::sync::Arc<[AtomicUsize; 2]>);
+struct CountingObserver(std::sync::Arc<[AtomicUsize; 2]>);
 
-impl SpanObserver for Told {
+impl SpanObserver for CountingObserver {
     fn name(&self) -> &'static str {
-        "told"
+        "counting"
     }
     fn enter(&self, _: &ObservedSpan) {
         self.0[0].fetch_add(1, Ordering::Relaxed);
@@ -199,24 +199,24 @@ impl SpanObserver for Told {
     }
 }
 
-fn observers_are_told_of_a_thread_that_first_allocates() {
-    let told = Told::default();
+fn observers_see_a_thread_that_allocates_before_spans() {
+    let counts = CountingObserver::default();
     let (layer, guard) =
-        support::layer(|builder| builder.with_memory(true).record_from_start(false).observer(told.clone()));
+        support::layer(|builder| builder.with_memory(true).record_from_start(false).observer(counts.clone()));
     let file = tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         guard.profiler().start().unwrap();
         drop(black_box(vec![1u8; 10]));
         (0..5).for_each(|_| info_span!("work").in_scope(|| ()));
         File::of(guard.profiler().stop().unwrap())
     });
-    assert_eq!(told.0.each_ref().map(|count| count.load(Ordering::Relaxed)), [5, 5]);
+    assert_eq!(counts.0.each_ref().map(|count| count.load(Ordering::Relaxed)), [5, 5]);
     assert_eq!(file.slices().len(), 5);
 }
 
 #[cfg(unix)]
-#[allow(unsafe_code, reason = "threads of others are made by libc alone")]
-fn threads_that_others_have_made_may_allocate() {
-    /// The standard library allocates the thread's handle when it is first asked for.
+#[allow(unsafe_code, reason = "only libc makes threads unknown to std")]
+fn threads_made_by_libc_may_allocate() {
+    /// std allocates the thread's handle at the first `current` call.
     extern "C" fn foreign(_: *mut libc::c_void) -> *mut libc::c_void {
         drop(black_box(std::thread::current()));
         drop(black_box(vec![0u8; 321]));
@@ -225,11 +225,11 @@ fn threads_that_others_have_made_may_allocate() {
     }
     let (layer, guard) = memory_layer();
     guard.profiler().start().unwrap();
-    // SAFETY: a thread is zeros until it is made.
+    // SAFETY: zeros are a valid `pthread_t`, and `pthread_create` overwrites it.
     let mut thread: libc::pthread_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the function takes nothing and does not unwind, and the thread is joined.
+    // SAFETY: `foreign` ignores its argument and does not unwind, and the thread is joined below.
     assert_eq!(unsafe { libc::pthread_create(&raw mut thread, std::ptr::null(), foreign, std::ptr::null_mut()) }, 0);
-    // SAFETY: the thread was made just now.
+    // SAFETY: the thread was just created and is joined once.
     assert_eq!(unsafe { libc::pthread_join(thread, std::ptr::null_mut()) }, 0);
     drop(layer);
     let file = File::of(guard.profiler().stop().unwrap());
@@ -237,12 +237,12 @@ fn threads_that_others_have_made_may_allocate() {
 }
 
 #[cfg(not(unix))]
-fn threads_that_others_have_made_may_allocate() {}
+fn threads_made_by_libc_may_allocate() {}
 
-/// Allocates when its thread is torn down.
-struct Late(&'static str);
+/// Allocates when dropped at the end of its thread.
+struct AllocateOnDrop(&'static str);
 
-impl Drop for Late {
+impl Drop for AllocateOnDrop {
     fn drop(&mut self) {
         drop(black_box(self.0.repeat(77)));
         info_span!("late").in_scope(|| drop(black_box(vec![0u8; 99])));
@@ -250,11 +250,11 @@ impl Drop for Late {
 }
 
 thread_local! {
-    static FIRST: RefCell<Option<Late>> = const { RefCell::new(None) };
-    static LAST: RefCell<Option<Late>> = const { RefCell::new(None) };
+    static FIRST: RefCell<Option<AllocateOnDrop>> = const { RefCell::new(None) };
+    static LAST: RefCell<Option<AllocateOnDrop>> = const { RefCell::new(None) };
 }
 
-fn destructors_of_threads_and_panics_may_allocate() {
+fn thread_destructors_and_panic_hooks_may_allocate() {
     std::panic::set_hook(Box::new(|info| drop(black_box(info.to_string()))));
     let mut panicked = 0;
     let file = support::record_with(
@@ -263,10 +263,10 @@ fn destructors_of_threads_and_panics_may_allocate() {
             for _ in 0..20 {
                 std::thread::scope(|scope| {
                     let thread = support::spawn(scope, "ends", || {
-                        // One is torn down before what the layer keeps, the other after.
-                        FIRST.set(Some(Late("a")));
+                        // One is destroyed before the layer's thread-locals, the other after.
+                        FIRST.set(Some(AllocateOnDrop("a")));
                         info_span!("inside").in_scope(|| drop(black_box(vec![1u8; 55])));
-                        LAST.set(Some(Late("b")));
+                        LAST.set(Some(AllocateOnDrop("b")));
                         let _span = info_span!("panics").entered();
                         panic!("{}", "on purpose".repeat(10));
                     });
@@ -284,7 +284,7 @@ fn destructors_of_threads_and_panics_may_allocate() {
 
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "fork has no safe form")]
-fn a_forked_child_allocates_and_records_nothing() {
+fn forked_child_may_allocate_and_records_nothing() {
     let (layer, guard) = memory_layer();
     guard.profiler().start().unwrap();
     let stop = AtomicBool::new(false);
@@ -295,7 +295,7 @@ fn a_forked_child_allocates_and_records_nothing() {
         }
     };
     let statuses: Vec<i32> = std::thread::scope(|scope| {
-        // So that locks are held and queues half way through now and then.
+        // Keeps locks held and queues in mid-change at some forks.
         (0..2).for_each(|_| drop(support::spawn(scope, "busy", busy)));
         let statuses = (0..30).map(|_| child()).collect();
         stop.store(true, Ordering::Relaxed);
@@ -306,7 +306,7 @@ fn a_forked_child_allocates_and_records_nothing() {
     assert!(guard.profiler().stop().unwrap().stats().memory_events > 100);
 
     fn child() -> i32 {
-        // SAFETY: the child allocates, which glibc allows it to, and ends.
+        // SAFETY: the child only allocates, which glibc allows after a fork, and ends.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let before = memory::usage().live_bytes;
@@ -314,29 +314,29 @@ fn a_forked_child_allocates_and_records_nothing() {
             let grew = memory::usage().live_bytes > before;
             drop(kept);
             let was_heard = memory::is_enabled();
-            // SAFETY: it ends the child, and nothing else.
+            // SAFETY: takes a number and ends the child.
             unsafe { libc::_exit(if grew && !was_heard { 0 } else { 1 }) };
         }
         let mut status = -1;
-        // SAFETY: the child is this process's own.
+        // SAFETY: `waitpid` gets the id of this process's child and a valid place for the status.
         unsafe { libc::waitpid(child, &raw mut status, 0) };
         status
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn a_forked_child_allocates_and_records_nothing() {}
+fn forked_child_may_allocate_and_records_nothing() {}
 
-/// A `Debug` that allocates, and has a span.
-struct Shown;
+/// A value whose `Debug` allocates and makes a span.
+struct AllocatingDebug;
 
-impl std::fmt::Debug for Shown {
+impl std::fmt::Debug for AllocatingDebug {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         info_span!("shown").in_scope(|| f.write_str(&"shown ".repeat(3)))
     }
 }
 
-fn every_kind_of_hook_may_allocate() {
+fn all_hooks_may_allocate() {
     const ROUNDS: usize = 400;
     let text = "x".repeat(70_000);
     let file = support::record_with(
@@ -346,7 +346,7 @@ fn every_kind_of_hook_may_allocate() {
             std::thread::scope(|scope| {
                 let run = || {
                     for i in 0..ROUNDS {
-                        let span = info_span!("made", i, shown = ?Shown, late = tracing::field::Empty);
+                        let span = info_span!("made", i, shown = ?AllocatingDebug, late = tracing::field::Empty);
                         let _inside = span.enter();
                         span.record("late", format!("value {i}"));
                         tracing::info!(i, "event {}", i);
@@ -366,7 +366,7 @@ fn every_kind_of_hook_may_allocate() {
     assert!(recorded(&file).1 > 3 * ROUNDS);
 }
 
-/// Runs in a process of its own, in which no other test has called `memory::record`.
+/// Runs in a child process, in which no other test has called `memory::record`.
 fn memory_profile_is_taken_on_request() {
     const CHILD: &str = "TEST_TAKES_MEMORY_PROFILE";
     if cfg!(not(target_os = "linux")) {
