@@ -115,8 +115,8 @@ memcheck() {
   local vendor test runner
   valgrind --version || pass_over 'there is no valgrind here'
   runner=CARGO_TARGET_$(tr a-z- A-Z_ <<<"$host")_RUNNER
-  for vendor in cuda:collector::all_work_is_found_with_each_version rocm:either::a_step_is_recorded_whole \
-    roctracer:either::a_step_is_recorded_whole xpu:recording::every_piece_of_work_has_a_row_and_a_link; do
+  for vendor in cuda:collector::all_work_is_found_with_each_version rocm:either::step_is_recorded_completely \
+    roctracer:either::step_is_recorded_completely xpu:recording::all_work_has_rows_and_links; do
     test=${vendor#*:}
     some_tests env "$runner=valgrind --error-exitcode=9" \
       cargo test --all-features --test "${vendor%%:*}" -- --exact "$test" --test-threads=1

@@ -1,7 +1,7 @@
-//! What threads do with a chunk and with each other's frames, in every interleaving that the memory model allows.
+//! Models of threads that share chunks and frames, in every interleaving that the memory model allows.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test --release --test loom`. The sources are compiled into this test once more, on
-//! loom's atomics; for everything else, the library included, they stay on the standard library's.
+//! `RUSTFLAGS="--cfg loom" cargo test --release --test loom`. This test compiles the sources again with loom's atomics;
+//! the library itself keeps std's.
 #![cfg(loom)]
 #![allow(dead_code, unused_imports, unreachable_pub, reason = "the models use a part of these files")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
@@ -24,7 +24,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use std::sync::Arc;
 
-/// A chunk in service.
+/// Returns a chunk in service.
 fn chunk() -> Chunk {
     let chunk = Chunk::new().unwrap();
     chunk.open(FIRST_ID, 1);
@@ -38,7 +38,7 @@ fn write(chunk: &Chunk, at: usize, word: u64) {
     chunk.slots().commit(chunk.first_id() + at as u64 + 1);
 }
 
-/// Every committed slot is whole; its end may be there or not.
+/// Checks that every committed slot is complete, with or without its end.
 fn check(chunk: &Chunk, words: &[u64]) -> usize {
     let committed = chunk.committed();
     for at in 1..committed {
@@ -51,7 +51,7 @@ fn check(chunk: &Chunk, words: &[u64]) -> usize {
 }
 
 #[test]
-fn a_committed_record_is_seen_whole_and_its_end_is_old_or_new() {
+fn committed_record_is_complete_with_old_or_new_end() {
     loom::model(|| {
         let chunk = chunk();
         let writer = chunk.clone();
@@ -69,7 +69,7 @@ fn a_committed_record_is_seen_whole_and_its_end_is_old_or_new() {
 }
 
 #[test]
-fn a_chunk_that_is_handed_over_goes_on_where_it_was_left() {
+fn chunk_continues_at_its_position_after_a_handover() {
     loom::model(|| {
         let session = chunk();
         let left = Arc::new(Mutex::new(None));
@@ -82,7 +82,7 @@ fn a_chunk_that_is_handed_over_goes_on_where_it_was_left() {
             let chunk = left.lock().unwrap().take();
             if let Some(chunk) = chunk {
                 let next = chunk.slots().next_id();
-                assert_eq!(next, FIRST_ID + 2, "the new thread sees what the old one has filled");
+                assert_eq!(next, FIRST_ID + 2, "the new thread sees the old one's slots");
                 write(&chunk, 2, 6);
             }
         });
@@ -94,12 +94,12 @@ fn a_chunk_that_is_handed_over_goes_on_where_it_was_left() {
 }
 
 #[test]
-fn a_late_end_and_a_late_record_leave_what_was_taken_as_it_is() {
+fn late_end_and_record_do_not_change_drained_slots() {
     loom::model(|| {
         let chunk = chunk();
         write(&chunk, 1, 5);
         let writer = chunk.clone();
-        // The session has been closed, and this thread has not noticed.
+        // The session is closed, but this thread has not noticed.
         let late = thread::spawn(move || {
             writer.slots().end(1, 105);
             write(&writer, 2, 6);
@@ -113,7 +113,7 @@ fn a_late_end_and_a_late_record_leave_what_was_taken_as_it_is() {
 }
 
 #[test]
-fn a_chunk_is_used_again_only_when_nobody_reads_it_any_more() {
+fn chunk_is_reused_only_after_its_last_reader() {
     loom::model(|| {
         let chunk = chunk();
         write(&chunk, 1, 5);
@@ -135,13 +135,13 @@ fn made(key: u64) -> SpanState {
 }
 
 #[test]
-fn what_is_lent_is_one_span_and_not_a_mixture() {
+fn lent_span_is_never_a_mixture_of_two() {
     loom::model(|| {
         let frames = Arc::new(Frames::new());
         frames.frame(2).set(5, made(5), 50);
         let owner = frames.clone();
         let thread = thread::spawn(move || {
-            // Not `clear`: loom does not know that a plain store comes after what a reader has put there before.
+            // Not `clear`: loom does not order a plain store after a reader's earlier store.
             owner.frame(2).take();
             owner.frame(2).fill(6, made(6));
         });
@@ -156,7 +156,7 @@ fn what_is_lent_is_one_span_and_not_a_mixture() {
 }
 
 #[test]
-fn a_span_in_a_frame_that_was_never_used_is_seen_whole_or_not_at_all() {
+fn span_in_a_fresh_frame_is_seen_whole_or_not_at_all() {
     loom::model(|| {
         let frames = Arc::new(Frames::new());
         let owner = frames.clone();
@@ -173,11 +173,11 @@ fn a_span_in_a_frame_that_was_never_used_is_seen_whole_or_not_at_all() {
 }
 
 #[test]
-fn an_owner_that_sees_a_span_close_sees_that_it_was_lent() {
+fn owner_that_sees_a_close_sees_that_the_span_was_lent() {
     loom::model(|| {
         let frames = Arc::new(Frames::new());
         frames.frame(2).set(5, made(5), 50);
-        // How many hold the span, as the registry counts it.
+        // The registry's reference count of the span.
         let holders = Arc::new(AtomicU64::new(2));
         let (lender, held) = (frames.clone(), holders.clone());
         let borrower = thread::spawn(move || {
@@ -189,13 +189,13 @@ fn an_owner_that_sees_a_span_close_sees_that_it_was_lent() {
         let is_found = frames.known(5).is_some();
         let lent = borrower.join().unwrap();
         if is_last {
-            assert!(lent && !is_found, "the span closes here, and its borrower has let go of it");
+            assert!(lent && !is_found, "the span closes here, after its borrower released it");
         }
     });
 }
 
 #[test]
-fn a_span_is_defined_before_others_are_told_that_it_is() {
+fn span_is_defined_before_others_see_it_as_defined() {
     loom::model(|| {
         let frames = Arc::new(Frames::new());
         frames.frame(2).set(5, SpanState { span: 0, ..made(5) }, 0);
@@ -211,7 +211,7 @@ fn a_span_is_defined_before_others_are_told_that_it_is() {
 }
 
 #[test]
-fn a_span_that_is_moved_while_it_is_lent_stays_lent() {
+fn span_moved_while_lent_stays_lent() {
     loom::model(|| {
         let frames = Arc::new(Frames::new());
         frames.frame(3).set(5, made(5), 50);
@@ -226,7 +226,7 @@ fn a_span_that_is_moved_while_it_is_lent_stays_lent() {
 }
 
 #[test]
-fn a_slice_is_ended_by_its_thread_or_by_another_and_not_by_both() {
+fn slice_is_ended_by_exactly_one_thread() {
     loom::model(|| {
         let frames = Arc::new(Frames::new());
         frames.frame(2).set(5, made(5), 50);
@@ -243,14 +243,14 @@ fn a_slice_is_ended_by_its_thread_or_by_another_and_not_by_both() {
 }
 
 #[test]
-fn a_slice_that_is_ended_from_elsewhere_is_not_the_next_in_its_frame() {
+fn slice_ended_elsewhere_is_not_the_next_in_its_frame() {
     loom::model(|| {
         let frames = Arc::new(Frames::new());
         frames.frame(2).set(5, made(5), 50);
         frames.set_top(2);
         let owner = frames.clone();
         let thread = thread::spawn(move || {
-            // As a thread does that finds its innermost slice taken away, and enters another span.
+            // Imitates a thread whose innermost slice was taken away and that enters another span.
             if owner.frame(2).key() == 0 {
                 owner.set_top(1);
                 owner.frame(2).set(6, made(6), 60);
@@ -263,7 +263,7 @@ fn a_slice_that_is_ended_from_elsewhere_is_not_the_next_in_its_frame() {
 }
 
 #[test]
-fn a_thread_that_sees_that_others_have_exited_its_slices_sees_which() {
+fn thread_that_sees_remote_exits_sees_which_slices() {
     loom::model(|| {
         let frames = Arc::new(Frames::new());
         frames.frame(2).set(5, made(5), 50);
@@ -278,13 +278,13 @@ fn a_thread_that_sees_that_others_have_exited_its_slices_sees_which() {
 }
 
 #[test]
-fn a_span_that_is_asked_for_by_its_owner_and_by_another_is_not_defined_by_both() {
+fn span_resolved_by_two_threads_is_defined_once() {
     loom::model(|| {
         let frames = Arc::new(Frames::new());
         frames.frame(2).set(5, SpanState { span: 0, ..made(5) }, 0);
         let other = frames.clone();
         let borrower = thread::spawn(move || other.lend(5).unwrap());
-        // As `Lane::span` does.
+        // Imitates `Lane::span`.
         let frame = frames.frame(2);
         if frame.key() == 5 {
             frame.set_span(50);

@@ -1,4 +1,4 @@
-/* A plugin for tests that breaks one of its promises: the one that FAULT names when it is compiled. */
+/* A plugin for tests with one fault, which FAULT names at compile time. */
 #include "kineto_plugin.h"
 
 #include <string.h>
@@ -13,14 +13,14 @@ enum {
 };
 
 static int profiler;
-/* Within the recording. */
+/* A time inside the recording. */
 static int64_t inside;
 static KinetoPlugin_TraceBuilder kept;
 
-/* What a slow stop waits for. */
+/* Set to end a slow stop. */
 static volatile int may_stop;
 
-void letItStop(void) {
+void allowStop(void) {
   may_stop = 1;
 }
 
@@ -54,7 +54,7 @@ static int destroy(KinetoPlugin_ProfilerDestroy_Params *params) {
     event.unpaddedStructSize = KINETO_PLUGIN_PROFILE_EVENT_UNPADDED_STRUCT_SIZE;
     event.eventType = KINETO_PLUGIN_PROFILE_EVENT_TYPE_CONCURRENT_KERNEL;
     event.startTimeUtcNs = event.endTimeUtcNs = now();
-    /* Too late, and told so. */
+    /* Too late: this must be refused. */
     return kept.addEvent(kept.pTraceBuilderHandle, &event) == -1 ? 0 : 9;
   }
   return FAULT == DESTROY_FAILS ? 8 : 0;

@@ -1,6 +1,6 @@
 /*
- * A plugin for tests: an accelerator that nobody has heard of, which does one thing of each kind when it last ran, and wants
- * to know no spans. As LPU_HPU=1 it has operations of an HPU.
+ * A plugin for tests: an unknown accelerator with one event of each kind at its last run, and without callbacks for spans.
+ * With LPU_HPU=1 it has operations of an HPU.
  */
 #include "kineto_plugin.h"
 
@@ -9,7 +9,7 @@
 #include <time.h>
 
 static int profiler;
-/* When it ran. */
+/* The time of the last run. */
 static int64_t ran;
 
 static int64_t now(void) {

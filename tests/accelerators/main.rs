@@ -1,4 +1,4 @@
-//! All vendors by one binary, and plugins.
+//! All vendors in one binary, and plugins.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

@@ -1,5 +1,5 @@
-//! Plugins: accelerators that are recorded by libraries of their own, in C and in Rust, and what becomes of broken ones.
-#![allow(unsafe_code, reason = "a simulated vendor's functions are called by name")]
+//! Plugins: accelerators recorded by plugin libraries in C and Rust, and faults of plugins.
+#![allow(unsafe_code, reason = "the tests call a simulated vendor's functions by name")]
 
 use libloading::{Library, Symbol};
 use serde_json::{Value, json};
@@ -17,14 +17,14 @@ use tracing_kineto::integration::CollectorReport;
 use tracing_kineto::{ActivityGroup, ActivityType, ActivityTypes, KinetoLayer, KinetoLayerBuilder, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// The library that the host has loaded too.
+/// Opens a library that the host has already loaded.
 fn loaded(library: &Path) -> Library {
-    // SAFETY: it is loaded already.
+    // SAFETY: the library is loaded already, so no initialisers run.
     unsafe { Library::new(library) }.unwrap()
 }
 
-/// Links the example in Rust into a folder. Its library is in the process once and has one list of records, so the tests that
-/// record with it take turns.
+/// Links the Rust example into a folder. The process has one instance with one list of records, so tests that record with
+/// it take turns.
 fn mtia(folder: &Path) -> (MutexGuard<'static, ()>, PathBuf) {
     let turn = simulator::turn();
     let link = folder.join("mtia.so");
@@ -66,7 +66,7 @@ pub(super) fn report<'f>(file: &'f File, name: &str) -> &'f CollectorReport {
     &Box::leak(Box::new(stats)).collectors[at]
 }
 
-/// Each piece of work has an arrow from its call, and the slice of that call.
+/// Checks that all work has an arrow from its call, and the call's slice.
 fn check_links(file: &File, calls: &str, work: &[&str]) {
     let calls = rows(file, "X", calls);
     let work: Vec<_> = work.iter().flat_map(|cat| rows(file, "X", cat)).collect();
@@ -81,29 +81,29 @@ fn check_links(file: &File, calls: &str, work: &[&str]) {
     assert_eq!((ids("s").len(), ids("s")), (work.len(), ids("f")));
 }
 
-/// Has an AIU do something within a step.
+/// Uses an AIU inside a step.
 fn use_aiu(library: &Library) {
-    // SAFETY: that is its type.
+    // SAFETY: the library's function of that name has this type.
     let launch: Symbol<'_, unsafe extern "C" fn(*const c_char, c_int)> = unsafe { library.get(c"aiuLaunch") }.unwrap();
-    // SAFETY: that is its type.
+    // SAFETY: the library's function of that name has this type.
     let copy: Symbol<'_, unsafe extern "C" fn(usize, c_int)> = unsafe { library.get(c"aiuCopy") }.unwrap();
-    // SAFETY: that is its type.
+    // SAFETY: the library's function of that name has this type.
     let wait: Symbol<'_, unsafe extern "C" fn()> = unsafe { library.get(c"aiuSynchronize") }.unwrap();
     let _step = annotate!("step").entered();
-    // SAFETY: it takes any number.
+    // SAFETY: the function accepts any number.
     info_span!("upload").in_scope(|| unsafe { copy(1 << 20, 0) });
     for layer in 0..3 {
         let name = CString::new(format!("layer_{layer}")).unwrap();
         // SAFETY: the name is a C string.
         info_span!("forward").in_scope(|| unsafe { launch(name.as_ptr(), layer % 2) });
     }
-    // SAFETY: it waits for queues that run.
+    // SAFETY: the function only waits for the running queues.
     unsafe { wait() };
 }
 
-/// Has an MTIA do something within a step.
+/// Uses an MTIA inside a step.
 fn use_mtia(library: &Library) {
-    // SAFETY: that is its type.
+    // SAFETY: the library's function of that name has this type.
     let run: Symbol<'_, unsafe extern "C" fn(*const c_char, c_int)> =
         unsafe { library.get(c"mtiaRunFunction") }.unwrap();
     let _step = annotate!("inference").entered();
@@ -114,16 +114,16 @@ fn use_mtia(library: &Library) {
     std::thread::sleep(Duration::from_millis(1));
 }
 
-/// Has an LPU run within a span.
+/// Uses an LPU inside a span.
 fn use_lpu(library: &Library) {
-    // SAFETY: that is its type.
+    // SAFETY: the library's function of that name has this type.
     let run: Symbol<'_, unsafe extern "C" fn()> = unsafe { library.get(c"lpuRun") }.unwrap();
-    // SAFETY: it takes nothing.
+    // SAFETY: the function takes no argument.
     info_span!("work").in_scope(|| unsafe { run() });
 }
 
 #[test]
-fn a_plugin_in_c_is_a_collector() {
+fn plugin_in_c_is_a_collector() {
     let folder = tempfile::tempdir().unwrap();
     let library = compile("examples/plugins/aiu.c", folder.path(), "aiu", &[]);
     let file = record(&folder, || use_aiu(&loaded(&library)));
@@ -137,7 +137,7 @@ fn a_plugin_in_c_is_a_collector() {
         [("layer_0", 0), ("layer_1", 1), ("layer_2", 0)].iter().collect()
     );
     assert_eq!((&copies[0]["name"], &copies[0]["args"]["bytes"]), (&json!("Memcpy HtoD"), &json!(1 << 20)));
-    // On the row of the thread, within its span.
+    // On the row of the thread, inside its span.
     let calls = rows(&file, "X", "privateuse1_runtime");
     let upload = file.slices().iter().find(|slice| slice.name == "upload").unwrap();
     assert_eq!((&calls[0]["name"], &calls[0]["tid"]), (&json!("aiuCopy"), &json!(upload.tid)));
@@ -145,14 +145,14 @@ fn a_plugin_in_c_is_a_collector() {
     let annotations = rows(&file, "X", "gpu_user_annotation");
     assert_eq!(annotations.iter().filter(|row| row["name"] == "step").count(), 2, "one on each queue");
     let headings = headings(&file, 0);
-    let told = ["process_name", "process_labels", "process_sort_index", "thread_name 0", "thread_name 1"];
+    let keys = ["process_name", "process_labels", "process_sort_index", "thread_name 0", "thread_name 1"];
     let expected = [json!("AIU"), json!("AIU 0"), json!(6_000_000), json!("queue 0"), json!("queue 1")];
-    assert_eq!(told.map(|what| headings[what].clone()), expected);
+    assert_eq!(keys.map(|key| headings[key].clone()), expected);
     assert_eq!(file.trace.stats().losses, [], "{}", file.trace.stats());
 }
 
 #[test]
-fn only_what_is_selected_is_recorded() {
+fn plugin_records_selected_types_alone() {
     let folder = tempfile::tempdir().unwrap();
     let library = compile("examples/plugins/aiu.c", folder.path(), "aiu", &[]);
     let types = ActivityGroup::Cpu.types().with(ActivityType::GpuMemcpy);
@@ -171,7 +171,7 @@ fn only_what_is_selected_is_recorded() {
 }
 
 #[test]
-fn work_is_linked_where_no_calls_are_recorded() {
+fn work_is_linked_without_call_records() {
     let folder = tempfile::tempdir().unwrap();
     let aiu = compile("examples/plugins/aiu.c", folder.path(), "aiu", &[]);
     let (_turn, mtia) = mtia(folder.path());
@@ -191,12 +191,12 @@ fn work_is_linked_where_no_calls_are_recorded() {
         assert_eq!((found.len(), found), (count, spans), "{cat}");
     }
     for name in ["aiu", "mtia"] {
-        assert_eq!(report(&file, name).notes, [""; 0], "only what is asked for is handed over");
+        assert_eq!(report(&file, name).notes, [""; 0], "the plugin delivers selected types alone");
     }
 }
 
 #[test]
-fn a_plugin_in_rust_is_a_collector() {
+fn plugin_in_rust_is_a_collector() {
     let folder = tempfile::tempdir().unwrap();
     let (_turn, library) = mtia(folder.path());
     let file = record(&folder, || use_mtia(&loaded(&library)));
@@ -226,14 +226,14 @@ fn two_plugins_record_at_once() {
         });
         let found = ["privateuse1_runtime", "kernel", "gpu_memcpy", "mtia_runtime", "mtia_ccp_events"];
         assert_eq!(found.map(|cat| rows(&file, "X", cat).len()), [4, 3, 1, 3, 3]);
-        // Their arrows are apart, though both count from 1.
+        // Their arrows are separate, though both count from 1.
         let starts: BTreeSet<_> = rows(&file, "s", "ac2g").iter().map(|row| row["id"].to_string()).collect();
         assert_eq!((starts.len(), rows(&file, "f", "ac2g").len()), (7, 7));
     }
 }
 
 #[test]
-fn an_accelerator_that_nobody_has_heard_of_needs_no_change_here() {
+fn unknown_accelerator_needs_no_change_in_the_crate() {
     let folder = tempfile::tempdir().unwrap();
     let library = compile("tests/accelerators/lpu.c", folder.path(), "lpu", &[]);
     let file = record(&folder, || use_lpu(&loaded(&library)));
@@ -261,12 +261,15 @@ fn an_accelerator_that_nobody_has_heard_of_needs_no_change_here() {
 }
 
 #[test]
-#[allow(clippy::disallowed_methods, reason = "a child of its own has another environment")]
-fn an_hpu_is_one() {
+#[allow(clippy::disallowed_methods, reason = "a child process has another environment")]
+fn hpu_operations_are_recorded() {
     if std::env::var_os("LPU_HPU").is_none() {
         let own = std::env::current_exe().unwrap();
-        let output =
-            Command::new(own).args(["--exact", "plugins::an_hpu_is_one"]).env("LPU_HPU", "1").output().unwrap();
+        let output = Command::new(own)
+            .args(["--exact", "plugins::hpu_operations_are_recorded"])
+            .env("LPU_HPU", "1")
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         return;
     }
@@ -284,7 +287,7 @@ fn an_hpu_is_one() {
     assert_eq!((ops[0].name(), ops[0].device_type()), ("gemm", Some(tracing_kineto::activity::DeviceType::Hpu)));
 }
 
-/// What a plugin breaks, and what is said of it. A text in the second place means that it cannot record.
+/// Faults of a plugin: the fault, the reason if it cannot record (else empty), and its notes.
 const FAULTS: [(&str, &str, &[&str]); 24] = [
     ("REGISTER_FAILS", "KinetoPlugin_register failed with status 2", &[]),
     ("REGISTERS_NOTHING", "it registers no profiler", &[]),
@@ -339,7 +342,7 @@ const FAULTS: [(&str, &str, &[&str]); 24] = [
 ];
 
 #[test]
-fn a_plugin_that_breaks_a_promise_is_contained_and_said() {
+fn plugin_faults_are_contained_and_reported() {
     let folders: Vec<_> = FAULTS.iter().map(|_| tempfile::tempdir().unwrap()).collect();
     for ((fault, refused, notes), folder) in FAULTS.iter().zip(&folders) {
         compile("tests/accelerators/faulty.c", folder.path(), "faulty", &[&format!("-DFAULT={fault}")]);
@@ -351,7 +354,7 @@ fn a_plugin_that_breaks_a_promise_is_contained_and_said() {
             info_span!("work").in_scope(|| std::thread::sleep(Duration::from_millis(1)));
         });
         let file = File::of(guard.finish().unwrap());
-        assert!(file.slices().iter().any(|slice| slice.name == "work"), "{fault}: the host is whole");
+        assert!(file.slices().iter().any(|slice| slice.name == "work"), "{fault}: the host is recorded");
         let stats = file.trace.stats();
         let name = if *fault == "LONG_NAME" { "x".repeat(32) } else { "faulty".to_owned() };
         let report = stats.collectors.iter().find(|report| report.name == name);
@@ -360,8 +363,8 @@ fn a_plugin_that_breaks_a_promise_is_contained_and_said() {
             Ok(_) => assert_eq!(*refused, "", "{fault}"),
             Err(reason) => assert!(!refused.is_empty() && reason.message().contains(refused), "{fault}: {reason}"),
         }
-        let said: Vec<_> = report.notes.iter().map(String::as_str).collect();
-        assert_eq!(&said[..], *notes, "{fault}");
+        let found: Vec<_> = report.notes.iter().map(String::as_str).collect();
+        assert_eq!(&found[..], *notes, "{fault}");
         let whole = rows(&file, "X", "kernel").into_iter().filter(|row| row["name"] == "whole").count();
         let expected = usize::from(refused.is_empty() && *fault != "STOP_HANGS");
         assert_eq!(whole, expected, "{fault}: {stats}");
@@ -369,12 +372,12 @@ fn a_plugin_that_breaks_a_promise_is_contained_and_said() {
 }
 
 #[test]
-fn a_plugin_that_does_not_come_back_holds_nobody_up() {
+fn hung_plugin_does_not_block_the_program() {
     let hangs = |fault: &str, refused: &str| {
         let folder = tempfile::tempdir().unwrap();
         compile("tests/accelerators/faulty.c", folder.path(), "faulty", &[&format!("-DFAULT={fault}")]);
         let file = record(&folder, || info_span!("work").in_scope(|| ()));
-        assert!(file.slices().iter().any(|slice| slice.name == "work"), "{fault}: the host is whole");
+        assert!(file.slices().iter().any(|slice| slice.name == "work"), "{fault}: the host is recorded");
         let reason = report(&file, "faulty").state.as_ref().unwrap_err().to_string();
         assert!(reason.contains(refused), "{fault}: {reason}");
     };
@@ -385,8 +388,8 @@ fn a_plugin_that_does_not_come_back_holds_nobody_up() {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "what is passed over is said")]
-fn the_header_is_c_and_cplusplus() {
+#[expect(clippy::print_stdout, reason = "prints why a part is skipped")]
+fn header_compiles_as_c_and_cpp() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let compiles = |compiler: &str, standard: &str, language: &str, source: &str| {
         let mut command = Command::new(compiler);
@@ -403,12 +406,12 @@ fn the_header_is_c_and_cplusplus() {
         assert!(compiles("cc", "-std=c11", "c", source), "no C compiler");
     }
     if !compiles("c++", "-std=c++14", "c++", "include/kineto_plugin.h") {
-        println!("passed over: there is no C++ compiler here");
+        println!("skipped: no C++ compiler");
     }
 }
 
 #[test]
-fn arguments_are_what_they_say_as_far_as_json_goes() {
+fn arguments_keep_their_json_types() {
     let folder = tempfile::tempdir().unwrap();
     compile("tests/accelerators/faulty.c", folder.path(), "faulty", &["-DFAULT=BAD_METADATA"]);
     let file = record(&folder, || info_span!("work").in_scope(|| std::thread::sleep(Duration::from_millis(1))));
@@ -418,10 +421,10 @@ fn arguments_are_what_they_say_as_far_as_json_goes() {
 }
 
 #[test]
-fn what_is_no_plugin_is_named_with_the_reason() {
+fn file_that_is_not_a_plugin_is_named_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("text.so"), "no library").unwrap();
-    std::fs::write(folder.path().join("readme.txt"), "not looked at").unwrap();
+    std::fs::write(folder.path().join("readme.txt"), "ignored").unwrap();
     std::os::unix::fs::symlink(cuda::library("sim_nvtx"), folder.path().join("other.so")).unwrap();
     let reasons = |builder: KinetoLayerBuilder| {
         let (_layer, guard) = all(builder).record_from_start(false).build().unwrap();
@@ -440,16 +443,16 @@ fn what_is_no_plugin_is_named_with_the_reason() {
 }
 
 #[test]
-fn annotations_are_told_apart_where_a_plugin_wants_that() {
+fn annotations_are_pushed_separately_when_supported() {
     for (defines, expected) in [(&["-DUSERS"][..], "[([])()()[()][][]]"), (&[], "((())()()(())()())")] {
         let folder = tempfile::tempdir().unwrap();
-        let library = compile("tests/accelerators/heard.c", folder.path(), "heard", defines);
-        let mut heard = String::new();
+        let library = compile("tests/accelerators/pushes.c", folder.path(), "pushes", defines);
+        let mut letters = String::new();
         record(&folder, || {
             let library = loaded(&library);
             let step = annotate!("step").entered();
             info_span!("op").in_scope(|| annotate!("inner {}", 1).in_scope(|| ()));
-            // One class for the callsite, which its first value decides.
+            // The first value sets the kind of the callsite.
             let kind = || info_span!("by kind", kineto.kind = "cpu_op");
             kind().in_scope(|| ());
             kind().in_scope(|| ());
@@ -459,25 +462,25 @@ fn annotations_are_told_apart_where_a_plugin_wants_that() {
             again.in_scope(|| ());
             again.in_scope(|| ());
             drop(step);
-            // SAFETY: that is its type.
-            let what: Symbol<'_, extern "C" fn() -> *const c_char> = unsafe { library.get(c"whatWasHeard") }.unwrap();
-            // SAFETY: it gives a C string that stays.
-            heard = unsafe { std::ffi::CStr::from_ptr(what()) }.to_str().unwrap().to_owned();
+            // SAFETY: the library's function of that name has this type.
+            let what: Symbol<'_, extern "C" fn() -> *const c_char> = unsafe { library.get(c"pushedLetters") }.unwrap();
+            // SAFETY: the function returns a C string that stays valid.
+            letters = unsafe { std::ffi::CStr::from_ptr(what()) }.to_str().unwrap().to_owned();
         });
-        assert_eq!(heard, expected, "{defines:?}");
+        assert_eq!(letters, expected, "{defines:?}");
     }
 }
 
 #[test]
-fn a_plugin_that_was_late_once_is_used_again() {
+fn plugin_is_used_again_after_a_slow_stop() {
     let folder = tempfile::tempdir().unwrap();
     let library = compile("tests/accelerators/faulty.c", folder.path(), "faulty", &["-DFAULT=STOP_IS_SLOW"]);
     let builder = KinetoLayer::builder().plugins(folder.path());
     let (_layer, guard) =
         all(builder).record_from_start(false).flush_timeout(Duration::from_millis(1)).build().unwrap();
     let library = loaded(&library);
-    // SAFETY: that is its type.
-    let let_it_stop: Symbol<'_, unsafe extern "C" fn()> = unsafe { library.get(c"letItStop") }.unwrap();
+    // SAFETY: the library's function of that name has this type.
+    let allow_stop: Symbol<'_, unsafe extern "C" fn()> = unsafe { library.get(c"allowStop") }.unwrap();
     let profiler = guard.profiler();
     let can = || profiler.collectors().iter().any(|report| report.name == "faulty" && report.state.is_ok());
     for _ in 0..2 {
@@ -489,13 +492,13 @@ fn a_plugin_that_was_late_once_is_used_again() {
             "{stats}"
         );
         assert!(!can(), "its stop has not returned");
-        // SAFETY: it takes nothing.
-        unsafe { let_it_stop() };
-        // It comes back; a minute is for ever.
-        let back = (0..6000).any(|_| {
+        // SAFETY: the function takes no argument.
+        unsafe { allow_stop() };
+        // The stop returns; a minute is ample.
+        let has_returned = (0..6000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             can()
         });
-        assert!(back);
+        assert!(has_returned);
     }
 }

@@ -1,11 +1,11 @@
 /*
- * A plugin for tests: hands over the rows of a file, as if an MTIA had just done that. Each line of ROWS is
+ * A plugin for tests: delivers the rows of a file as an MTIA's. Each line of ROWS is
  *
  *   E type start end device resource arrow name key value ...    an event; its arrow: 0, or an id, negative where it ends
  *   D device name label                                          a device
  *   R device resource order name                                 a part of one
  *
- * with a tab between any two, times in nanoseconds after the recording began, and values in JSON.
+ * with tabs as separators, times in nanoseconds after the start of the recording, and values in JSON.
  */
 #include "kineto_plugin.h"
 

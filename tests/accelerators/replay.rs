@@ -1,4 +1,4 @@
-//! The rows of a real MTIA, handed over by a plugin and written again: nothing of them changes on the way.
+//! Rows of a real MTIA trace, delivered by a plugin and written again unchanged.
 
 use super::plugins::{all, headings, report, rows};
 use serde_json::{Map, Value};
@@ -11,31 +11,31 @@ use tracing_kineto::{KinetoLayer, integration::EventType};
 
 const DEVICE: i64 = 17;
 
-/// A row, but for when it was and on which row of its thread or stream it found room.
+/// A row without its time and without its lane among those of its thread or stream.
 type Row = (String, String, bool, u64, Map<String, Value>);
 
-/// The rows of a file, with the time from their first to their last.
-struct Real {
+/// The rows of a file, with their first and last time.
+struct RealTrace {
     events: Vec<Value>,
     first: u64,
     last: u64,
 }
 
-fn real() -> Real {
+fn real() -> RealTrace {
     let path = traces::folder().join("gpu/mtia_inference.pt.trace.json.gz");
     let text = std::io::read_to_string(flate2::read::GzDecoder::new(std::fs::File::open(path).unwrap())).unwrap();
     let json: Value = serde_json::from_str(&text).unwrap();
     let events: Vec<Value> = json["traceEvents"].as_array().unwrap().clone();
     let times: Vec<_> = events.iter().filter(|event| is_mtia(event)).map(between).collect();
     let (first, last) = (times.iter().map(|(start, _)| *start).min(), times.iter().map(|(_, end)| *end).max());
-    Real { events, first: first.unwrap(), last: last.unwrap() }
+    RealTrace { events, first: first.unwrap(), last: last.unwrap() }
 }
 
 fn is_mtia(event: &Value) -> bool {
     event["ph"] == "X" && event["cat"].as_str().is_some_and(|cat| cat.starts_with("mtia"))
 }
 
-/// When it began and ended, in nanoseconds.
+/// Returns the start and end in nanoseconds.
 fn between(event: &Value) -> (u64, u64) {
     let nanos = |key: &str| format!("{:.0}", event[key].as_f64().unwrap() * 1000.0).parse::<u64>().unwrap();
     (nanos("ts"), nanos("ts") + nanos("dur"))
@@ -45,15 +45,15 @@ fn row(event: &Value) -> Row {
     let text = |key: &str| event[key].as_str().unwrap().to_owned();
     let (start, end) = between(event);
     let mut args = event["args"].as_object().unwrap().clone();
-    // Whose slice it is, where that is known: no span was around these.
+    // The slice's id, absent here since no span was open.
     args.remove("External id");
-    // On which thread, where a row that does not nest stands beside that thread's.
+    // The thread of a row that does not nest in the thread's lane.
     args.remove("thread id");
     (text("cat"), text("name"), event["pid"] == DEVICE, end - start, args)
 }
 
-impl Real {
-    /// The file that the plugin reads.
+impl RealTrace {
+    /// Returns the file that the plugin reads.
     fn script(&self) -> String {
         let mut script = String::new();
         let (starts, ends) = (self.arrows("s", |_| true), self.arrows("f", |_| true));
@@ -62,12 +62,12 @@ impl Real {
             let is_runtime = event["cat"] == "mtia_runtime";
             let kind = if is_runtime { EventType::MtiaRuntime } else { EventType::MtiaCcpEvents };
             let on_device = event["pid"] == DEVICE;
-            // The recording begins a moment after the plugin does.
+            // The recording begins a moment after the plugin.
             let from_start = |at: u64| at - self.first + 20_000_000;
             let (start, end, tid) = (from_start(start), from_start(end), &event["tid"]);
             let device = if on_device { DEVICE } else { 0 };
             let correlation = event["args"]["correlation"].as_i64().unwrap_or(0);
-            // An arrow that ends here has a minus before it.
+            // An arrow that ends here has a minus sign.
             let arrow = match on_device {
                 false if starts.contains(&correlation) => correlation,
                 true if ends.contains(&correlation) => -correlation,
@@ -103,7 +103,7 @@ fn counted(rows: impl Iterator<Item = Row>) -> BTreeMap<String, usize> {
 }
 
 #[test]
-fn the_rows_of_a_real_mtia_come_out_as_they_went_in() {
+fn rows_of_a_real_mtia_are_written_unchanged() {
     if !traces::are_there() {
         return;
     }
@@ -112,7 +112,7 @@ fn the_rows_of_a_real_mtia_come_out_as_they_went_in() {
     std::fs::write(&script, real.script()).unwrap();
     compile("tests/accelerators/replay.c", folder.path(), "replay", &[&format!("-DROWS=\"{}\"", script.display())]);
     let (_layer, guard) = all(KinetoLayer::builder().plugins(folder.path())).build().unwrap();
-    // They are rows of this recording, so it has to be as long.
+    // The recording must last as long as the rows.
     std::thread::sleep(Duration::from_nanos(real.last - real.first) + Duration::from_millis(70));
     let file = File::of(guard.finish().unwrap());
     assert_eq!(report(&file, "replay").notes, [""; 0]);
@@ -123,19 +123,19 @@ fn the_rows_of_a_real_mtia_come_out_as_they_went_in() {
     let missing: Vec<_> = theirs.iter().filter(|(row, count)| ours.get(*row) != Some(count)).collect();
     assert!(missing.is_empty() && ours.len() == theirs.len(), "{} differ, such as {:?}", missing.len(), missing[0]);
 
-    let beside = file.events().filter(|event| is_mtia(event) && event["args"].get("thread id").is_some()).count();
-    assert_eq!(beside, 9, "calls that overlap one of their thread without lying within it");
+    let unnested = file.events().filter(|event| is_mtia(event) && event["args"].get("thread id").is_some()).count();
+    assert_eq!(unnested, 9, "calls that overlap another of their thread without nesting");
 
-    // What the device and its parts are called.
+    // Names of the device and its parts.
     let headings = headings(&file, DEVICE);
     assert_eq!((&headings["process_name"], &headings["process_labels"]), (&"MTIA 17".into(), &"MTIA 17".into()));
     let named = real.events.iter().filter(|event| event["name"] == "thread_name" && event["pid"] == DEVICE);
-    // Of parts that did nothing, names are all that theirs has.
+    // Their trace also names parts without rows.
     let did = |tid: &Value| real.events.iter().any(|event| is_mtia(event) && event["tid"] == *tid);
     for event in named.filter(|event| did(&event["tid"])) {
         assert_eq!(headings[&format!("thread_name {}", event["tid"])], event["args"]["name"]);
     }
-    // Of their arrows some have but one end, and some join calls of two threads; ours go from a call to a device.
+    // Some of their arrows have one end, or join calls of two threads; ours go from a call to a device.
     let (starts, ends) = (real.arrows("s", |_| true), real.arrows("f", |event| event["pid"] == DEVICE));
     let drawn = |ph: &str| {
         let rows = rows(&file, ph, "ac2g");

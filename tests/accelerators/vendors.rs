@@ -1,8 +1,8 @@
-//! One program, whatever accelerator there is: each vendor alone, and several at once, by the same binary.
+//! One program on any accelerator: each vendor alone, and several at once, in the same binary.
 //!
-//! HIP takes a profiler once in a process, so each run is a process of its own: this test, started again. The traces are
-//! left in `target/vendors`, for whoever wants to look at them.
-#![allow(unsafe_code, reason = "simulated vendors' functions are called by name")]
+//! HIP accepts a profiler once in a process, so each run is a child process: this test, started again. The traces stay in
+//! `target/vendors` for inspection.
+#![allow(unsafe_code, reason = "the tests call simulated vendors' functions by name")]
 
 use libloading::{Library, Symbol};
 use serde_json::Value;
@@ -20,13 +20,13 @@ use tracing::{info_span, subscriber};
 use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayer, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// An accelerator: what its collector is called, and what each of its steps leaves in the trace.
+/// An accelerator: its collector's name, and the rows of each step.
 struct Vendor {
     name: &'static str,
     collector: &'static str,
-    /// The category of the calls that have it work.
+    /// The category of the calls that launch work.
     calls: &'static str,
-    /// How many rows of each category of work.
+    /// The number of rows of each category of work.
     work: &'static [(&'static str, usize)],
 }
 
@@ -48,13 +48,13 @@ const fn vendor(
     Vendor { name, collector, calls, work }
 }
 
-/// Says which vendors a process has.
-const THEIRS: &str = "TEST_VENDORS";
+/// The variable that names a child's vendors.
+const VENDORS_VARIABLE: &str = "TEST_VENDORS";
 
 #[test]
-#[allow(clippy::disallowed_methods, reason = "a child of its own has another environment")]
+#[allow(clippy::disallowed_methods, reason = "a child process has another environment")]
 fn each_vendor_alone_and_several_at_once() {
-    if let Ok(names) = std::env::var(THEIRS) {
+    if let Ok(names) = std::env::var(VENDORS_VARIABLE) {
         return run(&names);
     }
     let mut table =
@@ -63,40 +63,40 @@ fn each_vendor_alone_and_several_at_once() {
     for names in alone.into_iter().chain(["cuda+mtia", "cuda+xpu", "rocm7+cuda", "cuda+rocm7+xpu+mtia+privateuse1"]) {
         let own = std::env::current_exe().unwrap();
         let test = ["--exact", "vendors::each_vendor_alone_and_several_at_once", "--nocapture"];
-        let output = Command::new(own).args(test).env(THEIRS, names).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{names}: {said}{}", String::from_utf8_lossy(&output.stderr));
-        let row = said.lines().find_map(|line| line.find("| ").map(|at| &line[at..]));
+        let output = Command::new(own).args(test).env(VENDORS_VARIABLE, names).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{names}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        let row = text.lines().find_map(|line| line.find("| ").map(|at| &line[at..]));
         writeln!(table, "{}", row.unwrap()).unwrap();
     }
     std::fs::write(folder().join("vendors.md"), &table).unwrap();
-    say(&table);
+    print(&table);
 }
 
-/// Where the traces are left.
+/// Returns the folder of the traces.
 fn folder() -> PathBuf {
     let folder = support::target().join("vendors");
     std::fs::create_dir_all(&folder).unwrap();
     folder
 }
 
-#[expect(clippy::print_stdout, reason = "a table for whoever runs the test with --nocapture")]
-fn say(text: &str) {
+#[expect(clippy::print_stdout, reason = "prints a table with --nocapture")]
+fn print(text: &str) {
     println!("{text}");
 }
 
-/// Records a program that uses those accelerators, and looks at the trace.
+/// Records a program that uses those accelerators, and checks the trace.
 fn run(names: &str) {
     let vendors: Vec<_> = VENDORS.iter().filter(|vendor| names.split('+').any(|name| name == vendor.name)).collect();
     let libraries = tempfile::tempdir().unwrap();
-    // HTA looks for the critical path of each step, and knows launches by CUDA's names and HIP's alone.
+    // HTA computes the critical path of each step, and recognizes launches by the names of CUDA and HIP alone.
     let has_known_names = vendors.iter().all(|vendor| ["cuda", "rocm7", "rocm6"].contains(&vendor.name));
     let step = if has_known_names { "ProfilerStep#1" } else { "step" };
-    // Libraries are there before anybody looks for them, as in a program that is linked to them.
+    // Libraries are loaded before the collectors search for them, as in a program linked to them.
     let programs: Vec<_> = vendors.iter().map(|vendor| program(vendor.name, libraries.path())).collect();
     let (layer, guard) = KinetoLayer::builder()
         .plugins(libraries.path())
-        // What PTI says of its own time has arguments, which the schema of Kineto's CUDA traces does not know.
+        // PTI's overhead rows have arguments, which the schema of Kineto's CUDA traces does not allow.
         .activities(ActivityTypes::ALL.without(ActivityType::Overhead))
         .no_output()
         .flush_timeout(Duration::from_secs(30))
@@ -105,7 +105,7 @@ fn run(names: &str) {
     subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let uses: Vec<_> = programs.into_iter().map(|start| start()).collect();
         let _step = annotate!("{step}").entered();
-        // Named as arguments of devices, by which HTA would take the span for a kernel and for a launch.
+        // Fields named like device arguments, by which HTA would take the span for a kernel or a launch.
         let forward =
             || info_span!("forward", stream = 7, correlation = 1, device = "gpu", bytes = "2 MB", context = "main");
         uses.into_iter().for_each(|work| forward().in_scope(work));
@@ -120,10 +120,10 @@ fn run(names: &str) {
     }
     let (work, linked) = check_work(&file, &vendors);
     let (starts, ends) = (arrows(&file, "s"), arrows(&file, "f"));
-    assert_eq!(starts.iter().collect::<BTreeSet<_>>(), ends.iter().collect::<BTreeSet<_>>(), "an arrow has two ends");
+    assert_eq!(starts.iter().collect::<BTreeSet<_>>(), ends.iter().collect::<BTreeSet<_>>(), "each arrow has two ends");
     let annotations = rows(&file, "X", "gpu_user_annotation");
     assert!(annotations.iter().all(|row| row["name"] == step));
-    // One for each stream of each device, and devices are apart.
+    // One for each stream of each device.
     let places = |cat: &str| -> BTreeSet<_> {
         rows(&file, "X", cat).iter().map(|row| (row["pid"].to_string(), row["tid"].to_string())).collect()
     };
@@ -134,10 +134,10 @@ fn run(names: &str) {
         file.trace.save(folder().join(format!("{names}.{end}"))).unwrap();
     }
     let (arrows, annotations) = (ends.len(), annotations.len());
-    say(&format!("| {names} | {work} | {linked} | {arrows} | {annotations} |"));
+    print(&format!("| {names} | {work} | {linked} | {arrows} | {annotations} |"));
 }
 
-/// Looks at what the devices did; returns how many pieces of work there are, and how many of them are linked.
+/// Checks the devices' work; returns the number of work rows, and of linked ones.
 fn check_work(file: &File, vendors: &[&Vendor]) -> (usize, usize) {
     let spans = rows(file, "X", "cpu_op");
     let spans: BTreeSet<_> = spans.iter().map(|row| row["args"]["External id"].to_string()).collect();
@@ -150,7 +150,7 @@ fn check_work(file: &File, vendors: &[&Vendor]) -> (usize, usize) {
         let work = rows(file, "X", cat);
         assert_eq!(work.len(), expected, "{cat}");
         let linked = work.iter().filter(|row| spans.contains(&row["args"]["External id"].to_string())).count();
-        assert_eq!(linked, work.len(), "all of it belongs to a span: {cat}");
+        assert_eq!(linked, work.len(), "all work belongs to a span: {cat}");
         counts = (counts.0 + work.len(), counts.1 + linked);
     }
     counts
@@ -164,13 +164,13 @@ fn arrows(file: &File, ph: &str) -> Vec<String> {
     rows(file, ph, "ac2g").iter().map(|row| row["id"].to_string()).collect()
 }
 
-/// What the simulated device is called.
+/// The simulated device's name.
 const AMD: &str = "name=Simulated AMD GPU";
 
-/// What a program does once, and then in each step.
+/// A program's setup, which returns the body of a step.
 type Start = Box<dyn FnOnce() -> Box<dyn FnOnce()>>;
 
-/// The program of a vendor's users, whose libraries are loaded or lie in a folder.
+/// Returns a program for a vendor, whose libraries are loaded or lie in a folder.
 fn program(name: &str, folder: &Path) -> Start {
     match name {
         "cuda" => {
@@ -229,14 +229,14 @@ fn use_xpu(xpu: Xpu) {
     xpu.wait(queue, xpu::Wait::Queue);
 }
 
-/// The library that the host has loaded too.
+/// Opens a library that the host has already loaded.
 fn loaded(library: &Path) -> Library {
-    // SAFETY: it is loaded already.
+    // SAFETY: the library is loaded already, so no initialisers run.
     unsafe { Library::new(library) }.unwrap()
 }
 
 fn use_mtia(library: &Library) {
-    // SAFETY: that is its type.
+    // SAFETY: the library's function of that name has this type.
     let run: Symbol<'_, unsafe extern "C" fn(*const c_char, c_int)> =
         unsafe { library.get(c"mtiaRunFunction") }.unwrap();
     for stream in [104, 108, 104] {
@@ -247,18 +247,18 @@ fn use_mtia(library: &Library) {
 }
 
 fn use_aiu(library: &Library) {
-    // SAFETY: that is its type.
+    // SAFETY: the library's function of that name has this type.
     let launch: Symbol<'_, unsafe extern "C" fn(*const c_char, c_int)> = unsafe { library.get(c"aiuLaunch") }.unwrap();
-    // SAFETY: that is its type.
+    // SAFETY: the library's function of that name has this type.
     let copy: Symbol<'_, unsafe extern "C" fn(usize, c_int)> = unsafe { library.get(c"aiuCopy") }.unwrap();
-    // SAFETY: that is its type.
+    // SAFETY: the library's function of that name has this type.
     let wait: Symbol<'_, unsafe extern "C" fn()> = unsafe { library.get(c"aiuSynchronize") }.unwrap();
-    // SAFETY: it takes any number.
+    // SAFETY: the function accepts any number.
     unsafe { copy(1 << 20, 0) };
     for queue in [0, 1, 0] {
         // SAFETY: the name is a C string.
         unsafe { launch(c"matmul".as_ptr(), queue) };
     }
-    // SAFETY: it waits for queues that run.
+    // SAFETY: the function only waits for the running queues.
     unsafe { wait() };
 }

@@ -1,4 +1,4 @@
-//! Programs whose Rust half has the crate: the functions are in it already, as its feature `capi` has them.
+//! C and Rust in one program: the crate's feature `capi` provides the C functions.
 
 use std::ffi::{CStr, c_char, c_int};
 use support::File;
@@ -25,17 +25,17 @@ const ALREADY_RECORDING: c_int = 10;
 const OP: c_int = 1;
 
 fn push(name: &CStr) -> c_int {
-    // SAFETY: it is a C string.
+    // SAFETY: `name` is a C string.
     unsafe { tracing_kineto_push_range(name.as_ptr(), OP) }
 }
 
 fn last_error() -> String {
-    // SAFETY: it is a C string, and no call comes in between.
+    // SAFETY: the function returns a C string, which stays valid until this thread's next call.
     unsafe { CStr::from_ptr(tracing_kineto_last_error()) }.to_str().unwrap().to_owned()
 }
 
 #[test]
-fn ranges_of_c_lie_among_the_spans_of_rust() {
+fn ranges_of_c_nest_with_spans_of_rust() {
     in_child("halves::child_with_a_layer", &[]);
 }
 
@@ -57,14 +57,14 @@ fn child_with_a_layer() {
         assert_eq!((tracing_kineto_shutdown(), push(c"too late")), (0, SHUT_DOWN));
         assert_eq!((tracing_kineto_pop_range(), tracing_kineto_pop_range()), (0, SHUT_DOWN));
     });
-    info_span!("goes on").in_scope(|| ());
+    info_span!("afterwards").in_scope(|| ());
     let file = File::of(guard.finish().unwrap());
-    assert_eq!(file.parents(), "rust< c<rust rust again<c open<rust goes on<");
+    assert_eq!(file.parents(), "rust< c<rust rust again<c open<rust afterwards<");
     assert_eq!(file.slice("c").args["n"], 3);
 }
 
 #[test]
-fn a_subscriber_without_a_layer_is_told_of() {
+fn init_fails_when_the_subscriber_has_no_layer() {
     in_child("halves::child_without_a_layer", &[("KINETO_ENABLED", "1")]);
 }
 

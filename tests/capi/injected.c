@@ -1,4 +1,4 @@
-/* A program that knows nothing of tracing-kineto: its kernels go to CUDA's driver, which it is linked with. */
+/* A program without tracing-kineto, linked with CUDA's driver, to which it launches kernels. */
 #include <dlfcn.h>
 #include <poll.h>
 #include <pthread.h>
@@ -54,7 +54,7 @@ static void exit_in_thread(void) {
 }
 
 /* Works until its input ends. */
-static void go_on(void) {
+static void run_until_input_ends(void) {
   struct pollfd input = {.fd = 0, .events = POLLIN};
   while (poll(&input, 1, 1) == 0) work(1);
 }
@@ -72,7 +72,7 @@ static void *initialize(void *init) {
   return NULL;
 }
 
-/* The program has the library itself, and initializes it before, beside or after CUDA. */
+/* The program loads the library itself, and initializes it before, during or after CUDA's initialization. */
 static void own(const char *path, const char *when) {
   Init init;
   int (*push)(const char *, int), (*pop)(void);
@@ -84,7 +84,7 @@ static void own(const char *path, const char *when) {
   *(void **)&pop = dlsym(library, "tracing_kineto_pop_range");
   if (!strcmp(when, "after")) begin();
   OK(pthread_create(&thread, NULL, initialize, &init));
-  if (!strcmp(when, "beside")) begin();
+  if (!strcmp(when, "during")) begin();
   OK(pthread_join(thread, NULL));
   if (!strcmp(when, "before")) begin();
   OK(push("own", 1));
@@ -93,7 +93,7 @@ static void own(const char *path, const char *when) {
   if (init() != 4) exit(2);
 }
 
-/* A library of the program's makes NVTX ranges. */
+/* A library of the program makes NVTX ranges. */
 static void in_range(const char *path) {
   int (*push)(const char *), (*pop)(void);
   void *library = dlopen(path, RTLD_NOW);
@@ -117,7 +117,7 @@ int main(int count, char **arguments) {
   work(early == 0 ? 2 : 3);
   if (!strcmp(part, "_exit")) _exit(0);
   if (!strcmp(part, "exit in a thread")) exit_in_thread();
-  if (!strcmp(part, "go on")) go_on();
+  if (!strcmp(part, "loop")) run_until_input_ends();
   if (!strcmp(part, "range")) in_range(arguments[2]);
   if (!strcmp(part, "fork") && early != 0) {
     after_fork(early);

@@ -1,4 +1,4 @@
-//! Programs that are not rebuilt: CUDA's driver loads the library that `CUDA_INJECTION64_PATH` names.
+//! Injection into unmodified programs: CUDA's driver loads the library that `CUDA_INJECTION64_PATH` names.
 
 use crate::program::{Program, Trace, libraries};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use support::gpu::in_child;
 use support::nanos;
 use tracing_kineto::analysis::Events;
 
-/// The program, linked with the driver alone.
+/// Compiles the program, linked with the driver alone.
 fn program() -> Program {
     let driver = cuda::library("sim_cuda");
     let link = [driver.to_str().unwrap(), "-Wl,-rpath,$ORIGIN"].map(str::to_owned);
@@ -26,7 +26,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// The program with the library injected, in an environment of its own.
+/// Returns a command for the program with the library injected, in a clean environment.
 fn injected(program: &Program, arguments: &[&str]) -> Command {
     let mut command = Command::new(program.file("program"));
     command.args(arguments).env_clear().current_dir(program.file(""));
@@ -35,21 +35,21 @@ fn injected(program: &Program, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs it to its end, which must be a good one; what it says.
+/// Runs it, checks that it succeeds, and returns its stderr.
 #[track_caller]
 fn run(command: &mut Command) -> String {
     let Output { status, stderr, .. } = command.output().unwrap();
-    let said = String::from_utf8(stderr).unwrap();
-    assert!(status.success(), "{status} {said}");
-    said
+    let messages = String::from_utf8(stderr).unwrap();
+    assert!(status.success(), "{status} {messages}");
+    messages
 }
 
-/// The trace of a run that records from the start.
+/// Returns the trace of a run that records from the start.
 #[track_caller]
 fn record(arguments: &[&str]) -> Trace {
     let program = program();
-    let said = run(injected(&program, arguments).env("KINETO_ACTIVITIES_LOG_FILE", program.file("output.json")));
-    assert!(said.lines().count() == 1 && said.contains(" wrote "), "{said}");
+    let messages = run(injected(&program, arguments).env("KINETO_ACTIVITIES_LOG_FILE", program.file("output.json")));
+    assert!(messages.lines().count() == 1 && messages.contains(" wrote "), "{messages}");
     program.output()
 }
 
@@ -57,7 +57,7 @@ fn of<'t>(trace: &'t Trace, cat: &str, name: &str) -> Vec<&'t Value> {
     trace.rows("X", |row| row["cat"] == cat && row["name"] == name)
 }
 
-/// The numbers of launches and of kernels that are joined by arrows.
+/// Correlation ids of launches and kernels, and of those that arrows join.
 struct Links {
     launches: Vec<Value>,
     kernels: Vec<Value>,
@@ -79,7 +79,7 @@ impl Links {
     }
 }
 
-/// Each kernel belongs to its launch, by an arrow and by the number; returns how many there are.
+/// Checks that each kernel has its launch's correlation id and an arrow; returns the number of kernels.
 #[track_caller]
 fn linked_kernels(trace: &Trace) -> usize {
     let Links { launches, kernels, arrows } = Links::of(trace);
@@ -88,12 +88,12 @@ fn linked_kernels(trace: &Trace) -> usize {
 }
 
 #[test]
-fn a_program_that_knows_nothing_of_it_is_recorded_from_its_first_kernel() {
+fn injected_program_is_recorded_from_its_first_kernel() {
     let trace = record(&[]);
     assert_eq!(linked_kernels(&trace), 3);
     assert_eq!(of(&trace, "cuda_driver", "cuCtxSynchronize").len(), 1);
     assert_eq!(trace.json["deviceProperties"][0]["name"], "Simulated GPU (no real device)");
-    // What we ask the driver is ours.
+    // The collector's own driver calls are not recorded.
     for name in ["cuInit", "cuDeviceGet", "cuDeviceGetCount", "cuDeviceGetName", "cuDeviceTotalMem_v2"] {
         assert!(of(&trace, "cuda_driver", name).is_empty(), "{name}");
     }
@@ -102,7 +102,7 @@ fn a_program_that_knows_nothing_of_it_is_recorded_from_its_first_kernel() {
 }
 
 #[test]
-fn a_driver_that_may_be_called_makes_no_difference() {
+fn driver_that_permits_calls_records_the_same() {
     let program = program();
     let output = program.file("output.json");
     run(injected(&program, &[]).env("KINETO_ACTIVITIES_LOG_FILE", output).env("SIM_CUDA", "inside_init=1"));
@@ -110,7 +110,7 @@ fn a_driver_that_may_be_called_makes_no_difference() {
 }
 
 #[test]
-fn the_file_is_written_whichever_thread_calls_exit_and_not_by_underscore_exit() {
+fn exit_on_any_thread_writes_the_file_and_uexit_does_not() {
     assert_eq!(linked_kernels(&record(&["exit in a thread"])), 3);
     let program = program();
     run(injected(&program, &["_exit"]).env("KINETO_ACTIVITIES_LOG_FILE", program.file("output.json")));
@@ -123,43 +123,44 @@ fn traces(program: &Program) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_child_that_comes_to_cuda_by_itself_has_a_file_of_its_own() {
+fn child_that_initializes_cuda_itself_has_its_own_file() {
     let program = program();
     run(injected(&program, &["fork"]).env("KINETO_ACTIVITIES_LOG_FILE", program.file("output.json")));
     let mut kernels: Vec<_> = traces(&program).iter().map(|path| linked_kernels(&Trace::read(path))).collect();
     kernels.sort_unstable();
-    // One that was forked from a process with CUDA has none.
+    // A child forked after CUDA's initialization has no file.
     assert_eq!(kernels, [2, 3]);
 }
 
 #[test]
-fn who_has_asked_for_nothing_is_told_what_to_ask_for() {
+fn injection_without_settings_names_the_variables() {
     let program = program();
-    let said = run(&mut injected(&program, &[]));
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("KINETO_ACTIVITIES_LOG_FILE") && said.contains("KINETO_USE_DAEMON"), "{said}");
+    let messages = run(&mut injected(&program, &[]));
+    assert_eq!(messages.lines().count(), 1, "{messages}");
+    assert!(messages.contains("KINETO_ACTIVITIES_LOG_FILE") && messages.contains("KINETO_USE_DAEMON"), "{messages}");
     assert!(traces(&program).is_empty());
 }
 
 #[test]
-fn what_cannot_be_is_said_and_the_program_runs_on() {
+fn problems_are_reported_and_the_program_continues() {
     let program = program();
     let output = program.file("output.json");
-    let said = run(injected(&program, &[]).env("KINETO_ACTIVITIES_LOG_FILE", &output).env("KINETO_GZIP_LEVEL", "12"));
-    assert!(said.contains("KINETO_GZIP_LEVEL=12") && said.contains(" wrote "), "{said}");
+    let messages =
+        run(injected(&program, &[]).env("KINETO_ACTIVITIES_LOG_FILE", &output).env("KINETO_GZIP_LEVEL", "12"));
+    assert!(messages.contains("KINETO_GZIP_LEVEL=12") && messages.contains(" wrote "), "{messages}");
     assert_eq!(traces(&program).len(), 1, "the default level");
-    // Another profiler was first.
-    let said = run(injected(&program, &[]).env("KINETO_ACTIVITIES_LOG_FILE", &output).env("SIM_CUDA", "busy=1"));
-    assert!(said.contains("CUDA is not recorded: ") && said.contains("cuptiSubscribe"), "{said}");
+    // Another profiler holds CUPTI.
+    let messages = run(injected(&program, &[]).env("KINETO_ACTIVITIES_LOG_FILE", &output).env("SIM_CUDA", "busy=1"));
+    assert!(messages.contains("CUDA is not recorded: ") && messages.contains("cuptiSubscribe"), "{messages}");
     let nowhere = "/no/such/folder/output.json";
-    let said = run(injected(&program, &[]).env("KINETO_ACTIVITIES_LOG_FILE", nowhere));
-    assert!(said.contains("/no/such/folder") && said.contains(" wrote "), "the default folder: {said}");
+    let messages = run(injected(&program, &[]).env("KINETO_ACTIVITIES_LOG_FILE", nowhere));
+    assert!(messages.contains("/no/such/folder") && messages.contains(" wrote "), "the default folder: {messages}");
 }
 
 #[test]
-fn a_program_that_has_the_library_itself_has_one_profiler() {
+fn program_that_uses_the_library_itself_has_one_profiler() {
     let library = libraries().0;
-    for part in ["before", "beside", "after"] {
+    for part in ["before", "during", "after"] {
         let trace = record(&["own", text(&library), part]);
         assert_eq!(linked_kernels(&trace), 3, "{part}");
         let range = trace.slice("cpu_op", "own");
@@ -169,7 +170,7 @@ fn a_program_that_has_the_library_itself_has_one_profiler() {
 }
 
 #[test]
-fn its_nvtx_ranges_are_rows_if_asked_for() {
+fn nvtx_ranges_are_rows_when_enabled() {
     let program = program();
     let [cupti, ranges] = ["sim_cupti", "sim_ranges"].map(cuda::library);
     let mut command = injected(&program, &["range", text(&ranges)]);
@@ -183,9 +184,9 @@ fn its_nvtx_ranges_are_rows_if_asked_for() {
     assert_eq!((within, &range["tid"]), (1, &launches[3]["tid"]));
 }
 
-/// What the other tests rest on.
+/// Checks an assumption of the other tests.
 #[test]
-fn the_simulated_driver_ends_a_program_whose_library_calls_it() {
+fn simulated_driver_aborts_when_called_during_injection() {
     let program = program();
     let [source, library] = ["intruder.c", "intruder.so"].map(|name| program.file(name));
     let text = "int cuInit(unsigned);\nint InitializeInjection(void) { return cuInit(0) == 0 ? ANSWER : 2; }\n";
@@ -201,18 +202,18 @@ fn the_simulated_driver_ends_a_program_whose_library_calls_it() {
     };
     assert_eq!(ends("-DANSWER=1", ""), (Some(libc::SIGABRT), "sim-cuda: cuInit inside of cuInit\n".to_owned()));
     assert_eq!(ends("-DANSWER=1", "inside_init=1"), (None, String::new()));
-    let (signal, said) = ends("-DANSWER=0", "inside_init=1");
-    assert!(signal.is_none() && said.ends_with(": 3\n"), "cuInit has failed: {said}");
+    let (signal, messages) = ends("-DANSWER=0", "inside_init=1");
+    assert!(signal.is_none() && messages.ends_with(": 3\n"), "cuInit failed: {messages}");
 }
 
 #[test]
-fn a_program_with_the_crate_in_it_records_by_itself() {
+fn injection_has_no_effect_in_a_program_with_the_crate() {
     let folder = tempfile::tempdir().unwrap();
     let (library, output) = (libraries().0, folder.path().join("output.json"));
     let env = [("CUDA_INJECTION64_PATH", text(&library)), ("KINETO_ACTIVITIES_LOG_FILE", text(&output))];
-    let said = in_child("injection::child_with_the_crate", &env);
-    let said = String::from_utf8(said.stderr).unwrap();
-    assert!(said.contains("CUDA_INJECTION64_PATH has no effect: "), "{said}");
+    let messages = in_child("injection::child_with_the_crate", &env);
+    let messages = String::from_utf8(messages.stderr).unwrap();
+    assert!(messages.contains("CUDA_INJECTION64_PATH has no effect: "), "{messages}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
@@ -224,7 +225,7 @@ fn child_with_the_crate() {
 }
 
 #[test]
-fn a_daemon_has_traces_taken_of_it() {
+fn daemon_can_trace_an_injected_program() {
     if !daemon::is_there() {
         return;
     }
@@ -232,7 +233,7 @@ fn a_daemon_has_traces_taken_of_it() {
     let [sockets, traces] = ["sockets", "traces"].map(|name| program.file(name));
     [&sockets, &traces].into_iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
     let daemon = Daemon::start(&sockets, &[]);
-    let mut command = injected(&program, &["go on"]);
+    let mut command = injected(&program, &["loop"]);
     command.env("KINETO_USE_DAEMON", "1").env("KINETO_IPC_SOCKET_DIR", &sockets);
     command.env("KINETO_ONDEMAND_TRACE_DIR", &traces).stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut process = command.spawn().unwrap();
@@ -245,13 +246,13 @@ fn a_daemon_has_traces_taken_of_it() {
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(process.stdin.take());
-    let mut said = String::new();
-    process.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(process.wait().unwrap().success(), "{said}");
+    let mut messages = String::new();
+    process.stderr.take().unwrap().read_to_string(&mut messages).unwrap();
+    assert!(process.wait().unwrap().success(), "{messages}");
     let trace = Trace::read(&path);
-    // A kernel may have been launched before the trace, and one may run after it.
+    // One kernel may be launched before the trace, and one may run after it.
     let Links { launches, kernels, arrows } = Links::of(&trace);
     let most = launches.len().max(kernels.len());
-    assert!(arrows.len() > 1 && arrows.len() + 1 >= most, "{} of {most}: {said}", arrows.len());
+    assert!(arrows.len() > 1 && arrows.len() + 1 >= most, "{} of {most}: {messages}", arrows.len());
     assert_eq!(trace.json["deviceProperties"][0]["name"], "Simulated GPU (no real device)");
 }

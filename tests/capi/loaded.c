@@ -31,7 +31,7 @@ static void *start(void *given) {
   return start.run(start.argument);
 }
 
-/* Replaces the system's function, for the library too. */
+/* Replaces the system's function, also for the library. */
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument) {
   int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
   *(void **)&create = dlsym(RTLD_NEXT, "pthread_create");
@@ -74,7 +74,7 @@ int main(int count, char **arguments) {
   }
   dlclose(library);
   is_late = 0;
-  /* Time for its own threads. */
+  /* Leaves time for the library's threads. */
   usleep(20000);
   return status | push("after", 1) | pop();
 }

@@ -1,6 +1,6 @@
-//! The functions for C and C++: programs that compilers of these make of the header and the library.
+//! The C API: C and C++ programs compiled with the header and linked with the library.
 #![cfg(target_os = "linux")]
-#![allow(unsafe_code, reason = "the functions for C are called")]
+#![allow(unsafe_code, reason = "calls the functions of the C API")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod halves;
@@ -43,7 +43,7 @@ fn ranges_are_slices_with_typed_arguments() {
     assert_eq!(trace.json["model"], json!({"layers": 2}));
 }
 
-/// What is not the same for all rows of spans.
+/// Returns a row's arguments without the ids that every span has.
 fn arguments(row: &Value) -> Value {
     let own = ["External id", "span id", "parent id"];
     let all = row["args"].as_object().unwrap().iter().filter(|(key, _)| !own.contains(&key.as_str()));
@@ -51,7 +51,7 @@ fn arguments(row: &Value) -> Value {
 }
 
 #[test]
-fn every_mistake_has_its_status_and_its_sentence() {
+fn each_mistake_has_its_status_and_message() {
     let program = Program::c("program.c");
     let saved = program.file("saved.json");
     program.run(&["faults", saved.to_str().unwrap()], &[]);
@@ -59,18 +59,18 @@ fn every_mistake_has_its_status_and_its_sentence() {
     assert_eq!(trace.slices(""), 1);
     assert_eq!(trace.slices("operation"), 1);
     let all = trace.rows("X", |row| row["args"]["target"] == "kineto::c");
-    assert_eq!(all.len(), 2, "what is refused is not there: {all:?}");
+    assert_eq!(all.len(), 2, "refused rows are absent: {all:?}");
 }
 
 #[test]
-fn nothing_is_done_where_the_environment_does_not_ask_for_it() {
+fn nothing_is_recorded_when_the_environment_is_empty() {
     let program = Program::c("program.c");
     let said = program.run(&["disabled"], &[]);
     assert_eq!(said.trim(), env!("CARGO_PKG_VERSION"));
 }
 
 #[test]
-fn a_shutdown_says_that_the_trace_could_not_be_written() {
+fn shutdown_reports_a_trace_that_cannot_be_written() {
     let program = Program::c("program.c");
     let folder = program.file("removed");
     std::fs::create_dir(&folder).unwrap();
@@ -80,7 +80,7 @@ fn a_shutdown_says_that_the_trace_could_not_be_written() {
 }
 
 #[test]
-fn recordings_are_started_stopped_and_saved_by_hand() {
+fn recordings_can_be_started_stopped_and_saved() {
     let program = Program::c("program.c");
     let [first, second] = ["first.json", "second.json"].map(|name| program.file(name));
     let output = program.file("output.json");
@@ -88,12 +88,12 @@ fn recordings_are_started_stopped_and_saved_by_hand() {
     program.run(&arguments, &[("KINETO_ACTIVITIES_LOG_FILE", output.to_str().unwrap())]);
     assert_eq!(Trace::read(&first).names("cpu_op"), ["first"]);
     assert_eq!(Trace::read(&second).names("cpu_op"), ["second"]);
-    // Nobody has shut it down.
+    // The program did not call shutdown.
     assert_eq!(program.output().names("cpu_op"), ["second"]);
 }
 
 #[test]
-fn threads_have_ranges_of_their_own() {
+fn threads_have_separate_ranges() {
     let (threads, ranges) = (8, 100);
     let trace = Program::c("program.c").record(&["threads"]);
     assert_eq!(trace.slices("within"), threads * ranges);
@@ -110,14 +110,14 @@ fn threads_have_ranges_of_their_own() {
         by_thread.entry(row["tid"].to_string()).or_default().insert(number);
     }
     assert!(by_thread.len() == threads && by_thread.values().all(|numbers| numbers.len() == 1), "{by_thread:?}");
-    // They end with their threads.
+    // Open ranges end with their threads.
     let left = trace.rows("X", |row| row["name"] == "left open" || row["args"]["framework id"] == 7);
     assert_eq!(left.len(), 2 * threads);
     assert!(left.iter().all(|row| row["args"].get("finished").is_none()), "{left:?}");
 }
 
 #[test]
-fn a_forked_child_records_by_itself() {
+fn forked_child_makes_its_own_recording() {
     let program = Program::c("program.c");
     let saved = program.file("child.json");
     let trace = program.record(&["fork", saved.to_str().unwrap()]);
@@ -129,7 +129,7 @@ fn a_forked_child_records_by_itself() {
 
 #[test]
 #[cfg(feature = "cuda")]
-fn kernels_are_linked_to_the_range_in_which_they_were_launched() {
+fn kernels_are_linked_to_the_launching_range() {
     let program = Program::c("program.c");
     let paths = ["sim_cuda", "sim_cupti"].map(cuda::library);
     let trace = program.record(&["gpu", paths[0].to_str().unwrap(), paths[1].to_str().unwrap()]);
@@ -148,37 +148,37 @@ fn kernels_are_linked_to_the_range_in_which_they_were_launched() {
 }
 
 #[test]
-fn the_header_is_for_cpp_too() {
+fn header_works_in_cpp() {
     let trace = Program::cpp("program.cpp").record(&[]);
     let [step, fails] = [trace.slice("user_annotation", "step"), trace.slice("cpu_op", "fails")];
-    assert_eq!(step["args"]["caught"], "as it is to");
+    assert_eq!(step["args"]["caught"], "yes");
     assert_eq!(fails["args"]["parent id"], step["args"]["span id"]);
     assert_eq!(trace.rows("X", |row| row["args"]["target"] == "kineto::c").len(), 2);
 }
 
 #[test]
-fn the_static_library_does_the_same() {
+fn static_library_does_the_same() {
     let trace = Program::with_static_library("program.c").record(&["ranges"]);
     assert_eq!((trace.slices("forward"), trace.slices("ProfilerStep#1")), (1, 1));
 }
 
 #[test]
-fn a_program_that_lets_go_of_the_library_lives() {
+fn program_survives_unloading_the_library() {
     let (shared, _) = libraries();
     let trace = Program::c("loaded.c").record(&[shared.to_str().unwrap()]);
     assert_eq!(trace.names("cpu_op"), ["before", "after"]);
 }
 
 #[test]
-fn a_library_with_this_crate_in_it_stays_loaded() {
-    // One that was linked without `-z nodelete`, as a program's own `cdylib` is.
+fn library_with_this_crate_stays_loaded() {
+    // A library linked without `-z nodelete`, like a program's own `cdylib`.
     let (_, archive) = libraries();
     let folder = tempfile::tempdir().unwrap();
     let library = folder.path().join("libown.so");
     let mut cc = std::process::Command::new("cc");
     cc.args(["-shared", "-o"]).arg(&library).arg("-Wl,--whole-archive").arg(archive).arg("-Wl,--no-whole-archive");
     assert!(cc.args(program::SYSTEM).status().unwrap().success());
-    // The loader keeps it as long as a thread has thread-locals of it: in the last mode none does.
+    // The loader keeps a library while a thread has its thread-locals; in the last mode no thread has.
     for mode in ["here", "elsewhere", "late"] {
         let trace = Program::c("loaded.c").record(&[library.to_str().unwrap(), mode]);
         assert_eq!(trace.names("cpu_op"), ["before", "after"], "{mode}");
@@ -186,7 +186,7 @@ fn a_library_with_this_crate_in_it_stays_loaded() {
 }
 
 #[test]
-fn the_example_does_what_it_says() {
+fn example_writes_its_trace() {
     let program = Program::c("../../examples/capi/main.c");
     assert!(program.run(&[], &[]).starts_with("loss "), "it runs without a trace");
     let trace = program.record(&[]);
@@ -197,9 +197,9 @@ fn the_example_does_what_it_says() {
 }
 
 #[test]
-fn the_library_exports_its_functions_alone() {
+fn library_exports_only_its_functions() {
     let (shared, _) = libraries();
-    // SAFETY: its initialisers do nothing.
+    // SAFETY: the library's initialisers have no effect on this process.
     let library = unsafe { libloading::Library::new(&shared) }.unwrap();
     let header =
         std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("include/tracing_kineto.h")).unwrap();
@@ -207,7 +207,7 @@ fn the_library_exports_its_functions_alone() {
     let declared: Vec<_> = declared.filter_map(|line| line.split('(').next()).collect();
     assert_eq!(declared.len(), 21, "{declared:?}");
     for name in declared {
-        // SAFETY: it is not called.
+        // SAFETY: the symbol is only checked for existence and never called.
         assert!(unsafe { library.get::<unsafe extern "C" fn()>(name) }.is_ok(), "{name}");
     }
 }

@@ -1,4 +1,4 @@
-/* What a program in C does with tracing_kineto.h; the first argument says which part. What is wrong is said on stderr. */
+/* A C program that uses tracing_kineto.h; the first argument selects the part. Failures go to stderr. */
 #include "tracing_kineto.h"
 
 #include <dlfcn.h>
@@ -22,7 +22,7 @@ static void check(int line, int got, int expected) {
 #define IS(call, status) check(__LINE__, (call), (status))
 #define OK(call) IS(call, TRACING_KINETO_OK)
 
-/* The sentence on the last failure has this in it. */
+/* Checks that the message of the last failure contains a text. */
 static void says(int line, const char *part) {
   if (!strstr(tracing_kineto_last_error(), part)) {
     fprintf(stderr, "line %d: \"%s\" does not say \"%s\"\n", line, tracing_kineto_last_error(), part);
@@ -126,7 +126,7 @@ static void faults(const char *saved) {
   IS(tracing_kineto_shutdown(), TRACING_KINETO_SHUT_DOWN);
   IS(tracing_kineto_init(), TRACING_KINETO_SHUT_DOWN);
   IS(tracing_kineto_push_range("later", TRACING_KINETO_OP), TRACING_KINETO_SHUT_DOWN);
-  /* What was open is left. */
+  /* Open ranges are closed. */
   OK(tracing_kineto_pop_range());
   IS(tracing_kineto_pop_range(), TRACING_KINETO_SHUT_DOWN);
   IS(tracing_kineto_arg_int("a", 1), TRACING_KINETO_SHUT_DOWN);
@@ -181,7 +181,7 @@ static void *worker(void *argument) {
     OK(tracing_kineto_pop_range());
     OK(tracing_kineto_counter("counter", at));
   }
-  /* The one that is open on the main thread is not this one's. */
+  /* The range that is open on the main thread is not this thread's. */
   IS(tracing_kineto_pop_range(), TRACING_KINETO_NOTHING_OPEN);
   OK(tracing_kineto_push_range("left open", TRACING_KINETO_OP));
   OK(tracing_kineto_push_correlation_id(7));
@@ -215,7 +215,7 @@ static void threads(void) {
   OK(tracing_kineto_shutdown());
 }
 
-/* A child of the process has a recording of its own, in a file of its own. */
+/* A forked child makes its own recording, in its own file. */
 static void fork_child(const char *saved) {
   OK(tracing_kineto_init());
   OK(tracing_kineto_push_range("parent", TRACING_KINETO_OP));
@@ -239,7 +239,7 @@ static void fork_child(const char *saved) {
   OK(tracing_kineto_shutdown());
 }
 
-/* Kernels by the driver's functions, of which those that end in a number are macros in its header. */
+/* Launches kernels by driver functions; those that end in a number are macros in the driver's header. */
 typedef int (*Init)(unsigned);
 typedef int (*Retain)(uint64_t *, int);
 typedef int (*Current)(uint64_t);
@@ -257,7 +257,7 @@ static void *find(void *library, const char *name) {
   return found;
 }
 
-/* What dlsym returns is an object's address by its type. */
+/* dlsym returns an object pointer, so it is copied into a function pointer. */
 #define FIND(library, type, name, into) \
   type into;                            \
   *(void **)&into = find(library, name)

@@ -1,4 +1,4 @@
-// What a program in C++ does with tracing_kineto.h: ranges end with their blocks, whatever way those are left.
+// A C++ program that uses tracing_kineto.h: ranges end with their blocks, however control leaves them.
 #include "tracing_kineto.h"
 
 #include <stdexcept>
@@ -10,7 +10,7 @@ static_assert(std::is_same<decltype(&tracing_kineto_arg_int), int (*)(const char
 
 static void fail() {
   const tracing_kineto::Range range("fails", TRACING_KINETO_OP);
-  throw std::runtime_error("as it is to");
+  throw std::runtime_error("yes");
 }
 
 int main() {
@@ -22,7 +22,7 @@ int main() {
     } catch (const std::runtime_error &error) {
       tracing_kineto_arg_string("caught", error.what());
     }
-    // There is no kind 9: nothing was opened, so nothing is closed.
+    // Kind 9 does not exist: no range was opened, so none is closed.
     const tracing_kineto::Range none("none", 9);
   }
   const int left = tracing_kineto_pop_range();

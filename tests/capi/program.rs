@@ -1,4 +1,4 @@
-//! Programs in C and C++, compiled, run, and the traces that they write.
+//! C and C++ programs: compiling and running them, and reading their traces.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -6,17 +6,17 @@ use std::process::Command;
 use support::cuda;
 use tempfile::TempDir;
 
-/// A compiled program in a folder of its own.
+/// A compiled program in its own folder.
 pub(crate) struct Program {
     folder: TempDir,
 }
 
-/// A file that it has written.
+/// A trace that a program has written.
 pub(crate) struct Trace {
     pub(crate) json: Value,
 }
 
-/// The shared library and the static one.
+/// Returns the paths of the shared and the static library.
 pub(crate) fn libraries() -> (PathBuf, PathBuf) {
     let shared = cuda::library("tracing_kineto_capi");
     let archive = shared.with_extension("a");
@@ -24,7 +24,7 @@ pub(crate) fn libraries() -> (PathBuf, PathBuf) {
 }
 
 const STRICT: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-D_GNU_SOURCE"];
-/// What the standard library of Rust needs.
+/// The system libraries that std needs.
 pub(crate) const SYSTEM: [&str; 5] = ["-lgcc_s", "-lpthread", "-lm", "-ldl", "-lc"];
 
 impl Program {
@@ -43,7 +43,7 @@ impl Program {
         Program::linked("cc", "-std=c11", source, &what)
     }
 
-    /// One that is linked with what the arguments say.
+    /// Compiles a program with these linker arguments.
     pub(crate) fn linked(compiler: &str, standard: &str, source: &str, what: &[String]) -> Program {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let program = Program { folder: tempfile::tempdir().unwrap() };
@@ -55,17 +55,17 @@ impl Program {
         program
     }
 
-    /// The path of a file beside it.
+    /// Returns the path of a file in the program's folder.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Runs it in its folder to the end, which must be a good one; what it prints.
+    /// Runs it in its folder, checks that it succeeds, and returns its output.
     #[track_caller]
     pub(crate) fn run(&self, arguments: &[&str], environment: &[(&str, &str)]) -> String {
         let mut program = Command::new(self.file("program"));
         program.args(arguments).envs(environment.iter().copied()).current_dir(self.folder.path());
-        // Cargo's leads to the library of the last `cargo build`.
+        // Cargo's value leads to the library of the last `cargo build`.
         program.env_remove("LD_LIBRARY_PATH");
         let output = program.output().unwrap();
         let [said, wrong] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
@@ -73,7 +73,7 @@ impl Program {
         said
     }
 
-    /// Runs it with a trace switched on, and reads that.
+    /// Runs it with tracing enabled, and reads the trace.
     #[track_caller]
     pub(crate) fn record(&self, arguments: &[&str]) -> Trace {
         let output = self.file("output.json");
@@ -82,7 +82,7 @@ impl Program {
         self.output()
     }
 
-    /// The trace that was written by itself, which has the process's id in its name.
+    /// Reads the automatically written trace, whose name has the process id.
     #[track_caller]
     pub(crate) fn output(&self) -> Trace {
         let files = std::fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().path());
@@ -93,7 +93,7 @@ impl Program {
     }
 }
 
-/// The arguments that link with the shared library.
+/// Returns the arguments that link with the shared library.
 fn shared() -> Vec<String> {
     let (library, _) = libraries();
     let folder = library.parent().unwrap().display();
@@ -107,7 +107,7 @@ impl Trace {
         Trace { json: serde_json::from_slice(&text).unwrap() }
     }
 
-    /// The rows of that phase that `which` is about, by time.
+    /// Returns the rows of a phase that `which` selects, by time.
     pub(crate) fn rows(&self, ph: &str, which: impl Fn(&Value) -> bool) -> Vec<&Value> {
         let all = self.json["traceEvents"].as_array().unwrap().iter();
         let mut rows: Vec<_> = all.filter(|row| row["ph"] == ph && which(row)).collect();
@@ -115,7 +115,7 @@ impl Trace {
         rows
     }
 
-    /// The one slice of that type and name.
+    /// Returns the only slice of that type and name.
     #[track_caller]
     pub(crate) fn slice(&self, cat: &str, name: &str) -> Value {
         let found = self.rows("X", |row| row["cat"] == cat && row["name"] == name);
@@ -123,12 +123,12 @@ impl Trace {
         found[0].clone()
     }
 
-    /// How many slices have that name.
+    /// Returns the number of slices with that name.
     pub(crate) fn slices(&self, name: &str) -> usize {
         self.rows("X", |row| row["name"] == name && row["args"]["target"] == "kineto::c").len()
     }
 
-    /// The names of the slices of a type, by time.
+    /// Returns the names of the slices of a type, by time.
     pub(crate) fn names(&self, cat: &str) -> Vec<&str> {
         self.rows("X", |row| row["cat"] == cat).iter().map(|row| row["name"].as_str().unwrap()).collect()
     }

@@ -154,7 +154,7 @@ fn names_and_values_of_fields_are_read_back() {
 fn displayed_and_late_values_are_read_back() {
     let work = || {
         for text in TEXTS {
-            let span = info_span!("late", names_in_file = %text, late = tracing::field::Empty);
+            let span = info_span!("late", shown = %text, late = tracing::field::Empty);
             span.record("late", *text);
             span.in_scope(|| ());
         }

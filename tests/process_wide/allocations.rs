@@ -1,4 +1,4 @@
-//! In steady state the span path does not allocate.
+//! Allocations of the span path: none in steady state.
 
 use crate::allocator::COUNT;
 use std::cell::Cell;
@@ -8,9 +8,9 @@ use tracing_subscriber::prelude::*;
 
 const SPANS: u64 = 10_000;
 
-/// How often `work`, done many times on this thread, calls the allocator.
+/// Returns the number of allocations of repeated `work` on this thread.
 fn allocations(work: &dyn Fn(u64)) -> u64 {
-    // Warm: the thread's lane, the registry's pages, the buffers for values.
+    // Warms up the thread's lane, the registry's pages and the value buffers.
     (0..SPANS).for_each(work);
     let before = COUNT.with(Cell::get);
     (0..SPANS).for_each(work);
@@ -20,14 +20,13 @@ fn allocations(work: &dyn Fn(u64)) -> u64 {
 fn recorded(work: &dyn Fn(u64)) -> u64 {
     let (layer, guard) = KinetoLayer::builder().no_output().build().unwrap();
     let subscriber = tracing_subscriber::registry().with(layer);
-    let _alone = crate::alone();
+    let _alone = crate::lock_subscriber();
     let count = tracing::subscriber::with_default(subscriber, || allocations(work));
     assert!(guard.finish().unwrap().stats().slices >= SPANS);
     count
 }
 
-/// A chunk that is not ready in time is made on the path, and so are a few handles in queues: far less than one for
-/// each hundred spans.
+/// Allocations allowed: a chunk that is not ready in time, and a few queue handles. Far below one per hundred spans.
 const FEW: u64 = SPANS / 100;
 
 #[test]
@@ -48,7 +47,7 @@ fn spans_with_numbers_and_texts_do_not_allocate() {
 #[test]
 fn entering_the_same_span_again_does_not_allocate() {
     let (layer, guard) = KinetoLayer::builder().no_output().build().unwrap();
-    let _alone = crate::alone();
+    let _alone = crate::lock_subscriber();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let span = info_span!("again", n = 1);
         let count = allocations(&|_| span.in_scope(|| ()));
@@ -69,9 +68,9 @@ fn late_values_and_counters_do_not_allocate() {
 }
 
 #[test]
-fn a_paused_recording_does_not_allocate() {
+fn paused_recording_does_not_allocate() {
     let (layer, guard) = KinetoLayer::builder().no_output().record_from_start(false).build().unwrap();
-    let _alone = crate::alone();
+    let _alone = crate::lock_subscriber();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let count = allocations(&|i| info_span!("bare", i).in_scope(|| ()));
         assert!(count <= FEW, "{count}");

@@ -1,6 +1,6 @@
-//! With the layer on the global default, field values whose Debug form traces come back into the layer while it is at work.
+//! Field values whose `Debug` traces: under a global subscriber they re-enter the layer.
 //!
-//! A scoped default (as the other tests use) would keep such spans from the layer.
+//! Under a scoped default, as in the other tests, such spans do not reach the layer.
 #![allow(clippy::disallowed_methods, reason = "tests")]
 
 use std::fmt;
@@ -12,7 +12,7 @@ use tracing_kineto::{KinetoGuard, Profiler};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Records `work` with the one layer of this process.
+/// Records `work` with the process's only layer.
 fn record(work: impl FnOnce()) -> File {
     static PROFILER: OnceLock<(Profiler, KinetoGuard)> = OnceLock::new();
     let (profiler, _guard) = PROFILER.get_or_init(|| {
@@ -20,16 +20,16 @@ fn record(work: impl FnOnce()) -> File {
         tracing_subscriber::registry().with(layer).init();
         (guard.profiler(), guard)
     });
-    let _alone = crate::alone();
+    let _alone = crate::lock_subscriber();
     profiler.start().unwrap();
     work();
     File::of(profiler.stop().unwrap())
 }
 
-/// A value whose Debug form does something that it should not.
-struct Does<F: Fn()>(F);
+/// A value whose `Debug` runs a closure.
+struct DebugHook<F: Fn()>(F);
 
-impl<F: Fn()> fmt::Debug for Does<F> {
+impl<F: Fn()> fmt::Debug for DebugHook<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("before ")?;
         (self.0)();
@@ -38,9 +38,10 @@ impl<F: Fn()> fmt::Debug for Does<F> {
 }
 
 #[test]
-fn a_debug_form_that_opens_spans_is_recorded_with_them() {
+fn spans_made_in_debug_are_recorded() {
     let file = record(|| {
-        let value = Does(|| info_span!("inside", n = 1).in_scope(|| info_span!("deeper", text = "x").in_scope(|| ())));
+        let value =
+            DebugHook(|| info_span!("inside", n = 1).in_scope(|| info_span!("deeper", text = "x").in_scope(|| ())));
         let span = info_span!("s", ?value, late = Empty);
         span.record("late", debug(&value));
         span.in_scope(|| info!(?value, "event"));
@@ -55,11 +56,11 @@ fn a_debug_form_that_opens_spans_is_recorded_with_them() {
 }
 
 #[test]
-fn a_debug_form_that_emits_events_is_recorded_with_them() {
+fn events_made_in_debug_are_recorded() {
     let file = record(|| {
-        let value = Does(|| info!(n = 1, "inside"));
+        let value = DebugHook(|| info!(n = 1, "inside"));
         info_span!("s", ?value).in_scope(|| info!(?value, "outer"));
-        let fails = Does(|| error!("from inside"));
+        let fails = DebugHook(|| error!("from inside"));
         info_span!("failing").in_scope(|| error!(?fails, "outside"));
     });
     let names: Vec<_> = file.rows("i").iter().filter_map(|row| row["name"].as_str()).collect();
@@ -69,10 +70,10 @@ fn a_debug_form_that_emits_events_is_recorded_with_them() {
 }
 
 #[test]
-fn a_debug_form_that_opens_a_span_and_leaves_it_open_is_recorded_too() {
+fn span_left_open_by_debug_is_recorded() {
     let file = record(|| {
         let kept = Mutex::new(Vec::new());
-        let value = Does(|| {
+        let value = DebugHook(|| {
             let span = info_span!("left open");
             support::enter(&span);
             kept.lock().unwrap().push(span);
@@ -86,7 +87,7 @@ fn a_debug_form_that_opens_a_span_and_leaves_it_open_is_recorded_too() {
 }
 
 #[test]
-fn a_recursive_debug_form_ends() {
+fn recursive_debug_terminates() {
     struct Nested(u32);
     impl fmt::Debug for Nested {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,4 +1,4 @@
-//! What is installed for the whole process: allocators and a global subscriber.
+//! Process-wide state: global allocators and a global subscriber.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod allocations;
@@ -8,9 +8,9 @@ mod reentrant;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Keeps other tests of this binary waiting: while one has a scoped subscriber, `tracing` passes over what a `Debug` does
-/// under the global one.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+/// Blocks other tests of this binary: while a scoped subscriber exists, `tracing` ignores spans that a `Debug` makes under
+/// the global one.
+fn lock_subscriber() -> MutexGuard<'static, ()> {
+    static SUBSCRIBER_LOCK: Mutex<()> = Mutex::new(());
+    SUBSCRIBER_LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }

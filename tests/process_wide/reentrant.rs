@@ -1,4 +1,4 @@
-//! An allocator that traces: every allocation, also one inside a hook, makes a span and an event.
+//! A tracing allocator: every allocation, also inside a hook, makes a span and an event.
 
 use crate::allocator::{ON, TRACED, trace};
 use support::child;
@@ -8,7 +8,7 @@ use tracing_subscriber::prelude::*;
 
 const SPANS: u64 = 5_000;
 
-/// Makes spans that need everything of the layer: a lane, callsites, chunks, the table of spans, blocks.
+/// Makes spans that use all parts of the layer: lane, callsites, chunks, span table, blocks.
 fn work(other: &tracing::Span, text: &str) {
     for i in 0..SPANS {
         let span = info_span!("made", i, debug = ?[i; 3], late = tracing::field::Empty);
@@ -22,7 +22,7 @@ fn work(other: &tracing::Span, text: &str) {
 }
 
 #[test]
-fn an_allocator_that_traces_harms_nobody() {
+fn allocator_may_trace() {
     child::run(&mut child::command("reentrant::child_whose_allocator_traces"));
 }
 
@@ -36,7 +36,7 @@ fn child_whose_allocator_traces() {
     let other = info_span!("other");
     let traced: u64 = std::thread::scope(|scope| {
         let traced = || {
-            // `tracing` itself has met the thread and the callsite; the layer has met neither.
+            // `tracing` has registered the thread and the callsite; the layer has not.
             trace(0);
             ON.set(true);
             trace(1);
@@ -67,6 +67,6 @@ fn child_whose_allocator_traces() {
     let stats = trace.stats();
     assert!(traced > THREADS * SPANS, "the test allocates: {traced}");
     assert_eq!((made + stats.lost(Loss::SlicesOverLimit), wrong), (THREADS * SPANS, 0), "{stats}");
-    // What is not there is counted: hooks called from inside a hook.
+    // Missing events are counted: hooks called from inside a hook.
     assert!(allocs > 0 && allocs + stats.lost(Loss::Reentered) >= traced, "{allocs} of {traced}, {stats}");
 }

@@ -1,4 +1,4 @@
-//! What is recorded of AMD's GPUs whichever profiler there is: tests of the file that says which, as `WAY`.
+//! Tests for both AMD profilers; the including binary selects one by `WAY`.
 
 use crate::WAY;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ pub(crate) fn machine(settings: &str) -> amd::Machine {
     amd::machine(WAY, settings)
 }
 
-/// What a step is, whichever version of HIP there is.
+/// Checks the rows of a step, for any version of HIP.
 #[track_caller]
 pub(crate) fn whole(file: &File) {
     let all = Counts { launches: 7, kernels: 4, copies: 3, fills: 2, linked: 9, starts: 7, ends: 9, annotations: 2 };
@@ -36,18 +36,18 @@ pub(crate) fn whole(file: &File) {
     );
 }
 
-/// The arguments of the first call of that name.
+/// Returns the arguments of the first call of that name.
 pub(crate) fn args<'f>(file: &'f File, wanted: &str) -> &'f Value {
     &calls(file).into_iter().find(|call| name(call) == wanted).unwrap()["args"]
 }
 
-/// The first piece of work with that in its name.
+/// Returns the first work row whose name contains `wanted`.
 pub(crate) fn piece<'f>(file: &'f File, wanted: &str) -> &'f Value {
     work(file).into_iter().find(|row| name(row).contains(wanted)).unwrap()
 }
 
 #[test]
-fn a_step_is_recorded_whole() {
+fn step_is_recorded_completely() {
     let machine = machine("");
     let file = amd::record(|| step(&machine));
     whole(&file);
@@ -56,7 +56,7 @@ fn a_step_is_recorded_whole() {
 }
 
 #[test]
-fn calls_have_their_rows_but_for_chatter() {
+fn calls_have_rows_except_frequent_queries() {
     let machine = machine("");
     let file = amd::record(|| step(&machine));
     assert!(calls(&file).iter().all(|call| call["cat"] == "cuda_runtime"));
@@ -87,7 +87,7 @@ fn calls_have_their_rows_but_for_chatter() {
 }
 
 #[test]
-fn work_says_where_and_how_it_ran() {
+fn work_has_its_device_stream_and_sizes() {
     let machine = machine("");
     let file = amd::record(|| step(&machine));
     let gemm = piece(&file, "gemm");
@@ -100,7 +100,7 @@ fn work_says_where_and_how_it_ran() {
         work(&file).iter().all(|row| row["pid"] == 0 && row["args"]["device"] == 0),
         "HIP's number, not the node's"
     );
-    // Stamps are exact, and so is the way to the trace's clock as far as durations go.
+    // Timestamps are exact, and converting them preserves durations.
     let (start, end) = interval(piece(&file, "_us300"));
     assert!((299_000..=301_000).contains(&(end - start)), "{}", end - start);
     let lanes: HashSet<_> = work(&file).into_iter().map(stream).collect();
@@ -113,7 +113,7 @@ fn work_says_where_and_how_it_ran() {
 }
 
 #[test]
-fn the_header_names_devices_and_versions() {
+fn header_names_devices_and_versions() {
     let machine = machine("devices=2");
     let file = amd::record(|| amd::launch(&machine, "add", Stream::NULL));
     assert_eq!(file.json["hip_runtime_version"].to_string().trim_matches('"'), "70051831");
@@ -122,7 +122,7 @@ fn the_header_names_devices_and_versions() {
 }
 
 #[test]
-fn recordings_follow_one_another() {
+fn successive_recordings_have_their_own_kernels() {
     let machine = machine("");
     idle(
         |builder| builder,
@@ -138,9 +138,9 @@ fn recordings_follow_one_another() {
                 amd::launch(&machine, "between", Stream::NULL);
                 machine.synchronize();
                 match WAY {
-                    // It tells of kernels that are loaded at any time.
+                    // The code-object callback stays for kernels loaded at any time.
                     Way::Sdk => assert_eq!(rocm::count("starts"), rocm::count("stops")),
-                    Way::Tracer => assert_eq!(rocm::count("callbacks"), callbacks, "nobody listens"),
+                    Way::Tracer => assert_eq!(rocm::count("callbacks"), callbacks, "no callback is active"),
                 }
             }
         },
@@ -149,7 +149,7 @@ fn recordings_follow_one_another() {
 }
 
 #[test]
-fn what_is_launched_in_a_pause_is_not_there() {
+fn work_launched_in_a_pause_is_not_recorded() {
     let machine = machine("");
     idle(
         |builder| builder,
@@ -162,15 +162,15 @@ fn what_is_launched_in_a_pause_is_not_there() {
             amd::launch(&machine, "two", Stream::NULL);
             let file = File::of(profiler.stop().unwrap());
             assert_eq!(names(kernels(&file)), counts([("one", 1), ("two", 1)]));
-            // roctracer goes on in a pause, and what it hands over is dropped.
+            // roctracer continues in a pause, and its records are dropped.
             assert!(losses(&file).iter().all(|(loss, _)| WAY == Way::Tracer && *loss == Loss::OutOfWindow));
         },
     );
 }
 
 #[test]
-fn each_device_and_each_stream_has_a_row() {
-    // roctracer counts processors too; what agents there are, rocprofiler-sdk asks once.
+fn each_device_and_stream_has_a_row() {
+    // roctracer counts processors too; rocprofiler-sdk queries agents once.
     let machine = machine(if WAY == Way::Tracer { "devices=2,cpus=2" } else { "devices=2" });
     let file = amd::record(|| {
         let first = machine.allocate(64);
@@ -186,7 +186,7 @@ fn each_device_and_each_stream_has_a_row() {
         machine.synchronize();
     });
     let lanes: HashSet<_> = kernels(&file).into_iter().map(stream).collect();
-    assert_eq!(lanes.iter().filter(|(device, _)| *device == 0).count(), 6, "although there are four queues: {lanes:?}");
+    assert_eq!(lanes.iter().filter(|(device, _)| *device == 0).count(), 6, "six streams share four queues: {lanes:?}");
     assert_eq!(lanes.len(), 7);
     let copy = events(&file, "X", "gpu_memcpy")[0];
     assert_eq!((&copy["pid"], under(&file, copy)), (&1.into(), "peer"));
@@ -194,7 +194,7 @@ fn each_device_and_each_stream_has_a_row() {
 }
 
 #[test]
-fn threads_launch_for_themselves() {
+fn threads_have_their_own_launches() {
     let machine = machine("");
     let file = amd::record(|| {
         let hip = *machine;
@@ -218,7 +218,7 @@ fn threads_launch_for_themselves() {
 }
 
 #[test]
-fn rows_have_a_limit() {
+fn rows_are_limited_by_the_key() {
     in_child("either::child_with_few_rows", &[("KINETO_ROCTRACER_MAX_EVENTS", "20")]);
 }
 
@@ -230,7 +230,7 @@ fn child_with_few_rows() {
         (0..20).for_each(|_| amd::launch(&Hip, "add", Stream::NULL));
         Hip.synchronize();
     });
-    // One may be the collector's own call of HIP.
+    // One row may be the collector's own HIP call.
     let (rows, lost) = (calls(&file).len() + work(&file).len(), file.lost(Loss::DeviceRecordsOverLimit));
     assert!((19..=20).contains(&rows) && (21..=22).contains(&lost), "{rows} {lost}");
 }

@@ -1,5 +1,5 @@
-//! What can go wrong with AMD's GPUs, and what the trace then says: the host's part is whole, and what is missing is counted.
-#![allow(clippy::cast_possible_truncation, reason = "tests count little")]
+//! Faults of AMD GPUs: the trace has all host rows, counts losses, and reports the fault.
+#![allow(clippy::cast_possible_truncation, reason = "counts in tests are small")]
 
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -13,15 +13,15 @@ use tracing::info_span;
 use tracing_kineto::Loss;
 use tracing_kineto::integration::Why;
 
-/// The same of a process of its own, which goes that way.
-type Late = (Way, &'static str, fn(&File));
+/// A fault of a child process that uses that backend.
+type ProcessFault = (Way, &'static str, fn(&File));
 
-/// What goes wrong while rocprofiler-sdk is in use.
+/// Faults of rocprofiler-sdk.
 const SDK: &[Fault] = &[
     ("", |file| whole(file, &[])),
-    ("start_error=1", |file| nothing(file, Why::Failed, "rocprofiler_start_context")),
+    ("start_error=1", |file| check_unavailable(file, Why::Failed, "rocprofiler_start_context")),
     ("push_error=1", |file| whole(file, &[])),
-    // Records that are not there or make no sense.
+    // Missing and invalid records.
     ("drop=2", |file| {
         accounted(file);
         assert_eq!(file.lost(Loss::VendorDropped), rocm::count("dropped"));
@@ -30,9 +30,9 @@ const SDK: &[Fault] = &[
         accounted(file);
         assert_eq!(file.lost(Loss::VendorDropped), rocm::count("dropped"));
     }),
-    ("garbage=5", unread),
-    ("wrong_size=5", unread),
-    ("cut=5", unread),
+    ("garbage=5", check_unread),
+    ("wrong_size=5", check_unread),
+    ("cut=5", check_unread),
     ("unknown_kinds=2", |file| {
         let unread = file.lost(Loss::DeviceRecordsUnread) as usize;
         assert!(unread <= KERNELS);
@@ -45,7 +45,7 @@ const SDK: &[Fault] = &[
     }),
 ];
 
-/// What goes wrong with either library.
+/// Faults of both libraries.
 const BOTH: &[Fault] = &[
     // Buffers and threads.
     ("late_buffers=30", |file| whole(file, &[])),
@@ -58,8 +58,8 @@ const BOTH: &[Fault] = &[
         assert!(file.lost(Loss::CorrelationsReused) > 0);
     }),
     // Clocks.
-    ("clock_skew_ns=3000000000", |file| skewed(file, 3_000_000_000)),
-    ("clock_skew_ns=-3000000000", |file| skewed(file, -3_000_000_000)),
+    ("clock_skew_ns=3000000000", |file| check_skew(file, 3_000_000_000)),
+    ("clock_skew_ns=-3000000000", |file| check_skew(file, -3_000_000_000)),
     ("timestamp_zero=1", |file| {
         assert_eq!((kernels(file).len(), launches(file).len()), (0, KERNELS));
         let all = [(Loss::DeviceRecordsUnread, KERNELS), (Loss::LaunchesWithoutWork, KERNELS)];
@@ -67,28 +67,28 @@ const BOTH: &[Fault] = &[
     }),
     ("overlap=1", |file| {
         let overlapping = file.lost(Loss::OverlappingWork) as usize;
-        // Each but the first of a stream begins while another runs, as long as the program keeps the streams busy.
+        // Each kernel but the first of a stream begins while another runs.
         assert!((1..=KERNELS - 2).contains(&overlapping), "{overlapping}");
         whole(file, &[(Loss::OverlappingWork, overlapping)]);
     }),
-    // Last: what did not end then ends in a later recording.
+    // Last, since its endless work ends in a later recording.
     ("no_finish=work", |file| {
         assert_eq!((kernels(file).len(), launches(file).len()), (0, KERNELS));
         assert_eq!(losses(file), [(Loss::LaunchesWithoutWork, KERNELS)]);
     }),
 ];
 
-/// What goes wrong while roctracer is in use, which does not say what it drops.
+/// Faults of roctracer, which does not report dropped records.
 const TRACER: &[Fault] = &[
     ("", |file| whole(file, &[])),
     ("hip=50231000,cpus=2", |file| whole(file, &[])),
-    ("enable_error=-1:calls", |file| nothing(file, Why::Failed, "roctracer")),
-    ("enable_error=-1:kernels", |file| nothing(file, Why::Failed, "roctracer")),
+    ("enable_error=-1:calls", |file| check_unavailable(file, Why::Failed, "roctracer")),
+    ("enable_error=-1:kernels", |file| check_unavailable(file, Why::Failed, "roctracer")),
     ("drop=2", accounted),
     ("drop=4", accounted),
-    ("garbage=5", unread),
+    ("garbage=5", check_unread),
     ("cut=1", |file| {
-        // The last record may be that of the wait.
+        // The last record may be the wait.
         let lost = file.lost(Loss::LaunchesWithoutWork) as usize;
         assert_eq!((kernels(file).len() + lost, launches(file).len()), (KERNELS, KERNELS));
         assert!(file.lost(Loss::DeviceRecordsUnread) > 0);
@@ -101,38 +101,38 @@ const TRACER: &[Fault] = &[
     ("null_names=1", |file| whole(file, &[])),
 ];
 
-/// What goes wrong when this process registers, which it does once; what hangs stays so.
-const REGISTRATION: &[Late] = &[
-    (Way::Sdk, "sdk=0.5", |file| nothing(file, Why::Incompatible, "0.5.0 is older than 1.0")),
+/// Faults at registration, which happens once in a process; a hung call stays hung.
+const REGISTRATION: &[ProcessFault] = &[
+    (Way::Sdk, "sdk=0.5", |file| check_unavailable(file, Why::Incompatible, "0.5.0 is older than 1.0")),
     (Way::Sdk, "sdk=1.1", |file| whole(file, &[])),
     (Way::Sdk, "sdk=2.0", |file| whole(file, &[])),
-    (Way::Sdk, "locked=1", |file| nothing(file, Why::Unsupported, "Profiler::prepare")),
-    (Way::Sdk, "busy=1", |file| nothing(file, Why::Unsupported, "other profilers")),
+    (Way::Sdk, "locked=1", |file| check_unavailable(file, Why::Unsupported, "Profiler::prepare")),
+    (Way::Sdk, "busy=1", |file| check_unavailable(file, Why::Unsupported, "other profilers")),
     (Way::Sdk, "enable_error=17:calls", |file| {
-        nothing(file, Why::Failed, "rocprofiler_configure_callback_tracing_service")
+        check_unavailable(file, Why::Failed, "rocprofiler_configure_callback_tracing_service")
     }),
     (Way::Sdk, "enable_error=17:kernels", |file| {
-        nothing(file, Why::Failed, "rocprofiler_configure_buffer_tracing_service")
+        check_unavailable(file, Why::Failed, "rocprofiler_configure_buffer_tracing_service")
     }),
     (Way::Sdk, "enable_error=17:copies", |file| {
-        nothing(file, Why::Failed, "rocprofiler_configure_buffer_tracing_service")
+        check_unavailable(file, Why::Failed, "rocprofiler_configure_buffer_tracing_service")
     }),
     (Way::Sdk, "enable_error=17:code", |file| {
-        nothing(file, Why::Failed, "rocprofiler_configure_callback_tracing_service")
+        check_unavailable(file, Why::Failed, "rocprofiler_configure_callback_tracing_service")
     }),
     (Way::Sdk, "lying_agents=1", |file| whole(file, &[])),
-    (Way::Sdk, "devices=0", |file| nothing(file, Why::NoDevice, "rocprofiler-sdk finds no GPU")),
+    (Way::Sdk, "devices=0", |file| check_unavailable(file, Why::NoDevice, "rocprofiler-sdk finds no GPU")),
     (Way::Sdk, "shifted_operations=40", |file| whole(file, &[])),
-    (Way::Sdk, "hanging_flush=1", hung),
-    (Way::Tracer, "busy=1", |file| nothing(file, Why::Busy, "stop the other profiler")),
-    (Way::Tracer, "devices=0", |file| nothing(file, Why::NoDevice, "HIP finds no GPU")),
-    (Way::Tracer, "hanging_flush=1", hung),
+    (Way::Sdk, "hanging_flush=1", check_hung),
+    (Way::Tracer, "busy=1", |file| check_unavailable(file, Why::Busy, "stop the other profiler")),
+    (Way::Tracer, "devices=0", |file| check_unavailable(file, Why::NoDevice, "HIP finds no GPU")),
+    (Way::Tracer, "hanging_flush=1", check_hung),
 ];
 
-/// Options under which work never seems to end.
+/// Options under which work has no end record.
 const ENDLESS: [&str; 7] = ["no_finish", "hanging", "drop", "garbage", "wrong_size", "cut", "timestamp_zero"];
 
-/// Steps of two kernels each, on two streams.
+/// Runs steps of two kernels each, on two streams.
 fn program(hip: &Hip, ends: bool) {
     let streams = [hip.stream(), hip.stream()];
     let kernel = hip.only_kernel("work_us500");
@@ -146,8 +146,7 @@ fn program(hip: &Hip, ends: bool) {
     }
 }
 
-/// What the trace has of a program under a fault, with the machine still as it was. Whatever the fault is, the host's
-/// part of it is whole.
+/// Records a program under a fault; returns the machine and the file, and checks that all host rows are present.
 fn recorded(way: Way, settings: &str) -> (amd::Machine, File) {
     let machine = amd::machine(way, settings);
     let file = recorded_on(&machine, settings);
@@ -157,7 +156,7 @@ fn recorded(way: Way, settings: &str) -> (amd::Machine, File) {
 fn recorded_on(hip: &Hip, settings: &str) -> File {
     let _watch = gpu::watch(Duration::from_secs(100));
     let (ends, has_devices) = (!settings.contains("no_finish"), !settings.contains("devices=0"));
-    // A launch without a record is one that has not ended, for all that anybody knows.
+    // A launch without a record counts as unfinished.
     let waits = ENDLESS.iter().any(|key| settings.contains(key));
     let timeout = if waits { Duration::from_millis(500) } else { gpu::PATIENCE };
     let begun = Instant::now();
@@ -172,13 +171,13 @@ fn recorded_on(hip: &Hip, settings: &str) -> File {
             }
         },
     );
-    assert!(begun.elapsed() < gpu::PATIENCE, "the stop waits for what does not come: {:?}", begun.elapsed());
-    assert_eq!(rocm::count("synchronizes"), u64::from(ends && has_devices), "the program's own alone");
+    assert!(begun.elapsed() < gpu::PATIENCE, "the stop waits for missing records: {:?}", begun.elapsed());
+    assert_eq!(rocm::count("synchronizes"), u64::from(ends && has_devices), "only the program's own calls");
     check_cpu(&file, calls(&file));
     file
 }
 
-/// The spans of the program, without a device.
+/// Makes the program's spans without a device.
 fn cpu_alone() {
     for _ in 0..STEPS {
         let _step = info_span!("step").entered();
@@ -191,70 +190,70 @@ fn launches(file: &File) -> Vec<&Value> {
     calls(file).into_iter().filter(|call| name(call) == "hipModuleLaunchKernel").collect()
 }
 
-/// The trace has nothing of the device, and says why, in a sentence that helps.
+/// Checks that the trace has no device rows, and a reason with advice.
 #[track_caller]
-fn nothing(file: &File, why: Why, words: &str) {
+fn check_unavailable(file: &File, why: Why, words: &str) {
     let reason = amd::reason(file);
     assert_eq!(reason.why(), why, "{reason}");
     assert!(reason.to_string().contains(words), "{reason}");
-    nothing_found(file);
+    check_no_device_rows(file);
 }
 
 #[track_caller]
-fn nothing_found(file: &File) {
+fn check_no_device_rows(file: &File) {
     assert_eq!((Counts::of(file), losses(file)), (Counts::default(), vec![]));
 }
 
-/// As for any GPU.
+/// Checks that each launch is present or counted as missing.
 #[track_caller]
 fn accounted(file: &File) {
     faults::accounted(file, launches(file));
 }
 
-/// As [`accounted`]; some records could not be read, and none of them is shown as something that it is not.
+/// As [`accounted`]; also checks that unreadable records are counted and none is misread.
 #[track_caller]
-fn unread(file: &File) {
+fn check_unread(file: &File) {
     accounted(file);
-    // Nonsense may look like a record of another time, and one may be that of a wait.
+    // Garbage may look like a record outside the window, and one record may be a wait.
     let found = file.lost(Loss::DeviceRecordsUnread) + file.lost(Loss::OutOfWindow);
     let lost = file.lost(Loss::LaunchesWithoutWork);
     assert!((lost..=lost + 1).contains(&found), "{}", file.trace.stats());
     assert!(kernels(file).iter().all(|kernel| kernel["pid"] == 0), "there is one GPU");
 }
 
-/// How far the machine's clock is behind that of traces, in nanoseconds.
-#[expect(unsafe_code, reason = "the standard library does not tell the clocks apart")]
-fn behind() -> i64 {
+/// Returns how far the machine's clock is behind the trace's, in nanoseconds.
+#[expect(unsafe_code, reason = "std has no function for one clock")]
+fn clock_offset() -> i64 {
     let [wall, own] = [libc::CLOCK_REALTIME, libc::CLOCK_MONOTONIC].map(|clock| {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the pointer is to a place for the result.
+        // SAFETY: `time` is a valid place for the result.
         unsafe { libc::clock_gettime(clock, &raw mut time) };
         time.tv_sec * 1_000_000_000 + time.tv_nsec
     });
     wall - own
 }
 
-/// A clock that is off is put right, and the trace says by how much it was off.
+/// Checks that a clock offset is corrected and noted.
 #[track_caller]
-fn skewed(file: &File, by: i64) {
+fn check_skew(file: &File, by: i64) {
     whole(file, &[]);
-    check_clock(file, &amd::report(file), by - behind(), launches(file));
+    check_clock(file, &amd::report(file), by - clock_offset(), launches(file));
 }
 
-/// A library that does not return keeps nobody but itself.
+/// Checks that a hung library loses its records and blocks no other thread.
 #[track_caller]
-fn hung(file: &File) {
+fn check_hung(file: &File) {
     assert_eq!(launches(file).len(), KERNELS);
     assert_eq!(losses(file), [(Loss::LaunchesWithoutWork, KERNELS)]);
     assert!(amd::report(file).notes.iter().any(|note| note.contains("hung during the stop")));
 }
 
-/// Goes through faults of one library.
+/// Checks the faults of one library.
 fn go_through<'f>(way: Way, faults: impl IntoIterator<Item = &'f Fault>) -> (String, Vec<&'f str>) {
     faults::go_through(faults, |settings| recorded(way, settings), |settings, file| row(way, settings, file))
 }
 
-/// What the table says of a fault.
+/// Returns the table row of a fault.
 fn row(way: Way, settings: &str, file: &File) -> String {
     let row = faults::row(settings, launches(file).len(), file, &amd::report(file));
     format!("| {} {row}", library_of(way))
@@ -265,8 +264,8 @@ fn library_of(way: Way) -> &'static str {
 }
 
 #[test]
-fn each_fault_is_told_and_the_rest_is_there() {
-    let mut table = "| library | fault | calls | kernels | linked | what the trace says |\n".to_owned();
+fn each_fault_is_reported_and_the_rest_is_recorded() {
+    let mut table = "| library | fault | calls | kernels | linked | note in the trace |\n".to_owned();
     writeln!(table, "|---|---|---|---|---|---|").unwrap();
     let (rows, failed) = go_through(Way::Sdk, SDK.iter().chain(BOTH));
     table += &rows;
@@ -278,12 +277,12 @@ fn each_fault_is_told_and_the_rest_is_there() {
     gpu::publish("rocm-faults.md", &table);
     assert!(failed.is_empty(), "{failed:?}");
     let faults = SDK.len() + 2 * BOTH.len() + REGISTRATION.len() + TRACER.len();
-    assert_eq!(table.lines().count(), 2 + faults, "each has a row");
+    assert_eq!(table.lines().count(), 2 + faults, "each fault has a row");
 }
 
 #[test]
 #[ignore = "run by another test"]
-#[expect(clippy::disallowed_methods, reason = "the test that runs this says what goes wrong")]
+#[expect(clippy::disallowed_methods, reason = "the parent test passes the fault")]
 fn child_that_registers() {
     let (settings, library) = (std::env::var("SIM_ROCM").unwrap(), std::env::var("WAY").unwrap());
     let is_it = |(way, known, _): &&(Way, &str, fn(&File))| library_of(*way) == library && *known == settings;

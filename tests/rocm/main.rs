@@ -1,4 +1,4 @@
-//! AMD's GPUs by rocprofiler-sdk, on the simulated ones.
+//! The ROCm collector with rocprofiler-sdk, on simulated libraries.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -6,5 +6,5 @@ mod either;
 mod faults;
 mod recording;
 
-/// The profiler that these tests have.
+/// The profiler library of these tests.
 const WAY: support::amd::Way = support::amd::Way::Sdk;

@@ -1,4 +1,4 @@
-//! Recordings of AMD's GPUs by rocprofiler-sdk, on the simulated ones.
+//! Recordings with rocprofiler-sdk, on simulated AMD GPUs.
 
 use crate::either::{args, machine, piece};
 use std::collections::HashSet;
@@ -11,13 +11,13 @@ use tracing_kineto::integration::Why;
 use tracing_kineto::{ActivityType, ActivityTypes};
 
 #[test]
-fn a_step_says_what_the_library_knows() {
+fn step_has_rocprofiler_sdks_arguments() {
     let machine = machine("");
     let file = amd::record(|| step(&machine));
     assert_eq!(names(calls(&file)).get("hipStreamWaitEvent"), Some(&1));
     let copy = args(&file, "hipMemcpyAsync");
     assert!(copy["src"].as_str().unwrap().starts_with("0x") && copy["dst"].as_str().unwrap().starts_with("0x"));
-    assert_ne!(args(&file, "hipMalloc")["ptr"], "0x0", "what was allocated is known when the call returns");
+    assert_ne!(args(&file, "hipMalloc")["ptr"], "0x0", "the pointer is known when the call returns");
     assert!(piece(&file, "gemm")["args"]["hsa_queue"].as_u64().unwrap() > 0);
     assert_eq!(piece(&file, "HtoD")["args"]["kind"], "HtoD");
     let graphs: HashSet<_> = work(&file).iter().filter_map(|row| row["args"]["graph id"].as_u64()).collect();
@@ -27,7 +27,7 @@ fn a_step_says_what_the_library_knows() {
 }
 
 #[test]
-fn names_outlive_their_module() {
+fn kernel_names_outlive_their_module() {
     let machine = machine("");
     let file = amd::record(|| {
         let module = machine.module(&["_Z4leftv"]);
@@ -39,7 +39,7 @@ fn names_outlive_their_module() {
 }
 
 #[test]
-fn what_is_not_selected_is_not_there() {
+fn types_that_are_not_selected_are_absent() {
     let machine = machine("");
     let of = |types: &[ActivityType]| {
         let types = ActivityTypes::of(types);
@@ -54,7 +54,7 @@ fn what_is_not_selected_is_not_there() {
 }
 
 #[test]
-fn other_numbers_of_operations_are_other_numbers_only() {
+fn operation_numbers_may_differ_between_versions() {
     in_child("recording::child_with_other_numbers", &[("SIM_ROCM", "shifted_operations=17,sdk=1.1")]);
 }
 
@@ -69,7 +69,7 @@ fn child_with_other_numbers() {
 }
 
 #[test]
-fn nobody_registers_where_nothing_is_recorded() {
+fn library_is_not_registered_without_a_recording() {
     in_child("recording::child_that_records_nothing", &[]);
 }
 
@@ -85,13 +85,13 @@ fn child_that_records_nothing() {
 }
 
 #[test]
-fn a_program_that_has_used_hip_is_told_so() {
-    in_child("recording::child_that_is_late", &[]);
+fn late_registration_is_reported_after_hip_started() {
+    in_child("recording::child_that_registers_late", &[]);
 }
 
 #[test]
 #[ignore = "run by another test"]
-fn child_that_is_late() {
+fn child_that_registers_late() {
     let hip = Hip::with_sdk("");
     hip.init();
     let file = amd::record(|| step(&hip));
@@ -102,14 +102,14 @@ fn child_that_is_late() {
 }
 
 #[test]
-fn a_tool_that_is_told_nothing_notices() {
-    in_child("recording::child_that_is_told_nothing", &[("SIM_ROCM", "silent_late=1")]);
+fn late_registration_is_reported_when_it_seems_to_work() {
+    in_child("recording::child_that_gets_no_callbacks", &[("SIM_ROCM", "silent_late=1")]);
 }
 
-/// rocprofiler-sdk is taken in after HIP has begun, and takes the tool, but HIP knows nothing of either.
+/// Loads rocprofiler-sdk after HIP has started: it accepts the tool, but HIP calls neither.
 #[test]
 #[ignore = "run by another test"]
-fn child_that_is_told_nothing() {
+fn child_that_gets_no_callbacks() {
     let hip = Hip::alone("silent_late=1");
     hip.init();
     rocm::sdk();
@@ -120,7 +120,7 @@ fn child_that_is_told_nothing() {
 }
 
 #[test]
-fn preparing_is_early_enough() {
+fn prepare_registers_early_enough() {
     in_child("recording::child_that_prepares", &[]);
 }
 
@@ -143,13 +143,13 @@ fn child_that_prepares() {
 }
 
 #[test]
-fn amds_devices_can_be_left_alone() {
-    in_child("recording::child_that_leaves_them_alone", &[("KINETO_DISABLE_ROCM", "1")]);
+fn rocm_can_be_disabled() {
+    in_child("recording::child_without_rocm", &[("KINETO_DISABLE_ROCM", "1")]);
 }
 
 #[test]
 #[ignore = "run by another test"]
-fn child_that_leaves_them_alone() {
+fn child_without_rocm() {
     let hip = Hip::with_sdk("");
     let file = amd::record(|| step(&hip));
     assert_eq!((amd::reason(&file).why(), Counts::of(&file)), (Why::Disabled, Counts::default()));
@@ -157,7 +157,7 @@ fn child_that_leaves_them_alone() {
 }
 
 #[test]
-fn a_second_recording_at_a_time_is_told_that_the_first_has_it() {
+fn second_recording_finds_the_library_busy() {
     let machine = machine("");
     let file = amd::record(|| {
         on_thread("other", || {

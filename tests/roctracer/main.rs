@@ -1,4 +1,4 @@
-//! AMD's GPUs by roctracer, on the simulated ones: HIP takes one profiler in a process.
+//! The ROCm collector with roctracer, on simulated libraries: HIP accepts one profiler in a process.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -8,5 +8,5 @@ mod either;
 mod real;
 mod recording;
 
-/// The profiler that these tests have.
+/// The profiler library of these tests.
 const WAY: support::amd::Way = support::amd::Way::Tracer;

@@ -1,5 +1,5 @@
-//! Rows of a simulated AMD GPU beside those of real ones that torch's profiler recorded through roctracer: the same
-//! categories, names, arguments and types, but for the differences that stand here with their reasons.
+//! Rows of a simulated AMD GPU against rows of real ones that torch recorded through roctracer: the same categories,
+//! names, arguments and types, except for the differences listed here with their reasons.
 
 use crate::WAY;
 use flate2::read::GzDecoder;
@@ -13,14 +13,13 @@ use tracing::info_span;
 /// The traces: an MI250 with ROCm 6.2, and an MI300X with HIP 7.0.
 const TRACES: [&str; 2] = ["mi250_minitoy_train", "mi300x_vllm_hipgraph_decode"];
 
-/// The rows that are compared.
+/// The categories of the compared rows.
 const CATS: [&str; 3] = ["cuda_runtime", "gpu_memcpy", "kernel"];
 
-/// How an argument differs: in which rows, its key, the type that real ones have (none: they have it not), the type
-/// here (none: it is not there), and why.
+/// How an argument differs: the rows, its key, its type in real rows and here (`None` if absent), and the reason.
 type Difference = (Rows, &'static str, Option<Type>, Option<Type>, &'static str);
 
-/// Rows of a trace.
+/// A kind of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rows {
     Calls,
@@ -56,7 +55,7 @@ const DIFFERENCES: [Difference; 10] = [
     (Rows::Tasks, "graph id", None, Some(Number), "roctracer's callbacks know which graph is launched"),
 ];
 
-/// Functions of real rows that have none here, and why.
+/// Functions of real rows without a row here, and the reason.
 const NOT_HERE: [(&str, &str); 2] = [
     ("hipGetDevicePropertiesR0600", "it is called all the time, and newer libkineto leaves it out"),
     ("hipStreamIsCapturing", "the simulated HIP has no such function"),
@@ -67,7 +66,7 @@ fn real(name: &str) -> Value {
     serde_json::from_reader(std::io::BufReader::new(GzDecoder::new(file))).unwrap()
 }
 
-/// The rows that are compared, of a trace as JSON.
+/// Returns the compared rows of a trace as JSON.
 fn rows(trace: &Value) -> impl Iterator<Item = &Value> {
     let events = trace["traceEvents"].as_array().unwrap().iter();
     events.filter(|event| event["ph"] == "X" && CATS.iter().any(|cat| event["cat"] == *cat))
@@ -77,8 +76,8 @@ fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value[key].as_str().unwrap_or_else(|| panic!("no {key}: {value}"))
 }
 
-/// What tells a row's counterpart: category, and the function, or the kind of work.
-fn sort_of(row: &Value) -> (String, String) {
+/// Returns the key of a row's counterpart: category, and the function or the kind of work.
+fn counterpart_key(row: &Value) -> (String, String) {
     let cat = text(row, "cat");
     let what = if cat == "cuda_runtime" { text(row, "name") } else { text(&row["args"], "kind") };
     (cat.to_owned(), what.to_owned())
@@ -92,7 +91,7 @@ fn is_of(rows: Rows, (cat, what): &(String, String)) -> bool {
     }
 }
 
-/// The types of a row's arguments, without that which rows have that belong to a slice.
+/// Returns the types of a row's arguments, without the one that links a row to a slice.
 fn types(row: &Value) -> BTreeMap<String, Type> {
     let of = |value: &Value| match value {
         Value::Number(_) => Number,
@@ -104,7 +103,7 @@ fn types(row: &Value) -> BTreeMap<String, Type> {
     args.map(|(key, value)| (key.clone(), of(value))).collect()
 }
 
-/// The kernels of a real trace, each with the function that launched it.
+/// Returns the kernels of a real trace, each with the function that launched it.
 fn kernels(trace: &Value) -> BTreeSet<(String, String)> {
     let calls = rows(trace).filter(|row| row["args"]["kernel"].is_string());
     let launched = calls.map(|row| (text(row, "name").to_owned(), text(&row["args"], "kernel").to_owned()));
@@ -112,13 +111,13 @@ fn kernels(trace: &Value) -> BTreeSet<(String, String)> {
     launched.chain(tasks.map(|row| ("hipGraphLaunch".to_owned(), text(row, "name").to_owned()))).collect()
 }
 
-/// Whether a kernel of a real trace has this name here: some have the compiler's there, since libkineto could not read
-/// it.
+/// Returns whether a kernel of a real trace has this name here. Some real names are mangled, since libkineto could not
+/// demangle them.
 fn is_named(real: &str, here: &str) -> bool {
     real == here || real.starts_with("_Z") && !here.starts_with("_Z")
 }
 
-/// A program that does what those of the real traces do, with kernels of the same names.
+/// Records a program that works like those of the real traces, with kernels of the same names.
 fn recorded(kernels: &BTreeSet<(String, String)>) -> File {
     let hip = amd::machine(WAY, "hip=60241133");
     let memory = [hip.allocate(1 << 20), hip.allocate(1 << 20)];
@@ -147,35 +146,35 @@ fn recorded(kernels: &BTreeSet<(String, String)>) -> File {
     support::record_with(|builder| builder.flush_timeout(Duration::from_secs(20)), work)
 }
 
-/// One kernel, launched by itself and in a graph.
+/// Returns one kernel, launched alone and in a graph.
 fn add() -> BTreeSet<(String, String)> {
     ["hipLaunchKernel", "hipGraphLaunch"].map(|function| (function.to_owned(), "add".to_owned())).into()
 }
 
 #[test]
-fn rows_are_those_of_real_traces_but_for_what_is_listed() {
+fn rows_equal_real_traces_except_listed_differences() {
     if !traces::are_there() {
         return;
     }
     let reals = TRACES.map(real);
     let file = recorded(&reals.iter().flat_map(kernels).collect());
     let mut ours: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    rows(&file.json).for_each(|row| ours.entry(sort_of(row)).or_default().push(row));
+    rows(&file.json).for_each(|row| ours.entry(counterpart_key(row)).or_default().push(row));
 
     let mut seen = BTreeSet::new();
     let mut functions_not_here = BTreeSet::new();
     for row in reals.iter().flat_map(rows) {
-        let sort = sort_of(row);
+        let sort = counterpart_key(row);
         if let Some((function, _)) = NOT_HERE.iter().find(|(function, _)| *function == sort.1) {
             functions_not_here.insert(*function);
             continue;
         }
         let same = ours.get(&sort).unwrap_or_else(|| panic!("none like {row}"));
-        // A kernel and the call that launches it have names; those of all other rows are their sort's.
+        // A kernel and its launch have individual names; all other rows are named by their kind.
         let kernel = row["args"].get("kernel");
         let is_named = |own: &Value| is_named(text(row, "name"), text(own, "name"));
         let own = same.iter().find(|own| own["args"].get("kernel") == kernel && is_named(own));
-        let own = own.unwrap_or_else(|| panic!("none of that name: {row}"));
+        let own = own.unwrap_or_else(|| panic!("no row of that name: {row}"));
         let (expected, found) = (types(row), types(own));
         let keys: BTreeSet<_> = expected.keys().chain(found.keys()).collect();
         for key in keys {
@@ -189,12 +188,12 @@ fn rows_are_those_of_real_traces_but_for_what_is_listed() {
         assert!(own["pid"].is_u64() && own["tid"].is_u64() && own["ts"].is_number() && own["dur"].is_number());
     }
     let stale: Vec<_> = (0..DIFFERENCES.len()).filter(|at| !seen.contains(at)).map(|at| DIFFERENCES[at]).collect();
-    assert!(stale.is_empty(), "differences that are none: {stale:?}");
+    assert!(stale.is_empty(), "listed differences that do not exist: {stale:?}");
     assert_eq!(functions_not_here.len(), NOT_HERE.len());
 }
 
 #[test]
-fn the_header_says_what_that_of_a_real_trace_says() {
+fn header_has_the_keys_of_a_real_trace() {
     if !traces::are_there() {
         return;
     }
@@ -211,7 +210,7 @@ fn the_header_says_what_that_of_a_real_trace_says() {
 }
 
 #[test]
-fn calls_and_work_are_tied_as_in_real_traces() {
+fn calls_and_work_are_linked_as_in_real_traces() {
     let file = recorded(&add());
     let tied = |ph: &str| {
         let arrows = file.events().filter(|event| event["cat"] == "ac2g" && event["ph"] == ph);
@@ -225,5 +224,5 @@ fn calls_and_work_are_tied_as_in_real_traces() {
     assert!(work.len() >= 5 && work.is_subset(&of(&["cuda_runtime"])));
     assert_eq!((tied("s"), tied("f")), (work.clone(), work));
     let slice = file.events().find(|event| event["name"] == "step").unwrap()["args"]["External id"].clone();
-    assert!(rows(&file.json).all(|row| row["args"]["External id"] == slice), "each belongs to the slice around it");
+    assert!(rows(&file.json).all(|row| row["args"]["External id"] == slice), "each row belongs to the enclosing slice");
 }

@@ -1,4 +1,4 @@
-//! Recordings of AMD's GPUs by roctracer, on the simulated ones.
+//! Recordings with roctracer, on simulated AMD GPUs.
 
 use crate::either::{args, machine, piece, whole};
 use support::amd::step;
@@ -7,14 +7,14 @@ use support::rocm::Hip;
 use support::{amd, rocm};
 
 #[test]
-fn a_step_says_what_the_library_knows() {
+fn step_has_roctracers_arguments() {
     let machine = machine("");
     let file = amd::record(|| step(&machine));
     let launch = args(&file, "hipLaunchKernel");
     assert_eq!(launch["cid"], 107);
     assert_eq!(launch["kernel"], "void blaze::gemm<64>(float const*, float const*, float*)");
     assert_eq!(args(&file, "hipMemcpyAsync")["cid"], 134);
-    assert_eq!(piece(&file, "_us300")["args"]["kind"], "Dispatch Task", "of a graph");
+    assert_eq!(piece(&file, "_us300")["args"]["kind"], "Dispatch Task", "the kernel is of a graph");
     assert_eq!(piece(&file, "Memset")["args"]["bytes"], 4096);
     assert_eq!(file.json["roctracer_version"].to_string().trim_matches('"'), "4.1");
     let device = &file.json["deviceProperties"][0];
@@ -25,7 +25,7 @@ fn a_step_says_what_the_library_knows() {
 }
 
 #[test]
-fn versions_of_hip_change_nothing() {
+fn hip_versions_record_the_same() {
     for version in ["50231000", "53000000", "60300000"] {
         let machine = machine(&format!("hip={version},cpus=2"));
         whole(&amd::record(|| step(&machine)));
@@ -33,20 +33,20 @@ fn versions_of_hip_change_nothing() {
 }
 
 #[test]
-fn a_recording_may_begin_after_hip() {
-    in_child("recording::child_that_is_late", &[]);
+fn recording_may_start_after_hip() {
+    in_child("recording::child_that_starts_late", &[]);
 }
 
 #[test]
 #[ignore = "run by another test"]
-fn child_that_is_late() {
+fn child_that_starts_late() {
     let hip = Hip::with_tracer("");
     hip.init();
     whole(&amd::record(|| step(&hip)));
 }
 
 #[test]
-fn an_sdk_that_is_too_old_leaves_it_to_roctracer() {
+fn roctracer_is_used_when_the_sdk_is_too_old() {
     in_child("recording::child_with_an_old_sdk", &[("SIM_ROCM", "sdk=0.5,hip=60300000")]);
 }
 

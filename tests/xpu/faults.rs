@@ -1,6 +1,5 @@
-//! What can go wrong with Intel's GPUs, and what the trace then says: the host's part is whole, and what is missing is
-//! counted.
-#![allow(clippy::cast_possible_truncation, reason = "tests count little")]
+//! Faults of Intel GPUs: the trace has all host rows, counts losses, and reports the fault.
+#![allow(clippy::cast_possible_truncation, reason = "counts in tests are small")]
 
 use std::time::{Duration, Instant};
 use support::faults::{Fault, KERNELS, STEPS, check_clock, check_cpu, check_spans, go_through, ids, rows_of};
@@ -13,58 +12,58 @@ use tracing_kineto::Loss;
 use tracing_kineto::integration::Why;
 
 const FAULTS: &[Fault] = &[
-    ("", |file| whole(file, &[])),
-    // What stands in the way of everything.
-    ("callbacks_error=200", |file| nothing(file, Why::Failed, "")),
-    ("enable_error=51", |file| nothing(file, Why::Unsupported, "ZE_ENABLE_TRACING_LAYER")),
-    ("enable_error=52", |file| nothing(file, Why::Unsupported, "compute runtime")),
-    // What stands in the way of a part.
+    ("", |file| check_whole(file, &[])),
+    // Faults that prevent all device records.
+    ("callbacks_error=200", |file| check_unavailable(file, Why::Failed, "")),
+    ("enable_error=51", |file| check_unavailable(file, Why::Unsupported, "ZE_ENABLE_TRACING_LAYER")),
+    ("enable_error=52", |file| check_unavailable(file, Why::Unsupported, "compute runtime")),
+    // Faults that prevent some device records.
     ("enable_error=200:1", |file| {
-        noted(file, "kernel is not recorded");
+        check_noted(file, "kernel is not recorded");
         assert_eq!((Counts::of(file).kernels, launches(file).len()), (0, KERNELS));
         assert_eq!(losses(file), [(Loss::LaunchesWithoutWork, KERNELS)]);
     }),
     ("enable_error=200:6", |file| {
-        noted(file, "xpu_runtime is not recorded");
+        check_noted(file, "xpu_runtime is not recorded");
         let found = Counts::of(file);
         assert_eq!((found.runtime, found.kernels, found.linked), (0, KERNELS, KERNELS));
-        assert_eq!((found.starts, found.ends), (0, 0), "there is nothing for an arrow to begin at");
+        assert_eq!((found.starts, found.ends), (0, 0), "arrows have no start");
     }),
     ("enable_error=200:7", |file| {
-        noted(file, "external_correlation is not recorded");
+        check_noted(file, "external_correlation is not recorded");
         assert_eq!(Counts::of(file).kernels, KERNELS);
     }),
-    ("push_error=200", |file| whole(file, &[(Loss::LinkedByTime, KERNELS)])),
-    ("clock_error=6", |file| whole(file, &[])),
+    ("push_error=200", |file| check_whole(file, &[(Loss::LinkedByTime, KERNELS)])),
+    ("clock_error=6", |file| check_whole(file, &[])),
     ("flush_error=200", |file| {
-        // What is not flushed comes when its buffer is full, and that is not before the end.
+        // Unflushed records arrive when their buffer is full, which does not happen before the end.
         assert_eq!(Counts::of(file), Counts::default());
-        assert!(is_told_of(file, "flush"), "{}", file.trace.stats());
+        assert!(is_noted(file, "flush"), "{}", file.trace.stats());
     }),
     // Buffers and threads.
-    ("late_buffers=30", |file| whole(file, &[])),
-    ("foreign_thread=0", |file| whole(file, &[])),
-    ("late_buffers=30,pti=0.17", |file| whole(file, &[])),
-    ("slow_callbacks=20", |file| whole(file, &[])),
-    ("slow_flush=100", |file| whole(file, &[])),
-    ("longer_records=8", |file| whole(file, &[])),
+    ("late_buffers=30", |file| check_whole(file, &[])),
+    ("foreign_thread=0", |file| check_whole(file, &[])),
+    ("late_buffers=30,pti=0.17", |file| check_whole(file, &[])),
+    ("slow_callbacks=20", |file| check_whole(file, &[])),
+    ("slow_flush=100", |file| check_whole(file, &[])),
+    ("longer_records=8", |file| check_whole(file, &[])),
     ("cut_buffers=1", |file| {
-        // The last record of the buffer, which may be of anything.
-        accounted(file);
+        // The last record of the buffer, of any kind.
+        check_accounted(file);
         assert!(file.lost(Loss::DeviceRecordsUnread) > 0);
     }),
-    // Records that are not there or make no sense.
-    ("drop=3", dropped),
-    ("drop=5", dropped),
+    // Missing and invalid records.
+    ("drop=3", check_dropped),
+    ("drop=5", check_dropped),
     ("garbage=7", |file| {
-        dropped(file);
+        check_dropped(file);
         assert!(file.lost(Loss::DeviceRecordsUnread) > 0);
         assert!(kernels(file).iter().all(|kernel| kernel["pid"] == 0), "there is one GPU");
     }),
     ("unknown_kinds=2", |file| {
         let unread = file.lost(Loss::DeviceRecordsUnread) as usize;
         assert!(unread >= KERNELS);
-        whole(file, &[(Loss::DeviceRecordsUnread, unread)]);
+        check_whole(file, &[(Loss::DeviceRecordsUnread, unread)]);
     }),
     ("repeat_correlation=7", |file| {
         assert_eq!((kernels(file).len(), launches(file).len()), (KERNELS, KERNELS));
@@ -77,8 +76,8 @@ const FAULTS: &[Fault] = &[
         assert_eq!(losses(file), [(Loss::LaunchesWithoutWork, KERNELS)]);
     }),
     ("unknown_uuid=1", |file| {
-        whole(file, &[]);
-        assert!(is_told_of(file, "none of Level Zero's GPUs"), "{:?}", intel::report(file).notes);
+        check_whole(file, &[]);
+        assert!(is_noted(file, "none of Level Zero's GPUs"), "{:?}", intel::report(file).notes);
         assert!(kernels(file).iter().all(|kernel| kernel["pid"] == 0));
     }),
     ("null_names=1", |file| {
@@ -88,28 +87,28 @@ const FAULTS: &[Fault] = &[
         assert!(kernels(file).iter().all(|kernel| kernel["args"].get("source_file_name").is_none()));
     }),
     // Clocks.
-    ("clock_skew_ns=3000000000", |file| skewed(file, 3_000_000_000)),
-    ("clock_skew_ns=-3000000000", |file| skewed(file, -3_000_000_000)),
+    ("clock_skew_ns=3000000000", |file| check_skew(file, 3_000_000_000)),
+    ("clock_skew_ns=-3000000000", |file| check_skew(file, -3_000_000_000)),
     ("early_kernels_ns=200000", |file| {
         let early = file.lost(Loss::WorkBeforeLaunch) as usize;
         assert!(early > 0);
-        whole(file, &[(Loss::WorkBeforeLaunch, early)]);
+        check_whole(file, &[(Loss::WorkBeforeLaunch, early)]);
     }),
     ("timestamp_zero=1", |file| {
-        // Nobody knows when they ran.
+        // Their times are unknown.
         let unfinished = file.lost(Loss::UnfinishedWork) as usize;
-        whole(file, &[(Loss::UnfinishedWork, unfinished)]);
+        check_whole(file, &[(Loss::UnfinishedWork, unfinished)]);
         assert_eq!(unfinished, KERNELS);
     }),
     ("overlap=1", |file| {
         let overlapping = file.lost(Loss::OverlappingWork) as usize;
-        // Each but the first of a queue begins while another runs.
+        // Each kernel but the first of a queue begins while another runs.
         assert!((STEPS / 2..=KERNELS - 2).contains(&overlapping), "{overlapping}");
-        whole(file, &[(Loss::OverlappingWork, overlapping)]);
+        check_whole(file, &[(Loss::OverlappingWork, overlapping)]);
     }),
 ];
 
-/// Steps of two kernels each, on two queues.
+/// Runs steps of two kernels each, on two queues.
 fn program(machine: &Machine, settings: &str) {
     let queues = [machine.queue(0), machine.queue(0)];
     for _ in 0..STEPS {
@@ -122,13 +121,12 @@ fn program(machine: &Machine, settings: &str) {
     }
 }
 
-/// Whether the kernels end.
+/// Returns whether the kernels end.
 fn ends(settings: &str) -> bool {
     !settings.contains("no_finish")
 }
 
-/// What the trace has of a program under a fault, with the machine still as it was. Whatever the fault is, the host's
-/// part of it is whole.
+/// Records a program under a fault; returns the machine and the file, and checks that all host rows are present.
 fn recorded(settings: &str) -> (Machine, File) {
     let _watch = gpu::watch(Duration::from_secs(100));
     let machine = machine(settings);
@@ -137,73 +135,73 @@ fn recorded(settings: &str) -> (Machine, File) {
     let timeout = if is_hopeless { Duration::from_millis(200) } else { gpu::PATIENCE };
     let begun = Instant::now();
     let file = record_with(|builder| intel::all(builder).flush_timeout(timeout), || program(&machine, settings));
-    assert!(begun.elapsed() < gpu::PATIENCE, "the stop waits for what does not come: {:?}", begun.elapsed());
-    assert_eq!(xpu::count("synchronizes"), u64::from(ends(settings)), "the program's own alone");
-    assert_eq!((xpu::count("push_depth"), xpu::count("enabled_views")), (0, 0), "nothing is left behind");
+    assert!(begun.elapsed() < gpu::PATIENCE, "the stop waits for missing records: {:?}", begun.elapsed());
+    assert_eq!(xpu::count("synchronizes"), u64::from(ends(settings)), "only the program's own calls");
+    assert_eq!((xpu::count("push_depth"), xpu::count("enabled_views")), (0, 0), "no id or view is left");
     check_cpu(&file, launches(&file).into_iter().chain(driver(&file)).collect());
     (machine, file)
 }
 
-/// All kernels are there and linked to the spans that launched them, with these losses alone.
+/// Checks that all kernels are present and linked to their spans, with only the expected losses.
 #[track_caller]
-fn whole(file: &File, expected: &[(Loss, usize)]) {
+fn check_whole(file: &File, expected: &[(Loss, usize)]) {
     let found = Counts::of(file);
     let counts = [found.kernels, found.linked, found.starts, found.ends, launches(file).len()];
     assert_eq!(counts, [KERNELS; 5], "{}", file.trace.stats());
     check_spans(file, expected);
 }
 
-/// The trace has nothing of the device, and says why, in a sentence that helps.
+/// Checks that the trace has no device rows, and a reason with advice.
 #[track_caller]
-fn nothing(file: &File, why: Why, advice: &str) {
+fn check_unavailable(file: &File, why: Why, advice: &str) {
     let reason = intel::reason(file);
     assert_eq!(reason.why(), why, "{reason}");
     assert!(reason.advice().contains(advice), "{reason}");
     assert!(file.trace.stats().to_string().contains(reason.message()));
     assert_eq!((Counts::of(file), losses(file)), (Counts::default(), vec![]));
-    assert_eq!(xpu::count("pushes"), 0, "nobody is told of spans");
+    assert_eq!(xpu::count("pushes"), 0, "no ids are pushed");
 }
 
-fn is_told_of(file: &File, what: &str) -> bool {
+fn is_noted(file: &File, what: &str) -> bool {
     intel::report(file).notes.iter().any(|note| note.contains(what))
 }
 
 #[track_caller]
-fn noted(file: &File, what: &str) {
+fn check_noted(file: &File, what: &str) {
     let notes = intel::report(file).notes;
     assert!(notes.iter().any(|note| note.starts_with(what)), "{notes:?}");
 }
 
-/// Of each launch, the kernel or the launch itself is there, or what is missing is counted.
+/// Checks that each launch and kernel is present, or counted as missing.
 #[track_caller]
-fn accounted(file: &File) {
+fn check_accounted(file: &File) {
     Counts::of(file);
     let (calls, work) = (ids(launches(file)), ids(kernels(file)));
     let (lonely, orphans) = (calls.difference(&work).count(), work.difference(&calls).count());
     assert_eq!(file.lost(Loss::LaunchesWithoutWork) as usize, lonely, "{}", file.trace.stats());
-    // Work whose call of the runtime is missing may have that of the driver, which has its id.
+    // Work without its runtime call may have the driver call, which has the same id.
     let by_driver = ids(driver(file));
     let alone = work.difference(&calls).filter(|id| !by_driver.contains(id)).count();
-    let told = file.lost(Loss::WorkWithoutLaunch) as usize;
-    assert!((alone..=orphans).contains(&told), "{told} of {alone} to {orphans}: {}", file.trace.stats());
+    let counted = file.lost(Loss::WorkWithoutLaunch) as usize;
+    assert!((alone..=orphans).contains(&counted), "{counted} of {alone} to {orphans}: {}", file.trace.stats());
 }
 
-/// As [`accounted`], and something is missing.
+/// As [`check_accounted`]; also checks that some records are missing.
 #[track_caller]
-fn dropped(file: &File) {
-    accounted(file);
+fn check_dropped(file: &File) {
+    check_accounted(file);
     let lonely = file.lost(Loss::LaunchesWithoutWork) as usize;
     assert!(lonely > 0 && kernels(file).len() < KERNELS, "{}", file.trace.stats());
 }
 
-/// A clock that is off is put right, and the trace says by how much it was off.
-fn skewed(file: &File, by: i64) {
-    whole(file, &[]);
+/// Checks that a clock offset is corrected and noted.
+fn check_skew(file: &File, by: i64) {
+    check_whole(file, &[]);
     check_clock(file, &intel::report(file), by, launches(file));
 }
 
 #[test]
-fn each_fault_is_told_and_the_rest_is_there() {
+fn each_fault_is_reported_and_the_rest_is_recorded() {
     let (rows, failed) = go_through(FAULTS, recorded, row);
     let children: String = CHILDREN.iter().map(|(test, env)| rows_of(test, env)).collect();
     let table = faults::HEAD.to_owned() + &rows + &children;
@@ -211,12 +209,12 @@ fn each_fault_is_told_and_the_rest_is_there() {
     assert!(failed.is_empty(), "{failed:?}");
 }
 
-/// What the table says of a fault.
+/// Returns the table row of a fault.
 fn row(settings: &str, file: &File) -> String {
     faults::row(settings, launches(file).len(), file, &intel::report(file))
 }
 
-/// Faults of a whole process: the test that it runs, with its environment.
+/// Faults of a whole process: the child test and its environment.
 const CHILDREN: &[(&str, &[(&str, &str)])] = &[
     ("faults::child_without_a_loader", &[]),
     ("faults::child_with_an_old_loader", &[]),
@@ -228,7 +226,7 @@ const CHILDREN: &[(&str, &[(&str, &str)])] = &[
     ("faults::child_that_hangs_in_a_flush", &[]),
 ];
 
-/// What is recorded where Intel's GPUs cannot be used: no call of PTI's ends the process.
+/// Checks a recording without usable Intel GPUs; no call of PTI may end the process.
 fn without_a_gpu(fault: &str, why: Why, message: &str) {
     let file = intel::record(|| info_span!("step").in_scope(|| ()));
     assert_eq!((file.slices().len(), Counts::of(&file)), (1, Counts::default()));
@@ -238,12 +236,12 @@ fn without_a_gpu(fault: &str, why: Why, message: &str) {
     gpu::say(row(fault, &file).trim_end());
 }
 
-/// Nothing of Intel's is loaded, and there is no GPU of theirs on the machine.
+/// Loads no Intel library, so there is no GPU unless the machine has a real one.
 #[test]
 #[ignore = "run by another test"]
 fn child_without_a_loader() {
     if std::path::Path::new("/sys/class/drm").exists() {
-        // There may be a GPU of Intel's here: whatever is said then, the process goes on.
+        // The machine may have an Intel GPU; then any outcome is right if the process continues.
         let file = intel::record(|| info_span!("step").in_scope(|| ()));
         return gpu::say(row("no loader", &file).trim_end());
     }
@@ -253,8 +251,8 @@ fn child_without_a_loader() {
 #[test]
 #[ignore = "run by another test"]
 fn child_with_an_old_loader() {
-    // SAFETY: the library's initialisers do nothing.
-    #[expect(unsafe_code, reason = "a library is loaded")]
+    // SAFETY: the library has no initialisers.
+    #[expect(unsafe_code, reason = "the test loads a library")]
     let _old = unsafe { libloading::Library::new(xpu::library("sim_ze_old")) }.unwrap();
     without_a_gpu("a loader without zesInit", Why::Incompatible, "zesInit");
 }
@@ -299,7 +297,7 @@ fn child_with_an_old_pti() {
     assert_eq!(xpu::count("enables"), 0);
 }
 
-/// PTI does not come back from a flush: the stop does, with what there is, and the process ends.
+/// PTI hangs in a flush: the stop returns with the delivered records, and the process ends.
 #[test]
 #[ignore = "run by another test"]
 fn child_that_hangs_in_a_flush() {
@@ -316,9 +314,9 @@ fn child_that_hangs_in_a_flush() {
     );
     assert!(begun.elapsed() < gpu::PATIENCE, "{:?}", begun.elapsed());
     assert_eq!((file.slices().len(), xpu::count("push_depth")), (1, 0));
-    let told =
+    let is_noted =
         !losses(&file).is_empty() || !intel::report(&file).notes.is_empty() || intel::report(&file).state.is_err();
-    assert!(told, "{}", file.trace.stats());
+    assert!(is_noted, "{}", file.trace.stats());
     gpu::say(row("hanging_flush=1", &file).trim_end());
     xpu::finish();
 }

@@ -1,4 +1,4 @@
-//! Intel's GPUs, on the simulated PTI.
+//! The XPU collector on the simulated Level Zero and PTI.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

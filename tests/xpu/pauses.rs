@@ -1,4 +1,4 @@
-//! Recordings of Intel's GPUs that are paused, looked into while they go on, or inherited by a fork.
+//! Pauses, snapshots and forks of Intel GPU recordings.
 
 use std::collections::BTreeMap;
 use support::gpu::{kernels, name, tally, under};
@@ -10,7 +10,7 @@ use tracing_kineto::integration::Why;
 use tracing_kineto::{Loss, Profiler};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// Does `work` in a recording, and ends it.
+/// Records `work`.
 #[track_caller]
 fn record(work: impl FnOnce(&Profiler)) -> File {
     let (layer, guard) = layer(intel::all);
@@ -25,7 +25,7 @@ fn submit(machine: &Machine, queue: Queue, kernel: &'static str, count: usize) {
     info_span!("work").in_scope(|| (0..count).for_each(|_| machine.submit(queue, kernel)));
 }
 
-/// Ends a pause, and waits until `all` views are enabled: who is at them just then may be a moment late.
+/// Ends a pause, and waits until `all` views are enabled: a concurrent switch may finish a moment later.
 fn resume(profiler: &Profiler, all: u64) {
     profiler.resume().unwrap();
     while xpu::count("enabled_views") != all {
@@ -42,7 +42,7 @@ fn counts<const N: usize>(counts: [(&str, usize); N]) -> BTreeMap<String, usize>
 }
 
 #[test]
-fn what_is_submitted_in_a_pause_is_none_of_the_recording() {
+fn work_submitted_in_a_pause_is_not_recorded() {
     let machine = machine("");
     let queue = machine.queue(0);
     for rests in [false, true] {
@@ -56,7 +56,7 @@ fn what_is_submitted_in_a_pause_is_none_of_the_recording() {
             }
             submit(&machine, queue, "paused", 3);
             resume(profiler, all);
-            // It runs now, and was not wanted.
+            // The kernel runs now, but was submitted in the pause.
             machine.wait(queue, Wait::Queue);
             submit(&machine, queue, "second", 4);
             machine.wait(queue, Wait::Queue);
@@ -70,7 +70,7 @@ fn what_is_submitted_in_a_pause_is_none_of_the_recording() {
 }
 
 #[test]
-fn what_was_submitted_before_a_pause_is_there_when_it_has_ended() {
+fn work_submitted_before_a_pause_is_recorded_to_its_end() {
     let machine = machine("");
     let queue = machine.queue(0);
     let file = record(|profiler| {
@@ -87,7 +87,7 @@ fn what_was_submitted_before_a_pause_is_there_when_it_has_ended() {
 }
 
 #[test]
-fn a_recording_can_be_looked_into_and_goes_on() {
+fn snapshot_does_not_disturb_the_recording() {
     let machine = machine("");
     let queue = machine.queue(0);
     let file = record(|profiler| {
@@ -104,7 +104,7 @@ fn a_recording_can_be_looked_into_and_goes_on() {
 }
 
 #[test]
-fn a_forked_child_records_the_host_and_leaves_its_parent_alone() {
+fn forked_child_records_the_host_without_its_parents_gpu() {
     gpu::in_child("pauses::child_that_forks", &[]);
 }
 

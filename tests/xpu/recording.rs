@@ -1,4 +1,4 @@
-//! A program on Intel's GPUs: what rows there are, where they lie, what they say, and how they are linked.
+//! A program on Intel GPUs: its rows, their lanes, arguments and links.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -12,7 +12,7 @@ use tracing_kineto::{ActivityType, annotate};
 const PLACES: [Place; 4] = [Place::Pageable, Place::Pinned, Place::Device, Place::Shared];
 const WAITS: [Wait; 5] = [Wait::Fence, Wait::Event, Wait::List, Wait::Queue, Wait::Device];
 
-/// Work of each kind on two queues of a device, each kind in a span of its own.
+/// Runs work of each kind on two queues of a device, each kind in its own span.
 fn program(xpu: &Xpu, [one, two]: [Queue; 2]) {
     let _step = annotate!("step").entered();
     info_span!("gemm").in_scope(|| [one, two].map(|queue| xpu.submit_at(queue, "gemm_us300", "gemm.cpp", 7)));
@@ -32,7 +32,7 @@ fn recorded() -> File {
     let machine = machine("devices=2");
     let queues = [machine.queue(0), machine.queue(0)];
     let file = record(|| program(&machine, queues));
-    assert_eq!(xpu::count("synchronizes"), WAITS.len() as u64, "the program's own alone");
+    assert_eq!(xpu::count("synchronizes"), WAITS.len() as u64, "only the program's own calls");
     assert_eq!((xpu::count("push_depth"), xpu::count("enabled_views"), xpu::count("dropped")), (0, 0, 0));
     file
 }
@@ -42,10 +42,10 @@ fn counts<const N: usize>(counts: [(&str, usize); N]) -> BTreeMap<String, usize>
 }
 
 #[test]
-fn every_piece_of_work_has_a_row_and_a_link() {
+fn all_work_has_rows_and_links() {
     let file = recorded();
     let expected = Counts {
-        // Of SYCL's calls those that give work to a device, and the one that allocates.
+        // SYCL calls that submit work, and the one that allocates.
         runtime: 2 + 16 + 1 + 2 + 1,
         driver: 2 + 16 + 1 + 2 + 1 + 5,
         kernels: 2,
@@ -67,7 +67,7 @@ fn every_piece_of_work_has_a_row_and_a_link() {
 }
 
 #[test]
-fn calls_lie_on_their_threads_and_in_their_spans() {
+fn calls_are_on_their_threads_in_their_spans() {
     let file = recorded();
     let functions = counts([
         ("urEnqueueKernelLaunch", 2),
@@ -97,7 +97,7 @@ fn calls_lie_on_their_threads_and_in_their_spans() {
         let (start, end) = interval(call);
         assert!(slice.start <= start && end <= slice.end, "{call} in {slice:?}");
     }
-    // A call of the driver lies in that of the runtime whose id it has.
+    // A driver call lies in the runtime call with its id.
     for call in driver(&file) {
         let around = runtime(&file).into_iter().find(|around| correlation(around) == correlation(call));
         assert!(
@@ -108,7 +108,7 @@ fn calls_lie_on_their_threads_and_in_their_spans() {
 }
 
 #[test]
-fn work_lies_on_the_queues_of_its_device() {
+fn work_is_on_the_queues_of_its_device() {
     let file = recorded();
     let lanes: BTreeSet<_> = gpu::work(&file).into_iter().map(stream).collect();
     assert_eq!(lanes.len(), 2, "{lanes:?}");
@@ -140,7 +140,7 @@ fn work_lies_on_the_queues_of_its_device() {
 }
 
 #[test]
-fn copies_and_fills_are_named_by_their_places() {
+fn copies_and_fills_are_named_by_their_memory_kinds() {
     let file = recorded();
     let places = ["Host (User Allocated)", "Host (Driver Allocated)", "Device", "Shared"];
     let letters = ["M", "H", "D", "S"];
@@ -148,14 +148,14 @@ fn copies_and_fills_are_named_by_their_places() {
     for (from, to) in (0..4).flat_map(|from| (0..4).map(move |to| (from, to))) {
         expected.insert(format!("Memcpy {}2{} ({} -> {})", letters[from], letters[to], places[from], places[to]), 1);
     }
-    // The one between devices is D2D too.
+    // The copy between devices is D2D too.
     *expected.get_mut("Memcpy D2D (Device -> Device)").unwrap() += 1;
     assert_eq!(tally(events(&file, "X", "gpu_memcpy").into_iter().map(|copy| name(copy).to_owned())), expected);
     assert!(events(&file, "X", "gpu_memset").into_iter().all(|fill| name(fill) == "Memset (90 -> Device)"));
 }
 
-/// The args of a row that come from its record: keys in their order, each with its type: s string, u unsigned number, i
-/// number, f fraction.
+/// Returns the args of a row that come from its record: keys in order, each with its type (s string, u unsigned, i signed,
+/// f fraction).
 fn shape(row: &Value) -> String {
     let own = ["External id", "span id", "parent id"];
     let args = row["args"].as_object().unwrap().iter().filter(|(key, _)| !own.contains(&key.as_str()));
@@ -169,11 +169,11 @@ fn shape(row: &Value) -> String {
 }
 
 const TIMES: &str = "appended:s appended_rel_to_start:s submitted:s submitted_rel_to_start:s";
-// libkineto has no stream, and the context as a text.
+// libkineto has no stream, and the context is a text.
 const PLACE: &str = "device:u stream:u context:u sycl queue:u l0 queue:s";
 
 #[test]
-fn args_have_the_keys_and_the_types_of_libkinetos() {
+fn args_have_libkinetos_keys_and_types() {
     let file = recorded();
     let all = |cat: &str| -> BTreeSet<String> { events(&file, "X", cat).into_iter().map(shape).collect() };
     let kernel = format!(
@@ -197,7 +197,7 @@ fn args_have_the_keys_and_the_types_of_libkinetos() {
     assert_eq!(all("overhead"), BTreeSet::from(["overhead cost:u overhead occupancy:s overhead count:u".to_owned()]));
 }
 
-/// Microseconds as text, such as "-3.250", as nanoseconds.
+/// Converts microseconds as text, such as "-3.250", to nanoseconds.
 fn micros(text: &Value) -> i64 {
     let text = text.as_str().unwrap();
     let (whole, part) = text.trim_start_matches('-').split_once('.').unwrap();
@@ -207,13 +207,13 @@ fn micros(text: &Value) -> i64 {
 }
 
 #[test]
-fn args_say_what_happened() {
+fn args_have_the_times_and_ids_of_the_work() {
     let file = recorded();
     let hex = |value: &Value| value.as_str().is_some_and(|text| text.len() == 18 && text.starts_with("0x"));
     for work in gpu::work(&file) {
         let args = &work["args"];
         assert!(args["context"].is_u64() && hex(&args["l0 queue"]), "{work}");
-        // Given to a list, then to the device, then begun: in that order, and as far from the start as it says.
+        // Appended to a list, submitted to the device, started: in this order, at the given distances from the start.
         for time in ["appended", "submitted"] {
             let (at, relative) = (micros(&args[time]), micros(&args[format!("{time}_rel_to_start")]));
             assert_eq!(at - relative, i64::try_from(interval(work).0).unwrap(), "{work}");
@@ -243,11 +243,11 @@ fn args_say_what_happened() {
         .into_iter()
         .map(|work| work["args"].get("kernel_id").unwrap_or(&work["args"]["memory opration id"]).as_u64())
         .collect();
-    assert_eq!(ids.len(), 21, "each has its own");
+    assert_eq!(ids.len(), 21, "ids are distinct");
 }
 
 #[test]
-fn waits_collectives_and_overhead_have_rows_of_their_own() {
+fn waits_collectives_and_overhead_have_separate_rows() {
     let file = recorded();
     let thread = file.slice("waits").tid;
     let waits = events(&file, "X", "xpu_sync");
@@ -257,7 +257,7 @@ fn waits_collectives_and_overhead_have_rows_of_their_own() {
     for wait in &waits {
         assert_eq!((wait["pid"].as_i64(), wait["tid"].as_u64()), (Some(-1), Some(thread)), "{wait}");
         let calls: Vec<_> = driver(&file).into_iter().filter(|call| correlation(call) == correlation(wait)).collect();
-        assert_eq!((calls.len(), name(calls[0])), (1, name(wait)), "its call is there too");
+        assert_eq!((calls.len(), name(calls[0])), (1, name(wait)), "its call is recorded too");
         let is_event = wait["args"]["Type"] == "HOST_EVENT";
         assert_eq!(wait["args"]["Event_handle"] != "0x0000000000000000", is_event);
         assert_eq!(wait["args"]["Number_wait_events"], u32::from(is_event));
@@ -279,7 +279,7 @@ fn waits_collectives_and_overhead_have_rows_of_their_own() {
 }
 
 #[test]
-fn a_program_on_level_zero_alone_is_linked_without_arrows() {
+fn level_zero_program_is_linked_without_arrows() {
     let machine = machine("");
     let queues = [machine.driver_queue(0), machine.driver_queue(0)];
     let file = record(|| {
@@ -297,7 +297,7 @@ fn a_program_on_level_zero_alone_is_linked_without_arrows() {
 }
 
 #[test]
-fn devices_are_told_apart() {
+fn devices_have_separate_rows() {
     let machine = machine("devices=2");
     let queues = [machine.queue(0), machine.queue(1)];
     let file = record(|| {
@@ -310,7 +310,7 @@ fn devices_are_told_apart() {
     assert_eq!(devices, BTreeMap::from([("on_first", 0), ("on_second", 1)]));
 }
 
-/// Nanoseconds by which rows may be drawn beside their times: one, and one for each row within that readers tell apart.
+/// Nanoseconds by which a drawn row may differ from its times: one, plus one for each nested row.
 const CLOSE: u64 = 4;
 
 #[test]
@@ -342,7 +342,7 @@ fn metrics_of_kernels_are_rows_and_counters() {
         assert_eq!(row["args"]["queue"].as_str(), Some(format!("0x{:x}", queue.0)).as_deref());
     }
     let counters: Vec<_> = file.events().filter(|event| event["ph"] == "C" && event["name"] == "xpu").collect();
-    assert_eq!(counters.len(), 6, "one at the start of each and one at its end");
+    assert_eq!(counters.len(), 6, "one at the start of each kernel and one at its end");
     for counter in &counters {
         let at = support::nanos(&counter["ts"]);
         let values = ["GpuTime", "XVE_ACTIVE"].map(|key| counter["args"][key].as_f64().unwrap());

@@ -1,4 +1,4 @@
-//! Recordings of Intel's GPUs and what is around them: when they begin and end, who else records, what is selected.
+//! Intel GPU recordings: starts and stops, concurrent recordings, and selected types.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -11,19 +11,19 @@ use tracing_kineto::integration::Why;
 use tracing_kineto::{ActivityType, ActivityTypes, Loss, Profiler, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// Does `work` under a layer that records nothing by itself.
+/// Runs `work` under a layer that starts no recording itself.
 fn idle<R>(work: impl FnOnce(&Profiler) -> R) -> R {
     let (layer, guard) = layer(|builder| intel::all(builder).record_from_start(false));
     subscriber::with_default(tracing_subscriber::registry().with(layer), || work(&guard.profiler()))
 }
 
-/// Kernels of that name in a span of that name, which have ended.
+/// Launches kernels in a span of their name, and waits for their end.
 fn launch(xpu: &Xpu, queue: Queue, kernel: &'static str, count: usize) {
     annotate!("{}", kernel).in_scope(|| (0..count).for_each(|_| xpu.submit(queue, kernel)));
     xpu.wait(queue, Wait::Queue);
 }
 
-/// The kernels of a trace, each with how many there are; each is under the span of its name.
+/// Returns the kernels of a trace with counts; checks that each is under the span of its name.
 #[track_caller]
 fn found(file: &File) -> BTreeMap<String, usize> {
     Counts::of(file);
@@ -38,7 +38,7 @@ fn counts<const N: usize>(counts: [(&str, usize); N]) -> BTreeMap<String, usize>
 }
 
 #[test]
-fn recordings_follow_one_another() {
+fn successive_recordings_have_their_own_kernels() {
     let machine = machine("");
     let queue = machine.queue(0);
     idle(|profiler| {
@@ -49,14 +49,18 @@ fn recordings_follow_one_another() {
             let file = File::of(profiler.stop().unwrap());
             assert_eq!(found(&file), counts([(kernel, 3)]));
             assert!(file.trace.stats().losses.is_empty(), "{}", file.trace.stats());
-            assert_eq!((xpu::count("enabled_views"), xpu::count("push_depth")), (0, 0), "others may record now");
+            assert_eq!(
+                (xpu::count("enabled_views"), xpu::count("push_depth")),
+                (0, 0),
+                "other recordings may start now"
+            );
             launch(&machine, queue, "between", 2);
         }
     });
 }
 
 #[test]
-fn a_stop_waits_for_what_the_program_waits_for() {
+fn stop_gets_records_that_the_program_waited_for() {
     let _watch = gpu::watch(Duration::from_secs(100));
     let machine = machine("");
     let (queue, xpu) = (machine.queue(0), *machine);
@@ -73,7 +77,7 @@ fn a_stop_waits_for_what_the_program_waits_for() {
     assert_eq!(xpu::count("synchronizes"), 1, "the program's own");
 }
 
-/// Work of each kind.
+/// Runs work of each kind.
 fn program(xpu: &Xpu, queue: Queue) {
     let _span = info_span!("all").entered();
     xpu.submit(queue, "gemm");
@@ -85,7 +89,7 @@ fn program(xpu: &Xpu, queue: Queue) {
 }
 
 #[test]
-fn each_type_is_recorded_by_itself() {
+fn each_type_can_be_recorded_alone() {
     let machine = machine("devices=2");
     let queue = machine.queue(0);
     let types = [
@@ -103,18 +107,18 @@ fn each_type_is_recorded_by_itself() {
         assert_eq!(events(&file, "X", cat).len(), count, "{cat}");
         let others = types.iter().filter(|(_, other, _)| *other != cat);
         assert!(others.map(|(_, other, _)| events(&file, "X", other).len()).all(|found| found == 0), "{cat}");
-        // Nobody asks what belongs to which span.
+        // External correlation is not selected.
         assert_eq!((xpu::count("pushes"), events(&file, "s", "ac2g").len()), (0, 0), "{cat}");
     }
     let cpu = ActivityTypes::from(ActivityType::CpuOp);
     xpu::reset();
     let file = record_with(|builder| intel::all(builder).activities(cpu), || program(&machine, queue));
     assert_eq!(Counts::of(&file), Counts::default());
-    assert_eq!(["enables", "requested_buffers", "pushes"].map(xpu::count), [0; 3], "the device is left alone");
+    assert_eq!(["enables", "requested_buffers", "pushes"].map(xpu::count), [0; 3], "PTI is not used");
 }
 
 #[test]
-fn work_that_nobody_waits_for_is_missed_and_counted() {
+fn work_that_is_not_waited_for_is_counted_as_missing() {
     let machine = machine("");
     let queue = machine.queue(0);
     let timeout = Duration::from_millis(100);
@@ -128,14 +132,14 @@ fn work_that_nobody_waits_for_is_missed_and_counted() {
     );
     assert_eq!(kernels(&file).into_iter().map(name).collect::<Vec<_>>(), ["waited_for"]);
     assert_eq!((launches(&file).len(), file.lost(Loss::LaunchesWithoutWork)), (2, 1), "{}", file.trace.stats());
-    assert_eq!(xpu::count("synchronizes"), 1, "the program is not made to wait");
-    // The next recording does not get it.
+    assert_eq!(xpu::count("synchronizes"), 1, "the collector does not synchronize");
+    // The next recording does not get its late records.
     let file = record(|| machine.wait(queue, Wait::Queue));
     assert_eq!(kernels(&file).len(), 0, "{:?}", kernels(&file));
 }
 
 #[test]
-fn threads_have_their_own_work() {
+fn threads_launch_their_own_work() {
     const EACH: usize = 20;
     let machine = machine("");
     let xpu: Xpu = *machine;
@@ -165,7 +169,7 @@ fn threads_have_their_own_work() {
 }
 
 #[test]
-fn one_records_at_a_time() {
+fn one_recording_at_a_time_has_pti() {
     let machine = machine("");
     let queue = machine.queue(0);
     let file = record(|| {
@@ -178,7 +182,7 @@ fn one_records_at_a_time() {
 }
 
 #[test]
-fn metrics_that_cannot_be_had_are_told() {
+fn unavailable_metrics_are_noted() {
     for (settings, metrics) in
         [("scope_error=104", "GpuTime"), ("", "Nonsense"), ("", "GpuTime,L3_MISS"), ("pti=0.14", "GpuTime")]
     {

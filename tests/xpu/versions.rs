@@ -1,4 +1,4 @@
-//! The versions of PTI, whose records have other layouts: each records the same.
+//! Versions of PTI, whose record layouts differ: each records the same.
 
 use std::collections::BTreeMap;
 use support::gpu::{events, in_child, interval, name, under};
@@ -8,7 +8,7 @@ use support::{gpu, intel, xpu};
 use tracing::info_span;
 use tracing_kineto::integration::Why;
 
-/// Versions that record, 2.0 being none yet, and whether they record collectives.
+/// Supported versions (2.0 does not exist yet), and whether they record collectives.
 const VERSIONS: [(&str, bool); 10] = [
     ("0.12", false),
     ("0.13", false),
@@ -35,7 +35,7 @@ fn each_version_records_the_same() {
 
 #[test]
 #[ignore = "run by another test"]
-#[expect(clippy::disallowed_methods, reason = "the test that runs this says what it expects")]
+#[expect(clippy::disallowed_methods, reason = "the parent test passes the expectation")]
 fn child_with_a_version() {
     let collects = std::env::var("COLLECTS").unwrap() == "1";
     xpu::pti();
@@ -102,7 +102,7 @@ fn child_with_an_old_version() {
 }
 
 #[test]
-fn intels_gpus_can_be_left_alone() {
+fn xpu_can_be_disabled() {
     in_child("versions::child_without_intel", &[("KINETO_DISABLE_XPU", "1")]);
 }
 
@@ -117,17 +117,17 @@ fn child_without_intel() {
     assert_eq!(intel::reason(&file).why(), Why::Disabled);
     assert!(intel::reason(&file).message().contains("DISABLE_XPU"), "{}", intel::reason(&file));
     assert_eq!(["enables", "requested_buffers", "pushes"].map(xpu::count), [0; 3]);
-    assert_eq!(xpu::count("inits"), inits, "Level Zero is not asked");
+    assert_eq!(xpu::count("inits"), inits, "Level Zero is not initialized");
 }
 
 #[test]
-fn a_recording_may_begin_before_the_first_call() {
-    in_child("versions::child_that_begins_early", &[]);
+fn recording_may_start_before_the_first_call() {
+    in_child("versions::child_that_starts_early", &[]);
 }
 
 #[test]
 #[ignore = "run by another test"]
-fn child_that_begins_early() {
+fn child_that_starts_early() {
     xpu::pti();
     let file = intel::record(|| {
         let xpu = Xpu::new();

@@ -121,7 +121,7 @@ pub fn go_through<'f, M>(
 }
 
 /// What stands above the rows.
-pub const HEAD: &str = "| fault | calls | kernels | linked | what the trace says |\n|---|---|---|---|---|\n";
+pub const HEAD: &str = "| fault | calls | kernels | linked | note in the trace |\n|---|---|---|---|---|\n";
 
 /// What the table says of a fault.
 pub fn row(fault: &str, launches: usize, file: &File, report: &CollectorReport) -> String {

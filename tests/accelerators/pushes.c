@@ -1,24 +1,24 @@
 /*
- * A plugin for tests: keeps what it hears of spans, a letter each. With USERS it wants to hear of annotations apart.
+ * A plugin for tests: keeps a letter for each push and pop. With USERS it gets annotations separately.
  */
 #include "kineto_plugin.h"
 
 #include <stdio.h>
 
 static int profiler;
-static char heard[64];
+static char letters[64];
 static size_t length;
 
-/* What was heard: ( and ) of operations, [ and ] of annotations. */
-const char *whatWasHeard(void) { return heard; }
+/* Returns the letters: ( and ) for operations, [ and ] for annotations. */
+const char *pushedLetters(void) { return letters; }
 
-static int hear(char what) {
-  if (length < sizeof heard - 1) heard[length++] = what;
+static int keep(char what) {
+  if (length < sizeof letters - 1) letters[length++] = what;
   return 0;
 }
 
 static int query(KinetoPlugin_ProfilerQuery_Params *params) {
-  snprintf(params->pProfilerName, params->profilerNameMaxLen + 1, "heard");
+  snprintf(params->pProfilerName, params->profilerNameMaxLen + 1, "pushes");
   params->pSupportedActivityTypes[0] = KINETO_PLUGIN_PROFILE_EVENT_TYPE_CONCURRENT_KERNEL;
   return 0;
 }
@@ -33,18 +33,18 @@ static int start(KinetoPlugin_ProfilerStart_Params *params) { return params == N
 static int stop(KinetoPlugin_ProfilerStop_Params *params) { return params == NULL; }
 static int process(KinetoPlugin_ProfilerProcessEvents_Params *params) { return params == NULL; }
 
-static int push(KinetoPlugin_ProfilerPushCorrelationId_Params *params) { return hear(params->correlationId ? '(' : '?'); }
-static int pop(KinetoPlugin_ProfilerPopCorrelationId_Params *params) { return hear(params ? ')' : '?'); }
+static int push(KinetoPlugin_ProfilerPushCorrelationId_Params *params) { return keep(params->correlationId ? '(' : '?'); }
+static int pop(KinetoPlugin_ProfilerPopCorrelationId_Params *params) { return keep(params ? ')' : '?'); }
 
 #ifdef USERS
 static int push_user(KinetoPlugin_ProfilerPushUserCorrelationId_Params *params) {
-  return hear(params->userCorrelationId ? '[' : '?');
+  return keep(params->userCorrelationId ? '[' : '?');
 }
-static int pop_user(KinetoPlugin_ProfilerPopUserCorrelationId_Params *params) { return hear(params ? ']' : '?'); }
+static int pop_user(KinetoPlugin_ProfilerPopUserCorrelationId_Params *params) { return keep(params ? ']' : '?'); }
 #endif
 
 int KinetoPlugin_register(const KinetoPlugin_Registry *registry) {
-  KinetoPlugin_ProfilerInterface hears = {.unpaddedStructSize = KINETO_PLUGIN_PROFILER_INTERFACE_UNPADDED_STRUCT_SIZE,
+  KinetoPlugin_ProfilerInterface table = {.unpaddedStructSize = KINETO_PLUGIN_PROFILER_INTERFACE_UNPADDED_STRUCT_SIZE,
                                           .profilerCreate = create,
                                           .profilerDestroy = destroy,
                                           .profilerQuery = query,
@@ -57,5 +57,5 @@ int KinetoPlugin_register(const KinetoPlugin_Registry *registry) {
                                           .profilerPopUserCorrelationId = pop_user,
 #endif
                                           .profilerProcessEvents = process};
-  return registry->registerProfiler(registry->pRegistryHandle, &hears);
+  return registry->registerProfiler(registry->pRegistryHandle, &table);
 }
