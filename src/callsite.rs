@@ -282,16 +282,16 @@ impl fmt::Debug for Rules {
 #[derive(Debug, Default)]
 pub(crate) struct Sites {
     pub(crate) rules: Rules,
-    known: PerProcess<RwLock<Known>>,
+    known: PerProcess<RwLock<KnownSites>>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownSites {
     by_address: HashMap<usize, &'static Site>,
     in_order: Vec<&'static Site>,
 }
 
-impl Known {
+impl KnownSites {
     /// Whether one more fits without the allocator.
     fn has_capacity(&self) -> bool {
         self.in_order.len() < self.in_order.capacity().min(self.by_address.capacity())
@@ -304,7 +304,7 @@ impl Sites {
     }
 
     /// What this process has met.
-    fn known(&self) -> &RwLock<Known> {
+    fn known(&self) -> &RwLock<KnownSites> {
         self.known.get(|_| RwLock::default())
     }
 
@@ -331,7 +331,7 @@ impl Sites {
 
     /// Locks the list with capacity for one more: an allocator that has spans of its own comes back here, so it may not be
     /// called under the lock.
-    fn lock_with_capacity(&self) -> RwLockWriteGuard<'_, Known> {
+    fn lock_with_capacity(&self) -> RwLockWriteGuard<'_, KnownSites> {
         let lock = || self.known().write().unwrap_or_else(PoisonError::into_inner);
         loop {
             let known = lock();
@@ -341,7 +341,7 @@ impl Sites {
             let wanted = known.in_order.len() * 2 + 64;
             drop(known);
             let mut roomier =
-                Known { by_address: HashMap::with_capacity(wanted), in_order: Vec::with_capacity(wanted) };
+                KnownSites { by_address: HashMap::with_capacity(wanted), in_order: Vec::with_capacity(wanted) };
             let mut known = lock();
             if !known.has_capacity() && known.in_order.len() < wanted {
                 roomier.by_address.extend(known.by_address.drain());

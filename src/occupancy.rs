@@ -47,7 +47,7 @@ pub(crate) enum SharedLimit {
 
 /// What a kernel takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Kernel {
+pub(crate) struct KernelResources {
     pub(crate) threads_per_block: u32,
     pub(crate) registers_per_thread: u32,
     /// Static and dynamic, in bytes.
@@ -72,7 +72,7 @@ pub(crate) struct Occupancy {
 
 impl Occupancy {
     /// Returns `None` where the question has no answer: a block without threads, or a device without something.
-    pub(crate) fn new(device: &Device, kernel: &Kernel, shared: SharedLimit) -> Option<Occupancy> {
+    pub(crate) fn new(device: &Device, kernel: &KernelResources, shared: SharedLimit) -> Option<Occupancy> {
         let lacks = [device.multiprocessors, device.threads_per_multiprocessor, kernel.threads_per_block].contains(&0);
         if lacks || device.warp_size == 0 {
             return None;
@@ -108,7 +108,7 @@ impl Occupancy {
     ///
     /// Blocks that wait for others to end count as little as multiprocessors that get none; in single precision, as
     /// libkineto reckons.
-    pub(crate) fn achieved(&self, device: &Device, kernel: &Kernel, grid: [u32; 3]) -> f32 {
+    pub(crate) fn achieved(&self, device: &Device, kernel: &KernelResources, grid: [u32; 3]) -> f32 {
         let blocks = blocks_per_sm(device, grid).min(self.active_blocks as f32);
         blocks * kernel.threads_per_block as f32 / device.threads_per_multiprocessor as f32
     }
@@ -208,16 +208,16 @@ mod tests {
         ..A100
     };
 
-    fn kernel(threads_per_block: u32, registers_per_thread: u32, shared: u32) -> Kernel {
-        Kernel { threads_per_block, registers_per_thread, shared }
+    fn kernel(threads_per_block: u32, registers_per_thread: u32, shared: u32) -> KernelResources {
+        KernelResources { threads_per_block, registers_per_thread, shared }
     }
 
-    fn occupancy(device: &Device, kernel: &Kernel) -> Occupancy {
+    fn occupancy(device: &Device, kernel: &KernelResources) -> Occupancy {
         Occupancy::new(device, kernel, SharedLimit::Default).unwrap()
     }
 
     /// Active blocks and what limits them.
-    fn active(device: &Device, kernel: &Kernel) -> (u32, String) {
+    fn active(device: &Device, kernel: &KernelResources) -> (u32, String) {
         let occupancy = occupancy(device, kernel);
         (occupancy.active_blocks, occupancy.limiting.to_string())
     }
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(occupancy(&A100, &kernel).active_blocks, 0);
         let asked = Occupancy::new(&A100, &kernel, SharedLimit::OptIn).unwrap();
         assert_eq!((asked.active_blocks, asked.limiting.to_string().as_str()), (2, "REGS|SMEM"));
-        let too_much = Kernel { shared: 166_913, ..kernel };
+        let too_much = KernelResources { shared: 166_913, ..kernel };
         assert_eq!(Occupancy::new(&A100, &too_much, SharedLimit::OptIn).unwrap().limit_shared, 0);
     }
 
@@ -367,7 +367,7 @@ mod tests {
                 let values: Vec<u32> = args[name].as_array()?.iter().filter_map(number).collect();
                 <[u32; 3]>::try_from(values).ok()
             };
-            let kernel = Kernel {
+            let kernel = KernelResources {
                 threads_per_block: triple("block")?.into_iter().product(),
                 registers_per_thread: number(&args["registers per thread"])?,
                 shared: number(&args["shared memory"])?,

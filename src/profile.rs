@@ -19,7 +19,7 @@ use tracing_subscriber::layer::SubscriberExt;
 #[must_use = "it ends when it is dropped"]
 pub struct Recording {
     name: String,
-    state: Result<(Profiler, Extent), Error>,
+    state: Result<(Profiler, BlockExtent), Error>,
 }
 
 impl fmt::Debug for Recording {
@@ -30,7 +30,7 @@ impl fmt::Debug for Recording {
 
 /// What of a recording is the block's.
 #[derive(Clone, Copy, Debug)]
-enum Extent {
+enum BlockExtent {
     /// All of it: it was started for the block.
     All,
     /// The block's annotation: the recording was running before, and continues.
@@ -51,24 +51,24 @@ impl Recording {
 
     fn new(name: fmt::Arguments<'_>, profiler: Result<Profiler, Error>) -> Recording {
         let state = profiler.and_then(|profiler| match profiler.status() {
-            Status::Recording => Ok((profiler, Extent::Annotation)),
+            Status::Recording => Ok((profiler, BlockExtent::Annotation)),
             Status::Paused => {
                 Err(Error::new(ErrorKind::AlreadyActive, "a recording is paused; resume or stop it first"))
             }
-            _ => profiler.start().map(|()| (profiler, Extent::All)),
+            _ => profiler.start().map(|()| (profiler, BlockExtent::All)),
         });
         Recording { name: name.to_string(), state }
     }
 
     /// What the block took.
-    fn averages(&self, profiler: &Profiler, extent: Extent) -> Result<KeyAverages, Error> {
+    fn averages(&self, profiler: &Profiler, extent: BlockExtent) -> Result<KeyAverages, Error> {
         let nothing = |why: &str| Error::new(ErrorKind::NotActive, format!("nothing was recorded: {why}"));
         match extent {
-            Extent::All => {
+            BlockExtent::All => {
                 let trace = profiler.stop()?;
                 trace.why_empty().map_or_else(|| Ok(trace.key_averages()), |why| Err(nothing(why)))
             }
-            Extent::Annotation => {
+            BlockExtent::Annotation => {
                 let trace = profiler.snapshot()?;
                 let why = trace.why_empty().unwrap_or("the annotation around the block was not");
                 self.within(&trace.events()).ok_or_else(|| nothing(why))

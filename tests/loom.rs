@@ -12,7 +12,7 @@ mod buffer {
     mod record;
 
     pub(crate) use chunk::{Chunk, SLOTS, Slots};
-    pub(crate) use record::{Head, Record, Tag, flag};
+    pub(crate) use record::{CommittedRecord, Head, Tag, flag};
 }
 #[path = "../src/recorder/frames.rs"]
 mod frames;

@@ -12,7 +12,7 @@ const READY: usize = 16;
 
 /// Empty chunks and the budget for full ones.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct ChunkPool {
     ready: ArrayQueue<Chunk>,
     bytes: AtomicU64,
     bytes_max: u64,
@@ -31,12 +31,12 @@ pub(crate) trait Starter: fmt::Debug + Send + Sync {
     fn start(self: Arc<Self>) -> Option<Thread>;
 }
 
-impl Pool {
+impl ChunkPool {
     /// A pool that lets at most `bytes_max` bytes exist at once, those in traces included.
-    pub(crate) fn new(bytes_max: u64) -> Pool {
+    pub(crate) fn new(bytes_max: u64) -> ChunkPool {
         let (ready, bytes) = (ArrayQueue::new(READY), AtomicU64::new(0));
         let (starter, starting, helper) = (OnceLock::new(), AtomicBool::new(false), OnceLock::new());
-        Pool { ready, bytes, bytes_max, starter, starting, is_started: AtomicBool::new(false), helper }
+        ChunkPool { ready, bytes, bytes_max, starter, starting, is_started: AtomicBool::new(false), helper }
     }
 
     /// Has chunks made ahead of need by a thread that `starter` starts; the first caller wins.
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn no_more_chunks_exist_than_the_limit_allows() {
-        let pool = Pool::new(3 * Chunk::BYTES);
+        let pool = ChunkPool::new(3 * Chunk::BYTES);
         pool.refill();
         assert_eq!(pool.bytes(), 3 * Chunk::BYTES);
         let taken: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
@@ -176,14 +176,14 @@ mod tests {
     #[test]
     fn a_helper_takes_nothing_from_who_calls_it() {
         #[derive(Debug)]
-        struct Quick(Pool);
+        struct Quick(ChunkPool);
         impl Starter for Quick {
             fn start(self: Arc<Self>) -> Option<Thread> {
                 self.0.refill();
                 None
             }
         }
-        let quick = Arc::new(Quick(Pool::new(3 * Chunk::BYTES)));
+        let quick = Arc::new(Quick(ChunkPool::new(3 * Chunk::BYTES)));
         let starter: Weak<dyn Starter> = Arc::downgrade(&(quick.clone() as Arc<dyn Starter>));
         quick.0.help_from(starter);
         assert_eq!(std::iter::from_fn(|| quick.0.take()).count(), 3);
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn chunks_that_nobody_uses_are_in_nobodys_way() {
-        let pool = Pool::new(3 * Chunk::BYTES);
+        let pool = ChunkPool::new(3 * Chunk::BYTES);
         pool.refill();
         assert!(!pool.reserve_for_use(2 * Chunk::BYTES - 5, 2 * Chunk::BYTES), "some is to be left");
         assert!(pool.reserve_for_use(2 * Chunk::BYTES - 5, Chunk::BYTES));
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_chunk_that_somebody_holds_is_not_handed_out_again() {
-        let pool = Pool::new(10 * Chunk::BYTES);
+        let pool = ChunkPool::new(10 * Chunk::BYTES);
         let chunk = pool.take().unwrap();
         chunk.open(2048, 1);
         let held = chunk.clone();

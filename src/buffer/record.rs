@@ -161,7 +161,7 @@ impl Whose {
 
 /// A committed record, seen in its chunk.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Record<'c> {
+pub(crate) struct CommittedRecord<'c> {
     pub(crate) chunk: &'c Chunk,
     /// The record's head slot.
     pub(crate) at: usize,
@@ -170,16 +170,16 @@ pub(crate) struct Record<'c> {
     pub(crate) words: [u64; 3],
 }
 
-impl<'c> Record<'c> {
+impl<'c> CommittedRecord<'c> {
     /// Reads the record at slot `at`; `None` behind the last, or where a chunk is damaged.
     #[inline]
-    pub(crate) fn read(chunk: &'c Chunk, at: usize, committed: usize) -> Option<Record<'c>> {
+    pub(crate) fn read(chunk: &'c Chunk, at: usize, committed: usize) -> Option<CommittedRecord<'c>> {
         if at >= committed {
             return None;
         }
         let [word, a, b, c] = chunk.read(at);
         let head = Head::of(word)?;
-        (at + head.slots() <= committed).then_some(Record { chunk, at, head, words: [a, b, c] })
+        (at + head.slots() <= committed).then_some(CommittedRecord { chunk, at, head, words: [a, b, c] })
     }
 
     /// Writes a record at slot `at` but for its payload, without committing it; `words` beyond the tag's own are ignored.
@@ -244,12 +244,12 @@ mod tests {
                 expected.iter().for_each(|word| payload.push([*word]));
                 let head = Head::new(tag, flag::FIRST | flag::CLIPPED, 77);
                 assert!(writer.put_with(SLOTS as u64 + 1, payload, head, [11, 22, 33]));
-                let record = Record::read(&chunk, 1, chunk.committed()).unwrap();
+                let record = CommittedRecord::read(&chunk, 1, chunk.committed()).unwrap();
                 let payload = u16::try_from(length).unwrap();
                 assert_eq!((record.head, record.id()), (Head { payload, ..head }, SLOTS as u64 + 1));
                 assert_eq!(record.words[..tag.words()], [11, 22, 33][..tag.words()]);
                 assert_eq!(record.payload().collect::<Vec<u64>>(), expected, "{tag:?} with {length} words");
-                assert!(Record::read(&chunk, record.next(), chunk.committed()).is_none());
+                assert!(CommittedRecord::read(&chunk, record.next(), chunk.committed()).is_none());
             }
         }
     }
@@ -269,7 +269,7 @@ mod tests {
         chunk.slots().write(1, [200, 0, 0, 0]);
         chunk.slots().write(2, [Head { payload: u16::MAX, ..Head::new(Tag::Span, 0, 0) }.word(), 0, 0, 0]);
         chunk.slots().commit(SLOTS as u64 + 3);
-        assert!(Record::read(&chunk, 1, 3).is_none());
-        assert!(Record::read(&chunk, 2, 3).is_none(), "the payload would lie behind the committed length");
+        assert!(CommittedRecord::read(&chunk, 1, 3).is_none());
+        assert!(CommittedRecord::read(&chunk, 2, 3).is_none(), "the payload would lie behind the committed length");
     }
 }

@@ -1,7 +1,7 @@
 //! The one thread's hand on its chunk.
 
 use super::chunk::{Chunk, SLOTS, Slots};
-use super::record::{Head, Record, Tag};
+use super::record::{CommittedRecord, Head, Tag};
 use crate::time::Ticks;
 use std::sync::atomic::Ordering;
 
@@ -16,7 +16,7 @@ pub(crate) struct Writer(Slots);
 ///
 /// Nobody sees it before the record is [put](Writer::put_with); what the thread records meanwhile takes its place.
 #[derive(Debug)]
-pub(crate) struct Payload {
+pub(crate) struct RecordPayload {
     slots: Slots,
     /// The first word behind it, of all words of the chunk.
     end: usize,
@@ -70,7 +70,7 @@ impl Writer {
     /// Writes and publishes the record for which [`next_id`](Writer::next_id) returned an id.
     #[inline(always)]
     pub(crate) fn put(self, id: u64, head: Head, words: [u64; 3], payload: &[u64]) {
-        Record::write(self.0, slot(id), head, words);
+        CommittedRecord::write(self.0, slot(id), head, words);
         let mut place = self.payload(id, head.tag);
         payload.iter().for_each(|word| place.push([*word]));
         self.0.commit(id + head.slots() as u64);
@@ -78,18 +78,18 @@ impl Writer {
 
     /// Begins a record of any length as the [`next`](Writer::next) one, by its payload.
     #[inline(always)]
-    pub(crate) fn payload(self, id: u64, tag: Tag) -> Payload {
-        Payload { slots: self.0, end: start(id, tag) }
+    pub(crate) fn payload(self, id: u64, tag: Tag) -> RecordPayload {
+        RecordPayload { slots: self.0, end: start(id, tag) }
     }
 
     /// Writes and publishes the record whose payload was written already; `false` if it did not fit.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "a chunk has fewer words")]
-    pub(crate) fn put_with(self, id: u64, payload: Payload, head: Head, words: [u64; 3]) -> bool {
+    pub(crate) fn put_with(self, id: u64, payload: RecordPayload, head: Head, words: [u64; 3]) -> bool {
         let head = Head { payload: (payload.end - start(id, head.tag)) as u16, ..head };
         let fits = payload.end <= SLOTS * 4;
         if fits {
-            Record::write(self.0, slot(id), head, words);
+            CommittedRecord::write(self.0, slot(id), head, words);
             self.0.commit(id + head.slots() as u64);
         }
         fits
@@ -108,7 +108,7 @@ impl Writer {
     }
 }
 
-impl Payload {
+impl RecordPayload {
     /// Adds words; those that do not fit are only counted.
     #[inline(always)]
     pub(crate) fn push<const N: usize>(&mut self, words: [u64; N]) {

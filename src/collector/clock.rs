@@ -5,7 +5,7 @@ use crate::time::Timestamp;
 
 /// A reading of a collector's clock between two of CLOCK_REALTIME, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reading {
+pub(crate) struct BracketedReading {
     before: u64,
     theirs: u64,
     after: u64,
@@ -19,21 +19,21 @@ pub(crate) struct ClockMap {
     error_ns: u64,
 }
 
-impl Reading {
+impl BracketedReading {
     /// Reads a clock a few times and keeps the tightest bracket; `None` if it cannot be read.
-    pub(crate) fn take(clock: impl Fn() -> Option<u64>) -> Option<Reading> {
+    pub(crate) fn take(clock: impl Fn() -> Option<u64>) -> Option<BracketedReading> {
         const TRIES: usize = 5;
         let reading = |_| {
             let before = now();
             let theirs = clock()?;
-            Some(Reading { before, theirs, after: now() })
+            Some(BracketedReading { before, theirs, after: now() })
         };
-        (0..TRIES).filter_map(reading).min_by_key(Reading::width)
+        (0..TRIES).filter_map(reading).min_by_key(BracketedReading::width)
     }
 
     /// A reading that somebody else has taken: when `theirs` was on the host's clock, to within that many nanoseconds.
-    pub(super) fn new(theirs: u64, host: u64, deviation_ns: u64) -> Reading {
-        Reading { before: host.saturating_sub(deviation_ns), theirs, after: host.saturating_add(deviation_ns) }
+    pub(super) fn new(theirs: u64, host: u64, deviation_ns: u64) -> BracketedReading {
+        BracketedReading { before: host.saturating_sub(deviation_ns), theirs, after: host.saturating_add(deviation_ns) }
     }
 
     fn width(&self) -> u64 {
@@ -60,12 +60,12 @@ pub(super) fn on_their_clock(time: Timestamp, theirs: Option<u64>) -> u64 {
 impl ClockMap {
     /// Makes the map of a recording's readings: none at all if each lies within its bracket, else straight lines from
     /// each to the next.
-    pub(crate) fn new(readings: &[Reading]) -> ClockMap {
-        let error_ns = readings.iter().map(Reading::width).max().unwrap_or(0);
-        if readings.iter().all(Reading::agrees) {
+    pub(crate) fn new(readings: &[BracketedReading]) -> ClockMap {
+        let error_ns = readings.iter().map(BracketedReading::width).max().unwrap_or(0);
+        if readings.iter().all(BracketedReading::agrees) {
             return ClockMap { points: Vec::new(), error_ns };
         }
-        let point = |reading: &Reading| {
+        let point = |reading: &BracketedReading| {
             let middle = reading.before + reading.width() / 2;
             (reading.theirs, middle.cast_signed().wrapping_sub(reading.theirs.cast_signed()))
         };
@@ -119,8 +119,8 @@ impl ClockMap {
 mod tests {
     use super::*;
 
-    fn reading(before: u64, theirs: u64, after: u64) -> Reading {
-        Reading { before, theirs, after }
+    fn reading(before: u64, theirs: u64, after: u64) -> BracketedReading {
+        BracketedReading { before, theirs, after }
     }
 
     fn at(map: &ClockMap, theirs: u64) -> u64 {
@@ -154,8 +154,9 @@ mod tests {
 
     #[test]
     fn the_real_clock_is_found_to_be_the_real_clock() {
-        let readings = [Reading::take(|| Some(now())).unwrap(), Reading::take(|| Some(now())).unwrap()];
+        let readings =
+            [BracketedReading::take(|| Some(now())).unwrap(), BracketedReading::take(|| Some(now())).unwrap()];
         assert_eq!(ClockMap::new(&readings).offset_ns(), 0);
-        assert!(Reading::take(|| None).is_none());
+        assert!(BracketedReading::take(|| None).is_none());
     }
 }

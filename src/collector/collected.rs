@@ -1,7 +1,7 @@
 //! The records of one collector in one recording, as they are read.
 
 use super::device::DeviceDescription;
-use super::names::{Name, Names};
+use super::names::{Name, NameTable};
 use super::record::Thread;
 use super::shape::RecordLayout;
 use super::store::Budget;
@@ -64,7 +64,7 @@ pub(super) const OF_SLICE: u8 = 1 << 6;
 #[derive(Debug)]
 pub(crate) struct Collected {
     pub(super) shelves: [Vec<Arc<Vec<u64>>>; SHELVES],
-    pub(crate) names: Names,
+    pub(crate) names: NameTable,
     pub(super) shapes: Vec<&'static dyn RecordLayout>,
     pub(super) contexts: Vec<(u32, i32)>,
     /// Who made the calls.
@@ -100,7 +100,7 @@ pub(crate) struct Entry<'t> {
 impl Collected {
     /// No records.
     pub(crate) fn empty() -> Collected {
-        let (names, shapes, contexts, losses) = (Names::default(), Vec::new(), Vec::new(), Vec::new());
+        let (names, shapes, contexts, losses) = (NameTable::default(), Vec::new(), Vec::new(), Vec::new());
         Collected {
             shelves: Default::default(),
             names,

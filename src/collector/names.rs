@@ -9,12 +9,12 @@ pub struct Name(pub(crate) u32);
 
 /// All names of a recording's records.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct NameTable {
     numbers: HashMap<Arc<str>, u32>,
     texts: Vec<Arc<str>>,
 }
 
-impl Names {
+impl NameTable {
     /// Returns the name's number, if it is known.
     pub(crate) fn find(&self, text: &str) -> Option<Name> {
         self.numbers.get(text).map(|number| Name(*number))
@@ -36,7 +36,7 @@ impl Names {
 
     /// What all names take in memory, about.
     pub(crate) fn bytes_in_all(&self) -> u64 {
-        self.texts.iter().map(|text| Names::bytes(text)).sum()
+        self.texts.iter().map(|text| NameTable::bytes(text)).sum()
     }
 
     /// What a name takes in memory, about.
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn a_name_is_kept_once() {
-        let mut names = Names::default();
+        let mut names = NameTable::default();
         let name = names.add("kernel");
         assert_eq!(names.find("kernel"), Some(name));
         assert_eq!((names.text(name), names.text(Name(7)), names.find("other")), ("kernel", "", None));

@@ -60,12 +60,12 @@ pub(super) struct Filled {
 /// All buffers of the process for one library, which knows one place to get them from.
 #[derive(Debug)]
 pub(super) struct Pool {
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct PoolState {
     /// The size of a buffer; 0 while nothing is recorded.
     size: usize,
     limit: usize,
@@ -82,12 +82,12 @@ struct State {
     requests: u64,
     /// The requests that came before the recording.
     earlier: u64,
-    counts: Counts,
+    counts: PoolCounts,
 }
 
 /// What happened in a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct PoolCounts {
     /// Buffers that came back with records.
     pub(super) filled: u64,
     /// Requests that were refused, or got a scrap, since the limit was reached.
@@ -165,8 +165,8 @@ impl Filled {
 
 impl Pool {
     pub(super) const fn new() -> Pool {
-        let counts = Counts { filled: 0, refused: 0, strangers: 0, uncounted: 0, kept: 0 };
-        let state = State {
+        let counts = PoolCounts { filled: 0, refused: 0, strangers: 0, uncounted: 0, kept: 0 };
+        let state = PoolState {
             size: 0,
             limit: 0,
             instead: Instead::Nothing,
@@ -183,7 +183,7 @@ impl Pool {
         Pool { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -194,7 +194,7 @@ impl Pool {
         let [size, limit] = [size, limit.max(size)].map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         let mut state = self.state();
         (state.size, state.limit, state.instead) = (size, limit, instead);
-        state.counts = Counts::default();
+        state.counts = PoolCounts::default();
         state.earlier = state.requests;
         state.forget_free();
         if let Instead::AlwaysScraps(scraps) = instead
@@ -212,7 +212,7 @@ impl Pool {
     }
 
     /// Hands out no more buffers. Those that the library has still are freed when they come back.
-    pub(super) fn close(&self) -> Counts {
+    pub(super) fn close(&self) -> PoolCounts {
         let mut state = self.state();
         if state.size > 0 {
             state.counts.kept = (state.ready.len() + state.with_records(u64::MAX).count()) as u64;
@@ -321,7 +321,7 @@ impl Pool {
         self.state().with_records(requests).next().is_some()
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> PoolCounts {
         self.state().counts
     }
 }
@@ -331,7 +331,7 @@ pub(super) fn leaked(bytes: usize) -> Option<(NonNull<u8>, usize)> {
     Buffer::new(bytes, true).map(|scrap| ManuallyDrop::new(scrap).place())
 }
 
-impl State {
+impl PoolState {
     /// The recording's buffers up to that request that the library has, with records in them.
     fn with_records(&self, requests: u64) -> impl Iterator<Item = &Buffer> {
         let of_recording =
@@ -416,7 +416,7 @@ mod tests {
         assert!(!pool.holds_records(u64::MAX), "the first word is zero again");
         pool.complete(start.as_ptr(), 0);
         assert!(pool.take(soon(), || false).is_empty(), "an empty buffer is not read");
-        assert_eq!(pool.close(), Counts { filled: 1, ..Counts::default() });
+        assert_eq!(pool.close(), PoolCounts { filled: 1, ..PoolCounts::default() });
     }
 
     #[test]

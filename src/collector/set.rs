@@ -1,7 +1,7 @@
 //! The collectors of a session: started and stopped together, each for itself.
 
 use super::apart::apart;
-use super::clock::{ClockMap, Reading};
+use super::clock::{BracketedReading, ClockMap};
 use super::collected::Collected;
 use super::report::CollectorReport;
 use super::store::{Budget, RecordSink};
@@ -21,17 +21,17 @@ pub(crate) struct CollectorSet {
     collectors: Vec<Arc<dyn Collector>>,
     /// Those that were switched off, with the reason.
     off: Vec<Rejected>,
-    running: fork::Own<Vec<Running>>,
+    running: fork::Own<Vec<StartedCollector>>,
     street: OnceLock<&'static Street>,
 }
 
 /// A collector that was asked to record.
 #[derive(Debug)]
-struct Running {
+struct StartedCollector {
     collector: Arc<dyn Collector>,
     sink: RecordSink,
     state: Result<Capabilities, Unavailable>,
-    readings: Vec<Reading>,
+    readings: Vec<BracketedReading>,
 }
 
 /// What a collector recorded, or why it recorded nothing.
@@ -94,7 +94,7 @@ impl CollectorSet {
         CollectorSet { collectors, off, running: fork::Own::default(), street: OnceLock::new() }
     }
 
-    fn running(&self) -> MutexGuard<'_, Vec<Running>> {
+    fn running(&self) -> MutexGuard<'_, Vec<StartedCollector>> {
         self.running.lock()
     }
 
@@ -113,7 +113,7 @@ impl CollectorSet {
             let sink = RecordSink::new(budget.clone());
             sink.wait();
             let state = collector.start(selection, sink.clone());
-            running.push(Running { collector: collector.clone(), sink, state, readings: Vec::new() });
+            running.push(StartedCollector { collector: collector.clone(), sink, state, readings: Vec::new() });
         }
         *self.running() = running;
         self.reports()
@@ -121,7 +121,7 @@ impl CollectorSet {
 
     /// Returns how each has fared that was asked to record.
     pub(crate) fn reports(&self) -> Vec<CollectorReport> {
-        let report = |running: &Running| CollectorReport::new(running.collector.name(), running.state.clone());
+        let report = |running: &StartedCollector| CollectorReport::new(running.collector.name(), running.state.clone());
         CollectorReport::tell_apart(self.running().iter().map(report))
     }
 
@@ -135,7 +135,8 @@ impl CollectorSet {
 
     /// Returns a switch for each that was asked to record, in their order.
     pub(crate) fn switches(&self) -> Vec<Switch> {
-        let switch = |each: &Running| Switch::new(each.collector.clone(), each.sink.clone(), each.state.is_ok());
+        let switch =
+            |each: &StartedCollector| Switch::new(each.collector.clone(), each.sink.clone(), each.state.is_ok());
         self.running().iter().map(switch).collect()
     }
 
@@ -147,7 +148,7 @@ impl CollectorSet {
     /// Reads the clocks of all that run.
     pub(crate) fn read_clocks(&self) {
         for running in self.running().iter_mut().filter(|running| running.state.is_ok()) {
-            let reading = Reading::take(|| running.collector.clock());
+            let reading = BracketedReading::take(|| running.collector.clock());
             running.readings.extend(reading);
         }
     }
@@ -202,7 +203,7 @@ impl CollectorSet {
         self.collections(&running, false)
     }
 
-    fn collections(&self, running: &[Running], close: bool) -> Vec<Collection> {
+    fn collections(&self, running: &[StartedCollector], close: bool) -> Vec<Collection> {
         let ran = running.iter().map(|running| running.collect(close));
         let off = self.off.iter().map(|(name, reason)| Collection {
             name,
@@ -228,7 +229,7 @@ impl Drop for CollectorSet {
     }
 }
 
-impl Running {
+impl StartedCollector {
     fn collect(&self, close: bool) -> Collection {
         let devices = if self.state.is_ok() { self.collector.devices() } else { Vec::new() };
         let mut records = self.sink.collect(close);

@@ -1,7 +1,7 @@
 //! What the words of a record mean.
 
 use super::DeviceDescription;
-use super::names::{Name, Names};
+use super::names::{Name, NameTable};
 use crate::time::Timestamp;
 use kineto_trace::activity::ArgValue;
 use std::fmt;
@@ -19,7 +19,7 @@ pub trait RecordLayout: fmt::Debug + Sync {
 #[derive(Clone, Copy)]
 pub struct RecordView<'t> {
     pub(crate) words: &'t [u64],
-    pub(crate) names: &'t Names,
+    pub(crate) names: &'t NameTable,
     /// When it began.
     pub start: Timestamp,
     /// When it ended; the end of the recording if it has not.

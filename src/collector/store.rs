@@ -5,7 +5,7 @@
 //! each is asked for by itself.
 
 use super::collected::{BLOCK, BLOCK_BYTES, BY_HANDLE, Collected, LAUNCHES, OF_SLICE, Role, SHELF_WORDS, SHELVES};
-use super::names::{Name, Names};
+use super::names::{Name, NameTable};
 use super::pauses::Pauses;
 use super::record::{
     ApiCall, CounterSample, DeviceMemory, DeviceWork, EventRecord, External, Overhead, Synchronization, Thread,
@@ -53,7 +53,7 @@ struct Store {
 #[derive(Clone, Debug, Default)]
 struct Held {
     shelves: [Shelf; SHELVES],
-    names: Names,
+    names: NameTable,
     bytes: u64,
     shapes: Vec<&'static dyn RecordLayout>,
     contexts: Vec<(u32, i32)>,
@@ -278,7 +278,7 @@ impl Shelf {
 }
 
 /// What a head says beside the record's role and flags.
-struct Head {
+struct PackedHead {
     tag: u8,
     kind: ActivityType,
     name: Name,
@@ -308,7 +308,7 @@ impl Batch<'_> {
         if let Some(name) = self.held.names.find(text) {
             return name;
         }
-        let bytes = Names::bytes(text);
+        let bytes = NameTable::bytes(text);
         if self.budget.reserve(bytes) {
             self.held.bytes += bytes;
             return self.held.names.add(text);
@@ -334,7 +334,7 @@ impl Batch<'_> {
             self.held.unwanted.remove(&call.correlation);
         }
         let tag = Role::Call as u8 | flag | if call.launches { LAUNCHES } else { 0 };
-        let head = Head { tag, kind: call.kind, name: call.name, shape: Some(call.shape) };
+        let head = PackedHead { tag, kind: call.kind, name: call.name, shape: Some(call.shape) };
         self.put(Role::Call, &head, [call.start, call.end, call.correlation, thread, call.external], call.words);
     }
 
@@ -356,7 +356,8 @@ impl Batch<'_> {
 
     #[inline]
     fn put_work(&mut self, flag: u8, cause: u64, work: &DeviceWork<'_>) {
-        let head = Head { tag: Role::Work as u8 | flag, kind: work.kind, name: work.name, shape: Some(work.shape) };
+        let head =
+            PackedHead { tag: Role::Work as u8 | flag, kind: work.kind, name: work.name, shape: Some(work.shape) };
         let place = u64::from(work.device.cast_unsigned()) << 32 | u64::from(work.stream);
         self.put(Role::Work, &head, [work.start, work.end, cause, place], work.words);
     }
@@ -366,7 +367,7 @@ impl Batch<'_> {
         if self.is_paused(sync.start, sync.end) {
             return self.skip();
         }
-        let head = Head { tag: Role::Sync as u8, kind: sync.kind, name: sync.name, shape: Some(sync.shape) };
+        let head = PackedHead { tag: Role::Sync as u8, kind: sync.kind, name: sync.name, shape: Some(sync.shape) };
         let place = u64::from(sync.context) << 32 | u64::from(sync.stream);
         self.put(Role::Sync, &head, [sync.start, sync.end, sync.correlation, place, sync.event.into()], sync.words);
     }
@@ -376,7 +377,7 @@ impl Batch<'_> {
         if event.at != 0 && self.is_paused(event.at, event.at) {
             return self.skip();
         }
-        let head = Head { tag: Role::Event as u8, kind: event.kind, name: event.name, shape: Some(event.shape) };
+        let head = PackedHead { tag: Role::Event as u8, kind: event.kind, name: event.name, shape: Some(event.shape) };
         let place = u64::from(event.context) << 32 | u64::from(event.stream);
         self.put(Role::Event, &head, [event.at, event.at, event.correlation, place, event.event.into()], event.words);
     }
@@ -384,7 +385,7 @@ impl Batch<'_> {
     /// Adds the slice that a call belongs to.
     pub fn external(&mut self, external: External) {
         let kind = ActivityType::ExternalCorrelation;
-        let head = Head { tag: Role::External as u8, kind, name: Name(0), shape: None };
+        let head = PackedHead { tag: Role::External as u8, kind, name: Name(0), shape: None };
         self.put(Role::External, &head, [external.correlation, external.id, 0, 0, 0], &[]);
     }
 
@@ -402,7 +403,7 @@ impl Batch<'_> {
         if self.is_paused(overhead.start, overhead.end) {
             return self.skip();
         }
-        let head = Head { tag: Role::Overhead as u8, kind: ActivityType::Overhead, name: overhead.name, shape };
+        let head = PackedHead { tag: Role::Overhead as u8, kind: ActivityType::Overhead, name: overhead.name, shape };
         self.put(Role::Overhead, &head, [overhead.start, overhead.end, 0, 0, 0], words);
     }
 
@@ -411,7 +412,8 @@ impl Batch<'_> {
         if self.is_paused(sample.at, sample.at) {
             return self.skip();
         }
-        let head = Head { tag: Role::Counter as u8, kind: sample.kind, name: sample.name, shape: Some(sample.shape) };
+        let head =
+            PackedHead { tag: Role::Counter as u8, kind: sample.kind, name: sample.name, shape: Some(sample.shape) };
         let place = u64::from(sample.device.cast_unsigned()) << 32 | u64::from(sample.stream);
         self.put(Role::Counter, &head, [sample.at, sample.at, 0, place, 0], sample.words);
     }
@@ -421,7 +423,8 @@ impl Batch<'_> {
         if self.is_paused(memory.at, memory.at) {
             return self.skip();
         }
-        let head = Head { tag: Role::Memory as u8, kind: ActivityType::CpuInstantEvent, name: Name(0), shape: None };
+        let head =
+            PackedHead { tag: Role::Memory as u8, kind: ActivityType::CpuInstantEvent, name: Name(0), shape: None };
         let place = u64::from(memory.device.cast_unsigned()) << 32 | u64::from(memory.kind.number());
         self.put(
             Role::Memory,
@@ -449,7 +452,7 @@ impl Batch<'_> {
     }
 
     #[inline]
-    fn put<const N: usize>(&mut self, role: Role, head: &Head, own: [u64; N], words: &[u64]) {
+    fn put<const N: usize>(&mut self, role: Role, head: &PackedHead, own: [u64; N], words: &[u64]) {
         let held = &mut *self.held;
         if held.waits || held.closed {
             return held.turn_away();

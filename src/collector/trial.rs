@@ -30,7 +30,7 @@ impl fmt::Debug for Trial<'_> {
 #[non_exhaustive]
 pub struct Findings {
     /// All records: calls, then work, then the rest, each in the order in which they came.
-    pub records: Vec<Record>,
+    pub records: Vec<TrialRecord>,
     /// What was lost or is to be marked, by cause.
     pub losses: Vec<(Loss, u64)>,
     /// Sentences for the reader of the trace.
@@ -40,7 +40,7 @@ pub struct Findings {
 /// A record that a collector handed over, written out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Record {
+pub struct TrialRecord {
     /// Its type.
     pub kind: ActivityType,
     /// Its name; empty for an external id.
@@ -104,7 +104,7 @@ impl<'c> Trial<'c> {
 impl Findings {
     fn new(collected: &Collected) -> Findings {
         let all = collected.calls().chain(collected.work()).chain(collected.rest());
-        let records = all.map(|entry| Record::new(collected, &entry)).collect();
+        let records = all.map(|entry| TrialRecord::new(collected, &entry)).collect();
         Findings { records, losses: collected.losses.clone(), notes: collected.notes.clone() }
     }
 
@@ -114,7 +114,7 @@ impl Findings {
     }
 
     /// Returns the records of a type.
-    pub fn of(&self, kind: ActivityType) -> impl Iterator<Item = &Record> {
+    pub fn of(&self, kind: ActivityType) -> impl Iterator<Item = &TrialRecord> {
         self.records.iter().filter(move |record| record.kind == kind)
     }
 
@@ -124,13 +124,13 @@ impl Findings {
     }
 }
 
-impl Record {
+impl TrialRecord {
     /// Returns an argument's value.
     pub fn arg(&self, key: &str) -> Option<&str> {
         self.args.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
-    fn new(collected: &Collected, entry: &Entry<'_>) -> Record {
+    fn new(collected: &Collected, entry: &Entry<'_>) -> TrialRecord {
         let role = entry.role();
         let is_external = role == Role::External;
         let device = match role {
@@ -151,7 +151,7 @@ impl Record {
             Role::Work => entry.slice().unwrap_or(0),
             _ => 0,
         };
-        let mut record = Record {
+        let mut record = TrialRecord {
             kind: entry.kind(),
             name: if is_external { String::new() } else { collected.names.text(entry.name).to_owned() },
             start: if is_external { 0 } else { entry.start() },

@@ -68,10 +68,10 @@ impl<'b, W: Walker> Iterator for Records<'b, W> {
 /// A walker that says what a test wrote down.
 #[cfg(test)]
 #[derive(Debug)]
-pub(super) struct Told(pub(super) Vec<Result<Option<usize>, Unreadable>>);
+pub(super) struct ScriptedWalker(pub(super) Vec<Result<Option<usize>, Unreadable>>);
 
 #[cfg(test)]
-impl Walker for Told {
+impl Walker for ScriptedWalker {
     fn next(&self, _: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
         let told = |at| self.0.iter().position(|told| *told == Ok(Some(at))).ok_or(Unreadable);
         let place = at.map_or(Ok(0), |at| told(at).map(|place| place + 1))?;
@@ -85,7 +85,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn cut(length: usize, told: &[Result<Option<usize>, Unreadable>]) -> (Vec<usize>, bool) {
-        let (buffer, walker) = (vec![0u8; length], Told(told.to_vec()));
+        let (buffer, walker) = (vec![0u8; length], ScriptedWalker(told.to_vec()));
         let mut records = Records::new(&buffer, &walker);
         let lengths = records.by_ref().take(100).map(<[u8]>::len).collect();
         (lengths, records.broken())
@@ -114,7 +114,7 @@ mod tests {
             bytes in proptest::collection::vec(any::<u8>(), 0..600),
             steps in proptest::collection::vec(0usize..700, 0..20),
         ) {
-            let walker = Told(steps.iter().map(|step| Ok(Some(*step))).collect());
+            let walker = ScriptedWalker(steps.iter().map(|step| Ok(Some(*step))).collect());
             let total: usize = Records::new(&bytes, &walker).map(<[u8]>::len).sum();
             prop_assert!(total <= bytes.len());
         }

@@ -3,7 +3,7 @@
 //! Nothing is rendered that has a type of its own; what has only a Debug form is rendered once, up to the limit.
 
 use super::{Sink, Words, code};
-use crate::buffer::{Loss, Payload};
+use crate::buffer::{Loss, RecordPayload};
 use crate::callsite::{self, Site};
 use crate::diag::diag;
 use crate::recorder::Recorder;
@@ -27,20 +27,20 @@ pub(crate) struct Encoder<'a> {
 pub(crate) struct PlainEncoder {
     /// The fields to record, a bit each.
     fields: u64,
-    payload: Payload,
+    payload: RecordPayload,
     text_bytes_max: usize,
     is_plain: bool,
 }
 
 impl PlainEncoder {
     #[inline(always)]
-    pub(crate) fn new(site: &Site, payload: Payload, text_bytes_max: usize) -> Self {
+    pub(crate) fn new(site: &Site, payload: RecordPayload, text_bytes_max: usize) -> Self {
         PlainEncoder { fields: site.fields, payload, text_bytes_max, is_plain: !site.needs_care }
     }
 
     /// Returns the payload, unless it takes an [`Encoder`] to encode these fields.
     #[inline(always)]
-    pub(crate) fn finish(self) -> Option<Payload> {
+    pub(crate) fn finish(self) -> Option<RecordPayload> {
         self.is_plain.then_some(self.payload)
     }
 

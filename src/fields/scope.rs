@@ -8,7 +8,7 @@ use std::fmt;
 use tracing_core::field::{Field, Visit};
 
 /// What the fields of one span say of its scope.
-struct Said {
+struct ScopeValues {
     fields: ScopeFields,
     /// The field that decides the class of the callsite, if one does.
     kind_field: Option<usize>,
@@ -17,9 +17,9 @@ struct Said {
     kind: Option<ActivityType>,
 }
 
-impl Said {
-    fn new(fields: ScopeFields, kind_field: Option<usize>) -> Said {
-        Said { fields, kind_field, scope: None, is_backward: false, kind: None }
+impl ScopeValues {
+    fn new(fields: ScopeFields, kind_field: Option<usize>) -> ScopeValues {
+        ScopeValues { fields, kind_field, scope: None, is_backward: false, kind: None }
     }
 
     fn number(&mut self, field: usize, number: u64) {
@@ -46,7 +46,7 @@ impl Said {
     }
 }
 
-impl Visit for Said {
+impl Visit for ScopeValues {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         // No other field is rendered for it.
         if self.fields.contain(field.index()) || self.kind_field == Some(field.index()) {
@@ -71,7 +71,7 @@ impl Site {
     #[inline]
     pub(crate) fn of_span(&'static self, record: impl FnOnce(&mut dyn Visit)) -> &'static Site {
         let Some(scopes) = &self.scopes else { return self };
-        let mut said = Said::new(scopes.fields, self.kind_field);
+        let mut said = ScopeValues::new(scopes.fields, self.kind_field);
         record(&mut said);
         said.judge(self)
     }
@@ -79,7 +79,7 @@ impl Site {
     /// The same, of fields that were encoded.
     pub(crate) fn of_encoded(&'static self, payload: &[u64]) -> &'static Site {
         let Some(scopes) = &self.scopes else { return self };
-        let mut said = Said::new(scopes.fields, self.kind_field);
+        let mut said = ScopeValues::new(scopes.fields, self.kind_field);
         let words: Vec<Word> = payload.iter().map(|word| word.to_le_bytes()).collect();
         for value in values(&words) {
             match value.datum {

@@ -1,7 +1,7 @@
 //! Where encoded values go, word by word: a growing list that begins on the stack and continues in a buffer of the
 //! thread's, so that the fields of spans touch no allocator in steady state, or the record itself.
 
-use crate::buffer::Payload;
+use crate::buffer::RecordPayload;
 use std::cell::Cell;
 
 /// Takes the words of a payload.
@@ -16,10 +16,10 @@ impl<S: Sink> Sink for &mut S {
     }
 }
 
-impl Sink for Payload {
+impl Sink for RecordPayload {
     #[inline(always)]
     fn push<const N: usize>(&mut self, words: [u64; N]) {
-        Payload::push(self, words);
+        RecordPayload::push(self, words);
     }
 }
 

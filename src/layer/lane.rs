@@ -15,7 +15,7 @@ mod slow_path;
 use super::cache::Cache;
 use super::missing::Missing;
 use super::pushed_slices::PushedSlices;
-use crate::buffer::{Head, Loss, Payload, Tag, Writer, flag};
+use crate::buffer::{Head, Loss, RecordPayload, Tag, Writer, flag};
 use crate::callsite::Site;
 use crate::clock;
 use crate::correlation::CorrelationSink;
@@ -48,7 +48,7 @@ pub(crate) struct Lane {
     pub(super) cache: Cache,
     pub(super) pushed_slices: PushedSlices,
     /// The thread's counters, if there are some; they are open until `close_down`.
-    counters: Cell<Option<counters::Reader>>,
+    counters: Cell<Option<counters::CounterReader>>,
 }
 
 /// A thread's frames, and where it writes.
@@ -171,7 +171,12 @@ impl Lane {
 
     /// Makes a span with fields, which `encode` writes, below the innermost one; `false` if that takes more than usual.
     #[inline(always)]
-    pub(crate) fn new_span_with(&self, key: u64, site: &Site, encode: impl FnOnce(Payload) -> Option<Payload>) -> bool {
+    pub(crate) fn new_span_with(
+        &self,
+        key: u64,
+        site: &Site,
+        encode: impl FnOnce(RecordPayload) -> Option<RecordPayload>,
+    ) -> bool {
         let Some(LanePosition { frames, writer }) = self.place.get() else { return false };
         let top = frames.top();
         let frame = frames.frame(top + 1);

@@ -15,13 +15,13 @@ pub(crate) struct PushedSlices {
     correlation_sink: Cell<Option<&'static dyn CorrelationSink>>,
     /// The receiver of the slices below.
     last_sink: Cell<Option<&'static dyn CorrelationSink>>,
-    slices: [Cell<Pushed>; DEPTH],
+    slices: [Cell<PushedSlice>; DEPTH],
     length: Cell<usize>,
 }
 
 /// A slice that was pushed, with a bit for each collector that took it.
 #[derive(Clone, Copy)]
-struct Pushed {
+struct PushedSlice {
     slice: u64,
     annotates: bool,
     takers: u64,
@@ -45,7 +45,7 @@ const DEPTH: usize = 64;
 
 impl PushedSlices {
     pub(crate) const fn new() -> PushedSlices {
-        let slices = [const { Cell::new(Pushed { slice: 0, annotates: false, takers: 0 }) }; DEPTH];
+        let slices = [const { Cell::new(PushedSlice { slice: 0, annotates: false, takers: 0 }) }; DEPTH];
         PushedSlices { correlation_sink: Cell::new(None), last_sink: Cell::new(None), slices, length: Cell::new(0) }
     }
 
@@ -111,12 +111,12 @@ impl PushedSlices {
         slices.for_each(|(slice, annotates)| self.tell(correlation_sink, slice, annotates));
     }
 
-    fn last(&self) -> Option<Pushed> {
+    fn last(&self) -> Option<PushedSlice> {
         self.slices.get(self.length.get().wrapping_sub(1)).map(Cell::get)
     }
 
     /// Pops the last slice.
-    fn forget(&self, last: Pushed) {
+    fn forget(&self, last: PushedSlice) {
         self.length.set(self.length.get().saturating_sub(1));
         if let Some(correlation_sink) = self.last_sink.get() {
             correlation_sink.pop(last.annotates, last.takers);
@@ -128,7 +128,7 @@ impl PushedSlices {
         let Some(place) = self.slices.get(length).filter(|_| slice != 0) else { return };
         let takers = correlation_sink.push(slice, annotates);
         if takers != 0 {
-            place.set(Pushed { slice, annotates, takers });
+            place.set(PushedSlice { slice, annotates, takers });
             self.length.set(length + 1);
         }
     }

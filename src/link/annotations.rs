@@ -23,17 +23,17 @@ pub(crate) struct DeviceAnnotation {
 pub(super) struct Annotating<'s, S> {
     chains: Chains<'s, S>,
     /// By the number of the stream.
-    running: List<Option<Running>>,
+    running: List<Option<StreamRun>>,
     /// What had run before, by stream and chain.
-    done: IdMap<(usize, usize), Running>,
+    done: IdMap<(usize, usize), StreamRun>,
 }
 
 /// What a stream did, one after the other, within one chain.
 #[derive(Clone, Copy, Debug)]
-struct Running {
+struct StreamRun {
     stream: (i32, u32),
     chain: usize,
-    extent: Extent,
+    extent: AnnotationExtent,
 }
 
 impl<'s, S: Spans> Annotating<'s, S> {
@@ -45,8 +45,8 @@ impl<'s, S: Spans> Annotating<'s, S> {
     #[inline]
     pub(super) fn add(&mut self, number: usize, work: &Work, slice: u64) {
         let chain = self.chains.of_slice(slice);
-        let extent = Extent { start: work.start, end: work.end };
-        let next = Running { stream: (work.device, work.stream), chain, extent };
+        let extent = AnnotationExtent { start: work.start, end: work.end };
+        let next = StreamRun { stream: (work.device, work.stream), chain, extent };
         if self.running.len() <= number {
             self.running.resize(number + 1, None);
         }
@@ -70,12 +70,12 @@ impl<'s, S: Spans> Annotating<'s, S> {
         let mut found = List::new();
         let mut extents = Extents::default();
         for of_stream in done.chunk_by(|a, b| a.stream == b.stream) {
-            for Running { chain, extent, .. } in of_stream {
+            for StreamRun { chain, extent, .. } in of_stream {
                 extents.add(&self.chains, *chain, *extent);
             }
-            let Some(&Running { stream: (device, stream), .. }) = of_stream.first() else { continue };
+            let Some(&StreamRun { stream: (device, stream), .. }) = of_stream.first() else { continue };
             let rows = extents.take(&self.chains).into_iter();
-            found.extend(rows.map(|(annotation, Extent { start, end })| DeviceAnnotation {
+            found.extend(rows.map(|(annotation, AnnotationExtent { start, end })| DeviceAnnotation {
                 device,
                 stream,
                 start,
@@ -89,15 +89,16 @@ impl<'s, S: Spans> Annotating<'s, S> {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Extent {
+struct AnnotationExtent {
     start: Timestamp,
     end: Timestamp,
 }
 
-impl Extent {
-    const NONE: Extent = Extent { start: Timestamp::from_nanos(u64::MAX), end: Timestamp::from_nanos(0) };
+impl AnnotationExtent {
+    const NONE: AnnotationExtent =
+        AnnotationExtent { start: Timestamp::from_nanos(u64::MAX), end: Timestamp::from_nanos(0) };
 
-    fn add(&mut self, other: Extent) {
+    fn add(&mut self, other: AnnotationExtent) {
         self.start = self.start.min(other.start);
         self.end = self.end.max(other.end);
     }
@@ -107,13 +108,13 @@ impl Extent {
 #[derive(Debug, Default)]
 struct Extents {
     /// By the link in the chains; `None` for one that the stream has not met.
-    of_link: List<Option<Extent>>,
+    of_link: List<Option<AnnotationExtent>>,
     met: List<usize>,
 }
 
 impl Extents {
     /// Adds work within a chain to the innermost of its annotations; [`take`](Self::take) hands it on to those around.
-    fn add(&mut self, chains: &Chains<'_, impl Spans>, chain: usize, extent: Extent) {
+    fn add(&mut self, chains: &Chains<'_, impl Spans>, chain: usize, extent: AnnotationExtent) {
         let mut next = chain;
         // If one has been met, so have those around it.
         while let Some(link) = chains.link(next).filter(|_| self.extent(next).is_none()) {
@@ -121,7 +122,7 @@ impl Extents {
                 self.of_link.resize(next + 1, None);
             }
             if let Some(extent) = self.of_link.get_mut(next) {
-                *extent = Some(Extent::NONE);
+                *extent = Some(AnnotationExtent::NONE);
             }
             self.met.push(next);
             next = link.around;
@@ -131,12 +132,12 @@ impl Extents {
         }
     }
 
-    fn extent(&mut self, link: usize) -> Option<&mut Extent> {
+    fn extent(&mut self, link: usize) -> Option<&mut AnnotationExtent> {
         self.of_link.get_mut(link)?.as_mut()
     }
 
     /// Returns the annotations that the stream met, in order, and begins anew.
-    fn take(&mut self, chains: &Chains<'_, impl Spans>) -> List<(u64, Extent)> {
+    fn take(&mut self, chains: &Chains<'_, impl Spans>) -> List<(u64, AnnotationExtent)> {
         // What is around a link has a lower number.
         let mut met = std::mem::take(&mut self.met);
         met.sort_unstable_by_key(|link| Reverse(*link));

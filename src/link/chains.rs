@@ -15,7 +15,7 @@ const WALKING: usize = usize::MAX - 1;
 /// Chains of annotations, each of which is kept once; a chain is named by its innermost link.
 pub(super) struct Chains<'s, S> {
     spans: &'s S,
-    links: List<Link>,
+    links: List<ChainLink>,
     /// The chain of each span that is an annotation or has been met on a way up.
     of_span: IdMap<u64, usize>,
     /// The slice that was asked for last, the span from which the way led up then, and the chain of both.
@@ -25,7 +25,7 @@ pub(super) struct Chains<'s, S> {
 
 /// An annotation, and the chain around it, whose links all have lower numbers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Link {
+pub(super) struct ChainLink {
     pub(super) annotation: u64,
     pub(super) around: usize,
 }
@@ -35,7 +35,7 @@ impl<'s, S: Spans> Chains<'s, S> {
         Chains { spans, links: List::new(), of_span: IdMap::default(), last: (0, 0, NONE), way: List::new() }
     }
 
-    pub(super) fn link(&self, chain: usize) -> Option<Link> {
+    pub(super) fn link(&self, chain: usize) -> Option<ChainLink> {
         self.links.get(chain).copied()
     }
 
@@ -92,7 +92,7 @@ impl<'s, S: Spans> Chains<'s, S> {
         match self.spans.annotation(span) {
             0 => around,
             annotation => {
-                self.links.push(Link { annotation, around });
+                self.links.push(ChainLink { annotation, around });
                 self.links.len() - 1
             }
         }

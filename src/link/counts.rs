@@ -2,7 +2,7 @@
 
 /// Nothing of this is dropped: each count says how many records are in a trace in another way than the usual one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct LinkCounts {
     /// Launches that no device work came of, of those that are known to put work on a device.
     pub(crate) launches_without_work: u64,
     /// Device work whose launch was not seen.

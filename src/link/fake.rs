@@ -1,6 +1,6 @@
 //! Records and spans as plain vectors, for the tests.
 
-use super::{Call, Calls, EventRecord, External, Handle, Links, Records, Spans, Work};
+use super::{Call, CallJoin, LinkedEventRecord, LinkedExternal, Links, RecordHandle, RecordSource, Spans, Work};
 use crate::time::Timestamp;
 use kineto_trace::fallible::List;
 
@@ -14,8 +14,8 @@ pub(super) struct FakeRecords {
     pub(super) base: u32,
     pub(super) calls: Vec<Call>,
     pub(super) work: Vec<Work>,
-    pub(super) externals: Vec<External>,
-    pub(super) events: Vec<EventRecord>,
+    pub(super) externals: Vec<LinkedExternal>,
+    pub(super) events: Vec<LinkedEventRecord>,
 }
 
 impl FakeRecords {
@@ -26,8 +26,8 @@ impl FakeRecords {
         thread: u32,
         (start, end): (u64, u64),
         external: u64,
-    ) -> Handle {
-        let at = Handle(self.base + u32::try_from(self.calls.len()).unwrap());
+    ) -> RecordHandle {
+        let at = RecordHandle(self.base + u32::try_from(self.calls.len()).unwrap());
         let (start, end) = (ns(start), ns(end));
         self.calls.push(Call { at, correlation, thread, start, end, external, launches: false });
         at
@@ -39,8 +39,8 @@ impl FakeRecords {
         correlation: u64,
         (device, stream): (i32, u32),
         (start, end): (u64, u64),
-    ) -> Handle {
-        let at = Handle(self.base + u32::try_from(self.work.len()).unwrap());
+    ) -> RecordHandle {
+        let at = RecordHandle(self.base + u32::try_from(self.work.len()).unwrap());
         self.work.push(Work { at, correlation, device, stream, start: ns(start), end: ns(end) });
         at
     }
@@ -59,7 +59,7 @@ impl FakeRecords {
 impl Links {
     /// Joins all records.
     pub(super) fn new(records: &FakeRecords, spans: &impl Spans) -> Links {
-        let mut calls = Calls::new(records, spans);
+        let mut calls = CallJoin::new(records, spans);
         records.calls.iter().for_each(|call| calls.add(call));
         let mut joining = calls.finish(records.externals.iter().copied());
         records.work.iter().for_each(|work| joining.add(work));
@@ -67,11 +67,11 @@ impl Links {
     }
 }
 
-impl Records for FakeRecords {
-    fn call_at(&self, at: Handle) -> Call {
+impl RecordSource for FakeRecords {
+    fn call_at(&self, at: RecordHandle) -> Call {
         self.calls[(at.0 - self.base) as usize]
     }
-    fn work_at(&self, at: Handle) -> Work {
+    fn work_at(&self, at: RecordHandle) -> Work {
         self.work[(at.0 - self.base) as usize]
     }
 }

@@ -2,8 +2,8 @@
 
 use super::bits::Bits;
 use super::hash::IdMap;
-use super::sparse::{Launch, Sparse};
-use super::{Call, Handle, Records};
+use super::sparse::{Sparse, SparseLaunch};
+use super::{Call, RecordHandle, RecordSource};
 use crate::time::Timestamp;
 use kineto_trace::fallible::List;
 
@@ -42,13 +42,13 @@ pub(super) struct Launches {
     expected: Bits,
     calls: u64,
     /// Calls that must be looked at together.
-    shared: List<(u64, Handle)>,
+    shared: List<(u64, RecordHandle)>,
 }
 
 /// A launch, and its place in the table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
-    pub(super) at: Handle,
+    pub(super) at: RecordHandle,
     pub(super) place: usize,
 }
 
@@ -71,9 +71,9 @@ impl Launches {
     }
 
     /// Has the calls of a slot looked at together.
-    fn share(&mut self, place: usize, correlation: u64, another: Option<Handle>) {
+    fn share(&mut self, place: usize, correlation: u64, another: Option<RecordHandle>) {
         let Some(slot) = self.slots.get_mut(place) else { return };
-        let before = Some(Handle(std::mem::replace(slot, SHARED))).filter(|before| before.0 < SHARED);
+        let before = Some(RecordHandle(std::mem::replace(slot, SHARED))).filter(|before| before.0 < SHARED);
         self.shared.extend(before.into_iter().chain(another).map(|at| (correlation, at)));
         self.expected.clear(place);
     }
@@ -126,7 +126,7 @@ impl Launches {
 
     /// Finds the launches among the calls that must be looked at together, and hands on the calls of each. Returns how
     /// many had an id that an earlier one had.
-    pub(super) fn part(&mut self, records: &impl Records, mut take: impl FnMut(&Launches, &[Call])) -> u64 {
+    pub(super) fn part(&mut self, records: &impl RecordSource, mut take: impl FnMut(&Launches, &[Call])) -> u64 {
         let (shared, mut calls, mut reused) = (std::mem::take(&mut self.shared), List::new(), 0);
         for same in shared.chunk_by(|a, b| a.0 == b.0) {
             calls.clear();
@@ -149,7 +149,7 @@ impl Launches {
 
     /// Adds the launches of an id, of which these are all calls; returns how many there are but the first.
     fn add_launches(&mut self, calls: &[Call]) -> u64 {
-        let launch = |call: &Call| Launch { correlation: call.correlation, start: call.start, at: call.at };
+        let launch = |call: &Call| SparseLaunch { correlation: call.correlation, start: call.start, at: call.at };
         let mut launches = nests(calls).filter_map(|nest| nest.first().map(launch));
         let (Some(launch), second) = (launches.next(), launches.next()) else { return 0 };
         let place = self.any_slot(launch.correlation);
@@ -180,7 +180,7 @@ impl Launches {
     #[inline]
     fn find_in(&self, slot: Option<usize>, correlation: u64, start: Timestamp) -> Option<Found> {
         match slot.and_then(|place| Some((place, *self.slots.get(place)?))) {
-            Some((place, launch)) if launch < SHARED => Some(Found { at: Handle(launch), place }),
+            Some((place, launch)) if launch < SHARED => Some(Found { at: RecordHandle(launch), place }),
             Some((_, EMPTY)) => None,
             _ => {
                 let (nth, at) = self.rest.find(correlation, start)?;
@@ -194,7 +194,7 @@ impl Launches {
         match self.any_slot(call.correlation).and_then(|place| Some((place, *self.slots.get(place)?))) {
             Some((place, launch)) if launch < SHARED => Some(place).filter(|_| launch == call.at.0),
             _ => {
-                let launch = Launch { correlation: call.correlation, start: call.start, at: call.at };
+                let launch = SparseLaunch { correlation: call.correlation, start: call.start, at: call.at };
                 self.rest.position(&launch).map(|nth| self.slots.len() + nth)
             }
         }

@@ -6,14 +6,14 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use super::fake::FakeRecords;
-use super::{Links, Records, Spans};
+use super::{Links, RecordSource, Spans};
 use crate::time::Timestamp;
 use kineto_trace::fallible::List;
 
 /// Spans that cost nothing to look at: a span for each slice, in steps of a thousand, which are annotations.
-struct Steps;
+struct StepSpans;
 
-impl Spans for Steps {
+impl Spans for StepSpans {
     fn span_of(&self, slice: u64) -> Option<u64> {
         Some(slice)
     }
@@ -64,7 +64,7 @@ fn measure(what: &str, records: &FakeRecords) {
         read = read.min(began.elapsed().as_nanos() as f64 / count);
 
         let began = Instant::now();
-        let links = black_box(Links::new(records, &Steps));
+        let links = black_box(Links::new(records, &StepSpans));
         join = join.min(began.elapsed().as_nanos() as f64 / count);
 
         let began = Instant::now();

@@ -16,13 +16,13 @@ mod sparse;
 mod waits;
 
 pub(crate) use annotations::DeviceAnnotation;
-pub(crate) use counts::Counts;
-pub(crate) use waits::Wait;
+pub(crate) use counts::LinkCounts;
+pub(crate) use waits::LinkedWait;
 
 use annotations::Annotating;
 use bits::Bits;
 use launches::Launches;
-use order::Order;
+use order::RecordOrder;
 use origins::{Origins, Search};
 use waits::Waits;
 
@@ -31,12 +31,12 @@ use kineto_trace::fallible::List;
 
 /// Names a record of the source, which alone knows what it means.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Handle(pub(crate) u32);
+pub(crate) struct RecordHandle(pub(crate) u32);
 
 /// A call of a runtime or a driver on the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Call {
-    pub(crate) at: Handle,
+    pub(crate) at: RecordHandle,
     /// Shared with the device work that came of it; 0 for none.
     pub(crate) correlation: u64,
     /// The source's number of the thread.
@@ -52,7 +52,7 @@ pub(crate) struct Call {
 /// Something that a device did: a kernel, a copy, a fill, a graph.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Work {
-    pub(crate) at: Handle,
+    pub(crate) at: RecordHandle,
     /// Shared with the call that launched it; 0 for none.
     pub(crate) correlation: u64,
     pub(crate) device: i32,
@@ -63,14 +63,14 @@ pub(crate) struct Work {
 
 /// A slice's id that came apart from the call it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct External {
+pub(crate) struct LinkedExternal {
     pub(crate) correlation: u64,
     pub(crate) id: u64,
 }
 
 /// An event put on a stream, for others to wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct EventRecord {
+pub(crate) struct LinkedEventRecord {
     pub(crate) context: u32,
     pub(crate) event: u64,
     pub(crate) correlation: u64,
@@ -78,11 +78,11 @@ pub(crate) struct EventRecord {
 }
 
 /// The records of one source, whose correlation ids are a space of their own: each again, by its name.
-pub(crate) trait Records {
-    fn call_at(&self, at: Handle) -> Call;
-    fn work_at(&self, at: Handle) -> Work;
+pub(crate) trait RecordSource {
+    fn call_at(&self, at: RecordHandle) -> Call;
+    fn work_at(&self, at: RecordHandle) -> Work;
     /// When a call began, and the slice that it names; asked for each piece of work.
-    fn launch_at(&self, at: Handle) -> (Timestamp, u64) {
+    fn launch_at(&self, at: RecordHandle) -> (Timestamp, u64) {
         let call = self.call_at(at);
         (call.start, call.external)
     }
@@ -114,43 +114,43 @@ pub(crate) trait Spans {
 pub(crate) struct Links {
     launches: Launches,
     origins: Origins,
-    streams: Order<(i32, u32)>,
-    threads: Order<u32>,
+    streams: RecordOrder<(i32, u32)>,
+    threads: RecordOrder<u32>,
     annotations: List<DeviceAnnotation>,
     waits: Waits,
-    counts: Counts,
+    counts: LinkCounts,
 }
 
 /// Takes the calls of a source.
-pub(crate) struct Calls<'a, R, S> {
+pub(crate) struct CallJoin<'a, R, S> {
     records: &'a R,
     spans: &'a S,
     launches: Launches,
-    threads: Order<u32>,
+    threads: RecordOrder<u32>,
     search: Search<'a, S>,
-    counts: Counts,
+    counts: LinkCounts,
 }
 
 /// Takes the device work of a source, of which all calls have been taken.
 pub(crate) struct Joining<'a, R, S> {
     records: &'a R,
     launches: Launches,
-    threads: Order<u32>,
-    streams: Order<(i32, u32)>,
+    threads: RecordOrder<u32>,
+    streams: RecordOrder<(i32, u32)>,
     annotating: Annotating<'a, S>,
     search: Search<'a, S>,
     origins: Origins,
     /// The places of launches whose slices are known only when all work is.
     doubtful: Bits,
     /// Their work, with the numbers of the streams.
-    unlinked: List<(usize, Handle)>,
-    counts: Counts,
+    unlinked: List<(usize, RecordHandle)>,
+    counts: LinkCounts,
 }
 
-impl<'a, R: Records, S: Spans> Calls<'a, R, S> {
-    pub(crate) fn new(records: &'a R, spans: &'a S) -> Calls<'a, R, S> {
-        let (launches, threads, search) = (Launches::default(), Order::new(), Search::new(spans));
-        Calls { records, spans, launches, threads, search, counts: Counts::default() }
+impl<'a, R: RecordSource, S: Spans> CallJoin<'a, R, S> {
+    pub(crate) fn new(records: &'a R, spans: &'a S) -> CallJoin<'a, R, S> {
+        let (launches, threads, search) = (Launches::default(), RecordOrder::new(), Search::new(spans));
+        CallJoin { records, spans, launches, threads, search, counts: LinkCounts::default() }
     }
 
     /// Takes a call; they come nearly, but not surely, by time and correlation.
@@ -166,20 +166,20 @@ impl<'a, R: Records, S: Spans> Calls<'a, R, S> {
     }
 
     /// Takes the slices' ids that came apart from calls, after the last call.
-    pub(crate) fn finish(self, externals: impl Iterator<Item = External>) -> Joining<'a, R, S> {
-        let Calls { records, spans, mut launches, mut threads, mut search, mut counts } = self;
+    pub(crate) fn finish(self, externals: impl Iterator<Item = LinkedExternal>) -> Joining<'a, R, S> {
+        let CallJoin { records, spans, mut launches, mut threads, mut search, mut counts } = self;
         threads.finish(|at| records.call_at(at).place());
         search.add_strays(externals, &mut counts);
         launches.gather();
         search.settle_single(records, &launches);
         counts.correlations_reused = launches.part(records, |launches, nest| search.settle(nest, launches));
         let (origins, doubtful) = search.ask(&mut counts);
-        let (streams, annotating, unlinked) = (Order::new(), Annotating::new(spans), List::new());
+        let (streams, annotating, unlinked) = (RecordOrder::new(), Annotating::new(spans), List::new());
         Joining { records, launches, threads, streams, annotating, search, origins, doubtful, unlinked, counts }
     }
 }
 
-impl<R: Records, S: Spans> Joining<'_, R, S> {
+impl<R: RecordSource, S: Spans> Joining<'_, R, S> {
     /// Whether one of the calls launched this work.
     pub(crate) fn is_launched(&self, work: &Work) -> bool {
         self.launches.find(work.correlation, work.start).is_some()
@@ -210,7 +210,7 @@ impl<R: Records, S: Spans> Joining<'_, R, S> {
     }
 
     /// Takes the events, after the last work. Whatever the records hold, nothing fails.
-    pub(crate) fn finish(self, events: impl Iterator<Item = EventRecord>) -> Links {
+    pub(crate) fn finish(self, events: impl Iterator<Item = LinkedEventRecord>) -> Links {
         let Joining { records, mut launches, threads, mut streams, mut annotating, search, .. } = self;
         let (mut origins, mut counts) = (self.origins, self.counts);
         counts.launches_without_work += launches.without_work();
@@ -231,7 +231,7 @@ impl Links {
     /// The call that launched this work.
     ///
     /// Of several calls with its correlation id, the last that starts not after the work does; else the first.
-    pub(crate) fn launch(&self, work: &Work) -> Option<Handle> {
+    pub(crate) fn launch(&self, work: &Work) -> Option<RecordHandle> {
         self.launches.find(work.correlation, work.start).map(|launch| launch.at)
     }
 
@@ -251,7 +251,7 @@ impl Links {
     }
 
     /// The device work of each stream, in order of start, the longest first; streams in order of device and stream.
-    pub(crate) fn streams(&self) -> impl Iterator<Item = (i32, u32, &[Handle])> {
+    pub(crate) fn streams(&self) -> impl Iterator<Item = (i32, u32, &[RecordHandle])> {
         self.streams.lanes().map(|((device, stream), work)| (device, stream, work))
     }
 
@@ -261,12 +261,12 @@ impl Links {
     }
 
     /// The calls of each thread, in order of start, the longest first.
-    pub(crate) fn threads(&self) -> impl Iterator<Item = (u32, &[Handle])> {
+    pub(crate) fn threads(&self) -> impl Iterator<Item = (u32, &[RecordHandle])> {
         self.threads.lanes()
     }
 
     /// The calls of one thread, in the same order.
-    pub(crate) fn calls_of(&self, thread: u32) -> Option<&[Handle]> {
+    pub(crate) fn calls_of(&self, thread: u32) -> Option<&[RecordHandle]> {
         self.threads.lane(thread)
     }
 
@@ -276,12 +276,12 @@ impl Links {
     }
 
     /// What a call that waited for an event waited for: the last record of the event at or before that call.
-    pub(crate) fn wait(&self, context: u32, event: u64, correlation: u64) -> Option<Wait> {
+    pub(crate) fn wait(&self, context: u32, event: u64, correlation: u64) -> Option<LinkedWait> {
         self.waits.find(context, event, correlation)
     }
 
     /// What did not fit.
-    pub(crate) fn counts(&self) -> &Counts {
+    pub(crate) fn counts(&self) -> &LinkCounts {
         &self.counts
     }
 
@@ -314,7 +314,7 @@ mod tests {
         Links::new(records, &spans())
     }
 
-    fn launches(links: &Links, records: &FakeRecords) -> Vec<Option<Handle>> {
+    fn launches(links: &Links, records: &FakeRecords) -> Vec<Option<RecordHandle>> {
         records.work.iter().map(|work| links.launch(work)).collect()
     }
 
@@ -330,7 +330,7 @@ mod tests {
     fn nothing_links_to_nothing() {
         let links = links(&FakeRecords::default());
         assert_eq!((links.streams().count(), links.threads().count(), links.annotations().len()), (0, 0, 0));
-        assert_eq!(*links.counts(), Counts::default());
+        assert_eq!(*links.counts(), LinkCounts::default());
     }
 
     #[test]
@@ -344,7 +344,7 @@ mod tests {
         let links = links(&records);
         assert_eq!(launches(&links, &records), [Some(launch); 4]);
         assert_eq!(have_work(&links, &records), [true, false]);
-        assert_eq!(*links.counts(), Counts::default(), "the other call is not known to launch");
+        assert_eq!(*links.counts(), LinkCounts::default(), "the other call is not known to launch");
     }
 
     #[test]
@@ -383,7 +383,7 @@ mod tests {
         let mut records = FakeRecords::default();
         records.add_call(0, 0, (200, 210), 0);
         records.add_work(0, (0, 7), (300, 400));
-        records.externals.push(External { correlation: 0, id: 20 });
+        records.externals.push(LinkedExternal { correlation: 0, id: 20 });
         let links = links(&records);
         assert_eq!((launches(&links, &records), have_work(&links, &records)), (vec![None], vec![false]));
         assert_eq!(linked(&links, &records), [0]);
@@ -400,11 +400,12 @@ mod tests {
         records.calls[3].launches = true;
         records.add_work(3, (0, 7), (300, 400));
         for (correlation, id) in [(2, 20), (2, 10), (2, 77), (6, 20)] {
-            records.externals.push(External { correlation, id });
+            records.externals.push(LinkedExternal { correlation, id });
         }
         let links = links(&records);
         assert_eq!(linked(&links, &records), [10, 10, 20, 20, 0, 10]);
-        let expected = Counts { linked_by_time: 2, ids_unknown: 2, launches_without_work: 1, ..Counts::default() };
+        let expected =
+            LinkCounts { linked_by_time: 2, ids_unknown: 2, launches_without_work: 1, ..LinkCounts::default() };
         assert_eq!(*links.counts(), expected);
     }
 
@@ -480,6 +481,6 @@ mod tests {
         let links = links(&records);
         assert_eq!(launches(&links, &records), [Some(near), Some(far)]);
         assert_eq!((have_work(&links, &records), linked(&links, &records)), (vec![true; 2], vec![20; 2]));
-        assert_eq!(*links.counts(), Counts::default());
+        assert_eq!(*links.counts(), LinkCounts::default());
     }
 }

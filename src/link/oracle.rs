@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::fake::{FakeRecords, FakeSpans, ns};
-use super::{Call, Counts, DeviceAnnotation, EventRecord, External, Handle, Links, Spans, Wait, Work};
+use super::{
+    Call, DeviceAnnotation, LinkCounts, LinkedEventRecord, LinkedExternal, LinkedWait, Links, RecordHandle, Spans, Work,
+};
 
 struct Oracle {
     records: FakeRecords,
@@ -104,19 +106,19 @@ impl Oracle {
         rows
     }
 
-    fn wait(&self, context: u32, event: u64, correlation: u64) -> Option<Wait> {
-        let mut found: Option<&EventRecord> = None;
+    fn wait(&self, context: u32, event: u64, correlation: u64) -> Option<LinkedWait> {
+        let mut found: Option<&LinkedEventRecord> = None;
         for record in self.records.events.iter().filter(|record| record.correlation != 0) {
             let is_event = record.context == context && record.event == event && record.correlation <= correlation;
             if is_event && found.is_none_or(|found| found.correlation <= record.correlation) {
                 found = Some(record);
             }
         }
-        found.map(|record| Wait { stream: record.stream, correlation: record.correlation })
+        found.map(|record| LinkedWait { stream: record.stream, correlation: record.correlation })
     }
 
-    fn counts(&self) -> Counts {
-        let mut counts = Counts::default();
+    fn counts(&self) -> LinkCounts {
+        let mut counts = LinkCounts::default();
         let mut ids_with_launch = BTreeSet::new();
         for call in &self.records.calls {
             counts.ids_unknown += u64::from(call.external != 0 && !self.known(call.external));
@@ -146,7 +148,7 @@ impl Oracle {
         counts
     }
 
-    fn streams(&self) -> Vec<(i32, u32, Vec<Handle>)> {
+    fn streams(&self) -> Vec<(i32, u32, Vec<RecordHandle>)> {
         let lanes: BTreeSet<_> = self.records.work.iter().map(|work| (work.device, work.stream)).collect();
         let of_lane = |(device, stream)| {
             let mut work = self.records.work.clone();
@@ -157,7 +159,7 @@ impl Oracle {
         lanes.into_iter().map(of_lane).collect()
     }
 
-    fn threads(&self) -> Vec<(u32, Vec<Handle>)> {
+    fn threads(&self) -> Vec<(u32, Vec<RecordHandle>)> {
         let threads: BTreeSet<_> = self.records.calls.iter().map(|call| call.thread).collect();
         let of_thread = |thread| {
             let mut calls = self.records.calls.clone();
@@ -225,9 +227,9 @@ prop_compose! {
             records.add_work(correlation * scale, (device, stream), (start, start.saturating_add_signed(length)));
         }
         let externals = externals.into_iter();
-        records.externals = externals.map(|(id, slice)| External { correlation: id * scale, id: slice }).collect();
+        records.externals = externals.map(|(id, slice)| LinkedExternal { correlation: id * scale, id: slice }).collect();
         let events = events.into_iter();
-        records.events = events.map(|(context, event, correlation, stream)| EventRecord { context, event, correlation, stream }).collect();
+        records.events = events.map(|(context, event, correlation, stream)| LinkedEventRecord { context, event, correlation, stream }).collect();
         records
     }
 }
@@ -265,5 +267,5 @@ fn the_oracle_knows_the_plain_case() {
     oracle.compare().unwrap();
     let row = DeviceAnnotation { device: 0, stream: 7, start: ns(30), end: ns(40), annotation: 9 };
     assert_eq!(oracle.annotations(), [row]);
-    assert_eq!(oracle.counts(), Counts::default());
+    assert_eq!(oracle.counts(), LinkCounts::default());
 }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::hash::Hash;
 
 use super::hash::IdMap;
-use super::{Call, Handle, Work};
+use super::{Call, RecordHandle, Work};
 use crate::time::Timestamp;
 use kineto_trace::fallible::List;
 
@@ -12,7 +12,7 @@ use kineto_trace::fallible::List;
 const REACH: usize = 64;
 
 /// Where a record stands in its lane: by start, the longest first, then as the source counts.
-pub(super) type Place = (Timestamp, Reverse<Timestamp>, Handle);
+pub(super) type Place = (Timestamp, Reverse<Timestamp>, RecordHandle);
 
 impl Call {
     pub(super) fn place(&self) -> Place {
@@ -31,17 +31,17 @@ impl Work {
 /// Records come in nearly the right order: one that is a little late is moved to its place at once. Only a lane in which
 /// one was much too late is sorted in the end.
 #[derive(Debug)]
-pub(super) struct Order<L> {
-    lanes: List<Lane<L>>,
+pub(super) struct RecordOrder<L> {
+    lanes: List<OrderedLane<L>>,
     numbers: IdMap<L, usize>,
     /// A record of some lane began before one that came earlier had ended.
     may_overlap: bool,
 }
 
 #[derive(Debug)]
-struct Lane<L> {
+struct OrderedLane<L> {
     key: L,
-    handles: List<Handle>,
+    handles: List<RecordHandle>,
     /// The greatest place so far.
     last: Option<Place>,
     /// The latest end so far.
@@ -49,18 +49,18 @@ struct Lane<L> {
     is_sorted: bool,
 }
 
-impl<L: Copy + Ord + Hash> Order<L> {
-    pub(super) fn new() -> Order<L> {
-        Order { lanes: List::new(), numbers: IdMap::default(), may_overlap: false }
+impl<L: Copy + Ord + Hash> RecordOrder<L> {
+    pub(super) fn new() -> RecordOrder<L> {
+        RecordOrder { lanes: List::new(), numbers: IdMap::default(), may_overlap: false }
     }
 
     /// Takes a record; `place_of` says where one that was taken before stands. Returns the number of its lane, in order
     /// of the lanes' first records.
-    pub(super) fn push(&mut self, lane: L, place: Place, place_of: impl Fn(Handle) -> Place) -> usize {
+    pub(super) fn push(&mut self, lane: L, place: Place, place_of: impl Fn(RecordHandle) -> Place) -> usize {
         let next = self.lanes.len();
         let number = *self.numbers.get_or_insert_with(lane, || next);
         if number == next {
-            self.lanes.push(Lane {
+            self.lanes.push(OrderedLane {
                 key: lane,
                 handles: List::new(),
                 last: None,
@@ -77,7 +77,7 @@ impl<L: Copy + Ord + Hash> Order<L> {
     }
 
     /// Puts lanes and records in order, after the last record.
-    pub(super) fn finish(&mut self, place_of: impl Fn(Handle) -> Place) {
+    pub(super) fn finish(&mut self, place_of: impl Fn(RecordHandle) -> Place) {
         self.numbers = IdMap::default();
         self.lanes.sort_unstable_by_key(|lane| lane.key);
         for lane in &mut self.lanes {
@@ -86,12 +86,12 @@ impl<L: Copy + Ord + Hash> Order<L> {
     }
 
     /// Returns the lanes in the order of their keys.
-    pub(super) fn lanes(&self) -> impl Iterator<Item = (L, &[Handle])> {
+    pub(super) fn lanes(&self) -> impl Iterator<Item = (L, &[RecordHandle])> {
         self.lanes.iter().map(|lane| (lane.key, &lane.handles[..]))
     }
 
     /// Returns the lane of that key, once all is in order.
-    pub(super) fn lane(&self, key: L) -> Option<&[Handle]> {
+    pub(super) fn lane(&self, key: L) -> Option<&[RecordHandle]> {
         let found = self.lanes.binary_search_by_key(&key, |lane| lane.key).ok()?;
         self.lanes.get(found).map(|lane| &lane.handles[..])
     }
@@ -104,12 +104,12 @@ impl<L: Copy + Ord + Hash> Order<L> {
     #[cfg(test)]
     pub(super) fn heap_bytes(&self) -> usize {
         let handles: usize = self.lanes.iter().map(|lane| lane.handles.capacity()).sum();
-        handles * size_of::<Handle>() + self.lanes.capacity() * size_of::<Lane<L>>()
+        handles * size_of::<RecordHandle>() + self.lanes.capacity() * size_of::<OrderedLane<L>>()
     }
 }
 
-impl<L> Lane<L> {
-    fn push(&mut self, place: Place, place_of: impl Fn(Handle) -> Place) {
+impl<L> OrderedLane<L> {
+    fn push(&mut self, place: Place, place_of: impl Fn(RecordHandle) -> Place) {
         let is_late = self.last.is_some_and(|last| place < last);
         if !is_late {
             self.last = Some(place);
@@ -121,14 +121,14 @@ impl<L> Lane<L> {
     }
 
     /// Moves a late record in; whether its place was within reach.
-    fn insert(&mut self, place: Place, place_of: impl Fn(Handle) -> Place) -> bool {
+    fn insert(&mut self, place: Place, place_of: impl Fn(RecordHandle) -> Place) -> bool {
         let later = self.handles.iter().rev().take(REACH).take_while(|handle| place_of(**handle) > place).count();
         let at = self.handles.len() - later;
         self.handles.insert(at, place.2);
         later < REACH || at == 0
     }
 
-    fn finish(&mut self, place_of: &impl Fn(Handle) -> Place) {
+    fn finish(&mut self, place_of: &impl Fn(RecordHandle) -> Place) {
         if !self.is_sorted {
             let mut places: List<_> = self.handles.iter().map(|handle| place_of(*handle)).collect();
             // Not the stable one, which would merge what arrived in runs: it needs memory.
@@ -147,10 +147,10 @@ mod tests {
 
     /// Pushes lanes and starts, and returns the lanes with the starts as they stand in them.
     fn ordered(records: &[(u32, u64)]) -> Vec<(u32, Vec<u64>)> {
-        let handle = |at: usize| Handle(u32::try_from(at).unwrap());
+        let handle = |at: usize| RecordHandle(u32::try_from(at).unwrap());
         let place_of =
-            |at: Handle| (Timestamp::from_nanos(records[at.0 as usize].1), Reverse(Timestamp::from_nanos(0)), at);
-        let mut order = Order::new();
+            |at: RecordHandle| (Timestamp::from_nanos(records[at.0 as usize].1), Reverse(Timestamp::from_nanos(0)), at);
+        let mut order = RecordOrder::new();
         for (at, (lane, _)) in records.iter().enumerate() {
             order.push(*lane, place_of(handle(at)), place_of);
         }

@@ -5,7 +5,7 @@ use std::slice;
 use super::bits::Bits;
 use super::hash::IdMap;
 use super::launches::Launches;
-use super::{Call, Counts, External, Handle, Records, Spans};
+use super::{Call, LinkCounts, LinkedExternal, RecordHandle, RecordSource, Spans};
 use crate::time::Timestamp;
 use kineto_trace::fallible::List;
 
@@ -15,25 +15,25 @@ use kineto_trace::fallible::List;
 #[derive(Debug)]
 pub(super) struct Origins {
     /// Calls that were not made in the slice that they name, with the one that it was or 0; in order.
-    others: List<(Handle, u64)>,
+    others: List<(RecordHandle, u64)>,
 }
 
 impl Origins {
     /// The slice that made the call that names this one; 0 for none.
     #[inline]
-    pub(super) fn slice_of(&self, at: Handle, named: u64) -> u64 {
+    pub(super) fn slice_of(&self, at: RecordHandle, named: u64) -> u64 {
         let other = self.others.binary_search_by_key(&at, |(at, _)| *at);
         other.ok().and_then(|nth| self.others.get(nth)).map_or(named, |(_, slice)| *slice)
     }
 
-    fn add(&mut self, others: impl IntoIterator<Item = (Handle, u64)>) {
+    fn add(&mut self, others: impl IntoIterator<Item = (RecordHandle, u64)>) {
         self.others.extend(others);
         self.others.sort_unstable();
     }
 
     #[cfg(test)]
     pub(super) fn heap_bytes(&self) -> usize {
-        self.others.capacity() * size_of::<(Handle, u64)>()
+        self.others.capacity() * size_of::<(RecordHandle, u64)>()
     }
 }
 
@@ -41,16 +41,16 @@ impl Origins {
 pub(super) struct Search<'a, S> {
     spans: &'a S,
     /// Calls that name none.
-    unnamed: List<Handle>,
+    unnamed: List<RecordHandle>,
     /// Ids that came apart from their calls, by correlation.
     strays: IdMap<u64, u64>,
-    others: List<(Handle, u64)>,
+    others: List<(RecordHandle, u64)>,
     /// Launches to be linked by time.
     questions: List<Question>,
     /// What is to be linked by time only if work comes of it, and where in the table of launches that is.
     doubtful: List<(usize, Question)>,
     /// The calls of both, with the ids that they name.
-    asking: List<(Handle, u64)>,
+    asking: List<(RecordHandle, u64)>,
 }
 
 struct Question {
@@ -77,7 +77,7 @@ impl<'a, S: Spans> Search<'a, S> {
 
     /// Takes a call as it comes.
     #[inline]
-    pub(super) fn add(&mut self, call: &Call, counts: &mut Counts) {
+    pub(super) fn add(&mut self, call: &Call, counts: &mut LinkCounts) {
         if !self.names_its_slice(call) {
             self.unnamed.push(call.at);
             counts.ids_unknown += u64::from(call.external != 0);
@@ -85,7 +85,7 @@ impl<'a, S: Spans> Search<'a, S> {
     }
 
     /// Takes ids that came apart from their calls.
-    pub(super) fn add_strays(&mut self, externals: impl Iterator<Item = External>, counts: &mut Counts) {
+    pub(super) fn add_strays(&mut self, externals: impl Iterator<Item = LinkedExternal>, counts: &mut LinkCounts) {
         for external in externals.filter(|external| external.id != 0) {
             if self.spans.span_of(external.id).is_none() {
                 counts.ids_unknown += 1;
@@ -97,7 +97,7 @@ impl<'a, S: Spans> Search<'a, S> {
     }
 
     /// Looks for the slices of the calls that name none and stand alone.
-    pub(super) fn settle_single(&mut self, records: &impl Records, launches: &Launches) {
+    pub(super) fn settle_single(&mut self, records: &impl RecordSource, launches: &Launches) {
         for at in std::mem::take(&mut self.unnamed) {
             let call = records.call_at(at);
             if !launches.is_shared(call.correlation) {
@@ -144,7 +144,7 @@ impl<'a, S: Spans> Search<'a, S> {
     }
 
     /// Returns the slices of all calls but the doubtful ones, and the places of those.
-    pub(super) fn ask(&mut self, counts: &mut Counts) -> (Origins, Bits) {
+    pub(super) fn ask(&mut self, counts: &mut LinkCounts) -> (Origins, Bits) {
         let questions = std::mem::take(&mut self.questions);
         self.ask_for(questions, counts);
         let mut origins = Origins { others: List::new() };
@@ -155,7 +155,7 @@ impl<'a, S: Spans> Search<'a, S> {
     }
 
     /// Adds the slices of the doubtful calls, after the last work.
-    pub(super) fn ask_doubtful(mut self, launches: &Launches, origins: &mut Origins, counts: &mut Counts) {
+    pub(super) fn ask_doubtful(mut self, launches: &Launches, origins: &mut Origins, counts: &mut LinkCounts) {
         let (mut questions, mut none) = (List::new(), List::new());
         for (place, question) in std::mem::take(&mut self.doubtful) {
             if launches.has_worked(place) { questions.push(question) } else { none.push(question) }
@@ -167,7 +167,7 @@ impl<'a, S: Spans> Search<'a, S> {
     }
 
     /// Links by time what nothing else could link.
-    fn ask_for(&mut self, mut questions: List<Question>, counts: &mut Counts) {
+    fn ask_for(&mut self, mut questions: List<Question>, counts: &mut LinkCounts) {
         questions.sort_unstable_by_key(|question| (question.thread, question.time));
         let asked: List<_> = questions.iter().map(|question| (question.thread, question.time)).collect();
         let answers = if asked.is_empty() { List::new() } else { self.spans.innermost(&asked) };

@@ -1,20 +1,20 @@
 //! Launches that are found by search: those of ids that several have, or that lie far apart.
 
-use super::Handle;
+use super::RecordHandle;
 use crate::time::Timestamp;
 use kineto_trace::fallible::List;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Launch {
+pub(super) struct SparseLaunch {
     pub(super) correlation: u64,
     pub(super) start: Timestamp,
-    pub(super) at: Handle,
+    pub(super) at: RecordHandle,
 }
 
 /// Launches in order of id and start, with an index that leads to the few of them among which to search.
 #[derive(Debug, Default)]
 pub(super) struct Sparse {
-    launches: List<Launch>,
+    launches: List<SparseLaunch>,
     /// For each part of the range of ids, all parts being as wide, where its launches begin; then the end.
     parts: List<u32>,
     first: u64,
@@ -24,7 +24,7 @@ pub(super) struct Sparse {
 
 impl Sparse {
     /// Adds the launches of an id, which is greater than those before; returns how many they are.
-    pub(super) fn extend(&mut self, launches: impl Iterator<Item = Launch>) -> u64 {
+    pub(super) fn extend(&mut self, launches: impl Iterator<Item = SparseLaunch>) -> u64 {
         let from = self.launches.len();
         self.launches.extend(launches);
         let added = self.launches.get_mut(from..).unwrap_or_default();
@@ -54,7 +54,7 @@ impl Sparse {
     }
 
     /// Where launches of this id are if there are any.
-    fn near(&self, correlation: u64) -> (usize, &[Launch]) {
+    fn near(&self, correlation: u64) -> (usize, &[SparseLaunch]) {
         let near = || {
             let part = self.part(correlation)?;
             let (from, to) = (*self.parts.get(part)? as usize, *self.parts.get(part + 1)? as usize);
@@ -64,7 +64,7 @@ impl Sparse {
     }
 
     /// Finds the launch of work: the last one that starts not after it, else the first one.
-    pub(super) fn find(&self, correlation: u64, start: Timestamp) -> Option<(usize, Handle)> {
+    pub(super) fn find(&self, correlation: u64, start: Timestamp) -> Option<(usize, RecordHandle)> {
         let (from, near) = self.near(correlation);
         let behind = near.partition_point(|launch| (launch.correlation, launch.start) <= (correlation, start));
         let of_id = |nth: usize| {
@@ -74,14 +74,14 @@ impl Sparse {
     }
 
     /// Where this very launch is.
-    pub(super) fn position(&self, launch: &Launch) -> Option<usize> {
+    pub(super) fn position(&self, launch: &SparseLaunch) -> Option<usize> {
         let (from, near) = self.near(launch.correlation);
         near.binary_search(launch).ok().map(|nth| from + nth)
     }
 
     #[cfg(test)]
     pub(super) fn heap_bytes(&self) -> usize {
-        self.launches.capacity() * size_of::<Launch>() + self.parts.capacity() * size_of::<u32>()
+        self.launches.capacity() * size_of::<SparseLaunch>() + self.parts.capacity() * size_of::<u32>()
     }
 }
 
@@ -89,9 +89,9 @@ impl Sparse {
 mod tests {
     use super::*;
 
-    fn launch(correlation: u64, start: u64) -> Launch {
-        let at = Handle(u32::try_from(start).unwrap());
-        Launch { correlation, start: Timestamp::from_nanos(start), at }
+    fn launch(correlation: u64, start: u64) -> SparseLaunch {
+        let at = RecordHandle(u32::try_from(start).unwrap());
+        SparseLaunch { correlation, start: Timestamp::from_nanos(start), at }
     }
 
     fn sparse(ids: &[u64]) -> Sparse {
@@ -109,7 +109,7 @@ mod tests {
             let sparse = sparse(&ids);
             for (nth, id) in ids.iter().enumerate() {
                 let found = [5, 10, 19, 20].map(|start| sparse.find(*id, Timestamp::from_nanos(start)));
-                let (first, last) = (Some((2 * nth, Handle(10))), Some((2 * nth + 1, Handle(20))));
+                let (first, last) = (Some((2 * nth, RecordHandle(10))), Some((2 * nth + 1, RecordHandle(20))));
                 assert_eq!(found, [first, first, first, last], "{id}");
                 assert_eq!(
                     [10, 20, 30].map(|start| sparse.position(&launch(*id, start))),

@@ -1,11 +1,11 @@
 //! Which record of an event a wait waited for.
 
-use super::EventRecord;
+use super::LinkedEventRecord;
 use kineto_trace::fallible::{List, Map};
 
 /// What a wait waited for: the stream, and the call that put the event on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Wait {
+pub(crate) struct LinkedWait {
     pub(crate) stream: u32,
     pub(crate) correlation: u64,
 }
@@ -19,7 +19,7 @@ type Key = (u32, u64, u64);
 
 impl Waits {
     /// Of two records of one event and call, the one that arrived last counts; those of no call are none.
-    pub(super) fn new(records: impl Iterator<Item = EventRecord>) -> Waits {
+    pub(super) fn new(records: impl Iterator<Item = LinkedEventRecord>) -> Waits {
         let records = records.filter(|record| record.correlation != 0);
         let streams: Map<Key, u32> = records.map(|record| (record.key(), record.stream)).collect();
         let mut records: List<_> = streams.into_iter().collect();
@@ -28,10 +28,10 @@ impl Waits {
     }
 
     /// The last record of the event at or before this call; correlation ids tell what came first, not arrival.
-    pub(super) fn find(&self, context: u32, event: u64, correlation: u64) -> Option<Wait> {
+    pub(super) fn find(&self, context: u32, event: u64, correlation: u64) -> Option<LinkedWait> {
         let behind = self.0.partition_point(|(key, _)| *key <= (context, event, correlation));
         let ((of_context, of_event, correlation), stream) = *self.0.get(behind.checked_sub(1)?)?;
-        ((of_context, of_event) == (context, event)).then_some(Wait { stream, correlation })
+        ((of_context, of_event) == (context, event)).then_some(LinkedWait { stream, correlation })
     }
 
     #[cfg(test)]
@@ -40,7 +40,7 @@ impl Waits {
     }
 }
 
-impl EventRecord {
+impl LinkedEventRecord {
     fn key(&self) -> Key {
         (self.context, self.event, self.correlation)
     }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     fn waits(records: &[(u32, u64, u64, u32)]) -> Waits {
-        let record = |&(context, event, correlation, stream)| EventRecord { context, event, correlation, stream };
+        let record = |&(context, event, correlation, stream)| LinkedEventRecord { context, event, correlation, stream };
         Waits::new(records.iter().map(record))
     }
 
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn of_two_records_of_a_call_the_last_counts_and_those_of_no_call_do_not() {
         let waits = waits(&[(1, 5, 10, 1), (1, 5, 10, 2), (1, 5, 0, 3)]);
-        assert_eq!(waits.find(1, 5, 10), Some(Wait { stream: 2, correlation: 10 }));
+        assert_eq!(waits.find(1, 5, 10), Some(LinkedWait { stream: 2, correlation: 10 }));
         assert_eq!(waits.find(1, 5, 9), None);
     }
 }

@@ -17,11 +17,11 @@ pub struct ObservedSpan {
     kind: ActivityType,
     number: u64,
     name: Option<Box<str>>,
-    fields: Vec<(&'static str, Value)>,
+    fields: Vec<(&'static str, FieldValue)>,
 }
 
 #[derive(Clone, Debug)]
-enum Value {
+enum FieldValue {
     Bool(bool),
     I64(i64),
     U64(u64),
@@ -91,27 +91,27 @@ impl fmt::Debug for ObservedSpan {
     }
 }
 
-impl Value {
+impl FieldValue {
     fn view(&self) -> ArgValue<'_> {
         match self {
-            Value::Bool(value) => ArgValue::Bool(*value),
-            Value::I64(value) => ArgValue::I64(*value),
-            Value::U64(value) => ArgValue::U64(*value),
-            Value::F64(value) => ArgValue::F64(*value),
-            Value::I128(value) => ArgValue::I128(*value),
-            Value::U128(value) => ArgValue::U128(*value),
-            Value::Text(text) => ArgValue::Str(text),
+            FieldValue::Bool(value) => ArgValue::Bool(*value),
+            FieldValue::I64(value) => ArgValue::I64(*value),
+            FieldValue::U64(value) => ArgValue::U64(*value),
+            FieldValue::F64(value) => ArgValue::F64(*value),
+            FieldValue::I128(value) => ArgValue::I128(*value),
+            FieldValue::U128(value) => ArgValue::U128(*value),
+            FieldValue::Text(text) => ArgValue::Str(text),
         }
     }
 }
 
 impl Capture<'_> {
-    fn put(&mut self, field: &Field, value: Value) {
+    fn put(&mut self, field: &Field, value: FieldValue) {
         if !has_field(self.fields, field.index()) {
             return;
         }
         match value {
-            Value::Text(text) if field.name() == NAME_FIELD => self.span.name = Some(text),
+            FieldValue::Text(text) if field.name() == NAME_FIELD => self.span.name = Some(text),
             value => match self.span.fields.iter_mut().find(|(name, _)| *name == field.name()) {
                 Some((_, known)) => *known = value,
                 None => self.span.fields.push((field.name(), value)),
@@ -119,8 +119,8 @@ impl Capture<'_> {
         }
     }
 
-    fn text(&self, text: &str) -> Value {
-        Value::Text(text.get(..boundary(text, self.bytes_max)).unwrap_or_default().into())
+    fn text(&self, text: &str) -> FieldValue {
+        FieldValue::Text(text.get(..boundary(text, self.bytes_max)).unwrap_or_default().into())
     }
 }
 
@@ -129,7 +129,7 @@ impl Visit for Capture<'_> {
         // User code runs here, and may panic or open spans; nothing is borrowed.
         if has_field(self.fields, field.index()) {
             let text = Bounded::debug(value, self.bytes_max).text;
-            self.put(field, Value::Text(text.into()));
+            self.put(field, FieldValue::Text(text.into()));
         }
     }
     fn record_str(&mut self, field: &Field, value: &str) {
@@ -137,21 +137,21 @@ impl Visit for Capture<'_> {
         self.put(field, text);
     }
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.put(field, Value::Bool(value));
+        self.put(field, FieldValue::Bool(value));
     }
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.put(field, Value::I64(value));
+        self.put(field, FieldValue::I64(value));
     }
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.put(field, Value::U64(value));
+        self.put(field, FieldValue::U64(value));
     }
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.put(field, Value::F64(value));
+        self.put(field, FieldValue::F64(value));
     }
     fn record_i128(&mut self, field: &Field, value: i128) {
-        self.put(field, Value::I128(value));
+        self.put(field, FieldValue::I128(value));
     }
     fn record_u128(&mut self, field: &Field, value: u128) {
-        self.put(field, Value::U128(value));
+        self.put(field, FieldValue::U128(value));
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 /// A span that was told and not left.
 #[derive(Clone)]
-struct Told {
+struct OpenSpan {
     /// Whose observers, by address: layers do not see each other's.
     observers: usize,
     generation: u64,
@@ -18,11 +18,11 @@ struct Told {
 }
 
 thread_local! {
-    static TOLD: RefCell<Vec<Told>> = const { RefCell::new(Vec::new()) };
+    static TOLD: RefCell<Vec<OpenSpan>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Does something with what the thread has told; nothing once the thread is ending.
-fn with<R>(action: impl FnOnce(&mut Vec<Told>) -> R) -> Option<R> {
+fn with<R>(action: impl FnOnce(&mut Vec<OpenSpan>) -> R) -> Option<R> {
     TOLD.try_with(|told| told.try_borrow_mut().ok().map(|mut told| action(&mut told))).ok().flatten()
 }
 
@@ -36,9 +36,9 @@ impl Observers {
         let (observers, generation) = (self.address(), self.generation.load(Ordering::Relaxed));
         let takers = self.running.load(Ordering::Relaxed);
         // What it was inside when an earlier recording ended, it has not been seen to leave.
-        let is_old = |told: &mut Told| told.observers == observers && told.generation != generation;
+        let is_old = |told: &mut OpenSpan| told.observers == observers && told.generation != generation;
         self.leave(is_old);
-        let told = Told { observers, generation, key, span: span.clone(), takers };
+        let told = OpenSpan { observers, generation, key, span: span.clone(), takers };
         if with(|all| all.push(told)).is_some() {
             self.tell(takers, |observer| observer.enter(span));
         }
@@ -50,7 +50,7 @@ impl Observers {
         self.leave(|told| told.observers == observers);
     }
 
-    fn leave(&self, which: impl FnMut(&mut Told) -> bool) {
+    fn leave(&self, which: impl FnMut(&mut OpenSpan) -> bool) {
         let left = with(|all| all.extract_if(.., which).collect::<Vec<_>>()).unwrap_or_default();
         left.iter().rev().for_each(|told| self.tell(told.takers, |observer| observer.exit(&told.span)));
     }

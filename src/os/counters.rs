@@ -5,7 +5,7 @@ use std::io;
 
 /// Something that can be counted.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Event {
+pub(crate) struct PerfEvent {
     /// As `perf` calls it.
     pub(crate) name: &'static str,
     /// Of hardware 0, of software 1, and which of them: the numbers are Linux's.
@@ -15,16 +15,16 @@ pub(crate) struct Event {
     in_kernel: bool,
 }
 
-const fn hardware(name: &'static str, number: u64) -> Event {
-    Event { name, kind: 0, number, in_kernel: false }
+const fn hardware(name: &'static str, number: u64) -> PerfEvent {
+    PerfEvent { name, kind: 0, number, in_kernel: false }
 }
 
-const fn software(name: &'static str, number: u64, in_kernel: bool) -> Event {
-    Event { name, kind: 1, number, in_kernel }
+const fn software(name: &'static str, number: u64, in_kernel: bool) -> PerfEvent {
+    PerfEvent { name, kind: 1, number, in_kernel }
 }
 
 /// All that can be counted. The first two are torch's.
-pub(crate) static EVENTS: [Event; 19] = [
+pub(crate) static EVENTS: [PerfEvent; 19] = [
     hardware("cycles", 0),
     hardware("instructions", 1),
     hardware("cache-references", 2),
@@ -46,9 +46,9 @@ pub(crate) static EVENTS: [Event; 19] = [
     software("emulation-faults", 8, false),
 ];
 
-impl Event {
+impl PerfEvent {
     /// Returns the event of that name.
-    pub(crate) fn named(name: &str) -> Option<&'static Event> {
+    pub(crate) fn named(name: &str) -> Option<&'static PerfEvent> {
         EVENTS.iter().find(|event| event.name == name)
     }
 }
@@ -59,12 +59,12 @@ pub(crate) const EVENTS_MAX: usize = 12;
 /// What a thread's counters stand at: for how many nanoseconds they were wanted and for how many they counted, then a number
 /// for each event.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Reading {
+pub(crate) struct CounterReading {
     words: [u64; 3 + EVENTS_MAX],
     length: usize,
 }
 
-impl Reading {
+impl CounterReading {
     /// Returns the two times and the counts.
     pub(crate) fn words(&self) -> &[u64] {
         self.words.get(1..self.length).unwrap_or_default()
@@ -73,7 +73,7 @@ impl Reading {
 
 /// Reads a thread's counters; as good as its [`Group`] lives.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader {
+pub(crate) struct CounterReader {
     descriptor: i32,
 }
 
@@ -81,7 +81,7 @@ pub(crate) use kernel::Group;
 
 #[cfg(all(target_os = "linux", not(miri)))]
 mod kernel {
-    use super::{EVENTS_MAX, Event, Reader, Reading, io};
+    use super::{CounterReader, CounterReading, EVENTS_MAX, PerfEvent, io};
     use crate::os::fork;
     use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -96,7 +96,7 @@ mod kernel {
     /// Linux's `perf_event_attr`, as far as its first version went.
     #[repr(C)]
     #[derive(Default)]
-    struct Attributes {
+    struct PerfAttributes {
         kind: u32,
         size: u32,
         number: u64,
@@ -110,7 +110,7 @@ mod kernel {
     }
 
     const SIZE: u32 = 64;
-    const _: () = assert!(size_of::<Attributes>() == SIZE as usize);
+    const _: () = assert!(size_of::<PerfAttributes>() == SIZE as usize);
     /// A reading has the times for which the group was enabled and counted, and all of its counts.
     const READ_FORMAT: u64 = 1 | 1 << 1 | 1 << 3;
     const EXCLUDE_KERNEL: u64 = 1 << 5;
@@ -124,8 +124,8 @@ mod kernel {
     impl Group {
         /// Begins to count on the calling thread what of `events` can be counted, and calls `refused` with the rest.
         pub(crate) fn open(
-            events: impl Iterator<Item = &'static Event>,
-            refused: &mut dyn FnMut(&'static Event, io::Error),
+            events: impl Iterator<Item = &'static PerfEvent>,
+            refused: &mut dyn FnMut(&'static PerfEvent, io::Error),
         ) -> Group {
             let mut group = Group { places: Vec::with_capacity(EVENTS_MAX), born: fork::generation() };
             for event in events.take(EVENTS_MAX) {
@@ -138,12 +138,12 @@ mod kernel {
         }
 
         /// Returns what reads it; `None` if it counts nothing.
-        pub(crate) fn reader(&self) -> Option<Reader> {
+        pub(crate) fn reader(&self) -> Option<CounterReader> {
             let place = OPEN.get(*self.places.first()?)?.load(Ordering::Relaxed);
-            (place > 0).then_some(Reader { descriptor: place - 1 })
+            (place > 0).then_some(CounterReader { descriptor: place - 1 })
         }
 
-        fn add(&self, event: &Event) -> io::Result<usize> {
+        fn add(&self, event: &PerfEvent) -> io::Result<usize> {
             let usable = OPEN.len().min(usable_descriptors());
             let free = OPEN.iter().take(usable).enumerate().find(|(_, place)| claim(place));
             let (at, place) = free.ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE))?;
@@ -164,11 +164,11 @@ mod kernel {
         }
     }
 
-    impl Reader {
+    impl CounterReader {
         /// Reads the counters of the calling thread, whose they are.
         #[inline]
-        pub(crate) fn read(self) -> Option<Reading> {
-            let mut reading = Reading::default();
+        pub(crate) fn read(self) -> Option<CounterReading> {
+            let mut reading = CounterReading::default();
             let (words, bytes) = (reading.words.as_mut_ptr().cast(), size_of_val(&reading.words));
             // SAFETY: the kernel writes at most `bytes` bytes to `words`, which has as many.
             let read = unsafe { libc::read(self.descriptor, words, bytes) };
@@ -189,8 +189,8 @@ mod kernel {
         place.compare_exchange(0, -1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    fn open(event: &Event, leader: i32) -> io::Result<i32> {
-        let attributes = Attributes {
+    fn open(event: &PerfEvent, leader: i32) -> io::Result<i32> {
+        let attributes = PerfAttributes {
             kind: event.kind,
             size: SIZE,
             number: event.number,
@@ -198,7 +198,7 @@ mod kernel {
             // What a program does in the kernel may be counted by who has the right to; it is left out for all, so that
             // figures mean the same.
             flags: EXCLUDE_HYPERVISOR | if event.in_kernel { 0 } else { EXCLUDE_KERNEL },
-            ..Attributes::default()
+            ..PerfAttributes::default()
         };
         let (thread, processor) = (0 as libc::pid_t, -1 as libc::c_int);
         // SAFETY: `attributes` is as long as it says and only read; the other arguments are numbers.
@@ -229,7 +229,7 @@ pub(crate) use kernel::close_all;
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod kernel {
-    use super::{Event, Reader, Reading, io};
+    use super::{CounterReader, CounterReading, PerfEvent, io};
 
     /// Nothing is counted on this platform.
     #[derive(Debug)]
@@ -238,20 +238,20 @@ mod kernel {
     impl Group {
         /// Refuses all.
         pub(crate) fn open(
-            events: impl Iterator<Item = &'static Event>,
-            refused: &mut dyn FnMut(&'static Event, io::Error),
+            events: impl Iterator<Item = &'static PerfEvent>,
+            refused: &mut dyn FnMut(&'static PerfEvent, io::Error),
         ) -> Group {
             events.for_each(|event| refused(event, io::ErrorKind::Unsupported.into()));
             Group
         }
 
-        pub(crate) fn reader(&self) -> Option<Reader> {
+        pub(crate) fn reader(&self) -> Option<CounterReader> {
             None
         }
     }
 
-    impl Reader {
-        pub(crate) fn read(self) -> Option<Reading> {
+    impl CounterReader {
+        pub(crate) fn read(self) -> Option<CounterReading> {
             None
         }
     }
@@ -268,9 +268,9 @@ mod tests {
     #[test]
     fn names_are_unique_and_known() {
         for event in &EVENTS {
-            assert!(std::ptr::eq(Event::named(event.name).unwrap(), event), "{}", event.name);
+            assert!(std::ptr::eq(PerfEvent::named(event.name).unwrap(), event), "{}", event.name);
         }
-        assert!(Event::named("warp-drives").is_none());
+        assert!(PerfEvent::named("warp-drives").is_none());
         assert!(EVENTS.iter().map(|event| event.name).eq(kineto_trace::activity::CPU_COUNTERS.iter().copied()));
     }
 

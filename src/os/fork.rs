@@ -13,25 +13,25 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 pub(crate) struct PerProcess<T> {
     /// The generation in which it was made.
     born: u64,
-    first: Link<T>,
+    first: OwnLink<T>,
 }
 
 #[derive(Debug)]
-struct Link<T> {
+struct OwnLink<T> {
     value: T,
     /// The value of the next generation; null until that asks for it. Not a `OnceLock`, which a fork may copy half set.
-    next: AtomicPtr<Link<T>>,
+    next: AtomicPtr<OwnLink<T>>,
 }
 
-impl<T> Link<T> {
-    const fn new(value: T) -> Link<T> {
-        Link { value, next: AtomicPtr::new(ptr::null_mut()) }
+impl<T> OwnLink<T> {
+    const fn new(value: T) -> OwnLink<T> {
+        OwnLink { value, next: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    fn next(&self, make: &impl Fn(&T) -> T) -> &Link<T> {
+    fn next(&self, make: &impl Fn(&T) -> T) -> &OwnLink<T> {
         let mut next = self.next.load(Ordering::Acquire);
         if next.is_null() {
-            let made = Box::into_raw(Box::new(Link::new(make(&self.value))));
+            let made = Box::into_raw(Box::new(OwnLink::new(make(&self.value))));
             next = match self.next.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => made,
                 Err(theirs) => {
@@ -46,7 +46,7 @@ impl<T> Link<T> {
     }
 }
 
-impl<T> Drop for Link<T> {
+impl<T> Drop for OwnLink<T> {
     fn drop(&mut self) {
         let next = *self.next.get_mut();
         if !next.is_null() {
@@ -58,12 +58,12 @@ impl<T> Drop for Link<T> {
 
 impl<T> PerProcess<T> {
     pub(crate) fn new(value: T) -> PerProcess<T> {
-        PerProcess { born: generation(), first: Link::new(value) }
+        PerProcess { born: generation(), first: OwnLink::new(value) }
     }
 
     /// A static one, which the first process has.
     pub(crate) const fn of_first(value: T) -> PerProcess<T> {
-        PerProcess { born: 0, first: Link::new(value) }
+        PerProcess { born: 0, first: OwnLink::new(value) }
     }
 
     /// Returns the value of this process, which `make` makes in a forked child. `make` gets the parent's and must not wait for

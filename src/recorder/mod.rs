@@ -18,7 +18,7 @@ pub(crate) use span_table::{Origin, SpanEntry, SpanTable, StoredState};
 pub use thread_selection::ThreadFilter;
 pub(crate) use thread_selection::ThreadSelection;
 
-use crate::buffer::{Chunk, Losses, Pool, SLOTS};
+use crate::buffer::{Chunk, ChunkPool, Losses, SLOTS};
 use crate::callsite::{Rules, Sites};
 use crate::correlation::CorrelationSink;
 use crate::observer::Observers;
@@ -78,7 +78,7 @@ pub(crate) type Block = Arc<Box<[u64]>>;
 /// The buffers and tables that the threads of one process share.
 #[derive(Debug)]
 struct ProcessBuffers {
-    pool: Pool,
+    pool: ChunkPool,
     /// Every chunk that was opened since the session began.
     in_service: SegQueue<Chunk>,
     partly_filled: ArrayQueue<Chunk>,
@@ -116,7 +116,7 @@ pub(crate) struct RecordedBuffers {
 impl ProcessBuffers {
     fn new(bytes_max: u64) -> ProcessBuffers {
         ProcessBuffers {
-            pool: Pool::new(bytes_max),
+            pool: ChunkPool::new(bytes_max),
             in_service: SegQueue::new(),
             partly_filled: ArrayQueue::new(PARTLY_FILLED),
             lanes: LaneRegistry::default(),
@@ -193,7 +193,7 @@ impl Recorder {
         self.buffers.get(|_| ProcessBuffers::new(self.bytes_max))
     }
 
-    pub(crate) fn pool(&self) -> &Pool {
+    pub(crate) fn pool(&self) -> &ChunkPool {
         &self.buffers().pool
     }
 

@@ -3,7 +3,7 @@
 use crate::buffer::{Loss, Losses};
 use crate::collector::{Unavailable, Why};
 use crate::diag::diag;
-use crate::os::counters::{EVENTS, EVENTS_MAX, Event, Group};
+use crate::os::counters::{EVENTS, EVENTS_MAX, Group, PerfEvent};
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ pub(crate) struct SliceExtras {
     /// The number of stack frames shown, 0 for no stacks.
     pub(crate) frames: usize,
     /// The requested events that can be counted.
-    pub(crate) events: Vec<&'static Event>,
+    pub(crate) events: Vec<&'static PerfEvent>,
     reports: Vec<CounterReport>,
     has_warned: AtomicBool,
 }
@@ -52,7 +52,7 @@ impl SliceExtras {
     pub(crate) fn new(frames: usize, names: &[String]) -> Result<SliceExtras, String> {
         let mut wanted = Vec::new();
         for name in names {
-            let event = Event::named(name).ok_or_else(|| unknown(name))?;
+            let event = PerfEvent::named(name).ok_or_else(|| unknown(name))?;
             if !wanted.contains(&event) {
                 wanted.push(event);
             }
@@ -67,7 +67,7 @@ impl SliceExtras {
             refused.for_each(|report| report.state = Err(reason(&why)));
         }));
         let is_counted =
-            |event: &&Event| reports.iter().any(|report| report.name == event.name && report.state.is_ok());
+            |event: &&PerfEvent| reports.iter().any(|report| report.name == event.name && report.state.is_ok());
         let events = wanted.into_iter().filter(is_counted).collect();
         warn(&reports);
         Ok(SliceExtras { frames, events, reports, has_warned: AtomicBool::new(false) })

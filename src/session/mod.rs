@@ -46,7 +46,7 @@ use crate::os::{fork, platform, process};
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::recorder::{Recorder, ThreadFilter};
 use crate::time::Timestamp;
-use crate::trace::{Metadata, PostProcess, Recorded, StackSymbols, Trace, TraceInfo, Violations};
+use crate::trace::{PostProcess, Recorded, StackSymbols, Trace, TraceInfo, TraceMetadata, Violations};
 use crate::write::file;
 use crate::write::sink::Sinks;
 use active_request::ActiveRequest;
@@ -111,7 +111,7 @@ struct SessionState {
     prepared: u64,
     /// The trace id of the current recording, made on first use.
     trace_id: OnceLock<String>,
-    metadata: Arc<Metadata>,
+    metadata: Arc<TraceMetadata>,
     /// The slices that the program pushed itself.
     reports: Reports,
     /// The assertions that did not hold.
@@ -148,7 +148,7 @@ const FORKED_LOCK: Duration = Duration::from_millis(200);
 impl Session {
     pub(crate) fn new(recorder: Arc<Recorder>, config: Config, sinks: Sinks, collectors: CollectorSet) -> Arc<Session> {
         file::protect();
-        let (config, metadata) = (Arc::new(config), Metadata::default());
+        let (config, metadata) = (Arc::new(config), TraceMetadata::default());
         let state = SessionState {
             phase: SessionPhase::Idle,
             config: config.clone(),
@@ -487,7 +487,7 @@ impl Session {
     }
 
     /// Calls `change` with the metadata of the running recording, or of the next one.
-    pub(crate) fn with_metadata<R>(&self, change: impl FnOnce(&Metadata) -> R) -> Result<R, Error> {
+    pub(crate) fn with_metadata<R>(&self, change: impl FnOnce(&TraceMetadata) -> R) -> Result<R, Error> {
         let metadata = self.lock()?.metadata.clone();
         Ok(change(&metadata))
     }

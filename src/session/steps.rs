@@ -12,7 +12,7 @@ use crate::handler::{self, TraceHandler};
 use crate::os::{fork, thread};
 use crate::schedule::{Iterations, ProfilerAction, Schedule, SchedulePosition, Transition, transitions};
 use crate::text::counted;
-use crate::trace::{Metadata, Trace};
+use crate::trace::{Trace, TraceMetadata};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub(crate) struct StepControl {
     has_handler: AtomicBool,
     iterations: fork::PerProcess<Mutex<Iterations>>,
     kept: Mutex<Vec<Trace>>,
-    presets: Metadata,
+    presets: TraceMetadata,
 }
 
 /// Options that are fixed when the layer is built.
@@ -195,7 +195,7 @@ impl StepControl {
     }
 
     /// Returns the header entries of all recordings.
-    pub(crate) fn presets(&self) -> &Metadata {
+    pub(crate) fn presets(&self) -> &TraceMetadata {
         &self.presets
     }
 

@@ -2,7 +2,7 @@
 
 use super::index::Index;
 use super::recorded::Recorded;
-use crate::buffer::{Record, Tag};
+use crate::buffer::{CommittedRecord, Tag};
 use crate::fields::{Datum, Value, Word, values};
 use kineto_trace::activity::catalogue::{Owner, lookup};
 use kineto_trace::activity::{ArgValue, Args};
@@ -27,7 +27,7 @@ pub(crate) struct FieldArgs<'t> {
     pub(crate) site: u32,
     pub(crate) span: u64,
     /// The span's own record, if it has one.
-    pub(crate) definition: Option<&'t Record<'t>>,
+    pub(crate) definition: Option<&'t CommittedRecord<'t>>,
     /// The slice, 0 for a track.
     pub(crate) slice: u64,
 }
@@ -35,7 +35,7 @@ pub(crate) struct FieldArgs<'t> {
 /// The arguments of an event: its fields.
 pub(crate) struct EventArgs<'t> {
     pub(crate) source: &'t Source<'t>,
-    pub(crate) record: Record<'t>,
+    pub(crate) record: CommittedRecord<'t>,
     pub(crate) span: u64,
     /// Only what a counter can show.
     pub(crate) numbers_only: bool,
@@ -43,7 +43,12 @@ pub(crate) struct EventArgs<'t> {
 
 impl<'t> Source<'t> {
     /// Returns the text that a record has in that field.
-    pub(crate) fn name<'b>(&self, record: &Record<'_>, words: &'b mut List<Word>, field: usize) -> Option<&'b str> {
+    pub(crate) fn name<'b>(
+        &self,
+        record: &CommittedRecord<'_>,
+        words: &'b mut List<Word>,
+        field: usize,
+    ) -> Option<&'b str> {
         self.recorded.payload(record, words);
         text_of(words, field)
     }
@@ -103,7 +108,7 @@ impl<'t> Source<'t> {
         let Some(site) = self.sites.get(args.site as usize) else { return };
         let mut words = self.words.take();
         let (mut shown, mut added) = (Shown::default(), Vec::new());
-        let mut show = |record: &Record<'_>| {
+        let mut show = |record: &CommittedRecord<'_>| {
             if record.head.site == args.site {
                 self.recorded.payload(record, &mut words);
                 let values = values(&words).filter(|value| shown.is_first(value.field));

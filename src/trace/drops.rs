@@ -14,7 +14,7 @@
 //! [`open_futures`](super::open_futures) decides about spans that have not closed.
 
 use super::recorded::Recorded;
-use crate::buffer::{Record, Tag, flag};
+use crate::buffer::{CommittedRecord, Tag, flag};
 use crate::clock::Converter;
 use crate::time::Ticks;
 use kineto_trace::fallible::{List, Map, Set};
@@ -94,7 +94,7 @@ impl<'r> Drops<'r> {
     }
 
     /// Takes note of a record; `ends` has the ends of slices whose own record does not say it.
-    pub(super) fn meet(&mut self, record: &Record<'_>, ends: &Map<u64, Ticks>) {
+    pub(super) fn meet(&mut self, record: &CommittedRecord<'_>, ends: &Map<u64, Ticks>) {
         match record.head.tag {
             Tag::Slice if record.head.flags & flag::CLIPPED == 0 => self.enter(record, ends),
             Tag::Lane => {
@@ -125,7 +125,7 @@ impl<'r> Drops<'r> {
         self.open.last_mut().filter(|around| is_in(around)).into_iter().for_each(|around| around.records += 1);
     }
 
-    fn enter(&mut self, slice: &Record<'_>, ends: &Map<u64, Ticks>) {
+    fn enter(&mut self, slice: &CommittedRecord<'_>, ends: &Map<u64, Ticks>) {
         let ([start, end, _], span) = (slice.words, slice.span());
         let is_first = slice.head.flags & flag::FIRST != 0;
         let mut follows = false;
@@ -160,9 +160,9 @@ impl<'r> Drops<'r> {
     }
 
     /// Whether the span of a slice was made in that span, or in one inside of it.
-    fn is_ancestor(&self, span: u64, slice: &Record<'_>) -> bool {
+    fn is_ancestor(&self, span: u64, slice: &CommittedRecord<'_>) -> bool {
         let first = self.recorded.definition(slice);
-        let up = |made: &Record<'_>| self.recorded.record(made.parent()?);
+        let up = |made: &CommittedRecord<'_>| self.recorded.record(made.parent()?);
         std::iter::successors(first, up).take(MOST).any(|made| made.parent() == Some(span))
     }
 

@@ -2,7 +2,7 @@
 
 use super::backward::{FORWARD_THREAD, SCOPE, SCOPE_NAME, is_of_backward};
 use super::walk::Walk;
-use crate::buffer::{Record, Tag};
+use crate::buffer::{CommittedRecord, Tag};
 use kineto_trace::activity::{ArgValue, Args};
 use kineto_trace::keys::Keys;
 
@@ -26,7 +26,7 @@ pub(super) struct ExtraArgs {
 
 impl ExtraArgs {
     /// Adds a record that may belong to the next slice.
-    pub(super) fn add_record(&mut self, record: &Record<'_>) {
+    pub(super) fn add_record(&mut self, record: &CommittedRecord<'_>) {
         if record.head.tag == Tag::Counts && record.words[0] != 0 {
             return;
         }
@@ -43,7 +43,7 @@ impl ExtraArgs {
     /// Returns the extra arguments of a slice, if it has any; `fields` visits the program's own.
     pub(super) fn of(
         &mut self,
-        slice: &Record<'_>,
+        slice: &CommittedRecord<'_>,
         walk: &Walk<'_>,
         keys: &Keys,
         finished: bool,

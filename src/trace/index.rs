@@ -7,7 +7,7 @@ use super::drops::Drops;
 use super::open_futures::open_futures;
 use super::progress::Progress;
 use super::recorded::{Recorded, Window};
-use crate::buffer::{Record, Tag, flag};
+use crate::buffer::{CommittedRecord, Tag, flag};
 use crate::callsite::NAME_FIELD;
 use crate::clock::Converter;
 use crate::fields::{Datum, Value, values};
@@ -111,7 +111,7 @@ impl Index {
             let mut at = 1;
             let window = recorded.window_with(records);
             let cut = window.filter(|window| window.is_cut);
-            while let Some(record) = Record::read(records, at, *committed) {
+            while let Some(record) = CommittedRecord::read(records, at, *committed) {
                 let [a, b, _] = record.words;
                 if let Some(window) = cut.filter(|window| !index.meets(window, &record)) {
                     early.extend(is_early(window, &record).then(|| record.span()));
@@ -183,7 +183,7 @@ impl Index {
     }
 
     /// Keeps the record of the counters' values at the end of a slice.
-    fn meet_counts(&mut self, slice: u64, counts: &Record<'_>) {
+    fn meet_counts(&mut self, slice: u64, counts: &CommittedRecord<'_>) {
         let mut times = counts.payload();
         self.scaled += u64::from(times.next() > times.next());
         self.counts.0.push((slice, counts.id()));
@@ -204,7 +204,7 @@ impl Index {
     }
 
     /// Counts a slice, and returns its id and the end of its window if its record does not say that it ended by then.
-    fn count_slice(&mut self, window: Option<&Window>, slice: &Record<'_>) -> Option<(u64, Ticks)> {
+    fn count_slice(&mut self, window: Option<&Window>, slice: &CommittedRecord<'_>) -> Option<(u64, Ticks)> {
         let [_, end, _] = slice.words;
         self.slices += 1;
         self.clipped += u64::from(is_clipped(window, slice));
@@ -214,7 +214,7 @@ impl Index {
 
     /// Whether a future was dropped in that slice, and nothing else happened.
     #[inline]
-    pub(crate) fn is_drop(&self, slice: &Record<'_>) -> bool {
+    pub(crate) fn is_drop(&self, slice: &CommittedRecord<'_>) -> bool {
         slice.head.flags & flag::FIRST == 0 && self.drops.binary_search(&slice.id()).is_ok()
     }
 
@@ -226,7 +226,7 @@ impl Index {
     }
 
     /// Calls `each` with every slice in which more happened than the drop of a future: its record, its start and its end.
-    fn for_each_slice(&self, recorded: &Recorded, mut each: impl FnMut(&Record<'_>, Ticks, Ticks)) {
+    fn for_each_slice(&self, recorded: &Recorded, mut each: impl FnMut(&CommittedRecord<'_>, Ticks, Ticks)) {
         self.for_each_thread_slice(recorded, |_, record, start, end| each(record, start, end));
     }
 
@@ -234,7 +234,7 @@ impl Index {
     pub(super) fn for_each_thread_slice(
         &self,
         recorded: &Recorded,
-        mut each: impl FnMut(i64, &Record<'_>, Ticks, Ticks),
+        mut each: impl FnMut(i64, &CommittedRecord<'_>, Ticks, Ticks),
     ) {
         for run in &self.runs {
             let window = recorded.window_of(*run);
@@ -248,7 +248,7 @@ impl Index {
 
     /// Returns a slice's start and end, and whether it did end in its window.
     #[inline]
-    pub(crate) fn times(&self, window: &Window, slice: &Record<'_>) -> (Ticks, Ticks, bool) {
+    pub(crate) fn times(&self, window: &Window, slice: &CommittedRecord<'_>) -> (Ticks, Ticks, bool) {
         let [start, end, _] = slice.words;
         let start = if is_clipped(Some(window), slice) { window.start } else { Ticks(start) };
         if self.unfinished.binary_search(&slice.id()).is_ok() {
@@ -260,7 +260,7 @@ impl Index {
 
     /// Whether some of what a record tells lies in the window; of what has no time of its own, it always does. What was yet
     /// to come when the window ended is not known in it.
-    fn meets(&self, window: &Window, record: &Record<'_>) -> bool {
+    fn meets(&self, window: &Window, record: &CommittedRecord<'_>) -> bool {
         let [from, until, _] = record.words;
         match record.head.tag {
             Tag::Slice => {
@@ -349,12 +349,12 @@ impl Index {
 }
 
 /// Whether a slice began before the recording, or before the window that was cut.
-pub(super) fn is_clipped(window: Option<&Window>, slice: &Record<'_>) -> bool {
+pub(super) fn is_clipped(window: Option<&Window>, slice: &CommittedRecord<'_>) -> bool {
     slice.head.flags & flag::CLIPPED != 0 || window.is_some_and(|window| window.is_cut && is_early(window, slice))
 }
 
 /// Whether a record is that of a slice that began before its window.
-fn is_early(window: &Window, record: &Record<'_>) -> bool {
+fn is_early(window: &Window, record: &CommittedRecord<'_>) -> bool {
     record.head.tag == Tag::Slice && Ticks(record.words[0]) < window.start
 }
 
@@ -364,7 +364,7 @@ fn late_ends(recorded: &Recorded) -> Map<u64, Ticks> {
     for (chunk, committed) in &recorded.chunks {
         let Some(window) = recorded.window_with(chunk).filter(|window| window.is_cut) else { continue };
         let mut at = 1;
-        while let Some(record) = Record::read(chunk, at, *committed) {
+        while let Some(record) = CommittedRecord::read(chunk, at, *committed) {
             if record.head.tag == Tag::End && Ticks(record.words[1]) <= window.end {
                 ends.insert(record.words[0], Ticks(record.words[1]));
             }
@@ -417,7 +417,7 @@ impl LateKind {
 }
 
 /// How many values of a counter are no finite numbers.
-fn unshown_values(recorded: &Recorded, counter: &Record<'_>) -> u64 {
+fn unshown_values(recorded: &Recorded, counter: &CommittedRecord<'_>) -> u64 {
     let mut words = List::new();
     recorded.payload(counter, &mut words);
     let names = recorded.sites.get(counter.head.site as usize).map(|site| site.metadata.fields());
@@ -479,7 +479,7 @@ mod tests {
         for (time, (span, site, field, datum)) in (0..).zip(replaced.chain(texts).chain(last)) {
             let payload = words(&[(field, datum)]);
             let head = Head { payload: u16::try_from(payload.len()).unwrap(), ..Head::new(Tag::Values, 0, site) };
-            Record::write(slots, at, head, [span, time, 0]);
+            CommittedRecord::write(slots, at, head, [span, time, 0]);
             for (place, word) in slots.words().iter().skip(at * 4 + 3).zip(payload) {
                 place.store(u64::from_le_bytes(word), Ordering::Relaxed);
             }
@@ -498,7 +498,7 @@ mod tests {
         chunk.open(1 << 20, 1);
         let slots = chunk.slots();
         for (at, end) in [(1, 0), (2, 20), (3, 70), (4, 0)] {
-            Record::write(slots, at, Head::new(Tag::Slice, flag::FIRST, 0), [10 + at as u64, end, 0]);
+            CommittedRecord::write(slots, at, Head::new(Tag::Slice, flag::FIRST, 0), [10 + at as u64, end, 0]);
         }
         slots.commit((1 << 20) + 5);
         let (recorded, window) = recorded(chunk.clone(), 5);
@@ -506,7 +506,7 @@ mod tests {
         // Threads store these ends after the records were read, though the first one had read its clock in time.
         slots.end(1, 40);
         slots.end(4, 60);
-        let ends = |at| index.times(&window, &Record::read(&chunk, at, 5).unwrap());
+        let ends = |at| index.times(&window, &CommittedRecord::read(&chunk, at, 5).unwrap());
         let shown: Vec<_> = (1..5).map(ends).map(|(_, end, finished)| (end.0, finished)).collect();
         assert_eq!(shown, [(50, false), (20, true), (50, false), (50, false)]);
         assert_eq!(index.unfinished.len(), 3);

@@ -1,7 +1,7 @@
 //! What allocators reported, as rows of a trace.
 
 use super::args::Source;
-use crate::buffer::{Record, Whose, flag};
+use crate::buffer::{CommittedRecord, Whose, flag};
 use crate::collector::Collection;
 use crate::memory::{CATEGORY_FIELD, Category, Device};
 use crate::time::{Ticks, Timestamp};
@@ -27,7 +27,7 @@ pub(super) struct MemoryRecord {
 
 impl MemoryRecord {
     /// What a record says, and when it was made.
-    pub(super) fn of(record: &Record<'_>) -> (Ticks, MemoryRecord) {
+    pub(super) fn of(record: &CommittedRecord<'_>) -> (Ticks, MemoryRecord) {
         let [time, slice, address] = record.words;
         let mut payload = record.payload();
         let mut next = || payload.next().unwrap_or(0);

@@ -7,9 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Keys with JSON texts, in the order in which they were first added; none that the file has by itself.
 #[derive(Debug, Default)]
-pub(crate) struct Metadata(Mutex<Vec<(String, String)>>);
+pub(crate) struct TraceMetadata(Mutex<Vec<(String, String)>>);
 
-impl Metadata {
+impl TraceMetadata {
     fn lock(&self) -> MutexGuard<'_, Vec<(String, String)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -51,13 +51,13 @@ impl Metadata {
     }
 
     /// Takes over what another has.
-    pub(crate) fn set_all(&self, other: &Metadata) {
+    pub(crate) fn set_all(&self, other: &TraceMetadata) {
         other.entries().into_iter().for_each(|(key, json)| self.set(&key, json));
     }
 
     /// Returns an independent copy.
-    pub(crate) fn copy(&self) -> Metadata {
-        Metadata(Mutex::new(self.entries()))
+    pub(crate) fn copy(&self) -> TraceMetadata {
+        TraceMetadata(Mutex::new(self.entries()))
     }
 }
 
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn texts_are_escaped_and_the_last_value_wins() {
-        let metadata = Metadata::default();
+        let metadata = TraceMetadata::default();
         metadata.add("note", "a \"b\" \\ \n \u{0}");
         metadata.add_json("list", " [1, {\"a\": null}] ").unwrap();
         metadata.add("note", "c");

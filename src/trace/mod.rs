@@ -35,7 +35,7 @@ pub use cpu::CpuTraceBuilder;
 pub use edit::EventEdit;
 pub(crate) use edit::PostProcess;
 pub(crate) use header::TraceInfo;
-pub(crate) use metadata::Metadata;
+pub(crate) use metadata::TraceMetadata;
 pub(crate) use progress::Progress;
 pub(crate) use recorded::{Recorded, Stretch, Window};
 pub use stats::{RecordedTime, TraceStats};
@@ -95,7 +95,7 @@ struct Inner {
     /// The activities that the program pushed.
     own: Vec<Arc<CpuTrace>>,
     converter: Converter,
-    metadata: Arc<Metadata>,
+    metadata: Arc<TraceMetadata>,
     info: TraceInfo,
     index: Lazy<Index>,
     linked: Lazy<List<LinkedCollection>>,
@@ -144,7 +144,7 @@ impl Trace {
         collections: Vec<Collection>,
         own: Vec<Arc<CpuTrace>>,
         converter: Converter,
-        metadata: Arc<Metadata>,
+        metadata: Arc<TraceMetadata>,
         info: TraceInfo,
     ) -> Trace {
         let (index, linked, related, requests, counts) = Default::default();

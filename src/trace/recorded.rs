@@ -1,7 +1,7 @@
 //! What a session took from the threads: committed records, in the chunks where they were written.
 
 use super::index::Run;
-use crate::buffer::{Chunk, Record, flag};
+use crate::buffer::{Chunk, CommittedRecord, flag};
 use crate::callsite::Site;
 use crate::fields::Word;
 use crate::recorder::{Block, LaneRow, RecordedBuffers, Recorder};
@@ -95,7 +95,7 @@ impl Recorded {
     }
 
     /// Returns the window in which a record was made.
-    pub(crate) fn window_around(&self, record: &Record<'_>) -> Option<&Window> {
+    pub(crate) fn window_around(&self, record: &CommittedRecord<'_>) -> Option<&Window> {
         self.window_with(record.chunk)
     }
 
@@ -105,37 +105,37 @@ impl Recorded {
     }
 
     /// Returns the records of a run.
-    pub(crate) fn records(&self, run: Run) -> impl Iterator<Item = Record<'_>> + '_ {
+    pub(crate) fn records(&self, run: Run) -> impl Iterator<Item = CommittedRecord<'_>> + '_ {
         let chunk = self.chunks.get(run.chunk).map(|(chunk, _)| chunk);
         let mut at = run.from;
         std::iter::from_fn(move || {
-            let record = Record::read(chunk?, at, run.to)?;
+            let record = CommittedRecord::read(chunk?, at, run.to)?;
             at = record.next();
             Some(record)
         })
     }
 
     /// Returns the record with that id, if it is one of this trace.
-    pub(crate) fn record(&self, id: u64) -> Option<Record<'_>> {
+    pub(crate) fn record(&self, id: u64) -> Option<CommittedRecord<'_>> {
         let after = self.chunks.partition_point(|(chunk, _)| chunk.first_id() <= id);
         let (chunk, committed) = self.chunks.get(after.checked_sub(1)?)?;
         let at = usize::try_from(id - chunk.first_id()).ok()?;
-        if at == 0 { None } else { Record::read(chunk, at, *committed) }
+        if at == 0 { None } else { CommittedRecord::read(chunk, at, *committed) }
     }
 
     /// Returns the record that defines a slice's span: the slice itself, or one that most often lies just before it.
-    pub(crate) fn definition<'t>(&'t self, slice: &Record<'t>) -> Option<Record<'t>> {
+    pub(crate) fn definition<'t>(&'t self, slice: &CommittedRecord<'t>) -> Option<CommittedRecord<'t>> {
         let span = slice.span();
         if span == slice.id() {
             return Some(*slice);
         }
         let at = usize::try_from(span.wrapping_sub(slice.chunk.first_id())).unwrap_or(0);
-        if at == 0 || at >= slice.at { self.record(span) } else { Record::read(slice.chunk, at, slice.at) }
+        if at == 0 || at >= slice.at { self.record(span) } else { CommittedRecord::read(slice.chunk, at, slice.at) }
     }
 
     /// Puts the field values of a record into `words`, in place of what was there.
     #[inline]
-    pub(crate) fn payload(&self, record: &Record<'_>, words: &mut List<Word>) {
+    pub(crate) fn payload(&self, record: &CommittedRecord<'_>, words: &mut List<Word>) {
         words.clear();
         if record.head.flags & flag::BLOCK == 0 {
             words.extend(record.payload().map(u64::to_le_bytes));

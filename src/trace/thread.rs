@@ -10,7 +10,7 @@ use super::nest::{Nest, RowSlot};
 use super::recorded::{Recorded, Window};
 use super::requests::RequestCache;
 use super::walk::{Walk, WalkCounts};
-use crate::buffer::{Record, Tag, flag};
+use crate::buffer::{CommittedRecord, Tag, flag};
 use crate::callsite::NAME_FIELD;
 use crate::clock::Cursor;
 use crate::fields::{Word, values};
@@ -145,7 +145,7 @@ impl<'w> ThreadRows<'w> {
         Ok(())
     }
 
-    fn slice(&mut self, window: &Window, record: &Record<'_>) -> io::Result<()> {
+    fn slice(&mut self, window: &Window, record: &CommittedRecord<'_>) -> io::Result<()> {
         let (walk, source, number) = (self.walk, self.source, record.head.site as usize);
         let Some(row) = source.sites.get(number) else { return Ok(()) };
         let (id, span) = (record.id(), record.span());
@@ -216,7 +216,7 @@ impl<'w> ThreadRows<'w> {
         })
     }
 
-    fn memory(&mut self, record: &Record<'_>) -> io::Result<()> {
+    fn memory(&mut self, record: &CommittedRecord<'_>) -> io::Result<()> {
         let (time, event) = MemoryRecord::of(record);
         if is_replaced(&event, self.walk.collections) {
             return Ok(());
@@ -226,7 +226,7 @@ impl<'w> ThreadRows<'w> {
         self.memory.show(&event, self.source, at, track, self.rows)
     }
 
-    fn event(&mut self, record: &Record<'_>) -> io::Result<()> {
+    fn event(&mut self, record: &CommittedRecord<'_>) -> io::Result<()> {
         let walk = self.walk;
         let Some(site) = walk.recorded.sites.get(record.head.site as usize) else { return Ok(()) };
         let at = self.clock.timestamp(Ticks(record.words[0]));
@@ -253,7 +253,7 @@ pub(super) fn in_order(
     recorded: &Recorded,
     index: &Index,
     runs: &[Run],
-    mut each: impl FnMut(&Window, &Record<'_>) -> io::Result<()>,
+    mut each: impl FnMut(&Window, &CommittedRecord<'_>) -> io::Result<()>,
 ) -> io::Result<()> {
     let epoch = |run: &Run| recorded.window_of(*run).epoch;
     for runs in runs.chunk_by(|a, b| epoch(a) == epoch(b)) {
@@ -261,7 +261,7 @@ pub(super) fn in_order(
         if index.clipped > 0 {
             // Slices that were open when the recording began are recorded at their end; they go first, the longest first.
             let records = runs.iter().flat_map(|run| recorded.records(*run));
-            let mut clipped: List<Record<'_>> = records.filter(is_older).collect();
+            let mut clipped: List<CommittedRecord<'_>> = records.filter(is_older).collect();
             sort_few_by_key(&mut clipped, |record| std::cmp::Reverse(record.words[1]));
             clipped.iter().try_for_each(|record| each(window, record))?;
         }
@@ -328,6 +328,6 @@ impl Args for SliceMarks<'_> {
 }
 
 /// Whether a slice was open already when the recording began.
-fn is_older(record: &Record<'_>) -> bool {
+fn is_older(record: &CommittedRecord<'_>) -> bool {
     record.head.tag == Tag::Slice && record.head.flags & flag::CLIPPED != 0
 }

@@ -7,7 +7,7 @@ use support::cuda;
 use support::cuda::{Cuda, Stream};
 use support::gpu::{PATIENCE, in_child, machine};
 use tracing_kineto::activity::CorrelationId;
-use tracing_kineto::integration::trial::{Findings, Record, Trial};
+use tracing_kineto::integration::trial::{Findings, Trial, TrialRecord};
 use tracing_kineto::integration::{Collector, Cupti, Options, Selection, Thread, Why};
 use tracing_kineto::{ActivityType, ActivityTypes, Loss};
 
@@ -42,21 +42,21 @@ fn inside<R>(cupti: &Cupti, slice: u64, work: impl FnOnce() -> R) -> R {
     result
 }
 
-fn kernels(findings: &Findings) -> Vec<&Record> {
+fn kernels(findings: &Findings) -> Vec<&TrialRecord> {
     findings.of(ActivityType::ConcurrentKernel).collect()
 }
 
 /// Returns the call that launched `work`.
-fn launch<'f>(findings: &'f Findings, work: &Record) -> &'f Record {
-    let owns = |call: &&Record| call.thread.is_some() && call.correlation == work.correlation;
+fn launch<'f>(findings: &'f Findings, work: &TrialRecord) -> &'f TrialRecord {
+    let owns = |call: &&TrialRecord| call.thread.is_some() && call.correlation == work.correlation;
     findings.records.iter().find(owns).unwrap_or_else(|| panic!("no launch of {work:?}"))
 }
 
 /// Returns the slice of a call: the one that it names, or the one that was delivered separately because too many records
 /// of other threads came in between.
-fn slice(findings: &Findings, call: &Record) -> u64 {
+fn slice(findings: &Findings, call: &TrialRecord) -> u64 {
     let apart =
-        |record: &&Record| record.kind == ActivityType::ExternalCorrelation && record.correlation == call.correlation;
+        |record: &&TrialRecord| record.kind == ActivityType::ExternalCorrelation && record.correlation == call.correlation;
     let apart = findings.records.iter().find(apart).map_or(0, |record| record.external);
     if call.external == 0 { apart } else { call.external }
 }

@@ -14,7 +14,7 @@ use tracing_kineto::Doctor;
 /// of vendors that have no device here while another has; 1 if not; 2 if the arguments are wrong. With
 /// KINETO_ACTIVITIES=cpu no GPU is asked for.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Arguments {
+pub(crate) struct DoctorArguments {
     /// Prints one JSON object instead of text.
     #[arg(long)]
     json: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
 /// Prints what the doctor finds.
 ///
 /// A vendor's library may end the process that calls it, so that is a child.
-pub(crate) fn run(arguments: Arguments) -> ExitCode {
+pub(crate) fn run(arguments: DoctorArguments) -> ExitCode {
     let child = || -> std::io::Result<ExitStatus> {
         Command::new(std::env::current_exe()?).args(std::env::args_os().skip(1)).arg("--here").status()
     };
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
     }
 }
 
-fn examine(arguments: Arguments) -> ExitCode {
+fn examine(arguments: DoctorArguments) -> ExitCode {
     let mut doctor = Doctor::new().with_start(arguments.start);
     if let Some(path) = arguments.cupti {
         doctor = doctor.option("KINETO_CUPTI_PATH", path);

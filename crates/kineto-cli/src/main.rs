@@ -25,12 +25,12 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Summary(summary::Arguments),
-    Doctor(doctor::Arguments),
+    Summary(summary::SummaryArguments),
+    Doctor(doctor::DoctorArguments),
     #[cfg(target_os = "linux")]
-    Trigger(trigger::Arguments),
+    Trigger(trigger::TriggerArguments),
     #[cfg(target_os = "linux")]
-    Status(status::Arguments),
+    Status(status::StatusArguments),
 }
 
 fn main() -> ExitCode {

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 ///
 /// Exit status: 0 if all processes have answered; 1 if not; 2 if the arguments are wrong.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Arguments {
+pub(crate) struct StatusArguments {
     /// The processes, which may be in containers.
     #[arg(required = true, value_name = "PID")]
     pids: Vec<u32>,
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
 }
 
 /// Prints the status of each process.
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+pub(crate) fn run(arguments: &StatusArguments) -> ExitCode {
     let mut all_well = true;
     for pid in &arguments.pids {
         let status = Listener::find(*pid, arguments.dir.as_deref()).and_then(|listener| listener.status());

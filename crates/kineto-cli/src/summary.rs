@@ -16,7 +16,7 @@ use std::process::ExitCode;
     kineto summary app.pt.trace.json.gz\n  \
     kineto summary --json rank0.json | jq .temporal\n  \
     kineto summary --rows 50 rank*.pt.trace.json.gz")]
-pub(crate) struct Arguments {
+pub(crate) struct SummaryArguments {
     /// The trace files.
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
 }
 
 /// Prints the summary of each trace.
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+pub(crate) fn run(arguments: &SummaryArguments) -> ExitCode {
     let mut status = ExitCode::SUCCESS;
     for (number, path) in arguments.traces.iter().enumerate() {
         match read(path, arguments.partial) {
@@ -54,7 +54,7 @@ fn read(path: &Path, partial: bool) -> Result<Events, kineto_trace::Error> {
     if path.as_os_str() == "-" { options.from_reader(io::stdin().lock()) } else { options.read(path) }
 }
 
-fn shown(path: &Path, events: &Events, arguments: &Arguments) -> String {
+fn shown(path: &Path, events: &Events, arguments: &SummaryArguments) -> String {
     let summary = events.summary();
     if arguments.json {
         return summary.to_json() + "\n";

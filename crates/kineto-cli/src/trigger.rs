@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Exit status: 0 if all files were written (with --no-wait: if all requests were left); 1 if not; 2 if the arguments are
 /// wrong.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Arguments {
+pub(crate) struct TriggerArguments {
     /// The processes to be traced, which may be in containers.
     #[arg(required = true, value_name = "PID")]
     pids: Vec<u32>,
@@ -77,7 +77,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// Leaves the requests, and follows them to their ends.
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+pub(crate) fn run(arguments: &TriggerArguments) -> ExitCode {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let start = arguments.start(now);
     let text = arguments.text(start);
@@ -168,7 +168,7 @@ fn one_line(text: &str) -> Result<String, &'static str> {
     }
 }
 
-impl Arguments {
+impl TriggerArguments {
     fn counts_iterations(&self) -> bool {
         self.iterations > 0
     }
@@ -244,10 +244,10 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Line {
         #[command(flatten)]
-        arguments: Arguments,
+        arguments: TriggerArguments,
     }
 
-    fn arguments(words: &str) -> Arguments {
+    fn arguments(words: &str) -> TriggerArguments {
         Line::try_parse_from(["kineto"].into_iter().chain(words.split(' '))).unwrap().arguments
     }
 

@@ -25,14 +25,14 @@ use std::time::Duration;
 pub struct CudaEvents {
     /// The stream that a thread works on; 0 is the default one.
     stream: Box<dyn Fn() -> usize + Send + Sync>,
-    loaded: OnceLock<(Driver, Calls)>,
-    pool: fork::Own<Pool>,
+    loaded: OnceLock<(Driver, EventFunctions)>,
+    pool: fork::Own<EventPool>,
 }
 
 /// The events that were made: used, and used again. One that failed is not.
 #[derive(Debug, Default)]
-struct Pool {
-    events: Vec<Event>,
+struct EventPool {
+    events: Vec<CudaEvent>,
     /// By context.
     free: HashMap<usize, Vec<u64>>,
     /// Devices, contexts and streams that were met.
@@ -41,7 +41,7 @@ struct Pool {
 
 /// A driver's event and its context.
 #[derive(Clone, Copy, Debug)]
-struct Event {
+struct CudaEvent {
     handle: usize,
     context: usize,
 }
@@ -50,7 +50,7 @@ type Place = *mut usize;
 
 /// The functions for events. Handles are pointers that only the driver looks at.
 #[derive(Clone, Copy)]
-struct Calls {
+struct EventFunctions {
     current: unsafe extern "C" fn(Place) -> c_uint,
     device: unsafe extern "C" fn(*mut c_int) -> c_uint,
     push: unsafe extern "C" fn(usize) -> c_uint,
@@ -91,12 +91,12 @@ impl CudaEvents {
         CudaEvents { stream, loaded: OnceLock::new(), pool: fork::Own::default() }
     }
 
-    fn load(&self) -> Result<&(Driver, Calls), Unavailable> {
+    fn load(&self) -> Result<&(Driver, EventFunctions), Unavailable> {
         if let Some(loaded) = self.loaded.get() {
             return Ok(loaded);
         }
         let driver = Driver::open(&mut Vec::new())?;
-        let calls = Calls::find(driver.library()).ok_or_else(|| {
+        let calls = EventFunctions::find(driver.library()).ok_or_else(|| {
             let message = format!("the CUDA driver ({}) lacks functions for events", cuda_version(driver.version()));
             Unavailable::new(Why::Incompatible, message, "update NVIDIA's driver")
         })?;
@@ -104,7 +104,7 @@ impl CudaEvents {
     }
 
     /// Calls `ask` with the driver's handles of two events, in their context.
-    fn ask<R>(&self, tokens: [Token; 2], ask: impl FnOnce(&Calls, [usize; 2]) -> R) -> Option<R> {
+    fn ask<R>(&self, tokens: [Token; 2], ask: impl FnOnce(&EventFunctions, [usize; 2]) -> R) -> Option<R> {
         let (_, calls) = self.loaded.get()?;
         let [one, other] = {
             let pool = self.pool.lock();
@@ -140,7 +140,7 @@ impl DeviceTimer for CudaEvents {
         let id = match known {
             Some(id) => id,
             None => {
-                let event = Event { handle: calls.create().map_err(failed)?, context };
+                let event = CudaEvent { handle: calls.create().map_err(failed)?, context };
                 self.pool.lock().add(event)
             }
         };
@@ -157,7 +157,7 @@ impl DeviceTimer for CudaEvents {
     }
 
     fn elapsed(&self, from: Token, to: Token) -> Option<Duration> {
-        self.ask([from, to], Calls::elapsed).flatten()
+        self.ask([from, to], EventFunctions::elapsed).flatten()
     }
 
     fn release(&self, token: Token) {
@@ -172,8 +172,8 @@ impl DeviceTimer for CudaEvents {
     }
 }
 
-impl Pool {
-    fn event(&self, id: u64) -> Option<Event> {
+impl EventPool {
+    fn event(&self, id: u64) -> Option<CudaEvent> {
         self.events.get(usize::try_from(id).ok()?).copied()
     }
 
@@ -181,7 +181,7 @@ impl Pool {
         self.free.get_mut(&context)?.pop()
     }
 
-    fn add(&mut self, event: Event) -> u64 {
+    fn add(&mut self, event: CudaEvent) -> u64 {
         self.events.push(event);
         self.events.len() as u64 - 1
     }
@@ -201,9 +201,9 @@ impl Pool {
     }
 }
 
-impl Calls {
-    fn find(library: Library) -> Option<Calls> {
-        Some(Calls {
+impl EventFunctions {
+    fn find(library: Library) -> Option<EventFunctions> {
+        Some(EventFunctions {
             // SAFETY: that is its type.
             current: unsafe { library.function(c"cuCtxGetCurrent") }?,
             // SAFETY: that is its type.
@@ -310,7 +310,7 @@ impl Calls {
 impl Drop for CudaEvents {
     fn drop(&mut self) {
         let Some((_, calls)) = self.loaded.get() else { return };
-        for Event { handle, context } in self.pool.lock().events.drain(..) {
+        for CudaEvent { handle, context } in self.pool.lock().events.drain(..) {
             // SAFETY: the event is one that this has made, and its context is there.
             calls.within(context, || unsafe { (calls.destroy)(handle) });
         }

@@ -9,7 +9,7 @@ use std::ffi::c_void;
 
 /// A function by which a program begins or ends a range.
 #[derive(Debug)]
-pub(super) struct Mark {
+pub(super) struct RangeFunction {
     pub(super) domain: u32,
     pub(super) function: u32,
     begins: bool,
@@ -17,11 +17,11 @@ pub(super) struct Mark {
 
 /// cuProfilerStart, cuProfilerStop, cudaProfilerStart, cudaProfilerStop. Those of the runtime call those of the driver;
 /// since ranges do not nest, that makes no difference.
-pub(super) const MARKS: [Mark; 4] = [
-    Mark { domain: DRIVER, function: 308, begins: true },
-    Mark { domain: DRIVER, function: 309, begins: false },
-    Mark { domain: RUNTIME, function: 171, begins: true },
-    Mark { domain: RUNTIME, function: 172, begins: false },
+pub(super) const MARKS: [RangeFunction; 4] = [
+    RangeFunction { domain: DRIVER, function: 308, begins: true },
+    RangeFunction { domain: DRIVER, function: 309, begins: false },
+    RangeFunction { domain: RUNTIME, function: 171, begins: true },
+    RangeFunction { domain: RUNTIME, function: 172, begins: false },
 ];
 
 /// The functions of the driver that unload kernels. Their numbers are found by their names, as newer ones have been added.

@@ -10,14 +10,14 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// A text is looked at once for each buffer, since another one may lie there once a module has been unloaded.
 #[derive(Debug, Default)]
 pub(super) struct KernelNames {
-    known: HashMap<u64, Known, BuildHasherDefault<AddressHasher>>,
+    known: HashMap<u64, CachedKernel, BuildHasherDefault<AddressHasher>>,
     /// The buffer that is being read.
     buffer: u64,
     text: Vec<u8>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct CachedKernel {
     text: Box<[u8]>,
     name: Name,
     seen_in: u64,
@@ -56,7 +56,7 @@ impl KernelNames {
         }
         let name = batch.name(&demangle(&String::from_utf8_lossy(&self.text)));
         let text = self.text.as_slice().into();
-        self.known.insert(address, Known { text, name, seen_in: self.buffer });
+        self.known.insert(address, CachedKernel { text, name, seen_in: self.buffer });
         name
     }
 }

@@ -10,7 +10,7 @@ const PAGES: usize = 32;
 /// Two bits an id, in pages, since ids are given out one after the other.
 #[derive(Debug)]
 pub(super) struct Ledger {
-    pages: Vec<Page>,
+    pages: Vec<LedgerPage>,
     /// Threads whose work goes into a graph now instead of to a device.
     capturing: Vec<u32>,
     /// Launches from then on do not matter.
@@ -20,15 +20,15 @@ pub(super) struct Ledger {
 }
 
 #[derive(Debug)]
-struct Page {
+struct LedgerPage {
     number: u32,
     launched: Box<[u64; PAGE / 64]>,
     worked: Box<[u64; PAGE / 64]>,
 }
 
-impl Page {
-    fn new(number: u32) -> Page {
-        Page { number, launched: Box::new([0; PAGE / 64]), worked: Box::new([0; PAGE / 64]) }
+impl LedgerPage {
+    fn new(number: u32) -> LedgerPage {
+        LedgerPage { number, launched: Box::new([0; PAGE / 64]), worked: Box::new([0; PAGE / 64]) }
     }
 }
 
@@ -94,7 +94,7 @@ impl Ledger {
     }
 
     #[inline]
-    fn place(&mut self, correlation: u32) -> (&mut Page, usize, u64) {
+    fn place(&mut self, correlation: u32) -> (&mut LedgerPage, usize, u64) {
         let (number, within) = (correlation >> 16, correlation as usize % PAGE);
         let slot = self.slot(number);
         #[expect(clippy::indexing_slicing, reason = "the slot was just made or found")]
@@ -115,10 +115,10 @@ impl Ledger {
     fn make(&mut self, number: u32, slot: usize) -> usize {
         while self.pages.len() <= slot {
             let made = self.pages.len();
-            self.pages.push(Page::new(u32::try_from(made).unwrap_or(0)));
+            self.pages.push(LedgerPage::new(u32::try_from(made).unwrap_or(0)));
         }
         if let Some(page) = self.pages.get_mut(slot).filter(|page| page.number != number) {
-            *page = Page::new(number);
+            *page = LedgerPage::new(number);
         }
         slot
     }

@@ -29,7 +29,7 @@ const OPEN: usize = 1 << 14;
 pub(super) struct Markers {
     types: ActivityTypes,
     /// By the number that its records share. They come in any order: threads may have buffers of their own.
-    known: HashMap<u32, Known>,
+    known: HashMap<u32, MarkerState>,
     /// Those that have begun and ended. Their data may be the next record.
     complete: Vec<u32>,
     text: Vec<u8>,
@@ -37,7 +37,7 @@ pub(super) struct Markers {
 
 /// What has come of a marker.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct MarkerState {
     begun: Option<Begun>,
     end: Option<u64>,
     details: Details,
@@ -89,7 +89,7 @@ impl Markers {
         }
     }
 
-    fn entry(&mut self, id: u32, batch: &mut Batch<'_>) -> Option<&mut Known> {
+    fn entry(&mut self, id: u32, batch: &mut Batch<'_>) -> Option<&mut MarkerState> {
         if self.known.len() >= OPEN && !self.known.contains_key(&id) {
             self.settle(batch);
             // What has not begun by now has lost its beginning.
@@ -145,7 +145,7 @@ impl Markers {
         }
     }
 
-    fn hand_over(&self, known: &Known, batch: &mut Batch<'_>) {
+    fn hand_over(&self, known: &MarkerState, batch: &mut Batch<'_>) {
         let Some(begun) = known.begun.filter(|begun| !begun.is_own && self.types.contains(begun.kind)) else { return };
         batch.call(&ApiCall {
             kind: begun.kind,
@@ -205,7 +205,7 @@ mod tests {
 
     /// Type, name, start and end of each.
     fn shown(found: &Findings) -> Vec<String> {
-        let line = |it: &trial::Record| format!("{} {} {}-{}", it.kind, it.name, it.start, it.end);
+        let line = |it: &trial::TrialRecord| format!("{} {} {}-{}", it.kind, it.name, it.start, it.end);
         found.records.iter().map(line).collect()
     }
 

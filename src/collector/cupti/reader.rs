@@ -7,7 +7,7 @@ use super::markers::Markers;
 use super::names::Functions;
 use super::records::{Api, CudaEvent, GraphTrace, Kernel, Memcpy, Memcpy2, Memory2, Memset, Record, Synchronization};
 use super::shapes;
-use super::steps::Steps;
+use super::steps::RecordSteps;
 use crate::buffer::Loss;
 use crate::collector::walk::{Records, Walker};
 use crate::collector::{
@@ -31,7 +31,7 @@ pub(super) struct Reader {
     pub(super) ledger: Ledger,
     markers: Markers,
     /// The ids that came last, the newest at `newest`.
-    pushed: [Pushed; THREADS],
+    pushed: [PushedId; THREADS],
     newest: usize,
     /// The context that was seen last, which is the next one too, mostly.
     context: (u32, u32),
@@ -47,13 +47,13 @@ impl std::fmt::Debug for Reader {
 
 /// An external id on its way to its call, whose record comes next, or a little later where threads share a buffer.
 #[derive(Clone, Copy, Debug)]
-struct Pushed {
+struct PushedId {
     correlation: u32,
     id: u64,
     taken: bool,
 }
 
-impl Pushed {
+impl PushedId {
     /// Hands over an id whose call has not come behind it.
     fn settle(&mut self, batch: &mut Batch<'_>) {
         if !self.taken {
@@ -102,7 +102,7 @@ impl Reader {
             composed: Vec::new(),
             ledger: Ledger::new(),
             markers: Markers::new(types),
-            pushed: [Pushed { correlation: 0, id: 0, taken: true }; THREADS],
+            pushed: [PushedId { correlation: 0, id: 0, taken: true }; THREADS],
             newest: 0,
             context: (0, u32::MAX),
             own: (0, 0),
@@ -122,7 +122,7 @@ impl Reader {
     pub(super) fn read(&mut self, bytes: &[u8], walker: &impl Walker) -> bool {
         let sink = self.sink.clone();
         self.kernels.next_buffer();
-        let steps = Steps::new(walker);
+        let steps = RecordSteps::new(walker);
         let mut records = Records::new(bytes, &steps);
         let unread = sink.record(|batch| {
             let mut unread = 0;
@@ -156,7 +156,7 @@ impl Reader {
                 self.newest = (self.newest + 1) % THREADS;
                 if let Some(oldest) = self.pushed.get_mut(self.newest) {
                     oldest.settle(batch);
-                    *oldest = Pushed { correlation: external.correlation(), id: external.id(), taken: false };
+                    *oldest = PushedId { correlation: external.correlation(), id: external.id(), taken: false };
                 }
             }
             // Another profiler's.

@@ -169,7 +169,7 @@ fn kernel(record: &RecordView<'_>, each: Each<'_>) {
     each("registers per thread", ArgValue::U64(registers));
     let shared = i64::from(static_shared) + i64::from(dynamic_shared);
     each("shared memory", ArgValue::I64(shared));
-    let asked = occupancy::Kernel {
+    let asked = occupancy::KernelResources {
         threads_per_block: block.iter().fold(1, |product, side| u32::saturating_mul(product, counted(*side))),
         registers_per_thread: counted(registers.cast_signed()),
         shared: counted(shared),
@@ -216,13 +216,13 @@ fn counted(value: i64) -> u32 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a ratio, written with a few digits")]
-fn warps_per_sm(blocks_per_sm: f32, kernel: &occupancy::Kernel, device: &occupancy::Device) -> f32 {
+fn warps_per_sm(blocks_per_sm: f32, kernel: &occupancy::KernelResources, device: &occupancy::Device) -> f32 {
     blocks_per_sm * kernel.threads_per_block as f32 / device.warp_size.max(1) as f32
 }
 
 /// How full a kernel makes the device, and why not fuller.
 #[expect(clippy::cast_possible_truncation, reason = "a percentage")]
-fn occupied(device: &occupancy::Device, kernel: &occupancy::Kernel, grid: [u32; 3], each: Each<'_>) {
+fn occupied(device: &occupancy::Device, kernel: &occupancy::KernelResources, grid: [u32; 3], each: Each<'_>) {
     // It ran, so it had asked for the shared memory that it used.
     let Some(found) = Occupancy::new(device, kernel, SharedLimit::OptIn) else { return };
     let percent = (found.achieved(device, kernel, grid) * 100.0).round();

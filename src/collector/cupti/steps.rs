@@ -11,19 +11,19 @@ use std::cell::Cell;
 /// All records of a kind are of one size, whichever it is in that version, and asking NVIDIA's walker takes as long as
 /// all else (30 ns). Were a size wrong, the walk would not end with the buffer, and it would be broken.
 #[derive(Debug)]
-pub(super) struct Steps<'w, W> {
+pub(super) struct RecordSteps<'w, W> {
     walker: &'w W,
     /// By kind; 0 if it is not known yet.
     sizes: [Cell<usize>; 64],
 }
 
-impl<'w, W: Walker> Steps<'w, W> {
-    pub(super) fn new(walker: &'w W) -> Steps<'w, W> {
-        Steps { walker, sizes: [const { Cell::new(0) }; 64] }
+impl<'w, W: Walker> RecordSteps<'w, W> {
+    pub(super) fn new(walker: &'w W) -> RecordSteps<'w, W> {
+        RecordSteps { walker, sizes: [const { Cell::new(0) }; 64] }
     }
 }
 
-impl<W: Walker> Walker for Steps<'_, W> {
+impl<W: Walker> Walker for RecordSteps<'_, W> {
     #[inline]
     fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
         let Some(from) = at else { return self.walker.next(buffer, None) };
@@ -93,7 +93,7 @@ impl Walker for Strides {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collector::walk::{Records, Told};
+    use crate::collector::walk::{Records, ScriptedWalker};
     use proptest::prelude::*;
 
     #[test]
@@ -125,8 +125,8 @@ mod tests {
             bytes
         };
         let lengths = |records: &[Vec<u8>], told: Vec<Result<Option<usize>, Unreadable>>| {
-            let (buffer, walker) = (records.concat(), Told(told));
-            let steps = Steps::new(&walker);
+            let (buffer, walker) = (records.concat(), ScriptedWalker(told));
+            let steps = RecordSteps::new(&walker);
             let mut records = Records::new(&buffer, &steps);
             (records.by_ref().take(100).map(<[u8]>::len).collect::<Vec<_>>(), records.broken())
         };

@@ -10,7 +10,7 @@ use crate::collector::clock::now;
 use crate::collector::contained::run_reader;
 use crate::collector::cuda::Driver;
 use crate::collector::orders::{self, Order, SaysEnded};
-use crate::collector::pool::{Counts, Filled};
+use crate::collector::pool::{Filled, PoolCounts};
 use crate::collector::walk::Records;
 use crate::os::{fork, thread};
 use std::sync::Arc;
@@ -214,7 +214,7 @@ impl Worker {
         self.reader.sink().lost(Loss::VendorDropped, dropped);
     }
 
-    fn tell_losses(&self, counts: &Counts) {
+    fn tell_losses(&self, counts: &PoolCounts) {
         let sink = self.reader.sink();
         if counts.refused > 0 {
             let note = format!(

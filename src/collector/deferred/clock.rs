@@ -1,7 +1,7 @@
 //! A device's clock against the host's: what is known of it, and how sure that is.
 
 use super::brackets::{Brackets, drift_over};
-use crate::collector::clock::{ClockMap, Reading};
+use crate::collector::clock::{BracketedReading, ClockMap};
 use crate::text::counted;
 use std::fmt;
 
@@ -50,7 +50,7 @@ pub enum AlignedBy {
 #[derive(Debug, Default)]
 pub(super) struct Knowledge {
     clock: DeviceClock,
-    calibrations: Vec<Reading>,
+    calibrations: Vec<BracketedReading>,
     /// The first and last time of the device's with a calibration.
     calibrated: Option<(u64, u64)>,
     seen: u64,
@@ -132,7 +132,7 @@ impl Knowledge {
     /// Takes a reading of both clocks at once.
     pub(super) fn calibrate(&mut self, ticks: u64, host: u64, deviation_ns: u64) {
         let device = self.clock.nanos(ticks);
-        self.calibrations.push(Reading::new(device, host, deviation_ns));
+        self.calibrations.push(BracketedReading::new(device, host, deviation_ns));
         let (first, last) = self.calibrated.unwrap_or((device, device));
         self.calibrated = Some((first.min(device), last.max(device)));
         self.seen += 1;

@@ -21,7 +21,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use taken::{Resolved, Taken};
+use taken::{DeferredRecords, Resolved};
 
 /// Records what a device does when the program alone can read its times, and late: torch's `recordVulkanEventToProfiler` as a
 /// collector. Timestamp queries of Vulkan, wgpu or Metal, profiling events of OpenCL.
@@ -69,7 +69,7 @@ struct Shared {
     recording: AtomicU64,
     settings: fork::Own<Settings>,
     known: fork::Own<Knowledge>,
-    taken: fork::Own<Taken>,
+    taken: fork::Own<DeferredRecords>,
     alignment: fork::Own<Option<Alignment>>,
 }
 
@@ -384,7 +384,7 @@ impl Collector for DeferredEvents {
             return Err(Unavailable::new(Why::Busy, "it is in another recording", "stop that one first"));
         }
         let recording = RECORDING.fetch_add(1, Ordering::Relaxed);
-        *taken = Taken::new(recording, selection.types, sink.clone());
+        *taken = DeferredRecords::new(recording, selection.types, sink.clone());
         drop(taken);
         self.shared.known.lock().forget_brackets();
         self.calibrate_now(&sink);

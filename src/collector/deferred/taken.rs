@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// What a recording has so far.
 #[derive(Debug, Default)]
-pub(super) struct Taken {
+pub(super) struct DeferredRecords {
     /// Its number; 0 while there is none.
     pub(super) recording: u64,
     pub(super) sink: Option<RecordSink>,
@@ -47,9 +47,9 @@ impl RecordLayout for Deferred {
     }
 }
 
-impl Taken {
-    pub(super) fn new(recording: u64, types: ActivityTypes, sink: RecordSink) -> Taken {
-        Taken { recording, types, sink: Some(sink), ..Taken::default() }
+impl DeferredRecords {
+    pub(super) fn new(recording: u64, types: ActivityTypes, sink: RecordSink) -> DeferredRecords {
+        DeferredRecords { recording, types, sink: Some(sink), ..DeferredRecords::default() }
     }
 
     /// Takes a submission, if there may be one more.

@@ -88,7 +88,7 @@ impl Functions {
     ///
     /// # Errors
     /// What failed, and with which status.
-    pub(super) fn begin(self, types: &[u32]) -> Result<Profiler, String> {
+    pub(super) fn begin(self, types: &[u32]) -> Result<ProfilerHandle, String> {
         let mut create =
             Create { size: Create::KNOWN, profiler: ptr::null_mut(), types: types.as_ptr(), types_len: types.len() };
         // SAFETY: all that it points to is there during the call.
@@ -99,7 +99,7 @@ impl Functions {
         if create.profiler.is_null() {
             return Err("profilerCreate made no profiler".to_owned());
         }
-        let profiler = Profiler(create.profiler.expose_provenance());
+        let profiler = ProfilerHandle(create.profiler.expose_provenance());
         match on(self.0.start, profiler) {
             0 => Ok(profiler),
             status => {
@@ -112,7 +112,7 @@ impl Functions {
     /// Stops a profiler, has it hand over what it has, and destroys it; says what failed.
     pub(super) fn end(
         self,
-        profiler: Profiler,
+        profiler: ProfilerHandle,
         process: impl FnOnce(&dyn Fn(*const Builder) -> c_int) -> c_int,
     ) -> Vec<String> {
         let stopped = on(self.0.stop, profiler);
@@ -146,15 +146,15 @@ impl Functions {
     /// The calling thread goes out of the slice that it went into last.
     pub(super) fn pop(self, running: &Running, annotates: bool) {
         let Some((_, pop)) = self.ways(annotates) else { return };
-        running.with(|profiler| on(Some(pop), Profiler(profiler.expose_provenance())) == 0);
+        running.with(|profiler| on(Some(pop), ProfilerHandle(profiler.expose_provenance())) == 0);
     }
 }
 
 /// A profiler of a plugin's, by address.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Profiler(usize);
+pub(super) struct ProfilerHandle(usize);
 
-impl Profiler {
+impl ProfilerHandle {
     fn handle(self) -> Handle {
         ptr::with_exposed_provenance_mut(self.0)
     }
@@ -162,14 +162,14 @@ impl Profiler {
 
 impl Running {
     /// Threads may tell that profiler from now on.
-    pub(super) fn open(&self, profiler: Profiler) {
+    pub(super) fn open(&self, profiler: ProfilerHandle) {
         self.profiler.store(profiler.handle(), Ordering::SeqCst);
     }
 
     /// Threads may not from now on, but those that are at it stay; returns the profiler, if there is one.
-    pub(super) fn close(&self) -> Option<Profiler> {
+    pub(super) fn close(&self) -> Option<ProfilerHandle> {
         let profiler = self.profiler.swap(ptr::null_mut(), Ordering::SeqCst);
-        (!profiler.is_null()).then(|| Profiler(profiler.expose_provenance()))
+        (!profiler.is_null()).then(|| ProfilerHandle(profiler.expose_provenance()))
     }
 
     /// Whether no thread is telling it something.
@@ -194,7 +194,7 @@ impl Running {
 }
 
 /// Calls a function that takes a profiler and nothing else.
-fn on(function: Option<unsafe extern "C" fn(*mut OnProfiler) -> c_int>, profiler: Profiler) -> c_int {
+fn on(function: Option<unsafe extern "C" fn(*mut OnProfiler) -> c_int>, profiler: ProfilerHandle) -> c_int {
     let mut params = OnProfiler { size: OnProfiler::KNOWN, profiler: profiler.handle() };
     // SAFETY: the plugin has made that profiler, and it is not destroyed before its last call.
     function.map_or(-1, |of| unsafe { of(&raw mut params) })

@@ -2,7 +2,7 @@
 
 use super::abi;
 use super::event_type::{EventType, Place};
-use super::said::{self, PAIRS, Said};
+use super::said::{self, MetadataLayout, PAIRS};
 use crate::collector::{
     ApiCall, CounterSample, DeviceDescription, DeviceWork, External, Overhead, RecordSink, Stream, Thread,
 };
@@ -18,14 +18,14 @@ pub(super) struct Events {
     /// What was selected.
     types: ActivityTypes,
     process: i32,
-    last: Option<Event>,
+    last: Option<OpenEvent>,
     devices: BTreeMap<i32, DeviceDescription>,
     faults: Faults,
 }
 
 /// An event, until the next one comes.
 #[derive(Debug)]
-struct Event {
+struct OpenEvent {
     kind: ActivityType,
     place: Place,
     raw: abi::Event,
@@ -85,11 +85,11 @@ impl Events {
         if raw.start <= 0 || raw.end < raw.start {
             return Err(self.faults.add("events that end before they begin, or begin at no time"));
         }
-        self.last = Some(Event { kind, place, raw, name: String::new(), arrow: None, said: Vec::new() });
+        self.last = Some(OpenEvent { kind, place, raw, name: String::new(), arrow: None, said: Vec::new() });
         Ok(())
     }
 
-    fn last(&mut self) -> Result<(&mut Event, &mut Faults), Refused> {
+    fn last(&mut self) -> Result<(&mut OpenEvent, &mut Faults), Refused> {
         match &mut self.last {
             Some(last) => Ok((last, &mut self.faults)),
             None => Err(self.faults.add("calls about an event that was not taken")),
@@ -190,7 +190,7 @@ fn cut(text: &str) -> &str {
     text.get(..boundary(text, TEXT_MAX)).unwrap_or_default()
 }
 
-impl Event {
+impl OpenEvent {
     /// Hands it to the recording.
     fn record(mut self, events: &mut Events) {
         let Events { sink, types, process, .. } = events;
@@ -210,7 +210,7 @@ impl Event {
         sink.record(|batch| {
             let name = batch.name(&self.name);
             let words = &*said::words(&self.said, batch);
-            let (kind, shape) = (self.kind, &Said);
+            let (kind, shape) = (self.kind, &MetadataLayout);
             let (device, stream) = (self.raw.device, self.raw.resource.cast_unsigned());
             match place {
                 Place::Host => batch.call(&ApiCall {

@@ -15,7 +15,7 @@ use super::{
 use crate::os::fork;
 use crate::time::Timestamp;
 use callback_context::CallbackContext;
-use calls::{Functions, Profiler, Running};
+use calls::{Functions, ProfilerHandle, Running};
 pub use event_type::EventType;
 use events::Events;
 use kineto_trace::activity::{ActivityTypes, CorrelationId};
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 /// A profiler that a library has registered, as a collector.
 #[derive(Debug)]
-pub(crate) struct Plugin {
+pub(crate) struct LoadedPlugin {
     name: &'static str,
     file: PathBuf,
     functions: Functions,
@@ -38,7 +38,7 @@ pub(crate) struct Plugin {
     notes: Vec<String>,
     context: &'static CallbackContext<Events>,
     running: Running,
-    session: fork::Own<Session>,
+    session: fork::Own<PluginSession>,
     /// In which process it runs, counted in forks.
     generation: AtomicU64,
     /// It has not come back from a call, and is left alone until it does.
@@ -58,7 +58,7 @@ impl Drop for Away {
 
 /// A recording, and what was described in the last one.
 #[derive(Debug, Default)]
-struct Session {
+struct PluginSession {
     sink: Option<RecordSink>,
     types: ActivityTypes,
     devices: Vec<DeviceDescription>,
@@ -115,7 +115,7 @@ fn call_out<R: Send + 'static>(name: &str, deadline: Instant, call: impl FnOnce(
     answer.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
 }
 
-fn load_in_time(file: &Path, stem: &str) -> Vec<Result<Plugin, Unavailable>> {
+fn load_in_time(file: &Path, stem: &str) -> Vec<Result<LoadedPlugin, Unavailable>> {
     let own = file.to_owned();
     call_out(stem, Instant::now() + PATIENCE, move || load(&own)).unwrap_or_else(|| {
         let why = format!("{}: it has not registered within 10 s", file.display());
@@ -124,7 +124,7 @@ fn load_in_time(file: &Path, stem: &str) -> Vec<Result<Plugin, Unavailable>> {
 }
 
 /// Opens a library and has it register its profilers.
-fn load(file: &Path) -> Vec<Result<Plugin, Unavailable>> {
+fn load(file: &Path) -> Vec<Result<LoadedPlugin, Unavailable>> {
     let refused = |why, text: String| Err(Unavailable::new(why, format!("{}: {text}", file.display()), REPLACE));
     let library = match Library::file(file) {
         Ok(library) => library,
@@ -138,7 +138,7 @@ fn load(file: &Path) -> Vec<Result<Plugin, Unavailable>> {
         return vec![refused(Why::Failed, format!("KinetoPlugin_register failed with status {status}"))];
     }
     let profilers = registered.profilers.into_iter().map(|interface| match Functions::new(interface) {
-        Ok(functions) => Plugin::new(file, functions),
+        Ok(functions) => LoadedPlugin::new(file, functions),
         Err(missing) => refused(Why::Incompatible, format!("its profiler has no function {missing}")),
     });
     let others = registered.refused.into_iter().map(|why| refused(Why::Incompatible, format!("it registers {why}")));
@@ -146,8 +146,8 @@ fn load(file: &Path) -> Vec<Result<Plugin, Unavailable>> {
     if all.is_empty() { vec![refused(Why::Failed, "it registers no profiler".to_owned())] } else { all }
 }
 
-impl Plugin {
-    fn new(file: &Path, functions: Functions) -> Result<Plugin, Unavailable> {
+impl LoadedPlugin {
+    fn new(file: &Path, functions: Functions) -> Result<LoadedPlugin, Unavailable> {
         let described = functions.describe().map_err(|status| {
             let text = format!("{}: profilerQuery failed with status {status}", file.display());
             Unavailable::new(Why::Failed, text, REPLACE)
@@ -159,7 +159,7 @@ impl Plugin {
         let name = name_of(if described.name.is_empty() { &stem } else { &described.name });
         let note =
             format!("it has event types that are not known here, which it is not asked for: {}", unknown.join(", "));
-        Ok(Plugin {
+        Ok(LoadedPlugin {
             name,
             file: file.to_owned(),
             functions,
@@ -201,7 +201,7 @@ impl Plugin {
     }
 
     /// Takes the profiler from the threads that tell it where they are; `None` if one of them does not come back.
-    fn close(&self, deadline: Instant) -> Option<Profiler> {
+    fn close(&self, deadline: Instant) -> Option<ProfilerHandle> {
         let profiler = self.running.close()?;
         while !self.running.is_quiet() {
             if Instant::now() >= deadline {
@@ -214,7 +214,7 @@ impl Plugin {
     }
 }
 
-impl Collector for Plugin {
+impl Collector for LoadedPlugin {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -239,7 +239,7 @@ impl Collector for Plugin {
             None => return Err(Unavailable::new(Why::Failed, "it has not begun within 10 s", REPLACE)),
         };
         let types = self.types.intersection(selection.types);
-        *self.session.lock() = Session { sink: Some(sink), types, devices: Vec::new() };
+        *self.session.lock() = PluginSession { sink: Some(sink), types, devices: Vec::new() };
         self.running.open(profiler);
         Ok(Capabilities { types, ..can })
     }

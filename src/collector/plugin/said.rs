@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// Keys and values, a pair of words for each: the key's name and what kind of value it is, then the value.
 #[derive(Debug)]
-pub(super) struct Said;
+pub(super) struct MetadataLayout;
 
 /// The most pairs that a record has room for.
 pub(super) const PAIRS: usize = 127;
@@ -50,7 +50,7 @@ pub(super) fn words(said: &[(String, Value)], batch: &mut Batch<'_>) -> Vec<u64>
     words
 }
 
-impl RecordLayout for Said {
+impl RecordLayout for MetadataLayout {
     fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         for at in (0..record.words.len()).step_by(2) {
             let value = record.word(at + 1);

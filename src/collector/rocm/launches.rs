@@ -9,9 +9,9 @@ use std::collections::{HashMap, VecDeque};
 /// The newest of them are kept, whether their work has come or not: a graph's comes in many records. An id that comes again
 /// is another launch.
 #[derive(Debug, Default)]
-pub(super) struct Launches {
+pub(super) struct PendingLaunches {
     /// With the turn in which each came.
-    by_id: HashMap<u64, (u64, Launch)>,
+    by_id: HashMap<u64, (u64, PendingLaunch)>,
     /// In the order in which they came, with their turn.
     order: VecDeque<(u64, u64)>,
     turn: u64,
@@ -23,7 +23,7 @@ pub(super) struct Launches {
 
 /// A launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Launch {
+pub(super) struct PendingLaunch {
     /// What the call did.
     pub(super) does: Does,
     /// HIP's stream; `None` if the call does not say it.
@@ -46,20 +46,20 @@ pub(super) struct Launch {
     pub(super) is_hoped: bool,
 }
 
-impl Launch {
-    pub(super) fn new(does: Does) -> Launch {
+impl PendingLaunch {
+    pub(super) fn new(does: Does) -> PendingLaunch {
         let (kernel, grid, block, device) = (None, [0; 3], [0; 3], None);
         let (is_owed, is_hoped) = (false, false);
-        Launch { does, stream: None, bytes: 0, graph: 0, kernel, grid, block, device, is_owed, is_hoped }
+        PendingLaunch { does, stream: None, bytes: 0, graph: 0, kernel, grid, block, device, is_owed, is_hoped }
     }
 }
 
 /// How many launches are kept, and how many graphs are told apart.
 const MOST: usize = 1 << 16;
 
-impl Launches {
+impl PendingLaunches {
     /// A call launches something.
-    pub(super) fn add(&mut self, correlation: u64, launch: Launch) {
+    pub(super) fn add(&mut self, correlation: u64, launch: PendingLaunch) {
         if correlation == 0 {
             return;
         }
@@ -84,7 +84,7 @@ impl Launches {
     }
 
     /// Work has come with that id; returns its launch, if that is known.
-    pub(super) fn worked(&mut self, correlation: u64) -> Option<Launch> {
+    pub(super) fn worked(&mut self, correlation: u64) -> Option<PendingLaunch> {
         let (_, launch) = self.by_id.get_mut(&correlation)?;
         let before = *launch;
         (launch.is_owed, launch.is_hoped) = (false, false);
@@ -93,7 +93,7 @@ impl Launches {
     }
 
     /// Returns a launch, if it is known.
-    pub(super) fn get(&self, correlation: u64) -> Option<Launch> {
+    pub(super) fn get(&self, correlation: u64) -> Option<PendingLaunch> {
         self.by_id.get(&correlation).map(|(_, launch)| *launch)
     }
 
@@ -107,12 +107,12 @@ impl Launches {
         self.hoped
     }
 
-    fn count(&mut self, launch: Launch) {
+    fn count(&mut self, launch: PendingLaunch) {
         self.owed += usize::from(launch.is_owed);
         self.hoped += usize::from(launch.is_hoped);
     }
 
-    fn settle(&mut self, launch: Launch) {
+    fn settle(&mut self, launch: PendingLaunch) {
         self.owed -= usize::from(launch.is_owed);
         self.hoped -= usize::from(launch.is_hoped);
     }
@@ -132,16 +132,16 @@ impl Launches {
 mod tests {
     use super::*;
 
-    fn launch() -> Launch {
-        Launch { is_owed: true, ..Launch::new(Does::Launch) }
+    fn launch() -> PendingLaunch {
+        PendingLaunch { is_owed: true, ..PendingLaunch::new(Does::Launch) }
     }
 
     #[test]
     fn a_launch_is_owed_until_its_first_work_comes() {
-        let mut launches = Launches::default();
-        launches.add(1, Launch { stream: Some(7), ..launch() });
+        let mut launches = PendingLaunches::default();
+        launches.add(1, PendingLaunch { stream: Some(7), ..launch() });
         launches.add(2, launch());
-        launches.add(3, Launch { is_hoped: true, ..Launch::new(Does::Copy) });
+        launches.add(3, PendingLaunch { is_hoped: true, ..PendingLaunch::new(Does::Copy) });
         launches.add(0, launch());
         assert_eq!((launches.owed(), launches.hoped()), (2, 1), "id 0 is none");
         launches.worked(3);
@@ -156,9 +156,9 @@ mod tests {
 
     #[test]
     fn an_id_that_comes_again_is_another_launch() {
-        let mut launches = Launches::default();
+        let mut launches = PendingLaunches::default();
         launches.add(1, launch());
-        launches.add(1, Launch { bytes: 5, ..launch() });
+        launches.add(1, PendingLaunch { bytes: 5, ..launch() });
         assert_eq!((launches.owed(), launches.get(1).unwrap().bytes), (1, 5));
         launches.worked(1);
         assert_eq!(launches.owed(), 0);
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_the_newest_are_kept() {
-        let mut launches = Launches::default();
+        let mut launches = PendingLaunches::default();
         let most = MOST as u64;
         (1..=2 * most).for_each(|id| launches.add(id, launch()));
         assert_eq!((launches.by_id.len(), launches.owed()), (MOST, MOST));
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn graphs_are_numbered_as_they_come() {
-        let mut launches = Launches::default();
+        let mut launches = PendingLaunches::default();
         assert_eq!([0xA0, 0xB0, 0xA0].map(|graph| launches.graph(graph)), [1, 2, 1]);
         (0..2 * MOST as u64).for_each(|graph| _ = launches.graph(graph << 16));
         assert!(launches.graphs.len() <= MOST && launches.graph(1) == 0);

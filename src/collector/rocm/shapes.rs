@@ -243,10 +243,10 @@ fn address(key: &str, address: u64, each: Each<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collector::names::Names;
+    use crate::collector::names::NameTable;
     use crate::time::Timestamp;
 
-    fn shown(shape: RocmShape, words: &[u64], names: &Names) -> String {
+    fn shown(shape: RocmShape, words: &[u64], names: &NameTable) -> String {
         let record = RecordView {
             words,
             names,
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn calls_have_their_arguments_as_numbers() {
-        let mut names = Names::default();
+        let mut names = NameTable::default();
         let kernel = names.add("vecadd");
         let launch = LaunchCall { cid: 107, kernel: Some(kernel), grid: [3, 2, 1], block: [128, 4, 5], shared: 64 };
         let sizes = "cid=107 correlation=9 grid=[3, 2, 1] block=[128, 4, 5] shared memory=64";
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn work_says_where_it_ran() {
-        let mut names = Names::default();
+        let mut names = NameTable::default();
         let (dispatch, to_device) = (names.add("Dispatch Kernel"), names.add("HtoD"));
         let place = "device=2 stream=1 hsa_queue=3 correlation=9";
         let kernel = Kernel { queue: 3, kind: dispatch, grid: [7, 1, 1], block: [256, 2, 1], graph: 0 };

@@ -9,7 +9,7 @@ use std::collections::hash_map::Entry;
 /// stands for a stream if it was seen with exactly that one; else it has a number of its own.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    numbers: HashMap<(i32, Lane), u32>,
+    numbers: HashMap<(i32, StreamKey), u32>,
     /// How many there are on each device.
     counts: HashMap<i32, u32>,
     /// What streams each device's queues were seen with.
@@ -18,7 +18,7 @@ pub(super) struct Streams {
 
 /// What has a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Lane {
+enum StreamKey {
     Stream(u64),
     Queue(u64),
 }
@@ -47,10 +47,10 @@ impl Streams {
         let lane = match (stream, self.queues.get(&(device, queue))) {
             (Some(stream), _) => {
                 self.met(device, stream, queue);
-                Lane::Stream(stream)
+                StreamKey::Stream(stream)
             }
-            (None, Some(Users::One(stream))) => Lane::Stream(*stream),
-            (None, _) => Lane::Queue(queue),
+            (None, Some(Users::One(stream))) => StreamKey::Stream(*stream),
+            (None, _) => StreamKey::Queue(queue),
         };
         let is_full = self.numbers.len() >= MOST;
         match self.numbers.entry((device, lane)) {

@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
-use timeline::{Mark, Pair, Timed};
+use timeline::{Pair, Timed, TimelineMark};
 
 /// Times spans on a device by a pair of events around each; torch's `KINETO_GPU_FALLBACK` as a collector.
 ///
@@ -41,7 +41,7 @@ pub struct EventTimers<T> {
     timer: T,
     most: usize,
     runs: AtomicBool,
-    taken: fork::Own<Taken>,
+    taken: fork::Own<TimerRecords>,
 }
 
 impl<T: fmt::Debug> fmt::Debug for EventTimers<T> {
@@ -52,11 +52,11 @@ impl<T: fmt::Debug> fmt::Debug for EventTimers<T> {
 
 /// What a recording has so far.
 #[derive(Debug, Default)]
-struct Taken {
+struct TimerRecords {
     /// Of the recording that goes on, if one does.
     sink: Option<RecordSink>,
     /// The spans that each thread is in.
-    open: HashMap<ThreadId, Vec<(u64, Mark)>>,
+    open: HashMap<ThreadId, Vec<(u64, TimelineMark)>>,
     pairs: Vec<Pair>,
     /// Pairs that have begun, ended or not.
     pending: usize,
@@ -103,7 +103,7 @@ impl<T: DeviceTimer> EventTimers<T> {
         self.timer.record().map(|token| (token, host)).map_err(|cause| self.taken.lock().miss(cause)).ok()
     }
 
-    fn release(&self, mark: Mark) {
+    fn release(&self, mark: TimelineMark) {
         self.timer.release(mark.token);
     }
 
@@ -132,7 +132,7 @@ impl<T: DeviceTimer> EventTimers<T> {
     }
 }
 
-impl Taken {
+impl TimerRecords {
     /// Begins a pair, if there may be one more.
     fn admit(&mut self, most: usize) -> bool {
         let is_full = self.pending >= most;
@@ -141,9 +141,9 @@ impl Taken {
         !is_full
     }
 
-    fn mark(&mut self, (token, host): (Token, u64)) -> Mark {
+    fn mark(&mut self, (token, host): (Token, u64)) -> TimelineMark {
         self.events += 1;
-        Mark { token, nth: self.events, host }
+        TimelineMark { token, nth: self.events, host }
     }
 
     fn miss(&mut self, cause: NotTimed) {
@@ -198,7 +198,7 @@ impl<T: DeviceTimer> Collector for EventTimers<T> {
         if taken.sink.is_some() {
             return Err(Unavailable::new(Why::Busy, "these timers are in another recording", "stop that one first"));
         }
-        *taken = Taken { sink: Some(sink), ..Taken::default() };
+        *taken = TimerRecords { sink: Some(sink), ..TimerRecords::default() };
         self.runs.store(true, Ordering::Release);
         Ok(can)
     }

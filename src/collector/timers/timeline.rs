@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// An event of a span.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mark {
+pub(super) struct TimelineMark {
     pub(super) token: Token,
     /// The how manieth event of the recording it is.
     pub(super) nth: u64,
@@ -18,8 +18,8 @@ pub(super) struct Mark {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair {
     pub(super) slice: u64,
-    pub(super) first: Mark,
-    pub(super) last: Mark,
+    pub(super) first: TimelineMark,
+    pub(super) last: TimelineMark,
 }
 
 /// A span on its stream, in nanoseconds of CLOCK_REALTIME.
@@ -43,7 +43,7 @@ const FAR_NS: i64 = 50_000_000;
 pub(super) fn measure(pairs: &[Pair], elapsed: impl Fn(Token, Token) -> Option<Duration>) -> Vec<Timed> {
     let mut streams: BTreeMap<(i32, u32), Vec<&Pair>> = BTreeMap::new();
     for pair in pairs {
-        let place = |mark: &Mark| (mark.token.device, mark.token.stream);
+        let place = |mark: &TimelineMark| (mark.token.device, mark.token.stream);
         if place(&pair.first) == place(&pair.last) {
             streams.entry(place(&pair.first)).or_default().push(pair);
         }
@@ -51,7 +51,7 @@ pub(super) fn measure(pairs: &[Pair], elapsed: impl Fn(Token, Token) -> Option<D
     let mut timed = Vec::with_capacity(pairs.len());
     for ((device, stream), pairs) in streams {
         let (places, ahead) = places(&pairs, &elapsed);
-        let at = |mark: &Mark| u64::try_from(ahead.saturating_add(*places.get(&mark.nth)?)).ok();
+        let at = |mark: &TimelineMark| u64::try_from(ahead.saturating_add(*places.get(&mark.nth)?)).ok();
         timed.extend(pairs.iter().filter_map(|pair| {
             let (start, end) = (at(&pair.first)?, at(&pair.last)?);
             (start <= end).then_some(Timed { slice: pair.slice, device, stream, start, end })
@@ -62,7 +62,7 @@ pub(super) fn measure(pairs: &[Pair], elapsed: impl Fn(Token, Token) -> Option<D
 
 /// Returns where each event lies, from the first, and how far that is ahead of the host's clock.
 fn places(pairs: &[&Pair], elapsed: impl Fn(Token, Token) -> Option<Duration>) -> (BTreeMap<u64, i64>, i64) {
-    let mut marks: Vec<&Mark> = pairs.iter().flat_map(|pair| [&pair.first, &pair.last]).collect();
+    let mut marks: Vec<&TimelineMark> = pairs.iter().flat_map(|pair| [&pair.first, &pair.last]).collect();
     marks.sort_unstable_by_key(|mark| mark.nth);
     let ns = |from, to| elapsed(from, to).and_then(|time| i64::try_from(time.as_nanos()).ok());
     let (mut places, mut ahead) = (BTreeMap::new(), i64::MIN);
@@ -87,7 +87,7 @@ mod tests {
 
     /// Events at these times of the device, each recorded by the host at that time of its own.
     fn pair(slice: u64, [first, last]: [(u64, u64, u64); 2]) -> Pair {
-        let mark = |(nth, id, host)| Mark { token: Token { id, device: 0, stream: 7 }, nth, host };
+        let mark = |(nth, id, host)| TimelineMark { token: Token { id, device: 0, stream: 7 }, nth, host };
         Pair { slice, first: mark(first), last: mark(last) }
     }
 
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn what_cannot_be_measured_is_left_out() {
         let moved = Pair {
-            last: Mark { token: Token { id: 9, device: 0, stream: 8 }, nth: 2, host: 5 },
+            last: TimelineMark { token: Token { id: 9, device: 0, stream: 8 }, nth: 2, host: 5 },
             ..pair(1, [(1, 1, 1); 2])
         };
         let broken = pair(2, [(3, 13, 10), (4, 20, 10)]);

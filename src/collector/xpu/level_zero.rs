@@ -21,7 +21,7 @@ pub(super) struct LevelZero {
 
 /// A GPU, as its driver describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Gpu {
+pub(super) struct LevelZeroGpu {
     pub(super) uuid: [u8; 16],
     pub(super) name: String,
     vendor: u32,
@@ -56,7 +56,7 @@ impl Properties {
     }
 
     /// The GPU that it describes, if it is one.
-    fn gpu(&self) -> Option<Gpu> {
+    fn gpu(&self) -> Option<LevelZeroGpu> {
         const KIND: usize = 16;
         const VENDOR: usize = 20;
         const UUID: usize = 96;
@@ -64,15 +64,15 @@ impl Properties {
         let uuid = *self.0.get(UUID..)?.first_chunk()?;
         let name = self.0.get(NAME)?.split(|byte| *byte == 0).next()?;
         let name = String::from_utf8_lossy(name).into_owned();
-        (self.number(KIND) == Properties::GPU).then(|| Gpu { uuid, name, vendor: self.number(VENDOR) })
+        (self.number(KIND) == Properties::GPU).then(|| LevelZeroGpu { uuid, name, vendor: self.number(VENDOR) })
     }
 }
 
 #[cfg(test)]
-impl Gpu {
+impl LevelZeroGpu {
     /// One of Intel's.
-    pub(super) fn of(uuid: [u8; 16], name: &str) -> Gpu {
-        Gpu { uuid, name: name.to_owned(), vendor: INTEL }
+    pub(super) fn of(uuid: [u8; 16], name: &str) -> LevelZeroGpu {
+        LevelZeroGpu { uuid, name: name.to_owned(), vendor: INTEL }
     }
 }
 
@@ -127,7 +127,7 @@ impl LevelZero {
     ///
     /// # Errors
     /// There is none, or no driver that PTI can use: it ends the process then.
-    pub(super) fn gpus(&self, attempts: &mut Vec<Attempt>) -> Result<Vec<Gpu>, Unavailable> {
+    pub(super) fn gpus(&self, attempts: &mut Vec<Attempt>) -> Result<Vec<LevelZeroGpu>, Unavailable> {
         const GPUS_ONLY: u32 = 1;
         let advice = "install Intel's compute runtime (package intel-opencl-icd with libze-intel-gpu1), and see \
                       that you may open /dev/dri/renderD* (group render)";
@@ -164,7 +164,7 @@ impl LevelZero {
         (code == 0).then_some((version >> 16, version & 0xFFFF))
     }
 
-    fn gpus_of(&self, driver: Handle) -> Vec<Gpu> {
+    fn gpus_of(&self, driver: Handle) -> Vec<LevelZeroGpu> {
         let devices = listed(|count, list| {
             // SAFETY: the driver is one that the loader named; the list is null, or as long as the count says.
             unsafe { (self.devices)(driver, count, list) }
@@ -210,7 +210,7 @@ mod tests {
         properties.0[96..112].copy_from_slice(&[7; 16]);
         properties.0[112..121].copy_from_slice(b"Intel GPU");
         let gpu = properties.gpu().unwrap();
-        assert_eq!(gpu, Gpu { uuid: [7; 16], name: "Intel GPU".to_owned(), vendor: INTEL });
+        assert_eq!(gpu, LevelZeroGpu { uuid: [7; 16], name: "Intel GPU".to_owned(), vendor: INTEL });
         properties.0[112..368].fill(b'x');
         assert_eq!(properties.gpu().unwrap().name.len(), 256, "a name without an end");
     }

@@ -39,7 +39,7 @@ pub(super) struct Function {
 }
 
 /// The names that a recording has met.
-pub(super) struct Names {
+pub(super) struct CallNames {
     ask: Box<dyn Ask>,
     functions: HashMap<(u32, u32), Function>,
     copies: HashMap<[u32; 3], Name>,
@@ -49,15 +49,15 @@ pub(super) struct Names {
 /// More of a kind can only be garbage; only what a fill writes may be anything.
 const MOST: usize = 4096;
 
-impl std::fmt::Debug for Names {
+impl std::fmt::Debug for CallNames {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Names").field("functions", &self.functions.len()).finish_non_exhaustive()
     }
 }
 
-impl Names {
-    pub(super) fn new(ask: Box<dyn Ask>) -> Names {
-        Names { ask, functions: HashMap::new(), copies: HashMap::new(), fills: HashMap::new() }
+impl CallNames {
+    pub(super) fn new(ask: Box<dyn Ask>) -> CallNames {
+        CallNames { ask, functions: HashMap::new(), copies: HashMap::new(), fills: HashMap::new() }
     }
 
     pub(super) fn function(&mut self, group: u32, function: u32, batch: &mut Batch<'_>) -> Function {
@@ -106,10 +106,10 @@ impl Names {
 /// Names as libpti_view gives them, for tests without it.
 #[cfg(test)]
 #[derive(Debug)]
-pub(super) struct Told;
+pub(super) struct FixedNames;
 
 #[cfg(test)]
-impl Ask for Told {
+impl Ask for FixedNames {
     fn function(&self, group: u32, function: u32) -> Option<String> {
         let name = match (group, function) {
             (3, 21) => "urEnqueueKernelLaunch",
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn each_is_asked_for_once_and_none_is_missing() {
         let sink = trial::sink();
-        let mut names = Names::new(Box::new(Told));
+        let mut names = CallNames::new(Box::new(FixedNames));
         let found = sink.record(|batch| {
             let launch = names.function(3, 21, batch);
             let wait = names.function(1, 32, batch);

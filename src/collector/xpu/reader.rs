@@ -1,7 +1,7 @@
 //! Reads PTI's records into a recording.
 
 use super::ffi::OWN_IDS;
-use super::names::{Ask, Names};
+use super::names::{Ask, CallNames};
 use super::owed::Owed;
 use super::records::{Call, Kernel, Memcpy, Memset, PeerMemcpy, Record, Synchronization};
 use super::shapes;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub(super) struct Reader {
     sink: RecordSink,
     types: ActivityTypes,
-    names: Names,
+    names: CallNames,
     streams: Arc<Streams>,
     owed: Owed,
     /// Records are known to be missing, so kernels cannot be waited for launch by launch.
@@ -92,7 +92,7 @@ impl Reader {
         streams: Arc<Streams>,
         since: u64,
     ) -> Reader {
-        let (names, owed) = (Names::new(ask), Owed::default());
+        let (names, owed) = (CallNames::new(ask), Owed::default());
         let kernels = types.contains(ActivityType::XpuScopeProfiler).then(HashMap::new);
         Reader { sink, types, names, streams, owed, is_missing_records: false, since, kernels, text: Vec::new() }
     }

@@ -1,9 +1,9 @@
 //! Metrics of kernels, sampled by PTI's metrics scope: rows around the kernels, and counters.
 
 use super::error::PtiError;
-use super::level_zero::Gpu;
+use super::level_zero::LevelZeroGpu;
 use super::reader::{Place, Reader};
-use super::scope_ffi::{Metric, Scope, ScopeApi};
+use super::scope_ffi::{Metric, PtiScope, ScopeApi};
 use super::shapes;
 use crate::buffer::Loss;
 use crate::collector::{Batch, CounterSample, DeviceWork, Name, Options, RecordSink, text};
@@ -14,7 +14,7 @@ use std::ffi::CString;
 #[derive(Debug)]
 pub(super) struct Sampling {
     api: &'static ScopeApi,
-    scope: Scope,
+    scope: PtiScope,
     is_running: bool,
 }
 
@@ -39,7 +39,7 @@ impl Sampling {
     pub(super) fn start(
         api: &'static ScopeApi,
         options: &Options,
-        gpus: &[Gpu],
+        gpus: &[LevelZeroGpu],
     ) -> Result<(Sampling, Option<String>), String> {
         let (metrics, devices) = (options.list("XPUPTI_PROFILER_METRICS"), options.list("XPUPTI_PROFILER_DEVICES"));
         if metrics.is_empty() {

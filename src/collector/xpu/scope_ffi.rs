@@ -12,7 +12,7 @@ type Handle = *mut c_void;
 
 /// One set of metrics of one device; whoever holds it gives it up in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Scope(usize);
+pub(super) struct PtiScope(usize);
 
 /// A device, as PTI names it.
 #[repr(C)]
@@ -83,7 +83,7 @@ impl Described {
     }
 }
 
-impl Scope {
+impl PtiScope {
     fn handle(self) -> Handle {
         std::ptr::with_exposed_provenance_mut(self.0)
     }
@@ -127,15 +127,15 @@ impl ScopeApi {
         Ok(all)
     }
 
-    pub(super) fn enable(&self) -> Result<Scope, PtiError> {
+    pub(super) fn enable(&self) -> Result<PtiScope, PtiError> {
         let mut scope = null_mut();
         // SAFETY: the pointer is a valid place for the result.
         checked(unsafe { (self.enable)(&raw mut scope) })?;
-        Ok(Scope(scope.expose_provenance()))
+        Ok(PtiScope(scope.expose_provenance()))
     }
 
     /// Says of which device to sample which metrics for each kernel.
-    pub(super) fn configure(&self, scope: Scope, device: &Described, metrics: &[CString]) -> Result<(), PtiError> {
+    pub(super) fn configure(&self, scope: PtiScope, device: &Described, metrics: &[CString]) -> Result<(), PtiError> {
         let mut devices = [device.handle];
         let names: Vec<_> = metrics.iter().map(|name| name.as_ptr()).collect();
         let (devices, count) = (devices.as_mut_ptr(), names.len());
@@ -144,7 +144,7 @@ impl ScopeApi {
     }
 
     /// Makes room for that many kernels.
-    pub(super) fn make_room(&self, scope: Scope, kernels: u64) -> Result<(), PtiError> {
+    pub(super) fn make_room(&self, scope: PtiScope, kernels: u64) -> Result<(), PtiError> {
         let mut bytes = 0;
         let kernels = usize::try_from(kernels).unwrap_or(usize::MAX);
         // SAFETY: the scope is the library's, and the pointer is a valid place for the result.
@@ -153,24 +153,24 @@ impl ScopeApi {
         checked(unsafe { (self.set_room)(scope.handle(), bytes) })
     }
 
-    pub(super) fn start(&self, scope: Scope) -> Result<(), PtiError> {
+    pub(super) fn start(&self, scope: PtiScope) -> Result<(), PtiError> {
         // SAFETY: the scope is the library's.
         checked(unsafe { (self.start)(scope.handle()) })
     }
 
-    pub(super) fn stop(&self, scope: Scope) -> Result<(), PtiError> {
+    pub(super) fn stop(&self, scope: PtiScope) -> Result<(), PtiError> {
         // SAFETY: the scope is the library's.
         checked(unsafe { (self.stop)(scope.handle()) })
     }
 
     /// Gives the scope up.
-    pub(super) fn disable(&self, scope: Scope) {
+    pub(super) fn disable(&self, scope: PtiScope) {
         // SAFETY: the scope is the library's, and nobody uses it any more.
         unsafe { (self.disable)(scope.handle()) };
     }
 
     /// Returns what the values of each record mean.
-    pub(super) fn metrics(&self, scope: Scope) -> Result<Vec<Metric>, PtiError> {
+    pub(super) fn metrics(&self, scope: PtiScope) -> Result<Vec<Metric>, PtiError> {
         let mut found = Metadata { size: size_of::<Metadata>(), count: 0, types: null(), names: null(), units: null() };
         // SAFETY: the scope is the library's, and the struct is one of the size that it says.
         checked(unsafe { (self.metadata)(scope.handle(), &raw mut found) })?;
@@ -190,14 +190,14 @@ impl ScopeApi {
         Ok((0..found.count.min(METRICS)).map(metric).collect())
     }
 
-    pub(super) fn count_buffers(&self, scope: Scope) -> Result<usize, PtiError> {
+    pub(super) fn count_buffers(&self, scope: PtiScope) -> Result<usize, PtiError> {
         let mut count = 0;
         // SAFETY: the scope is the library's, and the pointer is a valid place for the result.
         checked(unsafe { (self.count_buffers)(scope.handle(), &raw mut count) }).map(|()| count)
     }
 
     /// Calculates the metrics of a collection buffer.
-    pub(super) fn calculate(&self, scope: Scope, nth: usize) -> Result<Calculated, PtiError> {
+    pub(super) fn calculate(&self, scope: PtiScope, nth: usize) -> Result<Calculated, PtiError> {
         const TOO_LARGE: PtiError = PtiError(153);
         let (mut buffer, mut size) = (null_mut(), 0);
         // SAFETY: the scope is the library's, and the pointers are valid places for the results.

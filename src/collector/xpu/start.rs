@@ -4,7 +4,7 @@ use super::callbacks;
 use super::error::PtiError;
 use super::ffi::{Api, Version, version};
 use super::hub::{HUB, Lease};
-use super::level_zero::{Gpu, LevelZero};
+use super::level_zero::{LevelZero, LevelZeroGpu};
 use super::reader::Reader;
 use super::scope::Sampling;
 use super::scope_ffi::ScopeApi;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub(super) struct Loaded {
     pub(super) api: &'static Api,
     pub(super) streams: Arc<Streams>,
-    gpus: Vec<Gpu>,
+    gpus: Vec<LevelZeroGpu>,
     /// What samples metrics, or what it lacks.
     scope: Result<&'static ScopeApi, String>,
     version: Version,

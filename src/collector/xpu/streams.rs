@@ -1,6 +1,6 @@
 //! The devices of PTI's records, and the queues that are their streams.
 
-use super::level_zero::Gpu;
+use super::level_zero::LevelZeroGpu;
 use crate::collector::{DeviceDescription, Stream};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Which device and stream a record belongs to, and which streams a recording has met.
 #[derive(Debug)]
 pub(super) struct Streams {
-    gpus: Vec<Gpu>,
+    gpus: Vec<LevelZeroGpu>,
     met: Mutex<Met>,
 }
 
@@ -27,7 +27,7 @@ const WITHOUT_SYCL: u32 = 1 << 30;
 const MOST: usize = 1 << 16;
 
 impl Streams {
-    pub(super) fn new(gpus: Vec<Gpu>) -> Streams {
+    pub(super) fn new(gpus: Vec<LevelZeroGpu>) -> Streams {
         Streams { gpus, met: Mutex::default() }
     }
 
@@ -72,7 +72,7 @@ impl Streams {
     /// Returns the devices, with the streams that were met.
     pub(super) fn devices(&self) -> Vec<DeviceDescription> {
         let met = self.met();
-        let device = |(id, gpu): (i32, &Gpu)| {
+        let device = |(id, gpu): (i32, &LevelZeroGpu)| {
             let mut device = DeviceDescription::new(id, gpu.name.as_str());
             let streams = met.named.range((id, 0)..=(id, u32::MAX));
             let stream =
@@ -103,7 +103,7 @@ pub(super) mod tests {
 
     /// Two GPUs, whose ids are all ones and all twos.
     pub(in super::super) fn two() -> Streams {
-        let gpu = |byte| Gpu::of([byte; 16], "Data Center GPU Max");
+        let gpu = |byte| LevelZeroGpu::of([byte; 16], "Data Center GPU Max");
         Streams::new(vec![gpu(1), gpu(2)])
     }
 

@@ -9,7 +9,7 @@ use super::views::Views;
 use crate::buffer::Loss;
 use crate::collector::contained::run_reader;
 use crate::collector::orders::{self, Order, SaysEnded};
-use crate::collector::pool::{Counts, Filled};
+use crate::collector::pool::{Filled, PoolCounts};
 use crate::collector::walk::Records;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -150,7 +150,7 @@ impl Worker {
         self.tell_losses(&counts);
     }
 
-    fn tell_losses(&self, counts: &Counts) {
+    fn tell_losses(&self, counts: &PoolCounts) {
         let sink = self.reader.sink();
         if counts.refused > 0 {
             sink.note(format!(

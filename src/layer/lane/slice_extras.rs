@@ -6,12 +6,12 @@
 use super::{Lane, NO_EPOCH};
 use crate::buffer::{Head, Loss, Tag};
 use crate::layer::missing::Missing;
-use crate::os::counters::{EVENTS_MAX, Reader, Reading};
+use crate::os::counters::{CounterReader, CounterReading, EVENTS_MAX};
 use crate::recorder::Recorder;
 
 impl Lane {
     /// Disables the fast path for this epoch, and sets the thread's counters, if it has some.
-    pub(in crate::layer) fn set_counters(&self, counters: Option<Reader>) {
+    pub(in crate::layer) fn set_counters(&self, counters: Option<CounterReader>) {
         self.fast_epoch.set(NO_EPOCH);
         self.counters.set(counters);
     }
@@ -31,14 +31,14 @@ impl Lane {
         if !stack.is_empty() {
             self.put(Head::new(Tag::Stack, 0, 0), [0; 3], stack)?;
         }
-        if let Some(reading) = counters.and_then(Reader::read) {
+        if let Some(reading) = counters.and_then(CounterReader::read) {
             self.put(Head::new(Tag::Counts, 0, 0), [0; 3], reading.words())?;
         }
         self.reserve(1)
     }
 
     /// Reads the counters for the innermost open slice of that span, if the thread is inside it; returns that slice too.
-    pub(in crate::layer) fn counted(&self, key: u64) -> Option<(u64, Reading)> {
+    pub(in crate::layer) fn counted(&self, key: u64) -> Option<(u64, CounterReading)> {
         let counters = self.counters.get()?;
         let (slice, _) = self.inside(key).filter(|(slice, _)| *slice != 0)?;
         Some((slice, counters.read()?))

@@ -13,11 +13,11 @@ unsafe impl Sync for Domain {}
 
 /// A name that ITT keeps.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Handle(*mut ittapi_sys::__itt_string_handle);
+pub(super) struct StringHandle(*mut ittapi_sys::__itt_string_handle);
 // SAFETY: ITT's handles live for ever, and every thread may use them.
-unsafe impl Send for Handle {}
+unsafe impl Send for StringHandle {}
 // SAFETY: as above.
-unsafe impl Sync for Handle {}
+unsafe impl Sync for StringHandle {}
 
 const NO_ID: ittapi_sys::__itt_id = ittapi_sys::__itt_id { d1: 0, d2: 0, d3: 0 };
 
@@ -33,7 +33,7 @@ impl Domain {
     }
 
     /// The thread begins a task.
-    pub(super) fn begin(self, name: Handle) {
+    pub(super) fn begin(self, name: StringHandle) {
         // SAFETY: as in `new`.
         if let Some(begin) = unsafe { ittapi_sys::__itt_task_begin_ptr__3_0 } {
             // SAFETY: domain and handle are ITT's own.
@@ -51,13 +51,13 @@ impl Domain {
     }
 }
 
-impl Handle {
+impl StringHandle {
     /// Has ITT keep that name.
-    pub(super) fn new(name: &str) -> Handle {
+    pub(super) fn new(name: &str) -> StringHandle {
         let name = CString::new(name.replace('\0', "")).unwrap_or_default();
         // SAFETY: as in `Domain::new`.
         let create = unsafe { ittapi_sys::__itt_string_handle_create_ptr__3_0 };
         // SAFETY: the name lives until the call returns.
-        Handle(create.map_or(std::ptr::null_mut(), |create| unsafe { create(name.as_ptr()) }))
+        StringHandle(create.map_or(std::ptr::null_mut(), |create| unsafe { create(name.as_ptr()) }))
     }
 }

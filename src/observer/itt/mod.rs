@@ -9,7 +9,7 @@ mod names;
 use super::{ObservedSpan, SpanObserver};
 use crate::collector::{Unavailable, Why};
 use client::Domain;
-use names::Names;
+use names::StringHandles;
 use std::sync::OnceLock;
 
 /// Begins and ends tasks of one domain.
@@ -17,12 +17,12 @@ use std::sync::OnceLock;
 pub(crate) struct Itt {
     domain: String,
     open: OnceLock<Option<Domain>>,
-    names: Names,
+    names: StringHandles,
 }
 
 impl Itt {
     pub(crate) fn new(domain: String) -> Itt {
-        Itt { domain, open: OnceLock::new(), names: Names::default() }
+        Itt { domain, open: OnceLock::new(), names: StringHandles::default() }
     }
 
     /// Returns the domain; `None` if no collector listens.

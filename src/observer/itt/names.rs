@@ -1,21 +1,21 @@
 //! Names of tasks: ITT keeps each for good, so there is a bound.
 
-use super::client::Handle;
+use super::client::StringHandle;
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
 /// The handles of names; those beyond the limit share one.
 #[derive(Debug, Default)]
-pub(super) struct Names(RwLock<HashMap<Box<str>, Handle>>);
+pub(super) struct StringHandles(RwLock<HashMap<Box<str>, StringHandle>>);
 
 /// How many names are told apart.
 const LIMIT: usize = 16_384;
 /// What all others are called.
 const OTHERS: &str = "(other names)";
 
-impl Names {
+impl StringHandles {
     /// Returns the handle of a name.
-    pub(super) fn handle(&self, name: &str) -> Handle {
+    pub(super) fn handle(&self, name: &str) -> StringHandle {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let name = match known.get(name) {
             Some(handle) => return *handle,
@@ -24,7 +24,7 @@ impl Names {
         };
         drop(known);
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        *known.entry(name.into()).or_insert_with(|| Handle::new(name))
+        *known.entry(name.into()).or_insert_with(|| StringHandle::new(name))
     }
 }
 
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn there_is_an_end_to_names() {
-        let names = Names::default();
+        let names = StringHandles::default();
         (0..LIMIT + 100).for_each(|n| {
             names.handle(&n.to_string());
         });

@@ -23,7 +23,7 @@ pub(super) struct Client {
 
 /// The attributes of a range or of a mark.
 #[derive(Debug)]
-pub(super) struct Range {
+pub(super) struct NvtxRange {
     /// Without NUL.
     pub(super) text: String,
     pub(super) category: u32,
@@ -246,7 +246,7 @@ impl Client {
     }
 
     /// The thread begins a range.
-    pub(super) fn push(&self, range: &Range) {
+    pub(super) fn push(&self, range: &NvtxRange) {
         let text = c_text(&range.text);
         let attributes = attributes(range, &text);
         match self.domain {
@@ -264,7 +264,7 @@ impl Client {
     }
 
     /// Something happens on the thread.
-    pub(super) fn mark(&self, mark: &Range) {
+    pub(super) fn mark(&self, mark: &NvtxRange) {
         let text = c_text(&mark.text);
         let attributes = attributes(mark, &text);
         match self.domain {
@@ -309,7 +309,7 @@ unsafe fn function<F: Copy>(slots: &Slots, at: usize) -> Option<F> {
     (!written.is_null()).then(|| unsafe { std::mem::transmute_copy(&written) })
 }
 
-fn attributes(range: &Range, text: &CStr) -> Attributes {
+fn attributes(range: &NvtxRange, text: &CStr) -> Attributes {
     let (payload_type, payload) = match range.payload {
         None => (0, 0),
         Some(Payload::U64(value)) => (1, value),

@@ -5,7 +5,7 @@ mod message;
 
 use super::{ObservedSpan, SpanObserver};
 use crate::collector::Unavailable;
-use client::{Client, Range};
+use client::{Client, NvtxRange};
 use kineto_trace::activity::{ActivityType, ArgValue};
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -80,7 +80,7 @@ fn category(kind: ActivityType) -> u32 {
     u32::from(kind as u8) + 1
 }
 
-fn range(span: &ObservedSpan) -> Range {
+fn range(span: &ObservedSpan) -> NvtxRange {
     let payload = match span.field("nvtx.payload") {
         Some(ArgValue::U64(value)) => Some(value.into()),
         Some(ArgValue::I64(value)) => Some(value.into()),
@@ -94,7 +94,7 @@ fn range(span: &ObservedSpan) -> Range {
         _ => None,
     };
     let color = color.unwrap_or_else(|| color_of(span.metadata().target()));
-    Range { text: message::of(span), category: category(span.kind()), argb: 0xff00_0000 | color, payload }
+    NvtxRange { text: message::of(span), category: category(span.kind()), argb: 0xff00_0000 | color, payload }
 }
 
 /// Parses a colour such as "#ff8800" or "green".

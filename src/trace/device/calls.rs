@@ -2,7 +2,7 @@
 
 use super::{LinkedCollection, has_arrows};
 use crate::collector::{Collection, Entry, RecordView};
-use crate::link::{Handle, Links};
+use crate::link::{Links, RecordHandle};
 use crate::time::Timestamp;
 use kineto_trace::activity::{ArgValue, Args};
 
@@ -18,7 +18,7 @@ pub(in crate::trace) struct HostCalls<'t> {
 struct CallList<'t> {
     collection: &'t Collection,
     linked: &'t LinkedCollection,
-    left: &'t [Handle],
+    left: &'t [RecordHandle],
 }
 
 /// One of them.

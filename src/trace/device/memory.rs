@@ -3,7 +3,7 @@
 use super::records::CollectionRecords;
 use super::{DeviceCounts, LinkedCollection, overlaps};
 use crate::collector::{Collection, Role};
-use crate::link::{Handle, Links, Records as _, Spans, Work};
+use crate::link::{Links, RecordHandle, RecordSource as _, Spans, Work};
 use crate::memory::Device;
 use crate::time::Timestamp;
 use crate::trace::memory::MemoryRecord;
@@ -53,7 +53,7 @@ fn find_callers(pieces: &mut [MemoryChange], records: &CollectionRecords<'_>, li
     let mut questions = List::new();
     for (number, piece) in pieces.iter_mut().enumerate() {
         let correlation = records.collection.records.entry(piece.place).map_or(0, |entry| entry.correlation());
-        let at = Handle(piece.place);
+        let at = RecordHandle(piece.place);
         let work = Work { at, correlation, device: 0, stream: 0, start: piece.at, end: piece.at };
         let Some(call) = links.launch(&work).map(|call| records.call_at(call)) else { continue };
         (piece.thread, piece.slice) = (Some(call.thread), links.linked(&call));

@@ -18,7 +18,7 @@ use super::recorded::Recorded;
 use crate::buffer::Loss;
 use crate::clock::Converter;
 use crate::collector::{Collection, CollectorReport, Entry, Role};
-use crate::link::{self, Handle, Links, Records as _, Spans as _, Work};
+use crate::link::{self, Links, RecordHandle, RecordSource as _, Spans as _, Work};
 use crate::time::Timestamp;
 use kineto_trace::activity::{ActivityType, Flow, FlowEnd, FlowKind};
 use kineto_trace::fallible::List;
@@ -46,7 +46,7 @@ pub(crate) struct LinkedCollection {
     /// Allocations and frees, in order.
     memory: List<memory::MemoryChange>,
     /// Ranges that do not nest with the slices of their thread, in order.
-    crossing: List<Handle>,
+    crossing: List<RecordHandle>,
     counts: DeviceCounts,
     /// The number of earlier collections with records.
     number: usize,
@@ -106,7 +106,7 @@ impl LinkedCollection {
         let slack = error + host.converter.error_ns();
         let spans = HostSpans::new(host, &threads, slack);
         let mut ranges = List::new();
-        let mut calls = link::Calls::new(&records, &spans);
+        let mut calls = link::CallJoin::new(&records, &spans);
         for entry in collection.records.calls() {
             let call = collection.call(&entry, &threads);
             if !overlaps(&reach, (call.start, call.end)) {
@@ -324,7 +324,7 @@ impl Collection {
     fn call(&self, entry: &Entry<'_>, threads: &DeviceThreads) -> link::Call {
         let (start, end) = self.interval(entry);
         let thread = threads.number(entry.thread(), start);
-        let (at, correlation, external) = (Handle(entry.at), entry.correlation(), entry.external());
+        let (at, correlation, external) = (RecordHandle(entry.at), entry.correlation(), entry.external());
         link::Call { at, correlation, thread, start, end, external, launches: entry.launches() }
     }
 
@@ -332,7 +332,14 @@ impl Collection {
     fn work(&self, entry: &Entry<'_>) -> Work {
         let (start, end) = self.interval(entry);
         let device = self.records.device(entry);
-        Work { at: Handle(entry.at), correlation: entry.correlation(), device, stream: entry.stream(), start, end }
+        Work {
+            at: RecordHandle(entry.at),
+            correlation: entry.correlation(),
+            device,
+            stream: entry.stream(),
+            start,
+            end,
+        }
     }
 }
 

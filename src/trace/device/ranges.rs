@@ -1,12 +1,12 @@
 //! Which ranges have no place among the slices of their thread: a range may begin in one slice and end in another.
 
-use crate::link::{Call, Handle, Spans};
+use crate::link::{Call, RecordHandle, Spans};
 use crate::time::Timestamp;
 use kineto_trace::fallible::List;
 
 /// The ranges that overlap slices of their thread without nesting, in order. One that does so by no more than the error of
 /// the clocks does not.
-pub(super) fn crossing(ranges: &[Call], spans: &impl Spans, slack_ns: u64) -> List<Handle> {
+pub(super) fn crossing(ranges: &[Call], spans: &impl Spans, slack_ns: u64) -> List<RecordHandle> {
     let mut questions = List::with_capacity(2 * ranges.len());
     for range in ranges {
         let (start, end) = (range.start.as_nanos(), range.end.as_nanos());
@@ -21,7 +21,7 @@ pub(super) fn crossing(ranges: &[Call], spans: &impl Spans, slack_ns: u64) -> Li
     let mut answers: List<_> = answers.map(|((.., range), slice)| (*range, slice)).collect();
     answers.sort_unstable();
     // Two for each: the slice that it begins in, and the one that it ends in.
-    let crosses = |two: &[(Handle, u64)]| match two {
+    let crosses = |two: &[(RecordHandle, u64)]| match two {
         [(range, one), (_, other)] if one != other => Some(*range),
         _ => None,
     };
@@ -55,7 +55,7 @@ mod tests {
     fn crossing_of(times: &[(u64, u64)]) -> Vec<u32> {
         let range = |(at, (start, end)): (u32, &(u64, u64))| {
             let [start, end] = [*start, *end].map(Timestamp::from_nanos);
-            Call { at: Handle(at), correlation: 0, thread: 0, start, end, external: 0, launches: false }
+            Call { at: RecordHandle(at), correlation: 0, thread: 0, start, end, external: 0, launches: false }
         };
         let ranges: Vec<_> = (0..).zip(times).map(range).collect();
         crossing(&ranges, &Two, 3).iter().map(|range| range.0).collect()

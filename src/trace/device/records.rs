@@ -2,7 +2,7 @@
 
 use super::threads::DeviceThreads;
 use crate::collector::{Collection, Entry, Role};
-use crate::link::{self, Call, EventRecord, External, Handle, Work};
+use crate::link::{self, Call, LinkedEventRecord, LinkedExternal, RecordHandle, Work};
 use crate::time::Timestamp;
 
 /// The records of a collection.
@@ -12,12 +12,12 @@ pub(super) struct CollectionRecords<'t> {
 }
 
 impl<'t> CollectionRecords<'t> {
-    pub(super) fn externals(&self) -> impl Iterator<Item = External> + use<'t> {
-        self.rest(Role::External).map(|entry| External { correlation: entry.start(), id: entry.end() })
+    pub(super) fn externals(&self) -> impl Iterator<Item = LinkedExternal> + use<'t> {
+        self.rest(Role::External).map(|entry| LinkedExternal { correlation: entry.start(), id: entry.end() })
     }
 
-    pub(super) fn events(&self) -> impl Iterator<Item = EventRecord> + use<'t> {
-        self.rest(Role::Event).map(|entry| EventRecord {
+    pub(super) fn events(&self) -> impl Iterator<Item = LinkedEventRecord> + use<'t> {
+        self.rest(Role::Event).map(|entry| LinkedEventRecord {
             context: entry.device_or_context(),
             event: entry.event(),
             correlation: entry.correlation(),
@@ -30,8 +30,8 @@ impl<'t> CollectionRecords<'t> {
     }
 }
 
-impl link::Records for CollectionRecords<'_> {
-    fn call_at(&self, at: Handle) -> Call {
+impl link::RecordSource for CollectionRecords<'_> {
+    fn call_at(&self, at: RecordHandle) -> Call {
         match self.collection.records.entry(at.0) {
             Some(entry) => self.collection.call(&entry, self.threads),
             None => Call {
@@ -46,7 +46,7 @@ impl link::Records for CollectionRecords<'_> {
         }
     }
 
-    fn work_at(&self, at: Handle) -> Work {
+    fn work_at(&self, at: RecordHandle) -> Work {
         match self.collection.records.entry(at.0) {
             Some(entry) => self.collection.work(&entry),
             None => Work {
@@ -61,7 +61,7 @@ impl link::Records for CollectionRecords<'_> {
     }
 
     #[inline]
-    fn launch_at(&self, at: Handle) -> (Timestamp, u64) {
+    fn launch_at(&self, at: RecordHandle) -> (Timestamp, u64) {
         let call = self.collection.records.entry(at.0);
         call.map_or_else(Default::default, |call| (self.collection.interval(&call).0, call.external()))
     }

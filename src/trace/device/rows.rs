@@ -3,7 +3,7 @@
 use super::lanes::{DeviceRow, StreamLanes, UsedRows};
 use super::{LinkedCollection, NEVER, StreamMark, has_arrows, is_work};
 use crate::collector::{Collection, DeviceDescription, Entry, RecordView, Role, Stream};
-use crate::link::{Call, DeviceAnnotation, Handle, Records as _, Wait};
+use crate::link::{Call, DeviceAnnotation, LinkedWait, RecordHandle, RecordSource as _};
 use crate::time::Timestamp;
 use crate::trace::args::Source;
 use crate::trace::memory::MemoryRows;
@@ -27,7 +27,7 @@ pub(in crate::trace) struct DeviceRows<'w> {
 /// What lies on one stream, each list in order of start.
 #[derive(Default)]
 struct OnStream<'t> {
-    work: &'t [Handle],
+    work: &'t [RecordHandle],
     marks: List<StreamMark>,
     annotations: List<&'t DeviceAnnotation>,
 }
@@ -312,7 +312,7 @@ impl<'w> StreamRows<'_, 'w> {
     }
 
     /// The slice that waited or recorded an event, and where the event was recorded.
-    fn origin(&self, entry: &Entry<'_>) -> (u64, Option<Wait>) {
+    fn origin(&self, entry: &Entry<'_>) -> (u64, Option<LinkedWait>) {
         let links = &self.linked.links;
         let wait = links.wait(entry.device_or_context(), entry.event(), entry.correlation());
         (self.call_of(entry).map_or(0, |call| links.linked(&call)), wait)
@@ -342,7 +342,7 @@ impl<'w> StreamRows<'_, 'w> {
         row: i64,
         (start, end): (Timestamp, Timestamp),
         linked: u64,
-        wait: Option<Wait>,
+        wait: Option<LinkedWait>,
     ) -> io::Result<()> {
         let records = &self.collection.records;
         let device = records.devices.iter().find(|device| device.id == self.device);

@@ -2,7 +2,7 @@
 
 use super::threads::DeviceThreads;
 use super::{HostRecords, NEVER};
-use crate::buffer::{Record, Tag};
+use crate::buffer::{CommittedRecord, Tag};
 use crate::link;
 use crate::time::Timestamp;
 use crate::trace::thread::in_order;
@@ -112,12 +112,12 @@ fn innermost(open: &mut List<(Timestamp, u64)>, at: Timestamp) -> u64 {
 }
 
 /// The first slice of a span, if it follows in the chunk of the span's definition, or is that.
-fn first_slice(definition: &Record<'_>) -> Option<u64> {
+fn first_slice(definition: &CommittedRecord<'_>) -> Option<u64> {
     if definition.head.tag == Tag::Slice {
         return Some(definition.id());
     }
     let mut at = definition.next();
-    while let Some(record) = Record::read(definition.chunk, at, definition.chunk.committed()) {
+    while let Some(record) = CommittedRecord::read(definition.chunk, at, definition.chunk.committed()) {
         if record.head.tag == Tag::Slice && record.span() == definition.id() {
             return Some(record.id());
         }

@@ -1,6 +1,6 @@
 //! The arguments of events, encoded one behind the other.
 
-use super::read::{Json, Value};
+use super::read::{Json, JsonValue};
 use super::strings::{Strings, Text};
 use crate::activity::{ArgValue, Args};
 use crate::write::json_text;
@@ -11,7 +11,7 @@ use std::borrow::Cow;
 /// A value is what a file would say: it is the same whether it comes from there or from the recording.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arguments {
-    entries: Vec<Entry>,
+    entries: Vec<ArgumentEntry>,
     /// Texts that come but once, such as addresses and lists.
     texts: String,
     /// For each key the entry that had it last, counted from 1.
@@ -32,7 +32,7 @@ impl Span {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct ArgumentEntry {
     key: Text,
     value: Stored,
 }
@@ -85,7 +85,7 @@ impl Arguments {
     }
 
     /// Takes an argument of a file, of the event whose first is `first`.
-    pub(super) fn read(&mut self, first: u32, key: Text, value: Value<'_>) -> Repairs {
+    pub(super) fn read(&mut self, first: u32, key: Text, value: JsonValue<'_>) -> Repairs {
         let (value, invalid) = self.parsed(value);
         Repairs { duplicate: self.put(first, key, value), invalid }
     }
@@ -106,7 +106,7 @@ impl Arguments {
     /// Makes one list of two, in which a name of the second takes the first one's place.
     pub(super) fn join(&mut self, a: Span, b: Span) -> Span {
         let first = self.start();
-        let both: Vec<Entry> = self.of(a).iter().chain(self.of(b)).copied().collect();
+        let both: Vec<ArgumentEntry> = self.of(a).iter().chain(self.of(b)).copied().collect();
         for entry in both {
             self.put(first, entry.key, entry.value);
         }
@@ -129,7 +129,7 @@ impl Arguments {
             }
             None => {
                 *last = next;
-                self.entries.push(Entry { key, value });
+                self.entries.push(ArgumentEntry { key, value });
                 false
             }
         }
@@ -156,17 +156,17 @@ impl Arguments {
     }
 
     /// Also says whether there was text that is no UTF-8.
-    fn parsed(&mut self, value: Value<'_>) -> (Stored, bool) {
+    fn parsed(&mut self, value: JsonValue<'_>) -> (Stored, bool) {
         match value {
-            Value::Null => (self.json("null"), false),
-            Value::Bool(value) => (Stored::Bool(value), false),
-            Value::Number(text) => (self.number(text), false),
-            Value::NotFinite(value) => (self.reread(&json_text(&ArgValue::F64(value))), false),
-            Value::Text(text) => {
+            JsonValue::Null => (self.json("null"), false),
+            JsonValue::Bool(value) => (Stored::Bool(value), false),
+            JsonValue::Number(text) => (self.number(text), false),
+            JsonValue::NotFinite(value) => (self.reread(&json_text(&ArgValue::F64(value))), false),
+            JsonValue::Text(text) => {
                 let (text, whole) = text.get();
                 (self.text(&text), !whole)
             }
-            Value::Nested(json) => {
+            JsonValue::Nested(json) => {
                 let text = String::from_utf8_lossy(json);
                 (self.json(&text), matches!(text, Cow::Owned(_)))
             }
@@ -213,7 +213,7 @@ impl Arguments {
         self.of(span).iter().find(|entry| entry.key == key).map(|entry| self.value(entry.value))
     }
 
-    fn of(&self, span: Span) -> &[Entry] {
+    fn of(&self, span: Span) -> &[ArgumentEntry] {
         let (first, count) = (span.first as usize, span.count as usize);
         self.entries.get(first..first + count).unwrap_or(&[])
     }
@@ -286,7 +286,7 @@ mod tests {
         let (a, b) = (keys.intern("a"), keys.intern("b"));
         let one = arguments.push(&[("a", ArgValue::I64(1)), ("b", ArgValue::I64(2))], &mut keys);
         let first = arguments.start();
-        let read = |arguments: &mut Arguments, key, text| arguments.read(first, key, Value::Number(text)).duplicate;
+        let read = |arguments: &mut Arguments, key, text| arguments.read(first, key, JsonValue::Number(text)).duplicate;
         assert_eq!([("3", b), ("4", b), ("5", a)].map(|(n, key)| read(&mut arguments, key, n)), [false, true, false]);
         let mut two = arguments.since(first);
         let all = |arguments: &Arguments, span| {

@@ -1,7 +1,7 @@
 //! Arrows: which event each end of one belongs to.
 
 use super::builder::absolute;
-use super::events::{Events, Phase, Row};
+use super::events::{EventRow, Events, Phase};
 use super::notes::Note;
 use crate::activity::Flow;
 use crate::time::Timestamp;
@@ -36,7 +36,7 @@ impl Arrows {
         self.0.retain(|loose| {
             let place = loose.before.and_then(|before| places.get(before));
             let row = place.and_then(|place| events.rows.get(*place as usize));
-            let is_there = |row: &&Row| {
+            let is_there = |row: &&EventRow| {
                 row.track == loose.track && row.phase != Phase::Counter && (row.start..=row.end).contains(&loose.at)
             };
             let (Some(place), Some(_)) = (place, row.filter(is_there)) else { return true };

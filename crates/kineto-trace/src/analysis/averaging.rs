@@ -31,7 +31,7 @@ use std::fmt;
 #[must_use = "call `compute` to get the averages"]
 pub struct Averaging<'e> {
     events: &'e Events,
-    groups: Vec<Group<'e>>,
+    groups: Vec<Grouping<'e>>,
     flops: FlopRegistry,
     window: Option<(Timestamp, Timestamp)>,
 }
@@ -55,12 +55,12 @@ pub enum GroupBy {
 }
 
 /// A title and how to get the key of an event.
-struct Group<'e> {
+struct Grouping<'e> {
     title: String,
-    key: Key<'e>,
+    key: GroupingKey<'e>,
 }
 
-enum Key<'e> {
+enum GroupingKey<'e> {
     Known(GroupBy),
     Own(Box<dyn Fn(&Event<'_>) -> String + 'e>),
 }
@@ -90,13 +90,13 @@ impl<'e> Averaging<'e> {
 
     /// Groups by that too, beside the name.
     pub fn by(mut self, group: GroupBy) -> Self {
-        self.groups.push(Group { title: group.title().to_owned(), key: Key::Known(group) });
+        self.groups.push(Grouping { title: group.title().to_owned(), key: GroupingKey::Known(group) });
         self
     }
 
     /// Groups by what `key` makes of an event, under that title.
     pub fn by_key(mut self, title: impl Into<String>, key: impl Fn(&Event<'_>) -> String + 'e) -> Self {
-        self.groups.push(Group { title: title.into(), key: Key::Own(Box::new(key)) });
+        self.groups.push(Grouping { title: title.into(), key: GroupingKey::Own(Box::new(key)) });
         self
     }
 
@@ -120,9 +120,9 @@ impl<'e> Averaging<'e> {
         let nesting = Nesting::new(events);
         let belongs = |event: &Event<'_>| self.is_within(event.start()) && !event.is_hidden();
         let forest = Forest::new(events, &nesting.only(events, belongs)).merge_namesakes(events);
-        let stacks = self.groups.iter().any(|group| matches!(group.key, Key::Known(GroupBy::Stack(_))));
+        let stacks = self.groups.iter().any(|group| matches!(group.key, GroupingKey::Known(GroupBy::Stack(_))));
         let stacks = stacks.then(|| Stacks::new(events, &forest));
-        let mut rows = Rows::new(&self, stacks);
+        let mut rows = AverageRows::new(&self, stacks);
         let mut averages = KeyAverages { device: device_name(events), ..KeyAverages::default() };
 
         let mut costs = vec![Cost::default(); forest.nodes.len()];
@@ -162,7 +162,7 @@ impl<'e> Averaging<'e> {
         forest: &Forest,
         attribution: &Attribution,
         costs: &mut [Cost],
-        rows: &mut Rows<'_, 'e>,
+        rows: &mut AverageRows<'_, 'e>,
         averages: &mut KeyAverages,
     ) {
         let mut timed = Timed::new(self.events, forest, attribution);
@@ -261,7 +261,7 @@ impl<'e> Copies<'e> {
 }
 
 /// The rows as they grow.
-struct Rows<'a, 'e> {
+struct AverageRows<'a, 'e> {
     averaging: &'a Averaging<'e>,
     stacks: Option<Stacks<'a>>,
     rows: Vec<Average>,
@@ -270,10 +270,10 @@ struct Rows<'a, 'e> {
     threads: Threads<'e>,
 }
 
-impl<'a, 'e> Rows<'a, 'e> {
-    fn new(averaging: &'a Averaging<'e>, stacks: Option<Stacks<'a>>) -> Rows<'a, 'e> {
+impl<'a, 'e> AverageRows<'a, 'e> {
+    fn new(averaging: &'a Averaging<'e>, stacks: Option<Stacks<'a>>) -> AverageRows<'a, 'e> {
         let (rows, places, futures) = Default::default();
-        Rows { averaging, stacks, rows, places, futures, threads: Threads::new(averaging.events) }
+        AverageRows { averaging, stacks, rows, places, futures, threads: Threads::new(averaging.events) }
     }
 
     /// Returns the row of an event, which is new if there was none like it.
@@ -325,10 +325,10 @@ impl<'a, 'e> Rows<'a, 'e> {
         place
     }
 
-    fn key(&self, group: &Group<'e>, event: &Event<'_>, section: Section, node: Option<usize>) -> String {
+    fn key(&self, group: &Grouping<'e>, event: &Event<'_>, section: Section, node: Option<usize>) -> String {
         let known = match &group.key {
-            Key::Own(key) => return key(event),
-            Key::Known(known) => *known,
+            GroupingKey::Own(key) => return key(event),
+            GroupingKey::Known(known) => *known,
         };
         let text = |keys: &[&str]| keys.iter().find_map(|key| event.arg(key)).map(shown).unwrap_or_default();
         match known {

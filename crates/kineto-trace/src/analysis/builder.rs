@@ -3,7 +3,7 @@
 use super::arguments::{Arguments, Span};
 use super::arrows::{Arrows, Loose};
 use super::deadline::Deadline;
-use super::events::{EventProcess, EventTrack, Events, Phase, Row, TrackId};
+use super::events::{EventProcess, EventRow, EventTrack, Events, Phase, TrackId};
 use super::notes::Note;
 use super::strings::Text;
 use crate::activity::{Accelerator, ActivityType, ArgValue, Flow};
@@ -24,7 +24,7 @@ pub struct Builder {
     arrows: Arrows,
     ends: Vec<End>,
     async_spans: BTreeSet<u64>,
-    keys: Keys,
+    keys: IdKeys,
     /// Until when events are taken.
     pub(super) deadline: Deadline,
 }
@@ -62,7 +62,7 @@ struct End {
 
 /// The arguments that say where an event belongs.
 #[derive(Clone, Copy, Debug)]
-struct Keys {
+struct IdKeys {
     external: Text,
     old_external: Text,
     span: Text,
@@ -76,7 +76,7 @@ impl Default for Builder {
     fn default() -> Builder {
         let mut events = Events::default();
         let mut key = |name| events.strings.intern(name);
-        let keys = Keys {
+        let keys = IdKeys {
             external: key("External id"),
             old_external: key("external id"),
             span: key("span id"),
@@ -102,7 +102,7 @@ impl Builder {
         let events = &mut self.events;
         let (name, category) = (events.strings.intern(new.name), events.strings.intern(new.category));
         let end = new.end.map_or(OPEN, |end| relative(end.max(new.start)));
-        events.rows.push(Row {
+        events.rows.push(EventRow {
             start,
             end,
             id,
@@ -125,7 +125,7 @@ impl Builder {
         arguments: &mut Span,
         external: Option<u64>,
     ) -> (u64, u64) {
-        let Keys { external: key, old_external, span, correlation } = self.keys;
+        let IdKeys { external: key, old_external, span, correlation } = self.keys;
         let columns = &mut self.events.arguments;
         let (found, key) = match (external, number(columns, *arguments, key)) {
             (Some(id), _) => (Some(id), key),
@@ -278,7 +278,7 @@ impl Builder {
     }
 }
 
-impl Row {
+impl EventRow {
     /// Makes its times absolute, and says whether they were before the epoch.
     fn rebase(&mut self, base: i64) -> bool {
         let ((start, early), (end, _)) = (absolute(self.start, base), absolute(self.end, base));
@@ -343,7 +343,7 @@ fn private_use1(header: &[(String, String)]) -> Option<String> {
 }
 
 /// Whose devices a trace is about.
-fn accelerator(rows: &[Row]) -> Accelerator {
+fn accelerator(rows: &[EventRow]) -> Accelerator {
     use ActivityType as T;
     let has = |kinds: [T; 2]| rows.iter().any(|row| row.kind.is_some_and(|kind| kinds.contains(&kind)));
     if has([T::PrivateUse1Runtime, T::PrivateUse1Driver]) {

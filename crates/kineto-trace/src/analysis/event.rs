@@ -1,7 +1,7 @@
 //! One event of a trace, as a view.
 
 use super::builder::is_call;
-use super::events::{EventTrack, Events, Phase, Row, TrackId};
+use super::events::{EventRow, EventTrack, Events, Phase, TrackId};
 use super::strings::Text;
 use super::values::{signed, unsigned};
 use crate::activity::field_names;
@@ -19,7 +19,7 @@ pub struct Event<'e> {
 }
 
 impl<'e> Event<'e> {
-    fn row(&self) -> &'e Row {
+    fn row(&self) -> &'e EventRow {
         #[expect(clippy::indexing_slicing, reason = "made by Events alone, with an index of its own")]
         &self.events.rows[self.index]
     }

@@ -15,7 +15,7 @@ use std::fmt;
 /// list of objects.
 #[derive(Clone, Default)]
 pub struct Events {
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<EventRow>,
     pub(super) strings: Strings,
     pub(super) arguments: Arguments,
     pub(super) tracks: Vec<EventTrack>,
@@ -57,7 +57,7 @@ pub(super) struct FileFigures {
 
 /// What each event has.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Row {
+pub(super) struct EventRow {
     pub(super) start: Timestamp,
     /// The start again where there is no duration.
     pub(super) end: Timestamp,

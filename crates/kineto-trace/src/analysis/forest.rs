@@ -7,14 +7,14 @@ use super::nesting::{Nesting, OpenSlices};
 /// Slices of the host, each behind the one around it.
 #[derive(Debug, Default)]
 pub(super) struct Forest {
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<ForestNode>,
     /// The node of each event, [`NONE`] for those that are not in the forest.
     of_event: Vec<u32>,
 }
 
 /// One slice of the host.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Node {
+pub(super) struct ForestNode {
     pub(super) event: u32,
     /// The slice around it.
     parent: u32,
@@ -45,7 +45,7 @@ impl Forest {
             *slot = number;
         }
         let event = u32::try_from(event).unwrap_or(NONE);
-        self.nodes.push(Node { event, parent, counts_as: number, children: 0, inside_ns });
+        self.nodes.push(ForestNode { event, parent, counts_as: number, children: 0, inside_ns });
         if let Some(parent) = self.nodes.get_mut(parent as usize) {
             parent.children += 1;
         }
@@ -55,7 +55,7 @@ impl Forest {
     ///
     /// What either launched counts for the parent; torch forgets what the parent itself did.
     pub(super) fn merge_namesakes(mut self, events: &Events) -> Forest {
-        let name = |node: &Node| events.rows.get(node.event as usize).map(|row| row.name);
+        let name = |node: &ForestNode| events.rows.get(node.event as usize).map(|row| row.name);
         // A parent comes before its children, so what it counts as is known.
         for number in 0..self.nodes.len() {
             let Some(&node) = self.nodes.get(number) else { continue };
@@ -86,7 +86,7 @@ impl Forest {
 
     /// Returns the nodes that stand for themselves, parents before children.
     pub(super) fn counted(&self) -> impl DoubleEndedIterator<Item = usize> {
-        let counts = |(number, node): (usize, &Node)| (node.counts_as as usize == number).then_some(number);
+        let counts = |(number, node): (usize, &ForestNode)| (node.counts_as as usize == number).then_some(number);
         self.nodes.iter().enumerate().filter_map(counts)
     }
 

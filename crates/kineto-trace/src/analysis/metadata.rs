@@ -1,7 +1,7 @@
 //! What a collector says of work on a device: torch's `EventMetadata`.
 
 use super::event::Event;
-use super::read::{Json, Value};
+use super::read::{Json, JsonValue};
 use super::shape::integers;
 use super::values::{float, signed, text, unsigned};
 use crate::activity::ArgValue;
@@ -158,11 +158,11 @@ impl<'e> EventMetadata<'e> {
         let read = json.object(|key, json| {
             let value = json.value()?;
             let number = match value {
-                Value::Number(text) => text.parse().ok(),
+                JsonValue::Number(text) => text.parse().ok(),
                 _ => None,
             };
             match (key.get().0.as_ref(), value) {
-                ("limitingFactors", Value::Text(text)) => found.limiting_factors = Some(text.get().0.into_owned()),
+                ("limitingFactors", JsonValue::Text(text)) => found.limiting_factors = Some(text.get().0.into_owned()),
                 ("activeBlocksPerMultiprocessor", _) => found.active_blocks_per_multiprocessor = number,
                 ("blockLimitRegs", _) => found.block_limit_registers = number,
                 ("blockLimitSharedMem", _) => found.block_limit_shared_memory = number,

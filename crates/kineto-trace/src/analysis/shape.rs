@@ -1,6 +1,6 @@
 //! The shapes of an operation's inputs, with their lists.
 
-use super::read::{Json, Value};
+use super::read::{Json, JsonValue};
 
 /// The shape of one input of an operation, or its strides.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -19,7 +19,7 @@ impl Shape {
         let mut whole = true;
         let read = Json::new(json.as_bytes(), 0).array(|json| {
             let shape = match json.value()? {
-                Value::Nested(text) => Shape::one(text),
+                JsonValue::Nested(text) => Shape::one(text),
                 _ => None,
             };
             whole &= shape.is_some();
@@ -44,7 +44,7 @@ pub(super) fn integers(json: &str) -> Option<Vec<i64>> {
     let mut whole = true;
     let read = Json::new(json.as_bytes(), 0).array(|json| {
         let number: Option<i64> = match json.value()? {
-            Value::Number(text) => text.parse().ok(),
+            JsonValue::Number(text) => text.parse().ok(),
             _ => None,
         };
         whole &= number.is_some();
@@ -60,7 +60,7 @@ pub(super) fn texts(json: &str) -> Option<Vec<String>> {
     let mut whole = true;
     let read = Json::new(json.as_bytes(), 0).array(|json| {
         match json.value()? {
-            Value::Text(text) => list.push(text.get().0.into_owned()),
+            JsonValue::Text(text) => list.push(text.get().0.into_owned()),
             _ => whole = false,
         }
         Ok(())

@@ -3,7 +3,7 @@
 use super::super::records::made;
 use super::super::steps::Strides;
 use super::*;
-use crate::collector::trial::{self, Findings, Record as Found};
+use crate::collector::trial::{self, Findings, TrialRecord as Found};
 use proptest::prelude::*;
 use std::time::Instant;
 

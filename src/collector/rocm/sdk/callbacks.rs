@@ -5,7 +5,7 @@
 use super::ffi::{Tool, sized, text_at};
 use super::hub::{HUB, Hub};
 use super::names::{CODE_OBJECT, HIP_RUNTIME};
-use super::reader::{Call, Return};
+use super::reader::{HipCall, Return};
 use super::records::{self, Callback, Kind, Phase};
 use crate::buffer::Loss;
 use crate::collector::rocm::hip::Does;
@@ -114,7 +114,7 @@ fn enters(hub: &Hub, record: Callback) {
     let arguments = hub.api.arguments(record);
     let start = hub.api.timestamp().unwrap_or(0);
     let (thread, correlation) = (record.thread(), record.correlation());
-    hub.read(|reader| reader.enter(&Call { function, number, thread, correlation, start }, arguments));
+    hub.read(|reader| reader.enter(&HipCall { function, number, thread, correlation, start }, arguments));
 }
 
 fn exits(hub: &Hub, record: Callback, start: u64, end: u64) {
@@ -133,7 +133,7 @@ fn exits(hub: &Hub, record: Callback, start: u64, end: u64) {
     let arguments = has_arguments.then(|| hub.api.arguments(record));
     let (thread, correlation) = (record.thread(), record.correlation());
     let returned = Return { end, failed, external: ids::innermost(), arguments };
-    hub.read(|reader| reader.exit(&Call { function, number, thread, correlation, start }, &returned));
+    hub.read(|reader| reader.exit(&HipCall { function, number, thread, correlation, start }, &returned));
 }
 
 /// Records are handed over: each by a header, which says what it is and where.

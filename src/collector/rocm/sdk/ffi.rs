@@ -10,17 +10,17 @@ use std::ptr::{null, null_mut};
 
 /// What the library says of a call: 0 if all is well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Status(u32);
+pub(super) struct SdkStatus(u32);
 
-impl Status {
+impl SdkStatus {
     /// A context of another tool stands in the way.
-    pub(super) const CONFLICT: Status = Status(12);
+    pub(super) const CONFLICT: SdkStatus = SdkStatus(12);
     /// A kind is not known.
-    pub(super) const NO_KIND: Status = Status(4);
+    pub(super) const NO_KIND: SdkStatus = SdkStatus(4);
     /// A context cannot be used.
-    pub(super) const INVALID: Status = Status(10);
+    pub(super) const INVALID: SdkStatus = SdkStatus(10);
     /// It is too late to register.
-    pub(super) const LOCKED: Status = Status(16);
+    pub(super) const LOCKED: SdkStatus = SdkStatus(16);
 }
 
 /// Is asked what is to be recorded: version, version as text, how many asked before, who this is.
@@ -97,8 +97,8 @@ pub(super) fn version(library: Library) -> Option<[u32; 3]> {
     (status == 0).then_some([major, minor, patch])
 }
 
-fn checked(status: u32) -> Result<(), Status> {
-    if status == 0 { Ok(()) } else { Err(Status(status)) }
+fn checked(status: u32) -> Result<(), SdkStatus> {
+    if status == 0 { Ok(()) } else { Err(SdkStatus(status)) }
 }
 
 /// The policy of a buffer that loses nothing: who writes waits.
@@ -106,7 +106,7 @@ const LOSSLESS: u32 = 2;
 
 impl Api {
     /// Has the library ask what is to be recorded, now.
-    pub(super) fn force_configure(&self, configure: Configure) -> Result<(), Status> {
+    pub(super) fn force_configure(&self, configure: Configure) -> Result<(), SdkStatus> {
         // SAFETY: the function is never unloaded, and keeps its promises.
         checked(unsafe { (self.force_configure)(configure) })
     }
@@ -120,18 +120,18 @@ impl Api {
         (status == 0 && time != 0).then_some(time)
     }
 
-    pub(super) fn create_context(&self) -> Result<u64, Status> {
+    pub(super) fn create_context(&self) -> Result<u64, SdkStatus> {
         let mut context = 0;
         // SAFETY: the pointer is a valid place for the result.
         checked(unsafe { (self.create_context)(&raw mut context) }).map(|()| context)
     }
 
-    pub(super) fn start_context(&self, context: u64) -> Result<(), Status> {
+    pub(super) fn start_context(&self, context: u64) -> Result<(), SdkStatus> {
         // SAFETY: any number may be passed.
         checked(unsafe { (self.start_context)(context) })
     }
 
-    pub(super) fn stop_context(&self, context: u64) -> Result<(), Status> {
+    pub(super) fn stop_context(&self, context: u64) -> Result<(), SdkStatus> {
         // SAFETY: any number may be passed.
         checked(unsafe { (self.stop_context)(context) })
     }
@@ -144,7 +144,7 @@ impl Api {
     }
 
     /// Makes a buffer of that many bytes, which is handed over when it is half full.
-    pub(super) fn create_buffer(&self, context: u64, bytes: usize, on_buffer: OnBuffer) -> Result<u64, Status> {
+    pub(super) fn create_buffer(&self, context: u64, bytes: usize, on_buffer: OnBuffer) -> Result<u64, SdkStatus> {
         let (mut buffer, none) = (0, null_mut());
         // SAFETY: the callback is never unloaded, and the pointer is a valid place for the result.
         let status =
@@ -153,26 +153,26 @@ impl Api {
     }
 
     /// Has what is in a buffer handed over.
-    pub(super) fn flush(&self, buffer: u64) -> Result<(), Status> {
+    pub(super) fn flush(&self, buffer: u64) -> Result<(), SdkStatus> {
         // SAFETY: any number may be passed.
         checked(unsafe { (self.flush_buffer)(buffer) })
     }
 
     /// Has a context tell of those operations of a kind; of all if none is named.
-    pub(super) fn tell_of(&self, context: u64, kind: u32, which: &[u32], tell: OnCallback) -> Result<(), Status> {
+    pub(super) fn tell_of(&self, context: u64, kind: u32, which: &[u32], tell: OnCallback) -> Result<(), SdkStatus> {
         let first = if which.is_empty() { null() } else { which.as_ptr() };
         // SAFETY: there are as many operations as is said, and the callback is never unloaded.
         checked(unsafe { (self.configure_callbacks)(context, kind, first, which.len(), tell, null_mut()) })
     }
 
     /// Has a context put records of a kind into a buffer.
-    pub(super) fn record(&self, context: u64, kind: u32, buffer: u64) -> Result<(), Status> {
+    pub(super) fn record(&self, context: u64, kind: u32, buffer: u64) -> Result<(), SdkStatus> {
         // SAFETY: no operation is named, and any numbers may be passed.
         checked(unsafe { (self.configure_buffer)(context, kind, null(), 0, buffer) })
     }
 
     /// Calls `each` with the record of every agent.
-    pub(super) fn agents(&self, each: &mut dyn FnMut(&[u8])) -> Result<(), Status> {
+    pub(super) fn agents(&self, each: &mut dyn FnMut(&[u8])) -> Result<(), SdkStatus> {
         /// The version of the records, and the size of the oldest that is known.
         const VERSION: u32 = 1;
         const BYTES: usize = 312;
@@ -192,7 +192,7 @@ impl Api {
     }
 
     /// Calls `each` with the number and name of every operation of a kind.
-    pub(super) fn operations(&self, kind: u32, each: &mut dyn FnMut(u32, &str)) -> Result<(), Status> {
+    pub(super) fn operations(&self, kind: u32, each: &mut dyn FnMut(u32, &str)) -> Result<(), SdkStatus> {
         /// No kind has more.
         const MOST: usize = 1 << 16;
         extern "C" fn on_operation(_kind: u32, operation: i32, data: *mut c_void) -> c_int {
@@ -249,7 +249,7 @@ impl Api {
     }
 
     /// Returns what a status means, in the library's words.
-    pub(super) fn words(&self, status: Status) -> String {
+    pub(super) fn words(&self, status: SdkStatus) -> String {
         let get_words = self.get_status_string;
         // SAFETY: any number may be passed.
         let words = get_words.and_then(|get_words| c_text(unsafe { get_words(status.0) }));

@@ -2,9 +2,9 @@
 
 use super::agents::Agents;
 use super::callbacks;
-use super::ffi::{Api, Status, text_at};
+use super::ffi::{Api, SdkStatus, text_at};
 use super::names::{CODE_OBJECT, HIP_RUNTIME, Operations, Symbols};
-use super::reader::{Known, Reader};
+use super::reader::{ProcessNames, Reader};
 use super::records::{KERNEL_DISPATCH, MEMORY_COPY};
 use crate::buffer::Loss;
 use crate::collector::rocm::ids;
@@ -23,10 +23,10 @@ pub(super) struct Hub {
     pub(super) api: &'static Api,
     /// The process that registered: a forked child has a copy of the hub, and no HIP.
     process: u32,
-    known: OnceLock<Arc<Known>>,
+    known: OnceLock<Arc<ProcessNames>>,
     contexts: OnceLock<Contexts>,
     /// Why there are none.
-    refused: fork::Own<Option<(&'static str, Status)>>,
+    refused: fork::Own<Option<(&'static str, SdkStatus)>>,
     symbols: fork::Own<Symbols>,
     /// A thread is registering.
     registers: AtomicBool,
@@ -127,14 +127,14 @@ impl Hub {
     }
 
     /// What is the matter, and what to do about it.
-    fn reason(&self, what: &str, status: Status) -> Unavailable {
+    fn reason(&self, what: &str, status: SdkStatus) -> Unavailable {
         let words = self.api.words(status);
         match status {
-            Status::LOCKED => {
+            SdkStatus::LOCKED => {
                 let message = format!("it is too late to record AMD's devices: {what} says {words}");
                 Unavailable::new(Why::Unsupported, message, EARLIER)
             }
-            Status::CONFLICT => {
+            SdkStatus::CONFLICT => {
                 let message = format!("another tool records AMD's devices: {what} says {words}");
                 Unavailable::new(Why::Busy, message, "stop the other profiler")
             }
@@ -143,8 +143,8 @@ impl Hub {
     }
 
     /// What is known of the library; nothing until it was asked.
-    pub(super) fn known(&self) -> &Arc<Known> {
-        static NOTHING: LazyLock<Arc<Known>> = LazyLock::new(Arc::default);
+    pub(super) fn known(&self) -> &Arc<ProcessNames> {
+        static NOTHING: LazyLock<Arc<ProcessNames>> = LazyLock::new(Arc::default);
         self.known.get().unwrap_or(&NOTHING)
     }
 
@@ -159,14 +159,14 @@ impl Hub {
         let operations = Operations::ask(|kind, each| _ = api.operations(kind, each));
         let mut agents = Agents::default();
         let _ = api.agents(&mut |agent| agents.add(agent, text_at));
-        let _ = self.known.set(Arc::new(Known { operations, agents }));
+        let _ = self.known.set(Arc::new(ProcessNames { operations, agents }));
         match self.make_contexts() {
             Ok(contexts) => _ = self.contexts.set(contexts),
             Err(refused) => *self.refused.lock() = Some(refused),
         }
     }
 
-    fn make_contexts(&self) -> Result<Contexts, (&'static str, Status)> {
+    fn make_contexts(&self) -> Result<Contexts, (&'static str, SdkStatus)> {
         let api = self.api;
         let failed = |what| move |status| (what, status);
         let creating = failed("rocprofiler_create_context");
@@ -179,7 +179,7 @@ impl Hub {
         let main = api.create_context().map_err(creating)?;
         let functions = self.known().operations.recorded();
         if functions.is_empty() {
-            return Err(("rocprofiler_iterate_callback_tracing_kind_operations", Status::NO_KIND));
+            return Err(("rocprofiler_iterate_callback_tracing_kind_operations", SdkStatus::NO_KIND));
         }
         api.tell_of(main, HIP_RUNTIME, &functions, callbacks::on_call).map_err(telling)?;
         let making = failed("rocprofiler_create_buffer");
@@ -191,7 +191,7 @@ impl Hub {
         if api.is_valid(main) {
             Ok(Contexts { main, buffer })
         } else {
-            Err(("rocprofiler_context_is_valid", Status::INVALID))
+            Err(("rocprofiler_context_is_valid", SdkStatus::INVALID))
         }
     }
 

@@ -8,7 +8,7 @@ use crate::buffer::Loss;
 use crate::collector::demangle::demangle;
 use crate::collector::rocm::captures::Captures;
 use crate::collector::rocm::hip::{self, Direction, Does};
-use crate::collector::rocm::launches::{Launch, Launches};
+use crate::collector::rocm::launches::{PendingLaunch, PendingLaunches};
 use crate::collector::rocm::shapes::{self, CopyCall, LaunchCall, MemoryCall, RocmShape};
 use crate::collector::rocm::streams::{self, Streams};
 use crate::collector::{ApiCall, Batch, DeviceWork, External, Name, RecordSink, Selection, Thread};
@@ -21,14 +21,14 @@ pub(super) type Ask = Box<dyn Fn(u64) -> Option<Arc<str>> + Send>;
 
 /// What a process knows of the library.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct ProcessNames {
     pub(super) operations: Operations,
     pub(super) agents: Agents,
 }
 
 /// A call of HIP.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Call<'k> {
+pub(super) struct HipCall<'k> {
     pub(super) function: &'k Function,
     /// The function's number.
     pub(super) number: u32,
@@ -55,13 +55,13 @@ pub(super) struct Return {
 pub(super) struct Reader {
     sink: RecordSink,
     types: ActivityTypes,
-    known: Arc<Known>,
+    known: Arc<ProcessNames>,
     ask: Ask,
     streams: Streams,
-    launches: Launches,
+    launches: PendingLaunches,
     /// Arguments of calls that have not returned, by their correlation ids.
     pending: HashMap<u64, Arguments>,
-    kernels: HashMap<u64, Kernel>,
+    kernels: HashMap<u64, KernelState>,
     functions: HashMap<u32, Name>,
     captures: Captures,
     /// Launches from then on are not waited for.
@@ -74,7 +74,7 @@ pub(super) struct Reader {
 
 /// A kernel that this recording has met.
 #[derive(Clone, Copy, Debug)]
-struct Kernel {
+struct KernelState {
     name: Name,
     /// It is the runtime's, by which it fills memory.
     fills: bool,
@@ -96,7 +96,7 @@ impl std::fmt::Debug for Reader {
 #[derive(Clone, Copy, Debug)]
 struct Place {
     stream: u32,
-    launch: Option<Launch>,
+    launch: Option<PendingLaunch>,
 }
 
 impl Place {
@@ -106,14 +106,14 @@ impl Place {
 }
 
 impl Reader {
-    pub(super) fn new(sink: RecordSink, selection: &Selection, known: Arc<Known>, ask: Ask) -> Reader {
+    pub(super) fn new(sink: RecordSink, selection: &Selection, known: Arc<ProcessNames>, ask: Ask) -> Reader {
         Reader {
             sink,
             types: selection.types,
             known,
             ask,
             streams: Streams::default(),
-            launches: Launches::default(),
+            launches: PendingLaunches::default(),
             pending: HashMap::new(),
             kernels: HashMap::new(),
             functions: HashMap::new(),
@@ -148,20 +148,20 @@ impl Reader {
     }
 
     /// A call begins that launches something: before its work can come.
-    pub(super) fn enter(&mut self, call: &Call<'_>, arguments: Arguments) {
+    pub(super) fn enter(&mut self, call: &HipCall<'_>, arguments: Arguments) {
         let does = call.function.does;
         let runs_kernels = matches!(does, Does::Launch | Does::LaunchGraph);
         let stream = stream(call, &arguments);
         let reaches_device = call.start <= self.until && !self.captures.take(call.thread, stream);
         let graph = if does == Does::LaunchGraph { self.launches.graph(arguments.graph) } else { 0 };
-        let launch = Launch {
+        let launch = PendingLaunch {
             stream,
             bytes: arguments.bytes(&call.function.name).unwrap_or(0),
             graph,
             is_owed: reaches_device && runs_kernels,
             // Some are done by the host.
             is_hoped: reaches_device && !runs_kernels,
-            ..Launch::new(does)
+            ..PendingLaunch::new(does)
         };
         self.launches.add(call.correlation, launch);
         if self.pending.len() >= UNDER_WAY {
@@ -171,7 +171,7 @@ impl Reader {
     }
 
     /// A call returns.
-    pub(super) fn exit(&mut self, call: &Call<'_>, returned: &Return) {
+    pub(super) fn exit(&mut self, call: &HipCall<'_>, returned: &Return) {
         let does = call.function.does;
         let arguments = self.pending.remove(&call.correlation).or(returned.arguments).unwrap_or_default();
         let stream = stream(call, &arguments);
@@ -230,7 +230,7 @@ impl Reader {
         let place = self.place(device, kernel.queue(), kernel.correlation());
         let sink = self.sink.clone();
         sink.record(|batch| {
-            let Kernel { name, fills } = self.kernel_name(kernel.kernel(), batch);
+            let KernelState { name, fills } = self.kernel_name(kernel.kernel(), batch);
             let mut work = DeviceWork {
                 kind: ActivityType::ConcurrentKernel,
                 name,
@@ -307,27 +307,27 @@ impl Reader {
         Place { stream, launch }
     }
 
-    fn kernel_name(&mut self, kernel: u64, batch: &mut Batch<'_>) -> Kernel {
+    fn kernel_name(&mut self, kernel: u64, batch: &mut Batch<'_>) -> KernelState {
         if let Some(known) = self.kernels.get(&kernel) {
             return *known;
         }
         let Some(symbol) = (self.ask)(kernel) else {
             // It may still be told.
-            return Kernel { name: batch.name(UNKNOWN), fills: false };
+            return KernelState { name: batch.name(UNKNOWN), fills: false };
         };
-        let new = Kernel { name: batch.name(&demangle(&symbol)), fills: hip::fills(&symbol) };
+        let new = KernelState { name: batch.name(&demangle(&symbol)), fills: hip::fills(&symbol) };
         self.kernels.insert(kernel, new);
         new
     }
 
-    fn function(&mut self, call: &Call<'_>, batch: &mut Batch<'_>) -> Name {
+    fn function(&mut self, call: &HipCall<'_>, batch: &mut Batch<'_>) -> Name {
         *self.functions.entry(call.number).or_insert_with(|| batch.name(&call.function.name))
     }
 }
 
 /// The stream that a call names, or stands for: a copy that names none is the default stream's, while of a launch the name
 /// lies where it is not seen.
-fn stream(call: &Call<'_>, arguments: &Arguments) -> Option<u64> {
+fn stream(call: &HipCall<'_>, arguments: &Arguments) -> Option<u64> {
     let is_of_thread = call.function.name.ends_with("_spt");
     let handle = match arguments.stream {
         None if !matches!(call.function.does, Does::Copy | Does::Fill) => return None,
@@ -354,7 +354,7 @@ fn between(ends: [Option<Agent>; 2]) -> Direction {
 }
 
 /// What a call's row shows: as many words as the shape has that has the most.
-fn call_words(call: &Call<'_>, arguments: &Arguments) -> (&'static RocmShape, [u64; 5]) {
+fn call_words(call: &HipCall<'_>, arguments: &Arguments) -> (&'static RocmShape, [u64; 5]) {
     let (cid, name) = (call.number, &*call.function.name);
     let bytes = arguments.bytes(name);
     match call.function.does {

@@ -11,7 +11,7 @@ use crate::collector::rocm::hip::Direction;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Args {
     /// It launches a kernel.
-    Launch(Launch),
+    Launch(LaunchArguments),
     /// It launches a graph.
     Graph { graph: u64, stream: u64 },
     /// It begins to capture a stream into a graph, or ends that.
@@ -40,8 +40,8 @@ impl Args {
 
 /// The arguments of a call that launches a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Launch {
-    pub(super) kernel: Kernel,
+pub(super) struct LaunchArguments {
+    pub(super) kernel: KernelArgument,
     /// In blocks.
     pub(super) grid: [u32; 3],
     /// In threads.
@@ -53,7 +53,7 @@ pub(super) struct Launch {
 
 /// How a call says what it launches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kernel {
+pub(super) enum KernelArgument {
     /// By the address of the function that stands for the kernel on the host.
     Pointer(u64),
     /// By the handle of a module's function.
@@ -148,8 +148,8 @@ impl Layout {
         let data = Data(data.get(..self.length())?);
         let stream = |has_stream: bool, at| if has_stream { data.word(at) } else { None };
         Some(match self {
-            Layout::Launch => Args::Launch(Launch {
-                kernel: Kernel::Pointer(data.word(16)?),
+            Layout::Launch => Args::Launch(LaunchArguments {
+                kernel: KernelArgument::Pointer(data.word(16)?),
                 grid: data.size(24)?,
                 block: data.size(36)?,
                 shared: data.number(64)?,
@@ -157,9 +157,9 @@ impl Layout {
             }),
             Layout::ModuleLaunch { counts_threads } => {
                 let (grid, block) = (data.size(24)?, data.size(36)?);
-                let kernel = Kernel::Handle(data.word(16)?);
+                let kernel = KernelArgument::Handle(data.word(16)?);
                 let grid = if counts_threads { in_blocks(grid, block) } else { grid };
-                Args::Launch(Launch { kernel, grid, block, shared: data.number(48)?, stream: data.word(56)? })
+                Args::Launch(LaunchArguments { kernel, grid, block, shared: data.number(48)?, stream: data.word(56)? })
             }
             Layout::GraphLaunch => Args::Graph { graph: data.word(16)?, stream: data.word(24)? },
             Layout::Capture => Args::Capture { stream: data.word(16)? },
@@ -247,11 +247,16 @@ mod tests {
     fn launches_are_read() {
         let sizes = [(24, pair(3, 2)), (32, pair(1, 128)), (40, pair(4, 5))];
         let words = [&[(16, 0xF0)][..], &sizes, &[(64, 256), (72, 0xA0)]].concat();
-        let launch =
-            Launch { kernel: Kernel::Pointer(0xF0), grid: [3, 2, 1], block: [128, 4, 5], shared: 256, stream: 0xA0 };
+        let launch = LaunchArguments {
+            kernel: KernelArgument::Pointer(0xF0),
+            grid: [3, 2, 1],
+            block: [128, 4, 5],
+            shared: 256,
+            stream: 0xA0,
+        };
         assert_eq!(read("hipLaunchKernel", &words), Args::Launch(launch));
         let words = [&[(16, 0xF0)][..], &sizes, &[(48, pair(64, 9)), (56, 0xB0)]].concat();
-        let by_handle = Launch { kernel: Kernel::Handle(0xF0), shared: 64, stream: 0xB0, ..launch };
+        let by_handle = LaunchArguments { kernel: KernelArgument::Handle(0xF0), shared: 64, stream: 0xB0, ..launch };
         assert_eq!(read("hipModuleLaunchKernel", &words), Args::Launch(by_handle));
         let words = [(16, 0xF0), (24, pair(114_944, 1)), (32, pair(1, 256)), (40, pair(1, 1)), (48, 0), (56, 0)];
         let Args::Launch(launch) = read("hipExtModuleLaunchKernel", &words) else { panic!() };

@@ -2,7 +2,7 @@
 //! here waits for anything slow, and no panic goes further.
 #![allow(unsafe_code, reason = "foreign code calls, with pointers")]
 
-use super::args::{Args, Kernel, MOST};
+use super::args::{Args, KernelArgument, MOST};
 use super::functions::Function;
 use super::hub::HUB;
 use super::recording::{Called, Launching};
@@ -29,7 +29,7 @@ thread_local! {
 /// A call of HIP begins or ends.
 pub(super) extern "C" fn on_call(domain: u32, number: u32, data: *const c_void, _user_data: *mut c_void) {
     if domain == HIP_API && !data.is_null() {
-        contained("a callback of a call", || told(number, Data(data.cast())));
+        contained("a callback of a call", || told(number, CallData(data.cast())));
     }
 }
 
@@ -51,9 +51,9 @@ fn contained<R>(what: &str, act: impl FnOnce() -> R) {
 
 /// The data of a call, where it lies while a callback runs.
 #[derive(Clone, Copy)]
-struct Data(*const u8);
+struct CallData(*const u8);
 
-impl Data {
+impl CallData {
     fn correlation(self) -> u64 {
         // SAFETY: it begins with the correlation id, in every version.
         unsafe { self.0.cast::<u64>().read_unaligned() }
@@ -75,7 +75,7 @@ impl Data {
     }
 }
 
-fn told(number: u32, data: Data) {
+fn told(number: u32, data: CallData) {
     let Some(loaded) = HUB.loaded() else { return };
     let Some(function) = loaded.functions.get(number).filter(|function| !function.is_noise) else { return };
     match data.phase() {
@@ -85,7 +85,7 @@ fn told(number: u32, data: Data) {
     }
 }
 
-fn enter(loaded: &Loaded, function: &Function, data: Data) {
+fn enter(loaded: &Loaded, function: &Function, data: CallData) {
     let correlation = data.correlation();
     if function.does.launches() {
         let args = data.args(function);
@@ -111,7 +111,7 @@ fn enter(loaded: &Loaded, function: &Function, data: Data) {
     });
 }
 
-fn exit(loaded: &Loaded, function: &Function, number: u32, data: Data) {
+fn exit(loaded: &Loaded, function: &Function, number: u32, data: CallData) {
     let (correlation, end) = (data.correlation(), loaded.api.timestamp());
     let start = OPEN.try_with(|open| begun(&mut *open.try_borrow_mut().ok()?, correlation));
     // It began before the recording.
@@ -142,8 +142,8 @@ fn begun(open: &mut Vec<(u64, u64)>, correlation: u64) -> Option<u64> {
 fn kernel(loaded: &Loaded, args: Option<Args>) -> Option<Vec<u8>> {
     match args {
         Some(Args::Launch(launch)) => match launch.kernel {
-            Kernel::Pointer(function) => loaded.hip.name_of_pointer(function, launch.stream),
-            Kernel::Handle(handle) => loaded.hip.name_of_function(handle),
+            KernelArgument::Pointer(function) => loaded.hip.name_of_pointer(function, launch.stream),
+            KernelArgument::Handle(handle) => loaded.hip.name_of_function(handle),
         },
         _ => None,
     }

@@ -20,7 +20,7 @@ const HIP_API: u32 = 3;
 
 /// Where roctracer writes the records of devices, until the process ends: older versions let go of it badly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pool(usize);
+pub(super) struct PoolHandle(usize);
 
 /// How a pool is to be.
 #[derive(Debug)]
@@ -125,7 +125,7 @@ impl Api {
     }
 
     /// Makes a pool of two buffers of that size, whose records `on_records` is given.
-    pub(super) fn open_pool(&self, buffer_bytes: usize, on_records: OnRecords) -> Result<Pool, TracerError> {
+    pub(super) fn open_pool(&self, buffer_bytes: usize, on_records: OnRecords) -> Result<PoolHandle, TracerError> {
         let properties = Properties {
             mode: 0,
             buffer_bytes,
@@ -137,11 +137,11 @@ impl Api {
         let mut pool = null_mut();
         // SAFETY: the properties are copied, the function is never unloaded, and the pointer is a place for the result.
         checked(unsafe { (self.open_pool)(&raw const properties, &raw mut pool) })?;
-        Ok(Pool(pool.expose_provenance()))
+        Ok(PoolHandle(pool.expose_provenance()))
     }
 
     /// Has what devices do written into a pool.
-    pub(super) fn enable_records(&self, pool: Pool) -> Result<(), TracerError> {
+    pub(super) fn enable_records(&self, pool: PoolHandle) -> Result<(), TracerError> {
         // SAFETY: the pool is one that the library made, and is there for good.
         checked(unsafe { (self.enable_records)(HIP_OPS, std::ptr::with_exposed_provenance_mut(pool.0)) })
     }
@@ -152,7 +152,7 @@ impl Api {
     }
 
     /// Has the records of a pool handed over, and waits for that.
-    pub(super) fn flush(&self, pool: Pool) -> Result<(), TracerError> {
+    pub(super) fn flush(&self, pool: PoolHandle) -> Result<(), TracerError> {
         // SAFETY: the pool is one that the library made, and is there for good.
         checked(unsafe { (self.flush)(std::ptr::with_exposed_provenance_mut(pool.0)) })
     }

@@ -1,7 +1,7 @@
 //! What there is one of in a process, since roctracer has one table of callbacks: who records, and the pool.
 
-use super::ffi::Pool;
-use super::recording::Recording;
+use super::ffi::PoolHandle;
+use super::recording::TracerRecording;
 use super::start::Loaded;
 use crate::collector::turn::Home;
 use crate::os::fork;
@@ -14,16 +14,16 @@ pub(super) static HUB: LazyLock<Hub> = LazyLock::new(Hub::default);
 #[derive(Debug, Default)]
 pub(super) struct Hub {
     /// The recording under way with the libraries that it uses: none in a forked child, whatever its parent did.
-    recording: fork::Own<Option<(Recording, Arc<Loaded>)>>,
+    recording: fork::Own<Option<(TracerRecording, Arc<Loaded>)>>,
     /// The process that recorded first: a forked child has no HIP.
     pub(super) home: Home,
     /// The pool, once there is one.
-    pub(super) pool: OnceLock<Pool>,
+    pub(super) pool: OnceLock<PoolHandle>,
 }
 
 impl Hub {
     /// Takes the hub for a recording; `false` if another one has it.
-    pub(super) fn take(&self, recording: Recording, loaded: Arc<Loaded>) -> bool {
+    pub(super) fn take(&self, recording: TracerRecording, loaded: Arc<Loaded>) -> bool {
         let mut held = self.recording.lock();
         let is_free = held.is_none();
         if is_free {
@@ -40,7 +40,7 @@ impl Hub {
     }
 
     /// Does something with the recording under way.
-    pub(super) fn with<R>(&self, act: impl FnOnce(&mut Recording) -> R) -> Option<R> {
+    pub(super) fn with<R>(&self, act: impl FnOnce(&mut TracerRecording) -> R) -> Option<R> {
         self.recording.lock().as_mut().map(|(recording, _)| act(recording))
     }
 

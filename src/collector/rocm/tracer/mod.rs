@@ -28,7 +28,7 @@ use kineto_trace::activity::ActivityTypes;
 use start::Loaded;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use worker::Orders;
+use worker::WorkerRequests;
 
 /// Records HIP through roctracer: kernels, copies, fills, and calls.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(in crate::collector::rocm) struct Tracer {
 /// A recording under way.
 #[derive(Debug)]
 struct Running {
-    orders: Orders,
+    orders: WorkerRequests,
     sink: RecordSink,
 }
 

@@ -7,7 +7,7 @@ use crate::buffer::Loss;
 use crate::collector::demangle::demangle;
 use crate::collector::rocm::captures::Captures;
 use crate::collector::rocm::hip::{self, Direction, Does};
-use crate::collector::rocm::launches::{Launch, Launches};
+use crate::collector::rocm::launches::{PendingLaunch, PendingLaunches};
 use crate::collector::rocm::shapes::{self, CopyCall, Kernel, LaunchCall, MemoryCall, RocmShape};
 use crate::collector::rocm::streams::{self, Streams};
 use crate::collector::{ApiCall, Batch, DeviceWork, External, Name, RecordSink, Thread, text};
@@ -16,10 +16,10 @@ use std::collections::HashMap;
 
 /// A recording under way.
 #[derive(Debug)]
-pub(super) struct Recording {
+pub(super) struct TracerRecording {
     pub(super) sink: RecordSink,
     types: ActivityTypes,
-    launches: Launches,
+    launches: PendingLaunches,
     streams: Streams,
     /// Numbers of devices in records, with HIP's.
     devices: Vec<(i32, i32)>,
@@ -76,12 +76,12 @@ const DEVICES: usize = 4096;
 /// So many kernels are known without a look at their names.
 const KERNELS: usize = 1 << 16;
 
-impl Recording {
-    pub(super) fn new(types: ActivityTypes, most_rows: u64, sink: RecordSink) -> Recording {
-        Recording {
+impl TracerRecording {
+    pub(super) fn new(types: ActivityTypes, most_rows: u64, sink: RecordSink) -> TracerRecording {
+        TracerRecording {
             sink,
             types,
-            launches: Launches::default(),
+            launches: PendingLaunches::default(),
             streams: Streams::default(),
             devices: Vec::new(),
             kernels: HashMap::new(),
@@ -115,13 +115,13 @@ impl Recording {
         };
         let stream = stream(call.args, call.thread);
         let is_awaited = self.types.contains(kind) && !self.ends && !self.captures.take(call.thread, stream);
-        let mut launch = Launch {
+        let mut launch = PendingLaunch {
             stream,
             kernel,
             device: call.device,
             is_owed: is_awaited && runs_kernels,
             is_hoped: is_awaited && !runs_kernels,
-            ..Launch::new(does)
+            ..PendingLaunch::new(does)
         };
         match call.args {
             Some(Args::Launch(args)) => (launch.grid, launch.block) = (args.grid, args.block),
@@ -227,7 +227,7 @@ impl Recording {
 
     /// Returns HIP's number of the device of a record, which has that of a node of the machine: kernels, whose launches
     /// know it, show which is which.
-    fn device(&mut self, record: &Record, launch: Option<Launch>) -> i32 {
+    fn device(&mut self, record: &Record, launch: Option<PendingLaunch>) -> i32 {
         if let Some((_, device)) = self.devices.iter().find(|(node, _)| *node == record.device) {
             return *device;
         }
@@ -239,7 +239,7 @@ impl Recording {
     }
 
     /// Returns the name of a kernel, and whether it is one by which the runtime fills memory.
-    fn kernel_at(&mut self, address: u64, launch: Option<Launch>, batch: &mut Batch<'_>) -> (Name, bool) {
+    fn kernel_at(&mut self, address: u64, launch: Option<PendingLaunch>, batch: &mut Batch<'_>) -> (Name, bool) {
         let mut name = std::mem::take(&mut self.text);
         let found = match text::copy(address, &mut name) && !name.is_empty() {
             true => (self.kernel(&name, batch), hip::fills(&String::from_utf8_lossy(&name))),
@@ -267,7 +267,7 @@ impl Recording {
 #[derive(Clone, Copy)]
 struct Done<'r> {
     record: &'r Record,
-    launch: Option<Launch>,
+    launch: Option<PendingLaunch>,
 }
 
 /// A row of a device: its type, its name, and its words.
@@ -303,7 +303,7 @@ impl Done<'_> {
 fn shaped(call: &Called<'_>, kernel: Option<Name>) -> (&'static RocmShape, [u64; 5]) {
     let cid = call.number;
     match call.args {
-        Some(Args::Launch(args::Launch { grid, block, shared, .. })) => {
+        Some(Args::Launch(args::LaunchArguments { grid, block, shared, .. })) => {
             (&shapes::LAUNCH_CALL, LaunchCall { cid, kernel, grid, block, shared }.words())
         }
         Some(Args::Copy { dst, src, bytes, kind, .. }) => {

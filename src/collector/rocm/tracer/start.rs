@@ -3,12 +3,12 @@
 use super::args;
 use super::callbacks;
 use super::error::TracerError;
-use super::ffi::{Api, Pool};
+use super::ffi::{Api, PoolHandle};
 use super::functions::Functions;
 use super::hub::HUB;
-use super::recording::Recording;
+use super::recording::TracerRecording;
 use super::runtime::Hip;
-use super::worker::{Orders, Worker};
+use super::worker::{Worker, WorkerRequests};
 use crate::collector::library::Attempt;
 use crate::collector::rocm::{hip, ids, search};
 use crate::collector::{Capabilities, DeviceDescription, Options, RecordSink, Selection, Unavailable, Why};
@@ -108,14 +108,15 @@ impl Loaded {
         self: &Arc<Loaded>,
         selection: &Selection,
         sink: &RecordSink,
-    ) -> Result<(Capabilities, Orders), Unavailable> {
+    ) -> Result<(Capabilities, WorkerRequests), Unavailable> {
         let mut capabilities = self.capabilities();
         capabilities.types = selection.types.intersection(types());
         if self.api.is_used_by_another() && HUB.pool.get().is_none() {
             let note = "another profiler of this process has used roctracer: whoever was last gets the records";
             capabilities.notes.push(note.to_owned());
         }
-        let recording = Recording::new(capabilities.types, super::super::max_rows(&selection.options), sink.clone());
+        let recording =
+            TracerRecording::new(capabilities.types, super::super::max_rows(&selection.options), sink.clone());
         if !HUB.take(recording, self.clone()) {
             return Err(Unavailable::taken("roctracer"));
         }
@@ -136,7 +137,7 @@ impl Loaded {
     }
 
     /// Has roctracer tell of calls, and write records of devices into the pool if that is asked for.
-    fn arm(&self, records: bool) -> Result<Option<Pool>, Unavailable> {
+    fn arm(&self, records: bool) -> Result<Option<PoolHandle>, Unavailable> {
         let failed = |during: &str, error: TracerError| error.reason(during, &self.api.last_words());
         let calls = self.api.enable_calls(callbacks::on_call, &hip::NOISE);
         calls.map_err(|error| failed("roctracer_enable_domain_callback", error))?;

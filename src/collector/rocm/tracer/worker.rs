@@ -1,6 +1,6 @@
 //! The thread that has records handed over while a recording runs, and ends it: roctracer may wait long in a call.
 
-use super::ffi::Pool;
+use super::ffi::PoolHandle;
 use super::hub::HUB;
 use super::start::Loaded;
 use crate::collector::contained::run_reader;
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 
 /// What is asked of the thread.
 #[derive(Debug)]
-enum Order {
+enum WorkerRequest {
     /// To have what is there handed over, and to say when that is done.
     Flush(SyncSender<()>),
     /// To end the recording, waiting no longer than until then for what has been launched, and to say when that is
@@ -28,20 +28,20 @@ enum Order {
 
 /// The way to the thread. If it is dropped, the recording ends.
 #[derive(Clone, Debug)]
-pub(super) struct Orders(Sender<Order>);
+pub(super) struct WorkerRequests(Sender<WorkerRequest>);
 
-impl Orders {
+impl WorkerRequests {
     /// Has what is there handed over, and waits for that.
     pub(super) fn flush(&self, patience: Duration) {
-        self.give(Order::Flush, patience);
+        self.give(WorkerRequest::Flush, patience);
     }
 
     /// Has the recording ended, and waits for that; `false` if it takes longer than `patience`.
     pub(super) fn end(&self, deadline: Instant, patience: Duration) -> bool {
-        self.give(|done| Order::End(deadline, done), patience)
+        self.give(|done| WorkerRequest::End(deadline, done), patience)
     }
 
-    fn give(&self, order: impl FnOnce(SyncSender<()>) -> Order, patience: Duration) -> bool {
+    fn give(&self, order: impl FnOnce(SyncSender<()>) -> WorkerRequest, patience: Duration) -> bool {
         let (done, is_done) = sync_channel(1);
         // A thread that has ended, by a panic too, keeps nobody waiting.
         self.0.send(order(done)).is_err() || is_done.recv_timeout(patience) != Err(RecvTimeoutError::Timeout)
@@ -53,18 +53,18 @@ impl Orders {
 pub(super) struct Worker {
     loaded: Arc<Loaded>,
     /// Where records of devices are, if any are recorded.
-    pool: Option<Pool>,
-    orders: Receiver<Order>,
+    pool: Option<PoolHandle>,
+    orders: Receiver<WorkerRequest>,
     has_failed: bool,
 }
 
 impl Worker {
     /// Starts the thread of the recording that the hub has.
-    pub(super) fn spawn(loaded: Arc<Loaded>, pool: Option<Pool>) -> std::io::Result<Orders> {
+    pub(super) fn spawn(loaded: Arc<Loaded>, pool: Option<PoolHandle>) -> std::io::Result<WorkerRequests> {
         let (orders, received) = channel();
         let worker = Worker { loaded, pool, orders: received, has_failed: false };
         std::thread::Builder::new().name("kineto-roctracer".to_owned()).spawn(move || worker.run())?;
-        Ok(Orders(orders))
+        Ok(WorkerRequests(orders))
     }
 
     fn run(mut self) {
@@ -84,11 +84,11 @@ impl Worker {
     fn record(&mut self) -> Option<SyncSender<()>> {
         loop {
             match self.orders.recv_timeout(FLUSH_EVERY) {
-                Ok(Order::Flush(done)) => {
+                Ok(WorkerRequest::Flush(done)) => {
                     self.flush();
                     let _ = done.try_send(());
                 }
-                Ok(Order::End(deadline, done)) => {
+                Ok(WorkerRequest::End(deadline, done)) => {
                     self.end(deadline);
                     return Some(done);
                 }

@@ -1,11 +1,11 @@
 //! Tests of what records become, with records of any bytes.
 
-use super::super::names::Told;
+use super::super::names::FixedNames;
 use super::super::records::{made, view_of};
 use super::super::streams;
 use super::super::views;
 use super::*;
-use crate::collector::trial::{self, Findings, Record as Row};
+use crate::collector::trial::{self, Findings, TrialRecord as Row};
 use crate::collector::walk::Unreadable;
 use proptest::prelude::*;
 
@@ -49,7 +49,7 @@ const NEW: Strides = Strides { is_1_0: true };
 fn reader(samples: bool) -> (Reader, RecordSink) {
     let (sink, streams) = (trial::sink(), Arc::new(streams::tests::two()));
     let sampled = if samples { ActivityTypes::from_type(ActivityType::XpuScopeProfiler) } else { ActivityTypes::EMPTY };
-    (Reader::new(sink.clone(), views::types() | sampled, Box::new(Told), streams, 500), sink)
+    (Reader::new(sink.clone(), views::types() | sampled, Box::new(FixedNames), streams, 500), sink)
 }
 
 fn read(records: &[Vec<u8>]) -> Findings {

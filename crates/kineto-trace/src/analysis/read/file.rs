@@ -1,7 +1,7 @@
 //! The file as a whole: its header, its list of events, and what it says of time.
 
 use super::fault::{Cause, Fault};
-use super::json::{Result, Value};
+use super::json::{JsonValue, Result};
 use super::line::Line;
 use super::source::Source;
 use super::time::{nanos, whole};
@@ -108,7 +108,7 @@ impl FileReader {
     /// Reads a member of the top level, and says whether it is the list of events.
     fn member(&mut self, source: &mut Source<impl Read>) -> Result<bool> {
         let mut json = source.value()?;
-        let Value::Text(key) = json.value()? else { return json.fault("a text") };
+        let JsonValue::Text(key) = json.value()? else { return json.fault("a text") };
         json.end()?;
         let key = key.get().0.into_owned();
         source.expect(b":", "a colon")?;
@@ -137,10 +137,10 @@ impl FileReader {
     }
 
     /// Takes what times are relative to.
-    fn base(&mut self, value: &Value<'_>) {
+    fn base(&mut self, value: &JsonValue<'_>) {
         let text = match value {
-            Value::Number(text) => Some(*text),
-            Value::Text(text) => text.plain(),
+            JsonValue::Number(text) => Some(*text),
+            JsonValue::Text(text) => text.plain(),
             _ => None,
         };
         match text.and_then(whole) {

@@ -7,7 +7,7 @@ mod line;
 mod source;
 mod time;
 
-pub(super) use json::{Json, Value};
+pub(super) use json::{Json, JsonValue};
 
 use super::events::Events;
 use crate::error::Error;

@@ -180,7 +180,7 @@ impl Scan {
 
 #[cfg(test)]
 mod tests {
-    use super::super::json::Value;
+    use super::super::json::JsonValue;
     use super::*;
 
     /// Hands out a byte at a time.
@@ -203,7 +203,7 @@ mod tests {
         for _ in 0..4 {
             let value = source.value().unwrap().value().unwrap();
             taken.push(match value {
-                Value::Nested(text) => String::from_utf8(text.to_vec()).unwrap(),
+                JsonValue::Nested(text) => String::from_utf8(text.to_vec()).unwrap(),
                 other => format!("{other:?}"),
             });
             source.expect(b",]", "a comma").unwrap();

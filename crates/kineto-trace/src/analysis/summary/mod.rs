@@ -29,7 +29,7 @@ use super::events::{Events, FileFigures};
 use super::forest::Forest;
 use super::nesting::Nesting;
 use super::notes::Note;
-use super::read::{Json, Value};
+use super::read::{Json, JsonValue};
 use crate::time::Timestamp;
 use intervals::Intervals;
 use std::collections::BTreeMap;
@@ -196,7 +196,7 @@ fn rank(events: &Events) -> Option<i64> {
     let mut rank = None;
     let read = Json::new(info.as_bytes(), 0).object(|key, json| {
         let value = json.value()?;
-        if let (Value::Number(number), Some("rank")) = (value, key.plain()) {
+        if let (JsonValue::Number(number), Some("rank")) = (value, key.plain()) {
             rank = number.parse().ok();
         }
         Ok(())

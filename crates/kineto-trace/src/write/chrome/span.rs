@@ -18,7 +18,7 @@ use crate::write::json::TENTH;
 pub(super) struct Shared {
     /// By the callsites' numbers; not rendered yet while `start` is empty.
     sites: List<Site>,
-    row: Row,
+    row: ChromeSpan,
     ids: Ids,
     parents: Ids,
 }
@@ -30,14 +30,14 @@ struct Site {
     start: Vec<u8>,
     has_own_id: bool,
     /// By the fields' numbers.
-    keys: Vec<Key>,
+    keys: Vec<SpanKey>,
     /// `,"target":…`, if it is shown.
     end: Vec<u8>,
 }
 
 /// The key of a field.
 #[derive(Clone, Copy, Debug)]
-struct Key {
+struct SpanKey {
     /// `,"key":`, and anything behind.
     text: [u8; KEY],
     /// 0 for a key that is long or depends on the value.
@@ -49,7 +49,7 @@ const KEY: usize = 32;
 
 /// What the slices share that begin on one row in one tenth of a second; not rendered yet while `length` is 0.
 #[derive(Debug)]
-struct Row {
+struct ChromeSpan {
     process: i64,
     thread: i64,
     /// Since the base.
@@ -99,7 +99,7 @@ impl<W: Write> ChromeWriter<W> {
         let mut shown = Shown::default();
         for value in values(args.made_with).filter(|value| shown.is_first(value.field)) {
             match site.keys.get(value.field) {
-                Some(Key { text, length }) if *length != 0 => out.datum(text, *length, value.datum),
+                Some(SpanKey { text, length }) if *length != 0 => out.datum(text, *length, value.datum),
                 _ => args.site.keys.show(value, &mut |key, value| out.member(false, key, &value)),
             }
         }
@@ -117,7 +117,7 @@ impl<W: Write> ChromeWriter<W> {
 impl Shared {
     /// Returns what a slice shares with others; `None` if there is no memory for it.
     #[inline]
-    fn of(&mut self, slice: &SliceRow<'_>, tenths: u64) -> Option<(&Site, &Row, &mut Ids, &mut Ids)> {
+    fn of(&mut self, slice: &SliceRow<'_>, tenths: u64) -> Option<(&Site, &ChromeSpan, &mut Ids, &mut Ids)> {
         let number = slice.args.site.number;
         if self.sites.get(number).is_none_or(|site| site.start.is_empty()) {
             let length = self.sites.len().max(number + 1);
@@ -126,7 +126,7 @@ impl Shared {
         }
         let (row, SliceRow { process, thread, .. }) = (&self.row, slice);
         if (row.process, row.thread, row.tenths) != (*process, *thread, tenths) || row.length == 0 {
-            self.row = Row::render(*process, *thread, tenths);
+            self.row = ChromeSpan::render(*process, *thread, tenths);
         }
         Some((self.sites.get(number)?, &self.row, &mut self.ids, &mut self.parents))
     }
@@ -138,40 +138,40 @@ impl Site {
         Site {
             start: rendered(|out| start_of_slice(out, site.kind, site.name)),
             has_own_id: has_own_id(site.kind),
-            keys: site.keys.own().map(Key::render).collect(),
+            keys: site.keys.own().map(SpanKey::render).collect(),
             end: rendered(|out| site.visit(&mut |key, value| out.member(false, key, &value))),
         }
     }
 }
 
-impl Key {
-    fn render(key: Option<&str>) -> Key {
+impl SpanKey {
+    fn render(key: Option<&str>) -> SpanKey {
         let rendered = key.map(|key| rendered(|out| out.key(false, key))).filter(|text| text.len() <= KEY);
         let rendered = rendered.unwrap_or_default();
-        let mut key = Key { text: [0; KEY], length: rendered.len() };
+        let mut key = SpanKey { text: [0; KEY], length: rendered.len() };
         key.text.iter_mut().zip(rendered).for_each(|(place, byte)| *place = byte);
         key
     }
 }
 
-impl Row {
+impl ChromeSpan {
     #[cold]
-    fn render(process: i64, thread: i64, tenths: u64) -> Row {
+    fn render(process: i64, thread: i64, tenths: u64) -> ChromeSpan {
         let rendered = rendered(|out| {
             place(out, Track::new(process, thread));
             if tenths > 0 {
                 out.uint(tenths);
             }
         });
-        let mut row = Row { process, thread, tenths, text: [0; ROW], length: rendered.len() };
+        let mut row = ChromeSpan { process, thread, tenths, text: [0; ROW], length: rendered.len() };
         row.text.iter_mut().zip(rendered).for_each(|(place, byte)| *place = byte);
         row
     }
 }
 
-impl Default for Row {
-    fn default() -> Row {
-        Row { process: 0, thread: 0, tenths: 0, text: [0; ROW], length: 0 }
+impl Default for ChromeSpan {
+    fn default() -> ChromeSpan {
+        ChromeSpan { process: 0, thread: 0, tenths: 0, text: [0; ROW], length: 0 }
     }
 }
 
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn the_longest_row_is_kept_whole() {
-        let row = Row::render(i64::MIN, i64::MAX, u64::MAX / TENTH);
+        let row = ChromeSpan::render(i64::MIN, i64::MAX, u64::MAX / TENTH);
         assert!(row.length < ROW);
         let expected = format!(",\"pid\":{},\"tid\":{},\"ts\":184467440737", i64::MIN, i64::MAX);
         assert_eq!(&row.text[..row.length], expected.as_bytes());

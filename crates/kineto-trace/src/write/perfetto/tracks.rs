@@ -16,7 +16,7 @@ pub(super) struct Tracks {
     list: Vec<TrackState>,
     /// By uuid.
     numbers: HashMap<u64, usize>,
-    groups: Vec<Group>,
+    groups: Vec<TrackGroup>,
     sequences: u64,
     /// The process and thread of the last row that was asked for, and its number.
     recent: Option<(i64, i64, usize)>,
@@ -24,7 +24,7 @@ pub(super) struct Tracks {
 
 /// A process of the host, or a group of tracks, such as a device's.
 #[derive(Debug)]
-struct Group {
+struct TrackGroup {
     uuid: u64,
     /// Its id, if it is a process of the host.
     process: Option<i64>,
@@ -42,7 +42,7 @@ struct TrackState {
     order: i64,
     /// The track that it is a further lane of.
     first: Option<usize>,
-    lanes: Vec<Lane>,
+    lanes: Vec<TrackLane>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub(super) struct LaneId {
 
 /// Slices of a track that nest.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct TrackLane {
     pub(super) sequence: Sequence,
     /// When the slices end that are open, the innermost last.
     pub(super) open: Vec<u64>,
@@ -96,7 +96,7 @@ impl Tracks {
             _ => None,
         };
         let name = if label.is_empty() || label == HOST || name.starts_with(label) { name } else { label };
-        let group = Group { uuid: self.hash(place), process, name: name.to_owned(), order };
+        let group = TrackGroup { uuid: self.hash(place), process, name: name.to_owned(), order };
         match self.groups.iter_mut().find(|known| known.uuid == group.uuid) {
             Some(known) => *known = group,
             None => self.groups.push(group),
@@ -150,7 +150,7 @@ impl Tracks {
                         Place::Id(id) => (Some(id), String::new()),
                         Place::Name(name) => (None, name.to_owned()),
                     };
-                    self.groups.push(Group { uuid: group_uuid, process, name, order: i64::MAX });
+                    self.groups.push(TrackGroup { uuid: group_uuid, process, name, order: i64::MAX });
                 }
                 group_uuid
             }
@@ -193,7 +193,7 @@ impl Tracks {
         self.find_lane(track, 0, |lane| time >= lane.time)
     }
 
-    fn find_lane(&mut self, number: usize, owner: u64, takes: impl Fn(&Lane) -> bool) -> LaneId {
+    fn find_lane(&mut self, number: usize, owner: u64, takes: impl Fn(&TrackLane) -> bool) -> LaneId {
         let Some(track) = self.list.get_mut(number) else { return LaneId::default() };
         let lane = track.lanes.iter().position(takes).unwrap_or(track.lanes.len());
         if let Some(found) = track.lanes.get_mut(lane) {
@@ -206,11 +206,11 @@ impl Tracks {
             TrackKind::Row(_) => lane_uuid(track.uuid, lane),
         };
         self.sequences += 1;
-        track.lanes.push(Lane { sequence: Sequence::new(self.sequences, uuid), open: Vec::new(), time: 0, owner });
+        track.lanes.push(TrackLane { sequence: Sequence::new(self.sequences, uuid), open: Vec::new(), time: 0, owner });
         LaneId { track: number, lane }
     }
 
-    pub(super) fn get_mut(&mut self, at: LaneId) -> Option<&mut Lane> {
+    pub(super) fn get_mut(&mut self, at: LaneId) -> Option<&mut TrackLane> {
         self.list.get_mut(at.track)?.lanes.get_mut(at.lane)
     }
 
@@ -233,7 +233,7 @@ impl Tracks {
     pub(super) fn describe(&self, out: &mut Encoder) {
         let host = self.groups.iter().find(|group| group.process.is_some());
         // Perfetto drops tracks whose parents are not described.
-        let is_parent = |group: &&Group| {
+        let is_parent = |group: &&TrackGroup| {
             host.is_some_and(|host| host.uuid == group.uuid) || self.list.iter().any(|track| track.group == group.uuid)
         };
         for group in self.groups.iter().filter(is_parent) {

@@ -14,11 +14,11 @@ const GPU: u64 = 0xA1;
 const KERNEL: Kind = Kind { category: 1, kind: KERNEL_DISPATCH };
 const COPIED: Kind = Kind { category: 1, kind: MEMORY_COPY };
 
-fn known() -> Arc<Known> {
+fn known() -> Arc<ProcessNames> {
     let mut agents = Agents::default();
     agents.add(&agent(1, HOST, 0), |_| None);
     agents.add(&agent(2, GPU, 2), |_| None);
-    Arc::new(Known { operations: operations(), agents })
+    Arc::new(ProcessNames { operations: operations(), agents })
 }
 
 fn reader(types: ActivityTypes) -> (Reader, RecordSink) {
@@ -39,7 +39,7 @@ fn call(reader: &mut Reader, number: u32, correlation: u64, arguments: &[(&str, 
 fn call_by(thread: i64, reader: &mut Reader, number: u32, correlation: u64, arguments: &[(&str, &str)], failed: bool) {
     let known = known();
     let function = known.operations.function(number).unwrap();
-    let call = Call { function, number, thread, correlation, start: 100 };
+    let call = HipCall { function, number, thread, correlation, start: 100 };
     let mut all = Arguments::default();
     arguments.iter().for_each(|(name, value)| all.take(name, value));
     if function.does.launches() {

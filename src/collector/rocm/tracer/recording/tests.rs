@@ -40,13 +40,13 @@ const ALL: ActivityTypes = ActivityTypes::of(&[
 
 /// A recording, with what calls and records come to it.
 struct Test {
-    recording: Recording,
+    recording: TracerRecording,
     functions: Functions,
 }
 
 impl Test {
     fn new(types: ActivityTypes) -> Test {
-        Test { recording: Recording::new(types, u64::MAX, trial::sink()), functions: functions() }
+        Test { recording: TracerRecording::new(types, u64::MAX, trial::sink()), functions: functions() }
     }
 
     /// A call from beginning to end, with the slice 9 around it.
@@ -64,8 +64,8 @@ impl Test {
     }
 
     fn launch(&mut self, correlation: u64, stream: u64, device: Option<i32>) {
-        let (kernel, grid, block) = (args::Kernel::Pointer(1), [3, 2, 1], [128, 1, 1]);
-        let args = args::Launch { kernel, grid, block, shared: 64, stream };
+        let (kernel, grid, block) = (args::KernelArgument::Pointer(1), [3, 2, 1], [128, 1, 1]);
+        let args = args::LaunchArguments { kernel, grid, block, shared: 64, stream };
         self.call(LAUNCH, correlation, Some(Args::Launch(args)), device);
     }
 
@@ -86,7 +86,7 @@ fn address(name: &std::ffi::CStr) -> u64 {
     name.as_ptr().expose_provenance() as u64
 }
 
-fn args(record: &trial::Record) -> String {
+fn args(record: &trial::TrialRecord) -> String {
     record.args.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
 }
 
