@@ -69,7 +69,7 @@ struct IdKeys {
     correlation: Text,
 }
 
-/// What [`Row::end`] is until the end is known.
+/// What [`EventRow::end`] is until the end is known.
 const OPEN: Timestamp = Timestamp::from_nanos(u64::MAX);
 
 impl Default for Builder {
