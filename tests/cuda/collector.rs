@@ -55,8 +55,9 @@ fn launch<'f>(findings: &'f Findings, work: &TrialRecord) -> &'f TrialRecord {
 /// Returns the slice of a call: the one that it names, or the one that was delivered separately because too many records
 /// of other threads came in between.
 fn slice(findings: &Findings, call: &TrialRecord) -> u64 {
-    let apart =
-        |record: &&TrialRecord| record.kind == ActivityType::ExternalCorrelation && record.correlation == call.correlation;
+    let apart = |record: &&TrialRecord| {
+        record.kind == ActivityType::ExternalCorrelation && record.correlation == call.correlation
+    };
     let apart = findings.records.iter().find(apart).map_or(0, |record| record.external);
     if call.external == 0 { apart } else { call.external }
 }
