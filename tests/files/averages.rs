@@ -221,6 +221,6 @@ fn losses_of_a_recording_are_below_its_table() {
     let trace = guard.finish().unwrap();
     let (cause, count) = trace.stats().losses[0];
     let table = trace.key_averages().table().to_string();
-    assert!(table.ends_with(&format!("Not whole: {}: {count}\n", cause.as_str())), "{table}");
+    assert!(table.ends_with(&format!("Data loss: {}: {count}\n", cause.as_str())), "{table}");
     assert_eq!(trace.key_averages().get(Section::Ops, "work").unwrap().count(), 1);
 }

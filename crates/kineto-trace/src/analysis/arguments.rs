@@ -1,69 +1,69 @@
-//! The arguments of events, encoded one behind the other.
+//! The arguments of all events, in one list.
 
-use super::read::{Json, JsonValue};
-use super::strings::{Strings, Text};
+use super::read::{Json, Value};
+use super::strings::{StringId, Strings};
 use crate::activity::{ArgValue, Args};
 use crate::write::json_text;
 use std::borrow::Cow;
 
 /// The arguments of all events of a trace.
 ///
-/// A value is what a file would say: it is the same whether it comes from there or from the recording.
+/// Values are normalized to their form in a file, so a recorded trace and the same trace read back compare equal.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arguments {
-    entries: Vec<ArgumentEntry>,
-    /// Texts that come but once, such as addresses and lists.
+    entries: Vec<StoredArgument>,
+    /// Strings that are not interned, such as addresses and lists.
     texts: String,
-    /// For each key the entry that had it last, counted from 1.
+    /// By key: the index of the last entry with that key, plus 1.
     last: Vec<u32>,
 }
 
-/// Which of them are one event's.
+/// The range of one event's arguments.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Span {
+pub(crate) struct ArgumentRange {
     first: u32,
     count: u32,
 }
 
-impl Span {
+impl ArgumentRange {
     pub(super) fn is_empty(self) -> bool {
         self.count == 0
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct ArgumentEntry {
-    key: Text,
-    value: Stored,
+struct StoredArgument {
+    key: StringId,
+    value: StoredValue,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Stored {
+enum StoredValue {
     Bool(bool),
     I64(i64),
     U64(u64),
     F64(f64),
-    /// A part of `texts`: where it begins, and its length.
+    /// An offset into `texts`, and a length.
     Text(u64, u32),
-    /// The same; it is valid JSON.
+    /// The same, for valid JSON.
     Json(u64, u32),
 }
 
-/// What was wrong with an argument.
+/// What had to be repaired in an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Repairs {
-    /// Its name was there already.
+    /// The event already had an argument of this name.
     pub(super) duplicate: bool,
-    /// It has text that is no UTF-8.
+    /// The text was not valid UTF-8.
     pub(super) invalid: bool,
 }
 
 impl Arguments {
-    /// Takes all arguments of one event.
-    pub(crate) fn push(&mut self, args: &dyn Args, keys: &mut Strings) -> Span {
+    /// Stores all arguments of one event.
+    pub(crate) fn push(&mut self, args: &dyn Args, keys: &mut Strings) -> ArgumentRange {
         let first = self.start();
         args.visit(&mut |key, value| {
-            let value = self.stored(value);
+            let value = self.store_value(value);
             self.put(first, keys.intern(key), value);
         });
         self.since(first)
@@ -74,49 +74,49 @@ impl Arguments {
         u32::try_from(self.entries.len()).unwrap_or(u32::MAX)
     }
 
-    /// Returns the arguments from there on as one event's.
-    pub(super) fn since(&self, first: u32) -> Span {
-        Span { first, count: self.start() - first }
+    /// Returns the range from `first` to the last argument stored.
+    pub(super) fn since(&self, first: u32) -> ArgumentRange {
+        ArgumentRange { first, count: self.start() - first }
     }
 
-    /// Whether there is room for no more.
+    /// Returns whether no further event fits.
     pub(super) fn is_full(&self) -> bool {
         self.start() > u32::MAX - (1 << 26)
     }
 
-    /// Takes an argument of a file, of the event whose first is `first`.
-    pub(super) fn read(&mut self, first: u32, key: Text, value: JsonValue<'_>) -> Repairs {
-        let (value, invalid) = self.parsed(value);
+    /// Stores an argument that was read from a file; `first` is the index of its event's first argument.
+    pub(super) fn read(&mut self, first: u32, key: StringId, value: Value<'_>) -> Repairs {
+        let (value, invalid) = self.store_parsed(value);
         Repairs { duplicate: self.put(first, key, value), invalid }
     }
 
-    /// Forgets all from `first` on.
+    /// Discards all arguments from `first` on.
     pub(super) fn truncate(&mut self, first: u32) {
         self.entries.truncate(first as usize);
     }
 
-    /// Takes an argument away from the last event.
-    pub(super) fn remove(&mut self, span: &mut Span, key: Text) {
+    /// Removes an argument of the last event.
+    pub(super) fn remove(&mut self, span: &mut ArgumentRange, key: StringId) {
         if let Some(at) = self.of(*span).iter().position(|entry| entry.key == key) {
             self.entries.remove(span.first as usize + at);
             span.count -= 1;
         }
     }
 
-    /// Makes one list of two, in which a name of the second takes the first one's place.
-    pub(super) fn join(&mut self, a: Span, b: Span) -> Span {
+    /// Merges the arguments of two events; on equal names the value of `b` wins.
+    pub(super) fn join(&mut self, a: ArgumentRange, b: ArgumentRange) -> ArgumentRange {
         let first = self.start();
-        let both: Vec<ArgumentEntry> = self.of(a).iter().chain(self.of(b)).copied().collect();
+        let both: Vec<StoredArgument> = self.of(a).iter().chain(self.of(b)).copied().collect();
         for entry in both {
             self.put(first, entry.key, entry.value);
         }
         self.since(first)
     }
 
-    /// Adds a value, and says whether it takes the place of another.
-    fn put(&mut self, first: u32, key: Text, value: Stored) -> bool {
+    /// Inserts or replaces a value; returns whether it replaced another.
+    fn put(&mut self, first: u32, key: StringId, value: StoredValue) -> bool {
         let next = self.start() + 1;
-        let number = key.number();
+        let number = key.index();
         if self.last.len() <= number {
             self.last.resize(number + 1, 0);
         }
@@ -129,107 +129,107 @@ impl Arguments {
             }
             None => {
                 *last = next;
-                self.entries.push(ArgumentEntry { key, value });
+                self.entries.push(StoredArgument { key, value });
                 false
             }
         }
     }
 
-    fn stored(&mut self, value: ArgValue<'_>) -> Stored {
+    fn store_value(&mut self, value: ArgValue<'_>) -> StoredValue {
         match value {
-            ArgValue::Bool(value) => Stored::Bool(value),
-            ArgValue::I64(value) => Stored::I64(value),
-            ArgValue::F64(value) if value.is_finite() && value.fract() != 0.0 => Stored::F64(value),
+            ArgValue::Bool(value) => StoredValue::Bool(value),
+            ArgValue::I64(value) => StoredValue::I64(value),
+            ArgValue::F64(value) if value.is_finite() && value.fract() != 0.0 => StoredValue::F64(value),
             ArgValue::Str(text) => self.text(text),
-            // The writer changes no JSON without a backslash.
-            ArgValue::Json(json) if !json.contains('\\') => self.reread(json),
-            other => self.reread(&json_text(&other)),
+            // The writer leaves JSON without a backslash unchanged.
+            ArgValue::Json(json) if !json.contains('\\') => self.parse_and_store(json),
+            other => self.parse_and_store(&json_text(&other)),
         }
     }
 
-    /// What a file would say that has this value.
-    fn reread(&mut self, json: &str) -> Stored {
+    /// Stores a value in the form in which it would be read from a file.
+    fn parse_and_store(&mut self, json: &str) -> StoredValue {
         match Json::new(json.as_bytes(), 0).value() {
-            Ok(value) => self.parsed(value).0,
+            Ok(value) => self.store_parsed(value).0,
             Err(_) => self.json(json),
         }
     }
 
-    /// Also says whether there was text that is no UTF-8.
-    fn parsed(&mut self, value: JsonValue<'_>) -> (Stored, bool) {
+    /// Also returns whether the text was not valid UTF-8.
+    fn store_parsed(&mut self, value: Value<'_>) -> (StoredValue, bool) {
         match value {
-            JsonValue::Null => (self.json("null"), false),
-            JsonValue::Bool(value) => (Stored::Bool(value), false),
-            JsonValue::Number(text) => (self.number(text), false),
-            JsonValue::NotFinite(value) => (self.reread(&json_text(&ArgValue::F64(value))), false),
-            JsonValue::Text(text) => {
+            Value::Null => (self.json("null"), false),
+            Value::Bool(value) => (StoredValue::Bool(value), false),
+            Value::Number(text) => (self.number(text), false),
+            Value::NotFinite(value) => (self.parse_and_store(&json_text(&ArgValue::F64(value))), false),
+            Value::Text(text) => {
                 let (text, whole) = text.get();
                 (self.text(&text), !whole)
             }
-            JsonValue::Nested(json) => {
+            Value::Nested(json) => {
                 let text = String::from_utf8_lossy(json);
                 (self.json(&text), matches!(text, Cow::Owned(_)))
             }
         }
     }
 
-    fn number(&mut self, text: &str) -> Stored {
+    fn number(&mut self, text: &str) -> StoredValue {
         if let (Ok(value), false) = (text.parse(), text == "-0") {
-            return Stored::I64(value);
+            return StoredValue::I64(value);
         }
         if let Ok(value) = text.parse() {
-            return Stored::U64(value);
+            return StoredValue::U64(value);
         }
         let is_float = text == "-0" || text.contains(['.', 'e', 'E']);
         match text.parse() {
-            Ok(value) if is_float && f64::is_finite(value) => Stored::F64(value),
+            Ok(value) if is_float && f64::is_finite(value) => StoredValue::F64(value),
             _ => self.json(text),
         }
     }
 
-    fn text(&mut self, text: &str) -> Stored {
-        let (at, length) = self.keep(text);
-        Stored::Text(at, length)
+    fn text(&mut self, text: &str) -> StoredValue {
+        let (at, length) = self.append_text(text);
+        StoredValue::Text(at, length)
     }
 
-    fn json(&mut self, text: &str) -> Stored {
-        let (at, length) = self.keep(text);
-        Stored::Json(at, length)
+    fn json(&mut self, text: &str) -> StoredValue {
+        let (at, length) = self.append_text(text);
+        StoredValue::Json(at, length)
     }
 
-    fn keep(&mut self, text: &str) -> (u64, u32) {
+    fn append_text(&mut self, text: &str) -> (u64, u32) {
         let at = self.texts.len() as u64;
         self.texts.push_str(text);
         (at, u32::try_from(text.len()).unwrap_or(u32::MAX))
     }
 
-    /// Calls `each` with the arguments of one event, in their order.
-    pub(crate) fn visit(&self, span: Span, keys: &Strings, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+    /// Calls `each` with the arguments of one event, in order.
+    pub(crate) fn visit(&self, span: ArgumentRange, keys: &Strings, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         self.of(span).iter().for_each(|entry| each(keys.get(entry.key), self.value(entry.value)));
     }
 
     /// Returns one argument of one event.
-    pub(crate) fn get(&self, span: Span, key: Text) -> Option<ArgValue<'_>> {
+    pub(crate) fn get(&self, span: ArgumentRange, key: StringId) -> Option<ArgValue<'_>> {
         self.of(span).iter().find(|entry| entry.key == key).map(|entry| self.value(entry.value))
     }
 
-    fn of(&self, span: Span) -> &[ArgumentEntry] {
+    fn of(&self, span: ArgumentRange) -> &[StoredArgument] {
         let (first, count) = (span.first as usize, span.count as usize);
         self.entries.get(first..first + count).unwrap_or(&[])
     }
 
-    fn value(&self, value: Stored) -> ArgValue<'_> {
+    fn value(&self, value: StoredValue) -> ArgValue<'_> {
         let text = |at: u64, length: u32| {
             let at = usize::try_from(at).unwrap_or(usize::MAX);
             self.texts.get(at..at.saturating_add(length as usize)).unwrap_or("")
         };
         match value {
-            Stored::Bool(value) => ArgValue::Bool(value),
-            Stored::I64(value) => ArgValue::I64(value),
-            Stored::U64(value) => ArgValue::U64(value),
-            Stored::F64(value) => ArgValue::F64(value),
-            Stored::Text(at, length) => ArgValue::Str(text(at, length)),
-            Stored::Json(at, length) => ArgValue::Json(text(at, length)),
+            StoredValue::Bool(value) => ArgValue::Bool(value),
+            StoredValue::I64(value) => ArgValue::I64(value),
+            StoredValue::U64(value) => ArgValue::U64(value),
+            StoredValue::F64(value) => ArgValue::F64(value),
+            StoredValue::Text(at, length) => ArgValue::Str(text(at, length)),
+            StoredValue::Json(at, length) => ArgValue::Json(text(at, length)),
         }
     }
 }
@@ -240,8 +240,8 @@ mod tests {
     use crate::activity::NO_ARGS;
     use proptest::prelude::*;
 
-    /// A value as it is kept, and as it is kept when it comes from a file.
-    fn kept(value: ArgValue<'_>) -> (String, String) {
+    /// Returns a value as stored when recorded, and as stored when read from a file.
+    fn recorded_and_read(value: ArgValue<'_>) -> (String, String) {
         let (mut arguments, mut keys) = (Arguments::default(), Strings::default());
         let span = arguments.push(&[("a", value)], &mut keys);
         let first = arguments.start();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_what_a_file_would_say() {
+    fn recorded_value_equals_value_read_back() {
         let inner: [(&str, ArgValue<'_>); 1] = [("x", ArgValue::F64(0.5))];
         for (value, expected) in [
             (ArgValue::Bool(true), "true"),
@@ -275,18 +275,18 @@ mod tests {
             (ArgValue::Dict(&inner), "{\"x\":0.5}"),
             (ArgValue::Dict(NO_ARGS), "{}"),
         ] {
-            let (recorded, read) = kept(value);
+            let (recorded, read) = recorded_and_read(value);
             assert_eq!((recorded.as_str(), read.as_str()), (expected, expected));
         }
     }
 
     #[test]
-    fn of_two_arguments_of_one_name_the_later_one_counts() {
+    fn later_argument_replaces_earlier_of_same_name() {
         let (mut arguments, mut keys) = (Arguments::default(), Strings::default());
         let (a, b) = (keys.intern("a"), keys.intern("b"));
         let one = arguments.push(&[("a", ArgValue::I64(1)), ("b", ArgValue::I64(2))], &mut keys);
         let first = arguments.start();
-        let read = |arguments: &mut Arguments, key, text| arguments.read(first, key, JsonValue::Number(text)).duplicate;
+        let read = |arguments: &mut Arguments, key, text| arguments.read(first, key, Value::Number(text)).duplicate;
         assert_eq!([("3", b), ("4", b), ("5", a)].map(|(n, key)| read(&mut arguments, key, n)), [false, true, false]);
         let mut two = arguments.since(first);
         let all = |arguments: &Arguments, span| {
@@ -303,9 +303,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_are_the_same_from_a_file(float in any::<f64>(), wide in any::<u128>(), integer in any::<u64>()) {
+        fn recorded_numbers_equal_numbers_read_back(float in any::<f64>(), wide in any::<u128>(), integer in any::<u64>()) {
             for value in [ArgValue::F64(float), ArgValue::F64(float.trunc()), ArgValue::U128(wide), ArgValue::U64(integer)] {
-                let (recorded, read) = kept(value);
+                let (recorded, read) = recorded_and_read(value);
                 prop_assert_eq!(recorded, read);
             }
         }

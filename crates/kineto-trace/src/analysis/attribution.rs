@@ -1,4 +1,4 @@
-//! Which call launched what a device did, and which operation of the host it is counted to.
+//! Attributes device work to the call that launched it and to an operation of the host.
 
 use super::event::Event;
 use super::events::Events;
@@ -7,14 +7,14 @@ use super::timed::is_timed;
 use std::collections::HashMap;
 use std::fmt;
 
-/// For each thing that a device did, the call that launched it and the operation that it belongs to.
+/// Maps device work to the call that launched it and to the operation that it is attributed to.
 ///
-/// torch goes by "External id" alone, which graph launches and calls of the driver lack, and which old versions of
-/// Kineto filled with another number. Here the launch is found by its correlation id, and the operation is the one that
-/// the "External id" names, if the launch happened inside it; else the innermost one around the launch.
+/// torch uses "External id" alone. Graph launches and driver calls lack it, and old versions of Kineto filled it with
+/// another number. This type finds the launch by its correlation id. The operation is the one that the "External id"
+/// names, if the launch happened inside it; otherwise it is the innermost one around the launch.
 #[derive(Clone)]
 pub struct Attribution {
-    /// By event: its launch and its operation.
+    /// By event: indices of its launch and its operation.
     links: Vec<(Option<u32>, Option<u32>)>,
     counts: AttributionCounts,
 }
@@ -25,26 +25,26 @@ impl fmt::Debug for Attribution {
     }
 }
 
-/// How the operations were found, by number of device events.
+/// Counts of device events by the way in which their operation was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AttributionCounts {
     /// The id names the innermost operation around the launch.
     pub same: u64,
-    /// The id names another operation around the launch, which counts.
+    /// The id names an outer operation around the launch; the work is attributed to it.
     pub external_id_differs: u64,
-    /// There is an id, but no operation around the launch, or no launch.
+    /// There is an id, but no launch, or no operation around the launch.
     pub external_id_only: u64,
-    /// There is no id that can be believed, but an operation around the launch.
+    /// There is no valid id, but an operation around the launch.
     pub nesting_only: u64,
-    /// There is neither.
+    /// There is neither an id nor an operation.
     pub none: u64,
-    /// Of all these: the id names an operation that was not going on at the launch, and was not believed.
+    /// Among all of the above: the id named an operation that was not running at the launch, and was ignored.
     pub external_id_refused: u64,
 }
 
 impl Events {
-    /// Finds out which call launched each thing that a device did, and which operation it is counted to.
+    /// Attributes device work to its launches and operations.
     pub fn attribution(&self) -> Attribution {
         Attribution::new(self, &Nesting::new(self))
     }
@@ -75,12 +75,12 @@ impl Attribution {
         Attribution { links, counts }
     }
 
-    /// Returns the call that launched what a device did, or that made a wait; `None` if it is not in the trace.
+    /// Returns the call that launched device work or made a wait; `None` if the trace lacks it.
     pub fn launch<'e>(&self, event: Event<'e>) -> Option<Event<'e>> {
         event.events.get(self.links.get(event.index())?.0? as usize)
     }
 
-    /// Returns the operation or annotation of the host that a device's work is counted to; `None` if none is known.
+    /// Returns the operation or annotation that device work is attributed to; `None` if none is known.
     pub fn op<'e>(&self, event: Event<'e>) -> Option<Event<'e>> {
         event.events.get(self.links.get(event.index())?.1? as usize)
     }
@@ -92,7 +92,7 @@ impl Attribution {
 }
 
 impl AttributionCounts {
-    /// Returns the operation that counts: the named one if the launch happened inside it, else the innermost.
+    /// Returns the operation to attribute work to: the named one if the launch happened inside it, else the innermost.
     fn choose<'e>(
         &mut self,
         launch: Option<Event<'e>>,
@@ -118,7 +118,7 @@ impl AttributionCounts {
     }
 }
 
-/// The calls of runtimes and drivers by correlation id; of several with one id, the earliest.
+/// Returns runtime and driver calls by correlation id; of several with one id, the earliest.
 fn calls(events: &Events) -> HashMap<u64, Event<'_>> {
     let mut calls = HashMap::new();
     for call in events.iter().filter(|event| event.is_slice() && event.is_call()) {

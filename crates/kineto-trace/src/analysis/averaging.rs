@@ -1,4 +1,4 @@
-//! Which events are averaged, by what they are grouped, and how that is done.
+//! Groups and sums the events of a trace into averages.
 
 use super::attribution::Attribution;
 use super::averages::{Average, Bytes, KeyAverages, Section};
@@ -8,8 +8,8 @@ use super::flops::FlopRegistry;
 use super::forest::Forest;
 use super::futures::Futures;
 use super::nesting::{Nesting, Threads};
-use super::stacks::Stacks;
-use super::timed::{Timed, is_timed};
+use super::stacks::CallStacks;
+use super::timed::{TimedWork, is_timed};
 use super::values;
 use crate::activity::{ActivityType, ArgValue, DeviceType};
 use crate::sorting::sort_few_by_key;
@@ -18,7 +18,7 @@ use crate::write::json_text;
 use std::collections::HashMap;
 use std::fmt;
 
-/// Says by what to group operations and kernels, and which of them: made by [`Events::averages`].
+/// Groups and filters operations and kernels; made by [`Events::averages`].
 ///
 /// ```no_run
 /// # fn show(events: &kineto_trace::analysis::Events) {
@@ -36,33 +36,33 @@ pub struct Averaging<'e> {
     window: Option<(Timestamp, Timestamp)>,
 }
 
-/// What operations and kernels of one row may have in common, beside their name.
+/// A grouping key of rows, in addition to their name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GroupBy {
-    /// The shapes of their inputs, `Input Dims`.
+    /// The shapes of the inputs, `Input Dims`.
     Shapes,
-    /// The first frames of the stack they were called on, innermost first; see [`Events::export_stacks`].
+    /// The given number of innermost stack frames; see [`Events::export_stacks`].
     Stack(usize),
-    /// The device they ran on; "host" for operations.
+    /// The device; "host" for operations.
     Device,
-    /// The thread or stream they ran on.
+    /// The thread or stream.
     Thread,
     /// The target of the span.
     Target,
-    /// Which overload of the operation it is.
+    /// The overload of the operation.
     Overload,
 }
 
-/// A title and how to get the key of an event.
+/// The title of a grouping, and how to compute an event's key.
 struct Grouping<'e> {
     title: String,
-    key: GroupingKey<'e>,
+    key: GroupKey<'e>,
 }
 
-enum GroupingKey<'e> {
-    Known(GroupBy),
-    Own(Box<dyn Fn(&Event<'_>) -> String + 'e>),
+enum GroupKey<'e> {
+    BuiltIn(GroupBy),
+    Custom(Box<dyn Fn(&Event<'_>) -> String + 'e>),
 }
 
 impl GroupBy {
@@ -78,7 +78,7 @@ impl GroupBy {
     }
 }
 
-/// Titles of columns that a table has at places of their own.
+/// Titles of columns that have a fixed place in the table.
 pub(super) const SHAPES: &str = "Input Shapes";
 pub(super) const SOURCE: &str = "Source Location";
 pub(super) const OVERLOAD: &str = "Overload Name";
@@ -88,49 +88,49 @@ impl<'e> Averaging<'e> {
         Averaging { events, groups: Vec::new(), flops: FlopRegistry::default(), window: None }
     }
 
-    /// Groups by that too, beside the name.
+    /// Adds a grouping key.
     pub fn by(mut self, group: GroupBy) -> Self {
-        self.groups.push(Grouping { title: group.title().to_owned(), key: GroupingKey::Known(group) });
+        self.groups.push(Grouping { title: group.title().to_owned(), key: GroupKey::BuiltIn(group) });
         self
     }
 
-    /// Groups by what `key` makes of an event, under that title.
+    /// Groups by the result of `key` too, in a column of that title.
     pub fn by_key(mut self, title: impl Into<String>, key: impl Fn(&Event<'_>) -> String + 'e) -> Self {
-        self.groups.push(Grouping { title: title.into(), key: GroupingKey::Own(Box::new(key)) });
+        self.groups.push(Grouping { title: title.into(), key: GroupKey::Custom(Box::new(key)) });
         self
     }
 
-    /// Counts FLOPs by these formulas. Default: [`FlopRegistry::default`].
+    /// Sets the formulas that count FLOPs. Default: [`FlopRegistry::default`].
     pub fn flops(mut self, registry: FlopRegistry) -> Self {
         self.flops = registry;
         self
     }
 
-    /// Takes only operations that begin in this window, and device work that was launched in it.
+    /// Selects operations that begin in this window, and device work that was launched in it.
     ///
-    /// Where the launch of device work is not known, its own begin counts.
+    /// Device work whose launch is unknown is selected by its own begin.
     pub fn within(mut self, start: Timestamp, end: Timestamp) -> Self {
         self.window = Some((start, end));
         self
     }
 
-    /// Averages the events: time and memory are in proportion to their number, but for sorting.
+    /// Computes the averages, in time and memory linear in the number of events except for sorting.
     pub fn compute(self) -> KeyAverages {
         let events = self.events;
         let nesting = Nesting::new(events);
         let belongs = |event: &Event<'_>| self.is_within(event.start()) && !event.is_hidden();
         let forest = Forest::new(events, &nesting.only(events, belongs)).merge_namesakes(events);
-        let stacks = self.groups.iter().any(|group| matches!(group.key, GroupingKey::Known(GroupBy::Stack(_))));
-        let stacks = stacks.then(|| Stacks::new(events, &forest));
-        let mut rows = AverageRows::new(&self, stacks);
+        let stacks = self.groups.iter().any(|group| matches!(group.key, GroupKey::BuiltIn(GroupBy::Stack(_))));
+        let stacks = stacks.then(|| CallStacks::new(events, &forest));
+        let mut rows = RowBuilder::new(&self, stacks);
         let mut averages = KeyAverages { device: device_name(events), ..KeyAverages::default() };
 
-        let mut costs = vec![Cost::default(); forest.nodes.len()];
+        let mut costs = vec![OpCost::default(); forest.nodes.len()];
         let attribution = Attribution::new(events, &nesting);
         self.charge_work(&forest, &attribution, &mut costs, &mut rows, &mut averages);
         self.charge_memory(&forest, &mut costs, &mut averages);
         self.charge_flops(&forest, &mut costs, &mut averages);
-        total(&forest, &mut costs);
+        add_to_parents(&forest, &mut costs);
         rows.add_ops(&forest, &costs);
 
         let mut rows = rows.rows;
@@ -156,17 +156,17 @@ impl<'e> Averaging<'e> {
         self.window.is_none_or(|(start, end)| (start..end).contains(&at))
     }
 
-    /// Makes the rows of devices, and puts their time to the operations that launched it.
+    /// Adds the rows of devices, and charges their time to the operations that launched it.
     fn charge_work(
         &self,
         forest: &Forest,
         attribution: &Attribution,
-        costs: &mut [Cost],
-        rows: &mut AverageRows<'_, 'e>,
+        costs: &mut [OpCost],
+        rows: &mut RowBuilder<'_, 'e>,
         averages: &mut KeyAverages,
     ) {
-        let mut timed = Timed::new(self.events, forest, attribution);
-        let mut copies = Copies::default();
+        let mut timed = TimedWork::new(self.events, forest, attribution);
+        let mut copies = AnnotationCoverage::default();
         for event in self.events.iter() {
             let Some(section) = section(&event) else { continue };
             let op = attribution.op(event);
@@ -174,7 +174,7 @@ impl<'e> Averaging<'e> {
             if !self.is_within(launched.start()) {
                 continue;
             }
-            let node = op.and_then(|op| forest.of(op.index()));
+            let node = op.and_then(|op| forest.node_of(op.index()));
             let ns = event.duration_ns();
             let place = rows.place(&event, section, None);
             let (all_ns, own_ns) = match section {
@@ -194,8 +194,8 @@ impl<'e> Averaging<'e> {
         }
     }
 
-    /// Puts what was allocated to the innermost operation that was open on the same thread.
-    fn charge_memory(&self, forest: &Forest, costs: &mut [Cost], averages: &mut KeyAverages) {
+    /// Charges allocations to the innermost operation that was open on the same thread.
+    fn charge_memory(&self, forest: &Forest, costs: &mut [OpCost], averages: &mut KeyAverages) {
         let mut sweep = forest.sweep(self.events);
         let mut outside = Average { name: MEMORY.to_owned(), is_top_level: true, ..Average::default() };
         let memory = self.events.iter().filter(|event| event.is_instant() && event.name() == MEMORY);
@@ -218,7 +218,7 @@ impl<'e> Averaging<'e> {
         averages.outside = (!outside.durations.is_empty()).then_some(outside);
     }
 
-    fn charge_flops(&self, forest: &Forest, costs: &mut [Cost], averages: &mut KeyAverages) {
+    fn charge_flops(&self, forest: &Forest, costs: &mut [OpCost], averages: &mut KeyAverages) {
         for number in forest.counted() {
             let around = forest.parent(number).and_then(|parent| costs.get(parent)).is_some_and(|cost| cost.in_flops);
             let flops = forest.event(self.events, number).and_then(|event| self.flops.flops(&event)).unwrap_or(0);
@@ -231,27 +231,27 @@ impl<'e> Averaging<'e> {
     }
 }
 
-/// What an operation costs beside its time.
+/// What an operation costs in addition to its time.
 #[derive(Clone, Copy, Debug, Default)]
-struct Cost {
+struct OpCost {
     own_device_ns: u64,
     device_ns: u64,
     own: Bytes,
     all: Bytes,
     flops: u64,
-    /// It or one around it has FLOPs.
+    /// Whether it or an operation around it has FLOPs.
     in_flops: bool,
 }
 
-/// Until when an annotation has been counted: each stream has a copy of it, and they are of the same time.
+/// How far annotations have been counted: each stream has a copy of an annotation, with overlapping times.
 #[derive(Default)]
-struct Copies<'e> {
+struct AnnotationCoverage<'e> {
     /// By row, name and device.
     covered: HashMap<(usize, &'e str, &'e TrackId), Timestamp>,
 }
 
-impl<'e> Copies<'e> {
-    /// Returns how long a copy lasted beyond those before it; they come in the order of their start.
+impl<'e> AnnotationCoverage<'e> {
+    /// Returns the part of a copy's duration that no copy before it covered. Copies come in order of their start.
     fn uncovered_ns(&mut self, row: usize, copy: Event<'e>) -> u64 {
         let covered = self.covered.entry((row, copy.name(), &copy.track().process)).or_default();
         let from = copy.start().max(*covered);
@@ -260,23 +260,23 @@ impl<'e> Copies<'e> {
     }
 }
 
-/// The rows as they grow.
-struct AverageRows<'a, 'e> {
+/// The rows being built.
+struct RowBuilder<'a, 'e> {
     averaging: &'a Averaging<'e>,
-    stacks: Option<Stacks<'a>>,
+    stacks: Option<CallStacks<'a>>,
     rows: Vec<Average>,
     places: HashMap<(&'e str, Section, bool, Vec<String>), usize>,
     futures: Futures,
     threads: Threads<'e>,
 }
 
-impl<'a, 'e> AverageRows<'a, 'e> {
-    fn new(averaging: &'a Averaging<'e>, stacks: Option<Stacks<'a>>) -> AverageRows<'a, 'e> {
+impl<'a, 'e> RowBuilder<'a, 'e> {
+    fn new(averaging: &'a Averaging<'e>, stacks: Option<CallStacks<'a>>) -> RowBuilder<'a, 'e> {
         let (rows, places, futures) = Default::default();
-        AverageRows { averaging, stacks, rows, places, futures, threads: Threads::new(averaging.events) }
+        RowBuilder { averaging, stacks, rows, places, futures, threads: Threads::new(averaging.events) }
     }
 
-    /// Returns the row of an event, which is new if there was none like it.
+    /// Returns the row of an event, and adds it if it is missing.
     fn of(&mut self, event: &Event<'e>, section: Section, node: Option<usize>) -> &mut Average {
         let place = self.place(event, section, node);
         self.at(place)
@@ -287,7 +287,7 @@ impl<'a, 'e> AverageRows<'a, 'e> {
         &mut self.rows[place]
     }
 
-    /// Counts an operation in its row: a call, or a poll of a future.
+    /// Counts an operation in its row, as a call or a poll of a future.
     fn count(&mut self, event: &Event<'e>, node: usize) {
         let (place, ns) = (self.place(event, Section::Ops, Some(node)), event.duration_ns());
         let Some(span) = event.arg("polls").and_then(|_| event.span()) else {
@@ -306,7 +306,7 @@ impl<'a, 'e> AverageRows<'a, 'e> {
         }
     }
 
-    /// Returns the place of the row of an event.
+    /// Returns the index of the row of an event, and adds the row if it is missing.
     fn place(&mut self, event: &Event<'e>, section: Section, node: Option<usize>) -> usize {
         let name = if event.name().starts_with("ProfilerStep#") { "ProfilerStep*" } else { event.name() };
         let is_annotation = section == Section::DeviceAnnotations || event.kind() == Some(ActivityType::UserAnnotation);
@@ -327,8 +327,8 @@ impl<'a, 'e> AverageRows<'a, 'e> {
 
     fn key(&self, group: &Grouping<'e>, event: &Event<'_>, section: Section, node: Option<usize>) -> String {
         let known = match &group.key {
-            GroupingKey::Own(key) => return key(event),
-            GroupingKey::Known(known) => *known,
+            GroupKey::Custom(key) => return key(event),
+            GroupKey::BuiltIn(known) => *known,
         };
         let text = |keys: &[&str]| keys.iter().find_map(|key| event.arg(key)).map(shown).unwrap_or_default();
         match known {
@@ -353,8 +353,8 @@ impl<'a, 'e> AverageRows<'a, 'e> {
         }
     }
 
-    /// Makes the rows of the host.
-    fn add_ops(&mut self, forest: &Forest, costs: &[Cost]) {
+    /// Adds the rows of the host.
+    fn add_ops(&mut self, forest: &Forest, costs: &[OpCost]) {
         let events = self.averaging.events;
         let self_ns = forest.self_ns();
         for number in forest.counted() {
@@ -377,8 +377,8 @@ impl<'a, 'e> AverageRows<'a, 'e> {
     }
 }
 
-/// Adds up what operations and those inside cost: children come behind their parents.
-fn total(forest: &Forest, costs: &mut [Cost]) {
+/// Adds each operation's costs to its parent's. Children come after their parents.
+fn add_to_parents(forest: &Forest, costs: &mut [OpCost]) {
     for number in forest.counted().rev() {
         let Some(cost) = costs.get_mut(number) else { continue };
         cost.device_ns = cost.device_ns.saturating_add(cost.own_device_ns);
@@ -391,7 +391,7 @@ fn total(forest: &Forest, costs: &mut [Cost]) {
     }
 }
 
-/// Which section of device rows an event is in; `None` if in none.
+/// Returns the section of a device event; `None` if it has no row.
 fn section(event: &Event<'_>) -> Option<Section> {
     match event.kind().filter(|_| event.is_slice() && !event.is_hidden())? {
         _ if is_timed(event) => Some(Section::Kernels),
@@ -400,13 +400,13 @@ fn section(event: &Event<'_>) -> Option<Section> {
     }
 }
 
-/// torch's numbers of devices whose memory is the host's: CPU, MKLDNN and IDEEP.
+/// torch's device type numbers whose memory is the host's: CPU, MKLDNN and IDEEP.
 const HOST_KINDS: [i64; 3] = [0, 2, 5];
 
-/// How events about memory are called.
+/// The name of memory events.
 const MEMORY: &str = "[memory]";
 
-/// What torch's table calls the devices of the trace.
+/// Returns the name of the trace's devices in torch's table.
 fn device_name(events: &Events) -> String {
     match events.iter().find(|event| event.is_device_work() || is_timed(event)).and_then(|work| work.device_type()) {
         Some(device) => events.device_name(device).to_uppercase(),
@@ -421,13 +421,13 @@ fn lane(id: &TrackId) -> String {
     }
 }
 
-/// Lists with a blank behind each comma, "[]" for none, as torch prints shapes.
+/// Returns a list with a space after each comma, "[]" if empty, as torch prints shapes.
 fn shapes(text: &str) -> String {
     let parts: Vec<&str> = text.split(',').map(str::trim).collect();
     if text.is_empty() { "[]".to_owned() } else { parts.join(", ") }
 }
 
-/// A value as it reads in a table.
+/// Returns a value as shown in a table.
 fn shown(value: ArgValue<'_>) -> String {
     match value {
         ArgValue::Str(text) => text.to_owned(),
@@ -444,7 +444,7 @@ impl fmt::Debug for Averaging<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::{Sample, micros};
+    use super::super::sample::{SampleTrace, micros};
     use super::*;
     use ActivityType::{CudaRuntime, GpuMemcpy, GpuUserAnnotation, PythonFunction, UserAnnotation};
 
@@ -463,8 +463,8 @@ mod tests {
     }
 
     #[test]
-    fn self_times_leave_out_direct_children_and_steps_are_one_row() {
-        let sample = Sample::default()
+    fn self_time_excludes_children_and_steps_share_a_row() {
+        let sample = SampleTrace::default()
             .host(UserAnnotation, "ProfilerStep#1", 1, (0, 100), crate::activity::NO_ARGS)
             .op("a", 10, 60)
             .op("b", 20, 50)
@@ -478,8 +478,8 @@ mod tests {
     }
 
     #[test]
-    fn an_overlap_on_one_row_counts_for_both_and_touching_ones_do_not_nest() {
-        let events = Sample::default().op("a", 0, 50).op("b", 40, 60).op("c", 45, 48).op("d", 60, 70).events();
+    fn overlap_on_one_row_counts_for_both_slices() {
+        let events = SampleTrace::default().op("a", 0, 50).op("b", 40, 60).op("c", 45, 48).op("d", 60, 70).events();
         assert_eq!(
             rows(events.key_averages().ops()),
             ["a x1 50/50 0/0", "b x1 17/20 0/0", "d x1 10/10 0/0", "c x1 3/3 0/0"]
@@ -487,16 +487,16 @@ mod tests {
     }
 
     #[test]
-    fn thread_groups_take_slices_from_rows_beside() {
-        let beside = [("thread id", ArgValue::I64(1))];
-        let sample = Sample::default().op("a", 0, 50);
-        let events = sample.host(ActivityType::CpuOp, "a", 10_000_001, (40, 60), &beside).events();
+    fn thread_group_includes_slices_on_overflow_rows() {
+        let own_thread = [("thread id", ArgValue::I64(1))];
+        let sample = SampleTrace::default().op("a", 0, 50);
+        let events = sample.host(ActivityType::CpuOp, "a", 10_000_001, (40, 60), &own_thread).events();
         assert_eq!(rows(events.averages().by(GroupBy::Thread).compute().ops()), ["a x2 60/70 0/0"]);
     }
 
     #[test]
-    fn of_equal_times_calls_lie_inside_and_only_children_of_one_name_are_their_parents() {
-        let sample = Sample::default()
+    fn only_child_of_same_name_merges_with_its_parent() {
+        let sample = SampleTrace::default()
             .host(CudaRuntime, "cudaLaunchKernel", 1, (0, 10), crate::activity::NO_ARGS)
             .op("mm", 0, 10)
             .op("add", 20, 40)
@@ -514,8 +514,8 @@ mod tests {
     }
 
     #[test]
-    fn kernels_are_rows_of_their_own_and_annotations_on_devices_are_in_no_base() {
-        let sample = Sample::default()
+    fn kernels_have_rows_and_device_annotations_no_base() {
+        let sample = SampleTrace::default()
             .host(UserAnnotation, "train", 1, (0, 100), crate::activity::NO_ARGS)
             .op("mm", 10, 20)
             .kernel("gemm", 30, 50, 2)
@@ -532,13 +532,13 @@ mod tests {
 
     #[test]
     fn device_annotation_counts_its_time_once_for_all_streams() {
-        let copy = |sample: Sample, stream, name: &str, start, end| {
+        let copy = |sample: SampleTrace, stream, name: &str, start, end| {
             sample.work_on(GpuUserAnnotation, name, (0, stream), (start, end), 0)
         };
         let step = |sample, name, at| {
             copy(copy(copy(sample, 7, name, at, at + 40), 8, name, at + 10, at + 30), 9, name, at + 20, at + 50)
         };
-        let events = step(step(Sample::default(), "ProfilerStep#1", 0), "ProfilerStep#2", 45).events();
+        let events = step(step(SampleTrace::default(), "ProfilerStep#1", 0), "ProfilerStep#2", 45).events();
         let averages = events.key_averages();
         assert_eq!(rows(averages.device_annotations()), ["ProfilerStep* x6 0/0 100/100"]);
         let by_stream = events.averages().by(GroupBy::Thread).compute();
@@ -547,8 +547,8 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_an_interpreter_and_torchs_own_machinery_have_no_rows_and_are_no_parents() {
-        let sample = Sample::default()
+    fn python_frames_and_torch_internals_have_no_rows() {
+        let sample = SampleTrace::default()
             .op("a", 0, 100)
             .host(PythonFunction, "f.py(1): f", 1, (10, 90), crate::activity::NO_ARGS)
             .op("b", 20, 30)
@@ -557,15 +557,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_hides_has_no_row_and_what_lies_in_it_counts_for_the_next_one_around() {
+    fn hidden_op_has_no_row_and_its_children_move_up() {
         let hidden = [("hidden", ArgValue::Bool(true))];
-        let events = Sample::default().op("a", 0, 100).op_with("own", 10, 90, &hidden).op("b", 20, 30).events();
+        let events = SampleTrace::default().op("a", 0, 100).op_with("own", 10, 90, &hidden).op("b", 20, 30).events();
         assert_eq!(rows(events.key_averages().ops()), ["a x1 90/100 0/0", "b x1 10/10 0/0"]);
     }
 
     #[test]
-    fn memory_counts_for_the_innermost_operation_of_its_own_thread() {
-        let sample = Sample::default()
+    fn memory_counts_for_innermost_op_of_its_thread() {
+        let sample = SampleTrace::default()
             .op("a", 0, 100)
             .op("b", 10, 20)
             .host(ActivityType::CpuOp, "c", 2, (0, 100), crate::activity::NO_ARGS)
@@ -587,9 +587,9 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_grouped_by_all_that_is_asked_for() {
+    fn rows_are_grouped_by_every_requested_key() {
         let dims = |dims| [("Input Dims", ArgValue::Json(dims)), ("target", ArgValue::Str("model"))];
-        let sample = Sample::default()
+        let sample = SampleTrace::default()
             .op_with("mm", 0, 10, &dims("[[2,3],[3,4]]"))
             .op_with("mm", 10, 30, &dims("[[2,3],[3,4]]"))
             .op_with("mm", 30, 90, &dims("[[8,8],[8,8]]"))
@@ -615,8 +615,8 @@ mod tests {
     }
 
     #[test]
-    fn a_window_takes_what_begins_and_what_was_launched_in_it() {
-        let sample = Sample::default()
+    fn window_selects_ops_and_work_launched_in_it() {
+        let sample = SampleTrace::default()
             .op("early", 0, 10)
             .op("in", 20, 30)
             .kernel("of early", 25, 26, 1)
@@ -629,8 +629,9 @@ mod tests {
     }
 
     #[test]
-    fn spread_is_by_nearest_rank_and_the_sample_deviation() {
-        let sample = [10, 20, 30, 40].iter().fold(Sample::default(), |sample, us| sample.op("a", us * 100, us * 101));
+    fn percentiles_use_nearest_rank_and_std_the_sample() {
+        let sample =
+            [10, 20, 30, 40].iter().fold(SampleTrace::default(), |sample, us| sample.op("a", us * 100, us * 101));
         let averages = sample.events().key_averages();
         let row = &averages.ops()[0];
         assert_eq!((row.min_ns(), row.max_ns(), row.mean_ns()), (10_000, 40_000, 25_000.0));
@@ -641,9 +642,9 @@ mod tests {
     }
 
     #[test]
-    fn flops_of_what_lies_inside_are_in_their_row_and_not_in_the_total_again() {
+    fn nested_flops_count_once_in_the_total() {
         let dims = |dims| [("Input Dims", ArgValue::Json(dims))];
-        let sample = Sample::default()
+        let sample = SampleTrace::default()
             .op_with("aten::linear", 0, 10, &dims("[[4,8],[2,8],[2]]"))
             .op_with("aten::addmm", 1, 9, &dims("[[2],[4,8],[8,2],[],[]]"))
             .op_with("mm", 20, 30, &dims("[[2,3],[3,4]]"));
@@ -654,7 +655,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_end_where_numbers_do() {
+    fn sums_saturate() {
         let slice = |category: &str, name: &str, tid: u32, args: &str| {
             format!(
                 r#"{{"ph":"X","cat":"{category}","name":"{name}","pid":1,"tid":{tid},"ts":0,"dur":9200000000000000,"args":{{{args}}}}}"#

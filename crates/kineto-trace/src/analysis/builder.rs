@@ -1,11 +1,11 @@
-//! Puts events together: takes them in any order, and hands them out in the order of their start.
+//! Builds [`Events`] from events in any order, and sorts them by start.
 
-use super::arguments::{Arguments, Span};
-use super::arrows::{Arrows, Loose};
+use super::arguments::{ArgumentRange, Arguments};
+use super::arrows::{ArrowEnd, Arrows};
 use super::deadline::Deadline;
 use super::events::{EventProcess, EventRow, EventTrack, Events, Phase, TrackId};
 use super::notes::Note;
-use super::strings::Text;
+use super::strings::StringId;
 use crate::activity::{Accelerator, ActivityType, ArgValue, Flow};
 use crate::time::Timestamp;
 use crate::write::chrome::PRIVATE_USE1_KEY;
@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::time::Duration;
 
-/// Puts events together, in any order.
+/// Collects events in any order.
 ///
 /// Times are nanoseconds from a base that need not be known before the end.
 pub struct Builder {
@@ -22,10 +22,10 @@ pub struct Builder {
     tracks: HashMap<(TrackId, TrackId), u32>,
     processes: HashMap<TrackId, usize>,
     arrows: Arrows,
-    ends: Vec<End>,
+    ends: Vec<SliceEnd>,
     async_spans: BTreeSet<u64>,
     keys: IdKeys,
-    /// Until when events are taken.
+    /// The time limit for collecting events.
     pub(super) deadline: Deadline,
 }
 
@@ -35,41 +35,41 @@ impl fmt::Debug for Builder {
     }
 }
 
-/// An event on its way.
+/// An event to be added.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct New<'n> {
+pub(super) struct NewEvent<'n> {
     pub(super) phase: Phase,
     pub(super) track: u32,
     pub(super) start: i64,
-    /// `None` for a slice whose end comes on its own.
+    /// `None` for a slice whose end arrives separately.
     pub(super) end: Option<i64>,
     pub(super) category: &'n str,
     pub(super) name: &'n str,
-    pub(super) arguments: Span,
-    /// The "External id", if it is none of the arguments.
+    pub(super) arguments: ArgumentRange,
+    /// The "External id", if it is not among the arguments.
     pub(super) external: Option<u64>,
 }
 
-/// The end of a slice that has begun before.
+/// The end of a slice that began earlier.
 #[derive(Clone, Copy, Debug)]
-struct End {
+struct SliceEnd {
     track: u32,
     at: Timestamp,
-    /// How many events there were before.
+    /// The number of events before it.
     place: usize,
-    arguments: Span,
+    arguments: ArgumentRange,
 }
 
-/// The arguments that say where an event belongs.
+/// Keys of the arguments that identify an event.
 #[derive(Clone, Copy, Debug)]
 struct IdKeys {
-    external: Text,
-    old_external: Text,
-    span: Text,
-    correlation: Text,
+    external: StringId,
+    old_external: StringId,
+    span: StringId,
+    correlation: StringId,
 }
 
-/// What [`EventRow::end`] is until the end is known.
+/// The value of [`EventRow::end`] until the end is known.
 const OPEN: Timestamp = Timestamp::from_nanos(u64::MAX);
 
 impl Default for Builder {
@@ -88,13 +88,12 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Takes events for no longer than that.
+    /// Returns a builder that stops after `limit`.
     pub fn within(limit: Option<Duration>) -> Builder {
         Builder { deadline: Deadline::after(limit), ..Builder::default() }
     }
 
-    /// Takes an event.
-    pub(super) fn push(&mut self, new: &New<'_>) {
+    pub(super) fn push(&mut self, new: &NewEvent<'_>) {
         let kind = ActivityType::from_name(new.category);
         let mut arguments = new.arguments;
         let (id, linked) = self.ids(kind, new.phase, &mut arguments, new.external);
@@ -116,13 +115,13 @@ impl Builder {
         });
     }
 
-    /// Takes the "External id" out of an event's arguments, and says whether it is its own id or that of what launched
-    /// it: the writer puts one or the other there, by the event's type.
+    /// Removes the "External id" from an event's arguments, and returns it as (own id, id of the launching slice).
+    /// Which of the two it is depends on the event's type.
     fn ids(
         &mut self,
         kind: Option<ActivityType>,
         phase: Phase,
-        arguments: &mut Span,
+        arguments: &mut ArgumentRange,
         external: Option<u64>,
     ) -> (u64, u64) {
         let IdKeys { external: key, old_external, span, correlation } = self.keys;
@@ -135,7 +134,7 @@ impl Builder {
         let Some(id) = found else { return (0, 0) };
         columns.remove(arguments, key);
         let number = |key| number(columns, *arguments, key);
-        // An instant has none of its own: it is in that slice.
+        // An instant has no own id: the id names the slice around it.
         let own = phase == Phase::Slice && owns(kind);
         if own || number(span).is_some() || is_wait(kind) && number(correlation) == Some(id) {
             (id, 0)
@@ -144,35 +143,35 @@ impl Builder {
         }
     }
 
-    /// Takes the end of the slice that began last on that row and goes on.
-    pub(super) fn end(&mut self, track: u32, at: i64, arguments: Span) {
-        self.ends.push(End { track, at: relative(at), place: self.events.rows.len(), arguments });
+    /// Ends the open slice that began last on a track.
+    pub(super) fn end(&mut self, track: u32, at: i64, arguments: ArgumentRange) {
+        self.ends.push(SliceEnd { track, at: relative(at), place: self.events.rows.len(), arguments });
     }
 
-    /// Takes one end of an arrow at that place; it belongs to the event just taken, if that is there.
+    /// Adds one end of an arrow; it belongs to the last event if that covers its place.
     pub(super) fn arrow(&mut self, track: u32, at: i64, flow: Flow) {
         let before = self.events.rows.len().checked_sub(1);
-        self.arrows.push(Loose { track, at: relative(at), before, flow });
+        self.arrows.push(ArrowEnd { track, at: relative(at), before, flow });
     }
 
-    /// Takes one end of an arrow of the event just taken.
+    /// Adds one end of an arrow to the last event.
     pub(super) fn arrow_of_last(&mut self, flow: Flow) {
         let last = u32::try_from(self.events.rows.len()).unwrap_or(0).saturating_sub(1);
         self.events.flows.push((last, flow));
     }
 
-    /// Takes note of a span with an async track.
+    /// Records that a span has an async track.
     pub(super) fn async_span(&mut self, id: u64) {
         self.async_spans.insert(id);
     }
 
-    /// Takes note of the span of an async track: the one that the arguments name, else the first on that track.
-    pub(super) fn async_span_of(&mut self, arguments: Span, track: Option<u64>) {
+    /// Records that the span of an async track has one: the span named by the arguments, else the first on the track.
+    pub(super) fn async_span_of(&mut self, arguments: ArgumentRange, track: Option<u64>) {
         let span = number(&self.events.arguments, arguments, self.keys.span);
         self.async_spans.extend(span.or(track));
     }
 
-    /// Returns the number of a row of the viewer, which is new if nothing was put onto it before.
+    /// Returns the number of a track, and adds it if it is missing.
     pub(super) fn track(&mut self, process: TrackId, thread: TrackId) -> u32 {
         let tracks = &mut self.events.tracks;
         *self.tracks.entry((process, thread)).or_insert_with_key(|(process, thread)| {
@@ -182,7 +181,7 @@ impl Builder {
         })
     }
 
-    /// Names a row of the viewer.
+    /// Names a track.
     pub(super) fn name(&mut self, process: TrackId, thread: TrackId, name: &str) {
         let track = self.track(process, thread) as usize;
         if let Some(track) = self.events.tracks.get_mut(track) {
@@ -190,7 +189,7 @@ impl Builder {
         }
     }
 
-    /// Returns a group of rows, to be named.
+    /// Returns a process, and adds it if it is missing.
     pub(super) fn process(&mut self, id: TrackId) -> &mut EventProcess {
         let processes = &mut self.events.processes;
         let at = *self.processes.entry(id).or_insert_with_key(|id| {
@@ -201,8 +200,8 @@ impl Builder {
         &mut processes[at]
     }
 
-    /// Returns the events, in order. `base` is what times are relative to, in nanoseconds since the Unix epoch; so is the
-    /// window.
+    /// Returns the sorted events. `base` is the origin of all times and of the window, in nanoseconds since the Unix
+    /// epoch.
     pub(super) fn finish(mut self, base: i64, window: (Option<i64>, Option<i64>)) -> Events {
         let last = self.events.rows.iter().filter(|row| row.end != OPEN).map(|row| row.end).max();
         let last = window.1.map(relative).or(last);
@@ -222,12 +221,12 @@ impl Builder {
         self.events
     }
 
-    /// Ends the slices whose ends came on their own, each the one on its row that began last.
+    /// Matches separate begins and ends: each end closes the slice on its track that began last.
     fn close(&mut self, last: Option<Timestamp>) {
         let rows = &mut self.events.rows;
         let begins = rows.iter().enumerate().filter(|(_, row)| row.end == OPEN);
-        // By row and time; of one time, in the order of the file.
-        let mut all: Vec<(u32, Timestamp, usize, Option<Span>)> =
+        // Sort by track and time; at equal times, keep the order of the file.
+        let mut all: Vec<(u32, Timestamp, usize, Option<ArgumentRange>)> =
             begins.map(|(place, row)| (row.track, row.start, place, None)).collect();
         all.extend(self.ends.iter().map(|end| (end.track, end.at, end.place, Some(end.arguments))));
         all.sort_by_key(|(track, at, place, end)| (*track, *at, *place, end.is_none()));
@@ -255,7 +254,7 @@ impl Builder {
         }
     }
 
-    /// Puts the rows in order, and returns where each of them went.
+    /// Sorts the rows, and returns the new index of each.
     fn sort(&mut self) -> Vec<u32> {
         let rows = &self.events.rows;
         let mut order: Vec<u32> = (0..u32::try_from(rows.len()).unwrap_or(u32::MAX)).collect();
@@ -279,7 +278,7 @@ impl Builder {
 }
 
 impl EventRow {
-    /// Makes its times absolute, and says whether they were before the epoch.
+    /// Makes its times absolute; returns whether they were before the epoch.
     fn rebase(&mut self, base: i64) -> bool {
         let ((start, early), (end, _)) = (absolute(self.start, base), absolute(self.end, base));
         (self.start, self.end) = (start, end);
@@ -287,24 +286,24 @@ impl EventRow {
     }
 }
 
-/// Nanoseconds from the base, so that they keep their order.
+/// Maps signed nanoseconds to unsigned ones, keeping their order.
 pub(super) fn relative(ns: i64) -> Timestamp {
     Timestamp::from_nanos(ns.cast_unsigned() ^ (1 << 63))
 }
 
-/// The time that this means, and whether it is before the epoch, which counts as its start.
+/// Returns the time that [`relative`] encoded, and whether it is before the epoch and was clamped to it.
 pub(super) fn absolute(at: Timestamp, base: i64) -> (Timestamp, bool) {
     let ns = (at.as_nanos() ^ (1 << 63)).cast_signed();
     let ns = i128::from(ns) + i128::from(base);
     (Timestamp::from_nanos(u64::try_from(ns.max(0)).unwrap_or(u64::MAX)), ns < 0)
 }
 
-/// Whether events of a category are calls of a runtime or a driver.
+/// Returns whether events of a category are calls of a runtime or a driver.
 pub(super) fn is_call(category: &str) -> bool {
     category.ends_with("_runtime") || category.ends_with("_driver")
 }
 
-/// Whether such an event's "External id" is its own.
+/// Returns whether the "External id" of such an event is its own id.
 fn owns(kind: Option<ActivityType>) -> bool {
     use ActivityType as T;
     match kind {
@@ -316,14 +315,14 @@ fn owns(kind: Option<ActivityType>) -> bool {
     }
 }
 
-/// Whether such an event has its own correlation id there if nothing else names it.
+/// Returns whether such an event has its own correlation id as "External id" if nothing else names it.
 fn is_wait(kind: Option<ActivityType>) -> bool {
     use ActivityType as T;
     matches!(kind, Some(T::CudaSync | T::CudaEvent | T::XpuSync))
 }
 
-/// An argument as an id: a number, or the text of one; 0 is none.
-fn number(arguments: &Arguments, span: Span, key: Text) -> Option<u64> {
+/// Returns an argument as an id, given as a number or as text; 0 means no id.
+fn number(arguments: &Arguments, span: ArgumentRange, key: StringId) -> Option<u64> {
     let id = match arguments.get(span, key)? {
         ArgValue::I64(id) => u64::try_from(id).ok()?,
         ArgValue::U64(id) => id,
@@ -333,16 +332,16 @@ fn number(arguments: &Arguments, span: Span, key: Text) -> Option<u64> {
     Some(id).filter(|id| *id != 0)
 }
 
-/// What the backend of PrivateUse1 calls itself, if it does.
+/// Returns the name that the backend of PrivateUse1 has given itself.
 fn private_use1(header: &[(String, String)]) -> Option<String> {
     let (_, json) = header.iter().find(|(key, _)| key == PRIVATE_USE1_KEY)?;
-    // It is a word, so nothing is escaped in it.
+    // It is a word, so it has no escapes.
     let name = json.strip_prefix('"')?.strip_suffix('"')?;
     let is_word = !name.is_empty() && name.chars().all(|each| each.is_ascii_alphanumeric() || each == '_');
     is_word.then(|| name.to_owned())
 }
 
-/// Whose devices a trace is about.
+/// Returns which vendor's devices the trace is about.
 fn accelerator(rows: &[EventRow]) -> Accelerator {
     use ActivityType as T;
     let has = |kinds: [T; 2]| rows.iter().any(|row| row.kind.is_some_and(|kind| kinds.contains(&kind)));

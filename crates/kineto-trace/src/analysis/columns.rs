@@ -1,4 +1,4 @@
-//! The columns of a printed table: their cells, cut and aligned.
+//! The columns of a printed table: cells are truncated and aligned.
 
 use super::averages::Average;
 use std::borrow::Cow;
@@ -10,25 +10,25 @@ use std::sync::Arc;
 pub(super) struct Column<'a> {
     pub(super) title: String,
     pub(super) width: usize,
-    /// Columns of the highest rank are left out first, those of rank 0 never.
+    /// The column of the highest rank is dropped first, a column of rank 0 never.
     pub(super) rank: u8,
     cell: Arc<dyn Fn(&Average) -> String + 'a>,
-    side: Side,
-    /// The longest text that is not cut; with torch it is not always the width.
+    side: Truncation,
+    /// The longest text that is not truncated; torch's table sometimes has a limit other than the width.
     most: usize,
     is_left: bool,
 }
 
-/// Where a text that is too long is cut.
+/// How to truncate a text that is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    /// Nowhere: numbers.
+pub(super) enum Truncation {
+    /// Never: numbers.
     None,
-    /// At the end, which "..." shows.
+    /// At the end, marked by "...".
     End,
-    /// At the beginning, which "..." shows; the cell has lines.
+    /// At the beginning, marked by "..."; the cell may have several lines.
     Start,
-    /// At the end, without a sign.
+    /// At the end, without a mark.
     Plain,
 }
 
@@ -40,10 +40,10 @@ impl<'a> Column<'a> {
         cell: impl Fn(&Average) -> String + 'a,
     ) -> Column<'a> {
         let cell = Arc::new(cell);
-        Column { title: title.into(), width, rank, cell, side: Side::None, most: usize::MAX, is_left: false }
+        Column { title: title.into(), width, rank, cell, side: Truncation::None, most: usize::MAX, is_left: false }
     }
 
-    pub(super) fn cut(mut self, side: Side, most: usize) -> Self {
+    pub(super) fn cut(mut self, side: Truncation, most: usize) -> Self {
         (self.side, self.most) = (side, most);
         self
     }
@@ -53,36 +53,35 @@ impl<'a> Column<'a> {
         self
     }
 
-    /// Takes characters away, but leaves `least`.
+    /// Narrows the column by `by` characters, down to `least`.
     pub(super) fn narrow(&mut self, least: usize, by: usize) {
         self.width = self.width.saturating_sub(by).max(least.min(self.width));
         self.most = self.most.min(self.width);
     }
 
-    /// Whether a cell may be of several lines, so that rows stand apart.
-    pub(super) fn is_of_lines(&self) -> bool {
-        self.side == Side::Start
+    /// Returns whether a cell may have several lines, so that rows need a separator.
+    pub(super) fn is_multi_line(&self) -> bool {
+        self.side == Truncation::Start
     }
 
-    /// Returns the title.
     pub(super) fn heading(&self) -> String {
         self.aligned(&self.title)
     }
 
     pub(super) fn cell(&self, row: &Average) -> String {
         let text = (self.cell)(row);
-        let text = if self.is_of_lines() { text.lines().next().unwrap_or("") } else { &text };
+        let text = if self.is_multi_line() { text.lines().next().unwrap_or("") } else { &text };
         self.aligned(&self.cut_text(&printable(text)))
     }
 
-    /// Returns how many lines a cell has.
-    pub(super) fn more(&self, row: &Average) -> usize {
-        if self.is_of_lines() { (self.cell)(row).lines().count() } else { 0 }
+    /// Returns the number of lines of a cell.
+    pub(super) fn line_count(&self, row: &Average) -> usize {
+        if self.is_multi_line() { (self.cell)(row).lines().count() } else { 0 }
     }
 
-    /// Returns a further line of a cell; empty where there is none.
+    /// Returns one line of a cell; empty if there is no such line.
     pub(super) fn cell_line(&self, row: &Average, at: usize) -> String {
-        let text = if self.is_of_lines() { (self.cell)(row) } else { String::new() };
+        let text = if self.is_multi_line() { (self.cell)(row) } else { String::new() };
         self.aligned(&self.cut_text(&printable(text.lines().nth(at).unwrap_or(""))))
     }
 
@@ -94,21 +93,21 @@ impl<'a> Column<'a> {
     fn cut_text(&self, text: &str) -> String {
         let length = text.chars().count();
         match self.side {
-            Side::End if length >= self.most.saturating_sub(3) => {
+            Truncation::End if length >= self.most.saturating_sub(3) => {
                 let kept: String = text.chars().take(self.most.saturating_sub(3)).collect();
                 kept + "..."
             }
-            Side::Start if length > self.width => {
+            Truncation::Start if length > self.width => {
                 let kept: String = text.chars().skip(length - self.width + 3).collect();
                 format!("...{kept}")
             }
-            Side::Plain => text.chars().take(self.width).collect(),
+            Truncation::Plain => text.chars().take(self.width).collect(),
             _ => text.to_owned(),
         }
     }
 }
 
-/// Escapes control characters, on which a terminal would act.
+/// Escapes control characters, which a terminal would interpret.
 pub(super) fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return Cow::Borrowed(text);

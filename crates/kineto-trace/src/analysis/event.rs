@@ -2,16 +2,16 @@
 
 use super::builder::is_call;
 use super::events::{EventRow, EventTrack, Events, Phase, TrackId};
-use super::strings::Text;
+use super::strings::StringId;
 use super::values::{signed, unsigned};
 use crate::activity::field_names;
 use crate::activity::{ActivityType, ArgValue, Args, CorrelationId, DeviceType, Flow, OVERHEAD_GROUP};
 use crate::time::Timestamp;
 use crate::write::json_text;
 
-/// One event of a trace: a view, as small as a reference and a number.
+/// One event of a trace, as a view of the size of a reference and a number.
 ///
-/// The accessors are those of torch's `KinetoEvent` and `FunctionEvent`, with an `Option` where those have -1 or 0.
+/// The accessors are those of torch's `KinetoEvent` and `FunctionEvent`; they return `None` instead of -1 or 0.
 #[derive(Clone, Copy)]
 pub struct Event<'e> {
     pub(super) events: &'e Events,
@@ -24,7 +24,7 @@ impl<'e> Event<'e> {
         &self.events.rows[self.index]
     }
 
-    /// Returns its place among the trace's events, from 0.
+    /// Returns its index among the trace's events, from 0.
     pub fn index(&self) -> usize {
         self.index
     }
@@ -34,17 +34,17 @@ impl<'e> Event<'e> {
         self.events.strings.get(self.row().name)
     }
 
-    /// Returns its type; `None` if it is of none that Kineto knows.
+    /// Returns its type; `None` if Kineto does not know it.
     pub fn kind(&self) -> Option<ActivityType> {
         self.row().kind
     }
 
-    /// Returns its category as it stands in a trace file.
+    /// Returns its category as written in a trace file.
     pub fn category(&self) -> &'e str {
         self.events.strings.get(self.row().category)
     }
 
-    /// Returns whether it lasts: it is neither an instant nor a set of counter values.
+    /// Returns whether it has a duration, unlike an instant or a counter.
     pub fn is_slice(&self) -> bool {
         self.row().phase == Phase::Slice
     }
@@ -59,28 +59,28 @@ impl<'e> Event<'e> {
         self.row().phase == Phase::Counter
     }
 
-    /// Returns when it began.
+    /// Returns the start time.
     pub fn start(&self) -> Timestamp {
         self.row().start
     }
 
-    /// Returns when it ended; the start again for what does not last.
+    /// Returns the end time; the start if it has no duration.
     pub fn end(&self) -> Timestamp {
         self.row().end
     }
 
-    /// Returns how many nanoseconds it lasted.
+    /// Returns the duration in nanoseconds.
     pub fn duration_ns(&self) -> u64 {
         self.end().since(self.start())
     }
 
-    /// Returns the row of the viewer on which it is drawn.
+    /// Returns the track on which a viewer draws it.
     pub fn track(&self) -> &'e EventTrack {
         #[expect(clippy::indexing_slicing, reason = "made by Events' builder, which makes the track first")]
         &self.events.tracks[self.row().track as usize]
     }
 
-    /// Returns the number of that row among [`Events::tracks`].
+    /// Returns the index of its track in [`Events::tracks`].
     pub fn track_index(&self) -> usize {
         self.row().track as usize
     }
@@ -90,22 +90,22 @@ impl<'e> Event<'e> {
         Some(CorrelationId(self.row().id)).filter(|id| id.0 != 0)
     }
 
-    /// Returns the id of the host event that it was launched in; `None` if that is not known.
+    /// Returns the id of the host event that launched it; `None` if unknown.
     pub fn linked(&self) -> Option<CorrelationId> {
         Some(CorrelationId(self.row().linked)).filter(|id| id.0 != 0)
     }
 
-    /// Returns the id of the host event that it was launched in if there is one, else its own: torch's `externalId`.
+    /// Returns the id of the host event that launched it, else its own: torch's `externalId`.
     pub fn external_id(&self) -> Option<CorrelationId> {
         self.linked().or(self.id())
     }
 
-    /// Returns its end of an arrow, if it has one; the first of [`flows`](Event::flows).
+    /// Returns the first of its [`flows`](Event::flows), if any.
     pub fn flow(&self) -> Option<Flow> {
         self.flows().next()
     }
 
-    /// Returns its ends of arrows.
+    /// Returns the ends of arrows that are bound to it.
     pub fn flows(&self) -> impl Iterator<Item = Flow> + use<'e> {
         let (flows, index) = (&self.events.flows, self.index);
         let first = flows.partition_point(|(of, _)| (*of as usize) < index);
@@ -113,7 +113,7 @@ impl<'e> Event<'e> {
         own.map(|(_, flow)| *flow)
     }
 
-    /// Returns the id that a launch and what it launched have in common; `None` if it has none.
+    /// Returns the id that a launch shares with the work that it launched.
     pub fn correlation(&self) -> Option<u64> {
         self.written("correlation").and_then(unsigned).filter(|id| *id != 0)
     }
@@ -123,17 +123,16 @@ impl<'e> Event<'e> {
         is_call(self.category())
     }
 
-    /// Returns whether it is a device's work: a kernel, a copy, a fill, a command of MTIA.
+    /// Returns whether it is device work: a kernel, a copy, a fill, a command of MTIA.
     ///
-    /// By its category alone. Annotations on devices and waits are none, nor is an operation of the host with a stream
-    /// among its arguments, as Triton's have.
+    /// The category alone decides. Annotations on devices and waits are not work. Neither are host operations with a
+    /// stream among their arguments, as Triton writes them.
     pub fn is_device_work(&self) -> bool {
         use ActivityType as T;
         matches!(self.kind(), Some(T::ConcurrentKernel | T::GpuMemcpy | T::GpuMemset | T::MtiaCcpEvents))
     }
 
-    /// Returns on which kind of device it ran; of an allocation, whose memory it is about. `None` if its type is not
-    /// known.
+    /// Returns the type of the device that it ran on, or of an allocation's memory; `None` if its type is unknown.
     pub fn device_type(&self) -> Option<DeviceType> {
         if let Some(number) = self.written("Device Type").filter(|_| self.is_instant()) {
             let number = unsigned(number)?;
@@ -142,8 +141,8 @@ impl<'e> Event<'e> {
         self.kind().map(|kind| kind.device(self.events.accelerator))
     }
 
-    /// Returns on which device it ran; of an allocation, whose memory it is about. `None` on the host, where torch has
-    /// the process id.
+    /// Returns the index of the device that it ran on, or of an allocation's memory. `None` on the host, where torch
+    /// returns the process id.
     pub fn device_index(&self) -> Option<u32> {
         let index = match self.written("Device Id").filter(|_| self.is_instant()) {
             Some(index) => signed(index),
@@ -153,7 +152,7 @@ impl<'e> Event<'e> {
         index.and_then(|index| index.try_into().ok())
     }
 
-    /// Returns on which stream of a device it ran; `None` on the host, and of what belongs to no stream.
+    /// Returns the stream; `None` on the host, and for device events without a stream.
     pub fn stream(&self) -> Option<u64> {
         let stream = match self.written("stream") {
             _ if !self.is_on_device() => None,
@@ -163,39 +162,38 @@ impl<'e> Event<'e> {
         stream.and_then(|stream| stream.try_into().ok())
     }
 
-    /// Returns the process on the host; `None` on a device.
+    /// Returns the process id; `None` on a device.
     pub fn process(&self) -> Option<i64> {
         number(&self.track().process).filter(|id| !self.is_on_device() && *id >= 0 && *id != OVERHEAD_GROUP)
     }
 
-    /// Returns the thread on the host, as the operating system numbers it; `None` on a device.
+    /// Returns the operating system's thread id; `None` on a device.
     pub fn thread(&self) -> Option<i64> {
         self.process()?;
-        // A slice that overlaps another of its thread has a row of its own, which is no thread.
+        // A slice that overlaps another of its thread is drawn on a separate row, whose id is not a thread id.
         self.written("thread id").and_then(signed).or(number(&self.track().thread))
     }
 
-    /// Returns whether it is a poll of a span that has an async track: its thread did other things before the span ended.
+    /// Returns whether it is a poll of a span with an async track: its thread did other work before the span ended.
     pub fn is_async(&self) -> bool {
         let span = self.span();
         span.is_some_and(|span| self.events.async_spans.binary_search(&span).is_ok())
     }
 
-    /// Returns the span that it is a slice of; of an instant, the span in which it happened.
+    /// Returns the id of the span that a slice belongs to, or in which an instant happened.
     pub fn span(&self) -> Option<u64> {
         self.written("span id").and_then(unsigned)
     }
 
-    /// Returns the span in which its own was made: the one that its thread had entered last, or the `parent` that the program
-    /// gave it.
+    /// Returns the id of the span's parent: the explicit `parent`, else the span that its thread had entered last.
     ///
-    /// If a thread has entered span A, then B, then A again, the parent is A. The registry of `tracing-subscriber` ignores the
-    /// second enter of A and names B.
+    /// If a thread has entered span A, then B, then A again, the parent is A. The registry of `tracing-subscriber`
+    /// ignores the second enter of A and returns B.
     pub fn parent_span(&self) -> Option<u64> {
         self.written("parent id").and_then(unsigned)
     }
 
-    /// Returns whether it is to be passed over: a program's own bookkeeping.
+    /// Returns whether tables leave it out, because it is a program's own bookkeeping.
     pub fn is_hidden(&self) -> bool {
         match self.written("hidden") {
             Some(ArgValue::Bool(hidden)) => hidden,
@@ -204,9 +202,9 @@ impl<'e> Event<'e> {
         }
     }
 
-    /// Returns whether it was still going on when the recording stopped; its end is the recording's then.
+    /// Returns whether it was still running when the recording stopped; its end is then the recording's.
     pub fn is_unfinished(&self) -> bool {
-        // torch says so of points in time too.
+        // torch also marks instants this way.
         self.is_slice() && matches!(self.written("finished"), Some(ArgValue::Bool(false)))
     }
 
@@ -221,7 +219,8 @@ impl<'e> Event<'e> {
 
     /// Returns one argument, by its key in the trace file.
     ///
-    /// A field that the file calls `stream (field)`, since it is no argument of a device, is found by its own name.
+    /// A field that the file calls `stream (field)`, to distinguish it from an argument of that name, is found as
+    /// `stream`.
     pub fn arg(&self, key: &str) -> Option<ArgValue<'e>> {
         self.written(key).or_else(|| {
             let shown = format!("{key}{}", field_names::SUFFIX);
@@ -229,17 +228,17 @@ impl<'e> Event<'e> {
         })
     }
 
-    /// Returns the argument that has that key in the trace file.
+    /// Returns the argument with exactly this key in the trace file.
     pub(super) fn written(&self, key: &str) -> Option<ArgValue<'e>> {
         self.written_as(self.events.strings.find(key)?)
     }
 
-    /// Returns the argument that has that key.
-    pub(super) fn written_as(&self, key: Text) -> Option<ArgValue<'e>> {
+    /// Returns the argument with this key.
+    pub(super) fn written_as(&self, key: StringId) -> Option<ArgValue<'e>> {
         self.events.arguments.get(self.row().arguments, key)
     }
 
-    /// Returns whether both are of one thread of the host, or on one row.
+    /// Returns whether both are on the same host thread or on the same track.
     pub(super) fn is_on_thread_of(&self, other: &Event<'_>) -> bool {
         let thread = |event: &Event<'_>| Some((event.process()?, event.thread()?));
         self.track_index() == other.track_index() || thread(self).is_some_and(|own| Some(own) == thread(other))

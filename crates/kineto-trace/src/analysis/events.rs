@@ -1,18 +1,18 @@
-//! The events of a trace in memory, in the order of their start.
+//! The events of a trace in memory, in order of their start.
 
-use super::arguments::{Arguments, Span};
+use super::arguments::{ArgumentRange, Arguments};
 use super::event::Event;
 use super::notes::{Note, Notes};
-use super::strings::{Strings, Text};
+use super::strings::{StringId, Strings};
 use crate::activity::{Accelerator, ActivityType, DeviceType, Flow};
 use crate::time::Timestamp;
 use std::fmt;
 
-/// The events of a trace, for those who look into it: slices, instants and counters, in the order of their start.
+/// The events of a trace in memory: slices, instants and counters, in order of their start.
 ///
-/// Of a file by [`Events::read`], of a recording by `tracing_kineto::Trace::events`. Everything is a column in
-/// one piece of memory, about 70 bytes an event and its arguments; an [`Event`] is a view on it. torch's `events()` is a
-/// list of objects.
+/// [`Events::read`] reads them from a file, `tracing_kineto::Trace::events` from a recording. They are stored in
+/// columns, about 70 bytes for an event plus its arguments; an [`Event`] is a view. torch's `events()` returns a list
+/// of objects.
 #[derive(Clone, Default)]
 pub struct Events {
     pub(super) rows: Vec<EventRow>,
@@ -20,13 +20,13 @@ pub struct Events {
     pub(super) arguments: Arguments,
     pub(super) tracks: Vec<EventTrack>,
     pub(super) processes: Vec<EventProcess>,
-    /// By event.
+    /// Pairs of an event's index and an arrow's end.
     pub(super) flows: Vec<(u32, Flow)>,
-    /// The spans that have an async track, in order of their ids.
+    /// Ids of the spans that have an async track, in ascending order.
     pub(super) async_spans: Vec<u64>,
-    /// Whose devices the types are that vendors share.
+    /// The vendor of the devices, for types that several vendors share.
     pub(super) accelerator: Accelerator,
-    /// What the backend of PrivateUse1 calls itself.
+    /// The name that the backend of PrivateUse1 has given itself.
     pub(super) private_use1: Option<String>,
     /// The keys of the trace's header, with their values as JSON.
     pub(super) header: Vec<(String, String)>,
@@ -44,36 +44,35 @@ impl fmt::Debug for Events {
     }
 }
 
-/// What the file that was read is; all 0 of a recording.
+/// Figures of the file that was read; all 0 for a recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FileFigures {
     /// The length of its JSON.
     pub(super) bytes: u64,
     /// The elements of its list of events.
     pub(super) elements: u64,
-    /// What its times are relative to.
+    /// The origin of its times.
     pub(super) base_ns: i64,
 }
 
-/// What each event has.
+/// The fields of each event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EventRow {
     pub(super) start: Timestamp,
-    /// The start again where there is no duration.
+    /// Equal to `start` if there is no duration.
     pub(super) end: Timestamp,
-    /// Its own id: a host slice's, of the trace; 0 for none.
+    /// Its own id; 0 if none.
     pub(super) id: u64,
-    /// The host slice that launched it; 0 for none.
+    /// The id of the host slice that launched it; 0 if none.
     pub(super) linked: u64,
-    pub(super) arguments: Span,
-    pub(super) name: Text,
-    pub(super) category: Text,
+    pub(super) arguments: ArgumentRange,
+    pub(super) name: StringId,
+    pub(super) category: StringId,
     pub(super) track: u32,
     pub(super) kind: Option<ActivityType>,
     pub(super) phase: Phase,
 }
 
-/// What of time an event takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Slice,
@@ -81,97 +80,98 @@ pub(super) enum Phase {
     Counter,
 }
 
-/// A row of the viewer: a thread of the host, or a stream of a device.
+/// A track of a viewer: a host thread or a device's stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventTrack {
-    /// The process or device, or the name of a group of rows that is neither.
+    /// The process or device, or the name of another group.
     pub process: TrackId,
     /// The thread or stream, or a name.
     pub thread: TrackId,
-    /// What the viewer calls it; empty if it has no name.
+    /// The name that a viewer shows; may be empty.
     pub name: String,
 }
 
-/// A group of rows: a process of the host, or a device.
+/// A group of tracks: a host process or a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventProcess {
-    /// The process or device, or the name of a group that is neither.
+    /// The process or device, or the name of another group.
     pub id: TrackId,
     /// The heading, such as the program's name.
     pub name: String,
-    /// What stands beside it, such as "CPU" or "GPU 0"; empty for none.
+    /// The label that viewers show next to the name, such as "CPU" or "GPU 0"; may be empty.
     pub label: String,
 }
 
-/// One half of a row's identity.
+/// One half of a track's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TrackId {
-    /// A process, thread, device or stream.
+    /// The id of a process, thread, device or stream.
     Id(i64),
-    /// A row that stands for no such thing, such as Kineto's "Spans".
+    /// The name of another group, such as Kineto's "Spans".
     Name(String),
 }
 
 impl Events {
-    /// Returns how many there are.
+    /// Returns the number of events.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no events.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Returns all events in the order of their start; those of one start, the longest first, of one length calls last.
+    /// Returns all events in order of their start; at equal starts longer ones first, at equal times calls last.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Event<'_>> + ExactSizeIterator {
         (0..self.rows.len()).map(|index| Event { events: self, index })
     }
 
-    /// Returns the event with that place in the order.
+    /// Returns the event at `index`.
     pub fn get(&self, index: usize) -> Option<Event<'_>> {
         (index < self.rows.len()).then_some(Event { events: self, index })
     }
 
-    /// Returns the rows of the viewer.
+    /// Returns the tracks.
     pub fn tracks(&self) -> &[EventTrack] {
         &self.tracks
     }
 
-    /// Returns the groups of those rows that have a name.
+    /// Returns the groups of tracks that have a name.
     pub fn processes(&self) -> &[EventProcess] {
         &self.processes
     }
 
-    /// Returns whose devices stand behind the types that vendors share: what was called tells.
+    /// Returns the vendor of the devices, for types that several vendors share. It is inferred from the API calls.
     pub fn accelerator(&self) -> Accelerator {
         self.accelerator
     }
 
-    /// Returns what the trace calls that kind of device: [`DeviceType::as_str`], but for the backend outside of PyTorch's tree
-    /// that has named itself in the header (`privateuse1_backend_name`).
+    /// Returns the name of a kind of device: [`DeviceType::as_str`], except for an out-of-tree backend of PyTorch that
+    /// has named itself in the header (`privateuse1_backend_name`).
     pub fn device_name(&self, device: DeviceType) -> &str {
         let own = self.private_use1.as_deref().filter(|_| device == DeviceType::PrivateUse1);
         own.unwrap_or(device.as_str())
     }
 
-    /// Returns what was left out or repaired when a file was read, by cause; of a recording, at most loose arrows and the
-    /// time limit.
+    /// Returns how much was left out or repaired while reading a file, by cause.
+    ///
+    /// For a recording, only loose arrows and the time limit occur.
     pub fn notes(&self) -> impl Iterator<Item = (Note, u64)> {
         self.notes.iter()
     }
 
     /// Returns the keys of the trace's header with their values as JSON.
     ///
-    /// Those that only say how the file is to be read (`schemaVersion`, `displayTimeUnit`, `baseTimeNanoseconds`,
-    /// `traceName`) are left out.
+    /// Entries about the file's format (`schemaVersion`, `displayTimeUnit`, `baseTimeNanoseconds`, `traceName`) are
+    /// left out.
     pub fn metadata(&self) -> impl Iterator<Item = (&str, &str)> {
         self.header.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
-    /// Returns when the recording began and ended; of a file that does not say so, from the first start to the last end.
+    /// Returns the begin and end of the recording; if the file lacks them, the first start and the last end.
     pub fn window(&self) -> (Timestamp, Timestamp) {
         self.window.unwrap_or_else(|| {
             let start = self.rows.first().map_or(Timestamp::default(), |row| row.start);

@@ -1,4 +1,4 @@
-//! Averages for other programs: CSV and JSON.
+//! Exports averages as CSV and JSON.
 
 use super::averages::{Average, KeyAverages, Section};
 use serde_json::{Map, Value, json};
@@ -16,25 +16,25 @@ impl Section {
 }
 
 impl KeyAverages {
-    /// Writes all rows as CSV (RFC 4180), all sections, with a line of titles: nanoseconds and bytes, as whole numbers.
+    /// Writes all rows of all sections as CSV (RFC 4180) with a header line, in whole nanoseconds and bytes.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// If `out` fails.
     pub fn to_csv(&self, mut out: impl Write) -> io::Result<()> {
         let titles = NUMBERS.iter().map(|(title, _)| (*title).to_owned());
         let head = ["section", "name"].map(str::to_owned).into_iter().chain(self.groups.iter().cloned());
-        line(&mut out, head.chain(titles))?;
+        write_record(&mut out, head.chain(titles))?;
         for row in self.iter() {
             let numbers = NUMBERS.iter().map(|(_, number)| number(row).to_string());
             let head = [row.section.as_str().to_owned(), row.name.clone()].into_iter().chain(row.keys.iter().cloned());
-            line(&mut out, head.chain(numbers))?;
+            write_record(&mut out, head.chain(numbers))?;
         }
         out.flush()
     }
 
-    /// Returns everything as JSON: rows by section, what percentages are of, and what is in no row.
+    /// Returns all rows by section, the bases of percentages, and the totals outside all rows, as JSON.
     ///
-    /// Nanoseconds and bytes, as numbers.
+    /// Times are in nanoseconds, memory in bytes.
     pub fn to_json(&self) -> String {
         let rows = |rows: &[Average]| rows.iter().map(|row| self.row(row)).collect::<Vec<_>>();
         json!({
@@ -68,11 +68,11 @@ impl KeyAverages {
     }
 }
 
-/// A title, and how to get the number.
-type Number = (&'static str, fn(&Average) -> Value);
+/// A column's title and value.
+type NumberColumn = (&'static str, fn(&Average) -> Value);
 
-/// The numbers of a row.
-const NUMBERS: [Number; 18] = [
+/// The numeric columns.
+const NUMBERS: [NumberColumn; 18] = [
     ("count", |row| row.count().into()),
     ("self_cpu_ns", |row| row.self_cpu_ns.into()),
     ("cpu_ns", |row| row.cpu_ns.into()),
@@ -93,8 +93,8 @@ const NUMBERS: [Number; 18] = [
     ("flops", |row| row.flops.into()),
 ];
 
-/// Writes one record; what has a comma, a quote or a line's end goes into quotes.
-fn line(out: &mut impl Write, fields: impl Iterator<Item = String>) -> io::Result<()> {
+/// Writes one record; fields with a comma, quote or line break are quoted.
+fn write_record(out: &mut impl Write, fields: impl Iterator<Item = String>) -> io::Result<()> {
     let quoted = |field: String| match field.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", field.replace('"', "\"\"")),
         false => field,
@@ -106,16 +106,16 @@ fn line(out: &mut impl Write, fields: impl Iterator<Item = String>) -> io::Resul
 #[cfg(test)]
 mod tests {
     use super::super::GroupBy;
-    use super::super::sample::Sample;
+    use super::super::sample::SampleTrace;
     use super::*;
 
     fn averages() -> KeyAverages {
-        let sample = Sample::default().op("a \"b\", c", 0, 10).op("mm", 2, 6).kernel("gemm", 10, 15, 2);
+        let sample = SampleTrace::default().op("a \"b\", c", 0, 10).op("mm", 2, 6).kernel("gemm", 10, 15, 2);
         sample.memory(1, 3, -8, 0).events().averages().by(GroupBy::Thread).compute()
     }
 
     #[test]
-    fn csv_has_a_line_for_each_row_and_quotes_what_needs_it() {
+    fn csv_has_a_line_per_row_and_quotes_fields() {
         let mut text = Vec::new();
         averages().to_csv(&mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_rows_by_section_and_the_bases() {
+    fn json_has_rows_by_section_and_bases() {
         let json: Value = serde_json::from_str(&averages().to_json()).unwrap();
         assert_eq!((json["cpu_base_ns"].as_i64(), json["device_base_ns"].as_i64()), (Some(10_000), Some(5000)));
         assert_eq!(

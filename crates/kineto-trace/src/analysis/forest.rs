@@ -1,35 +1,34 @@
-//! The host's operations as averages count them: a forest by time, in which only children of one name are their parents.
+//! The host's operations as a forest by time; an only child of its parent's name is merged with the parent.
 
 use super::event::Event;
 use super::events::Events;
 use super::nesting::{Nesting, OpenSlices};
 
-/// Slices of the host, each behind the one around it.
+/// Slices of the host; parents come before their children.
 #[derive(Debug, Default)]
 pub(super) struct Forest {
     pub(super) nodes: Vec<ForestNode>,
-    /// The node of each event, [`NONE`] for those that are not in the forest.
+    /// By event: its node, or [`NONE`] if it is not in the forest.
     of_event: Vec<u32>,
 }
 
-/// One slice of the host.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ForestNode {
     pub(super) event: u32,
-    /// The slice around it.
+    /// The node of the slice around it.
     parent: u32,
-    /// Itself, or the slice of the same name that it is counted with.
+    /// Its own number, or that of the node that it is merged into.
     counts_as: u32,
     children: u32,
-    /// How long its thread is in it.
+    /// How long its thread is in it, in nanoseconds.
     inside_ns: u64,
 }
 
-/// No node.
+/// The number that means "no node".
 const NONE: u32 = u32::MAX;
 
 impl Forest {
-    /// Takes all slices that nest.
+    /// Adds all slices of `nesting`.
     pub(super) fn new(events: &Events, nesting: &Nesting) -> Forest {
         let mut forest = Forest { nodes: Vec::new(), of_event: vec![NONE; events.len()] };
         for event in nesting.iter(events) {
@@ -51,12 +50,12 @@ impl Forest {
         }
     }
 
-    /// Counts only children with their parents where they have one name; torch's `_remove_dup_nodes`.
+    /// Merges an only child into a parent of the same name; torch's `_remove_dup_nodes`.
     ///
-    /// What either launched counts for the parent; torch forgets what the parent itself did.
+    /// Work that either of them launched counts for the parent; torch drops the parent's own.
     pub(super) fn merge_namesakes(mut self, events: &Events) -> Forest {
         let name = |node: &ForestNode| events.rows.get(node.event as usize).map(|row| row.name);
-        // A parent comes before its children, so what it counts as is known.
+        // A parent comes before its children, so its `counts_as` is final.
         for number in 0..self.nodes.len() {
             let Some(&node) = self.nodes.get(number) else { continue };
             let Some(parent) = self.nodes.get(node.parent as usize).map(|parent| parent.counts_as) else { continue };
@@ -73,29 +72,28 @@ impl Forest {
         self
     }
 
-    /// Returns the node as which that event counts, if it is in the forest.
-    pub(super) fn of(&self, event: usize) -> Option<usize> {
+    /// Returns the node that an event counts as, if it is in the forest.
+    pub(super) fn node_of(&self, event: usize) -> Option<usize> {
         let node = *self.of_event.get(event)?;
         self.nodes.get(node as usize).map(|node| node.counts_as as usize)
     }
 
-    /// Returns the event of a node.
     pub(super) fn event<'e>(&self, events: &'e Events, node: usize) -> Option<Event<'e>> {
         events.get(self.nodes.get(node)?.event as usize)
     }
 
-    /// Returns the nodes that stand for themselves, parents before children.
+    /// Returns the nodes that are not merged into another, parents before children.
     pub(super) fn counted(&self) -> impl DoubleEndedIterator<Item = usize> {
         let counts = |(number, node): (usize, &ForestNode)| (node.counts_as as usize == number).then_some(number);
         self.nodes.iter().enumerate().filter_map(counts)
     }
 
-    /// Returns the node around another, if there is one.
+    /// Returns the parent of a node.
     pub(super) fn parent(&self, node: usize) -> Option<usize> {
         self.nodes.get(node).filter(|node| node.parent != NONE).map(|node| node.parent as usize)
     }
 
-    /// Returns the time of each node without its children's, in nanoseconds; 0 for those that count as another.
+    /// Returns the time of each node without its children's, in nanoseconds; 0 for merged nodes.
     pub(super) fn self_ns(&self) -> Vec<i64> {
         let mut own = vec![0i64; self.nodes.len()];
         for number in self.counted() {
@@ -107,18 +105,18 @@ impl Forest {
         own
     }
 
-    /// Returns a node's event and those around it, from the innermost.
+    /// Returns the events of a node and of its ancestors, innermost first.
     pub(super) fn ancestry<'a>(&'a self, events: &'a Events, node: Option<usize>) -> impl Iterator<Item = Event<'a>> {
         std::iter::successors(node, |node| self.parent(*node)).filter_map(|node| self.event(events, node))
     }
 
-    /// Follows the time.
+    /// Returns a cursor that tracks open slices over time.
     pub(super) fn sweep<'a>(&'a self, events: &'a Events) -> Sweep<'a> {
         Sweep { forest: self, events, next: 0, open: OpenSlices::new(events) }
     }
 }
 
-/// The slices that are open on each thread, followed in the order of time.
+/// Tracks the open slices of each thread, in order of time.
 #[derive(Debug)]
 pub(super) struct Sweep<'a> {
     forest: &'a Forest,
@@ -128,9 +126,9 @@ pub(super) struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// Returns what the slice that the thread of `event` is in when that begins counts as.
+    /// Returns the node of the innermost slice that is open on the thread of `event` at its start.
     ///
-    /// `event` starts no earlier than that of the call before.
+    /// Events must come in order of their start.
     pub(super) fn innermost(&mut self, event: &Event<'_>) -> Option<usize> {
         while let Some(next) = self.forest.event(self.events, self.next).filter(|next| next.start() <= event.start()) {
             self.open.innermost(&next);

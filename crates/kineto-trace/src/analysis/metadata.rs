@@ -1,4 +1,4 @@
-//! What a collector says of work on a device: torch's `EventMetadata`.
+//! Typed access to the arguments of device work: torch's `EventMetadata`.
 
 use super::event::Event;
 use super::read::{Json, JsonValue};
@@ -6,37 +6,38 @@ use super::shape::integers;
 use super::values::{float, signed, text, unsigned};
 use crate::activity::ArgValue;
 
-/// What a collector says of work on a device, and of the collective operation that it is part of: torch's
-/// `EventMetadata`. What the collector does not say is `None`.
+/// Arguments of device work and of its collective operation: torch's `EventMetadata`.
+///
+/// Each is `None` if the collector did not report it.
 #[derive(Clone, Copy, Debug)]
 pub struct EventMetadata<'e>(Event<'e>);
 
-/// How many blocks of a kernel fit on a multiprocessor, and why not more.
+/// The occupancy of a kernel: how many blocks fit on a multiprocessor, and what limits them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OccupancyMetadata {
-    /// How many fit.
+    /// Number of blocks that fit.
     pub active_blocks_per_multiprocessor: Option<i64>,
-    /// What lets no more fit, such as "Registers".
+    /// The limiting resources, such as "Registers".
     pub limiting_factors: Option<String>,
-    /// How many would fit for the registers.
+    /// Limit by registers.
     pub block_limit_registers: Option<i64>,
-    /// How many would fit for the shared memory.
+    /// Limit by shared memory.
     pub block_limit_shared_memory: Option<i64>,
-    /// How many would fit for the warps.
+    /// Limit by warps.
     pub block_limit_warps: Option<i64>,
-    /// How many would fit whatever they need.
+    /// Limit by the number of blocks.
     pub block_limit_blocks: Option<i64>,
-    /// How many would fit for the barriers.
+    /// Limit by barriers.
     pub block_limit_barriers: Option<i64>,
-    /// Registers that a block takes, rounded up.
+    /// Registers allocated to a block, rounded up.
     pub allocated_registers_per_block: Option<i64>,
-    /// Bytes of shared memory that a block takes, rounded up.
+    /// Bytes of shared memory allocated to a block, rounded up.
     pub allocated_shared_memory_per_block: Option<i64>,
 }
 
 impl<'e> Event<'e> {
-    /// Returns what a collector says of it, typed.
+    /// Returns typed access to the arguments of device work.
     pub fn metadata(&self) -> EventMetadata<'e> {
         EventMetadata(*self)
     }
@@ -52,53 +53,53 @@ macro_rules! accessors {
 
 impl<'e> EventMetadata<'e> {
     accessors! {
-        /// Returns how many registers each thread of the kernel has.
+        /// Returns the number of registers of each thread.
         registers_per_thread: u64 = unsigned("registers per thread");
-        /// Returns how many bytes of shared memory each block of the kernel has.
+        /// Returns the bytes of shared memory of each block.
         shared_memory: u64 = unsigned("shared memory");
-        /// Returns the blocks of the kernel, for each multiprocessor of the device.
+        /// Returns the number of blocks for each multiprocessor of the device.
         blocks_per_sm: f64 = float("blocks per SM");
-        /// Returns the warps of the kernel, for each multiprocessor of the device.
+        /// Returns the number of warps for each multiprocessor of the device.
         warps_per_sm: f64 = float("warps per SM");
-        /// Returns how much of the device's room for warps the kernel can use, in percent.
+        /// Returns the share of the device's warp slots that the kernel can occupy, in percent.
         estimated_occupancy_percent: i64 = signed("est. achieved occupancy %");
-        /// Returns when the kernel was queued, in nanoseconds of the device's clock; 0 if it does not say.
+        /// Returns when the kernel was queued, in nanoseconds of the device's clock; 0 if unknown.
         queued: u64 = unsigned("queued");
         /// Returns the priority of the kernel's stream.
         priority: i64 = signed("priority");
-        /// Returns the context.
+        /// Returns the context id.
         context: u64 = unsigned("context");
-        /// Returns the stream.
+        /// Returns the stream id.
         stream: i64 = signed("stream");
-        /// Returns the channel of the device.
+        /// Returns the channel id of the device.
         channel: u64 = unsigned("channel");
-        /// Returns the type of that channel.
+        /// Returns the type of the channel.
         channel_type: i64 = signed("channel_type");
-        /// Returns the graph that it is part of.
+        /// Returns the id of the graph that it belongs to.
         graph_id: u64 = unsigned("graph id");
-        /// Returns the node of that graph.
+        /// Returns the id of the node in that graph.
         graph_node_id: u64 = unsigned("graph node id");
         /// Returns the queue of AMD's runtime.
         hsa_queue: u64 = unsigned("hsa_queue");
-        /// Returns how many bytes were copied or filled.
+        /// Returns the number of bytes copied or filled.
         bytes: u64 = unsigned("bytes");
-        /// Returns how fast that was, in 10^9 bytes a second.
+        /// Returns the bandwidth in 10^9 bytes a second.
         bandwidth_gb_s: f64 = float("memory bandwidth (GB/s)");
-        /// Returns the number of the function that was called, of NVIDIA's runtime or driver.
+        /// Returns the callback id of the function of NVIDIA's runtime or driver.
         cbid: u64 = unsigned("cbid");
-        /// Returns what was waited for, such as "Stream Wait Event".
+        /// Returns the kind of synchronization, such as "Stream Wait Event".
         sync_kind: &'e str = text("cuda_sync_kind");
-        /// Returns the stream whose event was waited for.
+        /// Returns the stream of the event that was waited for.
         wait_on_stream: i64 = signed("wait_on_stream");
-        /// Returns the event that was waited for.
+        /// Returns the id of the event that was waited for.
         wait_on_event: u64 = unsigned("wait_on_cuda_event_id");
         /// Returns the collective operation, such as "allreduce".
         collective_name: &'e str = text("Collective name");
-        /// Returns the type of the collective's elements.
+        /// Returns the element type of the collective.
         dtype: &'e str = text("dtype");
-        /// Returns how many elements go into the collective.
+        /// Returns the number of input elements of the collective.
         in_msg_nelems: i64 = signed("In msg nelems");
-        /// Returns how many elements come out of the collective.
+        /// Returns the number of output elements of the collective.
         out_msg_nelems: i64 = signed("Out msg nelems");
         /// Returns how the input is split, as the text of a list.
         in_split_size: &'e str = text("In split size");
@@ -106,25 +107,25 @@ impl<'e> EventMetadata<'e> {
         out_split_size: &'e str = text("Out split size");
         /// Returns the first rank of the group.
         global_rank_start: i64 = signed("Global rank start");
-        /// Returns how far the ranks of the group lie apart.
+        /// Returns the distance between the ranks of the group.
         global_rank_stride: i64 = signed("Global rank stride");
-        /// Returns how many ranks the group has.
+        /// Returns the number of ranks in the group.
         group_size: i64 = signed("Group size");
         /// Returns the group's name.
         process_group_name: &'e str = text("Process Group Name");
-        /// Returns what the group is for.
+        /// Returns the group's description.
         process_group_description: &'e str = text("Process Group Description");
         /// Returns the group's ranks, as the text of a list.
         process_group_ranks: &'e str = text("Process Group Ranks");
         /// Returns this process's rank.
         rank: i64 = signed("Rank");
-        /// Returns from which rank it receives.
+        /// Returns the rank that it receives from.
         src_rank: i64 = signed("Src Rank");
-        /// Returns to which rank it sends.
+        /// Returns the rank that it sends to.
         dst_rank: i64 = signed("Dst Rank");
-        /// Returns which of the group's collectives it is.
+        /// Returns the index of the collective in its group.
         seq: i64 = signed("Seq");
-        /// Returns the number that the collective has on all ranks.
+        /// Returns the id that the collective has on all ranks.
         comms_id: u64 = unsigned("Comms Id");
     }
 
@@ -138,12 +139,12 @@ impl<'e> EventMetadata<'e> {
         self.triple("block")
     }
 
-    /// Returns the correlation id of the record of the event that was waited for; `None` if it is not known.
+    /// Returns the correlation id of the record call of the event that was waited for; `None` if unknown.
     pub fn wait_on_record(&self) -> Option<u64> {
         self.0.written("wait_on_cuda_event_record_corr_id").and_then(unsigned)
     }
 
-    /// Returns whether the collective was called without waiting for it.
+    /// Returns whether the collective was asynchronous.
     pub fn is_asynchronous(&self) -> Option<bool> {
         match self.0.written("Is asynchronized op")? {
             ArgValue::Bool(yes) => Some(yes),
@@ -151,7 +152,7 @@ impl<'e> EventMetadata<'e> {
         }
     }
 
-    /// Returns how many blocks of the kernel fit on a multiprocessor, and why not more.
+    /// Returns the occupancy of the kernel.
     pub fn occupancy(&self) -> Option<OccupancyMetadata> {
         let mut found = OccupancyMetadata::default();
         let mut json = Json::new(self.0.json("occupancy")?.as_bytes(), 0);

@@ -1,4 +1,4 @@
-//! What a trace says: its events in memory, from a recording or from a file, and the figures that are made of them.
+//! Analysis of a trace: its events in memory, from a recording or a file, and the tables computed from them.
 
 mod arguments;
 mod arrows;

@@ -1,52 +1,53 @@
-//! Which slice of a host thread lies in which, and how long a thread is in each.
+//! Nesting of slices on host threads, and the time that a thread spends in each.
 //!
-//! A slice lies in the one that began last among those of its thread that contain it; of equal begins, the shorter one began
-//! later, of equal times a call. This is the rule of torch's tables. What begins when a slice ends is behind it, and what
-//! lasts 0 contains nothing.
+//! A slice lies in the slice that began last among those of its thread that contain it. At equal begins the shorter one
+//! counts as later; at equal times a call does. This is the rule of torch's tables. A slice that begins when another
+//! ends comes after it. A slice of duration 0 contains nothing.
 //!
-//! A thread is in a slice until that ends, or until one begins that overlaps it without nesting. So the self time of a
-//! slice is how long its thread is in it, less how long it is in the slices directly inside, and each moment counts once.
-//! Where slices overlap on one row, which other programs' files have, torch counts what they share for both; so do we.
+//! A thread is in a slice until that slice ends, or until a slice begins that overlaps it without nesting. The self
+//! time of a slice is the time its thread is in it, less the time it is in the slices directly inside. So each moment
+//! counts once. Where slices overlap on one row, as in files of other programs, the overlap counts for both, as in
+//! torch.
 
 use super::event::{Event, number};
 use super::events::{EventTrack, Events, TrackId};
-use super::strings::Text;
+use super::strings::StringId;
 use super::values::signed;
 use crate::time::Timestamp;
 use std::collections::HashMap;
 
-/// The slices of host threads within one another: operations, annotations, and calls of runtimes and drivers.
+/// The nesting of slices on host threads: operations, annotations, and runtime and driver calls.
 ///
-/// Functions of an interpreter are left out, and so are operations that torch hides.
+/// It excludes functions of an interpreter, and operations that torch hides.
 #[derive(Clone, Debug)]
 pub(super) struct Nesting {
-    /// For each event the one around it.
+    /// By event: the index of the slice around it.
     parents: Vec<Option<u32>>,
     order: Vec<u32>,
-    /// When slices were left before their end: the later event, by the earlier one.
-    left: HashMap<u32, u32>,
+    /// Slices that their thread left before their end, mapped to the slice that began then.
+    left_early: HashMap<u32, u32>,
 }
 
-/// The slices that each thread is in, followed in the order of time; the caller gives each a number.
+/// The open slices of each thread, in order of time. The caller numbers the slices.
 #[derive(Debug)]
 pub(super) struct OpenSlices<'e> {
     threads: Threads<'e>,
-    /// By thread, each in the one before.
+    /// By thread, outermost first.
     open: Vec<Vec<(usize, Timestamp)>>,
-    /// Those that the last event overlaps.
+    /// Slices that the last event overlaps.
     overlapped: Vec<usize>,
 }
 
-/// Which events are of one thread: a slice that overlaps others of its thread is drawn on another row.
+/// Maps events to threads. A slice that overlaps others of its thread is drawn on another row.
 #[derive(Clone, Debug)]
 pub(super) struct Threads<'e> {
-    /// The argument that names the thread of such a slice; `None` if no event has it.
-    key: Option<Text>,
+    /// The key of the argument that names such a slice's thread; `None` if no event has it.
+    key: Option<StringId>,
     /// By process and thread.
     rows: HashMap<(&'e TrackId, i64), usize>,
 }
 
-/// Operations that say nothing of the program.
+/// Names of torch's internal operations, which tables leave out.
 const HIDDEN: [&str; 8] = [
     "[memory]",
     "[OutOfMemory]",
@@ -63,18 +64,18 @@ impl Nesting {
         Nesting::of(events, |event| (event.is_op() || event.is_call()) && !HIDDEN.contains(&event.name()))
     }
 
-    /// Nests other slices by the same rule.
+    /// Nests the slices that `nests` selects.
     pub(super) fn of(events: &Events, nests: impl Fn(&Event<'_>) -> bool) -> Nesting {
         Nesting::nest(events, events.iter().filter(|event| event.is_slice() && nests(event)))
     }
 
-    /// Nests only those of the slices that `belongs` selects.
+    /// Nests the subset of slices that `belongs` selects.
     pub(super) fn only(&self, events: &Events, belongs: impl Fn(&Event<'_>) -> bool) -> Nesting {
         Nesting::nest(events, self.iter(events).filter(belongs))
     }
 
     fn nest<'e>(events: &'e Events, slices: impl Iterator<Item = Event<'e>>) -> Nesting {
-        let mut nesting = Nesting { parents: vec![None; events.len()], order: Vec::new(), left: HashMap::new() };
+        let mut nesting = Nesting { parents: vec![None; events.len()], order: Vec::new(), left_early: HashMap::new() };
         let mut open = OpenSlices::new(events);
         for slice in slices {
             let Ok(number) = u32::try_from(slice.index()) else { break };
@@ -82,8 +83,10 @@ impl Nesting {
                 *parent = open.innermost(&slice).and_then(|around| u32::try_from(around).ok());
             }
             let overlapped = open.overlapped().iter().filter_map(|index| events.get(*index));
-            let beside = overlapped.filter(|other| other.track_index() != slice.track_index());
-            nesting.left.extend(beside.filter_map(|other| Some((u32::try_from(other.index()).ok()?, number))));
+            let on_other_rows = overlapped.filter(|other| other.track_index() != slice.track_index());
+            nesting
+                .left_early
+                .extend(on_other_rows.filter_map(|other| Some((u32::try_from(other.index()).ok()?, number))));
             open.push(&slice, slice.index());
             nesting.order.push(number);
         }
@@ -96,14 +99,14 @@ impl Nesting {
         event.events.get(parent as usize)
     }
 
-    /// Returns how long the thread of a slice is in it, what lies in it included, in nanoseconds.
+    /// Returns how long the thread is in a slice, nested slices included, in nanoseconds.
     pub(super) fn inside_ns(&self, slice: Event<'_>) -> u64 {
-        let later = u32::try_from(slice.index()).ok().and_then(|index| self.left.get(&index));
+        let later = u32::try_from(slice.index()).ok().and_then(|index| self.left_early.get(&index));
         let left = later.and_then(|later| slice.events.get(*later as usize)).map(|later| later.start());
         left.unwrap_or(slice.end()).since(slice.start())
     }
 
-    /// Returns all slices that nest, in order of their start; of what begins together, the outer ones first.
+    /// Returns all nested slices in order of their start; at equal starts, outer ones first.
     pub(super) fn iter<'e>(&self, events: &'e Events) -> impl Iterator<Item = Event<'e>> {
         self.order.iter().filter_map(|index| events.get(*index as usize))
     }
@@ -115,12 +118,12 @@ impl<'e> OpenSlices<'e> {
         OpenSlices { threads: Threads::new(events), open, overlapped: Vec::new() }
     }
 
-    /// Returns the slice around an event. Events come in the order of a trace.
+    /// Returns the slice around an event. Events must come in the order of a trace.
     pub(super) fn innermost(&mut self, event: &Event<'_>) -> Option<usize> {
         self.innermost_of(self.threads.of(event), event.start(), event.end())
     }
 
-    /// Returns the slice of a thread that is around something of these times.
+    /// Returns the open slice of a thread that contains these times.
     pub(super) fn innermost_of(&mut self, thread: usize, start: Timestamp, end: Timestamp) -> Option<usize> {
         self.overlapped.clear();
         let open = self.open.get_mut(thread)?;
@@ -130,19 +133,18 @@ impl<'e> OpenSlices<'e> {
         open.last().map(|(number, _)| *number)
     }
 
-    /// Returns those that the last event began in and outlives, the innermost first.
+    /// Returns the slices that the last event began in and outlives, innermost first.
     pub(super) fn overlapped(&self) -> &[usize] {
         &self.overlapped
     }
 
-    /// Opens a slice.
     pub(super) fn push(&mut self, slice: &Event<'_>, number: usize) {
         if let Some(open) = self.open.get_mut(self.threads.of(slice)).filter(|_| slice.end() > slice.start()) {
             open.push((number, slice.end()));
         }
     }
 
-    /// Returns which events are of one thread.
+    /// Returns the map from events to threads.
     pub(super) fn threads(&self) -> &Threads<'e> {
         &self.threads
     }
@@ -155,13 +157,13 @@ impl<'e> Threads<'e> {
         Threads { key: events.strings.find("thread id"), rows: rows.collect() }
     }
 
-    /// Returns the row of the event's thread.
+    /// Returns the track of an event's thread.
     pub(super) fn of(&self, event: &Event<'_>) -> usize {
         let named = self.key.and_then(|key| event.written_as(key)).and_then(signed);
         named.and_then(|thread| self.find(event, thread)).unwrap_or(event.track_index())
     }
 
-    /// Returns the row of another thread of the event's process.
+    /// Returns the track of another thread of the event's process.
     pub(super) fn find(&self, event: &Event<'_>, thread: i64) -> Option<usize> {
         self.rows.get(&(&event.track().process, thread)).copied()
     }
@@ -169,7 +171,7 @@ impl<'e> Threads<'e> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::{Sample, micros};
+    use super::super::sample::{SampleTrace, micros};
     use super::*;
     use crate::activity::{ActivityType, ArgValue, Args};
     use proptest::prelude::*;
@@ -193,9 +195,10 @@ mod tests {
         }
     }
 
-    /// Events on rows of their threads: on one each, as torch writes them, or on the first in which they nest.
+    /// Returns slices on the tracks of their threads: on one track each, as torch writes them, or on the first on which
+    /// they nest.
     fn events(drawn: &[Drawn], nests_on_rows: bool) -> Events {
-        let (mut sample, mut rows): (Sample, Vec<(i64, u64, u64)>) = Default::default();
+        let (mut sample, mut rows): (SampleTrace, Vec<(i64, u64, u64)>) = Default::default();
         let mut drawn = drawn.to_vec();
         drawn.sort_by_key(|(.., start, length)| (*start, Reverse(*length)));
         for (name, kind, thread, start, length) in drawn {
@@ -215,7 +218,7 @@ mod tests {
         (event.start(), Reverse(event.end()), event.is_call(), event.index())
     }
 
-    /// Whether `inner` lies in `outer`, directly or not, by the definition.
+    /// Returns whether `inner` lies in `outer`, directly or not, by the definition.
     fn contains(outer: &Event<'_>, inner: &Event<'_>) -> bool {
         outer.is_slice()
             && outer.thread() == inner.thread()
@@ -225,7 +228,7 @@ mod tests {
             && (inner.is_instant() || order(outer) < order(inner))
     }
 
-    /// How long each thread is in each slice alone, moment by moment: what came last has it.
+    /// Computes self times moment by moment: each moment belongs to the slice that began last.
     fn self_ns(slices: &[Event<'_>]) -> BTreeMap<String, i64> {
         let mut times: BTreeMap<String, i64> = slices.iter().map(|slice| (slice.name().to_owned(), 0)).collect();
         for at in (0..100).map(micros) {
@@ -240,8 +243,8 @@ mod tests {
         times
     }
 
-    /// The durations without those of direct children, as torch has it.
-    fn torchs_self_ns(slices: &[Event<'_>]) -> BTreeMap<String, i64> {
+    /// Computes self times as torch does: durations without those of direct children.
+    fn torch_self_ns(slices: &[Event<'_>]) -> BTreeMap<String, i64> {
         let mut times = BTreeMap::new();
         for slice in slices {
             *times.entry(slice.name().to_owned()).or_default() += slice.duration_ns().cast_signed();
@@ -255,13 +258,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn times_and_parents_are_those_of_the_definition(
+        fn times_and_parents_match_the_definition(
             drawn in prop::collection::vec((0..3_usize, 0..4_u8, 1..3_i64, 0..40_u64, 0..30_u64), 0..14),
             nests_on_rows: bool,
         ) {
             let events = events(&drawn, nests_on_rows);
             let shown: Vec<_> = events.iter().filter(|event| event.is_slice() && !event.is_hidden()).collect();
-            let expected = if nests_on_rows { self_ns(&shown) } else { torchs_self_ns(&shown) };
+            let expected = if nests_on_rows { self_ns(&shown) } else { torch_self_ns(&shown) };
             let averages = events.key_averages();
             let mut found = BTreeMap::new();
             averages.ops().iter().for_each(|row| *found.entry(row.name().to_owned()).or_default() += row.self_cpu_ns());

@@ -1,47 +1,47 @@
-//! What of a file was left out or repaired, counted by cause.
+//! Counts what was left out or repaired while reading a file.
 
 use std::fmt;
 
-/// Why something of a file is not among its events as it stands there.
+/// Why part of a file was left out of the events or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Note {
-    /// A row of a phase that is no event here, such as an object's or a sample's, was left out.
+    /// A row of an unsupported phase, such as an object's or a sample's, was left out.
     OtherPhase,
-    /// One end of an async track was left out: the slices of its span are events.
+    /// One end of an async track was left out; the slices of its span are events.
     AsyncTrack,
-    /// An element of the list that is no object, or has no phase, was left out.
+    /// An element of the list that is not an object, or has no phase, was left out.
     NotAnEvent,
     /// An event without a time, or a slice without a duration, was left out.
     WithoutTime,
-    /// A duration below 0 counts as 0.
+    /// A negative duration counts as 0.
     NegativeDuration,
     /// A time before 1970 counts as 1970.
     BeforeEpoch,
-    /// An end without a beginning was left out.
+    /// An end without a begin was left out.
     EndWithoutBegin,
-    /// A beginning without an end lasts to the end of the trace.
+    /// A begin without an end lasts until the end of the trace.
     BeginWithoutEnd,
-    /// An end of an arrow was left out: no slice is there, or its kind or id is unknown.
+    /// An end of an arrow was left out: no slice covers it, or its kind or id is unknown.
     LooseArrow,
-    /// Text that is no UTF-8 has U+FFFD in its place.
+    /// Invalid UTF-8 was replaced by U+FFFD.
     InvalidText,
-    /// A second argument of the same name took the first one's place.
+    /// A second argument of the same name replaced the first.
     DuplicateArgument,
-    /// Arguments that are no object were left out.
+    /// Arguments that are not an object were left out.
     MalformedArguments,
-    /// The file is cut off; what stands before that was read.
+    /// The file is truncated; events before that point were read.
     CutOff,
-    /// The time for it was over; what had been read until then is there.
+    /// The time limit passed; events before that point were read.
     TimeLimit,
-    /// `baseTimeNanoseconds` is no number, so times count from 1970.
+    /// `baseTimeNanoseconds` is not a number, so times count from 1970.
     UnknownBase,
     /// The writer closed the file before its last row, because its time limit passed (`tracing_kineto_incomplete`).
     Incomplete,
 }
 
 impl Note {
-    /// Every cause.
+    /// All causes.
     pub const ALL: [Note; 16] = [
         Note::OtherPhase,
         Note::AsyncTrack,
@@ -95,7 +95,7 @@ impl fmt::Display for Note {
     }
 }
 
-/// How often each was met.
+/// The number of occurrences of each cause.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Notes([u64; Note::ALL.len()]);
 
@@ -106,7 +106,7 @@ impl Notes {
         }
     }
 
-    /// Those that were met.
+    /// Returns the causes that occurred, with their counts.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Note, u64)> + '_ {
         Note::ALL.into_iter().zip(self.0).filter(|(_, count)| *count > 0)
     }

@@ -1,4 +1,4 @@
-//! What an operation of the host says of itself, and what allocators say of memory.
+//! Arguments of operations and of memory events.
 
 use super::event::Event;
 use super::shape::{self, Shape};
@@ -6,7 +6,7 @@ use super::values::{signed, text, unsigned};
 use crate::activity::{ActivityType, ArgValue, CPU_COUNTERS, RecordScope};
 
 impl<'e> Event<'e> {
-    /// Returns whether it is an operation or an annotation of the host: what kernels are counted to.
+    /// Returns whether it is an operation or annotation of the host, which device work can be attributed to.
     pub fn is_op(&self) -> bool {
         matches!(self.kind(), Some(ActivityType::CpuOp | ActivityType::UserAnnotation))
     }
@@ -16,41 +16,42 @@ impl<'e> Event<'e> {
         self.kind() == Some(ActivityType::PythonFunction)
     }
 
-    /// Returns what kind of thing the operation is to PyTorch: what it says itself, by number or name; an annotation is
-    /// a user's scope. `None` of what says nothing: files of PyTorch do not.
+    /// Returns PyTorch's scope of the operation, from its argument by number or name; an annotation is a user's scope.
+    ///
+    /// `None` if there is no such argument, as in files of PyTorch.
     pub fn scope(&self) -> Option<RecordScope> {
-        let said =
-            self.written("Record function scope").or_else(|| self.written("record_scope")).and_then(
-                |said| match said {
+        let recorded =
+            self.written("Record function scope").or_else(|| self.written("record_scope")).and_then(|recorded| {
+                match recorded {
                     ArgValue::Str(name) => name.parse().ok(),
                     number => unsigned(number).and_then(|number| RecordScope::from_number(number.try_into().ok()?)),
-                },
-            );
+                }
+            });
         let annotation = self.kind() == Some(ActivityType::UserAnnotation);
-        said.or(annotation.then_some(RecordScope::UserScope))
+        recorded.or(annotation.then_some(RecordScope::UserScope))
     }
 
-    /// Returns the number that a forward operation and its backward operation have in common, within the forward thread.
+    /// Returns the number that a forward operation shares with its backward operation, unique in the forward thread.
     pub fn sequence_number(&self) -> Option<u64> {
         self.written("Sequence number").and_then(unsigned)
     }
 
-    /// Returns the number by which a backend knows the operation: of a span, its field `debug_handle`.
+    /// Returns the backend's handle of the operation; for a span, its field `debug_handle`.
     ///
-    /// torch has it in memory alone, -1 for none; a file of its own never says it.
+    /// torch keeps it in memory only, with -1 for none, and never writes it to a file.
     pub fn debug_handle(&self) -> Option<i64> {
         self.written("debug_handle").and_then(signed)
     }
 
-    /// Returns, of a backward operation, the thread of its forward operation.
+    /// Returns the forward operation's thread, for a backward operation.
     ///
-    /// torch numbers threads by itself, from 1; where such an operation belongs, [`EventTree`](super::EventTree) knows.
+    /// torch has its own thread numbers, from 1; [`EventTree`](super::EventTree) resolves them.
     pub fn forward_thread(&self) -> Option<u64> {
         self.sequence_number()?;
         self.written("Fwd thread id").and_then(unsigned).filter(|thread| *thread != 0)
     }
 
-    /// Returns torch's handle for the call of the operation, which joins it with the execution trace.
+    /// Returns torch's handle of the operation's call, which links it to the execution trace.
     pub fn record_function_id(&self) -> Option<u64> {
         self.written("Record function id").and_then(unsigned).filter(|id| *id != 0)
     }
@@ -65,75 +66,76 @@ impl<'e> Event<'e> {
         self.json("Input Strides").and_then(Shape::all)
     }
 
-    /// Returns the types of the inputs, such as "float" or "c10::Half"; "" of what has none.
+    /// Returns the types of the inputs, such as "float" or "c10::Half"; "" for inputs without a type.
     pub fn input_types(&self) -> Option<Vec<String>> {
-        self.json("Input type").and_then(shape::texts)
+        self.json("Input type").and_then(shape::strings)
     }
 
-    /// Returns the values of the inputs that are no tensors, as text; "" of tensors.
+    /// Returns the values of inputs that are not tensors, as text; "" for tensors.
     pub fn concrete_inputs(&self) -> Option<Vec<String>> {
-        self.json("Concrete Inputs").and_then(shape::texts)
+        self.json("Concrete Inputs").and_then(shape::strings)
     }
 
-    /// Returns the frames of the stack, the innermost first; none if no stack was recorded.
+    /// Returns the frames of the stack, innermost first; empty if no stack was recorded.
     pub fn stack(&self) -> impl DoubleEndedIterator<Item = &'e str> + use<'e> {
         self.parts("Call stack", ';')
     }
 
-    /// Returns what the processor and the kernel have counted meanwhile, by name, those within included; torch's
-    /// `getPerfEventCounters`. None if nothing was counted.
+    /// Returns the hardware and kernel counters by name, including nested operations; torch's `getPerfEventCounters`.
+    ///
+    /// Empty if none were recorded.
     pub fn performance_counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<'e> {
         let op = (self.is_slice() && !self.is_on_device()).then_some(*self);
         let count = move |name| Some((name, op?.arg(name).and_then(unsigned)?));
         CPU_COUNTERS.iter().copied().filter_map(count)
     }
 
-    /// Returns the modules around the operation, the outermost first; none if they were not recorded.
+    /// Returns the modules around the operation, outermost first; empty if they were not recorded.
     pub fn module_hierarchy(&self) -> impl DoubleEndedIterator<Item = &'e str> + use<'e> {
         self.parts("Module Hierarchy", '.')
     }
 
-    /// Returns from where it was called, as "file:line".
+    /// Returns the call site, as "file:line".
     pub fn call_from(&self) -> Option<&'e str> {
         self.written("CallFrom").and_then(text)
     }
 
-    /// Returns the name of the backend that ran it, if it was handed to one.
+    /// Returns the name of the backend that ran it, if any.
     pub fn backend(&self) -> Option<&'e str> {
         self.written("Backend").and_then(text).filter(|name| !name.is_empty())
     }
 
-    /// Returns, of a function of an interpreter, its number.
+    /// Returns the id of an interpreter's function.
     pub fn python_id(&self) -> Option<u64> {
         self.written("Python id").and_then(unsigned)
     }
 
-    /// Returns, of a function of an interpreter, the number of its caller; `None` of the outermost.
+    /// Returns the id of the caller of an interpreter's function; `None` for the outermost.
     pub fn python_parent_id(&self) -> Option<u64> {
         self.written("Python parent id").and_then(unsigned)
     }
 
-    /// Returns, of the call of a module, which instance of its class it was.
+    /// Returns which instance of its class a called module is.
     pub fn python_module_id(&self) -> Option<u64> {
         self.written("Python module id").and_then(unsigned)
     }
 
-    /// Returns how many bytes were allocated (above 0) or freed (below), copied or filled.
+    /// Returns the number of bytes allocated (positive) or freed (negative), copied or filled.
     pub fn bytes(&self) -> Option<i64> {
         self.written("Bytes").or_else(|| self.written("bytes")).and_then(signed)
     }
 
-    /// Returns, of an allocation, its address.
+    /// Returns the address of an allocation.
     pub fn address(&self) -> Option<u64> {
         self.written("Addr").and_then(unsigned)
     }
 
-    /// Returns, of an allocation, how many bytes its allocator has handed out since.
+    /// Returns the allocator's total of allocated bytes after the event.
     pub fn total_allocated(&self) -> Option<u64> {
         self.written("Total Allocated").and_then(unsigned)
     }
 
-    /// Returns, of an allocation, how many bytes its allocator holds since.
+    /// Returns the allocator's total of reserved bytes after the event.
     pub fn total_reserved(&self) -> Option<u64> {
         self.written("Total Reserved").and_then(unsigned)
     }

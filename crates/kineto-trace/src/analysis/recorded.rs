@@ -1,6 +1,6 @@
-//! From a recording to its events.
+//! Builds events from a recording.
 
-use super::builder::{Builder, New};
+use super::builder::{Builder, NewEvent};
 use super::events::{Events, Phase, TrackId};
 use super::notes::Note;
 use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, Flow, Lane, Track};
@@ -12,13 +12,13 @@ use std::borrow::Cow;
 use std::io;
 
 impl Builder {
-    /// Notes that the time was over before the last event; returns how many there are.
+    /// Records that the time limit passed before the last event; returns the number of events.
     pub fn note_time_limit(&mut self) -> usize {
         self.events.notes.add(Note::TimeLimit, 1);
         self.events.rows.len()
     }
 
-    /// Returns the events of a recording from `start` to `end`, whose header has these entries (keys, and values as JSON).
+    /// Returns the events of a recording from `start` to `end`, with these header entries (keys, and values as JSON).
     pub fn finish_recording(mut self, header: Vec<(String, String)>, start: Timestamp, end: Timestamp) -> Events {
         let written = |(key, json): (String, String)| (key, json_text(&ArgValue::Json(&json)));
         self.events.header = header.into_iter().map(written).collect();
@@ -37,7 +37,7 @@ impl Builder {
         let is_slice = phase == Phase::Slice;
         let arguments = self.events.arguments.push(activity.args, &mut self.events.strings);
         let name = if is_slice { layout::shown_name(activity.name) } else { Cow::Borrowed(activity.name) };
-        let new = New {
+        let new = NewEvent {
             phase,
             track: self.track_of(if is_slice { layout::drawn_on(activity) } else { activity.track }),
             start: signed(start),
@@ -54,7 +54,7 @@ impl Builder {
         activity.flow.into_iter().for_each(|flow| self.arrow_of_last(flow));
     }
 
-    /// Takes what a file has of a set of counter values: numbers, and of hardware counters each on its own.
+    /// Adds a set of counter values as a file has it: numbers only, and each hardware counter separately.
     fn counter(&mut self, activity: &Activity<'_>, at: Timestamp) {
         let kind = activity.kind;
         let mut sets: Vec<(&str, Vec<(String, ArgValue<'static>)>)> = Vec::new();
@@ -75,9 +75,9 @@ impl Builder {
         let process = if group.is_empty() { activity.track.process } else { Lane::Name(&group) };
         for (name, values) in sets {
             let track = self.track_of(Track { process, thread: activity.track.thread });
-            let arguments = self.events.arguments.push(&Values(&values), &mut self.events.strings);
+            let arguments = self.events.arguments.push(&CounterValues(&values), &mut self.events.strings);
             let (start, category) = (signed(at), kind.as_str());
-            let new = New {
+            let new = NewEvent {
                 phase: Phase::Counter,
                 track,
                 start,
@@ -101,10 +101,10 @@ impl Builder {
     }
 }
 
-/// The values of a counter.
-struct Values<'v>(&'v [(String, ArgValue<'static>)]);
+/// Values of a counter, by name.
+struct CounterValues<'v>(&'v [(String, ArgValue<'static>)]);
 
-impl Args for Values<'_> {
+impl Args for CounterValues<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         self.0.iter().for_each(|(name, value)| each(name, *value));
     }
@@ -140,7 +140,7 @@ impl Rows for Builder {
     }
 }
 
-/// The row of the viewer: of threads the absolute value, as in a file.
+/// Returns the track as in a file, with the absolute value of the thread id.
 fn ids(track: Track<'_>) -> (TrackId, TrackId) {
     let thread = match track.thread {
         Lane::Id(id) => TrackId::Id(id.checked_abs().unwrap_or(0)),
@@ -156,7 +156,7 @@ fn id(lane: Lane<'_>) -> TrackId {
     }
 }
 
-/// Nanoseconds as libkineto counts them: enough until the year 2262.
+/// Returns nanoseconds as signed numbers, as libkineto does; they last until the year 2262.
 fn signed(at: Timestamp) -> i64 {
     i64::try_from(at.as_nanos()).unwrap_or(i64::MAX)
 }
@@ -169,10 +169,10 @@ mod tests {
     use crate::write::chrome::{ChromeWriter, Header};
     use proptest::prelude::*;
 
-    /// The base of the times: libkineto's in 2026.
+    /// The base of libkineto's times in 2026.
     const BASE: u64 = 1_790_857_026_000_000_000;
 
-    /// A value of an argument, owned.
+    /// An owned argument value.
     #[derive(Clone, Debug)]
     enum Value {
         Bool(bool),
@@ -245,9 +245,9 @@ mod tests {
         }
     }
 
-    /// A row, owned.
+    /// An owned activity.
     #[derive(Clone, Debug)]
-    struct Made {
+    struct OwnedActivity {
         kind: u8,
         phase: u8,
         name: String,
@@ -258,7 +258,7 @@ mod tests {
         args: Vec<(String, Value)>,
     }
 
-    fn made() -> impl Strategy<Value = Made> {
+    fn activities() -> impl Strategy<Value = OwnedActivity> {
         let key = prop_oneof![
             any::<String>(),
             prop::sample::select(vec!["External id", "external id", "correlation", "span id", "name", "stream"])
@@ -274,7 +274,7 @@ mod tests {
         let ids = (prop_oneof![0..9_u64, any::<u64>()], 0..9_u64);
         let flow = prop::option::of((0..3_u8, 0..5_u64, any::<bool>()));
         (0..29_u8, 0..3_u8, name, (-1..3_i64, thread), (0..50_u64, 0..50_u64), ids, flow, args).prop_map(
-            |(kind, phase, name, place, time, ids, flow, args)| Made {
+            |(kind, phase, name, place, time, ids, flow, args)| OwnedActivity {
                 kind,
                 phase,
                 name,
@@ -287,7 +287,7 @@ mod tests {
         )
     }
 
-    /// Everything that is to be known of an event.
+    /// Formats every property of an event.
     fn all(event: &Event<'_>) -> String {
         let place = (event.device_type(), event.device_index(), event.stream(), event.process(), event.thread());
         let flows: Vec<_> = event.flows().collect();
@@ -306,7 +306,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(100))]
         #[test]
-        fn a_file_says_what_the_recording_says(rows in prop::collection::vec(made(), 0..12)) {
+        fn events_of_a_file_equal_those_of_the_recording(rows in prop::collection::vec(activities(), 0..12)) {
             let mut builder = Builder::default();
             let header = Header { metadata: &[], device_properties: &[], base: Timestamp::from_nanos(BASE) };
             let mut writer = ChromeWriter::new(Vec::new(), &header).unwrap();

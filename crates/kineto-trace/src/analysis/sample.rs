@@ -1,25 +1,25 @@
-//! Events made by hand, for tests.
+//! Builds small traces for tests.
 
 use super::builder::Builder;
 use super::events::Events;
 use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, CorrelationId, NO_ARGS, Track};
 use crate::time::Timestamp;
 
-/// Puts events together: host slices get ids from 1 on, in the order in which they come.
+/// Builds a trace; host slices get ids from 1 on in order of their addition.
 #[derive(Default)]
-pub(super) struct Sample {
+pub(super) struct SampleTrace {
     builder: Builder,
     next: u64,
 }
 
-impl Sample {
-    /// An operation on thread 1, in microseconds.
-    pub(super) fn op(self, name: &str, start: u64, end: u64) -> Sample {
+impl SampleTrace {
+    /// Adds an operation on thread 1; times are in microseconds.
+    pub(super) fn op(self, name: &str, start: u64, end: u64) -> SampleTrace {
         self.host(ActivityType::CpuOp, name, 1, (start, end), NO_ARGS)
     }
 
-    /// An operation with arguments.
-    pub(super) fn op_with(self, name: &str, start: u64, end: u64, args: &dyn Args) -> Sample {
+    /// Adds an operation with arguments.
+    pub(super) fn op_with(self, name: &str, start: u64, end: u64, args: &dyn Args) -> SampleTrace {
         self.host(ActivityType::CpuOp, name, 1, (start, end), args)
     }
 
@@ -30,19 +30,19 @@ impl Sample {
         thread: i64,
         time: (u64, u64),
         args: &dyn Args,
-    ) -> Sample {
+    ) -> SampleTrace {
         self.next += 1;
         let body = Body::Slice { start: micros(time.0), end: micros(time.1) };
         let id = self.next;
         self.take((kind, name), Track::new(100, thread), body, (id, 0), args)
     }
 
-    /// Work of a device, launched by the host slice of that id; 0 for none.
-    pub(super) fn work(self, kind: ActivityType, name: &str, start: u64, end: u64, linked: u64) -> Sample {
+    /// Adds device work, launched by the host slice with the id `linked`; 0 for none.
+    pub(super) fn work(self, kind: ActivityType, name: &str, start: u64, end: u64, linked: u64) -> SampleTrace {
         self.work_on(kind, name, (0, 7), (start, end), linked)
     }
 
-    /// The same, on any stream of any device.
+    /// Adds device work on any stream of any device.
     pub(super) fn work_on(
         self,
         kind: ActivityType,
@@ -50,17 +50,17 @@ impl Sample {
         (device, stream): (i64, i64),
         (start, end): (u64, u64),
         linked: u64,
-    ) -> Sample {
+    ) -> SampleTrace {
         let body = Body::Slice { start: micros(start), end: micros(end) };
         self.take((kind, name), Track::new(device, stream), body, (0, linked), &[("device", ArgValue::I64(device))])
     }
 
-    pub(super) fn kernel(self, name: &str, start: u64, end: u64, linked: u64) -> Sample {
+    pub(super) fn kernel(self, name: &str, start: u64, end: u64, linked: u64) -> SampleTrace {
         self.work(ActivityType::ConcurrentKernel, name, start, end, linked)
     }
 
-    /// Memory that was allocated or freed, on a kind of device.
-    pub(super) fn memory(self, thread: i64, at: u64, bytes: i64, device: i64) -> Sample {
+    /// Adds an event about allocated or freed memory of a type of device.
+    pub(super) fn memory(self, thread: i64, at: u64, bytes: i64, device: i64) -> SampleTrace {
         let args = [("Bytes", ArgValue::I64(bytes)), ("Device Type", ArgValue::I64(device))];
         let body = Body::Instant { at: micros(at) };
         self.take((ActivityType::CpuInstantEvent, "[memory]"), Track::new(100, thread), body, (0, 0), &args)
@@ -73,7 +73,7 @@ impl Sample {
         body: Body,
         (id, linked): (u64, u64),
         args: &dyn Args,
-    ) -> Sample {
+    ) -> SampleTrace {
         let (id, linked) = (CorrelationId(id), CorrelationId(linked));
         self.builder.take(&Activity { kind, name, track, body, id, linked, flow: None, args });
         self

@@ -1,19 +1,19 @@
-//! The shapes of an operation's inputs, with their lists.
+//! The shapes of an operation's inputs.
 
 use super::read::{Json, JsonValue};
 
-/// The shape of one input of an operation, or its strides.
+/// The shape or strides of one input of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
-    /// Of a tensor; empty for a scalar, and for what is no tensor.
+    /// A tensor; empty for a scalar, and for inputs that are not tensors.
     Tensor(Vec<i64>),
-    /// Of each member of a list of tensors. torch writes lists of more than 30 as an empty one, which is a
-    /// [`Tensor`](Shape::Tensor) here.
+    /// A list of tensors. torch writes lists of more than 30 as an empty list, which is a [`Tensor`](Shape::Tensor)
+    /// here.
     List(Vec<Shape>),
 }
 
 impl Shape {
-    /// Reads the shapes of all inputs; `None` if the text is no list of such.
+    /// Parses the shapes of all inputs; `None` if the text is not a list of shapes.
     pub(super) fn all(json: &str) -> Option<Vec<Shape>> {
         let mut shapes = Vec::new();
         let mut whole = true;
@@ -38,7 +38,7 @@ impl Shape {
     }
 }
 
-/// Reads a list of integers; `None` if the text is anything else.
+/// Parses a list of integers; `None` if the text is anything else.
 pub(super) fn integers(json: &str) -> Option<Vec<i64>> {
     let mut list = Vec::new();
     let mut whole = true;
@@ -54,8 +54,8 @@ pub(super) fn integers(json: &str) -> Option<Vec<i64>> {
     (read.is_ok() && whole).then_some(list)
 }
 
-/// Reads a list of texts; `None` if the text is anything else.
-pub(super) fn texts(json: &str) -> Option<Vec<String>> {
+/// Parses a list of strings; `None` if the text is anything else.
+pub(super) fn strings(json: &str) -> Option<Vec<String>> {
     let mut list = Vec::new();
     let mut whole = true;
     let read = Json::new(json.as_bytes(), 0).array(|json| {
@@ -82,7 +82,7 @@ mod tests {
         for bad in ["[1]", "[[1.5]]", "[[1, [2]]]", "{}", "", "[[\"a\"]]"] {
             assert_eq!(Shape::all(bad), None, "{bad}");
         }
-        assert_eq!(texts("[\"a\", \"\\u00e9\"]"), Some(vec!["a".to_owned(), "é".to_owned()]));
-        assert_eq!((texts("[1]"), integers("[1, null]")), (None, None));
+        assert_eq!(strings("[\"a\", \"\\u00e9\"]"), Some(vec!["a".to_owned(), "é".to_owned()]));
+        assert_eq!((strings("[1]"), integers("[1, null]")), (None, None));
     }
 }

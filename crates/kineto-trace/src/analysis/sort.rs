@@ -1,11 +1,11 @@
-//! By what the rows of a table are sorted.
+//! Sort keys of tables.
 
 use super::averages::Average;
 use crate::error::{Error, ErrorKind};
 use std::cmp::Ordering;
 use std::str::FromStr;
 
-/// By what the rows of a table are sorted, the largest first. torch's names parse, such as `self_cpu_time_total`.
+/// The sort key of a table, in descending order. It parses from torch's names, such as `self_cpu_time_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SortBy {
@@ -33,14 +33,14 @@ pub enum SortBy {
     Count,
     /// `flops`
     Flops,
-    /// `max`: how long the longest took
+    /// `max`: the longest duration
     Max,
-    /// `std`: how far times spread
+    /// `std`: the standard deviation of durations
     Std,
 }
 
 impl SortBy {
-    /// Every key with its name.
+    /// All keys by name.
     const NAMES: [(&'static str, SortBy); 14] = [
         ("self_cpu_time_total", SortBy::SelfHost),
         ("cpu_time_total", SortBy::HostTotal),
@@ -88,7 +88,7 @@ impl SortBy {
 impl FromStr for SortBy {
     type Err = Error;
 
-    /// Reads one of torch's names; `cuda`, `xpu` and `privateuse1` mean `device`, `host` means `cpu`.
+    /// Parses one of torch's names; `cuda`, `xpu` and `privateuse1` mean `device`, `host` means `cpu`.
     fn from_str(name: &str) -> Result<SortBy, Error> {
         let plain =
             ["cuda", "xpu", "privateuse1"].iter().fold(name.to_owned(), |name, old| name.replace(old, "device"));
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn torchs_names_are_read_and_others_say_which_there_are() {
+    fn torch_names_parse_and_unknown_names_list_all() {
         for (name, key) in SortBy::NAMES {
             assert_eq!(name.parse::<SortBy>().unwrap(), key);
         }

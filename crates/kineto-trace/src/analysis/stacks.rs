@@ -1,4 +1,4 @@
-//! Where operations were called from: spans and frames around them, and the folded lines that flame graphs are made of.
+//! Call stacks of operations, and the folded lines that flame graphs are made from.
 
 use super::attribution::Attribution;
 use super::event::Event;
@@ -14,21 +14,21 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::str::FromStr;
 
-/// What the last column of folded stacks counts.
+/// The metric of folded stacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StackMetric {
     /// The time on the host without that of operations inside; torch's `self_cpu_time_total`.
     #[default]
     SelfHost,
-    /// The time of the kernels that the operation launched itself; torch's `self_cuda_time_total`.
+    /// The time of the kernels that the operation itself launched; torch's `self_cuda_time_total`.
     SelfDevice,
 }
 
 impl FromStr for StackMetric {
     type Err = Error;
 
-    /// Reads torch's `self_cpu_time_total` or `self_cuda_time_total`, and what [`SortBy`] takes for the same.
+    /// Parses torch's `self_cpu_time_total` or `self_cuda_time_total`, and [`SortBy`]'s synonyms of them.
     fn from_str(name: &str) -> Result<StackMetric, Error> {
         match name.parse() {
             Ok(SortBy::SelfHost) => Ok(StackMetric::SelfHost),
@@ -41,9 +41,9 @@ impl FromStr for StackMetric {
     }
 }
 
-/// Folded stacks: one line for each stack, frames from the root on with `;` between, then microseconds.
+/// Folded stacks: one line per stack, with frames from the root separated by `;`, then microseconds.
 ///
-/// Made by [`Events::stacks`]; flamegraph.pl, inferno and speedscope read it.
+/// Made by [`Events::stacks`], for flamegraph.pl, inferno and speedscope.
 #[derive(Clone, Copy, Debug)]
 pub struct FoldedStacks<'e> {
     events: &'e Events,
@@ -52,10 +52,10 @@ pub struct FoldedStacks<'e> {
 }
 
 impl Events {
-    /// Returns the folded stacks of all operations, to be written.
+    /// Returns the folded stacks of all operations.
     ///
-    /// A stack is what lies around an operation on its thread, spans and functions of an interpreter in the order of
-    /// their starts, and the operation itself. Operations that recorded a `Call stack` have that below all else.
+    /// A stack consists of an operation and the spans and interpreter functions around it on its thread, in order of
+    /// their starts. If an operation recorded a `Call stack`, its frames come before all others.
     pub fn stacks(&self, metric: StackMetric) -> FoldedStacks<'_> {
         FoldedStacks { events: self, metric, with_locations: false }
     }
@@ -76,10 +76,10 @@ impl FoldedStacks<'_> {
         self
     }
 
-    /// Writes the lines, in the order of their text; stacks of less than half a microsecond are left out.
+    /// Writes the lines in alphabetical order; stacks below half a microsecond are left out.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// If `out` fails.
     pub fn write(&self, mut out: impl Write) -> io::Result<()> {
         for (stack, ns) in self.fold() {
             let micros = ns.saturating_add(500) / 1000;
@@ -90,7 +90,7 @@ impl FoldedStacks<'_> {
         out.flush()
     }
 
-    /// Writes the lines to a file, compressed if its name ends with `.gz`; the file appears whole or not at all.
+    /// Writes the lines to a file, compressed if its name ends with `.gz`; on failure, the previous file remains.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -98,7 +98,7 @@ impl FoldedStacks<'_> {
         file::save(path.as_ref(), GZIP_LEVEL, |out| self.write(BufWriter::new(out)))
     }
 
-    /// All stacks with their nanoseconds, sorted.
+    /// Returns all stacks with their nanoseconds, in alphabetical order.
     fn fold(&self) -> Vec<(String, i64)> {
         let nesting = Nesting::new(self.events);
         let forest = Forest::new(self.events, &nesting).merge_namesakes(self.events);
@@ -106,7 +106,7 @@ impl FoldedStacks<'_> {
             StackMetric::SelfHost => forest.self_ns(),
             StackMetric::SelfDevice => device_ns(self.events, &nesting, &forest),
         };
-        let stacks = Stacks::new(self.events, &forest);
+        let stacks = CallStacks::new(self.events, &forest);
         let mut lines = HashMap::<String, i64>::new();
         for (node, ns) in times.into_iter().enumerate().filter(|(_, ns)| *ns > 0) {
             let mut line = String::new();
@@ -125,15 +125,15 @@ impl FoldedStacks<'_> {
     }
 }
 
-/// As for traces.
+/// The same level as for traces.
 const GZIP_LEVEL: u32 = 1;
 
-/// The time of what each node launched itself.
+/// Returns the time of the work that each node itself launched.
 fn device_ns(events: &Events, nesting: &Nesting, forest: &Forest) -> Vec<i64> {
     let attribution = Attribution::new(events, nesting);
     let mut times = vec![0i64; forest.nodes.len()];
     for work in events.iter().filter(Event::is_device_work) {
-        let node = attribution.op(work).and_then(|op| forest.of(op.index()));
+        let node = attribution.op(work).and_then(|op| forest.node_of(op.index()));
         if let Some(time) = node.and_then(|node| times.get_mut(node)) {
             *time = time.saturating_add(i64::try_from(work.duration_ns()).unwrap_or(i64::MAX));
         }
@@ -141,9 +141,9 @@ fn device_ns(events: &Events, nesting: &Nesting, forest: &Forest) -> Vec<i64> {
     times
 }
 
-/// What lies around the operations of a forest.
+/// The spans and frames around the operations of a forest.
 #[derive(Debug)]
-pub(super) struct Stacks<'a> {
+pub(super) struct CallStacks<'a> {
     events: &'a Events,
     ops: &'a Forest,
     frames: Forest,
@@ -151,16 +151,16 @@ pub(super) struct Stacks<'a> {
     around: Vec<Option<usize>>,
 }
 
-impl<'a> Stacks<'a> {
-    pub(super) fn new(events: &'a Events, ops: &'a Forest) -> Stacks<'a> {
+impl<'a> CallStacks<'a> {
+    pub(super) fn new(events: &'a Events, ops: &'a Forest) -> CallStacks<'a> {
         let frames = Forest::new(events, &Nesting::of(events, |event| event.is_python_function()));
         let mut sweep = frames.sweep(events);
         let innermost = |node| sweep.innermost(&ops.event(events, node)?);
         let around = (0..ops.nodes.len()).map(innermost).collect();
-        Stacks { events, ops, frames, around }
+        CallStacks { events, ops, frames, around }
     }
 
-    /// Returns an operation and what it was called from, from the innermost.
+    /// Returns an operation and its callers, innermost first.
     fn frames(&self, node: usize, with_locations: bool) -> Vec<String> {
         let text = |event: Event<'_>| {
             let location = event.written("location").and_then(values::text).filter(|_| with_locations);
@@ -182,7 +182,7 @@ impl<'a> Stacks<'a> {
         stack
     }
 
-    /// Returns from where an operation was called: its own place in the source if that is known, then what is around it.
+    /// Returns an operation's callers: its own source location if known, then the spans and frames around it.
     pub(super) fn callers(&self, node: usize, most: usize) -> Vec<String> {
         let own = self.ops.event(self.events, node).and_then(|op| op.written("location")).and_then(values::text);
         let own = own.map(str::to_owned);
@@ -192,7 +192,7 @@ impl<'a> Stacks<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::Sample;
+    use super::super::sample::SampleTrace;
     use super::*;
     use crate::activity::{ActivityType, ArgValue, NO_ARGS};
 
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn torchs_names_of_metrics_are_read() {
+    fn torch_metric_names_parse() {
         for (name, metric) in [
             ("self_cpu_time_total", StackMetric::SelfHost),
             ("self_cuda_time_total", StackMetric::SelfDevice),
@@ -215,9 +215,9 @@ mod tests {
     }
 
     #[test]
-    fn equal_stacks_are_one_line_from_the_root_on() {
+    fn equal_stacks_fold_into_one_line() {
         let location = [("location", ArgValue::Str("src/a b.rs:7"))];
-        let sample = Sample::default()
+        let sample = SampleTrace::default()
             .op("train; all", 0, 100)
             .op_with("mm", 10, 30, &location)
             .op_with("mm", 40, 50, &location)
@@ -231,9 +231,10 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_an_interpreter_stand_between_spans_as_they_began() {
-        let python = |sample: Sample, name, time| sample.host(ActivityType::PythonFunction, name, 1, time, NO_ARGS);
-        let sample = python(Sample::default(), "main", (0, 100)).op("step", 1, 99);
+    fn frames_and_spans_interleave_by_start() {
+        let python =
+            |sample: SampleTrace, name, time| sample.host(ActivityType::PythonFunction, name, 1, time, NO_ARGS);
+        let sample = python(SampleTrace::default(), "main", (0, 100)).op("step", 1, 99);
         let sample = python(python(sample, "forward", (2, 50)), "after", (60, 70)).op("mm", 3, 40).op("add", 80, 90);
         let call = [("Call stack", ArgValue::Str("leaf; root"))];
         let events = sample.op_with("called", 200, 300, &call).events();
@@ -245,9 +246,9 @@ mod tests {
     }
 
     #[test]
-    fn a_file_appears_whole() {
+    fn save_writes_the_folded_lines() {
         let folder = tempfile::tempdir().unwrap();
-        let events = Sample::default().op("a", 0, 2).events();
+        let events = SampleTrace::default().op("a", 0, 2).events();
         let path = folder.path().join("stacks.folded");
         events.export_stacks(&path, StackMetric::SelfHost).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "a 2\n");

@@ -1,46 +1,46 @@
-//! Texts, each kept once.
+//! Interned strings.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The number of a text among [`Strings`].
+/// The id of a string in [`Strings`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Text(u32);
+pub(crate) struct StringId(u32);
 
-impl Text {
-    /// Its place in a list of all.
-    pub(super) fn number(self) -> usize {
+impl StringId {
+    /// Returns the id as an index.
+    pub(super) fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Texts by number, and numbers by text.
+/// Interned strings by id, and ids by string.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Strings {
-    numbers: HashMap<Arc<str>, Text>,
+    numbers: HashMap<Arc<str>, StringId>,
     texts: Vec<Arc<str>>,
 }
 
 impl Strings {
-    /// Returns the number of `text`, which is kept from now on.
-    pub(crate) fn intern(&mut self, text: &str) -> Text {
-        if let Some(number) = self.numbers.get(text) {
-            return *number;
+    /// Returns the id of `text`, and interns it if it is new.
+    pub(crate) fn intern(&mut self, text: &str) -> StringId {
+        if let Some(index) = self.numbers.get(text) {
+            return *index;
         }
-        let number = Text(u32::try_from(self.texts.len()).unwrap_or(u32::MAX));
+        let index = StringId(u32::try_from(self.texts.len()).unwrap_or(u32::MAX));
         let text: Arc<str> = text.into();
         self.texts.push(text.clone());
-        self.numbers.insert(text, number);
-        number
+        self.numbers.insert(text, index);
+        index
     }
 
-    /// Returns the number of `text`, if it is kept.
-    pub(crate) fn find(&self, text: &str) -> Option<Text> {
+    /// Returns the id of `text` if it is interned.
+    pub(crate) fn find(&self, text: &str) -> Option<StringId> {
         self.numbers.get(text).copied()
     }
 
-    /// Returns the text of that number; empty for a number of other strings.
-    pub(crate) fn get(&self, text: Text) -> &str {
+    /// Returns the string with this id; empty if the id belongs to another table.
+    pub(crate) fn get(&self, text: StringId) -> &str {
         self.texts.get(text.0 as usize).map_or("", |text| text)
     }
 }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_kept_once() {
+    fn equal_strings_are_interned_once() {
         let mut strings = Strings::default();
         let (kernel, copy) = (strings.intern("kernel"), strings.intern("copy"));
         assert_eq!(strings.intern("kernel"), kernel);

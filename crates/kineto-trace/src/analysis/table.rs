@@ -2,16 +2,16 @@
 
 use super::averages::{Average, KeyAverages, Section};
 use super::averaging::{OVERLOAD, SHAPES, SOURCE};
-use super::columns::{Column, Side, printable};
+use super::columns::{Column, Truncation, printable};
 use super::sort::SortBy;
-use super::units::{TimeUnit, bytes, flop_unit, share, time};
+use super::units::{TimeUnit, bytes, flop_unit, percentage, time};
 use crate::sorting::sort_few_by;
 use std::fmt;
 
-/// A table to be printed: made by [`KeyAverages::table`], printed by its `Display`.
+/// A table of averages; made by [`KeyAverages::table`] and printed by `Display`.
 ///
-/// Operations come first, then kernels, then annotations as devices saw them, each with what its percentages are of.
-/// Columns, units and widths are those of torch's table; [`torch`](Table::torch) prints the one table that torch does.
+/// It prints operations, then kernels, then annotations on devices, each with the base of its percentages. Columns,
+/// units and widths are those of torch's table. [`torch`](Table::torch) prints a single table, as torch does.
 #[derive(Clone, Debug)]
 #[must_use = "print it"]
 pub struct Table<'a> {
@@ -31,11 +31,11 @@ pub struct Table<'a> {
     as_torch: bool,
 }
 
-/// Between two columns.
+/// Spaces between two columns.
 const GAP: usize = 2;
-/// Of a column of numbers.
+/// The width of a numeric column.
 const NUMBER: usize = 12;
-/// To this the name is cut before columns are left out.
+/// The name column shrinks to this width before columns are dropped.
 const NAME_MIN: usize = 24;
 
 impl<'a> Table<'a> {
@@ -58,89 +58,90 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Sorts by that, the largest first. Default: by self time, of the host for operations, of the device for the rest.
+    /// Sets the sort key. Default: self time, of the host for operations, of the device for other rows.
     pub fn sort_by(mut self, key: SortBy) -> Self {
         self.sort_by = Some(key);
         self
     }
 
-    /// Prints so many rows of each section. Default: 100; `None`: all.
+    /// Limits the rows of each section. Default: 100; `None` prints all.
     pub fn row_limit(mut self, rows: impl Into<Option<usize>>) -> Self {
         self.row_limit = rows.into();
         self
     }
 
-    /// The widest that the name may be, in characters. Default: 55.
+    /// Limits the width of the name column, in characters. Default: 55.
     pub fn max_name_column_width(mut self, characters: usize) -> Self {
         self.max_name = characters;
         self
     }
 
-    /// The widest that shapes may be, in characters. Default: 80.
+    /// Limits the width of the shapes column, in characters. Default: 80.
     pub fn max_shapes_column_width(mut self, characters: usize) -> Self {
         self.max_shapes = characters;
         self
     }
 
-    /// The widest that a place in the source may be, in characters. Default: 75.
+    /// Limits the width of the source location column, in characters. Default: 75.
     pub fn max_src_column_width(mut self, characters: usize) -> Self {
         self.max_source = characters;
         self
     }
 
-    /// Prints that above.
+    /// Sets a line that is printed above the table.
     pub fn header(mut self, text: impl Into<String>) -> Self {
         self.header = Some(text.into());
         self
     }
 
-    /// Prints only operations that were in no other one, the first time that they were met. Default: false.
+    /// Prints only operations whose first call was inside no other operation. Default: false.
     pub fn top_level_events_only(mut self, on: bool) -> Self {
         self.top_level_only = on;
         self
     }
 
-    /// Prints all times in that unit. Default: each in the largest in which it is one or more.
+    /// Prints all times in this unit. Default: for each time, the largest unit in which it is at least 1.
     pub fn time_unit(mut self, unit: TimeUnit) -> Self {
         self.unit = Some(unit);
         self
     }
 
-    /// Keeps lines within so many characters, such as a terminal's width. Default: as long as they get.
+    /// Limits the length of lines in characters, for example to a terminal's width. Default: no limit.
     ///
-    /// First names are cut, down to 24 characters; then columns are left out, which a line below says.
+    /// Names shrink first, down to 24 characters. Then columns are dropped, and a line below the table counts them.
     pub fn width(mut self, characters: usize) -> Self {
         self.width = Some(characters);
         self
     }
 
-    /// Adds columns on how times spread: least, median, 95th percentile, greatest, standard deviation. Default: false.
+    /// Adds columns for the spread of durations: minimum, median, 95th percentile, maximum, standard deviation.
+    /// Default: false.
     pub fn spread(mut self, on: bool) -> Self {
         self.spread = on;
         self
     }
 
-    /// Shows memory, where some was recorded. Default: true.
+    /// Shows memory if some was recorded. Default: true.
     pub fn memory(mut self, on: bool) -> Self {
         self.memory = on;
         self
     }
 
-    /// Shows floating-point operations, where some are known. Default: true.
+    /// Shows floating-point operations if some are known. Default: true.
     pub fn flops(mut self, on: bool) -> Self {
         self.flops = on;
         self
     }
 
-    /// Prints one table of operations and kernels together, as torch does, to be compared with torch's.
+    /// Prints operations and kernels in one table, as torch does, for comparison with torch's.
     ///
-    /// Its percentages add up to more than 100: device time stands with operations and again with kernels.
+    /// Its percentages add up to more than 100, because device time counts for operations and again for kernels.
     pub fn torch(mut self, on: bool) -> Self {
         self.as_torch = on;
         self
     }
 
-    /// The rows of a table in their order, all of which the widths of columns are made for.
+    /// Returns the rows of a table in order. All of them determine the widths of columns, even beyond the row limit.
     pub(super) fn rows(&self, sections: &[Section]) -> Vec<&'a Average> {
         let rows = self.averages.iter().filter(|row| sections.contains(&row.section));
         let rows = rows.chain(self.averages.outside.as_ref().filter(|_| self.as_torch));
@@ -151,7 +152,6 @@ impl<'a> Table<'a> {
         rows
     }
 
-    /// Whether some row has it.
     fn any(&self, has: impl Fn(&Average) -> bool) -> bool {
         self.averages.iter().any(has)
     }
@@ -161,7 +161,7 @@ impl<'a> Table<'a> {
         Column::new(title, NUMBER, rank, move |row| time(ns(row), unit))
     }
 
-    /// The columns of a table of such rows.
+    /// Returns the columns of a table for these sections and rows.
     fn columns(&self, sections: &[Section], rows: &[&'a Average], what: &str) -> Vec<Column<'a>> {
         let mut columns = vec![self.name_column(what, rows, |row| row.name.clone())];
         columns.extend(self.group_columns(rows, |title| title == OVERLOAD));
@@ -190,17 +190,18 @@ impl<'a> Table<'a> {
         columns
     }
 
-    /// The width of a column of texts; torch's may be narrower than their titles.
+    /// Returns the width of a text column; torch's may be narrower than the title.
     fn at_least(&self, title: &str, width: usize) -> usize {
         if self.as_torch { width } else { width.max(title.chars().count()) }
     }
 
     fn name_column(&self, title: &str, rows: &[&Average], name: impl Fn(&Average) -> String + 'a) -> Column<'a> {
         let longest = rows.iter().map(|row| printable(&name(row)).chars().count()).max().unwrap_or(0);
-        Column::new(title, self.at_least(title, longest + 4).min(self.max_name), 0, name).cut(Side::End, self.max_name)
+        Column::new(title, self.at_least(title, longest + 4).min(self.max_name), 0, name)
+            .cut(Truncation::End, self.max_name)
     }
 
-    /// The columns of those groups whose title is wanted and of which some row has a key.
+    /// Returns the columns of groups that `wanted` selects and for which some row has a key.
     fn group_columns(&self, rows: &[&Average], wanted: impl Fn(&str) -> bool) -> Vec<Column<'a>> {
         let groups = self.averages.groups.iter().enumerate().filter(|(_, title)| wanted(title));
         let column = |(at, title): (usize, &String)| {
@@ -212,11 +213,15 @@ impl<'a> Table<'a> {
             let width = self.at_least(title, longest + 4);
             Some(match title.as_str() {
                 OVERLOAD => self.name_column(title, rows, key),
-                SHAPES => Column::new(title, width.min(self.max_shapes), 0, key).cut(Side::Plain, self.max_shapes),
-                SOURCE => {
-                    Column::new(title, width.min(self.max_source), 0, key).cut(Side::Start, self.max_source).left()
+                SHAPES => {
+                    Column::new(title, width.min(self.max_shapes), 0, key).cut(Truncation::Plain, self.max_shapes)
                 }
-                _ => Column::new(title, width.min(self.max_name).max(NUMBER), 0, key).cut(Side::End, self.max_name),
+                SOURCE => Column::new(title, width.min(self.max_source), 0, key)
+                    .cut(Truncation::Start, self.max_source)
+                    .left(),
+                _ => {
+                    Column::new(title, width.min(self.max_name).max(NUMBER), 0, key).cut(Truncation::End, self.max_name)
+                }
             })
         };
         groups.filter_map(column).collect()
@@ -225,9 +230,9 @@ impl<'a> Table<'a> {
     fn cpu_columns(&self) -> Vec<Column<'a>> {
         let base = self.averages.cpu_base_ns() as f64;
         vec![
-            Column::new("Self CPU %", NUMBER, 4, move |row| share(row.self_cpu_ns as f64, base)),
+            Column::new("Self CPU %", NUMBER, 4, move |row| percentage(row.self_cpu_ns as f64, base)),
             self.time_column("Self CPU".to_owned(), 0, |row| row.self_cpu_ns as f64),
-            Column::new("CPU total %", NUMBER, 6, move |row| share(row.cpu_ns as f64, base)),
+            Column::new("CPU total %", NUMBER, 6, move |row| percentage(row.cpu_ns as f64, base)),
             self.time_column("CPU total".to_owned(), 1, |row| row.cpu_ns as f64),
             self.time_column("CPU time avg".to_owned(), 3, |row| row.per_call(row.cpu_ns)),
         ]
@@ -237,7 +242,7 @@ impl<'a> Table<'a> {
         let (device, base) = (&self.averages.device, self.averages.device_base_ns() as f64);
         let mut columns = vec![
             self.time_column(format!("Self {device}"), 0, |row| row.self_device_ns as f64),
-            Column::new(format!("Self {device} %"), NUMBER, 5, move |row| share(row.self_device_ns as f64, base)),
+            Column::new(format!("Self {device} %"), NUMBER, 5, move |row| percentage(row.self_device_ns as f64, base)),
         ];
         if with_ops {
             columns.push(self.time_column(format!("{device} total"), 2, |row| row.device_ns as f64));
@@ -269,7 +274,7 @@ impl<'a> Table<'a> {
         columns
     }
 
-    /// In the unit of the smallest row that has some.
+    /// Returns the FLOPs column, in the unit of the smallest nonzero value.
     fn flops_column(&self, rows: &[&Average]) -> Option<Column<'a>> {
         let least = rows.iter().map(|row| row.flops).filter(|flops| *flops > 0).min()?;
         let (unit, name) = flop_unit(least);
@@ -279,7 +284,8 @@ impl<'a> Table<'a> {
         }))
     }
 
-    /// Makes lines fit: names are cut, then columns left out, those of the highest rank first. Returns how many.
+    /// Fits lines into the width: names shrink, then columns of the highest rank are dropped. Returns how many were
+    /// dropped.
     fn fit(&self, columns: &mut Vec<Column<'a>>) -> usize {
         let mut left_out = 0;
         let Some(width) = self.width else { return left_out };
@@ -299,7 +305,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Writes the table of some sections, with the header if it is the first; says whether there was anything to write.
+    /// Writes the table of some sections, with the header if it is the first; returns whether it wrote anything.
     fn write(
         &self,
         f: &mut fmt::Formatter<'_>,
@@ -334,20 +340,20 @@ impl<'a> Table<'a> {
         let shown = self.row_limit.unwrap_or(usize::MAX);
         for row in rows.iter().take(shown) {
             line(f, columns.iter().map(|column| column.cell(row)).collect())?;
-            let more = columns.iter().map(|column| column.more(row)).max().unwrap_or(0);
+            let more = columns.iter().map(|column| column.line_count(row)).max().unwrap_or(0);
             for at in 1..more {
                 line(f, columns.iter().map(|column| column.cell_line(row, at)).collect())?;
             }
-            if more > 1 || self.as_torch && columns.iter().any(Column::is_of_lines) {
+            if more > 1 || self.as_torch && columns.iter().any(Column::is_multi_line) {
                 line(f, columns.iter().map(|column| " ".repeat(column.width + GAP)).collect())?;
             }
         }
         line(f, rule)?;
-        self.say_what_is_not_shown(f, rows.len().saturating_sub(shown), left_out)?;
+        self.write_omissions(f, rows.len().saturating_sub(shown), left_out)?;
         Ok(true)
     }
 
-    fn say_what_is_not_shown(&self, f: &mut fmt::Formatter<'_>, rows: usize, columns: usize) -> fmt::Result {
+    fn write_omissions(&self, f: &mut fmt::Formatter<'_>, rows: usize, columns: usize) -> fmt::Result {
         if rows > 0 && !self.as_torch {
             writeln!(f, "More rows: {rows} (raise row_limit)")?;
         }
@@ -377,20 +383,20 @@ impl<'a> Table<'a> {
             return Ok(());
         }
         if averages.unlaunched_ns > 0 {
-            writeln!(f, "Of that, in no operation above: {}", shown(averages.unlaunched_ns as f64))?;
+            writeln!(f, "Attributed to no operation: {}", shown(averages.unlaunched_ns as f64))?;
         }
         let (host, on_device) = averages.unattributed_bytes();
         if (host, on_device) != (0, 0) {
             writeln!(f, "Memory outside all operations: CPU {}, {device} {}", bytes(host), bytes(on_device))?;
         }
-        averages.notes.iter().try_for_each(|note| writeln!(f, "Not whole: {note}"))
+        averages.notes.iter().try_for_each(|note| writeln!(f, "Data loss: {note}"))
     }
 }
 
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.averages.iter().next().is_none() {
-            return if self.as_torch { Ok(()) } else { writeln!(f, "nothing was recorded that has a row") };
+            return if self.as_torch { Ok(()) } else { writeln!(f, "no operations or device work were recorded") };
         }
         if self.as_torch {
             self.write(f, &[Section::Ops, Section::Kernels, Section::DeviceAnnotations], "Name", true)?;
@@ -409,7 +415,7 @@ impl fmt::Display for Table<'_> {
     }
 }
 
-/// The length of a line, as torch counts it.
+/// Returns the length of a line, as torch counts it.
 fn line_length(columns: &[Column<'_>]) -> usize {
     columns.iter().map(|column| column.width + GAP).sum::<usize>().saturating_sub(GAP)
 }
@@ -417,14 +423,14 @@ fn line_length(columns: &[Column<'_>]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::super::GroupBy;
-    use super::super::sample::Sample;
+    use super::super::sample::SampleTrace;
     use super::*;
     use crate::activity::{ActivityType, ArgValue, NO_ARGS};
 
-    fn sample() -> Sample {
+    fn sample() -> SampleTrace {
         let dims =
             [("Input Dims", ArgValue::Json("[[64,32],[32,16]]")), ("location", ArgValue::Str("src/model.rs:31"))];
-        Sample::default()
+        SampleTrace::default()
             .host(ActivityType::UserAnnotation, "ProfilerStep#0", 1, (0, 4000), NO_ARGS)
             .op_with("linear_with_a_name_that_is_longer_than_fifty_characters", 100, 1100, &dims)
             .op_with("mm", 200, 500, &dims)
@@ -442,12 +448,12 @@ mod tests {
     }
 
     #[test]
-    fn operations_and_kernels_are_tables_of_their_own_and_say_what_percentages_are_of() {
+    fn operations_and_kernels_have_separate_tables() {
         check(&sample().events().key_averages().table().max_name_column_width(26), "sections.txt");
     }
 
     #[test]
-    fn a_narrow_terminal_cuts_names_and_leaves_columns_out() {
+    fn narrow_width_shortens_names_and_drops_columns() {
         let averages = sample().events().key_averages();
         let table = averages.table().width(80).row_limit(1).header("Training");
         assert!(table.to_string().lines().all(|line| line.chars().count() <= 80), "{table}");
@@ -465,8 +471,8 @@ mod tests {
     }
 
     #[test]
-    fn kernels_alone_have_the_header_and_no_width_is_too_small() {
-        let events = Sample::default().kernel("gemm", 0, 1, 0).events();
+    fn header_appears_without_ops_at_any_width() {
+        let events = SampleTrace::default().kernel("gemm", 0, 1, 0).events();
         let averages = events.averages().by(GroupBy::Thread).compute();
         let table = averages.table().header("Alone").to_string();
         assert!(table.lines().nth(1) == Some("Alone") && table.lines().nth(3).unwrap().contains("Kernel"), "{table}");
@@ -475,9 +481,10 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_do_not_reach_a_terminal() {
+    fn control_characters_are_escaped() {
         let dims = [("Input Dims", ArgValue::Str("\u{9b}2J"))];
-        let events = Sample::default().op_with("a\x1b[2Jb\r\nc", 0, 10, &dims).kernel("\x07\x7f", 0, 1, 0).events();
+        let events =
+            SampleTrace::default().op_with("a\x1b[2Jb\r\nc", 0, 10, &dims).kernel("\x07\x7f", 0, 1, 0).events();
         let averages = events.averages().by(GroupBy::Shapes).by(GroupBy::Stack(3)).compute();
         let table = averages.table().to_string();
         assert!(!table.chars().any(|each| each.is_control() && each != '\n'), "{table:?}");
@@ -487,9 +494,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_a_table_too() {
+    fn empty_averages_print_a_message() {
         let averages = KeyAverages::default();
-        assert_eq!(averages.table().to_string(), "nothing was recorded that has a row\n");
+        assert_eq!(averages.table().to_string(), "no operations or device work were recorded\n");
         assert_eq!(averages.table().torch(true).to_string(), "");
     }
 }

@@ -1,4 +1,4 @@
-//! Rows of devices that events have timed around operations: what of each is its operation's own.
+//! Device rows measured by events around operations, and the part of each that belongs to its operation alone.
 
 use super::attribution::Attribution;
 use super::event::Event;
@@ -7,18 +7,18 @@ use super::forest::Forest;
 use crate::activity::{ActivityType, ArgValue};
 use std::collections::HashMap;
 
-/// How much of the time of such rows lies in those of operations within. Beside one another, rows would count it twice.
+/// Time of nested operations inside timed rows, which would otherwise count twice.
 #[derive(Debug, Default)]
-pub(super) struct Timed {
-    /// By operation.
+pub(super) struct TimedWork {
+    /// By operation: the time of timed rows of operations inside it.
     within_ns: HashMap<usize, u64>,
 }
 
-impl Timed {
-    pub(super) fn new(events: &Events, forest: &Forest, attribution: &Attribution) -> Timed {
+impl TimedWork {
+    pub(super) fn new(events: &Events, forest: &Forest, attribution: &Attribution) -> TimedWork {
         let mut all_ns: HashMap<usize, u64> = HashMap::new();
         for event in events.iter().filter(is_timed) {
-            if let Some(node) = attribution.op(event).and_then(|op| forest.of(op.index())) {
+            if let Some(node) = attribution.op(event).and_then(|op| forest.node_of(op.index())) {
                 *all_ns.entry(node).or_default() += event.duration_ns();
             }
         }
@@ -29,10 +29,10 @@ impl Timed {
                 *within_ns.entry(timed).or_default() += ns;
             }
         }
-        Timed { within_ns }
+        TimedWork { within_ns }
     }
 
-    /// Returns how long a piece of a device's work of an operation was, without what is counted for operations within.
+    /// Returns the duration of an operation's device work, without the part counted for operations inside.
     pub(super) fn own_ns(&mut self, event: &Event<'_>, node: Option<usize>) -> u64 {
         let ns = event.duration_ns();
         match node.and_then(|node| self.within_ns.get_mut(&node)).filter(|_| is_timed(event)) {
@@ -46,8 +46,8 @@ impl Timed {
     }
 }
 
-/// Whether a row of a device lasts from one event around an operation to another, as `tracing_kineto::integration::EventTimers`
-/// measures it.
+/// Returns whether a device row lasts from one event around an operation to another, as
+/// `tracing_kineto::integration::EventTimers` measures it.
 pub(super) fn is_timed(event: &Event<'_>) -> bool {
     event.kind() == Some(ActivityType::GpuUserAnnotation)
         && matches!(event.written("timing_source"), Some(ArgValue::Str("events")))

@@ -1,4 +1,4 @@
-//! Times, sizes and shares as torch's table prints them.
+//! Formats times, sizes and shares as torch's table does.
 
 /// The unit of all times of a table; torch's `time_unit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,7 +12,7 @@ pub enum TimeUnit {
     Micros,
 }
 
-/// A time with three decimals, in the largest unit in which it is one or more; in `unit` if there is one.
+/// Formats a time with three decimals, in `unit` or else the largest unit in which it is at least 1.
 pub(super) fn time(ns: f64, unit: Option<TimeUnit>) -> String {
     let micros = ns / 1e3;
     let unit = unit.unwrap_or(match micros {
@@ -27,12 +27,12 @@ pub(super) fn time(ns: f64, unit: Option<TimeUnit>) -> String {
     }
 }
 
-/// A part of a base in percent, "NaN" where that is 0.
-pub(super) fn share(ns: f64, base: f64) -> String {
+/// Formats a share of a base in percent; "NaN" if the base is 0.
+pub(super) fn percentage(ns: f64, base: f64) -> String {
     if base == 0.0 { "NaN".to_owned() } else { format!("{:.2}%", ns * 100.0 / base) }
 }
 
-/// Bytes, in units of 1024.
+/// Formats bytes in units of 1024.
 pub(super) fn bytes(bytes: i64) -> String {
     const KB: u64 = 1024;
     let scaled = |unit: u64, name: &str| format!("{:.2} {name}", bytes as f64 / unit as f64);
@@ -44,7 +44,7 @@ pub(super) fn bytes(bytes: i64) -> String {
     }
 }
 
-/// The unit in which a number of FLOPs is one or more, up to "PFLOPs", with its size.
+/// Returns the size and name of the largest unit, up to "PFLOPs", in which a number of FLOPs is at least 1.
 pub(super) fn flop_unit(flops: u64) -> (f64, &'static str) {
     const UNITS: [&str; 6] = ["FLOPs", "KFLOPs", "MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs"];
     let mut unit = (1.0, "FLOPs");
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn shares_and_flops_scale() {
-        assert_eq!([share(1.0, 3.0), share(0.0, 0.0)], ["33.33%", "NaN"]);
+        assert_eq!([percentage(1.0, 3.0), percentage(0.0, 0.0)], ["33.33%", "NaN"]);
         let names = [1, 999, 1000, 2_000_000, u64::MAX].map(flop_unit);
         assert_eq!(names, [(1.0, "FLOPs"), (1.0, "FLOPs"), (1e3, "KFLOPs"), (1e6, "MFLOPs"), (1e15, "PFLOPs")]);
     }

@@ -1,8 +1,8 @@
-//! Arguments as numbers, whichever way they are written.
+//! Conversions of arguments to numbers and text.
 
 use crate::activity::ArgValue;
 
-/// An integer that is not negative; text may be decimal or hexadecimal ("0x1f").
+/// Returns a non-negative integer; text may be decimal or hexadecimal ("0x1f").
 pub(super) fn unsigned(value: ArgValue<'_>) -> Option<u64> {
     match value {
         ArgValue::I64(value) => u64::try_from(value).ok(),
@@ -15,7 +15,7 @@ pub(super) fn unsigned(value: ArgValue<'_>) -> Option<u64> {
     }
 }
 
-/// An integer; text may be decimal or hexadecimal.
+/// Returns an integer; text may be decimal or hexadecimal.
 pub(super) fn signed(value: ArgValue<'_>) -> Option<i64> {
     match value {
         ArgValue::I64(value) => Some(value),
@@ -24,7 +24,7 @@ pub(super) fn signed(value: ArgValue<'_>) -> Option<i64> {
     }
 }
 
-/// A number; "inf", "-inf" and "nan" are what a file has for those.
+/// Returns a number; files spell special values "inf", "-inf" and "nan".
 #[expect(clippy::cast_precision_loss, reason = "as every reader of JSON takes it")]
 pub(super) fn float(value: ArgValue<'_>) -> Option<f64> {
     match value {
@@ -36,7 +36,6 @@ pub(super) fn float(value: ArgValue<'_>) -> Option<f64> {
     }
 }
 
-/// A text.
 pub(super) fn text(value: ArgValue<'_>) -> Option<&str> {
     match value {
         ArgValue::Str(text) => Some(text),

@@ -1,38 +1,38 @@
-//! Text on its way to a writer: a buffer of fixed size that keeps the first error.
+//! A fixed-size output buffer that remembers the first write error.
 
 use std::io::{self, Write};
 
-use super::json::{self, Piece, Room, SHORT};
+use super::json::{self, Piece, PieceBuffer, SHORT};
 use crate::fallible::list;
 
-/// A buffer in front of `W`, to which JSON is appended without any checks for errors.
+/// A buffer in front of `W`. JSON is appended to it without error checks.
 ///
-/// It never grows: everything goes into it in pieces of fixed size, and it is emptied when there is no room for the
-/// next one.
+/// It never grows: data is appended in pieces of limited size, and the buffer is flushed when the next piece does not
+/// fit.
 #[derive(Debug)]
 pub(super) struct Buffer<W> {
     out: W,
     bytes: Box<[u8]>,
-    /// How many of `bytes` are filled.
+    /// The number of bytes used.
     at: usize,
     error: Option<io::Error>,
     failed: bool,
 }
 
-/// What the buffer holds, in bytes.
+/// The capacity in bytes.
 const CAPACITY: usize = 1 << 18;
 
-/// The longest text for which the buffer is emptied; a longer one that finds no room is written from where it lies.
+/// The longest text that is copied into the flushed buffer; a longer one that does not fit is written directly.
 const COPIED: usize = 1 << 15;
 
-/// A backslash that is the last character of a string.
+/// The escape for a backslash at the end of a string.
 const BACKSLASH: &[u8; 6] = br"\u005c";
 
-/// Returns what `write` appends.
+/// Returns the bytes that `write` appends.
 pub(super) fn rendered(write: impl FnOnce(&mut Buffer<Vec<u8>>)) -> Vec<u8> {
-    let mut buffer = Buffer::with_capacity(Vec::new(), size_of::<Room>());
+    let mut buffer = Buffer::with_capacity(Vec::new(), size_of::<PieceBuffer>());
     write(&mut buffer);
-    // A list takes everything.
+    // Writing to a `Vec` does not fail.
     buffer.finish().unwrap_or_default()
 }
 
@@ -41,47 +41,46 @@ impl<W: Write> Buffer<W> {
         Buffer::with_capacity(out, CAPACITY)
     }
 
-    /// `capacity` is room for a piece, or more; where there is no memory for that, a piece it is.
+    /// `capacity` must hold at least one piece; if memory is short, the buffer holds exactly one.
     fn with_capacity(out: W, capacity: usize) -> Self {
-        let mut bytes = list(capacity).unwrap_or_else(|| Vec::with_capacity(size_of::<Room>()));
+        let mut bytes = list(capacity).unwrap_or_else(|| Vec::with_capacity(size_of::<PieceBuffer>()));
         bytes.resize(bytes.capacity(), 0);
         Buffer { out, bytes: bytes.into(), at: 0, error: None, failed: false }
     }
 
-    /// Appends a piece, which `write` puts together.
+    /// Appends a piece, which `write` fills.
     #[inline(always)]
     pub(super) fn piece<T>(&mut self, write: impl FnOnce(&mut Piece<'_>) -> T) -> T {
-        let mut piece = Piece::new(self.room());
+        let mut piece = Piece::new(self.reserve_chunk());
         let result = write(&mut piece);
         self.at += piece.length();
         result
     }
 
-    /// Appends a literal as it stands.
+    /// Appends a literal unchanged.
     #[inline(always)]
     pub(super) fn raw<const N: usize>(&mut self, text: &[u8; N]) {
-        *self.room() = *text;
+        *self.reserve_chunk() = *text;
         self.at += N;
     }
 
-    /// Appends a text of any length as it stands.
+    /// Appends text of any length unchanged.
     #[inline(always)]
     pub(super) fn verbatim(&mut self, text: &[u8]) {
         match self.bytes.get_mut(self.at..).and_then(|rest| rest.get_mut(..text.len())) {
-            Some(room) => {
-                room.copy_from_slice(text);
+            Some(reserve_chunk) => {
+                reserve_chunk.copy_from_slice(text);
                 self.at += text.len();
             }
-            None => self.past_the_end(text),
+            None => self.append_unbuffered(text),
         }
     }
 
-    /// Appends `json`, which is valid JSON, as it stands but for backslashes at the ends of strings; see
-    /// [`escaped`](Buffer::escaped).
+    /// Appends valid JSON, unchanged except for backslashes at the ends of strings; see [`escaped`](Buffer::escaped).
     pub(super) fn json(&mut self, json: &str) {
         let mut rest = json.as_bytes();
         let mut at = 0;
-        // In valid JSON a backslash begins an escape of two bytes or more, so `\\` before a quote is the end of a string.
+        // In valid JSON a backslash begins an escape of at least two bytes, so `\\` before a quote ends a string.
         while let Some(found) = rest.get(at..).and_then(|rest| rest.iter().position(|&byte| byte == b'\\')) {
             at += found;
             if rest.get(at..at + 3) == Some(br#"\\""#) {
@@ -110,11 +109,11 @@ impl<W: Write> Buffer<W> {
         self.start_of_member(first, key, |_| {});
     }
 
-    /// Appends the key of a member, after a comma unless it is the first, and what `value` writes, which is short.
+    /// Appends the key of a member, after a comma unless it is the first, and the short value that `value` writes.
     #[inline(always)]
     pub(super) fn start_of_member(&mut self, first: bool, key: &str, value: impl Fn(&mut Piece<'_>)) {
         if key.len() <= SHORT {
-            let mut piece = Piece::new(self.room());
+            let mut piece = Piece::new(self.reserve_chunk());
             if !first {
                 piece.raw(b",");
             }
@@ -127,17 +126,15 @@ impl<W: Write> Buffer<W> {
                 return;
             }
         }
-        self.odd_key(first, key);
+        self.escaped_key(first, key);
         self.piece(value);
     }
 
-    /// Appends `value`.
     #[inline(always)]
     pub(super) fn uint(&mut self, value: u64) {
         self.piece(|piece| piece.uint(value));
     }
 
-    /// Appends `value`.
     #[inline(always)]
     pub(super) fn int(&mut self, value: i64) {
         self.piece(|piece| piece.int(value));
@@ -155,27 +152,27 @@ impl<W: Write> Buffer<W> {
         self.string(&value.to_string());
     }
 
-    /// Appends `value`; see [`Piece::float`].
+    /// Appends a float; see [`Piece::float`].
     pub(super) fn float(&mut self, value: f64) {
         self.piece(|piece| piece.float(value));
     }
 
-    /// Ends a row: reports an error, if one came up since the last row.
+    /// Ends a row; returns an error if a write failed since the last row.
     #[inline]
     pub(super) fn end_row(&mut self) -> io::Result<()> {
-        if self.failed { self.report() } else { Ok(()) }
+        if self.failed { self.take_error() } else { Ok(()) }
     }
 
-    /// Hands on everything, flushes the writer and gives it back.
+    /// Flushes the buffer and the writer, and returns the writer.
     pub(super) fn finish(mut self) -> io::Result<W> {
-        self.empty();
+        self.flush_buffer();
         self.write(W::flush);
         self.end_row()?;
         Ok(self.out)
     }
 
     #[cold]
-    fn odd_key(&mut self, first: bool, key: &str) {
+    fn escaped_key(&mut self, first: bool, key: &str) {
         if !first {
             self.raw(b",");
         }
@@ -183,7 +180,7 @@ impl<W: Write> Buffer<W> {
         self.raw(b":");
     }
 
-    /// Appends `text`, escaped.
+    /// Appends `text` with escapes.
     #[inline(always)]
     pub(super) fn text(&mut self, text: &[u8]) {
         let mut short = text;
@@ -192,7 +189,7 @@ impl<W: Write> Buffer<W> {
             self.long_text(blocks, rest.is_empty());
             short = rest;
         }
-        let mut piece = Piece::new(self.room());
+        let mut piece = Piece::new(self.reserve_chunk());
         if piece.short_text(short) {
             self.at += piece.length();
         } else {
@@ -200,7 +197,7 @@ impl<W: Write> Buffer<W> {
         }
     }
 
-    /// Appends a part of a text, which may be its end.
+    /// Appends a part of a text; `is_end` tells whether it is the last part.
     fn long_text(&mut self, blocks: &[[u8; SHORT]], is_end: bool) {
         for (number, block) in blocks.iter().enumerate() {
             if json::is_clean(block) {
@@ -211,10 +208,10 @@ impl<W: Write> Buffer<W> {
         }
     }
 
-    /// Appends a part of a text that has characters to escape.
+    /// Appends a part of a text that contains characters to escape.
     ///
-    /// A backslash at the text's end becomes `\u005c`: Perfetto takes the quote after `\\` for an escaped one, and refuses
-    /// the file.
+    /// A backslash at the end of the text becomes `\u005c`: Perfetto takes the quote after `\\` for an escaped quote,
+    /// and rejects the file.
     #[cold]
     fn escaped(&mut self, part: &[u8], is_end: bool) {
         let before_last = part.strip_suffix(b"\\").filter(|_| is_end);
@@ -226,24 +223,24 @@ impl<W: Write> Buffer<W> {
         }
     }
 
-    /// Returns the next `N` bytes of the buffer, which do not count before `at` is beyond them.
+    /// Returns the next `N` bytes of the buffer; they count only once `at` moves past them.
     #[inline(always)]
-    fn room<const N: usize>(&mut self) -> &mut [u8; N] {
+    fn reserve_chunk<const N: usize>(&mut self) -> &mut [u8; N] {
         if self.bytes.len().saturating_sub(self.at) < N {
-            self.empty();
+            self.flush_buffer();
         }
-        let room = self.bytes.get_mut(self.at..).and_then(<[u8]>::first_chunk_mut);
-        #[expect(clippy::expect_used, reason = "no piece is longer than the empty buffer")]
-        room.expect("there is room")
+        let reserve_chunk = self.bytes.get_mut(self.at..).and_then(<[u8]>::first_chunk_mut);
+        #[expect(clippy::expect_used, reason = "no piece is longer than the flush_buffer buffer")]
+        reserve_chunk.expect("there is reserve_chunk")
     }
 
-    /// Appends a text for which there is no room.
+    /// Appends a text that does not fit.
     #[cold]
-    fn past_the_end(&mut self, text: &[u8]) {
-        self.empty();
+    fn append_unbuffered(&mut self, text: &[u8]) {
+        self.flush_buffer();
         match self.bytes.get_mut(..text.len()) {
-            Some(room) if text.len() <= COPIED => {
-                room.copy_from_slice(text);
+            Some(reserve_chunk) if text.len() <= COPIED => {
+                reserve_chunk.copy_from_slice(text);
                 self.at = text.len();
             }
             _ => self.write(|out| out.write_all(text)),
@@ -251,22 +248,22 @@ impl<W: Write> Buffer<W> {
     }
 
     #[cold]
-    fn empty(&mut self) {
+    fn flush_buffer(&mut self) {
         let filled = std::mem::take(&mut self.at);
         if let (false, Some(bytes)) = (self.failed, self.bytes.get(..filled)) {
             let written = self.out.write_all(bytes);
-            self.note(written);
+            self.record_error(written);
         }
     }
 
     fn write(&mut self, write: impl FnOnce(&mut W) -> io::Result<()>) {
         if !self.failed {
             let written = write(&mut self.out);
-            self.note(written);
+            self.record_error(written);
         }
     }
 
-    fn note(&mut self, written: io::Result<()>) {
+    fn record_error(&mut self, written: io::Result<()>) {
         if let Err(error) = written {
             self.failed = true;
             self.error = Some(error);
@@ -274,7 +271,7 @@ impl<W: Write> Buffer<W> {
     }
 
     #[cold]
-    fn report(&mut self) -> io::Result<()> {
+    fn take_error(&mut self) -> io::Result<()> {
         Err(self.error.take().unwrap_or_else(|| io::Error::other("an earlier write of this file failed")))
     }
 }
@@ -285,15 +282,15 @@ mod tests {
 
     use super::*;
 
-    /// Takes `room` bytes and keeps the size of each write.
+    /// Accepts `room` bytes, and records the size of each write.
     struct Disk {
-        room: usize,
+        reserve_chunk: usize,
         taken: Vec<u8>,
     }
 
     impl Write for Disk {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let n = bytes.len().min(self.room - self.taken.len());
+            let n = bytes.len().min(self.reserve_chunk - self.taken.len());
             if n == 0 {
                 return Err(io::ErrorKind::StorageFull.into());
             }
@@ -320,12 +317,12 @@ mod tests {
     }
 
     #[test]
-    fn text_keeps_its_utf8() {
+    fn utf8_text_is_unchanged() {
         assert_eq!(text(|out| out.string("é\u{2028}\u{7f}🦀\u{1}")), "\"é\u{2028}\u{7f}🦀\\u0001\"");
     }
 
     #[test]
-    fn what_is_long_passes_without_growing_the_buffer() {
+    fn long_text_does_not_grow_the_buffer() {
         let mut buffer = Buffer::new(Vec::new());
         let hostile = "\0".repeat(4 << 20);
         let long = "\"é漢\"".repeat(1 << 20);
@@ -346,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_kept_where_a_long_text_goes_past_the_buffer() {
+    fn order_is_kept_when_long_text_is_unbuffered() {
         let mut buffer = Buffer::new(Vec::new());
         buffer.raw(b"a");
         buffer.verbatim(&b"b".repeat(CAPACITY));
@@ -355,8 +352,8 @@ mod tests {
     }
 
     #[test]
-    fn the_first_error_is_reported_and_nothing_is_written_after_it() {
-        let mut buffer = Buffer::new(Disk { room: CAPACITY + 10, taken: Vec::new() });
+    fn nothing_is_written_after_the_first_error() {
+        let mut buffer = Buffer::new(Disk { reserve_chunk: CAPACITY + 10, taken: Vec::new() });
         let row = [b'x'; 4096];
         let mut rows = 0;
         let error = loop {
@@ -376,14 +373,14 @@ mod tests {
     }
 
     #[test]
-    fn an_error_at_the_end_is_reported() {
-        let mut buffer = Buffer::new(Disk { room: 10, taken: Vec::new() });
+    fn error_on_flush_is_reported() {
+        let mut buffer = Buffer::new(Disk { reserve_chunk: 10, taken: Vec::new() });
         buffer.raw(&[b'x'; 11]);
         assert!(buffer.end_row().is_ok());
         assert_eq!(buffer.finish().err().unwrap().kind(), io::ErrorKind::StorageFull);
     }
 
-    /// Returns whether a string of a JSON text has a backslash before the quote that ends it.
+    /// Returns whether a string in a JSON text has a backslash before its closing quote.
     fn has_backslash_before_end(json: &str) -> bool {
         let (mut bytes, mut in_string, mut last) = (json.bytes(), false, None);
         while let Some(byte) = bytes.next() {
@@ -418,7 +415,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn json_keeps_its_values_when_backslashes_are_changed(
+        fn json_keeps_its_values_when_backslashes_change(
             values in prop::collection::vec(("[a\"\\\\\n/u]{0,6}", "[a\"\\\\{}\\[]{0,40}"), 0..8),
         ) {
             let value: serde_json::Value = values.into_iter().map(|(key, text)| (key, vec![text])).collect();
@@ -428,13 +425,13 @@ mod tests {
         }
 
         #[test]
-        fn any_string_comes_back(value in any::<String>(), repeat in 1..20_usize) {
+        fn any_string_round_trips(value in any::<String>(), repeat in 1..20_usize) {
             let value = value.repeat(repeat);
             prop_assert_eq!(serde_json::from_str::<String>(&text(|out| out.string(&value))).unwrap(), value);
         }
 
         #[test]
-        fn any_nasty_string_comes_back(value in "[a\"\\\\\\x00-\\x1f\\x7fé漢🦀]{0,100}") {
+        fn any_string_with_escapes_round_trips(value in "[a\"\\\\\\x00-\\x1f\\x7fé漢🦀]{0,100}") {
             prop_assert_eq!(serde_json::from_str::<String>(&text(|out| out.string(&value))).unwrap(), value);
         }
     }

@@ -1,44 +1,44 @@
-//! A gzip encoder for builds without optimization, in which zlib takes twenty times as long as the JSON it packs.
+//! A gzip encoder for unoptimized builds, in which zlib takes twenty times as long as formatting the JSON.
 //!
-//! It looks for each text at one place, where its first four bytes occurred last, and uses deflate's fixed codes: on the
-//! rows of a trace, the result is as small as zlib's at level 1. The loops index arrays with plain numbers, because every
-//! iterator and every small function of `std` is a call in such a build.
+//! It checks one candidate for a match, the last position of the same four bytes, and uses deflate's fixed codes. On
+//! the rows of a trace, the result is as small as zlib's at level 1. The loops index arrays with plain numbers, because
+//! in such a build every iterator and every small function of `std` is a call.
 
 use std::io::{self, Write};
 
-/// Compresses what is written to it into one gzip member; [`finish`](FastGzip::finish) writes the end.
+/// Compresses written data into one gzip member; [`finish`](FastGzip::finish) writes its end.
 pub(super) struct FastGzip<W> {
     out: W,
-    /// Text that is not compressed yet; less than a [`BLOCK`].
+    /// Text not yet compressed; shorter than a [`BLOCK`].
     text: Vec<u8>,
-    /// Where each hash occurred last in the block.
+    /// By hash: its last position in the block.
     last_seen: Vec<u32>,
     bits: BitWriter,
     crc: u32,
-    /// The length of the whole text, modulo 2^32 as in the trailer.
+    /// The length of the whole text modulo 2^32, as in the trailer.
     length: u32,
 }
 
-/// Bits on their way to bytes, the lowest first.
+/// Collects bits into bytes, lowest bit first.
 #[derive(Default)]
 struct BitWriter {
     bytes: Vec<u8>,
-    /// How many of `bytes` are filled.
+    /// The number of bytes used.
     at: usize,
     pending: u64,
     count: u32,
 }
 
-/// How much text is compressed at a time; matches do not reach back beyond its start.
+/// The number of bytes compressed at a time; matches do not cross blocks.
 const BLOCK: usize = 1 << 18;
 const HASHES: usize = 1 << 13;
-/// Deflate's limits of a match.
+/// Deflate's limits for a match.
 const MAX_DISTANCE: usize = 1 << 15;
 const MAX_LENGTH: usize = 258;
-/// What is compared with one call.
+/// The number of bytes compared with one call.
 const STRIDE: usize = 32;
 
-/// Gzip, deflate, no flags, no time, fastest algorithm, unknown system.
+/// Gzip magic, deflate, no flags, no time, fastest algorithm, unknown system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 255];
 const END_OF_BLOCK: usize = 256;
 
@@ -58,7 +58,7 @@ impl<W: Write> FastGzip<W> {
         Ok(FastGzip { out, text, last_seen, bits, crc: !0, length: 0 })
     }
 
-    /// Writes the end of the stream and gives the writer back.
+    /// Writes the end of the stream and returns the writer.
     pub(super) fn finish(mut self) -> io::Result<W> {
         self.compress_block(true)?;
         Ok(self.out)
@@ -77,9 +77,9 @@ impl<W: Write> FastGzip<W> {
         self.bits.end_block(is_last);
         if is_last {
             self.bits.put(u64::from(!self.crc), 32);
-            self.bits.spill();
+            self.bits.flush_bytes();
             self.bits.put(u64::from(self.length), 32);
-            self.bits.spill();
+            self.bits.flush_bytes();
         }
         self.text.clear();
         self.bits.write_to(&mut self.out)
@@ -130,25 +130,25 @@ fn compress(text: &[u8], last_seen: &mut [u32], bits: &mut BitWriter) {
             put_match(bits, length, distance);
             at += length;
         }
-        bits.spill();
+        bits.flush_bytes();
     }
     bits.put_symbol(END_OF_BLOCK);
 }
 
-/// Returns how many bytes two texts of one length have in common at their start.
+/// Returns the length of the common prefix of two texts of equal length.
 #[expect(clippy::indexing_slicing, reason = "indices are below the length they are compared with; `get` is a call")]
-fn common_prefix(one: &[u8], other: &[u8]) -> usize {
+fn common_prefix(left: &[u8], right: &[u8]) -> usize {
     let mut length = 0;
-    while length + STRIDE <= one.len() && one[length..length + STRIDE] == other[length..length + STRIDE] {
+    while length + STRIDE <= left.len() && left[length..length + STRIDE] == right[length..length + STRIDE] {
         length += STRIDE;
     }
-    while length < one.len() && one[length] == other[length] {
+    while length < left.len() && left[length] == right[length] {
         length += 1;
     }
     length
 }
 
-/// Puts a match, as RFC 1951, section 3.2.5 has it.
+/// Writes a match, as in RFC 1951, section 3.2.5.
 fn put_match(bits: &mut BitWriter, length: usize, distance: usize) {
     let rest = length - 3;
     if length == MAX_LENGTH {
@@ -170,7 +170,7 @@ fn put_match(bits: &mut BitWriter, length: usize, distance: usize) {
 }
 
 impl BitWriter {
-    /// Makes room for what `length` bytes of text take at most: nine bits each, and a few to begin and end.
+    /// Reserves space for `length` bytes of text at up to nine bits each, plus the ends of a block.
     fn reserve(&mut self, length: usize) -> io::Result<()> {
         let needed = self.at + length + length / 8 + 32;
         self.bytes.try_reserve(needed.saturating_sub(self.bytes.len()))?;
@@ -189,10 +189,10 @@ impl BitWriter {
         self.put(u64::from(code), u32::from(length));
     }
 
-    /// Makes bytes of the bits that fill some.
+    /// Moves whole bytes out of the pending bits.
     #[expect(clippy::indexing_slicing, reason = "there is room for them; `get` is a call")]
     #[expect(clippy::cast_possible_truncation, reason = "the low byte is meant")]
-    fn spill(&mut self) {
+    fn flush_bytes(&mut self) {
         while self.count >= 8 {
             self.bytes[self.at] = self.pending as u8;
             self.at += 1;
@@ -205,7 +205,7 @@ impl BitWriter {
         if is_last {
             self.count = self.count.next_multiple_of(8);
         }
-        self.spill();
+        self.flush_bytes();
     }
 
     fn write_to(&mut self, out: &mut impl Write) -> io::Result<()> {
@@ -248,7 +248,7 @@ const fn fixed_codes() -> [(u16, u8); 288] {
             256..280 => (symbol - 256, 7),
             _ => (0xc0 + symbol - 280, 8),
         };
-        // The first bit of a code is its highest one.
+        // Codes are stored with their highest bit first.
         codes[symbol] = ((code as u16).reverse_bits() >> (16 - length), length);
         symbol += 1;
     }
@@ -289,7 +289,7 @@ mod tests {
     use proptest::prelude::*;
     use std::io::Read as _;
 
-    fn comes_back(text: &[u8]) -> usize {
+    fn round_trip_length(text: &[u8]) -> usize {
         let mut gzip = FastGzip::new(Vec::new()).unwrap();
         gzip.write_all(text).unwrap();
         let packed = gzip.finish().unwrap();
@@ -303,11 +303,11 @@ mod tests {
     fn fast_gzip_keeps_text_of_any_length() {
         let rows: String = (0..9000).map(|n| format!("{{\"ph\":\"X\",\"ts\":{n}.{:03}}},\n", n % 997)).collect();
         for length in [0, 1, 3, 4, 8, 257, 258, 259, 1000, rows.len()] {
-            comes_back(&rows.as_bytes()[..length]);
+            round_trip_length(&rows.as_bytes()[..length]);
         }
-        assert!(comes_back(rows.as_bytes()) < rows.len() / 2);
-        // Ends at the end of a block.
-        comes_back(&vec![b'x'; 2 * BLOCK]);
+        assert!(round_trip_length(rows.as_bytes()) < rows.len() / 2);
+        // Ends at a block boundary.
+        round_trip_length(&vec![b'x'; 2 * BLOCK]);
     }
 
     #[test]
@@ -320,7 +320,7 @@ mod tests {
                 for at in 0..length {
                     text.push(text[at % distance]);
                 }
-                comes_back(&text);
+                round_trip_length(&text);
             }
         }
     }
@@ -329,7 +329,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn fast_gzip_keeps_any_bytes(parts in prop::collection::vec(any::<u8>(), 0..2000), repeat in 1..300_usize) {
-            comes_back(&parts.repeat(repeat));
+            round_trip_length(&parts.repeat(repeat));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Trace files: whole under their name, or not there.
+//! Trace files, written atomically.
 
 use std::any::Any;
 use std::ffi::OsString;
@@ -11,76 +11,77 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, ErrorKind};
 
-/// What a program does that writes files while it is recorded, and for which this package has no means.
+/// Hooks for a program that must not be traced while it writes files; this crate cannot provide them itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Protection {
-    /// Is called on the writing thread before the first byte; the value is dropped there after the last.
+    /// Called on the writing thread before the first byte; the value is dropped there after the last.
     pub begin: fn() -> Box<dyn Any>,
-    /// Gets each temporary file when it has just been created.
+    /// Called with each temporary file right after its creation.
     pub created: fn(&File),
 }
 
 static PROTECTION: OnceLock<Protection> = OnceLock::new();
 
-/// Protects all files that the process writes from now on; only the first call has an effect.
+/// Installs hooks for all files written from now on; only the first call has an effect.
 pub fn protect(protection: Protection) {
     let _ = PROTECTION.set(protection);
 }
 
-/// Writes a file that stands under `path` when it is whole, and not before.
+/// Writes a file that appears at `path` only when it is complete.
 ///
-/// `write` fills a temporary file beside it (`<name>.<pid>-<number>-<random>.tmp`, created exclusively, with the
-/// permissions of any new file), which is then renamed: a file that was there is replaced at once, and a symbolic link
-/// is replaced itself, never followed, so that nobody who can write to a shared folder chooses what is overwritten.
-/// Character devices and `/dev/stdout`, `/dev/stderr`, `/dev/fd/N` are written to as they are. The name's end gives the
-/// [format](Format); `gzip_level` is 0 to 9. Nothing is synced to the disk: after a power failure the file may be empty,
-/// after a crash of the program it may not.
+/// `write` fills a temporary file in the same folder, named `<name>.<pid>-<number>-<random>.tmp`. It is created
+/// exclusively, with default permissions, and then renamed. An existing file is replaced atomically. A symbolic link is
+/// itself replaced and never followed, so other users of a shared folder cannot redirect the write.
+///
+/// Character devices and `/dev/stdout`, `/dev/stderr`, `/dev/fd/N` are written to directly. The file extension
+/// determines the [format](Format); `gzip_level` is 0 to 9. Data is not synced to the disk: after a power failure the
+/// file may be empty, after a crash of the program it is complete.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Io`] with the path and what to do; the temporary file is gone then. [`ErrorKind::Unsupported`] for a
-/// format that this build does not write.
+/// [`ErrorKind::Io`] with the path and advice; the temporary file has been removed. [`ErrorKind::Unsupported`] for a
+/// format that this build cannot write.
 pub fn save(path: &Path, gzip_level: u32, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
     let format = Format::of(path)?;
     if is_stream(path) {
         let file = OpenOptions::new().write(true).open(path).map_err(|error| failed("open", path, error))?;
         return format.encode(file, gzip_level, write).map_err(|error| failed("write", path, error));
     }
-    refuse_what_is_no_file(path)?;
-    let (temporary, file) = Temporary::create(path).map_err(|error| failed("create", path, error))?;
+    check_replaceable(path)?;
+    let (temporary, file) = TemporaryFile::create(path).map_err(|error| failed("create", path, error))?;
     format.encode(file, gzip_level, write).map_err(|error| failed("write", path, error))?;
     temporary.rename(path).map_err(|error| failed("replace", path, error))
 }
 
-/// Checks that [`save`] can write to `path` now.
+/// Checks that [`save`] can currently write to `path`.
 ///
 /// # Errors
 ///
-/// Those of [`save`].
+/// The same as those of [`save`].
 pub fn check(path: &Path) -> Result<(), Error> {
     Format::of(path)?;
     if is_stream(path) {
         return Ok(());
     }
-    refuse_what_is_no_file(path)?;
-    Temporary::create(path).map(drop).map_err(|error| failed("create", path, error))
+    check_replaceable(path)?;
+    TemporaryFile::create(path).map(drop).map_err(|error| failed("create", path, error))
 }
 
-/// How a file is written: by the end of its name, in any case.
+/// A file format, determined by the file extension, ignoring case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
-    /// What is written.
+    /// The encoding of the trace.
     pub kind: FormatKind,
-    /// It is compressed: the name ends in `.gz`.
+    /// Whether the file is compressed: the extension ends in `.gz`.
     pub is_gzip: bool,
 }
 
-/// What a trace is written as.
+/// The encoding of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FormatKind {
-    /// Kineto's JSON, whatever the name.
+    /// Kineto's JSON, for all other extensions.
     Json,
-    /// Perfetto's protobuf format: `.pftrace`, and `.perfetto-trace` as Perfetto's own tools call it.
+    /// Perfetto's protobuf format: `.pftrace`, or `.perfetto-trace` as in Perfetto's own tools.
     Perfetto,
 }
 
@@ -109,9 +110,9 @@ impl Format {
         Ok(Format { kind, is_gzip: plain.is_some() })
     }
 
-    /// Runs `write` on `out` through the format's encoder.
+    /// Calls `write` with the format's encoder in front of `out`.
     ///
-    /// `out` is flushed after the last byte, and only if everything before went well.
+    /// `out` is flushed after the last byte if no write failed.
     pub fn encode(
         self,
         mut out: impl Write,
@@ -135,10 +136,10 @@ impl Format {
     }
 }
 
-/// The ends of names of files in Perfetto's format.
+/// File extensions of Perfetto's format.
 const PERFETTO: [&str; 2] = [".pftrace", ".perfetto-trace"];
 
-/// Splits a file's name before what says that it is a trace: `app` and `.pt.trace.json.gz`.
+/// Splits a file name into its stem and its trace extensions, such as `app` and `.pt.trace.json.gz`.
 pub fn stem_and_end(name: &str) -> (&str, &str) {
     let ends = [
         ".pt.trace.json.gz",
@@ -154,11 +155,12 @@ pub fn stem_and_end(name: &str) -> (&str, &str) {
     (stem, name.get(stem.len()..).unwrap_or_default())
 }
 
-/// Returns a name in the folder of `target` that no other process uses or can predict; the random part is the standard
-/// library's.
+/// Returns a path in the folder of `target` that no other process uses or can predict.
+///
+/// Its randomness comes from the standard library.
 pub fn temporary_name(target: &Path) -> io::Result<PathBuf> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
-    /// Systems limit a name to 255 bytes.
+    /// Systems limit a file name to 255 bytes.
     const LONGEST: usize = 180;
 
     let name = target.file_name().ok_or_else(|| io::Error::new(Io::InvalidInput, "the path has no file name"))?;
@@ -171,7 +173,7 @@ pub fn temporary_name(target: &Path) -> io::Result<PathBuf> {
     Ok(target.with_file_name(temporary))
 }
 
-/// Whether [`temporary_name`] makes such names.
+/// Returns whether a name is one that [`temporary_name`] could return.
 pub fn is_temporary_name(name: &str) -> bool {
     let Some((_, end)) = name.strip_suffix(".tmp").and_then(|name| name.rsplit_once('.')) else { return false };
     let parts: Vec<_> = end.split('-').collect();
@@ -181,13 +183,13 @@ pub fn is_temporary_name(name: &str) -> bool {
 }
 
 /// A temporary file, removed when dropped unless it was renamed.
-struct Temporary {
+struct TemporaryFile {
     path: PathBuf,
     renamed: bool,
 }
 
-impl Temporary {
-    /// Creates one beside `target`.
+impl TemporaryFile {
+    /// Creates a temporary file in the folder of `target`.
     fn create(target: &Path) -> io::Result<(Self, File)> {
         loop {
             let path = temporary_name(target)?;
@@ -195,7 +197,7 @@ impl Temporary {
                 Err(error) if error.kind() == Io::AlreadyExists => {}
                 Err(error) => return Err(error),
                 Ok(file) => {
-                    let temporary = Temporary { path, renamed: false };
+                    let temporary = TemporaryFile { path, renamed: false };
                     if let Some(protection) = PROTECTION.get() {
                         (protection.created)(&file);
                     }
@@ -212,16 +214,16 @@ impl Temporary {
     }
 }
 
-impl Drop for Temporary {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if !self.renamed {
-            // Whoever could be told of a failure is being told of a worse one.
+            // A more important error is already being reported.
             let _: io::Result<()> = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Says whether bytes go to `path` as it is: it has no place in a folder where something could be put beside it.
+/// Returns whether to write directly to `path`: it is not in a folder where a temporary file could be created.
 #[cfg(unix)]
 fn is_stream(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
@@ -238,29 +240,29 @@ fn is_stream(_path: &Path) -> bool {
     false
 }
 
-/// Refuses to replace a folder, a pipe, a socket or a disk.
-fn refuse_what_is_no_file(path: &Path) -> Result<(), Error> {
+/// Returns an error for a folder, pipe, socket or block device.
+fn check_replaceable(path: &Path) -> Result<(), Error> {
     let names_folder = path.to_string_lossy().ends_with(std::path::is_separator);
     if names_folder || fs::metadata(path).is_ok_and(|found| found.is_dir()) {
         return Err(failed("write", path, Io::IsADirectory.into()));
     }
     match fs::symlink_metadata(path) {
         Ok(found) if !found.is_file() && !found.is_symlink() => {
-            let source = io::Error::new(Io::InvalidInput, "it is neither a file nor a character device");
+            let source = io::Error::new(Io::InvalidInput, "not a regular file or character device");
             Err(Error::io("replace", path, source, "save to a file"))
         }
         _ => Ok(()),
     }
 }
 
-/// The error for `path`, with what to do about it.
+/// Returns the error for `path` with advice.
 pub fn failed(what: &str, path: &Path, source: io::Error) -> Error {
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder.display().to_string(),
         _ => ".".to_owned(),
     };
     let advice = match source.kind() {
-        // Folders such as /proc take no new files.
+        // Folders such as /proc do not accept new files.
         Io::NotFound if Path::new(&folder).is_dir() => format!("no file can be created in {folder}; save elsewhere"),
         Io::NotFound => format!("create the folder {folder} first"),
         Io::PermissionDenied => format!("allow this user to write to {folder}, or save elsewhere"),
@@ -275,7 +277,7 @@ pub fn failed(what: &str, path: &Path, source: io::Error) -> Error {
     Error::io(what, path, source, &advice)
 }
 
-/// Returns whether the process or the system is at its limit of open files: ENFILE or EMFILE, which have one number on all
+/// Returns whether the process or system limit of open files is reached. ENFILE and EMFILE have the same numbers on all
 /// Unix systems.
 fn has_no_descriptor(why: &io::Error) -> bool {
     cfg!(unix) && matches!(why.raw_os_error(), Some(23 | 24))
@@ -297,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_stands_under_its_name_when_it_is_whole_and_not_before() {
+    fn file_appears_only_when_complete() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pt.trace.json");
         fs::write(&path, "old").unwrap();
@@ -315,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_failure_the_old_file_is_there_and_the_temporary_one_is_not() {
+    fn failed_write_keeps_the_old_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
         fs::write(&path, "old").unwrap();
@@ -328,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_leaves_no_temporary_file() {
+    fn panic_removes_the_temporary_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
         let panicked = std::panic::catch_unwind(|| save(&path, 1, |_| panic!("in the walk")));
@@ -337,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_what_to_do() {
+    fn errors_contain_advice() {
         let folder = tempfile::tempdir().unwrap();
         let not_called = |_: &mut dyn Write| -> io::Result<()> { panic!("there is nothing to write to") };
         let missing = save(&folder.path().join("no/such/a.json"), 1, not_called).unwrap_err().to_string();
@@ -354,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_device_is_reported() {
+    fn full_device_is_reported() {
         let full = Path::new("/dev/full");
         if !full.exists() {
             return;
@@ -366,7 +368,7 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn devices_are_written_to_and_links_are_replaced() {
+    fn devices_are_written_to_and_links_replaced() {
         let folder = tempfile::tempdir().unwrap();
         save(Path::new("/dev/null"), 1, |out| out.write_all(b"x")).unwrap();
         assert!(is_stream(Path::new("/dev/null")));
@@ -383,7 +385,7 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn permissions_are_those_of_any_new_file() {
+    fn new_files_have_default_permissions() {
         use std::os::unix::fs::PermissionsExt;
 
         let folder = tempfile::tempdir().unwrap();
@@ -397,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_name_has_a_temporary_file_too() {
+    fn longest_file_name_can_be_saved() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x".repeat(255));
         save(&path, 1, |out| out.write_all(b"1")).unwrap();
@@ -405,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_follows_the_name() {
+    fn format_follows_the_extension() {
         let json = Format { kind: FormatKind::Json, is_gzip: false };
         let perfetto = Format { kind: FormatKind::Perfetto, is_gzip: false };
         assert_eq!(Format::of(Path::new("a.pt.trace.json")).unwrap(), json);
@@ -429,7 +431,7 @@ mod tests {
 
     #[test]
     #[cfg(feature = "gzip")]
-    fn a_name_that_ends_in_gz_is_compressed() {
+    fn gz_extension_compresses() {
         use std::io::Read;
 
         let folder = tempfile::tempdir().unwrap();

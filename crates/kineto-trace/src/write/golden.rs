@@ -1,7 +1,7 @@
-//! The golden test: what libkineto's C++ writer makes of some activities, ours makes of them too.
+//! The golden test: our writer's output equals that of libkineto's C++ writer for the same activities.
 //!
-//! `tests/data/libkineto_cpp_writer.json` holds every shape of event that the C++ writer has. Its activities are built
-//! here by hand, in its order; both files are compared event by event, as JSON values.
+//! `tests/data/libkineto_cpp_writer.json` contains every shape of event that the C++ writer produces. This module
+//! builds the same activities by hand in the same order, and compares both files event by event as JSON values.
 
 use serde_json::Value;
 
@@ -16,13 +16,13 @@ const GOLDEN: &str = include_str!("../../tests/data/libkineto_cpp_writer.json");
 /// The base of the golden file's times.
 const BASE: u64 = 1_790_857_026_000_000_000;
 
-/// A difference that is meant to be there.
+/// An intended difference.
 struct Deviation {
-    /// Where, as a path into the file.
+    /// The position, as a path into the file.
     at: &'static str,
-    /// What libkineto writes there, as JSON; empty for nothing.
+    /// libkineto's JSON; empty if absent.
     theirs: &'static str,
-    /// What this crate writes there, as JSON; empty for nothing.
+    /// This crate's JSON; empty if absent.
     ours: &'static str,
     reason: &'static str,
 }
@@ -32,13 +32,13 @@ const DEVIATIONS: [Deviation; 2] = [
         at: "/traceEvents/16/args",
         theirs: "",
         ours: "{}",
-        reason: "every slice has args, as readers that index them without asking (and the schema of real traces) want",
+        reason: "some readers index args of every slice without a check, and the schema of real traces requires them",
     },
     Deviation {
         at: "/traceEvents/22/name",
         theirs: "\"unknown\"",
         ours: "\"étape\"",
-        reason: "names keep their UTF-8; libkineto gives up on a name with any byte beyond ASCII",
+        reason: "names keep their UTF-8; libkineto replaces every name that is not ASCII",
     },
 ];
 
@@ -152,7 +152,7 @@ fn written() -> String {
     String::from_utf8(writer.finish(at(10_000, 0), None, "/tmp/golden.json").unwrap()).unwrap()
 }
 
-/// Notes where two values differ, as (path, theirs, ours); numbers are compared by value, not by spelling.
+/// Collects the differences of two values as (path, theirs, ours); numbers are compared by value.
 fn differences(path: &str, theirs: Option<&Value>, ours: Option<&Value>, found: &mut Vec<[String; 3]>) {
     match (theirs, ours) {
         (Some(Value::Object(theirs)), Some(Value::Object(ours))) => {
@@ -175,7 +175,7 @@ fn differences(path: &str, theirs: Option<&Value>, ours: Option<&Value>, found: 
 }
 
 #[test]
-fn what_libkinetos_writer_writes_we_write_too() {
+fn output_matches_libkineto_except_listed_deviations() {
     let (theirs, ours) = (serde_json::from_str(GOLDEN).unwrap(), serde_json::from_str(&written()).unwrap());
     let mut found = Vec::new();
     differences("", Some(&theirs), Some(&ours), &mut found);
@@ -185,7 +185,7 @@ fn what_libkinetos_writer_writes_we_write_too() {
 }
 
 #[test]
-fn the_members_of_the_top_level_have_libkinetos_order() {
+fn top_level_members_have_libkineto_order() {
     let keys = |text: &str| -> Vec<String> {
         let file: serde_json::Map<String, Value> = serde_json::from_str(text).unwrap();
         file.keys().cloned().collect()
@@ -194,6 +194,6 @@ fn the_members_of_the_top_level_have_libkinetos_order() {
 }
 
 #[test]
-fn the_same_content_takes_three_quarters_of_the_bytes() {
+fn file_takes_three_quarters_of_libkineto_bytes() {
     assert!(written().len() * 4 <= GOLDEN.len() * 3, "{} for {}", written().len(), GOLDEN.len());
 }

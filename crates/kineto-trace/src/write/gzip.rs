@@ -1,4 +1,4 @@
-//! One stream of gzip around a writer.
+//! A gzip stream in front of a writer.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -8,23 +8,23 @@ use flate2::write::GzEncoder;
 
 use super::fast_gzip::FastGzip;
 
-/// Compresses what is written to it into one gzip member, which every reader takes (several in a row, not all do).
+/// Compresses written data into one gzip member, since not every reader accepts several.
 ///
-/// [`finish`](Gzip::finish) writes the end; without it the file is cut off.
+/// [`finish`](Gzip::finish) writes the end; without it the file is truncated.
 pub(crate) enum Gzip<W: Write> {
     Zlib(GzEncoder<W>),
     Fast(FastGzip<W>),
 }
 
-/// What one takes in memory, about, in bytes.
+/// The approximate memory use of an encoder, in bytes.
 const MEMORY: usize = 1 << 20;
 
 impl<W: Write> Gzip<W> {
-    /// `level`: 0 (stored) to 9 (smallest); what is above counts as 9. 1 costs about eight times what formatting does,
-    /// 6 four times as much again for a third less. In a build without optimization zlib is twenty times slower still,
-    /// so level 1, the default, is done by [`FastGzip`] there.
+    /// `level`: 0 (stored) to 9 (smallest); higher values count as 9. Level 1 takes about eight times as long as
+    /// formatting; level 6 takes four times as long again for a third less. In an unoptimized build zlib is twenty
+    /// times slower still, so [`FastGzip`] does level 1, the default, there.
     pub(crate) fn new(out: W, level: u32) -> io::Result<Self> {
-        // zlib cannot report that there is no memory.
+        // zlib cannot report a failed allocation.
         Vec::<u8>::new().try_reserve_exact(MEMORY)?;
         if cfg!(debug_assertions) && level == 1 {
             return FastGzip::new(out).map(Gzip::Fast);
@@ -32,7 +32,7 @@ impl<W: Write> Gzip<W> {
         Ok(Gzip::Zlib(GzEncoder::new(out, Compression::new(level.min(9)))))
     }
 
-    /// Writes the end of the stream, flushes the writer and gives it back.
+    /// Writes the end of the stream, flushes the writer and returns it.
     pub(crate) fn finish(self) -> io::Result<W> {
         let mut out = match self {
             Gzip::Zlib(encoder) => encoder.finish()?,
@@ -51,7 +51,7 @@ impl<W: Write> Write for Gzip<W> {
         }
     }
 
-    /// Does nothing: the stream has no use before its end, and a flush in the middle costs size.
+    /// Does nothing: a partial stream is useless, and a flush would enlarge it.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_level_comes_back_as_one_member() {
+    fn every_level_round_trips_as_one_member() {
         let text = "{\"ph\":\"X\"},\n".repeat(100_000);
         for level in [0, 1, 6, 9, 77] {
             let mut gzip = Gzip::new(Vec::new(), level).unwrap();

@@ -1,20 +1,20 @@
-//! JSON text of strings and numbers, put together in pieces of fixed size.
+//! JSON text of strings and numbers, assembled in pieces of fixed size.
 //!
-//! The size of a piece is known to the compiler, so most of its bounds are checked at compile time, and copies are
-//! stores, not calls.
+//! The compiler knows the size of a piece, so it checks most bounds at compile time, and copies become stores instead
+//! of calls.
 
 use std::io;
 
 use serde_json::ser::{CompactFormatter, Formatter};
 
-/// How many bytes a piece holds; each user sees to it that its own fit.
+/// The capacity of a piece in bytes; callers must not exceed it.
 pub(super) const PIECE: usize = 256;
 
-/// The most bytes that are stored at once, which may be more than count.
+/// The maximum number of bytes stored at once; not all of them need count.
 const BLOCK: usize = 80;
 
-/// What a piece is written in: any block that begins in a piece ends here.
-pub(super) type Room = [u8; PIECE + BLOCK];
+/// The memory of a piece, with space for a block that begins at its end.
+pub(super) type PieceBuffer = [u8; PIECE + BLOCK];
 
 /// The longest text that [`Piece::short_text`] takes.
 pub(super) const SHORT: usize = 32;
@@ -24,21 +24,21 @@ pub(super) const TENTH: u64 = E8;
 
 const E8: u64 = 100_000_000;
 
-/// A piece of text that is being written.
+/// A piece of text being written.
 #[derive(Debug)]
 pub(super) struct Piece<'b> {
-    bytes: &'b mut Room,
+    bytes: &'b mut PieceBuffer,
     length: usize,
 }
 
 impl<'b> Piece<'b> {
-    /// An empty piece in `bytes`, which may hold anything.
+    /// Returns an empty piece in `bytes`, whose content does not matter.
     #[inline]
-    pub(super) fn new(bytes: &'b mut Room) -> Self {
+    pub(super) fn new(bytes: &'b mut PieceBuffer) -> Self {
         Piece { bytes, length: 0 }
     }
 
-    /// Returns how many bytes have been written.
+    /// Returns the number of bytes written.
     #[inline]
     pub(super) fn length(&self) -> usize {
         self.length
@@ -58,7 +58,6 @@ impl<'b> Piece<'b> {
         self.length += length;
     }
 
-    /// Writes `value`.
     #[inline(always)]
     pub(super) fn uint(&mut self, value: u64) {
         if value < 10 {
@@ -81,7 +80,6 @@ impl<'b> Piece<'b> {
         self.raw(&eight_digits(value % E8).to_le_bytes());
     }
 
-    /// Writes `value`.
     #[inline(always)]
     pub(super) fn int(&mut self, value: i64) {
         if value < 0 {
@@ -90,7 +88,7 @@ impl<'b> Piece<'b> {
         self.uint(value.unsigned_abs());
     }
 
-    /// Writes `value`, as a string if it is above 2^63-1: Perfetto and others lose such integers.
+    /// Writes `value`, as a string if it is above 2^63-1, because Perfetto and others cannot read such integers.
     #[inline(always)]
     pub(super) fn wide(&mut self, value: u64) {
         if value <= i64::MAX.unsigned_abs() {
@@ -102,7 +100,7 @@ impl<'b> Piece<'b> {
         }
     }
 
-    /// Writes `value`, which is below 100, with its leading zero.
+    /// Writes `value`, which is below 100, as two digits.
     #[inline(always)]
     pub(super) fn two_digits(&mut self, value: u64) {
         let tens = (value * 103) >> 10;
@@ -124,8 +122,8 @@ impl<'b> Piece<'b> {
         }
     }
 
-    /// Writes what [`micros`](Piece::micros) does behind the tenths of a second, which are more than 0: `ns` are below
-    /// a [`TENTH`].
+    /// Writes the digits that [`micros`](Piece::micros) puts after nonzero tenths of a second; `ns` is below a
+    /// [`TENTH`].
     #[inline(always)]
     pub(super) fn micros_of_tenth(&mut self, ns: u64) {
         let digits = eight_digits(ns);
@@ -148,9 +146,9 @@ impl<'b> Piece<'b> {
         }
     }
 
-    /// Writes `value` in the fewest digits that read back as the same value, integral ones but -0.0 without ".0".
+    /// Writes `value` in the fewest digits that read back as the same value, without ".0" except for -0.0.
     ///
-    /// What is not finite becomes "inf", "-inf" or "nan", quoted, as libkineto does in args.
+    /// Values that are not finite become "inf", "-inf" or "nan", quoted, as in libkineto's args.
     #[inline]
     pub(super) fn float(&mut self, value: f64) {
         if !self.short_float(value) {
@@ -158,11 +156,11 @@ impl<'b> Piece<'b> {
         }
     }
 
-    /// Writes `value` if it is below 10^9 and has no more than six decimals, and says whether it has.
+    /// Writes `value` if it is below 10^9 and has at most six decimals; returns whether it did.
     ///
-    /// What it writes has no more than 15 digits and reads back as the value: both the digits and the power of ten are
-    /// exact, so their quotient is the double next to what is written. No two numbers of so few digits are the same
-    /// double, so there is no shorter one.
+    /// The result has at most 15 digits and reads back as the same value. The digits and the power of ten are both
+    /// exact, so their quotient is the double closest to the written number. No two numbers of so few digits are the
+    /// same double, so no shorter one exists.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and checked to be the same")]
     #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
@@ -170,10 +168,10 @@ impl<'b> Piece<'b> {
         const MILLION: u64 = 1_000_000;
 
         let magnitude = value.abs();
-        // Not so where that is infinite or no number.
+        // False for infinities and NaN.
         let is_small = magnitude < 1e9;
         let millionths = if is_small { (magnitude * MILLION as f64 + 0.5) as u64 } else { 0 };
-        // What is below a ten thousandth may be written with an exponent.
+        // Values below a ten thousandth may need an exponent.
         let is_tiny = (1..100).contains(&millionths);
         if !is_small || is_tiny || millionths as f64 / MILLION as f64 != magnitude {
             return false;
@@ -202,7 +200,7 @@ impl<'b> Piece<'b> {
         if value.is_finite() {
             let mut rest = self.bytes.get_mut(self.length..).unwrap_or_default();
             let room = rest.len();
-            // No double takes more than 24 bytes.
+            // A double takes at most 24 bytes.
             let _: io::Result<()> = CompactFormatter.write_f64(&mut rest, value);
             self.length += room - rest.len();
             if self.bytes.get(..self.length).is_some_and(|text| text.ends_with(b".0")) {
@@ -217,9 +215,9 @@ impl<'b> Piece<'b> {
         }
     }
 
-    /// Writes `text` as it stands and says whether that was right, that is, whether nothing in it needs an escape.
+    /// Writes `text` unchanged; returns whether that is valid, because nothing in it needs an escape.
     ///
-    /// `text` is not longer than [`SHORT`]. Two blocks that overlap are cheaper than a copy whose length is not known.
+    /// `text` is at most [`SHORT`] long. Two overlapping blocks are cheaper than a copy of unknown length.
     #[inline(always)]
     pub(super) fn short_text(&mut self, text: &[u8]) -> bool {
         let end = self.length + text.len();
@@ -237,7 +235,7 @@ impl<'b> Piece<'b> {
             let ([a, b, c, d], [e, f, g, h]) = (*first, *last);
             marks([a, b, c, d, e, f, g, h])
         } else {
-            // Put together in a register: a word that is loaded from single bytes just stored is waited for.
+            // Assembled in a register: loading a word from bytes that were just stored would stall.
             let word = match *text {
                 [] => [b' '; 8],
                 [a] => [a, b' ', b' ', b' ', b' ', b' ', b' ', b' '],
@@ -251,9 +249,9 @@ impl<'b> Piece<'b> {
         marks & HIGH == 0
     }
 
-    /// Writes one byte of a text, escaped if it must be.
+    /// Writes one byte of a text, escaped if necessary.
     ///
-    /// Escaped are the quote, the backslash and U+0000 to U+001F; everything else stays as it is, in UTF-8.
+    /// Only the quote, the backslash and U+0000 to U+001F are escaped.
     pub(super) fn escaped(&mut self, byte: u8) {
         let short = match byte {
             b'"' | b'\\' => byte,
@@ -273,7 +271,7 @@ impl<'b> Piece<'b> {
 
     /// Writes `value`, which is below 10^8 and not 0, without leading zeros.
     ///
-    /// How many digits it has is found out beside the digits, not from them: what follows waits for their number alone.
+    /// The number of digits is computed independently of the digits, so that the next write depends only on it.
     #[inline(always)]
     fn leading(&mut self, value: u64) {
         let length = decimal_length(value);
@@ -281,13 +279,13 @@ impl<'b> Piece<'b> {
         self.length += length;
     }
 
-    /// Stores `bytes` behind what has been written.
+    /// Stores `bytes` after the text written so far.
     #[inline(always)]
     fn store<const N: usize>(&mut self, bytes: [u8; N]) {
         self.store_at(self.length, bytes);
     }
 
-    /// Stores `bytes` at `at`, which lies in the piece; the mask tells the compiler so.
+    /// Stores `bytes` at `at`, which lies in the piece; the mask proves that to the compiler.
     #[inline(always)]
     fn store_at<const N: usize>(&mut self, at: usize, bytes: [u8; N]) {
         const { assert!(PIECE.is_power_of_two() && N <= BLOCK) };
@@ -298,7 +296,7 @@ impl<'b> Piece<'b> {
     }
 }
 
-/// Says whether nothing in `block` needs an escape.
+/// Returns whether nothing in `block` needs an escape.
 #[inline]
 pub(super) fn is_clean(block: &[u8; SHORT]) -> bool {
     let (words, _) = block.as_chunks::<8>();
@@ -310,11 +308,11 @@ const ONES: u64 = 0x0101_0101_0101_0101;
 /// The highest bit of each byte.
 const HIGH: u64 = ONES * 0x80;
 
-/// Marks, by the [`HIGH`] bit of its byte, the first byte of `word` that needs an escape, if there is one; bits beyond
-/// that one, and other bits, mean nothing.
+/// Marks the first byte of `word` that needs an escape by its [`HIGH`] bit. All later bits and all other bits are
+/// undefined.
 ///
-/// The high bit of `(x - n) & !x` tells of each byte whether it is below n; a borrow only reaches bytes after one that
-/// is marked itself.
+/// The high bit of `(x - n) & !x` marks bytes below n. A borrow can mark further bytes wrongly, but only after one that
+/// is marked correctly.
 #[inline]
 fn marks(word: [u8; 8]) -> u64 {
     let word = u64::from_le_bytes(word);
@@ -324,30 +322,30 @@ fn marks(word: [u8; 8]) -> u64 {
     (control | quote | backslash) & !word
 }
 
-/// The [`marks`] of both words of a block.
+/// Returns the [`marks`] of both words of a block.
 #[inline]
 fn marks_of_block(block: [u8; 16]) -> u64 {
     let [a, b, c, d, e, f, g, h, rest @ ..] = block;
     marks([a, b, c, d, e, f, g, h]) | marks(rest)
 }
 
-/// The digit `value`, which is below 10, in ASCII.
+/// Returns the ASCII digit of `value`, which is below 10.
 #[inline]
 fn digit(value: u64) -> u8 {
     let [low, ..] = value.to_le_bytes();
     b'0' | low
 }
 
-/// The hexadecimal digit `value`, which is below 16, in ASCII.
+/// Returns the ASCII hexadecimal digit of `value`, which is below 16.
 fn hex_digit(value: u64) -> u8 {
     let [low, ..] = value.to_le_bytes();
     if low < 10 { b'0' + low } else { b'a' + low - 10 }
 }
 
-/// Eight digits 0 in ASCII.
+/// Eight ASCII zeros.
 const ZEROS: u64 = ONES * b'0' as u64;
 
-/// How many digits `value` has, which is below 10^8.
+/// Returns the number of digits of `value`, which is below 10^8.
 #[inline]
 fn decimal_length(value: u64) -> usize {
     const BY_BITS: [u64; 32] = lengths_by_bits();
@@ -356,7 +354,7 @@ fn decimal_length(value: u64) -> usize {
     ((value + BY_BITS.get(bits).copied().unwrap_or(0)) >> 32) as usize
 }
 
-/// For each number of bits, what to add to a number so that the upper half of the sum is how many digits it has.
+/// By number of bits: a summand that makes the upper half of the sum the number of digits.
 #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler")]
 const fn lengths_by_bits() -> [u64; 32] {
     let mut table = [0; 32];
@@ -366,7 +364,7 @@ const fn lengths_by_bits() -> [u64; 32] {
         if largest < power {
             table[bits] = length << 32;
         } else {
-            // From here on numbers are longer by one, all others of so many bits are not.
+            // The largest numbers with this many bits have one digit more than the smallest.
             length += 1;
             table[bits] = (length << 32) - power;
             power *= 10;
@@ -376,10 +374,10 @@ const fn lengths_by_bits() -> [u64; 32] {
     table
 }
 
-/// The eight digits of `value`, which is below 10^8, in ASCII, the first in the lowest byte.
+/// Returns the eight ASCII digits of `value`, which is below 10^8, the first in the lowest byte.
 ///
-/// Halves the groups of digits three times, each time all groups of the word at once; dividing by 100 and by 10 is
-/// multiplying by 10486 / 2^20 and by 103 / 2^10, exact in these ranges.
+/// It splits groups of digits in half three times, all groups of the word at once. Division by 100 and by 10 is
+/// multiplication by 10486 / 2^20 and by 103 / 2^10, which is exact in these ranges.
 #[inline]
 fn eight_digits(value: u64) -> u64 {
     let by4 = (value / 10_000) | ((value % 10_000) << 32);
@@ -448,7 +446,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_float_is_printed_as_serde_json_does(
+        fn float_is_printed_as_by_serde_json(
             digits in -2_000_000_000_000_000..2_000_000_000_000_000_i64,
             power in 0..12,
             (any, few) in (any::<f64>(), -2000..2000_i32),
@@ -464,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_an_escape_is_seen_at_every_place_of_a_short_text() {
+    fn escapes_are_detected_at_every_place_of_short_text() {
         for byte in 0..=255_u8 {
             for length in 1..=SHORT {
                 for at in 0..length {
@@ -503,7 +501,7 @@ mod tests {
         }
 
         #[test]
-        fn any_time_comes_back(ns in any::<u64>(), shift in 0..64_u32) {
+        fn any_time_round_trips(ns in any::<u64>(), shift in 0..64_u32) {
             let ns = ns >> shift;
             let printed = text(|piece| piece.micros(ns));
             let (us, rest) = printed.split_once('.').unwrap();
@@ -512,7 +510,7 @@ mod tests {
         }
 
         #[test]
-        fn any_float_comes_back(bits in any::<u64>()) {
+        fn any_float_round_trips(bits in any::<u64>()) {
             let value = f64::from_bits(bits);
             prop_assume!(value.is_finite());
             let printed = text(|piece| piece.float(value));

@@ -1,7 +1,6 @@
-//! Writers of trace files: the only place, beside the reader, that knows a file format.
+//! Writers of trace files. Only they and the reader in `analysis` know a file format.
 //!
-//! A writer implements [`Rows`](crate::rows::Rows) and streams: what it holds in memory does not grow with the
-//! trace.
+//! A writer implements [`Rows`](crate::rows::Rows) and streams: its memory use does not grow with the trace.
 
 mod buffer;
 pub mod chrome;

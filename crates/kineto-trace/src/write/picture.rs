@@ -1,4 +1,4 @@
-//! A memory timeline as a page with a picture: a stacked area for each category, drawn as SVG.
+//! The memory timeline as an HTML page with an SVG chart: one stacked area for each category.
 
 use super::timeline::{Sizes, apply};
 use crate::memory::Category;
@@ -7,12 +7,12 @@ use crate::text::counted;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// The page, with places for what is drawn.
+/// The page template.
 const PAGE: &str = include_str!("picture.html");
 
-/// Points of time that can be told apart, each a pixel wide.
+/// The horizontal resolution: one column per pixel.
 const COLUMNS: usize = 1112;
-/// What is drawn, and the places of axes around it.
+/// The chart area and the margins for axes.
 const LEFT: u64 = 76;
 const RIGHT: u64 = LEFT + COLUMNS as u64;
 const WIDTH: u64 = RIGHT + 12;
@@ -20,10 +20,10 @@ const HEIGHT: u64 = 500;
 const TOP: u64 = 22;
 const BOTTOM: u64 = HEIGHT - 34;
 
-/// The sizes in each column: those at its highest, so that no peak is lost.
+/// The sizes in each column at its maximum, so that no peak is lost.
 struct Columns {
     sizes: Vec<Sizes>,
-    /// From the first row to the last.
+    /// The time from the first row to the last.
     nanos: u64,
 }
 
@@ -50,10 +50,10 @@ pub fn html(timeline: &MemoryTimeline, mut out: impl Write) -> io::Result<()> {
     out.flush()
 }
 
-/// What stands above the picture.
+/// Returns the line above the chart.
 fn summary(timeline: &MemoryTimeline, nanos: u64) -> String {
     if timeline.rows().is_empty() {
-        return "Nothing was recorded of it.".to_owned();
+        return "No memory events were recorded.".to_owned();
     }
     let mut text = format!("Max allocated <b>{}</b>", bytes(timeline.max_allocated()));
     if timeline.max_reserved() > 0 {
@@ -78,7 +78,7 @@ impl Columns {
             let since = time(row).unwrap_or(first).saturating_sub(first);
             let column = u128::from(since) * (COLUMNS as u128 - 1) / u128::from(nanos.max(1));
             let column = usize::try_from(column).unwrap_or(at);
-            // What held until now holds in all columns up to this one, and in its first part.
+            // The previous sizes apply to all columns up to this one, and to its beginning.
             if let Some(between) = sizes.get_mut(at + 1..=column) {
                 between.fill(now);
             }
@@ -94,7 +94,7 @@ impl Columns {
         Columns { sizes, nanos }
     }
 
-    /// Columns in a row that are the same, as the first of them and their sizes.
+    /// Returns runs of equal columns, as their first column and sizes.
     fn runs(&self) -> Vec<(usize, Sizes)> {
         let mut at = 0;
         let runs = self.sizes.chunk_by(|a, b| a == b).filter_map(|run| {
@@ -105,7 +105,7 @@ impl Columns {
         runs.collect()
     }
 
-    /// The categories that are there, each with its highest.
+    /// Returns the categories in use, each with its maximum.
     fn legend(&self) -> String {
         let mut legend = String::new();
         for (category, number) in Category::ALL.into_iter().zip(0usize..) {
@@ -158,7 +158,7 @@ impl Columns {
     }
 }
 
-/// The outline of what lies between two heights: to the right along the upper one, and back along the lower one.
+/// Returns the outline of an area: to the right along the upper edge, and back along the lower one.
 fn area(runs: &[(usize, Sizes)], below: &[u64], above: &[u64], y: impl Fn(u64) -> f64) -> String {
     let ends = runs.iter().skip(1).map(|(at, _)| *at).chain([COLUMNS]);
     let steps: Vec<_> = runs.iter().map(|(at, _)| *at).zip(ends).collect();
@@ -173,7 +173,7 @@ fn area(runs: &[(usize, Sizes)], below: &[u64], above: &[u64], y: impl Fn(u64) -
     path + "Z"
 }
 
-/// Some round numbers from 0 to `top`, in steps of 1, 2 or 5 times a power of ten of `unit`.
+/// Returns round numbers from 0 to `top`, in steps of 1, 2 or 5 times a power of ten of `unit`.
 fn ticks(top: u64, unit: u64) -> impl Iterator<Item = u64> {
     const WANTED: u64 = 6;
     let powers = (0..20).map(|power| unit.saturating_mul(10u64.saturating_pow(power)));
@@ -184,7 +184,7 @@ fn ticks(top: u64, unit: u64) -> impl Iterator<Item = u64> {
 
 const UNITS: [(u64, &str); 5] = [(1, "B"), (1 << 10, "KiB"), (1 << 20, "MiB"), (1 << 30, "GiB"), (1 << 40, "TiB")];
 
-/// The largest unit that is not larger.
+/// Returns the largest unit that is not larger than `bytes`.
 fn unit_of(bytes: u64) -> (u64, &'static str) {
     UNITS.into_iter().rev().find(|(unit, _)| bytes >= *unit).unwrap_or((1, "B"))
 }
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_as_people_do() {
+    fn sizes_and_times_have_readable_units() {
         let texts = [0, 1, 1023, 1024, 1536, 5 << 30].map(bytes);
         assert_eq!(texts, ["0 B", "1 B", "1023 B", "1 KiB", "1.50 KiB", "5 GiB"]);
         assert_eq!([0, 999, 1500, 20_000_000, 3_000_000_001].map(time), ["0", "999 ns", "1.5 µs", "20 ms", "3 s"]);

@@ -1,4 +1,4 @@
-//! Memory timelines as PyTorch writes them: sizes by time, or row by row.
+//! Memory timelines in PyTorch's formats: sizes by time, or row by row.
 
 use crate::memory::Category;
 use crate::memory::{MemoryRow, MemoryTimeline};
@@ -9,7 +9,7 @@ pub use super::picture::html;
 /// Bytes by category.
 pub(super) type Sizes = [i64; Category::ALL.len()];
 
-/// Adds what a row changes.
+/// Applies a row's changes to the sizes.
 pub(super) fn apply(row: &MemoryRow, sizes: &mut Sizes) {
     row.changes(|category, bytes| {
         if let Some(size) = sizes.get_mut(usize::from(category.number())) {
@@ -39,8 +39,8 @@ pub fn json(timeline: &MemoryTimeline, mut out: impl Write) -> io::Result<()> {
     out.flush()
 }
 
-/// Calls `each` with every microsecond in which something happened, and the sizes after it; what was there before comes
-/// first, with the time of what happened first.
+/// Calls `each` with every microsecond that has events, and the sizes after it. Memory from before the recording comes
+/// first, at the time of the first event.
 fn each_time(timeline: &MemoryTimeline, mut each: impl FnMut(i64, &Sizes) -> io::Result<()>) -> io::Result<()> {
     let micros = |row: &MemoryRow| row.time.map(|time| i64::try_from(time.as_nanos() / 1000).unwrap_or(i64::MAX));
     let first = timeline.rows().iter().find_map(micros).unwrap_or(-1);
@@ -52,7 +52,7 @@ fn each_time(timeline: &MemoryTimeline, mut each: impl FnMut(i64, &Sizes) -> io:
     Ok(())
 }
 
-/// Writes the rows: time, action, bytes with their sign, category.
+/// Writes the rows: time, action, signed bytes, category.
 pub fn raw(timeline: &MemoryTimeline, mut out: impl Write) -> io::Result<()> {
     write!(out, "[")?;
     let mut separator = "";

@@ -6,45 +6,45 @@ use super::buffer::{Buffer, rendered};
 use crate::activity::{ArgValue, Args};
 use crate::fields::Datum;
 
-/// What a counter can show: readers draw numbers, drop strings, and JSON has no infinities.
+/// The value of a counter. Readers draw only numbers, and JSON has no infinities.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Number {
+pub(super) enum CounterValue {
     Int(i64),
-    /// Never infinite, never NaN.
+    /// Finite.
     Float(f64),
 }
 
-impl Number {
-    /// Takes `value` as a number, if it is one and finite: a truth value as 0 or 1, integers beyond 63 bits as floats.
+impl CounterValue {
+    /// Converts `value` if it is a finite number: a bool to 0 or 1, an integer beyond 63 bits to a float.
     #[expect(clippy::cast_precision_loss, reason = "readers hold the value of a counter as a double anyway")]
-    pub(super) fn of(value: ArgValue<'_>) -> Option<Number> {
+    pub(super) fn of(value: ArgValue<'_>) -> Option<CounterValue> {
         Some(match value {
-            ArgValue::Bool(value) => Number::Int(i64::from(value)),
-            ArgValue::I64(value) => Number::Int(value),
-            ArgValue::U64(value) => i64::try_from(value).map_or(Number::Float(value as f64), Number::Int),
-            ArgValue::I128(value) => i64::try_from(value).map_or(Number::Float(value as f64), Number::Int),
-            ArgValue::U128(value) => i64::try_from(value).map_or(Number::Float(value as f64), Number::Int),
-            ArgValue::F64(value) if value.is_finite() => Number::Float(value),
+            ArgValue::Bool(value) => CounterValue::Int(i64::from(value)),
+            ArgValue::I64(value) => CounterValue::Int(value),
+            ArgValue::U64(value) => i64::try_from(value).map_or(CounterValue::Float(value as f64), CounterValue::Int),
+            ArgValue::I128(value) => i64::try_from(value).map_or(CounterValue::Float(value as f64), CounterValue::Int),
+            ArgValue::U128(value) => i64::try_from(value).map_or(CounterValue::Float(value as f64), CounterValue::Int),
+            ArgValue::F64(value) if value.is_finite() => CounterValue::Float(value),
             _ => return None,
         })
     }
 }
 
-/// Returns what a counter shows of a value; `None` for what is not written.
+/// Returns the number that a counter shows for a value; `None` if it is not written.
 pub fn counter_value(value: ArgValue<'_>) -> Option<ArgValue<'static>> {
-    Some(match Number::of(value)? {
-        Number::Int(value) => ArgValue::I64(value),
-        Number::Float(value) => ArgValue::F64(value),
+    Some(match CounterValue::of(value)? {
+        CounterValue::Int(value) => ArgValue::I64(value),
+        CounterValue::Float(value) => ArgValue::F64(value),
     })
 }
 
-/// Returns a value as the text that a trace file has for it.
+/// Returns a value as its JSON text in a trace file.
 pub fn json_text(value: &ArgValue<'_>) -> String {
     String::from_utf8(rendered(|out| out.value(value))).unwrap_or_default()
 }
 
 impl<W: Write> Buffer<W> {
-    /// Appends `value`.
+    /// Appends an argument value.
     #[inline(never)]
     pub(super) fn value(&mut self, value: &ArgValue<'_>) {
         match *value {
@@ -73,8 +73,7 @@ impl<W: Write> Buffer<W> {
         }
     }
 
-    /// Appends a member: its key, which is the first `length` bytes of `key`, with the comma before and the colon behind
-    /// it, and its value.
+    /// Appends a member. The first `length` bytes of `key` are the key with the comma before it and the colon after it.
     #[inline(always)]
     pub(super) fn datum<const N: usize>(&mut self, key: &[u8; N], length: usize, value: Datum<'_>) {
         match value {
@@ -127,11 +126,10 @@ impl<W: Write> Buffer<W> {
         }
     }
 
-    /// Appends `number`.
-    pub(super) fn number(&mut self, number: Number) {
+    pub(super) fn number(&mut self, number: CounterValue) {
         match number {
-            Number::Int(value) => self.int(value),
-            Number::Float(value) => self.float(value),
+            CounterValue::Int(value) => self.int(value),
+            CounterValue::Float(value) => self.float(value),
         }
     }
 
@@ -141,7 +139,7 @@ impl<W: Write> Buffer<W> {
             piece.raw(b"[");
             rest.by_ref().take(1).for_each(|&value| piece.int(value));
         });
-        // What four integers take fits into a piece.
+        // Four integers fit into a piece.
         for few in rest.as_slice().chunks(4) {
             self.piece(|piece| {
                 for &value in few {
@@ -178,12 +176,12 @@ mod tests {
 
     fn number(value: ArgValue<'_>) -> Option<String> {
         let mut buffer = Buffer::new(Vec::new());
-        buffer.number(Number::of(value)?);
+        buffer.number(CounterValue::of(value)?);
         Some(String::from_utf8(buffer.finish().unwrap()).unwrap())
     }
 
     #[test]
-    fn every_kind_of_value() {
+    fn every_kind_of_value_is_written() {
         let inner: [(&str, ArgValue<'_>); 2] = [("a\"b", ArgValue::I64(-1)), ("none", ArgValue::Dict(NO_ARGS))];
         let dict: [(&str, ArgValue<'_>); 2] = [("x", ArgValue::Dict(&inner)), ("", ArgValue::Bool(true))];
         let cases = [
@@ -210,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_take_numbers_alone() {
+    fn counters_accept_only_numbers() {
         let cases = [
             (ArgValue::Bool(true), Some("1")),
             (ArgValue::I64(-3), Some("-3")),
@@ -234,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lists_pass_in_pieces() {
+    fn long_lists_are_written_in_pieces() {
         let ints: Vec<i64> = (0..500_000).map(|i| i * 1_000_003).collect();
         let texts = vec!["\u{1}\u{1}\u{1}\u{1}"; 100_000];
         assert_eq!(serde_json::from_str::<Vec<i64>>(&text(ArgValue::Ints(&ints))).unwrap(), ints);

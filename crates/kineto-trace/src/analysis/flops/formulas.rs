@@ -1,11 +1,11 @@
-//! The formulas that are known from the start; all are in counts of multiplications and additions.
+//! The built-in formulas; a multiplication and an addition count as one operation each.
 
 use super::operands::{Operands, product};
 
 type Formula = fn(&Operands<'_>) -> Option<u64>;
 
-/// Operations by name.
-pub(super) const KNOWN: &[(&str, Formula)] = &[
+/// Formulas by the operation's name.
+pub(super) const BUILT_IN: &[(&str, Formula)] = &[
     ("mm", |inputs| matmul(inputs, 0, 1)),
     ("addmm", |inputs| matmul(inputs, 1, 2)),
     ("bmm", |inputs| matmul(inputs, 0, 1)),
@@ -24,10 +24,10 @@ pub(super) const KNOWN: &[(&str, Formula)] = &[
     ("add", |inputs| inputs.numel(0)),
 ];
 
-/// 2 M N K for each pair of matrices; what is in front of the last two dimensions is broadcast.
+/// 2 M N K for each pair of matrices; dimensions before the last two are broadcast.
 fn matmul(inputs: &Operands<'_>, left: usize, right: usize) -> Option<u64> {
     let (left, right) = (inputs.shape(left)?, inputs.shape(right)?);
-    // A vector is a row on the left, and a column on the right.
+    // A vector is a row on the left and a column on the right.
     let (batches, rows, inner) = match left.as_slice() {
         [inner] => (&[][..], 1, *inner),
         [batches @ .., rows, inner] => (batches, *rows, *inner),
@@ -44,7 +44,7 @@ fn matmul(inputs: &Operands<'_>, left: usize, right: usize) -> Option<u64> {
     product(&[2, product(&broadcast(batches, others)?)?, rows, columns, inner])
 }
 
-/// The shape that both become; `None` if they do not fit.
+/// Returns the broadcast shape; `None` if the shapes are incompatible.
 fn broadcast(a: &[u64], b: &[u64]) -> Option<Vec<u64>> {
     let at = |dims: &[u64], back: usize| dims.len().checked_sub(back).and_then(|at| dims.get(at)).copied().unwrap_or(1);
     let fit = |back| match (at(a, back), at(b, back)) {
@@ -54,7 +54,7 @@ fn broadcast(a: &[u64], b: &[u64]) -> Option<Vec<u64>> {
     (1..=a.len().max(b.len())).map(fit).collect()
 }
 
-/// Each element of the input meets each row of the weight: 2 numel(input) out.
+/// Multiplies each row of the input by each row of the weight: 2 numel(input) out.
 fn linear(inputs: &Operands<'_>) -> Option<u64> {
     let (input, weight) = (inputs.shape(0)?, inputs.shape(1)?);
     match (input.last(), weight.as_slice()) {
@@ -74,7 +74,7 @@ fn convolution(inputs: &Operands<'_>, dimensions: usize) -> Option<u64> {
     if sizes.len() != dimensions || kernel.len() != dimensions {
         return None;
     }
-    // One number stands for all dimensions.
+    // A single number applies to all dimensions.
     let each = |list: Option<Vec<u64>>, default: u64, at: usize| match list.as_deref() {
         None => Some(default),
         Some([one]) => Some(*one),
@@ -97,7 +97,8 @@ fn convolution(inputs: &Operands<'_>, dimensions: usize) -> Option<u64> {
     product(&all)?.checked_div(groups)
 }
 
-/// Queries by keys, and weights by values: 2 B H Lq Lk (E + Ev). A causal mask halves nothing, as in torch's counter.
+/// Queries by keys, and weights by values: 2 B H Lq Lk (E + Ev). As in torch's counter, a causal mask does not halve
+/// it.
 fn attention(inputs: &Operands<'_>) -> Option<u64> {
     let (query, key, value) = (inputs.shape(0)?, inputs.shape(1)?, inputs.shape(2)?);
     match (query.as_slice(), key.as_slice(), value.as_slice()) {

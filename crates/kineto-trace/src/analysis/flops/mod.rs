@@ -1,4 +1,4 @@
-//! How many floating-point operations an operation takes, by formulas that programs may add to.
+//! Floating-point operations of an operation, by formulas that programs can extend.
 
 mod formulas;
 mod operands;
@@ -10,11 +10,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// A formula: from an operation's inputs to its floating-point operations.
+/// A formula from an operation's inputs to its number of floating-point operations.
 ///
-/// Any `Fn(&Operands<'_>) -> Option<u64>` is one. `None` means that it cannot tell.
+/// Implemented for every `Fn(&Operands<'_>) -> Option<u64>`. `None` means unknown.
 pub trait FlopModel: Send + Sync {
-    /// Returns the floating-point operations of one call; a multiplication with an addition counts as two.
+    /// Returns the floating-point operations of one call; a fused multiply-add counts as two.
     fn flops(&self, operands: &Operands<'_>) -> Option<u64>;
 }
 
@@ -24,12 +24,12 @@ impl<F: Fn(&Operands<'_>) -> Option<u64> + Send + Sync> FlopModel for F {
     }
 }
 
-/// Formulas by the name of the operation, as it is or behind `aten::`.
+/// Formulas by the operation's name, with or without the prefix `aten::`.
 ///
-/// The default knows what torch's profiler counts, by the same formulas (`mm`, `addmm`, `bmm`, `baddbmm`, `conv2d`, `mul`,
-/// `add`), and `matmul`, `linear`, `conv1d`, `conv3d` and `scaled_dot_product_attention` with its variants. Shapes come
-/// from `Input Dims`, the field `dims` of a span; what else a formula needs from `Concrete Inputs` or a field of that
-/// name.
+/// The default contains the operations that torch's profiler counts, with the same formulas: `mm`, `addmm`, `bmm`,
+/// `baddbmm`, `conv2d`, `mul` and `add`. It adds `matmul`, `linear`, `conv1d`, `conv3d` and
+/// `scaled_dot_product_attention` with its variants. Shapes come from `Input Dims`, the field `dims` of a span. Other
+/// inputs come from `Concrete Inputs` or a field of their name.
 ///
 /// ```
 /// use kineto_trace::analysis::{FlopRegistry, Operands};
@@ -43,18 +43,18 @@ pub struct FlopRegistry {
 }
 
 impl FlopRegistry {
-    /// Returns a registry that knows no operation.
+    /// Returns a registry without formulas.
     pub fn empty() -> FlopRegistry {
         FlopRegistry { models: HashMap::new() }
     }
 
-    /// Adds a formula, in place of the one that the operation had.
+    /// Adds a formula, replacing that of the same operation.
     pub fn with(mut self, op: impl Into<String>, model: impl FlopModel + 'static) -> FlopRegistry {
         self.models.insert(op.into(), Arc::new(model));
         self
     }
 
-    /// Returns the floating-point operations of an event; `None` if there is no formula, or it lacks something.
+    /// Returns the floating-point operations of an event; `None` without a formula or if an input is missing.
     pub fn flops(&self, event: &Event<'_>) -> Option<u64> {
         let name = event.name();
         let bare = name.strip_prefix("aten::").unwrap_or(name);
@@ -65,7 +65,7 @@ impl FlopRegistry {
 
 impl Default for FlopRegistry {
     fn default() -> FlopRegistry {
-        let known = formulas::KNOWN.iter();
+        let known = formulas::BUILT_IN.iter();
         let models = known.map(|(op, model)| ((*op).to_owned(), Arc::new(*model) as Arc<dyn FlopModel>));
         FlopRegistry { models: models.collect() }
     }
@@ -79,19 +79,19 @@ impl fmt::Debug for FlopRegistry {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::Sample;
+    use super::super::sample::SampleTrace;
     use super::*;
     use crate::activity::ArgValue;
 
-    /// What the default registry says of an operation with such inputs.
+    /// Returns the default registry's result for an operation with these inputs.
     fn flops(op: &str, dims: &str, concrete: &str) -> Option<u64> {
         let args = [("Input Dims", ArgValue::Json(dims)), ("Concrete Inputs", ArgValue::Json(concrete))];
-        let events = Sample::default().op_with(op, 0, 1, &args).events();
+        let events = SampleTrace::default().op_with(op, 0, 1, &args).events();
         FlopRegistry::default().flops(&events.get(0).unwrap())
     }
 
     #[test]
-    fn products_of_matrices() {
+    fn matmul_flops_cover_batches_and_vectors() {
         assert_eq!(flops("aten::mm", "[[4,1568],[1568,10]]", "[]"), Some(2 * 4 * 1568 * 10));
         assert_eq!(flops("addmm", "[[10],[4,1568],[1568,10],[],[]]", "[]"), Some(125_440));
         assert_eq!(flops("aten::bmm", "[[7,2,3],[7,3,4]]", "[]"), Some(7 * 48));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn convolutions_with_torchs_numbers() {
+    fn convolution_flops_match_torch() {
         let inputs =
             |stride, padding, dilation, groups| format!(r#"["","","","{stride}","{padding}","{dilation}","{groups}"]"#);
         let plain = inputs("[1, 1]", "[0, 0]", "[1, 1]", "1");
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn attention_and_elements() {
+    fn attention_and_elementwise_flops() {
         let dims = "[[2,8,128,64],[2,8,256,64],[2,8,256,32],[],[],[]]";
         assert_eq!(flops("scaled_dot_product_attention", dims, "[]"), Some(2 * 16 * 128 * 256 * (64 + 32)));
         assert_eq!(flops("aten::mul", "[[3,4],[]]", "[]"), Some(12));
@@ -136,13 +136,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_field_of_the_span_counts_too_and_users_add_formulas() {
+    fn span_fields_are_inputs_and_formulas_can_be_added() {
         let args = [
             ("Input Dims", ArgValue::Json("[[1,1,4,4],[1,1,3,3]]")),
             ("stride", ArgValue::U64(1)),
             ("padding", ArgValue::Str("[1, 1]")),
         ];
-        let events = Sample::default().op_with("conv2d", 0, 1, &args).events();
+        let events = SampleTrace::default().op_with("conv2d", 0, 1, &args).events();
         let event = events.get(0).unwrap();
         assert_eq!(FlopRegistry::default().flops(&event), Some(2 * 16 * 9));
         let own = FlopRegistry::empty().with("conv2d", |inputs: &Operands<'_>| inputs.numel(1));

@@ -1,4 +1,4 @@
-//! What a formula may ask of an operation: shapes and values of its inputs.
+//! The inputs of an operation, as formulas see them.
 
 use crate::activity::ArgValue;
 use crate::analysis::event::Event;
@@ -8,7 +8,8 @@ use std::fmt;
 
 /// The inputs of one operation.
 ///
-/// Of the arguments `Input Dims` and `Concrete Inputs`, which a span's fields `dims` and `concrete_inputs` become.
+/// They come from the arguments `Input Dims` and `Concrete Inputs`, which a span's fields `dims` and `concrete_inputs`
+/// become.
 pub struct Operands<'e> {
     event: &'e Event<'e>,
     shapes: Vec<Shape>,
@@ -27,12 +28,12 @@ impl<'e> Operands<'e> {
         Operands { event, shapes, values }
     }
 
-    /// Returns the event itself, for its other arguments.
+    /// Returns the event, for its other arguments.
     pub fn event(&self) -> &Event<'e> {
         self.event
     }
 
-    /// Returns the shape of an input, counted from 0; `None` if it is no tensor or its shape is not known.
+    /// Returns the shape of an input, counted from 0; `None` if it is not a tensor or its shape is unknown.
     pub fn shape(&self, input: usize) -> Option<Vec<u64>> {
         match self.shapes.get(input)? {
             Shape::Tensor(dims) if !dims.is_empty() => dims.iter().map(|size| u64::try_from(*size).ok()).collect(),
@@ -40,18 +41,18 @@ impl<'e> Operands<'e> {
         }
     }
 
-    /// Returns how many elements an input has.
+    /// Returns the number of elements of an input.
     pub fn numel(&self, input: usize) -> Option<u64> {
         product(&self.shape(input)?)
     }
 
-    /// Returns the text of an input that is no tensor: the `input`th of `Concrete Inputs`, else the argument `name`.
+    /// Returns an input that is not a tensor, as text: the `input`th of `Concrete Inputs`, else the argument `name`.
     pub fn value(&self, input: usize, name: &str) -> Option<String> {
         let concrete = self.values.get(input).filter(|value| !value.is_empty()).cloned();
         concrete.or_else(|| self.event.arg(name).map(shown))
     }
 
-    /// Returns the integers of an input that is no tensor, one or a list in brackets; `None` if it is something else.
+    /// Returns the integers of an input, a single number or a list in brackets; `None` for anything else.
     pub fn integers(&self, input: usize, name: &str) -> Option<Vec<u64>> {
         let value = self.value(input, name)?;
         let list = value.trim().trim_start_matches(['[', '(']).trim_end_matches([']', ')']);
@@ -59,7 +60,7 @@ impl<'e> Operands<'e> {
     }
 }
 
-/// The product of all, if it is not too large.
+/// Returns the product; `None` if it overflows.
 pub(super) fn product(numbers: &[u64]) -> Option<u64> {
     numbers.iter().try_fold(1u64, |product, number| product.checked_mul(*number))
 }

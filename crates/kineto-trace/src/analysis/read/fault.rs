@@ -1,31 +1,31 @@
-//! What is wrong with a file, and where.
+//! Errors in a file, with their position.
 
 use crate::error::{Error, ErrorKind};
 use std::io;
 
-/// Why a file is not read any further.
+/// Why reading stopped.
 #[derive(Debug)]
 pub(in crate::analysis) struct Fault {
     pub(super) cause: Cause,
-    /// At which byte of the text, from 0.
+    /// The offset in bytes, from 0.
     pub(super) at: u64,
 }
 
 #[derive(Debug)]
 pub(in crate::analysis) enum Cause {
-    /// The text is no JSON; what was expected.
+    /// Not JSON; contains what was expected.
     NotJson(&'static str),
-    /// The text begins like no JSON of a trace.
+    /// Does not begin like a trace in JSON.
     OtherFormat,
-    /// The text ends before its end.
+    /// Ends too early.
     Truncated,
-    /// It is JSON, but no trace; why.
+    /// JSON, but not a trace; contains why.
     NotATrace(&'static str),
-    /// A bound is passed; which.
+    /// Exceeds a limit; contains which.
     TooLarge(&'static str),
-    /// The time for it is over.
+    /// The time limit passed.
     TimeLimit,
-    /// What the file itself reports.
+    /// Reading failed.
     Io(io::Error),
 }
 
@@ -34,7 +34,7 @@ impl Fault {
         Fault { cause, at }
     }
 
-    /// Returns the error for the caller.
+    /// Converts it to an error for the caller.
     pub(super) fn into_error(self) -> Error {
         let at = self.at;
         match self.cause {

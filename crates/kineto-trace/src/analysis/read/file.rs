@@ -1,48 +1,48 @@
-//! The file as a whole: its header, its list of events, and what it says of time.
+//! Reads a whole file: its header and its list of events.
 
 use super::fault::{Cause, Fault};
-use super::json::{JsonValue, Result};
-use super::line::Line;
+use super::json::{Result, Value};
+use super::line::Element;
 use super::source::Source;
 use super::time::{nanos, whole};
 use crate::activity::{FlowEnd, FlowKind};
-use crate::analysis::builder::{Builder, New};
+use crate::analysis::builder::{Builder, NewEvent};
 use crate::analysis::events::{Events, FileFigures, Phase, TrackId};
 use crate::analysis::notes::Note;
 use crate::write::chrome::INCOMPLETE;
 use std::io::Read;
 use std::time::Duration;
 
-/// Puts the events of a file together.
+/// Builds events from a file.
 #[derive(Debug, Default)]
 pub(super) struct FileReader {
     builder: Builder,
-    /// What times are relative to; it may stand behind the events.
+    /// The origin of all times; it may come after the events in the file.
     base: i64,
     has_base: bool,
-    /// The time is over: what is left is passed over.
+    /// Whether the time limit has passed; the remaining elements are skipped.
     is_late: bool,
     start: Option<i64>,
-    /// The earliest sign of the recording's start, and the end of the row for it.
+    /// The start of the recording as given by its row, and the end of that row.
     span: Option<(i64, i64)>,
     window_end: Option<i64>,
-    /// How many elements the list had, and how many of them had a phase.
+    /// The number of elements in the list, and of those with a phase.
     elements: u64,
     with_phase: u64,
 }
 
-/// What of the header is only about the file.
+/// Header keys that concern only the file's format.
 const ABOUT_FILE: [&str; 3] = ["schemaVersion", "displayTimeUnit", "traceName"];
 
 impl FileReader {
-    /// Reads events for no longer than that.
+    /// Returns a reader that stops after `limit`.
     pub(super) fn within(limit: Option<Duration>) -> FileReader {
         FileReader { builder: Builder::within(limit), ..FileReader::default() }
     }
 
     /// Reads the whole file.
     pub(super) fn read(&mut self, source: &mut Source<impl Read>) -> Result<()> {
-        // A byte order mark is no JSON, but some editors leave one.
+        // A byte order mark is not JSON, but some editors write one.
         for mark in [0xef, 0xbb, 0xbf] {
             if source.peek()? == Some(mark) {
                 source.pass();
@@ -63,17 +63,15 @@ impl FileReader {
         Ok(())
     }
 
-    /// Whether events have been read.
     pub(super) fn has_events(&self) -> bool {
         self.with_phase > 0
     }
 
-    /// Takes note of a file without its end.
+    /// Records that the file was truncated.
     pub(super) fn cut_off(&mut self) {
         self.note(Note::CutOff);
     }
 
-    /// Returns the events.
     pub(super) fn finish(mut self, bytes: u64) -> Events {
         self.builder.events.file = FileFigures { bytes, elements: self.elements, base_ns: self.base };
         let start = self.span.map(|(start, _)| start).or(self.start);
@@ -105,10 +103,10 @@ impl FileReader {
         }
     }
 
-    /// Reads a member of the top level, and says whether it is the list of events.
+    /// Reads a member of the top level; returns whether it was the list of events.
     fn member(&mut self, source: &mut Source<impl Read>) -> Result<bool> {
         let mut json = source.value()?;
-        let JsonValue::Text(key) = json.value()? else { return json.fault("a text") };
+        let Value::Text(key) = json.value()? else { return json.fault("a text") };
         json.end()?;
         let key = key.get().0.into_owned();
         source.expect(b":", "a colon")?;
@@ -136,11 +134,11 @@ impl FileReader {
         Ok(false)
     }
 
-    /// Takes what times are relative to.
-    fn base(&mut self, value: &JsonValue<'_>) {
+    /// Sets the origin of times.
+    fn base(&mut self, value: &Value<'_>) {
         let text = match value {
-            JsonValue::Number(text) => Some(*text),
-            JsonValue::Text(text) => text.plain(),
+            Value::Number(text) => Some(*text),
+            Value::Text(text) => text.plain(),
             _ => None,
         };
         match text.and_then(whole) {
@@ -169,7 +167,7 @@ impl FileReader {
                 json.skip()?;
                 json.end()?;
             } else if json.is_object() {
-                let line = Line::read(&mut json, &mut self.builder)?;
+                let line = Element::read(&mut json, &mut self.builder)?;
                 json.end()?;
                 self.line(&line);
             } else {
@@ -189,8 +187,8 @@ impl FileReader {
         }
     }
 
-    /// Takes an element of the list. What its arguments took is given back unless an event has them.
-    fn line(&mut self, line: &Line<'_>) {
+    /// Handles an element of the list. The space of its arguments is released unless an event uses them.
+    fn line(&mut self, line: &Element<'_>) {
         let Some(phase) = line.phase else { return self.drop_line(line, Note::NotAnEvent) };
         self.with_phase += 1;
         let at = line.time.and_then(nanos);
@@ -216,16 +214,16 @@ impl FileReader {
         }
     }
 
-    fn drop_line(&mut self, line: &Line<'_>, note: Note) {
+    fn drop_line(&mut self, line: &Element<'_>, note: Note) {
         self.note(note);
         self.forget(line);
     }
 
-    fn forget(&mut self, line: &Line<'_>) {
+    fn forget(&mut self, line: &Element<'_>) {
         self.builder.events.arguments.truncate(line.first_argument);
     }
 
-    fn slice(&mut self, line: &Line<'_>, at: i64) {
+    fn slice(&mut self, line: &Element<'_>, at: i64) {
         let Some(lasted) = line.duration.and_then(nanos) else { return self.drop_line(line, Note::WithoutTime) };
         let end = at.saturating_add(lasted.max(0));
         if line.category.as_deref() == Some("Trace") {
@@ -239,7 +237,7 @@ impl FileReader {
         self.event(line, Phase::Slice, at, Some(end));
     }
 
-    fn instant(&mut self, line: &Line<'_>, at: i64) {
+    fn instant(&mut self, line: &Element<'_>, at: i64) {
         let is_in = |group: &str| matches!(&line.process, TrackId::Name(name) if name == group);
         if is_in("") && line.name == "Record Window End" {
             self.window_end = Some(at);
@@ -252,21 +250,21 @@ impl FileReader {
         }
     }
 
-    fn event(&mut self, line: &Line<'_>, phase: Phase, start: i64, end: Option<i64>) {
+    fn event(&mut self, line: &Element<'_>, phase: Phase, start: i64, end: Option<i64>) {
         let track = self.track(line);
         let category = line.category.as_deref().map_or("", renamed);
         let (name, arguments) = (&line.name, line.arguments);
-        self.builder.push(&New { phase, track, start, end, category, name, arguments, external: None });
+        self.builder.push(&NewEvent { phase, track, start, end, category, name, arguments, external: None });
     }
 
-    fn track(&mut self, line: &Line<'_>) -> u32 {
+    fn track(&mut self, line: &Element<'_>) -> u32 {
         self.builder.track(line.process.clone(), line.thread.clone())
     }
 
-    /// Takes a row that only says how others are shown.
-    fn about(&mut self, line: &Line<'_>) {
+    /// Handles a metadata row, which only names others.
+    fn about(&mut self, line: &Element<'_>) {
         self.forget(line);
-        let Some(text) = line.shown.as_deref() else { return };
+        let Some(text) = line.display_name.as_deref() else { return };
         match line.name.as_ref() {
             "thread_name" => self.builder.name(line.process.clone(), line.thread.clone(), text),
             "process_name" => text.clone_into(&mut self.builder.process(line.process.clone()).name),
@@ -275,7 +273,7 @@ impl FileReader {
         }
     }
 
-    fn arrow(&mut self, line: &Line<'_>, phase: char, at: i64) {
+    fn arrow(&mut self, line: &Element<'_>, phase: char, at: i64) {
         let kind = line.category.as_deref().and_then(arrow_kind);
         let (Some(kind), Some(id)) = (kind, line.id) else { return self.drop_line(line, Note::LooseArrow) };
         self.forget(line);
@@ -285,7 +283,7 @@ impl FileReader {
     }
 }
 
-/// Returns the kind of arrow that has that category; older versions of Kineto have other names for those of launches.
+/// Returns the kind of arrow of a category; older versions of Kineto had other names for those of launches.
 fn arrow_kind(category: &str) -> Option<FlowKind> {
     const KINDS: [FlowKind; 3] = [FlowKind::ForwardBackward, FlowKind::AsyncCpuToGpu, FlowKind::FollowsFrom];
     match category {
@@ -294,7 +292,7 @@ fn arrow_kind(category: &str) -> Option<FlowKind> {
     }
 }
 
-/// Today's name of a category.
+/// Maps an old name of a category to the current one.
 fn renamed(category: &str) -> &str {
     match category {
         "Operator" => "cpu_op",
@@ -318,7 +316,7 @@ mod tests {
             .unwrap()
     }
 
-    /// "name@start+duration" of all events, in nanoseconds after the base.
+    /// Formats all events as "name@start+duration", in nanoseconds after the base.
     fn shown(events: &Events) -> String {
         let show = |event: Event<'_>| {
             let start = event.start().as_nanos().wrapping_sub(1_000_000).cast_signed();
@@ -362,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn old_arrows_of_launches_are_todays() {
+    fn old_launch_arrows_are_recognized() {
         for category in ["ac2g", "async", "async_cpu_to_gpu", "async_gpu"] {
             let events = read(&format!(
                 r#"{{"ph":"X","cat":"Runtime","name":"launch","tid":1,"ts":1,"dur":1}},
@@ -377,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn beginnings_find_their_ends() {
+    fn begin_and_end_rows_are_paired() {
         let events = read(
             r#"{"ph":"B","name":"out","tid":1,"ts":1,"args":{"a":1,"b":2}}, {"ph":"B","name":"in","tid":1,"ts":2},
                {"ph":"E","tid":1,"ts":3}, {"ph":"B","name":"other","tid":2,"ts":2.5}, {"ph":"E","tid":3,"ts":9},
@@ -389,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn arrows_go_to_the_slice_before_them_else_to_the_innermost_around_them() {
+    fn arrows_bind_to_previous_or_innermost_slice() {
         let x =
             |name: &str, ts: u32, dur: u32| format!(r#"{{"ph":"X","name":"{name}","tid":1,"ts":{ts},"dur":{dur}}},"#);
         let arrow = |ph: &str, cat: &str, id: &str, ts: u32| {
@@ -416,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn old_names_are_todays_and_ids_are_told_apart() {
+    fn old_names_are_mapped_and_ids_classified() {
         let events = read(
             r#"{"ph":"X","cat":"Operator","ts":1,"dur":1,"args":{"external id":"5"}},
                {"ph":"X","cat":"Runtime","ts":2,"dur":1,"args":{"external id":5,"correlation":9}},
@@ -441,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_or_repaired_is_counted() {
+    fn omissions_and_repairs_are_counted() {
         let text = [
             br#"[7, {}, {"ph":"X"}, {"ph":"X","ts":1}, {"ph":"X","ts":"x","dur":1}, {"ph":"D","ts":1}, {"ph":"b","ts":1},
                 {"ph":"X","name":"a","ts":-5,"dur":-1,"args":{"n":1,"n":NaN}}, {"ph":"i","name":"p","ts":7,"args":[]},
@@ -463,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn libkinetos_own_file_is_read() {
+    fn libkineto_file_is_read() {
         let text = include_str!("../../../tests/data/libkineto_cpp_writer.json");
         let events = Events::from_reader(text.as_bytes()).unwrap();
         assert_eq!(notes(&events), "");

@@ -1,36 +1,36 @@
-//! JSON that is in memory as a whole: a key, a text, a number at a time.
+//! A JSON reader over a text in memory.
 
 use super::fault::{Cause, Fault};
 use std::borrow::Cow;
 
-/// How deep values may lie within one another.
+/// The maximum nesting of values.
 pub(super) const DEPTH: usize = 128;
 
-/// Reads one value after another.
+/// Reads values one after another.
 #[derive(Clone, Debug)]
 pub(in crate::analysis) struct Json<'a> {
     text: &'a [u8],
     at: usize,
     depth: usize,
-    /// Where in the file the text begins.
+    /// The offset of `text` in the file.
     origin: u64,
 }
 
-/// A value: texts and numbers as they stand in the file, lists and objects unread.
+/// A value; numbers, strings, lists and objects are unparsed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::analysis) enum JsonValue<'a> {
+pub(in crate::analysis) enum Value<'a> {
     Null,
     Bool(bool),
-    /// By JSON's grammar.
+    /// Matches JSON's grammar.
     Number(&'a str),
-    /// What C and Python print for a float that JSON cannot hold; libkineto's counters may have it.
+    /// A float that JSON cannot represent, as C and Python print it; libkineto's counters may contain it.
     NotFinite(f64),
     Text(JsonText<'a>),
-    /// A list or an object, with its brackets; valid JSON but for what is no UTF-8.
+    /// A list or object with its brackets; valid JSON except for invalid UTF-8.
     Nested(&'a [u8]),
 }
 
-/// A text as it stands between its quotes.
+/// A string as written between its quotes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::analysis) struct JsonText<'a> {
     raw: &'a [u8],
@@ -40,52 +40,51 @@ pub(in crate::analysis) struct JsonText<'a> {
 pub(super) type Result<T> = std::result::Result<T, Fault>;
 
 impl<'a> Json<'a> {
-    /// `origin` is where in the file `text` begins.
+    /// `origin` is the offset of `text` in the file.
     pub(in crate::analysis) fn new(text: &'a [u8], origin: u64) -> Json<'a> {
         Json { text, at: 0, depth: 0, origin }
     }
 
-    /// Reads an object: calls `each` with every key, and with this reader in front of the value, which it must read.
+    /// Reads an object: calls `each` with every key and the reader before its value, which `each` must read.
     pub(in crate::analysis) fn object(
         &mut self,
         mut each: impl FnMut(JsonText<'a>, &mut Self) -> Result<()>,
     ) -> Result<()> {
         self.open(b'{', "an object")?;
-        let mut more = self.space() != b'}';
+        let mut more = self.skip_space() != b'}';
         while more {
-            self.space();
+            self.skip_space();
             let key = self.quoted()?;
-            if self.space() != b':' {
+            if self.skip_space() != b':' {
                 return self.fault("a colon");
             }
             self.at += 1;
             each(key, self)?;
-            more = self.goes_on(b'}', "a comma or the object's end")?;
+            more = self.has_more(b'}', "a comma or the object's end")?;
         }
         self.close();
         Ok(())
     }
 
-    /// Reads a list: calls `each` with this reader in front of every value, which it must read.
+    /// Reads a list: calls `each` with the reader before every element, which `each` must read.
     pub(in crate::analysis) fn array(&mut self, mut each: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
         self.open(b'[', "a list")?;
-        let mut more = self.space() != b']';
+        let mut more = self.skip_space() != b']';
         while more {
             each(self)?;
-            more = self.goes_on(b']', "a comma or the list's end")?;
+            more = self.has_more(b']', "a comma or the list's end")?;
         }
         self.close();
         Ok(())
     }
 
-    /// Reads a value of any kind.
-    pub(in crate::analysis) fn value(&mut self) -> Result<JsonValue<'a>> {
-        match self.space() {
-            b'"' => self.quoted().map(JsonValue::Text),
+    pub(in crate::analysis) fn value(&mut self) -> Result<Value<'a>> {
+        match self.skip_space() {
+            b'"' => self.quoted().map(Value::Text),
             b'{' | b'[' => {
                 let start = self.at;
                 self.skip()?;
-                Ok(JsonValue::Nested(self.text.get(start..self.at).unwrap_or_default()))
+                Ok(Value::Nested(self.text.get(start..self.at).unwrap_or_default()))
             }
             b'0'..=b'9' => self.number(),
             b'-' => match self.text.get(self.at + 1) {
@@ -96,43 +95,43 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Passes over one value.
+    /// Skips one value.
     pub(in crate::analysis) fn skip(&mut self) -> Result<()> {
-        match self.space() {
+        match self.skip_space() {
             b'{' => self.object(|_, json| json.skip()),
             b'[' => self.array(Json::skip),
             _ => match self.value()? {
-                JsonValue::NotFinite(_) => self.fault("a number"),
+                Value::NotFinite(_) => self.fault("a number"),
                 _ => Ok(()),
             },
         }
     }
 
-    /// Returns all of the text.
+    /// Returns the whole text.
     pub(super) fn text(&self) -> &'a [u8] {
         self.text
     }
 
-    /// Whether an object comes next.
+    /// Returns whether the next value is an object.
     pub(super) fn is_object(&mut self) -> bool {
-        self.space() == b'{'
+        self.skip_space() == b'{'
     }
 
-    /// Checks that nothing is left.
+    /// Returns an error unless only white space is left.
     pub(super) fn end(&mut self) -> Result<()> {
-        self.space();
+        self.skip_space();
         if self.at < self.text.len() { self.fault("nothing more") } else { Ok(()) }
     }
 
-    /// What is wrong at the next byte.
+    /// Returns an error at the next byte.
     pub(super) fn fault<T>(&self, expected: &'static str) -> Result<T> {
         let cause = if self.at < self.text.len() { Cause::NotJson(expected) } else { Cause::Truncated };
         Err(Fault::new(cause, self.origin + self.at as u64))
     }
 
-    /// Passes over white space, and returns the byte behind it; 0 at the end.
+    /// Skips white space, and returns the next byte; 0 at the end.
     #[inline]
-    fn space(&mut self) -> u8 {
+    fn skip_space(&mut self) -> u8 {
         loop {
             match self.text.get(self.at) {
                 Some(b' ' | b'\n' | b'\t' | b'\r') => self.at += 1,
@@ -143,7 +142,7 @@ impl<'a> Json<'a> {
     }
 
     fn open(&mut self, bracket: u8, expected: &'static str) -> Result<()> {
-        if self.space() != bracket {
+        if self.skip_space() != bracket {
             return self.fault(expected);
         }
         if self.depth == DEPTH {
@@ -158,8 +157,8 @@ impl<'a> Json<'a> {
         (self.depth, self.at) = (self.depth - 1, self.at + 1);
     }
 
-    fn goes_on(&mut self, bracket: u8, expected: &'static str) -> Result<bool> {
-        match self.space() {
+    fn has_more(&mut self, bracket: u8, expected: &'static str) -> Result<bool> {
+        match self.skip_space() {
             b',' => {
                 self.at += 1;
                 Ok(true)
@@ -190,7 +189,7 @@ impl<'a> Json<'a> {
         Ok(JsonText { raw: self.text.get(start..self.at - 1).unwrap_or_default(), escaped })
     }
 
-    /// Passes over a backslash and what belongs to it.
+    /// Skips an escape sequence.
     fn escape(&mut self) -> Result<()> {
         self.at += 1;
         match self.text.get(self.at) {
@@ -209,7 +208,7 @@ impl<'a> Json<'a> {
         Ok(())
     }
 
-    fn number(&mut self) -> Result<JsonValue<'a>> {
+    fn number(&mut self) -> Result<Value<'a>> {
         let start = self.at;
         self.at += usize::from(self.text.get(start) == Some(&b'-'));
         let zero = self.text.get(self.at) == Some(&b'0');
@@ -228,10 +227,10 @@ impl<'a> Json<'a> {
             self.digits()?;
         }
         let text = self.text.get(start..self.at).unwrap_or_default();
-        Ok(JsonValue::Number(str::from_utf8(text).unwrap_or_default()))
+        Ok(Value::Number(str::from_utf8(text).unwrap_or_default()))
     }
 
-    /// Passes over one digit or more.
+    /// Skips at least one digit, and returns how many.
     fn digits(&mut self) -> Result<usize> {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let digits = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
@@ -239,19 +238,19 @@ impl<'a> Json<'a> {
         if digits == 0 { self.fault("a digit") } else { Ok(digits) }
     }
 
-    fn word(&mut self) -> Result<JsonValue<'a>> {
-        const WORDS: [(&str, JsonValue<'static>); 11] = [
-            ("null", JsonValue::Null),
-            ("true", JsonValue::Bool(true)),
-            ("false", JsonValue::Bool(false)),
-            ("NaN", JsonValue::NotFinite(f64::NAN)),
-            ("nan", JsonValue::NotFinite(f64::NAN)),
-            ("-nan", JsonValue::NotFinite(f64::NAN)),
-            ("Infinity", JsonValue::NotFinite(f64::INFINITY)),
-            ("-Infinity", JsonValue::NotFinite(f64::NEG_INFINITY)),
-            ("inf", JsonValue::NotFinite(f64::INFINITY)),
-            ("-inf", JsonValue::NotFinite(f64::NEG_INFINITY)),
-            ("-NaN", JsonValue::NotFinite(f64::NAN)),
+    fn word(&mut self) -> Result<Value<'a>> {
+        const WORDS: [(&str, Value<'static>); 11] = [
+            ("null", Value::Null),
+            ("true", Value::Bool(true)),
+            ("false", Value::Bool(false)),
+            ("NaN", Value::NotFinite(f64::NAN)),
+            ("nan", Value::NotFinite(f64::NAN)),
+            ("-nan", Value::NotFinite(f64::NAN)),
+            ("Infinity", Value::NotFinite(f64::INFINITY)),
+            ("-Infinity", Value::NotFinite(f64::NEG_INFINITY)),
+            ("inf", Value::NotFinite(f64::INFINITY)),
+            ("-inf", Value::NotFinite(f64::NEG_INFINITY)),
+            ("-NaN", Value::NotFinite(f64::NAN)),
         ];
         let rest = self.text.get(self.at..).unwrap_or_default();
         let found = WORDS.iter().find(|(word, _)| {
@@ -259,7 +258,7 @@ impl<'a> Json<'a> {
             behind.is_some_and(|behind| !behind.first().is_some_and(u8::is_ascii_alphanumeric))
         });
         let Some((word, value)) = found else {
-            // A text that ends within a word.
+            // The text ends within a word.
             if !rest.is_empty() && WORDS.iter().any(|(word, _)| word.as_bytes().starts_with(rest)) {
                 self.at = self.text.len();
             }
@@ -270,10 +269,10 @@ impl<'a> Json<'a> {
     }
 }
 
-/// Returns how many bytes of a text stand before the first quote, backslash or control character.
+/// Returns the number of bytes before the first quote, backslash or control character.
 ///
-/// Eight at a time. The high bit of `(x - n) & !x` tells of each byte whether it is below n; a borrow only reaches bytes
-/// behind one that is marked itself.
+/// It tests eight bytes at a time. The high bit of `(x - n) & !x` marks bytes below n. A borrow can mark further bytes
+/// wrongly, but only after one that is marked correctly.
 #[inline]
 pub(super) fn plain(bytes: &[u8]) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -292,7 +291,7 @@ pub(super) fn plain(bytes: &[u8]) -> usize {
 }
 
 impl<'a> JsonText<'a> {
-    /// Returns the text, and whether all of it could be read: what is no UTF-8 is replaced by U+FFFD.
+    /// Returns the string, and whether it was valid; invalid parts are replaced by U+FFFD.
     pub(in crate::analysis) fn get(self) -> (Cow<'a, str>, bool) {
         match str::from_utf8(self.raw) {
             Ok(text) if !self.escaped => (Cow::Borrowed(text), true),
@@ -307,18 +306,18 @@ impl<'a> JsonText<'a> {
         }
     }
 
-    /// Returns the text if it has no escapes.
+    /// Returns the string if it has no escapes.
     pub(in crate::analysis) fn plain(self) -> Option<&'a str> {
         str::from_utf8(self.raw).ok().filter(|_| !self.escaped)
     }
 
-    /// Returns whether it is this word.
+    /// Returns whether it equals `word`.
     pub(super) fn is(self, word: &str) -> bool {
         if self.escaped { self.get().0 == word } else { self.raw == word.as_bytes() }
     }
 }
 
-/// Returns a text without its escapes, and whether all surrogates had their pair.
+/// Resolves escapes; also returns whether all surrogates were paired.
 fn unescaped(text: &str) -> (String, bool) {
     let (mut out, mut whole) = (String::with_capacity(text.len()), true);
     let mut rest = text;
@@ -332,15 +331,15 @@ fn unescaped(text: &str) -> (String, bool) {
             Some('r') => out.push('\r'),
             Some('t') => out.push('\t'),
             Some('u') => {
-                let unit = unit(chars.as_str());
+                let code_unit = code_unit(chars.as_str());
                 chars = chars.as_str().get(4..).unwrap_or_default().chars();
-                let low = chars.as_str().strip_prefix("\\u").map(self::unit);
-                let decoded = match (unit, low) {
+                let low = chars.as_str().strip_prefix("\\u").map(self::code_unit);
+                let decoded = match (code_unit, low) {
                     (0xd800..0xdc00, Some(low @ 0xdc00..0xe000)) => {
                         chars = chars.as_str().get(6..).unwrap_or_default().chars();
-                        char::from_u32(0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00))
+                        char::from_u32(0x10000 + ((code_unit - 0xd800) << 10) + (low - 0xdc00))
                     }
-                    _ => char::from_u32(unit),
+                    _ => char::from_u32(code_unit),
                 };
                 whole &= decoded.is_some();
                 out.push(decoded.unwrap_or(char::REPLACEMENT_CHARACTER));
@@ -353,8 +352,8 @@ fn unescaped(text: &str) -> (String, bool) {
     (out, whole)
 }
 
-/// The number that four hexadecimal digits make.
-fn unit(text: &str) -> u32 {
+/// Parses four hexadecimal digits.
+fn code_unit(text: &str) -> u32 {
     text.get(..4).and_then(|digits| u32::from_str_radix(digits, 16).ok()).unwrap_or(0)
 }
 
@@ -363,7 +362,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The fault of a text, as "expected@byte"; empty if there is none.
+    /// Returns the fault of a text as "expected@byte"; empty if there is none.
     fn fault(text: &str) -> String {
         let mut json = Json::new(text.as_bytes(), 100);
         match json.skip().and_then(|()| json.end()) {
@@ -374,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_told_with_its_place() {
+    fn invalid_json_is_reported_with_its_position() {
         for (text, expected) in [
             ("", "Truncated@100"),
             ("[1,", "Truncated@103"),
@@ -404,33 +403,33 @@ mod tests {
     }
 
     #[test]
-    fn values_come_as_they_stand() {
+    fn values_are_returned_as_written() {
         let read = |text: &'static str| Json::new(text.as_bytes(), 0).value().unwrap();
-        assert_eq!(read(" -1.50e+3 "), JsonValue::Number("-1.50e+3"));
-        assert_eq!(read("[1, {\"a\": []}] "), JsonValue::Nested(b"[1, {\"a\": []}]"));
-        assert_eq!(read("-inf"), JsonValue::NotFinite(f64::NEG_INFINITY));
-        assert!(matches!(read("NaN,"), JsonValue::NotFinite(f) if f.is_nan()));
+        assert_eq!(read(" -1.50e+3 "), Value::Number("-1.50e+3"));
+        assert_eq!(read("[1, {\"a\": []}] "), Value::Nested(b"[1, {\"a\": []}]"));
+        assert_eq!(read("-inf"), Value::NotFinite(f64::NEG_INFINITY));
+        assert!(matches!(read("NaN,"), Value::NotFinite(f) if f.is_nan()));
         let text = |text: &'static str| match read(text) {
-            JsonValue::Text(text) => text.get(),
+            Value::Text(text) => text.get(),
             other => panic!("{other:?}"),
         };
         assert_eq!(text("\"\\u00e9\\ud83e\\udd80\\n\\/\\\\\""), ("é🦀\n/\\".into(), true));
         assert_eq!(text("\"\\ud83ex\""), ("\u{fffd}x".into(), false));
         assert_eq!(text("\"\\ud83e\\ud83e\\udd80\""), ("\u{fffd}🦀".into(), false));
         let invalid = Json::new(b"\"a\xff\\n\"", 0).value().unwrap();
-        assert!(matches!(invalid, JsonValue::Text(text) if text.get() == ("a\u{fffd}\n".into(), false)));
+        assert!(matches!(invalid, Value::Text(text) if text.get() == ("a\u{fffd}\n".into(), false)));
     }
 
     proptest! {
         #[test]
-        fn plain_text_ends_where_it_ends(text in "[a-z\u{7f}\u{80}é🦀\"\\\\\n ]{0,40}") {
+        fn plain_finds_the_first_special_byte(text in "[a-z\u{7f}\u{80}é🦀\"\\\\\n ]{0,40}") {
             let stops = |byte: u8| byte == b'"' || byte == b'\\' || byte < 0x20;
             let expected = text.bytes().position(stops).unwrap_or(text.len());
             prop_assert_eq!(plain(text.as_bytes()), expected);
         }
 
         #[test]
-        fn any_bytes_are_read_as_serde_reads_them(text in "[\\[\\]{}\",:0-9a\\\\u eE.+-]{0,24}") {
+        fn any_bytes_parse_as_in_serde(text in "[\\[\\]{}\",:0-9a\\\\u eE.+-]{0,24}") {
             let ours = fault(&text).is_empty();
             let theirs = serde_json::from_str::<serde_json::Value>(&text);
             // serde refuses what Rust's strings cannot hold.
@@ -439,9 +438,9 @@ mod tests {
         }
 
         #[test]
-        fn any_text_comes_back(text in any::<String>()) {
+        fn any_text_round_trips(text in any::<String>()) {
             let json = serde_json::to_string(&text).unwrap();
-            let JsonValue::Text(read) = Json::new(json.as_bytes(), 0).value().unwrap() else { panic!() };
+            let Value::Text(read) = Json::new(json.as_bytes(), 0).value().unwrap() else { panic!() };
             prop_assert_eq!(read.get(), (Cow::Borrowed(text.as_str()), true));
         }
     }

@@ -1,36 +1,36 @@
 //! One element of a file's list of events.
 
-use super::json::{Json, JsonText, JsonValue, Result};
-use crate::analysis::arguments::Span;
+use super::json::{Json, JsonText, Result, Value};
+use crate::analysis::arguments::ArgumentRange;
 use crate::analysis::builder::Builder;
 use crate::analysis::events::TrackId;
 use crate::analysis::notes::Note;
 use std::borrow::Cow;
 
-/// What an element says, before it is known what it is; its arguments are in their columns already.
+/// The members of an element; its arguments are already stored.
 #[derive(Debug)]
-pub(super) struct Line<'a> {
+pub(super) struct Element<'a> {
     pub(super) phase: Option<char>,
     pub(super) category: Option<Cow<'a, str>>,
     pub(super) name: Cow<'a, str>,
     pub(super) process: TrackId,
     pub(super) thread: TrackId,
-    /// In microseconds, as they stand there.
+    /// In microseconds, as written in the file.
     pub(super) time: Option<&'a str>,
     pub(super) duration: Option<&'a str>,
     pub(super) id: Option<u64>,
-    /// The id that is unique in the process alone.
+    /// The id that is unique only in its process.
     local_id: Option<Cow<'a, str>>,
     pub(super) first_argument: u32,
-    pub(super) arguments: Span,
-    /// What the arguments `name` or `labels` say.
-    pub(super) shown: Option<Cow<'a, str>>,
+    pub(super) arguments: ArgumentRange,
+    /// The value of the argument `name` or `labels`.
+    pub(super) display_name: Option<Cow<'a, str>>,
 }
 
-impl<'a> Line<'a> {
-    /// Reads an element, an object.
-    pub(super) fn read(json: &mut Json<'a>, builder: &mut Builder) -> Result<Line<'a>> {
-        let mut line = Line {
+impl<'a> Element<'a> {
+    /// Reads an element, which is an object.
+    pub(super) fn read(json: &mut Json<'a>, builder: &mut Builder) -> Result<Element<'a>> {
+        let mut line = Element {
             phase: None,
             category: None,
             name: Cow::Borrowed(""),
@@ -41,8 +41,8 @@ impl<'a> Line<'a> {
             id: None,
             local_id: None,
             first_argument: builder.events.arguments.start(),
-            arguments: Span::default(),
-            shown: None,
+            arguments: ArgumentRange::default(),
+            display_name: None,
         };
         json.object(|key, json| line.member(key, json, builder))?;
         line.arguments = builder.events.arguments.since(line.first_argument);
@@ -75,7 +75,7 @@ impl<'a> Line<'a> {
 
     fn args(&mut self, json: &mut Json<'a>, builder: &mut Builder) -> Result<()> {
         if !json.is_object() {
-            if json.value()? != JsonValue::Null {
+            if json.value()? != Value::Null {
                 builder.events.notes.add(Note::MalformedArguments, 1);
             }
             return Ok(());
@@ -83,7 +83,7 @@ impl<'a> Line<'a> {
         json.object(|key, json| {
             let (value, (name, whole)) = (json.value()?, key.get());
             if matches!(name.as_ref(), "name" | "labels") {
-                self.shown = text_of(value, builder);
+                self.display_name = text_of(value, builder);
             }
             let events = &mut builder.events;
             let repairs = events.arguments.read(self.first_argument, events.strings.intern(&name), value);
@@ -93,38 +93,38 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// The number of an async track, as this crate writes it.
+    /// Returns the number of an async track, in this crate's notation.
     pub(super) fn local_id(&self) -> Option<u64> {
         u64::from_str_radix(self.local_id.as_deref()?.strip_prefix("0x")?, 16).ok()
     }
 }
 
-/// A text, or a number as one.
-fn text_of<'a>(value: JsonValue<'a>, builder: &mut Builder) -> Option<Cow<'a, str>> {
+/// Returns a string, or a number as a string.
+fn text_of<'a>(value: Value<'a>, builder: &mut Builder) -> Option<Cow<'a, str>> {
     match value {
-        JsonValue::Text(text) => {
+        Value::Text(text) => {
             let (text, whole) = text.get();
             builder.events.notes.add(Note::InvalidText, (!whole).into());
             Some(text)
         }
-        JsonValue::Number(text) => Some(Cow::Borrowed(text)),
+        Value::Number(text) => Some(Cow::Borrowed(text)),
         _ => None,
     }
 }
 
-/// A number, or the text of one.
-fn decimal(value: JsonValue<'_>) -> Option<&str> {
+/// Returns a number, given as such or as a string.
+fn decimal(value: Value<'_>) -> Option<&str> {
     match value {
-        JsonValue::Number(text) => Some(text),
-        JsonValue::Text(text) => text.plain(),
+        Value::Number(text) => Some(text),
+        Value::Text(text) => text.plain(),
         _ => None,
     }
 }
 
-fn track_id(value: JsonValue<'_>, builder: &mut Builder) -> TrackId {
+fn track_id(value: Value<'_>, builder: &mut Builder) -> TrackId {
     let number = match value {
-        JsonValue::Number(text) => text.parse().ok(),
-        JsonValue::Null => Some(0),
+        Value::Number(text) => text.parse().ok(),
+        Value::Null => Some(0),
         _ => None,
     };
     number.map_or_else(|| TrackId::Name(text_of(value, builder).unwrap_or_default().into_owned()), TrackId::Id)

@@ -1,4 +1,4 @@
-//! From a file of Kineto's JSON to its events.
+//! Reads events from a file of Kineto's JSON.
 
 mod fault;
 mod file;
@@ -21,12 +21,12 @@ use std::io::{Chain, Cursor, Read};
 use std::path::Path;
 use std::time::Duration;
 
-/// How a trace is read back; [`Events::read`] is the usual way.
+/// Options for reading a trace; [`Events::read`] uses the defaults.
 ///
 /// ```no_run
 /// use kineto_trace::analysis::ReadOptions;
 ///
-/// // What a program that was killed has left behind.
+/// // The file of a program that was killed.
 /// let events = ReadOptions::new().partial(true).read("app.pt.trace.json.gz")?;
 /// # Ok::<(), kineto_trace::Error>(())
 /// ```
@@ -44,34 +44,34 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// Whole files of up to 64 GiB, unpacked.
+    /// Returns options for complete files of up to 64 GiB of JSON.
     pub fn new() -> ReadOptions {
         ReadOptions { partial: false, max_bytes: 64 << 30, time_limit: None }
     }
 
-    /// Sets whether a file that is cut off is read as far as it goes; by default it is an error.
+    /// Sets whether a truncated file is read up to its last event; by default it is an error.
     ///
-    /// [`Note::CutOff`](super::Note::CutOff) says so then.
+    /// [`Note::CutOff`](super::Note::CutOff) reports that.
     #[must_use]
     pub fn partial(mut self, partial: bool) -> ReadOptions {
         self.partial = partial;
         self
     }
 
-    /// Sets how many bytes of JSON a file may have, unpacked.
+    /// Limits the size of the JSON, after decompression.
     ///
-    /// One event may have 64 MiB, and values may lie 128 deep within one another, always.
+    /// Fixed limits apply too: 64 MiB for an event, and 128 levels of nesting.
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> ReadOptions {
         self.max_bytes = bytes;
         self
     }
 
-    /// Sets how long events may be read; by default there is no limit. When the time is over, the events that were read
-    /// until then are returned, and [`Note::TimeLimit`](super::Note::TimeLimit) says so; torch's `post_processing_timeout_s`.
+    /// Limits how long events are read; there is no limit by default. After that time the events read so far are
+    /// returned, and [`Note::TimeLimit`](super::Note::TimeLimit) reports it; torch's `post_processing_timeout_s`.
     ///
-    /// Where the file has yet to say what its times are relative to, the rest is passed over to its end, which takes a
-    /// fraction of the time. WebAssembly has no clock, and no limit.
+    /// If the file has not yet given the origin of its times, the rest is skipped to its end, which takes a fraction of
+    /// the time. WebAssembly has no clock and ignores the limit.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> ReadOptions {
         self.time_limit = Some(limit);
@@ -88,7 +88,7 @@ impl ReadOptions {
         self.from_reader(file).map_err(|error| error.about(path))
     }
 
-    /// Reads a trace from anywhere, as [`Events::from_reader`].
+    /// Reads a trace from any reader, as [`Events::from_reader`].
     ///
     /// # Errors
     /// Those of [`Events::read`].
@@ -122,23 +122,23 @@ impl ReadOptions {
 impl Events {
     /// Reads a trace file: Kineto's JSON, plain or compressed by gzip, whatever its name.
     ///
-    /// Takes what libkineto, PyTorch and this crate write, and other files in Chrome's trace format: an object with the
-    /// list `traceEvents`, or a list alone. Times become whole nanoseconds since the Unix epoch by their decimal text,
-    /// with `baseTimeNanoseconds` added; a half is rounded to the even one. Categories of old versions have their new
-    /// names, and "External id" is told apart into [`id`](super::Event::id) and [`linked`](super::Event::linked). The
-    /// rows about the recording itself only give the [`window`](Events::window). What else is left out or repaired is
-    /// counted: [`notes`](Events::notes). The file is never in memory as a whole.
+    /// It accepts the files of libkineto, PyTorch and this crate, and others in Chrome's trace format: an object with
+    /// the list `traceEvents`, or only a list. Times become whole nanoseconds since the Unix epoch, computed from the
+    /// decimal text plus `baseTimeNanoseconds` and rounded half to even. Categories of old versions get their current
+    /// names. "External id" becomes [`id`](super::Event::id) or [`linked`](super::Event::linked). Rows about the
+    /// recording itself determine the [`window`](Events::window). Everything else that is left out or repaired is
+    /// counted in [`notes`](Events::notes). The file is never in memory as a whole.
     ///
     /// # Errors
-    /// With the path and, but for the first kind, the byte: [`Io`](ErrorKind::Io), [`Json`](ErrorKind::Json) if it is no
-    /// JSON, [`Truncated`](ErrorKind::Truncated) if it ends too early ([`ReadOptions::partial`] reads what is there),
-    /// [`NotATrace`](ErrorKind::NotATrace), [`TooLarge`](ErrorKind::TooLarge) beyond the limits of [`ReadOptions`], and
-    /// [`Unsupported`](ErrorKind::Unsupported) for gzip without the feature `gzip`.
+    /// With the path, and with the offset except for the first kind: [`Io`](ErrorKind::Io), [`Json`](ErrorKind::Json)
+    /// if it is not JSON, [`Truncated`](ErrorKind::Truncated) if it ends too early ([`ReadOptions::partial`] reads such
+    /// files), [`NotATrace`](ErrorKind::NotATrace), [`TooLarge`](ErrorKind::TooLarge) beyond the limits of
+    /// [`ReadOptions`], and [`Unsupported`](ErrorKind::Unsupported) for gzip without the feature `gzip`.
     pub fn read(path: impl AsRef<Path>) -> Result<Events, Error> {
         ReadOptions::new().read(path)
     }
 
-    /// Reads a trace from anywhere, as [`read`](Events::read) does from a file; it need not be buffered.
+    /// Reads a trace from any reader, which need not be buffered, as [`read`](Events::read) does from a file.
     ///
     /// # Errors
     /// Those of [`read`](Events::read), without a path.
@@ -147,10 +147,10 @@ impl Events {
     }
 }
 
-/// A reader whose first bytes have been looked at.
+/// A reader with its first bytes put back.
 type Sniffed<R> = Chain<Cursor<Vec<u8>>, R>;
 
-/// Whether the content is compressed, and a reader of all of it.
+/// Returns whether the content is compressed, and a reader of all of it.
 fn sniff<R: Read>(mut reader: R) -> std::io::Result<(bool, Sniffed<R>)> {
     let mut first = Vec::new();
     reader.by_ref().take(2).read_to_end(&mut first)?;
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_with_its_place() {
+    fn unreadable_text_is_reported_with_its_position() {
         for (text, kind, said) in [
             ("", ErrorKind::NotATrace, "it is empty"),
             ("hello", ErrorKind::Json, "byte 0"),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_fits_what_is_wrong() {
+    fn error_advice_matches_the_cause() {
         for other in ["hello", "\u{1}\u{2}", "<html>", "  \"text\"", "7"] {
             let (kind, message) = error(other);
             assert!(kind == ErrorKind::Json && !message.contains("quotes"), "{other}: {message}");
@@ -216,11 +216,11 @@ mod tests {
 
     #[cfg(feature = "gzip")]
     #[test]
-    fn compressed_files_are_told_by_their_content_and_may_be_cut_off() {
+    fn gzip_is_detected_by_content_and_may_be_truncated() {
         use std::io::Write;
         let event = "{\"ph\":\"X\",\"ts\":1,\"dur\":1,\"name\":\"a\"},".repeat(1000);
         let mut packed = Vec::new();
-        // Two members, as some tools write them.
+        // Some tools write two members.
         for part in ["[", &event, "{\"ph\":\"X\",\"ts\":1,\"dur\":1}]"] {
             let mut gzip = flate2::write::GzEncoder::new(&mut packed, flate2::Compression::fast());
             gzip.write_all(part.as_bytes()).unwrap();
@@ -237,12 +237,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+        fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             let _ = Events::from_reader(bytes.as_slice());
         }
 
         #[test]
-        fn nothing_like_a_trace_makes_it_panic(events in "(\\{(\"(ph|ts|dur|pid|tid|cat|id|args|name|bp)\":(\"[XBECMsfib]\"|-?[0-9]{1,20}|[0-9.e]{1,6}|null|\\[\\]|\\{\"name\":\"[a-z]\"\\})[,}]?)*\\}?,?){0,12}") {
+        fn trace_like_text_does_not_panic(events in "(\\{(\"(ph|ts|dur|pid|tid|cat|id|args|name|bp)\":(\"[XBECMsfib]\"|-?[0-9]{1,20}|[0-9.e]{1,6}|null|\\[\\]|\\{\"name\":\"[a-z]\"\\})[,}]?)*\\}?,?){0,12}") {
             let text = format!("[{}]", events.trim_end_matches(','));
             let options = ReadOptions::new().partial(true);
             if let Ok(events) = options.from_reader(text.as_bytes()) {

@@ -1,40 +1,40 @@
-//! A file on its way: a window on its bytes, from which whole values are taken.
+//! A window on a file, from which whole values are taken.
 
 use super::fault::{Cause, Fault};
 use super::json::{Json, Result, plain};
 use std::io::{ErrorKind, Read};
 
-/// The most bytes that one event, or one value of the header, may take.
+/// The maximum size of an event or a header value, in bytes.
 const VALUE_MAX: usize = 64 << 20;
 
-/// How much is read at a time.
+/// The number of bytes read at a time.
 const STEP: usize = 256 << 10;
 
-/// Takes values out of a reader, which need not be in memory as a whole.
+/// Takes values from a reader without holding the whole file in memory.
 #[derive(Debug)]
 pub(super) struct Source<R> {
     reader: R,
     window: Vec<u8>,
-    /// What of the window has been read and not been taken yet.
+    /// The range of the window that is read but not yet taken.
     start: usize,
     end: usize,
-    /// Where in the file the window begins.
+    /// The offset of the window in the file.
     origin: u64,
     bytes_max: u64,
 }
 
 impl<R: Read> Source<R> {
-    /// `bytes_max` is how long the file may be.
+    /// `bytes_max` limits the length of the file.
     pub(super) fn new(reader: R, bytes_max: u64) -> Source<R> {
         Source { reader, window: vec![0; STEP], start: 0, end: 0, origin: 0, bytes_max }
     }
 
-    /// Where in the file the next byte lies.
+    /// Returns the offset of the next byte.
     pub(super) fn position(&self) -> u64 {
         self.origin + self.start as u64
     }
 
-    /// Passes over white space, and returns the byte behind it; `None` at the end of the file.
+    /// Skips white space, and returns the next byte; `None` at the end of the file.
     pub(super) fn peek(&mut self) -> Result<Option<u8>> {
         loop {
             let rest = self.window.get(self.start..self.end).unwrap_or_default();
@@ -51,12 +51,12 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Passes over the byte that was peeked at.
+    /// Skips the peeked byte.
     pub(super) fn pass(&mut self) {
         self.start += 1;
     }
 
-    /// Passes over one of these bytes, and returns it.
+    /// Skips one of these bytes, and returns it.
     pub(super) fn expect(&mut self, bytes: &[u8], expected: &'static str) -> Result<u8> {
         match self.peek()? {
             Some(byte) if bytes.contains(&byte) => {
@@ -68,10 +68,10 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Takes a value as a whole; whether it is JSON is not known yet, only where it would end.
+    /// Takes a whole value, found by its end alone; it may still be invalid JSON.
     pub(super) fn value(&mut self) -> Result<Json<'_>> {
         self.peek()?;
-        let mut scan = Scan::default();
+        let mut scan = ValueScanner::default();
         let length = loop {
             let rest = self.window.get(self.start..self.end).unwrap_or_default();
             if let Some(length) = scan.end(rest) {
@@ -89,14 +89,14 @@ impl<R: Read> Source<R> {
         Ok(Json::new(text.unwrap_or_default(), origin))
     }
 
-    /// Where a value without an end goes wrong, or the file ends.
+    /// Returns the error of a value without an end: invalid JSON, or the end of the file.
     fn cut_off(&self) -> Fault {
         let rest = self.window.get(self.start..self.end).unwrap_or_default();
         let fault = Json::new(rest, self.position()).skip().err();
         fault.unwrap_or_else(|| Fault::new(Cause::Truncated, self.origin + self.end as u64))
     }
 
-    /// Reads on, and says whether there was more.
+    /// Reads more bytes; returns whether there were any.
     fn fill(&mut self) -> Result<bool> {
         if self.start > 0 {
             self.window.copy_within(self.start..self.end, 0);
@@ -115,7 +115,7 @@ impl<R: Read> Source<R> {
             match self.reader.read(room) {
                 Ok(read) => break read,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // What a decompressor says of a file without its end.
+                // A decompressor reports a truncated file this way.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => break 0,
                 Err(error) => return Err(Fault::new(Cause::Io(error), self.origin + self.end as u64)),
             }
@@ -128,17 +128,17 @@ impl<R: Read> Source<R> {
     }
 }
 
-/// Looks for the end of a value: by its quotes and brackets alone.
+/// Finds the end of a value by its quotes and brackets alone.
 #[derive(Debug, Default)]
-struct Scan {
+struct ValueScanner {
     at: usize,
     depth: usize,
     in_text: bool,
 }
 
-impl Scan {
-    /// Returns how long the value is that `bytes` begin with; `None` if it goes on behind them. `bytes` may have grown
-    /// since the last call.
+impl ValueScanner {
+    /// Returns the length of the value at the beginning of `bytes`; `None` if it continues beyond them. `bytes` may
+    /// have grown since the last call.
     fn end(&mut self, bytes: &[u8]) -> Option<usize> {
         loop {
             let rest = bytes.get(self.at..)?;
@@ -156,7 +156,7 @@ impl Scan {
                 }
                 continue;
             }
-            // Commas, colons and white space end nothing but a number or a word alone.
+            // Commas, colons and white space only end a number or word outside brackets.
             let ends = |byte: &u8| match byte {
                 b'"' | b'{' | b'}' | b'[' | b']' => true,
                 b',' | b':' | b' ' | b'\n' | b'\t' | b'\r' => self.depth == 0,
@@ -183,10 +183,10 @@ mod tests {
     use super::super::json::JsonValue;
     use super::*;
 
-    /// Hands out a byte at a time.
-    struct Slow<'t>(&'t [u8]);
+    /// Returns one byte per read.
+    struct SlowReader<'t>(&'t [u8]);
 
-    impl Read for Slow<'_> {
+    impl Read for SlowReader<'_> {
         fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
             let (first, rest) = self.0.split_at(self.0.len().min(1));
             room[..first.len()].copy_from_slice(first);
@@ -196,9 +196,9 @@ mod tests {
     }
 
     #[test]
-    fn values_are_taken_one_by_one_however_slowly_they_come() {
+    fn values_are_taken_singly_from_a_slow_reader() {
         let text = b" {\"a\": [\"}\\\"]\", {}]} , 12 ,\"x\\\\\" , null]";
-        let mut source = Source::new(Slow(text), u64::MAX);
+        let mut source = Source::new(SlowReader(text), u64::MAX);
         let mut taken = Vec::new();
         for _ in 0..4 {
             let value = source.value().unwrap().value().unwrap();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_is_cut_off_or_no_json() {
+    fn value_without_end_is_truncated_or_invalid() {
         let fault =
             |text: &str| Source::new(text.as_bytes(), u64::MAX).value().err().map(|f| (f.at, format!("{:?}", f.cause)));
         assert_eq!(fault(" {\"a\": \"b"), Some((9, "Truncated".to_owned())));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_kept() {
+    fn size_limits_are_enforced() {
         let fault = |text: &[u8], max| Source::new(text, max).value().err().map(|fault| format!("{:?}", fault.cause));
         assert!(fault(b"[1, 2, 3]", 8).is_some_and(|cause| cause.contains("longer than allowed")));
         let long = [b"\"".as_slice(), &vec![b'a'; VALUE_MAX + 1]].concat();

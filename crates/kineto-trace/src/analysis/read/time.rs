@@ -1,18 +1,18 @@
-//! Microseconds in decimal, as whole nanoseconds.
+//! Converts decimal microseconds to whole nanoseconds.
 
-/// Returns the nanoseconds that a number of JSON means as microseconds; `None` if they are beyond 64 bits.
+/// Converts a JSON number of microseconds to nanoseconds; `None` if they exceed 64 bits.
 ///
-/// By its digits alone, never by a float: what lies behind the third decimal is rounded, halves to the even one.
+/// It works on the digits, never on a float. Digits after the third decimal are rounded half to even.
 pub(super) fn nanos(number: &str) -> Option<i64> {
     rounded(number, 3)
 }
 
-/// Returns the whole number that a number of JSON means; `None` if it is beyond 64 bits.
+/// Rounds a JSON number to a whole number; `None` if it exceeds 64 bits.
 pub(super) fn whole(number: &str) -> Option<i64> {
     rounded(number, 0)
 }
 
-/// Returns a number times a power of ten, rounded.
+/// Returns `number` times 10 to the power of `power`, rounded.
 fn rounded(number: &str, power: i64) -> Option<i64> {
     let (negative, number) = number.strip_prefix('-').map_or((false, number), |number| (true, number));
     let (mantissa, exponent) = match number.split_once(['e', 'E']) {
@@ -20,7 +20,7 @@ fn rounded(number: &str, power: i64) -> Option<i64> {
         None => (number, 0),
     };
     let (whole, decimals) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    // How many of the digits stand before the point of the result.
+    // The number of digits before the result's decimal point.
     let point = i64::try_from(whole.len()).ok()?.saturating_add(exponent).saturating_add(power);
     let mut rounding = Rounding { value: 0, digits_left: point, first: 0, beyond: false };
     for digit in whole.bytes().chain(decimals.bytes()) {
@@ -30,14 +30,14 @@ fn rounded(number: &str, power: i64) -> Option<i64> {
     Some(if negative { -value } else { value })
 }
 
-/// A number on its way, digit by digit.
+/// A number being rounded, digit by digit.
 struct Rounding {
     value: u64,
-    /// How many digits come before the point; below 0, the zeros between it and the first.
+    /// The number of digits left before the point; if negative, the digits already seen after it.
     digits_left: i64,
-    /// The first digit behind the point.
+    /// The first digit after the point.
     first: u8,
-    /// Whether anything but zeros stands behind that.
+    /// Whether any digit after that is nonzero.
     beyond: bool,
 }
 
@@ -66,13 +66,13 @@ impl Rounding {
     }
 }
 
-/// An exponent, of which nothing is left to tell beyond some thousands.
+/// Returns an exponent, clamped: beyond some thousands its value makes no difference.
 fn exponent_of(digits: &str) -> Option<i64> {
     let (negative, digits) = match digits.strip_prefix('-') {
         Some(digits) => (true, digits),
         None => (false, digits.strip_prefix('+').unwrap_or(digits)),
     };
-    // It may be longer than any number.
+    // The digits may exceed any integer type.
     let size = digits
         .chars()
         .try_fold(0_i64, |size, digit| Some((size * 10 + i64::from(digit.to_digit(10)?)).min(1 << 40)))?;
@@ -120,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_the_writer_writes_comes_back(ns in 0..i64::MAX) {
+        fn written_times_round_trip(ns in 0..i64::MAX) {
             prop_assert_eq!(nanos(&format!("{}.{:03}", ns / 1000, ns % 1000)), Some(ns));
             prop_assert_eq!(nanos(&format!("-{}.{:03}00", ns / 1000, ns % 1000)), Some(-ns));
             let shifted = format!("{ns}e-3");

@@ -1,4 +1,4 @@
-//! The tree by time: what happens on a thread lies in what it began in.
+//! The tree by time: an event lies in the slice that it began in.
 
 use super::{EventTree, Violation};
 use crate::activity::{FlowEnd, FlowKind};
@@ -8,29 +8,30 @@ use crate::analysis::nesting::{OpenSlices, Threads};
 use std::collections::HashMap;
 
 impl Events {
-    /// Returns the events as a tree, by time, as torch's `experimental_event_tree` where slices nest.
+    /// Returns the events as a tree by time, as torch's `experimental_event_tree` where slices nest.
     ///
-    /// An event lies in the slice that began last among those of its thread that contain it; what outlives the slice that it
-    /// began in lies beside that. What begins when a slice ends is behind it. A backward operation on a thread that does
-    /// nothing else lies in what its forward thread is in: the call of `backward`.
-    /// Device work lies in the call that launched it, else in the operation that its id names, else it is a root.
-    /// Functions of an interpreter and operations nest in one another.
+    /// An event lies in the slice that began last among those of its thread that contain it. An event that outlives the
+    /// slice it began in becomes that slice's sibling. An event that begins when a slice ends comes after it.
+    ///
+    /// A backward operation on an otherwise idle thread lies in the slice that its forward thread is in: the call of
+    /// `backward`. Device work lies in the call that launched it, else in the operation that its id names; otherwise it
+    /// is a root. Functions of an interpreter and operations nest in one another.
     pub fn tree(&self) -> EventTree<'_> {
         let (parents, violations) = parents(self);
         EventTree::new(self, parents, violations)
     }
 }
 
-/// The parents of all events, and what is wrong with them.
+/// Returns the parents of all events, and the violations found.
 pub(super) fn parents(events: &Events) -> (Vec<Option<u32>>, Vec<Violation>) {
     let mut violations = Vec::new();
     let mut parents: Vec<Option<u32>> = vec![None; events.len()];
     let mut open = OpenSlices::new(events);
-    let (forward, above) = (Forward::new(events, open.threads()), Above::new(events));
+    let (forward, device_parents) = (ForwardThreads::new(events, open.threads()), DeviceParents::new(events));
     for event in events.iter() {
         let index = event.index();
         let parent = if event.is_on_device() {
-            let found = above.of(event);
+            let found = device_parents.of(event);
             if let Some(launch) = found.filter(|launch| launch.is_call() && event.start() < launch.start()) {
                 violations.push(Violation::BeginsBeforeLaunch { event: index, launch: launch.index() });
             }
@@ -58,15 +59,15 @@ pub(super) fn parents(events: &Events) -> (Vec<Option<u32>>, Vec<Violation>) {
     (parents, violations)
 }
 
-/// What a device's events lie in.
-struct Above<'e> {
+/// Finds the parents of device events.
+struct DeviceParents<'e> {
     events: &'e Events,
     calls: HashMap<u64, Event<'e>>,
     by_id: HashMap<u64, Event<'e>>,
 }
 
-impl<'e> Above<'e> {
-    fn new(events: &'e Events) -> Above<'e> {
+impl<'e> DeviceParents<'e> {
+    fn new(events: &'e Events) -> DeviceParents<'e> {
         let (mut calls, mut by_id) = (HashMap::new(), HashMap::new());
         for event in events.iter().filter(|event| event.is_slice() && !event.is_on_device()) {
             if let Some(id) = event.correlation().filter(|_| event.is_call()) {
@@ -76,7 +77,7 @@ impl<'e> Above<'e> {
                 by_id.entry(id.0).or_insert(event);
             }
         }
-        Above { events, calls, by_id }
+        DeviceParents { events, calls, by_id }
     }
 
     fn of(&self, event: Event<'_>) -> Option<Event<'e>> {
@@ -86,17 +87,17 @@ impl<'e> Above<'e> {
     }
 }
 
-/// On which thread the forward operation of a backward one was.
-struct Forward<'e> {
+/// Finds the thread of a backward operation's forward operation.
+struct ForwardThreads<'e> {
     threads: Threads<'e>,
-    /// By the ids of arrows.
+    /// By id of the arrow.
     arrows: HashMap<u64, usize>,
-    /// By sequence number: of the forward operation that began last.
+    /// By sequence number: the thread of the forward operation that began last.
     sequences: HashMap<u64, usize>,
 }
 
-impl<'e> Forward<'e> {
-    fn new(events: &'e Events, threads: &Threads<'e>) -> Forward<'e> {
+impl<'e> ForwardThreads<'e> {
+    fn new(events: &'e Events, threads: &Threads<'e>) -> ForwardThreads<'e> {
         let (mut arrows, mut sequences) = (HashMap::new(), HashMap::new());
         for event in events.iter().filter(|event| event.forward_thread().is_none()) {
             let starts =
@@ -104,10 +105,10 @@ impl<'e> Forward<'e> {
             arrows.extend(event.flows().filter(starts).map(|flow| (flow.id, threads.of(&event))));
             sequences.extend(event.sequence_number().map(|number| (number, threads.of(&event))));
         }
-        Forward { threads: threads.clone(), arrows, sequences }
+        ForwardThreads { threads: threads.clone(), arrows, sequences }
     }
 
-    /// By the arrow, else by the thread if it is the operating system's, else by the sequence number.
+    /// Resolves the arrow, else the operating system's thread id, else the sequence number.
     fn thread(&self, backward: Event<'_>, thread: u64) -> Option<usize> {
         let mut flows = backward.flows().filter(|flow| flow.kind == FlowKind::ForwardBackward);
         let mut by_arrow = || flows.find_map(|flow| self.arrows.get(&flow.id)).copied();
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_times_nest_and_what_lasts_0_is_no_parent() {
+    fn equal_times_nest_and_empty_slices_are_no_parents() {
         check("a 0 9 1\nb 0 9 1\nc 5 9 1\nd 9 9 1\ne 9 9 1", "a(b(c)) d e", &[]);
         check("a 0 9 1\nz 3 3 1\nb 3 4 1", "a(b(z))", &[]);
         check("a 0 0 1\nb 0 0 1", "a b", &[]);
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_outlives_the_slice_that_it_began_in_lies_beside_it() {
+    fn event_outliving_its_parent_is_a_sibling() {
         let outlives = Violation::OutlivesParent { event: 1, parent: 0 };
         check("a 0 10 1\nb 8 20 1\nc 12 14 1", "a b(c)", &[outlives]);
         check("a 0 10 1\nb 8 20 10000001 thread_id=1\nc 12 14 1", "a b(c)", &[outlives]);
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backward_operation_lies_in_the_call_of_backward() {
+    fn backward_operation_lies_in_the_call_of_backward() {
         let forward = "mm 0 5 1 Sequence_number=7\nbackward 10 30 1\n";
         let number = "MmBackward 12 20 2 Sequence_number=7 Fwd_thread_id=3\nmm2 13 15 2";
         check(&format!("{forward}{number}"), "mm backward(MmBackward(mm2))", &[]);
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn device_work_lies_in_its_launch_else_in_what_its_id_names() {
+    fn device_work_lies_in_its_launch_or_named_op() {
         let host = "op 0 9 1 External_id=5\nlaunch 2 3 1 cat=cuda_runtime correlation=8\n";
         let device =
             "k 4 6 7 cat=kernel pid=0 correlation=8\ng 4 6 8 cat=kernel pid=0 External_id=5\nn 4 6 9 cat=kernel pid=0";

@@ -8,17 +8,17 @@ use super::events::Events;
 use std::collections::VecDeque;
 use std::fmt;
 
-/// The events of a trace as a tree (a forest: what has no parent is a root).
+/// The events of a trace as a tree; an event without a parent is a root.
 ///
-/// [`Events::tree`] nests by time, as torch's tables do, [`Events::span_tree`] by the spans' own parents. Both put what
-/// a device did below what launched it. Made in time that grows with the number of events, however deep.
+/// [`Events::tree`] nests by time, as torch's tables do; [`Events::span_tree`] nests by the spans' own parents. Both
+/// put device work below its launch. Construction takes linear time, however deep the tree.
 #[derive(Clone)]
 pub struct EventTree<'e> {
     events: &'e Events,
     parents: Vec<Option<u32>>,
     depths: Vec<u32>,
     roots: Vec<u32>,
-    /// Where each event's children begin in `children`, and one more.
+    /// By event: where its children begin in `children`; one more entry marks the end.
     first: Vec<u32>,
     children: Vec<u32>,
     violations: Vec<Violation>,
@@ -34,35 +34,35 @@ impl fmt::Debug for EventTree<'_> {
     }
 }
 
-/// What a trace should not have: torch logs such things, or stops; numbers are those of events.
+/// An inconsistency in a trace, where torch logs an error or stops. Numbers are indices of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Violation {
-    /// The event ends after the one that it began in, so it lies beside that.
+    /// The event ends after the slice that it began in, so it is a sibling of that slice.
     OutlivesParent {
         /// The event.
         event: usize,
         /// The slice that it began in.
         parent: usize,
     },
-    /// The work began before the call that launched it, by an error of a clock.
+    /// The work began before the call that launched it, due to an imprecise clock.
     BeginsBeforeLaunch {
         /// The work.
         event: usize,
         /// The call.
         launch: usize,
     },
-    /// Nothing else says which thread the forward thread of a backward operation is, so it is a root.
+    /// A backward operation's forward thread could not be resolved, so it is a root.
     UnknownForwardThread {
         /// The backward operation.
         event: usize,
     },
-    /// No slice of the parent of its span is in the trace, so it is a root.
+    /// The trace has no slice of the span's parent, so the slice is a root.
     UnknownParentSpan {
         /// The slice.
         event: usize,
     },
-    /// The parents of its span come back to it, so it is a root.
+    /// The span is its own ancestor, so the slice is a root.
     Cycle {
         /// The slice.
         event: usize,
@@ -75,29 +75,29 @@ impl<'e> EventTree<'e> {
         self.at(self.parents.get(event.index()).copied().flatten()?)
     }
 
-    /// Returns the events directly in this one, in order of their start.
+    /// Returns the children of an event, in order of their start.
     pub fn children(&self, event: Event<'_>) -> impl DoubleEndedIterator<Item = Event<'e>> + ExactSizeIterator {
         let events = self.events;
         self.children_of(event.index()).iter().map(move |index| Event { events, index: *index as usize })
     }
 
-    /// Returns the events with no parent, in order of their start.
+    /// Returns the events without a parent, in order of their start.
     pub fn roots(&self) -> impl DoubleEndedIterator<Item = Event<'e>> + ExactSizeIterator {
         let events = self.events;
         self.roots.iter().map(move |index| Event { events, index: *index as usize })
     }
 
-    /// Returns how many events lie around this one; 0 for a root.
+    /// Returns the number of ancestors of an event; 0 for a root.
     pub fn depth(&self, event: Event<'_>) -> usize {
         self.depths.get(event.index()).map_or(0, |depth| *depth as usize)
     }
 
-    /// Returns the events around this one, the innermost first.
+    /// Returns the ancestors of an event, innermost first.
     pub fn ancestors(&self, event: Event<'_>) -> impl Iterator<Item = Event<'e>> {
         std::iter::successors(self.parent(event), |event| self.parent(*event))
     }
 
-    /// Returns all events, each before those in it, and those before its next sibling.
+    /// Returns all events in depth-first order, parents before children.
     pub fn depth_first(&self) -> impl Iterator<Item = Event<'e>> {
         let mut open: Vec<u32> = self.roots.iter().rev().copied().collect();
         std::iter::from_fn(move || {
@@ -107,7 +107,7 @@ impl<'e> EventTree<'e> {
         })
     }
 
-    /// Returns all events, the roots first, then what lies directly in them, and so on.
+    /// Returns all events in breadth-first order.
     pub fn breadth_first(&self) -> impl Iterator<Item = Event<'e>> {
         let mut open: VecDeque<u32> = self.roots.iter().copied().collect();
         std::iter::from_fn(move || {
@@ -117,7 +117,7 @@ impl<'e> EventTree<'e> {
         })
     }
 
-    /// Returns what the trace should not have.
+    /// Returns the inconsistencies found.
     pub fn violations(&self) -> &[Violation] {
         &self.violations
     }
@@ -131,12 +131,12 @@ impl<'e> EventTree<'e> {
         self.children.get(edge(index)..edge(index + 1)).unwrap_or_default()
     }
 
-    /// Makes the tree of events with these parents, each in order of the events.
+    /// Builds the tree from parents; children keep the order of events.
     fn new(events: &'e Events, mut parents: Vec<Option<u32>>, mut violations: Vec<Violation>) -> EventTree<'e> {
         for event in cut_cycles(&mut parents) {
             violations.push(Violation::Cycle { event });
         }
-        // Counted, then put into their places: a list for each would be an allocation for each.
+        // Counting sort: a list for each event would need an allocation for each.
         let mut first = vec![0_u32; parents.len() + 1];
         let mut roots = Vec::new();
         for (index, parent) in (0..).zip(&parents) {
@@ -161,11 +161,11 @@ impl<'e> EventTree<'e> {
         }
         let depths = vec![0; parents.len()];
         let mut tree = EventTree { events, parents, depths, roots, first, children, violations };
-        tree.measure();
+        tree.compute_depths();
         tree
     }
 
-    fn measure(&mut self) {
+    fn compute_depths(&mut self) {
         let order: Vec<usize> = self.breadth_first().map(|event| event.index()).collect();
         for index in order {
             let around = self.parents.get(index).copied().flatten().and_then(|parent| self.depths.get(parent as usize));
@@ -177,16 +177,16 @@ impl<'e> EventTree<'e> {
     }
 }
 
-/// Makes one event of each cycle a root, and returns those.
+/// Turns one event of each cycle into a root, and returns those events.
 fn cut_cycles(parents: &mut [Option<u32>]) -> Vec<usize> {
-    // By which walk each event was met; those met by an earlier one lead to a root.
-    let mut met = vec![0_u32; parents.len()];
+    // The walk that reached each event; events reached by an earlier walk lead to a root.
+    let mut reached_by = vec![0_u32; parents.len()];
     let mut cut = Vec::new();
     for start in 0..parents.len() {
         let walk = u32::try_from(start).unwrap_or(u32::MAX).saturating_add(1);
         let mut at = Some(start);
         while let Some(index) = at {
-            let Some(slot) = met.get_mut(index) else { break };
+            let Some(slot) = reached_by.get_mut(index) else { break };
             if *slot == walk {
                 cut.push(index);
                 if let Some(parent) = parents.get_mut(index) {
@@ -209,7 +209,7 @@ pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Events from a short description: "name start end row [key=value…]", one on each line.
+    /// Parses events from lines of "name start end row [key=value…]".
     pub(in crate::analysis) fn events(lines: &str) -> Events {
         let mut list = Vec::new();
         for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -234,7 +234,7 @@ pub(super) mod tests {
         Events::from_reader(format!("[{}]", list.join(",\n")).as_bytes()).unwrap()
     }
 
-    /// The tree as "name(children)", roots and children in order.
+    /// Formats the tree as "name(children)", with roots and children in order.
     pub(in crate::analysis) fn shown(tree: &EventTree<'_>) -> String {
         fn show(tree: &EventTree<'_>, event: Event<'_>) -> String {
             let inner: Vec<_> = tree.children(event).map(|child| show(tree, child)).collect();
@@ -244,7 +244,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn walks_go_into_depth_or_by_layers() {
+    fn traversals_are_depth_first_or_breadth_first() {
         let events = events("a 0 9 1\nb 1 5 1\nc 2 3 1\nd 6 8 1\ne 20 21 1");
         let tree = events.tree();
         let names = |walk: &mut dyn Iterator<Item = Event<'_>>| walk.map(|event| event.name()).collect::<String>();
@@ -256,7 +256,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_tree_of_a_million_layers_is_walked() {
+    fn tree_of_a_million_levels_is_traversed() {
         const DEEP: usize = 1_000_000;
         let events = events("a 0 9 1");
         let row = events.rows[0];
@@ -268,7 +268,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn any_parents_make_a_tree(parents in proptest::collection::vec(proptest::option::of(0..30_u32), 30)) {
+        fn arbitrary_parents_make_a_tree(parents in proptest::collection::vec(proptest::option::of(0..30_u32), 30)) {
             let events = events("a 0 9 1");
             let events = Events { rows: vec![events.rows[0]; parents.len()], ..events };
             let tree = EventTree::new(&events, parents.clone(), Vec::new());

@@ -1,4 +1,4 @@
-//! The tree by spans: what was made in a span lies in it, whatever the thread and the time.
+//! The tree by spans: a span lies in its parent span, whatever the thread and time.
 
 use super::intervals;
 use super::{EventTree, Violation};
@@ -7,11 +7,11 @@ use crate::analysis::events::Events;
 use std::collections::HashMap;
 
 impl Events {
-    /// Returns the events as a tree, by the ancestry of `tracing`'s spans.
+    /// Returns the events as a tree by the ancestry of `tracing`'s spans.
     ///
-    /// A slice of a span lies in the slice of its parent span that began last before it, on whatever thread, even if
-    /// that had ended: tasks that a span has spawned are its children. An instant lies in the slice of its span. What is
-    /// of no span lies where [`tree`](Events::tree) has it.
+    /// A slice of a span lies in the slice of its parent span that began last before it, on any thread, even if that
+    /// slice had ended. So tasks that a span spawned are its children. An instant lies in the slice of its span. Other
+    /// events lie where [`tree`](Events::tree) puts them.
     pub fn span_tree(&self) -> EventTree<'_> {
         let (mut parents, mut violations) = intervals::parents(self);
         let mut slices: HashMap<u64, Vec<Event<'_>>> = HashMap::new();
@@ -22,7 +22,7 @@ impl Events {
         for event in self.iter() {
             let (Some(span), Some(slot)) = (event.span(), parents.get_mut(event.index())) else { continue };
             let around = if event.is_slice() { event.parent_span() } else { Some(span) };
-            let found = around.and_then(|span| slices.get(&span)).and_then(|slices| before(slices, event));
+            let found = around.and_then(|span| slices.get(&span)).and_then(|slices| last_slice_before(slices, event));
             if around.is_some() && found.is_none() {
                 violations.push(Violation::UnknownParentSpan { event: event.index() });
             }
@@ -32,8 +32,8 @@ impl Events {
     }
 }
 
-/// The one that began last before the event, else the first; they are in order of their start.
-fn before<'e>(slices: &[Event<'e>], event: Event<'_>) -> Option<Event<'e>> {
+/// Returns the slice that began last before the event, else the first one; slices are in order of their start.
+fn last_slice_before<'e>(slices: &[Event<'e>], event: Event<'_>) -> Option<Event<'e>> {
     let until = slices.partition_point(|slice| (slice.start(), slice.index()) <= (event.start(), event.index()));
     slices.get(until.saturating_sub(1)).copied().filter(|slice| slice.index() != event.index())
 }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slice_lies_in_its_parents_whatever_the_thread() {
+    fn slice_lies_in_its_parent_on_any_thread() {
         let events = events(
             "a 0 4 1 span_id=1\nb 10 12 2 span_id=2 parent_id=1\na2 20 30 1 span_id=1\nb2 21 22 2 span_id=2 parent_id=1\n\
              call 23 24 1 cat=cuda_runtime correlation=5\nk 25 26 7 cat=kernel pid=0 correlation=5\n\
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn parents_in_a_circle_are_cut() {
+    fn cyclic_parents_are_cut() {
         let events =
             events("a 0 4 1 span_id=1 parent_id=2\nb 1 3 1 span_id=2 parent_id=1\nc 2 3 1 span_id=3 parent_id=3");
         let tree = events.span_tree();

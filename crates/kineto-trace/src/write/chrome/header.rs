@@ -1,4 +1,4 @@
-//! What stands before and after the rows.
+//! The header and trailer of a Chrome trace.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -6,27 +6,27 @@ use std::io::Write;
 use super::ChromeWriter;
 use crate::time::Timestamp;
 
-/// What stands before the rows.
+/// The header of a trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Header<'t> {
-    /// Keys with their values, which are valid JSON; each key once. A [reserved](is_reserved) key is passed over.
+    /// Keys with their values as valid JSON; each key once. [Reserved](is_reserved) keys are skipped.
     pub metadata: &'t [(String, String)],
     /// One JSON object for each device.
     pub device_properties: &'t [String],
-    /// What times in the file are relative to; see [`base_time`](crate::time::base_time).
+    /// The origin of times in the file; see [`base_time`](crate::time::base_time).
     pub base: Timestamp,
 }
 
-/// Returns by how many nanoseconds two times must differ for readers to tell which is the earlier one, 0 if by any.
+/// Returns the minimum difference of two times, in nanoseconds, that readers can order; 0 for any difference.
 ///
-/// They take a time for a double of microseconds. From 2^42 us after the base on, which is the last part of each quarter,
-/// that is a nanosecond wide, and Perfetto takes slices that touch for slices that overlap, and drops one.
+/// Readers represent times as doubles of microseconds. From 2^42 us after the base on, which is the end of each
+/// quarter, such a double is a nanosecond wide. Perfetto then treats slices that touch as overlapping, and drops one.
 pub fn resolution_ns(base: Timestamp, end: Timestamp) -> u64 {
     const EXACT: u64 = (1 << 42) * 1000;
     if end.since(base) < EXACT { 0 } else { 2 }
 }
 
-/// Says whether the writer itself writes this key of the file's top level.
+/// Returns whether the writer itself writes this key of the top level.
 pub fn is_reserved(key: &str) -> bool {
     const RESERVED: [&str; 7] = [
         "schemaVersion",
@@ -42,10 +42,10 @@ pub fn is_reserved(key: &str) -> bool {
 
 const DISTRIBUTED_INFO: &str = "distributedInfo";
 
-/// The header's key for what the backend of PrivateUse1 calls itself.
+/// The header's key for the name that the backend of PrivateUse1 has given itself.
 pub const PRIVATE_USE1_KEY: &str = "privateuse1_backend_name";
 
-/// The key of a file that was closed before its last row, because the time was up.
+/// The key that marks a file as closed before its last row because its time limit passed.
 pub const INCOMPLETE: &str = "tracing_kineto_incomplete";
 
 impl<W: Write> ChromeWriter<W> {
@@ -98,9 +98,9 @@ impl<W: Write> ChromeWriter<W> {
     }
 }
 
-/// Puts a blank after each `"rank":` of a JSON text that has none there.
+/// Inserts a space after each `"rank":` that is not followed by white space.
 ///
-/// `HolisticTraceAnalysis` finds the rank of a file by the expression `"rank":\s+(\d+)` and takes a compact file for
+/// `HolisticTraceAnalysis` finds the rank with the expression `"rank":\s+(\d+)`, and takes a file without the space for
 /// rank 0.
 fn spaced_rank(json: &str) -> Cow<'_, str> {
     const KEY: &str = "\"rank\":";
@@ -113,7 +113,7 @@ fn spaced_rank(json: &str) -> Cow<'_, str> {
     while let Some((before, after)) = rest.split_once(KEY) {
         spaced.push_str(before);
         spaced.push_str(KEY);
-        // Behind a backslash it is part of a string, and not what is searched for.
+        // After a backslash it is part of a string, and does not match the expression.
         if !before.ends_with('\\') && !after.starts_with(char::is_whitespace) {
             spaced.push(' ');
         }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_empty_file_to_the_byte() {
+    fn empty_file_matches_byte_for_byte() {
         let header = Header {
             metadata: &pairs(&[("host_name", "\"vm\""), ("a \"b\"\n", "[1,{}]")]),
             device_properties: &["{\"id\":0}".to_owned(), "{\"id\":1}".to_owned()],
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rank_keeps_its_blank_wherever_it_comes_from() {
+    fn rank_is_followed_by_a_space_from_any_source() {
         let compact = r#"{"backend":"nccl","rank":3,"note":"\"rank\":4"}"#;
         let spaced = r#""distributedInfo":{"backend":"nccl","rank": 3,"note":"\"rank\":4"}"#;
         let metadata = pairs(&[("distributedInfo", compact)]);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn late_in_a_quarter_times_are_a_nanosecond_wide() {
+    fn times_late_in_a_quarter_are_a_nanosecond_wide() {
         let parsed = |ns: u64| {
             let text = format!("{}.{:03}", ns / 1000, ns % 1000);
             (text.parse::<f64>().unwrap() * 1000.0).floor()

@@ -1,35 +1,35 @@
-//! Ids of slices and spans as text: each lies near others, so most of its digits have been there before.
+//! A cache of the leading digits of ids, since nearby ids share them.
 
-use crate::write::json::{Piece, Room};
+use crate::write::json::{Piece, PieceBuffer};
 
-/// The digits of ids of one kind that were printed lately, all but their last two.
+/// Recently printed ids of one kind, without their last two digits.
 #[derive(Debug, Default)]
-pub(super) struct Ids([Hundred; PLACES]);
+pub(super) struct IdCache([IdRange; PLACES]);
 
-/// Enough for ids of different age to be mostly out of each other's way.
+/// Enough entries to keep old and new ids apart.
 const PLACES: usize = 4;
 
-/// A hundred ids in a row.
+/// A range of a hundred consecutive ids.
 #[derive(Debug)]
-struct Hundred {
+struct IdRange {
     first: u64,
-    /// The digits that they share, and anything behind.
+    /// Their common digits; the rest is undefined.
     text: [u8; DIGITS],
     length: usize,
 }
 
-/// More than ids have that are not printed as strings.
+/// More digits than any id that is not printed as a string.
 const DIGITS: usize = 24;
 
-impl Ids {
-    /// Writes `id`, as [`Piece::wide`] does.
+impl IdCache {
+    /// Writes `id` as [`Piece::wide`] does.
     #[inline(always)]
     #[expect(clippy::indexing_slicing, reason = "the mask keeps the index inside")]
     pub(super) fn write(&mut self, piece: &mut Piece<'_>, id: u64) {
         const { assert!(PLACES.is_power_of_two()) };
         let hundred = &mut self.0[(id >> 7) as usize & (PLACES - 1)];
         if id.wrapping_sub(hundred.first) >= 100 {
-            match Hundred::of(id) {
+            match IdRange::of(id) {
                 Some(other) => *hundred = other,
                 None => return piece.wide(id),
             }
@@ -39,27 +39,27 @@ impl Ids {
     }
 }
 
-impl Hundred {
+impl IdRange {
     #[cold]
-    fn of(id: u64) -> Option<Hundred> {
+    fn of(id: u64) -> Option<IdRange> {
         if !(100..=i64::MAX.unsigned_abs()).contains(&id) {
             return None;
         }
-        let mut room: Room = [0; size_of::<Room>()];
+        let mut room: PieceBuffer = [0; size_of::<PieceBuffer>()];
         let mut piece = Piece::new(&mut room);
         piece.uint(id / 100);
         let length = piece.length();
         let text = room.first_chunk().copied().unwrap_or_default();
-        Some(Hundred { first: id - id % 100, text, length })
+        Some(IdRange { first: id - id % 100, text, length })
     }
 }
 
-impl Default for Hundred {
-    /// One hundred to 199.
-    fn default() -> Hundred {
+impl Default for IdRange {
+    /// The range from 100 to 199.
+    fn default() -> IdRange {
         let mut text = [0; DIGITS];
         text[0] = b'1';
-        Hundred { first: 100, text, length: 1 }
+        IdRange { first: 100, text, length: 1 }
     }
 }
 
@@ -70,8 +70,8 @@ mod tests {
     use super::*;
     use crate::write::buffer::Buffer;
 
-    fn printed(ids: &[u64], write: impl Fn(&mut Ids, &mut Piece<'_>, u64)) -> String {
-        let (mut buffer, mut last) = (Buffer::new(Vec::new()), Ids::default());
+    fn printed(ids: &[u64], write: impl Fn(&mut IdCache, &mut Piece<'_>, u64)) -> String {
+        let (mut buffer, mut last) = (Buffer::new(Vec::new()), IdCache::default());
         for id in ids {
             buffer.piece(|piece| write(&mut last, piece, *id));
             buffer.raw(b" ");
@@ -81,12 +81,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ids_are_printed_as_numbers_whatever_came_before(
+        fn cached_ids_print_like_plain_numbers(
             start in any::<u64>(), shift in 0..64, steps in prop::collection::vec(-300..300_i64, 0..100)
         ) {
             let walk = |at: &mut u64, step: &i64| { *at = at.wrapping_add_signed(*step); Some(*at) };
             let ids: Vec<u64> = steps.iter().scan(start >> shift, walk).chain([0, 99, 100, 199, 200]).collect();
-            prop_assert_eq!(printed(&ids, Ids::write), printed(&ids, |_, piece, id| piece.wide(id)));
+            prop_assert_eq!(printed(&ids, IdCache::write), printed(&ids, |_, piece, id| piece.wide(id)));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The Chrome trace writer: a trace as the JSON that PyTorch's profiler writes.
+//! The Chrome trace writer: JSON in the format of PyTorch's profiler.
 
 mod header;
 mod ids;
@@ -10,28 +10,28 @@ use std::io::{self, Write};
 
 pub use self::header::{Header, INCOMPLETE, PRIVATE_USE1_KEY, is_reserved, resolution_ns};
 use self::slice::SyncRows;
-use self::span::Shared;
+use self::span::RenderCache;
 use super::buffer::Buffer;
 use crate::activity::{Activity, ArgValue, Args, Body, Flow, Lane, Track};
 use crate::rows::{AsyncRow, ProcessRow, Rows, SliceRow, SpanRow, ThreadRow};
 use crate::time::Timestamp;
 
-/// Writes a trace as libkineto's `ChromeTraceLogger` does, row by row, each on a line of its own.
+/// Writes a trace as libkineto's `ChromeTraceLogger` does, one row per line.
 ///
-/// The rows are libkineto's to the member; beyond them it writes counters of the host, async tracks ("b", "e") and
-/// arrows of kind "`follows_from`". The category of a row is its kind's name, whatever its ph. Strings are escaped and
-/// keep their UTF-8; an args object stands on every slice but those of kind overhead that have none; there is no white
-/// space but the line ends and the blank after `"rank":`, by which `HolisticTraceAnalysis` finds the rank. The writer
-/// holds a buffer of 256 KiB and a few hundred bytes for each callsite, however long the trace.
+/// The members of rows are exactly libkineto's. In addition it writes host counters, async tracks ("b", "e") and arrows
+/// of kind "`follows_from`". The category of a row is the name of its kind, whatever its phase. Strings are escaped and
+/// keep their UTF-8. Every slice has an args object, except those of kind overhead without args. The only white space
+/// is line ends and the space after `"rank":`, which `HolisticTraceAnalysis` requires. The writer holds a buffer of 256
+/// KiB and a few hundred bytes per callsite, however long the trace.
 #[derive(Debug)]
 pub struct ChromeWriter<W> {
     out: Buffer<W>,
-    shared: Shared,
+    shared: RenderCache,
     base: Timestamp,
     sync_rows: SyncRows,
     has_distributed_info: bool,
     skipped: u64,
-    /// How many rows there are of how many, if not all.
+    /// The number of rows written and of all rows, if they differ.
     incomplete: Option<(u64, u64)>,
 }
 
@@ -40,11 +40,11 @@ impl<W: Write> ChromeWriter<W> {
     ///
     /// # Errors
     ///
-    /// What `out` reports; so do all other methods.
+    /// If `out` fails; the same holds for all other methods.
     pub fn new(out: W, header: &Header<'_>) -> io::Result<Self> {
         let mut writer = ChromeWriter {
             out: Buffer::new(out),
-            shared: Shared::default(),
+            shared: RenderCache::default(),
             base: header.base,
             sync_rows: SyncRows::default(),
             has_distributed_info: false,
@@ -56,40 +56,40 @@ impl<W: Write> ChromeWriter<W> {
         Ok(writer)
     }
 
-    /// Writes the end of the file, flushes `W` and gives it back.
+    /// Writes the end of the file, flushes `W` and returns it.
     ///
-    /// `distributed` is a JSON object; it is passed over if the metadata has that key. Without this call the file is
-    /// not whole.
+    /// `distributed` is a JSON object; it is ignored if the metadata has that key. Without this call the file is
+    /// incomplete.
     pub fn finish(mut self, window_end: Timestamp, distributed: Option<&str>, trace_name: &str) -> io::Result<W> {
         self.trailer(window_end, distributed, trace_name);
         self.out.finish()
     }
 
-    /// Has the end of the file say that it holds only the first `rows` of `of` rows.
+    /// Marks the file as containing only the first `rows` of `of` rows.
     pub fn mark_incomplete(&mut self, rows: u64, of: u64) {
         self.incomplete = Some((rows, of));
     }
 
-    /// Returns how many values the file has no place for, so that they were not written: values of counters that are no
-    /// finite numbers, args called "External id" beside the activity's own, metadata under a reserved key.
+    /// Returns the number of values that the format cannot hold and that were skipped: counter values that are not
+    /// finite numbers, args called "External id" in addition to the activity's own, and metadata under a reserved key.
     #[cfg(test)]
     pub(crate) fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// Appends a time, relative to the base; what lies before the base is at 0.
+    /// Appends a time relative to the base; times before the base become 0.
     #[inline]
     fn time(&mut self, at: Timestamp) {
         self.out.piece(|piece| piece.micros(at.since(self.base)));
     }
 
-    /// Appends where and when, after a comma: `,"pid":…,"tid":…,"ts":…`.
+    /// Appends the track and time after a comma: `,"pid":…,"tid":…,"ts":…`.
     fn place_and_time(&mut self, track: Track<'_>, at: Timestamp) {
         place(&mut self.out, track);
         self.time(at);
     }
 
-    /// Appends `"args":{…}` after a comma, or nothing if there are none.
+    /// Appends `"args":{…}` after a comma, or nothing if there are no args.
     fn args_if_any(&mut self, args: &dyn Args) {
         let out = &mut self.out;
         let mut any = false;
@@ -105,8 +105,8 @@ impl<W: Write> ChromeWriter<W> {
         }
     }
 
-    /// Writes the metadata row `what`, which has one arg.
-    fn about(&mut self, what: &str, track: Track<'_>, at: Timestamp, arg: (&str, ArgValue<'_>)) {
+    /// Writes a metadata row with one arg.
+    fn metadata_row(&mut self, what: &str, track: Track<'_>, at: Timestamp, arg: (&str, ArgValue<'_>)) {
         self.out.raw(b"\n{\"ph\":\"M\",\"name\":\"");
         self.out.verbatim(what.as_bytes());
         self.out.raw(b"\"");
@@ -132,17 +132,17 @@ impl<W: Write> ChromeWriter<W> {
 impl<W: Write> Rows for ChromeWriter<W> {
     fn process(&mut self, row: &ProcessRow<'_>) -> io::Result<()> {
         let track = Track { process: row.process, thread: Lane::Id(0) };
-        self.about("process_name", track, row.at, ("name", ArgValue::Str(row.name)));
+        self.metadata_row("process_name", track, row.at, ("name", ArgValue::Str(row.name)));
         if !row.label.is_empty() {
-            self.about("process_labels", track, row.at, ("labels", ArgValue::Str(row.label)));
+            self.metadata_row("process_labels", track, row.at, ("labels", ArgValue::Str(row.label)));
         }
-        self.about("process_sort_index", track, row.at, ("sort_index", ArgValue::I64(row.sort_index)));
+        self.metadata_row("process_sort_index", track, row.at, ("sort_index", ArgValue::I64(row.sort_index)));
         self.out.end_row()
     }
 
     fn thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
-        self.about("thread_name", row.track, row.at, ("name", ArgValue::Str(row.name)));
-        self.about("thread_sort_index", row.track, row.at, ("sort_index", ArgValue::I64(row.sort_index)));
+        self.metadata_row("thread_name", row.track, row.at, ("name", ArgValue::Str(row.name)));
+        self.metadata_row("thread_sort_index", row.track, row.at, ("sort_index", ArgValue::I64(row.sort_index)));
         self.out.end_row()
     }
 
@@ -185,7 +185,7 @@ impl<W: Write> Rows for ChromeWriter<W> {
     }
 
     fn span(&mut self, row: &SpanRow<'_>) -> io::Result<()> {
-        /// Where the group stands, as in libkineto: below all devices.
+        /// The position of the group as in libkineto: below all devices.
         const SORT_INDEX: i64 = 0x2000_0000;
 
         let group = Lane::Name("Spans");
@@ -198,7 +198,7 @@ impl<W: Write> Rows for ChromeWriter<W> {
         self.out.wide(row.op_count);
         self.out.raw(b"}},");
         let track = Track { process: group, thread: Lane::Id(0) };
-        self.about("process_sort_index", track, row.start, ("sort_index", ArgValue::I64(SORT_INDEX)));
+        self.metadata_row("process_sort_index", track, row.start, ("sort_index", ArgValue::I64(SORT_INDEX)));
         self.out.raw(b"\n{\"ph\":\"i\",\"s\":\"g\",\"name\":");
         self.out.string(&format!("Iteration Start: {}", row.name));
         let thread = format!("Trace {}", row.name);
@@ -208,7 +208,7 @@ impl<W: Write> Rows for ChromeWriter<W> {
     }
 }
 
-/// Appends where, after a comma: `,"pid":…,"tid":…,"ts":`.
+/// Appends the track after a comma: `,"pid":…,"tid":…,"ts":`.
 fn place<W: Write>(out: &mut Buffer<W>, track: Track<'_>) {
     out.raw(b",\"pid\":");
     match track.process {
@@ -223,7 +223,7 @@ fn place<W: Write>(out: &mut Buffer<W>, track: Track<'_>) {
     out.raw(b",\"ts\":");
 }
 
-/// The tid of a thread, stream or device, without its sign, as libkineto prints it.
+/// Returns the absolute value of an id, as libkineto prints it.
 #[inline]
 fn thread_id(id: i64) -> u64 {
     id.checked_abs().map_or(0, i64::unsigned_abs)
@@ -255,7 +255,7 @@ mod tests {
         Timestamp::from_nanos(ns)
     }
 
-    /// The lines of the rows that `rows` writes.
+    /// Returns the lines that `rows` writes.
     pub(super) fn lines(rows: impl FnOnce(&mut ChromeWriter<Vec<u8>>)) -> Vec<String> {
         let mut writer = ChromeWriter::new(Vec::new(), &HEADER).unwrap();
         rows(&mut writer);
@@ -271,14 +271,14 @@ mod tests {
     }
 
     #[test]
-    fn rows_may_have_names_for_numbers() {
+    fn rows_may_have_names_instead_of_ids() {
         let track = Track { process: Lane::Name("a \"b\""), thread: Lane::Name("c\n") };
         assert!(of(Activity { track, ..SLICE })[0].contains(r#""pid":"a \"b\"","tid":"c\n","ts":"#));
         assert!(of(Activity { track: Track::new(-5, i64::MIN), ..SLICE })[0].contains(r#""pid":-5,"tid":0,"#));
     }
 
     #[test]
-    fn async_tracks_to_the_byte() {
+    fn async_tracks_match_byte_for_byte() {
         let args: [(&str, ArgValue<'_>); 1] = [("busy", ArgValue::U64(1))];
         let on = Track { process: Lane::Name("Async spans"), thread: Lane::Id(0) };
         let row = AsyncRow { name: "get", span: 7, track: 0xabc, on, start: ns(2000), end: ns(5000), args: &args };
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_that_did_not_end_lasts_0() {
+    fn unfinished_span_has_duration_0() {
         let row = SpanRow { name: "a \"b\"", iteration: 3, start: ns(2000), end: ns(0), op_count: 9 };
         let span = r#"{"ph":"X","cat":"Trace","name":"a \"b\" (3)","pid":"Spans","tid":"a \"b\"","ts":1.000,"dur":0.000,"args":{"Op count":9}}"#;
         let written = lines(|writer| writer.span(&row).unwrap());
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_any_length_and_values_of_4_mib_pass() {
+    fn long_names_and_values_of_4_mib_are_written() {
         let name = "\"\\\u{1}🦀漢".repeat(1 << 13);
         let value = "\n".repeat(4 << 20);
         let args: [(&str, ArgValue<'_>); 2] = [(&name, ArgValue::Str(&value)), ("k", ArgValue::Str(&name))];
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_writer_reaches_the_caller_of_a_row_or_of_finish() {
+    fn write_error_reaches_the_caller() {
         struct Full;
         impl Write for Full {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {
@@ -333,7 +333,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_slice_comes_back(
+        fn any_slice_round_trips(
             (name, key, text) in any::<(String, String, String)>(),
             (pid, tid, id) in any::<(i64, i64, u64)>(),
             (start, lasted) in any::<(u64, u64)>(),

@@ -1,4 +1,4 @@
-//! What happens at one point in time: instants, counters, ends of arrows.
+//! Rows at one point in time: instants, counters, ends of arrows.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -7,7 +7,7 @@ use super::ChromeWriter;
 use super::slice::EXTERNAL_ID;
 use crate::activity::{Activity, ActivityType, ArgValue, Args, Flow, FlowEnd, Lane, Track};
 use crate::time::Timestamp;
-use crate::write::value::Number;
+use crate::write::value::CounterValue;
 
 impl<W: Write> ChromeWriter<W> {
     pub(super) fn instant(&mut self, activity: &Activity<'_>, at: Timestamp) {
@@ -19,14 +19,14 @@ impl<W: Write> ChromeWriter<W> {
         if activity.linked.0 != 0 {
             activity.args.visit(&mut |key, _| self.skipped += u64::from(key == EXTERNAL_ID));
         }
-        self.args_if_any(&Linked(activity));
+        self.args_if_any(&ArgsWithSliceId(activity));
         self.out.raw(b"},");
     }
 
-    /// Writes one event with all series, or, of hardware counters, an event for each; nothing if no value is a number.
+    /// Writes one event with all series, or one event per hardware counter; nothing if no value is a number.
     pub(super) fn counter(&mut self, activity: &Activity<'_>, at: Timestamp) {
         let mut numbers = 0_u64;
-        activity.args.visit(&mut |_, value| match Number::of(value) {
+        activity.args.visit(&mut |_, value| match CounterValue::of(value) {
             Some(_) => numbers += 1,
             None => self.skipped += 1,
         });
@@ -36,7 +36,7 @@ impl<W: Write> ChromeWriter<W> {
             self.start_of_counter(activity.kind, activity.name, activity.track, at);
             let mut first = true;
             activity.args.visit(&mut |series, value| {
-                if let Some(number) = Number::of(value) {
+                if let Some(number) = CounterValue::of(value) {
                     self.out.key(first, series);
                     self.out.number(number);
                     first = false;
@@ -65,7 +65,7 @@ impl<W: Write> ChromeWriter<W> {
         }
     }
 
-    /// Writes an event for each metric, in a group of the device's counters; the series of each has the empty name.
+    /// Writes an event for each metric in the group of the device's counters; its series has an empty name.
     fn hardware_counters(&mut self, activity: &Activity<'_>, at: Timestamp) {
         let group = match activity.track.process {
             Lane::Id(device) => Cow::Owned(format!("GPU {device} Counters")),
@@ -73,7 +73,7 @@ impl<W: Write> ChromeWriter<W> {
         };
         let track = Track { process: Lane::Name(&group), thread: activity.track.thread };
         activity.args.visit(&mut |metric, value| {
-            if let Some(number) = Number::of(value) {
+            if let Some(number) = CounterValue::of(value) {
                 self.start_of_counter(activity.kind, metric, track, at);
                 self.out.key(true, "");
                 self.out.number(number);
@@ -92,17 +92,17 @@ impl<W: Write> ChromeWriter<W> {
     }
 }
 
-/// The arguments of an instant, first of them the slice that it belongs to.
-struct Linked<'a>(&'a Activity<'a>);
+/// The arguments of an instant, preceded by the id of its slice.
+struct ArgsWithSliceId<'a>(&'a Activity<'a>);
 
-impl Args for Linked<'_> {
+impl Args for ArgsWithSliceId<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         let Activity { linked, args, .. } = self.0;
         if linked.0 == 0 {
             return args.visit(each);
         }
         each(EXTERNAL_ID, ArgValue::U64(linked.0));
-        // One that the program calls so gives way, as a slice's does.
+        // The program's own argument of that name is dropped, as for slices.
         args.visit(&mut |key, value| {
             if key != EXTERNAL_ID {
                 each(key, value);
@@ -119,7 +119,7 @@ mod tests {
     use crate::write::chrome::tests::{HEADER, SLICE, lines, ns, of};
 
     #[test]
-    fn instants_and_counters_to_the_byte() {
+    fn instants_and_counters_match_byte_for_byte() {
         let at = Body::Instant { at: ns(2000) };
         let instant = Activity { kind: ActivityType::CpuInstantEvent, body: at, ..SLICE };
         let bare = r#"{"ph":"i","cat":"cpu_instant_event","s":"t","name":"op","pid":1,"tid":2,"ts":1.000}"#;
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_counted_and_a_counter_without_numbers_is_not_written() {
+    fn counter_without_numbers_is_skipped_and_counted() {
         let args: [(&str, ArgValue<'_>); 2] = [("a", ArgValue::F64(f64::INFINITY)), ("b", ArgValue::Str("1"))];
         for kind in [ActivityType::CpuInstantEvent, ActivityType::HardwareCounters] {
             let counter = Activity { kind, body: Body::Counter { at: ns(2000) }, args: &args, ..SLICE };
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn arrows_follow_their_slice_or_stand_alone() {
+    fn arrows_follow_their_slice_or_are_separate() {
         let start = Flow { kind: FlowKind::FollowsFrom, id: 5, end: FlowEnd::Start };
         let finish = Flow { end: FlowEnd::Finish, ..start };
         let written = lines(|writer| {

@@ -1,4 +1,4 @@
-//! Slices: activities that last.
+//! Slices: activities with a duration.
 
 use std::io::Write;
 
@@ -8,14 +8,14 @@ use crate::layout::{drawn, drawn_on, external_id, shown_name};
 use crate::time::Timestamp;
 use crate::write::buffer::Buffer;
 
-/// The rows beside streams on which synchronizations with them are drawn: those that have their names already.
+/// The rows of synchronizations with streams that already have a name.
 #[derive(Debug, Default)]
 pub(super) struct SyncRows(Vec<(i64, i64)>);
 
 pub(super) const EXTERNAL_ID: &str = "External id";
 
 impl<W: Write> ChromeWriter<W> {
-    /// Writes a slice and returns the row where it is drawn.
+    /// Writes a slice, and returns the row on which it is drawn.
     pub(super) fn slice<'t>(&mut self, activity: &Activity<'t>, start: Timestamp, end: Timestamp) -> Track<'t> {
         let track = self.row_of(activity, start);
         let (start, end) = drawn(activity.kind, start, end);
@@ -50,8 +50,8 @@ impl<W: Write> ChromeWriter<W> {
         track
     }
 
-    /// Returns the row of a slice: its own, but a synchronization with a stream has one beside the stream's, which gets
-    /// its name when it is first used, unless the trace has put it there already.
+    /// Returns the row of a slice. A synchronization with a stream is drawn next to the stream, on a row that is named
+    /// on first use.
     #[inline]
     fn row_of<'t>(&mut self, activity: &Activity<'t>, at: Timestamp) -> Track<'t> {
         let track = drawn_on(activity);
@@ -69,13 +69,13 @@ impl<W: Write> ChromeWriter<W> {
         if !self.sync_rows.0.contains(&(device, stream)) {
             self.sync_rows.0.push((device, stream));
             let name = format!("stream {stream} (sync)");
-            self.about("thread_name", track, at, ("name", ArgValue::Str(&name)));
-            self.about("thread_sort_index", track, at, ("sort_index", ArgValue::I64(stream)));
+            self.metadata_row("thread_name", track, at, ("name", ArgValue::Str(&name)));
+            self.metadata_row("thread_sort_index", track, at, ("sort_index", ArgValue::I64(stream)));
         }
     }
 }
 
-/// Appends everything of a slice up to its name.
+/// Appends the beginning of a slice, including its name.
 pub(super) fn start_of_slice<W: Write>(out: &mut Buffer<W>, kind: ActivityType, name: &str) {
     out.raw(b"\n{\"ph\":\"X\",\"cat\":\"");
     out.verbatim(kind.as_str().as_bytes());
@@ -93,7 +93,7 @@ mod tests {
     use crate::write::chrome::tests::{HEADER, SLICE, lines, ns, of};
 
     #[test]
-    fn a_slice_to_the_byte() {
+    fn slice_matches_byte_for_byte() {
         let args: [(&str, ArgValue<'_>); 2] = [("a", ArgValue::Str("b")), ("Ev Idx", ArgValue::I64(-1))];
         let expected = r#"{"ph":"X","cat":"cpu_op","name":"op","pid":1,"tid":2,"ts":2.500,"dur":0.500,"args":{"External id":7,"a":"b","Ev Idx":-1}}"#;
         assert_eq!(of(Activity { args: &args, ..SLICE }), [expected]);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_readers_refuse_are_changed() {
+    fn names_that_readers_reject_are_replaced() {
         for (name, shown) in [
             ("ProfilerStep#7", "ProfilerStep#7"),
             ("ProfilerStep#x", "Profiler Step#x"),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_external_id_of_every_kind() {
+    fn every_kind_has_its_external_id() {
         let without = "gpu_memcpy gpu_memset kernel cuda_runtime cuda_driver xpu_runtime xpu_driver privateuse1_runtime \
                        privateuse1_driver";
         for number in 0..29 {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arg_called_external_id_gives_way_to_the_activitys_own() {
+    fn own_external_id_replaces_arg_of_that_name() {
         let args: [(&str, ArgValue<'_>); 1] = [("External id", ArgValue::I64(1))];
         let mut writer = ChromeWriter::new(Vec::new(), &HEADER).unwrap();
         writer.activity(&Activity { args: &args, ..SLICE }).unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn synchronizations_with_a_stream_have_a_row_of_their_own() {
+    fn stream_synchronizations_have_separate_rows() {
         let sync = Activity { kind: ActivityType::CudaSync, name: "Stream Sync", track: Track::new(0, 7), ..SLICE };
         let written = lines(|writer| {
             writer.activity(&sync).unwrap();

@@ -1,8 +1,8 @@
-//! Slices of spans: what those of a callsite share, and what those of a row share, is rendered once.
+//! Slices of spans. Parts that slices of a callsite or of a row share are rendered once.
 
 use std::io::Write;
 
-use super::ids::Ids;
+use super::ids::IdCache;
 use super::slice::start_of_slice;
 use super::{ChromeWriter, place};
 use crate::activity::{Args, Track};
@@ -13,58 +13,58 @@ use crate::rows::{Shown, SiteRow, SliceRow};
 use crate::write::buffer::rendered;
 use crate::write::json::TENTH;
 
-/// What has been rendered.
+/// The parts rendered so far.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
-    /// By the callsites' numbers; not rendered yet while `start` is empty.
-    sites: List<Site>,
-    row: ChromeSpan,
-    ids: Ids,
-    parents: Ids,
+pub(super) struct RenderCache {
+    /// By callsite number; an empty `start` means not yet rendered.
+    sites: List<SiteText>,
+    row: RowText,
+    ids: IdCache,
+    parents: IdCache,
 }
 
-/// What the slices of a callsite share.
+/// The parts that slices of a callsite share.
 #[derive(Clone, Debug, Default)]
-struct Site {
+struct SiteText {
     /// `{"ph":"X","cat":…,"name":…`.
     start: Vec<u8>,
     has_own_id: bool,
-    /// By the fields' numbers.
-    keys: Vec<SpanKey>,
-    /// `,"target":…`, if it is shown.
+    /// By field number.
+    keys: Vec<KeyText>,
+    /// `,"target":…`, if it is written.
     end: Vec<u8>,
 }
 
-/// The key of a field.
+/// The rendered key of a field.
 #[derive(Clone, Copy, Debug)]
-struct SpanKey {
-    /// `,"key":`, and anything behind.
+struct KeyText {
+    /// `,"key":`; the rest is undefined.
     text: [u8; KEY],
     /// 0 for a key that is long or depends on the value.
     length: usize,
 }
 
-/// Longer keys are few.
+/// Longer keys are rare.
 const KEY: usize = 32;
 
-/// What the slices share that begin on one row in one tenth of a second; not rendered yet while `length` is 0.
+/// The part shared by slices that begin on one row in one tenth of a second; a `length` of 0 means not yet rendered.
 #[derive(Debug)]
-struct ChromeSpan {
+struct RowText {
     process: i64,
     thread: i64,
-    /// Since the base.
+    /// Tenths of a second since the base.
     tenths: u64,
-    /// `,"pid":…,"tid":…,"ts":` and the tenths unless they are 0, and anything behind: a block of fixed size is copied by
-    /// a few instructions.
+    /// `,"pid":…,"tid":…,"ts":` and the tenths unless they are 0; the rest is undefined. A block of fixed size is
+    /// copied by a few instructions.
     text: [u8; ROW],
     length: usize,
 }
 
-/// The longest row takes less: 20 bytes of keys, two numbers of 20 and one of 12.
+/// An upper bound: 20 bytes of keys, two numbers of 20 digits and one of 12.
 const ROW: usize = 80;
 
 impl<W: Write> ChromeWriter<W> {
-    /// Writes a slice of a span, to the byte as [`slice`](ChromeWriter::slice) writes its activity.
+    /// Writes a slice of a span, byte for byte as [`slice`](ChromeWriter::slice) writes its activity.
     pub(super) fn span_slice(&mut self, slice: &SliceRow<'_>) {
         let ChromeWriter { out, shared, base, .. } = self;
         let SliceRow { args, start, end, .. } = slice;
@@ -99,7 +99,7 @@ impl<W: Write> ChromeWriter<W> {
         let mut shown = Shown::default();
         for value in values(args.made_with).filter(|value| shown.is_first(value.field)) {
             match site.keys.get(value.field) {
-                Some(SpanKey { text, length }) if *length != 0 => out.datum(text, *length, value.datum),
+                Some(KeyText { text, length }) if *length != 0 => out.datum(text, *length, value.datum),
                 _ => args.site.keys.show(value, &mut |key, value| out.member(false, key, &value)),
             }
         }
@@ -114,64 +114,64 @@ impl<W: Write> ChromeWriter<W> {
     }
 }
 
-impl Shared {
-    /// Returns what a slice shares with others; `None` if there is no memory for it.
+impl RenderCache {
+    /// Returns the parts that a slice shares with others; `None` if memory is short.
     #[inline]
-    fn of(&mut self, slice: &SliceRow<'_>, tenths: u64) -> Option<(&Site, &ChromeSpan, &mut Ids, &mut Ids)> {
+    fn of(&mut self, slice: &SliceRow<'_>, tenths: u64) -> Option<(&SiteText, &RowText, &mut IdCache, &mut IdCache)> {
         let number = slice.args.site.number;
         if self.sites.get(number).is_none_or(|site| site.start.is_empty()) {
             let length = self.sites.len().max(number + 1);
-            self.sites.resize(length, Site::default());
-            *self.sites.get_mut(number)? = Site::render(slice.args.site);
+            self.sites.resize(length, SiteText::default());
+            *self.sites.get_mut(number)? = SiteText::render(slice.args.site);
         }
         let (row, SliceRow { process, thread, .. }) = (&self.row, slice);
         if (row.process, row.thread, row.tenths) != (*process, *thread, tenths) || row.length == 0 {
-            self.row = ChromeSpan::render(*process, *thread, tenths);
+            self.row = RowText::render(*process, *thread, tenths);
         }
         Some((self.sites.get(number)?, &self.row, &mut self.ids, &mut self.parents))
     }
 }
 
-impl Site {
+impl SiteText {
     #[cold]
-    fn render(site: &SiteRow) -> Site {
-        Site {
+    fn render(site: &SiteRow) -> SiteText {
+        SiteText {
             start: rendered(|out| start_of_slice(out, site.kind, site.name)),
             has_own_id: has_own_id(site.kind),
-            keys: site.keys.own().map(SpanKey::render).collect(),
+            keys: site.keys.own().map(KeyText::render).collect(),
             end: rendered(|out| site.visit(&mut |key, value| out.member(false, key, &value))),
         }
     }
 }
 
-impl SpanKey {
-    fn render(key: Option<&str>) -> SpanKey {
+impl KeyText {
+    fn render(key: Option<&str>) -> KeyText {
         let rendered = key.map(|key| rendered(|out| out.key(false, key))).filter(|text| text.len() <= KEY);
         let rendered = rendered.unwrap_or_default();
-        let mut key = SpanKey { text: [0; KEY], length: rendered.len() };
+        let mut key = KeyText { text: [0; KEY], length: rendered.len() };
         key.text.iter_mut().zip(rendered).for_each(|(place, byte)| *place = byte);
         key
     }
 }
 
-impl ChromeSpan {
+impl RowText {
     #[cold]
-    fn render(process: i64, thread: i64, tenths: u64) -> ChromeSpan {
+    fn render(process: i64, thread: i64, tenths: u64) -> RowText {
         let rendered = rendered(|out| {
             place(out, Track::new(process, thread));
             if tenths > 0 {
                 out.uint(tenths);
             }
         });
-        let mut row = ChromeSpan { process, thread, tenths, text: [0; ROW], length: rendered.len() };
+        let mut row = RowText { process, thread, tenths, text: [0; ROW], length: rendered.len() };
         row.text.iter_mut().zip(rendered).for_each(|(place, byte)| *place = byte);
         row
     }
 }
 
-impl Default for ChromeSpan {
-    fn default() -> ChromeSpan {
-        ChromeSpan { process: 0, thread: 0, tenths: 0, text: [0; ROW], length: 0 }
+impl Default for RowText {
+    fn default() -> RowText {
+        RowText { process: 0, thread: 0, tenths: 0, text: [0; ROW], length: 0 }
     }
 }
 
@@ -195,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_slice_in_parts_is_written_as_its_activity(
+        fn cached_slice_is_written_as_its_activity(
             slices in prop::collection::vec((0..40_usize, -2..2_i64, any::<i64>(), any::<[u64; 5]>(), any::<u8>()), 1..50),
             (number, text) in (any::<f64>(), any::<String>()),
         ) {
@@ -224,7 +224,7 @@ mod tests {
                 .map(|(number, process, thread, [start, lasted, id, span, parent], bits)| SliceRow {
                     name: (bits & 1 != 0).then_some("its own \\"),
                     process: *process,
-                    // Rows come again.
+                    // Rows repeat.
                     thread: if bits & 16 != 0 { thread % 3 } else { *thread },
                     start: ns(start >> (bits & 31)),
                     end: ns((start >> (bits & 31)).saturating_add(lasted >> (bits >> 3))),
@@ -246,8 +246,8 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_row_is_kept_whole() {
-        let row = ChromeSpan::render(i64::MIN, i64::MAX, u64::MAX / TENTH);
+    fn longest_row_fits() {
+        let row = RowText::render(i64::MIN, i64::MAX, u64::MAX / TENTH);
         assert!(row.length < ROW);
         let expected = format!(",\"pid\":{},\"tid\":{},\"ts\":184467440737", i64::MIN, i64::MAX);
         assert_eq!(&row.text[..row.length], expected.as_bytes());

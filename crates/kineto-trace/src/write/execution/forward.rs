@@ -1,7 +1,7 @@
-//! What the forward thread of a backward operation was in when that began.
+//! Finds the operation that the forward thread was in when a backward operation began.
 //!
-//! Rows come thread by thread, so what is asked for may come later. Two walks before the one that writes find it: the first
-//! takes down what is asked, the second answers. They keep something for backward operations alone.
+//! Rows come thread by thread, so the forward thread may come later. Two passes precede the one that writes: the first
+//! collects lookups, the second resolves them. They store data for backward operations only.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ use crate::activity::Activity;
 use crate::fallible::{List, Map};
 use crate::time::Timestamp;
 
-/// A process and a thread of it.
+/// A process id and a thread id.
 type Thread = (i64, i64);
 
-/// What is asked: threads, and when.
+/// The threads and times to look up.
 #[derive(Default)]
 pub struct Questions(Map<Thread, List<Timestamp>>);
 
@@ -24,11 +24,11 @@ impl fmt::Debug for Questions {
     }
 }
 
-/// The answers.
+/// The resolved lookups.
 #[derive(Default)]
 pub struct Answers {
     nodes: Nodes,
-    /// Of each thread, what is not answered yet, the first one last.
+    /// By thread: unresolved times, the earliest last.
     open: Map<Thread, List<Timestamp>>,
     found: Map<(Thread, Timestamp), NodeId>,
 }
@@ -40,7 +40,7 @@ impl fmt::Debug for Answers {
 }
 
 impl Questions {
-    /// Takes down what an activity asks; they come in the order of the file.
+    /// Collects the lookup of an activity; activities come in the order of the file.
     pub fn take(&mut self, activity: &Activity<'_>) {
         let Some((process, _, start, _)) = as_operation(activity) else { return };
         if let Some(forward) = forward_thread(activity) {
@@ -48,12 +48,11 @@ impl Questions {
         }
     }
 
-    /// Returns whether nothing is asked.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Goes on to the answers, for which all activities come once more.
+    /// Starts the second pass, which gets all activities again.
     pub fn answers(mut self, with_groups: bool) -> Answers {
         self.0.values_mut().for_each(|times| times.sort_unstable_by_key(|at| std::cmp::Reverse(*at)));
         Answers { open: self.0, nodes: Nodes::new(with_groups), ..Answers::default() }
@@ -61,26 +60,26 @@ impl Questions {
 }
 
 impl Answers {
-    /// Takes an activity, before which some of the questions lie.
+    /// Resolves the lookups that precede an activity.
     pub fn take(&mut self, activity: &Activity<'_>) {
         let Some((process, thread, start, _)) = as_operation(activity) else { return };
-        self.answer((process, thread), Some(start));
+        self.resolve((process, thread), Some(start));
         self.nodes.place(activity);
     }
 
-    /// Answers what lies behind all activities.
+    /// Resolves the lookups after the last activity.
     pub fn finish(mut self) -> Answers {
         let threads: List<Thread> = self.open.keys().copied().collect();
-        threads.into_iter().for_each(|thread| self.answer(thread, None));
+        threads.into_iter().for_each(|thread| self.resolve(thread, None));
         self
     }
 
-    /// Returns what a thread was in at that time.
+    /// Returns the node that a thread was in at that time.
     pub(super) fn of(&self, thread: Thread, at: Timestamp) -> NodeId {
         self.found.get(&(thread, at)).copied().unwrap_or(NodeId::NONE)
     }
 
-    fn answer(&mut self, thread: Thread, before: Option<Timestamp>) {
+    fn resolve(&mut self, thread: Thread, before: Option<Timestamp>) {
         let Some(open) = self.open.get_mut(&thread) else { return };
         while let Some(at) = open.pop_if(|at| before.is_none_or(|before| *at < before)) {
             if let Some(node) = self.nodes.innermost(thread, at) {

@@ -1,4 +1,4 @@
-//! Execution traces (Chakra): the operations of the host as a graph, as PyTorch's `ExecutionTraceObserver` writes them.
+//! Writes execution traces (Chakra): the host's operations as a graph, as PyTorch's `ExecutionTraceObserver` does.
 
 mod forward;
 mod nodes;
@@ -15,25 +15,25 @@ use crate::activity::{Activity, CorrelationId};
 use crate::rows::Rows;
 use crate::time::{Timestamp, UtcTime};
 
-/// Writes the operations of a trace as nodes, row by row, each on a line of its own.
+/// Writes the operations of a trace as nodes, one per line.
 ///
-/// What it holds does not grow with the trace but with the number of its threads. Node 1 is the process; each thread has
-/// a node of its own, below which the thread's operations stand in the order of their start.
+/// Its memory use grows only with the number of threads. Node 1 is the process. Each thread has a node, below which its
+/// operations follow in the order of their start.
 #[derive(Debug)]
 pub struct ExecutionWriter<W> {
     out: Buffer<W>,
     nodes: Nodes,
     forward: Answers,
-    /// The process groups, as JSON.
+    /// The process groups as JSON.
     groups: Option<String>,
 }
 
-/// One node, but for what its operation says of itself.
-struct Node<'n> {
+/// A node without the attributes of its operation.
+struct ExecutionNode<'n> {
     id: NodeId,
     name: &'n str,
     parent: NodeId,
-    /// The row of the Kineto trace.
+    /// The id in the Kineto trace.
     record: CorrelationId,
     fw_parent: NodeId,
     thread: i64,
@@ -48,12 +48,12 @@ const GROUPS: &str = "## process_group:init ##";
 const THREAD: &str = "[pytorch|profiler|execution_trace|thread]";
 
 impl<W: Write> ExecutionWriter<W> {
-    /// Writes what stands before the nodes, and the process's own; `forward` says what backward operations belong to, `groups`
-    /// which process groups there are.
+    /// Writes the beginning of the file and the node of the process. `forward` resolves forward threads, `groups` is
+    /// the list of process groups as JSON.
     ///
     /// # Errors
     ///
-    /// What `out` reports; so do all other methods.
+    /// If `out` fails; the same holds for all other methods.
     pub fn new(
         out: W,
         (process, start): (i64, Timestamp),
@@ -74,12 +74,19 @@ impl<W: Write> ExecutionWriter<W> {
         out.wide(millis(start));
         out.raw(b",\n\"nodes\":[");
         let root = NodeId::PROCESS;
-        writer.label(&Node { id: root, name: PROCESS, parent: root, record: NONE, fw_parent: NodeId::NONE, thread: 0 });
+        writer.label(&ExecutionNode {
+            id: root,
+            name: PROCESS,
+            parent: root,
+            record: NONE,
+            fw_parent: NodeId::NONE,
+            thread: 0,
+        });
         writer.out.end_row()?;
         Ok(writer)
     }
 
-    /// Writes the end of the file, flushes `W` and gives it back.
+    /// Writes the end of the file, flushes `W` and returns it.
     pub fn finish(mut self, end: Timestamp) -> io::Result<W> {
         self.out.raw(b"\n],\"finish_ts\":");
         self.out.wide(millis(end));
@@ -87,12 +94,12 @@ impl<W: Write> ExecutionWriter<W> {
         self.out.finish()
     }
 
-    /// Writes a node that stands for no operation.
-    fn label(&mut self, node: &Node<'_>) {
+    /// Writes a node that is not an operation.
+    fn label(&mut self, node: &ExecutionNode<'_>) {
         self.node(node, &Operation::none());
     }
 
-    fn node(&mut self, node: &Node<'_>, operation: &Operation) {
+    fn node(&mut self, node: &ExecutionNode<'_>, operation: &Operation) {
         let out = &mut self.out;
         if node.id != NodeId::PROCESS {
             out.raw(b",");
@@ -130,22 +137,22 @@ impl<W: Write> Rows for ExecutionWriter<W> {
             .map_or(NodeId::NONE, |forward| self.forward.of((place.process, forward), place.start));
         if place.is_first {
             let (id, fw_parent) = (place.thread_node, NodeId::NONE);
-            self.label(&Node { id, name: THREAD, parent: NodeId::PROCESS, record: NONE, fw_parent, thread });
+            self.label(&ExecutionNode { id, name: THREAD, parent: NodeId::PROCESS, record: NONE, fw_parent, thread });
         }
         if let (Some(id), Some(groups)) = (place.groups, self.groups.take()) {
             let (parent, fw_parent) = (place.thread_node, NodeId::NONE);
-            let node = Node { id, name: GROUPS, parent, record: NONE, fw_parent, thread };
+            let node = ExecutionNode { id, name: GROUPS, parent, record: NONE, fw_parent, thread };
             self.node(&node, &Operation::with_input(&groups));
         }
         let (id, parent, record) = (place.id, place.parent, operation.record.map_or(activity.id, CorrelationId));
-        self.node(&Node { id, name: activity.name, parent, record, fw_parent, thread }, &operation);
+        self.node(&ExecutionNode { id, name: activity.name, parent, record, fw_parent, thread }, &operation);
         self.out.end_row()
     }
 }
 
 const NONE: CorrelationId = CorrelationId(0);
 
-/// Appends what goes into an operation or comes out of it, after a comma.
+/// Appends the inputs or outputs of an operation, after a comma.
 fn tensors<W: Write>(out: &mut Buffer<W>, name: &str, tensors: &Tensors) {
     let Tensors { values, shapes, types, strides } = tensors;
     out.key(false, name);
@@ -214,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_head_and_the_process_are_torchs() {
+    fn header_and_process_node_match_torch() {
         let file = written(&[]);
         assert_eq!(file["schema"], SCHEMA);
         assert_eq!((&file["pid"], &file["time"]), (&json!(9), &json!("2024-06-28 13:06:51")));
@@ -237,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_hang_below_what_is_around_them_and_below_their_thread() {
+    fn nodes_have_the_enclosing_node_as_parent() {
         let file = written(&[
             operation(5, (10, 100), 71, "outer", NO_ARGS),
             operation(5, (20, 30), 72, "inner", NO_ARGS),
@@ -265,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backward_operation_names_what_its_forward_thread_was_in() {
+    fn backward_operation_names_its_forward_parent() {
         let args: [(&str, ArgValue<'_>); 3] = [
             ("Fwd thread id", ArgValue::U64(6)),
             ("Sequence number", ArgValue::I64(4)),
@@ -285,12 +292,12 @@ mod tests {
         assert_eq!(attr(backward, "fw_parent"), &by_name("run_backward")["id"]);
         assert_eq!((attr(backward, "seq_id"), attr(backward, "scope")), (&json!(4), &json!(1)));
         assert_eq!(attr(backward, "fw_tid"), &json!(6));
-        // Nothing was open there any more: the thread itself.
+        // No operation was open on that thread any more, so the parent is the thread itself.
         assert_eq!(attr(by_name("too late"), "fw_parent"), &by_name("train")["ctrl_deps"]);
     }
 
     #[test]
-    fn the_process_groups_have_a_node_below_the_first_thread() {
+    fn process_groups_have_a_node_below_first_thread() {
         let args: [(&str, ArgValue<'_>); 1] = [("Fwd thread id", ArgValue::U64(5))];
         let backward = operation(6, (20, 30), 2, "backward", &args);
         let file =
@@ -308,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_instants_and_rows_of_devices_are_no_nodes() {
+    fn calls_instants_and_device_rows_are_not_nodes() {
         let op = operation(5, (10, 20), 1, "op", NO_ARGS);
         let call = Activity { kind: ActivityType::CudaRuntime, ..op };
         let kernel = Activity { kind: ActivityType::ConcurrentKernel, ..op };

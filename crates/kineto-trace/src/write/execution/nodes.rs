@@ -1,10 +1,10 @@
-//! Which node an operation is, and below which it hangs.
+//! Numbers the nodes of an execution trace, and finds their parents.
 
 use crate::activity::{Activity, ActivityType, Body, Lane, Track};
 use crate::fallible::{List, Map};
 use crate::time::Timestamp;
 
-/// A node's number: 0 for none, 1 for the process, the others in the order of the file.
+/// The number of a node: 0 for none, 1 for the process, then in the order of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NodeId(pub(super) u64);
 
@@ -13,32 +13,32 @@ impl NodeId {
     pub(super) const PROCESS: NodeId = NodeId(1);
 }
 
-/// Gives operations their numbers, and knows what each thread is in.
+/// Assigns numbers to operations, and tracks the open operations of each thread.
 #[derive(Debug)]
 pub(super) struct Nodes {
     next: u64,
-    threads: Map<(i64, i64), Thread>,
-    /// The first thread's first node is that of the process groups.
+    threads: Map<(i64, i64), ThreadState>,
+    /// Whether the first thread's first child is the node of the process groups.
     with_groups: bool,
 }
 
-/// What a thread is in.
+/// The open operations of a thread.
 #[derive(Debug)]
-struct Thread {
+struct ThreadState {
     node: NodeId,
-    /// The operations that have not ended, the innermost last.
+    /// Operations that have not ended, innermost last.
     open: List<(Timestamp, NodeId)>,
 }
 
-/// Where an operation stands.
+/// The numbers of an operation and of its parents.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct NodePlace {
     pub(super) id: NodeId,
     pub(super) parent: NodeId,
     pub(super) thread_node: NodeId,
-    /// The thread's node is not written yet.
+    /// Whether the thread's node must be written first.
     pub(super) is_first: bool,
-    /// The node of the process groups, to be written behind the first thread's.
+    /// The node of the process groups, written after the first thread's node.
     pub(super) groups: Option<NodeId>,
     pub(super) process: i64,
     pub(super) thread: i64,
@@ -56,10 +56,10 @@ impl Nodes {
         Nodes { next: NodeId::PROCESS.0 + 1, threads: Map::default(), with_groups }
     }
 
-    /// Returns where an activity stands; `None` if it is no operation of a thread.
+    /// Returns the numbers of an activity; `None` if it is not an operation of a thread.
     ///
     /// Activities of a thread come in order of their start; those of one row nest.
-    pub(super) fn place(&mut self, activity: &Activity<'_>) -> Option<Place> {
+    pub(super) fn place(&mut self, activity: &Activity<'_>) -> Option<NodePlace> {
         let (process, thread, start, end) = as_operation(activity)?;
         let mut new = || {
             self.next += 1;
@@ -70,30 +70,30 @@ impl Nodes {
             is_first = true;
             let node = new();
             groups = std::mem::take(&mut self.with_groups).then(&mut new);
-            Thread { node, open: List::new() }
+            ThreadState { node, open: List::new() }
         });
         let id = new();
         let parent = its.innermost(start);
         its.open.push((end, id));
-        Some(Place { id, parent, thread_node: its.node, is_first, groups, process, thread, start })
+        Some(NodePlace { id, parent, thread_node: its.node, is_first, groups, process, thread, start })
     }
 
-    /// Returns what a thread is in at that time, which is later than the start of all that came; `None` if none of its
-    /// operations has come.
+    /// Returns the innermost open operation of a thread at a time after all starts so far; `None` if the thread has no
+    /// operations yet.
     pub(super) fn innermost(&mut self, thread: (i64, i64), at: Timestamp) -> Option<NodeId> {
         self.threads.get_mut(&thread).map(|thread| thread.innermost(at))
     }
 }
 
-impl Thread {
-    /// Its own node if it is in nothing.
+impl ThreadState {
+    /// Returns the thread's node if no operation is open.
     fn innermost(&mut self, at: Timestamp) -> NodeId {
         while self.open.pop_if(|(end, _)| *end <= at).is_some() {}
         self.open.last().map_or(self.node, |(_, id)| *id)
     }
 }
 
-/// The process, the thread, and the times of an operation.
+/// Returns the process, the thread, and the times of an operation.
 pub(super) fn as_operation(activity: &Activity<'_>) -> Option<(i64, i64, Timestamp, Timestamp)> {
     use ActivityType as T;
 

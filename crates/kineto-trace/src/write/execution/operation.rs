@@ -1,28 +1,28 @@
-//! What an operation says of itself: its arguments, under the names of an execution trace.
+//! The attributes of an operation, under the names of an execution trace.
 
 use serde_json::Value;
 
-use super::values::{as_list, as_value, pad, shortened};
+use super::values::{as_list, as_value, pad, truncate_text};
 use crate::activity::{Activity, ActivityType, ArgValue, RecordScope};
 use crate::write::json_text;
 
-/// An operation, as far as its arguments tell.
+/// The attributes of an operation.
 #[derive(Debug, Default)]
 pub(super) struct Operation {
-    /// Its name in the Kineto trace, if that is another than its id.
+    /// Its id in the Kineto trace, if that differs from its own id.
     pub(super) record: Option<u64>,
     pub(super) scope: u64,
     pub(super) sequence: Option<i64>,
     pub(super) forward_thread: Option<i64>,
-    /// The thread, where the row is a second one of it.
+    /// The thread, if the operation is on an additional row of the thread.
     pub(super) thread: Option<i64>,
     pub(super) inputs: Tensors,
     pub(super) outputs: Tensors,
-    /// What is known of [`TEXTS`], each as JSON.
+    /// By index into [`TEXTS`]: the value as JSON.
     texts: [Option<String>; TEXTS.len()],
 }
 
-/// What goes into an operation or comes out of it: lists of the same length.
+/// Inputs or outputs of an operation: lists of equal length.
 #[derive(Debug, Default)]
 pub(super) struct Tensors {
     pub(super) values: Vec<Value>,
@@ -31,7 +31,7 @@ pub(super) struct Tensors {
     pub(super) strides: Vec<Value>,
 }
 
-/// Attributes with their types and the arguments that they come from; the first three stand on every node.
+/// Attributes, their types, and the arguments that they come from; the first three are on every node.
 const TEXTS: [(&str, &str, &str); 16] = [
     ("op_schema", "string", "op_schema"),
     ("kernel_backend", "string", "kernel_backend"),
@@ -54,16 +54,16 @@ const TEXTS: [(&str, &str, &str); 16] = [
 const ALWAYS: usize = 3;
 
 impl Operation {
-    /// What stands on a node that is no operation.
+    /// Returns the attributes of a node that is not an operation.
     pub(super) fn none() -> Operation {
         Operation { scope: RecordScope::UserScope.number().into(), ..Operation::default() }
     }
 
-    /// What stands on a node that has a text for its input.
+    /// Returns the attributes of a node whose input is a text.
     pub(super) fn with_input(text: &str) -> Operation {
-        let (values, types) = (vec![shortened(text).into()], vec!["String".into()]);
+        let (values, types) = (vec![truncate_text(text).into()], vec!["String".into()]);
         let mut inputs = Tensors { values, types, ..Tensors::default() };
-        inputs.level();
+        inputs.pad_to_longest();
         Operation { inputs, ..Operation::none() }
     }
 
@@ -73,7 +73,7 @@ impl Operation {
             _ => RecordScope::Function,
         };
         let mut operation = Operation { scope: scope.number().into(), ..Operation::default() };
-        // Values that an operation gives by themselves go before those that it gives as texts for people.
+        // Typed values take precedence over their textual form.
         let mut values = Vec::new();
         activity.args.visit(&mut |key, value| match key {
             "input_values" => values = as_list(&value),
@@ -82,8 +82,8 @@ impl Operation {
         if !values.is_empty() {
             operation.inputs.values = values;
         }
-        operation.inputs.level();
-        operation.outputs.level();
+        operation.inputs.pad_to_longest();
+        operation.outputs.pad_to_longest();
         operation
     }
 
@@ -111,7 +111,7 @@ impl Operation {
         }
     }
 
-    /// The attributes, each with its type and its value as JSON.
+    /// Returns the attributes, each with its type and its value as JSON.
     pub(super) fn texts(&self) -> impl Iterator<Item = (&'static str, &'static str, &str)> {
         let texts = TEXTS.iter().zip(&self.texts).enumerate();
         texts.filter_map(|(number, ((name, kind, _), text))| {
@@ -122,8 +122,8 @@ impl Operation {
 }
 
 impl Tensors {
-    /// Makes the lists as long as the longest: what is not known of one is empty.
-    fn level(&mut self) {
+    /// Pads the lists to equal length with empty values.
+    fn pad_to_longest(&mut self) {
         let Tensors { values, shapes, types, strides } = self;
         let longest = values.len().max(shapes.len()).max(types.len()).max(strides.len());
         pad(values, longest, || Value::from(""));
@@ -133,7 +133,7 @@ impl Tensors {
     }
 }
 
-/// The thread of the forward operation, if this is a backward one.
+/// Returns the thread of the forward operation, if this is a backward one.
 pub(super) fn forward_thread(activity: &Activity<'_>) -> Option<i64> {
     let mut forward = None;
     activity.args.visit(&mut |key, value| {
@@ -144,13 +144,13 @@ pub(super) fn forward_thread(activity: &Activity<'_>) -> Option<i64> {
     forward
 }
 
-/// The value of an attribute as JSON; `None` if it is not of that type.
+/// Returns the value of an attribute as JSON; `None` if it has another type.
 fn attribute(kind: &str, value: &ArgValue<'_>) -> Option<String> {
     match (kind, value) {
-        ("string", ArgValue::Str(text)) => Some(json_text(&ArgValue::Str(shortened(text)))),
+        ("string", ArgValue::Str(text)) => Some(json_text(&ArgValue::Str(truncate_text(text)))),
         ("string", other) => {
             let text = json_text(other);
-            Some(json_text(&ArgValue::Str(shortened(&text))))
+            Some(json_text(&ArgValue::Str(truncate_text(&text))))
         }
         _ => unsigned(value).map(|number| number.to_string()),
     }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_as_long_as_the_longest() {
+    fn lists_are_padded_to_equal_length() {
         let args: [(&str, ArgValue<'_>); 6] = [
             ("Concrete Inputs", ArgValue::Strs(&["", "2", "None"])),
             ("Input Dims", ArgValue::Json("[[2, 3]]")),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_values_of_tensors_go_before_their_texts() {
+    fn tensor_values_take_precedence_over_texts() {
         let tensor = r#"[[1, 2, 0, 6, 4, "cpu"], 7]"#;
         for args in [
             [("Concrete Inputs", ArgValue::Strs(&["", "7"])), ("input_values", ArgValue::Str(tensor))],
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn collectives_and_kernels_have_torchs_attributes() {
+    fn collectives_and_kernels_have_torch_attributes() {
         let args: [(&str, ArgValue<'_>); 7] = [
             ("Collective name", ArgValue::Str("allreduce")),
             ("In msg nelems", ArgValue::I64(12)),

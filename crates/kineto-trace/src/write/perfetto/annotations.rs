@@ -1,4 +1,4 @@
-//! Arguments as debug annotations, which keep their types.
+//! Writes arguments as debug annotations, which keep their types.
 
 use super::proto::{Encoder, Field, annotation, event};
 use super::sequence::Texts;
@@ -25,7 +25,7 @@ fn name(out: &mut Encoder, key: &str, texts: &mut Texts) {
     }
 }
 
-/// Appends a value. Integers are signed, as other events' ids are, so that queries can join them.
+/// Appends a value. Integers are signed, like the ids of other events, so that queries can join them.
 fn append(out: &mut Encoder, value: &ArgValue<'_>, texts: &mut Texts) {
     match *value {
         ArgValue::Bool(value) => out.uint(annotation::BOOL, value.into()),

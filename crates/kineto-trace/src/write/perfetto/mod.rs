@@ -1,6 +1,6 @@
-//! The Perfetto writer: a trace as Perfetto's own protobuf format (`.pftrace`).
+//! The Perfetto writer: Perfetto's own protobuf format (`.pftrace`).
 //!
-//! Times are exact nanoseconds since 1970, slices that overlap keep their length, and arguments keep their types.
+//! Times are exact nanoseconds since 1970, overlapping slices keep their length, and arguments keep their types.
 
 mod annotations;
 mod proto;
@@ -14,7 +14,7 @@ use self::proto::{Encoder, clock, event, packet};
 use self::sequence::{Texts, realtime};
 use self::tracks::{LaneId, Tracks};
 use super::chrome::{Header, INCOMPLETE};
-use super::value::Number;
+use super::value::CounterValue;
 use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, Flow, FlowEnd, Lane, NO_ARGS, Track};
 use crate::layout::{drawn, drawn_on, external_id, shown_name};
 use crate::rows::{AsyncRow, ProcessRow, Rows, SpanRow, ThreadRow};
@@ -23,21 +23,21 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, Write};
 
-/// Writes a trace as TrackEvents, row by row.
+/// Writes a trace as `TrackEvent`s, row by row.
 ///
-/// Rows of a track are best in the order of their starts; others take more lanes. Names, categories, keys of arguments and
-/// short texts are written once for each track. The writer holds a buffer of 256 KiB, the texts of each track up to 1 MiB,
-/// and what is open.
+/// Rows of a track should come in order of their starts; others take additional lanes. Names, categories, keys and
+/// short values are written once per track. The writer holds a buffer of 256 KiB, up to 1 MiB of strings per track, and
+/// the open slices.
 pub struct PerfettoWriter<W> {
     out: W,
-    /// Whole packets.
+    /// Complete packets.
     packets: Encoder,
     base: u64,
-    /// The start of the earliest event since the base.
+    /// The start of the earliest event, relative to the base.
     earliest: Option<u64>,
     tracks: Tracks,
-    last: Last,
-    /// How many ends the arrows have that have more than one, and how many of these were written.
+    last: LastEvent,
+    /// For arrows with several ends: the number of ends, and how many have been written.
     fan_out: HashMap<(u8, u64), (u64, u64)>,
     metadata: Vec<(String, String)>,
     device_properties: Vec<String>,
@@ -49,20 +49,20 @@ impl<W> fmt::Debug for PerfettoWriter<W> {
     }
 }
 
-/// The event that was added last, which may get ends of arrows.
+/// The last event added, which may still get ends of arrows.
 #[derive(Debug, Default)]
-struct Last {
+struct LastEvent {
     lane: LaneId,
     start: u64,
     end: u64,
     encoded: Encoder,
 }
 
-/// An event without its arguments; times are since the base.
+/// An event without its arguments; times are relative to the base.
 #[derive(Clone, Copy, Debug)]
 struct NewEvent<'n> {
     lane: LaneId,
-    /// Of `TrackEvent`.
+    /// The type in `TrackEvent`.
     kind: u64,
     start: u64,
     end: u64,
@@ -70,17 +70,17 @@ struct NewEvent<'n> {
     category: &'n str,
 }
 
-/// When the packets go to the writer.
+/// The number of buffered bytes at which packets are written out.
 const BUFFER: usize = 1 << 18;
 
 /// The name of allocations and frees, whose totals become counters.
 const MEMORY: &str = "[memory]";
 
 impl<W: Write> PerfettoWriter<W> {
-    /// Begins a file.
+    /// Writes the beginning of a file.
     ///
     /// # Errors
-    /// What `out` reports; so do all other methods.
+    /// If `out` fails; the same holds for all other methods.
     pub fn new(out: W, header: &Header<'_>) -> io::Result<Self> {
         let base = header.base.as_nanos();
         let mut packets = Encoder::default();
@@ -96,19 +96,19 @@ impl<W: Write> PerfettoWriter<W> {
             base,
             earliest: None,
             tracks: Tracks::new(seed(header)),
-            last: Last::default(),
+            last: LastEvent::default(),
             fan_out: HashMap::default(),
             metadata: header.metadata.to_vec(),
             device_properties: header.device_properties.to_vec(),
         })
     }
 
-    /// Announces an arrow with several ends, of which each gets an arrow of its own.
+    /// Announces an arrow with several ends, each of which is written as a separate arrow.
     pub fn set_ends(&mut self, flow: Flow, ends: u64) {
         self.fan_out.insert(key_of(flow), (ends, 0));
     }
 
-    /// Adds to the file's metadata that it has only the first `rows` of `of` rows.
+    /// Records in the file's metadata that it contains only the first `rows` of `of` rows.
     pub fn mark_incomplete(&mut self, rows: u64, of: u64) {
         self.metadata.push((INCOMPLETE.to_owned(), format!("{{\"rows\":{rows},\"of\":{of}}}")));
     }
@@ -126,9 +126,10 @@ impl<W: Write> PerfettoWriter<W> {
         Ok(self.out)
     }
 
-    /// Adds an instant with all metadata, which any version of Perfetto can query.
+    /// Adds an instant with all metadata, which every version of Perfetto can query.
     ///
-    /// It is at the time of the earliest event: the viewer's timeline spans all events, and the base may be months before.
+    /// It is at the time of the earliest event. The viewer's timeline spans all events, and the base may be months
+    /// earlier.
     fn add_metadata(&mut self, distributed: Option<&str>, trace_name: &str) -> io::Result<()> {
         const DISTRIBUTED: &str = "distributedInfo";
 
@@ -151,7 +152,7 @@ impl<W: Write> PerfettoWriter<W> {
         self.add_last()
     }
 
-    /// Adds an event, which is written with the next one; `args` appends the rest of it.
+    /// Adds an event, which is written with the next one; `args` appends its remaining fields.
     fn add(&mut self, new: NewEvent<'_>, args: impl FnOnce(&mut Encoder, &mut Texts)) -> io::Result<()> {
         self.add_last()?;
         let PerfettoWriter { tracks, packets, last, base, earliest, .. } = self;
@@ -184,7 +185,7 @@ impl<W: Write> PerfettoWriter<W> {
         Ok(())
     }
 
-    /// Adds the packet of the last event, which gets no more ends of arrows.
+    /// Writes the packet of the last event, which gets no more ends of arrows.
     fn add_last(&mut self) -> io::Result<()> {
         let PerfettoWriter { tracks, packets, last, base, .. } = self;
         if let Some(lane) = tracks.get_mut(last.lane).filter(|_| !last.encoded.is_empty()) {
@@ -236,23 +237,23 @@ impl<W: Write> PerfettoWriter<W> {
         name: &str,
         is_bytes: bool,
         at: Timestamp,
-        value: Number,
+        value: CounterValue,
     ) -> io::Result<()> {
         let at = self.since_base(at);
         let track = self.tracks.counter(group, name, is_bytes);
         let lane = self.tracks.lane_at(track, at);
         let counter = NewEvent { lane, kind: event::COUNTER, start: at, end: at, name: "", category: "" };
         self.add(counter, |out, _| match value {
-            Number::Int(value) => out.int(event::COUNTER_VALUE, value),
-            Number::Float(value) => out.double(event::DOUBLE_COUNTER_VALUE, value),
+            CounterValue::Int(value) => out.int(event::COUNTER_VALUE, value),
+            CounterValue::Float(value) => out.double(event::DOUBLE_COUNTER_VALUE, value),
         })
     }
 
-    /// Adds the values of a counter, each to a track of its own.
+    /// Adds the values of a counter, each to a separate track.
     fn add_counters(&mut self, activity: &Activity<'_>, at: Timestamp) -> io::Result<()> {
         let mut result = Ok(());
         activity.args.visit(&mut |series, value| {
-            let Some(value) = Number::of(value).filter(|_| result.is_ok()) else { return };
+            let Some(value) = CounterValue::of(value).filter(|_| result.is_ok()) else { return };
             let name = match series {
                 "" => activity.name.to_owned(),
                 _ if activity.kind == ActivityType::HardwareCounters => series.to_owned(),
@@ -263,13 +264,13 @@ impl<W: Write> PerfettoWriter<W> {
         result
     }
 
-    /// Adds the totals that an allocation states, as counters of its device.
+    /// Adds the totals of an allocation as counters of its device.
     fn add_memory_totals(&mut self, activity: &Activity<'_>, at: Timestamp) -> io::Result<()> {
         let (mut totals, mut device) = (Vec::new(), String::new());
-        activity.args.visit(&mut |key, value| match (key, Number::of(value)) {
+        activity.args.visit(&mut |key, value| match (key, CounterValue::of(value)) {
             ("Total Allocated" | "Total Reserved", Some(total)) => totals.push((key.to_owned(), total)),
-            ("Device Type", Some(Number::Int(0))) => device = "CPU".to_owned(),
-            ("Device Id", Some(Number::Int(id))) if device.is_empty() => device = format!("GPU {id}"),
+            ("Device Type", Some(CounterValue::Int(0))) => device = "CPU".to_owned(),
+            ("Device Id", Some(CounterValue::Int(id))) if device.is_empty() => device = format!("GPU {id}"),
             _ => {}
         });
         totals.into_iter().try_for_each(|(key, total)| {
@@ -297,7 +298,7 @@ impl<W: Write> PerfettoWriter<W> {
     }
 }
 
-/// Files of several processes can be joined if their tracks have different numbers.
+/// Files of several processes can be joined only if their tracks have different numbers.
 fn seed(header: &Header<'_>) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -311,10 +312,10 @@ fn key_of(flow: Flow) -> (u8, u64) {
     (*kind, flow.id)
 }
 
-/// The arguments of an activity, its external id first.
-struct WithExternalId<'a>(Option<u64>, &'a dyn Args);
+/// The arguments of an activity, preceded by its external id.
+struct ArgsWithExternalId<'a>(Option<u64>, &'a dyn Args);
 
-impl Args for WithExternalId<'_> {
+impl Args for ArgsWithExternalId<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         const KEY: &str = "External id";
 
@@ -345,14 +346,14 @@ impl<W: Write> Rows for PerfettoWriter<W> {
         let (name, category) = (shown_name(activity.name), activity.kind.as_str());
         match activity.body {
             Body::Slice { start, end } => {
-                let args = WithExternalId(external_id(activity).map(|id| id.0), activity.args);
+                let args = ArgsWithExternalId(external_id(activity).map(|id| id.0), activity.args);
                 self.add_slice(drawn_on(activity), drawn(activity.kind, start, end), (&name, category), &args)?;
             }
             Body::Instant { at } => {
                 if activity.name == MEMORY {
                     self.add_memory_totals(activity, at)?;
                 }
-                let args = WithExternalId(Some(activity.linked.0).filter(|id| *id != 0), activity.args);
+                let args = ArgsWithExternalId(Some(activity.linked.0).filter(|id| *id != 0), activity.args);
                 self.add_instant(activity.track, at, (activity.name, category), &args)?;
             }
             Body::Counter { at } => self.add_counters(activity, at)?,
@@ -363,7 +364,7 @@ impl<W: Write> Rows for PerfettoWriter<W> {
 
     fn flow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) -> io::Result<()> {
         let (row, time) = (self.tracks.row(track), self.since_base(at));
-        let Last { lane, start, end, encoded } = &self.last;
+        let LastEvent { lane, start, end, encoded } = &self.last;
         if encoded.is_empty() || lane.track != row || !(*start..=*end).contains(&time) {
             self.add_instant(track, at, (flow.kind.as_str(), ""), NO_ARGS)?;
         }

@@ -1,13 +1,13 @@
-//! Protocol buffers: the encoder, and the fields of Perfetto's messages.
+//! A protobuf encoder, and the field numbers of Perfetto's messages.
 //!
-//! Numbers are those of the `.proto` files in `protos/perfetto/trace` of Perfetto's repository, which never change.
+//! The numbers are those of the `.proto` files in `protos/perfetto/trace` of Perfetto's repository; they never change.
 
 use crate::fallible::may_grow;
 
-/// A field of a message.
+/// The number of a field of a message.
 pub(super) type Field = u32;
 
-/// `Trace`, `TracePacket` (`trace_packet.proto`) and what they contain.
+/// `Trace` and `TracePacket` (`trace_packet.proto`), with nested messages.
 pub(super) mod packet {
     use super::Field;
 
@@ -21,9 +21,9 @@ pub(super) mod packet {
     pub(in super::super) const DEFAULTS: Field = 59;
     pub(in super::super) const TRACK_DESCRIPTOR: Field = 60;
     pub(in super::super) const FIRST_ON_SEQUENCE: Field = 87;
-    /// Flags: the sequence begins with nothing interned.
+    /// Flags: the sequence begins without interned data.
     pub(in super::super) const STATE_CLEARED: u64 = 1;
-    /// Flags: the packet refers to what was interned.
+    /// Flags: the packet refers to interned data.
     pub(in super::super) const NEEDS_STATE: u64 = 2;
     /// Of `TracePacketDefaults`.
     pub(in super::super) const DEFAULT_CLOCK: Field = 58;
@@ -40,11 +40,11 @@ pub(super) mod clock {
     pub(in super::super) const TIMESTAMP: Field = 2;
     pub(in super::super) const IS_INCREMENTAL: Field = 3;
     pub(in super::super) const REALTIME: u64 = 1;
-    /// The first of the clocks that belong to a sequence.
+    /// The first clock id that is local to a sequence.
     pub(in super::super) const OF_SEQUENCE: u64 = 64;
 }
 
-/// `TrackDescriptor` (`track_descriptor.proto`) and what it contains.
+/// `TrackDescriptor` (`track_descriptor.proto`), with nested messages.
 pub(super) mod track {
     use super::Field;
 
@@ -120,15 +120,15 @@ pub(super) mod interned {
     pub(in super::super) const TEXT: Field = 2;
 }
 
-/// Fields of a message, one after another.
+/// An encoded message.
 ///
-/// A text for which there is no memory is left out, and the attempt around it fails.
+/// A field is left out if memory for it is short; the enclosing write then fails.
 #[derive(Debug, Default)]
 pub(super) struct Encoder(Vec<u8>);
 
-/// How the value of a field is encoded.
+/// The wire type of a field.
 #[derive(Clone, Copy, Debug)]
-enum Wire {
+enum WireType {
     Varint = 0,
     Fixed64 = 1,
     Bytes = 2,
@@ -154,7 +154,7 @@ impl Encoder {
     /// Appends an unsigned integer.
     #[inline]
     pub(super) fn uint(&mut self, field: Field, value: u64) {
-        self.tag(field, Wire::Varint);
+        self.tag(field, WireType::Varint);
         self.varint(value);
     }
 
@@ -166,7 +166,7 @@ impl Encoder {
 
     /// Appends a number of eight bytes.
     pub(super) fn fixed64(&mut self, field: Field, value: u64) {
-        self.tag(field, Wire::Fixed64);
+        self.tag(field, WireType::Fixed64);
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
@@ -175,13 +175,13 @@ impl Encoder {
         self.fixed64(field, value.to_bits());
     }
 
-    /// Appends a text or a message that is encoded already.
+    /// Appends a string or an encoded message.
     #[inline]
     pub(super) fn bytes(&mut self, field: Field, bytes: &[u8]) {
-        if !may_grow(self.0.try_reserve(bytes.len() + 2 * LONGEST)) {
+        if !may_grow(self.0.try_reserve(bytes.len() + 2 * MAX_VARINT)) {
             return;
         }
-        self.tag(field, Wire::Bytes);
+        self.tag(field, WireType::Bytes);
         self.varint(length_of(bytes.len()));
         self.0.extend_from_slice(bytes);
     }
@@ -189,9 +189,9 @@ impl Encoder {
     /// Appends a message, which `fill` encodes.
     #[inline]
     pub(super) fn message<T>(&mut self, field: Field, fill: impl FnOnce(&mut Encoder) -> T) -> T {
-        self.tag(field, Wire::Bytes);
+        self.tag(field, WireType::Bytes);
         let at = self.0.len();
-        // A short length takes this byte; a longer one moves the message.
+        // A short length fits into this byte; a longer one shifts the message.
         self.0.push(0);
         let result = fill(self);
         let length = self.0.len() - at - 1;
@@ -213,7 +213,7 @@ impl Encoder {
         }
     }
 
-    fn tag(&mut self, field: Field, wire: Wire) {
+    fn tag(&mut self, field: Field, wire: WireType) {
         #[expect(clippy::as_conversions, reason = "the number of a variant")]
         self.varint(u64::from(field << 3 | wire as u32));
     }
@@ -231,8 +231,8 @@ impl Encoder {
     }
 }
 
-/// The longest varint.
-const LONGEST: usize = 10;
+/// The maximum length of a varint in bytes.
+const MAX_VARINT: usize = 10;
 
 fn length_of(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_encoded_as_protobuf_says() {
+    fn fields_are_encoded_as_in_protobuf() {
         let mut encoder = Encoder::default();
         encoder.uint(1, 150);
         assert_eq!(encoder.as_bytes(), [0x08, 0x96, 0x01]);

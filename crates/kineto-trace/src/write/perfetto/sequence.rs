@@ -1,17 +1,17 @@
-//! A sequence of packets: a clock that counts from packet to packet, and texts that are written once.
+//! A packet sequence: a clock relative to the previous packet, and strings that are written once.
 
 use super::proto::{Encoder, Field, clock, event, interned, packet};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The packets of one row, in the order of their times.
+/// The packets of one lane, in order of time.
 #[derive(Debug)]
 pub(super) struct Sequence {
     id: u64,
-    /// The track of its events.
+    /// The uuid of the track of its events.
     uuid: u64,
     has_begun: bool,
-    /// Of the last packet, in nanoseconds since the base.
+    /// The time of the last packet, in nanoseconds since the base.
     time: u64,
     texts: Texts,
 }
@@ -25,7 +25,7 @@ impl Sequence {
         &mut self.texts
     }
 
-    /// Appends an event at `time` ns after `base`, with the texts that it is the first to use.
+    /// Appends an event at `time` ns after `base`, and the strings that it uses first.
     pub(super) fn event(&mut self, out: &mut Encoder, base: u64, time: u64, encoded: &Encoder) {
         self.begin(out, base);
         out.message(packet::PACKET, |out| {
@@ -48,7 +48,7 @@ impl Sequence {
         });
     }
 
-    /// Appends the time and the sequence of a packet.
+    /// Appends the time and sequence of a packet.
     #[inline]
     fn stamp(&mut self, out: &mut Encoder, time: u64) {
         out.uint(packet::TIMESTAMP, time.saturating_sub(self.time));
@@ -57,7 +57,7 @@ impl Sequence {
         self.time = self.time.max(time);
     }
 
-    /// Appends what the packets of a sequence share, before the first of them.
+    /// Writes the defaults of the sequence before its first packet.
     #[inline]
     fn begin(&mut self, out: &mut Encoder, base: u64) {
         if !self.has_begun {
@@ -96,34 +96,34 @@ pub(super) fn realtime(snapshot: &mut Encoder, base: u64) {
     });
 }
 
-/// The texts of a sequence, by their use.
+/// The interned strings of a sequence, by their use.
 #[derive(Debug)]
 pub(super) struct Texts {
     categories: Dictionary,
     names: Dictionary,
     keys: Dictionary,
     values: Dictionary,
-    /// Entries that the next packet contains.
+    /// Entries to be written with the next packet.
     new: Encoder,
 }
 
 impl Texts {
-    /// Returns the number of a category, from 1; `None` for a text that is written inline.
+    /// Returns the id of a category, from 1; `None` for a string that is written inline.
     pub(super) fn category(&mut self, text: &str) -> Option<u64> {
         self.categories.number(text, &mut self.new)
     }
 
-    /// Returns the number of an event's name.
+    /// Returns the id of an event's name.
     pub(super) fn name(&mut self, text: &str) -> Option<u64> {
         self.names.number(text, &mut self.new)
     }
 
-    /// Returns the number of an argument's key.
+    /// Returns the id of an argument's key.
     pub(super) fn key(&mut self, text: &str) -> Option<u64> {
         self.keys.number(text, &mut self.new)
     }
 
-    /// Returns the number of an argument's value.
+    /// Returns the id of an argument's value.
     pub(super) fn value(&mut self, text: &str) -> Option<u64> {
         self.values.number(text, &mut self.new)
     }
@@ -142,29 +142,29 @@ impl Default for Texts {
     }
 }
 
-/// Texts with their numbers.
+/// Strings with their ids.
 #[derive(Debug)]
 struct Dictionary {
-    /// Of `InternedData`.
+    /// The field of `InternedData`.
     field: Field,
     numbers: HashMap<Arc<str>, u64>,
-    /// Texts that were used lately, by length and first byte.
-    recent: [Option<(Arc<str>, u64)>; RECENT],
-    /// Of all texts.
+    /// Recently used strings, by length and first byte.
+    recent: [Option<(Arc<str>, u64)>; RECENT_SLOTS],
+    /// The total size of all strings.
     bytes: usize,
 }
 
-const RECENT: usize = 32;
+const RECENT_SLOTS: usize = 32;
 
 impl Dictionary {
-    /// The most bytes that the texts of a dictionary have; further texts are written where they occur.
+    /// The maximum total size of a dictionary's strings; further strings are written inline.
     const BYTES_MAX: usize = 1 << 18;
-    /// The longest text that is worth a number.
-    const LONGEST: usize = 256;
+    /// The maximum length of an interned string.
+    const MAX_LENGTH: usize = 256;
 
     #[inline]
     fn number(&mut self, text: &str, new: &mut Encoder) -> Option<u64> {
-        let slot = (text.len() * 31 + usize::from(*text.as_bytes().first()?)) % RECENT;
+        let slot = (text.len() * 31 + usize::from(*text.as_bytes().first()?)) % RECENT_SLOTS;
         match self.recent.get(slot) {
             Some(Some((known, number))) if **known == *text => Some(*number),
             _ => self.look_up(text, slot, new),
@@ -174,7 +174,7 @@ impl Dictionary {
     fn look_up(&mut self, text: &str, slot: usize, new: &mut Encoder) -> Option<u64> {
         let (known, number) = match self.numbers.get_key_value(text) {
             Some((known, number)) => (known.clone(), *number),
-            None if text.len() > Self::LONGEST || self.bytes + text.len() > Self::BYTES_MAX => return None,
+            None if text.len() > Self::MAX_LENGTH || self.bytes + text.len() > Self::BYTES_MAX => return None,
             None => self.add(text, new),
         };
         if let Some(recent) = self.recent.get_mut(slot) {
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_written_once() {
+    fn strings_are_written_once() {
         let mut texts = Texts::default();
         assert_eq!([texts.name("a"), texts.name("b")], [Some(1), Some(2)]);
         assert_eq!(texts.new.as_bytes(), b"\x12\x05\x08\x01\x12\x01a\x12\x05\x08\x02\x12\x01b");
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_bounded() {
+    fn interned_strings_are_limited() {
         let mut texts = Texts::default();
         let numbered = (0..100_000).filter(|i| texts.value(&format!("{i:0100}")).is_some()).count();
         assert_eq!(numbered, Dictionary::BYTES_MAX / 100);

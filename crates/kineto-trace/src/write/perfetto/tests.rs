@@ -1,4 +1,4 @@
-//! Files are decoded as Perfetto does it, and compared with the rows that were written.
+//! Tests that decode files as Perfetto does, and compare them with the written rows.
 
 use super::proto::{annotation, clock, event, interned, packet, track};
 use super::*;
@@ -6,14 +6,14 @@ use crate::activity::{CorrelationId, FlowKind};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// A field's value.
+/// The value of a field.
 #[derive(Clone, Debug)]
 enum Value {
     Int(u64),
     Bytes(Vec<u8>),
 }
 
-/// The fields of a message, in their order.
+/// The fields of a message, in order.
 #[derive(Clone, Debug, Default)]
 struct Message(Vec<(u32, Value)>);
 
@@ -85,15 +85,15 @@ impl Message {
     }
 }
 
-/// What a sequence has stated so far.
+/// The state of a sequence while decoding.
 #[derive(Debug, Default)]
-struct State {
+struct SequenceState {
     time: u64,
     track: u64,
     texts: BTreeMap<(u32, u64), String>,
 }
 
-impl State {
+impl SequenceState {
     fn text(&self, message: &Message, inline: u32, number: u32, field: u32) -> String {
         message.text(inline).or(message.int(number).map(|iid| self.texts[&(field, iid)].clone())).unwrap_or_default()
     }
@@ -120,9 +120,9 @@ impl State {
     }
 }
 
-/// A slice, instant or counter value.
+/// A decoded slice, instant or counter value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Found {
+struct DecodedEvent {
     track: String,
     name: String,
     category: String,
@@ -158,11 +158,11 @@ fn paths(packets: &[Message]) -> BTreeMap<u64, String> {
     tracks.iter().map(|(uuid, track)| (*uuid, path(track))).collect()
 }
 
-/// Decodes a file; times are since the base.
-fn decode(file: &[u8], base: u64) -> Vec<Found> {
+/// Decodes a file; times are relative to the base.
+fn decode(file: &[u8], base: u64) -> Vec<DecodedEvent> {
     let packets = Message::decode(file).messages(packet::PACKET);
     let paths = paths(&packets);
-    let (mut states, mut found) = (BTreeMap::<u64, State>::new(), Vec::<Found>::new());
+    let (mut states, mut found) = (BTreeMap::<u64, SequenceState>::new(), Vec::<DecodedEvent>::new());
     let mut open: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     // Perfetto sorts by time; packets of equal times keep the order of the file.
     let mut events = Vec::new();
@@ -190,7 +190,7 @@ fn decode(file: &[u8], base: u64) -> Vec<Found> {
         let event = packet.message(packet::TRACK_EVENT).unwrap();
         let args: Vec<String> =
             event.messages(event::DEBUG_ANNOTATIONS).iter().map(|arg| state.annotation(arg)).collect();
-        let shown = Found {
+        let shown = DecodedEvent {
             track: paths[&state.track].clone(),
             name: state.text(&event, event::NAME, event::NAME_ID, interned::NAMES),
             category: state.text(&event, event::CATEGORIES, event::CATEGORY_IDS, interned::CATEGORIES),
@@ -225,8 +225,8 @@ fn ns(ns: u64) -> Timestamp {
     Timestamp::from_nanos(BASE + ns)
 }
 
-/// Returns what a file contains that `write` writes, without its metadata.
-fn written(write: impl FnOnce(&mut PerfettoWriter<Vec<u8>>)) -> Vec<Found> {
+/// Returns the events that `write` writes, without metadata.
+fn written(write: impl FnOnce(&mut PerfettoWriter<Vec<u8>>)) -> Vec<DecodedEvent> {
     let header = Header { metadata: &[], device_properties: &[], base: ns(0) };
     let mut writer = PerfettoWriter::new(Vec::new(), &header).unwrap();
     let process = ProcessRow { process: Lane::Id(1), name: "app", label: "CPU", sort_index: 1, at: ns(0) };
@@ -242,15 +242,15 @@ fn slice(start: u64, end: u64) -> Activity<'static> {
     Activity::new(ActivityType::CpuOp, "op", Track::new(1, 2), Body::Slice { start: ns(start), end: ns(end) })
 }
 
-/// Tracks and times of what was found, sorted.
-fn places(found: &[Found]) -> Vec<(String, u64, u64)> {
+/// Returns tracks and times, sorted.
+fn places(found: &[DecodedEvent]) -> Vec<(String, u64, u64)> {
     let mut places: Vec<_> = found.iter().map(|event| (event.track.clone(), event.start, event.end)).collect();
     places.sort();
     places
 }
 
 #[test]
-fn slices_that_nest_share_a_lane() {
+fn nested_slices_share_a_lane() {
     let slices = [(0, 100), (0, 100), (0, 50), (50, 50), (50, 100), (100, 101), (100, 100)];
     let found = written(|writer| slices.iter().for_each(|(start, end)| writer.activity(&slice(*start, *end)).unwrap()));
     let mut expected = slices.map(|(start, end)| ("1/2 ".to_owned(), start, end));
@@ -259,7 +259,7 @@ fn slices_that_nest_share_a_lane() {
 }
 
 #[test]
-fn slices_that_overlap_keep_their_length_on_further_lanes() {
+fn overlapping_slices_keep_their_length() {
     let slices = [(0, 10), (5, 15), (7, 12), (20, 30)];
     let found = written(|writer| slices.iter().for_each(|(start, end)| writer.activity(&slice(*start, *end)).unwrap()));
     let (thread, further) = ("1/2 ".to_owned(), "1/2  > overlapping".to_owned());
@@ -280,7 +280,7 @@ fn slices_that_overlap_keep_their_length_on_further_lanes() {
 }
 
 #[test]
-fn further_rows_of_a_stream_have_its_name() {
+fn additional_rows_of_a_stream_have_its_name() {
     let found = written(|writer| {
         for stream in [7, 10_000_007] {
             writer.activity(&Activity { track: Track::new(0, stream), ..slice(0, 10) }).unwrap();
@@ -348,7 +348,7 @@ fn arrow_with_several_ends_is_an_arrow_to_each() {
 }
 
 #[test]
-fn arrow_apart_from_its_slice_has_an_instant() {
+fn separate_arrow_end_has_an_instant() {
     let finish = Flow { kind: FlowKind::FollowsFrom, id: 5, end: FlowEnd::Finish };
     let found = written(|writer| {
         writer.activity(&slice(0, 10)).unwrap();
@@ -360,7 +360,7 @@ fn arrow_apart_from_its_slice_has_an_instant() {
 }
 
 #[test]
-fn values_of_a_counter_are_on_one_track_in_any_order() {
+fn counter_values_in_any_order_share_one_track() {
     let found = written(|writer| {
         for at in [5, 3, 9, 1] {
             let args: [(&str, ArgValue<'_>); 3] =
@@ -381,7 +381,7 @@ fn values_of_a_counter_are_on_one_track_in_any_order() {
 }
 
 #[test]
-fn allocations_are_counters_of_their_device_too() {
+fn allocations_become_counters_of_their_device() {
     let args: [(&str, ArgValue<'_>); 4] = [
         ("Device Type", ArgValue::I64(1)),
         ("Device Id", ArgValue::I64(2)),
@@ -396,7 +396,7 @@ fn allocations_are_counters_of_their_device_too() {
 }
 
 #[test]
-fn spans_of_one_name_share_lanes_one_after_another() {
+fn successive_spans_of_one_name_share_lanes() {
     let on = Track { process: Lane::Name("Async spans"), thread: Lane::Id(0) };
     let row =
         |track, start, end| AsyncRow { name: "get", span: 7, track, on, start: ns(start), end: ns(end), args: NO_ARGS };
@@ -426,7 +426,7 @@ fn slices_too_deep_for_perfetto_take_another_lane() {
 }
 
 #[test]
-fn metadata_is_an_instant_of_its_own() {
+fn metadata_is_a_separate_instant() {
     let metadata =
         [("host_name".to_owned(), "\"vm\"".to_owned()), ("distributedInfo".to_owned(), "{\"rank\": 1}".to_owned())];
     let devices = ["{\"id\": 0, \"name\": \"H200\"}".to_owned()];
@@ -476,9 +476,9 @@ fn files_of_two_recordings_can_be_joined() {
 }
 
 #[test]
-fn error_of_the_output_reaches_the_caller() {
-    struct Full;
-    impl Write for Full {
+fn write_error_reaches_the_caller() {
+    struct FailingWriter;
+    impl Write for FailingWriter {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
             Err(io::ErrorKind::StorageFull.into())
         }
@@ -487,16 +487,16 @@ fn error_of_the_output_reaches_the_caller() {
         }
     }
     let header = Header { metadata: &[], device_properties: &[], base: ns(0) };
-    let mut writer = PerfettoWriter::new(Full, &header).unwrap();
+    let mut writer = PerfettoWriter::new(FailingWriter, &header).unwrap();
     let failed = (0..100_000).find_map(|at| writer.activity(&slice(at, at)).err());
     assert_eq!(failed.unwrap().kind(), io::ErrorKind::StorageFull);
-    let writer = PerfettoWriter::new(Full, &header).unwrap();
+    let writer = PerfettoWriter::new(FailingWriter, &header).unwrap();
     assert_eq!(writer.finish(None, "").err().unwrap().kind(), io::ErrorKind::StorageFull);
 }
 
 proptest! {
     #[test]
-    fn any_slices_come_back(
+    fn any_slices_round_trip(
         mut slices in prop::collection::vec((0..50_u64, 0..50_u64, 0..3_i64, any::<String>(), any::<i64>()), 0..60),
         is_sorted in any::<bool>(),
     ) {

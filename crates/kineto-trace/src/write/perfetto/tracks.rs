@@ -1,7 +1,8 @@
-//! Which track, and which lane of it, an event is on.
+//! Assigns events to tracks and lanes.
 //!
-//! Perfetto changes the times of slices that overlap on a track without nesting. So a track has lanes, which are tracks to
-//! Perfetto: a slice is on the first lane where it nests or comes last. The viewer draws them as one.
+//! Perfetto changes the times of slices that overlap on a track without nesting. So each track has lanes, which
+//! Perfetto stores as separate tracks and draws as one. A slice goes to the first lane where it nests or begins after
+//! all others.
 
 use super::proto::{Encoder, packet, track};
 use super::sequence::Sequence;
@@ -18,21 +19,21 @@ pub(super) struct Tracks {
     numbers: HashMap<u64, usize>,
     groups: Vec<TrackGroup>,
     sequences: u64,
-    /// The process and thread of the last row that was asked for, and its number.
+    /// A cache of the last lookup: the process, the thread and the track's index.
     recent: Option<(i64, i64, usize)>,
 }
 
-/// A process of the host, or a group of tracks, such as a device's.
+/// A host process, or another group of tracks such as a device's.
 #[derive(Debug)]
 struct TrackGroup {
     uuid: u64,
-    /// Its id, if it is a process of the host.
+    /// The process id, for a host process.
     process: Option<i64>,
     name: String,
     order: i64,
 }
 
-/// A thread, stream, counter, or a name.
+/// A thread, stream, counter or named track.
 #[derive(Debug)]
 struct TrackState {
     uuid: u64,
@@ -40,56 +41,56 @@ struct TrackState {
     kind: TrackKind,
     name: String,
     order: i64,
-    /// The track that it is a further lane of.
+    /// The first track of the same thread or stream, if this is an additional one.
     first: Option<usize>,
-    lanes: Vec<TrackLane>,
+    lanes: Vec<Lane>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TrackKind {
     /// A thread if its group is a process, else a row of its group.
     Row(Option<i64>),
-    /// Values in bytes, or of a unit that is not known.
+    /// A counter, in bytes or of unknown unit.
     Counter { is_bytes: bool },
 }
 
-/// Where an event is: a track, and one of its lanes.
+/// A track and a lane of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LaneId {
     pub(super) track: usize,
     lane: usize,
 }
 
-/// Slices of a track that nest.
+/// Nested slices of a track.
 #[derive(Debug)]
-pub(super) struct TrackLane {
+pub(super) struct Lane {
     pub(super) sequence: Sequence,
-    /// When the slices end that are open, the innermost last.
+    /// The ends of open slices, innermost last.
     pub(super) open: Vec<u64>,
-    /// When the last event began; none can begin before that.
+    /// The start of the last event; no later event may begin before it.
     pub(super) time: u64,
-    /// Of an async track: the spans that it belongs to.
+    /// For an async track: the span that owns the lane.
     owner: u64,
 }
 
-/// Perfetto never ends slices that are more than 512 deep.
-const DEEPEST: usize = 500;
+/// Perfetto never ends slices that are nested more than 512 deep.
+const MAX_DEPTH: usize = 500;
 
 impl Tracks {
-    /// `seed` is different for each recording, so that files can be joined.
+    /// `seed` differs between recordings, so that files can be joined.
     pub(super) fn new(seed: u64) -> Tracks {
         Tracks { seed, list: Vec::new(), numbers: HashMap::default(), groups: Vec::new(), sequences: 0, recent: None }
     }
 
-    /// Returns a number made of parts that is not used in another recording.
+    /// Returns a uuid derived from `parts` and the seed.
     pub(super) fn hash(&self, parts: impl Hash) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.seed, parts).hash(&mut hasher);
-        // Perfetto takes 0 for no uuid.
+        // Perfetto treats 0 as "no uuid".
         hasher.finish().max(1)
     }
 
-    /// Names a group of tracks, and says whether it is a process of the host.
+    /// Names a group of tracks, and determines whether it is a host process.
     pub(super) fn name_group(&mut self, place: Place<'_>, name: &str, label: &str, order: i64) {
         let process = match place {
             Place::Id(id) if id != OVERHEAD_GROUP && (label.is_empty() || label == HOST) => Some(id),
@@ -103,7 +104,7 @@ impl Tracks {
         }
     }
 
-    /// Returns the number of a thread's or stream's track.
+    /// Returns the index of the track of a thread or stream.
     #[inline]
     pub(super) fn row(&mut self, place: Track<'_>) -> usize {
         let Track { process: Place::Id(process), thread: Place::Id(thread) } = place else {
@@ -125,13 +126,13 @@ impl Tracks {
         self.find(self.hash(place), place.process, TrackKind::Row(id), name)
     }
 
-    /// Returns the number of the track of a counter.
+    /// Returns the index of a counter's track.
     pub(super) fn counter(&mut self, group: Place<'_>, name: &str, is_bytes: bool) -> usize {
         let uuid = self.hash((group, "counter", name));
         self.find(uuid, group, TrackKind::Counter { is_bytes }, |track| name.clone_into(&mut track.name))
     }
 
-    /// Returns the number of the track of async spans with that name.
+    /// Returns the index of the track for async spans of a name.
     pub(super) fn spans(&mut self, group: Place<'_>, name: &str) -> usize {
         let uuid = self.hash((group, "async", name));
         self.find(uuid, group, TrackKind::Row(None), |track| name.clone_into(&mut track.name))
@@ -163,7 +164,7 @@ impl Tracks {
         self.list.len() - 1
     }
 
-    /// Names a track, or has it drawn as a further lane of the `first` of its thread or stream.
+    /// Names a track; `first` makes it an additional lane of that track.
     pub(super) fn name(&mut self, number: usize, name: &str, order: i64, first: Option<usize>) {
         if let Some(track) = self.list.get_mut(number) {
             name.clone_into(&mut track.name);
@@ -171,29 +172,29 @@ impl Tracks {
         }
     }
 
-    /// Returns the lane of a slice; those of a track come in the order of their starts, else it may take more lanes.
+    /// Returns the lane of a slice; slices that do not come in order of their starts may need more lanes.
     pub(super) fn lane_of_slice(&mut self, track: usize, start: u64, end: u64) -> LaneId {
         self.find_lane(track, 0, |lane| {
             let around = lane.open.iter().rev().find(|open| **open > start);
-            start >= lane.time && around.is_none_or(|open| *open >= end) && lane.open.len() < DEEPEST
+            start >= lane.time && around.is_none_or(|open| *open >= end) && lane.open.len() < MAX_DEPTH
         })
     }
 
-    /// Returns the lane of a span of an async track: with its owner's, or where nothing is open.
+    /// Returns the lane of an async span: one of its owner, or one without an open slice.
     pub(super) fn lane_of_span(&mut self, track: usize, owner: u64, start: u64, end: u64) -> LaneId {
         self.find_lane(track, owner, |lane| {
             let around = lane.open.iter().rev().find(|open| **open > start);
             let fits = around.is_none_or(|open| lane.owner == owner && *open >= end);
-            start >= lane.time && fits && lane.open.len() < DEEPEST
+            start >= lane.time && fits && lane.open.len() < MAX_DEPTH
         })
     }
 
-    /// Returns a lane that takes an event at a point in time.
+    /// Returns a lane for an event at a point in time.
     pub(super) fn lane_at(&mut self, track: usize, time: u64) -> LaneId {
         self.find_lane(track, 0, |lane| time >= lane.time)
     }
 
-    fn find_lane(&mut self, number: usize, owner: u64, takes: impl Fn(&TrackLane) -> bool) -> LaneId {
+    fn find_lane(&mut self, number: usize, owner: u64, takes: impl Fn(&Lane) -> bool) -> LaneId {
         let Some(track) = self.list.get_mut(number) else { return LaneId::default() };
         let lane = track.lanes.iter().position(takes).unwrap_or(track.lanes.len());
         if let Some(found) = track.lanes.get_mut(lane) {
@@ -201,16 +202,16 @@ impl Tracks {
             return LaneId { track: number, lane };
         }
         let uuid = match track.kind {
-            // Values of one counter stay together, in whatever order they come.
+            // Values of a counter stay on one track in any order.
             TrackKind::Counter { .. } => track.uuid,
             TrackKind::Row(_) => lane_uuid(track.uuid, lane),
         };
         self.sequences += 1;
-        track.lanes.push(TrackLane { sequence: Sequence::new(self.sequences, uuid), open: Vec::new(), time: 0, owner });
+        track.lanes.push(Lane { sequence: Sequence::new(self.sequences, uuid), open: Vec::new(), time: 0, owner });
         LaneId { track: number, lane }
     }
 
-    pub(super) fn get_mut(&mut self, at: LaneId) -> Option<&mut TrackLane> {
+    pub(super) fn get_mut(&mut self, at: LaneId) -> Option<&mut Lane> {
         self.list.get_mut(at.track)?.lanes.get_mut(at.lane)
     }
 
@@ -223,16 +224,16 @@ impl Tracks {
         }
     }
 
-    /// Returns how many lanes there are.
+    /// Returns the number of lanes.
     #[cfg(test)]
     pub(super) fn sequences(&self) -> u64 {
         self.sequences
     }
 
-    /// Appends the descriptions of all groups and tracks.
+    /// Appends the descriptors of all groups and tracks.
     pub(super) fn describe(&self, out: &mut Encoder) {
         let host = self.groups.iter().find(|group| group.process.is_some());
-        // Perfetto drops tracks whose parents are not described.
+        // Perfetto drops tracks whose parents have no descriptor.
         let is_parent = |group: &&TrackGroup| {
             host.is_some_and(|host| host.uuid == group.uuid) || self.list.iter().any(|track| track.group == group.uuid)
         };
@@ -262,7 +263,7 @@ impl Tracks {
 }
 
 impl TrackState {
-    /// Describes a lane of a track, which has the name and place of the `first` track of its thread or stream.
+    /// Appends the descriptor of a lane, with the name and position of the `first` track of its thread or stream.
     fn describe(&self, lane: usize, first: &TrackState, process: Option<i64>, out: &mut Encoder) {
         let uuid = lane_uuid(self.uuid, lane);
         describe(out, uuid, |out| match (self.kind, process) {
@@ -300,7 +301,7 @@ impl TrackState {
     }
 }
 
-/// The label of a process of the host.
+/// The label of host processes.
 const HOST: &str = "CPU";
 
 fn lane_uuid(uuid: u64, lane: usize) -> u64 {
