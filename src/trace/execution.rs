@@ -2,7 +2,7 @@
 
 use super::Trace;
 use crate::error::Error;
-use crate::write::execution::{Answers, ExecutionWriter, Questions};
+use crate::write::execution::{ExecutionWriter, ForwardParents, ForwardQueries};
 use crate::write::file::{Destination, stem_and_end};
 use kineto_trace::fallible;
 use std::io::{self, Write};
@@ -69,11 +69,11 @@ impl Trace {
     }
 
     /// Returns the forward operations of backward ones.
-    fn forward(&self, with_groups: bool) -> Answers {
-        let mut questions = Questions::default();
+    fn forward(&self, with_groups: bool) -> ForwardParents {
+        let mut questions = ForwardQueries::default();
         self.for_each(|activity| questions.take(activity));
         if questions.is_empty() {
-            return Answers::default();
+            return ForwardParents::default();
         }
         let mut answers = questions.answers(with_groups);
         self.for_each(|activity| answers.take(activity));

@@ -1,4 +1,4 @@
-//! The one error of the crate: a kind, what it is about, and what to do next.
+//! The error type of the crate.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// An error of this crate.
 ///
-/// Its text names the path or key concerned and says what to do next. Match on [`kind`](Error::kind).
+/// Its message names the path or key, and says what to do next. Match on [`kind`](Error::kind).
 pub struct Error {
     kind: ErrorKind,
     message: String,
@@ -16,7 +16,7 @@ pub struct Error {
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What went wrong.
+        /// The kind of an [`Error`].
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum ErrorKind { $($(#[$doc])* $name,)* }
@@ -30,33 +30,33 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// An argument has a value that cannot be used.
+    /// An argument has an invalid value.
     Config,
     /// The operating system refused a file operation; [`Error::path`] names the file.
     Io,
-    /// There was not enough memory: free memory and try again.
+    /// Memory is short; free memory and try again.
     OutOfMemory,
-    /// Something did not end within its time limit.
+    /// An operation exceeded its time limit.
     Timeout,
-    /// A text that should be JSON is not.
+    /// A text is not valid JSON.
     Json,
-    /// A file ends before its end.
+    /// A file is truncated.
     Truncated,
-    /// A file is no trace.
+    /// A file is not a trace.
     NotATrace,
-    /// A file or a part of it is larger than allowed.
+    /// A file or a part of it exceeds a limit.
     TooLarge,
-    /// This build cannot do it.
+    /// This build does not support it.
     Unsupported,
 }
 
 impl Error {
-    /// Makes an error of that kind; `message` is lower case, without a full stop, and says what to do next.
+    /// Returns an error; `message` is lower case, without a full stop, and says what to do next.
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Error { kind, message: message.into(), path: None, io: None }
     }
 
-    /// Makes an [`ErrorKind::Io`] about `path`, or an [`ErrorKind::OutOfMemory`]: "cannot `what` `path`: `source`; `advice`".
+    /// Returns an [`ErrorKind::Io`] or [`ErrorKind::OutOfMemory`]: "cannot `what` `path`: `source`; `advice`".
     #[doc(hidden)]
     pub fn io(what: &str, path: &Path, source: io::Error, advice: &str) -> Self {
         let (kind, advice) = match source.kind() {
@@ -71,7 +71,7 @@ impl Error {
         }
     }
 
-    /// Puts the file concerned before the message.
+    /// Prepends the file's path to the message.
     #[cfg(feature = "analysis")]
     pub(crate) fn about(mut self, path: &Path) -> Self {
         self.message = format!("{}: {}", path.display(), self.message);
@@ -79,22 +79,22 @@ impl Error {
         self
     }
 
-    /// Returns what went wrong.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Returns the file concerned, if the error is about one.
+    /// Returns the path of the file, if the error is about one.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// Returns the error of the operating system that caused this one, if there is one; the text contains it.
+    /// Returns the underlying error of the operating system, if any; the message contains it.
     pub fn io_error(&self) -> Option<&io::Error> {
         self.io.as_ref()
     }
 
-    /// Returns the parts: kind, message, file and what the operating system said.
+    /// Returns the kind, message, path and underlying error.
     #[doc(hidden)]
     pub fn into_parts(self) -> (ErrorKind, String, Option<PathBuf>, Option<io::Error>) {
         (self.kind, self.message, self.path, self.io)
@@ -107,10 +107,10 @@ impl fmt::Display for Error {
     }
 }
 
-// The message has the cause, so there is no source.
+// The message contains the cause, so there is no source.
 impl std::error::Error for Error {}
 
-/// The message: what a `main` that returns this error shows.
+/// Same as `Display`, so that a `main` that returns this error prints the message.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)

@@ -1,8 +1,8 @@
-//! Lists and maps that report a lack of memory, where those of `std` end the process.
+//! Collections that report failed allocations; those of `std` abort the process.
 //!
-//! Within an [`attempt`], a list that cannot grow drops the item, and the attempt fails when it returns. So the code between
-//! handles no errors, like the code that writes into the writer's buffer; its result is dropped. Outside of an attempt, the
-//! process ends as with `std`'s lists.
+//! Within an [`attempt`], a collection that cannot grow drops the item, and the attempt returns an error in the end. So
+//! the code inside needs no error handling; its result is dropped. Outside of an attempt, the process aborts as with
+//! `std`.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet, TryReserveError};
@@ -12,7 +12,7 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// There was not enough memory; nothing was changed.
+/// Memory was short; nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 
@@ -22,63 +22,63 @@ impl From<OutOfMemory> for io::Error {
     }
 }
 
-/// What a lack of memory means on this thread.
+/// The effect of a failed allocation on this thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// The end of the process.
+enum AllocationMode {
+    /// The process aborts.
     Fatal,
-    /// The failure of the attempt, which has not failed so far.
+    /// The current attempt fails; it has not failed yet.
     Attempt,
     Failed,
 }
 
 thread_local! {
-    static STATE: Cell<State> = const { Cell::new(State::Fatal) };
+    static STATE: Cell<AllocationMode> = const { Cell::new(AllocationMode::Fatal) };
 }
 
-/// Runs `make` and returns its result, or an error if a list of this module found no memory meanwhile.
+/// Runs `make` and returns its result, or an error if a collection of this module could not grow.
 pub fn attempt<T>(make: impl FnOnce() -> T) -> Result<T, OutOfMemory> {
-    /// Puts the state back, also when `make` panics.
-    struct Restore(State);
+    /// Restores the state, even if `make` panics.
+    struct Restore(AllocationMode);
     impl Drop for Restore {
         fn drop(&mut self) {
             STATE.set(self.0);
         }
     }
-    let _restore = Restore(STATE.replace(State::Attempt));
+    let _restore = Restore(STATE.replace(AllocationMode::Attempt));
     let made = make();
     check().map(|()| made)
 }
 
-/// Returns an error if the attempt has failed, so that its rest can be skipped.
+/// Returns an error if the current attempt has failed, so that the caller can skip the rest.
 pub fn check() -> Result<(), OutOfMemory> {
-    if STATE.get() == State::Failed { Err(OutOfMemory) } else { Ok(()) }
+    if STATE.get() == AllocationMode::Failed { Err(OutOfMemory) } else { Ok(()) }
 }
 
-/// Returns whether a collection may grow now; `false` if there is no memory for it, and the attempt fails.
+/// Returns whether a collection may grow now; if not, the attempt fails.
 #[inline]
 pub fn may_grow(reserved: Result<(), TryReserveError>) -> bool {
     reserved.is_ok() || is_fatal()
 }
 
-/// Returns whether a lack of memory ends the process; if not, the attempt fails.
+/// Returns whether a failed allocation aborts the process; if not, the attempt fails.
 #[cold]
 fn is_fatal() -> bool {
-    let is_fatal = STATE.get() == State::Fatal;
+    let is_fatal = STATE.get() == AllocationMode::Fatal;
     if !is_fatal {
-        STATE.set(State::Failed);
+        STATE.set(AllocationMode::Failed);
     }
     is_fatal
 }
 
-/// A value that is made when it is first asked for.
+/// A value that is computed on first access.
 ///
-/// If there is no memory for it, an attempt continues with an empty one and fails; the next call makes it again.
+/// If memory is short, an attempt continues with an empty value and fails; the next access computes it again.
 #[derive(Default)]
 pub struct Lazy<T> {
     value: OnceLock<T>,
     empty: OnceLock<T>,
-    /// Held by the thread that makes the value.
+    /// Held by the thread that computes the value.
     making: Mutex<()>,
 }
 
@@ -98,27 +98,27 @@ impl<T: Default> Lazy<T> {
             return value;
         }
         let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.value.get().is_some() || STATE.get() == State::Fatal {
+        if self.value.get().is_some() || STATE.get() == AllocationMode::Fatal {
             return self.value.get_or_init(make);
         }
         match attempt(make) {
             Ok(value) => self.value.get_or_init(|| value),
             Err(OutOfMemory) => {
-                STATE.set(State::Failed);
+                STATE.set(AllocationMode::Failed);
                 self.empty.get_or_init(T::default)
             }
         }
     }
 }
 
-/// Returns an empty list for `count` items; `None` if there is no memory for them.
+/// Returns an empty `Vec` with capacity for `count` items; `None` if memory is short.
 pub fn list<T>(count: usize) -> Option<Vec<T>> {
     let mut list = Vec::new();
     list.try_reserve_exact(count).ok()?;
     Some(list)
 }
 
-/// A `Vec`.
+/// A fallible `Vec`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct List<T>(Vec<T>);
 
@@ -185,7 +185,7 @@ impl<T> List<T> {
         self.0.dedup_by(is_same);
     }
 
-    /// Gives back what the list does not need, if there is memory for a copy.
+    /// Releases unused capacity, if there is memory for a copy.
     pub fn shrink_to_fit(&mut self) {
         let mut exact = Vec::new();
         if self.0.len() < self.0.capacity() && exact.try_reserve_exact(self.0.len()).is_ok() {
@@ -278,11 +278,11 @@ impl<'l, T> IntoIterator for &'l mut List<T> {
     }
 }
 
-/// A `HashMap`.
+/// A fallible `HashMap`.
 #[derive(Clone)]
 pub struct Map<K, V, S = RandomState> {
     map: HashMap<K, V, S>,
-    /// Takes the place of a value for which there was no memory.
+    /// Holds a value that could not be inserted.
     unplaced: Option<V>,
 }
 
@@ -296,7 +296,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> Map<K, V, S> {
         if self.reserve(1) { self.map.insert(key, value) } else { None }
     }
 
-    /// Returns the value of a key, which is `make`'s if it has none.
+    /// Returns the value of a key, inserting the result of `make` if there is none.
     pub fn get_or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
         if self.reserve(1) { self.map.entry(key).or_insert_with(make) } else { self.unplaced.insert(make()) }
     }
@@ -366,12 +366,12 @@ impl<K, V, S> IntoIterator for Map<K, V, S> {
     }
 }
 
-/// A `HashSet`.
+/// A fallible `HashSet`.
 #[derive(Clone)]
 pub struct Set<K>(HashSet<K>);
 
 impl<K: Eq + Hash> Set<K> {
-    /// Returns whether it is new.
+    /// Returns whether the key is new.
     pub fn insert(&mut self, key: K) -> bool {
         may_grow(self.0.try_reserve(1)) && self.0.insert(key)
     }
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn inner_attempt_fails_alone() {
+    fn failed_inner_attempt_does_not_fail_the_outer() {
         let inner = attempt(|| attempt(|| drop(List::<u64>::with_capacity(TOO_MANY))));
         assert_eq!(inner, Ok(Err(OutOfMemory)));
     }
@@ -458,7 +458,7 @@ mod tests {
     #[test]
     fn attempt_that_panics_ends() {
         let panicked = std::panic::catch_unwind(|| attempt(|| panic!("on purpose")));
-        assert!(panicked.is_err() && STATE.get() == State::Fatal);
+        assert!(panicked.is_err() && STATE.get() == AllocationMode::Fatal);
     }
 
     #[test]
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn collections_do_what_those_of_std_do() {
+    fn collections_behave_like_those_of_std() {
         let mut list: List<u32> = (0..9).collect();
         list.insert(1, 50);
         list.retain(|item| item % 2 == 0);

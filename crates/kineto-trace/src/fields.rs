@@ -1,7 +1,7 @@
-//! Reads field values back.
+//! Decodes field values.
 //!
-//! A value is a word with its type (8 bits), its field's index (8 bits) and, of a text, the length in bytes (32 bits), and
-//! then the words of the value itself. What is shorter than a word is padded with zeros.
+//! A value consists of a header word and the words of the value. The header contains the type (8 bits), the field's
+//! index (8 bits) and, for a string, its length in bytes (32 bits). Values are padded to whole words with zeros.
 
 use crate::activity::ArgValue;
 
@@ -13,13 +13,13 @@ pub mod code {
     pub const BOOL: u8 = 4;
     pub const I128: u8 = 5;
     pub const U128: u8 = 6;
-    /// A text that was given as one.
+    /// A string.
     pub const STR: u8 = 7;
-    /// A text made by Debug or Display.
+    /// A string produced by `Debug` or `Display`.
     pub const DEBUG: u8 = 8;
 }
 
-/// A word of a payload, its low byte first: so texts lie in the words as they are.
+/// A word of a payload in little-endian order, so strings are stored unchanged.
 pub type Word = [u8; 8];
 
 /// One field's value.
@@ -30,7 +30,7 @@ pub struct Value<'w> {
     pub datum: Datum<'w>,
 }
 
-/// A value as it was encoded.
+/// A decoded value.
 #[derive(Clone, Copy, Debug)]
 pub enum Datum<'w> {
     I64(i64),
@@ -39,11 +39,11 @@ pub enum Datum<'w> {
     Bool(bool),
     I128(i128),
     U128(u128),
-    /// A text in valid UTF-8; it takes a second look at it to have it as a `str`.
+    /// Valid UTF-8, as bytes; a conversion to `str` would check it again.
     Text(&'w [u8]),
 }
 
-/// Returns the values that the recorder has put into words; damaged ones end the list.
+/// Returns the encoded values; a damaged one ends the list.
 #[inline(always)]
 pub fn values(mut words: &[Word]) -> impl Iterator<Item = Value<'_>> {
     std::iter::from_fn(move || next(&mut words))
@@ -58,8 +58,8 @@ fn next<'w>(words: &mut &'w [Word]) -> Option<Value<'w>> {
         code::U64 => Datum::U64(u64::from_le_bytes(take(words)?)),
         code::F64 => Datum::F64(f64::from_bits(u64::from_le_bytes(take(words)?))),
         code::BOOL => Datum::Bool(take(words)? != [0; 8]),
-        code::I128 => Datum::I128(long(words)?.cast_signed()),
-        code::U128 => Datum::U128(long(words)?),
+        code::I128 => Datum::I128(take_u128(words)?.cast_signed()),
+        code::U128 => Datum::U128(take_u128(words)?),
         code::STR | code::DEBUG => {
             let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
             let (text, rest) = words.split_at_checked(length.div_ceil(8))?;
@@ -78,18 +78,18 @@ fn take(words: &mut &[Word]) -> Option<Word> {
     Some(*first)
 }
 
-fn long(words: &mut &[Word]) -> Option<u128> {
+fn take_u128(words: &mut &[Word]) -> Option<u128> {
     let (low, high) = (u64::from_le_bytes(take(words)?), u64::from_le_bytes(take(words)?));
     Some(u128::from(low) | u128::from(high) << 64)
 }
 
-/// Returns the first `length` bytes of `words` if they are a text.
+/// Returns the first `length` bytes of `words` if they are valid UTF-8.
 #[inline(always)]
 fn utf8(words: &[Word], length: usize) -> Option<&[u8]> {
     const HIGH: u64 = 0x8080_8080_8080_8080;
 
     let text = words.as_flattened().get(..length)?;
-    // The padding is zeros.
+    // The padding consists of zeros.
     let is_ascii = words.iter().fold(0, |all, word| all | u64::from_le_bytes(*word)) & HIGH == 0;
     (is_ascii || std::str::from_utf8(text).is_ok()).then_some(text)
 }
@@ -109,7 +109,7 @@ impl<'w> From<Datum<'w>> for ArgValue<'w> {
     }
 }
 
-/// Returns the words of values, as the recorder encodes them: what tests read.
+/// Encodes values as the recorder does, for tests.
 pub fn words(values: &[(u8, Datum<'_>)]) -> Vec<Word> {
     let mut words = Vec::new();
     for (field, datum) in values {
@@ -146,18 +146,18 @@ mod tests {
         }
 
         #[test]
-        fn any_text_comes_back(expected in any::<String>()) {
+        fn any_text_round_trips(expected in any::<String>()) {
             let words = words(&[(3, Datum::Text(expected.as_bytes()))]);
             prop_assert_eq!(read(&words), [(3, format!("{expected:?}"))]);
         }
     }
 
     #[test]
-    fn what_is_no_text_ends_the_list() {
+    fn invalid_text_ends_the_list() {
         let texts = words(&[(0, Datum::Text(b"good")), (1, Datum::Text(b"\xff")), (2, Datum::Text(b"good"))]);
         assert_eq!(read(&texts), [(0, "\"good\"".to_owned())]);
-        let mut long = words(&[(0, Datum::Text(b"longer than a word"))]);
-        long.pop();
-        assert_eq!(read(&long), [], "its end is missing");
+        let mut take_u128 = words(&[(0, Datum::Text(b"longer than a word"))]);
+        take_u128.pop();
+        assert_eq!(read(&take_u128), [], "its end is missing");
     }
 }

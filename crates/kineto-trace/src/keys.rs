@@ -1,4 +1,4 @@
-//! Under which keys the fields of a callsite are shown: their own names, or Kineto's where the catalogue knows them.
+//! Keys under which a callsite's fields are written: their own names, or Kineto's if the catalogue contains them.
 
 use crate::activity::ArgValue;
 use crate::activity::catalogue::Entry;
@@ -6,13 +6,13 @@ use crate::activity::field_names;
 use crate::fields::Value;
 use std::fmt;
 
-/// The field whose value is shown in place of the span's name.
+/// The field whose value replaces the span's name.
 pub const NAME_FIELD: &str = "kineto.name";
 
 /// The keys of a callsite's fields.
 pub struct Keys {
     fields: Vec<Key>,
-    /// The field whose value is shown as the name.
+    /// The field whose value replaces the name.
     pub name: Option<usize>,
 }
 
@@ -24,19 +24,19 @@ impl fmt::Debug for Keys {
 
 #[derive(Debug)]
 struct Key {
-    /// The field's name where it is no argument of the catalogue.
+    /// The key if the field or its value does not match an argument of the catalogue.
     own: String,
     known: Option<&'static Entry>,
 }
 
 impl Keys {
-    /// The keys of the fields with these names.
+    /// Returns the keys for fields with these names.
     pub fn new(names: impl Iterator<Item = &'static str>) -> Keys {
         let names: Vec<&str> = names.collect();
         let mut used: Vec<String> = Vec::new();
         let key = |field: &'static str| {
             let known = field_names::argument(field).filter(|entry| !used.iter().any(|used| used == entry.key));
-            let own = unused(field_names::shown(field), &used);
+            let own = make_unique(field_names::shown(field), &used);
             used.extend(known.map(|entry| entry.key.to_owned()));
             used.push(own.clone());
             Key { own, known }
@@ -44,46 +44,46 @@ impl Keys {
         Keys { name: names.iter().position(|name| *name == NAME_FIELD), fields: names.into_iter().map(key).collect() }
     }
 
-    /// Returns the keys of a counter's fields: its row has the series alone, and they have the names of the fields.
+    /// Returns the keys of a counter's fields, which are the unchanged names: a counter has only series.
     pub fn of_series(names: impl Iterator<Item = &'static str>) -> Keys {
         let (mut fields, mut used, mut name) = (Vec::new(), Vec::new(), None);
         for (number, field) in names.enumerate() {
             name = name.or((field == NAME_FIELD).then_some(number));
-            let own = unused(field.to_owned(), &used);
+            let own = make_unique(field.to_owned(), &used);
             used.push(own.clone());
             fields.push(Key { own, known: None });
         }
         Keys { fields, name }
     }
 
-    /// Returns, of each field, the key under which it is shown whatever its value; `None` where that depends, or it is
-    /// not shown.
+    /// Returns for each field the key that it has for any value; `None` if the key depends on the value, or the field
+    /// is not written.
     pub fn own(&self) -> impl Iterator<Item = Option<&str>> {
         let own = |(field, key): &(usize, &Key)| key.known.is_none() && self.name != Some(*field);
         self.fields.iter().enumerate().map(move |at| own(&at).then_some(at.1.own.as_str()))
     }
 
-    /// Returns whether a field may be shown under that key of the catalogue.
+    /// Returns whether a field may be written under this key of the catalogue.
     pub fn knows(&self, key: &str) -> bool {
         self.fields.iter().any(|field| field.known.is_some_and(|entry| entry.key == key))
     }
 
-    /// Returns the number of the field that has that key of its own.
+    /// Returns the index of the field with this key.
     pub fn field(&self, key: &str) -> Option<usize> {
         self.fields.iter().position(|field| field.own == key)
     }
 
-    /// Returns whether a field may be shown under that key.
+    /// Returns whether a field may be written under this key.
     pub fn has(&self, key: &str) -> bool {
         self.fields.iter().any(|field| field.own == key || field.known.is_some_and(|entry| entry.key == key))
     }
 
-    /// Returns whether the callsite's spans stand for collective operations: they have such a name.
+    /// Returns whether the callsite's spans are collective operations, which have a field for the collective's name.
     pub fn is_collective(&self) -> bool {
         self.knows("Collective name")
     }
 
-    /// Calls `each` with a field's key and value: Kineto's key and type where the value fits, else its own.
+    /// Calls `each` with a field's key and value: Kineto's key and type if the value fits, else its own key.
     pub fn show(&self, value: Value<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         let Some(key) = self.fields.get(value.field).filter(|_| self.name != Some(value.field)) else { return };
         let value = ArgValue::from(value.datum);
@@ -94,12 +94,12 @@ impl Keys {
     }
 }
 
-/// Which fields have been shown: a key comes once, with the first value.
+/// The fields written so far: a key is written once, with its first value.
 #[derive(Debug, Default)]
 pub struct Shown(u64);
 
 impl Shown {
-    /// Takes note of a field and says whether it is there for the first time.
+    /// Records a field, and returns whether it is the first occurrence.
     #[inline(always)]
     pub fn is_first(&mut self, field: usize) -> bool {
         let bit = 1 << field.min(63);
@@ -109,8 +109,8 @@ impl Shown {
     }
 }
 
-/// Two fields of a callsite may have one name, or two names for one argument of the catalogue.
-fn unused(name: String, used: &[String]) -> String {
+/// Makes a key unique: two fields of a callsite may have the same name, or map to the same argument.
+fn make_unique(name: String, used: &[String]) -> String {
     let numbered = (2..).map(|n| format!("{name} ({n})"));
     let mut names = std::iter::once(name.clone()).chain(numbered);
     names.find(|name| !used.contains(name)).unwrap_or_default()

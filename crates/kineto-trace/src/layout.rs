@@ -1,15 +1,15 @@
-//! What a slice looks like to those who read it: its row, its times, its name and its external id, as libkineto has them.
+//! The presentation of a slice in a file: its row, times, name and external id, as in libkineto.
 //!
-//! The writer of files and the events in memory both ask here, so that they agree.
+//! The writers and the events in memory both use these functions, so that they agree.
 
 use crate::activity::{Activity, ActivityType, CorrelationId, Lane, Track};
 use crate::time::Timestamp;
 use std::borrow::Cow;
 
-/// By how much the number of a row of synchronizations is greater than its stream's, as in libkineto.
+/// The offset of a row for synchronizations from its stream's number, as in libkineto.
 pub const SYNC_ROW: i64 = 1_000_000;
 
-/// The row of a slice in the file: its own, but a synchronization with a stream has one beside the stream's.
+/// Returns the row of a slice in the file. A synchronization with a stream has a row next to the stream's.
 #[inline]
 pub fn drawn_on<'t>(activity: &Activity<'t>) -> Track<'t> {
     match activity.track {
@@ -22,28 +22,29 @@ pub fn drawn_on<'t>(activity: &Activity<'t>) -> Track<'t> {
     }
 }
 
-/// The times of a slice in the file.
+/// Returns the times of a slice in the file.
 pub fn drawn(kind: ActivityType, start: Timestamp, end: Timestamp) -> (Timestamp, Timestamp) {
     let end = end.max(start);
     if kind != ActivityType::GpuUserAnnotation {
         return (start, end);
     }
-    // One nanosecond wider on both sides, so that what it spans lies within, as in libkineto.
+    // One nanosecond wider on both sides, as in libkineto, so that it contains all its work.
     let (early, late) = (start.as_nanos().saturating_sub(1), end.as_nanos().saturating_add(1));
     (Timestamp::from_nanos(early), Timestamp::from_nanos(late))
 }
 
-/// Undoes what [`drawn`] does to an annotation on a device.
+/// Reverts the effect of [`drawn`] on a device annotation.
 pub fn before_drawn(start: Timestamp, end: Timestamp) -> (Timestamp, Timestamp) {
     let (late, early) = (start.as_nanos().saturating_add(1), end.as_nanos().saturating_sub(1));
     (Timestamp::from_nanos(late), Timestamp::from_nanos(early))
 }
 
-/// Returns the name that a slice has in the file.
+/// Returns the name of a slice in the file.
 ///
-/// TensorBoard takes every name that begins with `ProfilerStep#` for a step, and HTA every name with `ProfilerStep` in it.
-/// Both refuse a file where no number follows, so only a step keeps that word; elsewhere it is `Profiler Step`. HTA compares
-/// names up to their first U+0000 and can refuse a file with two that are equal up to there, so U+2400 stands for it.
+/// TensorBoard takes every name that begins with `ProfilerStep#` for a step, and HTA every name that contains
+/// `ProfilerStep`. Both reject a file if no number follows, so only steps keep that word; other names get `Profiler
+/// Step`. HTA compares names up to their first U+0000, and may reject a file with two names that are equal up to there.
+/// So U+2400 replaces it.
 pub fn shown_name(name: &str) -> Cow<'_, str> {
     match name {
         // As libkineto prints it.
@@ -61,15 +62,15 @@ fn is_step(name: &str) -> bool {
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The "External id" of a slice: the host activity that launched it, else its own id.
+/// Returns the "External id" of a slice: the id of the host activity that launched it, else its own id.
 pub fn external_id(activity: &Activity<'_>) -> Option<CorrelationId> {
     let own = if has_own_id(activity.kind) { activity.id } else { CorrelationId(0) };
     let id = if activity.linked == CorrelationId(0) { own } else { activity.linked };
     (id != CorrelationId(0)).then_some(id)
 }
 
-/// Whether a slice that nothing launched has its own id for its "External id": device activities and calls of a
-/// runtime have not.
+/// Returns whether a slice that was not launched has its own id as "External id". Device activities and runtime calls
+/// have none.
 pub fn has_own_id(kind: ActivityType) -> bool {
     use ActivityType as T;
 

@@ -1,7 +1,8 @@
 //! Reads, writes and analyses the traces of PyTorch's profiler (Kineto).
 //!
-//! [`Events`](analysis::Events) are what a trace file contains; [`KeyAverages`](analysis::KeyAverages), trees, folded stacks
-//! and FLOPs are made of them. The definitions are those of `torch.profiler` and of libkineto.
+//! [`Events`](analysis::Events) holds the content of a trace file. From it this crate computes
+//! [`KeyAverages`](analysis::KeyAverages), trees, folded stacks and FLOPs, by the definitions of `torch.profiler` and
+//! libkineto.
 //!
 //! ```
 //! use kineto_trace::analysis::Events;
@@ -42,7 +43,7 @@ pub mod time;
 #[doc(hidden)]
 pub mod write;
 
-/// The code in README.md is compiled.
+/// Compiles the code in README.md.
 #[cfg(all(doctest, feature = "analysis"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

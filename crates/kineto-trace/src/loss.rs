@@ -1,8 +1,8 @@
-//! Why something is not in a trace.
+//! Causes of incomplete traces.
 
 macro_rules! losses {
     ($($(#[$doc:meta])* $name:ident = $key:literal;)*) => {
-        /// A cause for which something is not in the trace.
+        /// A cause of missing or changed records.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[non_exhaustive]
         pub enum Loss { $($(#[$doc])* $name,)* }
@@ -20,7 +20,7 @@ macro_rules! losses {
 }
 
 impl Loss {
-    /// Returns whether something is missing, not merely marked.
+    /// Returns whether records are missing, not merely marked.
     pub const fn is_loss(self) -> bool {
         !matches!(
             self,
@@ -42,76 +42,77 @@ impl Loss {
 }
 
 losses! {
-    /// Slices for which the buffers had no room.
+    /// Slices that did not fit into the buffers.
     SlicesOverLimit = "slices_over_limit";
-    /// Sets of fields for which the buffers had no room, whether or not their slices are there.
+    /// Sets of fields that did not fit into the buffers; their slices may be present.
     FieldsOverLimit = "fields_over_limit";
-    /// Events (instants, counters, errors), links and closings for which the buffers had no room.
+    /// Events (instants, counters, errors), links and span closes that did not fit into the buffers.
     EventsOverLimit = "events_over_limit";
-    /// Ends of slices for which the buffers had no room: those slices look unfinished.
+    /// Ends of slices that did not fit into the buffers: these slices appear unfinished.
     EndsOverLimit = "ends_over_limit";
-    /// Allocations and frees for which the buffers had no room.
+    /// Allocations and frees that did not fit into the buffers.
     MemoryOverLimit = "memory_records_over_limit";
-    /// Allocations and frees on threads that were ending.
+    /// Allocations and frees on exiting threads.
     MemoryMissed = "memory_records_missed";
-    /// Allocations and frees of this crate's own, which it passes over.
+    /// Allocations and frees of this crate itself, which it ignores.
     MemoryOwn = "own_allocations_passed_over";
-    /// Allocations and frees that a program reported on devices whose memory a collector records: those are shown.
+    /// Allocations and frees that a program reported for devices whose memory a collector records; the collector's are
+    /// used.
     MemoryReplaced = "memory_records_replaced";
-    /// Field values that were cut at the field limit.
+    /// Field values truncated at the field limit.
     FieldsCut = "fields_cut";
-    /// Spans made while nothing was recorded, so that their fields are not known.
+    /// Spans created before the recording, so their fields are unknown.
     FieldsNotSeen = "fields_not_seen";
-    /// Hooks that were called while the same thread was inside another hook, or whose thread was ending.
+    /// Hooks called while the same thread was inside another hook or exiting.
     Reentered = "reentered_hooks";
-    /// Records written by threads after the session had taken what was there.
+    /// Records written after the session had read the buffers.
     Late = "late_records";
-    /// Spans whose `kineto.kind` names something that a host span cannot be.
+    /// Spans whose `kineto.kind` is not a valid type of host span.
     KindsRefused = "kinds_refused";
-    /// `follows_from` pairs of which one span has no slice, or the wrong one comes first.
+    /// `follows_from` pairs in which one span has no slice, or which are in the wrong order.
     FollowsUnlinked = "follows_unlinked";
-    /// Counter values that are no finite numbers.
+    /// Counter values that are not finite numbers.
     CounterValues = "counter_values_skipped";
-    /// Slices that began before the recording did; they are there, marked `"clipped": true`.
+    /// Slices that began before the recording; they are present, marked `"clipped": true`.
     Clipped = "clipped_slices";
-    /// Slices that had not ended when the recording did; they are there, marked `"finished": false`.
+    /// Slices that had not ended when the recording stopped; they are present, marked `"finished": false`.
     Unfinished = "unfinished_slices";
-    /// Threads whose performance counters could not be opened; their slices are there without.
+    /// Threads whose performance counters could not be opened; their slices have no counts.
     ThreadsUncounted = "threads_without_counters";
-    /// Slices whose counts are scaled, since the processor's counters were shared with others meanwhile; they say so.
+    /// Slices with scaled counts, because other processes shared the processor's counters; they are marked.
     CountsScaled = "scaled_counts";
-    /// Slices that overlap another of their thread without nesting; they are there, on a second row.
+    /// Slices that overlap another of their thread without nesting; they are present on another row.
     Overlapping = "overlapping_slices";
-    /// Records of collectors for which there was no room, in the vendor's buffers or in the trace.
+    /// Records of collectors that did not fit into the vendor's buffers or into the trace.
     DeviceRecordsOverLimit = "device_records_over_limit";
-    /// Buffers with records that the vendor's library had not handed over by the time limit of the stop; how many records
-    /// they hold is not known.
+    /// Buffers that the vendor's library had not returned when the stop timed out. The number of records in them is
+    /// unknown.
     DeviceBuffersKept = "device_buffers_kept";
-    /// Records that the vendor's library says it has dropped.
+    /// Records that the vendor's library reported as dropped.
     VendorDropped = "vendor_dropped_records";
-    /// Records of collectors that cannot be read: cut off, of impossible size, or of a kind that is not known.
+    /// Records of collectors that cannot be decoded: truncated, of invalid size, or of an unknown kind.
     DeviceRecordsUnread = "device_records_unread";
-    /// Records of collectors that lie outside the recording and belong to nothing in it.
+    /// Records of collectors that lie outside the recording and belong to nothing inside it.
     OutOfWindow = "device_records_out_of_window";
-    /// Device work that had not ended when the recording did; it is there, marked `"finished": false`.
+    /// Device work that had not ended when the recording stopped; it is present, marked `"finished": false`.
     UnfinishedWork = "unfinished_device_work";
-    /// Records of collectors that begin or end later than they were handed over, by an error of the vendor's: when, is not
-    /// known.
+    /// Records of collectors with times after their delivery, due to an error of the vendor's library. Their true times
+    /// are unknown.
     TimesBeyondEnd = "device_times_beyond_end";
-    /// Calls that put work on a device which was not seen.
+    /// Launches without recorded device work.
     LaunchesWithoutWork = "launches_without_work";
     /// Device work without the call that launched it.
     WorkWithoutLaunch = "work_without_launch";
-    /// Correlation ids that were used again.
+    /// Correlation ids that occurred more than once.
     CorrelationsReused = "correlations_reused";
-    /// Launches that no slice was pushed around; they are linked to the innermost slice of their thread at that time.
+    /// Launches without an enclosing pushed slice; they are linked to the innermost slice of their thread at that time.
     LinkedByTime = "linked_by_time";
-    /// Launches of which it is not known which slice they belong to.
+    /// Launches that could not be linked to a slice.
     LaunchesUnlinked = "launches_unlinked";
-    /// Ids around calls that are of no slice of this recording, or of one that was over.
+    /// External ids of calls that do not belong to a slice of this recording, or belong to one that had ended.
     IdsUnknown = "external_ids_unknown";
-    /// Device work that starts before its launch, by an error of a clock; it is there.
+    /// Device work that starts before its launch, due to an imprecise clock; it is present.
     WorkBeforeLaunch = "work_before_launch";
-    /// Slices of devices that overlap another of their stream; they are there, on a second row.
+    /// Device slices that overlap another of their stream; they are present on another row.
     OverlappingWork = "overlapping_device_work";
 }

@@ -1,4 +1,4 @@
-//! The street from a trace to its writers: rows, one by one, in the order of the file.
+//! The interface between a trace and its writers: rows, one by one, in the order of the file.
 
 use std::io;
 
@@ -7,28 +7,28 @@ use crate::fields::{Word, values};
 pub use crate::keys::{Keys, Shown};
 use crate::time::Timestamp;
 
-/// Takes the rows of a trace one by one, in file order.
+/// Receives the rows of a trace one by one, in the order of the file.
 ///
-/// What one has no use for goes to the [next](Rows::next), if there is one; else a slice is taken as its activity, and the
-/// rest is passed over. A writer keeps no row: what it needs of one, it has written when the call returns. After the first
-/// error the walk stops; what had been written until then is no whole file.
+/// By default a row is forwarded to the [next](Rows::next) receiver, if any. Otherwise a slice is converted to its
+/// activity, and other rows are ignored. A receiver keeps no references to rows. The walk stops at the first error; the
+/// file is then incomplete.
 pub trait Rows {
-    /// Returns who takes what this one hands on.
+    /// Returns the receiver of forwarded rows.
     fn next(&mut self) -> Option<&mut dyn Rows> {
         None
     }
 
-    /// Takes the name, label and place of a group of rows.
+    /// Receives the name, label and position of a group of rows.
     fn process(&mut self, row: &ProcessRow<'_>) -> io::Result<()> {
         self.next().map_or(Ok(()), |next| next.process(row))
     }
 
-    /// Takes the name and place of one row of the viewer.
+    /// Receives the name and position of one row of the viewer.
     fn thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
         self.next().map_or(Ok(()), |next| next.thread(row))
     }
 
-    /// Takes a slice of a span; the same as its [`activity`](SliceRow::activity), in parts.
+    /// Receives a slice of a span, in parts; equivalent to its [`activity`](SliceRow::activity).
     fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
         match self.next() {
             Some(next) => next.slice(slice),
@@ -36,22 +36,22 @@ pub trait Rows {
         }
     }
 
-    /// Takes a slice, an instant or a set of counter values, with its end of an arrow if it has one.
+    /// Receives a slice, an instant or a set of counter values, with its end of an arrow if any.
     fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
         self.next().map_or(Ok(()), |next| next.activity(activity))
     }
 
-    /// Takes an end of an arrow that no activity row carries.
+    /// Receives an end of an arrow that belongs to no activity row.
     fn flow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) -> io::Result<()> {
         self.next().map_or(Ok(()), |next| next.flow(at, track, flow))
     }
 
-    /// Takes a span that is drawn on an async track, from its first enter to its close.
+    /// Receives a span on an async track, from its first enter to its close.
     fn async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
         self.next().map_or(Ok(()), |next| next.async_track(row))
     }
 
-    /// Takes the row that stands for a whole recording.
+    /// Receives the row of a whole recording.
     fn span(&mut self, row: &SpanRow<'_>) -> io::Result<()> {
         self.next().map_or(Ok(()), |next| next.span(row))
     }
@@ -60,13 +60,13 @@ pub trait Rows {
 /// A group of rows: a process or a device.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessRow<'t> {
-    /// Which group.
+    /// The group.
     pub process: Lane<'t>,
     /// The heading.
     pub name: &'t str,
-    /// What stands beside the heading, such as "CPU" or "GPU 0"; empty for none.
+    /// The label next to the heading, such as "CPU" or "GPU 0"; may be empty.
     pub label: &'t str,
-    /// Groups are shown in the order of this number.
+    /// Groups are sorted by this number.
     pub sort_index: i64,
     /// The start of the recording.
     pub at: Timestamp,
@@ -75,24 +75,24 @@ pub struct ProcessRow<'t> {
 /// One row: a thread or a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadRow<'t> {
-    /// Which row.
+    /// The row.
     pub track: Track<'t>,
     /// The heading.
     pub name: &'t str,
-    /// Rows of a group are shown in the order of this number.
+    /// Rows of a group are sorted by this number.
     pub sort_index: i64,
-    /// The first row of the same thread or stream, where slices that overlap take several.
+    /// The first row of the same thread or stream, if overlapping slices take several.
     pub continues: Option<Track<'t>>,
     /// The start of the recording.
     pub at: Timestamp,
 }
 
-/// A stretch of time that a thread spent in a span: what traces are mostly made of.
+/// A slice of a span; most rows of a trace are slices.
 ///
-/// It comes in parts, so that a writer need not put together again what all slices of a callsite share.
+/// It comes in parts, so that a writer renders the parts shared by slices of a callsite only once.
 #[derive(Clone, Copy, Debug)]
 pub struct SliceRow<'t> {
-    /// The name that its span's fields give it, in place of the callsite's.
+    /// The name from the span's fields, replacing the callsite's.
     pub name: Option<&'t str>,
     /// The process and the thread, each a number.
     pub process: i64,
@@ -104,42 +104,42 @@ pub struct SliceRow<'t> {
     pub args: SpanArgs<'t>,
 }
 
-/// The arguments of a slice or of an async track, in parts and in their order.
+/// The arguments of a slice or of an async track, in parts and in order.
 #[derive(Clone, Copy, Debug)]
 pub struct SpanArgs<'t> {
     /// "span id".
     pub span: u64,
     /// "parent id"; 0 for none.
     pub parent: u64,
-    /// The fields that the span was made with, as they were encoded.
+    /// The encoded fields with which the span was created.
     pub made_with: &'t [Word],
-    /// What else the program says of the span, no key a second time.
+    /// Further arguments from the program; each key occurs once.
     pub more: Option<&'t dyn Args>,
-    /// What all spans of the callsite share.
+    /// The arguments shared by all spans of the callsite.
     pub site: &'t SiteRow,
-    /// What the recording says of it.
+    /// Arguments added by the recording.
     pub marks: Option<&'t dyn Args>,
 }
 
-/// What all slices of a callsite share.
+/// The parts shared by all slices of a callsite.
 #[derive(Debug)]
 pub struct SiteRow {
-    /// Which of the trace's callsites, from 0.
+    /// The index among the trace's callsites.
     pub number: usize,
     pub kind: ActivityType,
     pub name: &'static str,
-    /// "target", if it is shown.
+    /// "target", if it is written.
     pub target: Option<&'static str>,
-    /// "location", if it is shown.
+    /// "location", if it is written.
     pub location: Option<String>,
-    /// The scope that its target stands for.
+    /// The scope derived from its target.
     pub scope: Option<RecordScope>,
-    /// Under which keys the fields are shown.
+    /// The keys of the fields.
     pub keys: Keys,
 }
 
 impl SliceRow<'_> {
-    /// Returns the slice as it is shown to programs.
+    /// Returns the slice as a public activity.
     pub fn activity(&self) -> Activity<'_> {
         Activity {
             kind: self.args.site.kind,
@@ -183,36 +183,36 @@ impl Args for SiteRow {
     }
 }
 
-/// A span on a track apart from the threads that ran it.
+/// A span on an async track, apart from the threads that ran it.
 #[derive(Clone, Copy, Debug)]
 pub struct AsyncRow<'t> {
     /// The span's name.
     pub name: &'t str,
     /// The span's id.
     pub span: u64,
-    /// Spans that share a track have one number here.
+    /// The number of the async track; spans may share one.
     pub track: u64,
-    /// Where it is drawn.
+    /// The row on which it is drawn.
     pub on: Track<'t>,
-    /// When it was entered first.
+    /// The time of its first enter.
     pub start: Timestamp,
-    /// When it was closed.
+    /// The time of its close.
     pub end: Timestamp,
-    /// Everything else.
+    /// All other arguments.
     pub args: &'t dyn Args,
 }
 
 /// A whole recording (libkineto's `TraceSpan`).
 #[derive(Clone, Copy, Debug)]
 pub struct SpanRow<'t> {
-    /// The recording's name, prefix included.
+    /// The recording's name, including the prefix.
     pub name: &'t str,
-    /// Which of the recordings of that name, from 0.
+    /// The index of the recording among those of its name.
     pub iteration: i64,
     /// When it began.
     pub start: Timestamp,
     /// When it ended; 0 if it did not.
     pub end: Timestamp,
-    /// How many host operations it holds.
+    /// The number of host operations.
     pub op_count: u64,
 }

@@ -1,8 +1,8 @@
-//! Sorts that are compiled once for all types: for lists that are short, or sorted once.
+//! Sorts that share their code for all types: for lists that are short or sorted once.
 
 use std::cmp::Ordering;
 
-/// Sorts stably, as `sort_by`, which is faster with many elements and some 9 KB of code for each place that calls it.
+/// Sorts stably, like `sort_by`. That is faster for many elements, but adds some 9 KB of code per call.
 pub fn sort_few_by<T>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
     let mut order: Vec<usize> = (0..items.len()).collect();
     sort_places(&mut order, &|a, b| match (items.get(a), items.get(b)) {
@@ -10,7 +10,7 @@ pub fn sort_few_by<T>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
         _ => Ordering::Equal,
     });
     for at in 0..items.len() {
-        // What was there may have been swapped to a later place.
+        // An earlier swap may have moved the element to a later place.
         let mut from = order.get(at).copied().unwrap_or(at);
         while from < at {
             from = order.get(from).copied().unwrap_or(at);
@@ -19,7 +19,7 @@ pub fn sort_few_by<T>(items: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
     }
 }
 
-/// The same by a key, as `sort_by_key`.
+/// Sorts stably by a key, like `sort_by_key`.
 pub fn sort_few_by_key<T, K: Ord>(items: &mut [T], key: impl Fn(&T) -> K) {
     sort_few_by(items, |a, b| key(a).cmp(&key(b)));
 }
@@ -35,7 +35,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn few_are_sorted_as_many_are(mut items: Vec<(u8, String)>) {
+        fn sort_few_matches_std_sort(mut items: Vec<(u8, String)>) {
             let mut expected = items.clone();
             expected.sort_by_key(|(key, _)| *key);
             sort_few_by_key(&mut items, |(key, _)| *key);

@@ -1,17 +1,17 @@
-//! Times: nanoseconds since the Unix epoch, and dates for people.
+//! Timestamps in nanoseconds since the Unix epoch, and their display as dates.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A point in time, in nanoseconds since the Unix epoch.
 ///
-/// The unit of every time behind the recording path, as in libkineto (whose activities carry `int64` nanoseconds of
-/// CLOCK_REALTIME).
+/// All times after recording have this unit, as in libkineto, whose activities have `int64` nanoseconds of
+/// CLOCK_REALTIME.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The time that many nanoseconds after the Unix epoch.
+    /// Returns the time `ns` nanoseconds after the Unix epoch.
     pub const fn from_nanos(ns: u64) -> Self {
         Timestamp(ns)
     }
@@ -21,14 +21,14 @@ impl Timestamp {
         self.0
     }
 
-    /// Returns the nanoseconds from `earlier` to `self`, 0 if `earlier` is the later one.
+    /// Returns the nanoseconds from `earlier` to `self`; 0 if `earlier` is later.
     pub const fn since(self, earlier: Timestamp) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 }
 
 impl From<SystemTime> for Timestamp {
-    /// A time before 1970 counts as 1970.
+    /// Times before 1970 become 1970.
     fn from(time: SystemTime) -> Timestamp {
         let nanos = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         Timestamp(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -41,18 +41,18 @@ impl fmt::Debug for Timestamp {
     }
 }
 
-/// Returns the base of the times in a trace that is written at `now`: the last whole multiple of 7,889,238 s (a quarter
-/// of a year) since the epoch.
+/// Returns the base of times in a trace written at `now`: the last whole multiple of 7,889,238 s (a quarter of a year)
+/// since the epoch.
 ///
-/// The grid is libkineto's. Traces of several processes share their base, and nanoseconds survive in a double.
+/// The grid is libkineto's. Processes share the base, and a double holds nanoseconds exactly.
 pub fn base_time(now: Timestamp) -> Timestamp {
     const QUARTER: u64 = 7_889_238 * 1_000_000_000;
     Timestamp::from_nanos(now.as_nanos() / QUARTER * QUARTER)
 }
 
-/// Seconds since the Unix epoch, shown as `YYYY-MM-DD HH:MM:SS` in UTC.
+/// Seconds since the Unix epoch, displayed as `YYYY-MM-DD HH:MM:SS` in UTC.
 ///
-/// libkineto shows local time; the time zone is not to be had without foreign code that reads the environment.
+/// libkineto prints local time; the time zone is only available from foreign code that reads the environment.
 #[derive(Clone, Copy, Debug)]
 pub struct UtcTime(pub u64);
 
@@ -66,9 +66,9 @@ impl fmt::Display for UtcTime {
     }
 }
 
-/// The year, month and day that lie so many days after 1970-01-01 (Gregorian).
+/// Converts days since 1970-01-01 to year, month and day (Gregorian).
 ///
-/// Counts in years that begin in March, so that the leap day is the last of its year, and in eras of 400 years.
+/// Years begin in March, so that the leap day is the last of its year; an era has 400 years.
 fn civil_from_days(days: u64) -> (u64, u64, u64) {
     const DAYS_TO_1970_FROM_MARCH_0000: u64 = 719_468;
     const DAYS_OF_ERA: u64 = 146_097;
@@ -76,7 +76,7 @@ fn civil_from_days(days: u64) -> (u64, u64, u64) {
     let (era, day) = (days / DAYS_OF_ERA, days % DAYS_OF_ERA);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);
-    // Five months from March on have 153 days, and so have the next five.
+    // Five months from March on have 153 days, as have the next five.
     let month = (5 * day + 2) / 153;
     let day = day - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_base_is_on_the_grid_of_a_quarter_year() {
+    fn base_is_a_multiple_of_a_quarter_year() {
         let now = Timestamp::from_nanos(1_790_857_026_000_000_001);
         assert_eq!(base_time(now).as_nanos(), 1_790_857_026_000_000_000);
         assert_eq!(base_time(Timestamp::from_nanos(1_790_857_025_999_999_999)).as_nanos(), 1_782_967_788_000_000_000);

@@ -1,39 +1,39 @@
-//! Typed argument values, borrowed from wherever they lie.
+//! Typed argument values, borrowed from the trace.
 
 /// The value of one argument of an activity, borrowed from the trace.
 ///
-/// The kinds are those of libkineto's typed metadata; [`Json`](ArgValue::Json) is its RawJson.
+/// The variants are those of libkineto's typed metadata; [`Json`](ArgValue::Json) is its RawJson.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub enum ArgValue<'t> {
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// A signed integer.
     I64(i64),
-    /// An unsigned integer; above 2^63-1 it is written as a string with all its digits, since Perfetto takes such a number
-    /// for a negative one.
+    /// An unsigned integer. Above 2^63-1 it is written as a string of all digits, since Perfetto reads such numbers as
+    /// negative.
     U64(u64),
-    /// A float; a value that is not finite is written as the string "inf", "-inf" or "nan".
+    /// A float; infinities and NaN are written as the strings "inf", "-inf" or "nan".
     F64(f64),
     /// A 128-bit integer; below -2^63 or above 2^63-1 it is written as a string.
     I128(i128),
     /// A 128-bit unsigned integer; above 2^63-1 it is written as a string.
     U128(u128),
-    /// A text.
+    /// A string.
     Str(&'t str),
     /// A list of integers, such as `grid`.
     Ints(&'t [i64]),
-    /// A list of texts, such as `Input type`.
+    /// A list of strings, such as `Input type`.
     Strs(&'t [&'t str]),
-    /// A text that is valid JSON and is written as it stands; nested lists such as `Input Dims`.
+    /// Valid JSON, which is written unchanged; used for nested lists such as `Input Dims`.
     Json(&'t str),
     /// A nested object, such as `occupancy`.
     Dict(&'t dyn Args),
 }
 
-/// A sequence of arguments that can be walked any number of times, in the order in which they are written.
+/// A sequence of arguments, which can be visited repeatedly and is written in its order.
 ///
-/// A key comes at most once.
+/// Each key occurs at most once.
 pub trait Args {
     /// Calls `each` with every key and value.
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>));

@@ -1,8 +1,8 @@
-//! The catalogue of argument names: what PyTorch's front end and Kineto's collectors write, and of what kind.
+//! The catalogue of argument names that PyTorch's front end and Kineto's collectors write, with their types.
 //!
-//! Readers of traces (TensorBoard, HTA, PyTorch's own tools) look for these names with exactly this spelling. The
-//! catalogue is one table for the layer, which makes such an argument of a span's field, for the writer, for whatever
-//! checks a trace, and for the documentation. Names beyond it are allowed anywhere.
+//! Readers of traces (TensorBoard, HTA, PyTorch's own tools) expect exactly these names. The layer uses the catalogue
+//! to map a span's fields to arguments; the writer, trace checks and the documentation use it too. Other names are
+//! allowed anywhere.
 
 use super::ArgValue;
 pub use super::value_kind::ValueKind;
@@ -13,31 +13,31 @@ pub use super::value_kind::ValueKind;
 pub struct Entry {
     /// Its name in the trace file.
     pub key: &'static str,
-    /// What its value is.
+    /// The type of its value.
     pub kind: ValueKind,
-    /// Who writes it.
+    /// The component that writes it.
     pub owner: Owner,
-    /// The name of a span's field that means the same.
+    /// The name of a span's field that maps to it.
     pub alias: Option<&'static str>,
 }
 
-/// Who writes an argument.
+/// The component that writes an argument.
 ///
-/// An argument that several write, such as `device`, stands once, under the most general of them.
+/// An argument of several components, such as `device`, is listed once, under the most general one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Owner {
-    /// Whoever writes the file; a span's field cannot be such an argument.
+    /// The trace writer; a span's field cannot be such an argument.
     Writer,
-    /// The front end, on operations: the names that a span's field may have.
+    /// The front end, on operations: names that a span's field may have.
     FrontEnd,
     /// The front end, on functions of an interpreter.
     Python,
     /// The front end, on `[memory]` and `[OutOfMemory]` instants.
     Memory,
-    /// The front end, on operations named `record_param_comms`, whence they are copied to the kernels launched there.
+    /// The front end, on operations named `record_param_comms`; they are copied to the kernels launched there.
     Collective,
-    /// Every collector, on whatever ran on a device.
+    /// Every collector, on device activities.
     Device,
     /// Collectors, on kernels.
     Kernel,
@@ -49,15 +49,15 @@ pub enum Owner {
     Runtime,
     /// Collectors, on `cuda_sync` and `cuda_event`.
     Sync,
-    /// The collector for AMD's devices.
+    /// The collector for AMD devices.
     Rocm,
-    /// The collector for Intel's devices.
+    /// The collector for Intel devices.
     Xpu,
     /// Every collector, in the header's `deviceProperties`.
     DeviceProperty,
 }
 
-/// Every argument that a row of the trace may have; each name and each alias is there once.
+/// All arguments of trace rows; each name and alias occurs once.
 pub const CATALOGUE: &[Entry] = {
     use {Owner::*, ValueKind::*};
     &[
@@ -186,7 +186,7 @@ pub const CATALOGUE: &[Entry] = {
     ]
 };
 
-/// Arguments of the host that HTA expects to be of a kind, and that no version of PyTorch writes; not in [`lookup`].
+/// Host arguments that HTA expects with a certain type, but that no version of PyTorch writes; [`lookup`] ignores them.
 pub const HTA_ARGUMENTS: &[Entry] = {
     use {Owner::*, ValueKind::*};
     &[
@@ -199,7 +199,7 @@ pub const HTA_ARGUMENTS: &[Entry] = {
     ]
 };
 
-/// Every property that a device may have in the header's `deviceProperties`; not arguments, so not in [`lookup`].
+/// All device properties in the header's `deviceProperties`. They are not arguments, so [`lookup`] ignores them.
 pub const DEVICE_PROPERTIES: &[Entry] = {
     use {Owner::DeviceProperty, ValueKind::*};
     &[
@@ -228,10 +228,10 @@ pub const DEVICE_PROPERTIES: &[Entry] = {
     ]
 };
 
-/// Returns the argument that a span's field of that name means: the one with that name, or with that alias.
+/// Returns the argument that a span's field maps to, by name or alias.
 ///
-/// Aliases exist for what the front end writes, and only where the name is unlikely to mean something else in a
-/// program; so not for `backend`, `rank`, `group_size`, nor for anything of a device. They are:
+/// Aliases exist only for arguments of the front end, and only for names that are unlikely to mean something else in a
+/// program. So `backend`, `rank`, `group_size` and device arguments have none. The aliases are:
 ///
 /// | field | argument |
 /// |---|---|
@@ -259,25 +259,25 @@ pub const DEVICE_PROPERTIES: &[Entry] = {
 /// | `dst_rank` | `Dst Rank` |
 /// | `comms_id` | `Comms Id` |
 ///
-/// Walks the table, so call it once per callsite.
+/// It searches the table, so call it once per callsite.
 pub fn lookup(field: &str) -> Option<&'static Entry> {
     CATALOGUE.iter().find(|entry| entry.key == field || entry.alias == Some(field))
 }
 
 impl Owner {
-    /// Returns whether readers trust the name of such an argument on any row: those of AMD's and Intel's collectors, which
-    /// are words such as `kind` and `src`, are only shown.
+    /// Returns whether readers trust the name of such an argument on any row. The names of AMD's and Intel's collectors
+    /// are words such as `kind` and `src`, which readers only show.
     pub const fn is_trusted(self) -> bool {
         !matches!(self, Owner::Rocm | Owner::Xpu | Owner::Occupancy)
     }
 }
 
 impl Entry {
-    /// Returns the value as it is to be written under [`key`](Entry::key), or `None` if it is not of the right kind.
+    /// Returns the value to be written under [`key`](Entry::key); `None` if it has the wrong type.
     ///
-    /// In the latter case a field keeps its own name: readers of `Input Dims` expect lists there and nothing else.
-    /// A text that is JSON of the right shape counts as a list or object, so that `dims = ?[[2, 3], [4]]` becomes
-    /// `"Input Dims": [[2, 3], [4]]`; a text that is an integer counts as one (`seq = %node`).
+    /// In that case a field keeps its own name, since readers of `Input Dims` accept only lists there. JSON text of the
+    /// right shape counts as a list or object, so `dims = ?[[2, 3], [4]]` becomes `"Input Dims": [[2, 3], [4]]`. Text
+    /// of an integer counts as an integer (`seq = %node`).
     pub fn typed<'v>(&self, value: ArgValue<'v>) -> Option<ArgValue<'v>> {
         match (self.kind, value) {
             (ValueKind::Int | ValueKind::Uint | ValueKind::Handle, ArgValue::Str(text)) => {
@@ -292,14 +292,14 @@ impl Entry {
         }
     }
 
-    /// The same argument with a field's name for it.
+    /// Returns the argument with an alias.
     const fn alias(mut self, alias: &'static str) -> Entry {
         self.alias = Some(alias);
         self
     }
 }
 
-/// An argument without an alias.
+/// Returns an argument without an alias.
 const fn entry(key: &'static str, kind: ValueKind, owner: Owner) -> Entry {
     Entry { key, kind, owner, alias: None }
 }
@@ -311,10 +311,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_aliases_are_there_once() {
+    fn names_and_aliases_are_unique() {
         let mut seen = HashSet::new();
         for name in CATALOGUE.iter().flat_map(|entry| [Some(entry.key), entry.alias]).flatten() {
-            assert!(seen.insert(name), "{name} stands twice");
+            assert!(seen.insert(name), "{name} occurs twice");
         }
         let properties: HashSet<_> = DEVICE_PROPERTIES.iter().map(|entry| entry.key).collect();
         assert_eq!(properties.len(), DEVICE_PROPERTIES.len());
@@ -348,13 +348,13 @@ mod tests {
         }
     }
 
-    /// The value as it would be written for a field of that name.
+    /// Returns the value as written for a field of that name.
     fn typed(field: &str, value: ArgValue<'_>) -> Option<String> {
         lookup(field).unwrap().typed(value).map(|value| format!("{value:?}"))
     }
 
     #[test]
-    fn a_text_that_is_json_becomes_a_list() {
+    fn json_text_becomes_a_list() {
         for good in ["[[2, 3], [4]]", "[]", "[[], [[1, 2], [3]]]", " [[9223372036854775807]] "] {
             assert_eq!(typed("dims", ArgValue::Str(good)).as_deref(), Some(good));
             assert_eq!(typed("Input Strides", ArgValue::Json(good)).as_deref(), Some(good));
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_texts_keep_to_their_kind() {
+    fn values_of_the_wrong_type_are_rejected() {
         assert_eq!(typed("seq", ArgValue::I64(-1)).as_deref(), Some("-1"));
         assert_eq!(typed("seq", ArgValue::Str("-12")).as_deref(), Some("-12"));
         assert_eq!(typed("seq", ArgValue::Str("twelve")), None);

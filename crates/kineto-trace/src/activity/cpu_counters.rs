@@ -1,6 +1,6 @@
-//! What the counters of the CPU are called.
+//! Names of CPU performance counters.
 
-/// The names of the counters of the CPU, which are the keys of their values in a slice's arguments.
+/// The names of CPU performance counters, which are argument keys in slices.
 pub const CPU_COUNTERS: &[&str] = &[
     "cycles",
     "instructions",

@@ -1,10 +1,10 @@
-//! The kind of device on which an activity ran.
+//! The type of device on which an activity ran.
 
 use std::fmt;
 
 use super::ActivityType;
 
-/// The kind of device on which an activity ran; the numbers are PyTorch's, as in `Device Type` of memory events.
+/// The type of device on which an activity ran; the numbers are PyTorch's, as in `Device Type` of memory events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -19,28 +19,28 @@ pub enum DeviceType {
     Hpu = 15,
     /// Meta's accelerator.
     Mtia = 19,
-    /// The device of a backend outside PyTorch's tree.
+    /// The device of an out-of-tree backend of PyTorch.
     PrivateUse1 = 20,
 }
 
-/// Whose devices stand behind the activity types that vendors share, such as `kernel` and `gpu_memcpy`.
+/// The vendor of the devices, for activity types that vendors share, such as `kernel` and `gpu_memcpy`.
 ///
-/// In PyTorch this follows from the build (XPU) and from whether a backend has registered itself as PrivateUse1; here
-/// it follows from what collects a session's device activities.
+/// In PyTorch this depends on the build (XPU) and on whether a backend has registered as PrivateUse1. Here it depends
+/// on the collector of the session's device activities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Accelerator {
-    /// CUDA or ROCm, or nothing.
+    /// CUDA or ROCm; also the value without any device.
     #[default]
     Cuda,
-    /// Intel's.
+    /// Intel XPU.
     Xpu,
-    /// A backend outside PyTorch's tree that has named itself; it takes CUDA's own types too.
+    /// An out-of-tree backend that has named itself; it takes over CUDA's types too.
     PrivateUse1,
 }
 
 impl DeviceType {
-    /// Every device type, by number.
+    /// All device types, by number.
     pub const ALL: [DeviceType; 6] = [
         DeviceType::Cpu,
         DeviceType::Cuda,
@@ -50,7 +50,7 @@ impl DeviceType {
         DeviceType::PrivateUse1,
     ];
 
-    /// Returns the device type's name.
+    /// Returns the name of the device type.
     pub const fn as_str(self) -> &'static str {
         match self {
             DeviceType::Cpu => "CPU",
@@ -62,15 +62,14 @@ impl DeviceType {
         }
     }
 
-    /// Returns PyTorch's number for the device type.
+    /// Returns PyTorch's number of the device type.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// Returns the device type of the activities with that [type number](ActivityType::number).
+    /// Returns the device type of activities with this [type number](ActivityType::number).
     ///
-    /// A number that no activity type has is taken for the host's, as in PyTorch, and adds one to `unknown`, so that
-    /// the caller can report how many there were.
+    /// An unknown number counts as the host, as in PyTorch, and increments `unknown`, so that the caller can report it.
     pub fn of_activity_number(number: u8, accelerator: Accelerator, unknown: &mut u64) -> DeviceType {
         if let Some(kind) = ActivityType::from_number(number) {
             kind.device(accelerator)
@@ -93,11 +92,12 @@ impl Accelerator {
 }
 
 impl ActivityType {
-    /// Returns the type of the device on which such an activity runs.
+    /// Returns the type of device on which such an activity runs.
     ///
-    /// As PyTorch's `deviceTypeFromActivity`; every runtime and driver call is the host's. Four types that it does not
-    /// know are placed where they are drawn: `cuda_event` and `hardware_counters` on the device, `collective_comm` and
-    /// `xpu_sync` on the host. MTIA's own types stay MTIA's beside a PrivateUse1 backend, which takes them in PyTorch.
+    /// Follows PyTorch's `deviceTypeFromActivity`; every runtime and driver call belongs to the host. Four types that
+    /// it lacks are assigned to the side on which they are drawn: `cuda_event` and `hardware_counters` to the device,
+    /// `collective_comm` and `xpu_sync` to the host. With a PrivateUse1 backend, MTIA's own types stay MTIA's; in
+    /// PyTorch the backend takes them over.
     pub const fn device(self, accelerator: Accelerator) -> DeviceType {
         match self {
             ActivityType::GpuUserAnnotation
@@ -106,7 +106,7 @@ impl ActivityType {
             | ActivityType::ConcurrentKernel
             | ActivityType::HardwareCounters => accelerator.device(),
             ActivityType::CudaSync | ActivityType::CudaEvent | ActivityType::CudaProfilerRange => match accelerator {
-                // An XPU has none of these: CUDA's they are.
+                // An XPU has none of these, so they are CUDA's.
                 Accelerator::Cuda | Accelerator::Xpu => DeviceType::Cuda,
                 Accelerator::PrivateUse1 => DeviceType::PrivateUse1,
             },
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
     use DeviceType::{Cpu, Cuda, Hpu, Mtia, PrivateUse1, Xpu};
 
-    /// Name, device without another backend, in an XPU trace, with a PrivateUse1 backend; by number.
+    /// By number: name, device by default, in an XPU trace, and with a PrivateUse1 backend.
     const DEVICES: [(&str, DeviceType, DeviceType, DeviceType); 29] = [
         ("cpu_op", Cpu, Cpu, Cpu),
         ("user_annotation", Cpu, Cpu, Cpu),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_number_is_the_hosts_and_counted() {
+    fn unknown_number_counts_as_host() {
         let mut unknown = 0;
         for number in 29..=u8::MAX {
             assert_eq!(DeviceType::of_activity_number(number, Accelerator::PrivateUse1, &mut unknown), Cpu);

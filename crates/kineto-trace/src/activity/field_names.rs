@@ -1,16 +1,16 @@
-//! The names that a program's fields have among the arguments of its rows.
+//! Names of a program's fields among the arguments of its rows.
 //!
-//! Readers trust the names of arguments. HTA takes every row with a `stream` for work of a device, joins rows by
-//! `correlation`, and refuses a text where it expects an integer; TensorBoard reads `external id` before `External id`. So
-//! a field that is called like an argument and is none is shown as `name (field)`.
+//! Readers trust argument names. HTA takes every row with a `stream` for device work, joins rows by `correlation`, and
+//! rejects text where it expects an integer. TensorBoard reads `external id` before `External id`. So a field that
+//! shares the name of an argument but is not one is written as `name (field)`.
 
 use super::catalogue::{Entry, HTA_ARGUMENTS, Owner, lookup};
 
-/// What the name of such a field ends in.
+/// The suffix of such a field's name.
 pub const SUFFIX: &str = " (field)";
 
-/// Arguments that a row of a span has without any field.
-const OF_ROWS: [&str; 11] = [
+/// Arguments that rows of spans have without any field.
+const ROW_ARGUMENTS: [&str; 11] = [
     "span id",
     "parent id",
     "request id",
@@ -24,31 +24,31 @@ const OF_ROWS: [&str; 11] = [
     "wall us",
 ];
 
-/// Arguments that no row of a span has, and that readers believe whatever the row.
-const OF_READERS: [&str; 5] = ["stream", "correlation", "context", "external id", "Input dims"];
+/// Arguments that no row of a span has, but that readers trust on any row.
+const READER_ARGUMENTS: [&str; 5] = ["stream", "correlation", "context", "external id", "Input dims"];
 
-/// Returns the argument that a field of that name may be, if its value is of that argument's kind.
+/// Returns the argument that a field of this name may become, if its value has the right type.
 pub fn argument(field: &str) -> Option<&'static Entry> {
     let entry = lookup(field).or_else(|| HTA_ARGUMENTS.iter().find(|entry| entry.key == field))?;
-    (entry.owner != Owner::Writer && !OF_READERS.contains(&entry.key)).then_some(entry)
+    (entry.owner != Owner::Writer && !READER_ARGUMENTS.contains(&entry.key)).then_some(entry)
 }
 
-/// Returns the name of a field that is no argument.
+/// Returns the name under which a field that is not an argument is written.
 pub fn shown(field: &str) -> String {
     let is_trusted = |entry: &Entry| entry.key == field && entry.owner.is_trusted();
     let is_argument = lookup(field).or(argument(field)).is_some_and(is_trusted);
-    if is_argument || OF_ROWS.contains(&field) || OF_READERS.contains(&field) {
+    if is_argument || ROW_ARGUMENTS.contains(&field) || READER_ARGUMENTS.contains(&field) {
         format!("{field}{SUFFIX}")
     } else {
         field.to_owned()
     }
 }
 
-/// Returns the own name of a field that is shown under another one; `None` of a name that is none such, or that stands
-/// next to an argument of the row itself.
+/// Returns the original name of a renamed field; `None` if the name was not changed, or if the row itself has an
+/// argument of the original name.
 pub fn original(shown: &str) -> Option<&str> {
     let field = shown.strip_suffix(SUFFIX)?;
-    (OF_READERS.contains(&field) || argument(field).is_some()).then_some(field)
+    (READER_ARGUMENTS.contains(&field) || argument(field).is_some()).then_some(field)
 }
 
 #[cfg(test)]
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_of_arguments_are_changed() {
+    fn only_argument_names_get_a_suffix() {
         for (field, expected) in [
             ("stream", "stream (field)"),
             ("correlation", "correlation (field)"),
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_back_unless_a_row_has_such_an_argument() {
+    fn original_names_are_recovered_unless_taken() {
         for field in ["stream", "correlation", "context", "device", "external id", "Sequence number", "batchId"] {
             assert_eq!(original(&shown(field)), Some(field));
         }

@@ -1,11 +1,11 @@
-//! The groups of activity types by which PyTorch's profiler selects.
+//! PyTorch's groups of activity types.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{ActivityType, ActivityTypes, UnknownActivity};
 
-/// A group of activity types, `ProfilerActivity` in PyTorch.
+/// A group of activity types; `ProfilerActivity` in PyTorch.
 ///
 /// ```
 /// use kineto_trace::activity::ActivityGroup;
@@ -18,20 +18,20 @@ use super::{ActivityType, ActivityTypes, UnknownActivity};
 pub enum ActivityGroup {
     /// The host.
     Cpu,
-    /// NVIDIA's devices, and AMD's under ROCm.
+    /// NVIDIA devices, and AMD devices under ROCm.
     Cuda,
-    /// Intel's devices.
+    /// Intel devices.
     Xpu,
-    /// Meta's devices.
+    /// Meta's accelerators.
     Mtia,
-    /// Habana's devices.
+    /// Habana devices.
     Hpu,
-    /// The devices of a backend outside PyTorch's tree.
+    /// Devices of an out-of-tree backend of PyTorch.
     PrivateUse1,
 }
 
 impl ActivityGroup {
-    /// Every group.
+    /// All groups.
     pub const ALL: [ActivityGroup; 6] = [
         ActivityGroup::Cpu,
         ActivityGroup::Cuda,
@@ -41,7 +41,7 @@ impl ActivityGroup {
         ActivityGroup::PrivateUse1,
     ];
 
-    /// Returns the group's name.
+    /// Returns the name of the group.
     pub const fn as_str(self) -> &'static str {
         match self {
             ActivityGroup::Cpu => "CPU",
@@ -53,10 +53,10 @@ impl ActivityGroup {
         }
     }
 
-    /// Returns the types of the group, those of PyTorch's newest front end.
+    /// Returns the types of the group, as in PyTorch's newest front end.
     ///
-    /// The calls of a runtime or driver are both in the host's group and in their vendor's. `cuda_sync` is in no group,
-    /// and has to be selected by its own name.
+    /// Runtime and driver calls are both in the host's group and in their vendor's. `cuda_sync` is in no group, and
+    /// must be selected by name.
     pub const fn types(self) -> ActivityTypes {
         match self {
             ActivityGroup::Cpu => ActivityTypes::of(&[
@@ -92,21 +92,21 @@ impl ActivityGroup {
         }
     }
 
-    /// Reads a list of groups with commas between them, and returns the types of them all.
+    /// Parses a comma-separated list of groups, and returns the union of their types.
     ///
-    /// The groups' names may be written in any case and with blanks around them; `all` stands for every group. Empty
-    /// items are passed over; a text without any name gives the empty set.
+    /// Names may be in any case and surrounded by spaces; `all` selects every group. Empty items are ignored; a text
+    /// without names returns the empty set.
     ///
     /// # Errors
     ///
-    /// The first name that is not known; nothing is selected then.
+    /// If a name is unknown; the error contains the first one.
     pub fn parse_csv(text: &str) -> Result<ActivityTypes, UnknownActivity> {
         let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
-        names.map(named).try_fold(ActivityTypes::EMPTY, |set, types| Ok(set | types?))
+        names.map(parse_name).try_fold(ActivityTypes::EMPTY, |set, types| Ok(set | types?))
     }
 }
 
-/// What the groups CUDA, XPU and PrivateUse1 share.
+/// The types that the groups CUDA, XPU and PrivateUse1 share.
 const ON_DEVICE: ActivityTypes = ActivityTypes::of(&[
     ActivityType::GpuMemcpy,
     ActivityType::GpuMemset,
@@ -114,8 +114,8 @@ const ON_DEVICE: ActivityTypes = ActivityTypes::of(&[
     ActivityType::ConcurrentKernel,
 ]);
 
-/// The types of one group, or of all.
-fn named(name: &str) -> Result<ActivityTypes, UnknownActivity> {
+/// Returns the types of a group, or of all groups.
+fn parse_name(name: &str) -> Result<ActivityTypes, UnknownActivity> {
     if name.eq_ignore_ascii_case("all") {
         return Ok(ActivityGroup::ALL.into_iter().fold(ActivityTypes::EMPTY, |set, group| set | group));
     }
@@ -148,11 +148,11 @@ impl fmt::Display for ActivityGroup {
 impl FromStr for ActivityGroup {
     type Err = UnknownActivity;
 
-    /// Reads the name of one group, in any case.
+    /// Parses the name of a group, in any case.
     ///
     /// # Errors
     ///
-    /// The name is not that of one group; `all` stands for several ([`ActivityGroup::parse_csv`]).
+    /// If the name is not that of a single group; see [`ActivityGroup::parse_csv`] for `all`.
     fn from_str(name: &str) -> Result<Self, UnknownActivity> {
         ActivityGroup::ALL
             .into_iter()
@@ -165,7 +165,7 @@ impl FromStr for ActivityGroup {
 mod tests {
     use super::*;
 
-    /// Group, its types today, and the types it had in older front ends.
+    /// By group: its types today, and in older front ends.
     const GROUPS: [(&str, &str, &str); 6] = [
         (
             "CPU",
@@ -198,7 +198,7 @@ mod tests {
     ];
 
     #[test]
-    fn groups_are_the_newest_and_contain_the_older() {
+    fn groups_match_and_extend_those_of_pytorch() {
         for (group, (name, newest, older)) in ActivityGroup::ALL.into_iter().zip(GROUPS) {
             assert_eq!(group.as_str(), name);
             assert_eq!(group.types(), ActivityTypes::parse(newest).unwrap(), "{name}");
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_reads_in_any_case_and_all_is_every_group() {
+    fn groups_parse_in_any_case_and_all_is_their_union() {
         for group in ActivityGroup::ALL {
             for name in [group.to_string(), group.as_str().to_lowercase(), group.as_str().to_uppercase()] {
                 assert_eq!(name.parse(), Ok(group));
@@ -222,11 +222,11 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_group_lists_the_known_ones() {
+    fn unknown_group_error_lists_known_groups() {
         let error = ActivityGroup::parse_csv("cpu,gpu").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "unknown activity group \"gpu\", known are: CPU, CUDA, XPU, MTIA, HPU, PrivateUse1, all"
+            "unknown activity group \"gpu\": expected one of CPU, CUDA, XPU, MTIA, HPU, PrivateUse1, all"
         );
         assert_eq!("all".parse::<ActivityGroup>().unwrap_err().name(), "all");
     }

@@ -1,4 +1,4 @@
-//! Typed ids. 0 is "none" in all of them, as in libkineto.
+//! Typed ids. As in libkineto, 0 means "none".
 
 use std::fmt;
 
@@ -22,12 +22,12 @@ macro_rules! id {
 }
 
 id! {
-    /// Names one slice (one enter..exit of a span) or one vendor record; the "External id" of the trace file.
+    /// The id of a slice (one enter..exit of a span) or vendor record; the "External id" of the trace file.
     ///
-    /// Unique in the process and never reused; 64 bits inside, unlike libkineto, which cuts it to 32.
+    /// Unique in the process and never reused. It has 64 bits, while libkineto truncates it to 32.
     CorrelationId(u64)
 }
 id! {
-    /// Names one span, whose slices all carry it; unique in the process, never reused.
+    /// The id of a span, shared by its slices; unique in the process and never reused.
     SpanId(u64)
 }

@@ -5,10 +5,10 @@ use std::str::FromStr;
 
 use super::{ActivityTypes, UnknownActivity};
 
-/// What kind of thing an activity is; the numbers are libkineto's and do not change.
+/// The type of an activity; the numbers are libkineto's and do not change.
 ///
-/// The name ([`as_str`](ActivityType::as_str)) is both the `cat` of the row in the trace file and the word for the
-/// type in a configuration. The first 18 make up libkineto's default set, [`ActivityTypes::DEFAULT`].
+/// The name ([`as_str`](ActivityType::as_str)) is the `cat` of a row in the trace file, and selects the type in a
+/// configuration. The first 18 types are libkineto's default set, [`ActivityTypes::DEFAULT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -17,7 +17,7 @@ pub enum ActivityType {
     CpuOp = 0,
     /// A range that the user named on the host.
     UserAnnotation = 1,
-    /// The same range as seen on a device: from the first to the last thing launched inside it.
+    /// The same range on a device: from the first to the last work launched inside it.
     GpuUserAnnotation = 2,
     /// A copy from, to or between devices.
     GpuMemcpy = 3,
@@ -25,7 +25,7 @@ pub enum ActivityType {
     GpuMemset = 4,
     /// A kernel on a device; its name is `kernel`.
     ConcurrentKernel = 5,
-    /// Never a row: selecting it lets devices learn which host activity launched what.
+    /// Never written as a row; selecting it links device work to the host activity that launched it.
     ExternalCorrelation = 6,
     /// A call of the CUDA runtime; HIP's too, on ROCm.
     CudaRuntime = 7,
@@ -35,23 +35,23 @@ pub enum ActivityType {
     CpuInstantEvent = 9,
     /// A function of an interpreter.
     PythonFunction = 10,
-    /// Time that the collector itself took.
+    /// Time spent by the collector itself.
     Overhead = 11,
     /// A call of the MTIA runtime.
     MtiaRuntime = 12,
-    /// An MTIA command processor's work.
+    /// Work of an MTIA command processor.
     MtiaCcpEvents = 13,
-    /// MTIA's view into its workload, once `mtia_workloadd`.
+    /// MTIA's workload insight, formerly `mtia_workloadd`.
     MtiaInsight = 14,
     /// A wait for a CUDA stream, event or context.
     CudaSync = 15,
-    /// A CUDA event as it was recorded on the device.
+    /// A CUDA event recorded on a device.
     CudaEvent = 16,
     /// Values of MTIA's counters.
     MtiaCounters = 17,
     /// A call of the Glow runtime.
     GlowRuntime = 18,
-    /// Reserved: libkineto wrote it for ranges of CUPTI's range profiler, which is gone.
+    /// Reserved; libkineto wrote it for CUPTI's former range profiler.
     CudaProfilerRange = 19,
     /// An operation on a Habana device.
     HpuOp = 20,
@@ -59,22 +59,22 @@ pub enum ActivityType {
     XpuRuntime = 21,
     /// A call of Level Zero.
     XpuDriver = 22,
-    /// A collective operation, as its library reports it on the host.
+    /// A collective operation, reported by its library on the host.
     CollectiveComm = 23,
-    /// A call of the runtime of a backend outside PyTorch's tree.
+    /// A runtime call of an out-of-tree backend of PyTorch.
     PrivateUse1Runtime = 24,
-    /// A call of the driver of a backend outside PyTorch's tree.
+    /// A driver call of an out-of-tree backend of PyTorch.
     PrivateUse1Driver = 25,
-    /// Values of Intel's metrics, by kernel.
+    /// Intel's metrics, by kernel.
     XpuScopeProfiler = 26,
-    /// A wait on the host for a fence, event, list or queue of Level Zero.
+    /// A wait on the host for a fence, event, command list or queue of Level Zero.
     XpuSync = 27,
-    /// Values of a GPU's counters, sampled.
+    /// Sampled values of a GPU's counters.
     HardwareCounters = 28,
 }
 
 impl ActivityType {
-    /// Every type, by number.
+    /// All types, by number.
     pub const ALL: [ActivityType; 29] = [
         ActivityType::CpuOp,
         ActivityType::UserAnnotation,
@@ -107,7 +107,7 @@ impl ActivityType {
         ActivityType::HardwareCounters,
     ];
 
-    /// Returns the type's name: the `cat` of its rows in the trace file, and its word in a configuration.
+    /// Returns the type's name, which is the `cat` of its rows and its name in a configuration.
     pub const fn as_str(self) -> &'static str {
         match self {
             ActivityType::CpuOp => "cpu_op",
@@ -142,20 +142,20 @@ impl ActivityType {
         }
     }
 
-    /// Returns libkineto's number for the type, 0 to 28.
+    /// Returns libkineto's number of the type, 0 to 28.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// Returns the type with that number, or `None` above 28.
+    /// Returns the type with this number; `None` above 28.
     pub fn from_number(number: u8) -> Option<ActivityType> {
         ActivityType::ALL.get(usize::from(number)).copied()
     }
 
-    /// Returns the type with exactly that name.
+    /// Returns the type with exactly this name.
     ///
-    /// Two names are accepted that are never written: `mtia_workloadd`, an old name of `mtia_insight`, and
-    /// `concurrent_kernel`, as PyTorch's activity filters call `kernel`.
+    /// It also accepts two names that are never written: `mtia_workloadd`, the old name of `mtia_insight`, and
+    /// `concurrent_kernel`, which PyTorch's activity filters use for `kernel`.
     pub fn from_name(name: &str) -> Option<ActivityType> {
         match name {
             "mtia_workloadd" => Some(ActivityType::MtiaInsight),
@@ -164,25 +164,24 @@ impl ActivityType {
         }
     }
 
-    /// Returns whether rows of this type last from one time to another (ph "X").
+    /// Returns whether rows of this type have a duration (ph "X").
     ///
-    /// The others are points in time (`cpu_instant_event`), values read at one time (`mtia_counters`,
-    /// `xpu_scope_profiler`, `hardware_counters`) or never written (`external_correlation`).
+    /// The other types are points in time (`cpu_instant_event`), sets of values (`mtia_counters`, `xpu_scope_profiler`,
+    /// `hardware_counters`) or never written (`external_correlation`).
     pub const fn is_slice(self) -> bool {
         !self.is_counter() && !matches!(self, ActivityType::ExternalCorrelation | ActivityType::CpuInstantEvent)
     }
 
-    /// Returns whether rows of this type are values read at one time (ph "C").
+    /// Returns whether rows of this type are sets of values read at one time (ph "C").
     pub const fn is_counter(self) -> bool {
         matches!(self, ActivityType::MtiaCounters | ActivityType::XpuScopeProfiler | ActivityType::HardwareCounters)
     }
 
-    /// Returns whether a span may say of itself, by `kineto.kind`, that it is of this type.
+    /// Returns whether a span may declare itself to be of this type with `kineto.kind`.
     ///
-    /// True for the slices of the host: those whose [`device`](ActivityType::device) is the CPU whatever the
-    /// accelerator. These are `cpu_op`, `user_annotation`, `python_function`, `overhead`, `collective_comm`, `xpu_sync`
-    /// and the runtime and driver calls of every vendor. A span cannot be an instant or a counter, nor can it claim
-    /// device time.
+    /// True for slices of the host, whose [`device`](ActivityType::device) is the CPU for every accelerator. These are
+    /// `cpu_op`, `user_annotation`, `python_function`, `overhead`, `collective_comm`, `xpu_sync` and the runtime and
+    /// driver calls of every vendor. A span cannot be an instant, a counter, or device time.
     pub const fn is_cpu(self) -> bool {
         match self {
             ActivityType::CpuOp
@@ -218,7 +217,7 @@ impl ActivityType {
     }
 }
 
-/// The generic names, which are sets, and the vendors' names that they stand for.
+/// Generic names, which are sets of types, and the vendor-specific names.
 impl ActivityType {
     /// Calls of every vendor's runtime: [`ActivityTypes::RUNTIME`].
     pub const RUNTIME: ActivityTypes = ActivityTypes::RUNTIME;
@@ -227,27 +226,27 @@ impl ActivityType {
     /// Sampled counters of every vendor's devices: [`ActivityTypes::GPU_PM_COUNTER`].
     pub const GPU_PM_COUNTER: ActivityTypes = ActivityTypes::GPU_PM_COUNTER;
 
-    /// `cuda_runtime` alone; prefer [`ActivityType::RUNTIME`], which is not bound to a vendor.
+    /// `cuda_runtime` alone; prefer the vendor-independent [`ActivityType::RUNTIME`].
     pub const CUDA_RUNTIME: ActivityType = ActivityType::CudaRuntime;
-    /// `mtia_runtime` alone; prefer [`ActivityType::RUNTIME`], which is not bound to a vendor.
+    /// `mtia_runtime` alone; prefer the vendor-independent [`ActivityType::RUNTIME`].
     pub const MTIA_RUNTIME: ActivityType = ActivityType::MtiaRuntime;
-    /// `glow_runtime` alone; prefer [`ActivityType::RUNTIME`], which is not bound to a vendor.
+    /// `glow_runtime` alone; prefer the vendor-independent [`ActivityType::RUNTIME`].
     pub const GLOW_RUNTIME: ActivityType = ActivityType::GlowRuntime;
-    /// `hpu_op` alone; prefer [`ActivityType::RUNTIME`], which is not bound to a vendor.
+    /// `hpu_op` alone; prefer the vendor-independent [`ActivityType::RUNTIME`].
     pub const HPU_OP: ActivityType = ActivityType::HpuOp;
-    /// `xpu_runtime` alone; prefer [`ActivityType::RUNTIME`], which is not bound to a vendor.
+    /// `xpu_runtime` alone; prefer the vendor-independent [`ActivityType::RUNTIME`].
     pub const XPU_RUNTIME: ActivityType = ActivityType::XpuRuntime;
-    /// `privateuse1_runtime` alone; prefer [`ActivityType::RUNTIME`], which is not bound to a vendor.
+    /// `privateuse1_runtime` alone; prefer the vendor-independent [`ActivityType::RUNTIME`].
     pub const PRIVATEUSE1_RUNTIME: ActivityType = ActivityType::PrivateUse1Runtime;
-    /// `cuda_driver` alone; prefer [`ActivityType::DRIVER`], which is not bound to a vendor.
+    /// `cuda_driver` alone; prefer the vendor-independent [`ActivityType::DRIVER`].
     pub const CUDA_DRIVER: ActivityType = ActivityType::CudaDriver;
-    /// `xpu_driver` alone; prefer [`ActivityType::DRIVER`], which is not bound to a vendor.
+    /// `xpu_driver` alone; prefer the vendor-independent [`ActivityType::DRIVER`].
     pub const XPU_DRIVER: ActivityType = ActivityType::XpuDriver;
-    /// `privateuse1_driver` alone; prefer [`ActivityType::DRIVER`], which is not bound to a vendor.
+    /// `privateuse1_driver` alone; prefer the vendor-independent [`ActivityType::DRIVER`].
     pub const PRIVATEUSE1_DRIVER: ActivityType = ActivityType::PrivateUse1Driver;
     /// `mtia_ccp_events` alone; [`ActivityType::ConcurrentKernel`] is the type of other vendors' kernels.
     pub const MTIA_CCP_EVENTS: ActivityType = ActivityType::MtiaCcpEvents;
-    /// `mtia_counters` alone; prefer [`ActivityType::GPU_PM_COUNTER`], which is not bound to a vendor.
+    /// `mtia_counters` alone; prefer the vendor-independent [`ActivityType::GPU_PM_COUNTER`].
     pub const MTIA_COUNTERS: ActivityType = ActivityType::MtiaCounters;
 }
 
@@ -260,11 +259,11 @@ impl fmt::Display for ActivityType {
 impl FromStr for ActivityType {
     type Err = UnknownActivity;
 
-    /// Reads the name of one type, in any case; see [`from_name`](ActivityType::from_name).
+    /// Parses the name of one type, in any case; see [`from_name`](ActivityType::from_name).
     ///
     /// # Errors
     ///
-    /// The name is not that of one type; `runtime`, `driver` and `gpu_pm_counter` are sets ([`ActivityTypes`]).
+    /// If the name is not that of a single type; `runtime`, `driver` and `gpu_pm_counter` are sets ([`ActivityTypes`]).
     fn from_str(name: &str) -> Result<Self, UnknownActivity> {
         ActivityType::from_name(&name.to_ascii_lowercase())
             .ok_or_else(|| UnknownActivity::new("activity type", name, ActivityType::ALL.map(ActivityType::as_str)))
@@ -277,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_those_of_libkineto_and_go_both_ways() {
+    fn numbers_are_those_of_libkineto() {
         for (number, kind) in (0u8..).zip(ActivityType::ALL) {
             assert_eq!(kind.number(), number, "{kind}");
             assert_eq!(ActivityType::from_number(number), Some(kind));
@@ -288,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_reads_back_in_any_case() {
+    fn name_parses_in_any_case() {
         for kind in ActivityType::ALL {
             assert_eq!(kind.as_str().parse(), Ok(kind));
             assert_eq!(kind.as_str().to_uppercase().parse(), Ok(kind));
@@ -298,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_lists_the_known_ones() {
+    fn unknown_name_error_lists_known_names() {
         for name in ["", "cpu_op ", "kernels", "runtime"] {
             let error = name.parse::<ActivityType>().unwrap_err();
             assert_eq!(error.name(), name);
@@ -307,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_may_be_any_slice_of_the_host() {
+    fn span_may_be_any_host_slice() {
         for kind in ActivityType::ALL {
             let on_host = [Accelerator::Cuda, Accelerator::Xpu, Accelerator::PrivateUse1]
                 .into_iter()

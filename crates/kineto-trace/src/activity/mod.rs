@@ -1,6 +1,6 @@
-//! What happened: one activity is one row of the trace, as in libkineto's `ITraceActivity`.
+//! Activities: the rows of a trace, as in libkineto's `ITraceActivity`.
 //!
-//! An [`Activity`] is a view, made on demand from wherever its record lies; no activity is a heap object.
+//! An [`Activity`] is a view that is created on demand from a record; it is never stored on the heap.
 
 mod args;
 pub mod catalogue;
@@ -26,61 +26,61 @@ pub use scope::RecordScope;
 pub use set::ActivityTypes;
 pub use unknown::UnknownActivity;
 
-/// The group of rows of what collectors cost, below those of devices. In libkineto it is -1, which Perfetto takes for 0, the
-/// first device.
+/// The process id under which overhead of collectors is drawn, below the devices. libkineto uses -1, which Perfetto
+/// takes for 0, the first device.
 #[doc(hidden)]
 pub const OVERHEAD_GROUP: i64 = 0x1FFF_FFFF;
 
 use crate::time::Timestamp;
 
-/// One row of the trace, seen where its record lies.
+/// A view of one row of the trace.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Activity<'t> {
-    /// What kind of thing happened; its name is the row's `cat`.
+    /// The type; its name is the row's `cat`.
     pub kind: ActivityType,
-    /// The name shown on the slice.
+    /// The name of the slice.
     pub name: &'t str,
-    /// Where it is drawn.
+    /// The track on which it is drawn.
     pub track: Track<'t>,
-    /// When it happened.
+    /// The time of the activity.
     pub body: Body,
-    /// Its own id; 0 for rows that have none.
+    /// Its own id; 0 if none.
     pub id: CorrelationId,
-    /// The host activity that launched this one, if it was launched; 0 if not known.
+    /// The id of the host activity that launched it; 0 if none or unknown.
     pub linked: CorrelationId,
-    /// Its end of an arrow, if it has one.
+    /// An end of an arrow.
     pub flow: Option<Flow>,
-    /// Everything else.
+    /// All other arguments.
     pub args: &'t dyn Args,
 }
 
 impl<'t> Activity<'t> {
-    /// Makes one without ids, arrows and arguments, which can be set.
+    /// Returns an activity without ids, arrows and arguments.
     pub const fn new(kind: ActivityType, name: &'t str, track: Track<'t>, body: Body) -> Activity<'t> {
         const NONE: CorrelationId = CorrelationId(0);
         Activity { kind, name, track, body, id: NONE, linked: NONE, flow: None, args: NO_ARGS }
     }
 }
 
-/// When an activity happened.
+/// The time of an activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// It lasted from `start` to `end` (ph "X").
+    /// A slice from `start` to `end` (ph "X").
     Slice {
         /// The first nanosecond.
         start: Timestamp,
         /// The nanosecond after the last.
         end: Timestamp,
     },
-    /// It is a point in time (ph "i").
+    /// A point in time (ph "i").
     Instant {
-        /// That point.
+        /// The point in time.
         at: Timestamp,
     },
-    /// It is a set of values read at one time (ph "C"); the activity's args are the series.
+    /// A set of values read at one time (ph "C"); the arguments are the series.
     Counter {
-        /// When they were read.
+        /// When the values were read.
         at: Timestamp,
     },
 }
@@ -94,17 +94,17 @@ pub struct Track<'t> {
     pub thread: Lane<'t>,
 }
 
-/// One half of a [`Track`]: a number, or a name as Kineto's "Spans" rows have.
+/// One half of a [`Track`]: a number, or a name such as Kineto's "Spans".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lane<'t> {
     /// A process, thread, device or stream.
     Id(i64),
-    /// A row that stands for no such thing.
+    /// A named row, such as Kineto's "Spans".
     Name(&'t str),
 }
 
 impl Track<'_> {
-    /// The row `thread` of the group `process`.
+    /// Returns the row `thread` of the group `process`.
     pub const fn new(process: i64, thread: i64) -> Self {
         Track { process: Lane::Id(process), thread: Lane::Id(thread) }
     }
@@ -115,21 +115,21 @@ impl Track<'_> {
 pub struct Flow {
     /// What the arrow means.
     pub kind: FlowKind,
-    /// The arrow's name among those of its kind.
+    /// The arrow's id, unique among arrows of its kind.
     pub id: u64,
-    /// Which end this is.
+    /// The end of the arrow.
     pub end: FlowEnd,
 }
 
-/// What an arrow means; the value is libkineto's flow type.
+/// The meaning of an arrow; the value is libkineto's flow type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FlowKind {
     /// From a forward operation to its backward operation ("fwdbwd").
     ForwardBackward,
-    /// From a launch on the host to what it launched on a device ("ac2g").
+    /// From a launch on the host to the device work ("ac2g").
     AsyncCpuToGpu,
-    /// From a span to one that follows from it ("follows_from"); not in libkineto.
+    /// From a span to a span that follows from it ("follows_from"); not in libkineto.
     FollowsFrom,
 }
 
@@ -144,11 +144,11 @@ impl FlowKind {
     }
 }
 
-/// Which end of an arrow.
+/// An end of an arrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowEnd {
-    /// Where it starts (ph "s").
+    /// The start (ph "s").
     Start,
-    /// Where it points (ph "f", bound to the enclosing slice).
+    /// The target (ph "f", bound to the enclosing slice).
     Finish,
 }

@@ -1,11 +1,11 @@
-//! What kind of thing an operation is to PyTorch.
+//! PyTorch's scopes of operations.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::UnknownActivity;
 
-/// What kind of thing an operation is to PyTorch; the numbers are torch's (`at::RecordScope`) and do not change.
+/// The scope of an operation in PyTorch; the numbers are torch's (`at::RecordScope`) and do not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -16,7 +16,7 @@ pub enum RecordScope {
     BackwardFunction = 1,
     /// A function of TorchScript.
     TorchScriptFunction = 2,
-    /// A kernel's dispatch by type of element.
+    /// The dispatch of a kernel by element type.
     KernelFunctionDtype = 3,
     /// A custom class.
     CustomClass = 4,
@@ -33,7 +33,7 @@ pub enum RecordScope {
 }
 
 impl RecordScope {
-    /// Every scope, by number.
+    /// All scopes, by number.
     pub const ALL: [RecordScope; 10] = [
         RecordScope::Function,
         RecordScope::BackwardFunction,
@@ -47,7 +47,7 @@ impl RecordScope {
         RecordScope::StaticRuntimeModel,
     ];
 
-    /// Returns torch's name for the scope.
+    /// Returns torch's name of the scope.
     pub const fn as_str(self) -> &'static str {
         match self {
             RecordScope::Function => "FUNCTION",
@@ -63,12 +63,12 @@ impl RecordScope {
         }
     }
 
-    /// Returns torch's number for the scope, 0 to 9.
+    /// Returns torch's number of the scope, 0 to 9.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// Returns the scope with that number, or `None` above 9.
+    /// Returns the scope with this number; `None` above 9.
     pub fn from_number(number: u8) -> Option<RecordScope> {
         RecordScope::ALL.get(usize::from(number)).copied()
     }
@@ -83,11 +83,11 @@ impl fmt::Display for RecordScope {
 impl FromStr for RecordScope {
     type Err = UnknownActivity;
 
-    /// Reads torch's name for a scope, in any case.
+    /// Parses torch's name of a scope, in any case.
     ///
     /// # Errors
     ///
-    /// No scope has that name.
+    /// If no scope has that name.
     fn from_str(name: &str) -> Result<Self, UnknownActivity> {
         let known = RecordScope::ALL.into_iter().find(|scope| scope.as_str().eq_ignore_ascii_case(name));
         known.ok_or_else(|| UnknownActivity::new("record scope", name, RecordScope::ALL.map(RecordScope::as_str)))
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_names_are_torchs_and_go_both_ways() {
+    fn numbers_and_names_are_those_of_torch() {
         for (number, scope) in (0u8..).zip(RecordScope::ALL) {
             assert_eq!((scope.number(), RecordScope::from_number(number)), (number, Some(scope)));
             assert_eq!(scope.as_str().to_lowercase().parse(), Ok(scope));

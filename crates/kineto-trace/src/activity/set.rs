@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use super::{ActivityType, UnknownActivity};
 
-/// A set of activity types; as small as an integer.
+/// A set of activity types, stored as bits.
 ///
 /// ```
 /// use kineto_trace::activity::{ActivityType, ActivityTypes};
@@ -23,13 +23,13 @@ impl ActivityTypes {
     pub const EMPTY: ActivityTypes = ActivityTypes(0);
     /// All 29 types.
     pub const ALL: ActivityTypes = ActivityTypes::of(&ActivityType::ALL);
-    /// What libkineto collects when nothing is selected: the types 0 to 17, `cpu_op` to `mtia_counters`.
+    /// libkineto's selection by default: types 0 to 17, `cpu_op` to `mtia_counters`.
     pub const DEFAULT: ActivityTypes = ActivityTypes((1 << ActivityType::GlowRuntime.number()) - 1);
 
-    /// Calls of the runtime on every vendor; `runtime` in a configuration.
+    /// Runtime calls of every vendor; `runtime` in a configuration.
     ///
-    /// `cuda_runtime`, `mtia_runtime`, `glow_runtime`, `xpu_runtime`, `privateuse1_runtime`, and `hpu_op`, which is all
-    /// that Habana's profiler reports.
+    /// `cuda_runtime`, `mtia_runtime`, `glow_runtime`, `xpu_runtime`, `privateuse1_runtime`, and `hpu_op`, the only
+    /// type that Habana's profiler reports.
     pub const RUNTIME: ActivityTypes = ActivityTypes::of(&[
         ActivityType::CudaRuntime,
         ActivityType::MtiaRuntime,
@@ -38,12 +38,12 @@ impl ActivityTypes {
         ActivityType::XpuRuntime,
         ActivityType::PrivateUse1Runtime,
     ]);
-    /// Calls of the driver on every vendor; `driver` in a configuration.
+    /// Driver calls of every vendor; `driver` in a configuration.
     ///
     /// `cuda_driver`, `xpu_driver`, `privateuse1_driver`.
     pub const DRIVER: ActivityTypes =
         ActivityTypes::of(&[ActivityType::CudaDriver, ActivityType::XpuDriver, ActivityType::PrivateUse1Driver]);
-    /// Performance counters of the device on every vendor; `gpu_pm_counter` in a configuration.
+    /// Performance counters of every vendor's devices; `gpu_pm_counter` in a configuration.
     ///
     /// `mtia_counters`, `xpu_scope_profiler`, `hardware_counters`.
     pub const GPU_PM_COUNTER: ActivityTypes = ActivityTypes::of(&[
@@ -52,50 +52,50 @@ impl ActivityTypes {
         ActivityType::HardwareCounters,
     ]);
 
-    /// The words for the sets above, as they are read from a configuration; they are never written.
+    /// Names of the sets above in a configuration; they are never written.
     const GENERIC: [(&'static str, ActivityTypes); 3] = [
         ("runtime", ActivityTypes::RUNTIME),
         ("driver", ActivityTypes::DRIVER),
         ("gpu_pm_counter", ActivityTypes::GPU_PM_COUNTER),
     ];
 
-    /// Returns the set of just that type.
+    /// Returns the set with a single type.
     pub const fn from_type(kind: ActivityType) -> ActivityTypes {
         ActivityTypes(1 << kind.number())
     }
 
-    /// Returns the set of those types.
+    /// Returns the set of these types.
     pub const fn of(kinds: &[ActivityType]) -> ActivityTypes {
         let mut set = ActivityTypes::EMPTY;
-        let mut left = kinds;
-        while let [kind, rest @ ..] = left {
+        let mut remaining = kinds;
+        while let [kind, rest @ ..] = remaining {
             set = set.with(*kind);
-            left = rest;
+            remaining = rest;
         }
         set
     }
 
-    /// Returns the set as bits: bit n is the type with the number n.
+    /// Returns the set as bits: bit n is the type with number n.
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// Returns the set with those bits; bits that no type has are dropped.
+    /// Returns the set with these bits; undefined bits are dropped.
     pub const fn from_bits(bits: u32) -> ActivityTypes {
         ActivityTypes(bits & ActivityTypes::ALL.0)
     }
 
-    /// Returns the set with the type added.
+    /// Returns the set with `kind` added.
     pub const fn with(self, kind: ActivityType) -> ActivityTypes {
         self.union(ActivityTypes::from_type(kind))
     }
 
-    /// Returns the set with the type taken out.
+    /// Returns the set with `kind` removed.
     pub const fn without(self, kind: ActivityType) -> ActivityTypes {
         self.difference(ActivityTypes::from_type(kind))
     }
 
-    /// Returns the types that are in either set; the operator `|` does the same.
+    /// Returns the types that are in either set; same as the operator `|`.
     pub const fn union(self, other: ActivityTypes) -> ActivityTypes {
         ActivityTypes(self.0 | other.0)
     }
@@ -115,49 +115,49 @@ impl ActivityTypes {
         self.0 & (1 << kind.number()) != 0
     }
 
-    /// Returns whether every type of the other set is in this one.
+    /// Returns whether `other` is a subset.
     pub const fn is_superset(self, other: ActivityTypes) -> bool {
         other.difference(self).is_empty()
     }
 
-    /// Returns whether there is no type in the set.
+    /// Returns whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Returns how many types are in the set.
+    /// Returns the number of types.
     pub const fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// Walks the types of the set, by number.
+    /// Iterates over the types by number.
     pub fn iter(self) -> impl Iterator<Item = ActivityType> + Clone {
         ActivityType::ALL.into_iter().filter(move |kind| self.contains(*kind))
     }
 
-    /// Returns this set, or [`DEFAULT`](ActivityTypes::DEFAULT) if it is empty, which is how libkineto reads an empty
+    /// Returns this set, or [`DEFAULT`](ActivityTypes::DEFAULT) if it is empty, as libkineto reads an empty
     /// `ACTIVITY_TYPES`.
     pub const fn or_default(self) -> ActivityTypes {
         if self.is_empty() { ActivityTypes::DEFAULT } else { self }
     }
 
-    /// Reads a list of names with commas between them.
+    /// Parses a comma-separated list of names.
     ///
-    /// A name is, in any case and with blanks around it, that of a type ([`ActivityType::from_name`]) or one of
-    /// `runtime`, `driver` and `gpu_pm_counter`, which select the type on every vendor. A vendor's name, such as
-    /// `cuda_runtime`, selects that vendor's type alone. Empty items are passed over, as in libkineto; a text
-    /// without any name gives the empty set (see [`or_default`](ActivityTypes::or_default)).
+    /// Names may be in any case and surrounded by spaces. A name is that of a type ([`ActivityType::from_name`]), or
+    /// one of `runtime`, `driver` and `gpu_pm_counter`, which select the types of all vendors. A vendor's name, such as
+    /// `cuda_runtime`, selects only that vendor's type. Empty items are ignored, as in libkineto; a text without names
+    /// returns the empty set (see [`or_default`](ActivityTypes::or_default)).
     ///
     /// # Errors
     ///
-    /// The first name that is not known; nothing is selected then.
+    /// If a name is unknown; the error contains the first one.
     pub fn parse(text: &str) -> Result<ActivityTypes, UnknownActivity> {
         let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
-        names.map(ActivityTypes::named).try_fold(ActivityTypes::EMPTY, |set, named| Ok(set | named?))
+        names.map(ActivityTypes::parse_name).try_fold(ActivityTypes::EMPTY, |set, parse_name| Ok(set | parse_name?))
     }
 
-    /// The set that one name stands for.
-    fn named(name: &str) -> Result<ActivityTypes, UnknownActivity> {
+    /// Returns the set of a single name.
+    fn parse_name(name: &str) -> Result<ActivityTypes, UnknownActivity> {
         let lower = name.to_ascii_lowercase();
         let generic = ActivityTypes::GENERIC.into_iter().find(|(word, _)| *word == lower).map(|(_, set)| set);
         let single = || ActivityType::from_name(&lower).map(ActivityTypes::from_type);
@@ -213,18 +213,18 @@ impl<T: Into<ActivityTypes>> BitOrAssign<T> for ActivityTypes {
 impl FromStr for ActivityTypes {
     type Err = UnknownActivity;
 
-    /// Reads a list of names; see [`ActivityTypes::parse`].
+    /// Parses a list of names; see [`ActivityTypes::parse`].
     ///
     /// # Errors
     ///
-    /// The first name that is not known.
+    /// If a name is unknown; the error contains the first one.
     fn from_str(text: &str) -> Result<Self, UnknownActivity> {
         ActivityTypes::parse(text)
     }
 }
 
 impl fmt::Display for ActivityTypes {
-    /// Writes the names with commas between them, as [`ActivityTypes::parse`] reads them.
+    /// Writes a comma-separated list of names, which [`ActivityTypes::parse`] accepts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, kind) in self.iter().enumerate() {
             let comma = if n == 0 { "" } else { "," };
@@ -244,7 +244,7 @@ impl fmt::Debug for ActivityTypes {
 mod tests {
     use super::*;
 
-    /// Every name a configuration may hold, and what is written for what it selects.
+    /// By name in a configuration: the names of the types that it selects.
     const NAMES: [(&str, &str); 29 + 3 + 2] = [
         ("cpu_op", "cpu_op"),
         ("user_annotation", "user_annotation"),
@@ -282,8 +282,8 @@ mod tests {
         ("concurrent_kernel", "kernel"),
     ];
 
-    /// The 11 names that kineto's proposal of generic types keeps as aliases, with the constant of each and the generic
-    /// set that has it; `mtia_ccp_events` would be `kernel`, which is a type of its own here.
+    /// The 11 names that kineto's proposal of generic types keeps as aliases, with their constants and generic sets.
+    /// `mtia_ccp_events` would be `kernel` there, which is a separate type here.
     const ALIASES: [(&str, ActivityType, Option<ActivityTypes>); 11] = [
         ("cuda_runtime", ActivityType::CUDA_RUNTIME, Some(ActivityType::RUNTIME)),
         ("mtia_runtime", ActivityType::MTIA_RUNTIME, Some(ActivityType::RUNTIME)),
@@ -309,7 +309,11 @@ mod tests {
             assert_eq!(ActivityTypes::parse(name).unwrap(), ActivityTypes::from_type(kind));
         }
         for (name, kind, generic) in ALIASES {
-            assert_eq!(ActivityTypes::parse(name).unwrap(), kind.into(), "a vendor's name is that vendor's type alone");
+            assert_eq!(
+                ActivityTypes::parse(name).unwrap(),
+                kind.into(),
+                "a vendor's name selects only that vendor's type"
+            );
             assert_eq!(kind.as_str(), name);
             for set in [ActivityTypes::RUNTIME, ActivityTypes::DRIVER, ActivityTypes::GPU_PM_COUNTER] {
                 assert_eq!(set.contains(kind), generic == Some(set), "{name}");
@@ -323,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_the_union_and_survives_blanks() {
+    fn list_is_a_union_and_ignores_spaces() {
         let set = ActivityTypes::parse(" Kernel ,,\tdriver, kernel,\r\n").unwrap();
         assert_eq!(set, ActivityTypes::DRIVER | ActivityType::ConcurrentKernel);
         for empty in ["", " ", ",,", " , "] {
@@ -334,15 +338,18 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_lists_types_and_generic_names() {
+    fn unknown_name_error_lists_all_names() {
         let error = ActivityTypes::parse("cpu_op,Kernels,nonsense").unwrap_err();
         assert_eq!(error.name(), "Kernels");
         assert_eq!(error.known(), NAMES.map(|(name, _)| name)[..32].to_vec());
-        assert!(error.to_string().starts_with("unknown activity type \"Kernels\", known are: cpu_op, "), "{error}");
+        assert!(
+            error.to_string().starts_with("unknown activity type \"Kernels\": expected one of cpu_op, "),
+            "{error}"
+        );
     }
 
     #[test]
-    fn all_is_all_and_a_set_reads_back() {
+    fn any_set_round_trips_as_text() {
         assert_eq!(ActivityTypes::ALL.len(), 29);
         assert!(ActivityTypes::ALL.iter().eq(ActivityType::ALL));
         for set in [ActivityTypes::EMPTY, ActivityTypes::ALL, ActivityTypes::DEFAULT, ActivityTypes::RUNTIME] {

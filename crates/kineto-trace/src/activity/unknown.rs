@@ -1,8 +1,8 @@
-//! The error for a name of an activity type or group that is not known.
+//! The error for an unknown activity type or group.
 
 use std::fmt;
 
-/// A name that stands for no activity type, set of types or group; its message lists those that are known.
+/// An unknown name of an activity type, set of types or group; its message lists the known names.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UnknownActivity {
     what: &'static str,
@@ -11,23 +11,23 @@ pub struct UnknownActivity {
 }
 
 impl UnknownActivity {
-    /// An error that says `name` is no `what`.
+    /// Returns the error for `name`, which is not a valid `what`.
     pub(super) fn new(what: &'static str, name: &str, known: impl Into<Vec<&'static str>>) -> Self {
         UnknownActivity { what, name: name.to_owned(), known: known.into() }
     }
 
-    /// Returns the name as it was given.
+    /// Returns the unknown name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns the names that could have stood there.
+    /// Returns the valid names.
     pub fn known(&self) -> &[&'static str] {
         &self.known
     }
 }
 
-/// The message: what a `main` that returns this error shows.
+/// Same as `Display`, so that a `main` that returns this error prints the message.
 impl fmt::Debug for UnknownActivity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -36,7 +36,7 @@ impl fmt::Debug for UnknownActivity {
 
 impl fmt::Display for UnknownActivity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown {} {:?}, known are: {}", self.what, self.name, self.known.join(", "))
+        write!(f, "unknown {} {:?}: expected one of {}", self.what, self.name, self.known.join(", "))
     }
 }
 
@@ -47,8 +47,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_message_names_what_was_meant_and_what_is_known() {
+    fn message_contains_the_name_and_known_names() {
         let error = UnknownActivity::new("colour", "gr\"een", ["red", "blue"]);
-        assert_eq!(error.to_string(), r#"unknown colour "gr\"een", known are: red, blue"#);
+        assert_eq!(error.to_string(), r#"unknown colour "gr\"een": expected one of red, blue"#);
     }
 }

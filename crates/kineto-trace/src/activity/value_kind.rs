@@ -1,38 +1,38 @@
-//! The kinds of value that an argument of the catalogue may have.
+//! Types of argument values in the catalogue.
 
 use serde_json::Value;
 
 use super::ArgValue;
 
-/// What the value of an argument is.
+/// The type of an argument's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ValueKind {
-    /// A truth value.
+    /// A boolean.
     Bool,
-    /// An integer from -2^63 to 2^63-1: Perfetto misreads others.
+    /// An integer from -2^63 to 2^63-1; Perfetto misreads others.
     Int,
     /// An integer from 0 to 2^63-1.
     Uint,
-    /// An integer that is not negative, or a text with its hexadecimal form, as Intel's collector writes it; beyond 2^63-1
-    /// it becomes a text.
+    /// A non-negative integer, or a hexadecimal string, as Intel's collector writes it. An integer beyond 2^63-1 is
+    /// written as a string.
     Handle,
     /// A number.
     Float,
-    /// A text.
+    /// A string.
     Str,
     /// A list of integers.
     Ints,
-    /// A list with a list of integers for each input; for an input that is a list itself, a list of such lists.
+    /// A list with a list of integers for each input, or, for an input that is a list of tensors, a list of such lists.
     NestedInts,
-    /// A list of texts.
+    /// A list of strings.
     Strs,
-    /// An object, whose own arguments are in the catalogue too.
+    /// An object, whose members are in the catalogue too.
     Dict,
 }
 
 impl ValueKind {
-    /// Returns the kind's name, for documentation and messages.
+    /// Returns a description of the type, for documentation and messages.
     pub const fn as_str(self) -> &'static str {
         match self {
             ValueKind::Bool => "true or false",
@@ -48,7 +48,7 @@ impl ValueKind {
         }
     }
 
-    /// Returns whether the value is of this kind as it stands.
+    /// Returns whether a value has this type, without conversion.
     pub fn accepts(self, value: ArgValue<'_>) -> bool {
         match value {
             ArgValue::Bool(_) => self == ValueKind::Bool,
@@ -65,7 +65,7 @@ impl ValueKind {
         }
     }
 
-    /// Returns whether the text is JSON with a value of this kind.
+    /// Returns whether a text is JSON of this type.
     pub fn accepts_json(self, text: &str) -> bool {
         serde_json::from_str::<Value>(text).is_ok_and(|value| self.accepts_value(&value))
     }
@@ -87,7 +87,7 @@ impl ValueKind {
             ValueKind::Int => is_integer(value),
             ValueKind::Uint => value.as_i64().is_some_and(|number| number >= 0),
             ValueKind::Handle => value.is_u64() || value.is_string(),
-            // The writer's word for a float that JSON cannot hold.
+            // The string that the writer uses for a float that JSON cannot represent.
             ValueKind::Float => value.is_number() || matches!(value.as_str(), Some("inf" | "-inf" | "nan")),
             ValueKind::Str => value.is_string(),
             ValueKind::Ints => all(is_integer),
@@ -102,7 +102,7 @@ fn is_integer(value: &Value) -> bool {
     value.is_i64()
 }
 
-/// Whether the value is the shape of an input: of a tensor, or of each tensor in a list.
+/// Returns whether the value is the shape of a tensor, or a list of shapes.
 fn is_shape(value: &Value) -> bool {
     let is_list_of = |each: fn(&Value) -> bool| value.as_array().is_some_and(|list| list.iter().all(each));
     is_list_of(is_integer) || is_list_of(is_shape)
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_judged_by_its_value() {
+    fn json_is_accepted_by_type() {
         let examples = [
             (ValueKind::Bool, "true", "1"),
             (ValueKind::Int, "-1", "1.5"),

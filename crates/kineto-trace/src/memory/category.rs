@@ -1,38 +1,38 @@
-//! What memory is for.
+//! Categories of memory.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What memory is for; the numbers are those of PyTorch's memory timeline.
+/// The purpose of memory; the numbers are those of PyTorch's memory timeline.
 ///
-/// PyTorch finds out by looking at modules and optimizers. A Rust program says it: by a scope
-/// (`tracing_kineto::memory::scope`), or by the field `mem.category` of a span, whose value is one of these names. The
-/// innermost scope of the thread counts; without one, the innermost span around that has such a field.
+/// PyTorch derives it from modules and optimizers. A Rust program declares it with a scope
+/// (`tracing_kineto::memory::scope`), or with the span field `mem.category`, whose value is one of these names. The
+/// innermost scope of the thread takes precedence; without a scope, the innermost span with such a field does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Category {
-    /// What a model has learned.
+    /// Parameters of a model.
     Parameter = 0,
-    /// What an optimizer keeps of its own.
+    /// State of an optimizer.
     OptimizerState = 1,
-    /// What a model is given.
+    /// Inputs of a model.
     Input = 2,
-    /// What is needed for a moment.
+    /// Short-lived buffers.
     Temporary = 3,
-    /// What a forward pass leaves for the backward pass.
+    /// Values that a forward pass saves for the backward pass.
     Activation = 4,
     /// Gradients of parameters.
     Gradient = 5,
-    /// What else a backward pass makes.
+    /// Other values of a backward pass.
     AutogradDetail = 6,
-    /// Nobody has said.
+    /// Not declared.
     #[default]
     Unknown = 7,
 }
 
 impl Category {
-    /// Every category, by number.
+    /// All categories, by number.
     pub const ALL: [Category; 8] = [
         Category::Parameter,
         Category::OptimizerState,
@@ -49,12 +49,12 @@ impl Category {
         self as u8
     }
 
-    /// Returns the category of that number.
+    /// Returns the category with this number.
     pub fn from_number(number: u8) -> Option<Category> {
         Category::ALL.get(usize::from(number)).copied()
     }
 
-    /// Returns PyTorch's name of it.
+    /// Returns its name in PyTorch.
     pub const fn as_str(self) -> &'static str {
         match self {
             Category::Parameter => "PARAMETER",
@@ -75,14 +75,14 @@ impl fmt::Display for Category {
     }
 }
 
-/// A text that names no [`Category`].
+/// An unknown name of a [`Category`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownCategory(String);
 
 impl fmt::Display for UnknownCategory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known = Category::ALL.map(Category::as_str).join(", ");
-        write!(f, "no memory category is called {:?}; there are {known}", self.0)
+        write!(f, "unknown memory category {:?}: expected one of {known}", self.0)
     }
 }
 
@@ -91,7 +91,7 @@ impl std::error::Error for UnknownCategory {}
 impl FromStr for Category {
     type Err = UnknownCategory;
 
-    /// Reads a name, in any case.
+    /// Parses a name, in any case.
     fn from_str(name: &str) -> Result<Category, UnknownCategory> {
         let named = Category::ALL.into_iter().find(|category| category.as_str().eq_ignore_ascii_case(name));
         named.ok_or_else(|| UnknownCategory(name.to_owned()))

@@ -1,14 +1,14 @@
-//! Where memory is.
+//! Devices with memory.
 
 use crate::activity::DeviceType;
 use std::fmt;
 
-/// A device that has memory: PyTorch's `Device Type` and `Device Id`.
+/// A device with memory: PyTorch's `Device Type` and `Device Id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Device {
-    /// Which kind of device.
+    /// The type of device.
     pub kind: DeviceType,
-    /// Which of them, from 0; -1 for the host.
+    /// The index among devices of its type, from 0; -1 for the host.
     pub index: i16,
 }
 
@@ -16,19 +16,19 @@ impl Device {
     /// The host.
     pub const CPU: Device = Device { kind: DeviceType::Cpu, index: -1 };
 
-    /// The GPU of that number, as CUDA counts them.
+    /// Returns the GPU with this index in CUDA.
     pub const fn cuda(index: i16) -> Device {
         Device { kind: DeviceType::Cuda, index }
     }
 
-    /// The device of a record.
+    /// Returns the device of a record.
     pub fn of(kind: u8, index: i16) -> Device {
         let kind = DeviceType::ALL.into_iter().find(|device| device.number() == kind).unwrap_or(DeviceType::Cpu);
         Device { kind, index }
     }
 }
 
-/// "CPU", "GPU 0", "XPU 1".
+/// Formats as "CPU", "GPU 0", "XPU 1".
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.kind == DeviceType::Cuda { "GPU" } else { self.kind.as_str() };
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_are_named_as_people_call_them() {
+    fn devices_have_readable_names() {
         let named =
             [(Device::CPU, "CPU"), (Device::cuda(3), "GPU 3"), (Device { kind: DeviceType::Xpu, index: 0 }, "XPU 0")];
         for (device, name) in named {

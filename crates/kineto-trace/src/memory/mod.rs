@@ -1,4 +1,4 @@
-//! Memory: what it is for, where it is, and what of it lived when.
+//! Memory: categories, devices, and timelines of allocations.
 
 mod category;
 mod device;

@@ -1,4 +1,4 @@
-//! What lived in a device's memory when: PyTorch's memory timeline.
+//! PyTorch's memory timeline: allocations on a device over time.
 
 use super::{Category, Device};
 use crate::error::Error;
@@ -9,11 +9,11 @@ use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// What lived in a device's memory when, by [`Category`]; made by `tracing_kineto::Trace::memory_timeline`.
+/// The allocations of a device over time, by [`Category`]; made by `tracing_kineto::Trace::memory_timeline`.
 ///
-/// As in `torch.profiler`'s `export_memory_timeline`, each row is something that happened to a piece of memory. What was
-/// allocated before the recording comes first: a row for each piece that the recording sees freed, and one for the rest,
-/// as far as the allocator says its totals, so that the sum of all rows so far is what the allocator had handed out.
+/// As in `torch.profiler`'s `export_memory_timeline`, each row is an event of one allocation. Memory allocated before
+/// the recording comes first: a row for each allocation that is freed during the recording, and one row for the rest.
+/// The rest is known only as far as the allocator reports totals. The sum of all rows so far is the allocated memory.
 #[derive(Clone)]
 pub struct MemoryTimeline {
     device: Device,
@@ -33,28 +33,28 @@ impl fmt::Debug for MemoryTimeline {
     }
 }
 
-/// Something that happened to a piece of memory.
+/// An event of one allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryRow {
-    /// When; `None` for what was there before the recording.
+    /// The time; `None` for memory from before the recording.
     pub time: Option<Timestamp>,
-    /// What happened.
+    /// The kind of event.
     pub action: MemoryAction,
-    /// Which piece of memory: a number of its own from its allocation to its free, not its address.
+    /// The allocation's number, unique from allocation to free; not its address.
     pub key: u64,
-    /// How often its content had been replaced before that.
+    /// How often the content had been replaced before.
     pub version: u32,
-    /// How large it is.
+    /// The size in bytes.
     pub bytes: u64,
-    /// What it was for until then, or, of a new piece, is for.
+    /// The category before the event, or of a new allocation.
     pub category: Category,
-    /// What it is for from then on; other than `category` only where a version ends.
+    /// The category after the event; it differs from `category` only when the version changes.
     pub next_category: Category,
 }
 
 impl MemoryRow {
-    /// Makes one of an empty piece of unknown use, which can be set.
+    /// Returns a row of size 0 and unknown category.
     #[doc(hidden)]
     pub const fn new(time: Option<Timestamp>, action: MemoryAction, key: u64) -> MemoryRow {
         const UNKNOWN: Category = Category::Unknown;
@@ -62,12 +62,12 @@ impl MemoryRow {
     }
 }
 
-/// What happens to memory; the numbers are PyTorch's.
+/// An event of an allocation; the numbers are PyTorch's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum MemoryAction {
-    /// It was there before the recording.
+    /// It existed before the recording.
     Preexisting = 1,
     /// It is allocated.
     Create = 2,
@@ -85,7 +85,7 @@ impl MemoryAction {
 }
 
 impl MemoryRow {
-    /// Calls `each` with by how much the row changes a category: twice where a version ends.
+    /// Calls `each` with the change of a category in bytes; twice if the version changes.
     pub fn changes(&self, mut each: impl FnMut(Category, i64)) {
         let bytes = i64::try_from(self.bytes).unwrap_or(i64::MAX);
         match self.action {
@@ -100,7 +100,7 @@ impl MemoryRow {
 }
 
 impl MemoryTimeline {
-    /// Makes one of its rows, which are in order.
+    /// Returns a timeline of these rows, which must be in order.
     #[doc(hidden)]
     pub fn new(
         device: Device,
@@ -117,27 +117,27 @@ impl MemoryTimeline {
         self.device
     }
 
-    /// Returns what happened: first what was there before, then in order of time.
+    /// Returns the rows: first memory from before the recording, then in order of time.
     pub fn rows(&self) -> &[MemoryRow] {
         &self.rows
     }
 
-    /// Returns the most bytes that were allocated at a time.
+    /// Returns the maximum number of allocated bytes.
     pub fn max_allocated(&self) -> u64 {
         self.max_allocated
     }
 
-    /// Returns the most bytes that the allocator has had from the device at a time; 0 if it does not say.
+    /// Returns the maximum number of bytes that the allocator reserved on the device; 0 if unknown.
     pub fn max_reserved(&self) -> u64 {
         self.max_reserved
     }
 
-    /// Writes it to a file, in the form that the name's end asks for, as PyTorch does.
+    /// Writes the timeline to a file, in a format that depends on the extension, as in PyTorch.
     ///
-    /// `.html` is a picture (see [`write_html`](MemoryTimeline::write_html)), `raw.json` the rows
-    /// ([`write_raw`](MemoryTimeline::write_raw)), any other name the sizes by time
-    /// ([`write_json`](MemoryTimeline::write_json)); `.gz` behind it compresses. The file appears whole or not at all.
-    ///
+    /// `.html` is an interactive chart (see [`write_html`](MemoryTimeline::write_html)), `raw.json` the rows
+    /// ([`write_raw`](MemoryTimeline::write_raw)), any other extension the sizes by time
+    /// ([`write_json`](MemoryTimeline::write_json)). A further `.gz` compresses. The file appears only when it is
+    /// complete.
     /// # Errors
     /// If the file cannot be written, its folder is missing, or the disk is full.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
@@ -145,10 +145,10 @@ impl MemoryTimeline {
         file::save(path, self.gzip_level, |out| self.write_for(path, out))
     }
 
-    /// Writes it in the form that a path asks for.
+    /// Writes the timeline in the format that the extension of `path` selects.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// If `out` fails.
     #[doc(hidden)]
     pub fn write_for(&self, path: &Path, out: impl Write) -> io::Result<()> {
         let name = path.to_string_lossy().to_ascii_lowercase();
@@ -162,36 +162,37 @@ impl MemoryTimeline {
         }
     }
 
-    /// Returns how strongly [`save`](MemoryTimeline::save) compresses, 0 to 9.
+    /// Returns the gzip level of [`save`](MemoryTimeline::save), 0 to 9.
     #[doc(hidden)]
     pub fn gzip_level(&self) -> u32 {
         self.gzip_level
     }
 
-    /// Writes `[times, sizes]`, as PyTorch's `.json`: times in whole microseconds since the Unix epoch, and for each of
-    /// them a 0 and the bytes of each category, in the order of [`Category`]'s numbers.
+    /// Writes `[times, sizes]`, as PyTorch's `.json`: times in whole microseconds since the Unix epoch, and for each
+    /// time a 0 and the bytes of each category, by [`Category`] number.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// If `out` fails.
     pub fn write_json(&self, out: impl Write) -> io::Result<()> {
         write::json(self, out)
     }
 
-    /// Writes the rows, as PyTorch's `raw.json.gz`: nanoseconds since the Unix epoch (-1 for what was there before), the
-    /// [action](MemoryAction)'s number, bytes with their sign, and the category's number; two where a version ends.
+    /// Writes the rows, as PyTorch's `raw.json.gz`: nanoseconds since the Unix epoch (-1 for memory from before the
+    /// recording), the [action](MemoryAction)'s number, signed bytes, and the category's number. A change of version
+    /// takes two entries.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// If `out` fails.
     pub fn write_raw(&self, out: impl Write) -> io::Result<()> {
         write::raw(self, out)
     }
 
-    /// Writes a page with a picture: bytes over time, a colour for each category, with the values below the pointer.
+    /// Writes an HTML page with a stacked area chart of bytes over time, by category, and values at the pointer.
     ///
-    /// It needs nothing but a browser, and is light or dark as that is.
+    /// The page needs no other files, and follows the browser's light or dark mode.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// If `out` fails.
     pub fn write_html(&self, out: impl Write) -> io::Result<()> {
         write::html(self, out)
     }

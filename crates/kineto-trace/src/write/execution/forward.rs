@@ -16,30 +16,30 @@ type Thread = (i64, i64);
 
 /// The threads and times to look up.
 #[derive(Default)]
-pub struct Questions(Map<Thread, List<Timestamp>>);
+pub struct ForwardQueries(Map<Thread, List<Timestamp>>);
 
-impl fmt::Debug for Questions {
+impl fmt::Debug for ForwardQueries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Questions").finish_non_exhaustive()
+        f.debug_struct("ForwardQueries").finish_non_exhaustive()
     }
 }
 
 /// The resolved lookups.
 #[derive(Default)]
-pub struct Answers {
+pub struct ForwardParents {
     nodes: Nodes,
     /// By thread: unresolved times, the earliest last.
     open: Map<Thread, List<Timestamp>>,
     found: Map<(Thread, Timestamp), NodeId>,
 }
 
-impl fmt::Debug for Answers {
+impl fmt::Debug for ForwardParents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answers").finish_non_exhaustive()
+        f.debug_struct("ForwardParents").finish_non_exhaustive()
     }
 }
 
-impl Questions {
+impl ForwardQueries {
     /// Collects the lookup of an activity; activities come in the order of the file.
     pub fn take(&mut self, activity: &Activity<'_>) {
         let Some((process, _, start, _)) = as_operation(activity) else { return };
@@ -53,13 +53,13 @@ impl Questions {
     }
 
     /// Starts the second pass, which gets all activities again.
-    pub fn answers(mut self, with_groups: bool) -> Answers {
+    pub fn answers(mut self, with_groups: bool) -> ForwardParents {
         self.0.values_mut().for_each(|times| times.sort_unstable_by_key(|at| std::cmp::Reverse(*at)));
-        Answers { open: self.0, nodes: Nodes::new(with_groups), ..Answers::default() }
+        ForwardParents { open: self.0, nodes: Nodes::new(with_groups), ..ForwardParents::default() }
     }
 }
 
-impl Answers {
+impl ForwardParents {
     /// Resolves the lookups that precede an activity.
     pub fn take(&mut self, activity: &Activity<'_>) {
         let Some((process, thread, start, _)) = as_operation(activity) else { return };
@@ -68,7 +68,7 @@ impl Answers {
     }
 
     /// Resolves the lookups after the last activity.
-    pub fn finish(mut self) -> Answers {
+    pub fn finish(mut self) -> ForwardParents {
         let threads: List<Thread> = self.open.keys().copied().collect();
         threads.into_iter().for_each(|thread| self.resolve(thread, None));
         self

@@ -7,7 +7,7 @@ mod values;
 
 use std::io::{self, Write};
 
-pub use self::forward::{Answers, Questions};
+pub use self::forward::{ForwardParents, ForwardQueries};
 use self::nodes::{NodeId, Nodes};
 use self::operation::{Operation, Tensors};
 use super::buffer::Buffer;
@@ -23,7 +23,7 @@ use crate::time::{Timestamp, UtcTime};
 pub struct ExecutionWriter<W> {
     out: Buffer<W>,
     nodes: Nodes,
-    forward: Answers,
+    forward: ForwardParents,
     /// The process groups as JSON.
     groups: Option<String>,
 }
@@ -57,7 +57,7 @@ impl<W: Write> ExecutionWriter<W> {
     pub fn new(
         out: W,
         (process, start): (i64, Timestamp),
-        forward: Answers,
+        forward: ForwardParents,
         groups: Option<String>,
     ) -> io::Result<Self> {
         let (out, nodes) = (Buffer::new(out), Nodes::new(groups.is_some()));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     fn written_with(groups: Option<&str>, activities: &[Activity<'_>]) -> Value {
-        let mut questions = Questions::default();
+        let mut questions = ForwardQueries::default();
         activities.iter().for_each(|activity| questions.take(activity));
         let mut answers = questions.answers(groups.is_some());
         activities.iter().for_each(|activity| answers.take(activity));
