@@ -1,6 +1,6 @@
 //! The arguments of all events, in one list.
 
-use super::read::{Json, Value};
+use super::read::{Json, JsonValue};
 use super::strings::{StringId, Strings};
 use crate::activity::{ArgValue, Args};
 use crate::write::json_text;
@@ -85,7 +85,7 @@ impl Arguments {
     }
 
     /// Stores an argument that was read from a file; `first` is the index of its event's first argument.
-    pub(super) fn read(&mut self, first: u32, key: StringId, value: Value<'_>) -> Repairs {
+    pub(super) fn read(&mut self, first: u32, key: StringId, value: JsonValue<'_>) -> Repairs {
         let (value, invalid) = self.store_parsed(value);
         Repairs { duplicate: self.put(first, key, value), invalid }
     }
@@ -156,17 +156,17 @@ impl Arguments {
     }
 
     /// Also returns whether the text was not valid UTF-8.
-    fn store_parsed(&mut self, value: Value<'_>) -> (StoredValue, bool) {
+    fn store_parsed(&mut self, value: JsonValue<'_>) -> (StoredValue, bool) {
         match value {
-            Value::Null => (self.json("null"), false),
-            Value::Bool(value) => (StoredValue::Bool(value), false),
-            Value::Number(text) => (self.number(text), false),
-            Value::NotFinite(value) => (self.parse_and_store(&json_text(&ArgValue::F64(value))), false),
-            Value::Text(text) => {
+            JsonValue::Null => (self.json("null"), false),
+            JsonValue::Bool(value) => (StoredValue::Bool(value), false),
+            JsonValue::Number(text) => (self.number(text), false),
+            JsonValue::NotFinite(value) => (self.parse_and_store(&json_text(&ArgValue::F64(value))), false),
+            JsonValue::Text(text) => {
                 let (text, whole) = text.get();
                 (self.text(&text), !whole)
             }
-            Value::Nested(json) => {
+            JsonValue::Nested(json) => {
                 let text = String::from_utf8_lossy(json);
                 (self.json(&text), matches!(text, Cow::Owned(_)))
             }
@@ -286,7 +286,7 @@ mod tests {
         let (a, b) = (keys.intern("a"), keys.intern("b"));
         let one = arguments.push(&[("a", ArgValue::I64(1)), ("b", ArgValue::I64(2))], &mut keys);
         let first = arguments.start();
-        let read = |arguments: &mut Arguments, key, text| arguments.read(first, key, Value::Number(text)).duplicate;
+        let read = |arguments: &mut Arguments, key, text| arguments.read(first, key, JsonValue::Number(text)).duplicate;
         assert_eq!([("3", b), ("4", b), ("5", a)].map(|(n, key)| read(&mut arguments, key, n)), [false, true, false]);
         let mut two = arguments.since(first);
         let all = |arguments: &Arguments, span| {

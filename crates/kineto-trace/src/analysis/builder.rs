@@ -37,7 +37,7 @@ impl fmt::Debug for Builder {
 
 /// An event to be added.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct NewEvent<'n> {
+pub(super) struct EventDraft<'n> {
     pub(super) phase: Phase,
     pub(super) track: u32,
     pub(super) start: i64,
@@ -93,7 +93,7 @@ impl Builder {
         Builder { deadline: Deadline::after(limit), ..Builder::default() }
     }
 
-    pub(super) fn push(&mut self, new: &NewEvent<'_>) {
+    pub(super) fn push(&mut self, new: &EventDraft<'_>) {
         let kind = ActivityType::from_name(new.category);
         let mut arguments = new.arguments;
         let (id, linked) = self.ids(kind, new.phase, &mut arguments, new.external);

@@ -1,6 +1,6 @@
 //! Builds events from a recording.
 
-use super::builder::{Builder, NewEvent};
+use super::builder::{Builder, EventDraft};
 use super::events::{Events, Phase, TrackId};
 use super::notes::Note;
 use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, Flow, Lane, Track};
@@ -37,7 +37,7 @@ impl Builder {
         let is_slice = phase == Phase::Slice;
         let arguments = self.events.arguments.push(activity.args, &mut self.events.strings);
         let name = if is_slice { layout::shown_name(activity.name) } else { Cow::Borrowed(activity.name) };
-        let new = NewEvent {
+        let new = EventDraft {
             phase,
             track: self.track_of(if is_slice { layout::drawn_on(activity) } else { activity.track }),
             start: signed(start),
@@ -77,7 +77,7 @@ impl Builder {
             let track = self.track_of(Track { process, thread: activity.track.thread });
             let arguments = self.events.arguments.push(&CounterValues(&values), &mut self.events.strings);
             let (start, category) = (signed(at), kind.as_str());
-            let new = NewEvent {
+            let new = EventDraft {
                 phase: Phase::Counter,
                 track,
                 start,

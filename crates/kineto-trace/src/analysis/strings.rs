@@ -1,4 +1,4 @@
-//! Interned strings.
+//! Interned strings, by id.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,12 +1,12 @@
 //! Reads a whole file: its header and its list of events.
 
 use super::fault::{Cause, Fault};
-use super::json::{Result, Value};
+use super::json::{JsonValue, Result};
 use super::line::Element;
 use super::source::Source;
 use super::time::{nanos, whole};
 use crate::activity::{FlowEnd, FlowKind};
-use crate::analysis::builder::{Builder, NewEvent};
+use crate::analysis::builder::{Builder, EventDraft};
 use crate::analysis::events::{Events, FileFigures, Phase, TrackId};
 use crate::analysis::notes::Note;
 use crate::write::chrome::INCOMPLETE;
@@ -106,7 +106,7 @@ impl FileReader {
     /// Reads a member of the top level; returns whether it was the list of events.
     fn member(&mut self, source: &mut Source<impl Read>) -> Result<bool> {
         let mut json = source.value()?;
-        let Value::Text(key) = json.value()? else { return json.fault("a text") };
+        let JsonValue::Text(key) = json.value()? else { return json.fault("a text") };
         json.end()?;
         let key = key.get().0.into_owned();
         source.expect(b":", "a colon")?;
@@ -135,10 +135,10 @@ impl FileReader {
     }
 
     /// Sets the origin of times.
-    fn base(&mut self, value: &Value<'_>) {
+    fn base(&mut self, value: &JsonValue<'_>) {
         let text = match value {
-            Value::Number(text) => Some(*text),
-            Value::Text(text) => text.plain(),
+            JsonValue::Number(text) => Some(*text),
+            JsonValue::Text(text) => text.plain(),
             _ => None,
         };
         match text.and_then(whole) {
@@ -254,7 +254,7 @@ impl FileReader {
         let track = self.track(line);
         let category = line.category.as_deref().map_or("", renamed);
         let (name, arguments) = (&line.name, line.arguments);
-        self.builder.push(&NewEvent { phase, track, start, end, category, name, arguments, external: None });
+        self.builder.push(&EventDraft { phase, track, start, end, category, name, arguments, external: None });
     }
 
     fn track(&mut self, line: &Element<'_>) -> u32 {

@@ -18,7 +18,7 @@ pub(in crate::analysis) struct Json<'a> {
 
 /// A value; numbers, strings, lists and objects are unparsed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::analysis) enum Value<'a> {
+pub(in crate::analysis) enum JsonValue<'a> {
     Null,
     Bool(bool),
     /// Matches JSON's grammar.
@@ -78,13 +78,13 @@ impl<'a> Json<'a> {
         Ok(())
     }
 
-    pub(in crate::analysis) fn value(&mut self) -> Result<Value<'a>> {
+    pub(in crate::analysis) fn value(&mut self) -> Result<JsonValue<'a>> {
         match self.skip_space() {
-            b'"' => self.quoted().map(Value::Text),
+            b'"' => self.quoted().map(JsonValue::Text),
             b'{' | b'[' => {
                 let start = self.at;
                 self.skip()?;
-                Ok(Value::Nested(self.text.get(start..self.at).unwrap_or_default()))
+                Ok(JsonValue::Nested(self.text.get(start..self.at).unwrap_or_default()))
             }
             b'0'..=b'9' => self.number(),
             b'-' => match self.text.get(self.at + 1) {
@@ -101,7 +101,7 @@ impl<'a> Json<'a> {
             b'{' => self.object(|_, json| json.skip()),
             b'[' => self.array(Json::skip),
             _ => match self.value()? {
-                Value::NotFinite(_) => self.fault("a number"),
+                JsonValue::NotFinite(_) => self.fault("a number"),
                 _ => Ok(()),
             },
         }
@@ -208,7 +208,7 @@ impl<'a> Json<'a> {
         Ok(())
     }
 
-    fn number(&mut self) -> Result<Value<'a>> {
+    fn number(&mut self) -> Result<JsonValue<'a>> {
         let start = self.at;
         self.at += usize::from(self.text.get(start) == Some(&b'-'));
         let zero = self.text.get(self.at) == Some(&b'0');
@@ -227,7 +227,7 @@ impl<'a> Json<'a> {
             self.digits()?;
         }
         let text = self.text.get(start..self.at).unwrap_or_default();
-        Ok(Value::Number(str::from_utf8(text).unwrap_or_default()))
+        Ok(JsonValue::Number(str::from_utf8(text).unwrap_or_default()))
     }
 
     /// Skips at least one digit, and returns how many.
@@ -238,19 +238,19 @@ impl<'a> Json<'a> {
         if digits == 0 { self.fault("a digit") } else { Ok(digits) }
     }
 
-    fn word(&mut self) -> Result<Value<'a>> {
-        const WORDS: [(&str, Value<'static>); 11] = [
-            ("null", Value::Null),
-            ("true", Value::Bool(true)),
-            ("false", Value::Bool(false)),
-            ("NaN", Value::NotFinite(f64::NAN)),
-            ("nan", Value::NotFinite(f64::NAN)),
-            ("-nan", Value::NotFinite(f64::NAN)),
-            ("Infinity", Value::NotFinite(f64::INFINITY)),
-            ("-Infinity", Value::NotFinite(f64::NEG_INFINITY)),
-            ("inf", Value::NotFinite(f64::INFINITY)),
-            ("-inf", Value::NotFinite(f64::NEG_INFINITY)),
-            ("-NaN", Value::NotFinite(f64::NAN)),
+    fn word(&mut self) -> Result<JsonValue<'a>> {
+        const WORDS: [(&str, JsonValue<'static>); 11] = [
+            ("null", JsonValue::Null),
+            ("true", JsonValue::Bool(true)),
+            ("false", JsonValue::Bool(false)),
+            ("NaN", JsonValue::NotFinite(f64::NAN)),
+            ("nan", JsonValue::NotFinite(f64::NAN)),
+            ("-nan", JsonValue::NotFinite(f64::NAN)),
+            ("Infinity", JsonValue::NotFinite(f64::INFINITY)),
+            ("-Infinity", JsonValue::NotFinite(f64::NEG_INFINITY)),
+            ("inf", JsonValue::NotFinite(f64::INFINITY)),
+            ("-inf", JsonValue::NotFinite(f64::NEG_INFINITY)),
+            ("-NaN", JsonValue::NotFinite(f64::NAN)),
         ];
         let rest = self.text.get(self.at..).unwrap_or_default();
         let found = WORDS.iter().find(|(word, _)| {
@@ -405,19 +405,19 @@ mod tests {
     #[test]
     fn values_are_returned_as_written() {
         let read = |text: &'static str| Json::new(text.as_bytes(), 0).value().unwrap();
-        assert_eq!(read(" -1.50e+3 "), Value::Number("-1.50e+3"));
-        assert_eq!(read("[1, {\"a\": []}] "), Value::Nested(b"[1, {\"a\": []}]"));
-        assert_eq!(read("-inf"), Value::NotFinite(f64::NEG_INFINITY));
-        assert!(matches!(read("NaN,"), Value::NotFinite(f) if f.is_nan()));
+        assert_eq!(read(" -1.50e+3 "), JsonValue::Number("-1.50e+3"));
+        assert_eq!(read("[1, {\"a\": []}] "), JsonValue::Nested(b"[1, {\"a\": []}]"));
+        assert_eq!(read("-inf"), JsonValue::NotFinite(f64::NEG_INFINITY));
+        assert!(matches!(read("NaN,"), JsonValue::NotFinite(f) if f.is_nan()));
         let text = |text: &'static str| match read(text) {
-            Value::Text(text) => text.get(),
+            JsonValue::Text(text) => text.get(),
             other => panic!("{other:?}"),
         };
         assert_eq!(text("\"\\u00e9\\ud83e\\udd80\\n\\/\\\\\""), ("é🦀\n/\\".into(), true));
         assert_eq!(text("\"\\ud83ex\""), ("\u{fffd}x".into(), false));
         assert_eq!(text("\"\\ud83e\\ud83e\\udd80\""), ("\u{fffd}🦀".into(), false));
         let invalid = Json::new(b"\"a\xff\\n\"", 0).value().unwrap();
-        assert!(matches!(invalid, Value::Text(text) if text.get() == ("a\u{fffd}\n".into(), false)));
+        assert!(matches!(invalid, JsonValue::Text(text) if text.get() == ("a\u{fffd}\n".into(), false)));
     }
 
     proptest! {
@@ -440,7 +440,7 @@ mod tests {
         #[test]
         fn any_text_round_trips(text in any::<String>()) {
             let json = serde_json::to_string(&text).unwrap();
-            let Value::Text(read) = Json::new(json.as_bytes(), 0).value().unwrap() else { panic!() };
+            let JsonValue::Text(read) = Json::new(json.as_bytes(), 0).value().unwrap() else { panic!() };
             prop_assert_eq!(read.get(), (Cow::Borrowed(text.as_str()), true));
         }
     }

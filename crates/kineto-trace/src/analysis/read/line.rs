@@ -1,6 +1,6 @@
 //! One element of a file's list of events.
 
-use super::json::{Json, JsonText, Result, Value};
+use super::json::{Json, JsonText, JsonValue, Result};
 use crate::analysis::arguments::ArgumentRange;
 use crate::analysis::builder::Builder;
 use crate::analysis::events::TrackId;
@@ -75,7 +75,7 @@ impl<'a> Element<'a> {
 
     fn args(&mut self, json: &mut Json<'a>, builder: &mut Builder) -> Result<()> {
         if !json.is_object() {
-            if json.value()? != Value::Null {
+            if json.value()? != JsonValue::Null {
                 builder.events.notes.add(Note::MalformedArguments, 1);
             }
             return Ok(());
@@ -100,31 +100,31 @@ impl<'a> Element<'a> {
 }
 
 /// Returns a string, or a number as a string.
-fn text_of<'a>(value: Value<'a>, builder: &mut Builder) -> Option<Cow<'a, str>> {
+fn text_of<'a>(value: JsonValue<'a>, builder: &mut Builder) -> Option<Cow<'a, str>> {
     match value {
-        Value::Text(text) => {
+        JsonValue::Text(text) => {
             let (text, whole) = text.get();
             builder.events.notes.add(Note::InvalidText, (!whole).into());
             Some(text)
         }
-        Value::Number(text) => Some(Cow::Borrowed(text)),
+        JsonValue::Number(text) => Some(Cow::Borrowed(text)),
         _ => None,
     }
 }
 
 /// Returns a number, given as such or as a string.
-fn decimal(value: Value<'_>) -> Option<&str> {
+fn decimal(value: JsonValue<'_>) -> Option<&str> {
     match value {
-        Value::Number(text) => Some(text),
-        Value::Text(text) => text.plain(),
+        JsonValue::Number(text) => Some(text),
+        JsonValue::Text(text) => text.plain(),
         _ => None,
     }
 }
 
-fn track_id(value: Value<'_>, builder: &mut Builder) -> TrackId {
+fn track_id(value: JsonValue<'_>, builder: &mut Builder) -> TrackId {
     let number = match value {
-        Value::Number(text) => text.parse().ok(),
-        Value::Null => Some(0),
+        JsonValue::Number(text) => text.parse().ok(),
+        JsonValue::Null => Some(0),
         _ => None,
     };
     number.map_or_else(|| TrackId::Name(text_of(value, builder).unwrap_or_default().into_owned()), TrackId::Id)

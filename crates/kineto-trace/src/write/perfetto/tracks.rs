@@ -43,7 +43,7 @@ struct TrackState {
     order: i64,
     /// The first track of the same thread or stream, if this is an additional one.
     first: Option<usize>,
-    lanes: Vec<Lane>,
+    lanes: Vec<TrackLane>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub(super) struct LaneId {
 
 /// Nested slices of a track.
 #[derive(Debug)]
-pub(super) struct Lane {
+pub(super) struct TrackLane {
     pub(super) sequence: Sequence,
     /// The ends of open slices, innermost last.
     pub(super) open: Vec<u64>,
@@ -194,7 +194,7 @@ impl Tracks {
         self.find_lane(track, 0, |lane| time >= lane.time)
     }
 
-    fn find_lane(&mut self, number: usize, owner: u64, takes: impl Fn(&Lane) -> bool) -> LaneId {
+    fn find_lane(&mut self, number: usize, owner: u64, takes: impl Fn(&TrackLane) -> bool) -> LaneId {
         let Some(track) = self.list.get_mut(number) else { return LaneId::default() };
         let lane = track.lanes.iter().position(takes).unwrap_or(track.lanes.len());
         if let Some(found) = track.lanes.get_mut(lane) {
@@ -207,11 +207,11 @@ impl Tracks {
             TrackKind::Row(_) => lane_uuid(track.uuid, lane),
         };
         self.sequences += 1;
-        track.lanes.push(Lane { sequence: Sequence::new(self.sequences, uuid), open: Vec::new(), time: 0, owner });
+        track.lanes.push(TrackLane { sequence: Sequence::new(self.sequences, uuid), open: Vec::new(), time: 0, owner });
         LaneId { track: number, lane }
     }
 
-    pub(super) fn get_mut(&mut self, at: LaneId) -> Option<&mut Lane> {
+    pub(super) fn get_mut(&mut self, at: LaneId) -> Option<&mut TrackLane> {
         self.list.get_mut(at.track)?.lanes.get_mut(at.lane)
     }
 
