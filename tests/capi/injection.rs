@@ -226,7 +226,7 @@ fn child_with_the_crate() {
 
 #[test]
 fn daemon_can_trace_an_injected_program() {
-    if !daemon::is_there() {
+    if !daemon::is_available() {
         return;
     }
     let program = program();

@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 use std::time::{Duration, Instant};
-use support::faults::{Fault, KERNELS, STEPS, accounted, check_clock, check_cpu, go_through, rows_of, whole};
+use support::faults::{Fault, KERNELS, STEPS, check_accounted, check_clock, check_cpu, go_through, rows_of, whole};
 use support::gpu::{Counts, calls, kernels, losses, machine};
 use support::{File, cuda, faults, gpu, layer, record_with};
 use tracing::info_span;
@@ -67,7 +67,7 @@ const FAULTS: &[Fault] = &[
         assert!(gpu::report(&again).state.is_ok(), "libcupti is free again");
     }),
     ("garbage=5", |file| {
-        accounted(file, launches(file));
+        check_accounted(file, launches(file));
         assert!(file.lost(Loss::DeviceRecordsUnread) > 0);
         assert!(kernels(file).iter().all(|kernel| kernel["pid"] == 0), "there is one GPU");
     }),
@@ -169,7 +169,7 @@ fn check_noted(file: &File, what: &str) {
 }
 
 fn check_dropped(file: &File) {
-    accounted(file, launches(file));
+    check_accounted(file, launches(file));
     // One or two records may have been dropped before the counts began.
     let (lost, check_dropped) = (file.lost(Loss::VendorDropped), cuda::count("dropped"));
     assert!(check_dropped > 0 && (check_dropped..=check_dropped + 5).contains(&lost), "{lost} of {check_dropped}");

@@ -196,7 +196,7 @@ fn child_without_ranges_enabled() {
             ranges.pop();
         })
     });
-    assert!(ranges.are_heard());
+    assert!(ranges.has_tool());
     assert_eq!(ranges_of(&file).len(), usize::from(asked));
 }
 

@@ -16,14 +16,14 @@
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use support::traces::{are_there, folder};
+use support::traces::{are_available, folder};
 use tracing_kineto::analysis::{Average, Events, GroupBy, KeyAverages, Section, SortBy, TimeUnit};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// Returns every trace with known figures: name, averages, figures.
 fn all() -> &'static [(String, KeyAverages, Value)] {
     static ALL: OnceLock<Vec<(String, KeyAverages, Value)>> = OnceLock::new();
-    ALL.get_or_init(|| if are_there() { read_all() } else { Vec::new() })
+    ALL.get_or_init(|| if are_available() { read_all() } else { Vec::new() })
 }
 
 fn read_all() -> Vec<(String, KeyAverages, Value)> {
@@ -139,7 +139,7 @@ fn rows_equal_torchs_where_its_rules_are_ours() {
             compared += 1;
         }
     }
-    assert!(compared > 200 || !are_there(), "{compared}");
+    assert!(compared > 200 || !are_available(), "{compared}");
 }
 
 /// Returns torch's printed table.
@@ -162,7 +162,7 @@ fn check_table(printed: &str, name: &str) {
 
 #[test]
 fn printed_table_equals_torchs() {
-    if !are_there() {
+    if !are_available() {
         return;
     }
     let steps = events("torch215_cpu/cpu_steps_memory.pt.trace.json.gz");
@@ -184,7 +184,7 @@ fn printed_table_equals_torchs() {
 
 #[test]
 fn printed_shapes_equal_torchs() {
-    if !are_there() {
+    if !are_available() {
         return;
     }
     // Without memory and FLOPs, which torch shows only when enabled.
@@ -197,7 +197,7 @@ fn printed_shapes_equal_torchs() {
 
 #[test]
 fn memory_and_flops_add_up_to_torchs_totals() {
-    if !are_there() {
+    if !are_available() {
         return;
     }
     let steps = events("torch215_cpu/cpu_steps_memory.pt.trace.json.gz");

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
-use support::traces::{are_there, folder};
+use support::traces::{are_available, folder};
 use tracing_kineto::Timestamp;
 use tracing_kineto::activity::{CorrelationId, DeviceType, FlowEnd, FlowKind, RecordScope};
 use tracing_kineto::analysis::ErrorKind;
@@ -28,7 +28,7 @@ fn all() -> &'static [KnownTrace] {
         assert!(all.len() >= 12, "{} traces", all.len());
         all
     });
-    if are_there() { &ALL } else { &[] }
+    if are_available() { &ALL } else { &[] }
 }
 
 fn known(figures: &Path) -> KnownTrace {
@@ -102,7 +102,7 @@ fn device_work_is_attributed_to_the_known_operations() {
 /// Reads a handmade trace of all special cases.
 #[test]
 fn handmade_trace_of_special_cases_has_the_known_figures() {
-    if !are_there() {
+    if !are_available() {
         return;
     }
     let edge = folder().join("../analysis/edge");
@@ -127,7 +127,7 @@ fn handmade_trace_of_special_cases_has_the_known_figures() {
 
 #[test]
 fn file_is_refused_at_the_right_byte_when_it_is_not_json() {
-    if !are_there() {
+    if !are_available() {
         return;
     }
     let path = folder().join("invalid/torch215_metadata_quote.pt.trace.json.gz");
@@ -139,7 +139,7 @@ fn file_is_refused_at_the_right_byte_when_it_is_not_json() {
 
 /// Returns the events of a file, if it exists.
 fn read(trace: &str) -> Option<Events> {
-    are_there().then(|| Events::read(folder().join(format!("{trace}.pt.trace.json.gz"))).unwrap())
+    are_available().then(|| Events::read(folder().join(format!("{trace}.pt.trace.json.gz"))).unwrap())
 }
 
 fn first<'e>(events: &'e Events, wanted: impl Fn(&Event<'e>) -> bool) -> Event<'e> {

@@ -226,7 +226,7 @@ fn arrows_equal_torchs() {
         ("gpu/mi250_minitoy_train", 4),
         ("gpu/nccl_training_rank", 543),
     ] {
-        if cfg!(feature = "gzip") && traces::are_there() {
+        if cfg!(feature = "gzip") && traces::are_available() {
             let events = Events::read(traces::folder().join(format!("{trace}.pt.trace.json.gz"))).unwrap();
             let torchs = places(&events);
             assert_eq!((places(&pushed_again(&events)), torchs.len()), (torchs, arrows), "{trace}");

@@ -2,7 +2,7 @@
 #![cfg(feature = "gzip")]
 
 use serde_json::Value;
-use support::traces::{are_there, folder};
+use support::traces::{are_available, folder};
 use tracing_kineto::analysis::Events;
 
 /// Adds a line for each place where `got` differs from `expected`: times by more than 0.001 µs, percentages by 0.01.
@@ -46,7 +46,7 @@ fn check(name: &str, events: &Events, expected: &Value) {
 
 #[test]
 fn summaries_of_real_traces_have_the_known_figures() {
-    if !are_there() {
+    if !are_available() {
         return;
     }
     let mut checked = 0;
@@ -61,7 +61,7 @@ fn summaries_of_real_traces_have_the_known_figures() {
 
 #[test]
 fn summary_of_the_edge_trace_has_its_figures() {
-    if are_there() {
+    if are_available() {
         let edge = folder().join("../analysis/edge");
         let expected: Value = serde_json::from_slice(&std::fs::read(edge.join("edge.expected.json")).unwrap()).unwrap();
         check("edge", &Events::read(edge.join("edge.pt.trace.json")).unwrap(), &expected["figures"]);

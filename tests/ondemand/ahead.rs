@@ -56,7 +56,7 @@ fn cancel_takes_back_queued_and_running_requests() {
     program.wait_for("recording started");
     let answer = ask(&place, &program, "CANCEL=true", "done\n");
     assert!(answer.contains("2 requests cancelled by a file of user"), "{answer}");
-    assert_eq!(program.said().matches("was cancelled: a file of user").count(), 2);
+    assert_eq!(program.stderr().matches("was cancelled: a file of user").count(), 2);
     assert_eq!(place.traces().len(), 0);
     let answer = ask(&place, &program, "CANCEL=true", "done\n");
     assert!(answer.contains("0 requests cancelled"), "{answer}");

@@ -1,6 +1,6 @@
 //! Competing recordings: concurrent requests, and the program itself.
 
-use support::daemon::{Daemon, Stub, is_there};
+use support::daemon::{Daemon, Stub, is_available};
 use support::harness::Test;
 use support::program::{Place, Trace};
 
@@ -25,14 +25,14 @@ fn collectors_start_with_the_first_request() {
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("collects");
     (0..2).for_each(|_| stub.answer(&stub.poll(), ""));
-    assert!(!program.said().contains("collector"), "{}", program.said());
+    assert!(!program.stderr().contains("collector"), "{}", program.stderr());
     stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("a.json", 600_000));
     program.wait_for("recording started");
-    program.tell("full");
+    program.send("full");
     let trace = Trace::wait_for(&place.trace_of(&program, "a.json"));
     assert!(!trace.slices("work").is_empty());
     program.wait_for("ended early: a collector stopped: reporting: its buffers are full");
-    program.tell("empty");
+    program.send("empty");
     program.wait_for("done: empty");
     stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("b.json", 10));
     Trace::wait_for(&place.trace_of(&program, "b.json"));
@@ -45,7 +45,7 @@ fn collectors_start_with_the_first_request() {
 }
 
 fn second_request_stays_with_the_daemon() {
-    if !is_there() {
+    if !is_available() {
         return;
     }
     let place = Place::new();
@@ -88,11 +88,11 @@ fn programs_start_takes_the_session() {
     let mut program = place.start("commanded");
     stub.answer(&stub.poll(), &place.text_for_a_time("a.json", 60_000));
     program.wait_for("recording started");
-    program.tell("stop in vain");
+    program.send("stop in vain");
     program.wait_for("the running recording belongs to an external request");
-    program.tell("start");
+    program.send("start");
     program.wait_for("was cancelled: the program started its own recording");
-    program.tell("stop");
+    program.send("stop");
     program.wait_for("done: stop\n");
     // Afterwards requests can use it again.
     stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("b.json", 10));
@@ -109,14 +109,14 @@ fn programs_memory_profile_goes_first() {
     let memory = "PROFILE_PROFILE_MEMORY=true\nPROFILE_MEMORY=true\nPROFILE_MEMORY_DURATION_MSECS=60000";
     stub.answer(&stub.poll(), &format!("{}\n{memory}", place.text_for_a_time("m.json", 1)));
     program.wait_for("recording started");
-    program.tell("stop memory in vain");
+    program.send("stop memory in vain");
     program.wait_for("the running recording belongs to an external request");
-    program.tell("start memory");
+    program.send("start memory");
     program.wait_for("was cancelled: the program started its own memory profile");
     // A request that arrives in the meantime does not take it.
     stub.answer(&stub.poll_for_a_trace(), &format!("{}\n{memory}", place.text_for_a_time("n.json", 1)));
     program.wait_for("was refused: a memory profile is running already");
-    program.tell("stop memory");
+    program.send("stop memory");
     program.wait_for("done: stop memory\n");
     stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("b.json", 10));
     Trace::wait_for(&place.trace_of(&program, "b.json"));
@@ -146,12 +146,12 @@ fn collector_stop_of_the_program_spares_memory_profile() {
     stub.answer(&stub.poll(), &format!("{}\n{memory}", place.text_for_a_time("m.json", 1)));
     program.wait_for("recording started");
     for word in ["start", "full"] {
-        program.tell(word);
+        program.send(word);
         program.wait_for(&format!("done: {word}"));
     }
     // All due work is done between two polls.
     (0..3).for_each(|_| stub.answer(&stub.poll(), ""));
-    program.tell("stop");
+    program.send("stop");
     program.wait_for("done: stop");
     let (said, _) = program.end();
     assert!(said.contains("ended early: the program ends") && !said.contains("a collector stopped"), "{said}");
@@ -172,7 +172,7 @@ fn requests_stay_with_the_daemon_while_the_program_records() {
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("commanded");
     stub.answer(&stub.poll(), "");
-    program.tell("start");
+    program.send("start");
     program.wait_for("done: start");
     let poll = loop {
         let poll = stub.poll();
@@ -184,7 +184,7 @@ fn requests_stay_with_the_daemon_while_the_program_records() {
     // A request that arrives anyway is refused with the reason.
     stub.answer(&poll, &place.text_for_a_time("a.json", 10));
     program.wait_for("was refused: the program is recording itself");
-    program.tell("stop");
+    program.send("stop");
     stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("b.json", 10));
     Trace::wait_for(&place.trace_of(&program, "b.json"));
     program.end();

@@ -56,7 +56,7 @@ fn verbose_messages_follow_the_modules_in_the_file() {
     let program = start(&place, "serve", &format!("{verbose}\nVERBOSE_LOG_MODULES=Config.cpp,runner.rs"));
     trace(&place, &stub, &program, "a.json");
     program.wait_for("received a request by dynolog");
-    assert!(!program.said().contains("asked the dynolog daemon"), "{}", program.said());
+    assert!(!program.stderr().contains("asked the dynolog daemon"), "{}", program.stderr());
     write(&place, verbose);
     program.wait_for("VERBOSE_LOG_MODULES= (at once)");
     stub.answer(&stub.poll(), "");
@@ -99,13 +99,13 @@ fn next_request_follows_the_file() {
          (when the program is started again)\n",
     );
     // The running recording keeps its settings.
-    program.tell("full");
+    program.send("full");
     let first = Trace::wait_for(&place.trace_of(&program, "a.json"));
     assert_eq!(first.json["host_name"], "first");
     // The first slice may have been open at the start.
     let has = |trace: &Trace, arg: &str| trace.slices("work").iter().any(|row| row["args"].get(arg).is_some());
     assert!(!has(&first, "location"));
-    program.tell("empty");
+    program.send("empty");
     program.wait_for("done: empty");
     let second = trace(&place, &stub, &program, "b.json");
     let config = &second.json["tracing_kineto"]["config"];
@@ -131,14 +131,14 @@ fn programs_next_recording_follows_the_file() {
     write(&place, &format!("{}\nACTIVITY_TYPES=kernel", output("a.json")));
     program.wait_for("ACTIVITY_TYPES=kernel (from the next recording on)");
     for command in ["start", "stop"] {
-        program.tell(command);
+        program.send(command);
         program.wait_for(&format!("done: {command}"));
     }
     // A recording that goes to the output that the file names at its start.
     for (name, then) in [("b.json", "start"), ("c.json", "nothing")] {
         write(&place, &output(name));
         program.wait_for(&format!("{} (from the next", output(name)));
-        program.tell(then);
+        program.send(then);
         program.wait_for(&format!("done: {then}"));
     }
     let path = place.trace_of(&program, "b.json");

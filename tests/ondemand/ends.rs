@@ -36,7 +36,7 @@ fn exit_does_not_wait_for_an_absent_daemon() {
     let place = Place::new();
     let mut program = place.start("idle");
     program.wait_for("the dynolog daemon is not there");
-    program.tell("threads");
+    program.send("threads");
     let (_, out) = program.end();
     println!("no daemon: {out}");
     assert!(out.contains("kineto-ondemand"), "{out}");
@@ -66,7 +66,7 @@ fn no_thread_is_started_without_the_variable() {
         let place = Place::new();
         let env = [("KINETO_USE_DAEMON", value), ("KINETO_ENABLED", "1"), ("KINETO_RECORD_FROM_START", "0")];
         let mut program = place.start_with("idle", &env);
-        program.tell("threads");
+        program.send("threads");
         let (said, out) = program.end();
         assert!(out.contains("threads: ondemand"), "{value:?}: {out}");
         assert!(!out.contains("kineto-ondemand") && said.is_empty(), "{value:?}: {out} {said}");
@@ -126,7 +126,7 @@ fn workers_serve_requests_after_a_fork() {
         program.wait_for(&format!("into {}", place.trace_of(&program, name).display()));
     }
     program.wait_for_times("recording started", 2);
-    program.tell("fork");
+    program.send("fork");
     let mut traced = std::collections::BTreeSet::new();
     while traced.len() < 2 {
         let poll = stub.poll_for_a_trace();

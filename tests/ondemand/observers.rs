@@ -1,7 +1,7 @@
 //! Session observers of recordings on external requests.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use support::daemon::{Daemon, Stub, is_there};
+use support::daemon::{Daemon, Stub, is_available};
 use support::harness::Test;
 use support::program::{Place, Program, Trace};
 
@@ -16,7 +16,7 @@ pub(crate) const TESTS: &[Test] = &[
 
 /// Returns the callbacks that the observer has reported so far.
 fn callbacks(program: &Program) -> Vec<String> {
-    program.said().lines().filter_map(|line| line.strip_prefix("observer: ")).map(str::to_owned).collect()
+    program.stderr().lines().filter_map(|line| line.strip_prefix("observer: ")).map(str::to_owned).collect()
 }
 
 /// Waits until it has reported `count` callbacks.
@@ -34,7 +34,7 @@ fn wait_for(program: &Program, count: usize) -> Vec<String> {
 
 /// The request text is the same as dyno's.
 fn observers_get_the_flags_that_dyno_requests() {
-    if !is_there() {
+    if !is_available() {
         return;
     }
     let place = Place::new();
@@ -84,9 +84,9 @@ fn observers_get_the_reason_when_a_request_is_cancelled() {
     let mut program = place.start("observed");
     stub.answer(&stub.poll(), &place.text_for("a.json", "ACTIVITIES_DURATION_SECS=600"));
     program.wait_for("observer: started");
-    program.tell("start");
+    program.send("start");
     program.wait_for("done: start\n");
-    program.tell("stop");
+    program.send("stop");
     program.wait_for("done: stop\n");
     let cancelled = "cancelled: the program started its own recording";
     assert_eq!(callbacks(&program), ["prepared", "started", cancelled, "prepared", "started", "stopped"]);
@@ -100,17 +100,17 @@ fn observers_are_called_at_an_early_end() {
     let mut program = place.start("observed");
     stub.answer(&stub.poll(), &place.text_for("a.json", "ACTIVITIES_DURATION_SECS=600"));
     program.wait_for("observer: started");
-    program.tell("full");
+    program.send("full");
     program.wait_for("ended early: a collector stopped");
     assert_eq!(callbacks(&program), ["prepared", "started", "stopped"]);
     // A stop before the start cancels: this request starts in a minute, and its collectors start now.
-    program.tell("empty");
+    program.send("empty");
     program.wait_for("done: empty\n");
     let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() + 50_000;
     let more = format!("PROFILE_START_TIME={start}\nACTIVITIES_WARMUP_PERIOD_SECS=60");
     stub.answer(&stub.poll_for_a_trace(), &place.text_for("b.json", &more));
     wait_for(&program, 4);
-    program.tell("full");
+    program.send("full");
     let cancelled = "cancelled: a collector stopped before the start: reporting: its buffers are full";
     assert_eq!(wait_for(&program, 5)[3..], ["prepared", cancelled]);
     program.end();
@@ -122,12 +122,12 @@ fn observers_may_count_iterations_in_callbacks() {
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("observed");
     let poll = stub.poll();
-    program.tell("step");
+    program.send("step");
     program.wait_for("done: step\n");
     let more = "PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP=10\nACTIVITIES_ITERATIONS=3";
     stub.answer(&poll, &place.text_for("i.json", more));
     program.wait_for("triggered by");
-    program.tell("step");
+    program.send("step");
     Trace::wait_for(&place.trace_of(&program, "i.json"));
     assert_eq!(callbacks(&program), ["prepared", "started", "stopped"]);
     program.end();
@@ -138,9 +138,9 @@ fn observers_are_called_at_the_exit() {
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("observed");
     stub.answer(&stub.poll(), "");
-    program.tell("start");
+    program.send("start");
     program.wait_for("done: start\n");
-    program.tell("exit");
+    program.send("exit");
     let (said, _) = program.end();
     let callbacks: Vec<_> = said.lines().filter_map(|line| line.strip_prefix("observer: ")).collect();
     assert_eq!(callbacks, ["prepared", "started", "stopped"]);

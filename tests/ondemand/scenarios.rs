@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use support::traced::{self, built, from_env, input, report, serve, until_told, with_reporter, work, work_until_told};
+use support::traced::{
+    self, built, from_env, input, report, serve, until_command, with_reporter, work, work_until_command,
+};
 use tracing_kineto::integration::Collector;
 use tracing_kineto::integration::{Capabilities, RecordSink, Selection, Unavailable};
 use tracing_kineto::memory::{self, Device};
@@ -53,7 +55,7 @@ pub(crate) fn play(name: &str) {
 
 /// A server with more spans than its buffer has room for.
 fn hurries(_guard: &KinetoGuard) {
-    until_told(&input(), || (0..1000).for_each(|_| drop(tracing::info_span!("fast").entered())));
+    until_command(&input(), || (0..1000).for_each(|_| drop(tracing::info_span!("fast").entered())));
 }
 
 /// A server that works before it serves.
@@ -68,7 +70,7 @@ fn works_at_once(guard: KinetoGuard) {
 fn exits() {
     let _guard = from_env();
     work();
-    work_until_told(&input());
+    work_until_command(&input());
     std::process::exit(0);
 }
 
@@ -92,7 +94,7 @@ fn idle() {
     assert_eq!(guard.profiler().status(), Status::Idle);
     let mut names = String::new();
     // Not at the end: while the input thread ends, Linux may leave later threads out of the list.
-    while work_until_told(&input).is_some() {
+    while work_until_command(&input).is_some() {
         names = threads();
     }
     let asked = Instant::now();
@@ -127,7 +129,7 @@ fn forks() {
     // SAFETY: `status` is a valid place for the result.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     report(&format!("the child has ended with {}", libc::WEXITSTATUS(status)));
-    work_until_told(&input);
+    work_until_command(&input);
     drop(guard);
 }
 
@@ -136,7 +138,7 @@ fn forks() {
 fn preforks() {
     let guard = from_env();
     let input = input();
-    work_until_told(&input);
+    work_until_command(&input);
     // SAFETY: getpid takes nothing.
     let server = unsafe { libc::getpid() };
     let workers = [(); 2].map(|()| {
@@ -153,7 +155,7 @@ fn preforks() {
         worker
     });
     report(&format!("workers {workers:?}"));
-    work_until_told(&input);
+    work_until_command(&input);
     drop(guard);
 }
 
@@ -191,7 +193,7 @@ fn collects() {
     let (layer, guard) = KinetoLayer::builder().collector(ReportingCollector(has_stopped.clone())).build().unwrap();
     tracing_subscriber::registry().with(layer).init();
     let (profiler, input) = (guard.profiler(), input());
-    while let Some(line) = work_until_told(&input) {
+    while let Some(line) = work_until_command(&input) {
         match line.as_str() {
             "start" => profiler.start().unwrap(),
             "stop" => drop(profiler.stop().unwrap()),
@@ -302,7 +304,7 @@ fn observed() {
         memory::record(1, 64, 64, 64, Device::CPU);
         work();
     };
-    while let Some(line) = until_told(&input, allocate) {
+    while let Some(line) = until_command(&input, allocate) {
         match line.as_str() {
             "start" => profiler.start().unwrap(),
             "stop" => drop(profiler.stop().unwrap()),

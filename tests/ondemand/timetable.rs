@@ -186,13 +186,13 @@ fn programs_recording_goes_before_windows() {
     let env = [("KINETO_ACTIVITIES_DURATION_MSECS", "50"), ("KINETO_START_PERIOD_MS", "200")];
     let mut program = start(&place, "commanded", &env);
     program.wait_for("written to");
-    program.tell("start");
+    program.send("start");
     program.wait_for("was refused: the program is recording itself");
-    program.tell("stop");
+    program.send("stop");
     program.wait_for("done: stop");
     let (before, deadline) = (place.traces().len(), Instant::now() + Duration::from_secs(60));
     while place.traces().len() == before {
-        assert!(Instant::now() < deadline, "no further window: {}", program.said());
+        assert!(Instant::now() < deadline, "no further window: {}", program.stderr());
         std::thread::sleep(Duration::from_millis(2));
     }
     let (_, out) = program.end();
@@ -200,9 +200,9 @@ fn programs_recording_goes_before_windows() {
     // The program's start discards a running window.
     let mut program = start(&place, "commanded", &[("KINETO_ACTIVITIES_DURATION_SECS", "600")]);
     program.wait_for("recording started");
-    program.tell("start");
+    program.send("start");
     program.wait_for("was cancelled: the program started its own recording");
-    program.tell("stop");
+    program.send("stop");
     program.end();
 }
 

@@ -2,7 +2,7 @@
 
 use std::os::linux::net::SocketAddrExt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use support::daemon::{Daemon, Stub, is_there};
+use support::daemon::{Daemon, Stub, is_available};
 use support::harness::Test;
 use support::program::{Place, Program, Trace};
 
@@ -31,7 +31,7 @@ fn for_a_time(place: &Place, name: &str) -> String {
 }
 
 fn request_records_for_a_duration() {
-    if !is_there() {
+    if !is_available() {
         return;
     }
     let place = Place::new();
@@ -64,7 +64,7 @@ fn request_records_for_a_duration() {
 
 #[cfg(feature = "gzip")]
 fn built_layer_serves_requests() {
-    if !is_there() {
+    if !is_available() {
         return;
     }
     let place = Place::new();
@@ -88,7 +88,7 @@ fn result_names_missing_devices_when_types_are_named() {
         let path = place.trace_of(&program, name);
         program.wait_for(&format!("written to {}", path.display()));
         // It is disabled.
-        assert_eq!(program.said().matches("\n  cupti: ").count(), told, "{name}: {}", program.said());
+        assert_eq!(program.stderr().matches("\n  cupti: ").count(), told, "{name}: {}", program.stderr());
         let collectors = &Trace::wait_for(&path).json["tracing_kineto"]["collectors"];
         assert!(collectors["cupti"]["unavailable"].is_string(), "{collectors}");
     }
@@ -96,7 +96,7 @@ fn result_names_missing_devices_when_types_are_named() {
 }
 
 fn request_records_iterations() {
-    if !is_there() {
+    if !is_available() {
         return;
     }
     let place = Place::new();
@@ -115,7 +115,7 @@ fn request_records_iterations() {
 }
 
 fn iteration_request_records_by_time_without_iterations() {
-    if !is_there() {
+    if !is_available() {
         return;
     }
     let place = Place::new();
@@ -130,7 +130,7 @@ fn iteration_request_records_by_time_without_iterations() {
 }
 
 fn start_together(count: usize) {
-    if !is_there() {
+    if !is_available() {
         return;
     }
     let place = Place::new();
@@ -154,7 +154,7 @@ fn start_together(count: usize) {
         let is_late = said.contains(" ms late");
         assert!(is_late && from > 0 || from.abs() < 1_000_000 && (length - 100_000_000).abs() < 1_000_000, "{said}");
         // Of the spans before the start, only fields are kept.
-        let (first, work) = (trace.start_of_the_whole(), trace.slices("work"));
+        let (first, work) = (trace.recording_start(), trace.slices("work"));
         // A span that began before the recording has no fields.
         let is_whole = |row: &serde_json::Value| row["args"]["n"] == 1 || row["args"]["clipped"] == true;
         assert!(work.iter().all(|row| is_whole(row) && row["ts"].as_f64().unwrap() >= first), "{work:?}");
@@ -173,7 +173,7 @@ fn start_together(count: usize) {
 }
 
 fn request_records_a_memory_profile() {
-    if !is_there() {
+    if !is_available() {
         return;
     }
     let place = Place::new();
@@ -196,7 +196,7 @@ fn request_records_a_memory_profile() {
 }
 
 fn request_selects_the_contents_of_the_file() {
-    if !is_there() {
+    if !is_available() {
         return;
     }
     let place = Place::new();

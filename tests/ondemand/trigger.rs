@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use support::daemon::Stub;
 use support::harness::Test;
-use support::program::{Place, Program, Trace, in_own_numbers};
+use support::program::{Place, Program, Trace, in_pid_namespace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("empty_file_is_a_request", empty_file_is_a_request),
@@ -45,7 +45,7 @@ fn answer(place: &Place, program: &Program, end: &str) -> String {
         if text.ends_with(end) {
             return text;
         }
-        assert!(Instant::now() < deadline, "no {end:?} in {text:?}, but: {}", program.said());
+        assert!(Instant::now() < deadline, "no {end:?} in {text:?}, but: {}", program.stderr());
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -110,12 +110,12 @@ fn built_layer_watches_a_folder() {
 fn request_file_waits_during_a_recording() {
     let place = Place::new();
     let mut program = place.start_watching("commanded");
-    program.tell("start");
+    program.send("start");
     program.wait_for("done: start");
     fs::write(request(&place, &program), place.text_for_a_time("a.json", 1500)).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     assert!(request(&place, &program).exists());
-    program.tell("stop");
+    program.send("stop");
     program.wait_for("recording started");
     fs::write(request(&place, &program), place.text_for_a_time("b.json", 10)).unwrap();
     let name = |name: &str| place.trace_of(&program, &format!("{name}.json"));
@@ -156,7 +156,7 @@ fn untrusted_files_are_refused() {
     refuses("it is not UTF-8", &|path| fs::write(path, [b'A', 0xc3, 0x28]).unwrap());
     // A FIFO without a writer does not block.
     place_request(&place, &program, |path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success()));
-    program.wait_until(|| (program.said().matches(": it is not a regular file").count() == 2).then_some(()));
+    program.wait_until(|| (program.stderr().matches(": it is not a regular file").count() == 2).then_some(()));
     take_trace(&place, &program);
     program.end();
     assert_eq!((place.traces().len(), fs::metadata(&outside).is_ok()), (1, true));
@@ -189,7 +189,7 @@ fn files_of_other_users_need_trust() {
 
 fn request_file_older_than_the_process_is_refused() {
     let place = Place::new();
-    let Some(command) = in_own_numbers(&[], &[]) else { return };
+    let Some(command) = in_pid_namespace(&[], &[]) else { return };
     let path = place.triggers().join("1.request");
     fs::write(&path, place.text_for_a_time("a.json", 10)).unwrap();
     std::thread::sleep(Duration::from_millis(50));
@@ -239,7 +239,7 @@ fn file_request_ends_with_the_guard() {
     let mut program = place.start_watching("commanded");
     fs::write(request(&place, &program), place.text_for_a_time("a.json", 600_000)).unwrap();
     program.wait_for("recording started");
-    program.tell("work");
+    program.send("work");
     program.wait_for("done: work");
     let path = place.trace_of(&program, "a.json");
     let (said, _) = program.end();

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Instant;
-use support::daemon::{Daemon, Stub, answer, is_there};
+use support::daemon::{Daemon, Stub, answer, is_available};
 use support::harness::Test;
 use support::program::{Place, Program, Trace};
 
@@ -33,7 +33,7 @@ fn trace_once(place: &Place, daemon: &Daemon, program: &Program, name: &str) -> 
 }
 
 fn late_daemon_is_found() {
-    if !is_there() {
+    if !is_available() {
         return;
     }
     let place = Place::new();
@@ -46,7 +46,7 @@ fn late_daemon_is_found() {
 }
 
 fn restarted_daemon_is_found() {
-    if !is_there() {
+    if !is_available() {
         return;
     }
     let place = Place::new();
@@ -62,7 +62,7 @@ fn restarted_daemon_is_found() {
 }
 
 fn slow(seconds: &str) {
-    if !is_there() {
+    if !is_available() {
         return;
     }
     let place = Place::new();
@@ -75,7 +75,7 @@ fn slow(seconds: &str) {
 }
 
 fn request_works_when_answers_are_lost() {
-    if !is_there() {
+    if !is_available() {
         return;
     }
     let place = Place::new();

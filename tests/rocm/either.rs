@@ -61,8 +61,8 @@ fn calls_have_rows_except_frequent_queries() {
     let file = amd::record(|| step(&machine));
     assert!(calls(&file).iter().all(|call| call["cat"] == "cuda_runtime"));
     let found = names(calls(&file));
-    let chatter = ["hipGetDevice", "hipDeviceGetAttribute", "hipGetLastError", "hipModuleGetFunction"];
-    assert!(chatter.iter().all(|name| !found.contains_key(*name)), "{found:?}");
+    let queries = ["hipGetDevice", "hipDeviceGetAttribute", "hipGetLastError", "hipModuleGetFunction"];
+    assert!(queries.iter().all(|name| !found.contains_key(*name)), "{found:?}");
     for (call, count) in [
         ("hipLaunchKernel", 1),
         ("hipExtModuleLaunchKernel", 1),

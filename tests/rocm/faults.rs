@@ -23,11 +23,11 @@ const SDK: &[Fault] = &[
     ("push_error=1", |file| whole(file, &[])),
     // Missing and invalid records.
     ("drop=2", |file| {
-        accounted(file);
+        check_accounted(file);
         assert_eq!(file.lost(Loss::VendorDropped), rocm::count("dropped"));
     }),
     ("drop=4", |file| {
-        accounted(file);
+        check_accounted(file);
         assert_eq!(file.lost(Loss::VendorDropped), rocm::count("dropped"));
     }),
     ("garbage=5", check_unread),
@@ -84,8 +84,8 @@ const TRACER: &[Fault] = &[
     ("hip=50231000,cpus=2", |file| whole(file, &[])),
     ("enable_error=-1:calls", |file| check_unavailable(file, Why::Failed, "roctracer")),
     ("enable_error=-1:kernels", |file| check_unavailable(file, Why::Failed, "roctracer")),
-    ("drop=2", accounted),
-    ("drop=4", accounted),
+    ("drop=2", check_accounted),
+    ("drop=4", check_accounted),
     ("garbage=5", check_unread),
     ("cut=1", |file| {
         // The last record may be the wait.
@@ -206,14 +206,14 @@ fn check_no_device_rows(file: &File) {
 
 /// Checks that each launch is present or counted as missing.
 #[track_caller]
-fn accounted(file: &File) {
-    faults::accounted(file, launches(file));
+fn check_accounted(file: &File) {
+    faults::check_accounted(file, launches(file));
 }
 
-/// As [`accounted`]; also checks that unreadable records are counted and none is misread.
+/// As [`check_accounted`]; also checks that unreadable records are counted and none is misread.
 #[track_caller]
 fn check_unread(file: &File) {
-    accounted(file);
+    check_accounted(file);
     // Garbage may look like a record outside the window, and one record may be a wait.
     let found = file.lost(Loss::DeviceRecordsUnread) + file.lost(Loss::OutOfWindow);
     let lost = file.lost(Loss::LaunchesWithoutWork);

@@ -153,7 +153,7 @@ fn add() -> BTreeSet<(String, String)> {
 
 #[test]
 fn rows_equal_real_traces_except_listed_differences() {
-    if !traces::are_there() {
+    if !traces::are_available() {
         return;
     }
     let reals = TRACES.map(real);
@@ -194,7 +194,7 @@ fn rows_equal_real_traces_except_listed_differences() {
 
 #[test]
 fn header_has_the_keys_of_a_real_trace() {
-    if !traces::are_there() {
+    if !traces::are_available() {
         return;
     }
     let real = real(TRACES[1]);

@@ -1,4 +1,4 @@
-//! A machine with simulated AMD GPUs to oneself, and what a trace says of it.
+//! Exclusive use of the simulated AMD machine, and access to its rows and report in a trace.
 
 use crate::gpu::{self, name, tally, under, work};
 use crate::rocm::{self, Hip};
@@ -13,7 +13,7 @@ use tracing_kineto::integration::{CollectorReport, Unavailable};
 use tracing_kineto::{ActivityTypes, KinetoLayerBuilder, Profiler, annotate};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// Which of the two profilers there is.
+/// The profiler library in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// rocprofiler-sdk.
@@ -22,19 +22,19 @@ pub enum Way {
     Tracer,
 }
 
-/// The simulated machine. There is one in the process: tests take turns.
+/// The simulated machine; the process has one, so tests take turns.
 pub struct Machine {
     hip: Hip,
     _turn: MutexGuard<'static, ()>,
 }
 
-/// Waits for the machine, which has these options from now on. HIP begins after the collector has registered.
+/// Waits for the machine and sets its options. HIP starts after the collector has registered.
 pub fn machine(way: Way, settings: &str) -> Machine {
-    static IS_BEGUN: Mutex<bool> = Mutex::new(false);
+    static HAS_STARTED: Mutex<bool> = Mutex::new(false);
     let turn = simulator::turn();
-    // What agents there are is asked once.
+    // Agents are queried once.
     let hip = load(way, "devices=2");
-    let mut is_begun = IS_BEGUN.lock().unwrap();
+    let mut is_begun = HAS_STARTED.lock().unwrap();
     if !*is_begun {
         *is_begun = true;
         let file = record(|| ());
@@ -66,29 +66,29 @@ impl Drop for Machine {
     fn drop(&mut self) {
         rocm::configure("");
         rocm::reset();
-        // Work that a fault has held back is none of the next test's.
+        // Work that a fault held back must not reach the next test.
         self.hip.synchronize();
     }
 }
 
-/// Adds what these tests record.
+/// Enables all that these tests record.
 pub fn all(builder: KinetoLayerBuilder) -> KinetoLayerBuilder {
     builder.activities(ActivityTypes::DEFAULT).flush_timeout(gpu::PATIENCE)
 }
 
-/// Records what `work` does.
+/// Records `work`.
 pub fn record(work: impl FnOnce()) -> File {
     crate::record_with(all, work)
 }
 
-/// What a trace says of AMD's devices.
+/// Returns the ROCm collector's report.
 #[track_caller]
 pub fn report(file: &File) -> CollectorReport {
     let mut reports = file.trace.stats().collectors.into_iter();
-    reports.find(|report| report.name == "rocm").expect("nobody was asked for AMD's devices")
+    reports.find(|report| report.name == "rocm").expect("the trace has no report of the rocm collector")
 }
 
-/// Why nothing of them was recorded, which the header must tell too.
+/// Returns why ROCm was not recorded; checks that the header has the same reason.
 #[track_caller]
 pub fn reason(file: &File) -> Unavailable {
     let reason = report(file).state.expect_err("a reason");
@@ -96,13 +96,13 @@ pub fn reason(file: &File) -> Unavailable {
     reason
 }
 
-/// Launches a kernel of the program's own, which a C++ compiler has named, in a span of its own name.
+/// Launches a compiled-in kernel with a mangled C++ name, in a span of its plain name.
 pub fn launch(hip: &Hip, name: &str, stream: rocm::Stream) {
     let kernel = hip.host_kernel(name);
     info_span!("launch").in_scope(|| hip.launch_host(kernel, 2, stream));
 }
 
-/// Does `work` under a layer that records nothing by itself.
+/// Runs `work` under a layer that starts no recording itself.
 pub fn idle<R>(
     configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder,
     work: impl FnOnce(&Profiler) -> R,
@@ -119,7 +119,7 @@ pub fn names<'f>(rows: impl IntoIterator<Item = &'f Value>) -> BTreeMap<String, 
     tally(rows.into_iter().map(|row| name(row).to_owned()))
 }
 
-/// A step of training as far as a device is concerned: copies, fills, kernels on two streams, and a graph.
+/// Runs the device work of a training step: copies, fills, kernels on two streams, and a graph.
 pub fn step(hip: &Hip) {
     let streams = [hip.stream(), hip.stream()];
     let module = hip.module(&["_Z3addPfS_i_us300", "_Z3mulPf"]);
@@ -138,7 +138,7 @@ pub fn step(hip: &Hip) {
         info_span!("fill").in_scope(|| hip.memset(memory[1], 0, streams[1]));
         info_span!("gemm").in_scope(|| hip.launch_host(gemm, 64, streams[0]));
         info_span!("mul").in_scope(|| hip.launch_ext(mul, 32, streams[1]));
-        hip.chatter();
+        hip.make_frequent_queries();
     }
     info_span!("graph").in_scope(|| hip.launch_graph(graph, streams[0]));
     let event = hip.event();
@@ -151,7 +151,7 @@ pub fn step(hip: &Hip) {
     memory.iter().for_each(|memory| hip.free(*memory));
 }
 
-/// Each piece of work by its name and the span that it belongs to.
+/// Returns work rows by name and owning span, with counts.
 pub fn owners(file: &File) -> BTreeMap<String, usize> {
     tally(work(file).iter().map(|row| format!("{} < {}", name(row), under(file, row))))
 }

@@ -1,4 +1,4 @@
-//! Tests that need a process of their own: ignored tests, which others start by name.
+//! Tests in child processes: ignored tests, which other tests start by name.
 
 use std::process::{Command, Output};
 
@@ -9,11 +9,11 @@ pub fn command(test: &str) -> Command {
     command
 }
 
-/// Runs such a command to its end.
+/// Runs such a command and waits for it.
 ///
 /// # Panics
 ///
-/// Panics if the test fails, or if there is none of that name.
+/// Panics if the test fails, or if no test has that name.
 #[track_caller]
 pub fn run(command: &mut Command) -> Output {
     let output = command.output().unwrap();

@@ -1,7 +1,7 @@
-//! A small client of the simulated GPU: a program on the driver API, and the switches of the simulator.
+//! A client of the simulated GPU: driver API calls, and the simulator's controls.
 //!
-//! Both libraries are opened by path from `target/<profile>/deps`, so that whoever looks for `libcuda.so.1` and
-//! `libcupti.so.13` among the loaded libraries finds them. All that fails panics.
+//! Both libraries are opened by path from `target/<profile>/deps`, so that searches for `libcuda.so.1` and
+//! `libcupti.so.13` among the loaded libraries find them. Functions panic on errors.
 
 pub use crate::simulator::library;
 use crate::simulator::{invoke, open};
@@ -24,7 +24,7 @@ struct LaunchConfig {
     block: [u32; 3],
     dynamic_shared: u32,
     stream: u64,
-    /// An id, a gap, and a value of 64 bytes.
+    /// A launch attribute: an id, padding, and a value of 64 bytes.
     attributes: *const [u32; 18],
     count: u32,
 }
@@ -61,13 +61,13 @@ pub struct Memory {
     pub bytes: usize,
 }
 
-/// The driver, which stays loaded.
+/// Returns the driver, which stays loaded.
 pub fn driver() -> &'static Library {
     static DRIVER: OnceLock<Library> = OnceLock::new();
     DRIVER.get_or_init(|| open("sim_cuda"))
 }
 
-/// CUPTI, which stays loaded.
+/// Returns CUPTI, which stays loaded.
 pub fn cupti() -> &'static Library {
     static CUPTI: OnceLock<Library> = OnceLock::new();
     CUPTI.get_or_init(|| {
@@ -76,7 +76,7 @@ pub fn cupti() -> &'static Library {
     })
 }
 
-/// Calls a function of the driver; what it returns.
+/// Calls a function of the driver; returns its result.
 macro_rules! raw {
     ($($call:tt)*) => { invoke!(driver(), $($call)*) };
 }
@@ -88,22 +88,22 @@ macro_rules! call {
     };
 }
 
-/// Sets the options of the simulator ("key=value,key=value"), the others to their defaults.
+/// Sets the simulator's options ("key=value,key=value"), and all others to their defaults.
 pub fn configure(settings: &str) {
     assert!(try_configure(settings), "{settings}");
 }
 
-/// As [`configure`]; false for settings that are not understood.
+/// As [`configure`]; returns false for invalid settings.
 pub fn try_configure(settings: &str) -> bool {
     crate::simulator::configure(driver(), settings)
 }
 
-/// A count of the simulator, by its name.
+/// Returns a counter of the simulator by its name.
 pub fn count(what: &str) -> u64 {
     crate::simulator::count(driver(), what)
 }
 
-/// Sets the counts to zero, and ends endless kernels.
+/// Resets the counters, and ends endless kernels.
 pub fn reset() {
     raw!(simReset());
 }
@@ -113,12 +113,12 @@ pub fn finish() {
     raw!(simFinish());
 }
 
-/// What `cuDriverGetVersion` returns; it gives the version.
+/// Calls `cuDriverGetVersion`; returns its result.
 pub fn driver_version(version: *mut i32) -> i32 {
     raw!(cuDriverGetVersion(version => *mut i32) -> i32)
 }
 
-/// A PTX text with these kernels.
+/// Returns a PTX text with these kernels.
 pub fn ptx(kernels: &[&str]) -> String {
     let entry = |name: &&str| format!(".visible .entry {name}(.param .u64 a) {{ ret; }}\n");
     ".version 8.0\n.target sm_90\n.address_size 64\n".to_owned() + &kernels.iter().map(entry).collect::<String>()
@@ -132,17 +132,17 @@ impl Cuda {
         Cuda::new()
     }
 
-    /// As [`Cuda::with`], with the options in force.
+    /// As [`Cuda::with`], with the current options.
     pub fn new() -> Cuda {
         call!(cuInit(0 => u32));
-        // SAFETY: the function has this type.
+        // SAFETY: the simulator's function of that name has this type.
         let launch = unsafe { *driver().get::<Launch>(b"cuLaunchKernel\0").unwrap() };
         let cuda = Cuda { launch };
         cuda.set_current(cuda.context(0));
         cuda
     }
 
-    /// The primary context of a device.
+    /// Returns the primary context of a device.
     pub fn context(&self, device: i32) -> Context {
         let mut context = 0;
         call!(cuDevicePrimaryCtxRetain(&raw mut context => *mut u64, device => i32));
@@ -154,7 +154,7 @@ impl Cuda {
         call!(cuCtxSetCurrent(context.0 => u64));
     }
 
-    /// A stream that has nothing to do with the default one.
+    /// Makes a stream that does not synchronize with the default one.
     pub fn stream(&self) -> Stream {
         self.stream_with_priority(0)
     }
@@ -166,7 +166,7 @@ impl Cuda {
         Stream(stream)
     }
 
-    /// A module with these kernels. A name with `_us500` in it takes 500 us.
+    /// Loads a module with these kernels. A kernel with `_us500` in its name takes 500 us.
     pub fn module(&self, kernels: &[&str]) -> Module {
         let (mut module, text) = (0, CString::new(ptx(kernels)).unwrap());
         call!(cuModuleLoadData(&raw mut module => *mut u64, text.as_ptr() => *const c_char));
@@ -183,7 +183,7 @@ impl Cuda {
         Kernel(kernel)
     }
 
-    /// A kernel of that name, in a module of its own.
+    /// Returns a kernel of that name, in its own module.
     pub fn only_kernel(&self, name: &str) -> Kernel {
         self.kernel(self.module(&[name]), name)
     }
@@ -216,7 +216,7 @@ impl Cuda {
         ));
     }
 
-    /// Launches as a program on the CUDA runtime does.
+    /// Launches as a program on the CUDA runtime.
     pub fn launch_by_runtime(&self, kernel: Kernel, blocks: u32, stream: Stream) {
         let (grid, block) = ([blocks, 1, 1], [256, 1, 1]);
         call!(simRuntimeLaunchKernel(
@@ -248,7 +248,7 @@ impl Cuda {
         Memory { address, bytes }
     }
 
-    /// Memory of the host that devices reach.
+    /// Allocates host memory that devices can access.
     pub fn allocate_pinned(&self, bytes: usize) -> Memory {
         let mut address = 0;
         call!(cuMemAllocHost_v2(&raw mut address => *mut u64, bytes => usize));
@@ -315,7 +315,7 @@ impl Cuda {
         call!(cuEventRecord(event.0 => u64, stream.0 => u64));
     }
 
-    /// Lets a stream wait for an event.
+    /// Makes a stream wait for an event.
     pub fn wait(&self, stream: Stream, event: Event) {
         call!(cuStreamWaitEvent(stream.0 => u64, event.0 => u64, 0 => u32));
     }
@@ -333,12 +333,12 @@ impl Cuda {
         call!(cuCtxSynchronize());
     }
 
-    /// Begins a capture that no thread may disturb.
+    /// Begins a capture in global mode, which unsafe calls of any thread invalidate.
     pub fn begin_capture(&self, stream: Stream) {
         call!(cuStreamBeginCapture_v2(stream.0 => u64, 0 => u32));
     }
 
-    /// Ends a capture; an error's code if it has been spoiled.
+    /// Ends a capture; returns the error code if it was invalidated.
     pub fn end_capture(&self, stream: Stream) -> Result<Graph, i32> {
         let (mut graph, mut executable) = (0, 0);
         match raw!(cuStreamEndCapture(stream.0 => u64, &raw mut graph => *mut u64) -> i32) {
@@ -349,7 +349,7 @@ impl Cuda {
         Ok(Graph(executable))
     }
 
-    /// A graph of what `work` gives to a stream.
+    /// Captures the calls of `work` on a stream into a graph.
     pub fn graph(&self, stream: Stream, work: impl FnOnce()) -> Graph {
         self.begin_capture(stream);
         work();

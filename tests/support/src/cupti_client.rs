@@ -1,4 +1,4 @@
-//! A client of CUPTI as a profiler is one: buffers, and records read by their fields.
+//! A profiler on CUPTI: buffers, and records read by their fields.
 
 use crate::{cuda, simulator};
 use std::ffi::{CStr, c_char, c_void};
@@ -22,7 +22,7 @@ pub const EXTERNAL: u32 = 39;
 pub const MEMORY2: u32 = 49;
 pub const GRAPH_TRACE: u32 = 51;
 
-/// All but those of markers, which a tool of NVTX's makes.
+/// All kinds except markers, which need an NVTX tool.
 pub const ALL: [u32; 12] = [
     MEMCPY,
     MEMSET,
@@ -41,10 +41,10 @@ pub const ALL: [u32; 12] = [
 static DELIVERED: Mutex<Vec<Delivered>> = Mutex::new(Vec::new());
 /// The size of the next buffers, 0 to refuse.
 pub static BUFFER_SIZE: AtomicUsize = AtomicUsize::new(1 << 16);
-/// How many records the next buffers may hold, 0 for as many as fit.
+/// The most records in the next buffers, 0 for as many as fit.
 pub static MOST_RECORDS: AtomicUsize = AtomicUsize::new(0);
 
-/// A buffer that has come back.
+/// A completed buffer.
 #[derive(Clone, Debug)]
 pub struct Delivered {
     pub bytes: Vec<u8>,
@@ -53,7 +53,7 @@ pub struct Delivered {
 
 extern "C" fn requested(address: *mut *mut u8, size: *mut usize, most: *mut usize) {
     let bytes = BUFFER_SIZE.load(Ordering::Relaxed);
-    // SAFETY: a multiple of 8 bytes is asked for; the three places are CUPTI's.
+    // SAFETY: the layout is a nonzero multiple of 8 bytes; CUPTI passes valid places for the three results.
     unsafe {
         *address =
             if bytes == 0 { std::ptr::null_mut() } else { libc::memset(libc::malloc(bytes), 0xee, bytes).cast() };
@@ -63,7 +63,7 @@ extern "C" fn requested(address: *mut *mut u8, size: *mut usize, most: *mut usiz
 }
 
 extern "C" fn completed(_context: *mut c_void, _stream: u32, address: *mut u8, _size: usize, valid: usize) {
-    // SAFETY: CUPTI gives a buffer of `requested` back, of which so many bytes are valid.
+    // SAFETY: CUPTI returns a buffer from `requested`, of which `valid` bytes are initialized.
     let bytes = unsafe {
         let bytes = std::slice::from_raw_parts(address, valid).to_vec();
         libc::free(address.cast());
@@ -76,18 +76,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls a function of CUPTI; its result code.
+/// Calls a function of CUPTI; returns its result code.
 #[macro_export]
 macro_rules! cupti {
     ($name:ident($($argument:expr => $type:ty),* $(,)?)) => {{
         let name = concat!(stringify!($name), "\0").as_bytes();
-        // SAFETY: the function has this type.
+        // SAFETY: the simulator's function of that name has this type.
         let function = unsafe { *$crate::cuda::cupti().get::<extern "C" fn($($type),*) -> i32>(name).unwrap() };
         function($($argument),*)
     }};
 }
 
-/// A session of a profiler, with CUPTI to itself.
+/// A profiler's session with exclusive use of CUPTI.
 pub struct Session {
     pub cuda: cuda::Cuda,
     _turn: MutexGuard<'static, ()>,
@@ -148,7 +148,7 @@ pub fn timestamp() -> u64 {
 #[derive(Clone, Debug)]
 pub struct Record {
     pub bytes: Vec<u8>,
-    /// The kernel's, read at once.
+    /// The kernel's name, read at once since its module may be unloaded.
     pub name: String,
 }
 
@@ -165,7 +165,7 @@ impl Record {
         self.u32(0)
     }
 
-    /// The correlation id.
+    /// Returns the correlation id.
     pub fn correlation(&self) -> u32 {
         self.u32(match self.kind() {
             MEMCPY | MEMSET => 44,
@@ -180,7 +180,7 @@ impl Record {
         })
     }
 
-    /// Start and end of work of a device or of a call.
+    /// Returns the start and end of device work or of a call.
     pub fn times(&self) -> (u64, u64) {
         let start = match self.kind() {
             DRIVER | RUNTIME | SYNCHRONIZATION | GRAPH_TRACE => 8,
@@ -190,22 +190,22 @@ impl Record {
     }
 }
 
-/// Delivers what is complete, or with `forced` all.
+/// Flushes complete buffers, or all with `forced`.
 pub fn flush(forced: bool) {
     assert_eq!(cupti!(cuptiActivityFlushAll(u32::from(forced) => u32)), 0);
 }
 
-/// Takes the buffers that have come back.
+/// Takes the completed buffers.
 pub fn buffers() -> Vec<Delivered> {
     std::mem::take(&mut *lock(&DELIVERED))
 }
 
-/// Takes the records that have come back, which must be all that is in the buffers.
+/// Takes the records of the completed buffers, which must contain nothing else.
 pub fn records() -> Vec<Record> {
     buffers().iter().flat_map(|buffer| walk(&buffer.bytes, 12)).collect()
 }
 
-/// The records of a buffer, whose walk must end with that code.
+/// Returns the records of a buffer, whose walk must end with code `end`.
 pub fn walk(bytes: &[u8], end: i32) -> Vec<Record> {
     let first = bytes.as_ptr() as usize;
     let mut record: *mut u8 = std::ptr::null_mut();
@@ -222,7 +222,7 @@ pub fn walk(bytes: &[u8], end: i32) -> Vec<Record> {
     let record = |(start, end): (&usize, usize)| {
         let mut record = Record { bytes: bytes[*start..end].to_vec(), name: String::new() };
         if record.kind() == KERNEL {
-            // SAFETY: the module is loaded while the test reads.
+            // SAFETY: the name is a C string of a module that stays loaded while the test reads.
             let name = unsafe { CStr::from_ptr(record.u64(104) as *const c_char) };
             record.name = name.to_str().unwrap().to_owned();
         }
@@ -231,7 +231,7 @@ pub fn walk(bytes: &[u8], end: i32) -> Vec<Record> {
     starts.iter().zip(ends).map(record).collect()
 }
 
-/// Those of a kind, in the order in which they came.
+/// Returns the records of a kind, in order of delivery.
 pub fn of_kind(records: &[Record], kind: u32) -> Vec<Record> {
     records.iter().filter(|record| record.kind() == kind).cloned().collect()
 }

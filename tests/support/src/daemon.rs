@@ -1,4 +1,4 @@
-//! The two daemons that programs are traced with: a stand-in for dynolog's, and one that says whatever a test wants.
+//! Two daemons for traced programs: a stand-in for dynolog's, and a stub that a test controls.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -19,18 +19,18 @@ fn script() -> PathBuf {
     crate::root().join("tests/tools/fake_daemon.py")
 }
 
-/// Whether it can be started; says so if not.
-pub fn is_there() -> bool {
+/// Returns whether it can be started; prints why not.
+pub fn is_available() -> bool {
     let python = Command::new("python3").arg("--version").output();
-    let is_there = python.is_ok_and(|version| version.status.success());
-    if !is_there {
-        println!("PASSED OVER: the stand-in for the daemon needs python3");
+    let is_available = python.is_ok_and(|version| version.status.success());
+    if !is_available {
+        println!("SKIPPED: the stand-in for the daemon needs python3");
     }
-    is_there
+    is_available
 }
 
 impl Daemon {
-    /// Starts one whose sockets are in that folder.
+    /// Starts a daemon whose sockets are in that folder.
     pub fn start(sockets: &Path, options: &[&str]) -> Daemon {
         let mut command = Command::new("python3");
         command.arg(script()).args(options).env("KINETO_IPC_SOCKET_DIR", sockets);
@@ -41,12 +41,12 @@ impl Daemon {
         Daemon { process, port }
     }
 
-    /// Asks for a trace as `dyno gputrace` does; returns the daemon's answer.
+    /// Requests a trace as `dyno gputrace` does; returns the daemon's answer.
     pub fn trigger(&self, text: &str, pids: &[u32]) -> Value {
         self.ask(text, pids, 1000)
     }
 
-    /// The same as soon as all of these processes are registered.
+    /// As [`Daemon::trigger`], once all of these processes are registered.
     pub fn trigger_all(&self, text: &str, pids: &[u32]) -> Value {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
@@ -80,22 +80,22 @@ impl Drop for Daemon {
     }
 }
 
-/// A daemon that answers as a test says, in this process.
+/// A daemon in this process, whose answers the test chooses.
 pub struct Stub {
     socket: UnixDatagram,
 }
 
-/// A poll that does not come within that time does not come.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit of a poll.
+const POLL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A poll, as it came.
+/// A received poll.
 pub struct Poll {
     pub bytes: Vec<u8>,
     pub from: SocketAddr,
 }
 
 impl Poll {
-    /// What it asks for: 2 for a trace, 0 for nothing.
+    /// Returns the requested kind: 2 for a trace, 0 for none.
     pub fn wanted(&self) -> i32 {
         i32::from_ne_bytes(self.bytes[40..44].try_into().unwrap())
     }
@@ -106,13 +106,13 @@ impl Stub {
         Stub { socket: UnixDatagram::bind(sockets.join("dynolog")).unwrap() }
     }
 
-    /// One under the daemon's abstract name.
+    /// Starts a stub under the daemon's abstract name.
     pub fn start_abstract() -> Stub {
         let address = SocketAddr::from_abstract_name(b"dynolog\0").unwrap();
         Stub { socket: UnixDatagram::bind_addr(&address).unwrap() }
     }
 
-    /// Waits for the next poll that asks for a trace; answers the others that there is none.
+    /// Waits for the next poll for a trace; answers others with no request.
     pub fn poll_for_a_trace(&self) -> Poll {
         loop {
             let poll = self.poll();
@@ -125,10 +125,10 @@ impl Stub {
 
     /// Waits for the next poll.
     pub fn poll(&self) -> Poll {
-        self.poll_within(PATIENCE).expect("a poll")
+        self.poll_within(POLL_TIMEOUT).expect("a poll")
     }
 
-    /// The next poll, if one comes within that time.
+    /// Returns the next poll, if it arrives within that time.
     pub fn poll_within(&self, time: Duration) -> Option<Poll> {
         let mut bytes = vec![0; 4096];
         self.socket.set_read_timeout(Some(time)).unwrap();
@@ -148,7 +148,7 @@ impl Stub {
     }
 }
 
-/// An answer, to the byte.
+/// Returns the bytes of an answer.
 pub fn answer(text: &str) -> Vec<u8> {
     let mut bytes = (text.len() as u64).to_ne_bytes().to_vec();
     bytes.extend(b"req");

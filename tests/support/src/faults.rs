@@ -1,4 +1,4 @@
-//! What tests of faults share: what a trace is like under each, whichever the vendor, and the table of them.
+//! Shared parts of the fault tests: checks of traces for any vendor, and the table of faults.
 
 use crate::File;
 use crate::gpu::{self, Counts, correlation, events, interval, kernels, losses, tally, under};
@@ -8,30 +8,29 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tracing_kineto::Loss;
 use tracing_kineto::integration::CollectorReport;
 
-/// Each program takes so many steps, of two kernels each.
+/// Steps of each program, of two kernels each.
 pub const STEPS: usize = 10;
 pub const KERNELS: usize = 2 * STEPS;
 
-/// What a recording may lie beside: work ends after it was given, and clocks may be off by what they step.
+/// Time by which device rows may exceed the window: work ends after its launch, and clocks may step.
 const SLACK: u64 = 1_000_000_000;
 
-/// Options of the simulator, and what the trace must then be like.
+/// Options of the simulator, and the check of the resulting trace.
 pub type Fault = (&'static str, fn(&File));
 
-/// How often there is each of these, which are all in order.
+/// Returns these counts as a map.
 fn counts<const N: usize>(counts: [(&str, usize); N]) -> BTreeMap<String, usize> {
     BTreeMap::from(counts.map(|(name, count)| (name.to_owned(), count)))
 }
 
-/// The host's part of the trace is whole, whatever the fault, and none of these calls nor a kernel lies where no
-/// recording was.
+/// Checks that all host rows are present, and that these calls and all kernels lie in the recording.
 #[track_caller]
 pub fn check_cpu(file: &File, calls: Vec<&Value>) {
     let slices = tally(file.slices().iter().map(|slice| slice.name.clone()));
     assert_eq!(slices, counts([("step", STEPS), ("one", STEPS), ("two", STEPS)]));
     let losses = &file.json["tracing_kineto"]["losses"];
     for (loss, count) in file.trace.stats().losses {
-        assert_eq!(losses[loss.as_str()], count, "the header says what is lost");
+        assert_eq!(losses[loss.as_str()], count, "the header has the losses");
     }
     let (start, end) = gpu::window(file);
     for row in kernels(file).into_iter().chain(calls) {
@@ -40,7 +39,7 @@ pub fn check_cpu(file: &File, calls: Vec<&Value>) {
     }
 }
 
-/// All kernels are there and linked to the spans that launched them, with these losses alone; a count of 0 stands for any.
+/// Checks that all kernels are present and linked to their spans, with only these losses; a count of 0 matches any.
 #[track_caller]
 pub fn whole(file: &File, expected: &[(Loss, usize)]) {
     let all = Counts {
@@ -55,7 +54,7 @@ pub fn whole(file: &File, expected: &[(Loss, usize)]) {
     check_spans(file, expected);
 }
 
-/// All kernels are in the spans that launched them, with these losses alone; a count of 0 stands for any.
+/// Checks that all kernels are in their spans, with only these losses; a count of 0 matches any.
 #[track_caller]
 pub fn check_spans(file: &File, expected: &[(Loss, usize)]) {
     let spans = tally(kernels(file).iter().map(|kernel| under(file, kernel).to_owned()));
@@ -64,23 +63,23 @@ pub fn check_spans(file: &File, expected: &[(Loss, usize)]) {
     assert_eq!(losses(file).into_iter().map(any).collect::<Vec<_>>(), expected);
 }
 
-/// The ids by which calls and their work are joined.
+/// Returns the correlation ids of these events.
 pub fn ids(events: Vec<&Value>) -> HashSet<u64> {
     events.into_iter().map(correlation).collect()
 }
 
-/// Of each launch, the kernel or the launch itself is there, or both are counted as lost.
+/// Checks that each launch and kernel is present, or counted as missing.
 #[track_caller]
-pub fn accounted(file: &File, launches: Vec<&Value>) {
+pub fn check_accounted(file: &File, launches: Vec<&Value>) {
     let found = Counts::of(file);
     let (launches, work) = (ids(launches), ids(kernels(file)));
     assert_eq!(file.lost(Loss::LaunchesWithoutWork), launches.difference(&work).count() as u64);
     assert_eq!(file.lost(Loss::WorkWithoutLaunch), work.difference(&launches).count() as u64);
-    assert_eq!(found.linked, found.launches, "what has a launch has a span");
+    assert_eq!(found.linked, found.launches, "work with a launch has a span");
     assert!(found.kernels > 0 && found.kernels < KERNELS, "{}", file.trace.stats());
 }
 
-/// Each arrow has a name of its own; returns how many there are.
+/// Checks that arrow ids are distinct; returns the number of arrows.
 #[track_caller]
 pub fn arrows(file: &File) -> usize {
     let ids = |ph: &str| events(file, ph, "ac2g").into_iter().map(|arrow| arrow["id"].as_u64().unwrap()).collect();
@@ -90,7 +89,7 @@ pub fn arrows(file: &File) -> usize {
     ends.len()
 }
 
-/// A clock that is off by so much is put right, and the trace says by how much it was off.
+/// Checks that a clock offset of `by` is corrected and reported.
 #[track_caller]
 pub fn check_clock(file: &File, report: &CollectorReport, by: i64, launches: Vec<&Value>) {
     assert!((report.clock_offset_ns + by).abs() < 100_000_000, "{report:?}");
@@ -102,16 +101,16 @@ pub fn check_clock(file: &File, report: &CollectorReport, by: i64, launches: Vec
     }
 }
 
-/// Goes through faults; the rows of the table, and what failed. The machine is kept as it was while they are checked.
+/// Checks faults; returns the table's rows, and the failed faults. The machine keeps its state during a check.
 pub fn go_through<'f, M>(
     faults: impl IntoIterator<Item = &'f Fault>,
-    recorded: impl Fn(&str) -> (M, File),
+    record: impl Fn(&str) -> (M, File),
     row: impl Fn(&str, &File) -> String,
 ) -> (String, Vec<&'f str>) {
     let (mut rows, mut failed) = (String::new(), Vec::new());
     for (settings, check) in faults {
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let (_machine, file) = recorded(settings);
+            let (_machine, file) = record(settings);
             rows += &row(settings, &file);
             check(&file);
         }));
@@ -120,29 +119,30 @@ pub fn go_through<'f, M>(
     (rows, failed)
 }
 
-/// What stands above the rows.
+/// The head of the table.
 pub const HEAD: &str = "| fault | calls | kernels | linked | note in the trace |\n|---|---|---|---|---|\n";
 
-/// What the table says of a fault.
+/// Returns the table row of a fault.
 pub fn row(fault: &str, launches: usize, file: &File, report: &CollectorReport) -> String {
     let stats = file.trace.stats();
-    let mut says: Vec<String> =
+    let mut notes: Vec<String> =
         stats.losses.iter().map(|(loss, count)| format!("{}: {count}", loss.as_str())).collect();
-    says.extend(report.state.as_ref().err().map(ToString::to_string));
-    says.extend(report.notes.iter().cloned());
+    notes.extend(report.state.as_ref().err().map(ToString::to_string));
+    notes.extend(report.notes.iter().cloned());
     if report.clock_offset_ns.abs() > 1_000_000 {
-        says.push(format!("clock off by {} ns, times by {} ns at most", report.clock_offset_ns, report.clock_error_ns));
+        notes
+            .push(format!("clock off by {} ns, times by {} ns at most", report.clock_offset_ns, report.clock_error_ns));
     }
     let fault = if fault.is_empty() { "none" } else { fault };
     let linked = kernels(file).iter().filter(|kernel| !under(file, kernel).is_empty()).count();
-    let (kernels, says) = (kernels(file).len(), says.join("; ").replace('|', "/"));
-    format!("| {fault} | {launches} | {kernels} | {linked} | {says} |\n")
+    let (kernels, notes) = (kernels(file).len(), notes.join("; ").replace('|', "/"));
+    format!("| {fault} | {launches} | {kernels} | {linked} | {notes} |\n")
 }
 
-/// Runs a fault that takes a process of its own; the rows of the table among what it says.
+/// Runs a fault in a child process; returns the table rows in its output.
 pub fn rows_of(test: &str, env: &[(&str, &str)]) -> String {
-    let said = String::from_utf8_lossy(&gpu::in_child(test, env).stdout).into_owned();
-    let rows: String = said.lines().filter_map(|line| Some(format!("{}\n", &line[line.find("| ")?..]))).collect();
-    assert!(!rows.is_empty(), "{test}: {said}");
+    let output = String::from_utf8_lossy(&gpu::in_child(test, env).stdout).into_owned();
+    let rows: String = output.lines().filter_map(|line| Some(format!("{}\n", &line[line.find("| ")?..]))).collect();
+    assert!(!rows.is_empty(), "{test}: {output}");
     rows
 }

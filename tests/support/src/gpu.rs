@@ -1,4 +1,4 @@
-//! A machine with simulated GPUs to oneself, and what a trace says of them.
+//! Exclusive use of the simulated CUDA machine, and access to its rows and report in a trace.
 
 use crate::cuda::{self, Cuda};
 use crate::simulator;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tracing_kineto::integration::{CollectorReport, Unavailable};
 use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder, Loss};
 
-/// All that is recorded of GPUs.
+/// All activity types of GPUs.
 pub const TYPES: ActivityTypes = ActivityTypes::DEFAULT.with(ActivityType::CudaSync).with(ActivityType::CudaEvent);
 
 /// Versions of CUPTI, each with its driver.
@@ -35,16 +35,16 @@ pub const VERSIONS: [(&str, u32); 16] = [
     ("13.4", 13040),
 ];
 
-/// How long a stop may wait where all ends soon: far more than it takes, so that no slow machine fails.
+/// Time limit of a stop that should end soon; generous for slow machines.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The simulated machine. There is one in the process, and one CUPTI: tests take turns.
+/// The simulated machine; the process has one, with one CUPTI, so tests take turns.
 pub struct Machine {
     pub cuda: Cuda,
     _turn: MutexGuard<'static, ()>,
 }
 
-/// Waits for the machine, which has these options from now on.
+/// Waits for the machine and sets its options.
 pub fn machine(settings: &str) -> Machine {
     let turn = simulator::turn();
     let cuda = Cuda::with(settings);
@@ -67,24 +67,26 @@ impl Drop for Machine {
     }
 }
 
-/// Adds what these tests record.
+/// Enables all that these tests record.
 pub fn all(builder: KinetoLayerBuilder) -> KinetoLayerBuilder {
     builder.activities(TYPES).flush_timeout(PATIENCE)
 }
 
-/// Records what `work` does, with all that can be recorded of GPUs.
+/// Records `work` with all activity types of GPUs.
 pub fn record(work: impl FnOnce()) -> File {
     crate::record_with(all, work)
 }
 
-/// What a trace says of CUPTI.
+/// Returns the CUPTI collector's report.
 #[track_caller]
 pub fn report(file: &File) -> CollectorReport {
     let mut reports = file.trace.stats().collectors.into_iter();
-    reports.find(|report| report.name == "cupti").unwrap_or_else(|| panic!("CUPTI was not asked"))
+    reports
+        .find(|report| report.name == "cupti")
+        .unwrap_or_else(|| panic!("the trace has no report of the cupti collector"))
 }
 
-/// Why CUPTI recorded nothing, which the header must tell too.
+/// Returns why CUPTI recorded nothing; checks that the header has the same reason.
 #[track_caller]
 pub fn reason(file: &File) -> Unavailable {
     let reason = report(file).state.expect_err("a reason");
@@ -100,12 +102,12 @@ pub fn kernels(file: &File) -> Vec<&Value> {
     events(file, "X", "kernel")
 }
 
-/// Kernels, copies and fills.
+/// Returns kernels, copies and fills.
 pub fn work(file: &File) -> Vec<&Value> {
     ["kernel", "gpu_memcpy", "gpu_memset"].iter().flat_map(|cat| events(file, "X", cat)).collect()
 }
 
-/// Calls of the runtime and the driver.
+/// Returns calls of the runtime and the driver.
 pub fn calls(file: &File) -> Vec<&Value> {
     ["cuda_runtime", "cuda_driver"].iter().flat_map(|cat| events(file, "X", cat)).collect()
 }
@@ -114,7 +116,7 @@ pub fn name(event: &Value) -> &str {
     event["name"].as_str().unwrap()
 }
 
-/// The device and the stream that something is drawn on, in whichever row.
+/// Returns the device and the stream of a row, also if it overflowed to a further lane.
 pub fn stream(event: &Value) -> (i64, i64) {
     const NEXT_ROW: i64 = 10_000_000;
     (event["pid"].as_i64().unwrap(), event["tid"].as_i64().unwrap() % NEXT_ROW)
@@ -124,13 +126,13 @@ pub fn correlation(event: &Value) -> u64 {
     event["args"]["correlation"].as_u64().unwrap()
 }
 
-/// When an event begins and ends, in nanoseconds.
+/// Returns the start and end of an event, in nanoseconds.
 pub fn interval(event: &Value) -> (u64, u64) {
     let start = nanos(&event["ts"]);
     (start, start + nanos(&event["dur"]))
 }
 
-/// When the recording began and ended, in nanoseconds.
+/// Returns the start and end of the recording, in nanoseconds.
 pub fn window(file: &File) -> (u64, u64) {
     let (mut start, mut end) = (u64::MAX, 0);
     for slice in file.events().filter(|event| event["ph"] == "X" && event["pid"] == "Spans") {
@@ -140,7 +142,7 @@ pub fn window(file: &File) -> (u64, u64) {
     (start, end)
 }
 
-/// The name of the slice that something belongs to; empty if it names none, "?" if there is no such slice.
+/// Returns the name of the slice that owns an event; empty if it names none, "?" if the slice does not exist.
 pub fn under<'f>(file: &'f File, event: &Value) -> &'f str {
     let id = &event["args"]["External id"];
     let slice = file.slices().iter().find(|slice| slice.args["External id"] == *id);
@@ -151,24 +153,24 @@ pub fn losses(file: &File) -> Vec<(Loss, usize)> {
     file.trace.stats().losses.iter().map(|(loss, count)| (*loss, usize::try_from(*count).unwrap())).collect()
 }
 
-/// How often each text occurs.
+/// Counts the occurrences of each text.
 pub fn tally(texts: impl IntoIterator<Item = String>) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     texts.into_iter().for_each(|text| *counts.entry(text).or_default() += 1);
     counts
 }
 
-/// What a trace has of a program's work.
+/// Counts of a program's device work in a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Calls that own work of a device.
+    /// Calls that launch device work.
     pub launches: usize,
     pub kernels: usize,
     pub copies: usize,
     pub fills: usize,
-    /// Work that belongs to the slice that its launch belongs to.
+    /// Work with the same slice as its launch.
     pub linked: usize,
-    /// Arrows: where they begin and where they end.
+    /// Starts and ends of arrows.
     pub starts: usize,
     pub ends: usize,
     /// Annotations on streams.
@@ -176,7 +178,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts, and checks what holds for every trace: each arrow leads from a call to work of its correlation id.
+    /// Counts; checks that each arrow leads from a call to work with its correlation id.
     #[track_caller]
     pub fn of(file: &File) -> Counts {
         let mut by_id: HashMap<u64, Vec<&Value>> = HashMap::new();
@@ -191,12 +193,12 @@ impl Counts {
             work.iter().filter(|work| launch_of(work).is_some()).map(|w| correlation(w)).collect();
         let (starts, ends) = (events(file, "s", "ac2g"), events(file, "f", "ac2g"));
         let ids: HashSet<_> = starts.iter().map(|start| start["id"].as_u64().unwrap()).collect();
-        assert_eq!(ids.len(), starts.len(), "an arrow begins once");
+        assert_eq!(ids.len(), starts.len(), "each arrow begins once");
         assert_eq!(ids, ends.iter().map(|end| end["id"].as_u64().unwrap()).collect(), "arrows have both ends");
         for start in starts.iter() {
             let lies = |call: &&&Value| (&call["tid"], &call["ts"]) == (&start["tid"], &start["ts"]);
             let call = by_id.get(&start["id"].as_u64().unwrap()).and_then(|calls| calls.iter().find(lies));
-            assert!(call.is_some(), "an arrow begins on no call: {start}");
+            assert!(call.is_some(), "an arrow does not begin on a call: {start}");
         }
         Counts {
             launches: launches.len(),
@@ -211,15 +213,15 @@ impl Counts {
     }
 }
 
-/// Ends the process if what follows does not come to its end: a test that hangs should say so.
+/// Starts a watchdog that prints a message and aborts the process if the guard lives longer than `patience`.
 pub fn watch(patience: Duration) -> Watch {
     let (done, over) = std::sync::mpsc::channel::<()>();
     let watching = std::thread::Builder::new().name("watch".to_owned());
     let begun = Instant::now();
     let watching = watching.spawn(move || {
-        // What is dropped is done.
+        // Dropping the guard disconnects the channel.
         if over.recv_timeout(patience) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-            say(&format!("this hangs for {:?}", begun.elapsed()));
+            say(&format!("hung for {:?}", begun.elapsed()));
             std::process::abort();
         }
     });
@@ -227,18 +229,18 @@ pub fn watch(patience: Duration) -> Watch {
     Watch { _done: done }
 }
 
-/// See [`watch`].
+/// The guard of [`watch`].
 pub struct Watch {
     _done: std::sync::mpsc::Sender<()>,
 }
 
-/// Runs an ignored test of this binary in a process of its own, with these variables.
+/// Runs an ignored test of this binary in a child process, with these variables.
 #[track_caller]
 pub fn in_child(test: &str, env: &[(&str, &str)]) -> Output {
     child::run(child::command(test).envs(env.iter().copied()))
 }
 
-/// Prints, and keeps in that file of the target folder.
+/// Prints a text, and writes it to a file in the target folder.
 pub fn publish(file: &str, text: &str) {
     say(text);
     std::fs::write(crate::target().join(file), text).unwrap();
@@ -248,9 +250,9 @@ pub fn say(text: &str) {
     println!("{text}");
 }
 
-/// Forks; returns what the forked process ends with.
+/// Forks; returns the child's exit status.
 pub fn fork(child: impl FnOnce() -> bool) -> i32 {
-    // SAFETY: the child does what this crate promises to work in one, and ends without any destructor.
+    // SAFETY: the child only does what this crate supports in a forked child, and ends without destructors.
     let process = unsafe { libc::fork() };
     if process == 0 {
         let is_fine = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(false);

@@ -1,4 +1,4 @@
-//! A harness for tests that start their own program again, which takes a `main` of theirs.
+//! A harness for test binaries with their own `main`, which start themselves again.
 
 use libtest_mimic::{Arguments, Trial};
 use std::process::ExitCode;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 /// A test and its name.
 pub type Test = (&'static str, fn());
 
-/// Runs the tests that the arguments ask for, on so many threads unless the arguments say how many.
+/// Runs the tests that the arguments select, on `threads` threads unless the arguments set the number.
 pub fn run(threads: usize, tests: &[&[Test]]) -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(threads);

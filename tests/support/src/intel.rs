@@ -1,4 +1,4 @@
-//! A machine with simulated Intel GPUs to oneself, and what a trace says of them.
+//! Exclusive use of the simulated Intel machine, and access to its rows and report in a trace.
 
 use crate::File;
 use crate::gpu::{self, correlation, events, name};
@@ -11,20 +11,20 @@ use std::sync::MutexGuard;
 use tracing_kineto::integration::{CollectorReport, Unavailable};
 use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder};
 
-/// All that is recorded of Intel's GPUs, but for metrics.
+/// All activity types of Intel GPUs, except metrics.
 pub const TYPES: ActivityTypes = ActivityTypes::DEFAULT
     .with(ActivityType::XpuRuntime)
     .with(ActivityType::XpuDriver)
     .with(ActivityType::XpuSync)
     .with(ActivityType::CollectiveComm);
 
-/// The simulated machine. There is one in the process, and one PTI: tests take turns.
+/// The simulated machine; the process has one, with one PTI, so tests take turns.
 pub struct Machine {
     xpu: Xpu,
     _turn: MutexGuard<'static, ()>,
 }
 
-/// Waits for the machine, which has these options from now on.
+/// Waits for the machine and sets its options.
 pub fn machine(settings: &str) -> Machine {
     let turn = simulator::turn();
     let machine = Machine { xpu: Xpu::with(""), _turn: turn };
@@ -45,29 +45,31 @@ impl Drop for Machine {
     fn drop(&mut self) {
         xpu::configure("");
         xpu::reset();
-        // What a fault has held back is not the next test's.
+        // Work that a fault held back must not reach the next test.
         xpu::flush();
     }
 }
 
-/// Adds what these tests record.
+/// Enables all that these tests record.
 pub fn all(builder: KinetoLayerBuilder) -> KinetoLayerBuilder {
     builder.activities(TYPES).flush_timeout(gpu::PATIENCE)
 }
 
-/// Records what `work` does, with all that can be recorded of Intel's GPUs.
+/// Records `work` with all activity types of Intel GPUs.
 pub fn record(work: impl FnOnce()) -> File {
     crate::record_with(all, work)
 }
 
-/// What a trace says of PTI.
+/// Returns the XPU collector's report.
 #[track_caller]
 pub fn report(file: &File) -> CollectorReport {
     let mut reports = file.trace.stats().collectors.into_iter();
-    reports.find(|report| report.name == "xpu").unwrap_or_else(|| panic!("PTI was not asked"))
+    reports
+        .find(|report| report.name == "xpu")
+        .unwrap_or_else(|| panic!("the trace has no report of the xpu collector"))
 }
 
-/// Why PTI recorded nothing, which the header must tell too.
+/// Returns why PTI recorded nothing; checks that the header has the same reason.
 #[track_caller]
 pub fn reason(file: &File) -> Unavailable {
     let reason = report(file).state.expect_err("a reason");
@@ -75,22 +77,22 @@ pub fn reason(file: &File) -> Unavailable {
     reason
 }
 
-/// Calls of the SYCL runtime.
+/// Returns calls of the SYCL runtime.
 pub fn runtime(file: &File) -> Vec<&Value> {
     events(file, "X", "xpu_runtime")
 }
 
-/// Calls of Level Zero.
+/// Returns calls of Level Zero.
 pub fn driver(file: &File) -> Vec<&Value> {
     events(file, "X", "xpu_driver")
 }
 
-/// The calls that submit kernels.
+/// Returns the calls that submit kernels.
 pub fn launches(file: &File) -> Vec<&Value> {
     runtime(file).into_iter().filter(|call| name(call) == "urEnqueueKernelLaunch").collect()
 }
 
-/// What a trace has of a program's work.
+/// Counts of a program's device work in a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub runtime: usize,
@@ -98,9 +100,9 @@ pub struct Counts {
     pub kernels: usize,
     pub copies: usize,
     pub fills: usize,
-    /// Work that belongs to the slice that the call belongs to that submitted it.
+    /// Work with the same slice as the call that submitted it.
     pub linked: usize,
-    /// Arrows: where they begin and where they end.
+    /// Starts and ends of arrows.
     pub starts: usize,
     pub ends: usize,
     /// Annotations on streams.
@@ -110,8 +112,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts, and checks what holds for every trace: each arrow leads from a call of the runtime to work, and none
-    /// begins or ends at a call of the driver.
+    /// Counts; checks that each arrow leads from a runtime call to work, and none touches a driver call.
     #[track_caller]
     pub fn of(file: &File) -> Counts {
         let mut calls: HashMap<u64, Vec<&Value>> = HashMap::new();
@@ -127,17 +128,17 @@ impl Counts {
         let (starts, ends) = (events(file, "s", "ac2g"), events(file, "f", "ac2g"));
         let id = |arrow: &Value| arrow["id"].as_u64().unwrap();
         let ids: HashSet<_> = starts.iter().map(|start| id(start)).collect();
-        assert_eq!(ids.len(), starts.len(), "an arrow begins once");
+        assert_eq!(ids.len(), starts.len(), "each arrow begins once");
         assert_eq!(ids, ends.iter().map(|end| id(end)).collect(), "arrows have both ends");
         let lies = |arrow: &Value, row: &Value| {
             let (at, (start, end)) = (crate::nanos(&arrow["ts"]), gpu::interval(row));
             ["pid", "tid"].iter().all(|key| arrow[key] == row[key]) && start <= at && at <= end
         };
         for start in &starts {
-            assert!(runtime(file).iter().any(|call| lies(start, call)), "an arrow begins on no call: {start}");
+            assert!(runtime(file).iter().any(|call| lies(start, call)), "an arrow does not begin on a call: {start}");
         }
         for end in &ends {
-            assert!(work.iter().any(|work| lies(end, work)), "an arrow ends on no work: {end}");
+            assert!(work.iter().any(|work| lies(end, work)), "an arrow does not end on work: {end}");
         }
         Counts {
             runtime: runtime(file).len(),

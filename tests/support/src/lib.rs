@@ -1,7 +1,7 @@
-//! What the tests share: recordings read back, clients of the simulated GPUs, child processes.
+//! Support for the tests: recordings read back, clients of the simulated GPUs, child processes.
 //!
-//! The crate's root records a closure and shows the written file as text to compare. The modules are one for each
-//! simulated library, and one for each kind of child process.
+//! The crate's root records a closure and formats the written file as text to compare. Each simulated library and each
+//! kind of child process has a module.
 
 mod recording;
 
@@ -49,7 +49,7 @@ pub fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// Returns the build's target folder, where tests leave tables and traces to look at.
+/// Returns the build's target folder, where tests leave tables and traces for inspection.
 pub fn target() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     // target/<profile>/deps/<binary>

@@ -1,9 +1,9 @@
-//! Plugins in C, compiled.
+//! Compiles plugins in C.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Compiles a plugin in C into a folder, under that name.
+/// Compiles a plugin in C into a folder, as library `name`.
 pub fn compile(source: &str, into: &Path, name: &str, defines: &[&str]) -> PathBuf {
     let root = crate::root();
     let library = into.join(format!("{name}.so"));

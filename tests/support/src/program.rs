@@ -1,4 +1,4 @@
-//! Programs that are traced on demand: started, looked at, and ended.
+//! Starts and controls programs that are traced on demand.
 
 use serde_json::Value;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The folders of a test: sockets, traces, and what programs say.
+/// The folders of a test: sockets, traces, and the output of programs.
 pub struct Place {
     folder: tempfile::TempDir,
 }
@@ -25,37 +25,37 @@ impl Place {
         self.folder.path().join("sockets")
     }
 
-    /// The folder that is watched for requests, where a program is told so.
+    /// Returns the watched folder for requests, if a program watches it.
     pub fn triggers(&self) -> PathBuf {
         self.folder.path().join("triggers")
     }
 
-    /// A file among the traces.
+    /// Returns the path of a file among the traces.
     pub fn trace(&self, name: &str) -> PathBuf {
         self.folder.path().join("traces").join(name)
     }
 
-    /// The trace that a program has of a request for `name`.
+    /// Returns the path of a program's trace for a request for `name`.
     pub fn trace_of(&self, program: &Program, name: &str) -> PathBuf {
         self.trace(&name.replace(".json", &format!("_{}.json", program.pid())))
     }
 
-    /// The text of a request for a trace of that name, with more lines.
+    /// Returns the text of a request for a trace of that name, with more lines.
     pub fn text_for(&self, name: &str, more: &str) -> String {
         format!("ACTIVITIES_LOG_FILE={}\n{more}", self.trace(name).display())
     }
 
-    /// The text of a request for a trace of so many milliseconds.
+    /// Returns the text of a request for a trace of `milliseconds`.
     pub fn text_for_a_time(&self, name: &str, milliseconds: u32) -> String {
         self.text_for(name, &format!("ACTIVITIES_DURATION_MSECS={milliseconds}"))
     }
 
-    /// A file of another kind.
+    /// Returns the path of another file.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// The names of all traces that are whole, sorted.
+    /// Returns the names of all complete traces, sorted.
     pub fn traces(&self) -> Vec<String> {
         names(&self.folder.path().join("traces"))
     }
@@ -69,23 +69,23 @@ impl Place {
         self.start_by(Command::new(std::env::current_exe().unwrap()), scenario, env)
     }
 
-    /// Starts one that watches the trigger folder, and waits until it does.
+    /// Starts a program that watches the trigger folder, and waits until it does.
     pub fn start_watching(&self, scenario: &str) -> Program {
         let program = self.start_watching_with(scenario, &[]);
         program.wait_for(".request` traces this process");
         program
     }
 
-    /// The same with more in its environment, and without waiting.
+    /// As [`Place::start_watching`] with more variables, without waiting.
     pub fn start_watching_with(&self, scenario: &str, env: &[(&str, &str)]) -> Program {
         let folder = self.triggers().display().to_string();
         let own = [("KINETO_USE_DAEMON", "0"), ("KINETO_TRIGGER_DIR", &folder)];
         self.start_with(scenario, &[&own, env].concat())
     }
 
-    /// Starts it by that command, which may be a launcher's.
+    /// Starts a program by that command, which may be a launcher's.
     pub fn start_by(&self, mut command: Command, scenario: &str, env: &[(&str, &str)]) -> Program {
-        let said = self.folder.path().join(format!("said-{}", names(self.folder.path()).len()));
+        let said = self.folder.path().join(format!("stderr-{}", names(self.folder.path()).len()));
         command
             .args(["--play", scenario])
             .env_clear()
@@ -123,20 +123,20 @@ impl Program {
         self.process.id()
     }
 
-    /// What it has said on stderr so far.
-    pub fn said(&self) -> String {
+    /// Returns its stderr so far.
+    pub fn stderr(&self) -> String {
         fs::read_to_string(&self.said).unwrap()
     }
 
-    /// Waits until it has said that.
+    /// Waits until its stderr contains `text`.
     pub fn wait_for(&self, text: &str) {
         self.wait_for_times(text, 1);
     }
 
-    /// Waits until it has printed `text` so many times.
+    /// Waits until its stderr contains `text` `times` times.
     #[track_caller]
     pub fn wait_for_times(&self, text: &str, times: usize) {
-        self.wait_until(|| (self.said().matches(text).count() >= times).then_some(()));
+        self.wait_until(|| (self.stderr().matches(text).count() >= times).then_some(()));
     }
 
     /// Waits until `find` returns a value.
@@ -147,23 +147,23 @@ impl Program {
             if let Some(found) = find() {
                 return found;
             }
-            assert!(Instant::now() < deadline, "it did not come; the program has said: {}", self.said());
+            assert!(Instant::now() < deadline, "timed out; the program's stderr: {}", self.stderr());
             std::thread::sleep(Duration::from_millis(2));
         }
     }
 
-    /// Tells it something that its scenario understands.
-    pub fn tell(&mut self, word: &str) {
+    /// Sends a command line to its scenario.
+    pub fn send(&mut self, word: &str) {
         self.input.as_mut().unwrap().write_all(format!("{word}\n").as_bytes()).unwrap();
     }
 
-    /// Ends it at once.
+    /// Kills it.
     pub fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
 
-    /// Ends it; returns all that it has said on stderr and on stdout.
+    /// Closes its input and waits for its end; returns its stderr and stdout.
     pub fn end(mut self) -> (String, String) {
         drop(self.input.take());
         let deadline = Instant::now() + Duration::from_secs(60);
@@ -173,29 +173,29 @@ impl Program {
             }
             if Instant::now() > deadline {
                 let _ = self.process.kill();
-                panic!("the program hangs: {}", self.said());
+                panic!("the program hangs: {}", self.stderr());
             }
             std::thread::sleep(Duration::from_millis(1));
         };
         let mut out = String::new();
         self.process.stdout.take().unwrap().read_to_string(&mut out).unwrap();
-        assert!(status.success(), "{status}: {}", self.said());
-        (self.said(), out)
+        assert!(status.success(), "{status}: {}", self.stderr());
+        (self.stderr(), out)
     }
 }
 
 impl Drop for Program {
-    /// Where a test has failed, what the program has said tells why.
+    /// Prints the program's stderr if the test has failed.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            println!("the program ({:?}) has said: {}", self.process.try_wait(), self.said());
+            println!("the program's ({:?}) stderr: {}", self.process.try_wait(), self.stderr());
         }
         let _ = self.process.kill();
     }
 }
 
-/// Runs a program as the first process of a pid namespace, by a launcher if one is named; if that can be had.
-pub fn in_own_numbers(more: &[&str], launcher: &[&str]) -> Option<Command> {
+/// Returns a command that runs a program as process 1 of a pid namespace, by `launcher` if given; `None` if impossible.
+pub fn in_pid_namespace(more: &[&str], launcher: &[&str]) -> Option<Command> {
     let unshare = || {
         let mut command = Command::new("unshare");
         command.args(["--pid", "--fork", "--kill-child"]).args(more);
@@ -203,7 +203,7 @@ pub fn in_own_numbers(more: &[&str], launcher: &[&str]) -> Option<Command> {
     };
     let can = unshare().arg("true").output();
     if !can.is_ok_and(|output| output.status.success()) {
-        println!("passed over: no process numbers of its own can be had here");
+        println!("skipped: cannot make a pid namespace here");
         return None;
     }
     let mut command = unshare();
@@ -211,13 +211,13 @@ pub fn in_own_numbers(more: &[&str], launcher: &[&str]) -> Option<Command> {
     Some(command)
 }
 
-/// A trace file that is whole.
+/// A complete trace file.
 pub struct Trace {
     pub json: Value,
 }
 
 impl Trace {
-    /// Waits for a file, which is whole as soon as it is there.
+    /// Waits for a file, which is complete once it exists.
     pub fn wait_for(path: &Path) -> Trace {
         let deadline = Instant::now() + Duration::from_secs(60);
         while !path.exists() {
@@ -231,25 +231,25 @@ impl Trace {
         self.json["traceEvents"].as_array().unwrap()
     }
 
-    /// The slices of that name.
+    /// Returns the slices of that name.
     pub fn slices(&self, name: &str) -> Vec<&Value> {
         self.rows().iter().filter(|row| row["ph"] == "X" && row["name"] == name).collect()
     }
 
-    fn whole(&self) -> &Value {
-        self.rows().iter().find(|row| row["cat"] == "Trace").expect("a row for the whole")
+    fn recording_row(&self) -> &Value {
+        self.rows().iter().find(|row| row["cat"] == "Trace").expect("a row for the recording")
     }
 
-    /// When the recording began, as rows have it.
-    pub fn start_of_the_whole(&self) -> f64 {
-        self.whole()["ts"].as_f64().unwrap()
+    /// Returns the start of the recording, in the unit of rows.
+    pub fn recording_start(&self) -> f64 {
+        self.recording_row()["ts"].as_f64().unwrap()
     }
 
-    /// The recording's start and length, in nanoseconds; the start since the Unix epoch.
+    /// Returns the recording's start since the Unix epoch and its length, in nanoseconds.
     pub fn window(&self) -> (i64, i64) {
         let base = self.json["baseTimeNanoseconds"].as_i64().unwrap();
         let nanoseconds = |value: &Value| (value.as_f64().unwrap() * 1000.0).round() as i64;
-        let whole = self.whole();
+        let whole = self.recording_row();
         (base + nanoseconds(&whole["ts"]), nanoseconds(&whole["dur"]))
     }
 }

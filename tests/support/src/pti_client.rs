@@ -1,4 +1,4 @@
-//! A small collector for the tests: calls PTI, and walks over what it delivers.
+//! A small profiler on PTI: enables views, and walks over delivered buffers.
 
 use crate::{simulator, xpu};
 use libloading::Library;
@@ -21,7 +21,7 @@ pub const ALL: [u32; 10] = [KERNEL, MEMCPY, MEMSET, PEER, DRIVER_API, OVERHEAD, 
 #[derive(Clone, Debug)]
 pub struct Row {
     pub kind: u32,
-    /// From its first byte to the end of the buffer.
+    /// The bytes from the record's start to the end of the buffer.
     bytes: Vec<u8>,
     /// The thread that delivered it.
     pub by: std::thread::ThreadId,
@@ -36,7 +36,7 @@ impl Row {
         u64::from_le_bytes(self.bytes[offset..offset + 8].try_into().unwrap())
     }
 
-    /// How much of the buffer there is from its first byte on.
+    /// Returns the number of bytes from its start to the end of the buffer.
     pub fn length(&self) -> usize {
         self.bytes.len()
     }
@@ -45,16 +45,16 @@ impl Row {
         &self.bytes[offset..offset + length]
     }
 
-    /// The text that the field points to.
+    /// Returns the text that the field points to.
     pub fn text(&self, offset: usize) -> String {
         let text = self.u64(offset) as *const std::ffi::c_char;
         assert!(!text.is_null());
-        // SAFETY: the simulator keeps the texts of records.
+        // SAFETY: the field holds the address of a C string that the simulator never frees.
         unsafe { std::ffi::CStr::from_ptr(text) }.to_str().unwrap().to_owned()
     }
 }
 
-/// What has been delivered: the valid bytes of each buffer, with the thread.
+/// The valid bytes of each delivered buffer, with the delivering thread.
 static DELIVERED: Mutex<Vec<(Vec<u8>, std::thread::ThreadId)>> = Mutex::new(Vec::new());
 static SIZE: Mutex<usize> = Mutex::new(64 << 10);
 
@@ -69,9 +69,9 @@ extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize) {
     } else {
         Box::leak(vec![0_u64; bytes / 8].into_boxed_slice()).as_mut_ptr()
     };
-    // SAFETY: PTI gives places for the results.
+    // SAFETY: PTI passes a valid place for the buffer.
     unsafe { buffer.write(memory.cast()) };
-    // SAFETY: as above.
+    // SAFETY: PTI passes a valid place for the size.
     unsafe { size.write(bytes) };
 }
 
@@ -79,7 +79,7 @@ extern "C" fn completed(buffer: *mut u8, _size: usize, used: usize) {
     if buffer.is_null() {
         return;
     }
-    // SAFETY: it is a buffer of ours, with that much in it.
+    // SAFETY: the buffer is from `requested`, and `used` bytes of it are initialized.
     let bytes = unsafe { std::slice::from_raw_parts(buffer, used) }.to_vec();
     lock(&DELIVERED).push((bytes, std::thread::current().id()));
 }
@@ -95,9 +95,9 @@ impl Pti {
         Pti { library }
     }
 
-    /// A function of that name and type.
+    /// Returns the function of that name and type.
     pub fn function<T: Copy>(self, name: &str) -> T {
-        // SAFETY: the tests know the types.
+        // SAFETY: callers pass the type of PTI's function of that name.
         *unsafe { self.library.get::<T>(name.as_bytes()) }.unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
@@ -129,20 +129,20 @@ impl Pti {
         self.function::<extern "C" fn() -> u64>("ptiViewGetTimestamp")()
     }
 
-    /// Has none but the calls that give work to a device recorded.
+    /// Limits recording to calls that submit work to a device.
     pub fn only_core_calls(self) -> u32 {
         self.function::<extern "C" fn(u32, u32, u32) -> u32>("ptiViewEnableRuntimeApiClass")(1, 1, 3)
     }
 
-    /// The name that PTI has for a function.
+    /// Returns PTI's name of a function.
     pub fn name(self, group: u32, id: u32) -> Option<String> {
         let mut name = std::ptr::null();
         let get = self.function::<extern "C" fn(u32, u32, *mut *const std::ffi::c_char) -> u32>("ptiViewGetApiIdName");
-        // SAFETY: on success it is a C string.
+        // SAFETY: on success PTI has set `name` to a C string.
         (get(group, id, &raw mut name) == 0).then(|| unsafe { std::ffi::CStr::from_ptr(name) }.to_str().unwrap().into())
     }
 
-    /// What PTI's walker finds in what has been delivered since the last call; each buffer ends with its last code.
+    /// Returns the records that PTI's walker finds in newly delivered buffers, and the last code of each buffer.
     pub fn rows(self) -> (Vec<Row>, Vec<u32>) {
         let next = self.function::<extern "C" fn(*mut u8, usize, *mut *mut u8) -> u32>("ptiViewGetNextRecord");
         let (mut rows, mut ends) = (Vec::new(), Vec::new());
@@ -167,21 +167,21 @@ impl Pti {
         (rows, ends)
     }
 
-    /// Flushes; the records of one kind.
+    /// Flushes, and returns the records of one kind.
     pub fn of_kind(self, kind: u32) -> Vec<Row> {
         assert_eq!(self.flush(), 0);
         self.rows().0.into_iter().filter(|row| row.kind == kind).collect()
     }
 }
 
-/// A machine with these options, PTI with all views enabled, to oneself.
+/// Exclusive use of the machine, with PTI's views enabled.
 pub struct Session {
     pub xpu: xpu::Xpu,
     pub pti: Pti,
     _turn: MutexGuard<'static, ()>,
 }
 
-/// Waits for the machine.
+/// Waits for the machine, sets its options and enables all views.
 pub fn session(settings: &str) -> Session {
     session_of(settings, &ALL)
 }

@@ -1,4 +1,4 @@
-//! A library in C that makes NVTX ranges, as NCCL does.
+//! A C library that makes NVTX ranges, as NCCL does.
 
 use crate::cuda;
 use libloading::Library;
@@ -13,20 +13,20 @@ pub struct Domain(usize);
 macro_rules! call {
     ($library:expr, $name:ident($($argument:expr => $type:ty),*) $(-> $returned:ty)?) => {{
         let name = concat!(stringify!($name), "\0").as_bytes();
-        // SAFETY: the function has this type.
+        // SAFETY: the library's function of that name has this type.
         let function = unsafe { *$library.get::<extern "C" fn($($type),*) $(-> $returned)?>(name).unwrap() };
         function($($argument),*)
     }};
 }
 
 impl Ranges {
-    /// Opens it. At its first range it asks the environment who listens.
+    /// Opens the library. Its first range reads the tool from the environment.
     pub fn open() -> Ranges {
-        // SAFETY: the library's initialisers do nothing.
+        // SAFETY: the library has no initialisers.
         Ranges(unsafe { Library::new(cuda::library("sim_ranges")) }.unwrap())
     }
 
-    pub fn are_heard(&self) -> bool {
+    pub fn has_tool(&self) -> bool {
         call!(self.0, rangesAreHeard() -> i32) != 0
     }
 
@@ -63,7 +63,7 @@ impl Ranges {
         Domain(call!(self.0, rangesDomain(name.as_ptr() => *const c_char) -> usize))
     }
 
-    /// With category, colour and payload.
+    /// Pushes a range with category, colour and payload.
     pub fn push_all(&self, Domain(domain): Domain, text: &str, (category, color, payload): (u32, u32, i64)) {
         let text = CString::new(text).unwrap();
         let text = text.as_ptr();

@@ -1,4 +1,4 @@
-//! Records what a closure does, reads the written file back, and shows it as text to compare.
+//! Records a closure, reads the written file back, and formats it as text to compare.
 
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
@@ -24,7 +24,7 @@ pub struct Slice {
     pub name: String,
     pub cat: String,
     pub tid: u64,
-    /// The name of its row; empty for a thread without a name.
+    /// The row's name; empty for a thread without a name.
     pub row: String,
     /// Nanoseconds.
     pub start: u64,
@@ -32,25 +32,25 @@ pub struct Slice {
     pub args: Value,
 }
 
-/// Returns a layer that writes nothing by itself, and its guard.
+/// Returns a layer without an output, and its guard.
 pub fn layer(configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder) -> (KinetoLayer, KinetoGuard) {
     configure(KinetoLayer::builder().no_output()).build().unwrap()
 }
 
-/// Records what `work` does on a registry with our layer alone.
+/// Records `work` on a registry with our layer alone.
 pub fn record(work: impl FnOnce()) -> File {
     record_with(|builder| builder, work)
 }
 
-/// Records what `work` does, with settings.
+/// Records `work` with these settings.
 pub fn record_with(configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder, work: impl FnOnce()) -> File {
     let (layer, guard) = layer(configure);
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), work);
     File::of(guard.finish().unwrap())
 }
 
-/// Records as [`record`], again if the scheduler interrupted a slice in which a future may be dropped: the trace shows such a
-/// drop if it lasts for 0.1 ms.
+/// Records as [`record`]; retries if the scheduler interrupted a slice in which a future may be dropped, since the trace
+/// shows a drop that lasts for 0.1 ms.
 pub fn record_uninterrupted(work: impl Fn()) -> File {
     const ATTEMPTS: usize = 50;
     let mut files = (0..ATTEMPTS).map(|_| record(&work));
@@ -81,7 +81,7 @@ pub fn check_parents(work: impl FnOnce(), expected: &str) {
     assert_eq!(record(work).parents(), expected);
 }
 
-/// Starts a named thread that records where the calling one does.
+/// Starts a named thread with the caller's subscriber.
 pub fn spawn<'s, 'e, T: Send + 's>(
     scope: &'s Scope<'s, 'e>,
     name: &str,
@@ -92,32 +92,32 @@ pub fn spawn<'s, 'e, T: Send + 's>(
     thread.spawn_scoped(scope, move || tracing::dispatcher::with_default(&dispatch, work)).unwrap()
 }
 
-/// Does something on a thread of its own, and waits for it.
+/// Runs `work` on a new named thread and joins it.
 pub fn on_thread<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| spawn(scope, name, work).join().unwrap())
 }
 
-/// Enters a span without a guard, as code does that keeps the guard elsewhere.
+/// Enters a span without a guard, like code that keeps the guard elsewhere.
 pub fn enter(span: &tracing::Span) {
     span.with_subscriber(|(id, dispatch)| dispatch.enter(id));
 }
 
-/// Exits a span that [`enter`] has entered, on whatever thread.
+/// Exits a span that [`enter`] has entered, on any thread.
 pub fn exit(span: &tracing::Span) {
     span.with_subscriber(|(id, dispatch)| dispatch.exit(id));
 }
 
-/// Takes the common indent and the first line away.
+/// Removes the common indent and the first line.
 pub fn dedent(text: &str) -> String {
     let lines: Vec<&str> = text.trim_start_matches('\n').trim_end().lines().collect();
     let indent = lines.first().map_or(0, |line| line.len() - line.trim_start().len());
     lines.iter().map(|line| line.get(indent..).unwrap_or_default().to_owned() + "\n").collect()
 }
 
-/// Above this, reading a file back would take longer than the test that made it.
+/// Files above this size are not read back, which would take longer than the test.
 const READ_BACK_MAX: usize = 4 << 20;
 
-/// Read back, a file says what the trace says; `before` is the header before the file was written.
+/// Checks that a file read back equals its trace; `before` is the header from before the file was written.
 #[track_caller]
 fn check_read_back(trace: &Trace, before: &[(String, String)], text: &[u8]) {
     let (recorded, read) = (trace.events(), Events::from_reader(text).unwrap());
@@ -129,23 +129,23 @@ fn check_read_back(trace: &Trace, before: &[(String, String)], text: &[u8]) {
     };
     let both = |events: &Events| events.iter().map(all).collect::<Vec<_>>();
     let (ours, theirs) = (both(&recorded), both(&read));
-    // The first difference alone: there may be many events.
+    // Only the first difference, since there may be many events.
     ours.iter().zip(&theirs).for_each(|(one, other)| assert_eq!(one, other));
     assert_eq!(ours.len(), theirs.len());
     assert_eq!((recorded.tracks(), recorded.processes()), (read.tracks(), read.processes()));
     assert_eq!((recorded.window(), recorded.accelerator()), (read.window(), read.accelerator()));
-    // A thread that notices a stop late is counted then, which may be between two looks.
+    // A thread that notices a stop late is counted then, maybe between two reads.
     let metadata = |events: &Events| events.metadata().map(|(k, v)| format!("{k}: {v}")).collect::<Vec<_>>();
     if before == trace.metadata() {
         assert_eq!(metadata(&recorded), metadata(&read));
     }
-    // Of arrows, a file may have an end without the other; of async tracks there are no events.
+    // A file may have an arrow with one end; async tracks have no events.
     let notes = |events: &Events| events.notes().filter(|(note, _)| *note != Note::AsyncTrack).collect::<Vec<_>>();
     assert_eq!(notes(&recorded), notes(&read));
 }
 
 impl File {
-    /// Writes a trace, reads it back, and checks what holds for every trace.
+    /// Writes a trace, reads it back, and runs the checks for every trace.
     #[track_caller]
     pub fn of(trace: Trace) -> File {
         let (before, mut text) = (trace.metadata(), Vec::new());
@@ -166,7 +166,7 @@ impl File {
         self.json["traceEvents"].as_array().unwrap().iter()
     }
 
-    /// All events of a kind that a program made: slices, counters, arrows, not the rows about the recording itself.
+    /// Returns the program's events of a phase, without rows about the recording itself.
     pub fn rows(&self, ph: &str) -> Vec<&Value> {
         let about = |event: &&Value| matches!(event["pid"].as_str(), Some("Spans" | "Traces" | ""));
         self.events().filter(|event| event["ph"] == ph).filter(|event| !about(event)).collect()
@@ -190,7 +190,7 @@ impl File {
             .collect()
     }
 
-    /// All slices of spans, in the order of the file.
+    /// Returns all slices of spans, in the order of the file.
     pub fn slices(&self) -> &[Slice] {
         &self.slices
     }
@@ -210,18 +210,18 @@ impl File {
                 args: event["args"].clone(),
             }
         };
-        // What collectors recorded has no span.
+        // Rows of collectors have no span.
         self.rows("X").into_iter().filter(|event| event["args"].get("span id").is_some()).map(slice).collect()
     }
 
-    /// All slices of that name, by their start.
+    /// Returns all slices of that name, by their start.
     pub fn all(&self, name: &str) -> Vec<Slice> {
         let mut slices: Vec<_> = self.slices.iter().filter(|slice| slice.name == name).cloned().collect();
         slices.sort_by_key(|slice| slice.start);
         slices
     }
 
-    /// The one slice of that name.
+    /// Returns the only slice of that name.
     #[track_caller]
     pub fn slice(&self, name: &str) -> Slice {
         let mut all = self.all(name);
@@ -229,13 +229,13 @@ impl File {
         all.remove(0)
     }
 
-    /// The args of the one slice of that name that come from its span's fields, as JSON text.
+    /// Returns the field args of the only slice of that name, as JSON text.
     #[track_caller]
     pub fn fields(&self, name: &str) -> String {
         self.slice(name).fields()
     }
 
-    /// The slices of each row as an indented list, with those of their args that `marks` names.
+    /// Returns the slices of each row as an indented list, with the args that `marks` names.
     pub fn tree(&self, marks: &[&str]) -> String {
         let mut rows: HashMap<u64, Vec<(usize, &Slice)>> = HashMap::new();
         let mut open: HashMap<u64, Vec<u64>> = HashMap::new();
@@ -247,7 +247,7 @@ impl File {
             rows.entry(slice.tid).or_default().push((depth + 1, slice));
         }
         let mut rows: Vec<_> = rows.into_values().collect();
-        // Threads of one name are sorted by their start, since the kernel uses their ids again.
+        // Threads of one name are sorted by their start, since the kernel reuses their ids.
         rows.sort_by_key(|slices| {
             let first = slices[0].1;
             (!first.row.starts_with("main"), first.row.clone(), first.start)
@@ -269,7 +269,7 @@ impl File {
         text
     }
 
-    /// "child<parent" for each slice, in order of time; a parent that has no slice is "?".
+    /// Returns "child<parent" for each slice, in order of time; a parent without a slice is "?".
     pub fn parents(&self) -> String {
         let mut slices: Vec<_> = self.slices.iter().collect();
         slices.sort_by_key(|slice| slice.start);
@@ -285,7 +285,7 @@ impl File {
         self.trace.stats().lost(loss)
     }
 
-    /// On one row, slices nest or are disjoint.
+    /// Checks that the slices of a row nest or are disjoint.
     #[track_caller]
     pub fn check_nesting(&self) {
         /// Start and end of a slice, and its event.
@@ -309,7 +309,7 @@ impl File {
         }
     }
 
-    /// Each slice has an id of its own and names its span; a parent is another span.
+    /// Checks that each slice has a distinct id and a span, and that its parent is another span.
     #[track_caller]
     fn check_ids(&self) {
         let mut seen = HashSet::new();
@@ -333,13 +333,13 @@ impl Slice {
         self.args["parent id"].as_u64().unwrap_or(0)
     }
 
-    /// The args that come from the span's fields, as JSON text.
+    /// Returns the args from the span's fields, as JSON text.
     pub fn fields(&self) -> String {
         fields(&self.args)
     }
 }
 
-/// The args of a row that come from fields, as JSON text.
+/// Returns the args of a row that come from fields, as JSON text.
 pub fn fields(args: &Value) -> String {
     let own = ["External id", "span id", "parent id", "request id", "target", "level", "finished", "clipped"];
     let own = [&own[..], &["thread id", "polls"]].concat();
@@ -347,7 +347,7 @@ pub fn fields(args: &Value) -> String {
     Value::Object(args.map(|(key, value)| (key.clone(), value.clone())).collect()).to_string()
 }
 
-/// Microseconds of the file as nanoseconds.
+/// Converts the file's microseconds to nanoseconds.
 pub fn nanos(micros: &Value) -> u64 {
     let text = micros.to_string();
     let (whole, part) = text.split_once('.').unwrap_or((&text, "0"));

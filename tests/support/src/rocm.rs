@@ -1,7 +1,7 @@
-//! A small client of the simulated ROCm: a program on HIP, and the switches of the simulator.
+//! A client of the simulated ROCm: HIP calls, and the simulator's controls.
 //!
-//! The libraries are opened by path from `target/<profile>/deps`, so that whoever looks for `libamdhip64.so.6`,
-//! `librocprofiler-sdk.so.1` and `libroctracer64.so.4` among the loaded libraries finds them. All that fails panics.
+//! The libraries are opened by path from `target/<profile>/deps`, so that searches for `libamdhip64.so.6`,
+//! `librocprofiler-sdk.so.1` and `libroctracer64.so.4` among the loaded libraries find them. Functions panic on errors.
 
 use crate::simulator::{invoke, open};
 use libloading::Library;
@@ -30,7 +30,7 @@ pub struct Module(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel(pub u64);
 
-/// The address that stands for a kernel of the program itself.
+/// The host address of a kernel that is compiled into the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostKernel(pub u64);
 
@@ -55,13 +55,13 @@ const HOST_TO_DEVICE: u32 = 1;
 const DEVICE_TO_HOST: u32 = 2;
 const DEVICE_TO_DEVICE: u32 = 3;
 
-/// HIP, which stays loaded.
+/// Returns HIP, which stays loaded.
 pub fn hip() -> &'static Library {
     static HIP: OnceLock<Library> = OnceLock::new();
     HIP.get_or_init(|| open("sim_hip"))
 }
 
-/// rocprofiler-sdk, which stays loaded.
+/// Returns rocprofiler-sdk, which stays loaded.
 pub fn sdk() -> &'static Library {
     static SDK: OnceLock<Library> = OnceLock::new();
     SDK.get_or_init(|| {
@@ -70,7 +70,7 @@ pub fn sdk() -> &'static Library {
     })
 }
 
-/// roctracer, which stays loaded.
+/// Returns roctracer, which stays loaded.
 pub fn tracer() -> &'static Library {
     static TRACER: OnceLock<Library> = OnceLock::new();
     TRACER.get_or_init(|| {
@@ -79,7 +79,7 @@ pub fn tracer() -> &'static Library {
     })
 }
 
-/// Calls a function of HIP's; what it returns.
+/// Calls a function of HIP; returns its result.
 macro_rules! raw {
     ($($call:tt)*) => { invoke!(hip(), $($call)*) };
 }
@@ -91,17 +91,17 @@ macro_rules! call {
     };
 }
 
-/// Sets the options of the simulator ("key=value,key=value"), the others to their defaults.
+/// Sets the simulator's options ("key=value,key=value"), and all others to their defaults.
 pub fn configure(settings: &str) {
     assert!(crate::simulator::configure(hip(), settings), "{settings}");
 }
 
-/// A count of the simulator, by its name.
+/// Returns a counter of the simulator by its name.
 pub fn count(what: &str) -> u64 {
     crate::simulator::count(hip(), what)
 }
 
-/// Sets the counts to zero, and ends what is endless.
+/// Resets the counters, and ends endless work.
 pub fn reset() {
     raw!(simReset());
 }
@@ -154,8 +154,8 @@ impl Hip {
         call!(hipSetDevice(device => i32));
     }
 
-    /// What programs ask all the time.
-    pub fn chatter(&self) {
+    /// Makes queries that programs make frequently.
+    pub fn make_frequent_queries(&self) {
         let (mut device, mut value) = (0, 0);
         call!(hipGetDevice(&raw mut device => *mut i32));
         call!(hipDeviceGetAttribute(&raw mut value => *mut i32, 63 => i32, device => i32));
@@ -164,7 +164,7 @@ impl Hip {
 
     pub fn stream(&self) -> Stream {
         let mut stream = 0;
-        // Such a stream has nothing to do with the default one.
+        // Such a stream does not synchronize with the default one.
         call!(hipStreamCreateWithFlags(&raw mut stream => *mut u64, 1 => u32));
         Stream(stream)
     }
@@ -173,7 +173,7 @@ impl Hip {
         call!(hipStreamDestroy(stream.0 => u64));
     }
 
-    /// A module with these kernels. A name with `_us500` in it takes 500 us.
+    /// Loads a module with these kernels. A kernel with `_us500` in its name takes 500 us.
     pub fn module(&self, kernels: &[&str]) -> Module {
         let text = CString::new(format!("sim-rocm\n{}", kernels.join("\n"))).unwrap();
         let mut module = 0;
@@ -191,12 +191,12 @@ impl Hip {
         Kernel(kernel)
     }
 
-    /// A kernel of that name, in a module of its own.
+    /// Returns a kernel of that name, in its own module.
     pub fn only_kernel(&self, name: &str) -> Kernel {
         self.kernel(self.module(&[name]), name)
     }
 
-    /// A kernel that was compiled into the program.
+    /// Returns a kernel that is compiled into the program.
     pub fn host_kernel(&self, name: &str) -> HostKernel {
         let name = CString::new(name).unwrap();
         HostKernel(raw!(simRegisterKernel(name.as_ptr() => *const c_char) -> u64))
@@ -270,7 +270,7 @@ impl Hip {
         call!(hipMemcpyAsync(target => u64, source => u64, bytes => usize, kind => u32, stream.0 => u64));
     }
 
-    /// Copies to the device, and waits for that.
+    /// Copies to the device, and waits for the copy.
     pub fn memcpy_with_stream(&self, target: Memory, source: &[u8], stream: Stream) {
         let (bytes, source) = (source.len(), source.as_ptr());
         call!(hipMemcpyWithStream(
@@ -303,7 +303,7 @@ impl Hip {
         call!(hipEventRecord(event.0 => u64, stream.0 => u64));
     }
 
-    /// Lets a stream wait for an event.
+    /// Makes a stream wait for an event.
     pub fn wait(&self, stream: Stream, event: Event) {
         call!(hipStreamWaitEvent(stream.0 => u64, event.0 => u64, 0 => u32));
     }
@@ -327,7 +327,7 @@ impl Hip {
         call!(hipDeviceSynchronize());
     }
 
-    /// A graph of what `work` gives to a stream.
+    /// Captures the calls of `work` on a stream into a graph.
     pub fn graph(&self, stream: Stream, work: impl FnOnce()) -> Graph {
         call!(hipStreamBeginCapture(stream.0 => u64, 0 => u32));
         work();

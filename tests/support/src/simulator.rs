@@ -1,17 +1,17 @@
-//! What clients of simulated GPUs share: where the libraries are, how they are called, the simulator's switches.
+//! Shared parts of the clients of simulated GPUs: paths, calls, and the simulator's controls.
 
 use libloading::Library;
 use std::ffi::{CString, c_char};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Waits until no other test uses a simulated machine: there is one of each in a process.
+/// Waits until no other test uses a simulated machine; a process has one of each.
 pub fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The path of a library that stands in for a vendor's, such as `sim_cuda`.
+/// Returns the path of a simulated library, such as `sim_cuda`.
 pub fn library(name: &str) -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let deps = own.ancestors().map(|folder| if folder.ends_with("deps") { folder.into() } else { folder.join("deps") });
@@ -20,29 +20,29 @@ pub fn library(name: &str) -> PathBuf {
 }
 
 pub fn open(name: &str) -> Library {
-    // SAFETY: the library's initialisers do nothing.
+    // SAFETY: the simulated libraries have no initialisers.
     unsafe { Library::new(library(name)) }.unwrap()
 }
 
-/// Calls a function of a library; what it returns.
+/// Calls a function of a library; returns its result.
 macro_rules! invoke {
     ($library:expr, $name:ident($($argument:expr => $type:ty),* $(,)?) $(-> $returned:ty)?) => {{
         let name = concat!(stringify!($name), "\0").as_bytes();
-        // SAFETY: the function has this type.
+        // SAFETY: callers pass the type of the library's function of that name.
         let function = unsafe { *$library.get::<extern "C" fn($($type),*) $(-> $returned)?>(name).unwrap() };
         function($($argument),*)
     }};
 }
 pub(crate) use invoke;
 
-/// Sets the options of the simulator ("key=value,key=value"), the others to their defaults; false for settings that are
-/// not understood.
+/// Sets the simulator's options ("key=value,key=value"), and all others to their defaults; returns false for invalid
+/// settings.
 pub fn configure(library: &Library, settings: &str) -> bool {
     let settings = CString::new(settings).unwrap();
     invoke!(library, simConfigure(settings.as_ptr() => *const c_char) -> i32) == 0
 }
 
-/// A count of the simulator, by its name.
+/// Returns a counter of the simulator by its name.
 pub fn count(library: &Library, what: &str) -> u64 {
     let name = CString::new(what).unwrap();
     let count = invoke!(library, simCount(name.as_ptr() => *const c_char) -> u64);

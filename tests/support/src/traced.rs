@@ -1,4 +1,4 @@
-//! Programs that tests trace from outside: the test binary starts itself again with `--play <name>`.
+//! Programs that tests trace by requests: the test binary starts itself again with `--play <name>`.
 
 use std::io::{BufRead, stdin};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -7,11 +7,11 @@ use tracing_kineto::memory::{self, Device};
 use tracing_kineto::{KinetoGuard, KinetoLayer, KinetoLayerBuilder};
 use tracing_subscriber::prelude::*;
 
-/// Plays the program of that name until its input ends.
+/// Runs the program of that name until its input ends.
 ///
 /// # Panics
 ///
-/// Panics if there is no program of that name.
+/// Panics if no program has that name.
 pub fn play(name: &str) {
     match name {
         "serve" => serve(from_env()),
@@ -37,7 +37,7 @@ pub fn from_env() -> KinetoGuard {
     guard
 }
 
-/// Records by the environment in a program whose allocator reports, so that memory profiles are not refused.
+/// Records by the environment in a program with a reporting allocator, so that memory profiles are accepted.
 pub fn with_reporter() -> KinetoGuard {
     memory::record(1, 64, 64, 64, Device::CPU);
     from_env()
@@ -56,13 +56,13 @@ pub fn work() {
     tracing::info_span!("work", n = 1u64).in_scope(|| std::thread::sleep(Duration::from_micros(200)));
 }
 
-/// Records spans until a line comes, and returns the line; `None` at the end of the input.
-pub fn work_until_told(input: &Receiver<String>) -> Option<String> {
-    until_told(input, work)
+/// Records spans until a line arrives, and returns it; `None` at the end of the input.
+pub fn work_until_command(input: &Receiver<String>) -> Option<String> {
+    until_command(input, work)
 }
 
-/// The same with other work.
-pub fn until_told(input: &Receiver<String>, work: impl Fn()) -> Option<String> {
+/// As [`work_until_command`] with other work.
+pub fn until_command(input: &Receiver<String>, work: impl Fn()) -> Option<String> {
     loop {
         match input.try_recv() {
             Ok(line) => return Some(line),
@@ -74,17 +74,17 @@ pub fn until_told(input: &Receiver<String>, work: impl Fn()) -> Option<String> {
 
 /// Records spans until the input ends.
 pub fn serve(guard: KinetoGuard) {
-    work_until_told(&input());
+    work_until_command(&input());
     let asked = Instant::now();
     drop(guard);
     println!("dropped in {} us", asked.elapsed().as_micros());
 }
 
-/// Starts and stops recordings of its own, as its input commands.
+/// Starts and stops its own recordings on command.
 fn commanded(guard: &KinetoGuard) {
     let (profiler, input) = (guard.profiler(), input());
     let mut trace = None;
-    while let Some(line) = work_until_told(&input) {
+    while let Some(line) = work_until_command(&input) {
         match line.as_str() {
             "start" => profiler.start().unwrap(),
             "stop" => trace = Some(profiler.stop().unwrap()),
@@ -108,10 +108,10 @@ pub fn report(text: &str) {
     eprintln!("{text}");
 }
 
-/// Starts a thread with the name that marks a process which takes requests, but takes none. Sets the effective user first.
+/// Sets the effective user, and starts a thread with the name that marks a process as serving requests, without serving.
 fn pretends(user: Option<u32>) {
     if let Some(user) = user {
-        // SAFETY: takes a number.
+        // SAFETY: `seteuid` takes a number.
         assert_eq!(unsafe { libc::seteuid(user) }, 0);
     }
     let (send, receive) = channel::<()>();

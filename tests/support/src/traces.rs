@@ -1,18 +1,18 @@
-//! Where the traces of others lie that tests read.
+//! The folder of other programs' traces that tests read.
 
 use std::path::PathBuf;
 
-/// Their folder, outside of the package: `KINETO_TRACES`, else beside it.
+/// Returns their folder, outside of the package: `KINETO_TRACES`, or else next to the package.
 pub fn folder() -> PathBuf {
     let beside = || crate::root().join("../shared/traces");
     std::env::var_os("KINETO_TRACES").map_or_else(beside, PathBuf::from)
 }
 
-/// Whether they are there; says so if not.
-pub fn are_there() -> bool {
+/// Returns whether the folder exists; prints a note if not.
+pub fn are_available() -> bool {
     let folder = folder();
     if !folder.is_dir() {
-        println!("passed over: no traces in {}", folder.display());
+        println!("skipped: no traces in {}", folder.display());
     }
     folder.is_dir()
 }

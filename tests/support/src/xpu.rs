@@ -1,7 +1,7 @@
-//! A small client of the simulated Intel GPU: a program on SYCL or on Level Zero, and the switches of the simulator.
+//! A client of the simulated Intel GPU: SYCL and Level Zero calls, and the simulator's controls.
 //!
-//! Both libraries are opened by path from `target/<profile>/deps`, so that whoever looks for `libze_loader.so.1` and
-//! `libpti_view.so.1` among the loaded libraries finds them. All that fails panics.
+//! Both libraries are opened by path from `target/<profile>/deps`, so that searches for `libze_loader.so.1` and
+//! `libpti_view.so.1` among the loaded libraries find them. Functions panic on errors.
 
 pub use crate::simulator::library;
 use crate::simulator::{invoke, open};
@@ -17,7 +17,7 @@ pub struct Xpu;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue(pub u64);
 
-/// Where memory is, by PTI's numbers.
+/// Kinds of memory, by PTI's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Pageable = 0,
@@ -26,7 +26,7 @@ pub enum Place {
     Shared = 3,
 }
 
-/// By what a thread waits for a queue, by PTI's numbers.
+/// Ways to wait for a queue, by PTI's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     Fence = 3,
@@ -36,13 +36,13 @@ pub enum Wait {
     Device = 7,
 }
 
-/// Level Zero, which stays loaded.
+/// Returns Level Zero, which stays loaded.
 pub fn level_zero() -> &'static Library {
     static LEVEL_ZERO: OnceLock<Library> = OnceLock::new();
     LEVEL_ZERO.get_or_init(|| open("sim_ze_loader"))
 }
 
-/// PTI, which stays loaded.
+/// Returns PTI, which stays loaded.
 pub fn pti() -> &'static Library {
     static PTI: OnceLock<Library> = OnceLock::new();
     PTI.get_or_init(|| {
@@ -51,7 +51,7 @@ pub fn pti() -> &'static Library {
     })
 }
 
-/// Calls a function of the simulated Level Zero; what it returns.
+/// Calls a function of the simulated Level Zero; returns its result.
 macro_rules! raw {
     ($($call:tt)*) => { invoke!(level_zero(), $($call)*) };
 }
@@ -63,29 +63,29 @@ macro_rules! call {
     };
 }
 
-/// Sets the options of the simulator ("key=value,key=value"), the others to their defaults.
+/// Sets the simulator's options ("key=value,key=value"), and all others to their defaults.
 pub fn configure(settings: &str) {
     assert!(crate::simulator::configure(level_zero(), settings), "{settings}");
 }
 
-/// A count of the simulator, by its name.
+/// Returns a counter of the simulator by its name.
 pub fn count(what: &str) -> u64 {
     crate::simulator::count(level_zero(), what)
 }
 
-/// Sets the counts to zero, and forgets the work that nobody has waited for.
+/// Resets the counters, and drops work that was not waited for.
 pub fn reset() {
     raw!(simReset());
 }
 
-/// Ends endless kernels, and a flush that hangs.
+/// Ends endless kernels and a hung flush.
 pub fn finish() {
     raw!(simFinish());
 }
 
-/// Has PTI give back the buffers that it holds.
+/// Flushes PTI's buffers.
 pub fn flush() {
-    // SAFETY: the function has this type.
+    // SAFETY: the simulator's function of that name has this type.
     let flush = unsafe { *pti().get::<extern "C" fn() -> u32>(b"ptiFlushAllViews\0").unwrap() };
     assert_eq!(flush(), 0);
 }
@@ -98,18 +98,18 @@ impl Xpu {
         Xpu::new()
     }
 
-    /// As [`Xpu::with`], with the options in force.
+    /// As [`Xpu::with`], with the current options.
     pub fn new() -> Xpu {
         assert_eq!(raw!(zeInit(0 => u32) -> u32), 0);
         Xpu
     }
 
-    /// A queue of SYCL's.
+    /// Makes a SYCL queue.
     pub fn queue(self, device: u32) -> Queue {
         self.make(device, true)
     }
 
-    /// A queue of Level Zero's alone.
+    /// Makes a Level Zero queue without SYCL.
     pub fn driver_queue(self, device: u32) -> Queue {
         self.make(device, false)
     }
@@ -124,12 +124,12 @@ impl Xpu {
         call!(simQueueDestroy(queue.0 => u64));
     }
 
-    /// Submits a kernel. A name with `_us500` in it takes 500 us.
+    /// Submits a kernel. A kernel with `_us500` in its name takes 500 us.
     pub fn submit(self, queue: Queue, name: &str) {
         self.submit_at(queue, name, "model.cpp", 42);
     }
 
-    /// Submits a kernel that begins on that line of that file.
+    /// Submits a kernel with a source location.
     pub fn submit_at(self, queue: Queue, name: &str, file: &str, line: u64) {
         let (name, file) = (CString::new(name).unwrap(), CString::new(file).unwrap());
         let [name, file] = [&name, &file].map(|text| text.as_ptr());
@@ -153,17 +153,17 @@ impl Xpu {
         call!(simBarrier(queue.0 => u64));
     }
 
-    /// Allocates memory of a device.
+    /// Allocates device memory.
     pub fn allocate(self) {
         call!(simAllocate());
     }
 
-    /// Waits for a queue, or for all.
+    /// Waits for a queue, or for all queues.
     pub fn wait(self, queue: Queue, how: Wait) {
         call!(simSynchronize(queue.0 => u64, how as u32 => u32));
     }
 
-    /// A collective operation of oneCCL, of as many microseconds.
+    /// Runs a collective operation of oneCCL of `us` microseconds.
     pub fn collective(self, name: &str, communicator: u64, us: u64) {
         let name = CString::new(name).unwrap();
         call!(simCollective(

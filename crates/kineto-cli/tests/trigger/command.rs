@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use support::harness::Test;
-use support::program::{Place, Program, Trace, in_own_numbers};
+use support::program::{Place, Program, Trace, in_pid_namespace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("the_command_follows_a_request_to_its_file", the_command_follows_a_request_to_its_file),
@@ -80,7 +80,7 @@ fn the_command_starts_processes_together() {
     arguments.extend(["--log-file", &path, "--duration-ms", "100"]);
     let said = kineto(&arguments);
     assert_eq!((said.status, said.out.matches("written, trace ").count()), (0, 3), "{said:?}");
-    assert!(programs.iter().all(|program| program.said().contains("from a given time on")));
+    assert!(programs.iter().all(|program| program.stderr().contains("from a given time on")));
     let window = |pid: &String| Trace::wait_for(&place.trace(&format!("t_{pid}.json"))).window();
     let windows: Vec<_> = pids.iter().map(window).collect();
     let starts = windows.iter().map(|window| window.0);
@@ -127,11 +127,11 @@ fn the_command_does_not_wait_for_ever() {
     let place = Place::new();
     let mut program = place.start_watching("commanded");
     let pid = pid_of(&program);
-    program.tell("start");
+    program.send("start");
     program.wait_for("done: start");
     let said = kineto(&[&pid, "--timeout", "1"]);
     assert!(said.status == 1 && said.errors.contains("which is taken back: it records something else"), "{said:?}");
-    program.tell("stop");
+    program.send("stop");
     program.wait_for("done: stop");
     // One that ends meanwhile is told of.
     let path = place.trace("a.json").display().to_string();
@@ -148,7 +148,7 @@ fn the_command_reaches_into_a_container() {
     let place = Place::new();
     // What lies in the folder there is not seen from here.
     let hidden = "mount -t tmpfs none \"$KINETO_TRIGGER_DIR\" && exec \"$@\"";
-    let Some(command) = in_own_numbers(&["--mount"], &["sh", "-c", hidden, "sh"]) else { return };
+    let Some(command) = in_pid_namespace(&["--mount"], &["sh", "-c", hidden, "sh"]) else { return };
     let folder = place.triggers().display().to_string();
     let program = place.start_by(command, "serve", &[("KINETO_USE_DAEMON", "0"), ("KINETO_TRIGGER_DIR", &folder)]);
     program.wait_for("1.request` traces this process");
@@ -168,7 +168,7 @@ fn the_command_is_not_led_out_of_a_container() {
     let (link, folder) = (place.file("link"), place.triggers());
     std::os::unix::fs::symlink(&folder, &link).unwrap();
     let hidden = format!("mount -t tmpfs none '{}' && exec \"$@\"", folder.display());
-    let Some(command) = in_own_numbers(&["--mount"], &["sh", "-c", &hidden, "sh"]) else { return };
+    let Some(command) = in_pid_namespace(&["--mount"], &["sh", "-c", &hidden, "sh"]) else { return };
     let folder = link.display().to_string();
     let program = place.start_by(command, "serve", &[("KINETO_USE_DAEMON", "0"), ("KINETO_TRIGGER_DIR", &folder)]);
     program.wait_for("1.request` traces this process");
@@ -296,9 +296,9 @@ fn status_says_what_a_process_is_doing() {
     let mut program = place.start_watching("commanded");
     let pid = pid_of(&program);
     wait_for_status(&pid, |status| status["state"] == "idle" && status["waiting"] == 0 && status["last"].is_null());
-    program.tell("start");
+    program.send("start");
     wait_for_status(&pid, |status| status["state"] == "recording by itself");
-    program.tell("stop");
+    program.send("stop");
     program.wait_for("done: stop");
     let path = place.trace("a.json").display().to_string();
     kineto(&[&pid, "--no-wait", "--log-file", &path, "--duration-ms", "3600000"]);

@@ -244,7 +244,7 @@ fn a_kernel_has_a_call_a_name_and_a_record() {
     let (hip, _held) = machine("");
     let kernel = hip.host_kernel("_Z3addPf");
     let records = record(|| {
-        hip.chatter();
+        hip.make_frequent_queries();
         hip.launch_host(kernel, 16, Stream::NULL);
         hip.synchronize();
     });

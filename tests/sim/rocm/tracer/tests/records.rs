@@ -103,7 +103,7 @@ fn work_has_calls_and_records() {
     let stream = hip.stream();
     let graph = hip.graph(stream, || hip.launch_host(kernel, 1, stream));
     let records = record(4096, || {
-        hip.chatter();
+        hip.make_frequent_queries();
         hip.memcpy_htod(memory, &[1; 64], Stream::NULL);
         hip.launch_host(kernel, 16, Stream::NULL);
         hip.memset(memory, 0, Stream::NULL);
