@@ -1,4 +1,4 @@
-//! The records of one collector in one recording, as they are read.
+//! The records of a collector in a recording, in the packed form in which they are read.
 
 use super::device::DeviceDescription;
 use super::names::{Name, NameTable};
@@ -15,12 +15,12 @@ use std::sync::Arc;
 pub(super) const BLOCK: usize = 8192;
 pub(super) const BLOCK_BYTES: u64 = (BLOCK * size_of::<u64>()) as u64;
 
-/// Calls, work, and the rest.
-pub(super) const SHELVES: usize = 3;
-/// How many words a shelf may hold: places are numbers of 32 bits, of which the shelf takes two.
-pub(super) const SHELF_WORDS: usize = 1 << 30;
+/// The arenas: calls, device work, everything else.
+pub(super) const ARENAS: usize = 3;
+/// Words that an arena may hold: a record's place is a 32-bit number, and the arena takes two bits.
+pub(super) const ARENA_WORDS: usize = 1 << 30;
 
-/// What a record is.
+/// The role of a record, which decides its arena and its fixed words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Role {
@@ -35,8 +35,8 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    /// Which shelf records of this role lie on.
-    pub(super) const fn shelf(self) -> usize {
+    /// Returns the arena of records of this role.
+    pub(super) const fn arena(self) -> usize {
         match self {
             Role::Call => 0,
             Role::Work => 1,
@@ -45,43 +45,44 @@ impl Role {
     }
 }
 
-/// How many words behind its head every record has of its own.
-const OWN: usize = 4;
+/// Words that follow the head of every record.
+const FIXED_WORDS: usize = 4;
 
-/// How many more those of a shelf have.
-const fn more(shelf: usize) -> usize {
-    if shelf == Role::Work.shelf() { 0 } else { 1 }
+/// Returns how many further fixed words records of an arena have.
+const fn extra_words(arena: usize) -> usize {
+    if arena == Role::Work.arena() { 0 } else { 1 }
 }
 
 /// The flag of a call that launches something.
 pub(super) const LAUNCHES: u8 = 1 << 4;
-/// The flag of a call whose thread is named by its handle.
+/// The flag of a call whose thread is identified by its handle.
 pub(super) const BY_HANDLE: u8 = 1 << 5;
-/// The flag of work that a slice stands for, not a call.
+/// The flag of work that is linked to a slice directly instead of by a call.
 pub(super) const OF_SLICE: u8 = 1 << 6;
 
-/// The records of one collector in one recording, as they were taken.
+/// The records of a collector in a recording.
 #[derive(Debug)]
 pub(crate) struct Collected {
-    pub(super) shelves: [Vec<Arc<Vec<u64>>>; SHELVES],
+    pub(super) arenas: [Vec<Arc<Vec<u64>>>; ARENAS],
     pub(crate) names: NameTable,
     pub(super) shapes: Vec<&'static dyn RecordLayout>,
     pub(super) contexts: Vec<(u32, i32)>,
-    /// Who made the calls.
+    /// The threads that made the calls.
     pub(crate) threads: Threads,
     pub(crate) losses: Vec<(Loss, u64)>,
     pub(crate) notes: Vec<String>,
     pub(crate) devices: Vec<DeviceDescription>,
-    /// Devices that are shown under another number than the records have, since another vendor has one of theirs.
+    /// Pairs of a device's number in the records and the number it is shown_device under, since another vendor uses the
+    /// first.
     pub(super) renumbered: Vec<(i32, i32)>,
-    /// Correlation ids of launches in pauses: their work may have come before they did.
+    /// Correlation ids of launches in pauses. Their work may be recorded before they are.
     pub(super) unwanted: HashSet<u64>,
-    /// How far times may be wrong by the collector's own clock, in nanoseconds.
+    /// The error of the collector's fixed clock, in nanoseconds.
     pub(crate) clock_error_ns: u64,
     pub(super) owned: Option<(Arc<dyn Budget>, u64)>,
 }
 
-/// A record, seen where it lies.
+/// A borrowed record.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'t> {
     /// Its place.
@@ -90,19 +91,19 @@ pub(crate) struct Entry<'t> {
     kind: u8,
     shape: u8,
     pub(crate) name: Name,
-    own: &'t [u64; OWN],
-    /// One more word of its own; 0 for work.
+    fixed: &'t [u64; FIXED_WORDS],
+    /// The last fixed word; 0 for work.
     last: u64,
-    /// What its shape shows.
+    /// The words that its layout explains.
     pub(crate) words: &'t [u64],
 }
 
 impl Collected {
-    /// No records.
+    /// Makes an empty collection.
     pub(crate) fn empty() -> Collected {
         let (names, shapes, contexts, losses) = (NameTable::default(), Vec::new(), Vec::new(), Vec::new());
         Collected {
-            shelves: Default::default(),
+            arenas: Default::default(),
             names,
             shapes,
             contexts,
@@ -117,29 +118,29 @@ impl Collected {
         }
     }
 
-    /// Returns the calls, in the order in which they came.
+    /// Returns the calls, in order of arrival.
     pub(crate) fn calls(&self) -> impl Iterator<Item = Entry<'_>> + '_ {
-        self.on::<{ Role::Call.shelf() }>()
+        self.on::<{ Role::Call.arena() }>()
     }
 
-    /// Returns the work, in the order in which it came.
+    /// Returns the device work, in order of arrival.
     pub(crate) fn work(&self) -> impl Iterator<Item = Entry<'_>> + '_ {
-        self.on::<{ Role::Work.shelf() }>()
+        self.on::<{ Role::Work.arena() }>()
     }
 
-    /// Returns everything else, in the order in which it came.
+    /// Returns everything else, in order of arrival.
     pub(crate) fn rest(&self) -> impl Iterator<Item = Entry<'_>> + '_ {
-        self.on::<{ Role::Overhead.shelf() }>()
+        self.on::<{ Role::Overhead.arena() }>()
     }
 
-    fn on<const SHELF: usize>(&self) -> impl Iterator<Item = Entry<'_>> + '_ {
-        let blocks = self.shelves.get(SHELF).map(Vec::as_slice).unwrap_or_default();
+    fn on<const ARENA: usize>(&self) -> impl Iterator<Item = Entry<'_>> + '_ {
+        let blocks = self.arenas.get(ARENA).map(Vec::as_slice).unwrap_or_default();
         let mut blocks = (0..).step_by(BLOCK).zip(blocks);
         let (mut first, mut block, mut at) = (0, [].as_slice(), 0);
         std::iter::from_fn(move || {
             loop {
-                if let Some(entry) = Entry::read(SHELF, block, at, place(SHELF, first + at)?) {
-                    at += 1 + OWN + more(SHELF) + entry.words.len();
+                if let Some(entry) = Entry::read(ARENA, block, at, place(ARENA, first + at)?) {
+                    at += 1 + FIXED_WORDS + extra_words(ARENA) + entry.words.len();
                     return Some(entry);
                 }
                 let (next, words) = blocks.next()?;
@@ -151,41 +152,41 @@ impl Collected {
     /// Returns the record at that place.
     #[inline]
     pub(crate) fn entry(&self, at: u32) -> Option<Entry<'_>> {
-        let (shelf, word) = (at as usize / SHELF_WORDS, at as usize % SHELF_WORDS);
-        Entry::read(shelf, self.shelves.get(shelf)?.get(word / BLOCK)?, word % BLOCK, at)
+        let (arena, word) = (at as usize / ARENA_WORDS, at as usize % ARENA_WORDS);
+        Entry::read(arena, self.arenas.get(arena)?.get(word / BLOCK)?, word % BLOCK, at)
     }
 
-    /// Returns the device of a context, -1 if no record has said it.
+    /// Returns the device of a context, -1 if no record named it.
     pub(crate) fn device_of(&self, context: u32) -> i32 {
-        self.contexts.iter().find(|(known, _)| *known == context).map_or(-1, |(_, device)| self.shown(*device))
+        self.contexts.iter().find(|(known, _)| *known == context).map_or(-1, |(_, device)| self.shown_device(*device))
     }
 
-    /// Returns the device of work, or of counters.
+    /// Returns the device of work or of counters.
     #[inline]
     pub(crate) fn device(&self, entry: &Entry<'_>) -> i32 {
-        self.shown(entry.device_or_context().cast_signed())
+        self.shown_device(entry.device_or_context().cast_signed())
     }
 
-    /// Returns the number under which a device is shown.
+    /// Returns the number under which a device is shown_device.
     #[inline]
-    fn shown(&self, device: i32) -> i32 {
-        self.renumbered.iter().find(|(own, _)| *own == device).map_or(device, |(_, shown)| *shown)
+    fn shown_device(&self, device: i32) -> i32 {
+        self.renumbered.iter().find(|(fixed, _)| *fixed == device).map_or(device, |(_, shown_device)| *shown_device)
     }
 
     pub(crate) fn shape(&self, entry: &Entry<'_>) -> Option<&'static dyn RecordLayout> {
         self.shapes.get(usize::from(entry.shape)).copied()
     }
 
-    /// Whether work with that id was launched while the recording was paused.
+    /// Returns whether work with that id was launched while the recording was paused.
     #[inline]
     pub(crate) fn was_launched_in_a_pause(&self, correlation: u64) -> bool {
         !self.unwanted.is_empty() && self.unwanted.contains(&correlation)
     }
 
-    /// Returns what the records take in memory.
+    /// Returns the memory that the records take, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let filled = |blocks: &Vec<Arc<Vec<u64>>>| blocks.iter().filter(|block| !block.is_empty()).count() as u64;
-        self.shelves.iter().map(filled).sum::<u64>() * BLOCK_BYTES
+        self.arenas.iter().map(filled).sum::<u64>() * BLOCK_BYTES
     }
 }
 
@@ -197,25 +198,25 @@ impl Drop for Collected {
     }
 }
 
-/// The place of a record: its shelf, then the number of its head among all words there.
+/// Returns the place of a record: its arena, then the index of its head among all words there.
 #[inline]
-fn place(shelf: usize, word: usize) -> Option<u32> {
-    u32::try_from(shelf * SHELF_WORDS + word).ok().filter(|_| word < SHELF_WORDS)
+fn place(arena: usize, word: usize) -> Option<u32> {
+    u32::try_from(arena * ARENA_WORDS + word).ok().filter(|_| word < ARENA_WORDS)
 }
 
 impl<'t> Entry<'t> {
-    /// Reads the record of a shelf whose head is the word `at` of a block; its place is `place`.
+    /// Reads the record of an arena whose head is the word `at` of a block; its place is `place`.
     #[inline]
-    fn read(shelf: usize, block: &'t [u64], at: usize, place: u32) -> Option<Entry<'t>> {
+    fn read(arena: usize, block: &'t [u64], at: usize, place: u32) -> Option<Entry<'t>> {
         let (head, rest) = block.get(at..)?.split_first()?;
         let [tag, kind, shape, used] = ((head & 0xFFFF_FFFF) as u32).to_le_bytes();
-        let last = if more(shelf) == 0 { 0 } else { *rest.get(OWN)? };
-        let words = rest.get(OWN + more(shelf)..OWN + more(shelf) + usize::from(used))?;
-        let own = rest.first_chunk()?;
-        Some(Entry { at: place, tag, kind, shape, name: Name((head >> 32) as u32), own, last, words })
+        let last = if extra_words(arena) == 0 { 0 } else { *rest.get(FIXED_WORDS)? };
+        let words = rest.get(FIXED_WORDS + extra_words(arena)..FIXED_WORDS + extra_words(arena) + usize::from(used))?;
+        let fixed = rest.first_chunk()?;
+        Some(Entry { at: place, tag, kind, shape, name: Name((head >> 32) as u32), fixed, last, words })
     }
 
-    /// Its type.
+    /// Returns its type.
     pub(crate) fn kind(&self) -> ActivityType {
         ActivityType::from_number(self.kind).unwrap_or(ActivityType::Overhead)
     }
@@ -234,74 +235,74 @@ impl<'t> Entry<'t> {
         }
     }
 
-    /// When it began, on the collector's clock; of an external id, what call it is of.
+    /// Returns when it began, on the collector's clock; for an external id, the call's correlation id.
     #[inline]
     pub(crate) fn start(&self) -> u64 {
-        self.own[0]
+        self.fixed[0]
     }
 
-    /// When it ended, 0 if it has not; of an external id, the slice.
+    /// Returns when it ended, 0 if it has not; for an external id, the slice.
     #[inline]
     pub(crate) fn end(&self) -> u64 {
-        self.own[1]
+        self.fixed[1]
     }
 
     #[inline]
     pub(crate) fn correlation(&self) -> u64 {
-        if self.tag & OF_SLICE == 0 { self.own[2] } else { 0 }
+        if self.tag & OF_SLICE == 0 { self.fixed[2] } else { 0 }
     }
 
-    /// Of a call: who made it.
+    /// Returns the thread of a call.
     #[inline]
     pub(crate) fn thread(&self) -> Thread {
         match self.tag & BY_HANDLE {
-            0 => Thread::Id(self.own[3].cast_signed()),
-            _ => Thread::Handle((self.own[3] & 0xFFFF_FFFF) as u32),
+            0 => Thread::Id(self.fixed[3].cast_signed()),
+            _ => Thread::Handle((self.fixed[3] & 0xFFFF_FFFF) as u32),
         }
     }
 
-    /// Of a call: the slice that it belongs to, 0 if that is not known.
+    /// Returns the slice that a call belongs to, 0 if that is not known.
     #[inline]
     pub(crate) fn external(&self) -> u64 {
         self.last
     }
 
-    /// Of a call: whether it is known to launch something.
+    /// Returns whether a call is known to launch work.
     #[inline]
     pub(crate) fn launches(&self) -> bool {
         self.tag & LAUNCHES != 0
     }
 
-    /// Of work that belongs to a slice without a call: that slice.
+    /// Returns the slice of work that is linked without a call.
     #[inline]
     pub(crate) fn slice(&self) -> Option<u64> {
-        (self.tag & OF_SLICE != 0).then_some(self.own[2])
+        (self.tag & OF_SLICE != 0).then_some(self.fixed[2])
     }
 
-    /// Of work and counters: their device. Of a wait or an event: its context.
+    /// Returns the device of work and counters, or the context of a wait or an event.
     #[inline]
     pub(crate) fn device_or_context(&self) -> u32 {
-        (self.own[3] >> 32) as u32
+        (self.fixed[3] >> 32) as u32
     }
 
-    /// Of anything but a call.
+    /// Returns the stream of anything but a call.
     #[inline]
     pub(crate) fn stream(&self) -> u32 {
-        (self.own[3] & 0xFFFF_FFFF) as u32
+        (self.fixed[3] & 0xFFFF_FFFF) as u32
     }
 
-    /// Of memory: on which kind of device, and on which.
+    /// Returns the kind and number of the device of a memory record.
     pub(crate) fn memory_of(&self) -> (u8, i16) {
-        let [kind, _, _, _, low, high, ..] = self.own[3].to_le_bytes();
+        let [kind, _, _, _, low, high, ..] = self.fixed[3].to_le_bytes();
         (kind, i16::from_le_bytes([low, high]))
     }
 
-    /// Of memory: how much, negative where it is given back. Its address stands for its end.
+    /// Returns the bytes of a memory record, negative for a free. Its end holds the address.
     pub(crate) fn bytes(&self) -> i64 {
         self.last.cast_signed()
     }
 
-    /// Of a wait or an event.
+    /// Returns the event of a wait or of an event record.
     #[inline]
     pub(crate) fn event(&self) -> u64 {
         self.last

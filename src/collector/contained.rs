@@ -1,4 +1,4 @@
-//! A collector of the program's own, whose panics go no further.
+//! Contains the panics of collectors that the program provides.
 
 use super::{Attempt, Capabilities, Collector, DeviceDescription, RecordSink, Selection, Unavailable, Why};
 use crate::os::fork;
@@ -10,18 +10,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// A collector that may panic.
+/// Wraps a collector that may panic.
 ///
-/// One that panics when it is to start leaves that for a reason. One that panics later is asked for nothing more but its
-/// stop, and leaves a note.
+/// If `start` panics, the panic is the reason why it records nothing. After a later panic only `stop` is called, and
+/// a note reports it.
 #[derive(Debug)]
 pub(crate) struct Contained {
     collector: Arc<dyn Collector>,
     name: &'static str,
     types: Result<ActivityTypes, Unavailable>,
-    /// It has panicked in the recording that goes on.
+    /// Whether it has panicked in the current recording.
     is_broken: AtomicBool,
-    /// That of the recording that goes on, or of the last one.
+    /// The sink of the current recording, or of the last one.
     sink: fork::Own<Option<RecordSink>>,
 }
 
@@ -33,41 +33,41 @@ impl Contained {
         Contained { name: name.unwrap_or("unnamed"), types, collector, is_broken, sink }
     }
 
-    /// Asks for something, of which there is none once it has panicked.
-    fn ask<R: Default>(&self, what: &str, call: impl FnOnce(&dyn Collector) -> R) -> R {
-        // Relaxed: a thread that does not know yet asks once more.
-        if self.is_broken.load(Ordering::Relaxed) { R::default() } else { self.ask_all_the_same(what, call) }
+    /// Calls a method, or returns the default once the collector has panicked.
+    fn call_unless_broken<R: Default>(&self, what: &str, call: impl FnOnce(&dyn Collector) -> R) -> R {
+        // Relaxed: a thread that does not see the store yet makes one more call.
+        if self.is_broken.load(Ordering::Relaxed) { R::default() } else { self.call_contained(what, call) }
     }
 
-    fn ask_all_the_same<R: Default>(&self, what: &str, call: impl FnOnce(&dyn Collector) -> R) -> R {
+    fn call_contained<R: Default>(&self, what: &str, call: impl FnOnce(&dyn Collector) -> R) -> R {
         attempt(what, || call(&*self.collector)).unwrap_or_else(|reason| {
             self.is_broken.store(true, Ordering::Relaxed);
             if let Some(sink) = &*self.sink.lock() {
-                sink.note(format!("{}; from then on it was asked for nothing", reason.message()));
+                sink.note(format!("{}; the collector was disabled for the rest of the recording", reason.message()));
             }
             R::default()
         })
     }
 }
 
-/// Calls what may panic.
+/// Runs code that may panic, and turns a panic into a reason.
 pub(crate) fn attempt<R>(what: &str, call: impl FnOnce() -> R) -> Result<R, Unavailable> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
-        // It is the program's too, and may panic when it is dropped.
+        // The payload is the program's too, and may panic when it is dropped.
         let message = format!("it panicked in `{what}`: {}", text(Box::leak(panic)));
         Unavailable::new(Why::Failed, message, "fix that code")
     })
 }
 
-/// Runs the body of a thread that reads a library's records. A panic is a note in `sink` by the time this returns, so the
-/// thread can give up what it holds as it does otherwise.
+/// Runs the body of a thread that reads a library's records. A panic becomes a note in `sink`, and the thread then
+/// releases what it holds as usual.
 pub(super) fn run_reader(sink: &RecordSink, body: impl FnOnce()) {
     if let Err(reason) = attempt("the thread that reads records", body) {
-        sink.note(format!("{}; the records that it had not read are lost", reason.message()));
+        sink.note(format!("{}; unread records are lost", reason.message()));
     }
 }
 
-/// Runs a callback, which must not unwind into foreign code; the default value stands for what a panic left undone.
+/// Runs a callback, which must not unwind into foreign code; returns the default after a panic.
 pub(super) fn in_callback<R: Default>(act: impl FnOnce() -> R) -> R {
     attempt("a callback", act).unwrap_or_default()
 }
@@ -83,7 +83,7 @@ impl Collector for Contained {
     }
 
     fn types(&self) -> ActivityTypes {
-        // Of one that cannot say, the reason is to be seen whatever is selected.
+        // If `types` panicked, show the reason whatever is selected.
         self.types.clone().unwrap_or(ActivityTypes::ALL)
     }
 
@@ -104,43 +104,43 @@ impl Collector for Contained {
     }
 
     fn push(&self, id: CorrelationId) -> bool {
-        self.ask("push", |collector| collector.push(id))
+        self.call_unless_broken("push", |collector| collector.push(id))
     }
 
     fn pop(&self) {
-        self.ask("pop", |collector| collector.pop());
+        self.call_unless_broken("pop", |collector| collector.pop());
     }
 
     fn push_annotation(&self, id: CorrelationId) -> bool {
-        self.ask("push", |collector| collector.push_annotation(id))
+        self.call_unless_broken("push", |collector| collector.push_annotation(id))
     }
 
     fn pop_annotation(&self) {
-        self.ask("pop", |collector| collector.pop_annotation());
+        self.call_unless_broken("pop", |collector| collector.pop_annotation());
     }
 
     fn pause(&self) {
-        self.ask("pause", |collector| collector.pause());
+        self.call_unless_broken("pause", |collector| collector.pause());
     }
 
     fn resume(&self) {
-        self.ask("resume", |collector| collector.resume());
+        self.call_unless_broken("resume", |collector| collector.resume());
     }
 
     fn sees_ranges(&self) -> bool {
-        self.ask("sees_ranges", |collector| collector.sees_ranges())
+        self.call_unless_broken("sees_ranges", |collector| collector.sees_ranges())
     }
 
     fn drain(&self) {
-        self.ask("drain", |collector| collector.drain());
+        self.call_unless_broken("drain", |collector| collector.drain());
     }
 
     fn stop(&self, end: Timestamp, deadline: Instant) {
-        self.ask_all_the_same("stop", |collector| collector.stop(end, deadline));
+        self.call_contained("stop", |collector| collector.stop(end, deadline));
     }
 
     fn stopped(&self) -> Option<String> {
-        self.ask("stopped", |collector| collector.stopped())
+        self.call_unless_broken("stopped", |collector| collector.stopped())
     }
 
     fn attempts(&self) -> Vec<Attempt> {
@@ -148,33 +148,33 @@ impl Collector for Contained {
     }
 
     fn devices(&self) -> Vec<DeviceDescription> {
-        self.ask("devices", |collector| collector.devices())
+        self.call_unless_broken("devices", |collector| collector.devices())
     }
 
     fn clock(&self) -> Option<u64> {
-        self.ask("clock", |collector| collector.clock())
+        self.call_unless_broken("clock", |collector| collector.clock())
     }
 }
 
 #[cfg(all(test, not(miri)))]
 mod tests {
-    use super::super::orders::{Orders, SaysEnded};
     use super::super::pool::Pool;
+    use super::super::reader_commands::{EndNotifier, ReaderCommands};
     use super::super::trial;
     use super::*;
     use std::time::Duration;
 
     #[test]
-    fn a_reader_that_panics_leaves_a_note_and_ends() {
+    fn panicking_reader_leaves_a_note_and_ends() {
         static POOL: Pool = Pool::new();
         let sink = trial::sink();
-        let orders = Arc::new(Orders::<()>::new(&POOL));
-        let (ended, own) = (SaysEnded(orders.clone()), sink.clone());
+        let commands = Arc::new(ReaderCommands::<()>::new(&POOL));
+        let (ended, own) = (EndNotifier(commands.clone()), sink.clone());
         let thread = std::thread::Builder::new().spawn(move || {
             let _ended = ended;
             run_reader(&own, || panic!("a number of the vendor's"));
         });
-        assert!(orders.end((), Duration::from_secs(60)));
+        assert!(commands.end((), Duration::from_secs(60)));
         let notes = &sink.collect(true).notes;
         assert_eq!(notes.len(), 1);
         assert!(notes[0].contains("a number of the vendor's"), "{notes:?}");

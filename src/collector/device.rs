@@ -1,42 +1,42 @@
-//! Devices, as a collector describes them.
+//! Descriptions of devices by their collectors.
 
 use serde_json::{Map, Value};
 
-/// A device: what its rows are called, and its properties.
+/// A device: the names of its rows, and its properties.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct DeviceDescription {
-    /// Its number, which its records carry.
+    /// The number that its records carry.
     pub id: i32,
-    /// What it is, such as "NVIDIA H200".
+    /// The product name, such as "NVIDIA H200".
     pub name: String,
-    /// What its group of rows is called; its label and its name if nothing, such as "GPU 0: NVIDIA H200".
+    /// The name of its group of rows. By default its label and its name, such as "GPU 0: NVIDIA H200".
     pub heading: Option<String>,
-    /// What stands beside its rows, such as "GPU 0".
+    /// The label of its group of rows, such as "GPU 0".
     pub label: String,
-    /// Groups of rows are shown in the order of this number; those of devices without one below the host's.
+    /// The position of its group of rows. Devices without a position are shown below the host.
     pub order: Option<i64>,
-    /// Those of its streams, or of its other parts, that have names.
+    /// Its streams, or other parts, that have names.
     pub streams: Vec<Stream>,
-    /// What stands in the trace's `deviceProperties`, without id and name, under libkineto's keys.
+    /// Its entries in the trace's `deviceProperties`, without id and name, under libkineto's keys.
     pub properties: Vec<(&'static str, i64)>,
-    /// What else is known of it and stands nowhere by itself; shapes may use it.
+    /// Further values that are not written to the trace; record layouts may use them.
     pub attributes: Vec<(&'static str, i64)>,
 }
 
-/// A stream of a device, or another part that has a row.
+/// A stream of a device, or another part that gets a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stream {
-    /// Its number, which its records carry.
+    /// The number that its records carry.
     pub id: u32,
-    /// What its row is called.
+    /// The name of its row.
     pub name: String,
-    /// Rows of a device are shown in the order of this number.
+    /// The position of its row within the device.
     pub order: i64,
 }
 
 impl DeviceDescription {
-    /// A device without properties, whose label is "GPU `id`".
+    /// Makes a device without properties, whose label is "GPU `id`".
     pub fn new(id: i32, name: impl Into<String>) -> DeviceDescription {
         DeviceDescription {
             id,
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_entry_is_json_whatever_its_name() {
+    fn device_entry_escapes_its_name() {
         let mut device = DeviceDescription::new(1, "a \"b\"");
         device.properties = vec![("numSms", 132)];
         let entry: Value = serde_json::from_str(&device.to_json()).unwrap();

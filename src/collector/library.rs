@@ -1,18 +1,18 @@
-//! Finds vendors' libraries on the machine, and opens them for good.
-#![allow(unsafe_code, reason = "opening a library runs its code, and a symbol has whatever type one says")]
+//! Finds vendors' libraries on the machine, and opens them until the process ends.
+#![allow(unsafe_code, reason = "opening a library runs its code, and a symbol has the type that the caller names")]
 
 use kineto_trace::sorting::sort_few_by_key;
 use std::ffi::{CStr, OsStr, c_void};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A place where a library was looked for, and what came of it.
+/// A place where a library was searched, and the outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Attempt {
-    /// What was looked for, such as "libcupti.so.13, by the loader".
+    /// The name and method, such as "libcupti.so.13, by the loader".
     pub what: String,
-    /// What came of it, such as "opened" or the loader's words.
+    /// The outcome, such as "opened" or the loader's message.
     pub outcome: String,
 }
 
@@ -35,13 +35,13 @@ pub(crate) struct Library(&'static Opened);
 #[cfg(any(unix, windows))]
 use libloading::Library as Opened;
 
-/// Systems without a loader open no library.
+/// Uninhabited: systems without a loader open no library.
 #[cfg(not(any(unix, windows)))]
 #[derive(Debug)]
 enum Opened {}
 
-/// Makes a struct of functions of a vendor's library: those that are needed, and those that not every version has. Their
-/// types are what the vendor documents.
+/// Declares a struct of functions of a vendor's library: required ones, and those that some versions lack. Their
+/// types are those that the vendor documents.
 macro_rules! functions {
     (
         $(#[$about:meta])*
@@ -57,21 +57,21 @@ macro_rules! functions {
         }
 
         impl $api {
-            /// Finds the functions.
+            /// Resolves the functions.
             ///
             /// # Errors
-            /// The name of the one that is missing.
+            /// The name of a required function that is missing.
             pub(super) fn new(library: $crate::collector::library::Library) -> Result<$api, &'static std::ffi::CStr> {
                 Ok($api {
-                    // SAFETY: those are the types that the vendor documents.
+                    // SAFETY: the vendor documents these types.
                     $($name: unsafe { library.function($symbol) }.ok_or($symbol)?,)*
-                    // SAFETY: those are the types that the vendor documents.
+                    // SAFETY: the vendor documents these types.
                     $($maybe: unsafe { library.function($other) },)*
                 })
             }
 
-            /// Returns which of the functions that not every version has are missing.
-            #[allow(dead_code, reason = "not each collector says so")]
+            /// Returns the names of the optional functions that are missing.
+            #[allow(dead_code, reason = "only some collectors report it")]
             pub(super) fn missing(&self) -> Vec<&'static str> {
                 let missing: &[Option<&'static std::ffi::CStr>] = &[$(self.$maybe.is_none().then_some($other)),*];
                 missing.iter().flatten().filter_map(|name| name.to_str().ok()).collect()
@@ -81,23 +81,23 @@ macro_rules! functions {
 }
 pub(super) use functions;
 
-/// How a library is looked for.
+/// A way to open a library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Candidate {
-    /// It is in the process already, under this name.
+    /// The process has already loaded a library of this name.
     Mapped(String),
     /// The loader finds a library of this name.
     Loader(String),
-    /// It is this file.
+    /// The path of the library.
     File(PathBuf),
 }
 
 impl Library {
-    /// Opens the first candidate that can be opened; all that were tried are added to `attempts`.
+    /// Opens the first candidate that can be opened; adds all attempts to `attempts`.
     pub(crate) fn first(candidates: impl Iterator<Item = Candidate>, attempts: &mut Vec<Attempt>) -> Option<Library> {
         for candidate in candidates {
             let opened = candidate.open();
-            // What is not in the process already need not be said.
+            // A library that is not loaded yet is the usual case.
             if !matches!((&candidate, &opened), (Candidate::Mapped(_), Err(_))) {
                 let outcome = opened.as_ref().map_or_else(Clone::clone, |_| "opened".to_owned());
                 attempts.push(Attempt::new(candidate.to_string(), outcome));
@@ -117,7 +117,7 @@ impl Library {
     /// Opens that file.
     ///
     /// # Errors
-    /// The loader's words.
+    /// The loader's message.
     pub(crate) fn file(path: &Path) -> Result<Library, String> {
         Library::open(path.as_os_str())
     }
@@ -129,17 +129,17 @@ impl Library {
 
     #[cfg(any(unix, windows))]
     fn open(name: &OsStr) -> Result<Library, String> {
-        // SAFETY: it is the vendor's library, whose initialisation any program that uses the vendor's devices runs.
+        // SAFETY: a vendor's library, whose initialisation every program that uses the vendor's devices runs.
         let opened = unsafe { Opened::new(name) };
-        opened.map(Library::keep).map_err(|error| spelled_out(&error))
+        opened.map(Library::keep).map_err(|error| loader_message(&error))
     }
 
     #[cfg(unix)]
     fn mapped(name: &str) -> Option<Library> {
         use libloading::os::unix;
-        // `NOLOAD`: only what is there already.
+        // `NOLOAD`: only a library that is loaded already.
         let flags = libc::RTLD_NOLOAD | libc::RTLD_LAZY;
-        // SAFETY: nothing is loaded, so nothing is run.
+        // SAFETY: nothing is loaded, so no code runs.
         let opened = unsafe { unix::Library::open(Some(name), flags) };
         opened.ok().map(|library| Library::keep(library.into()))
     }
@@ -152,29 +152,29 @@ impl Library {
     /// Returns the function of that name.
     ///
     /// # Safety
-    /// `F` is the type of a function pointer, that of the function which vendors give that name.
+    /// `F` is the type of a function pointer: that of the vendor's function of this name.
     pub(crate) unsafe fn function<F: Copy>(self, name: &CStr) -> Option<F> {
         const { assert!(size_of::<F>() == size_of::<*const c_void>()) };
         let address = self.address(name)?;
-        // SAFETY: the caller knows that it is a function's of that type, and pointers have one size.
+        // SAFETY: the caller guarantees the type, and all pointers have the same size.
         Some(unsafe { std::mem::transmute_copy::<*const c_void, F>(&address) })
     }
 
-    /// Returns where the function or variable of that name lies. Compiled once, unlike what depends on its type.
+    /// Returns the address of the function or variable of that name. Not generic, so it is compiled only once.
     #[cfg(any(unix, windows))]
     fn address(self, name: &CStr) -> Option<*const c_void> {
-        // SAFETY: the pointer is looked at as an address alone.
+        // SAFETY: the pointer is only used as an address.
         let symbol = unsafe { self.0.get::<*const c_void>(name) };
         symbol.ok().map(|symbol| *symbol)
     }
 
-    /// Returns nothing: there is no library.
+    /// Returns `None`: there is no library.
     #[cfg(not(any(unix, windows)))]
     fn address(self, _name: &CStr) -> Option<*const c_void> {
         match *self.0 {}
     }
 
-    /// Returns the file that it was opened from, told by the address of one of its functions.
+    /// Returns the file that it was opened from, found by the address of one of its functions.
     #[cfg(target_os = "linux")]
     pub(crate) fn path(self, name: &CStr) -> Option<PathBuf> {
         use std::os::unix::ffi::OsStrExt as _;
@@ -182,12 +182,12 @@ impl Library {
         let mut about = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
         // SAFETY: `about` is a valid place for the result.
         let found = unsafe { libc::dladdr(address, about.as_mut_ptr()) };
-        // SAFETY: zeros are a valid value of it, and so is what dladdr put there.
+        // SAFETY: all zeros are a valid value, and dladdr writes a valid one.
         let file = unsafe { about.assume_init() }.dli_fname;
         if found == 0 || file.is_null() {
             return None;
         }
-        // SAFETY: dladdr gives a C string, which stays as long as the library does.
+        // SAFETY: dladdr returns a C string, which lives as long as the library, and that is never closed.
         let file = unsafe { CStr::from_ptr(file) };
         Some(PathBuf::from(OsStr::from_bytes(file.to_bytes())))
     }
@@ -212,21 +212,21 @@ impl Candidate {
 impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Candidate::Mapped(name) => write!(f, "{name}, in the process already"),
+            Candidate::Mapped(name) => write!(f, "{name}, loaded already"),
             Candidate::Loader(name) => write!(f, "{name}, by the loader"),
             Candidate::File(path) => path.display().fmt(f),
         }
     }
 }
 
-/// The loader's own words, which the error has as its source.
+/// Returns the loader's own message, which the error has as its source.
 #[cfg(any(unix, windows))]
-fn spelled_out(error: &libloading::Error) -> String {
+fn loader_message(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// Returns the paths that match a pattern, in which `*` may stand once in each part; highest version first.
-pub(crate) fn matching(pattern: &Path) -> Vec<PathBuf> {
+/// Returns the paths that match a pattern, highest version first. `*` may occur once in each component.
+pub(crate) fn matching_paths(pattern: &Path) -> Vec<PathBuf> {
     let mut found = vec![PathBuf::new()];
     for part in pattern.components().map(|part| part.as_os_str()) {
         let Some((before, after)) = part.to_str().and_then(|part| part.split_once('*')) else {
@@ -238,7 +238,7 @@ pub(crate) fn matching(pattern: &Path) -> Vec<PathBuf> {
             let names = names.filter_map(|entry| entry.file_name().into_string().ok());
             let fits = |name: &String| name.strip_prefix(before).is_some_and(|rest| rest.ends_with(after));
             let mut names: Vec<_> = names.filter(fits).collect();
-            sort_few_by_key(&mut names, |name| std::cmp::Reverse(numbers(name)));
+            sort_few_by_key(&mut names, |name| std::cmp::Reverse(version_numbers(name)));
             names.into_iter().map(|name| folder.join(name)).collect::<Vec<_>>()
         };
         found = found.iter().flat_map(below).collect();
@@ -247,8 +247,8 @@ pub(crate) fn matching(pattern: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The numbers in a name, by which versions are ordered.
-pub(crate) fn numbers(name: &str) -> Vec<u64> {
+/// Returns the version_numbers in a name, by which versions are ordered.
+pub(crate) fn version_numbers(name: &str) -> Vec<u64> {
     let parts = name.split(|character: char| !character.is_ascii_digit());
     parts.filter(|part| !part.is_empty()).map(|part| part.parse().unwrap_or(u64::MAX)).collect()
 }
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_that_opens_is_taken_and_all_attempts_are_told() {
+    fn first_library_that_opens_wins_and_attempts_are_listed() {
         let candidates = [
             Candidate::Mapped("libnothing.so.1".into()),
             Candidate::File("/nowhere/libnothing.so.1".into()),
@@ -268,34 +268,34 @@ mod tests {
         ];
         let mut attempts = Vec::new();
         let library = Library::first(candidates.into_iter(), &mut attempts).unwrap();
-        let told: Vec<_> = attempts.iter().map(ToString::to_string).collect();
-        assert_eq!(told.len(), 3, "{told:?}");
-        assert_eq!(told[0], "/nowhere/libnothing.so.1: not there");
+        let attempts: Vec<_> = attempts.iter().map(ToString::to_string).collect();
+        assert_eq!(attempts.len(), 3, "{attempts:?}");
+        assert_eq!(attempts[0], "/nowhere/libnothing.so.1: not there");
         assert!(
-            told[1].starts_with("libnothing.so.1, by the loader: ") && told[1].contains("No such file"),
-            "{told:?}"
+            attempts[1].starts_with("libnothing.so.1, by the loader: ") && attempts[1].contains("No such file"),
+            "{attempts:?}"
         );
-        assert_eq!(told[2], "libm.so.6, by the loader: opened");
-        // SAFETY: that is the type of `cos`.
+        assert_eq!(attempts[2], "libm.so.6, by the loader: opened");
+        // SAFETY: this is the type of `cos`.
         let cos = unsafe { library.function::<extern "C" fn(f64) -> f64>(c"cos") }.unwrap();
         assert_eq!(cos(0.0), 1.0);
-        // SAFETY: there is none.
+        // SAFETY: the library lacks this function.
         assert!(unsafe { library.function::<extern "C" fn()>(c"no_such_function") }.is_none());
         assert!(library.path(c"cos").unwrap().to_str().unwrap().contains("libm"));
         assert!(Library::mapped("libm.so.6").is_some() && Library::mapped("libnothing.so.1").is_none());
     }
 
     #[test]
-    fn patterns_give_the_highest_version_first() {
+    fn patterns_yield_the_highest_version_first() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["cuda-12.9/lib64", "cuda-13.1/lib64", "cuda-12.10/lib64", "other", "cuda-13.2"] {
             std::fs::create_dir_all(folder.path().join(name)).unwrap();
         }
-        let found = matching(&folder.path().join("cuda-*/lib64"));
+        let found = matching_paths(&folder.path().join("cuda-*/lib64"));
         let names: Vec<_> =
             found.iter().map(|path| path.strip_prefix(folder.path()).unwrap().to_str().unwrap()).collect();
         assert_eq!(names, ["cuda-13.1/lib64", "cuda-12.10/lib64", "cuda-12.9/lib64"]);
-        assert_eq!(matching(&folder.path().join("other")).len(), 1);
-        assert!(matching(&folder.path().join("none/*")).is_empty());
+        assert_eq!(matching_paths(&folder.path().join("other")).len(), 1);
+        assert!(matching_paths(&folder.path().join("none/*")).is_empty());
     }
 }

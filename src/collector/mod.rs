@@ -1,9 +1,10 @@
-//! What records the work of accelerators: the trait that every vendor's library is behind, and what it hands over.
+//! Accelerator recording: the trait that every vendor module implements, and the records it delivers.
 //!
-//! A [`Collector`] is asked what it can do here ([`probe`](Collector::probe)), started and stopped with a recording, and
-//! told which slice each thread is in ([`push`](Collector::push), [`pop`](Collector::pop)). What it records it gives to
-//! a [`RecordSink`], at any time between its start and the end of its stop. Several may run at once. One that fails
-//! leaves a reason in the trace, never an error: the recording of the host goes on.
+//! The session probes a [`Collector`] ([`probe`](Collector::probe)), starts and stops it with each recording, and
+//! passes it the slice that each thread enters ([`push`](Collector::push), [`pop`](Collector::pop)). The collector
+//! writes its records to a [`RecordSink`], at any time between its start and the end of its stop. Several collectors
+//! may run at once. A collector that fails leaves a reason in the trace, never an error: the host is recorded all the
+//! same.
 #![cfg_attr(
     not(all(feature = "cuda", feature = "rocm", feature = "xpu", feature = "plugins")),
     allow(
@@ -14,7 +15,6 @@
     )
 )]
 
-mod apart;
 mod clock;
 mod collected;
 mod contained;
@@ -29,10 +29,10 @@ mod deferred;
 mod demangle;
 mod device;
 mod lazy_library;
+mod lease;
 mod library;
 mod names;
 mod options;
-mod orders;
 mod pauses;
 #[cfg(feature = "plugins")]
 mod plugin;
@@ -41,7 +41,9 @@ mod plugin;
 mod plugin;
 mod pool;
 mod range;
+mod reader_commands;
 mod record;
+mod renumber;
 mod report;
 #[cfg(feature = "rocm")]
 mod rocm;
@@ -53,7 +55,6 @@ mod text;
 mod threads;
 mod timers;
 pub mod trial;
-mod turn;
 mod unavailable;
 mod vendor;
 mod walk;
@@ -98,7 +99,7 @@ pub use timers::{DeviceTimer, EventTimers, NotTimed, Token};
 pub(crate) use unavailable::Rejected;
 pub use unavailable::{Unavailable, Why};
 pub use vendor::DriverDiagnosis;
-pub(crate) use vendor::{Examination, Surroundings, VENDORS, Vendor, timers};
+pub(crate) use vendor::{Examination, ExamineContext, VENDORS, Vendor, timers};
 #[cfg(feature = "xpu")]
 #[cfg_attr(docsrs, doc(cfg(feature = "xpu")))]
 pub use xpu::Xpu;
@@ -109,148 +110,151 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Records what accelerators do, and the calls that had them do it.
+/// Records the work of accelerators and the API calls that launched it.
 ///
-/// Methods are called by one thread at a time, but for [`push`](Collector::push), [`pop`](Collector::pop), their like for
-/// annotations, [`pause`](Collector::pause) and [`resume`](Collector::resume), which every thread of the program may call. None may
-/// call the [`Profiler`](crate::Profiler), which waits for them. One that panics harms nobody else: the
-/// [report](CollectorReport) says where, and the collector is asked for nothing more but to stop.
+/// One thread at a time calls these methods, with these exceptions: every thread of the program may call
+/// [`push`](Collector::push), [`pop`](Collector::pop), their counterparts for annotations,
+/// [`pause`](Collector::pause) and [`resume`](Collector::resume). No method may call the
+/// [`Profiler`](crate::Profiler), which waits for them. A panic is contained: the [report](CollectorReport) names the
+/// method, and from then on only `stop` is called.
 pub trait Collector: fmt::Debug + Send + Sync {
-    /// Returns its name, one word in lower case, such as "cupti".
+    /// Returns its name: a single word in lower case, such as "cupti".
     fn name(&self) -> &'static str;
 
-    /// Returns what it could record at best; it is not asked for anything if none of it is selected.
+    /// Returns the types that it could record at best. It is not used if none of them is selected.
     fn types(&self) -> ActivityTypes;
 
-    /// Returns whether a recording with this selection needs it; by default, if one of its [types](Collector::types) is
-    /// selected.
+    /// Returns whether a recording with this selection needs it. By default, it does if one of its
+    /// [types](Collector::types) is selected.
     fn is_selected(&self, selection: &Selection) -> bool {
         !self.types().intersection(selection.types).is_empty()
     }
 
-    /// Says what it can record here, or why nothing. Loads the libraries that it needs; starts nothing.
+    /// Returns what it can record here. Loads the libraries that it needs; starts nothing.
     ///
     /// # Errors
     /// What is missing, and what to do about it.
     fn probe(&self) -> Result<Capabilities, Unavailable>;
 
-    /// Begins to record what `selection` asks for, and shows that it does if that can be shown.
+    /// Starts to record the selection, and verifies that records arrive if it can.
     ///
     /// # Errors
-    /// Why it records nothing.
+    /// Why it cannot record.
     fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable>;
 
-    /// The calling thread enters a slice: calls that it makes from now on belong to it. Returns whether it was taken; if
-    /// not, there is no matching [`pop`](Collector::pop).
+    /// Notes that the calling thread enters a slice: calls that it makes from now on belong to it. Returns whether it
+    /// was accepted; if not, there is no matching_paths [`pop`](Collector::pop).
     ///
-    /// Called only if the selection has external correlation, and while it runs; a thread that is at it just then may come
-    /// a moment after the stop. Spans that it opens itself are not recorded.
+    /// Called only while it runs, and only if external correlation is selected; a call in progress may still arrive
+    /// just after the stop. Spans that the collector opens itself are not recorded.
     fn push(&self, _id: CorrelationId) -> bool {
         false
     }
 
-    /// The calling thread leaves the slice that it pushed last. Slices that it was in when a recording ended or paused it
-    /// leaves at its first hook of the next one.
+    /// Notes that the calling thread leaves the slice that it pushed last. If a recording ended or paused while the
+    /// thread was inside slices, the thread leaves them at its first hook of the next recording.
     fn pop(&self) {}
 
-    /// As [`push`](Collector::push), of a slice that is a user annotation's; kineto's `pushUserCorrelationId`. By default
-    /// the same: which annotation work is in, the trace knows in any case.
+    /// Does the same as [`push`](Collector::push) for a slice of a user annotation; kineto's `pushUserCorrelationId`.
+    /// By default it calls `push`: the trace knows the annotation of each piece of work anyway.
     fn push_annotation(&self, id: CorrelationId) -> bool {
         self.push(id)
     }
 
-    /// As [`pop`](Collector::pop), of a slice that was pushed by [`push_annotation`](Collector::push_annotation).
+    /// Does the same as [`pop`](Collector::pop) for a slice that [`push_annotation`](Collector::push_annotation)
+    /// pushed.
     fn pop_annotation(&self) {
         self.pop();
     }
 
-    /// The recording pauses: what begins from now on is not wanted until [`resume`](Collector::resume). What was launched
-    /// before is still handed over when it has ended. By default nothing is done, and what comes of the pause is dropped.
+    /// Pauses the recording: work that begins from now on is not wanted until [`resume`](Collector::resume). Work
+    /// launched before is still delivered when it has ended. By default this does nothing, and the caller drops the
+    /// records of the pause.
     ///
-    /// This and [`resume`](Collector::resume) are called in turn, by any thread of the program, while others may be in
-    /// other methods, and perhaps in the middle of one of the vendor's callbacks: they do not wait.
+    /// `pause` and [`resume`](Collector::resume) alternate. Any thread of the program may call them, while others are
+    /// in other methods, perhaps inside one of the vendor's callbacks. So they do not block.
     fn pause(&self) {}
 
-    /// The recording goes on: what begins after the return is wanted.
+    /// Resumes the recording: work that begins after the return is wanted.
     fn resume(&self) {}
 
-    /// Whether it sees the marks by which a program opens and closes a [range](CaptureRange) of its own.
+    /// Returns whether it sees the calls by which a program opens and closes a [range](CaptureRange).
     fn sees_ranges(&self) -> bool {
         false
     }
 
-    /// Hands over what has ended, without waiting for what has not.
+    /// Delivers the records of work that has ended, without waiting for the rest.
     fn drain(&self) {}
 
-    /// Ends recording: hands over what began until `end`, and waits for it no longer than until `deadline`.
+    /// Ends recording: delivers what began until `end`, and waits for it no longer than until `deadline`.
     fn stop(&self, end: Timestamp, deadline: Instant);
 
-    /// Says why it has stopped recording before its [`stop`](Collector::stop), if it has: what it needs is gone. A schedule
-    /// leaves the rest of the cycle out then.
+    /// Returns why it has stopped recording before its [`stop`](Collector::stop), if it has. A schedule then skips
+    /// the rest of the cycle.
     fn stopped(&self) -> Option<String> {
         None
     }
 
-    /// Returns where its libraries were looked for the last time, and what came of it.
+    /// Returns the places of the last search for its libraries, with the outcomes.
     fn attempts(&self) -> Vec<Attempt> {
         Vec::new()
     }
 
-    /// Returns the devices that are there, in the order of their numbers.
+    /// Returns the devices of this machine, ordered by number.
     fn devices(&self) -> Vec<DeviceDescription> {
         Vec::new()
     }
 
     /// Reads the clock of its records, in nanoseconds; `None` if that is CLOCK_REALTIME itself, or cannot be read.
     ///
-    /// Read at both ends of a recording and each second in which spans are recorded, between two readings of
-    /// CLOCK_REALTIME; if it does not lie between them, times are converted. Read when the recording pauses or goes on, too.
+    /// It is read between two readings of CLOCK_REALTIME: at both ends of a recording, at each pause and resume, and
+    /// each second in which spans are recorded. If it does not lie between the two, timestamps are converted.
     fn clock(&self) -> Option<u64> {
         None
     }
 }
 
-/// The domain of the NVTX ranges that this crate makes of spans; a collector that receives NVTX ranges drops them.
+/// The NVTX domain of the ranges that this crate emits for spans. A collector that receives NVTX ranges drops them.
 pub(crate) const OWN_NVTX_DOMAIN: &str = "tracing-kineto";
 
-/// What is asked of a collector.
+/// What a collector is to record.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Selection {
     /// The activity types to record.
     pub types: ActivityTypes,
-    /// The most bytes that the vendor's records may take, in use and complete, until they are read.
-    /// `ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB`; default 128 MiB.
+    /// The most bytes that the vendor's unread records may take. `ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB`; default 128
+    /// MiB.
     pub buffer_bytes: u64,
-    /// How long a start may take to show that records arrive.
+    /// How long a start may take to verify that records arrive.
     pub proof: Duration,
-    /// To be told where the program begins and ends a range: outside of it nothing is recorded. `CUDA_PROFILER_RANGE`.
+    /// Receives the program's marks of a range; outside of it nothing is recorded. `CUDA_PROFILER_RANGE`.
     pub range: Option<CaptureRange>,
-    /// What the user has written for collectors. `CUSTOM_CONFIG`, torch's `custom_profiler_config`.
+    /// The user's settings for collectors. `CUSTOM_CONFIG`, torch's `custom_profiler_config`.
     pub custom_config: String,
-    /// What is allocated on devices is recorded too, and what is given back. `PROFILE_DEVICE_MEMORY`.
+    /// Whether device allocations and frees are recorded too. `PROFILE_DEVICE_MEMORY`.
     pub device_memory: bool,
-    /// Settings that only some collectors know.
+    /// Settings that are specific to some collectors.
     pub options: Options,
 }
 
-/// What a collector can do, or does.
+/// What a collector can record, or does record.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Capabilities {
     /// The activity types that it records here.
     pub types: ActivityTypes,
-    /// Versions and the like, as they stand in the header of a trace: keys with JSON values, such as `cupti_version`.
+    /// Entries for the header of a trace, such as versions: keys with JSON values, such as `cupti_version`.
     pub metadata: Vec<(String, String)>,
     /// The library that it uses.
     pub library: Option<PathBuf>,
-    /// Whether records were seen to arrive; `None` where that cannot be shown.
+    /// Whether records were seen to arrive; `None` if it cannot verify that.
     pub proven: Option<bool>,
-    /// The kind of devices whose memory it records: what allocators of the program report of those is left out, since it is
-    /// the same memory.
+    /// The kind of devices whose memory it records. Reports of the program's allocators about these devices are then
+    /// left out, since they describe the same memory.
     pub memory_of: Option<DeviceType>,
-    /// Whether something that was selected is not recorded, or only in part; `notes` state what.
+    /// Whether something selected is not recorded, or only in part; `notes` name it.
     pub is_incomplete: bool,
-    /// What is not as it could be, in sentences.
+    /// Limitations, as sentences.
     pub notes: Vec<String>,
 }

@@ -1,9 +1,9 @@
-//! Names, each kept once.
+//! Interned names.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A name that a [`Batch`](super::Batch) has taken: of a kernel, a call, or any text of a record.
+/// A name that a [`Batch`](super::Batch) interned: of a kernel, of a call, or any text of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Name(pub(crate) u32);
 
@@ -15,12 +15,12 @@ pub(crate) struct NameTable {
 }
 
 impl NameTable {
-    /// Returns the name's number, if it is known.
+    /// Returns the name's number, if it is interned.
     pub(crate) fn find(&self, text: &str) -> Option<Name> {
         self.numbers.get(text).map(|number| Name(*number))
     }
 
-    /// Takes a new name.
+    /// Interns a new name.
     pub(crate) fn add(&mut self, text: &str) -> Name {
         let number = u32::try_from(self.texts.len()).unwrap_or(u32::MAX);
         let text: Arc<str> = text.into();
@@ -29,17 +29,17 @@ impl NameTable {
         Name(number)
     }
 
-    /// Returns the text of a name; empty for one of another recording.
+    /// Returns the text of a name; empty for a name of another recording.
     pub(crate) fn text(&self, name: Name) -> &str {
         self.texts.get(name.0 as usize).map_or("", |text| text)
     }
 
-    /// What all names take in memory, about.
-    pub(crate) fn bytes_in_all(&self) -> u64 {
+    /// Returns the approximate memory of all names, in bytes.
+    pub(crate) fn total_bytes(&self) -> u64 {
         self.texts.iter().map(|text| NameTable::bytes(text)).sum()
     }
 
-    /// What a name takes in memory, about.
+    /// Returns the approximate memory of a name, in bytes.
     pub(crate) fn bytes(text: &str) -> u64 {
         text.len() as u64 + 64
     }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_kept_once() {
+    fn name_is_interned_once() {
         let mut names = NameTable::default();
         let name = names.add("kernel");
         assert_eq!(names.find("kernel"), Some(name));

@@ -1,14 +1,14 @@
-//! CUDA's driver in a build without the feature `cuda`: it is unavailable, and the reason names the feature.
+//! Stub of CUDA's driver for builds without the feature `cuda`; the reason names the feature.
 
 use super::Unavailable;
 use super::library::Attempt;
 
-/// The driver, which this build never opens.
+/// The driver, which this build cannot open.
 #[derive(Debug)]
 pub(crate) enum Driver {}
 
 impl Driver {
-    /// Opens nothing.
+    /// Fails.
     ///
     /// # Errors
     /// Always: the feature is off.
@@ -17,7 +17,7 @@ impl Driver {
     }
 }
 
-/// Calls `work`, which makes no call of the driver's.
+/// Calls `work`.
 #[cfg(feature = "capi")]
 pub(crate) fn inside_init<R>(work: impl FnOnce() -> R) -> R {
     work()

@@ -1,10 +1,10 @@
-//! Plugins in a build without the feature `plugins`: none is loaded, and the reason names the feature.
+//! Stub of the plugin loader for builds without the feature `plugins`; the reason names the feature.
 
 use super::{Collector, Rejected, Unavailable};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Returns no plugin, and that the feature is off.
+/// Returns no plugin, and the reason.
 pub(crate) fn plugins(_folder: &Path) -> (Vec<Arc<dyn Collector>>, Vec<Rejected>) {
     (Vec::new(), vec![("plugins", Unavailable::not_built("plugins"))])
 }

@@ -1,4 +1,4 @@
-//! Settings that only some collectors understand, by name.
+//! Settings that are specific to some collectors, by name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// Settings by the names of their keys and environment variables, such as `ROCTRACER_MAX_EVENTS` or `CUDA_HOME`.
 ///
-/// A collector reads those that it knows. A name that is not set has no value; the collector has the default.
+/// A collector reads those that it knows, and uses its default for names without a value.
 ///
 /// ```
 /// use tracing_kineto::integration::Options;
@@ -40,7 +40,7 @@ pub enum OptionValue {
 }
 
 impl Options {
-    /// Sets a value, which replaces an earlier one of that name.
+    /// Sets a value; replaces an earlier one of that name.
     pub fn set(&mut self, name: &'static str, value: impl Into<OptionValue>) {
         self.0.insert(name, value.into());
     }
@@ -80,7 +80,7 @@ impl Options {
         paths
     }
 
-    /// Returns a list; an empty one if it is not set.
+    /// Returns a list; empty if it is not set.
     pub fn list(&self, name: &str) -> &[String] {
         if let Some(OptionValue::List(list)) = self.get(name) { list } else { &[] }
     }
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_found_by_name_and_kind() {
+    fn values_are_found_by_name_and_type() {
         let mut options = Options::default();
         options.set("FLAG", true);
         options.set("NUMBER", 7);

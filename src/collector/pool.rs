@@ -1,5 +1,5 @@
-//! The buffers that a vendor's library fills: bounded in bytes, those included that wait to be read.
-#![allow(unsafe_code, reason = "the memory goes to foreign code and comes back")]
+//! The buffers that a vendor's library fills, with a limit on their bytes that includes unread buffers.
+#![allow(unsafe_code, reason = "foreign code writes to the memory")]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::mem::ManuallyDrop;
@@ -8,56 +8,57 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Libraries ask for buffers that begin at multiples of 8.
+/// Libraries require buffers aligned to 8 bytes.
 const ALIGN: usize = 8;
-/// Buffers are of this size, but so small that the limit is this many: each thread may have one of its own.
+/// The largest buffer. Buffers are smaller if the limit would allow fewer than `BUFFERS`: each thread may fill its
+/// own.
 const BUFFER_BYTES: u64 = 4 << 20;
 const BUFFER_BYTES_LEAST: u64 = 64 << 10;
 const BUFFERS: u64 = 128;
-/// Buffers that are kept ready.
+/// Free buffers kept ready.
 const SPARE: usize = 2;
 
-/// What a library gets that asks for a buffer where there is none: beyond the limit, or outside of a recording.
+/// What a library gets when no buffer is free: beyond the limit, or outside of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Instead {
-    /// Nothing: it drops records by itself.
-    Nothing,
-    /// Beyond the limit a scrap, as long as there are some; else nothing.
-    Scraps(Scraps),
-    /// A scrap at any time; beyond the most of them all get the same one, of which nothing is even counted.
-    AlwaysScraps(Scraps),
+pub(super) enum OverflowBuffers {
+    /// None: the library itself drops records.
+    None,
+    /// Beyond the limit a scrap buffer, as long as fewer than the most are out; otherwise nothing.
+    Limited(ScrapLimits),
+    /// A scrap buffer at any time. Beyond the most, all requests share one buffer whose records are not even counted.
+    Always(ScrapLimits),
 }
 
-/// Small buffers whose records are counted and dropped.
+/// Limits on scrap buffers: small buffers whose records are counted and dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Scraps {
-    /// The size of one, with room for the longest record.
+pub(super) struct ScrapLimits {
+    /// The size of a scrap buffer, which fits the longest record.
     pub(super) bytes: usize,
-    /// Most at once.
+    /// The most that may be out at once.
     pub(super) most: usize,
 }
 
-/// A piece of memory for records.
+/// Memory for records.
 #[derive(Debug)]
-struct Buffer {
+struct PoolBuffer {
     start: NonNull<u8>,
     size: usize,
     is_scrap: bool,
-    /// The number of the request that it was handed out for last.
+    /// The number of the request that it was last handed out for.
     request: u64,
 }
 
-// SAFETY: it owns its memory alone, save while the library does, which hands it on between threads itself.
-unsafe impl Send for Buffer {}
+// SAFETY: it owns its memory; while the library has it, the library synchronizes its own threads.
+unsafe impl Send for PoolBuffer {}
 
 /// A buffer with records.
 #[derive(Debug)]
-pub(super) struct Filled {
-    buffer: Buffer,
+pub(super) struct FilledBuffer {
+    buffer: PoolBuffer,
     valid: usize,
 }
 
-/// All buffers of the process for one library, which knows one place to get them from.
+/// All buffers of the process for a library, whose buffer callback is process-wide.
 #[derive(Debug)]
 pub(super) struct Pool {
     state: Mutex<PoolState>,
@@ -69,18 +70,18 @@ struct PoolState {
     /// The size of a buffer; 0 while nothing is recorded.
     size: usize,
     limit: usize,
-    instead: Instead,
-    free: Vec<Buffer>,
-    /// Those that the library has.
-    out: Vec<Buffer>,
-    ready: Vec<Filled>,
-    /// Bytes of all buffers that are not scraps, those included that are being read.
+    overflow: OverflowBuffers,
+    free: Vec<PoolBuffer>,
+    /// Buffers that the library has.
+    out: Vec<PoolBuffer>,
+    ready: Vec<FilledBuffer>,
+    /// Bytes of all buffers except scrap buffers, including those being read.
     bytes: usize,
     scraps: usize,
-    /// The one that goes to all who would get nothing else, where nobody may get nothing.
-    last_scrap: Option<Buffer>,
+    /// The shared buffer for requests beyond the limit, where none may be refused.
+    last_scrap: Option<PoolBuffer>,
     requests: u64,
-    /// The requests that came before the recording.
+    /// The number of requests before the recording.
     earlier: u64,
     counts: PoolCounts,
 }
@@ -90,74 +91,75 @@ struct PoolState {
 pub(super) struct PoolCounts {
     /// Buffers that came back with records.
     pub(super) filled: u64,
-    /// Requests that were refused, or got a scrap, since the limit was reached.
+    /// Requests beyond the limit, refused or given a scrap buffer.
     pub(super) refused: u64,
-    /// Buffers that came back and are not ours.
-    pub(super) strangers: u64,
-    /// Buffers that came back and whose records could not even be counted.
+    /// Buffers that came back and are not in this pool.
+    pub(super) unknown: u64,
+    /// Buffers that came back and whose records could not be counted.
     pub(super) uncounted: u64,
-    /// Buffers with records that were not read before the recording was over.
+    /// Buffers with records that were not read before the recording ended.
     pub(super) kept: u64,
 }
 
-impl Instead {
-    /// The scraps that it allows while a recording runs, or while none does.
-    fn scraps(self, is_recording: bool) -> Option<Scraps> {
+impl OverflowBuffers {
+    /// Returns the limits on scrap buffers while a recording runs, or while none does.
+    fn scraps(self, is_recording: bool) -> Option<ScrapLimits> {
         match self {
-            Instead::Scraps(scraps) => Some(scraps).filter(|_| is_recording),
-            Instead::AlwaysScraps(scraps) => Some(scraps),
-            Instead::Nothing => None,
+            OverflowBuffers::Limited(scraps) => Some(scraps).filter(|_| is_recording),
+            OverflowBuffers::Always(scraps) => Some(scraps),
+            OverflowBuffers::None => None,
         }
     }
 }
 
-impl Buffer {
-    fn new(size: usize, is_scrap: bool) -> Option<Buffer> {
+impl PoolBuffer {
+    fn new(size: usize, is_scrap: bool) -> Option<PoolBuffer> {
         let layout = Layout::from_size_align(size, ALIGN).ok().filter(|layout| layout.size() > 0)?;
-        // SAFETY: the layout is not empty.
+        // SAFETY: the layout is not take_empty.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        Some(Buffer { start, size, is_scrap, request: 0 })
+        Some(PoolBuffer { start, size, is_scrap, request: 0 })
     }
 
-    /// Where it is and how large.
+    /// Returns its address and size.
     fn place(&self) -> (NonNull<u8>, usize) {
         (self.start, self.size)
     }
 
-    /// Takes the memory from the operating system, so that whoever writes to it first need not wait.
+    /// Touches every page, so that the first write does not wait for a page fault.
     fn touch(&self) {
         const PAGE: usize = 4096;
         for at in (0..self.size).step_by(PAGE) {
             let place = self.start.as_ptr().wrapping_add(at);
-            // SAFETY: it lies within the buffer, which is ours.
+            // SAFETY: the offset lies within the buffer, which the pool owns.
             unsafe { place.write_volatile(0) };
         }
     }
 
-    /// The first four bytes, which the library may be writing: what kind of record comes first.
+    /// Returns the first four bytes, the kind of the first record, which the library may be writing.
     fn first(&self) -> &AtomicU32 {
         let first = self.start.cast::<AtomicU32>();
-        // SAFETY: it lies within the buffer, which is aligned to 8, and is only looked at as an atomic from here.
+        // SAFETY: it lies within the buffer, which is aligned to 8, and this process only accesses it as an atomic
+        // here.
         unsafe { first.as_ref() }
     }
 }
 
-impl Drop for Buffer {
+impl Drop for PoolBuffer {
     fn drop(&mut self) {
         if let Ok(layout) = Layout::from_size_align(self.size, ALIGN) {
-            // SAFETY: it was allocated with this layout, and nobody has it any more.
+            // SAFETY: it was allocated with this layout, and the library has given it back.
             unsafe { dealloc(self.start.as_ptr(), layout) };
         }
     }
 }
 
-impl Filled {
+impl FilledBuffer {
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: all of the buffer was written, by us if not by the library, and it is ours again.
+        // SAFETY: all of the buffer is initialized, and the library has given it back.
         unsafe { std::slice::from_raw_parts(self.buffer.start.as_ptr(), self.valid.min(self.buffer.size)) }
     }
 
-    /// Whether it was handed out in place of a buffer.
+    /// Returns whether it is a scrap buffer.
     pub(super) fn is_scrap(&self) -> bool {
         self.buffer.is_scrap
     }
@@ -165,11 +167,11 @@ impl Filled {
 
 impl Pool {
     pub(super) const fn new() -> Pool {
-        let counts = PoolCounts { filled: 0, refused: 0, strangers: 0, uncounted: 0, kept: 0 };
+        let counts = PoolCounts { filled: 0, refused: 0, unknown: 0, uncounted: 0, kept: 0 };
         let state = PoolState {
             size: 0,
             limit: 0,
-            instead: Instead::Nothing,
+            overflow: OverflowBuffers::None,
             free: Vec::new(),
             out: Vec::new(),
             ready: Vec::new(),
@@ -187,31 +189,31 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands out buffers from now on: together, in use and waiting, no more than `limit` bytes. `false` if there is no
-    /// memory for what is to be had at any time.
-    pub(super) fn open(&self, limit: u64, instead: Instead) -> bool {
+    /// Starts to hand out buffers of at most `limit` bytes in all. Returns `false` if the shared scrap buffer cannot
+    /// be allocated.
+    pub(super) fn open(&self, limit: u64, overflow: OverflowBuffers) -> bool {
         let size = (limit / BUFFERS).clamp(BUFFER_BYTES_LEAST, BUFFER_BYTES) & !4095;
         let [size, limit] = [size, limit.max(size)].map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         let mut state = self.state();
-        (state.size, state.limit, state.instead) = (size, limit, instead);
+        (state.size, state.limit, state.overflow) = (size, limit, overflow);
         state.counts = PoolCounts::default();
         state.earlier = state.requests;
-        state.forget_free();
-        if let Instead::AlwaysScraps(scraps) = instead
+        state.drop_free();
+        if let OverflowBuffers::Always(scraps) = overflow
             && state.last_scrap.is_none()
         {
-            state.last_scrap = Buffer::new(scraps.bytes, true);
+            state.last_scrap = PoolBuffer::new(scraps.bytes, true);
         }
-        // What the callbacks add finds room.
-        let scraps = instead.scraps(true).map_or(0, |scraps| scraps.most);
+        // Reserve the capacity here, so that callbacks do not allocate.
+        let scraps = overflow.scraps(true).map_or(0, |scraps| scraps.most);
         let most = limit / size + scraps + 1;
         state.out.reserve(most);
         state.ready.reserve(most);
         state.free.reserve(most);
-        state.last_scrap.is_some() || !matches!(instead, Instead::AlwaysScraps(_))
+        state.last_scrap.is_some() || !matches!(overflow, OverflowBuffers::Always(_))
     }
 
-    /// Hands out no more buffers. Those that the library has still are freed when they come back.
+    /// Stops to hand out buffers. Those that the library still has are freed when they come back.
     pub(super) fn close(&self) -> PoolCounts {
         let mut state = self.state();
         if state.size > 0 {
@@ -220,14 +222,14 @@ impl Pool {
         state.size = 0;
         let waiting = std::mem::take(&mut state.ready);
         waiting.into_iter().for_each(|filled| state.recycle(filled.buffer));
-        state.forget_free();
+        state.drop_free();
         state.counts
     }
 
-    /// Returns an empty buffer: where it is and how large; `None` to refuse.
+    /// Returns the address and size of an take_empty buffer; `None` to refuse.
     pub(super) fn request(&self) -> Option<(NonNull<u8>, usize)> {
         let mut state = self.state();
-        let Some(mut buffer) = state.empty() else { return state.last_scrap.as_ref().map(Buffer::place) };
+        let Some(mut buffer) = state.take_empty() else { return state.last_scrap.as_ref().map(PoolBuffer::place) };
         state.requests += 1;
         buffer.request = state.requests;
         buffer.first().store(0, Ordering::Relaxed);
@@ -246,22 +248,21 @@ impl Pool {
                     state.recycle(buffer);
                 } else {
                     state.counts.filled += 1;
-                    state.ready.push(Filled { buffer, valid });
+                    state.ready.push(FilledBuffer { buffer, valid });
                 }
             }
             None if state.last_scrap.as_ref().is_some_and(|last| last.start.as_ptr() == start) => {
                 state.counts.uncounted += u64::from(valid > 0);
             }
-            // It is not known who may free it.
-            None => state.counts.strangers += 1,
+            // Its owner is unknown, so it cannot be freed.
+            None => state.counts.unknown += 1,
         }
         drop(state);
         self.changed.notify_all();
     }
 
-    /// Takes all buffers that wait to be read; if there is none, waits for one until `until`, or until `wanted` says that
-    /// there is something else to do.
-    pub(super) fn take(&self, until: Instant, wanted: impl Fn() -> bool) -> Vec<Filled> {
+    /// Takes all unread buffers. If there is none, waits until `until` for the first, or until `wanted` returns true.
+    pub(super) fn take(&self, until: Instant, wanted: impl Fn() -> bool) -> Vec<FilledBuffer> {
         let mut state = self.state();
         while state.ready.is_empty() && !wanted() {
             let left = until.saturating_duration_since(Instant::now());
@@ -270,23 +271,23 @@ impl Pool {
             }
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        // The vector stays, since the callbacks should not have to make one.
+        // Keep the capacity, so that callbacks do not allocate.
         state.ready.drain(..).collect()
     }
 
-    /// Has whoever waits look again at what is wanted of it.
+    /// Makes the waiting thread check `wanted` again.
     pub(super) fn wake(&self) {
         drop(self.state());
         self.changed.notify_all();
     }
 
-    /// A buffer has been read, and is empty again.
-    pub(super) fn give_back(&self, filled: Filled) {
+    /// Takes back a buffer that has been read.
+    pub(super) fn give_back(&self, filled: FilledBuffer) {
         self.state().recycle(filled.buffer);
     }
 
-    /// Makes buffers ahead of need, outside of callbacks.
-    pub(super) fn make_ready(&self) {
+    /// Allocates buffers ahead of need, outside of callbacks.
+    pub(super) fn preallocate(&self) {
         loop {
             let mut state = self.state();
             if state.size == 0 || state.free.len() >= SPARE || state.bytes + state.size > state.limit {
@@ -295,7 +296,7 @@ impl Pool {
             let size = state.size;
             state.bytes += size;
             drop(state);
-            let made = Buffer::new(size, false);
+            let made = PoolBuffer::new(size, false);
             if let Some(buffer) = &made {
                 buffer.touch();
             }
@@ -315,8 +316,8 @@ impl Pool {
         self.state().requests
     }
 
-    /// Whether the library has written records into one of the recording's buffers up to that request, and not handed it
-    /// over.
+    /// Returns whether the library has written records into a buffer of the recording, up to that request, and not
+    /// returned it.
     pub(super) fn holds_records(&self, requests: u64) -> bool {
         self.state().with_records(requests).next().is_some()
     }
@@ -326,40 +327,40 @@ impl Pool {
     }
 }
 
-/// Returns a place to write to that nobody takes back, for a forked child: the pool may be locked for ever there.
-pub(super) fn leaked(bytes: usize) -> Option<(NonNull<u8>, usize)> {
-    Buffer::new(bytes, true).map(|scrap| ManuallyDrop::new(scrap).place())
+/// Returns memory that is never freed, for a forked child, in which the pool's lock may be held for ever.
+pub(super) fn leak_buffer(bytes: usize) -> Option<(NonNull<u8>, usize)> {
+    PoolBuffer::new(bytes, true).map(|scrap| ManuallyDrop::new(scrap).place())
 }
 
 impl PoolState {
-    /// The recording's buffers up to that request that the library has, with records in them.
-    fn with_records(&self, requests: u64) -> impl Iterator<Item = &Buffer> {
+    /// Returns the recording's buffers, up to that request, that the library has and has written to.
+    fn with_records(&self, requests: u64) -> impl Iterator<Item = &PoolBuffer> {
         let of_recording =
             self.out.iter().filter(move |buffer| buffer.request > self.earlier && buffer.request <= requests);
         of_recording.filter(|buffer| buffer.first().load(Ordering::Relaxed) != 0)
     }
 
-    fn empty(&mut self) -> Option<Buffer> {
+    fn take_empty(&mut self) -> Option<PoolBuffer> {
         let is_recording = self.size > 0;
         if is_recording {
             if let Some(buffer) = self.free.pop() {
                 return Some(buffer);
             }
             if self.bytes + self.size <= self.limit
-                && let Some(buffer) = Buffer::new(self.size, false)
+                && let Some(buffer) = PoolBuffer::new(self.size, false)
             {
                 self.bytes += self.size;
                 return Some(buffer);
             }
             self.counts.refused += 1;
         }
-        let scraps = self.instead.scraps(is_recording).filter(|scraps| self.scraps < scraps.most)?;
-        let scrap = Buffer::new(scraps.bytes, true)?;
+        let scraps = self.overflow.scraps(is_recording).filter(|scraps| self.scraps < scraps.most)?;
+        let scrap = PoolBuffer::new(scraps.bytes, true)?;
         self.scraps += 1;
         Some(scrap)
     }
 
-    fn recycle(&mut self, buffer: Buffer) {
+    fn recycle(&mut self, buffer: PoolBuffer) {
         if buffer.is_scrap {
             self.scraps = self.scraps.saturating_sub(1);
         } else if buffer.size == self.size && self.bytes <= self.limit {
@@ -369,7 +370,7 @@ impl PoolState {
         }
     }
 
-    fn forget_free(&mut self) {
+    fn drop_free(&mut self) {
         let freed: usize = self.free.drain(..).map(|buffer| buffer.size).sum();
         self.bytes = self.bytes.saturating_sub(freed);
     }
@@ -380,17 +381,17 @@ mod tests {
     use super::*;
 
     const SIZE: usize = 64 << 10;
-    const SCRAPS: Scraps = Scraps { bytes: 16 << 10, most: 5 };
+    const SCRAPS: ScrapLimits = ScrapLimits { bytes: 16 << 10, most: 5 };
 
-    /// A pool of that many buffers.
-    fn pool(buffers: u64, instead: Instead) -> Pool {
+    /// Makes a pool of that many buffers.
+    fn pool(buffers: u64, overflow: OverflowBuffers) -> Pool {
         let pool = Pool::new();
-        assert!(pool.open(buffers * BUFFER_BYTES_LEAST, instead));
+        assert!(pool.open(buffers * BUFFER_BYTES_LEAST, overflow));
         pool
     }
 
     fn fill(start: NonNull<u8>, bytes: &[u8]) {
-        // SAFETY: the test's buffers are longer than what it writes.
+        // SAFETY: the test's buffers are longer than the bytes.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.as_ptr(), bytes.len()) };
     }
 
@@ -399,9 +400,9 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_goes_out_comes_back_is_read_and_goes_out_again() {
+    fn buffer_is_reused_after_it_was_read() {
         assert!(Pool::new().request().is_none(), "closed");
-        let pool = pool(4, Instead::Nothing);
+        let pool = pool(4, OverflowBuffers::None);
         let (start, size) = pool.request().unwrap();
         assert_eq!((size, start.as_ptr().addr() % ALIGN), (SIZE, 0));
         assert!(!pool.holds_records(u64::MAX));
@@ -415,22 +416,22 @@ mod tests {
         assert_eq!(pool.request().unwrap().0, start);
         assert!(!pool.holds_records(u64::MAX), "the first word is zero again");
         pool.complete(start.as_ptr(), 0);
-        assert!(pool.take(soon(), || false).is_empty(), "an empty buffer is not read");
+        assert!(pool.take(soon(), || false).is_empty(), "an take_empty buffer is not read");
         assert_eq!(pool.close(), PoolCounts { filled: 1, ..PoolCounts::default() });
     }
 
     #[test]
-    fn buffers_are_many_before_they_are_large() {
+    fn small_limit_gives_many_small_buffers() {
         for (limit, expected) in [(0, SIZE), (128 << 20, 1 << 20), (1 << 40, 4 << 20)] {
             let pool = Pool::new();
-            pool.open(limit, Instead::Nothing);
+            pool.open(limit, OverflowBuffers::None);
             assert_eq!(pool.request().unwrap().1, expected, "{limit}");
         }
     }
 
     #[test]
-    fn buffers_that_wait_to_be_read_count_too() {
-        let pool = pool(2, Instead::Nothing);
+    fn unread_buffers_count_towards_the_limit() {
+        let pool = pool(2, OverflowBuffers::None);
         for _ in 0..2 {
             let (start, _) = pool.request().unwrap();
             pool.complete(start.as_ptr(), SIZE);
@@ -444,8 +445,8 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_limit_there_are_scraps() {
-        let pool = pool(1, Instead::Scraps(SCRAPS));
+    fn requests_beyond_the_limit_get_scrap_buffers() {
+        let pool = pool(1, OverflowBuffers::Limited(SCRAPS));
         pool.request().unwrap();
         let (scrap, size) = pool.request().unwrap();
         assert_eq!(size, SCRAPS.bytes);
@@ -461,8 +462,8 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_may_be_refused_the_last_share_one() {
-        let pool = pool(1, Instead::AlwaysScraps(SCRAPS));
+    fn requests_share_a_buffer_when_none_is_refused() {
+        let pool = pool(1, OverflowBuffers::Always(SCRAPS));
         let (whole, size) = pool.request().unwrap();
         assert_eq!(size, SIZE);
         let all: Vec<_> = (0..SCRAPS.most + 3).filter_map(|_| pool.request()).collect();
@@ -471,22 +472,23 @@ mod tests {
         assert!(all[SCRAPS.most..].iter().all(|(start, _)| *start == last));
         all.iter().for_each(|(start, _)| pool.complete(start.as_ptr(), 24));
         let scraps = pool.take(soon(), || false);
-        assert!(scraps.len() == SCRAPS.most && scraps.iter().all(Filled::is_scrap));
+        assert!(scraps.len() == SCRAPS.most && scraps.iter().all(FilledBuffer::is_scrap));
         scraps.into_iter().for_each(|scrap| pool.give_back(scrap));
         pool.complete(whole.as_ptr(), 0);
         let counts = pool.close();
-        assert_eq!((counts.refused, counts.uncounted, counts.strangers), (SCRAPS.most as u64 + 3, 3, 0));
+        assert_eq!((counts.refused, counts.uncounted, counts.unknown), (SCRAPS.most as u64 + 3, 3, 0));
     }
 
     #[test]
-    fn strangers_and_late_buffers_do_no_harm() {
-        for (instead, after) in [(Instead::Nothing, None), (Instead::AlwaysScraps(SCRAPS), Some(SCRAPS.bytes))] {
-            let pool = pool(1, instead);
+    fn unknown_and_late_buffers_are_tolerated() {
+        for (overflow, after) in [(OverflowBuffers::None, None), (OverflowBuffers::Always(SCRAPS), Some(SCRAPS.bytes))]
+        {
+            let pool = pool(1, overflow);
             let (late, _) = pool.request().unwrap();
             let mut foreign = [0u8; 64];
             pool.complete(foreign.as_mut_ptr(), 64);
             pool.complete(std::ptr::null_mut(), 0);
-            assert_eq!(pool.close().strangers, 2);
+            assert_eq!(pool.close().unknown, 2);
             pool.complete(late.as_ptr(), SIZE);
             let scrap = pool.request();
             assert_eq!(scrap.map(|(_, size)| size), after);
@@ -498,18 +500,18 @@ mod tests {
     }
 
     #[test]
-    fn spare_buffers_are_made_ahead_within_the_limit() {
+    fn spare_buffers_are_preallocated_within_the_limit() {
         for (buffers, free) in [(10, SPARE), (1, 1)] {
-            let pool = pool(buffers, Instead::Nothing);
-            pool.make_ready();
+            let pool = pool(buffers, OverflowBuffers::None);
+            pool.preallocate();
             let state = pool.state();
             assert_eq!((state.free.len(), state.bytes), (free, free * SIZE));
         }
     }
 
     #[test]
-    fn whoever_waits_is_woken() {
-        let pool = pool(1, Instead::Nothing);
+    fn waiting_reader_is_woken() {
+        let pool = pool(1, OverflowBuffers::None);
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| pool.take(Instant::now() + Duration::from_secs(60), || false).len());
             let (start, _) = pool.request().unwrap();

@@ -1,23 +1,23 @@
-//! A range of the program's own choosing, outside of which nothing is recorded.
+//! A range that the program chooses, outside of which nothing is recorded.
 
 use std::fmt;
 use std::sync::Weak;
 
-/// Opens and closes the recording where the program says so to its vendor, as by `cudaProfilerStart` and
-/// `cudaProfilerStop`; a cheap clone, for any thread.
+/// Opens and closes the recording when the program calls its vendor's functions for that, such as `cudaProfilerStart`
+/// and `cudaProfilerStop`. It is a cheap clone and works on any thread.
 ///
-/// A collector that sees such calls gets it with its [`Selection`](super::Selection). It may be told from within a
-/// vendor's callback: no lock is waited for but for moments, and then the collectors themselves are told to
-/// [pause](super::Collector::pause) or to [resume](super::Collector::resume), on the same thread. Ranges do not nest: what
-/// is open already stays open.
+/// A collector that sees such calls receives it with its [`Selection`](super::Selection). It may be called inside a
+/// vendor's callback: it takes locks only briefly, then [pauses](super::Collector::pause) or
+/// [resumes](super::Collector::resume) the collectors on the same thread. Ranges do not nest: `begin` in an open
+/// range does nothing.
 #[derive(Clone)]
 pub struct CaptureRange {
     marks: Weak<dyn Marks>,
 }
 
-/// Who acts on the marks of a range.
+/// Receives the marks of a range.
 pub(crate) trait Marks: Send + Sync {
-    /// The range begins, or it ends.
+    /// Begins or ends the range.
     fn mark(&self, begins: bool);
 }
 
@@ -26,12 +26,13 @@ impl CaptureRange {
         CaptureRange { marks }
     }
 
-    /// The range begins: what follows on this thread is recorded. Nothing if it has begun, or no recording goes on.
+    /// Begins the range: later work of this thread is recorded. Does nothing if the range is open or no recording
+    /// runs.
     pub fn begin(&self) {
         self.mark(true);
     }
 
-    /// The range ends: what follows on this thread is not recorded.
+    /// Ends the range: later work of this thread is not recorded.
     pub fn end(&self) {
         self.mark(false);
     }

@@ -1,49 +1,49 @@
-//! What collectors hand over, before it is packed.
+//! The records that collectors deliver, before they are packed.
 
 use super::names::Name;
 use super::shape::RecordLayout;
 use kineto_trace::activity::{ActivityType, DeviceType};
 
-/// A call of a runtime or driver on a thread of the host.
+/// A call of a runtime or driver by a thread of the host.
 #[derive(Clone, Copy, Debug)]
 pub struct ApiCall<'r> {
     /// Its type, such as [`CudaRuntime`](ActivityType::CudaRuntime).
     pub kind: ActivityType,
     /// The function.
     pub name: Name,
-    /// Who called.
+    /// The thread that made the call.
     pub thread: Thread,
     /// When it began, in nanoseconds of the collector's clock.
     pub start: u64,
     /// When it returned; 0 if it has not.
     pub end: u64,
-    /// What device work that it launched has too; 0 for none.
+    /// The correlation id that it shares with the device work it launched; 0 for none.
     pub correlation: u64,
-    /// The slice that was pushed around it, if the vendor says so with the call; 0 if not.
+    /// The slice that was pushed around it, if the vendor reports it with the call; 0 if not.
     pub external: u64,
-    /// Whether it is known to put work on a device, and did.
+    /// Whether it is known to have put work on a device.
     pub launches: bool,
-    /// What `words` mean.
+    /// The layout of `words`.
     pub shape: &'static dyn RecordLayout,
-    /// Everything else; at most 255, trailing zeros may be left out.
+    /// Further values; at most 255, trailing zeros may be left out.
     pub words: &'r [u64],
 }
 
-/// Which thread of the host.
+/// A thread of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Thread {
-    /// The lower half of `pthread_self`, as CUPTI has it.
+    /// The lower half of `pthread_self`, as CUPTI reports it.
     Handle(u32),
-    /// The kernel's id.
+    /// The kernel's thread id.
     Id(i64),
 }
 
-/// What a device did: a kernel, a copy, a fill.
+/// Work of a device: a kernel, a copy, a fill.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceWork<'r> {
     /// Its type, such as [`ConcurrentKernel`](ActivityType::ConcurrentKernel).
     pub kind: ActivityType,
-    /// The kernel, or what is copied where.
+    /// The kernel, or the kind of copy or fill.
     pub name: Name,
     /// The device's number.
     pub device: i32,
@@ -53,11 +53,11 @@ pub struct DeviceWork<'r> {
     pub start: u64,
     /// When it ended; 0 if it has not.
     pub end: u64,
-    /// That of the call that launched it; 0 for none.
+    /// The correlation id of the call that launched it; 0 for none.
     pub correlation: u64,
-    /// What `words` mean.
+    /// The layout of `words`.
     pub shape: &'static dyn RecordLayout,
-    /// Everything else; at most 255, trailing zeros may be left out.
+    /// Further values; at most 255, trailing zeros may be left out.
     pub words: &'r [u64],
 }
 
@@ -66,23 +66,23 @@ pub struct DeviceWork<'r> {
 pub struct Synchronization<'r> {
     /// Its type, such as [`CudaSync`](ActivityType::CudaSync).
     pub kind: ActivityType,
-    /// What is waited for.
+    /// The kind of wait.
     pub name: Name,
-    /// The context; its device is that of the [context](super::Batch::context).
+    /// The context; its device is that of [`Batch::context`](super::Batch::context).
     pub context: u32,
-    /// The stream's number, `u32::MAX` if it is all of them.
+    /// The stream's number, `u32::MAX` for all streams.
     pub stream: u32,
-    /// The event, 0 if none.
+    /// The event, 0 for none.
     pub event: u32,
     /// When it began, in nanoseconds of the collector's clock.
     pub start: u64,
     /// When it ended.
     pub end: u64,
-    /// That of the call that waits.
+    /// The correlation id of the call that waits.
     pub correlation: u64,
-    /// What `words` mean.
+    /// The layout of `words`.
     pub shape: &'static dyn RecordLayout,
-    /// Everything else; at most 255, trailing zeros may be left out.
+    /// Further values; at most 255, trailing zeros may be left out.
     pub words: &'r [u64],
 }
 
@@ -93,29 +93,28 @@ pub struct EventRecord<'r> {
     pub kind: ActivityType,
     /// The row's name.
     pub name: Name,
-    /// The context; its device is that of the [context](super::Batch::context).
+    /// The context; its device is that of [`Batch::context`](super::Batch::context).
     pub context: u32,
     /// The stream's number.
     pub stream: u32,
     /// The event.
     pub event: u32,
-    /// When the device came to it, in nanoseconds of the collector's clock; 0 if not known, then it is no row.
+    /// When the device reached it, in nanoseconds of the collector's clock; 0 if not known, and then it gets no row.
     pub at: u64,
-    /// That of the call that recorded it.
+    /// The correlation id of the call that recorded it.
     pub correlation: u64,
-    /// What `words` mean.
+    /// The layout of `words`.
     pub shape: &'static dyn RecordLayout,
-    /// Everything else; at most 255, trailing zeros may be left out.
+    /// Further values; at most 255, trailing zeros may be left out.
     pub words: &'r [u64],
 }
 
-/// Values of a device's counters at one moment.
+/// Values of a device's counters at a point in time.
 #[derive(Clone, Copy, Debug)]
 pub struct CounterSample<'r> {
-    /// Its type: one of those for which [`is_counter`](ActivityType::is_counter) holds.
+    /// Its type, for which [`is_counter`](ActivityType::is_counter) holds.
     pub kind: ActivityType,
-    /// What is counted. Values of [`HardwareCounters`](ActivityType::HardwareCounters) are shown one by one, under names of
-    /// their own.
+    /// The counter. Each value of [`HardwareCounters`](ActivityType::HardwareCounters) is shown under its own name.
     pub name: Name,
     /// The device's number.
     pub device: i32,
@@ -123,13 +122,13 @@ pub struct CounterSample<'r> {
     pub stream: u32,
     /// When they were read, in nanoseconds of the collector's clock.
     pub at: u64,
-    /// What `words` mean: it shows each value that is a number as a series.
+    /// The layout of `words`: each numeric value becomes a series.
     pub shape: &'static dyn RecordLayout,
     /// The values; at most 255, trailing zeros may be left out.
     pub words: &'r [u64],
 }
 
-/// Which slice a call belongs to, where the vendor says so apart from the call.
+/// Links a call to its slice, where the vendor reports that apart from the call.
 #[derive(Clone, Copy, Debug)]
 pub struct External {
     /// The call's correlation id.
@@ -138,27 +137,27 @@ pub struct External {
     pub id: u64,
 }
 
-/// Memory of a device that was allocated or given back.
+/// A device allocation or free.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceMemory {
     /// The kind of device.
     pub kind: DeviceType,
     /// The device's number.
     pub device: i16,
-    /// Where it is, which names it until it is given back.
+    /// The address, which identifies the allocation until it is freed.
     pub address: u64,
-    /// How much, in bytes; negative where it is given back.
+    /// Bytes; negative for a free.
     pub bytes: i64,
-    /// When, in nanoseconds of the collector's clock.
+    /// When it happened, in nanoseconds of the collector's clock.
     pub at: u64,
-    /// That of the call that did it; 0 for none.
+    /// The correlation id of the call that did it; 0 for none.
     pub correlation: u64,
 }
 
-/// Time that the vendor's library took.
+/// Time that the vendor's library spent.
 #[derive(Clone, Copy, Debug)]
 pub struct Overhead {
-    /// What for.
+    /// The reason.
     pub name: Name,
     /// When it began, in nanoseconds of the collector's clock.
     pub start: u64,

@@ -1,48 +1,48 @@
-//! What is said of a collector at the end of a recording.
+//! The report on a collector at the end of a recording.
 
 use super::{Capabilities, Unavailable};
 use crate::text::counted;
 use serde_json::{Map, Value, json};
 use std::fmt;
 
-/// How a collector fared in a recording.
+/// Describes what a collector did in a recording.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CollectorReport {
-    /// Its name; the second of one name is "name (2)".
+    /// Its name; a second collector of the same name is "name (2)".
     pub name: String,
-    /// What it recorded with, or why it recorded nothing.
+    /// Its capabilities, or why it recorded nothing.
     pub state: Result<Capabilities, Unavailable>,
     /// How many records are in the trace.
     pub records: u64,
-    /// What it left for the reader, in sentences.
+    /// Notes for the reader, as sentences.
     pub notes: Vec<String>,
-    /// How far its times may be from CLOCK_REALTIME, in nanoseconds.
+    /// The error of its timestamps against CLOCK_REALTIME, in nanoseconds.
     pub clock_error_ns: u64,
-    /// How far its clock was from CLOCK_REALTIME at most; 0 if that is its clock.
+    /// The largest offset of its clock from CLOCK_REALTIME, in nanoseconds; 0 if it uses that clock.
     pub clock_offset_ns: i64,
 }
 
 impl CollectorReport {
-    /// The report on a collector that has recorded nothing yet.
+    /// Makes the report on a collector that has recorded nothing yet.
     pub(crate) fn new(name: &str, state: Result<Capabilities, Unavailable>) -> CollectorReport {
         let notes = state.as_ref().map(|can| can.notes.clone()).unwrap_or_default();
         CollectorReport { name: name.to_owned(), state, records: 0, notes, clock_error_ns: 0, clock_offset_ns: 0 }
     }
 
-    /// Gives those that have one name names of their own.
-    pub(crate) fn tell_apart(reports: impl Iterator<Item = CollectorReport>) -> Vec<CollectorReport> {
-        let mut told: Vec<CollectorReport> = Vec::new();
+    /// Numbers collectors that share a name.
+    pub(crate) fn dedupe_names(reports: impl Iterator<Item = CollectorReport>) -> Vec<CollectorReport> {
+        let mut unique: Vec<CollectorReport> = Vec::new();
         for mut report in reports {
             let names = std::iter::once(report.name.clone()).chain((2..).map(|nth| format!("{} ({nth})", report.name)));
-            let free = names.into_iter().find(|name| !told.iter().any(|known| known.name == *name));
+            let free = names.into_iter().find(|name| !unique.iter().any(|known| known.name == *name));
             report.name = free.unwrap_or_default();
-            told.push(report);
+            unique.push(report);
         }
-        told
+        unique
     }
 
-    /// What the header of the trace says.
+    /// Returns its entry in the header of the trace.
     pub(crate) fn to_json(&self) -> Value {
         let mut about = Map::new();
         match &self.state {

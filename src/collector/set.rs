@@ -1,8 +1,8 @@
-//! The collectors of a session: started and stopped together, each for itself.
+//! The collectors of a session, started and stopped together but failing independently.
 
-use super::apart::apart;
 use super::clock::{BracketedReading, ClockMap};
 use super::collected::Collected;
+use super::renumber::renumber_devices;
 use super::report::CollectorReport;
 use super::store::{Budget, RecordSink};
 use super::switch::Switch;
@@ -15,17 +15,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, OnceLock};
 use std::time::Instant;
 
-/// All collectors of a session, and what they are doing.
+/// All collectors of a session, and their recording.
 #[derive(Debug)]
 pub(crate) struct CollectorSet {
     collectors: Vec<Arc<dyn Collector>>,
-    /// Those that were switched off, with the reason.
+    /// Disabled collectors, each with the reason.
     off: Vec<Rejected>,
     running: fork::Own<Vec<StartedCollector>>,
-    street: OnceLock<&'static Street>,
+    slice_sink: OnceLock<&'static SliceSink>,
 }
 
-/// A collector that was asked to record.
+/// A collector that takes part in the recording.
 #[derive(Debug)]
 struct StartedCollector {
     collector: Arc<dyn Collector>,
@@ -34,34 +34,34 @@ struct StartedCollector {
     readings: Vec<BracketedReading>,
 }
 
-/// What a collector recorded, or why it recorded nothing.
+/// The records of a collector, or why it recorded nothing.
 #[derive(Debug)]
 pub(crate) struct Collection {
     pub(crate) name: &'static str,
     pub(crate) state: Result<Capabilities, Unavailable>,
     pub(crate) records: Collected,
     pub(crate) clock: ClockMap,
-    /// Nothing can have been later, for all that the clocks know: it was handed over by then.
+    /// An upper bound of its timestamps: every record was delivered by then.
     pub(crate) latest: Timestamp,
-    /// When it recorded, as far as somebody knows: more than one stretch after a pause.
+    /// When it recorded, as far as the program knows: several windows after a pause.
     pub(crate) windows: Vec<(Ticks, Ticks)>,
-    /// Where it recorded more than was wanted, if the windows were cut: what lies there is not missing.
-    pub(crate) beside: Option<(Ticks, Ticks)>,
+    /// The larger window that it recorded before cutting, if the windows were cut. Records there are not missing.
+    pub(crate) uncut_window: Option<(Ticks, Ticks)>,
 }
 
-/// The way to the collectors that run and want to know slices. Threads refer to it plainly, so it is never freed: there
-/// is one for a layer.
+/// The collectors that receive slices. Threads hold plain references to it, so it is never freed; each layer makes at
+/// most one.
 #[derive(Debug)]
-struct Street {
+struct SliceSink {
     collectors: Vec<Arc<dyn Collector>>,
-    /// Which of them are told.
+    /// A bit for each collector: whether it receives slices.
     open: AtomicU64,
 }
 
-/// A time that is later than now by no more than this is taken for an error of a clock.
-const LENIENCE_NS: u64 = 1_000_000_000;
+/// Records that lie in the future by no more than this are taken for clock errors.
+const CLOCK_TOLERANCE_NS: u64 = 1_000_000_000;
 
-impl CorrelationSink for Street {
+impl CorrelationSink for SliceSink {
     fn push(&self, slice: u64, annotates: bool) -> u64 {
         let took = |collector: &dyn Collector| match annotates {
             true => collector.push_annotation(CorrelationId(slice)),
@@ -71,7 +71,7 @@ impl CorrelationSink for Street {
     }
 
     fn pop(&self, annotates: bool, takers: u64) {
-        // One that has not taken the slice would leave another.
+        // A collector that did not accept the slice would leave another.
         self.running(takers).for_each(|(_, collector)| match annotates {
             true => collector.pop_annotation(),
             false => collector.pop(),
@@ -79,33 +79,33 @@ impl CorrelationSink for Street {
     }
 }
 
-impl Street {
-    /// Those of `among` that run, with their places.
+impl SliceSink {
+    /// Returns the running collectors of `among`, with their indices.
     fn running(&self, among: u64) -> impl Iterator<Item = (usize, &dyn Collector)> {
-        // Relaxed: a thread that sees an old value tells one that has stopped, which does not mind.
-        let told = self.open.load(Ordering::Relaxed) & among;
+        // Relaxed: a thread that sees an old value may call a stopped collector, which tolerates it.
+        let open = self.open.load(Ordering::Relaxed) & among;
         let all = self.collectors.iter().take(64).enumerate();
-        all.filter(move |(at, _)| told >> at & 1 != 0).map(|(at, collector)| (at, &**collector))
+        all.filter(move |(at, _)| open >> at & 1 != 0).map(|(at, collector)| (at, &**collector))
     }
 }
 
 impl CollectorSet {
     pub(crate) fn new(collectors: Vec<Arc<dyn Collector>>, off: Vec<Rejected>) -> CollectorSet {
-        CollectorSet { collectors, off, running: fork::Own::default(), street: OnceLock::new() }
+        CollectorSet { collectors, off, running: fork::Own::default(), slice_sink: OnceLock::new() }
     }
 
     fn running(&self) -> MutexGuard<'_, Vec<StartedCollector>> {
         self.running.lock()
     }
 
-    /// Asks each collector what it can do here.
+    /// Probes each collector.
     pub(crate) fn probe(&self) -> Vec<CollectorReport> {
         let off = self.off.iter().map(|(name, reason)| (*name, Err(reason.clone())));
         let states = self.collectors.iter().map(|collector| (collector.name(), collector.probe())).chain(off);
-        CollectorReport::tell_apart(states.map(|(name, state)| CollectorReport::new(name, state)))
+        CollectorReport::dedupe_names(states.map(|(name, state)| CollectorReport::new(name, state)))
     }
 
-    /// Has those collectors begin of which something is selected; returns how each fared.
+    /// Starts the collectors that the selection needs; returns a report on each.
     pub(crate) fn start(&self, selection: &Selection, budget: &Arc<dyn Budget>) -> Vec<CollectorReport> {
         let wanted = |collector: &&Arc<dyn Collector>| collector.is_selected(selection);
         let mut running = Vec::new();
@@ -119,13 +119,13 @@ impl CollectorSet {
         self.reports()
     }
 
-    /// Returns how each has fared that was asked to record.
+    /// Returns a report on each collector of the recording.
     pub(crate) fn reports(&self) -> Vec<CollectorReport> {
         let report = |running: &StartedCollector| CollectorReport::new(running.collector.name(), running.state.clone());
-        CollectorReport::tell_apart(self.running().iter().map(report))
+        CollectorReport::dedupe_names(self.running().iter().map(report))
     }
 
-    /// The recording begins: what has come until now is none of it.
+    /// Begins the recording: drops the records delivered so far.
     pub(crate) fn begin(&self) {
         for running in &*self.running() {
             running.sink.discard();
@@ -133,19 +133,19 @@ impl CollectorSet {
         self.read_clocks();
     }
 
-    /// Returns a switch for each that was asked to record, in their order.
+    /// Returns a switch for each collector of the recording, in order.
     pub(crate) fn switches(&self) -> Vec<Switch> {
         let switch =
             |each: &StartedCollector| Switch::new(each.collector.clone(), each.sink.clone(), each.state.is_ok());
         self.running().iter().map(switch).collect()
     }
 
-    /// Whether one of those that run sees the marks of ranges.
+    /// Returns whether a running collector sees the marks of ranges.
     pub(crate) fn sees_ranges(&self) -> bool {
         self.running().iter().any(|running| running.state.is_ok() && running.collector.sees_ranges())
     }
 
-    /// Reads the clocks of all that run.
+    /// Reads the clocks of all running collectors.
     pub(crate) fn read_clocks(&self) {
         for running in self.running().iter_mut().filter(|running| running.state.is_ok()) {
             let reading = BracketedReading::take(|| running.collector.clock());
@@ -153,17 +153,17 @@ impl CollectorSet {
         }
     }
 
-    /// Says which of those that run has stopped by itself, and why.
+    /// Returns which running collector has stopped early, and why.
     pub(crate) fn stopped(&self) -> Option<String> {
         self.running().iter().filter(|running| running.state.is_ok()).find_map(|running| {
-            let full = || running.sink.is_full().then(|| "the buffer limit leaves its records no room".to_owned());
+            let full = || running.sink.is_full().then(|| "the buffer limit leaves no room for its records".to_owned());
             let why = running.collector.stopped().or_else(full)?;
             Some(format!("{}: {why}", running.collector.name()))
         })
     }
 
-    /// Returns whom threads tell which slice they are in, if anybody wants to know.
-    pub(crate) fn street(&self, selection: &Selection) -> Option<&'static dyn CorrelationSink> {
+    /// Returns the sink for slices, if a running collector wants them.
+    pub(crate) fn slice_sink(&self, selection: &Selection) -> Option<&'static dyn CorrelationSink> {
         if !selection.types.contains(kineto_trace::activity::ActivityType::ExternalCorrelation) {
             return None;
         }
@@ -173,19 +173,19 @@ impl CollectorSet {
         };
         let open = self.collectors.iter().take(64).enumerate().filter(|(_, collector)| runs(collector));
         let open = open.fold(0, |open, (at, _)| open | 1 << at);
-        let new = || &*Box::leak(Box::new(Street { collectors: self.collectors.clone(), open: AtomicU64::new(0) }));
+        let new = || &*Box::leak(Box::new(SliceSink { collectors: self.collectors.clone(), open: AtomicU64::new(0) }));
         (open != 0).then(|| {
-            let street: &'static Street = self.street.get_or_init(new);
-            street.open.store(open, Ordering::Relaxed);
-            street as &'static dyn CorrelationSink
+            let slice_sink: &'static SliceSink = self.slice_sink.get_or_init(new);
+            slice_sink.open.store(open, Ordering::Relaxed);
+            slice_sink as &'static dyn CorrelationSink
         })
     }
 
-    /// Ends the recording of all; returns what each has.
+    /// Stops all collectors; returns their records.
     pub(crate) fn stop(&self, end: Timestamp, deadline: Instant) -> Vec<Collection> {
         let running = std::mem::take(&mut *self.running());
-        if let Some(street) = self.street.get() {
-            street.open.store(0, Ordering::Relaxed);
+        if let Some(slice_sink) = self.slice_sink.get() {
+            slice_sink.open.store(0, Ordering::Relaxed);
         }
         for each in running.iter().filter(|each| each.state.is_ok()) {
             each.collector.stop(end, deadline);
@@ -193,8 +193,8 @@ impl CollectorSet {
         self.collections(&running, true)
     }
 
-    /// Returns what each has so far.
-    pub(crate) fn look(&self) -> Vec<Collection> {
+    /// Returns the records delivered so far.
+    pub(crate) fn snapshot(&self) -> Vec<Collection> {
         self.read_clocks();
         let running = self.running();
         for each in running.iter().filter(|each| each.state.is_ok()) {
@@ -212,10 +212,10 @@ impl CollectorSet {
             clock: ClockMap::default(),
             latest: Timestamp::default(),
             windows: Vec::new(),
-            beside: None,
+            uncut_window: None,
         });
         let mut all: Vec<_> = ran.chain(off).collect();
-        apart(all.iter_mut().map(|collection| &mut collection.records));
+        renumber_devices(all.iter_mut().map(|collection| &mut collection.records));
         all
     }
 }
@@ -235,7 +235,7 @@ impl StartedCollector {
         let mut records = self.sink.collect(close);
         records.devices = devices;
         let clock = ClockMap::new(&self.readings);
-        let latest = super::clock::now().saturating_add(clock.error_at_most_ns()).saturating_add(LENIENCE_NS);
+        let latest = super::clock::now().saturating_add(clock.error_at_most_ns()).saturating_add(CLOCK_TOLERANCE_NS);
         let (name, state) = (self.collector.name(), self.state.clone());
         Collection {
             name,
@@ -244,7 +244,7 @@ impl StartedCollector {
             clock,
             latest: Timestamp::from_nanos(latest),
             windows: Vec::new(),
-            beside: None,
+            uncut_window: None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the words of a record mean.
+//! Layouts: the meaning of a record's words.
 
 use super::DeviceDescription;
 use super::names::{Name, NameTable};
@@ -6,16 +6,16 @@ use crate::time::Timestamp;
 use kineto_trace::activity::ArgValue;
 use std::fmt;
 
-/// Shows the words of one kind of record as arguments.
+/// Shows the words of a kind of record as arguments.
 ///
-/// A collector stores numbers and [names](Name) in words of 64 bits, as few as it can; what they are called, and what
-/// follows from them, is said when a row is looked at.
+/// A collector stores numbers and [names](Name) in as few 64-bit words as it can. Their keys, and values derived from
+/// them, are computed when a row is written.
 pub trait RecordLayout: fmt::Debug + Sync {
-    /// Calls `each` with every key and value, in the order in which they are written.
+    /// Calls `each` with every key and value, in order.
     fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>));
 }
 
-/// A record as its [`RecordLayout`] sees it.
+/// A record as a [`RecordLayout`] reads it.
 #[derive(Clone, Copy)]
 pub struct RecordView<'t> {
     pub(crate) words: &'t [u64],
@@ -32,7 +32,7 @@ pub struct RecordView<'t> {
     pub device: Option<&'t DeviceDescription>,
     /// The stream's number.
     pub stream: u32,
-    /// Of a wait for an event, where that was recorded.
+    /// For a wait for an event, where that event was recorded.
     pub wait: Option<Wait>,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Debug for RecordView<'_> {
     }
 }
 
-/// Where an event was recorded that something waits for.
+/// Where an event that something waits for was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
     /// The stream.
@@ -74,7 +74,7 @@ impl<'t> RecordView<'t> {
         (self.word(at) >> 32) as u32
     }
 
-    /// Returns the text of a name whose number a word is.
+    /// Returns the text of a name whose number is in a word.
     pub fn text(&self, at: usize) -> &'t str {
         self.names.text(Name(self.low(at)))
     }

@@ -1,10 +1,10 @@
-//! Packs what a collector hands over, within the budget.
+//! Packs the records of a collector, within the budget.
 //!
-//! A record is a head and a few words, in blocks of 64 KiB that are never moved once they are full. The head says what
-//! the record is, how many words its [`RecordLayout`] has, and the number of its name. Calls, work and the rest lie apart, since
-//! each is asked for by itself.
+//! A record is a head and a few words, in 64 KiB blocks that are never moved once they are full. The head holds the
+//! record's role, the number of words of its [`RecordLayout`], and the number of its name. Calls, work and other
+//! records have separate arenas, since each is read separately.
 
-use super::collected::{BLOCK, BLOCK_BYTES, BY_HANDLE, Collected, LAUNCHES, OF_SLICE, Role, SHELF_WORDS, SHELVES};
+use super::collected::{ARENA_WORDS, ARENAS, BLOCK, BLOCK_BYTES, BY_HANDLE, Collected, LAUNCHES, OF_SLICE, Role};
 use super::names::{Name, NameTable};
 use super::pauses::Pauses;
 use super::record::{
@@ -19,22 +19,22 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Where the memory for records comes from.
+/// The memory budget of records.
 pub(crate) trait Budget: fmt::Debug + Send + Sync {
-    /// Sets that many bytes aside; `false` if they are not left.
+    /// Reserves that many bytes; returns `false` if they are not left.
     fn reserve(&self, bytes: u64) -> bool;
-    /// Does the same for what is not work of a device, and so may not have the last share, which is kept for that.
-    fn reserve_beside_work(&self, bytes: u64) -> bool;
-    /// Gives that many bytes back.
+    /// Does the same for records other than device work, which may not use the last share.
+    fn reserve_non_work(&self, bytes: u64) -> bool;
+    /// Releases that many bytes.
     fn release(&self, bytes: u64);
 }
 
-/// Takes the records of a collector; a cheap clone, for any thread.
+/// Receives the records of a collector; a cheap clone, for any thread.
 ///
-/// What comes after the recording was handed out is dropped and counted.
+/// Records that arrive after the end of the recording are dropped and counted.
 #[derive(Clone)]
 pub struct RecordSink {
-    store: Arc<Store>,
+    store: Arc<RecordStore>,
 }
 
 impl fmt::Debug for RecordSink {
@@ -44,15 +44,15 @@ impl fmt::Debug for RecordSink {
 }
 
 #[derive(Debug)]
-struct Store {
+struct RecordStore {
     budget: Arc<dyn Budget>,
     pauses: Pauses,
-    held: Mutex<Held>,
+    state: Mutex<StoreState>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Held {
-    shelves: [Shelf; SHELVES],
+struct StoreState {
+    arenas: [Arena; ARENAS],
     names: NameTable,
     bytes: u64,
     shapes: Vec<&'static dyn RecordLayout>,
@@ -60,127 +60,127 @@ struct Held {
     threads: Threads,
     losses: Vec<(Loss, u64)>,
     notes: Vec<String>,
-    /// Correlation ids of launches in pauses, which are not kept; neither is their work.
+    /// Correlation ids of launches in pauses, whose work is not kept either.
     unwanted: HashSet<u64>,
-    /// How far times may be wrong by the collector's own clock, in nanoseconds.
+    /// The error of the collector's own clock, in nanoseconds.
     clock_error_ns: u64,
-    /// The recording has not begun: what comes is none of it.
-    waits: bool,
+    /// The recording has not begun: records are dropped.
+    is_waiting: bool,
     closed: bool,
 }
 
-/// The blocks of one group of roles.
+/// The blocks of records of some roles.
 #[derive(Clone, Debug, Default)]
-struct Shelf {
+struct Arena {
     full: Vec<Arc<Vec<u64>>>,
     open: Vec<u64>,
 }
 
-/// How many contexts are kept.
+/// The most contexts that are kept.
 const CONTEXTS: usize = 4096;
-/// How many launches of pauses are remembered.
+/// The most launches in pauses that are remembered.
 const UNWANTED: usize = 1 << 16;
 
-/// Some records on their way in.
+/// Writes records to a sink, whose lock it holds.
 pub struct Batch<'s> {
     budget: &'s dyn Budget,
     pauses: &'s Pauses,
-    held: MutexGuard<'s, Held>,
+    state: MutexGuard<'s, StoreState>,
 }
 
 impl fmt::Debug for Batch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batch").field("bytes", &self.held.bytes).finish_non_exhaustive()
+        f.debug_struct("Batch").field("bytes", &self.state.bytes).finish_non_exhaustive()
     }
 }
 
 impl RecordSink {
     pub(crate) fn new(budget: Arc<dyn Budget>) -> RecordSink {
-        RecordSink { store: Arc::new(Store { budget, pauses: Pauses::default(), held: Mutex::default() }) }
+        RecordSink { store: Arc::new(RecordStore { budget, pauses: Pauses::default(), state: Mutex::default() }) }
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.store.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, StoreState> {
+        self.store.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `write` with a batch; what it writes is in the trace when it returns.
+    /// Calls `write` with a batch; its records are in the trace when this returns.
     ///
-    /// Others wait meanwhile: `write` should not block, and must not come back to this sink.
+    /// Other threads wait meanwhile: `write` should not block, and must not use this sink.
     pub fn record<R>(&self, write: impl FnOnce(&mut Batch<'_>) -> R) -> R {
-        write(&mut Batch { budget: &*self.store.budget, pauses: &self.store.pauses, held: self.held() })
+        write(&mut Batch { budget: &*self.store.budget, pauses: &self.store.pauses, state: self.state() })
     }
 
-    /// When the recording was paused.
+    /// Returns the pauses of the recording.
     pub(super) fn pauses(&self) -> &Pauses {
         &self.store.pauses
     }
 
-    /// Counts what is not there.
+    /// Counts lost records.
     pub fn lost(&self, cause: Loss, count: u64) {
-        self.held().lost(cause, count);
+        self.state().lost(cause, count);
     }
 
-    /// Leaves a sentence for the reader of the trace, unless it is there already.
+    /// Adds a sentence for the reader of the trace, unless it is already present.
     pub fn note(&self, note: impl Into<String>) {
-        let (mut held, note) = (self.held(), note.into());
-        if !held.notes.contains(&note) {
-            held.notes.push(note);
+        let (mut state, note) = (self.state(), note.into());
+        if !state.notes.contains(&note) {
+            state.notes.push(note);
         }
     }
 
-    /// Says how far times that were handed over may be from the [clock](super::Collector::clock) that they are said to be by,
-    /// in nanoseconds; the most that was said is added to how far that is from CLOCK_REALTIME.
+    /// Reports the error of delivered timestamps against the [clock](super::Collector::clock), in nanoseconds. The
+    /// largest reported error is added to that clock's own error against CLOCK_REALTIME.
     pub fn clock_error(&self, ns: u64) {
-        let mut held = self.held();
-        held.clock_error_ns = held.clock_error_ns.max(ns);
+        let mut state = self.state();
+        state.clock_error_ns = state.clock_error_ns.max(ns);
     }
 
-    /// Whether the recording has not begun.
-    pub(super) fn waits(&self) -> bool {
-        self.held().waits
+    /// Returns whether the recording has not begun.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.state().is_waiting
     }
 
-    /// Takes no records until [`discard`](RecordSink::discard): the recording has not begun, and may not for long.
+    /// Drops records until [`discard`](RecordSink::discard): the recording has not begun.
     pub(crate) fn wait(&self) {
-        self.held().waits = true;
+        self.state().is_waiting = true;
     }
 
-    /// Throws away what has come so far: it was before the recording, which begins now.
+    /// Drops the records delivered so far: the recording begins now.
     pub(crate) fn discard(&self) {
-        let mut held = self.held();
-        let Held { names, shapes, contexts, bytes, notes, .. } = std::mem::take(&mut *held);
-        // What the collector has been given numbers of stays; one name may have had no room.
-        held.bytes = names.bytes_in_all().min(bytes);
-        self.store.budget.release(bytes - held.bytes);
-        (held.names, held.shapes, held.contexts, held.notes) = (names, shapes, contexts, notes);
+        let mut state = self.state();
+        let StoreState { names, shapes, contexts, bytes, notes, .. } = std::mem::take(&mut *state);
+        // The collector caches numbers of names, so these stay; at most one name may have exceeded the budget.
+        state.bytes = names.total_bytes().min(bytes);
+        self.store.budget.release(bytes - state.bytes);
+        (state.names, state.shapes, state.contexts, state.notes) = (names, shapes, contexts, notes);
     }
 
-    /// Whether records were lost for want of room.
+    /// Returns whether records were lost to the memory limit.
     pub(crate) fn is_full(&self) -> bool {
-        self.held().losses.iter().any(|(cause, _)| *cause == Loss::DeviceRecordsOverLimit)
+        self.state().losses.iter().any(|(cause, _)| *cause == Loss::DeviceRecordsOverLimit)
     }
 
-    /// Hands out what has come; with `close`, for good, and what comes later is counted.
+    /// Returns the records. With `close`, records that arrive later are only counted.
     pub(crate) fn collect(&self, close: bool) -> Collected {
-        let mut held = self.held();
+        let mut state = self.state();
         let taken = match close {
-            true => std::mem::replace(&mut *held, Held { closed: true, ..Held::default() }),
-            false => held.clone(),
+            true => std::mem::replace(&mut *state, StoreState { closed: true, ..StoreState::default() }),
+            false => state.clone(),
         };
-        drop(held);
-        let shelves = taken.shelves.map(|Shelf { full: mut blocks, open }| {
+        drop(state);
+        let arenas = taken.arenas.map(|Arena { full: mut blocks, open }| {
             blocks.push(Arc::new(open));
             blocks
         });
-        // A look has the part-filled blocks twice, in the budget if there is room, and the names.
+        // A snapshot copies the part-filled blocks, charged to the budget if there is room, and the names.
         let copied =
-            shelves.iter().filter_map(|blocks| blocks.last()).map(|open| size_of_val(open.as_slice()) as u64).sum();
+            arenas.iter().filter_map(|blocks| blocks.last()).map(|open| size_of_val(open.as_slice()) as u64).sum();
         let owned = match close {
             true => taken.bytes,
             false => Some(copied).filter(|copied| self.store.budget.reserve(*copied)).unwrap_or(0),
         };
         Collected {
-            shelves,
+            arenas,
             names: taken.names,
             shapes: taken.shapes,
             contexts: taken.contexts,
@@ -196,17 +196,17 @@ impl RecordSink {
     }
 }
 
-impl Drop for Store {
+impl Drop for RecordStore {
     fn drop(&mut self) {
-        let held = self.held.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.budget.release(held.bytes);
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.budget.release(state.bytes);
     }
 }
 
-impl Held {
+impl StoreState {
     fn lost(&mut self, cause: Loss, count: u64) {
         match self.losses.iter_mut().find(|(known, _)| *known == cause) {
-            // It may be a vendor's number.
+            // The count may come from the vendor.
             Some((_, lost)) => *lost = lost.saturating_add(count),
             None if count > 0 => self.losses.push((cause, count)),
             None => {}
@@ -214,7 +214,7 @@ impl Held {
     }
 
     /// Remembers that a launch is not kept.
-    fn refuse(&mut self, call: &ApiCall<'_>) {
+    fn remember_paused_launch(&mut self, call: &ApiCall<'_>) {
         if call.launches && call.correlation != 0 {
             if self.unwanted.len() >= UNWANTED {
                 self.unwanted.clear();
@@ -236,30 +236,30 @@ impl Held {
     /// Returns a block with room for that many words.
     #[inline]
     fn open(&mut self, role: Role, words: usize, budget: &dyn Budget) -> Option<&mut Vec<u64>> {
-        let shelf = self.shelves.get_mut(role.shelf())?;
-        if shelf.open.capacity() - shelf.open.len() < words {
-            self.bytes += shelf.begin(role, budget).then_some(BLOCK_BYTES)?;
+        let arena = self.arenas.get_mut(role.arena())?;
+        if arena.open.capacity() - arena.open.len() < words {
+            self.bytes += arena.begin(role, budget).then_some(BLOCK_BYTES)?;
         }
-        Some(&mut shelf.open)
+        Some(&mut arena.open)
     }
 
-    /// What is none of a recording.
+    /// Counts a record outside of the recording.
     #[cold]
-    fn turn_away(&mut self) {
-        if !self.waits {
+    fn count_late(&mut self) {
+        if !self.is_waiting {
             self.lost(Loss::Late, 1);
         }
     }
 }
 
-impl Shelf {
-    /// Begins another block, if there is room for one.
+impl Arena {
+    /// Starts another block, if there is room for it.
     #[cold]
     fn begin(&mut self, role: Role, budget: &dyn Budget) -> bool {
-        let is_full = self.full.len() >= SHELF_WORDS / BLOCK - 1;
+        let is_full = self.full.len() >= ARENA_WORDS / BLOCK - 1;
         let is_left = || match role {
             Role::Work => budget.reserve(BLOCK_BYTES),
-            _ => budget.reserve_beside_work(BLOCK_BYTES),
+            _ => budget.reserve_non_work(BLOCK_BYTES),
         };
         if is_full || !is_left() {
             return false;
@@ -277,7 +277,7 @@ impl Shelf {
     }
 }
 
-/// What a head says beside the record's role and flags.
+/// The parts of a head except role and flags.
 struct PackedHead {
     tag: u8,
     kind: ActivityType,
@@ -286,70 +286,72 @@ struct PackedHead {
 }
 
 impl Batch<'_> {
-    /// Whether all of that lay in a pause of the recording: such records are not kept. An end of 0 is none.
+    /// Returns whether the whole period lies in a pause of the recording: such records are not kept. An end of 0
+    /// means that it has not ended.
     #[inline]
     pub fn is_paused(&self, start: u64, end: u64) -> bool {
-        self.pauses.cover(start, end)
+        self.pauses.covers(start, end)
     }
 
-    /// Whether some of that lay in a pause of the recording: what it launched may have no record.
+    /// Returns whether some of the period lies in a pause of the recording: work launched in it may lack a record.
     #[inline]
-    pub(crate) fn meets_pause(&self, start: u64, end: u64) -> bool {
-        self.pauses.meet(start, end)
+    pub(crate) fn overlaps_pause(&self, start: u64, end: u64) -> bool {
+        self.pauses.overlaps(start, end)
     }
 
-    /// Counts what is not there.
+    /// Counts lost records.
     pub(crate) fn lost(&mut self, cause: Loss, count: u64) {
-        self.held.lost(cause, count);
+        self.state.lost(cause, count);
     }
 
-    /// Returns the number of a name; that of the empty one if it finds no room.
+    /// Returns the number of a name; that of the empty name if the budget has no room.
     pub fn name(&mut self, text: &str) -> Name {
-        if let Some(name) = self.held.names.find(text) {
+        if let Some(name) = self.state.names.find(text) {
             return name;
         }
         let bytes = NameTable::bytes(text);
         if self.budget.reserve(bytes) {
-            self.held.bytes += bytes;
-            return self.held.names.add(text);
+            self.state.bytes += bytes;
+            return self.state.names.add(text);
         }
-        self.held.lost(Loss::DeviceRecordsOverLimit, 1);
-        self.held.names.find("").unwrap_or_else(|| self.held.names.add(""))
+        self.state.lost(Loss::DeviceRecordsOverLimit, 1);
+        self.state.names.find("").unwrap_or_else(|| self.state.names.add(""))
     }
 
     /// Adds a call.
     #[inline]
     pub fn call(&mut self, call: &ApiCall<'_>) {
-        self.held.threads.add(call.thread);
+        self.state.threads.add(call.thread);
         let (flag, thread) = match call.thread {
             Thread::Handle(handle) => (BY_HANDLE, u64::from(handle)),
             Thread::Id(id) => (0, id.cast_unsigned()),
         };
         if self.is_paused(call.start, call.end) {
-            self.held.refuse(call);
-            return self.skip();
+            self.state.remember_paused_launch(call);
+            return self.count_paused();
         }
-        if !self.held.unwanted.is_empty() {
-            // An id may come again.
-            self.held.unwanted.remove(&call.correlation);
+        if !self.state.unwanted.is_empty() {
+            // A correlation id may be used again.
+            self.state.unwanted.remove(&call.correlation);
         }
         let tag = Role::Call as u8 | flag | if call.launches { LAUNCHES } else { 0 };
         let head = PackedHead { tag, kind: call.kind, name: call.name, shape: Some(call.shape) };
         self.put(Role::Call, &head, [call.start, call.end, call.correlation, thread, call.external], call.words);
     }
 
-    /// Adds what a device did.
+    /// Adds device work.
     #[inline]
     pub fn work(&mut self, work: &DeviceWork<'_>) {
-        // What was launched in a pause is not kept, whenever it ran; what came before its launch is left out in the end.
-        if !self.held.unwanted.is_empty() && self.held.unwanted.contains(&work.correlation) {
-            return self.skip();
+        // Work launched in a pause is not kept, whenever it ran. Work whose record precedes its launch is removed at
+        // the end.
+        if !self.state.unwanted.is_empty() && self.state.unwanted.contains(&work.correlation) {
+            return self.count_paused();
         }
         self.put_work(0, work.correlation, work);
     }
 
-    /// Adds what a device did for a slice as a whole, where no call is known: it belongs to that slice, and has its name if it
-    /// has none of its own. Its correlation id is not looked at.
+    /// Adds device work of a slice whose launch is unknown. It belongs to that slice, and takes its name if its own
+    /// is empty. Its correlation id is ignored.
     pub fn work_of(&mut self, slice: CorrelationId, work: &DeviceWork<'_>) {
         self.put_work(OF_SLICE, slice.0, work);
     }
@@ -365,7 +367,7 @@ impl Batch<'_> {
     /// Adds a wait.
     pub fn synchronization(&mut self, sync: &Synchronization<'_>) {
         if self.is_paused(sync.start, sync.end) {
-            return self.skip();
+            return self.count_paused();
         }
         let head = PackedHead { tag: Role::Sync as u8, kind: sync.kind, name: sync.name, shape: Some(sync.shape) };
         let place = u64::from(sync.context) << 32 | u64::from(sync.stream);
@@ -375,33 +377,33 @@ impl Batch<'_> {
     /// Adds an event that was recorded.
     pub fn event(&mut self, event: &EventRecord<'_>) {
         if event.at != 0 && self.is_paused(event.at, event.at) {
-            return self.skip();
+            return self.count_paused();
         }
         let head = PackedHead { tag: Role::Event as u8, kind: event.kind, name: event.name, shape: Some(event.shape) };
         let place = u64::from(event.context) << 32 | u64::from(event.stream);
         self.put(Role::Event, &head, [event.at, event.at, event.correlation, place, event.event.into()], event.words);
     }
 
-    /// Adds the slice that a call belongs to.
+    /// Adds the slice of a call.
     pub fn external(&mut self, external: External) {
         let kind = ActivityType::ExternalCorrelation;
         let head = PackedHead { tag: Role::External as u8, kind, name: Name(0), shape: None };
         self.put(Role::External, &head, [external.correlation, external.id, 0, 0, 0], &[]);
     }
 
-    /// Adds time that the vendor's library took.
+    /// Adds overhead of the vendor's library.
     pub fn overhead(&mut self, overhead: &Overhead) {
         self.put_overhead(overhead, None, &[]);
     }
 
-    /// The same, with what else is known of it: words of which the first is not 0.
+    /// Does the same with further values, of which the first is not 0.
     pub(crate) fn overhead_with(&mut self, overhead: &Overhead, shape: &'static dyn RecordLayout, words: &[u64]) {
         self.put_overhead(overhead, Some(shape), words);
     }
 
     fn put_overhead(&mut self, overhead: &Overhead, shape: Option<&'static dyn RecordLayout>, words: &[u64]) {
         if self.is_paused(overhead.start, overhead.end) {
-            return self.skip();
+            return self.count_paused();
         }
         let head = PackedHead { tag: Role::Overhead as u8, kind: ActivityType::Overhead, name: overhead.name, shape };
         self.put(Role::Overhead, &head, [overhead.start, overhead.end, 0, 0, 0], words);
@@ -410,7 +412,7 @@ impl Batch<'_> {
     /// Adds values of counters.
     pub fn counters(&mut self, sample: &CounterSample<'_>) {
         if self.is_paused(sample.at, sample.at) {
-            return self.skip();
+            return self.count_paused();
         }
         let head =
             PackedHead { tag: Role::Counter as u8, kind: sample.kind, name: sample.name, shape: Some(sample.shape) };
@@ -418,10 +420,10 @@ impl Batch<'_> {
         self.put(Role::Counter, &head, [sample.at, sample.at, 0, place, 0], sample.words);
     }
 
-    /// Adds memory that was allocated or given back.
+    /// Adds a device allocation or free.
     pub fn memory(&mut self, memory: &DeviceMemory) {
         if self.is_paused(memory.at, memory.at) {
-            return self.skip();
+            return self.count_paused();
         }
         let head =
             PackedHead { tag: Role::Memory as u8, kind: ActivityType::CpuInstantEvent, name: Name(0), shape: None };
@@ -434,40 +436,40 @@ impl Batch<'_> {
         );
     }
 
-    /// Says on which device a context is.
+    /// Sets the device of a context.
     pub fn context(&mut self, context: u32, device: i32) {
-        let contexts = &self.held.contexts;
-        // More can only be garbage.
+        let contexts = &self.state.contexts;
+        // More contexts can only come from corrupt records.
         if contexts.len() < CONTEXTS && !contexts.iter().any(|(known, _)| *known == context) {
-            self.held.contexts.push((context, device));
+            self.state.contexts.push((context, device));
         }
     }
 
-    /// Counts what is not kept, since the recording was paused.
+    /// Counts a record that is not kept because of a pause.
     #[cold]
-    fn skip(&mut self) {
-        if !self.held.waits && !self.held.closed {
-            self.held.lost(Loss::OutOfWindow, 1);
+    fn count_paused(&mut self) {
+        if !self.state.is_waiting && !self.state.closed {
+            self.state.lost(Loss::OutOfWindow, 1);
         }
     }
 
     #[inline]
     fn put<const N: usize>(&mut self, role: Role, head: &PackedHead, own: [u64; N], words: &[u64]) {
-        let held = &mut *self.held;
-        if held.waits || held.closed {
-            return held.turn_away();
+        let state = &mut *self.state;
+        if state.is_waiting || state.closed {
+            return state.count_late();
         }
         let words = words.get(..usize::from(u8::MAX)).unwrap_or(words);
         let zeros = words.iter().rev().take_while(|word| **word == 0).count();
-        let shape = head.shape.map_or(0, |shape| held.shape(shape));
+        let shape = head.shape.map_or(0, |shape| state.shape(shape));
         let bytes = [head.tag, head.kind.number(), shape, u8::try_from(words.len() - zeros).unwrap_or(u8::MAX)];
         let head = u64::from(head.name.0) << 32 | u64::from(u32::from_le_bytes(bytes));
-        let Some(open) = held.open(role, 1 + N + words.len(), self.budget) else {
-            return held.lost(Loss::DeviceRecordsOverLimit, 1);
+        let Some(open) = state.open(role, 1 + N + words.len(), self.budget) else {
+            return state.lost(Loss::DeviceRecordsOverLimit, 1);
         };
         open.push(head);
         open.extend_from_slice(&own);
-        // How many they are is mostly known here, and how many of them are zeros is not.
+        // The number of words is mostly a compile-time constant here, but the number of trailing zeros is not.
         open.extend_from_slice(words);
         open.truncate(open.len() - zeros);
     }

@@ -1,4 +1,4 @@
-//! Pauses a collector that runs, and has it go on.
+//! Pauses and resumes a running collector.
 
 use super::clock::now;
 use super::{Collector, RecordSink};
@@ -8,27 +8,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// Whether a collector that runs is to record now.
+/// The pause state of a collector.
 ///
-/// Two threads may want different things at a time, one of them in the middle of a vendor's callback, so nobody waits for
-/// anybody: who finds another at it leaves the work to that one, which looks again at what is wanted when it is done.
+/// Two threads may request different states at the same time, perhaps inside a vendor's callback, so no thread waits.
+/// If another thread is already switching, that thread applies the latest request when it is done.
 pub(crate) struct Switch {
     collector: Arc<dyn Collector>,
     sink: RecordSink,
     records: bool,
     wanted: AtomicBool,
-    /// What the collector was told last; `None` when its recording is over.
-    told: Mutex<Option<bool>>,
+    /// The state that the collector was switched to last; `None` when its recording has ended.
+    applied: Mutex<Option<bool>>,
 }
 
 impl Switch {
-    /// A switch for a collector that records, or that could not be started.
+    /// Makes a switch for a collector that runs, or that failed to start.
     pub(super) fn new(collector: Arc<dyn Collector>, sink: RecordSink, records: bool) -> Switch {
-        Switch { collector, sink, records, wanted: AtomicBool::new(true), told: Mutex::new(records.then_some(true)) }
+        Switch { collector, sink, records, wanted: AtomicBool::new(true), applied: Mutex::new(records.then_some(true)) }
     }
 
-    /// Whether it records, and these types are what it is there for: calls of an API, which the host's group has too, are
-    /// not, unless it has nothing else.
+    /// Returns whether it runs, and records some of these types. API calls also belong to the host's group; they
+    /// count only if the collector records nothing else.
     pub(crate) fn is_among(&self, types: ActivityTypes) -> bool {
         if !self.records {
             return false;
@@ -38,30 +38,30 @@ impl Switch {
         !types.intersection(if own.is_empty() { all } else { own }).is_empty()
     }
 
-    /// Says what is wanted; [`settle`](Switch::settle) tells the collector.
-    pub(crate) fn want(&self, on: bool) {
+    /// Requests a state; [`apply`](Switch::apply) switches the collector.
+    pub(crate) fn request(&self, on: bool) {
         self.wanted.store(on, Ordering::SeqCst);
     }
 
-    /// Tells the collector what is wanted, but for what another thread is telling it just then.
-    pub(crate) fn settle(&self) {
+    /// Switches the collector to the requested state, unless another thread is switching it already.
+    pub(crate) fn apply(&self) {
         loop {
-            let mut told = match self.told.try_lock() {
-                Ok(told) => told,
-                Err(TryLockError::Poisoned(told)) => told.into_inner(),
+            let mut applied = match self.applied.try_lock() {
+                Ok(applied) => applied,
+                Err(TryLockError::Poisoned(applied)) => applied.into_inner(),
                 Err(TryLockError::WouldBlock) => return,
             };
             let wanted = self.wanted.load(Ordering::SeqCst);
-            match *told {
+            match *applied {
                 Some(on) if on != wanted => {
                     let tell = if wanted { <dyn Collector>::resume } else { <dyn Collector>::pause };
                     tell(&*self.collector);
-                    *told = Some(wanted);
+                    *applied = Some(wanted);
                 }
                 _ => {}
             }
-            let is_over = told.is_none();
-            drop(told);
+            let is_over = applied.is_none();
+            drop(applied);
             if is_over || self.wanted.load(Ordering::SeqCst) == wanted {
                 return;
             }
@@ -73,19 +73,19 @@ impl Switch {
         self.collector.clock().unwrap_or_else(now)
     }
 
-    /// Has records kept that begin from then on, or not.
+    /// Keeps or drops records that begin from then on.
     pub(crate) fn cut(&self, keep: bool, at: u64) {
         if keep { self.sink.pauses().end(at) } else { self.sink.pauses().begin(at) }
     }
 
-    /// The recording ends: the collector is told nothing more. Waits for who is at it, but not for ever.
+    /// Ends the recording: the collector is not switched any more. Waits briefly for a thread that is switching it.
     pub(crate) fn end(&self) {
         const PATIENCE: Duration = Duration::from_millis(100);
         let begun = Instant::now();
         loop {
-            match self.told.try_lock() {
-                Ok(mut told) => return *told = None,
-                Err(TryLockError::Poisoned(told)) => return *told.into_inner() = None,
+            match self.applied.try_lock() {
+                Ok(mut applied) => return *applied = None,
+                Err(TryLockError::Poisoned(applied)) => return *applied.into_inner() = None,
                 Err(TryLockError::WouldBlock) if begun.elapsed() > PATIENCE => return,
                 Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(50)),
             }
@@ -95,8 +95,11 @@ impl Switch {
 
 impl fmt::Debug for Switch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told = *self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        f.debug_struct("Switch").field("collector", &self.collector.name()).field("told", &told).finish_non_exhaustive()
+        let applied = *self.applied.lock().unwrap_or_else(PoisonError::into_inner);
+        f.debug_struct("Switch")
+            .field("collector", &self.collector.name())
+            .field("applied", &applied)
+            .finish_non_exhaustive()
     }
 }
 
@@ -108,16 +111,16 @@ mod tests {
     use kineto_trace::activity::ActivityType;
     use std::sync::OnceLock;
 
-    /// Notes what it is told; in its first pause, another thread wants it to go on.
+    /// Logs its calls; during its first pause, a resume is requested.
     #[derive(Debug, Default)]
-    struct Told {
-        told: Mutex<Vec<&'static str>>,
+    struct LoggingCollector {
+        applied: Mutex<Vec<&'static str>>,
         switch: OnceLock<Arc<Switch>>,
     }
 
-    impl Collector for Told {
+    impl Collector for LoggingCollector {
         fn name(&self) -> &'static str {
-            "told"
+            "applied"
         }
         fn types(&self) -> ActivityTypes {
             ActivityTypes::from(ActivityType::ConcurrentKernel).with(ActivityType::CudaDriver)
@@ -130,39 +133,39 @@ mod tests {
         }
         fn stop(&self, _: Timestamp, _: Instant) {}
         fn pause(&self) {
-            self.told.lock().unwrap().push("pause");
+            self.applied.lock().unwrap().push("pause");
             if let Some(switch) = self.switch.get() {
-                switch.want(true);
-                // Who is at it already is this thread, so it must not wait for itself.
-                switch.settle();
+                switch.request(true);
+                // This thread is already switching, so it must not wait for itself.
+                switch.apply();
             }
         }
         fn resume(&self) {
-            self.told.lock().unwrap().push("resume");
+            self.applied.lock().unwrap().push("resume");
         }
     }
 
     #[test]
-    fn who_finds_another_at_it_leaves_and_that_one_looks_again() {
-        let told = Arc::new(Told::default());
-        let switch = Arc::new(Switch::new(told.clone(), trial::sink(), true));
-        switch.settle();
-        assert!(told.told.lock().unwrap().is_empty(), "it records already");
-        told.switch.set(switch.clone()).unwrap();
-        switch.want(false);
-        switch.settle();
-        assert_eq!(*told.told.lock().unwrap(), ["pause", "resume"]);
+    fn resume_during_a_pause_is_applied_after_it() {
+        let applied = Arc::new(LoggingCollector::default());
+        let switch = Arc::new(Switch::new(applied.clone(), trial::sink(), true));
+        switch.apply();
+        assert!(applied.applied.lock().unwrap().is_empty(), "it is already recording");
+        applied.switch.set(switch.clone()).unwrap();
+        switch.request(false);
+        switch.apply();
+        assert_eq!(*applied.applied.lock().unwrap(), ["pause", "resume"]);
         switch.end();
-        switch.want(false);
-        switch.settle();
-        assert_eq!(told.told.lock().unwrap().len(), 2, "its recording is over");
+        switch.request(false);
+        switch.apply();
+        assert_eq!(applied.applied.lock().unwrap().len(), 2, "its recording has ended");
     }
 
     #[test]
-    fn a_group_is_its_devices() {
-        let switch = Switch::new(Arc::new(Told::default()), trial::sink(), true);
+    fn group_selects_its_devices_collectors() {
+        let switch = Switch::new(Arc::new(LoggingCollector::default()), trial::sink(), true);
         let groups = [ActivityGroup::Cuda, ActivityGroup::Cpu, ActivityGroup::Hpu];
         assert_eq!(groups.map(|group| switch.is_among(group.types())), [true, false, false]);
-        assert!(!Switch::new(Arc::new(Told::default()), trial::sink(), false).is_among(ActivityTypes::ALL));
+        assert!(!Switch::new(Arc::new(LoggingCollector::default()), trial::sink(), false).is_among(ActivityTypes::ALL));
     }
 }

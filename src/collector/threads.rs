@@ -1,4 +1,4 @@
-//! Which threads made calls, noted as the calls come.
+//! The threads that made calls, collected as the calls arrive.
 
 use super::record::Thread;
 use std::collections::HashSet;
@@ -7,7 +7,7 @@ use std::collections::HashSet;
 #[derive(Clone, Debug)]
 pub(crate) struct Threads {
     all: HashSet<Thread>,
-    /// Those that were met last, each at the place that its number leads to.
+    /// The threads seen last, each at the index of its hash.
     recent: [Option<Thread>; RECENT],
 }
 
@@ -20,14 +20,14 @@ impl Default for Threads {
 }
 
 impl Threads {
-    /// Notes that a thread made a call.
+    /// Adds a thread that made a call.
     #[inline]
     pub(super) fn add(&mut self, thread: Thread) {
         let number = match thread {
             Thread::Handle(handle) => u64::from(handle),
             Thread::Id(id) => id.cast_unsigned(),
         };
-        // The golden ratio's bits spread what lies on whole pages, as handles do.
+        // Fibonacci hashing spreads page-aligned values such as thread handles.
         let place = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - RECENT.ilog2());
         match self.recent.get_mut(usize::try_from(place).unwrap_or(0)) {
             Some(recent) if *recent == Some(thread) => {}
@@ -40,7 +40,7 @@ impl Threads {
         }
     }
 
-    /// Returns each of them once, in no order.
+    /// Returns each thread once, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Thread> + '_ {
         self.all.iter().copied()
     }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_thread_is_there_once_however_many_there_are() {
+    fn each_thread_is_listed_once() {
         let mut threads = Threads::default();
         for round in 0..3 {
             for number in 0..1000_u32 {

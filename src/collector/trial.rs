@@ -1,4 +1,4 @@
-//! Tries a collector on its own: what it hands over, without a session, a layer or a trace.
+//! Runs a collector alone, without a session, a layer or a trace.
 
 use super::collected::{Collected, Entry, Role};
 use super::store::{Budget, RecordSink};
@@ -11,11 +11,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A collector that runs without a session: for tests of collectors, and to see whether one works here.
+/// Runs a collector without a session: for tests of collectors, and to check whether a collector works here.
 pub struct Trial<'c> {
     collector: &'c dyn Collector,
     sink: RecordSink,
-    /// What the collector said when it was started.
+    /// What `start` returned.
     pub capabilities: Capabilities,
 }
 
@@ -25,19 +25,19 @@ impl fmt::Debug for Trial<'_> {
     }
 }
 
-/// What a collector handed over.
+/// The records of a collector.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Findings {
-    /// All records: calls, then work, then the rest, each in the order in which they came.
+    /// All records: calls, then work, then others, each in order of arrival.
     pub records: Vec<TrialRecord>,
-    /// What was lost or is to be marked, by cause.
+    /// Lost or limited records, by cause.
     pub losses: Vec<(Loss, u64)>,
-    /// Sentences for the reader of the trace.
+    /// Notes for the reader of the trace.
     pub notes: Vec<String>,
 }
 
-/// A record that a collector handed over, written out.
+/// A record that a collector delivered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TrialRecord {
@@ -51,15 +51,15 @@ pub struct TrialRecord {
     pub end: u64,
     /// Its correlation id, 0 for none.
     pub correlation: u64,
-    /// The slice that a call or an external id belongs to, or work where no call is known; 0 for none.
+    /// The slice of a call, of an external id, or of work whose launch is unknown; 0 for none.
     pub external: u64,
-    /// Of a call: whether it put work on a device.
+    /// For a call: whether it put work on a device.
     pub launches: bool,
-    /// Of a call: who made it.
+    /// For a call: the thread that made it.
     pub thread: Option<Thread>,
-    /// Of anything that a device did: the device, -1 if it is not known.
+    /// For device records: the device, -1 if it is not known.
     pub device: i32,
-    /// Of anything that a device did: the stream.
+    /// For device records: the stream.
     pub stream: u32,
     /// Keys and values of its arguments, as text.
     pub args: Vec<(String, String)>,
@@ -69,7 +69,7 @@ impl<'c> Trial<'c> {
     /// Starts a collector.
     ///
     /// # Errors
-    /// Why it records nothing.
+    /// Why it cannot record.
     pub fn start(collector: &'c dyn Collector, selection: &Selection) -> Result<Trial<'c>, Unavailable> {
         if !platform::CAN_RECORD {
             return Err(Unavailable::on_this_platform());
@@ -80,7 +80,7 @@ impl<'c> Trial<'c> {
         Ok(Trial { collector, sink, capabilities })
     }
 
-    /// Stops the collector, which waits for what has begun no longer than `patience`; returns what came.
+    /// Stops the collector, which waits for device work no longer than `patience`; returns the records.
     pub fn stop(self, patience: Duration) -> Findings {
         let now = platform::unix_time();
         let now = Timestamp::from_nanos(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
@@ -88,7 +88,7 @@ impl<'c> Trial<'c> {
         self.findings(true)
     }
 
-    /// Returns what has come so far.
+    /// Returns the records delivered so far.
     pub fn look(&self) -> Findings {
         self.collector.drain();
         self.findings(false)
@@ -118,7 +118,7 @@ impl Findings {
         self.records.iter().filter(move |record| record.kind == kind)
     }
 
-    /// Returns how much was lost or marked for that cause.
+    /// Returns how many records were lost or limited for that cause.
     pub fn lost(&self, cause: Loss) -> u64 {
         self.losses.iter().filter(|(known, _)| *known == cause).map(|(_, count)| *count).sum()
     }
@@ -194,7 +194,7 @@ impl TrialRecord {
     }
 }
 
-/// A sink of no recording, with room for whatever comes.
+/// Makes a sink without a recording and without a limit.
 pub(crate) fn sink() -> RecordSink {
     RecordSink::new(Arc::new(Unbounded))
 }
@@ -207,7 +207,7 @@ impl Budget for Unbounded {
         true
     }
 
-    fn reserve_beside_work(&self, _bytes: u64) -> bool {
+    fn reserve_non_work(&self, _bytes: u64) -> bool {
         true
     }
 
@@ -215,7 +215,7 @@ impl Budget for Unbounded {
 }
 
 impl Selection {
-    /// Asks for these types, and for all else as it is by default.
+    /// Selects these types, with defaults for all other settings.
     pub fn of(types: ActivityTypes) -> Selection {
         Selection {
             types,

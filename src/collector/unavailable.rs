@@ -3,7 +3,7 @@
 use crate::os::platform;
 use std::fmt;
 
-/// Why a collector records nothing, or not everything, and what to do about it.
+/// Explains why a collector records nothing, or not everything, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unavailable {
     why: Why,
@@ -11,76 +11,77 @@ pub struct Unavailable {
     advice: String,
 }
 
-/// The name of a collector that is not used, and the reason.
+/// The name of an unused collector, and the reason.
 pub(crate) type Rejected = (&'static str, Unavailable);
 
-/// What stands in the way of a collector.
+/// The category of a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Why {
-    /// It was switched off, or nothing was asked of it.
+    /// It is disabled, or nothing that it records is selected.
     Disabled,
-    /// There is no such device, or no driver for it.
+    /// No such device or no driver for it was found.
     NoDevice,
     /// The vendor's library was not found.
     LibraryNotFound,
     /// The library that was found cannot be used: it is too old, too new for the driver, or lacks a function.
     Incompatible,
-    /// Another profiler of this process, or of the machine, holds the library.
+    /// Another profiler of this process, or of the machine, is using the library.
     Busy,
-    /// The process may not do it.
+    /// The process lacks the permission.
     Forbidden,
-    /// This platform, device or mode cannot do it.
+    /// This platform, device or mode does not support it.
     Unsupported,
     /// The vendor's library reported an error.
     Failed,
 }
 
 impl Unavailable {
-    /// Makes a reason: what is the matter, and what to do about it. Both lower case and without a full stop.
+    /// Makes a reason: the problem, and what to do about it. Both are lower case, without a full stop.
     pub fn new(why: Why, message: impl Into<String>, advice: impl Into<String>) -> Unavailable {
         Unavailable { why, message: message.into(), advice: advice.into() }
     }
 
-    /// The collector is not in this build: a Cargo feature is off.
+    /// Returns the reason that the collector is not in this build because a Cargo feature is off.
     pub(crate) fn not_built(feature: &str) -> Unavailable {
         let message = format!("this build lacks tracing-kineto's feature `{feature}`");
         Unavailable::new(Why::Disabled, message, "enable it in Cargo.toml")
     }
 
-    /// The platform cannot record.
+    /// Returns the reason that the platform is not supported.
     pub(crate) fn on_this_platform() -> Unavailable {
         Unavailable::new(Why::Unsupported, platform::LACKING, platform::REMEDY)
     }
 
-    /// The process is a fork of one that `did` what does not work in a fork, such as "recorded CUDA".
+    /// Returns the reason that this process is a fork of a process that `did` what fails in a fork, such as "recorded
+    /// CUDA".
     pub(super) fn in_fork(did: &str) -> Unavailable {
         let message = format!("this process was forked from one that {did}, which does not work in a fork");
         Unavailable::new(Why::Unsupported, message, "fork before the first recording, or exec")
     }
 
-    /// Another recording has a library that serves one at a time.
+    /// Returns the reason that another recording uses a library that serves a single recording at a time.
     pub(super) fn taken(library: &str) -> Unavailable {
-        let message = format!("another recording of this process has {library}, or has not let go of it yet");
-        Unavailable::new(Why::Busy, message, "stop that one first")
+        let message = format!("another recording of this process is using {library}, or has not released it yet");
+        Unavailable::new(Why::Busy, message, "stop that recording first")
     }
 
-    /// The thread of a recording cannot be started.
+    /// Returns the reason that the thread of a recording cannot be started.
     pub(super) fn no_thread(error: &std::io::Error) -> Unavailable {
         Unavailable::new(Why::Failed, format!("no thread can be started: {error}"), "raise `ulimit -u`")
     }
 
-    /// Returns what kind of reason it is.
+    /// Returns its category.
     pub fn why(&self) -> Why {
         self.why
     }
 
-    /// Returns what is the matter.
+    /// Returns the problem.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// Returns what to do about it; empty if nothing can be done.
+    /// Returns what to do about it; empty if there is no remedy.
     pub fn advice(&self) -> &str {
         &self.advice
     }

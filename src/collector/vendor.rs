@@ -1,49 +1,49 @@
-//! The vendors whose devices this crate records: one row for each, and what a vendor's folder says about itself.
+//! The table of supported vendors, and the interface of a vendor's module.
 
 use super::{Collector, DeviceDescription, Options, Unavailable};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A vendor's row. It is there in every build; the folder only with its Cargo feature.
+/// A vendor's row in the table. Every build has it; the module needs its Cargo feature.
 #[derive(Debug)]
 pub(crate) struct Vendor {
     /// The collector's name.
     pub(crate) name: &'static str,
-    /// The key that disables it.
+    /// The configuration key that disables it.
     pub(crate) disabled_by: &'static str,
-    /// The Cargo feature of its folder.
+    /// The Cargo feature of its module.
     feature: &'static str,
     folder: Option<&'static VendorFolder>,
 }
 
-/// What a vendor's folder provides.
+/// The interface of a vendor's module.
 #[derive(Debug)]
 pub(crate) struct VendorFolder {
     /// Makes the collector, which finds its libraries by these options.
     pub(super) new_collector: fn(&Options) -> Arc<dyn Collector>,
-    /// Makes a collector that times spans by the vendor's events, for the fallback mode of GPUs.
+    /// Makes a collector that times spans by device events, for the fallback mode of GPUs.
     pub(super) new_timers: Option<fn() -> Arc<dyn Collector>>,
-    /// Returns warnings about options, when a layer is built.
+    /// Returns a warning about options, when a layer is built.
     pub(super) warnings: fn(&Options) -> Option<&'static str>,
-    /// Examines the vendor's driver, for the doctor.
-    pub(super) examine: fn(&Surroundings<'_>) -> Examination,
+    /// Examines the vendor's driver for `kineto doctor`.
+    pub(super) examine: fn(&ExamineContext<'_>) -> Examination,
 }
 
 impl VendorFolder {
-    /// A vendor that has nothing but a collector.
+    /// Makes a vendor that has only a collector.
     pub(super) const fn new(new_collector: fn(&Options) -> Arc<dyn Collector>) -> VendorFolder {
         VendorFolder { new_collector, new_timers: None, warnings: |_| None, examine: |_| Examination::default() }
     }
 }
 
-/// What a vendor's advice depends on.
+/// The inputs of a vendor's examination.
 #[derive(Debug)]
-pub(crate) struct Surroundings<'a> {
-    /// The root of the file system, other than `/` in tests.
+pub(crate) struct ExamineContext<'a> {
+    /// The root of the file system; not `/` in tests.
     pub(crate) root: PathBuf,
     /// The kind of container, if this looks like one.
     pub(crate) container: Option<&'static str>,
-    /// Whether this is Linux in Windows.
+    /// Whether this is Linux on WSL.
     pub(crate) is_wsl: bool,
     pub(crate) options: &'a Options,
     /// Whether the collector was examined, rather than disabled by its key.
@@ -56,28 +56,28 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) library: Option<&'a Path>,
 }
 
-/// What a vendor found about its driver, and what follows for its collector.
+/// A vendor's findings about its driver and collector.
 #[derive(Debug, Default)]
 pub(crate) struct Examination {
     /// The driver; the collector's devices are listed with it.
     pub(crate) driver: Option<DriverDiagnosis>,
-    /// Why the collector records nothing after all.
+    /// Why the collector cannot record after all.
     pub(crate) refusal: Option<Unavailable>,
-    /// Whether the collector is likely to fail unless its records were seen to arrive.
+    /// Whether the collector probably fails unless its records were seen to arrive.
     pub(crate) is_doubtful: bool,
     pub(crate) notes: Vec<String>,
     pub(crate) advice: Vec<String>,
 }
 
-/// What was found about a vendor's driver.
+/// Findings about a vendor's driver.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DriverDiagnosis {
     /// The vendor, such as "NVIDIA".
     pub vendor: &'static str,
-    /// Words such as "cuda" with what was seen; "missing" with the reason if there is no driver.
+    /// Findings by label, such as "cuda"; "missing" with the reason if there is no driver.
     pub facts: Vec<(&'static str, String)>,
-    /// The devices, each with the id that the vendor's tools show if it is known.
+    /// The devices, each with the id that the vendor's tools show, if known.
     pub devices: Vec<(DeviceDescription, Option<String>)>,
 }
 
@@ -118,8 +118,8 @@ impl Vendor {
     }
 
     /// Examines the driver.
-    pub(crate) fn examine(&self, surroundings: &Surroundings<'_>) -> Examination {
-        self.folder.map(|folder| (folder.examine)(surroundings)).unwrap_or_default()
+    pub(crate) fn examine(&self, context: &ExamineContext<'_>) -> Examination {
+        self.folder.map(|folder| (folder.examine)(context)).unwrap_or_default()
     }
 }
 

@@ -1,27 +1,27 @@
-//! Cuts a buffer of a vendor's records into records.
+//! Splits a buffer of a vendor's records.
 
-/// Knows where records begin.
+/// Finds where records begin.
 pub(super) trait Walker {
-    /// Returns where the record behind the one at `at` begins, or the first; `None` behind the last.
+    /// Returns the offset of the record after the record at `at`, or of the first; `None` after the last.
     ///
     /// # Errors
-    /// The buffer cannot be read on.
+    /// The rest of the buffer cannot be read.
     fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable>;
 }
 
-/// A buffer cannot be read on.
+/// The rest of a buffer cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unreadable;
 
-/// The records of a buffer, each as all of its bytes.
+/// Iterates over the records of a buffer, each as all of its bytes.
 ///
-/// A record reaches to the beginning of the next one. Where the walker fails, goes back, stays or leaves the buffer,
-/// that is the end, and the buffer is [broken](Records::broken).
+/// A record ends where the next begins. If the walker fails, does not advance, or leaves the buffer, the iteration
+/// ends and the buffer is [broken](Records::broken).
 #[derive(Debug)]
 pub(super) struct Records<'b, W> {
     buffer: &'b [u8],
     walker: &'b W,
-    /// Where the next record begins.
+    /// The offset of the next record.
     at: Option<usize>,
     broken: bool,
 }
@@ -36,7 +36,7 @@ impl<'b, W: Walker> Records<'b, W> {
         records
     }
 
-    /// Whether the rest of the buffer cannot be read.
+    /// Returns whether the rest of the buffer cannot be read.
     pub(super) fn broken(&self) -> bool {
         self.broken
     }
@@ -65,7 +65,7 @@ impl<'b, W: Walker> Iterator for Records<'b, W> {
     }
 }
 
-/// A walker that says what a test wrote down.
+/// A walker that returns what a test prescribes.
 #[cfg(test)]
 #[derive(Debug)]
 pub(super) struct ScriptedWalker(pub(super) Vec<Result<Option<usize>, Unreadable>>);
@@ -92,13 +92,13 @@ mod tests {
     }
 
     #[test]
-    fn a_record_reaches_to_the_next_and_the_last_to_the_end() {
+    fn record_ends_where_the_next_begins() {
         assert_eq!(cut(100, &[Ok(Some(0)), Ok(Some(40)), Ok(Some(64)), Ok(None)]), (vec![40, 24, 36], false));
         assert_eq!(cut(0, &[Ok(Some(0))]), (vec![], false));
     }
 
     #[test]
-    fn a_walker_that_errs_ends_the_buffer() {
+    fn walker_error_ends_the_buffer() {
         for wrong in [Ok(Some(8)), Ok(Some(40)), Ok(Some(0)), Ok(Some(100)), Ok(Some(usize::MAX)), Err(Unreadable)] {
             let (lengths, broken) = cut(100, &[Ok(Some(8)), Ok(Some(40)), wrong]);
             assert_eq!((lengths, broken), (vec![32, 60], true), "{wrong:?}");
@@ -110,7 +110,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_and_no_walker_lead_astray(
+        fn any_buffer_and_walker_end_in_bounds(
             bytes in proptest::collection::vec(any::<u8>(), 0..600),
             steps in proptest::collection::vec(0usize..700, 0..20),
         ) {

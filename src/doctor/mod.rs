@@ -10,8 +10,8 @@ pub use diagnosis::{ClockDiagnosis, CollectorDiagnosis, ConfigurationDiagnosis, 
 use crate::clock::{self, Anchor, Converter};
 use crate::collector::trial::Trial;
 use crate::collector::{
-    self, Capabilities, Collector, Contained, Examination, OptionValue, Selection, Surroundings, Unavailable, VENDORS,
-    Vendor, Why,
+    self, Capabilities, Collector, Contained, Examination, ExamineContext, OptionValue, Selection, Unavailable,
+    VENDORS, Vendor, Why,
 };
 use crate::config::{Activation, Config, Env, Overrides};
 use crate::os::platform;
@@ -161,7 +161,7 @@ impl Doctor {
                 Err(reason) => CollectorDiagnosis::refused(vendor.name, reason),
             }
         };
-        let examination = vendor.examine(&Surroundings {
+        let examination = vendor.examine(&ExamineContext {
             root: "/".into(),
             container: machine.container,
             is_wsl: machine.is_wsl,

@@ -27,7 +27,7 @@ impl Budget for PoolBudget {
         self.generation == fork::generation() && self.recorder.pool().reserve_for_use(bytes, 0)
     }
 
-    fn reserve_beside_work(&self, bytes: u64) -> bool {
+    fn reserve_non_work(&self, bytes: u64) -> bool {
         let pool = self.recorder.pool();
         self.generation == fork::generation() && pool.reserve_for_use(bytes, pool.bytes_max() / PART_FOR_WORK)
     }

@@ -296,7 +296,10 @@ impl Session {
         if self.recorder.thread_selection.filter == ThreadFilter::Current {
             thread_selection::begin(&self.recorder);
         }
-        if !self.recording_windows.begin(self.collectors.switches(), self.collectors.street(&self.selection(&config))) {
+        if !self
+            .recording_windows
+            .begin(self.collectors.switches(), self.collectors.slice_sink(&self.selection(&config)))
+        {
             drop(self.collectors.stop(Timestamp::default(), Instant::now()));
             let why =
                 "the process was forked while its parent was starting or stopping a recording; fork at another time";
@@ -371,7 +374,7 @@ impl Session {
             .ok_or_else(none)?;
         let taken = self.recorder.snapshot();
         state.reports.close(end.unix);
-        let mut collections = self.collectors.look();
+        let mut collections = self.collectors.snapshot();
         let converter = converter(self.clock_thread.anchors(), windows.since, Some(end));
         let windows = windows.between(state.between, &converter);
         let recorded = windows.assign(&mut collections, taken, &self.recorder, false);

@@ -102,7 +102,7 @@ impl RecordingWindows {
         let switches = state.want(types, true);
         drop(state);
         for switch in &switches {
-            switch.settle();
+            switch.apply();
         }
         let times = times(&switches);
         let mut state = self.state();
@@ -134,7 +134,7 @@ impl RecordingWindows {
         self.close(&mut state);
         drop(state);
         for switch in &switches {
-            switch.settle();
+            switch.apply();
         }
         true
     }
@@ -215,7 +215,7 @@ impl WindowState {
         }
         for device in self.devices.iter_mut().filter(|device| device.switch.is_among(types)) {
             device.wanted = on;
-            device.switch.want(on);
+            device.switch.request(on);
         }
         self.among(types)
     }
@@ -289,7 +289,7 @@ impl WindowSet {
         owned: bool,
     ) -> Recorded {
         for (collection, windows) in collections.iter_mut().zip(self.devices) {
-            (collection.windows, collection.beside) = (windows, self.uncut_window);
+            (collection.windows, collection.uncut_window) = (windows, self.uncut_window);
         }
         Recorded::new(taken, self.host, self.extent, owner, owned)
     }

@@ -400,7 +400,7 @@ impl Trace {
             device_activities: self.linked().iter().map(LinkedCollection::work).sum(),
             duration: Duration::from_nanos(end.since(start)),
             clock_error_ns: self.inner.converter.error_ns(),
-            collectors: CollectorReport::tell_apart(
+            collectors: CollectorReport::dedupe_names(
                 collections.iter().zip(self.linked()).map(|(c, linked)| c.report(linked)),
             ),
             observers: self.inner.info.observers.clone(),

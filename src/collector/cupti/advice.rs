@@ -3,7 +3,7 @@
 use super::kernel_driver::KernelDriver;
 use super::nvtx::find_nvtx_fault;
 use crate::collector::cuda::{Driver, cuda_version};
-use crate::collector::vendor::{DriverDiagnosis, Examination, Surroundings};
+use crate::collector::vendor::{DriverDiagnosis, Examination, ExamineContext};
 use crate::collector::{OptionValue, Options, Unavailable, Why};
 
 /// What advice depends on.
@@ -32,10 +32,10 @@ pub(super) fn option_warning(options: &Options) -> Option<&'static str> {
 }
 
 /// Examines the driver, and what follows for libcupti.
-pub(super) fn examine(surroundings: &Surroundings<'_>) -> Examination {
-    let Surroundings { options, container, is_wsl, .. } = *surroundings;
+pub(super) fn examine(context: &ExamineContext<'_>) -> Examination {
+    let ExamineContext { options, container, is_wsl, .. } = *context;
     let driver = Driver::open(&mut Vec::new());
-    let kernel_driver = KernelDriver::read(&surroundings.root);
+    let kernel_driver = KernelDriver::read(&context.root);
     let circumstances = Circumstances {
         kernel_driver: &kernel_driver,
         container,
@@ -50,16 +50,16 @@ pub(super) fn examine(surroundings: &Surroundings<'_>) -> Examination {
     };
     let devices = driver.as_ref().map(Driver::described_devices).unwrap_or_default();
     let mut found = Examination::default();
-    if surroundings.is_enabled {
-        if surroundings.reason.is_none() && devices.is_empty() {
+    if context.is_enabled {
+        if context.reason.is_none() && devices.is_empty() {
             let advice = "see what `nvidia-smi` says";
             found.refusal = Some(Unavailable::new(Why::NoDevice, "the CUDA driver finds no GPU", advice));
         }
-        let why = surroundings.reason.or(found.refusal.as_ref()).map(Unavailable::why);
+        let why = context.reason.or(found.refusal.as_ref()).map(Unavailable::why);
         let version = |(key, value): &(String, String)| (key == "cupti_version").then(|| value.parse().ok())?;
-        advise(&mut found, &circumstances, why, surroundings.versions.iter().find_map(version));
+        advise(&mut found, &circumstances, why, context.versions.iter().find_map(version));
         if options.flag("NVTX_RANGES")
-            && let Some(library) = surroundings.library
+            && let Some(library) = context.library
         {
             found.advice.extend(find_nvtx_fault(options.path("NVTX_INJECTION64_PATH").as_deref(), library));
         }

@@ -1,10 +1,10 @@
 //! What there is one of in a process, since CUPTI has no user data for its callbacks: the buffers, and who records.
 
 use super::callbacks::UNLOADS;
-use super::worker::Orders;
+use super::worker::ReaderCommands;
 use crate::collector::CaptureRange;
+use crate::collector::lease::{ExclusiveLease, OwningProcess};
 use crate::collector::pool::Pool;
-use crate::collector::turn::{Home, Turn};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,11 +12,11 @@ use std::time::Duration;
 /// The one hub.
 pub(super) static HUB: Hub = Hub {
     pool: Pool::new(),
-    turn: Turn::new(),
-    home: Home::new(),
+    lease: ExclusiveLease::new(),
+    owner: OwningProcess::new(),
     lets_go: AtomicBool::new(false),
     range: Mutex::new(None),
-    orders: Mutex::new(None),
+    commands: Mutex::new(None),
     unloads: [const { AtomicU32::new(0) }; UNLOADS.len()],
 };
 
@@ -24,15 +24,15 @@ pub(super) static HUB: Hub = Hub {
 #[derive(Debug)]
 pub(super) struct Hub {
     pub(super) pool: Pool,
-    pub(super) turn: Turn,
+    pub(super) lease: ExclusiveLease,
     /// The process that recorded first: a forked child has no CUDA.
-    pub(super) home: Home,
+    pub(super) owner: OwningProcess,
     /// The next call that returns is to let go of the library.
     lets_go: AtomicBool,
     /// Who is told of the program's marks.
     range: Mutex<Option<CaptureRange>>,
     /// The way to the thread that reads records.
-    orders: Mutex<Option<Arc<Orders>>>,
+    commands: Mutex<Option<Arc<ReaderCommands>>>,
     /// The numbers of the driver's functions that unload kernels.
     unloads: [AtomicU32; UNLOADS.len()],
 }
@@ -46,14 +46,14 @@ impl Drop for Lease {
         // Marks have no effect from here on.
         self.0.watch(None);
         self.0.read_by(None);
-        self.0.turn.release();
+        self.0.lease.release();
     }
 }
 
 impl Hub {
     /// Takes the lease; `None` if another recording has it.
     pub(super) fn lease(&'static self) -> Option<Lease> {
-        self.turn.take().then(|| Lease(self))
+        self.lease.take().then(|| Lease(self))
     }
 
     /// Says who is told of the program's marks.
@@ -62,8 +62,8 @@ impl Hub {
     }
 
     /// Says which thread reads the records.
-    pub(super) fn read_by(&self, orders: Option<Arc<Orders>>) {
-        *self.orders.lock().unwrap_or_else(PoisonError::into_inner) = orders;
+    pub(super) fn read_by(&self, commands: Option<Arc<ReaderCommands>>) {
+        *self.commands.lock().unwrap_or_else(PoisonError::into_inner) = commands;
     }
 
     /// Says which of the driver's functions unload kernels.
@@ -80,12 +80,12 @@ impl Hub {
     pub(super) fn before_unload(&self) {
         /// Far longer than it takes. A program that unloads is not held up by a library that hangs.
         const PATIENCE: Duration = Duration::from_millis(100);
-        if self.home.is_inherited() {
+        if self.owner.is_inherited() {
             return;
         }
-        let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(orders) = orders {
-            orders.drain(PATIENCE);
+        let commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(commands) = commands {
+            commands.drain(PATIENCE);
         }
     }
 
@@ -119,11 +119,11 @@ mod tests {
     fn one_call_lets_go() {
         let hub = Hub {
             pool: Pool::new(),
-            turn: Turn::new(),
-            home: Home::new(),
+            lease: ExclusiveLease::new(),
+            owner: OwningProcess::new(),
             lets_go: AtomicBool::new(false),
             range: Mutex::new(None),
-            orders: Mutex::new(None),
+            commands: Mutex::new(None),
             unloads: [const { AtomicU32::new(0) }; UNLOADS.len()],
         };
         assert!(!hub.is_to_let_go());

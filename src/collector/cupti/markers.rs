@@ -214,13 +214,13 @@ mod tests {
         let start = || marker(7, START, 10, b"all reduce\0", b"NCCL\0");
         let end = || marker(7, END, 20, b"", b"");
         let more = || data(7, &[(4, 4, 2), (12, 4, 1), (16, 8, 64), (24, 4, 0xFF00_8000), (28, 4, 3)]);
-        let orders: [&[&[Vec<u8>]]; 4] = [
+        let commands: [&[&[Vec<u8>]]; 4] = [
             &[&[start(), more(), end()]],
             &[&[start(), end(), more()]],
             &[&[more(), start()], &[end()]],
             &[&[end()], &[start(), more()]],
         ];
-        for buffers in orders {
+        for buffers in commands {
             let found = found(buffers);
             assert_eq!(shown(&found), ["user_annotation all reduce 10-20"]);
             let range = &found.records[0];

@@ -27,10 +27,10 @@ mod steps;
 mod subscription;
 mod worker;
 
-use super::clock::{now, on_their_clock};
+use super::clock::{now, to_vendor_clock};
 use super::lazy_library::LazyLibrary;
 use super::library::Attempt;
-use super::orders::EndLimits;
+use super::reader_commands::EndLimits;
 use super::vendor::VendorFolder;
 use super::{
     Capabilities, Collector, CudaEvents, DeviceDescription, EventTimers, Options, RecordSink, Selection, Unavailable,
@@ -47,7 +47,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use worker::{End, Orders};
+use worker::{End, ReaderCommands};
 
 /// Records CUDA: kernels, copies, fills, calls of the runtime and the driver, waits and events; where that is asked for, the
 /// NVTX ranges of libraries and the memory of devices.
@@ -83,7 +83,7 @@ pub(super) const VENDOR: VendorFolder = VendorFolder {
 /// A recording under way.
 #[derive(Debug)]
 struct Running {
-    orders: Arc<Orders>,
+    commands: Arc<ReaderCommands>,
     kinds: Arc<Kinds>,
     sink: RecordSink,
     teardown: bool,
@@ -107,8 +107,8 @@ impl Cupti {
     }
 
     /// The recording under way.
-    fn recording(&self) -> Option<(Arc<Orders>, Arc<Kinds>)> {
-        self.running.lock().as_ref().map(|running| (running.orders.clone(), running.kinds.clone()))
+    fn recording(&self) -> Option<(Arc<ReaderCommands>, Arc<Kinds>)> {
+        self.running.lock().as_ref().map(|running| (running.commands.clone(), running.kinds.clone()))
     }
 
     /// Finds the libraries. Until they are found, each time anew.
@@ -137,17 +137,17 @@ impl Collector for Cupti {
 
     fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
         let loaded = self.load()?;
-        HUB.home.settle();
-        if HUB.home.is_inherited() {
+        HUB.owner.claim();
+        if HUB.owner.is_inherited() {
             return Err(Unavailable::in_fork("recorded CUDA"));
         }
         let mut running = self.running.lock();
         let lease = if running.is_some() { None } else { HUB.lease() };
         let lease = lease.ok_or_else(|| Unavailable::taken("libcupti"))?;
         HUB.watch(selection.range.clone());
-        let (capabilities, orders, kinds) = loaded.start(selection, &sink, lease)?;
+        let (capabilities, commands, kinds) = loaded.start(selection, &sink, lease)?;
         let (teardown, is_unproven) = (selection.options.flag("TEARDOWN_CUPTI"), capabilities.proven == Some(false));
-        *running = Some(Running { orders, kinds, sink, teardown, is_unproven });
+        *running = Some(Running { commands, kinds, sink, teardown, is_unproven });
         self.takes_ids.store(true, Ordering::Release);
         Ok(capabilities)
     }
@@ -157,7 +157,7 @@ impl Collector for Cupti {
             return false;
         }
         let Some(loaded) = self.loaded.get() else { return false };
-        HUB.turn.forget_stale_ids(&CLEAN_FOR, || loaded.api.pop());
+        HUB.lease.forget_stale_ids(&CLEAN_FOR, || loaded.api.pop());
         loaded.api.push(id.0)
     }
 
@@ -170,9 +170,9 @@ impl Collector for Cupti {
     }
 
     fn pause(&self) {
-        if let Some((orders, kinds)) = self.recording() {
+        if let Some((commands, kinds)) = self.recording() {
             kinds.pause(self.clock().unwrap_or_else(now));
-            orders.nudge();
+            commands.poll();
         }
     }
 
@@ -187,8 +187,8 @@ impl Collector for Cupti {
     }
 
     fn drain(&self) {
-        if let Some((orders, _)) = self.recording() {
-            orders.drain(Duration::from_secs(1));
+        if let Some((commands, _)) = self.recording() {
+            commands.drain(Duration::from_secs(1));
         }
     }
 
@@ -197,10 +197,10 @@ impl Collector for Cupti {
         let Some(loaded) = self.loaded.get() else { return };
         self.takes_ids.store(false, Ordering::Release);
         let limits = EndLimits::new(Instant::now(), deadline);
-        let at = on_their_clock(end, loaded.api.timestamp());
+        let at = to_vendor_clock(end, loaded.api.timestamp());
         let Running { teardown, is_unproven, .. } = running;
         let end = End { at, deadline: limits.work, teardown, is_unproven };
-        if !running.orders.end(end, limits.library) {
+        if !running.commands.end(end, limits.library) {
             running.sink.note("libcupti hung during the stop; the records in its buffers are lost");
             running.sink.lost(Loss::DeviceBuffersKept, HUB.pool.close().kept);
         }

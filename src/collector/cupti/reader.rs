@@ -208,7 +208,7 @@ impl Reader {
         }
         let launches = does.launches && worked && self.ledger.reaches_device(thread);
         // Kernels that nobody records do not come, and those of a pause may not.
-        let is_owed = launches && !batch.meets_pause(call.start(), call.end());
+        let is_owed = launches && !batch.overlaps_pause(call.start(), call.end());
         if is_owed && does.runs_kernels && self.types.contains(ActivityType::ConcurrentKernel) {
             self.ledger.launched(correlation, call.start());
         }

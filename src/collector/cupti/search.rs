@@ -4,7 +4,7 @@
 //! newer CUDA than the driver: they fail at best.
 
 use crate::collector::Options;
-use crate::collector::library::{Attempt, Candidate, Library, matching, numbers};
+use crate::collector::library::{Attempt, Candidate, Library, matching_paths, version_numbers};
 use std::path::{Path, PathBuf};
 
 /// The names that the loader knows libraries by, with the major version of CUDA that each is for.
@@ -68,21 +68,21 @@ fn folders(options: &Options) -> Vec<PathBuf> {
     let environments = options.paths(&["VIRTUAL_ENV", "CONDA_PREFIX"]).into_iter();
     let of_python = environments.flat_map(|environment| IN_PYTHON.map(|folder| environment.join(folder)));
     let patterns = of_toolkits.chain(of_conda).chain(of_python);
-    patterns.flat_map(|pattern| matching(&pattern)).collect()
+    patterns.flat_map(|pattern| matching_paths(&pattern)).collect()
 }
 
 /// Returns the files in a folder that are libcupti, newest first, the one that does not say its version last.
 fn in_folder(folder: &Path) -> Vec<Candidate> {
-    let mut found = matching(&folder.join("libcupti.so.*"));
+    let mut found = matching_paths(&folder.join("libcupti.so.*"));
     // Toolkits have the file under a name with the year of its release, beside the loader's.
     found.retain(|path| version(path) < 2000);
-    found.extend(matching(&folder.join("libcupti.so")));
+    found.extend(matching_paths(&folder.join("libcupti.so")));
     found.into_iter().map(Candidate::File).collect()
 }
 
 fn version(path: &Path) -> u64 {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    numbers(name).first().copied().unwrap_or(0)
+    version_numbers(name).first().copied().unwrap_or(0)
 }
 
 /// Returns the major version of CUDA that a candidate is for, 0 if it does not say.

@@ -9,12 +9,12 @@ use super::nvtx::find_nvtx_fault;
 use super::reader::Reader;
 use super::records::kind;
 use super::subscription::Subscription;
-use super::worker::{Orders, Worker};
+use super::worker::{ReaderCommands, Worker};
 use super::{holders, names, search};
 use crate::collector::cuda::{Driver, cuda_version, is_inside_init};
 use crate::collector::library::Attempt;
-use crate::collector::orders::SaysEnded;
-use crate::collector::pool::{Instead, Scraps};
+use crate::collector::pool::{OverflowBuffers, ScrapLimits};
+use crate::collector::reader_commands::EndNotifier;
 use crate::collector::{Capabilities, Options, RecordSink, Selection, Unavailable, Why};
 use kineto_trace::activity::{ActivityType, ActivityTypes, DeviceType};
 use std::path::PathBuf;
@@ -52,7 +52,7 @@ const BY_NVTX: ActivityTypes = ActivityTypes::of(&[ActivityType::UserAnnotation,
 /// Versions of CUPTI since which a request for a buffer may be refused (libkineto's experience).
 const REFUSALS_SINCE: u32 = 27;
 /// What older ones get beyond the limit.
-const SCRAPS: Scraps = Scraps { bytes: 64 << 10, most: 32 };
+const SCRAPS: ScrapLimits = ScrapLimits { bytes: 64 << 10, most: 32 };
 
 impl Loaded {
     /// Finds the driver, and only behind it the library: some versions end the process where there is none.
@@ -113,7 +113,7 @@ impl Loaded {
         selection: &Selection,
         sink: &RecordSink,
         lease: Lease,
-    ) -> Result<(Capabilities, Arc<Orders>, Arc<Kinds>), Unavailable> {
+    ) -> Result<(Capabilities, Arc<ReaderCommands>, Arc<Kinds>), Unavailable> {
         // Inside of it, what the driver finds is to be seen, and records come once it is done.
         let is_inside = is_inside_init();
         if !is_inside && self.driver.devices().is_empty() {
@@ -124,9 +124,9 @@ impl Loaded {
         let subscriber = self.api.subscribe(callbacks::on_call).map_err(held)?;
         let mut capabilities = self.capabilities();
         let subscription = Subscription::new(self.api, subscriber, lease);
-        let (orders, kinds) = self.arm(selection, sink, subscription, &mut capabilities)?;
+        let (commands, kinds) = self.arm(selection, sink, subscription, &mut capabilities)?;
         let proof = if is_inside { Duration::ZERO } else { selection.proof };
-        capabilities.proven = self.prove(proof, capabilities.types, &orders);
+        capabilities.proven = self.prove(proof, capabilities.types, &commands);
         self.watch_unloads(subscriber, &mut capabilities);
         if selection.range.is_some() {
             self.watch_ranges(subscriber, &mut capabilities);
@@ -138,7 +138,7 @@ impl Loaded {
                 .notes
                 .extend(find_nvtx_fault(selection.options.path("NVTX_INJECTION64_PATH").as_deref(), library));
         }
-        Ok((capabilities, orders, kinds))
+        Ok((capabilities, commands, kinds))
     }
 
     /// Subscribes to the calls that unload kernels, whose names have to be read before.
@@ -166,7 +166,7 @@ impl Loaded {
         sink: &RecordSink,
         mut subscription: Subscription,
         capabilities: &mut Capabilities,
-    ) -> Result<(Arc<Orders>, Arc<Kinds>), Unavailable> {
+    ) -> Result<(Arc<ReaderCommands>, Arc<Kinds>), Unavailable> {
         let api = self.api;
         if selection.options.flag("CUPTI_PER_THREAD_BUFFER_ENABLED")
             && let Err(error) = api.use_per_thread_buffers()
@@ -174,8 +174,11 @@ impl Loaded {
             capabilities.notes.push(format!("threads have no buffers of their own: {error}"));
         }
         let may_refuse = self.version >= REFUSALS_SINCE;
-        HUB.pool.open(selection.buffer_bytes, if may_refuse { Instead::Nothing } else { Instead::Scraps(SCRAPS) });
-        HUB.pool.make_ready();
+        HUB.pool.open(
+            selection.buffer_bytes,
+            if may_refuse { OverflowBuffers::None } else { OverflowBuffers::Limited(SCRAPS) },
+        );
+        HUB.pool.preallocate();
         // Others may have registered theirs since.
         let failed = |error: CuptiError| error.reason("cuptiActivityRegisterCallbacks", "");
         api.register(callbacks::requested, callbacks::completed).map_err(failed)?;
@@ -183,7 +186,7 @@ impl Loaded {
         api.dropped();
         let kinds = Arc::new(Kinds::new(api, self.enable(selection, capabilities)?));
         subscription.enabled(kinds.clone());
-        let orders = Arc::new(Orders::new(&HUB.pool));
+        let commands = Arc::new(ReaderCommands::new(&HUB.pool));
         let ask = Box::new(|domain, function| api.callback_name(domain, function));
         let reader = Reader::new(sink.clone(), capabilities.types, ask);
         let worker = Worker {
@@ -191,16 +194,16 @@ impl Loaded {
             driver: self.driver,
             kinds: kinds.clone(),
             reader,
-            orders: orders.clone(),
+            commands: commands.clone(),
             subscription,
-            _ended: SaysEnded(orders.clone()),
+            _ended: EndNotifier(commands.clone()),
             is_missing_records: false,
             pausing: None,
         };
-        HUB.read_by(Some(orders.clone()));
+        HUB.read_by(Some(commands.clone()));
         let thread = std::thread::Builder::new().name("kineto-cupti".to_owned());
         thread.spawn(move || worker.run()).map_err(|error| Unavailable::no_thread(&error))?;
-        Ok((orders, kinds))
+        Ok((commands, kinds))
     }
 
     /// Enables what is selected; returns the kinds that were, which `capabilities` tells.
@@ -283,7 +286,7 @@ impl Loaded {
     }
 
     /// Makes a call that changes nothing, and sees whether its record arrives.
-    fn prove(&self, patience: Duration, recorded: ActivityTypes, orders: &Orders) -> Option<bool> {
+    fn prove(&self, patience: Duration, recorded: ActivityTypes, commands: &ReaderCommands) -> Option<bool> {
         if patience == Duration::ZERO || !recorded.contains(ActivityType::CudaDriver) {
             return None;
         }
@@ -294,7 +297,7 @@ impl Loaded {
                 return Some(false);
             }
             let _ = self.driver.ask_version();
-            orders.drain(until.saturating_duration_since(Instant::now()));
+            commands.drain(until.saturating_duration_since(Instant::now()));
             if HUB.pool.counts().filled == before {
                 std::thread::sleep(Duration::from_millis(1));
             }

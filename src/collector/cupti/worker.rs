@@ -9,8 +9,8 @@ use crate::buffer::Loss;
 use crate::collector::clock::now;
 use crate::collector::contained::run_reader;
 use crate::collector::cuda::Driver;
-use crate::collector::orders::{self, Order, SaysEnded};
-use crate::collector::pool::{Filled, PoolCounts};
+use crate::collector::pool::{FilledBuffer, PoolCounts};
+use crate::collector::reader_commands::{self, EndNotifier, ReaderCommand};
 use crate::collector::walk::Records;
 use crate::os::{fork, thread};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// The way to the thread.
-pub(super) type Orders = orders::Orders<End>;
+pub(super) type ReaderCommands = reader_commands::ReaderCommands<End>;
 
 /// How a recording is to end.
 #[derive(Clone, Copy, Debug)]
@@ -47,14 +47,14 @@ pub(super) struct Worker {
     pub(super) driver: &'static Driver,
     pub(super) kinds: Arc<Kinds>,
     pub(super) reader: Reader,
-    pub(super) orders: Arc<Orders>,
+    pub(super) commands: Arc<ReaderCommands>,
     /// Records are known to be missing, so launches cannot be waited for one by one.
     pub(super) is_missing_records: bool,
     /// A pause before which something was launched that owes its record.
     pub(super) pausing: Option<Pausing>,
     /// Given up with the worker; after that, the thread that waits for the end is woken.
     pub(super) subscription: Subscription,
-    pub(super) _ended: SaysEnded<End>,
+    pub(super) _ended: EndNotifier<End>,
 }
 
 /// A pause that has begun.
@@ -91,20 +91,20 @@ impl Worker {
 
     fn record(&mut self) {
         self.ask_for_devices();
-        let orders = self.orders.clone();
+        let commands = self.commands.clone();
         let mut flush_at = Instant::now() + FLUSH_EVERY;
         loop {
-            HUB.pool.make_ready();
+            HUB.pool.preallocate();
             let until = self.pausing.map_or(flush_at, |pausing| flush_at.min(pausing.look_at));
-            let filled = HUB.pool.take(until, || orders.are_waiting());
+            let filled = HUB.pool.take(until, || commands.is_pending());
             self.read(filled);
-            match orders.take() {
-                Some(Order::End(end)) => return self.end(&end),
-                Some(Order::Drain(drains)) => {
+            match commands.take() {
+                Some(ReaderCommand::End(end)) => return self.end(&end),
+                Some(ReaderCommand::Drain(drains)) => {
                     self.flush(false);
-                    orders.drained(drains);
+                    commands.finish_drains(drains);
                 }
-                Some(Order::Look) => self.flush(false),
+                Some(ReaderCommand::Poll) => self.flush(false),
                 None => {}
             }
             self.rest();
@@ -157,7 +157,7 @@ impl Worker {
         self.read(filled);
     }
 
-    fn read(&mut self, filled: Vec<Filled>) {
+    fn read(&mut self, filled: Vec<FilledBuffer>) {
         for filled in filled {
             if filled.is_scrap() {
                 let dropped = Records::new(filled.bytes(), self.api).count() as u64;
@@ -224,8 +224,8 @@ impl Worker {
             );
             sink.note(note);
         }
-        if counts.strangers > 0 {
-            sink.note(format!("CUPTI handed over {} buffers that are not ours", counts.strangers));
+        if counts.unknown > 0 {
+            sink.note(format!("CUPTI handed over {} buffers that are not ours", counts.unknown));
         }
     }
 

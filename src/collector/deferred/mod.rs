@@ -238,7 +238,7 @@ impl DeferredEvents {
         let (kind, most) = (settings.call, settings.most);
         drop(settings);
         let mut taken = self.shared.taken.lock();
-        let Some(sink) = taken.sink.clone().filter(|sink| self.is_recording() && !sink.waits()) else {
+        let Some(sink) = taken.sink.clone().filter(|sink| self.is_recording() && !sink.is_waiting()) else {
             return (Submission::NONE, done);
         };
         let submission =

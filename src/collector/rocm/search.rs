@@ -1,6 +1,6 @@
 //! Where AMD's libraries are looked for, and whether there is reason to.
 
-use crate::collector::library::{Attempt, Candidate, Library, matching};
+use crate::collector::library::{Attempt, Candidate, Library, matching_paths};
 use crate::collector::{Options, Unavailable, Why};
 use std::path::{Path, PathBuf};
 
@@ -69,7 +69,7 @@ fn folders(options: &Options) -> Vec<PathBuf> {
     let of_conda = options.path("CONDA_PREFIX").map(|conda| conda.join("lib"));
     let environments = options.paths(&["VIRTUAL_ENV", "CONDA_PREFIX"]).into_iter();
     let of_python = environments.flat_map(|environment| IN_PYTHON.map(|folder| environment.join(folder)));
-    of_rocm.chain(of_conda).chain(of_python).flat_map(|pattern| matching(&pattern)).collect()
+    of_rocm.chain(of_conda).chain(of_python).flat_map(|pattern| matching_paths(&pattern)).collect()
 }
 
 #[cfg(all(test, target_os = "linux", not(miri)))]

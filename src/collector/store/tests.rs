@@ -22,7 +22,7 @@ impl Budget for Bytes {
     fn reserve(&self, bytes: u64) -> bool {
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
     }
-    fn reserve_beside_work(&self, bytes: u64) -> bool {
+    fn reserve_non_work(&self, bytes: u64) -> bool {
         self.left.load(Ordering::Relaxed) >= bytes + BLOCK_BYTES && self.reserve(bytes)
     }
     fn release(&self, bytes: u64) {

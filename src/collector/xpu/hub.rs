@@ -1,20 +1,20 @@
 //! What there is one of in a process, since PTI has no user data for its callbacks: the buffers, and who records.
 
 use super::views::Views;
+use crate::collector::lease::{ExclusiveLease, OwningProcess};
 use crate::collector::pool::Pool;
-use crate::collector::turn::{Home, Turn};
 use std::sync::Arc;
 
 /// The one hub.
-pub(super) static HUB: Hub = Hub { pool: Pool::new(), turn: Turn::new(), home: Home::new() };
+pub(super) static HUB: Hub = Hub { pool: Pool::new(), lease: ExclusiveLease::new(), owner: OwningProcess::new() };
 
 /// The one place where PTI's callbacks and the recording meet.
 #[derive(Debug)]
 pub(super) struct Hub {
     pub(super) pool: Pool,
-    pub(super) turn: Turn,
+    pub(super) lease: ExclusiveLease,
     /// The process that has the driver: a forked child has none.
-    pub(super) home: Home,
+    pub(super) owner: OwningProcess,
 }
 
 /// The right to record with PTI, which one recording of the process has; given up when it is dropped, also by a panic, with
@@ -27,7 +27,7 @@ pub(super) struct Lease {
 impl Lease {
     /// Takes the lease; `None` if another recording has it.
     pub(super) fn take() -> Option<Lease> {
-        HUB.turn.take().then(|| Lease { views: None })
+        HUB.lease.take().then(|| Lease { views: None })
     }
 }
 
@@ -37,6 +37,6 @@ impl Drop for Lease {
             views.end();
         }
         HUB.pool.close();
-        HUB.turn.release();
+        HUB.lease.release();
     }
 }

@@ -26,7 +26,7 @@ mod worker;
 use super::clock::now;
 use super::lazy_library::LazyLibrary;
 use super::library::Attempt;
-use super::orders::EndLimits;
+use super::reader_commands::EndLimits;
 use super::vendor::VendorFolder;
 use super::{Capabilities, Collector, DeviceDescription, Options, RecordSink, Selection, Unavailable};
 use crate::buffer::Loss;
@@ -41,7 +41,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use views::Views;
-use worker::Orders;
+use worker::ReaderCommands;
 
 /// Records Intel's GPUs: kernels, copies, fills, calls of SYCL's runtime and of Level Zero, waits, collective
 /// operations; where that is asked for, metrics of kernels.
@@ -72,7 +72,7 @@ pub(super) const VENDOR: VendorFolder = VendorFolder::new(|options| Arc::new(Xpu
 /// A recording under way.
 #[derive(Debug)]
 struct Running {
-    orders: Arc<Orders>,
+    commands: Arc<ReaderCommands>,
     views: Arc<Views>,
     sink: RecordSink,
 }
@@ -93,16 +93,16 @@ impl Xpu {
     }
 
     /// The recording under way.
-    fn recording(&self) -> Option<(Arc<Orders>, Arc<Views>)> {
-        self.running.lock().as_ref().map(|running| (running.orders.clone(), running.views.clone()))
+    fn recording(&self) -> Option<(Arc<ReaderCommands>, Arc<Views>)> {
+        self.running.lock().as_ref().map(|running| (running.commands.clone(), running.views.clone()))
     }
 
     /// Finds the libraries. Until they are found, each time anew.
     fn load(&self) -> Result<&Loaded, Unavailable> {
-        if HUB.home.is_inherited() {
+        if HUB.owner.is_inherited() {
             return Err(Unavailable::in_fork("used Intel's GPUs"));
         }
-        self.loaded.find(|options, attempts| Loaded::find(options, attempts).inspect(|_| HUB.home.settle()))
+        self.loaded.find(|options, attempts| Loaded::find(options, attempts).inspect(|_| HUB.owner.claim()))
     }
 }
 
@@ -124,8 +124,8 @@ impl Collector for Xpu {
         let mut running = self.running.lock();
         let lease = if running.is_some() { None } else { Lease::take() };
         let lease = lease.ok_or_else(|| Unavailable::taken("libpti_view"))?;
-        let (capabilities, orders, views) = loaded.start(selection, &sink, lease)?;
-        *running = Some(Running { orders, views, sink });
+        let (capabilities, commands, views) = loaded.start(selection, &sink, lease)?;
+        *running = Some(Running { commands, views, sink });
         self.takes_ids.store(true, Ordering::Release);
         Ok(capabilities)
     }
@@ -135,7 +135,7 @@ impl Collector for Xpu {
             return false;
         }
         let Some(loaded) = self.loaded.get() else { return false };
-        HUB.turn.forget_stale_ids(&CLEAN_FOR, || loaded.api.pop());
+        HUB.lease.forget_stale_ids(&CLEAN_FOR, || loaded.api.pop());
         loaded.api.push(id.0)
     }
 
@@ -148,22 +148,22 @@ impl Collector for Xpu {
     }
 
     fn pause(&self) {
-        if let Some((orders, views)) = self.recording() {
+        if let Some((commands, views)) = self.recording() {
             views.pause(self.clock().unwrap_or_else(now));
-            orders.nudge();
+            commands.poll();
         }
     }
 
     fn resume(&self) {
-        if let Some((orders, views)) = self.recording() {
+        if let Some((commands, views)) = self.recording() {
             views.resume();
-            orders.nudge();
+            commands.poll();
         }
     }
 
     fn drain(&self) {
-        if let Some((orders, _)) = self.recording() {
-            orders.drain(Duration::from_secs(1));
+        if let Some((commands, _)) = self.recording() {
+            commands.drain(Duration::from_secs(1));
         }
     }
 
@@ -171,7 +171,7 @@ impl Collector for Xpu {
         let Some(running) = self.running.lock().take() else { return };
         self.takes_ids.store(false, Ordering::Release);
         let limits = EndLimits::new(Instant::now(), deadline);
-        if !running.orders.end(limits.work, limits.library) {
+        if !running.commands.end(limits.work, limits.library) {
             running.sink.note("libpti_view hung during the stop; the records in its buffers are lost");
             running.sink.lost(Loss::DeviceBuffersKept, HUB.pool.close().kept);
         }

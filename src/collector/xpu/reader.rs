@@ -189,7 +189,7 @@ impl Reader {
         // never run.
         let launches = kind == ActivityType::XpuRuntime && function.launches;
         let is_owed = launches && function.runs_kernel && self.types.contains(ActivityType::ConcurrentKernel);
-        if is_owed && !batch.meets_pause(call.start(), call.end()) {
+        if is_owed && !batch.overlaps_pause(call.start(), call.end()) {
             self.owed.launched(call.correlation());
         }
         batch.call(&ApiCall {

@@ -1,7 +1,7 @@
 //! Where libpti_view is looked for, and whether there is a GPU of Intel's that it could be for.
 
 use super::level_zero::{LOADER, LevelZero};
-use crate::collector::library::{Attempt, Candidate, Library, matching};
+use crate::collector::library::{Attempt, Candidate, Library, matching_paths};
 use crate::collector::{Options, Unavailable, Why};
 use std::path::Path;
 
@@ -33,7 +33,7 @@ fn intel_gpus(pattern: &Path) -> usize {
     let is_intel = |path: &std::path::PathBuf| {
         std::fs::read_to_string(path).is_ok_and(|vendor| vendor.trim().eq_ignore_ascii_case("0x8086"))
     };
-    matching(pattern).iter().filter(|path| is_intel(path)).count()
+    matching_paths(pattern).iter().filter(|path| is_intel(path)).count()
 }
 
 /// Finds libpti_view; adds what was tried to `attempts`.
@@ -79,8 +79,8 @@ pub(super) fn core(library: Library, attempts: &mut Vec<Attempt>) {
 
 /// Returns the files in a folder that are libpti_view, newest first, the one that does not say its version last.
 fn in_folder(folder: &Path) -> Vec<Candidate> {
-    let mut found = matching(&folder.join("libpti_view.so.*"));
-    found.extend(matching(&folder.join("libpti_view.so")));
+    let mut found = matching_paths(&folder.join("libpti_view.so.*"));
+    found.extend(matching_paths(&folder.join("libpti_view.so")));
     found.into_iter().map(Candidate::File).collect()
 }
 

@@ -11,10 +11,10 @@ use super::scope_ffi::ScopeApi;
 use super::search;
 use super::streams::Streams;
 use super::views::{self, Refused, Views};
-use super::worker::{Orders, Worker};
+use super::worker::{ReaderCommands, Worker};
 use crate::collector::library::{Attempt, Library};
-use crate::collector::orders::SaysEnded;
-use crate::collector::pool::Instead;
+use crate::collector::pool::OverflowBuffers;
+use crate::collector::reader_commands::EndNotifier;
 use crate::collector::{Capabilities, Options, RecordSink, Selection, Unavailable, Why};
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::path::PathBuf;
@@ -93,19 +93,19 @@ impl Loaded {
         selection: &Selection,
         sink: &RecordSink,
         lease: Lease,
-    ) -> Result<(Capabilities, Arc<Orders>, Arc<Views>), Unavailable> {
+    ) -> Result<(Capabilities, Arc<ReaderCommands>, Arc<Views>), Unavailable> {
         let mut capabilities = self.capabilities();
-        if !HUB.pool.open(selection.buffer_bytes, Instead::AlwaysScraps(callbacks::SCRAPS)) {
+        if !HUB.pool.open(selection.buffer_bytes, OverflowBuffers::Always(callbacks::SCRAPS)) {
             return Err(Unavailable::new(
                 Why::Failed,
                 "there is no memory for records",
                 "free memory, or raise its limit",
             ));
         }
-        HUB.pool.make_ready();
+        HUB.pool.preallocate();
         self.streams.clear();
-        let (orders, views) = self.arm(selection, sink, lease, &mut capabilities)?;
-        Ok((capabilities, orders, views))
+        let (commands, views) = self.arm(selection, sink, lease, &mut capabilities)?;
+        Ok((capabilities, commands, views))
     }
 
     /// Has PTI record what is asked for into buffers of ours.
@@ -115,7 +115,7 @@ impl Loaded {
         sink: &RecordSink,
         mut lease: Lease,
         capabilities: &mut Capabilities,
-    ) -> Result<(Arc<Orders>, Arc<Views>), Unavailable> {
+    ) -> Result<(Arc<ReaderCommands>, Arc<Views>), Unavailable> {
         let failed = |error: PtiError| error.reason("ptiViewSetCallbacks");
         self.api.set_callbacks(callbacks::requested, callbacks::completed).map_err(failed)?;
         let since = self.api.timestamp().unwrap_or(0);
@@ -132,7 +132,7 @@ impl Loaded {
             capabilities.is_incomplete = true;
             capabilities.notes.push(refusal_note(refused));
         }
-        let (views, orders) = (Arc::new(views), Arc::new(Orders::new(&HUB.pool)));
+        let (views, commands) = (Arc::new(views), Arc::new(ReaderCommands::new(&HUB.pool)));
         lease.views = Some(views.clone());
         let (types, streams) = (capabilities.types, self.streams.clone());
         let reader = Reader::new(sink.clone(), types, Box::new(self.api), streams, since);
@@ -140,15 +140,15 @@ impl Loaded {
             api: self.api,
             views: views.clone(),
             reader,
-            orders: orders.clone(),
+            commands: commands.clone(),
             sampling,
             pausing: None,
             _lease: lease,
-            _ended: SaysEnded(orders.clone()),
+            _ended: EndNotifier(commands.clone()),
         };
         let thread = std::thread::Builder::new().name("kineto-xpu".to_owned());
         thread.spawn(move || worker.run()).map_err(|error| Unavailable::no_thread(&error))?;
-        Ok((orders, views))
+        Ok((commands, views))
     }
 
     /// Begins to sample metrics, if that is selected.

@@ -8,8 +8,8 @@ use super::scope::Sampling;
 use super::views::Views;
 use crate::buffer::Loss;
 use crate::collector::contained::run_reader;
-use crate::collector::orders::{self, Order, SaysEnded};
-use crate::collector::pool::{Filled, PoolCounts};
+use crate::collector::pool::{FilledBuffer, PoolCounts};
+use crate::collector::reader_commands::{self, EndNotifier, ReaderCommand};
 use crate::collector::walk::Records;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(50);
 const LOOKS_OF_PAUSE: u32 = 12;
 
 /// The way to the thread, which is told until when to wait for what has begun.
-pub(super) type Orders = orders::Orders<Instant>;
+pub(super) type ReaderCommands = reader_commands::ReaderCommands<Instant>;
 
 /// A recording, as its thread has it.
 #[derive(Debug)]
@@ -31,13 +31,13 @@ pub(super) struct Worker {
     pub(super) api: &'static Api,
     pub(super) views: Arc<Views>,
     pub(super) reader: Reader,
-    pub(super) orders: Arc<Orders>,
+    pub(super) commands: Arc<ReaderCommands>,
     pub(super) sampling: Option<Sampling>,
     /// A pause whose views do not rest yet: when to look again, and how often that was done.
     pub(super) pausing: Option<(Instant, u32)>,
     /// Given up with the worker; after that, the thread that waits for the end is woken.
     pub(super) _lease: Lease,
-    pub(super) _ended: SaysEnded<Instant>,
+    pub(super) _ended: EndNotifier<Instant>,
 }
 
 impl Worker {
@@ -49,20 +49,20 @@ impl Worker {
     }
 
     fn record(&mut self) {
-        let orders = self.orders.clone();
+        let commands = self.commands.clone();
         loop {
-            HUB.pool.make_ready();
+            HUB.pool.preallocate();
             let later = Instant::now() + LOOK_EVERY;
             let until = self.pausing.map_or(later, |(look_at, _)| later.min(look_at));
-            let filled = HUB.pool.take(until, || orders.are_waiting());
+            let filled = HUB.pool.take(until, || commands.is_pending());
             self.read(filled);
-            match orders.take() {
-                Some(Order::End(deadline)) => return self.end(deadline),
-                Some(Order::Drain(drains)) => {
+            match commands.take() {
+                Some(ReaderCommand::End(deadline)) => return self.end(deadline),
+                Some(ReaderCommand::Drain(drains)) => {
                     self.flush();
-                    orders.drained(drains);
+                    commands.finish_drains(drains);
                 }
-                Some(Order::Look) | None => {}
+                Some(ReaderCommand::Poll) | None => {}
             }
             self.rest();
             if let Some(sampling) = &mut self.sampling {
@@ -108,7 +108,7 @@ impl Worker {
         self.read(filled);
     }
 
-    fn read(&mut self, filled: Vec<Filled>) {
+    fn read(&mut self, filled: Vec<FilledBuffer>) {
         for filled in filled {
             if filled.is_scrap() {
                 let dropped = Records::new(filled.bytes(), self.api).count() as u64;
@@ -163,8 +163,8 @@ impl Worker {
             sink.lost(Loss::DeviceRecordsOverLimit, counts.uncounted);
             sink.note(format!("of {} buffers not even the records that are lost could be counted", counts.uncounted));
         }
-        if counts.strangers > 0 {
-            sink.note(format!("PTI handed over {} buffers that are not ours", counts.strangers));
+        if counts.unknown > 0 {
+            sink.note(format!("PTI handed over {} buffers that are not ours", counts.unknown));
         }
     }
 }

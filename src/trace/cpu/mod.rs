@@ -178,7 +178,7 @@ impl CpuTraceBuilder {
 
     /// Takes the records' memory from a session's budget; `None` if that is exhausted.
     pub(crate) fn count_towards(mut self, budget: Arc<dyn Budget>) -> Option<CpuTraceBuilder> {
-        if !budget.reserve_beside_work(self.memory.bytes) {
+        if !budget.reserve_non_work(self.memory.bytes) {
             return None;
         }
         self.memory.budget = Some(budget);
@@ -236,7 +236,7 @@ impl CpuTrace {
 impl MemoryLimit {
     fn take(&mut self, bytes: u64) -> bool {
         let fits = bytes <= self.limit.saturating_sub(self.bytes);
-        let has = fits && self.budget.as_ref().is_none_or(|budget| budget.reserve_beside_work(bytes));
+        let has = fits && self.budget.as_ref().is_none_or(|budget| budget.reserve_non_work(bytes));
         self.bytes += if has { bytes } else { 0 };
         has
     }
@@ -271,7 +271,7 @@ mod tests {
         fn reserve(&self, bytes: u64) -> bool {
             self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
         }
-        fn reserve_beside_work(&self, bytes: u64) -> bool {
+        fn reserve_non_work(&self, bytes: u64) -> bool {
             self.reserve(bytes)
         }
         fn release(&self, bytes: u64) {

@@ -99,8 +99,9 @@ impl LinkedCollection {
         let error = collection.clock.error_at_most_ns();
         let (windows, reach) = windows(collection, host.converter, error);
         let threads = DeviceThreads::new(collection, host.recorded, host.converter);
-        let uncut =
-            collection.beside.map(|(start, end)| wider(error, [start, end].map(|at| host.converter.timestamp(at))));
+        let uncut = collection
+            .uncut_window
+            .map(|(start, end)| wider(error, [start, end].map(|at| host.converter.timestamp(at))));
         let mut counts = DeviceCounts { uncut, ..DeviceCounts::default() };
         let records = CollectionRecords { collection, threads: &threads };
         let slack = error + host.converter.error_ns();

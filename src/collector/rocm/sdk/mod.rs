@@ -15,11 +15,11 @@ mod records;
 mod runtime;
 
 use super::search;
-use crate::collector::clock::on_their_clock;
+use crate::collector::clock::to_vendor_clock;
 use crate::collector::contained::run_reader;
 use crate::collector::lazy_library::LazyLibrary;
 use crate::collector::library::Attempt;
-use crate::collector::orders::EndLimits;
+use crate::collector::reader_commands::EndLimits;
 use crate::collector::{Capabilities, Collector, DeviceDescription, Options, RecordSink, Selection, Unavailable, Why};
 use crate::os::fork;
 use crate::time::Timestamp;
@@ -187,7 +187,7 @@ impl Collector for Sdk {
 
     fn stop(&self, end: Timestamp, deadline: Instant) {
         let Some(Running { hub, sink }) = self.running.lock().take() else { return };
-        let at = self.loaded.get().map_or(u64::MAX, |loaded| on_their_clock(end, loaded.api.timestamp()));
+        let at = self.loaded.get().map_or(u64::MAX, |loaded| to_vendor_clock(end, loaded.api.timestamp()));
         let limits = EndLimits::new(Instant::now(), deadline);
         let own = sink.clone();
         if !call_out(limits.library, move || run_reader(&own, || hub.end(at, limits.work))) {

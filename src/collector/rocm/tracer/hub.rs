@@ -3,7 +3,7 @@
 use super::ffi::PoolHandle;
 use super::recording::TracerRecording;
 use super::start::Loaded;
-use crate::collector::turn::Home;
+use crate::collector::lease::OwningProcess;
 use crate::os::fork;
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -16,7 +16,7 @@ pub(super) struct Hub {
     /// The recording under way with the libraries that it uses: none in a forked child, whatever its parent did.
     recording: fork::Own<Option<(TracerRecording, Arc<Loaded>)>>,
     /// The process that recorded first: a forked child has no HIP.
-    pub(super) home: Home,
+    pub(super) owner: OwningProcess,
     /// The pool, once there is one.
     pub(super) pool: OnceLock<PoolHandle>,
 }

@@ -19,7 +19,7 @@ mod worker;
 
 use crate::collector::lazy_library::LazyLibrary;
 use crate::collector::library::Attempt;
-use crate::collector::orders::EndLimits;
+use crate::collector::reader_commands::EndLimits;
 use crate::collector::{Capabilities, Collector, DeviceDescription, Options, RecordSink, Selection, Unavailable};
 use crate::os::fork;
 use crate::time::Timestamp;
@@ -40,7 +40,7 @@ pub(in crate::collector::rocm) struct Tracer {
 /// A recording under way.
 #[derive(Debug)]
 struct Running {
-    orders: WorkerRequests,
+    commands: WorkerRequests,
     sink: RecordSink,
 }
 
@@ -70,28 +70,28 @@ impl Collector for Tracer {
     }
 
     fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
-        HUB.home.settle();
-        if HUB.home.is_inherited() {
+        HUB.owner.claim();
+        if HUB.owner.is_inherited() {
             return Err(Unavailable::in_fork("recorded HIP"));
         }
         let loaded = self.load()?;
         let mut running = self.running.lock();
-        let (capabilities, orders) = loaded.start(selection, &sink)?;
-        *running = Some(Running { orders, sink });
+        let (capabilities, commands) = loaded.start(selection, &sink)?;
+        *running = Some(Running { commands, sink });
         Ok(capabilities)
     }
 
     fn drain(&self) {
-        let orders = self.running.lock().as_ref().map(|running| running.orders.clone());
-        if let Some(orders) = orders {
-            orders.flush(Duration::from_secs(1));
+        let commands = self.running.lock().as_ref().map(|running| running.commands.clone());
+        if let Some(commands) = commands {
+            commands.flush(Duration::from_secs(1));
         }
     }
 
     fn stop(&self, _end: Timestamp, deadline: Instant) {
         let Some(running) = self.running.lock().take() else { return };
         let limits = EndLimits::new(Instant::now(), deadline);
-        if !running.orders.end(limits.work, limits.library) {
+        if !running.commands.end(limits.work, limits.library) {
             running.sink.note("roctracer hung during the stop; the records in its buffers are lost");
         }
     }

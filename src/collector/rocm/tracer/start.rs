@@ -125,7 +125,7 @@ impl Loaded {
         let started = self
             .arm(records)
             .and_then(|pool| Worker::spawn(self.clone(), pool).map_err(|error| Unavailable::no_thread(&error)));
-        let orders = started.inspect_err(|_| {
+        let commands = started.inspect_err(|_| {
             self.let_go(records);
             HUB.release();
         })?;
@@ -133,7 +133,7 @@ impl Loaded {
         if capabilities.proven == Some(false) {
             capabilities.notes.push("no call was seen while the recording was started".to_owned());
         }
-        Ok((capabilities, orders))
+        Ok((capabilities, commands))
     }
 
     /// Has roctracer tell of calls, and write records of devices into the pool if that is asked for.

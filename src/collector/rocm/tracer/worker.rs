@@ -54,17 +54,17 @@ pub(super) struct Worker {
     loaded: Arc<Loaded>,
     /// Where records of devices are, if any are recorded.
     pool: Option<PoolHandle>,
-    orders: Receiver<WorkerRequest>,
+    commands: Receiver<WorkerRequest>,
     has_failed: bool,
 }
 
 impl Worker {
     /// Starts the thread of the recording that the hub has.
     pub(super) fn spawn(loaded: Arc<Loaded>, pool: Option<PoolHandle>) -> std::io::Result<WorkerRequests> {
-        let (orders, received) = channel();
-        let worker = Worker { loaded, pool, orders: received, has_failed: false };
+        let (commands, received) = channel();
+        let worker = Worker { loaded, pool, commands: received, has_failed: false };
         std::thread::Builder::new().name("kineto-roctracer".to_owned()).spawn(move || worker.run())?;
-        Ok(WorkerRequests(orders))
+        Ok(WorkerRequests(commands))
     }
 
     fn run(mut self) {
@@ -83,7 +83,7 @@ impl Worker {
     /// Flushes until the recording ends; returns what waits for that.
     fn record(&mut self) -> Option<SyncSender<()>> {
         loop {
-            match self.orders.recv_timeout(FLUSH_EVERY) {
+            match self.commands.recv_timeout(FLUSH_EVERY) {
                 Ok(WorkerRequest::Flush(done)) => {
                     self.flush();
                     let _ = done.try_send(());

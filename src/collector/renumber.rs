@@ -1,12 +1,11 @@
-//! Devices of several vendors, each of which counts its own from 0.
+//! Devices of several vendors, each of which numbers its own from 0.
 
 use super::collected::Collected;
 use std::collections::BTreeMap;
 
-/// Gives each device a number of its own. Two collectors that describe a device of one number and one name mean the same
-/// one; where the names differ the later one is another device, and is shown under the next free number, with its name in
-/// its label.
-pub(super) fn apart<'c>(all: impl Iterator<Item = &'c mut Collected>) {
+/// Gives each device a unique number. Devices of two collectors with the same number and name are the same device. If
+/// the names differ, the later device gets the next free number, and its label includes its name.
+pub(super) fn renumber_devices<'c>(all: impl Iterator<Item = &'c mut Collected>) {
     let mut all: Vec<_> = all.collect();
     let highest = all.iter().flat_map(|records| &records.devices).map(|device| device.id).max();
     let mut free = highest.unwrap_or(-1).saturating_add(1)..;
@@ -42,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn vendors_have_numbers_apart_and_one_device_has_one() {
+    fn devices_of_two_vendors_get_unique_numbers() {
         let mut all = [
             of(&[(0, "H200"), (1, "H200")]),
             of(&[(0, "H200")]),
@@ -51,7 +50,7 @@ mod tests {
             of(&[(17, "MTIA")]),
             of(&[(1, "Arc")]),
         ];
-        apart(all.iter_mut());
+        renumber_devices(all.iter_mut());
         let ids: Vec<Vec<i32>> =
             all.iter().map(|records| records.devices.iter().map(|device| device.id).collect()).collect();
         assert_eq!(ids, [vec![0, 1], vec![0], vec![18, 19], vec![], vec![17], vec![19]]);

@@ -1,0 +1,189 @@
+//! Commands to the thread that reads a library's buffers, and their completion.
+
+use super::pool::Pool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A channel to the reader thread of a recording; `E` describes how the recording is to end.
+#[derive(Debug)]
+pub(super) struct ReaderCommands<E> {
+    /// The pool on which the thread waits.
+    pool: &'static Pool,
+    state: Mutex<CommandState<E>>,
+    done: Condvar,
+    /// Whether a command is pending.
+    pending: AtomicBool,
+}
+
+#[derive(Debug)]
+struct CommandState<E> {
+    /// Drains requested, and drains completed.
+    drains: u64,
+    drained: u64,
+    end: Option<E>,
+    ended: bool,
+}
+
+/// Reports the end of the recording on drop, so that it is reported after a panic too.
+#[derive(Debug)]
+pub(super) struct EndNotifier<E: Copy>(pub(super) Arc<ReaderCommands<E>>);
+
+impl<E: Copy> Drop for EndNotifier<E> {
+    fn drop(&mut self) {
+        self.0.finish();
+    }
+}
+
+/// A command to the reader thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReaderCommand<E> {
+    /// Read the complete buffers, and report with [`finish_drains`](ReaderCommands::finish_drains) that all drains up
+    /// to this number are done.
+    Drain(u64),
+    /// End the recording.
+    End(E),
+    /// Check for other work.
+    Poll,
+}
+
+/// How long the end of a recording may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EndLimits {
+    /// Until then, the end waits for device work that has begun.
+    pub(super) work: Instant,
+    /// How long it waits for the library.
+    pub(super) library: Duration,
+}
+
+impl EndLimits {
+    /// Divides the time left until `deadline`. The last part is for the calls that follow the wait for work: the
+    /// library flushes its buffers and releases its memory.
+    pub(super) fn new(now: Instant, deadline: Instant) -> EndLimits {
+        /// The time reserved for these calls, and so the least that a hung library costs.
+        const CALLS: Duration = Duration::from_millis(500);
+        let left = deadline.saturating_duration_since(now);
+        EndLimits { work: now + (left - CALLS.min(left / 2)), library: left.max(CALLS) }
+    }
+}
+
+impl<E: Copy> ReaderCommands<E> {
+    /// Makes a channel to a thread that waits for buffers of this pool.
+    pub(super) fn new(pool: &'static Pool) -> ReaderCommands<E> {
+        let state = CommandState { drains: 0, drained: 0, end: None, ended: false };
+        ReaderCommands { pool, state: Mutex::new(state), done: Condvar::new(), pending: AtomicBool::new(false) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, CommandState<E>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Requests a drain, and waits for it.
+    pub(super) fn drain(&self, patience: Duration) {
+        let mut state = self.state();
+        state.drains += 1;
+        let drain = state.drains;
+        self.submit(state);
+        self.wait(patience, |state| state.drained >= drain || state.ended);
+    }
+
+    /// Requests the end, and waits for it; returns `false` if it takes longer than `patience`.
+    pub(super) fn end(&self, end: E, patience: Duration) -> bool {
+        let mut state = self.state();
+        state.end = Some(end);
+        self.submit(state);
+        self.wait(patience, |state| state.ended)
+    }
+
+    /// Makes the thread check for other work.
+    pub(super) fn poll(&self) {
+        self.submit(self.state());
+    }
+
+    fn submit(&self, state: MutexGuard<'_, CommandState<E>>) {
+        self.pending.store(true, Ordering::Release);
+        drop(state);
+        self.pool.wake();
+    }
+
+    fn wait(&self, patience: Duration, is_done: impl Fn(&CommandState<E>) -> bool) -> bool {
+        let until = self.done.wait_timeout_while(self.state(), patience, |state| !is_done(state));
+        !until.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    /// Returns whether a command is pending.
+    pub(super) fn is_pending(&self) -> bool {
+        self.pending.load(Ordering::Acquire)
+    }
+
+    /// Takes the next command.
+    pub(super) fn take(&self) -> Option<ReaderCommand<E>> {
+        if !self.pending.swap(false, Ordering::AcqRel) {
+            return None;
+        }
+        let state = self.state();
+        Some(match state.end {
+            Some(end) => ReaderCommand::End(end),
+            None if state.drained < state.drains => ReaderCommand::Drain(state.drains),
+            None => ReaderCommand::Poll,
+        })
+    }
+
+    /// Reports that all drains up to this number are done.
+    pub(super) fn finish_drains(&self, drains: u64) {
+        self.state().drained = drains;
+        self.done.notify_all();
+    }
+
+    /// Reports that the recording has ended.
+    fn finish(&self) {
+        self.state().ended = true;
+        self.done.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn library_gets_no_longer_than_the_limit() {
+        let now = Instant::now();
+        let limits = |ms| {
+            let limits = EndLimits::new(now, now + Duration::from_millis(ms));
+            ((limits.work - now).as_millis(), limits.library.as_millis())
+        };
+        assert_eq!([0, 200, 1000, 5000].map(limits), [(0, 500), (100, 500), (500, 1000), (4500, 5000)]);
+        assert_eq!(EndLimits::new(now + Duration::from_secs(1), now).library.as_millis(), 500, "the deadline is over");
+    }
+
+    #[test]
+    fn commands_are_taken_and_awaited() {
+        static POOL: Pool = Pool::new();
+        let (commands, long) = (ReaderCommands::new(&POOL), Duration::from_secs(60));
+        assert!(!commands.is_pending() && commands.take().is_none());
+        commands.poll();
+        assert!(commands.is_pending());
+        assert_eq!(commands.take(), Some(ReaderCommand::Poll));
+        commands.drain(Duration::ZERO);
+        assert_eq!(commands.take(), Some(ReaderCommand::Drain(1)));
+        assert_eq!(commands.take(), None, "once");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                loop {
+                    POOL.take(Instant::now() + long, || commands.is_pending());
+                    match commands.take() {
+                        Some(ReaderCommand::Drain(drains)) => commands.finish_drains(drains),
+                        Some(ReaderCommand::End("now")) => return commands.finish(),
+                        other => assert_eq!(other, None),
+                    }
+                }
+            });
+            commands.drain(long);
+            assert_eq!(commands.state().drained, 2);
+            assert!(commands.end("now", long));
+        });
+        commands.drain(long);
+        assert!(!ReaderCommands::new(&POOL).end((), Duration::ZERO), "no thread answers");
+    }
+}
