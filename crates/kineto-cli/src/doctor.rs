@@ -1,37 +1,36 @@
-//! `kineto doctor`: what can be recorded on this machine.
+//! `kineto doctor`: reports what can be recorded on this machine.
 
-use super::say;
+use super::print_text;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
 use tracing_kineto::Doctor;
 
-/// Says what can be recorded on this machine, what cannot, why, and what to do about it.
+/// Reports what can be recorded on this machine, what cannot, why, and how to fix it.
 ///
-/// Looks for the libraries of GPU vendors where a recording would, asks the drivers for versions and devices, and reads
-/// the configuration (KINETO_* and its file). It starts nothing unless told to.
+/// Searches for GPU vendors' libraries as a recording would, queries the drivers for versions and devices, and reads
+/// the configuration (KINETO_* and the configuration file). Starts nothing unless --start is given.
 ///
-/// Exit status: 0 if the configuration can be used and each collector of which it selects something is ready, but for those
-/// of vendors that have no device here while another has; 1 if not; 2 if the arguments are wrong. With
-/// KINETO_ACTIVITIES=cpu no GPU is asked for.
+/// Exit status: 0 if the configuration is valid and each selected collector is ready; 1 if not; 2 for wrong arguments.
+/// Vendors without a device are ignored if another vendor has one. KINETO_ACTIVITIES=cpu selects no GPU collector.
 #[derive(clap::Args, Debug)]
 pub(crate) struct DoctorArguments {
     /// Prints one JSON object instead of text.
     #[arg(long)]
     json: bool,
-    /// Starts each collector for a moment: shows whether it is busy or forbidden, and whether records arrive.
+    /// Starts each collector briefly, to see whether it is busy or forbidden, and whether records arrive.
     #[arg(long)]
     start: bool,
-    /// Examines this libcupti, or the one in this folder, in place of the one that would be found.
+    /// Examines this libcupti, or the one in this folder, instead of searching for one.
     #[arg(long, value_name = "PATH")]
     cupti: Option<PathBuf>,
-    /// Examines in this very process.
+    /// Examines in this process.
     #[arg(long, hide = true)]
     here: bool,
 }
 
-/// Prints what the doctor finds.
+/// Prints the result of the examination.
 ///
-/// A vendor's library may end the process that calls it, so that is a child.
+/// A vendor's library may end its process, so the examination runs in a child process.
 pub(crate) fn run(arguments: DoctorArguments) -> ExitCode {
     let child = || -> std::io::Result<ExitStatus> {
         Command::new(std::env::current_exe()?).args(std::env::args_os().skip(1)).arg("--here").status()
@@ -41,7 +40,7 @@ pub(crate) fn run(arguments: DoctorArguments) -> ExitCode {
         Some(status) => match status.code().and_then(|code| u8::try_from(code).ok()) {
             Some(code) => ExitCode::from(code),
             None => {
-                tell_of_end(status, arguments.json);
+                report_crash(status, arguments.json);
                 ExitCode::FAILURE
             }
         },
@@ -54,17 +53,17 @@ fn examine(arguments: DoctorArguments) -> ExitCode {
         doctor = doctor.option("KINETO_CUPTI_PATH", path);
     }
     let diagnosis = doctor.examine();
-    say(&if arguments.json { diagnosis.to_json() + "\n" } else { diagnosis.to_string() });
+    print_text(&if arguments.json { diagnosis.to_json() + "\n" } else { diagnosis.to_string() });
     if diagnosis.is_well() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Says what it means that the examination did not come to its end.
-fn tell_of_end(status: ExitStatus, json: bool) {
+/// Prints that the child process ended during the examination.
+fn report_crash(status: ExitStatus, json: bool) {
     let error = format!(
-        "a library has ended the process that examined it ({status}), as it would end a program: some versions of \
-         libcupti do so with a driver that is not NVIDIA's own; take another one (--cupti, \
-         KINETO_CUPTI_PATH), or leave NVIDIA's GPUs alone (KINETO_DISABLE_CUPTI=1)"
+        "a library crashed the examining process ({status}), as it would crash a program: some versions of libcupti \
+         do so with a driver that is not NVIDIA's; use another version (--cupti, KINETO_CUPTI_PATH), or disable \
+         CUPTI (KINETO_DISABLE_CUPTI=1)"
     );
-    say(&if json { serde_json::json!({ "well": false, "error": error }).to_string() } else { error });
-    say("\n");
+    print_text(&if json { serde_json::json!({ "well": false, "error": error }).to_string() } else { error });
+    print_text("\n");
 }

@@ -44,12 +44,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// A reader that has gone wants no more of it; the exit status says what matters.
-fn say(text: &str) {
+/// Prints text. A closed pipe is ignored; the exit status reports the result.
+fn print_text(text: &str) {
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }
 
-/// Writes an error to the standard error stream.
-fn complain(text: &str) {
+/// Prints an error.
+fn print_error(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }

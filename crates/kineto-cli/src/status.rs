@@ -1,16 +1,17 @@
-//! `kineto status`: what running processes are doing for requests.
+//! `kineto status`: prints the state of requests in running processes.
 
 use super::listener::Listener;
-use super::say;
+use super::print_text;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Prints what running processes are doing: recording or not, for which request, how many wait, and how the last one ended.
+/// Prints for each process whether it is recording, for which request, how many requests wait, and how the last one
+/// ended.
 ///
-/// The processes were started with KINETO_TRIGGER_DIR, or built with `trigger_folder`.
+/// The processes must have been started with KINETO_TRIGGER_DIR, or built with `trigger_folder`.
 ///
-/// Exit status: 0 if all processes have answered; 1 if not; 2 if the arguments are wrong.
+/// Exit status: 0 if all processes answered; 1 if not; 2 for wrong arguments.
 #[derive(clap::Args, Debug)]
 pub(crate) struct StatusArguments {
     /// The processes, which may be in containers.
@@ -19,20 +20,19 @@ pub(crate) struct StatusArguments {
     /// Prints a JSON object for each process.
     #[arg(long)]
     json: bool,
-    /// The folder in which the processes look for requests. [default: KINETO_TRIGGER_DIR in their environment]
+    /// The folder in which the processes poll for requests. [default: KINETO_TRIGGER_DIR in their environment]
     #[arg(long, value_name = "PATH")]
     dir: Option<PathBuf>,
 }
 
-/// Prints the status of each process.
 pub(crate) fn run(arguments: &StatusArguments) -> ExitCode {
     let mut all_well = true;
     for pid in &arguments.pids {
         let status = Listener::find(*pid, arguments.dir.as_deref()).and_then(|listener| listener.status());
         match status.and_then(|text| serde_json::from_str::<Value>(&text).map_err(|why| why.to_string())) {
-            Ok(status) if arguments.json => say(&format!("{}\n", in_one_line(&status))),
-            Ok(status) => say(&shown(*pid, &status)),
-            Err(why) => all_well &= super::trigger::fails(*pid, &why),
+            Ok(status) if arguments.json => print_text(&format!("{}\n", in_one_line(&status))),
+            Ok(status) => print_text(&formatted(*pid, &status)),
+            Err(why) => all_well &= super::trigger::report_failure(*pid, &why),
         }
     }
     if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -47,11 +47,11 @@ fn in_one_line(status: &Value) -> String {
     line
 }
 
-/// Returns the status as lines for people.
-fn shown(pid: u32, status: &Value) -> String {
+/// Returns the status as text.
+fn formatted(pid: u32, status: &Value) -> String {
     let text = |value: &Value| {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        // The process must not control this terminal.
+        // The process must not control the terminal.
         text.replace(char::is_control, " ")
     };
     let mut lines = format!("{pid}: {}", text(&status["state"]));
@@ -81,10 +81,10 @@ mod tests {
         let status = serde_json::json!({"state": "recording", "request": "7", "waiting": 1, "last":
             {"outcome": "written", "path": "/tmp/a\u{1b}.json", "reason": null}});
         let expected = "5: recording (request 7); requests waiting: 1\n5: last request: written to /tmp/a .json\n";
-        assert_eq!(shown(5, &status), expected);
+        assert_eq!(formatted(5, &status), expected);
         let hostile = serde_json::json!({"state": "\u{9b}2J\u{7f}\n"});
         assert_eq!(in_one_line(&hostile), r#"{"state":"\u009b2J\u007f\n"}"#);
         let status = serde_json::json!({"state": "idle", "request": null, "waiting": 0, "last": null});
-        assert_eq!(shown(5, &status), "5: idle; requests waiting: 0\n");
+        assert_eq!(formatted(5, &status), "5: idle; requests waiting: 0\n");
     }
 }

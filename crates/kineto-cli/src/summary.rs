@@ -1,6 +1,6 @@
-//! `kineto summary`: where the time of traces went.
+//! `kineto summary`: prints where the time of traces went.
 
-use super::{complain, say};
+use super::{print_error, print_text};
 use kineto_trace::analysis::{Events, ReadOptions};
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
@@ -8,9 +8,9 @@ use std::process::ExitCode;
 
 /// Prints where the time of a trace went: devices, idle time and its causes, steps, operators, kernels.
 ///
-/// Reads Kineto's JSON, plain or compressed by gzip, of this crate, PyTorch or libkineto. `-` is the standard input.
+/// Reads JSON traces of this crate, PyTorch or libkineto, plain or compressed by gzip. `-` is the standard input.
 ///
-/// Exit status: 0 if all traces were read, 1 if one was not, 2 if the arguments are wrong.
+/// Exit status: 0 if all traces were read; 1 if not; 2 for wrong arguments.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     kineto summary app.pt.trace.json.gz\n  \
@@ -20,13 +20,13 @@ pub(crate) struct SummaryArguments {
     /// The trace files.
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// Prints one JSON object for each trace, a line each; times are microseconds.
+    /// Prints one JSON object per trace and line; times are in microseconds.
     #[arg(long)]
     json: bool,
     /// Lists this many operators and kernels.
     #[arg(long, default_value_t = 10, value_name = "N", conflicts_with = "json")]
     rows: usize,
-    /// Reads a file that is cut off as far as it goes.
+    /// Reads a truncated file up to its last event.
     #[arg(long)]
     partial: bool,
 }
@@ -38,10 +38,10 @@ pub(crate) fn run(arguments: &SummaryArguments) -> ExitCode {
         match read(path, arguments.partial) {
             Ok(events) => {
                 let separator = if number > 0 && !arguments.json { "\n" } else { "" };
-                say(&format!("{separator}{}", shown(path, &events, arguments)));
+                print_text(&format!("{separator}{}", formatted(path, &events, arguments)));
             }
             Err(error) => {
-                complain(&format!("{error}\n"));
+                print_error(&format!("{error}\n"));
                 status = ExitCode::FAILURE;
             }
         }
@@ -54,7 +54,7 @@ fn read(path: &Path, partial: bool) -> Result<Events, kineto_trace::Error> {
     if path.as_os_str() == "-" { options.from_reader(io::stdin().lock()) } else { options.read(path) }
 }
 
-fn shown(path: &Path, events: &Events, arguments: &SummaryArguments) -> String {
+fn formatted(path: &Path, events: &Events, arguments: &SummaryArguments) -> String {
     let summary = events.summary();
     if arguments.json {
         return summary.to_json() + "\n";

@@ -1,82 +1,81 @@
-//! `kineto trigger`: has running processes traced.
+//! `kineto trigger`: starts recordings in running processes.
 
-use super::listener::{Asked, Listener, News};
-use super::say;
+use super::listener::{Listener, Progress, SubmittedRequest};
+use super::print_text;
 use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Has running processes traced, and says what becomes of it.
+/// Starts recordings in running processes, and reports their results.
 ///
-/// The processes wait for requests in a folder: they were started with KINETO_TRIGGER_DIR, or built with
-/// `trigger_folder`. What may be asked for is what `dyno gputrace` may ask for, by the same options. Several processes start
-/// at one time. The files lie where each process is allowed to write (KINETO_ONDEMAND_TRACE_DIR), with its number in the
-/// name.
+/// The processes must have been started with KINETO_TRIGGER_DIR, or built with `trigger_folder`. The options are those
+/// of `dyno gputrace`. Several processes start at the same time. Files are written where each process may write
+/// (KINETO_ONDEMAND_TRACE_DIR), with its id in the name.
 ///
-/// Exit status: 0 if all files were written (with --no-wait: if all requests were left); 1 if not; 2 if the arguments are
-/// wrong.
+/// Exit status: 0 if all files were written (with --no-wait: if all requests were submitted); 1 if not; 2 for wrong
+/// arguments.
 #[derive(clap::Args, Debug)]
 pub(crate) struct TriggerArguments {
-    /// The processes to be traced, which may be in containers.
+    /// The processes to record, which may be in containers.
     #[arg(required = true, value_name = "PID")]
     pids: Vec<u32>,
-    /// Where each trace goes, as the process sees it; `_<pid>` goes before `.json`.
-    /// By default it is `/tmp/libkineto_activities_<pid>.json`.
+    /// Path of the trace as the process sees it; `_<pid>` is inserted before `.json`. By default it is
+    /// `/tmp/libkineto_activities_<pid>.json`.
     #[arg(long, value_name = "PATH", value_parser = one_line)]
     log_file: Option<String>,
-    /// How long is recorded, in milliseconds.
+    /// Duration of the recording, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 500)]
     duration_ms: u64,
-    /// For how many iterations is recorded instead, if the program counts them (`Profiler::step`).
+    /// Number of iterations to record instead, if the program counts them (`Profiler::step`).
     #[arg(long, value_name = "COUNT", default_value_t = -1, allow_negative_numbers = true)]
     iterations: i64,
-    /// When the recording starts, in milliseconds since 1970; 0 is soon.
+    /// Start time in milliseconds since 1970; 0 means soon.
     #[arg(long, value_name = "MS", default_value_t = 0)]
     profile_start_time: u64,
-    /// A recording of iterations starts with a multiple of this.
+    /// Starts a recording of iterations at a multiple of this number.
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     profile_start_iteration_roundup: u64,
-    /// Asks for the shapes of inputs.
+    /// Records shapes of inputs.
     #[arg(long)]
     record_shapes: bool,
-    /// Takes a memory profile in place of a trace.
+    /// Records a memory profile instead of a trace.
     #[arg(long)]
     profile_memory: bool,
-    /// Asks for call stacks.
+    /// Records call stacks.
     #[arg(long)]
     with_stacks: bool,
-    /// Asks for counts of operations.
+    /// Counts floating-point operations.
     #[arg(long)]
     with_flops: bool,
-    /// Asks for the modules that operations are in.
+    /// Records the modules of operations.
     #[arg(long)]
     with_modules: bool,
-    /// What is recorded, by libkineto's names with commas between. [default: what the process is set to]
+    /// Activity types to record: comma-separated names of libkineto. [default: the configuration of the process]
     #[arg(long, value_name = "TYPES", value_parser = one_line)]
     activities: Option<String>,
-    /// Cancels all requests of the processes that have not ended, and discards what they have recorded.
+    /// Cancels all pending requests of the processes, and discards their recordings.
     #[arg(long)]
     cancel: bool,
-    /// The folder in which the processes look for requests. [default: KINETO_TRIGGER_DIR in their environment]
+    /// The folder in which the processes poll for requests. [default: KINETO_TRIGGER_DIR in their environment]
     #[arg(long, value_name = "PATH")]
     dir: Option<PathBuf>,
-    /// Leaves the requests and does not wait for what becomes of them.
+    /// Submits the requests without waiting for results.
     #[arg(long)]
     no_wait: bool,
-    /// How many seconds are waited at most. [default: a minute more than is asked for; an hour for iterations]
+    /// Maximum waiting time in seconds. [default: a minute more than the recording; an hour for iterations]
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<u64>,
 }
 
-/// Several processes start so long from now, by when all have taken their requests.
-const AHEAD: Duration = Duration::from_secs(2);
-/// So often it is looked for news.
-const MOMENT: Duration = Duration::from_millis(20);
+/// The start delay for several processes, by which time all have taken their requests.
+const START_DELAY: Duration = Duration::from_secs(2);
+/// The interval between polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Leaves the requests, and follows them to their ends.
+/// Submits the requests, and polls them until they end.
 pub(crate) fn run(arguments: &TriggerArguments) -> ExitCode {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let start = arguments.start(now);
@@ -84,86 +83,86 @@ pub(crate) fn run(arguments: &TriggerArguments) -> ExitCode {
     let mut pids = arguments.pids.clone();
     pids.sort_unstable();
     pids.dedup();
-    let (mut asked, mut all_well) = (Vec::new(), true);
+    let (mut requests, mut all_well) = (Vec::new(), true);
     for pid in pids {
-        match Listener::find(pid, arguments.dir.as_deref()).and_then(|listener| listener.ask(&text)) {
-            Ok(one) => asked.push(one),
-            Err(why) => all_well &= fails(pid, &why),
+        match Listener::find(pid, arguments.dir.as_deref()).and_then(|listener| listener.submit(&text)) {
+            Ok(request) => requests.push(request),
+            Err(why) => all_well &= report_failure(pid, &why),
         }
     }
     if arguments.no_wait {
-        asked.iter().for_each(|one| say(&format!("{}: asked\n", one.listener.pid)));
-        asked.clear();
+        requests.iter().for_each(|request| print_text(&format!("{}: request submitted\n", request.listener.pid)));
+        requests.clear();
     }
-    let deadline = Instant::now() + arguments.patience(Duration::from_millis(start).saturating_sub(now));
-    while !asked.is_empty() {
-        asked.retain_mut(|one| match follow(one, Instant::now() < deadline) {
+    let deadline = Instant::now() + arguments.wait_limit(Duration::from_millis(start).saturating_sub(now));
+    while !requests.is_empty() {
+        requests.retain_mut(|request| match poll_request(request, Instant::now() < deadline) {
             None => true,
             Some(is_well) => {
                 all_well &= is_well;
                 false
             }
         });
-        std::thread::sleep(MOMENT);
+        std::thread::sleep(POLL_INTERVAL);
     }
     if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Says what is new; returns whether there is a file, when that is decided.
-fn follow(asked: &mut Asked, is_in_time: bool) -> Option<bool> {
-    let pid = asked.listener.pid;
-    let News { lines, end } = match asked.look() {
+/// Prints the progress; returns the result once the request has ended.
+fn poll_request(request: &mut SubmittedRequest, is_in_time: bool) -> Option<bool> {
+    let pid = request.listener.pid;
+    let Progress { lines, end } = match request.poll() {
         Ok(news) => news,
-        Err(why) => return Some(fails(pid, &why)),
+        Err(why) => return Some(report_failure(pid, &why)),
     };
     let last = lines.len().saturating_sub(1);
     for (nth, line) in lines.iter().enumerate() {
         match end.filter(|_| nth == last) {
-            None => say(&format!("{pid}: {line}\n")),
-            Some(true) => say(&format!("{}{pid}: {line}\n", mark(std::io::stdout().is_terminal(), "32m✓"))),
-            Some(false) => drop(fails(pid, line)),
+            None => print_text(&format!("{pid}: {line}\n")),
+            Some(true) => print_text(&format!("{}{pid}: {line}\n", mark(std::io::stdout().is_terminal(), "32m✓"))),
+            Some(false) => drop(report_failure(pid, line)),
         }
     }
-    if end == Some(true) && asked.listener.has_own_files() {
-        say(&format!("{pid}: from here, its files are below /proc/{pid}/root\n"));
+    if end == Some(true) && request.listener.has_own_files() {
+        print_text(&format!("{pid}: from this file system, its files are below /proc/{pid}/root\n"));
     }
     if end.is_none() && !is_in_time {
-        return Some(fails(pid, &too_late(asked)));
+        return Some(report_failure(pid, &timeout_message(request)));
     }
     end
 }
 
-/// Why nothing is waited for any longer (--timeout).
-fn too_late(asked: &Asked) -> String {
-    match asked.withdraw() {
-        true => "it has not taken the request in time, which is taken back: it records something else, looks in \
-                 another folder, or does not trust this user (its log says so)"
+/// Returns the message for a timeout (--timeout).
+fn timeout_message(request: &SubmittedRequest) -> String {
+    match request.withdraw() {
+        true => "the request was not taken in time and was withdrawn: the process is recording, polls \
+                 another folder, or does not trust this user (see its log)"
             .to_owned(),
-        false => format!("its file was not written in time; what becomes of it stands in {}", asked.answers_in()),
+        false => format!("its file was not written in time; the result will be in {}", request.answer_location()),
     }
 }
 
-/// The request that takes all others back.
+/// The request that cancels all others.
 pub(crate) const CANCEL: &str = "CANCEL=true";
 
-/// Says why there is no file; returns that there is none.
-pub(crate) fn fails(pid: u32, why: &str) -> bool {
+/// Prints why there is no file; returns false.
+pub(crate) fn report_failure(pid: u32, why: &str) -> bool {
     let mut stderr = std::io::stderr();
-    // Paths come from the process's environment, and the process must not control this terminal.
+    // Paths come from the process's environment; they must not control the terminal.
     let why = why.replace(|each: char| each.is_control() && each != '\n', " ");
     let _ = stderr.write_all(format!("{}{pid}: {why}\n", mark(stderr.is_terminal(), "31m✗")).as_bytes());
     false
 }
 
-/// A mark in its colour, for people.
+/// Returns a coloured mark, on a terminal.
 fn mark(is_terminal: bool, mark: &str) -> String {
     if is_terminal { format!("\x1b[{mark}\x1b[0m ") } else { String::new() }
 }
 
-/// A text that stands in one line of a request.
+/// Parses a text that fits into one line of a request.
 fn one_line(text: &str) -> Result<String, &'static str> {
     match text.is_empty() || text.contains(char::is_control) {
-        true => Err("expected a text of one line"),
+        true => Err("expected a single line of text"),
         false => Ok(text.to_owned()),
     }
 }
@@ -173,26 +172,26 @@ impl TriggerArguments {
         self.iterations > 0
     }
 
-    /// When the recordings start, in milliseconds since 1970; 0 is soon.
+    /// Returns the start of the recordings, in milliseconds since 1970; 0 means soon.
     fn start(&self, now: Duration) -> u64 {
         if self.cancel {
             return 0;
         }
-        let together = || u64::try_from((now + AHEAD).as_millis()).unwrap_or(0);
+        let together = || u64::try_from((now + START_DELAY).as_millis()).unwrap_or(0);
         match self.profile_start_time {
             0 if self.pids.len() > 1 && !self.counts_iterations() => together(),
             start => start,
         }
     }
 
-    /// How long is waited, if the start is so far ahead.
-    fn patience(&self, ahead: Duration) -> Duration {
+    /// Returns the maximum waiting time for a recording that starts `ahead` from now.
+    fn wait_limit(&self, ahead: Duration) -> Duration {
         let asked_for = if self.counts_iterations() { HOUR } else { ahead + Duration::from_millis(self.duration_ms) };
-        let patience = self.timeout.map_or(asked_for + MINUTE, Duration::from_secs);
-        patience.min(24 * HOUR)
+        let wait_limit = self.timeout.map_or(asked_for + MINUTE, Duration::from_secs);
+        wait_limit.min(24 * HOUR)
     }
 
-    /// The request as `dyno gputrace` writes it: its keys, in its order, and what only we have behind.
+    /// Returns the request in the format of `dyno gputrace`: its keys in its order, then our own keys.
     fn text(&self, start: u64) -> String {
         if self.cancel {
             return CANCEL.to_owned();
@@ -200,7 +199,7 @@ impl TriggerArguments {
         let mut lines = Vec::new();
         let mut line = |key: &str, value: &dyn ToString| lines.push(format!("{key}={}", value.to_string()));
         if let Some(path) = &self.log_file {
-            // The process may have been started elsewhere.
+            // The process may have another working directory.
             let path = std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path));
             line("ACTIVITIES_LOG_FILE", &quoted(&path.to_string_lossy()));
         }
@@ -228,7 +227,7 @@ impl TriggerArguments {
     }
 }
 
-/// Puts a path in quotes if it would be read as something else.
+/// Quotes a path that would otherwise be misread.
 fn quoted(path: &str) -> String {
     match path.contains(['#', '"']) || path.trim() != path {
         true => format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\"")),
@@ -252,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_is_that_of_dyno_gputrace() {
+    fn request_text_equals_that_of_dyno_gputrace() {
         assert_eq!(
             arguments("7 --log-file /tmp/a.json").text(0),
             "ACTIVITIES_LOG_FILE=/tmp/a.json\nPROFILE_START_TIME=0\nACTIVITIES_DURATION_MSECS=500\n\
@@ -271,19 +270,19 @@ mod tests {
     }
 
     #[test]
-    fn several_processes_have_one_start() {
+    fn several_processes_start_together() {
         let now = Duration::from_secs(100);
         assert_eq!(arguments("7").start(now), 0);
         assert_eq!(arguments("7 8").start(now), 102_000);
         assert_eq!(arguments("7 8 --iterations 3").start(now), 0);
         assert_eq!(arguments("7 8 --profile-start-time 5").start(now), 5);
         assert_eq!(arguments("7 --iterations -1").text(9).lines().next(), Some("PROFILE_START_TIME=9"));
-        assert_eq!(arguments("7").patience(Duration::from_secs(2)), Duration::from_millis(62_500));
-        assert_eq!(arguments("7 --timeout 3").patience(Duration::ZERO), Duration::from_secs(3));
+        assert_eq!(arguments("7").wait_limit(Duration::from_secs(2)), Duration::from_millis(62_500));
+        assert_eq!(arguments("7 --timeout 3").wait_limit(Duration::ZERO), Duration::from_secs(3));
     }
 
     #[test]
-    fn paths_are_absolute_and_no_comment() {
+    fn paths_are_absolute_and_quoted() {
         let first = |words: &str| arguments(words).text(0).lines().next().map(str::to_owned);
         assert!(first("7 --log-file a.json").unwrap().starts_with("ACTIVITIES_LOG_FILE=/"));
         assert_eq!(first("7 --log-file /a#\"b\\.json").unwrap(), "ACTIVITIES_LOG_FILE=\"/a#\\\"b\\\\.json\"");

@@ -1,4 +1,4 @@
-//! `kineto doctor`, and how the command explains itself: what is printed, and with which status it ends.
+//! Tests of `kineto doctor`, help and version: output and exit status.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -9,25 +9,28 @@ use std::process::{Command, Output};
 use support::plugins;
 use support::simulator::library;
 
-/// What the tool prints, and its exit status.
-struct Said {
+/// The output and exit status of the tool.
+struct CommandOutput {
     text: String,
     status: i32,
 }
 
-impl Said {
-    fn new(output: Output) -> Said {
+impl CommandOutput {
+    fn new(output: Output) -> CommandOutput {
         assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
-        Said { text: String::from_utf8(output.stdout).unwrap(), status: output.status.code().expect("no signal") }
+        CommandOutput {
+            text: String::from_utf8(output.stdout).unwrap(),
+            status: output.status.code().expect("no signal"),
+        }
     }
 
-    /// The text in one line, without the spaces of its layout.
+    /// Returns the text in one line, with single spaces.
     fn flat(&self) -> String {
         self.text.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
     #[track_caller]
-    fn says(&self, sentences: &[&str]) {
+    fn assert_contains(&self, sentences: &[&str]) {
         let flat = self.flat();
         for sentence in sentences {
             assert!(flat.contains(sentence), "{sentence:?} is not in\n{}", self.text);
@@ -35,13 +38,13 @@ impl Said {
     }
 }
 
-/// Runs the tool with nothing but these variables in its environment.
+/// Runs the tool with only these environment variables.
 fn kineto(arguments: &[&str], env: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kineto"));
     command.args(arguments).env_clear().envs(env.iter().copied()).output().unwrap()
 }
 
-/// A folder with the simulated GPU's libraries under the names of the real ones.
+/// Creates a folder with the simulated GPU's libraries under their real names.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     symlink(library("sim_cuda"), folder.path().join("libcuda.so.1")).unwrap();
@@ -49,26 +52,26 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// The doctor on a machine with the simulated GPU, with these options of the simulator.
-fn doctor(options: &str, arguments: &[&str], env: &[(&str, &str)]) -> Said {
+/// Runs the doctor with the simulated GPU and these options of the simulator.
+fn doctor(options: &str, arguments: &[&str], env: &[(&str, &str)]) -> CommandOutput {
     let folder = folder();
     let path = folder.path().to_str().unwrap();
     let arguments: Vec<_> = arguments.iter().map(|argument| argument.replace("{}", path)).collect();
     let arguments: Vec<_> = ["doctor"].into_iter().chain(arguments.iter().map(String::as_str)).collect();
     let mut env = env.to_vec();
     env.extend([("LD_LIBRARY_PATH", path), ("SIM_CUDA", options)]);
-    Said::new(kineto(&arguments, &env))
+    CommandOutput::new(kineto(&arguments, &env))
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "what is passed over is said")]
-fn a_machine_without_a_gpu_is_told_what_is_missing() {
+#[expect(clippy::print_stdout, reason = "reports why the test is skipped")]
+fn missing_driver_is_reported_without_a_gpu() {
     if Path::new("/dev/nvidiactl").exists() {
-        return println!("passed over: this machine has a GPU");
+        return println!("skipped: this machine has a GPU");
     }
-    let said = Said::new(kineto(&["doctor"], &[]));
-    assert_eq!(said.status, 1, "{}", said.text);
-    said.says(&[
+    let output = CommandOutput::new(kineto(&["doctor"], &[]));
+    assert_eq!(output.status, 1, "{}", output.text);
+    output.assert_contains(&[
         "Collector cupti: unavailable",
         "because there is no CUDA driver (libcuda.so.1)",
         "install NVIDIA's driver, or give the container access to it (`--gpus all`)",
@@ -76,18 +79,18 @@ fn a_machine_without_a_gpu_is_told_what_is_missing() {
         "/usr/lib/wsl/lib/libcuda.so.1: not there",
         "nothing switches it on (KINETO_ENABLED=1 does)",
     ]);
-    assert!(!said.text.contains("libcupti.so"), "nothing is loaded without a driver\n{}", said.text);
-    // Nobody asks for a GPU, so nothing is missing.
-    assert_eq!(Said::new(kineto(&["doctor"], &[("KINETO_ACTIVITIES", "cpu")])).status, 0);
+    assert!(!output.text.contains("libcupti.so"), "nothing is loaded without a driver\n{}", output.text);
+    // No GPU is selected, so nothing is missing.
+    assert_eq!(CommandOutput::new(kineto(&["doctor"], &[("KINETO_ACTIVITIES", "cpu")])).status, 0);
     let off = ["KINETO_DISABLE_CUPTI", "KINETO_DISABLE_ROCM", "KINETO_DISABLE_XPU"].map(|switch| (switch, "1"));
-    assert_eq!(Said::new(kineto(&["doctor"], &off)).status, 0);
+    assert_eq!(CommandOutput::new(kineto(&["doctor"], &off)).status, 0);
 }
 
 #[test]
-fn a_gpu_that_can_be_recorded_is_ready() {
-    let said = doctor("devices=2", &[], &[]);
-    assert_eq!(said.status, 0, "{}", said.text);
-    said.says(&[
+fn recordable_gpu_is_ready() {
+    let output = doctor("devices=2", &[], &[]);
+    assert_eq!(output.status, 0, "{}", output.text);
+    output.assert_contains(&[
         "Collector cupti: ready",
         "cuda CUDA 13.0",
         "GPU 1 Simulated GPU (no real device), compute capability 9.0, 80.0 GiB, GPU-",
@@ -96,24 +99,24 @@ fn a_gpu_that_can_be_recorded_is_ready() {
         "not started: ",
         "libcupti.so.13, by the loader: opened",
     ]);
-    let said = doctor("", &["--start"], &[]);
-    assert_eq!(said.status, 0, "{}", said.text);
-    said.says(&["Collector cupti: ready", "tried started, and records arrived"]);
-    assert!(said.text.lines().filter(|line| !line.contains('/')).all(|line| line.len() <= 100), "{}", said.text);
+    let output = doctor("", &["--start"], &[]);
+    assert_eq!(output.status, 0, "{}", output.text);
+    output.assert_contains(&["Collector cupti: ready", "tried started, and records arrived"]);
+    assert!(output.text.lines().filter(|line| !line.contains('/')).all(|line| line.len() <= 100), "{}", output.text);
 }
 
 #[test]
-fn each_plugin_says_what_it_records_or_why_it_cannot() {
+fn plugins_are_listed_with_types_or_reasons() {
     let folder = tempfile::tempdir().unwrap();
     plugins::compile("examples/plugins/aiu.c", folder.path(), "aiu", &[]);
     plugins::compile("tests/accelerators/faulty.c", folder.path(), "faulty", &["-DFAULT=NO_STOP"]);
     let of = |folder: &Path, more: &[(&str, &str)]| {
         let folder = [("KINETO_PLUGIN_LIB_DIR_PATH", folder.to_str().unwrap()), ("KINETO_DISABLE_CUPTI", "1")];
-        Said::new(kineto(&["doctor", "--start"], &[&folder[..], more].concat()))
+        CommandOutput::new(kineto(&["doctor", "--start"], &[&folder[..], more].concat()))
     };
-    let said = of(folder.path(), &[]);
-    assert_eq!(said.status, 1, "{}", said.text);
-    said.says(&[
+    let output = of(folder.path(), &[]);
+    assert_eq!(output.status, 1, "{}", output.text);
+    output.assert_contains(&[
         "Collector aiu: ready",
         "records gpu_memcpy, kernel, privateuse1_runtime",
         "aiu.so: opened",
@@ -121,18 +124,19 @@ fn each_plugin_says_what_it_records_or_why_it_cannot() {
         "faulty.so: its profiler has no function profilerStop",
     ]);
     let off = of(folder.path(), &[("KINETO_DISABLE_PLUGINS", "1")]);
-    off.says(&["Collector plugins: unavailable", "KINETO_DISABLE_PLUGINS"]);
+    off.assert_contains(&["Collector plugins: unavailable", "KINETO_DISABLE_PLUGINS"]);
     assert!(!off.text.contains("aiu"), "{}", off.text);
     let nowhere = of(&folder.path().join("nowhere"), &[]);
     assert_eq!(nowhere.status, 1, "{}", nowhere.text);
-    nowhere.says(&["nowhere cannot be read: No such file or directory", "correct KINETO_PLUGIN_LIB_DIR_PATH"]);
+    nowhere
+        .assert_contains(&["nowhere cannot be read: No such file or directory", "correct KINETO_PLUGIN_LIB_DIR_PATH"]);
 }
 
 #[test]
-fn a_start_shows_who_is_in_the_way() {
+fn start_reports_what_prevents_recording() {
     let busy = doctor("busy=1", &["--start"], &[("CUDA_INJECTION64_PATH", "/opt/tool.so")]);
     assert_eq!(busy.status, 1, "{}", busy.text);
-    busy.says(&[
+    busy.assert_contains(&[
         "Collector cupti: unavailable",
         "another profiler holds libcupti: Nsight, ",
         "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39)",
@@ -141,14 +145,14 @@ fn a_start_shows_who_is_in_the_way() {
     ]);
     let forbidden = doctor("privileges=1", &["--start"], &[]);
     assert_eq!(forbidden.status, 1, "{}", forbidden.text);
-    forbidden.says(&[
+    forbidden.assert_contains(&[
         "because cuptiActivityEnable: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35)",
         "NVreg_RestrictProfilingToAdminUsers=0",
         "CAP_SYS_ADMIN",
     ]);
     let partly = doctor("enable_error=45:38", &["--start"], &[]);
     assert_eq!(partly.status, 1, "{}", partly.text);
-    partly.says(&[
+    partly.assert_contains(&[
         "Collector cupti: degraded",
         "note cuda_sync is not recorded",
         "CUPTI_ERROR_WSL_DEVICE_NOT_SUPPORTED (45)",
@@ -156,59 +160,63 @@ fn a_start_shows_who_is_in_the_way() {
 }
 
 #[test]
-fn a_driver_that_is_none_or_finds_no_gpu_is_told() {
+fn driver_stub_and_missing_gpu_are_reported() {
     for (version, arguments) in [("13.0", &[][..]), ("13.2", &["--start"]), ("13.4", &["--cupti", "{}/libcupti.so.13"])]
     {
         let stub = doctor(&format!("driver=0,cupti={version}"), arguments, &[]);
         assert_eq!(stub.status, 1, "{}", stub.text);
-        stub.says(&["because libcuda.so.1 is the toolkit's stub, not a driver", "install NVIDIA's driver"]);
+        stub.assert_contains(&["because libcuda.so.1 is the toolkit's stub, not a driver", "install NVIDIA's driver"]);
         assert!(!stub.text.contains("libcupti.so.13"), "it is not opened\n{}", stub.text);
     }
     let none = doctor("devices=0", &["--start"], &[("CUDA_VISIBLE_DEVICES", "")]);
     assert_eq!(none.status, 1, "{}", none.text);
-    none.says(&["because the CUDA driver finds no GPU", "CUDA_VISIBLE_DEVICES is \"\": unset it", "`nvidia-smi`"]);
+    none.assert_contains(&[
+        "because the CUDA driver finds no GPU",
+        "CUDA_VISIBLE_DEVICES is \"\": unset it",
+        "`nvidia-smi`",
+    ]);
 }
 
 #[test]
-fn a_library_that_is_too_new_for_the_driver_is_left_out_unless_it_is_named() {
+fn library_newer_than_the_driver_must_be_named() {
     let old = "driver=12040,cupti=13.0";
-    let said = doctor(old, &[], &[]);
-    assert_eq!(said.status, 1, "{}", said.text);
-    said.says(&[
+    let output = doctor(old, &[], &[]);
+    assert_eq!(output.status, 1, "{}", output.text);
+    output.assert_contains(&[
         "because there is no libcupti for CUDA 12.4",
         "so a libcupti of a newer CUDA does not count: `pip install nvidia-cuda-cupti-cu12`, or update the driver",
         "libcupti.so.12, by the loader: ",
     ]);
-    assert!(!said.text.contains("libcupti.so.13"), "{}", said.text);
+    assert!(!output.text.contains("libcupti.so.13"), "{}", output.text);
     let too_new = "libcupti is of CUDA 13, newer than the driver, which is for CUDA 12.4: it is likely to refuse";
     // By file, by folder and by the variable.
     for arguments in [&["--cupti", "{}/libcupti.so.13"][..], &["--cupti", "{}"]] {
         let named = doctor(old, arguments, &[]);
         assert_eq!(named.status, 1, "{}", named.text);
-        named.says(&["Collector cupti: degraded", too_new]);
+        named.assert_contains(&["Collector cupti: degraded", too_new]);
     }
     let cupti = library("sim_cupti");
     let named = doctor(old, &[], &[("KINETO_CUPTI_PATH", cupti.to_str().unwrap())]);
-    named.says(&[too_new, "set KINETO_CUPTI_PATH="]);
+    named.assert_contains(&[too_new, "set KINETO_CUPTI_PATH="]);
     let started = doctor(old, &["--cupti", "{}", "--start"], &[]);
     assert_eq!(started.status, 1, "{}", started.text);
-    started.says(&[
+    started.assert_contains(&[
         "because cuptiSubscribe: CUPTI_ERROR_UNKNOWN (999)",
         "update NVIDIA's driver, or set KINETO_CUPTI_PATH",
     ]);
 }
 
 #[test]
-fn a_named_library_that_is_not_there_is_told() {
-    let said = doctor("", &["--cupti", "/nowhere/libcupti.so.13"], &[]);
-    said.says(&["/nowhere/libcupti.so.13: not there"]);
+fn missing_named_library_is_reported() {
+    let output = doctor("", &["--cupti", "/nowhere/libcupti.so.13"], &[]);
+    output.assert_contains(&["/nowhere/libcupti.so.13: not there"]);
 }
 
 #[test]
-fn the_json_has_what_the_text_has() {
-    let said = doctor("devices=2", &["--json", "--start"], &[("KINETO_GZIP_LEVEL", "3")]);
-    assert_eq!((said.status, said.text.lines().count()), (0, 1), "{}", said.text);
-    let found: Value = serde_json::from_str(&said.text).unwrap();
+fn json_has_the_figures_of_the_text() {
+    let output = doctor("devices=2", &["--json", "--start"], &[("KINETO_GZIP_LEVEL", "3")]);
+    assert_eq!((output.status, output.text.lines().count()), (0, 1), "{}", output.text);
+    let found: Value = serde_json::from_str(&output.text).unwrap();
     assert_eq!((&found["well"], &found["clock"]["error_ns"].is_u64()), (&json!(true), &true));
     assert_eq!(found["devices"].as_array().unwrap().len(), 2);
     assert_eq!(found["devices"][1]["properties"]["computeMajor"], 9);
@@ -227,28 +235,28 @@ fn the_json_has_what_the_text_has() {
 }
 
 #[test]
-fn a_configuration_that_cannot_be_used_is_told() {
+fn invalid_configuration_is_reported() {
     let odd = doctor("devices=2", &[], &[("KINETO_ACTIVITY_TYPES", "kernels"), ("KINETO_GZIP_LEVL", "1")]);
     assert_eq!(odd.status, 0, "{}", odd.text);
-    odd.says(&[
+    odd.assert_contains(&[
         "from_env() makes a layer that records",
         "odd `KINETO_ACTIVITY_TYPES=kernels`",
         "unknown variable KINETO_GZIP_LEVL",
     ]);
     let wrong = doctor("devices=2", &[], &[("KINETO_CONFIG", "/nowhere/kineto.conf")]);
     assert_eq!(wrong.status, 1, "{}", wrong.text);
-    wrong.says(&["from_env() fails", "WRONG cannot read the configuration file /nowhere/kineto.conf"]);
+    wrong.assert_contains(&["from_env() fails", "WRONG cannot read the configuration file /nowhere/kineto.conf"]);
 }
 
 #[test]
-fn the_tool_explains_itself() {
-    let version = Said::new(kineto(&["--version"], &[]));
+fn version_and_help_are_printed() {
+    let version = CommandOutput::new(kineto(&["--version"], &[]));
     assert_eq!(version.text, concat!("kineto ", env!("CARGO_PKG_VERSION"), "\n"));
-    let help = Said::new(kineto(&["doctor", "--help"], &[]));
+    let help = CommandOutput::new(kineto(&["doctor", "--help"], &[]));
     assert_eq!(help.status, 0);
-    help.says(&["Exit status: 0", "--json", "--start", "--cupti <PATH>"]);
-    let help = Said::new(kineto(&["trigger", "--help"], &[]));
-    help.says(&[
+    help.assert_contains(&["Exit status: 0", "--json", "--start", "--cupti <PATH>"]);
+    let help = CommandOutput::new(kineto(&["trigger", "--help"], &[]));
+    help.assert_contains(&[
         "Usage: kineto trigger [OPTIONS] <PID>...",
         "Exit status: 0",
         "--profile-start-iteration-roundup <COUNT>",

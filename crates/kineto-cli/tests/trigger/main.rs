@@ -1,6 +1,6 @@
-//! `kineto trigger` and `kineto status`, on programs that are traced.
+//! Tests of `kineto trigger` and `kineto status` on traced programs.
 //!
-//! Each test starts this program again to play one that is traced (`--play <name>`).
+//! Each test starts this program again as a traced one (`--play <name>`).
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -15,7 +15,7 @@ mod command;
 
 #[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {
-    /// Each test mostly waits for a program that it traces.
+    /// Tests mostly wait for the traced program.
     const THREADS: usize = 8;
     let args: Vec<String> = std::env::args().skip(1).collect();
     if let [play, name] = args.as_slice()

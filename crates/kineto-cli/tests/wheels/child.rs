@@ -1,4 +1,4 @@
-//! What is done with a library, in a process that it may end.
+//! Calls into libraries in a child process, which they may crash.
 #![allow(unsafe_code, reason = "NVIDIA's functions are called")]
 
 use crate::walker;
@@ -8,21 +8,21 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A child that has ended.
+/// The result of a child process.
 #[derive(Clone, Debug)]
-pub(crate) struct Ended {
-    /// What it printed, by lines.
+pub(crate) struct ChildResult {
+    /// The lines that it printed.
     pub(crate) lines: Vec<String>,
     /// Such as "exit 0" or "signal 11".
     pub(crate) end: String,
 }
 
-/// Runs a program to its end, in an environment of nothing but these variables.
-pub(crate) fn run(program: &Path, arguments: &[&str], env: &[(&str, &str)]) -> Ended {
+/// Runs a program to its end with only these environment variables.
+pub(crate) fn run(program: &Path, arguments: &[&str], env: &[(&str, &str)]) -> ChildResult {
     let mut command = Command::new(program);
     command.args(arguments).env_clear().envs(env.iter().copied()).stdin(Stdio::null());
     let output = command.output().unwrap();
-    // Rust's own handler says so before it ends the process.
+    // Rust's own handler prints this before it aborts the process.
     let overflow = String::from_utf8_lossy(&output.stderr).contains("has overflowed its stack");
     let end = match (output.status.code(), output.status.signal()) {
         (Some(code), _) => format!("exit {code}"),
@@ -31,16 +31,16 @@ pub(crate) fn run(program: &Path, arguments: &[&str], env: &[(&str, &str)]) -> E
         }
     };
     let text = String::from_utf8(output.stdout).unwrap();
-    Ended { lines: text.lines().map(str::to_owned).collect(), end }
+    ChildResult { lines: text.lines().map(str::to_owned).collect(), end }
 }
 
-/// Plays a scenario in a child.
-pub(crate) fn start(scenario: &str, arguments: &[&str]) -> Ended {
+/// Runs a scenario in a child.
+pub(crate) fn start(scenario: &str, arguments: &[&str]) -> ChildResult {
     let arguments: Vec<_> = ["--play", scenario].into_iter().chain(arguments.iter().copied()).collect();
     run(&std::env::current_exe().unwrap(), &arguments, &[])
 }
 
-/// The scenarios, in the child.
+/// Runs a scenario in this process.
 pub(crate) fn play(scenario: &str, arguments: &[String]) {
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     match (scenario, arguments.as_slice()) {
@@ -57,7 +57,7 @@ pub(crate) fn play(scenario: &str, arguments: &[String]) {
     }
 }
 
-/// Has a library in C make an NVTX range while that tool listens.
+/// Lets a C library create an NVTX range while the tool is loaded.
 pub(crate) fn make_a_range(library: &Path, tool: &Path) {
     let library = open(library.to_str().unwrap());
     let [tool, text] = [tool.to_str().unwrap(), "range"].map(|text| CString::new(text).unwrap());
@@ -72,7 +72,7 @@ pub(crate) fn make_a_range(library: &Path, tool: &Path) {
 }
 
 fn open(library: &str) -> Library {
-    // SAFETY: opening it runs its initialisers, which this process is for.
+    // SAFETY: opening it runs its initialisers, which is the purpose of this process.
     unsafe { Library::new(library) }.unwrap()
 }
 
@@ -81,10 +81,10 @@ pub(crate) fn say(text: &str) {
     println!("{text}");
 }
 
-/// Says which of these functions the library has.
+/// Prints which of these functions the library has.
 fn symbols(library: &Library, names: &[&str]) {
     for name in names {
-        // SAFETY: the function is looked for, and not called.
+        // SAFETY: the symbol is only resolved, never called.
         let found = unsafe { library.get::<extern "C" fn()>(name.as_bytes()) };
         if found.is_ok() {
             say(name);
@@ -92,7 +92,7 @@ fn symbols(library: &Library, names: &[&str]) {
     }
 }
 
-/// Calls `cuptiGetVersion`, whether there is a driver or not.
+/// Calls `cuptiGetVersion`, with or without a driver.
 fn version(library: &Library) {
     // SAFETY: the function has this type.
     let get_version = unsafe { library.get::<extern "C" fn(*mut u32) -> u32>(b"cuptiGetVersion\0") }.unwrap();
@@ -103,12 +103,12 @@ fn version(library: &Library) {
 
 type GetNextRecord = extern "C" fn(*const u8, usize, *mut *const u8) -> u32;
 
-/// Says of each record of a buffer its kind and where it begins, and in the end the library's last word.
+/// Prints the kind and offset of each record of a buffer, then the library's last result.
 fn walk(library: &Library, buffer: &[u8]) {
     // SAFETY: the function has this type.
     let next = unsafe { library.get::<GetNextRecord>(b"cuptiActivityGetNextRecord\0") }.unwrap();
     let mut record = std::ptr::null();
-    // No buffer has more records than bytes; a library that never ends is wrong.
+    // No buffer has more records than bytes, so this stops a library that never ends.
     for _ in 0..=buffer.len() {
         let code = next(buffer.as_ptr(), buffer.len(), &raw mut record);
         if code != 0 {

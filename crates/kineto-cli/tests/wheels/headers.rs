@@ -1,4 +1,4 @@
-//! Where the fields that `records.rs` reads lie, by NVIDIA's own headers: a C compiler says it.
+//! Compares the field offsets in `records.rs` with NVIDIA's headers, as a C compiler sees them.
 
 use crate::report;
 use crate::wheel::{self, Wheel};
@@ -9,11 +9,11 @@ use support::harness::Test;
 
 pub(crate) const TESTS: &[Test] = &[("headers::fields_lie_where_nvidias_headers_have_them", each_header)];
 
-/// A kind of record as `records.rs` reads it.
+/// A view of a record in `records.rs`.
 #[derive(Debug)]
 struct View {
     name: String,
-    /// No version's record is shorter.
+    /// The minimum length of the record in any version.
     size: usize,
     fields: Vec<Field>,
 }
@@ -23,11 +23,11 @@ struct Field {
     name: String,
     at: usize,
     size: usize,
-    /// Not every version has it.
+    /// Whether some versions lack it.
     is_later: bool,
 }
 
-/// NVIDIA's names of records, without number, and ours.
+/// NVIDIA's names of records without their version numbers, and our names.
 const STRUCTS: [(&str, &str); 13] = [
     ("Kernel", "CUpti_ActivityKernel"),
     ("Memcpy", "CUpti_ActivityMemcpy"),
@@ -44,7 +44,7 @@ const STRUCTS: [(&str, &str); 13] = [
     ("GraphTrace", "CUpti_ActivityGraphTrace"),
 ];
 
-/// NVIDIA's name of a field; those of one record alone stand with it.
+/// Returns NVIDIA's name of a field; names of a single record are listed with it.
 fn field_name(view: &str, field: &str) -> String {
     let name = match (view, field) {
         ("Overhead", "what") => "overheadKind",
@@ -77,7 +77,7 @@ fn field_name(view: &str, field: &str) -> String {
         (_, "device_time") => "deviceTimestamp",
         (_, "id_kind") => "externalKind",
         (_, "id") => "externalId",
-        // Theirs is ours in another case: "grid_x" is "gridX".
+        // The names differ only in case: "grid_x" is "gridX".
         (_, other) => return camel_case(other),
     };
     name.to_owned()
@@ -89,7 +89,7 @@ fn camel_case(name: &str) -> String {
     parts.fold(first, |name, part| name + &part[..1].to_uppercase() + &part[1..])
 }
 
-/// The views that `records.rs` declares.
+/// Returns the views declared in `records.rs`.
 fn views() -> Vec<View> {
     let source = support::root().join("src/collector/cupti/records.rs");
     let source = std::fs::read_to_string(source).unwrap();
@@ -115,7 +115,7 @@ fn views() -> Vec<View> {
     views
 }
 
-/// The newest form of a record in a header, and the text between its braces.
+/// Returns the newest version of a record in a header, and the text between its braces.
 fn newest<'h>(header: &'h str, name: &str) -> (String, &'h str) {
     let end = format!("}} {name}");
     let forms = header.match_indices(&end).filter_map(|(at, found)| {
@@ -128,7 +128,7 @@ fn newest<'h>(header: &'h str, name: &str) -> (String, &'h str) {
     (if number == 1 { name.to_owned() } else { format!("{name}{number}") }, body)
 }
 
-/// A program in C that prints, for each field that the header has, where it lies and its size, and the record's size.
+/// Returns a C program that prints the offset and size of each field in the header, and the size of the record.
 fn program(views: &[View], header: &str) -> String {
     let mut text = "#include <stddef.h>\n#include <stdio.h>\n#include <cupti.h>\nint main(void) {\n".to_owned();
     for view in views {
@@ -148,7 +148,7 @@ fn program(views: &[View], header: &str) -> String {
     text + "return 0;\n}\n"
 }
 
-/// What the headers of a version say, as lines of view, field (`-` for the record), place and size.
+/// Returns the layout in a version's headers, as lines of view, field (`-` for the record), offset and size.
 fn compiled(wheel: &Wheel, views: &[View], folder: &Path) -> Vec<(String, String, usize, usize)> {
     let read = |name: &str| std::fs::read_to_string(wheel.include.join(name)).unwrap_or_default();
     let header = read("cupti_activity.h") + &read("cupti_activity_deprecated.h");
@@ -167,10 +167,10 @@ fn compiled(wheel: &Wheel, views: &[View], folder: &Path) -> Vec<(String, String
     text.lines().map(line).collect()
 }
 
-#[expect(clippy::print_stdout, reason = "what is passed over is said")]
+#[expect(clippy::print_stdout, reason = "reports why the test is skipped")]
 fn each_header() {
     if Command::new("cc").arg("--version").output().is_err() {
-        return println!("passed over: there is no C compiler (cc)");
+        return println!("skipped: there is no C compiler (cc)");
     }
     let views = views();
     assert_eq!(views.len(), STRUCTS.len(), "{views:?}");
@@ -193,7 +193,7 @@ fn each_header() {
                         assert_eq!(place, (*at, *width), "{version}: {}.{name}", view.name);
                         checked += 1;
                     }
-                    // The record's length has to tell that it is not there.
+                    // The record's length must show that the field is missing.
                     None => {
                         assert!(at + width > size, "{version}: {}.{name} would be read from what is not it", view.name);
                         absent.push(format!("{}.{name}", view.name));

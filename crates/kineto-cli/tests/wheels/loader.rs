@@ -1,6 +1,6 @@
-//! The doctor against each library, without a driver and with one that is none; and what happens without our gate.
+//! Tests the doctor with each library, without a driver and with a foreign one, and each library without our checks.
 
-use crate::child::{self, Ended};
+use crate::child::{self, ChildResult};
 use crate::report;
 use crate::wheel::{self, Wheel};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use support::harness::Test;
 
 pub(crate) const TESTS: &[Test] = &[("loader::every_library_is_told_of_and_none_is_called", each_library)];
 
-/// The functions that `ffi.rs` looks for: those that must be there, and those that may.
+/// Returns the functions that `ffi.rs` resolves: required ones and optional ones.
 fn functions() -> (Vec<String>, Vec<String>) {
     let source = support::root().join("src/collector/cupti/ffi.rs");
     let source = std::fs::read_to_string(source).unwrap();
@@ -24,10 +24,10 @@ fn functions() -> (Vec<String>, Vec<String>) {
     (names(required), names(optional))
 }
 
-/// What the doctor says: the reason, whether a libcupti was opened, and how it ended.
+/// Runs the doctor; returns the reason, whether it opened a libcupti, and its exit.
 fn diagnose(library: &Path, env: &[(&str, &str)]) -> (String, bool, String) {
     let arguments = ["doctor", "--json", "--start", "--cupti", library.to_str().unwrap()];
-    let Ended { lines, end } = child::run(env!("CARGO_BIN_EXE_kineto").as_ref(), &arguments, env);
+    let ChildResult { lines, end } = child::run(env!("CARGO_BIN_EXE_kineto").as_ref(), &arguments, env);
     let found: Value = serde_json::from_str(&lines.concat()).unwrap_or_else(|e| panic!("{library:?}: {end}: {e}"));
     let cupti = &found["collectors"][0];
     let reason = found["error"].as_str().or(cupti["reason"]["message"].as_str()).unwrap_or("none").to_owned();
@@ -66,14 +66,14 @@ fn each_library() {
         let expected = ("libcuda.so.1 is the toolkit's stub, not a driver", "exit 1");
         assert_eq!((by_stub.as_str(), end_by_stub.as_str()), expected, "{version}");
         assert!(!opened_by_stub, "{version} was opened for a stub");
-        // A driver that answers and is not NVIDIA's: no library works with it, and none ends the tool.
+        // A driver that answers but is not NVIDIA's: no library works with it, and none crashes the tool.
         let (by_simulated, _, end_by_simulated) = diagnose(library, &simulated);
         assert_eq!(end_by_simulated, "exit 1", "{version}: {by_simulated}");
         let refused = by_simulated.contains("cuGetExportTable");
         assert_eq!(refused, **version >= *"13.2", "{version}: {by_simulated}");
         let control = child::start("version", &[library.to_str().unwrap()]);
         if !wheel::has_driver() {
-            // 13.2 calls itself until its stack is full; later ones answer nothing.
+            // 13.2 recurses until its stack overflows; later ones do not answer.
             let dies = version == "13.2";
             assert_eq!(control.end.starts_with("signal"), dies, "{version}: {control:?}");
             assert_eq!(control.end.ends_with("stack overflow"), dies, "{version}: {control:?}");

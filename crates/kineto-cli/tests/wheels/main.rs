@@ -1,8 +1,8 @@
-//! NVIDIA's own libraries and headers, and Intel's libraries, of several versions, against what tracing-kineto knows of them.
+//! Tests NVIDIA's libraries and headers, and Intel's libraries, of several versions against our knowledge of them.
 //!
-//! `CUPTI_WHEELS` names a folder that `scripts/wheels.sh` has filled; without it there is nothing to do, which is said.
-//! Some of these libraries end the process, so each is opened in a child: this program, started again
-//! (`--play <scenario> <arguments>`). What is found is printed as tables at the end, and written to `target/wheels.md`.
+//! `CUPTI_WHEELS` names a folder that `scripts/wheels.sh` has filled; without it the tests print that they are skipped.
+//! Some of these libraries crash the process, so each is opened in a child: this program, started again (`--play
+//! <scenario> <arguments>`). Results are printed as tables at the end, and written to `target/wheels.md`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -40,7 +40,7 @@ fn main() -> std::process::ExitCode {
         return std::process::ExitCode::SUCCESS;
     }
     if !args.iter().any(|arg| arg == "--list") && wheel::all().is_empty() {
-        println!("passed over: CUPTI_WHEELS names no folder with the vendors' libraries (scripts/wheels.sh)");
+        println!("skipped: CUPTI_WHEELS names no folder with the vendors' libraries (scripts/wheels.sh)");
         return std::process::ExitCode::SUCCESS;
     }
     let code = harness::run(1, &[loader::TESTS, walker::TESTS, headers::TESTS, pti::TESTS]);

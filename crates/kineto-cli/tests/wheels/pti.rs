@@ -1,7 +1,7 @@
-//! Intel's own libraries without a GPU of theirs: the doctor says why there is nothing to record, and nothing ends the
-//! process, which the same library does without our gate.
+//! Tests Intel's libraries without an Intel GPU: the doctor reports the reason and does not crash, while the same
+//! library crashes without our checks.
 
-use crate::child::{self, Ended};
+use crate::child::{self, ChildResult};
 use crate::report;
 use crate::wheel;
 use serde_json::Value;
@@ -12,14 +12,14 @@ use support::harness::Test;
 
 pub(crate) const TESTS: &[Test] = &[("pti::every_library_is_told_of_and_none_ends_the_process", each_library)];
 
-/// One version of PTI.
+/// A version of PTI.
 #[derive(Clone, Debug)]
 struct Pti {
     version: String,
     folder: PathBuf,
 }
 
-/// All versions, oldest first; none if there is no such folder.
+/// Returns all versions, oldest first; empty if there is no such folder.
 fn all() -> Vec<Pti> {
     let entries = wheel::folder().and_then(|folder| std::fs::read_dir(folder.join("pti")).ok());
     let folders = entries.into_iter().flatten().map(|entry| entry.unwrap().path().canonicalize().unwrap());
@@ -33,31 +33,31 @@ fn all() -> Vec<Pti> {
 }
 
 impl Pti {
-    /// libpti_view.
+    /// Returns the path of libpti_view.
     fn library(&self) -> String {
         let names = ["libpti_view.so.1", "libpti_view.so.0"].map(|name| self.folder.join(name));
         names.into_iter().find(|path| path.exists()).unwrap().to_str().unwrap().to_owned()
     }
 
-    /// The library that does the work: itself, where there is no other.
+    /// Returns the library that libpti_view loads, or libpti_view itself.
     fn core(&self) -> PathBuf {
         let names = ["pti/libpti.so", "libpti.so"].map(|name| self.folder.join(name));
         names.into_iter().find(|path| path.exists()).unwrap_or_else(|| self.library().into())
     }
 
-    /// Calls a view in a child, with that loader of Level Zero or none, without our gate.
-    fn without_gate(&self, loader: Option<&Path>) -> Ended {
+    /// Calls a view in a child, without our checks, and optionally with a Level Zero loader.
+    fn call_without_checks(&self, loader: Option<&Path>) -> ChildResult {
         let folder = self.folder.to_str().unwrap();
         let arguments = ["--play", "pti_views", &self.library()];
         child::run(&std::env::current_exe().unwrap(), &arguments, &environment(loader, &[("LD_LIBRARY_PATH", folder)]))
     }
 
-    /// What the doctor says of it: the reason, how it ended, and whether PTI was opened.
-    fn diagnosed(&self, loader: Option<&Path>) -> (String, String, bool) {
+    /// Runs the doctor; returns the reason, its exit, and whether it opened PTI.
+    fn diagnose(&self, loader: Option<&Path>) -> (String, String, bool) {
         let library = self.library();
         let env = environment(loader, &[("KINETO_PTI_PATH", &library)]);
         let arguments = ["doctor", "--json", "--start"];
-        let Ended { lines, end } = child::run(env!("CARGO_BIN_EXE_kineto").as_ref(), &arguments, &env);
+        let ChildResult { lines, end } = child::run(env!("CARGO_BIN_EXE_kineto").as_ref(), &arguments, &env);
         let found: Value = serde_json::from_str(&lines.concat()).unwrap_or_else(|e| panic!("{self:?}: {end}: {e}"));
         let collectors = found["collectors"].as_array().unwrap();
         let xpu = collectors.iter().find(|collector| collector["name"] == "xpu").unwrap();
@@ -74,7 +74,7 @@ fn environment<'e>(loader: Option<&'e Path>, more: &[(&'e str, &'e str)]) -> Vec
     preload.into_iter().chain(more.iter().copied()).collect()
 }
 
-/// Calls views of a library, whatever there is: their codes.
+/// Calls views of a library, and prints their results.
 pub(crate) fn call_views(library: &libloading::Library) {
     type SetCallbacks =
         extern "C" fn(extern "C" fn(*mut *mut u8, *mut usize), extern "C" fn(*mut u8, usize, usize)) -> u32;
@@ -94,7 +94,7 @@ pub(crate) fn call_views(library: &libloading::Library) {
     child::say(&format!("{} {}", codes[0], codes[1]));
 }
 
-/// The functions that the collector looks for: those that must be there, and those for metrics.
+/// Returns the functions that the collector resolves: required ones, and those for metrics.
 fn functions() -> [Vec<String>; 2] {
     ["ffi.rs", "scope_ffi.rs"].map(|file| {
         let source = support::root().join("src/collector/xpu").join(file);
@@ -106,7 +106,7 @@ fn functions() -> [Vec<String>; 2] {
     })
 }
 
-/// A loader of Level Zero that finds no driver, for a library that calls these functions of it: each says so.
+/// Builds a Level Zero loader that finds no driver: each of its functions returns that error.
 fn without_a_driver(core: &Path, folder: &Path) -> PathBuf {
     let bytes = std::fs::read(core).unwrap();
     let texts = bytes.split(|byte| *byte == 0).filter_map(|text| std::str::from_utf8(text).ok());
@@ -147,27 +147,24 @@ fn each_library() {
         assert_eq!(there(&required), required.len(), "{version} has only {:?}", found.lines);
         let samples = there(&of_metrics) == of_metrics.len();
         assert_eq!(samples, !version.starts_with("0.12."), "{version} has {:?}", found.lines);
-        let (alone, by_debian, by_stub) = (
-            pti.diagnosed(None),
-            debian.as_deref().map(|loader| pti.diagnosed(Some(loader))),
-            pti.diagnosed(Some(&stub)),
-        );
+        let (alone, by_debian, by_stub) =
+            (pti.diagnose(None), debian.as_deref().map(|loader| pti.diagnose(Some(loader))), pti.diagnose(Some(&stub)));
         if !has_gpu {
             assert_eq!((&*alone.0, &*alone.1, alone.2), ("there is no GPU of Intel's", "exit 1", false), "{version}");
         }
         if let Some((reason, end, is_open)) = &by_debian {
             assert_eq!((&**end, is_open, reason.contains("zesInit")), ("exit 1", &false, true), "{version}: {reason}");
         }
-        // The version is read, and nothing else called.
+        // The version is read, and no other function called.
         assert_eq!((&*by_stub.1, by_stub.2), ("exit 1", true), "{version}: {by_stub:?}");
         assert!(by_stub.0.contains("0x78000001"), "{version}: {by_stub:?}");
-        let control = pti.without_gate(Some(&stub));
+        let control = pti.call_without_checks(Some(&stub));
         if !has_gpu {
             assert!(control.end.starts_with("signal"), "{version}: {control:?}");
         }
-        let bare = pti.without_gate(None);
+        let bare = pti.call_without_checks(None);
         let shown = |(reason, end, _): &(String, String, bool)| format!("{reason}: {end}");
-        let said = |ended: &Ended| [ended.lines.join(" "), ended.end.clone()].join(" ").trim().to_owned();
+        let said = |ended: &ChildResult| [ended.lines.join(" "), ended.end.clone()].join(" ").trim().to_owned();
         rows.push(vec![
             version.clone(),
             format!("{} of {}", required.len(), required.len()),

@@ -1,10 +1,10 @@
-//! What was found, in tables.
+//! Collects the results as tables.
 
 use std::sync::Mutex;
 
 static TABLES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Adds a table: its title, the names of its columns, its rows.
+/// Adds a table with a title, column names and rows.
 pub(crate) fn table(title: &str, columns: &[&str], rows: &[Vec<String>]) {
     let row = |cells: Vec<&str>| format!("| {} |\n", cells.join(" | "));
     let mut text = format!("## {title}\n\n{}", row(columns.to_vec()));
@@ -13,7 +13,7 @@ pub(crate) fn table(title: &str, columns: &[&str], rows: &[Vec<String>]) {
     TABLES.lock().unwrap().push(text);
 }
 
-/// Prints all tables, and writes them down.
+/// Prints all tables, and writes them to a file.
 #[expect(clippy::print_stdout, reason = "they are for people")]
 pub(crate) fn publish() {
     let tables = TABLES.lock().unwrap().join("\n");
@@ -21,7 +21,7 @@ pub(crate) fn publish() {
         return;
     }
     println!("{tables}");
-    // `<target>/tmp` is what tests are given.
+    // Cargo sets `<target>/tmp` for tests.
     let target = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     std::fs::write(target.join("wheels.md"), tables).unwrap();
 }

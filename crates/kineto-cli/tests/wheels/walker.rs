@@ -1,4 +1,4 @@
-//! NVIDIA's own walker over buffers of the simulator: the same records at the same places, so the simulator is right.
+//! Verifies the simulator's buffers: NVIDIA's own walker finds the same records at the same offsets.
 
 use crate::child;
 use crate::report;
@@ -12,23 +12,23 @@ use support::harness::Test;
 pub(crate) const TESTS: &[Test] =
     &[("walker::nvidias_own_walker_finds_the_simulators_records_where_they_are", walk_buffers)];
 
-/// The versions whose walker works without a driver.
+/// Versions whose walker works without a driver.
 const WITHOUT_DRIVER: [&str; 4] = ["11.8", "12.4", "12.9", "13.0"];
 
-/// What NVTX ranges become.
+/// The record kinds of NVTX ranges.
 const MARKERS: [u32; 2] = [MARKER, MARKER_DATA];
 
-/// Kinds of records, and where they begin.
+/// Kinds and offsets of records.
 type Places = Vec<(u32, usize)>;
 
-/// In a child: what the simulated CUPTI of a version records of a small program, in one buffer; and the places that its
-/// own walker finds.
+/// Records a small program with the simulated CUPTI of a version, in a child; returns the buffer and the offsets that
+/// its own walker finds.
 pub(crate) fn capture(version: &str) -> (Vec<u8>, Places) {
     let kinds: Vec<_> = ALL.into_iter().filter(|kind| *kind != GRAPH_TRACE).collect();
     let mut bytes = record(&format!("devices=2,nested_driver=1,cupti={version}"), &kinds);
-    // A graph is one record if that is asked for, and one for each node if not.
+    // A graph is one record or one per node, depending on the setting.
     bytes.extend(record(&format!("cupti={version}"), &[GRAPH_TRACE]));
-    // Before 12.0, there is one of these kinds or the other.
+    // Before 12.0, only one of these kinds can be enabled.
     for kind in MARKERS {
         let _session = cupti_client::session(&format!("cupti={version}"), &[kind]);
         child::make_a_range(&cuda::library("sim_ranges"), &cuda::library("sim_cupti"));
@@ -82,14 +82,14 @@ fn record(settings: &str, kinds: &[u32]) -> Vec<u8> {
     cupti_client::buffers().into_iter().flat_map(|buffer| buffer.bytes).collect()
 }
 
-/// Kinds and places of the records that a library finds in a buffer, and its last word.
+/// Returns kinds and offsets of the records that a library finds in a buffer, and its last result.
 fn by_library(wheel: &Wheel, buffer: &Path) -> (Places, String) {
     let child = child::start("walk", &[wheel.library.to_str().unwrap(), buffer.to_str().unwrap()]);
     let last = child.lines.last().filter(|line| line.starts_with("end ")).cloned().unwrap_or(child.end);
     (places(&child.lines), last)
 }
 
-/// Lines of a kind and a place.
+/// Parses lines of a kind and an offset.
 fn places(lines: &[String]) -> Places {
     let numbers = |line: &String| {
         let (kind, at) = line.split_once(' ')?;
@@ -117,13 +117,13 @@ fn walk_buffers() {
         assert_eq!(kinds.len(), ALL.len() + MARKERS.len(), "{version}: a record of each kind, not {kinds:?}");
         let (theirs, last) = by_library(wheel, buffer);
         let same = theirs == *expected;
-        // It goes on without a driver, to the end of the buffer.
+        // Without a driver, the walk continues to the end of the buffer.
         if WITHOUT_DRIVER.contains(&version) || wheel::has_driver() {
             assert!(same && last == "end 12", "{version}: {} of {} records, {last}", theirs.len(), expected.len());
         } else {
             assert!(theirs.is_empty(), "{version}: {theirs:?}");
         }
-        // A control: that they are the same says something only if another version's are not.
+        // A control: other versions' records must differ, or equality would prove nothing.
         let stranger = if version == "11.8" { "12.4" } else { "11.8" };
         let stranger = wheels.iter().find(|other| other.version == stranger).unwrap();
         let (misread, end) = by_library(stranger, buffer);

@@ -1,26 +1,26 @@
-//! The libraries that are there.
+//! The libraries available for the tests.
 
 use std::path::{Path, PathBuf};
 
-/// One version of CUPTI.
+/// A version of CUPTI.
 #[derive(Clone, Debug)]
 pub(crate) struct Wheel {
-    /// Such as "13.2"; the simulator has the same.
+    /// The version, such as "13.2", which the simulator also has.
     pub(crate) version: String,
     pub(crate) library: PathBuf,
-    /// Its headers.
+    /// The folder of its headers.
     pub(crate) include: PathBuf,
 }
 
-/// The folder with all of them, if it is named.
+/// Returns the folder of all wheels, if it is set.
 pub(crate) fn folder() -> Option<PathBuf> {
     #[expect(clippy::disallowed_methods, reason = "a test asks whether it is wanted")]
     let folder = std::env::var_os("CUPTI_WHEELS")?;
-    // A relative path begins at the repository's root, and tests run in their package's folder.
+    // A relative path starts at the repository's root, but tests run in their package's folder.
     Some(folder).filter(|folder| !folder.is_empty()).map(|folder| support::root().join(folder))
 }
 
-/// All versions, oldest first; none if the folder is not named.
+/// Returns all versions, oldest first; empty if the folder is not set.
 pub(crate) fn all() -> Vec<Wheel> {
     let entries = folder().map(|folder| std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{folder:?}: {e}")));
     let folders = entries.into_iter().flatten().map(|entry| entry.unwrap().path());
@@ -36,12 +36,12 @@ fn wheel(folder: &Path) -> Option<Wheel> {
     Some(Wheel { version, library, include: folder.join("include") })
 }
 
-/// CUDA's own headers, which CUPTI's include.
+/// Returns the folder of CUDA's headers, which CUPTI's include.
 pub(crate) fn cuda_headers() -> PathBuf {
     folder().unwrap().canonicalize().unwrap().join("cuda/include")
 }
 
-/// Whether this machine has a driver, with which the libraries behave otherwise.
+/// Returns whether this machine has a driver, with which the libraries behave differently.
 pub(crate) fn has_driver() -> bool {
     Path::new("/dev/nvidiactl").exists()
 }

@@ -1,24 +1,24 @@
-//! What to do next: what stands out in a summary, with evidence and the size of the possible gain.
+//! The largest problems in a summary, with evidence and the possible gain.
 
 use super::screen::cut;
 use super::{StepFigures, Summary};
 use crate::analysis::units::time;
 use std::cmp::Reverse;
 
-/// Something that costs time and can be changed.
+/// A problem that costs time and can be fixed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What is wrong, in one sentence.
+    /// The problem, in one sentence.
     pub title: String,
-    /// The names, counts and times that show it, and what to do about it.
+    /// The names, counts and times that show it, and advice.
     pub evidence: String,
-    /// The most that a change can gain, in nanoseconds of the trace.
+    /// The maximum gain of a fix, in nanoseconds of the trace.
     pub gain_ns: u64,
 }
 
 impl Summary {
-    /// Returns what stands out, the greatest possible gain first; at most five.
+    /// Returns the problems found, by possible gain in descending order; at most five.
     pub fn findings(&self) -> Vec<Finding> {
         const MOST: usize = 5;
 
@@ -30,7 +30,7 @@ impl Summary {
     }
 }
 
-/// Returns a part in percent; 0 of nothing.
+/// Returns a percentage; 0 if `whole` is 0.
 #[expect(clippy::cast_precision_loss, reason = "shares of fewer than 2^53 nanoseconds")]
 pub(super) fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
@@ -41,11 +41,11 @@ pub(super) fn shown(ns: u64) -> String {
     time(ns as f64, None)
 }
 
-/// The host launches too late: devices are idle, and most of that before the next launch.
+/// The host launches too late: devices are idle, mostly before the next launch.
 fn starved(summary: &Summary) -> Option<Finding> {
     const IDLE_PERCENT: f64 = 20.0;
     const HOST_PERCENT: f64 = 50.0;
-    /// The longest name in the text.
+    /// The maximum length of a name in the text.
     const NAME: usize = 40;
 
     let devices = summary.occupation.as_ref()?;
@@ -70,7 +70,7 @@ fn starved(summary: &Summary) -> Option<Finding> {
     })
 }
 
-/// Kernels run for less time than their launch takes.
+/// Kernels are shorter than their launches.
 fn small_kernels(summary: &Summary) -> Option<Finding> {
     const LEAST: u64 = 100;
     const PERCENT: f64 = 25.0;
@@ -93,7 +93,7 @@ fn small_kernels(summary: &Summary) -> Option<Finding> {
     })
 }
 
-/// Communication runs while nothing is computed.
+/// Communication runs without concurrent computation.
 fn exposed_communication(summary: &Summary) -> Option<Finding> {
     const PERCENT: f64 = 3.0;
 
@@ -116,7 +116,7 @@ fn exposed_communication(summary: &Summary) -> Option<Finding> {
     })
 }
 
-/// Copies go through memory that is not pinned.
+/// Copies use host memory that is not pinned.
 fn pageable_copies(summary: &Summary) -> Option<Finding> {
     const PERCENT: f64 = 1.0;
 
@@ -130,7 +130,7 @@ fn pageable_copies(summary: &Summary) -> Option<Finding> {
     })
 }
 
-/// A step is much longer than the others.
+/// A step is much longer than the median step.
 fn uneven_steps(summary: &Summary) -> Option<Finding> {
     const LEAST: usize = 3;
     const PERCENT_OVER: u64 = 50;

@@ -7,11 +7,11 @@ use crate::analysis::values::{signed, text};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
-/// Count, sum and spread of durations, in nanoseconds.
+/// The number, sum and spread of durations.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Durations {
-    /// How many there are.
+    /// The number of durations.
     pub count: u64,
     /// Their sum.
     pub sum_ns: u64,
@@ -21,7 +21,7 @@ pub struct Durations {
     pub max_ns: u64,
     /// The shortest.
     pub min_ns: u64,
-    /// The sample standard deviation; 0 of one.
+    /// The sample standard deviation; 0 for a single duration.
     pub std_ns: f64,
 }
 
@@ -51,9 +51,9 @@ impl Durations {
 pub struct KernelFigures {
     /// The full name.
     pub name: String,
-    /// What kind of work it is.
+    /// The class of work.
     pub class: WorkClass,
-    /// How long it took.
+    /// The durations.
     pub durations: Durations,
 }
 
@@ -63,7 +63,7 @@ pub struct KernelFigures {
 pub struct AnnotationFigures {
     /// The name.
     pub name: String,
-    /// How long they lasted.
+    /// The durations.
     pub durations: Durations,
 }
 
@@ -71,11 +71,11 @@ pub struct AnnotationFigures {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CollectiveFigures {
-    /// Such as "`AllReduce`"; "Other" if neither name nor argument tells.
+    /// The kind, such as "`AllReduce`"; "Other" if neither name nor arguments identify it.
     pub kind: &'static str,
-    /// How long they took.
+    /// The durations.
     pub durations: Durations,
-    /// The time in which at least one ran.
+    /// The time during which at least one ran, in nanoseconds.
     pub union_ns: u64,
 }
 
@@ -83,25 +83,25 @@ pub struct CollectiveFigures {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CopyFigures {
-    /// Such as "Memcpy `HtoD`", or "Memset".
+    /// The direction, such as "Memcpy `HtoD`", or "Memset".
     pub kind: String,
-    /// How many there are.
+    /// The number of copies.
     pub count: u64,
-    /// How many of them state their size.
+    /// The number of copies with a known size.
     pub with_bytes: u64,
-    /// The bytes of those.
+    /// The total size of those, in bytes.
     pub bytes: u64,
-    /// How long all of them took, in nanoseconds.
+    /// The sum of all durations, in nanoseconds.
     pub sum_ns: u64,
-    /// The time in which at least one ran.
+    /// The time during which at least one ran, in nanoseconds.
     pub union_ns: u64,
-    /// Bytes by time of those with a size, in 10^9 bytes a second.
+    /// The mean rate of copies with a known size, in 10^9 bytes a second.
     pub gb_per_s: Option<f64>,
-    /// The greatest rate of a single one.
+    /// The maximum rate of a single copy.
     pub max_gb_per_s: Option<f64>,
 }
 
-/// Groups by name: those with the greatest sum first, then by name.
+/// Groups by name, sorted by descending sum, then by name.
 fn by_name<'e, T: Copy>(all: impl Iterator<Item = (Event<'e>, T)>) -> Vec<(&'e str, T, Durations)> {
     let mut groups: HashMap<&str, (T, Vec<u64>)> = HashMap::new();
     for (event, tag) in all {
@@ -125,7 +125,7 @@ pub(super) fn annotations<'e>(events: impl Iterator<Item = Event<'e>>) -> Vec<An
     rows.into_iter().map(|(name, (), durations)| AnnotationFigures { name: name.to_owned(), durations }).collect()
 }
 
-/// Returns the communication of devices by kind, the greatest sum first.
+/// Returns collectives on devices by kind, sorted by descending sum.
 pub(super) fn collectives(work: &[Work<'_>]) -> Vec<CollectiveFigures> {
     let mut kinds: BTreeMap<&'static str, Vec<&Work<'_>>> = BTreeMap::new();
     for work in work.iter().filter(|work| work.class == WorkClass::Communication) {

@@ -1,4 +1,4 @@
-//! Why streams and devices were idle: gaps by cause, and the longest gaps of all.
+//! Idle time of streams and devices: gaps by cause, and the longest gaps.
 
 use super::intervals::Intervals;
 use super::work::{Devices, StreamId, Work};
@@ -12,14 +12,14 @@ use std::ops::AddAssign;
 
 /// Idle time of streams between two pieces of work, by cause, in nanoseconds.
 ///
-/// The causes are HTA's: a gap is `host_wait` if the next work was launched in it, else `kernel_wait` if it is shorter
-/// than 30 µs, else `other`. The `split` fields divide the same gaps at the launch.
+/// The causes are HTA's. A gap is `host_wait` if the next work was launched during the gap, else `kernel_wait` if it is
+/// shorter than 30 µs, else `other`. The fields from `before_launch_ns` on divide the same gaps at the launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IdleTime {
     /// Gaps in which the next work was launched: the host was late.
     pub host_wait_ns: u64,
-    /// Shorter gaps than 30 µs before work that was launched earlier.
+    /// Gaps below 30 µs before work that was launched earlier.
     pub kernel_wait_ns: u64,
     /// All other gaps.
     pub other_ns: u64,
@@ -33,7 +33,7 @@ pub struct IdleTime {
     pub unlinked_ns: u64,
 }
 
-/// The idle time of one stream.
+/// The idle time of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamIdle {
@@ -44,7 +44,7 @@ pub struct StreamIdle {
 }
 
 impl IdleTime {
-    /// Returns the idle time of a stream, whose work comes in order.
+    /// Returns the idle time of a stream, whose work must be sorted.
     pub(super) fn of_stream(work: &[Work<'_>]) -> IdleTime {
         /// HTA's `consecutive_kernel_delay`.
         const KERNEL_WAIT_NS: u64 = 30_000;
@@ -92,21 +92,21 @@ impl AddAssign for IdleTime {
     }
 }
 
-/// A time in which no device worked.
+/// A period in which no device worked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gap {
-    /// When it began.
+    /// The start.
     pub start: Timestamp,
-    /// How long it lasted, in nanoseconds.
+    /// The duration, in nanoseconds.
     pub ns: u64,
-    /// The work that ended last before it.
+    /// The name of the work that ended last before it.
     pub before: String,
-    /// The work that ended it.
+    /// The name of the work that ended it.
     pub after: String,
-    /// When that work was launched; `None` if its launch is unknown.
+    /// The time at which that work was launched; `None` if the launch is unknown.
     pub launch: Option<Timestamp>,
-    /// What the thread of that launch did in the gap; `None` if nothing is known.
+    /// The host operation during the gap, on the thread of that launch; `None` if unknown.
     pub host: Option<GapHost>,
 }
 
@@ -122,7 +122,7 @@ pub struct GapHost {
     pub self_ns: u64,
 }
 
-/// Returns the longest gaps of all devices together, the longest first.
+/// Returns the longest gaps during which all devices were idle, longest first.
 pub(super) fn longest_gaps(events: &Events, devices: &Devices<'_>, forest: &Forest, limit: usize) -> Vec<Gap> {
     let mut work: Vec<_> = devices.busy().copied().collect();
     work.sort_by_key(Work::interval);
@@ -145,10 +145,10 @@ pub(super) fn longest_gaps(events: &Events, devices: &Devices<'_>, forest: &Fore
     found.iter().map(gap).collect()
 }
 
-/// The operations of the threads that end gaps.
+/// The operations on threads whose launches end gaps.
 struct HostTime<'e> {
     threads: Threads<'e>,
-    /// By thread: the operations, each with those directly inside.
+    /// By thread: operations with their children.
     ops: HashMap<usize, Vec<(Event<'e>, Vec<Event<'e>>)>>,
 }
 
@@ -156,7 +156,7 @@ impl<'e> HostTime<'e> {
     fn new(events: &'e Events, forest: &Forest, launches: impl Iterator<Item = Event<'e>>) -> HostTime<'e> {
         let threads = Threads::new(events);
         let mut ops: HashMap<usize, Vec<_>> = launches.map(|launch| (threads.of(&launch), Vec::new())).collect();
-        // By node: where its operation is.
+        // By node: the index of its operation.
         let mut places = HashMap::new();
         for node in forest.counted() {
             let Some(event) = forest.event(events, node) else { continue };
@@ -172,8 +172,8 @@ impl<'e> HostTime<'e> {
         HostTime { threads, ops }
     }
 
-    /// Returns the operation with the most self time between two points on the thread of a launch; of equal times, the first
-    /// by name.
+    /// Returns the operation with the most self time between two times, on the thread of a launch. At equal times,
+    /// returns the first by name.
     fn longest(&self, launch: Event<'e>, start: Timestamp, end: Timestamp) -> Option<GapHost> {
         let clipped = |event: &Event<'_>| (event.start().max(start), event.end().min(end));
         let is_inside = |event: &Event<'_>| event.start() < end && event.end() > start;
@@ -186,7 +186,7 @@ impl<'e> HostTime<'e> {
                 *times.entry((op.name(), op.category())).or_default() += own;
             }
         }
-        // The first of the largest.
+        // The first of equal maxima.
         let ((name, category), self_ns) = times.into_iter().rev().max_by_key(|(_, ns)| *ns)?;
         Some(GapHost { name: name.to_owned(), category: category.to_owned(), self_ns })
     }

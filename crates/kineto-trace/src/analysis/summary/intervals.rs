@@ -1,8 +1,8 @@
-//! Sets of time, as intervals that neither overlap nor touch.
+//! Sets of times, as disjoint intervals.
 
 use crate::time::Timestamp;
 
-/// A set of time: intervals in order, with time between each two.
+/// A set of times: sorted intervals that neither overlap nor touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Intervals(Vec<(Timestamp, Timestamp)>);
 
@@ -21,7 +21,7 @@ impl Intervals {
         Intervals(merged)
     }
 
-    /// Returns the time that two sets share.
+    /// Returns the intersection of two sets.
     pub(super) fn intersection(&self, other: &Intervals) -> Intervals {
         let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
         let mut shared = Vec::new();
@@ -39,14 +39,14 @@ impl Intervals {
         Intervals(shared)
     }
 
-    /// Returns the nanoseconds of the set that lie between two points in time.
+    /// Returns the total length between two times, in nanoseconds.
     pub(super) fn ns_within(&self, start: Timestamp, end: Timestamp) -> u64 {
         let first = self.0.partition_point(|part| part.1 <= start);
         let parts = self.0.get(first..).unwrap_or_default().iter().take_while(|part| part.0 < end);
         parts.map(|part| part.1.min(end).since(part.0.max(start))).sum()
     }
 
-    /// Returns the nanoseconds of the set.
+    /// Returns the total length in nanoseconds.
     pub(super) fn ns(&self) -> u64 {
         self.0.iter().map(|(start, end)| end.since(*start)).sum()
     }

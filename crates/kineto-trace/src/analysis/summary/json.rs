@@ -1,4 +1,4 @@
-//! A summary as JSON, by the names that HTA's users and `torch.profiler`'s know.
+//! Formats a summary as JSON, with names known from HTA and `torch.profiler`.
 
 use super::groups::{AnnotationFigures, Durations};
 use super::idle::IdleTime;
@@ -11,10 +11,10 @@ use crate::time::Timestamp;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 
-/// How many kernels, annotations and operations are listed.
+/// The maximum number of kernels, annotations and operations listed.
 const ROWS: usize = 20;
 
-/// Returns all figures. Times are microseconds.
+/// Returns all figures; times are in microseconds.
 pub(super) fn object(summary: &Summary) -> Value {
     let occupation = summary.occupation.as_ref();
     let overlap = occupation.map_or((0, 0), |found| (found.communication_ns, found.overlapped_communication_ns));
@@ -249,7 +249,7 @@ fn durations(row: &Durations) -> Value {
     })
 }
 
-/// Returns an object with the members of both.
+/// Merges two objects.
 fn with(mut object: Value, more: Value) -> Value {
     if let (Some(members), Value::Object(more)) = (object.as_object_mut(), more) {
         members.extend(more);
@@ -283,7 +283,7 @@ fn thousandths(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
-/// Returns a share in percent with two decimals; `None` of nothing.
+/// Returns a percentage with two decimals; `None` if `whole` is 0.
 fn percent(part: u64, whole: u64) -> Option<f64> {
     signed_percent(i64::try_from(part).ok()?, i64::try_from(whole).ok()?)
 }

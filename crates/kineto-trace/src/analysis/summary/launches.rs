@@ -1,14 +1,14 @@
-//! How launches behave: their delays, and how much work is queued.
+//! Launch delays and queue lengths.
 
 use super::work::{StreamId, Work};
 
-/// How long launches took and how late work began. Times are nanoseconds.
+/// Durations of launches and delays of work, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct LaunchFigures {
     /// Pieces of work with a known launch.
     pub count: u64,
-    /// Pieces of work without one.
+    /// Pieces of work without a known launch.
     pub unlinked: u64,
     /// Mean time from the end of the call to the start of the work; 0 for work that starts before.
     pub mean_delay_ns: f64,
@@ -20,7 +20,7 @@ pub struct LaunchFigures {
     pub p95_delay_ns: u64,
     /// Pieces of work that started before their call returned.
     pub started_before_return: u64,
-    /// Pieces of work that started before their call began, by an error of a clock.
+    /// Pieces of work that started before their call, due to an imprecise clock.
     pub started_before_call: u64,
     /// Mean time from the start of the call to the start of the work.
     pub mean_latency_ns: f64,
@@ -30,9 +30,9 @@ pub struct LaunchFigures {
     pub mean_call_ns: f64,
     /// Kernels shorter than their call, if the call took at most 50 µs.
     pub short_kernels: u64,
-    /// Calls of more than 50 µs.
+    /// Calls longer than 50 µs.
     pub slow_calls: u64,
-    /// Delays of more than 100 µs.
+    /// Delays longer than 100 µs.
     pub long_delays: u64,
 }
 
@@ -78,7 +78,7 @@ fn percentile(sorted: &[u64], percent: usize) -> u64 {
     sorted.get(rank).copied().unwrap_or(0)
 }
 
-/// How many launches of one stream were waiting to run.
+/// The number of launches of one stream that were waiting to run, over time.
 ///
 /// A launch counts from the start of its call to the start of its work.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,13 +86,13 @@ fn percentile(sorted: &[u64], percent: usize) -> u64 {
 pub struct QueueFigures {
     /// The stream.
     pub stream: StreamId,
-    /// Changes of the length: two for each launch.
+    /// Changes of the queue length: two for each launch.
     pub points: u64,
-    /// The greatest length.
+    /// The maximum length.
     pub max: i64,
-    /// The least length, below 0 by an error of a clock.
+    /// The minimum length; negative due to an imprecise clock.
     pub min: i64,
-    /// The mean over all changes, which is HTA's.
+    /// The mean over all changes, as in HTA.
     pub mean_of_points: f64,
     /// The mean over time.
     pub time_mean: f64,
@@ -103,7 +103,7 @@ impl QueueFigures {
     #[expect(clippy::cast_precision_loss, reason = "means of lengths")]
     pub(super) fn new(stream: &StreamId, work: &[Work<'_>]) -> Option<QueueFigures> {
         let launched = work.iter().filter_map(|work| Some((work.launch?.start(), work.start())));
-        // At one time launches come first.
+        // At equal times, launches come first.
         let mut points: Vec<_> = launched.flat_map(|(call, start)| [(call, false), (start, true)]).collect();
         points.sort_unstable();
         let (first, mut last) = (points.first()?.0, points.first()?.0);

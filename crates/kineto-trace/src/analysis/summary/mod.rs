@@ -1,4 +1,4 @@
-//! Where the time of a trace went: figures of devices, streams, launches, steps and operations.
+//! A summary of a trace: figures of devices, streams, launches, steps and operations.
 
 mod findings;
 mod groups;
@@ -36,11 +36,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use work::Devices;
 
-/// Where the time of a trace went: made by [`Events::summary`].
+/// A summary of where the time of a trace went; made by [`Events::summary`].
 ///
-/// It answers what HTA's breakdowns answer (temporal, idle time, kernels, launches, queues, bandwidth, overlap) and what
-/// torch's `key_averages` does. Where HTA differs, such as host operations that carry `stream`, two devices with one
-/// stream number, or work launched before the window, the trace's own categories and ids decide.
+/// It covers HTA's breakdowns (temporal, idle time, kernels, launches, queues, bandwidth, overlap) and torch's
+/// `key_averages`. It uses the trace's own categories and ids. So it differs from HTA for host operations with a
+/// `stream`, for equal stream numbers on two devices, and for work launched before the window.
 ///
 /// ```
 /// use kineto_trace::analysis::Events;
@@ -62,21 +62,21 @@ use work::Devices;
 pub struct Summary {
     /// The start of the first slice.
     pub start: Timestamp,
-    /// The time from there to the end of the last slice, in nanoseconds.
+    /// The time from `start` to the end of the last slice, in nanoseconds.
     pub span_ns: u64,
-    /// How many slices there are.
+    /// The number of slices.
     pub slices: u64,
-    /// How many slices each category has.
+    /// The number of slices in each category.
     pub categories: BTreeMap<String, u64>,
     /// The rank of the process in `distributedInfo`.
     pub rank: Option<i64>,
-    /// The pieces of work on devices.
+    /// The number of pieces of device work.
     pub device_events: u64,
     /// The number of devices with work.
     pub devices: u64,
-    /// How devices spent their time; `None` if none worked.
+    /// How devices spent their time; `None` if there is no device work.
     pub occupation: Option<Occupation>,
-    /// Kernels, copies and fills by name, the greatest sum first.
+    /// Kernels, copies and fills by name, sorted by descending sum.
     pub kernels: Vec<KernelFigures>,
     /// Communication on devices by kind.
     pub collectives: Vec<CollectiveFigures>,
@@ -96,13 +96,13 @@ pub struct Summary {
     pub steps: Vec<StepFigures>,
     /// Annotations on the host by name.
     pub host_annotations: Vec<AnnotationFigures>,
-    /// Annotations on devices by name: from the first to the last work in each.
+    /// Annotations on devices by name, each from its first to its last work.
     pub device_annotations: Vec<AnnotationFigures>,
     /// Operations and kernels by name, as torch averages them.
     pub averages: KeyAverages,
-    /// How device work was counted to operations.
+    /// How device work was attributed to operations.
     pub attribution: AttributionCounts,
-    /// What the reader left out or repaired, by cause.
+    /// What was left out or repaired while reading, by cause.
     pub notes: Vec<(Note, u64)>,
     file: FileFigures,
 }
@@ -118,7 +118,7 @@ impl fmt::Debug for Summary {
 }
 
 impl Events {
-    /// Returns where the time of the trace went.
+    /// Returns a summary of where the time of the trace went.
     pub fn summary(&self) -> Summary {
         Summary::new(self)
     }
@@ -175,12 +175,12 @@ impl Summary {
         }
     }
 
-    /// Returns all figures as one JSON object, times in microseconds with three decimals.
+    /// Returns all figures as a JSON object; times are in microseconds with three decimals.
     pub fn to_json(&self) -> String {
         json::object(self).to_string()
     }
 
-    /// Returns the figures as text: the answer first, the tables after it.
+    /// Returns the summary as text.
     pub fn screen(&self) -> Screen<'_> {
         Screen::new(self)
     }
@@ -190,7 +190,7 @@ impl Summary {
     }
 }
 
-/// Returns the rank that `distributedInfo` states.
+/// Returns the rank in `distributedInfo`.
 fn rank(events: &Events) -> Option<i64> {
     let (_, info) = events.metadata().find(|(key, _)| *key == "distributedInfo")?;
     let mut rank = None;

@@ -1,17 +1,17 @@
-//! How much of the time devices were busy, and with what.
+//! The time that devices were busy, by class of work.
 
 use super::intervals::Intervals;
 use super::work::{Devices, WorkClass};
 
-/// How devices spent the time from the start of their first work to the end of their last. Times are nanoseconds.
+/// How devices spent the time from the start of their first work to the end of their last, in nanoseconds.
 ///
-/// All devices and streams are taken together: an instant is busy if anything runs.
+/// All devices and streams are combined: a moment is busy if anything runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Occupation {
     /// From the start of the first work to the end of the last.
     pub window_ns: u64,
-    /// Something ran.
+    /// Any work ran.
     pub busy_ns: u64,
     /// A compute kernel ran.
     pub compute_ns: u64,
@@ -19,15 +19,15 @@ pub struct Occupation {
     pub communication_ns: u64,
     /// A copy or fill ran.
     pub memory_ns: u64,
-    /// Communication ran, and no compute kernel.
+    /// Communication ran without a compute kernel.
     pub exposed_communication_ns: u64,
     /// Communication and a compute kernel ran.
     pub overlapped_communication_ns: u64,
-    /// The parts of the busy time, by what ran alone or together; they add up to it.
+    /// The busy time divided by which classes ran together; the parts add up to it.
     pub exclusive: Exclusive,
 }
 
-/// Busy time by what ran alone or together, in nanoseconds.
+/// Busy time by which classes ran together, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Exclusive {
@@ -80,7 +80,7 @@ impl Occupation {
         })
     }
 
-    /// Returns the nanoseconds of the window in which nothing ran.
+    /// Returns the time of the window in which nothing ran, in nanoseconds.
     pub fn idle_ns(&self) -> u64 {
         self.window_ns - self.busy_ns
     }

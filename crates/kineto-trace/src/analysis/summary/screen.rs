@@ -1,4 +1,4 @@
-//! A summary as text: the answer first, the tables after it.
+//! Formats a summary as text: the overview first, then tables.
 
 use super::findings::{percent, shown};
 use super::{Occupation, Summary};
@@ -6,9 +6,9 @@ use crate::analysis::averages::Average;
 use std::cmp::Reverse;
 use std::fmt::{self, Formatter};
 
-/// A summary as text: made by [`Summary::screen`], printed by its `Display`.
+/// A summary as text; made by [`Summary::screen`], printed by `Display`.
 ///
-/// No line is longer than the width; times have their units.
+/// Lines fit the width; times have units.
 #[derive(Clone, Debug)]
 #[must_use = "print it"]
 pub struct Screen<'s> {
@@ -18,7 +18,7 @@ pub struct Screen<'s> {
     has_color: bool,
 }
 
-/// The widest column of a table's numbers.
+/// The width of numeric columns.
 const NUMBER: usize = 12;
 
 impl<'s> Screen<'s> {
@@ -26,17 +26,17 @@ impl<'s> Screen<'s> {
         Screen { summary, width: 100, rows: 10, has_color: false }
     }
 
-    /// Sets how many characters a line has. Default: 100; at least 80.
+    /// Sets the line length in characters. Default: 100; at least 80.
     pub fn width(self, width: usize) -> Self {
         Screen { width: width.max(80), ..self }
     }
 
-    /// Sets how many operators and kernels are listed. Default: 10.
+    /// Sets the number of operators and kernels to list. Default: 10.
     pub fn rows(self, rows: usize) -> Self {
         Screen { rows, ..self }
     }
 
-    /// Sets whether headings are bold, by ANSI escapes. Default: no.
+    /// Sets whether headings are bold, with ANSI escapes. Default: false.
     pub fn color(self, has_color: bool) -> Self {
         Screen { has_color, ..self }
     }
@@ -68,7 +68,7 @@ impl<'s> Screen<'s> {
     }
 
     fn devices(&self, f: &mut Formatter<'_>, found: &Occupation) -> fmt::Result {
-        /// The characters of a full bar.
+        /// The length of a full bar in characters.
         const BAR: usize = 25;
 
         let share = |ns| percent(ns, found.window_ns);
@@ -106,7 +106,7 @@ impl<'s> Screen<'s> {
         self.heading(f, "What to do next")?;
         let findings = self.summary.findings();
         if findings.is_empty() {
-            return writeln!(f, "  Nothing stands out.");
+            return writeln!(f, "  No problem was found.");
         }
         for (number, finding) in (1..).zip(&findings) {
             let gain = format!("Worth up to {}.", shown(finding.gain_ns));
@@ -207,7 +207,7 @@ fn counted(count: u64, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
-/// Returns a name without control characters that takes at most `width` characters.
+/// Returns a name without control characters, truncated to `width`.
 pub(super) fn cut(name: &str, width: usize) -> String {
     let name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if name.chars().count() <= width {
@@ -217,7 +217,7 @@ pub(super) fn cut(name: &str, width: usize) -> String {
     format!("{kept}…")
 }
 
-/// Joins parts to lines that are as full as the width allows. A longer part is cut.
+/// Fills lines with parts up to the width; longer parts are truncated.
 fn filled_lines<T: AsRef<str>>(parts: &[T], separator: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in parts.iter().map(T::as_ref) {

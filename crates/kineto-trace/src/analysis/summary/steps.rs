@@ -1,4 +1,4 @@
-//! What devices did in each step of a program.
+//! Device work in each step of a program.
 
 use super::intervals::Intervals;
 use super::work::Devices;
@@ -9,32 +9,32 @@ use crate::time::Timestamp;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StepFigures {
-    /// Its number.
+    /// The step's number.
     pub number: u64,
-    /// When it began on the host.
+    /// The start on the host.
     pub start: Timestamp,
-    /// How long it lasted on the host.
+    /// The duration on the host.
     pub ns: u64,
-    /// The pieces of work that were launched in it.
+    /// The number of pieces of work launched in it.
     pub device_events: u64,
-    /// Their durations together.
+    /// The sum of their durations.
     pub device_ns: u64,
-    /// The time in which at least one of them ran.
+    /// The time during which at least one of them ran.
     pub device_busy_ns: u64,
-    /// The time of the step in which any device worked, whatever was launched when.
+    /// The time of the step in which any device worked, regardless of launches.
     pub device_busy_in_window_ns: u64,
-    /// When the last of them ended.
+    /// The end of the last of them.
     pub device_end: Option<Timestamp>,
 }
 
 impl StepFigures {
-    /// Returns the time from the start to the end of the step or of the last work launched in it.
+    /// Returns the duration up to the end of the step or of the last work launched in it.
     pub fn ns_with_device(&self) -> u64 {
         self.ns.max(self.device_end.map_or(0, |end| end.since(self.start)))
     }
 }
 
-/// Returns the steps of the host, in order.
+/// Returns the steps on the host, in order.
 pub(super) fn steps(events: &Events, devices: &Devices<'_>, busy: &Intervals) -> Vec<StepFigures> {
     let mut launched: Vec<_> = devices.work.iter().filter_map(|work| Some((work.launch?.start(), work))).collect();
     launched.sort_by_key(|(launch, _)| *launch);

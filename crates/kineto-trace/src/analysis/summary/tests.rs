@@ -1,16 +1,16 @@
-//! Figures, findings and text of small traces.
+//! Tests of figures, findings and text on small traces.
 
 use super::*;
 use crate::analysis::events::TrackId;
 use std::fmt::Write as _;
 
-/// The events of a trace, one after the other.
+/// The events of a trace in JSON.
 #[derive(Default)]
-struct Lines(String);
+struct TraceText(String);
 
-impl Lines {
+impl TraceText {
     /// Adds a slice; times are microseconds.
-    fn add(mut self, category: &str, name: &str, row: (u32, u32), (start, end): (u32, u32), args: &str) -> Lines {
+    fn add(mut self, category: &str, name: &str, row: (u32, u32), (start, end): (u32, u32), args: &str) -> TraceText {
         let (pid, tid) = row;
         let _ = write!(
             self.0,
@@ -22,7 +22,7 @@ impl Lines {
     }
 
     /// Adds a call and the kernel that it launches.
-    fn kernel(self, id: u32, name: &str, call: (u32, u32), work: (u32, u32)) -> Lines {
+    fn kernel(self, id: u32, name: &str, call: (u32, u32), work: (u32, u32)) -> TraceText {
         let correlation = format!("\"correlation\":{id}");
         let work_args = format!("{correlation},\"device\":0,\"stream\":7");
         self.add("cuda_runtime", "cudaLaunchKernel", (1, 1), call, &correlation).add(
@@ -46,7 +46,7 @@ impl Lines {
 
 #[test]
 fn starved_device_is_found_with_its_gap() {
-    let late = Lines::default()
+    let late = TraceText::default()
         .kernel(1, "a", (0, 10), (20, 120))
         .add("cpu_op", "load", (1, 1), (130, 500), "")
         .kernel(2, "b", (510, 515), (520, 600));
@@ -56,14 +56,14 @@ fn starved_device_is_found_with_its_gap() {
     assert_eq!(findings[0].title, "The CPU starves the GPU: it is idle for 69 % of its time.");
     assert!(findings[0].evidence.contains("400.000us, follows a while the CPU is in load"), "{findings:?}");
     assert_eq!((findings[0].gain_ns, summary.gaps.len()), (400_000, 1));
-    let early = Lines::default().kernel(1, "a", (0, 5), (20, 120)).kernel(2, "b", (6, 9), (520, 600));
+    let early = TraceText::default().kernel(1, "a", (0, 5), (20, 120)).kernel(2, "b", (6, 9), (520, 600));
     assert!(early.titles().is_empty());
 }
 
 #[test]
 fn small_kernels_are_found_where_there_are_many() {
     let launches = |count: u32| {
-        (0..count).fold(Lines::default(), |lines, i| {
+        (0..count).fold(TraceText::default(), |lines, i| {
             lines.kernel(i + 1, "tiny", (i * 10, i * 10 + 9), (i * 10 + 9, i * 10 + 14))
         })
     };
@@ -74,7 +74,7 @@ fn small_kernels_are_found_where_there_are_many() {
 #[test]
 fn exposed_communication_is_found() {
     let train = |comm: (u32, u32)| {
-        Lines::default().kernel(1, "gemm", (0, 1), (2, 1000)).kernel(2, "ncclDevKernel_AllReduce", (1, 2), comm)
+        TraceText::default().kernel(1, "gemm", (0, 1), (2, 1000)).kernel(2, "ncclDevKernel_AllReduce", (1, 2), comm)
     };
     assert_eq!(train((900, 1500)).titles(), ["Communication is exposed for 500.000us (83 % of it)."]);
     assert!(train((300, 900)).titles().is_empty());
@@ -84,7 +84,7 @@ fn exposed_communication_is_found() {
 fn pageable_copies_are_found() {
     let copy = |name: &str| {
         let args = "\"correlation\":1,\"device\":0,\"stream\":7,\"bytes\":4000";
-        Lines::default().add("gpu_memcpy", name, (0, 7), (0, 100), args).kernel(2, "gemm", (0, 1), (100, 200))
+        TraceText::default().add("gpu_memcpy", name, (0, 7), (0, 100), args).kernel(2, "gemm", (0, 1), (100, 200))
     };
     assert_eq!(copy("Memcpy HtoD (Pageable -> Device)").titles(), ["1 copies use pageable memory: 100.000us."]);
     assert!(copy("Memcpy HtoD (Pinned -> Device)").titles().is_empty());
@@ -95,10 +95,10 @@ fn pageable_copies_are_found() {
 #[test]
 fn uneven_steps_are_found() {
     let steps = |last: u32| {
-        let step = |lines: Lines, (n, start, end)| {
+        let step = |lines: TraceText, (n, start, end)| {
             lines.add("user_annotation", &format!("ProfilerStep#{n}"), (1, 1), (start, end), "")
         };
-        [(1, 0, 100), (2, 100, 200), (3, 200, 200 + last)].into_iter().fold(Lines::default(), step)
+        [(1, 0, 100), (2, 100, 200), (3, 200, 200 + last)].into_iter().fold(TraceText::default(), step)
     };
     assert_eq!(steps(300).titles(), ["Step 3 takes 300.000us, the median of 3 steps 100.000us."]);
     assert!(steps(110).titles().is_empty());
@@ -106,20 +106,20 @@ fn uneven_steps_are_found() {
 
 #[test]
 fn empty_trace_has_a_summary() {
-    let summary = Lines::default().summary();
+    let summary = TraceText::default().summary();
     assert_eq!((summary.slices, summary.occupation.clone(), summary.span_ns), (0, None, 0));
-    assert!(summary.screen().to_string().contains("Nothing stands out"));
+    assert!(summary.screen().to_string().contains("No problem was found"));
     let json: serde_json::Value = serde_json::from_str(&summary.to_json()).unwrap();
     assert!(json["temporal"].is_null() && json["overlap_pct"].is_null());
 }
 
 #[test]
-fn streams_of_two_devices_stay_apart() {
-    let work = |lines: Lines, (device, start, end)| {
+fn streams_of_two_devices_are_distinct() {
+    let work = |lines: TraceText, (device, start, end)| {
         let args = format!("\"device\":{device},\"stream\":\"0x7\"");
         lines.add("kernel", "gemm", (device, 7), (start, end), &args)
     };
-    let summary = [(0, 0, 10), (1, 5, 50), (0, 60, 70)].into_iter().fold(Lines::default(), work).summary();
+    let summary = [(0, 0, 10), (1, 5, 50), (0, 60, 70)].into_iter().fold(TraceText::default(), work).summary();
     let idle: Vec<_> = summary.stream_idle.iter().map(|row| (row.stream.clone(), row.idle.unlinked_ns)).collect();
     let stream = |device| StreamId { device: TrackId::Id(device), stream: TrackId::Id(7) };
     assert_eq!(idle, [(stream(0), 50_000), (stream(1), 0)]);
@@ -129,7 +129,7 @@ fn streams_of_two_devices_stay_apart() {
 #[test]
 fn lines_fit_the_width_and_hide_control_characters() {
     let name = format!("{}\\u001b[31m", "long_name_".repeat(30));
-    let lines = Lines::default()
+    let lines = TraceText::default()
         .kernel(1, &name, (0, 10), (20, 120))
         .add("cpu_op", &name, (1, 1), (130, 500), "")
         .kernel(2, &name, (510, 515), (520, 600));

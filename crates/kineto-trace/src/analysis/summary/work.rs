@@ -1,4 +1,4 @@
-//! The work of devices: its class, its stream and the call that launched it.
+//! Device work: its class, its stream and its launch.
 
 use crate::analysis::attribution::Attribution;
 use crate::analysis::event::Event;
@@ -7,16 +7,16 @@ use crate::analysis::values::signed;
 use crate::time::Timestamp;
 use std::collections::HashMap;
 
-/// What kind of work a device does.
+/// The class of device work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WorkClass {
-    /// Communication between devices: NCCL, RCCL and the like, or work with a `Collective name`.
+    /// Communication between devices: NCCL, RCCL and similar, or work with a `Collective name`.
     Communication,
     /// Any other kernel.
     Compute,
     /// Copies and fills.
     Memory,
-    /// A command of MTIA that waits for an event. It occupies a stream, and no time counts as busy.
+    /// An MTIA command that waits for an event; it occupies a stream without counting as busy.
     Wait,
 }
 
@@ -59,18 +59,18 @@ fn is_communication(name: &str) -> bool {
     }
 }
 
-/// Returns whether it is a copy or a fill by its category.
+/// Returns whether an event is a copy or a fill.
 pub(super) fn is_copy(event: &Event<'_>) -> bool {
     matches!(event.category(), "gpu_memcpy" | "gpu_memset")
 }
 
-/// A piece of a device's work.
+/// A piece of device work.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work<'e> {
     pub(super) event: Event<'e>,
     pub(super) class: WorkClass,
     pub(super) launch: Option<Event<'e>>,
-    /// Among [`Devices::streams`].
+    /// An index into [`Devices::streams`].
     stream: usize,
 }
 
@@ -96,13 +96,13 @@ impl Work<'_> {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct StreamId {
-    /// The argument `device` of its work, else the process that it is drawn in.
+    /// The argument `device` of its work, else the process on which it is drawn.
     pub device: TrackId,
-    /// The argument `stream`, else the row that it is drawn on.
+    /// The argument `stream`, else the track on which it is drawn.
     pub stream: TrackId,
 }
 
-/// All work of devices, in order of its start.
+/// All device work, in order of its start.
 #[derive(Debug)]
 pub(super) struct Devices<'e> {
     pub(super) work: Vec<Work<'e>>,
@@ -127,7 +127,7 @@ impl<'e> Devices<'e> {
         Devices { work, streams }
     }
 
-    /// Returns the work of each stream, by start and then by end; streams by device and number.
+    /// Returns the work of each stream, sorted by start and end; streams are sorted by device and number.
     pub(super) fn by_stream(&self) -> Vec<(&StreamId, Vec<Work<'e>>)> {
         let mut streams: Vec<_> = self.streams.iter().map(|stream| (stream, Vec::new())).collect();
         for work in &self.work {
