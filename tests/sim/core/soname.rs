@@ -1,4 +1,4 @@
-//! The build script of the simulated libraries: gives each the name that the real one has.
+//! The build script of the simulated libraries: gives each the real library's soname.
 
 fn main() {
     println!("cargo:rerun-if-changed=../../core/soname.rs");

@@ -9,7 +9,7 @@ pub struct RecordBuffer {
     pub address: *mut u8,
     pub size: usize,
     pub used: usize,
-    /// How many records the client lets it hold, 0 for as many as fit.
+    /// The most records that the client allows, 0 for as many as fit.
     most: usize,
     records: usize,
     pending: Vec<PendingRecord>,
@@ -18,24 +18,24 @@ pub struct RecordBuffer {
     has_garbage: bool,
 }
 
-// SAFETY: the client has given the memory away until it gets it back.
+// SAFETY: the client does not use the memory until it gets it back.
 unsafe impl Send for RecordBuffer {}
 
 /// A record whose work has not ended.
 #[derive(Clone, Copy, Debug)]
 pub struct PendingRecord {
-    /// The work's number, by which its times come later if they are not known.
+    /// The work's id, by which its times are set later if unknown.
     pub id: u64,
     pub begun_at: u64,
     pub done_at: u64,
-    /// Where in the record the start is, and the end.
+    /// The offsets of start and end in the record.
     pub start: Option<usize>,
     pub end: usize,
-    /// Where the record is, set by the buffer.
+    /// The record's offset, set by the buffer.
     pub record: usize,
 }
 
-/// Bytes that no reader can make sense of, at the end of a buffer with garbage.
+/// Bytes without meaning, at the end of a buffer with garbage.
 const NONSENSE: [u8; 20] = [0xa5; 20];
 
 impl RecordBuffer {
@@ -71,7 +71,7 @@ impl RecordBuffer {
         self.done_at <= now
     }
 
-    /// Marks that a record here is nonsense.
+    /// Marks that a record here is garbage.
     pub fn note_garbage(&mut self) {
         self.has_garbage = true;
     }

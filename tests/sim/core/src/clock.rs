@@ -1,4 +1,4 @@
-//! The clocks of the simulated machines, and the number of the calling thread.
+//! The clocks of the simulated machines, and the id of the calling thread.
 
 fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -19,7 +19,7 @@ pub fn real_time() -> u64 {
 
 /// Returns the kernel's number of the calling thread.
 pub fn thread_id() -> u32 {
-    // SAFETY: gettid takes nothing and always succeeds.
+    // SAFETY: gettid takes no argument and always succeeds.
     unsafe { libc::gettid() as u32 }
 }
 
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_clocks_go_forward() {
+    fn both_clocks_advance() {
         let (own, real) = (monotonic(), real_time());
         assert!(own > 0 && real > own);
         assert!(monotonic() >= own);

@@ -31,7 +31,7 @@ macro_rules! counters {
     };
 }
 
-/// Adds one.
+/// Increments a counter.
 pub fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

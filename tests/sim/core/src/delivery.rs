@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A thread that hands buffers to the client. It starts with its first delivery.
+/// A thread that delivers buffers to the client. It starts at the first delivery.
 #[derive(Debug)]
 pub struct DeliveryThread<T> {
     name: &'static str,

@@ -1,4 +1,4 @@
-//! The engine that passes the time of the work: each queue is a series, and a piece begins when all it needs is done.
+//! The engine that computes the times of work: a queue is a series, and work starts when its dependencies are done.
 
 use crate::kernel::number_after;
 use crate::memory::Movement;
@@ -17,7 +17,7 @@ pub const GAP: u64 = 1_000;
 /// Nanoseconds of a kernel whose name gives none, and for each of its blocks.
 const KERNEL_DURATION: u64 = 20_000;
 const BLOCK_DURATION: u64 = 20;
-/// Nanoseconds of a transfer of nothing.
+/// Nanoseconds of an empty transfer.
 const LEAST_TRANSFER: u64 = 1_000;
 /// Bytes that a copy and a fill move in a nanosecond.
 pub const COPY_SPEED: u64 = 25;
@@ -66,14 +66,14 @@ pub fn wait_until(clock: fn() -> u64, end: impl Fn() -> u64) {
     }
 }
 
-/// How long a piece of work takes, and when it may begin.
+/// The duration of work, and when it may begin.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timing {
     pub duration: u64,
     /// It ends when a test calls `simFinish`.
     pub endless: bool,
     pub is_kernel: bool,
-    /// It begins half way through the kernel before it.
+    /// It begins halfway through the kernel before it.
     pub overlaps: bool,
 }
 
@@ -95,7 +95,7 @@ impl Timing {
     }
 }
 
-/// A piece of work before it is given to a queue.
+/// Work before it is scheduled.
 #[derive(Clone, Debug)]
 pub struct Job<W> {
     pub work: W,
@@ -115,7 +115,7 @@ pub struct WorkQueue {
 }
 
 impl WorkQueue {
-    /// Returns what a thread waits for that waits for the queue.
+    /// Returns the moments for which a wait on the queue waits.
     pub fn moments(&self) -> impl Iterator<Item = &Moment> {
         self.waits.iter().chain([&self.tail])
     }
@@ -188,8 +188,7 @@ impl Engine {
         (start, NEVER)
     }
 
-    /// Returns when all that is in a queue now, and `after`, is done. If that is unknown, [`Engine::finish`] gives it with
-    /// this id.
+    /// Returns when the queue's current work and `after` are done. If unknown, [`Engine::finish`] returns it with this id.
     pub fn mark(&mut self, queue: &WorkQueue, mut after: Vec<Moment>, id: u64, earliest: u64) -> Moment {
         after.extend(queue.moments().cloned());
         match latest(&after, earliest) {

@@ -30,8 +30,8 @@ impl RecordNumber {
         each != 0 && self.0.is_multiple_of(each)
     }
 
-    /// Returns whether the record is one in `each`. Which ones has no pattern that a program's own could match, and is
-    /// the same each time.
+    /// Returns whether the record is one in `each`. The choice is pseudo-random, so that it matches no pattern of a program,
+    /// and the same in each run.
     pub fn is_one_in(self, each: u64) -> bool {
         let mut mixed = self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -39,7 +39,7 @@ impl RecordNumber {
         each != 0 && (mixed ^ mixed >> 31).is_multiple_of(each)
     }
 
-    /// Returns the byte of the nonsense in this record.
+    /// Returns the garbage byte of this record.
     pub fn nonsense(self) -> u8 {
         if self.0.is_multiple_of(2) { 0xa5 } else { 0xff }
     }
@@ -50,10 +50,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_hit_one_in_so_many() {
+    fn faults_hit_one_record_in_n() {
         for each in [2, 3, 5, 7] {
-            let met = (0..7_000).filter(|number| RecordNumber(*number).is_one_in(each)).count() as u64;
-            assert!((met * each).abs_diff(7_000) < 700, "{each}: {met}");
+            let hits = (0..7_000).filter(|number| RecordNumber(*number).is_one_in(each)).count() as u64;
+            assert!((hits * each).abs_diff(7_000) < 700, "{each}: {hits}");
         }
         assert!(!RecordNumber(1).is_one_in(0));
     }

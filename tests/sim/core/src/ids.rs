@@ -1,4 +1,4 @@
-//! Numbers of things: handles, pieces of work, calls.
+//! Ids of handles, work and calls.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

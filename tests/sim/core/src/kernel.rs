@@ -9,7 +9,7 @@ pub fn number_after(name: &str, mark: &str) -> Option<u32> {
     rest[..end].parse().ok()
 }
 
-/// Gives up a name as a free would, but so that a later reader notices: the memory stays, the text becomes `?`.
+/// Invalidates a name like a free, but so that a later reader notices: the memory stays, and the text becomes `?`.
 pub fn forget_name(name: CString) {
     let length = name.as_bytes().len();
     let address = name.into_raw();

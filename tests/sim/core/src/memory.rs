@@ -1,4 +1,4 @@
-//! Memory of devices, which is the host's and has the host's addresses.
+//! Device memory, which is host memory at host addresses.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ const ALIGNMENT: usize = 256;
 #[derive(Debug)]
 pub struct Allocation<L> {
     pub bytes: usize,
-    /// Where it is: a device, a kind of memory.
+    /// The location: a device, or a kind of memory.
     pub location: L,
 }
 

@@ -88,7 +88,7 @@ pub fn read_pairs(text: &str, mut set: impl FnMut(&str, &str) -> Result<(), Stri
     Ok(())
 }
 
-/// The options in force. Earlier ones are leaked: other threads may still read them, and there are few.
+/// The current options. Earlier ones are leaked, since other threads may still read them.
 #[derive(Debug)]
 pub struct OptionsStore<O> {
     simulator: &'static str,
@@ -108,7 +108,7 @@ impl<O: Default + Sync + 'static> OptionsStore<O> {
         OptionsStore { simulator, variable, parse, current: StaticPointer::null(), environment: Once::new() }
     }
 
-    /// Returns the options in force; at first those of the environment.
+    /// Returns the current options; at first those of the environment.
     pub fn get(&self) -> &'static O {
         self.environment.call_once(|| {
             let text = std::env::var(self.variable).unwrap_or_default();
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_text_is_cut_at_a_character() {
+    fn long_text_is_cut_at_a_character_boundary() {
         assert_eq!(Text::new(&"é".repeat(100)).as_str(), "é".repeat(48));
     }
 

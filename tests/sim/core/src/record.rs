@@ -1,7 +1,7 @@
 //! Records, and other structs of C, under construction.
 
-/// A struct that is filled in by offset. Bytes that nothing sets are zero; fields behind its end are left out, for older
-/// versions do not have them.
+/// A struct that is filled in by offset. Unset bytes are zero; fields behind its end are omitted, since older versions
+/// lack them.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// Aligned as C aligns structs.
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_behind_the_end_are_left_out() {
+    fn fields_behind_the_end_are_omitted() {
         let mut record = Record::of_kind(3, 24).u64(16, 1).u64(20, 2).triple(4, [4, 5, 6]);
         assert_eq!((record.kind(), &record.words[..]), (3, &[3 | 4 << 32, 5 | 6 << 32, 1][..]));
         record.fill(4, 0xff, &[8]);

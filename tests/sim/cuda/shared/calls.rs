@@ -13,7 +13,7 @@ pub(crate) struct Call {
     pub(crate) name: &'static CStr,
 }
 
-/// The call with that callback id.
+/// Returns the call with that callback id.
 pub(crate) fn find(domain: u32, cbid: u32) -> Option<&'static Call> {
     let calls = match domain {
         DRIVER_API => DRIVER,

@@ -1,14 +1,14 @@
-//! What the two libraries count, for tests to look at.
+//! Counters of the two libraries, for tests.
 
 pub(crate) use sim_core::counters::count;
 
 sim_core::counters! {
-    // The driver's: launches by the program (a graph's counts once), and what the devices were given to do.
+    // The driver's: launches by the program (a graph's counts once), and submitted work.
     launches,
     kernels,
     memcpys,
     memsets,
-    // Calls that wait for a device: a profiler makes none.
+    // Calls that wait for a device; a profiler makes none.
     synchronizes,
     // CUPTI's.
     api_records,

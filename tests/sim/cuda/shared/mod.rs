@@ -1,4 +1,4 @@
-//! What the simulated driver and the simulated CUPTI must agree on; each of the two libraries compiles its own copy.
+//! Definitions shared by the simulated driver and CUPTI; each library compiles its own copy.
 #![allow(dead_code, unused_imports, reason = "each library uses a part of it")]
 
 pub(crate) mod calls;

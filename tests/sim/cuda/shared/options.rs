@@ -1,4 +1,4 @@
-//! The options of the simulator: "key=value,key=value".
+//! Options of the simulator: "key=value,key=value".
 
 use super::clock::now;
 use sim_core::options::{EnableError, Text, Value};
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_read_and_the_rest_is_default() {
+    fn keys_are_read_and_others_are_at_their_defaults() {
         let options =
             Options::parse(" cupti=12.4, no_finish=slow ,clock_step_ns=-5:20,enable_error=7:38,busy=1").unwrap();
         assert_eq!(CuptiVersion::ALL[options.cupti.0], ("12.4", 22));

@@ -1,4 +1,4 @@
-//! The one coupling of the two libraries: CUPTI hands the driver this table, and the driver calls what is in it.
+//! The interface of the two libraries: CUPTI passes the driver this table of functions to call.
 
 use super::counters::Counters;
 use super::options::Options;
@@ -6,7 +6,7 @@ pub(crate) use sim_core::engine::NEVER;
 use sim_core::ffi::StaticText;
 use std::ffi::c_char;
 
-/// Changes with the shape of anything in this file.
+/// The version of the types in this file.
 pub(crate) const VERSION: u32 = 2;
 
 /// Domains of API calls, by CUPTI's numbers.
@@ -18,30 +18,30 @@ pub(crate) const RUNTIME_API: u32 = 2;
 /// Returns the driver's counters, or null where the versions differ.
 pub(crate) type SetTracer = unsafe extern "C" fn(*const Tracer) -> *const Counters;
 
-/// What the driver calls. None of these is called under a lock of the driver's.
+/// The functions that the driver calls, never under its locks.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Tracer {
     pub(crate) version: u32,
-    /// The options have changed; also called when the tracer is set.
+    /// Reports changed options; also called when the tracer is set.
     pub(crate) configured: extern "C" fn(*const Options),
     pub(crate) api_enter: extern "C" fn(*mut ApiCall),
     pub(crate) api_exit: extern "C" fn(*mut ApiCall),
-    /// Work has been given to a device; several pieces for a graph.
+    /// Reports work that was submitted to a device; several items for a graph.
     pub(crate) queued: extern "C" fn(*const Work, usize),
-    /// Work whose times were not known now has them: its id, start and end as stamps, and its true end.
+    /// Reports work whose times have become known: its id, start and end as timestamps, and its true end.
     pub(crate) retimed: extern "C" fn(u64, u64, u64, u64),
     pub(crate) synchronized: extern "C" fn(*const Synchronization),
     pub(crate) event_recorded: extern "C" fn(*const EventRecord),
-    /// Memory has been allocated, or given back.
+    /// Reports memory that was allocated or freed.
     pub(crate) memory_changed: extern "C" fn(*const Memory),
-    /// The driver has spent time on its own account: kind by CUPTI's numbers, correlation id, start, end.
+    /// Reports the driver's overhead: kind by CUPTI's numbers, correlation id, start, end.
     pub(crate) overhead: extern "C" fn(u32, u32, u64, u64),
-    /// The names of counts that CUPTI alone knows; `NEVER` for others.
+    /// Returns a counter that only CUPTI has; `NEVER` for other names.
     pub(crate) count: extern "C" fn(*const c_char) -> u64,
 }
 
-/// A call of the API under way, on the stack of its thread.
+/// A running call of the API, on the stack of its thread.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct ApiCall {
@@ -55,7 +55,7 @@ pub(crate) struct ApiCall {
     /// The context of the thread, 0 without, and its id.
     pub(crate) context: u64,
     pub(crate) context_id: u32,
-    /// The tracer's own, from enter to exit.
+    /// The tracer's value, from enter to exit.
     pub(crate) start: u64,
     pub(crate) data: u64,
 }
@@ -66,7 +66,7 @@ pub(crate) const MEMSET: u32 = 2;
 pub(crate) const KERNEL: u32 = 10;
 pub(crate) const MEMCPY_PEER: u32 = 22;
 
-/// A piece of work for a device. What does not apply to its kind is zero.
+/// Work for a device. Fields that do not apply to its kind are zero.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Work {
@@ -78,7 +78,7 @@ pub(crate) struct Work {
     pub(crate) context: u32,
     pub(crate) stream: u32,
     pub(crate) priority: i32,
-    /// As stamps of the device.
+    /// As timestamps of the device.
     pub(crate) start: u64,
     pub(crate) end: u64,
     /// By the true clock: when it starts and when it is complete, or [`NEVER`].
@@ -135,13 +135,13 @@ pub(crate) struct Synchronization {
     pub(crate) end: u64,
 }
 
-/// Memory that is allocated, or given back.
+/// Memory that is allocated or freed.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Memory {
     pub(crate) is_release: bool,
     pub(crate) is_async: bool,
-    /// Where it is, by CUPTI's numbers.
+    /// The memory kind, by CUPTI's numbers.
     pub(crate) place: u32,
     pub(crate) correlation: u32,
     pub(crate) device: u32,
@@ -161,7 +161,7 @@ pub(crate) struct EventRecord {
     pub(crate) event: u32,
     /// Unique for each record of an event.
     pub(crate) record: u64,
-    /// When the device comes to it, as its stamp and by the true clock.
+    /// When the device reaches it, as its timestamp and by the true clock.
     pub(crate) stamp: u64,
     pub(crate) done_at: u64,
 }

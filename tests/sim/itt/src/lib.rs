@@ -1,7 +1,6 @@
 //! A collector of ITT: each call becomes a line of the file that `SIM_ITT_LOG` names.
 //!
-//! Of the kind that VTune is: ittnotify calls `__itt_api_init` with its table of functions, and the collector writes its
-//! own into it.
+//! Like VTune's: ittnotify calls `__itt_api_init` with its table of functions, and the collector writes its own into it.
 #![cfg(target_os = "linux")]
 #![allow(non_snake_case, reason = "the exported name is C's")]
 
@@ -66,11 +65,11 @@ fn text(text: *const c_char) -> String {
 }
 
 fn keep(text: *const c_char) -> *const c_char {
-    // SAFETY: the client hands a C string.
+    // SAFETY: the client passes a C string.
     unsafe { CStr::from_ptr(text) }.to_owned().into_raw()
 }
 
-// What a client makes before its first task, ittnotify makes itself.
+// ittnotify itself makes objects that a client needs before its first task.
 extern "C" fn domain_create(name: *const c_char) -> *const Domain {
     Box::into_raw(Box::new(Domain { flags: 1, name: keep(name), rest: [0; 5] }))
 }
@@ -81,12 +80,12 @@ extern "C" fn string_handle_create(name: *const c_char) -> *const Handle {
 
 extern "C" fn task_begin(domain: *const Domain, id: Id, parent: Id, name: *const Handle) {
     assert_eq!((id.parts, parent.parts), ([0; 3], [0; 3]), "no ids");
-    // SAFETY: both live for ever.
+    // SAFETY: both are never freed.
     say(&unsafe { format!("begin {} {}", text((*domain).name), text((*name).text)) });
 }
 
 extern "C" fn task_end(domain: *const Domain) {
-    // SAFETY: it lives for ever.
+    // SAFETY: it is never freed.
     say(&format!("end {}", text(unsafe { (*domain).name })));
 }
 
@@ -99,7 +98,7 @@ pub extern "C" fn __itt_api_init(global: *const Global, _groups: c_int) {
         (c"__itt_task_begin", task_begin as *const c_void),
         (c"__itt_task_end", task_end as *const c_void),
     ];
-    // SAFETY: ittnotify hands its one global.
+    // SAFETY: ittnotify passes its only global.
     let mut function = unsafe { (*global).functions };
     // SAFETY: the table ends with an entry without a name.
     while let Function { name, place, .. } = unsafe { &*function }

@@ -1,7 +1,7 @@
-//! A tool that listens to NVTX 3: each call becomes a line of the file that `SIM_NVTX_LOG` names.
+//! An NVTX 3 tool: each call becomes a line of the file that `SIM_NVTX_LOG` names.
 //!
-//! Written from the protocol of NVTX's headers alone: it asks for the table of the core module, writes its functions
-//! into the slots, and reads attributes by their offsets. `SIM_NVTX_REFUSE=1` has it refuse after it has written some.
+//! Written from the protocol of NVTX's headers alone: it requests the table of the core module, writes its functions into
+//! the slots, and reads attributes by their offsets. With `SIM_NVTX_REFUSE=1` it refuses after writing some functions.
 #![cfg(target_os = "linux")]
 #![allow(non_snake_case, reason = "the exported name is C's")]
 
@@ -30,7 +30,7 @@ fn say(line: &str) {
     }
 }
 
-/// The tool's entry: returns 1 if it listens.
+/// The tool's entry point: returns 1 if it accepts.
 #[unsafe(no_mangle)]
 pub extern "C" fn InitializeInjectionNvtx2(get_export_table: GetExportTable) -> c_int {
     let Some(path) = std::env::var_os("SIM_NVTX_LOG") else { return 0 };
@@ -40,7 +40,7 @@ pub extern "C" fn InitializeInjectionNvtx2(get_export_table: GetExportTable) -> 
     if callbacks.is_null() {
         return 0;
     }
-    // SAFETY: the client's table lives for ever and begins with its size.
+    // SAFETY: the client's table is never freed and begins with its size.
     let Callbacks { struct_size, get_module_function_table: Some(get_table) } = (unsafe { callbacks.read() }) else {
         return 0;
     };
@@ -72,7 +72,7 @@ pub extern "C" fn InitializeInjectionNvtx2(get_export_table: GetExportTable) -> 
 
 /// Returns a value at an offset of `nvtxEventAttributes_t`.
 fn at<T: Copy>(attributes: *const u8, offset: usize) -> T {
-    // SAFETY: the client hands 48 bytes, and no offset is beyond them.
+    // SAFETY: the client passes 48 bytes, and every offset is inside them.
     unsafe { attributes.add(offset).cast::<T>().read_unaligned() }
 }
 
@@ -88,7 +88,7 @@ fn describe(attributes: *const u8) -> String {
         other => format!("?{other}"),
     };
     assert_eq!(at::<i32>(attributes, 32), 1, "a text in one-byte characters");
-    // SAFETY: the client hands a C string.
+    // SAFETY: the client passes a C string.
     let text = unsafe { CStr::from_ptr(at::<*const c_char>(attributes, 40)) };
     format!("{} {color} {payload} {}", at::<u32>(attributes, 4), text.to_string_lossy())
 }
@@ -108,11 +108,11 @@ extern "C" fn range_pop() -> c_int {
 }
 
 extern "C" fn name_category(category: u32, name: *const c_char) {
-    // SAFETY: the client hands a C string.
+    // SAFETY: the client passes a C string.
     say(&format!("category {category} {}", unsafe { CStr::from_ptr(name) }.to_string_lossy()));
 }
 
 extern "C" fn name_os_thread(thread: u32, name: *const c_char) {
-    // SAFETY: the client hands a C string.
+    // SAFETY: the client passes a C string.
     say(&format!("thread {thread} {}", unsafe { CStr::from_ptr(name) }.to_string_lossy()));
 }

@@ -1,6 +1,6 @@
-//! A library that makes NVTX ranges, as NCCL or cuDF do: with NVTX's header compiled in, so with slots of its own.
+//! A library that makes NVTX ranges, like NCCL or cuDF: NVTX's header is compiled in, so it has its own slots.
 //!
-//! At its first call it asks `NVTX_INJECTION64_PATH` who listens, opens that and lets it write its functions into the slots.
+//! At its first call it opens the tool that `NVTX_INJECTION64_PATH` names, which writes its functions into the slots.
 //! Without a tool, or with one that refuses, every call does nothing. Written from the protocol of NVTX's headers alone.
 #![cfg(target_os = "linux")]
 #![allow(non_snake_case, reason = "the exported names are C's")]
@@ -20,7 +20,7 @@ type Slots = [AtomicPtr<c_void>; SLOTS];
 /// A slot's address, or null; the first is none, and a null ends the list.
 #[repr(transparent)]
 struct Table([*const AtomicPtr<c_void>; SLOTS + 1]);
-// SAFETY: it is constant, and what it points to is made of atomics that live for ever.
+// SAFETY: the pointer is constant and leads to static atomics.
 unsafe impl Sync for Table {}
 
 static CORE_SLOTS: Slots = [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS];
@@ -52,9 +52,9 @@ extern "C" fn module_function_table(module: u32, table: *mut *const Table, count
         CORE2 => &CORE2_TABLE,
         _ => return 0,
     };
-    // SAFETY: the tool hands null or a place for the address.
+    // SAFETY: the tool passes null or a valid place for the address.
     unsafe { table.as_mut() }.into_iter().for_each(|place| *place = found);
-    // SAFETY: the tool hands null or a place for the number.
+    // SAFETY: the tool passes null or a valid place for the number.
     unsafe { count.as_mut() }.into_iter().for_each(|place| *place = SLOTS as u32);
     1
 }
@@ -65,7 +65,7 @@ extern "C" fn export_table(id: u32) -> *const c_void {
 
 type Initialize = extern "C" fn(extern "C" fn(u32) -> *const c_void) -> c_int;
 
-/// Lets that tool listen; returns what it says, -1 if it cannot be opened.
+/// Attaches a tool; returns its result, or -1 if it cannot be opened.
 #[unsafe(no_mangle)]
 pub extern "C" fn rangesConnect(path: *const c_char) -> c_int {
     // SAFETY: a C string; the tool's initialisers run.
@@ -82,13 +82,13 @@ pub extern "C" fn rangesConnect(path: *const c_char) -> c_int {
     let initialize = unsafe { std::mem::transmute::<*mut c_void, Initialize>(initialize) };
     let answer = initialize(export_table);
     if answer == 0 {
-        // What it has written until then is not to be called.
+        // Functions that it has already written must not be called.
         CORE_SLOTS.iter().chain(&CORE2_SLOTS).for_each(|slot| slot.store(ptr::null_mut(), Ordering::Release));
     }
     answer
 }
 
-/// What the tool has written into a slot, if there is a tool.
+/// Returns the function that the tool has written into a slot, if any.
 fn written(slots: &Slots, at: usize) -> *mut c_void {
     static ASKED: Once = Once::new();
     ASKED.call_once(|| {
@@ -101,7 +101,7 @@ fn written(slots: &Slots, at: usize) -> *mut c_void {
     slots[at].load(Ordering::Acquire)
 }
 
-/// Calls the function in a slot; `$none` where there is none.
+/// Calls the function in a slot; evaluates to `$none` if the slot is empty.
 macro_rules! call {
     ($slots:ident[$at:literal]($($argument:expr => $type:ty),*) $(-> $returned:ty, $none:expr)?) => {{
         let function = written(&$slots, $at);
@@ -212,7 +212,7 @@ pub extern "C" fn rangesMarkValue(text: *const c_char, value: f64) {
     call!(CORE_SLOTS[1](&raw const attributes => *const Attributes));
 }
 
-/// Whether somebody listens.
+/// Returns whether a tool is attached.
 #[unsafe(no_mangle)]
 pub extern "C" fn rangesAreHeard() -> c_int {
     c_int::from(!written(&CORE_SLOTS, 9).is_null())

@@ -1,4 +1,4 @@
-//! The API calls that exist here, with the numbers that the two profilers know them by.
+//! The implemented API calls, with the numbers of both profilers.
 
 use std::ffi::CStr;
 
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_unique_and_names_are_found() {
+    fn numbers_are_unique_and_calls_are_found_by_name() {
         let mut operations: Vec<_> = CALLS.iter().map(|call| call.operation).collect();
         operations.sort_unstable();
         operations.dedup();

@@ -1,10 +1,10 @@
-//! The clock of the simulated machine, CLOCK_MONOTONIC, and the stamps that a profiler gets.
+//! The clock of the simulated machine, CLOCK_MONOTONIC, and the timestamps of profilers.
 
 use super::options::Options;
 
 pub(crate) use sim_core::clock::monotonic as now;
 
-/// The kernel's number of the calling thread.
+/// Returns the kernel's id of the calling thread.
 pub(crate) fn thread() -> u64 {
     sim_core::clock::thread_id().into()
 }

@@ -1,4 +1,4 @@
-//! A profiler's thread that writes records of what has ended, and brings buffers to the client.
+//! A profiler's thread, which writes records of ended work and delivers buffers to the client.
 
 use super::clock::now;
 use super::link;
@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// How long it sleeps at most.
+/// The longest sleep.
 const NAP: Duration = Duration::from_millis(1);
 
 /// Work that gets a record in a buffer when it has ended.
@@ -20,17 +20,17 @@ pub(crate) trait Pending: Send + 'static {
     fn write(&self);
 }
 
-/// The thread of a profiler, once it is started, and what it has to do.
+/// A profiler's thread, once started, and its tasks.
 #[derive(Debug)]
 pub(crate) struct Courier<P> {
     name: &'static str,
-    /// Hands the client what a buffer has.
+    /// Delivers a buffer's records to the client.
     deliver: fn(u64),
     pending: Mutex<Vec<P>>,
     requests: OnceLock<Mutex<Sender<Request>>>,
 }
 
-/// A buffer that somebody wants to be empty, and whom to tell.
+/// A buffer to flush, and the channel for its completion.
 type Request = (u64, Sender<()>);
 
 impl<P: Pending> Courier<P> {
@@ -38,7 +38,7 @@ impl<P: Pending> Courier<P> {
         Courier { name, deliver, pending: Mutex::new(Vec::new()), requests: OnceLock::new() }
     }
 
-    /// Starts the thread, if that has not been done.
+    /// Starts the thread if necessary.
     pub(crate) fn start(&'static self) -> &'static Mutex<Sender<Request>> {
         self.requests.get_or_init(|| {
             let (sender, receiver) = channel();
@@ -54,7 +54,7 @@ impl<P: Pending> Courier<P> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner).push(pending);
     }
 
-    /// Work whose times were not known now has them.
+    /// Sets the times of work that have become known.
     pub(crate) fn retime(&self, id: u64, start: u64, end: u64, done_at: u64) {
         let mut all = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         for work in all.iter_mut().map(Pending::work_mut).filter(|work| work.id == id) {
@@ -62,11 +62,11 @@ impl<P: Pending> Courier<P> {
         }
     }
 
-    /// Brings what a buffer has, and returns when the client has got it.
+    /// Flushes a buffer, and returns after its delivery.
     pub(crate) fn empty(&'static self, buffer: u64) {
         let (done, is_done) = channel();
         let sent = self.start().lock().unwrap_or_else(PoisonError::into_inner).send((buffer, done));
-        // Nobody answers where the thread could not be started.
+        // An error means that the thread could not be started.
         let _ = sent.map(|()| is_done.recv());
     }
 
@@ -80,13 +80,13 @@ impl<P: Pending> Courier<P> {
             self.collect();
             if let Some((buffer, done)) = request {
                 (self.deliver)(buffer);
-                // Nobody waits any more: nothing to tell.
+                // An error means that no thread waits.
                 let _ = done.send(());
             }
         }
     }
 
-    /// Writes the records of what has ended.
+    /// Writes the records of ended work.
     fn collect(&self) {
         let (late, now) = (link::options().late_buffers * 1_000_000, now());
         let is_due = |pending: &mut P| {

@@ -1,4 +1,4 @@
-//! A profiler's way to HIP: finds it, and knows its options and counters.
+//! A profiler's link to HIP: finds it, and reads its options and counters.
 
 use super::counters::{Counters, count};
 use super::options::Options;
@@ -10,7 +10,7 @@ use std::ffi::c_void;
 use std::time::Duration;
 
 static HIP: StaticPointer<Hip> = StaticPointer::null();
-/// What is counted, and what holds, where there is no HIP to ask.
+/// Counters and options without HIP.
 static NO_COUNTERS: Counters = Counters::new();
 static NO_OPTIONS: OptionsStore<Options> = OptionsStore::new("sim-rocm", "SIM_ROCM", Options::parse);
 
@@ -34,7 +34,7 @@ fn find() -> *const Hip {
     if unsafe { (*table).version } == VERSION { table } else { std::ptr::null() }
 }
 
-/// The options in force: HIP's, and without it those of the environment.
+/// Returns the current options: HIP's, or without it those of the environment.
 pub(crate) fn options() -> &'static Options {
     // SAFETY: HIP's options stay where they are.
     hip().map_or_else(|| NO_OPTIONS.get(), |hip| unsafe { &*(hip.options)() })
@@ -56,7 +56,7 @@ pub(crate) fn delay_flush() {
     std::thread::sleep(Duration::from_millis(options.slow_flush));
 }
 
-/// Calls the client: on another thread for each buffer if the options say so.
+/// Calls the client, by option on a new thread for each buffer.
 pub(crate) fn call_client(call: impl FnOnce() + Send + 'static) {
     if options().foreign_thread {
         // A panic of the client ends the process: the thread has no error.
@@ -66,7 +66,7 @@ pub(crate) fn call_client(call: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Waits until somebody ends what is endless.
+/// Waits until a test ends endless work.
 fn wait_for_finish() {
     let Some(hip) = hip() else { return };
     let before = (hip.finishes)();

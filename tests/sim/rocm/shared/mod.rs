@@ -1,4 +1,4 @@
-//! What the simulated HIP and the two simulated profilers must agree on; each library compiles its own copy.
+//! Definitions shared by the simulated HIP and profilers; each library compiles its own copy.
 #![allow(dead_code, unused_imports, reason = "each library uses a part of it")]
 
 pub(crate) mod calls;

@@ -1,4 +1,4 @@
-//! The options of the simulator: "key=value,key=value".
+//! Options of the simulator: "key=value,key=value".
 
 use sim_core::options::{EnableError, Text, Value};
 
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_read_and_the_rest_is_default() {
+    fn keys_are_read_and_others_are_at_their_defaults() {
         let options =
             Options::parse(" sdk=0.5, no_finish=slow ,clock_skew_ns=-5,enable_error=7:copies,busy=1").unwrap();
         assert_eq!(options.sdk, Version { major: 0, minor: 5 });

@@ -1,4 +1,4 @@
-//! The one coupling of the libraries: a profiler hands HIP a table, and HIP calls what is in it.
+//! The interface of the libraries: a profiler passes HIP a table of functions to call.
 
 use super::counters::Counters;
 use super::options::Options;
@@ -6,7 +6,7 @@ pub(crate) use sim_core::engine::NEVER;
 use sim_core::ffi::{StaticText, slice};
 use std::ffi::{c_char, c_void};
 
-/// Changes with the shape of anything in this file.
+/// The version of the types in this file.
 pub(crate) const VERSION: u32 = 1;
 
 /// What HIP's function `simHip` returns.
@@ -19,39 +19,39 @@ pub(crate) struct Hip {
     pub(crate) options: extern "C" fn() -> *const Options,
     /// Whether the program has called HIP.
     pub(crate) has_started: extern "C" fn() -> bool,
-    /// How often somebody has ended what is endless.
+    /// The number of times a test has ended endless work.
     pub(crate) finishes: extern "C" fn() -> u64,
     /// Adds a table, which must stay where it is.
     pub(crate) add_tracer: extern "C" fn(*const Tracer),
-    /// The name of a kernel, null for none of that handle.
+    /// Returns the name of a kernel, or null for an unknown handle.
     pub(crate) kernel_name: extern "C" fn(u64) -> *const c_char,
 }
 
-// SAFETY: what it points to is there for good, and may be read by all threads.
+// SAFETY: the pointers lead to statics that all threads may read.
 unsafe impl Sync for Hip {}
 
-/// A profiler's function `simHipStarts`: HIP is called for the first time; what it returns is of no use.
+/// A profiler's function `simHipStarts`, which HIP's first call invokes; its result is ignored.
 pub(crate) type HipStarts = extern "C" fn();
 
-/// What HIP calls. None of these is called under a lock of HIP's.
+/// The functions that HIP calls, never under its locks.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Tracer {
     pub(crate) enter: extern "C" fn(*mut ApiCall),
     pub(crate) exit: extern "C" fn(*mut ApiCall),
-    /// Work has been given to a device; several pieces for a graph.
+    /// Reports work that was submitted to a device; several items for a graph.
     pub(crate) queued: extern "C" fn(*const Work, usize),
-    /// Work whose times were not known now has them: its id, start and end as stamps, and its true end.
+    /// Reports work whose times have become known: its id, start and end as timestamps, and its true end.
     pub(crate) retimed: extern "C" fn(u64, u64, u64, u64),
-    /// A kernel is there from now on.
+    /// Reports a loaded kernel.
     pub(crate) kernel_loaded: extern "C" fn(*const Symbol),
-    /// Names of kernels are gone from now on: their ids.
+    /// Reports the ids of kernels whose names are no longer valid.
     pub(crate) kernels_unloaded: extern "C" fn(*const u64, usize),
-    /// The names of counts that this profiler alone knows; `NEVER` for others.
+    /// Returns a counter that only this profiler has; `NEVER` for other names.
     pub(crate) count: extern "C" fn(*const c_char) -> u64,
 }
 
-/// A call of the API under way, on the stack of its thread.
+/// A running call of the API, on the stack of its thread.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct ApiCall {
@@ -61,7 +61,7 @@ pub(crate) struct ApiCall {
     pub(crate) arguments: *const Argument,
     pub(crate) count: usize,
     pub(crate) result: i32,
-    /// Each tracer's own, from enter to exit.
+    /// Each tracer's value, from enter to exit.
     pub(crate) data: [[u64; 2]; 2],
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Shape {
     pub(crate) style: Style,
     /// How many pointers lead to it.
     pub(crate) indirection: i32,
-    /// The size and alignment of what a pointer points to; zeros where nobody may look.
+    /// The size and alignment of a pointer's target; zeros if unreadable.
     pub(crate) target: [usize; 2],
 }
 
@@ -135,7 +135,7 @@ pub(crate) const DEVICE_TO_DEVICE: u32 = 3;
 /// The device of memory of the host.
 pub(crate) const HOST: i32 = -1;
 
-/// A piece of work for a device. What does not apply to its kind is zero.
+/// Work for a device. Fields that do not apply to its kind are zero.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Work {
@@ -146,10 +146,10 @@ pub(crate) struct Work {
     /// Unique in the process.
     pub(crate) id: u64,
     pub(crate) thread: u64,
-    /// Which of the device's HSA queues it goes through.
+    /// The HSA queue of the device that runs it.
     pub(crate) queue: u32,
     pub(crate) in_graph: bool,
-    /// As stamps of the device.
+    /// As timestamps of the device.
     pub(crate) start: u64,
     pub(crate) end: u64,
     /// By the true clock: when it is complete, or [`NEVER`].

@@ -1,16 +1,16 @@
-//! What the libraries count, for tests to look at.
+//! Counters of the libraries, for tests.
 
 pub(crate) use sim_core::counters::count;
 
 sim_core::counters! {
-    // Level Zero's: calls of `zeInit`, and what the program gave the devices to do.
+    // Level Zero's: calls of `zeInit`, and submitted work.
     inits,
     kernels,
     memcpys,
     memsets,
     barriers,
     collectives,
-    // Calls that wait for a device: a profiler makes none.
+    // Calls that wait for a device; a profiler makes none.
     synchronizes,
     // PTI's.
     api_records,

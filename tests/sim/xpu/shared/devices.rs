@@ -19,7 +19,7 @@ pub(crate) fn index(options: &Options, handle: usize) -> Option<u32> {
     u32::try_from(offset / NEXT).ok().filter(|index| *index < options.devices)
 }
 
-/// What tells a device from all others.
+/// The UUID of a device.
 pub(crate) fn uuid(options: &Options, index: u32) -> [u8; 16] {
     let mut uuid = [0; 16];
     uuid[..4].copy_from_slice(&options.vendor.to_le_bytes());

@@ -1,4 +1,4 @@
-//! The options of the simulator: "key=value,key=value".
+//! Options of the simulator: "key=value,key=value".
 
 use sim_core::options::{EnableError, Text, Value};
 

@@ -6,7 +6,7 @@ pub(crate) use sim_core::engine::NEVER;
 use sim_core::ffi::StaticText;
 use std::ffi::c_char;
 
-/// Changes with the shape of anything in this file.
+/// The version of the types in this file.
 pub(crate) const VERSION: u32 = 2;
 
 /// The id of the SYCL queue of work that came without one, by PTI's number.
@@ -17,20 +17,20 @@ pub(crate) const NO_SYCL_QUEUE: u64 = u64::MAX - 1;
 /// Returns Level Zero's counters, or null where the versions differ.
 pub(crate) type SetTracer = unsafe extern "C" fn(*const Tracer) -> *const Counters;
 
-/// What Level Zero calls. None of these is called under a lock of its own.
+/// The functions that Level Zero calls, never under its locks.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Tracer {
     pub(crate) version: u32,
-    /// The options have changed; also called when the tracer is set.
+    /// Reports changed options; also called when the tracer is set.
     pub(crate) configured: extern "C" fn(*const Options),
-    /// A call has ended, on the thread that made it.
+    /// Reports a call that has ended, on its thread.
     pub(crate) called: extern "C" fn(*const Call),
-    /// Work has been found to be complete: PTI looks when the program waits.
+    /// Reports work that is found complete when the program waits.
     pub(crate) completed: extern "C" fn(*const Work, usize),
     pub(crate) synchronized: extern "C" fn(*const Synchronization),
     pub(crate) communicated: extern "C" fn(*const Communication),
-    /// The names of counts that PTI alone knows; `NEVER` for others.
+    /// Returns a counter that only PTI has; `NEVER` for other names.
     pub(crate) count: extern "C" fn(*const c_char) -> u64,
 }
 
@@ -55,7 +55,7 @@ pub(crate) const MEMCPY_PEER: u32 = 10;
 /// A barrier in a queue, which has a record of its synchronization.
 pub(crate) const BARRIER: u32 = 11;
 
-/// A piece of work of a device. What does not apply to its kind is zero.
+/// Work of a device. Fields that do not apply to its kind are zero.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Work {

@@ -1,4 +1,4 @@
-//! Which kinds of activity are recorded, and which calls of the API are not.
+//! The enabled activity kinds and API calls.
 
 use crate::code::{Code, Outcome, since};
 use crate::layout::{self, kind};
@@ -8,11 +8,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{LazyLock, PoisonError, RwLock};
 
-/// Enabled kinds, as bits.
+/// The enabled kinds, as bits.
 static ENABLED: AtomicU64 = AtomicU64::new(0);
-/// Whether records of events get the device's time.
+/// Whether event records get the device's time.
 static EVENT_TIMES: AtomicBool = AtomicBool::new(false);
-/// Calls that are recorded, or not, whatever their domain is: by domain and callback id.
+/// Calls enabled or disabled regardless of their domain, by domain and callback id.
 static CALLS: LazyLock<RwLock<HashMap<(u32, u32), bool>>> = LazyLock::new(RwLock::default);
 
 pub(crate) fn enable(kind: u32) -> Outcome {
@@ -48,12 +48,12 @@ pub(crate) fn is_enabled(kind: u32) -> bool {
     ENABLED.load(Ordering::Relaxed) & (1 << kind) != 0
 }
 
-/// The kind under which kernels are recorded, if they are.
+/// Returns the kind under which kernels are recorded, if enabled.
 pub(crate) fn kernels() -> Option<u32> {
     [kind::CONCURRENT_KERNEL, kind::KERNEL].into_iter().find(|kind| is_enabled(*kind))
 }
 
-/// The kind under which a call is recorded, if it is.
+/// Returns the kind under which a call is recorded, if enabled.
 pub(crate) fn call(domain: u32, cbid: u32) -> Option<u32> {
     let kind = match domain {
         DRIVER_API => kind::DRIVER,
@@ -65,7 +65,7 @@ pub(crate) fn call(domain: u32, cbid: u32) -> Option<u32> {
     recorded.then_some(kind)
 }
 
-/// Has a call recorded, or not, whether or not its domain is.
+/// Enables or disables a call regardless of its domain.
 pub(crate) fn set_call(domain: u32, cbid: u32, enable: bool) {
     CALLS.write().unwrap_or_else(PoisonError::into_inner).insert((domain, cbid), enable);
 }
@@ -78,7 +78,7 @@ pub(crate) fn event_times() -> bool {
     EVENT_TIMES.load(Ordering::Relaxed) && since("13.0").is_ok()
 }
 
-/// Back to how it is at first.
+/// Resets to the initial state.
 pub(crate) fn reset() {
     ENABLED.store(0, Ordering::Relaxed);
     set_event_times(false);

@@ -22,7 +22,7 @@ macro_rules! api {
     )+};
 }
 
-/// Gives a text, or null and an error where there is none.
+/// Writes a text, or null with an error if it does not exist.
 fn give_text(place: *mut *const c_char, text: Option<&'static std::ffi::CStr>, missing: *const c_char) -> Outcome {
     give(place, text.map_or(missing, std::ffi::CStr::as_ptr))?;
     text.map(drop).ok_or(Code::INVALID_PARAMETER)
@@ -101,13 +101,13 @@ api! {
         activity::disable(kind)
     }
 
-    /// For all contexts, whichever is named.
+    /// Applies to all contexts.
     fn cuptiActivityEnableContext(_context: u64, kind: u32) {
         need_driver()?;
         activity::enable(kind)
     }
 
-    /// For all contexts, whichever is named.
+    /// Applies to all contexts.
     fn cuptiActivityDisableContext(_context: u64, kind: u32) {
         need_driver()?;
         activity::disable(kind)
@@ -148,7 +148,7 @@ api! {
         walker::next(buffer, valid, record)
     }
 
-    /// For all contexts and streams, whichever are named; the next call counts from zero.
+    /// Applies to all contexts and streams; the next call counts from zero.
     fn cuptiActivityGetNumDroppedRecords(_context: u64, _stream: u32, dropped: *mut usize) {
         need_driver()?;
         if dropped.is_null() {
@@ -188,7 +188,7 @@ api! {
         attributes::set_thread_id_type(value)
     }
 
-    /// Delivers what there is, and forgets all that clients have set.
+    /// Delivers all buffers, and resets everything that clients have set.
     fn cuptiFinalize() {
         need_driver_from_13_2()?;
         pool::flush(true);

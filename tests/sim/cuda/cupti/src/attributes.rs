@@ -21,24 +21,24 @@ pub(crate) fn thread_id_type() -> u32 {
     THREAD_ID_TYPE.load(Ordering::Relaxed)
 }
 
-/// The calling thread, as records name it.
+/// Returns the calling thread's id in records.
 pub(crate) fn thread_id() -> u32 {
     if thread_id_type() == 1 {
         return sim_core::clock::thread_id();
     }
-    // SAFETY: pthread_self takes nothing.
+    // SAFETY: pthread_self takes no argument.
     let thread = unsafe { libc::pthread_self() };
     thread as u32
 }
 
 /// Numbers of attributes of 8 bytes, which are sizes and limits, each with its value at first; nothing here obeys them.
 const SIZES: [(u32, u64); 7] = [(0, 3 << 20), (1, 8 << 20), (2, 250), (3, 25_000), (4, 250), (6, 3), (7, 3)];
-/// Those of 1 byte, which are switches.
+/// Attributes of 1 byte, which are switches.
 const SWITCHES: [u32; 3] = [5, 8, 9];
 
 static SET: LazyLock<Mutex<HashMap<u32, u64>>> = LazyLock::new(Mutex::default);
 
-/// How many bytes an attribute has, and its value at first.
+/// Returns the size of an attribute and its initial value.
 fn shape(attribute: u32) -> Outcome<(usize, u64)> {
     let size = SIZES.iter().find(|(known, _)| *known == attribute).map(|(_, value)| (8, *value));
     size.or_else(|| SWITCHES.contains(&attribute).then_some((1, 0))).ok_or(Code::INVALID_PARAMETER)
@@ -56,7 +56,7 @@ pub(crate) fn get(attribute: u32, size: *mut usize, value: *mut c_void) -> Outco
     let bytes = room(attribute, size, value)?;
     let set = SET.lock().unwrap_or_else(PoisonError::into_inner).get(&attribute).copied();
     let now = set.unwrap_or(shape(attribute)?.1).to_le_bytes();
-    // SAFETY: the caller has said that there is room for them.
+    // SAFETY: the caller has passed this size of the place.
     unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), value.cast(), bytes) };
     crate::code::give(size, bytes)
 }
@@ -64,7 +64,7 @@ pub(crate) fn get(attribute: u32, size: *mut usize, value: *mut c_void) -> Outco
 pub(crate) fn set(attribute: u32, size: *mut usize, value: *mut c_void) -> Outcome {
     let bytes = room(attribute, size, value)?;
     let mut new = [0; 8];
-    // SAFETY: the caller has said that there are that many.
+    // SAFETY: the caller has passed this number of bytes.
     unsafe { std::ptr::copy_nonoverlapping(value.cast(), new.as_mut_ptr(), bytes) };
     SET.lock().unwrap_or_else(PoisonError::into_inner).insert(attribute, u64::from_le_bytes(new));
     Ok(())

@@ -9,7 +9,7 @@ use std::ffi::CStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(pub(crate) i32);
 
-/// What a function of CUPTI comes to.
+/// The result of a function of CUPTI.
 pub(crate) type Outcome<T = ()> = Result<T, Code>;
 
 impl Code {
@@ -28,7 +28,7 @@ impl Code {
     const UNKNOWN: Code = Code(999);
 }
 
-/// The names of the codes that the sim and its faults come to.
+/// The names of the codes that the simulator and its faults return.
 const NAMES: &[(i32, &CStr)] = &[
     (0, c"CUPTI_SUCCESS"),
     (1, c"CUPTI_ERROR_INVALID_PARAMETER"),
@@ -76,7 +76,7 @@ pub(crate) fn message(code: i32) -> Option<&'static CStr> {
     }
 }
 
-/// Passes where there is a driver; else says what a library of that version says.
+/// Succeeds if there is a driver; otherwise fails as the library of that version.
 pub(crate) fn need_driver() -> Outcome {
     if link::connected() {
         return Ok(());
@@ -84,7 +84,7 @@ pub(crate) fn need_driver() -> Outcome {
     Err(if link::options().cupti.is_since("13.0") { Code::UNKNOWN } else { Code::NOT_INITIALIZED })
 }
 
-/// For calls that need no driver in versions before 13.2: that one dies, and those after it answer nothing.
+/// For calls that need no driver before 13.2; that version aborts, and later ones return errors.
 pub(crate) fn need_driver_from_13_2() -> Outcome {
     if link::connected() {
         return Ok(());
@@ -97,12 +97,12 @@ pub(crate) fn need_driver_from_13_2() -> Outcome {
     if asked.is_since("13.2") { Err(Code::UNKNOWN) } else { Ok(()) }
 }
 
-/// Passes from the version of that name on.
+/// Succeeds from the version of that name on.
 pub(crate) fn since(name: &str) -> Outcome {
     if link::options().cupti.is_since(name) { Ok(()) } else { Err(Code::NOT_IMPLEMENTED) }
 }
 
-/// Gives a value to the caller of a C function.
+/// Writes a value for the caller of a C function.
 ///
 /// # Errors
 /// The place is null.

@@ -10,9 +10,9 @@ use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Asks for a buffer: its address, size and most records, the last 0 for as many as fit.
+/// Requests a buffer: its address, size and most records (0 for as many as fit).
 pub(crate) type Requested = extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
-/// Gives a buffer back: context and stream, which are of no use, address, size, and the bytes in use.
+/// Returns a buffer: context and stream, both unused, address, size, and the bytes in use.
 pub(crate) type Completed = extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
 
 static CALLBACKS: Mutex<Option<(Requested, Completed)>> = Mutex::new(None);
@@ -29,7 +29,7 @@ pub(crate) fn is_registered() -> bool {
     callbacks().is_some()
 }
 
-/// A new buffer; none if the client refuses, or gives one that holds no record, which it gets back.
+/// Requests a new buffer; none if the client refuses, or if its buffer fits no record and is returned.
 pub(crate) fn request() -> Option<Buffer> {
     let (requested, completed) = callbacks()?;
     delay_callback();
@@ -48,7 +48,7 @@ pub(crate) fn request() -> Option<Buffer> {
 
 static DELIVERY: DeliveryThread<Vec<Buffer>> = DeliveryThread::new("sim-cupti", complete);
 
-/// Gives buffers to the client: at once, or as the options say. What is not late is there when this returns.
+/// Delivers buffers to the client, at once or with the delay that the options set.
 pub(crate) fn deliver(mut buffers: Vec<Buffer>) {
     if buffers.is_empty() {
         return;
@@ -61,7 +61,7 @@ pub(crate) fn deliver(mut buffers: Vec<Buffer>) {
     DELIVERY.deliver(buffers, options.late_buffers, true);
 }
 
-/// Waits for as long as an option says.
+/// Waits for the time that an option sets.
 fn delay_callback() {
     std::thread::sleep(Duration::from_millis(link::options().slow_callbacks));
 }

@@ -1,4 +1,4 @@
-//! How long the records of each kind are, in each version of CUPTI.
+//! The lengths of records of each kind, by version of CUPTI.
 
 use crate::shared::options::CuptiVersion;
 use sim_core::record::RecordLengths;
@@ -20,11 +20,11 @@ pub(crate) mod kind {
     pub(crate) const EXTERNAL_CORRELATION: u32 = 39;
     pub(crate) const MEMORY2: u32 = 49;
     pub(crate) const GRAPH_TRACE: u32 = 51;
-    /// No version has it: the simulator's own, to stand for those that come.
+    /// A kind that only the simulator has, in place of future kinds.
     pub(crate) const UNKNOWN: u32 = 900;
 }
 
-/// For each kind the lengths, each with the version that it came with.
+/// The lengths of each kind, each with the version that introduced it.
 const LENGTHS: RecordLengths = RecordLengths(&[
     (kind::MEMCPY, &[("11.7", 88), ("12.8", 96), ("13.4", 112)]),
     (kind::MEMSET, &[("11.7", 88), ("13.4", 104)]),
@@ -65,12 +65,12 @@ const LENGTHS: RecordLengths = RecordLengths(&[
 const KERNELS: &[(&str, usize)] =
     &[("11.7", 176), ("11.8", 200), ("12.0", 208), ("13.0", 216), ("13.1", 224), ("13.3", 232), ("13.4", 248)];
 
-/// The length of a record of that kind; none if the version has no such kind.
+/// Returns the length of a record of that kind, or none if the version lacks the kind.
 pub(crate) fn length(kind: u32, version: CuptiVersion) -> Option<usize> {
     LENGTHS.get(kind, |name| version.is_since(name))
 }
 
-/// The longest record of a version.
+/// Returns the length of a version's longest record.
 pub(crate) fn longest(version: CuptiVersion) -> usize {
     LENGTHS.longest(|name| version.is_since(name))
 }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_begins_with_a_version() {
+    fn kind_is_absent_before_its_first_version() {
         assert_eq!(length(56, CuptiVersion::named("13.0")), None);
         assert_eq!(length(56, CuptiVersion::named("13.1")), Some(56));
         assert_eq!(length(7, CuptiVersion::named("13.4")), None);

@@ -1,7 +1,7 @@
-//! CUPTI for the simulated CUDA driver: activity records with the layout of the version asked for.
+//! CUPTI for the simulated CUDA driver: activity records in the layout of the selected version.
 //!
-//! It finds the driver (`libcuda.so.1`) at the first call and has itself told of all that happens there. Host records
-//! go to one buffer and the records of each context to one of its own; a device record takes its place at the launch.
+//! It finds the driver (`libcuda.so.1`) at the first call and registers as its tracer. Host records go to one buffer, and
+//! the records of each context to another; a device record takes its place at the launch.
 #![cfg(target_os = "linux")]
 #![allow(non_snake_case, reason = "the exported names are C's")]
 

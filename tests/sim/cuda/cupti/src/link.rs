@@ -1,4 +1,4 @@
-//! The way to the driver: finds it, and hands it the table of what it is to call.
+//! The link to the driver: finds it, and passes it the table of functions to call.
 
 use crate::shared::counters::Counters;
 use crate::shared::options::{CuptiVersion, Options};
@@ -12,12 +12,12 @@ use std::sync::{Mutex, PoisonError};
 
 static OPTIONS: OptionsStore<Options> = OptionsStore::new("sim-cupti", "SIM_CUDA", Options::parse);
 static COUNTERS: StaticPointer<Counters> = StaticPointer::null();
-/// What is counted where there is no driver to ask.
+/// The counters used without a driver.
 static NO_COUNTERS: Counters = Counters::new();
 static CONNECTING: Mutex<()> = Mutex::new(());
 
-/// Whether there is a driver that is more than a stub, and of this CUPTI's major version or a later one. Looks for it
-/// while there is none.
+/// Returns whether a driver exists that is no stub and has this CUPTI's major version or a later one. Searches for it
+/// until found.
 pub(crate) fn connected() -> bool {
     if COUNTERS.get().is_none() {
         let _one_at_a_time = CONNECTING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,18 +39,18 @@ fn connect() {
     let set_tracer = unsafe { std::mem::transmute::<*mut c_void, SetTracer>(address) };
     // SAFETY: the table lives as long as the process.
     let counters = unsafe { set_tracer(&raw const writer::TRACER) };
-    // SAFETY: the driver's counters stay; libraries are not closed.
+    // SAFETY: the driver's counters are static, and libraries are not closed.
     unsafe { COUNTERS.set(counters) };
 }
 
-/// `simSetTracer` of the driver that is loaded already, else of the one beside this library, else of the loader's.
+/// Returns `simSetTracer` of the loaded driver, or else of the one next to this library, or else of the loader's.
 fn find() -> *mut c_void {
     let libraries = loader::candidates(c"libcuda.so.1", find as *const c_void, &["libsim_cuda.so", "libcuda.so.1"]);
     let mut functions = libraries.map(|library| loader::symbol(library, c"simSetTracer"));
     functions.find(|found| !found.is_null()).unwrap_or(std::ptr::null_mut())
 }
 
-/// The options in force: the driver's, and without one those of the environment.
+/// Returns the current options: the driver's, or without one those of the environment.
 pub(crate) fn options() -> &'static Options {
     OPTIONS.get()
 }

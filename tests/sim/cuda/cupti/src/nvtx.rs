@@ -1,6 +1,6 @@
-//! CUPTI as the tool that listens to NVTX: what it hears becomes markers, if those are recorded.
+//! CUPTI as an NVTX tool: calls become markers, if those are enabled.
 //!
-//! Ranges that are pushed and popped are of a thread; those that are started and ended, of the process. Texts stay.
+//! Push and pop ranges belong to a thread, start and end ranges to the process. Texts are never freed.
 
 use crate::activity;
 use crate::attributes;
@@ -30,7 +30,7 @@ const DOUBLE: u32 = 0;
 const UINT64: u32 = 1;
 const INT64: u32 = 4;
 
-/// A text that stays, by its address; 0 for none, which is the default domain too.
+/// The address of a text that is never freed; 0 for none, also the default domain.
 type Text = u64;
 
 static TEXTS: LazyLock<Mutex<BTreeSet<&'static CStr>>> = LazyLock::new(Mutex::default);
@@ -47,7 +47,7 @@ fn keep(text: *const c_char) -> Text {
     if text.is_null() {
         return 0;
     }
-    // SAFETY: the client hands a C string.
+    // SAFETY: the client passes a C string.
     let text = unsafe { CStr::from_ptr(text) };
     let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
     let kept = texts.get(text).copied().unwrap_or_else(|| {
@@ -74,18 +74,18 @@ fn record(id: u32, flags: u32, object: u32, name: Text, domain: Text) {
     pool::add(HOST, &record, None);
 }
 
-/// What attributes say, read by offset from the 48 bytes of `nvtxEventAttributes_t`.
-struct Said {
+/// Fields of the attributes, read by offset from the 48 bytes of `nvtxEventAttributes_t`.
+struct MarkerAttributes {
     text: Text,
     category: u32,
     color: Option<u32>,
     payload: (u32, u64),
 }
 
-impl Said {
-    fn read(attributes: *const u8) -> Said {
+impl MarkerAttributes {
+    fn read(attributes: *const u8) -> MarkerAttributes {
         fn at<T: Copy>(attributes: *const u8, offset: usize) -> T {
-            // SAFETY: the client hands 48 bytes, and no offset is beyond them.
+            // SAFETY: the client passes 48 bytes, and every offset is inside them.
             unsafe { attributes.add(offset).cast::<T>().read_unaligned() }
         }
         let bits: u64 = at(attributes, 24);
@@ -106,7 +106,7 @@ impl Said {
             _ => 0,
         };
         let color = (at::<i32>(attributes, 8) == 1).then(|| at(attributes, 12));
-        Said { text, category: at(attributes, 4), color, payload }
+        MarkerAttributes { text, category: at(attributes, 4), color, payload }
     }
 
     fn record(&self, id: u32) {
@@ -188,22 +188,22 @@ extern "C" fn range_pop() -> c_int {
     pop(0)
 }
 extern "C" fn domain_mark_ex(domain: Text, attributes: *const u8) {
-    let said = Said::read(attributes);
-    said.record(mark(domain, said.text));
+    let attributes = MarkerAttributes::read(attributes);
+    attributes.record(mark(domain, attributes.text));
 }
 extern "C" fn domain_start_ex(domain: Text, attributes: *const u8) -> u64 {
-    let said = Said::read(attributes);
-    let id = start(domain, said.text);
-    said.record(id);
+    let attributes = MarkerAttributes::read(attributes);
+    let id = start(domain, attributes.text);
+    attributes.record(id);
     id.into()
 }
 extern "C" fn domain_range_end(_domain: Text, range: u64) {
     end(range);
 }
 extern "C" fn domain_push_ex(domain: Text, attributes: *const u8) -> c_int {
-    let said = Said::read(attributes);
-    let (id, level) = push(domain, said.text);
-    said.record(id);
+    let attributes = MarkerAttributes::read(attributes);
+    let (id, level) = push(domain, attributes.text);
+    attributes.record(id);
     level
 }
 extern "C" fn domain_pop(domain: Text) -> c_int {
@@ -225,7 +225,7 @@ struct Callbacks {
     get_module_function_table: Option<extern "C" fn(u32, *mut *const *mut *const c_void, *mut u32) -> c_int>,
 }
 
-/// What goes into the slots of the two modules.
+/// The functions for the slots of the two modules.
 const CORE: &[(usize, *const c_void)] = &[
     (1, mark_ex as *const c_void),
     (2, mark_a as *const c_void),
@@ -246,13 +246,13 @@ const CORE2: &[(usize, *const c_void)] = &[
     (12, domain_create_a as *const c_void),
 ];
 
-/// The tool's entry: returns 1 if it listens. Without a driver it fills slots all the same and returns 0, and 13.2 dies.
+/// The tool's entry point: returns 1 if it accepts. Without a driver it fills slots too but returns 0, and 13.2 aborts.
 #[unsafe(no_mangle)]
 pub extern "C" fn InitializeInjectionNvtx2(get_export_table: GetExportTable) -> c_int {
-    // From 13.3 on it says nothing of that here.
+    // From 13.3 on it ignores a missing driver here.
     let _ = need_driver_from_13_2();
     let callbacks = get_export_table(1).cast::<Callbacks>();
-    // SAFETY: null, or the client's table, which lives for ever.
+    // SAFETY: null, or the client's table, which is never freed.
     let Some(callbacks) = (unsafe { callbacks.as_ref() }) else { return 0 };
     let Some(get_table) = callbacks.get_module_function_table else { return 0 };
     if callbacks.struct_size < size_of::<Callbacks>() {

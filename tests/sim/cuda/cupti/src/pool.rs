@@ -1,4 +1,4 @@
-//! The buffers in use: one for the records of the host, and one for those of each context.
+//! The current buffers: one for host records, and one for the records of each context.
 
 use crate::delivery;
 use crate::layout;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Whose records a buffer takes: a context's, by its id.
+/// The owner of a buffer: a context, by its id.
 pub(crate) type Owner = u32;
 
 /// The records of the host, of all contexts.
@@ -26,21 +26,21 @@ struct Pool {
     current: HashMap<Owner, Buffer>,
     /// Buffers without room whose work has not ended.
     full: Vec<Buffer>,
-    /// Buffers that the client gave to two threads at once, of which one was enough.
+    /// Spare buffers: the client gave one to each of two threads at once.
     spare: Vec<Buffer>,
 }
 
 static POOL: LazyLock<Mutex<Pool>> = LazyLock::new(Mutex::default);
-/// How many records there have been.
+/// Numbers the records.
 static RECORDS: RecordNumbers = RecordNumbers::new();
-/// Records dropped since somebody asked.
+/// Records dropped since the last query.
 static DROPPED: AtomicUsize = AtomicUsize::new(0);
 
 fn lock() -> MutexGuard<'static, Pool> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds a record, and whatever the options put beside it.
+/// Adds a record, and any fault records of the options.
 pub(crate) fn add(owner: Owner, record: &Record, pending: Option<PendingRecord>) {
     let options = link::options();
     let number = RECORDS.next();
@@ -77,7 +77,7 @@ fn drop_record() {
     count(&link::counters().dropped);
 }
 
-/// Adds a record to the owner's buffer, or to a new one where that has no room.
+/// Adds a record to the owner's buffer, or to a new one if it is full.
 fn add_one(owner: Owner, record: &Record, pending: Option<PendingRecord>, is_garbage: bool) {
     let bytes = record.bytes().len();
     let mut complete = Vec::new();
@@ -94,25 +94,25 @@ fn add_one(owner: Owner, record: &Record, pending: Option<PendingRecord>, is_gar
             break;
         }
         drop(pool);
-        // Neither callback runs under the lock.
+        // No callback runs under the lock.
         let asking = link::options().reported(now());
         let Some(fresh) = delivery::request() else {
             drop_record();
             break;
         };
         asked_at = Some(asking);
-        // The owner takes it in the next turn, unless another thread has got one for it meanwhile.
+        // The owner takes it in the next pass, unless another thread has added one in the meantime.
         lock().spare.push(fresh);
     }
     delivery::deliver(complete);
-    // Not for the record of such a request: with buffers for one record there would be no end.
+    // Not for the record of such a request, which would recurse with buffers for one record.
     if let Some(start) = asked_at.filter(|_| record.kind() != layout::kind::OVERHEAD) {
         writer::buffer_requested(start);
     }
 }
 
 impl Pool {
-    /// Puts the owner's buffer aside if it has no room, and a spare one in its place.
+    /// Retires the owner's buffer if it is full, and replaces it by a spare one.
     fn retire(&mut self, owner: Owner, bytes: usize) {
         if self.current.get(&owner).is_some_and(|buffer| !buffer.has_room(bytes)) {
             self.full.extend(self.current.remove(&owner));
@@ -129,7 +129,7 @@ impl Pool {
     }
 }
 
-/// Delivers the buffers all of whose work is complete, or with `forced` all.
+/// Delivers the buffers whose work is complete, or with `forced` all.
 pub(crate) fn flush(forced: bool) {
     let options = link::options();
     while options.hanging_flush && std::ptr::eq(link::options(), options) {

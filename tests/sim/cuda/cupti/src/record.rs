@@ -1,25 +1,25 @@
-//! Records of the version asked for.
+//! Records in the layout of the selected version.
 
 use crate::layout::{self, kind};
 use crate::link;
 use sim_core::record::Record;
 
-/// Creates a record with nothing but its kind, or none if the version has no such kind.
+/// Creates a record with only its kind set, or none if the version lacks the kind.
 pub(crate) fn new_record(kind: u32) -> Option<Record> {
     Some(Record::of_kind(kind, layout::length(kind, link::options().cupti)?))
 }
 
-/// Where the pointers to texts are in a record of that kind; a reader cannot but follow them.
+/// Returns the offsets of text pointers in a record of that kind, which a reader follows.
 fn texts(kind: u32) -> &'static [usize] {
     if matches!(kind, kind::KERNEL | kind::CONCURRENT_KERNEL) { &[104] } else { &[] }
 }
 
-/// Makes nonsense of all fields but the kind and the texts.
+/// Replaces all fields but the kind and the texts by garbage.
 pub(crate) fn scramble(record: &mut Record, nonsense: u8) {
     record.fill(size_of::<u32>(), nonsense, texts(record.kind()));
 }
 
-/// Puts an extreme number, or a random one, into a few places that `random` chooses. The kind and the texts stay.
+/// Puts extreme or random numbers into a few places that `random` chooses, except the kind and the texts.
 pub(crate) fn mutate(record: &mut Record, mut random: impl FnMut() -> u64) {
     let texts = texts(record.kind());
     let bytes = record.bytes_mut();

@@ -1,4 +1,4 @@
-//! The one subscriber, and the callbacks that it asks for around calls of the API.
+//! The subscriber, and its callbacks around API calls.
 
 use crate::code::{Code, Outcome};
 use crate::link;
@@ -67,7 +67,7 @@ pub(crate) fn unsubscribe(handle: usize) -> Outcome {
     Ok(())
 }
 
-/// Back to how it is at first.
+/// Resets to the initial state.
 pub(crate) fn reset() {
     SUBSCRIBER.lock().unwrap_or_else(PoisonError::into_inner).0 = None;
     ENABLED.iter().flatten().for_each(|call| call.store(false, Ordering::Relaxed));
@@ -89,13 +89,13 @@ fn calls(domain: u32) -> Outcome<&'static [AtomicBool; CALLS]> {
     match domain {
         DRIVER_API => Ok(&ENABLED[0]),
         RUNTIME_API => Ok(&ENABLED[1]),
-        // Resources, synchronization, NVTX, state: nothing is told of them here.
+        // Resources, synchronization, NVTX, state: no callbacks here.
         3..=6 => Err(Code::NOT_SUPPORTED),
         _ => Err(Code::INVALID_PARAMETER),
     }
 }
 
-/// Has the subscriber called at one call, or at all of a domain.
+/// Enables the subscriber's callback for one call, or for all of a domain.
 pub(crate) fn enable(handle: usize, domain: u32, cbid: Option<u32>, enable: bool) -> Outcome {
     check(handle)?;
     let calls = calls(domain)?;
@@ -107,7 +107,7 @@ pub(crate) fn enable(handle: usize, domain: u32, cbid: Option<u32>, enable: bool
     Ok(())
 }
 
-/// Tells the subscriber of a call, if it has asked for it.
+/// Calls the subscriber for a call, if enabled.
 pub(crate) fn notify(site: Site, call: &mut ApiCall) {
     let asked = |call: &ApiCall| calls(call.domain).ok()?.get(call.cbid as usize).map(|c| c.load(Ordering::Relaxed));
     if !ANY.load(Ordering::Relaxed) || asked(call) != Some(true) {

@@ -4,9 +4,9 @@ use crate::code::{Code, Outcome, give};
 use crate::layout;
 use crate::link;
 
-/// The record after `*record`, or the first for null.
+/// Returns the record after `*record`, or the first for null.
 pub(crate) fn next(buffer: *mut u8, valid: usize, record: *mut *mut u8) -> Outcome {
-    // SAFETY: the caller promises a place, or null.
+    // SAFETY: the caller promises null or a valid place.
     let current = unsafe { record.as_ref() }.copied().ok_or(Code::INVALID_PARAMETER)?;
     if buffer.is_null() {
         return Err(Code::INVALID_PARAMETER);

@@ -1,4 +1,4 @@
-//! Makes records of what the driver tells.
+//! Makes records of the driver's reports.
 
 use crate::activity;
 use crate::layout::kind;
@@ -17,7 +17,7 @@ use sim_core::record::Record;
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// What the driver is to call.
+/// The functions that the driver calls.
 pub(crate) static TRACER: Tracer = Tracer {
     version: tracer::VERSION,
     configured,
@@ -35,45 +35,45 @@ pub(crate) static TRACER: Tracer = Tracer {
 /// How far the client's own clock is from ours.
 static CLIENT_CLOCK: AtomicI64 = AtomicI64::new(0);
 
-/// Lets stamps be of the clock that `timestamp` reads; it must count nanoseconds too.
+/// Switches timestamps to the clock that `timestamp` reads, in nanoseconds.
 pub(crate) fn use_clock(timestamp: extern "C" fn() -> u64) {
     CLIENT_CLOCK.store(timestamp().wrapping_sub(now()) as i64, Ordering::Relaxed);
 }
 
-/// Stamps are of our own clock again.
+/// Switches timestamps back to our clock.
 pub(crate) fn use_own_clock() {
     CLIENT_CLOCK.store(0, Ordering::Relaxed);
 }
 
-/// A stamp as the client wants it.
+/// Converts a timestamp to the client's clock.
 fn on_client_clock(stamp: u64) -> u64 {
     if stamp == 0 { 0 } else { stamp.saturating_add_signed(CLIENT_CLOCK.load(Ordering::Relaxed)) }
 }
 
-/// CUPTI's stamp of a moment of the true clock.
+/// Returns CUPTI's timestamp of a moment of the true clock.
 fn stamp(at: u64) -> u64 {
     on_client_clock(link::options().reported(at))
 }
 
-/// CUPTI's stamp of now.
+/// Returns CUPTI's timestamp of now.
 pub(crate) fn timestamp() -> u64 {
     stamp(now())
 }
 
 extern "C" fn configured(options: *const Options) {
-    // SAFETY: the driver hands in its options.
+    // SAFETY: the driver passes its options.
     link::configure(unsafe { &*options });
 }
 
 extern "C" fn api_enter(call: *mut ApiCall) {
-    // SAFETY: the driver hands in a call on its stack.
+    // SAFETY: the driver passes a call on its stack.
     let call = unsafe { &mut *call };
     subscriber::notify(Site::Enter, call);
     call.start = timestamp();
 }
 
 extern "C" fn api_exit(call: *mut ApiCall) {
-    // SAFETY: the driver hands in a call on its stack.
+    // SAFETY: the driver passes a call on its stack.
     let call = unsafe { &mut *call };
     let end = timestamp();
     if let Some(kind) = activity::call(call.domain, call.cbid) {
@@ -221,7 +221,7 @@ extern "C" fn memory_changed(memory: *const Memory) {
 /// The kind of overhead of asking for a buffer.
 const BUFFER_REQUEST: u32 = 7 << 16;
 
-/// Records that the client was asked for a buffer, from `start` on by CUPTI's stamps.
+/// Records the time of a buffer request, from `start` by CUPTI's timestamps.
 pub(crate) fn buffer_requested(start: u64) {
     record_overhead(BUFFER_REQUEST, 0, on_client_clock(start), timestamp());
 }

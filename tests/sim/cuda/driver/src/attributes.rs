@@ -1,4 +1,4 @@
-//! What the simulated device is: the figures of a GPU of compute capability 9.0.
+//! Attributes of the simulated device, a GPU of compute capability 9.0.
 
 use crate::error::{Error, Outcome};
 
@@ -33,7 +33,7 @@ pub(crate) fn attribute(device: i32, attribute: i32) -> Outcome<i32> {
         16 => 132,
         // Switches that are off: timeout, integrated, compute mode, TCC, ECC, boards of several GPUs.
         17 | 18 | 20 | 32 | 35 | 84 => 0,
-        // Those that are on: overlap, mapping, concurrency, addressing, priorities, caches, managed memory, pools.
+        // Switches that are on: overlap, mapping, concurrency, addressing, priorities, caches, managed memory, pools.
         15 | 19 | 31 | 41 | 78 | 79 | 80 | 83 | 88 | 89 | 90 | 95 | 115 => 1,
         // PCI bus, device and domain.
         33 => 0x17 + device,

@@ -1,4 +1,4 @@
-//! Captures: streams whose work becomes the nodes of a graph, and the calls that spoil that.
+//! Captures: streams whose work becomes graph nodes, and the calls that invalidate a capture.
 
 use crate::engine::Job;
 use crate::error::{Error, Outcome};
@@ -6,7 +6,7 @@ use crate::graph::Graph;
 use crate::state::State;
 use std::thread::ThreadId;
 
-/// A capture under way.
+/// A running capture.
 #[derive(Debug)]
 pub(crate) struct Capture {
     /// The stream that it began in.
@@ -25,7 +25,7 @@ pub(crate) enum Status {
     Invalidated = 2,
 }
 
-/// In this mode no thread may call what could disturb the capture; in the next, only other threads may; then all.
+/// Modes: unsafe calls are forbidden to all threads, to the capturing thread, or to none.
 const GLOBAL: u32 = 0;
 const THREAD_LOCAL: u32 = 1;
 
@@ -46,7 +46,7 @@ impl State {
         Ok(())
     }
 
-    /// Ends the capture that began in `stream`; returns the handle of the graph.
+    /// Ends the capture that began in `stream`; returns the graph's handle.
     pub(crate) fn end_capture(&mut self, stream: u64) -> Outcome<u64> {
         let id = self.streams.get(&stream).and_then(|stream| stream.capture).ok_or(Error::ILLEGAL_STATE)?;
         if self.captures.get(&id).is_none_or(|capture| capture.stream != stream) {
@@ -76,10 +76,10 @@ impl State {
         }
     }
 
-    /// The capture that takes the work of a stream.
+    /// Returns the capture of a stream.
     ///
     /// # Errors
-    /// It has been spoiled.
+    /// The capture has been invalidated.
     pub(crate) fn capture_of(&mut self, stream: u64) -> Outcome<Option<&mut Capture>> {
         let Some(id) = self.streams.get(&stream).and_then(|stream| stream.capture) else { return Ok(None) };
         match self.captures.get_mut(&id) {
@@ -88,7 +88,7 @@ impl State {
         }
     }
 
-    /// For calls that wait for a stream: while it captures they fail and spoil the capture.
+    /// For calls that wait for a stream: during a capture they fail and invalidate it.
     pub(crate) fn forbid_on_capturing(&mut self, stream: u64) -> Outcome {
         match self.capture_of(stream)? {
             None => Ok(()),
@@ -99,7 +99,7 @@ impl State {
         }
     }
 
-    /// For calls that could wait for any stream: as [`State::forbid_on_capturing`], for all captures that care.
+    /// For calls that may wait for any stream: as [`State::forbid_on_capturing`], for all captures whose mode forbids it.
     pub(crate) fn forbid_while_capturing(&mut self) -> Outcome {
         let thread = std::thread::current().id();
         let cares = |capture: &Capture| match capture.mode {

@@ -1,4 +1,4 @@
-//! Contexts, and which of them a thread works in.
+//! Contexts, and the current context of each thread.
 
 use crate::control;
 use crate::error::{Error, Outcome, give};
@@ -12,7 +12,7 @@ use sim_core::engine::Moment;
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-/// A context: one of a device's primary one and those that a program makes.
+/// A context: a device's primary one, or one that a program makes.
 #[derive(Debug)]
 pub(crate) struct Context {
     /// From 1.
@@ -231,13 +231,13 @@ api! {
     }
 }
 
-/// The name that older programs know it by.
+/// The name for older programs.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuDevicePrimaryCtxRelease(device: i32) -> i32 {
     cuDevicePrimaryCtxRelease_v2(device)
 }
 
-/// The name that older programs know it by.
+/// The name for older programs.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuDevicePrimaryCtxSetFlags(device: i32, flags: u32) -> i32 {
     cuDevicePrimaryCtxSetFlags_v2(device, flags)

@@ -1,4 +1,4 @@
-//! How tests control the simulator: options, counters, and an end for endless kernels.
+//! Test controls of the simulator: options, counters, and ending endless kernels.
 
 use crate::shared::clock::now;
 use crate::shared::counters::Counters;
@@ -13,7 +13,7 @@ use std::ffi::{c_char, c_int};
 static OPTIONS: OptionsStore<Options> = OptionsStore::new("sim-cuda", "SIM_CUDA", Options::parse);
 static COUNTERS: Counters = Counters::new();
 
-/// The options in force; at first those of the environment variable `SIM_CUDA`.
+/// Returns the current options; at first those of the environment variable `SIM_CUDA`.
 pub(crate) fn options() -> &'static Options {
     OPTIONS.get()
 }
@@ -22,9 +22,9 @@ pub(crate) fn counters() -> &'static Counters {
     &COUNTERS
 }
 
-/// Sets all options: those that `settings` ("key=value,key=value") names, the others to their defaults.
+/// Sets the options in `settings` ("key=value,key=value"), and all others to their defaults.
 ///
-/// Returns 0, or -1 after a line on stderr, with nothing changed.
+/// Returns 0; on invalid settings changes nothing, writes a line to stderr and returns -1.
 #[unsafe(no_mangle)]
 pub extern "C" fn simConfigure(settings: *const c_char) -> c_int {
     if !OPTIONS.configure(settings) {
@@ -34,7 +34,7 @@ pub extern "C" fn simConfigure(settings: *const c_char) -> c_int {
     0
 }
 
-/// The count of that name (README.md lists them), or `u64::MAX` for an unknown one.
+/// Returns the counter of that name (README.md lists them), or `u64::MAX` for an unknown one.
 #[unsafe(no_mangle)]
 pub extern "C" fn simCount(what: *const c_char) -> u64 {
     let Some(what) = read_text(what) else { return u64::MAX };
@@ -42,14 +42,14 @@ pub extern "C" fn simCount(what: *const c_char) -> u64 {
     own.or_else(|| trace::count(what)).unwrap_or(u64::MAX)
 }
 
-/// Sets the counts to zero and ends endless kernels.
+/// Resets the counters and ends endless kernels.
 #[unsafe(no_mangle)]
 pub extern "C" fn simReset() {
     simFinish();
     COUNTERS.reset();
 }
 
-/// Ends the endless kernels that have been launched; what waits for them goes on.
+/// Ends the endless kernels that have been launched; waiting work continues.
 #[unsafe(no_mangle)]
 pub extern "C" fn simFinish() {
     let finished = state::lock().engine.finish(now());
@@ -59,10 +59,10 @@ pub extern "C" fn simFinish() {
     }
 }
 
-/// Lets `tracer` know of all that happens, until the next call; null for nobody.
+/// Sets the tracer that is called from now on; null for none.
 #[unsafe(no_mangle)]
 pub extern "C" fn simSetTracer(tracer: *const Tracer) -> *const Counters {
-    // SAFETY: the caller hands in null or a table, which begins with its version.
+    // SAFETY: the caller passes null or a table, which begins with its version.
     if !tracer.is_null() && unsafe { (*tracer).version } != tracer::VERSION {
         return std::ptr::null();
     }

@@ -8,13 +8,13 @@ use crate::state;
 use sim_core::ffi::give_text;
 use std::ffi::{CStr, c_char};
 
-/// Fails for a device that is not there.
+/// Fails for a device that does not exist.
 fn check(device: i32) -> Outcome {
     drop(state::ready()?);
     if device >= 0 && (device as u32) < control::options().devices { Ok(()) } else { Err(Error::INVALID_DEVICE) }
 }
 
-/// Sixteen bytes that tell the devices apart.
+/// Sixteen bytes that identify a device.
 fn uuid(device: i32) -> [u8; 16] {
     let mut uuid = *b"SIMULATED-GPU-00";
     uuid[15] = b'0' + (device % 10) as u8;

@@ -1,4 +1,4 @@
-//! Gives the work of streams to the engine.
+//! Schedules the work of streams on the engine.
 
 use crate::control;
 use crate::error::{Error, Outcome};
@@ -9,20 +9,20 @@ use crate::shared::tracer::{KERNEL, MEMSET, NEVER, Work};
 use crate::state::State;
 use sim_core::engine::{self, GAP, LAUNCH_LATENCY, Moment};
 
-/// Work whose times are unknown, as are the fields that the stream and the launch add.
+/// Returns work without times, and without the fields that the stream and the launch add.
 pub(crate) type Job = engine::Job<Work>;
 
-/// The device's stamp of a moment.
+/// Returns the device's timestamp of a moment.
 pub(crate) fn stamp(options: &Options, at: u64) -> u64 {
     if options.timestamp_zero || at == NEVER {
         return 0;
     }
-    // A device whose clock is behind: what begins at once seems to begin before its launch.
+    // A device whose clock is behind: work that begins at once seems to begin before its launch.
     let early = if options.early_kernels_ns == 0 { 0 } else { options.early_kernels_ns + LAUNCH_LATENCY };
     options.reported(at).saturating_sub(early)
 }
 
-/// What a launch adds to its work.
+/// The fields that a launch adds to its work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Launch {
     pub(crate) correlation: u32,
@@ -30,10 +30,10 @@ pub(crate) struct Launch {
     pub(crate) graph: u32,
 }
 
-/// Gives jobs to a stream, one after the other; the bytes of copies and fills are moved now.
+/// Appends jobs to a stream; moves the bytes of copies and fills at once.
 ///
 /// # Errors
-/// A job would move bytes out of an allocation.
+/// A job would move bytes outside of an allocation.
 pub(crate) fn submit(state: &mut State, stream: u64, jobs: &[Job], launch: Launch) -> Outcome<Vec<Work>> {
     let options = control::options();
     let mut earliest = now() + LAUNCH_LATENCY;
@@ -67,7 +67,7 @@ pub(crate) fn submit(state: &mut State, stream: u64, jobs: &[Job], launch: Launc
     Ok(all)
 }
 
-/// Fills in where the work runs.
+/// Fills in the work's device, context and stream.
 fn describe(state: &State, stream: u64, work: &mut Work) -> Outcome {
     let stream = state.streams.get(&stream).ok_or(Error::INVALID_HANDLE)?;
     let context = state.contexts.get(&stream.context).ok_or(Error::INVALID_CONTEXT)?;
@@ -79,7 +79,7 @@ fn describe(state: &State, stream: u64, work: &mut Work) -> Outcome {
     Ok(())
 }
 
-/// What the default stream and the others of a context wait for in each other.
+/// Returns the moments for which the default stream and other streams of a context wait.
 fn dependencies(state: &State, handle: u64) -> Outcome<Vec<Moment>> {
     let stream = state.streams.get(&handle).ok_or(Error::INVALID_HANDLE)?;
     let context = state.contexts.get(&stream.context).ok_or(Error::INVALID_CONTEXT)?;
@@ -91,7 +91,7 @@ fn dependencies(state: &State, handle: u64) -> Outcome<Vec<Moment>> {
     Ok(null_stream.into_iter().map(|null_stream| null_stream.queue.tail.clone()).collect())
 }
 
-/// When all that is in a stream now is done. If that is unknown, the tracer gets it later by this id.
+/// Returns when the stream's current work is done. If unknown, the tracer gets it later with this id.
 pub(crate) fn mark(state: &mut State, handle: u64, id: u64) -> Outcome<Moment> {
     let after = dependencies(state, handle)?;
     let queue = &state.streams.get(&handle).ok_or(Error::INVALID_HANDLE)?.queue;
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stamps_are_zero_or_early_on_demand() {
+    fn timestamps_are_zero_or_early_by_option() {
         let options = Options { clock_skew_ns: 10, ..Options::default() };
         assert_eq!(stamp(&options, 100_000), 100_010);
         assert_eq!(stamp(&Options { early_kernels_ns: 500, ..options }, 100_000), 100_010 - 500 - LAUNCH_LATENCY);

@@ -6,7 +6,7 @@ use sim_core::ffi;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Error(pub(crate) i32);
 
-/// What a function of the API comes to.
+/// The result of a function of the API.
 pub(crate) type Outcome<T = ()> = Result<T, Error>;
 
 sim_core::result_codes! {

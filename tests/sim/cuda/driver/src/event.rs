@@ -1,4 +1,4 @@
-//! Events: marks in a stream that others wait for.
+//! Events: marks in a stream, for which threads and streams wait.
 
 use crate::control;
 use crate::engine;
@@ -16,9 +16,9 @@ pub(crate) struct Event {
     pub(crate) id: u32,
     context: u32,
     timed: bool,
-    /// When the device comes to its last record; none before the first.
+    /// When the device reaches its last record; none before the first.
     pub(crate) moment: Option<Moment>,
-    /// A number of its own for each record, 0 before the first.
+    /// A distinct id for each record, 0 before the first.
     pub(crate) record: u64,
     /// The capture that it was recorded in.
     pub(crate) capture: Option<u64>,

@@ -1,4 +1,4 @@
-//! Graphs: work that is described once and launched as one.
+//! Graphs: work that is described once and launched as a unit.
 
 use crate::engine::{self, Job, Launch};
 use crate::error::{Error, Outcome, give};
@@ -50,7 +50,7 @@ fn start(executable: u64, stream: u64, correlation: u32) -> Outcome {
     Ok(())
 }
 
-/// Adds a node; its handle is a number that nothing else needs.
+/// Adds a node; its handle is a unique number.
 fn add(place: *mut u64, graph: u64, job: impl FnOnce(&state::State) -> Outcome<Job>) -> Outcome {
     let mut state = state::ready()?;
     let job = job(&state)?;
@@ -121,7 +121,7 @@ impl CopySide {
     }
 }
 
-/// The value behind a pointer of the caller's.
+/// Returns the value behind the caller's pointer.
 fn read<T: Copy>(parameters: *const T) -> Outcome<T> {
     // SAFETY: the caller promises parameters of that type, or null.
     unsafe { parameters.as_ref() }.copied().ok_or(Error::INVALID_VALUE)
@@ -195,7 +195,7 @@ api! {
     }
 }
 
-/// The name that programs for CUDA 12 know it by.
+/// The name for programs of CUDA 12.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuGraphInstantiate(executable: *mut u64, graph: u64, flags: u64) -> i32 {
     cuGraphInstantiateWithFlags(executable, graph, flags)
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_structs_of_nodes_are_as_large_as_cudas() {
+    fn node_structs_have_cudas_sizes() {
         assert_eq!((size_of::<KernelNode>(), size_of::<CopyNode>(), size_of::<FillNode>()), (56, 200, 40));
     }
 }

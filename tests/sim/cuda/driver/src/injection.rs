@@ -1,4 +1,4 @@
-//! The library that `CUDA_INJECTION64_PATH` names: loaded, and called, once, inside of the first `cuInit`.
+//! Injection: loads and calls the library that `CUDA_INJECTION64_PATH` names, once, inside the first `cuInit`.
 
 use crate::control;
 use crate::error::{Error, Outcome};
@@ -9,11 +9,11 @@ use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Whether there was a first `cuInit`. Held in each: a second thread waits for the first one.
+/// Whether the first `cuInit` has run. Locked during each, so a second thread waits for the first.
 static INIT: Mutex<bool> = Mutex::new(false);
 
 thread_local! {
-    /// Whether the thread is inside of the library that `cuInit` has called.
+    /// Whether the thread is inside the library that `cuInit` has called.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn is_inside() -> bool {
 /// Initialises; the first time, the library is loaded and called with the lock held.
 ///
 /// # Errors
-/// The library says that it has failed.
+/// The library reports a failure.
 pub(crate) fn init(initialize: impl FnOnce()) -> Outcome {
     if is_inside() {
         return Ok(());
@@ -40,14 +40,14 @@ pub(crate) fn init(initialize: impl FnOnce()) -> Outcome {
     }
 }
 
-/// What the library's `InitializeInjection` returns.
+/// Calls the library's `InitializeInjection`; returns its result.
 fn call(path: &CStr) -> Option<i32> {
     let address = loader::symbol(loader::open(path, 0), c"InitializeInjection");
-    // A library that cannot be loaded, or has no such function, is passed over.
+    // A library that cannot be loaded, or lacks the function, is skipped.
     if address.is_null() {
         return None;
     }
-    // SAFETY: that is its type.
+    // SAFETY: CUDA defines this type for the library's function.
     let initialize = unsafe { std::mem::transmute::<*mut std::ffi::c_void, extern "C" fn() -> i32>(address) };
     IS_INSIDE.set(true);
     let answer = initialize();
@@ -55,7 +55,7 @@ fn call(path: &CStr) -> Option<i32> {
     Some(answer)
 }
 
-/// Ends the process if a call comes from within the library, where a driver may hang; unless an option allows it.
+/// Aborts the process if the library calls the driver, where a real driver may hang, unless an option allows it.
 pub(crate) fn check(call: &Call) {
     if is_inside() && call.name != calls::cuDriverGetVersion.name && !control::options().inside_init {
         eprintln!("sim-cuda: {} inside of cuInit", call.name.to_string_lossy());

@@ -13,7 +13,7 @@ use sim_core::engine::Timing;
 use sim_core::ffi::StaticText;
 use std::ffi::{c_char, c_void};
 
-/// What a program asks for.
+/// The parameters of a launch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Dimensions {
     pub(crate) grid: [u32; 3],
@@ -21,11 +21,11 @@ pub(crate) struct Dimensions {
     pub(crate) cluster: [u32; 3],
     pub(crate) dynamic_shared: u32,
     pub(crate) cooperative: bool,
-    /// It may begin before the kernel before it has ended.
+    /// It may begin before the previous kernel has ended.
     pub(crate) programmatic: bool,
 }
 
-/// A launch as a piece of work.
+/// Returns a launch as work.
 pub(crate) fn kernel(state: &State, function: u64, dimensions: Dimensions) -> Outcome<Job> {
     let function = state.functions.get(&function).ok_or(Error::INVALID_HANDLE)?;
     let Dimensions { grid, block, cluster, dynamic_shared, cooperative, programmatic } = dimensions;
@@ -54,7 +54,7 @@ pub(crate) fn kernel(state: &State, function: u64, dimensions: Dimensions) -> Ou
     Ok(Job { work, timing, movement: None })
 }
 
-/// Gives a kernel to a stream, or to the capture there.
+/// Appends a kernel to a stream, or to its capture.
 pub(crate) fn launch(function: u64, dimensions: Dimensions, stream: u64, correlation: u32) -> Outcome {
     let work = {
         let mut state = state::ready()?;
@@ -71,7 +71,7 @@ pub(crate) fn launch(function: u64, dimensions: Dimensions, stream: u64, correla
     Ok(())
 }
 
-/// The name of a kernel, null for none of that handle.
+/// Returns the name of a kernel, or null for an unknown handle.
 pub(crate) fn symbol(function: u64) -> *const c_char {
     state::lock().functions.get(&function).map_or(std::ptr::null(), |function| function.name.as_ptr())
 }
@@ -123,7 +123,7 @@ fn configured(config: *const Config) -> Outcome<(Dimensions, u64)> {
     Ok((dimensions, config.stream))
 }
 
-/// Launches a kernel; its parameters are not looked at.
+/// Launches a kernel; ignores its parameters.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuLaunchKernel(
     function: u64,
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_structs_of_launches_are_as_large_as_cudas() {
+    fn launch_structs_have_cudas_sizes() {
         assert_eq!((size_of::<Config>(), size_of::<Attribute>()), (56, 72));
     }
 }

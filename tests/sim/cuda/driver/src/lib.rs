@@ -1,7 +1,7 @@
 //! A CUDA driver without a GPU: memory is the host's, kernels compute nothing, and time passes on simulated engines.
 //!
-//! It has the C functions of libcuda that a program on the driver API needs. With `simSetTracer` a simulated CUPTI is
-//! told of all that happens. See README.md for the options (`SIM_CUDA`, `simConfigure`) and the counters (`simCount`).
+//! It has the C functions of libcuda that a program on the driver API needs. With `simSetTracer` a simulated CUPTI becomes
+//! the tracer. See README.md for the options (`SIM_CUDA`, `simConfigure`) and the counters (`simCount`).
 #![cfg(target_os = "linux")]
 #![allow(non_snake_case, reason = "the exported names are C's")]
 

@@ -1,4 +1,4 @@
-//! Memory, and the kinds of it.
+//! Memory and its kinds.
 
 use crate::attributes;
 use crate::error::{Error, Outcome, give};
@@ -6,7 +6,7 @@ use crate::shared::tracer::Memory;
 use crate::state::{self, State};
 use crate::trace::{self, Caller};
 
-/// Where memory is, by CUPTI's numbers.
+/// Kinds of memory, by CUPTI's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Pageable = 1,
@@ -15,7 +15,7 @@ pub(crate) enum Place {
     Managed = 5,
 }
 
-/// Where an allocation is: the kind of memory, and the device.
+/// The location of an allocation: the kind of memory, and the device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Location {
     place: Place,
@@ -34,7 +34,7 @@ fn allocate(state: &mut State, bytes: usize, place: Place) -> Outcome<u64> {
 }
 
 impl State {
-    /// Where an address is; what nobody has allocated here is pageable memory of the host.
+    /// Returns the location of an address; unknown addresses are pageable host memory.
     pub(crate) fn place(&self, address: u64) -> Place {
         self.allocations.location(address).map_or(Place::Pageable, |location| location.place)
     }
@@ -46,20 +46,20 @@ impl State {
     }
 }
 
-/// Allocates device memory, and tells its address.
+/// Allocates device memory; returns its address.
 pub(crate) fn allocate_device(caller: Caller, address: *mut u64, bytes: usize) -> Outcome {
     state::ready()?.forbid_while_capturing()?;
     allocate_to(caller, address, bytes, Place::Device, false)
 }
 
-/// Gives memory back, of whatever kind.
+/// Frees memory of any kind.
 pub(crate) fn release(caller: Caller, address: u64, is_async: bool) -> Outcome {
     let mut state = state::ready()?;
     let known = state.allocations.starting_at(address).map(|memory| (memory.bytes, memory.location));
     let context = state.context().map_or(0, |(_, context)| context.id);
     drop(state);
     if let Some((bytes, Location { place, device })) = known {
-        // Before somebody else can have it.
+        // Before the address can be reused.
         tell(caller, (true, is_async), place, [device as u32, context], (address, bytes));
     }
     let is_freed = address == 0 || state::ready()?.allocations.free(address);

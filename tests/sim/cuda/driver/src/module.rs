@@ -13,7 +13,7 @@ use std::ffi::{CStr, CString, c_char, c_void};
 /// A loaded module.
 #[derive(Debug)]
 pub(crate) struct Module {
-    /// The entries by name, with the handle once somebody has asked for it.
+    /// The entries by name, with the handle once requested.
     entries: HashMap<String, Option<u64>>,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Function {
     pub(crate) max_dynamic_shared: u32,
 }
 
-/// CUPTI's numbers of what the driver does besides.
+/// CUPTI's numbers of driver overhead.
 const MODULE_LOADING: u32 = 4 << 16;
 const LAZY_FUNCTION_LOADING: u32 = 5 << 16;
 
@@ -62,7 +62,7 @@ fn load(place: *mut u64, image: *const c_void, correlation: u32) -> Outcome {
     Ok(())
 }
 
-/// The handle of a kernel, and whether this call has made it.
+/// Returns the handle of a kernel, and whether this call has made it.
 fn function(state: &mut State, module: u64, name: &str) -> Outcome<(u64, bool)> {
     let fresh = state.ids.next_handle();
     let module = state.modules.get_mut(&module).ok_or(Error::INVALID_HANDLE)?;

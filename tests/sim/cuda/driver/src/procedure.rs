@@ -5,7 +5,7 @@ use sim_core::loader;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::os::unix::ffi::OsStringExt;
 
-/// The newest function of that name here; null without one.
+/// Returns the newest function of that name, or null.
 fn find(name: &CStr) -> *mut c_void {
     let own =
         loader::file_of(find as *const c_void).and_then(|file| CString::new(file.into_os_string().into_vec()).ok());

@@ -1,4 +1,4 @@
-//! A few functions of the CUDA runtime, under names of our own: what they do is traced as the runtime's calls.
+//! A few functions of the CUDA runtime, under our own names, traced as runtime calls.
 //!
 //! Fewer have the runtime's own names too, for programs that find this library as `libcudart.so.12`.
 
@@ -11,7 +11,7 @@ use crate::transfer::{Direction, begin, copy, fill};
 use crate::{context, memory, state, stream};
 use std::ffi::c_char;
 
-/// Serves a call of the runtime; by option, in a call of the driver with the same correlation id.
+/// Runs a runtime call; by option, with a driver call of the same correlation id inside.
 fn call(outer: &Call, inner: &Call, symbol: *const c_char, serve: impl FnOnce(Caller) -> Outcome) -> i32 {
     let correlation = trace::next_correlation();
     trace::nested(outer, symbol, correlation, |caller| {
@@ -47,7 +47,7 @@ pub extern "C" fn simRuntimeLaunchKernel(
     })
 }
 
-/// `cudaMemcpyAsync`, in the direction that the addresses tell.
+/// `cudaMemcpyAsync`, with the direction from the addresses.
 #[unsafe(no_mangle)]
 pub extern "C" fn simRuntimeMemcpyAsync(target: u64, source: u64, bytes: usize, stream: u64) -> i32 {
     call(&calls::cudaMemcpyAsync, &calls::cuMemcpyAsync, std::ptr::null(), |caller| {
@@ -111,7 +111,7 @@ pub extern "C" fn cudaFree(address: u64) -> i32 {
     call(&calls::cudaFree, &calls::cuMemFree_v2, std::ptr::null(), |caller| memory::release(caller, address, false))
 }
 
-/// `cudaMemcpyAsync`; the addresses tell the direction.
+/// `cudaMemcpyAsync`, with the direction from the addresses.
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaMemcpyAsync(target: u64, source: u64, bytes: usize, _kind: i32, stream: u64) -> i32 {
     simRuntimeMemcpyAsync(target, source, bytes, stream)

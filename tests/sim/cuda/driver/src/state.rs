@@ -1,4 +1,4 @@
-//! Everything that the driver holds, by handle, under one lock.
+//! The driver's objects by handle, under one lock.
 
 use crate::context::Context;
 use crate::error::{Error, Outcome};
@@ -14,7 +14,7 @@ use sim_core::memory::Allocations;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// What has been made and not destroyed.
+/// The objects that have been made and not destroyed.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) initialized: bool,
@@ -38,15 +38,15 @@ pub(crate) struct State {
 
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
 
-/// The state, whatever state it is in.
+/// Returns the state, initialized or not.
 pub(crate) fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The state once `cuInit` has succeeded.
+/// Returns the state if `cuInit` has succeeded.
 ///
 /// # Errors
-/// It has not.
+/// `cuInit` has not succeeded.
 pub(crate) fn ready() -> Outcome<MutexGuard<'static, State>> {
     let state = lock();
     if state.initialized { Ok(state) } else { Err(Error::NOT_INITIALIZED) }

@@ -18,14 +18,14 @@ pub(crate) struct Stream {
     pub(crate) context: u64,
     pub(crate) priority: i32,
     flags: u32,
-    /// It waits for the default stream, and that for it.
+    /// It and the default stream wait for each other.
     pub(crate) blocking: bool,
     pub(crate) queue: WorkQueue,
     /// The capture that takes its work.
     pub(crate) capture: Option<u64>,
 }
 
-/// The flag of a stream that has nothing to do with the default one.
+/// The flag of a stream that does not synchronize with the default one.
 const NON_BLOCKING: u32 = 1;
 
 impl Stream {
@@ -194,7 +194,7 @@ api! {
         stream: u64, status: *mut i32, id: *mut u64, graph: *mut u64, dependencies: *mut *const u64, count: *mut usize,
     ) |_| {
         capture_info(stream, status, id)?;
-        // The graph does not exist before the capture's end; nobody needs it.
+        // The graph does not exist before the end of the capture, and is not needed.
         for place in [graph, dependencies.cast(), count.cast()] {
             if !place.is_null() {
                 give(place, 0)?;

@@ -1,4 +1,4 @@
-//! What happens in the driver, told to the tracer if there is one.
+//! Reports the driver's calls and work to the tracer.
 
 use crate::error::{Error, Outcome};
 use crate::shared::calls::Call;
@@ -13,9 +13,9 @@ use std::ffi::{CStr, c_char};
 static TRACER: StaticPointer<Tracer> = StaticPointer::null();
 static CORRELATION: CorrelationIds = CorrelationIds::new();
 
-/// Makes `tracer` the one that is called.
+/// Sets the tracer.
 pub(crate) fn set(tracer: *const Tracer) {
-    // SAFETY: null, or a table that its owner keeps for good.
+    // SAFETY: null, or a table that its owner never frees.
     unsafe { TRACER.set(tracer) };
     configured(control::options());
 }
@@ -24,13 +24,13 @@ fn tracer() -> Option<&'static Tracer> {
     TRACER.get()
 }
 
-/// A call of the API as the function that serves it sees it.
+/// A call of the API, as its implementation sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
     pub(crate) correlation: u32,
 }
 
-/// Runs what a function of the API does, and tells the tracer before and after.
+/// Runs the body of an API function, and calls the tracer before and after.
 pub(crate) fn call(call: &Call, serve: impl FnOnce(Caller) -> Outcome) -> i32 {
     nested(call, std::ptr::null(), next_correlation(), serve)
 }
@@ -72,7 +72,7 @@ fn code(outcome: Outcome) -> i32 {
     outcome.map_or_else(|Error(code)| code, |()| 0)
 }
 
-/// The id of the next call: counts from 1, and from 1 again after the number that an option gives.
+/// Returns the id of the next call: counts from 1, and restarts after the number that an option sets.
 pub(crate) fn next_correlation() -> u32 {
     CORRELATION.next(control::options().repeat_correlation) as u32
 }
@@ -113,14 +113,14 @@ pub(crate) fn memory_changed(memory: &Memory) {
     }
 }
 
-/// Time that the driver spent since `start` on something of its own, by CUPTI's number of its kind.
+/// Reports the driver's overhead since `start`, by CUPTI's number of its kind.
 pub(crate) fn overhead(kind: u32, correlation: u32, start: u64) {
     if let Some(tracer) = tracer() {
         (tracer.overhead)(kind, correlation, start, now());
     }
 }
 
-/// A count that the tracer keeps.
+/// Returns a counter that the tracer keeps.
 pub(crate) fn count(what: &CStr) -> Option<u64> {
     let count = (tracer()?.count)(what.as_ptr());
     (count != u64::MAX).then_some(count)

@@ -12,13 +12,13 @@ use crate::trace;
 use sim_core::engine::{COPY_SPEED, FILL_SPEED, Moment, Timing};
 use sim_core::memory::Movement;
 
-/// How a copy is asked for.
+/// The direction of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     HostToDevice,
     DeviceToHost,
     DeviceToDevice,
-    /// The addresses tell.
+    /// Determined by the addresses.
     Any,
 }
 
@@ -31,7 +31,7 @@ const DTOD: u32 = 8;
 const HTOH: u32 = 9;
 const PTOP: u32 = 10;
 
-/// A copy; where the addresses must be of a device, they are checked to be.
+/// Makes a copy; checks addresses that must be of a device.
 pub(crate) fn copy(state: &State, direction: Direction, target: u64, source: u64, bytes: usize) -> Outcome<Job> {
     let (to, from) = (state.place(target), state.place(source));
     let on_device = |place: Place| matches!(place, Place::Device | Place::Managed);
@@ -84,12 +84,12 @@ pub(crate) fn fill(state: &State, target: u64, value: u32, width: usize, count: 
     Ok(Job { work, timing: Timing::transfer(work.bytes, FILL_SPEED), movement })
 }
 
-/// Gives a transfer to a stream, and returns at once.
+/// Appends a transfer to a stream, and returns at once.
 pub(crate) fn begin(stream: u64, correlation: u32, job: impl FnOnce(&State) -> Outcome<Job>) -> Outcome {
     start(stream, correlation, true, job).map(drop)
 }
 
-/// Gives a transfer to the default stream, and waits for its end.
+/// Appends a transfer to the default stream, and waits for its end.
 fn complete(correlation: u32, job: impl FnOnce(&State) -> Outcome<Job>) -> Outcome {
     count(&control::counters().synchronizes);
     let end = start(0, correlation, false, job)?;

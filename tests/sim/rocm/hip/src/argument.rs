@@ -1,4 +1,4 @@
-//! The arguments of calls, as a profiler is told of them.
+//! Arguments of calls, as reported to profilers.
 
 use crate::shared::tracer::{Argument, Shape, Style};
 use std::ffi::{CStr, c_char, c_void};
@@ -10,9 +10,9 @@ pub(crate) trait Typed {
     const POINTER: &'static CStr;
     const STYLE: Style;
     const INDIRECTION: i32 = 0;
-    /// What a pointer to it points to for whoever may look.
+    /// The value behind a pointer to it, if readable.
     const BEHIND: [usize; 2];
-    /// What a value of it points to.
+    /// The target of a value of it.
     const TARGET: [usize; 2] = [0, 0];
     /// The style of a pointer to it.
     const POINTER_STYLE: Style = Style::Pointer;
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shapes_are_those_of_the_types() {
+    fn argument_types_have_their_sizes() {
         let place: *mut Stream = std::ptr::null_mut();
         let told = argument("stream\0", &place);
         assert_eq!((told.shape.size, told.shape.indirection, told.shape.target), (8, 2, [8, 8]));

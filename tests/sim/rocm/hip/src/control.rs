@@ -1,4 +1,4 @@
-//! How tests steer the simulator: options, counts, and an end for what is endless.
+//! Test controls of the simulator: options, counters, and ending endless work.
 
 use crate::shared::clock::now;
 use crate::shared::counters::Counters;
@@ -25,7 +25,7 @@ static HIP: Hip = Hip {
     kernel_name: module::name_of,
 };
 
-/// What profilers find HIP by.
+/// The entry point by which profilers find HIP.
 #[unsafe(no_mangle)]
 pub extern "C" fn simHip() -> *const Hip {
     &raw const HIP
@@ -39,7 +39,7 @@ extern "C" fn finishes() -> u64 {
     FINISHES.load(Ordering::Acquire)
 }
 
-/// The options in force; at first those of the environment variable `SIM_ROCM`.
+/// Returns the current options; at first those of the environment variable `SIM_ROCM`.
 pub(crate) fn options() -> &'static Options {
     OPTIONS.get()
 }
@@ -48,15 +48,15 @@ pub(crate) fn counters() -> &'static Counters {
     &COUNTERS
 }
 
-/// Sets all options: those that `settings` ("key=value,key=value") names, the others to their defaults.
+/// Sets the options in `settings` ("key=value,key=value"), and all others to their defaults.
 ///
-/// Returns 0, or -1 after a line on stderr, with nothing changed.
+/// Returns 0; on invalid settings changes nothing, writes a line to stderr and returns -1.
 #[unsafe(no_mangle)]
 pub extern "C" fn simConfigure(settings: *const c_char) -> c_int {
     if OPTIONS.configure(settings) { 0 } else { -1 }
 }
 
-/// The count of that name (README.md lists them), or `u64::MAX` for an unknown one.
+/// Returns the counter of that name (README.md lists them), or `u64::MAX` for an unknown one.
 #[unsafe(no_mangle)]
 pub extern "C" fn simCount(what: *const c_char) -> u64 {
     let Some(what) = read_text(what) else { return u64::MAX };
@@ -64,14 +64,14 @@ pub extern "C" fn simCount(what: *const c_char) -> u64 {
     own.or_else(|| trace::count(what)).unwrap_or(u64::MAX)
 }
 
-/// Sets the counts to zero and ends what is endless.
+/// Resets the counters and ends endless work.
 #[unsafe(no_mangle)]
 pub extern "C" fn simReset() {
     simFinish();
     COUNTERS.reset();
 }
 
-/// Ends the endless kernels that have been launched and the flushes that hang; what waits for them goes on.
+/// Ends the endless kernels that have been launched and hung flushes; waiting work continues.
 #[unsafe(no_mangle)]
 pub extern "C" fn simFinish() {
     FINISHES.fetch_add(1, Ordering::Release);

@@ -1,4 +1,4 @@
-//! The devices, and which of them a thread works on: the figures of a GPU of 304 units.
+//! The devices, GPUs of 304 compute units, and the current device of each thread.
 
 use crate::argument::Properties;
 use crate::control;
@@ -16,7 +16,7 @@ thread_local! {
     static CURRENT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// HIP's number of the calling thread's device.
+/// Returns the calling thread's device.
 pub(crate) fn current() -> u32 {
     CURRENT.get()
 }
@@ -106,7 +106,7 @@ api! {
         }
         // SAFETY: all bytes of a place that the caller promises; zeros are valid in every field.
         unsafe { prop.write_bytes(0, 1) };
-        // SAFETY: as above.
+        // SAFETY: the same promise of the caller covers this place.
         let properties = unsafe { &mut *prop };
         let name = control::options().name;
         let name = name.as_str().as_bytes();

@@ -1,4 +1,4 @@
-//! Gives the work of streams to the engine.
+//! Schedules the work of streams on the engine.
 
 use crate::control;
 use crate::error::{Error, Outcome};
@@ -10,18 +10,18 @@ use crate::state::State;
 use crate::trace::Caller;
 use sim_core::engine::{self, GAP, LAUNCH_LATENCY, Moment};
 
-/// Work whose times are unknown, as are the fields that the stream and the call add.
+/// Returns work without times, and without the fields that the stream and the call add.
 pub(crate) type Job = engine::Job<Work>;
 
-/// The device's stamp of a moment.
+/// Returns the device's timestamp of a moment.
 pub(crate) fn stamp(options: &Options, at: u64) -> u64 {
     if options.timestamp_zero || at == NEVER { 0 } else { options.reported(at) }
 }
 
-/// Gives jobs to a stream, one after the other; the bytes of copies and fills are moved now.
+/// Appends jobs to a stream; moves the bytes of copies and fills at once.
 ///
 /// # Errors
-/// A job would move bytes out of an allocation.
+/// A job would move bytes outside of an allocation.
 pub(crate) fn submit(
     state: &mut State,
     stream: u64,
@@ -56,7 +56,7 @@ pub(crate) fn submit(
     Ok(all)
 }
 
-/// What the default stream and the others of a device wait for in each other.
+/// Returns the moments for which the default stream and other streams of a device wait.
 fn dependencies(state: &State, handle: u64) -> Outcome<Vec<Moment>> {
     let stream = state.streams.get(&handle).ok_or(Error::INVALID_HANDLE)?;
     let others = state.streams.values().filter(|other| {
@@ -69,7 +69,7 @@ fn dependencies(state: &State, handle: u64) -> Outcome<Vec<Moment>> {
     Ok(others.map(|other| other.queue.tail.clone()).collect())
 }
 
-/// When all that is in a stream now is done.
+/// Returns when the stream's current work is done.
 pub(crate) fn mark(state: &mut State, handle: u64) -> Outcome<Moment> {
     let after = dependencies(state, handle)?;
     let queue = &state.streams.get(&handle).ok_or(Error::INVALID_HANDLE)?.queue;
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stamps_are_zero_or_off_on_demand() {
+    fn timestamps_are_zero_or_off_by_option() {
         let options = Options { clock_skew_ns: 10, ..Options::default() };
         assert_eq!((stamp(&options, 100), stamp(&options, NEVER)), (110, 0));
         assert_eq!(stamp(&Options { timestamp_zero: true, ..options }, 100), 0);

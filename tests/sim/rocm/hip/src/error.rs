@@ -7,7 +7,7 @@ use std::ffi::c_char;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Error(pub(crate) i32);
 
-/// What a function of the API comes to.
+/// The result of a function of the API.
 pub(crate) type Outcome<T = ()> = Result<T, Error>;
 
 sim_core::result_codes! {
@@ -27,7 +27,7 @@ sim_core::result_codes! {
     CAPTURE_INVALIDATED = 901, c"hipErrorStreamCaptureInvalidated", c"operation failed due to a previous error during capture";
 }
 
-/// Writes a result to where the caller wants it.
+/// Writes a result for the caller.
 ///
 /// # Errors
 /// The place is null.

@@ -1,4 +1,4 @@
-//! Events: marks in a stream that others wait for.
+//! Events: marks in a stream, for which threads and streams wait.
 
 use crate::argument::{Event, Stream};
 use crate::control;

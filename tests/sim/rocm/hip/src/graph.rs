@@ -1,4 +1,4 @@
-//! Graphs: work that is captured once and launched as one.
+//! Graphs: work that is captured once and launched as a unit.
 
 use crate::argument::{Executable, Graph, Node, Stream};
 use crate::control;

@@ -15,12 +15,12 @@ use std::ffi::c_void;
 
 const MAX_THREADS_PER_BLOCK: u64 = 1024;
 
-/// Work of a kind, with the host on both sides.
+/// Returns work of a kind, with the host as source and target.
 pub(crate) fn blank(kind: u32) -> Work {
     Work { kind, source_device: HOST, target_device: HOST, ..Work::default() }
 }
 
-/// What a program asks for: blocks, threads of each, bytes of shared memory.
+/// The parameters of a launch: blocks, threads of each, bytes of shared memory.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     grid: [u32; 3],
@@ -28,7 +28,7 @@ struct Size {
     shared: usize,
 }
 
-/// A launch as a piece of work.
+/// Returns a launch as work.
 fn kernel(state: &State, function: u64, size: Size) -> Outcome<Job> {
     let function = state.functions.get(&function).ok_or(Error::INVALID_DEVICE_FUNCTION)?;
     let product = |counts: [u32; 3]| counts.iter().map(|count| u64::from(*count)).product::<u64>();
@@ -50,7 +50,7 @@ fn kernel(state: &State, function: u64, size: Size) -> Outcome<Job> {
     Ok(Job { work, timing, movement: None })
 }
 
-/// Gives a kernel to a stream, or to the capture there.
+/// Appends a kernel to a stream, or to its capture.
 fn launch(function: u64, size: Size, stream: Stream, caller: Caller) -> Outcome {
     module::tell(function);
     let work = {

@@ -1,7 +1,7 @@
 //! HIP without a GPU: memory is the host's, kernels compute nothing, and time passes in simulated queues.
 //!
-//! It has the C functions of libamdhip64 that programs with kernels need. Simulated profilers find it by `simHip` and
-//! are told of all that happens. See README.md for the options (`SIM_ROCM`, `simConfigure`) and the counters.
+//! It has the C functions of libamdhip64 that programs with kernels need. Simulated profilers attach by `simHip`. See
+//! README.md for the options (`SIM_ROCM`, `simConfigure`) and the counters.
 #![cfg(target_os = "linux")]
 #![allow(non_snake_case, reason = "the exported names and their arguments are C's")]
 

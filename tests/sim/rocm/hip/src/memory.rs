@@ -8,7 +8,7 @@ use crate::state::{self, State};
 use std::ffi::c_void;
 
 impl State {
-    /// The device that an address is on; what nobody has allocated here is memory of the host.
+    /// Returns the device of an address; unknown addresses are host memory.
     pub(crate) fn device_of(&self, address: u64) -> i32 {
         self.allocations.location(address).map_or(HOST, |device| device as i32)
     }

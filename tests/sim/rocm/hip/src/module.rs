@@ -1,4 +1,4 @@
-//! Modules: a text that names the kernels; and the kernels that a program brings along.
+//! Modules, texts that name kernels; and kernels compiled into a program.
 
 use crate::argument::{Function as Handle, Module as ModuleHandle, Stream};
 use crate::error::{Error, Outcome, give};
@@ -32,7 +32,7 @@ pub(crate) struct Function {
 
 /// What a module's text begins with.
 const MARK: &str = "sim-rocm";
-/// The kernel that fills memory, which HIP brings along.
+/// The kernel that fills memory, which is built into HIP.
 const FILL: &str = "__amd_rocclr_fillBufferAligned";
 const FILL_HANDLE: u64 = 1;
 
@@ -49,7 +49,7 @@ impl Function {
         }
     }
 
-    /// The kernel as tracers are told of it, the first time.
+    /// Returns the kernel for the tracers, the first time.
     fn tell(&mut self) -> Option<Symbol> {
         if std::mem::replace(&mut self.is_told, true) {
             return None;
@@ -71,7 +71,7 @@ impl State {
     }
 }
 
-/// Makes the kernels that HIP brings along.
+/// Makes HIP's built-in kernels.
 pub(crate) fn load_own() {
     let mut state = state::lock();
     let code_object = state.code_object();
@@ -81,7 +81,7 @@ pub(crate) fn load_own() {
     tell(FILL_HANDLE);
 }
 
-/// Tells the tracers of a kernel, if nobody has.
+/// Reports a kernel to the tracers, once.
 pub(crate) fn tell(handle: u64) {
     let symbol = state::lock().functions.get_mut(&handle).and_then(Function::tell);
     if let Some(symbol) = symbol {
@@ -138,7 +138,7 @@ api! {
     }
 }
 
-/// A kernel that the program brings along, as a compiler would register it: the address that stands for it.
+/// Registers a kernel that is compiled into the program; returns its host address.
 #[unsafe(no_mangle)]
 pub extern "C" fn simRegisterKernel(name: *const c_char) -> *const c_void {
     let name = read_text(name).unwrap_or_default().to_string_lossy();
@@ -149,18 +149,18 @@ pub extern "C" fn simRegisterKernel(name: *const c_char) -> *const c_void {
     handle as *const c_void
 }
 
-/// The name of a kernel, null for none of that handle.
+/// Returns the name of a kernel, or null for an unknown handle.
 pub(crate) extern "C" fn name_of(handle: u64) -> *const c_char {
     state::lock().functions.get(&handle).map_or(std::ptr::null(), |function| function.name.as_ptr())
 }
 
-/// The name of a kernel; profilers ask too.
+/// Returns the name of a kernel, also for profilers.
 #[unsafe(no_mangle)]
 pub extern "C" fn hipKernelNameRef(f: Handle) -> *const c_char {
     name_of(f.0)
 }
 
-/// The name of the kernel that an address of the program stands for; profilers ask too.
+/// Returns the name of the kernel at a host address, also for profilers.
 #[unsafe(no_mangle)]
 pub extern "C" fn hipKernelNameRefByPtr(hostFunction: *const c_void, _stream: Stream) -> *const c_char {
     name_of(hostFunction as u64)

@@ -1,4 +1,4 @@
-//! Everything that HIP holds, by handle, under one lock.
+//! HIP's objects by handle, under one lock.
 
 use crate::argument;
 use crate::engine::Job;
@@ -12,16 +12,16 @@ use sim_core::memory::Allocations;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// What has been made and not destroyed.
+/// The objects that have been made and not destroyed.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) ids: Ids,
     pub(crate) engine: Engine,
     pub(crate) streams: HashMap<u64, Stream>,
-    /// When the device comes to the last record of an event; none before the first.
+    /// When the device reaches the last record of an event; none before the first.
     pub(crate) events: HashMap<u64, Option<Moment>>,
     pub(crate) modules: HashMap<u64, Module>,
-    /// By handle; those of the program itself by their address.
+    /// By handle; compiled-in kernels by their address.
     pub(crate) functions: HashMap<u64, Function>,
     pub(crate) kernels: u64,
     pub(crate) code_objects: u64,
@@ -34,15 +34,15 @@ pub(crate) struct State {
 
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
 
-/// The state, whatever state it is in.
+/// Returns the state, initialized or not.
 pub(crate) fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The state, where there is a device.
+/// Returns the state, if a device exists.
 ///
 /// # Errors
-/// There is none.
+/// No device exists.
 pub(crate) fn ready() -> Outcome<MutexGuard<'static, State>> {
     if control::options().devices == 0 { Err(Error::NO_DEVICE) } else { Ok(lock()) }
 }

@@ -16,13 +16,13 @@ pub(crate) struct Stream {
     pub(crate) device: u32,
     pub(crate) hsa_queue: u32,
     pub(crate) is_null: bool,
-    /// It waits for the default stream, and that for it.
+    /// It and the default stream wait for each other.
     pub(crate) blocking: bool,
     pub(crate) queue: WorkQueue,
     pub(crate) capture: Option<Capture>,
 }
 
-/// A capture under way: the work that becomes the nodes of a graph.
+/// A running capture: the work that becomes the nodes of a graph.
 #[derive(Debug, Default)]
 pub(crate) struct Capture {
     pub(crate) jobs: Vec<Job>,
@@ -31,7 +31,7 @@ pub(crate) struct Capture {
 
 /// The queues of a device.
 const QUEUES: u32 = 4;
-/// The flag of a stream that has nothing to do with the default one.
+/// The flag of a stream that does not synchronize with the default one.
 const NON_BLOCKING: u32 = 1;
 
 impl Stream {
@@ -49,7 +49,7 @@ impl Stream {
         0x10 + u64::from(device)
     }
 
-    /// For calls that wait: while the stream captures they fail and spoil the capture.
+    /// For calls that wait: during a capture they fail and invalidate it.
     fn forbid_while_capturing(&mut self) -> Outcome {
         match &mut self.capture {
             None => Ok(()),
@@ -157,7 +157,7 @@ api! {
     }
 }
 
-/// The device of a stream, -1 for none; profilers ask too.
+/// Returns the device of a stream, -1 for none; also for profilers.
 #[unsafe(no_mangle)]
 pub extern "C" fn hipGetStreamDeviceId(stream: argument::Stream) -> i32 {
     let mut state = state::lock();

@@ -1,4 +1,4 @@
-//! What happens in HIP, told to the profilers that there are.
+//! Reports HIP's calls and work to the attached profilers.
 
 use crate::error::{Error, Outcome};
 use crate::shared::clock::thread;
@@ -12,7 +12,7 @@ use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Once, OnceLock};
 
-/// The tracers there are, in the order in which they came.
+/// The attached tracers, in order.
 static TRACERS: [OnceLock<&'static Tracer>; 2] = [const { OnceLock::new() }; 2];
 static CORRELATION: CorrelationIds = CorrelationIds::new();
 static STARTED: AtomicBool = AtomicBool::new(false);
@@ -21,9 +21,9 @@ thread_local! {
     static LAST_ERROR: Cell<i32> = const { Cell::new(0) };
 }
 
-/// Lets a tracer know of all that happens from now on.
+/// Attaches a tracer.
 pub(crate) extern "C" fn add(tracer: *const Tracer) {
-    // SAFETY: null, or a table that its owner keeps for good.
+    // SAFETY: null, or a table that its owner never frees.
     let Some(tracer) = (unsafe { tracer.as_ref() }) else { return };
     let is_there = tracers().any(|known| std::ptr::eq(known, tracer));
     assert!(is_there || TRACERS.iter().any(|place| place.set(tracer).is_ok()), "there are two profilers at most");
@@ -37,7 +37,7 @@ pub(crate) extern "C" fn has_started() -> bool {
     STARTED.load(Ordering::Acquire)
 }
 
-/// What HIP does when it is called for the first time: whoever wants to trace it must be there by now.
+/// Runs at HIP's first call; profilers must be attached by then.
 fn start() {
     static START: Once = Once::new();
     START.call_once(|| {
@@ -53,14 +53,14 @@ fn start() {
     });
 }
 
-/// A call of the API as the function that serves it sees it.
+/// A call of the API, as its implementation sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
     pub(crate) correlation: u64,
     pub(crate) thread: u64,
 }
 
-/// Runs what a function of the API does, and tells the tracers before and after.
+/// Runs the body of an API function, and calls the tracers before and after.
 pub(crate) fn call(call: usize, arguments: &[Argument], serve: impl FnOnce(Caller) -> Outcome) -> i32 {
     start();
     add_one(&control::counters().calls);
@@ -82,7 +82,7 @@ pub(crate) fn call(call: usize, arguments: &[Argument], serve: impl FnOnce(Calle
     entry.result
 }
 
-/// The error of this thread that nobody has asked for yet.
+/// This thread's pending error.
 pub(crate) fn take_last_error() -> Outcome {
     match LAST_ERROR.replace(0) {
         0 => Ok(()),

@@ -15,7 +15,7 @@ use sim_core::ffi::StaticText;
 use sim_core::memory::Movement;
 use std::ffi::c_void;
 
-/// The way of a copy that the addresses tell.
+/// Returns the direction of a copy from its addresses.
 const ANY_WAY: u32 = 4;
 
 /// A copy from one device to another, or to and from the host.
@@ -36,7 +36,7 @@ fn copy(state: &State, target: *mut c_void, source: *const c_void, bytes: usize,
     Ok(Job { work, timing: Timing::transfer(work.bytes, COPY_SPEED), movement })
 }
 
-/// A fill, which a kernel of HIP's does.
+/// A fill, which runs as a kernel of HIP.
 fn fill(state: &State, target: *mut c_void, value: i32, bytes: usize) -> Outcome<Job> {
     let (target, kernel) = (target as u64, state.fill_kernel()?);
     let target_device = state.device_of(target);
@@ -58,7 +58,7 @@ fn fill(state: &State, target: *mut c_void, value: i32, bytes: usize) -> Outcome
     Ok(Job { work, timing: Timing::transfer(work.bytes, FILL_SPEED), movement })
 }
 
-/// Gives a transfer to a stream, or to the capture there; the moment of its end.
+/// Appends a transfer to a stream or its capture; returns the moment of its end.
 fn start(stream: Stream, caller: Caller, job: impl FnOnce(&State) -> Outcome<Job>) -> Outcome<Moment> {
     let (work, end) = {
         let mut state = state::ready()?;
@@ -76,7 +76,7 @@ fn start(stream: Stream, caller: Caller, job: impl FnOnce(&State) -> Outcome<Job
     Ok(end)
 }
 
-/// Gives a transfer to a stream, and waits for its end.
+/// Appends a transfer to a stream, and waits for its end.
 fn complete(stream: Stream, caller: Caller, job: impl FnOnce(&State) -> Outcome<Job>) -> Outcome {
     count(&control::counters().synchronizes);
     start(stream, caller, job)?.wait(now);

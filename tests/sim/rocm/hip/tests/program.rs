@@ -1,4 +1,4 @@
-//! What a program sees of the simulated HIP.
+//! The simulated HIP as used by a program.
 #![cfg(target_os = "linux")]
 
 use std::sync::MutexGuard;
@@ -14,7 +14,7 @@ fn machine(settings: &str) -> (Hip, MutexGuard<'static, ()>) {
 }
 
 #[test]
-fn bytes_move_and_waits_wait() {
+fn copies_move_bytes_and_waits_block() {
     let (hip, _turn) = machine("devices=2");
     hip.init();
     assert_eq!(hip.devices(), 2);
@@ -38,7 +38,7 @@ fn bytes_move_and_waits_wait() {
 }
 
 #[test]
-fn graphs_launch_what_was_captured() {
+fn graphs_launch_their_captured_work() {
     let (hip, _turn) = machine("");
     let (stream, module) = (hip.stream(), hip.module(&["one", "two"]));
     let (one, two) = (hip.kernel(module, "one"), hip.kernel(module, "two"));
@@ -54,7 +54,7 @@ fn graphs_launch_what_was_captured() {
 }
 
 #[test]
-fn endless_kernels_end_when_they_are_told_to() {
+fn endless_kernels_end_on_command() {
     let (hip, _turn) = machine("no_finish=endless");
     let kernel = hip.host_kernel("endless");
     hip.launch_host(kernel, 1, Stream::NULL);

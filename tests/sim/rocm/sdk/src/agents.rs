@@ -48,7 +48,7 @@ fn describe(node: u32, name: &CString) -> Bytes {
 
 type AgentsCallback = extern "C" fn(u32, *const *const c_void, usize, *mut c_void) -> i32;
 
-/// Tells all agents in one call.
+/// Reports all agents in one call.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_query_available_agents(
     version: u32,

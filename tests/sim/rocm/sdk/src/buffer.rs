@@ -1,4 +1,4 @@
-//! Buffers: records that the client gets together.
+//! Buffers: records that are delivered to the client together.
 
 use crate::layout::{Bytes, TRACING, UNKNOWN, UNKNOWN_CATEGORY};
 use crate::registration;
@@ -52,7 +52,7 @@ const LOSSLESS: u32 = 2;
 const UNKNOWN_SIZE: usize = 64;
 
 static BUFFERS: Mutex<Vec<Buffer>> = Mutex::new(Vec::new());
-/// How many records there have been.
+/// Numbers the records.
 static RECORDS: RecordNumbers = RecordNumbers::new();
 
 fn lock() -> MutexGuard<'static, Vec<Buffer>> {
@@ -67,7 +67,7 @@ pub(crate) fn exists(buffer: u64) -> Result<(), Status> {
     lock().get(index(buffer)).map(|_| ()).ok_or(Status::BUFFER_NOT_FOUND)
 }
 
-/// Adds the record of work that has ended, and whatever the options put beside it.
+/// Adds the record of ended work, and any fault records of the options.
 pub(crate) fn add(pending: &Pending) {
     let options = link::options();
     let number = RECORDS.next();
@@ -117,7 +117,7 @@ fn add_entry(handle: u64, entry: Entry) {
     }
 }
 
-/// Hands the client what a buffer has; its records are gone when the client returns.
+/// Delivers a buffer's records to the client; they are invalid when it returns.
 pub(crate) fn deliver(handle: u64) {
     let mut buffers = lock();
     let Some(buffer) = buffers.get_mut(index(handle)) else { return };
@@ -161,13 +161,13 @@ pub extern "C" fn rocprofiler_create_buffer(
         let mut buffers = lock();
         let (entries, used, dropped) = (Vec::new(), 0, 0);
         buffers.push(Buffer { context, size, watermark, lossless, callback, argument, entries, used, dropped });
-        // SAFETY: the caller promises a place.
+        // SAFETY: the caller promises a valid place for the result.
         unsafe { place.write(FIRST + buffers.len() as u64 - 1) };
         COURIER.start();
     }))
 }
 
-/// Brings what a buffer has, and returns when the client has got it.
+/// Flushes a buffer, and returns after its delivery.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_flush_buffer(buffer: u64) -> i32 {
     link::delay_flush();
@@ -178,7 +178,7 @@ pub extern "C" fn rocprofiler_flush_buffer(buffer: u64) -> i32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_create_callback_thread(place: *mut u64) -> i32 {
     answer(registration::open().map(|()| {
-        // SAFETY: the caller promises a place.
+        // SAFETY: the caller promises a valid place for the result.
         unsafe { place.write(1) };
     }))
 }

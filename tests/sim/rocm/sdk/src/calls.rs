@@ -1,4 +1,4 @@
-//! The callbacks around the calls of HIP, and the arguments of those.
+//! Callbacks around HIP's calls, and the calls' arguments.
 
 use crate::context;
 use crate::external;
@@ -26,7 +26,7 @@ struct Payload {
     count: usize,
 }
 
-/// What the client sees of it.
+/// The struct that the client gets.
 const SEEN: usize = 8 + ARGUMENTS + 8;
 
 /// Where each argument is among the bytes of all, as C lays out a struct of them.
@@ -69,7 +69,7 @@ pub(crate) extern "C" fn exit(call: *mut ApiCall) {
 }
 
 fn tell(call: *mut ApiCall, phase: u32) {
-    // SAFETY: HIP's call lives for as long as it calls this, and nobody else uses it.
+    // SAFETY: HIP's call is valid during this function, and no other code uses it.
     let call = unsafe { &mut *call };
     let operation = names::operation(call.call);
     let services = context::services(HIP_RUNTIME_API, operation);

@@ -1,4 +1,4 @@
-//! Code objects: which kernels there are.
+//! Code objects: the loaded kernels.
 
 use crate::agents;
 use crate::context;
@@ -16,7 +16,7 @@ const SYMBOL: i32 = 2;
 const LOAD: u32 = 1;
 const UNLOAD: u32 = 2;
 
-/// What is loaded: kernels by id, and the code objects that have been told of.
+/// The loaded kernels by id, and the reported code objects.
 #[derive(Debug, Default)]
 struct Loaded {
     kernels: HashMap<u64, Symbol>,

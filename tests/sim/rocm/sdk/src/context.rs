@@ -79,7 +79,7 @@ pub(crate) fn exists(context: u64) -> Result<(), Status> {
 }
 
 impl Service {
-    /// Calls the client.
+    /// Calls the client's function.
     pub(crate) fn call(&self, told: &Told, data: &mut u64) {
         count(&link::counters().callbacks);
         let argument = self.argument as *mut c_void;
@@ -101,7 +101,7 @@ fn create(place: *mut u64) -> Result<(), Status> {
     registration::open()?;
     let mut contexts = write();
     contexts.push(Context::default());
-    // SAFETY: as above.
+    // SAFETY: the same promise of the caller covers this place.
     unsafe { place.write(FIRST + contexts.len() as u64 - 1) };
     Ok(())
 }
@@ -212,7 +212,7 @@ pub extern "C" fn rocprofiler_stop_context(context: u64) -> i32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_context_is_active(context: u64, status: *mut c_int) -> i32 {
     let active = read().get(index(context)).map(|context| context.is_active);
-    // SAFETY: the caller promises a place.
+    // SAFETY: the caller promises a valid place for the result.
     unsafe { status.write(c_int::from(active == Some(true))) };
     answer(active.map(|_| ()).ok_or(Status::CONTEXT_NOT_FOUND))
 }
@@ -221,7 +221,7 @@ pub extern "C" fn rocprofiler_context_is_active(context: u64, status: *mut c_int
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_context_is_valid(context: u64, status: *mut c_int) -> i32 {
     let found = exists(context);
-    // SAFETY: the caller promises a place.
+    // SAFETY: the caller promises a valid place for the result.
     unsafe { status.write(c_int::from(found.is_ok())) };
     answer(found)
 }

@@ -1,4 +1,4 @@
-//! Ids of the client's own: a stack for each context and thread.
+//! External correlation ids: a stack for each context and thread.
 
 use crate::context;
 use crate::shared::clock::thread;
@@ -42,7 +42,7 @@ pub extern "C" fn rocprofiler_push_external_correlation_id(context: u64, thread:
     answer(push(context, thread, id))
 }
 
-/// Takes the id on top; null where nobody wants to know it.
+/// Pops the top id; `last` may be null.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_pop_external_correlation_id(context: u64, thread: u64, id: *mut u64) -> i32 {
     let mut stacks = STACKS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,7 +51,7 @@ pub extern "C" fn rocprofiler_pop_external_correlation_id(context: u64, thread: 
     };
     count(&link::counters().pops);
     if !id.is_null() {
-        // SAFETY: the caller promises a place, or null.
+        // SAFETY: the caller promises null or a valid place.
         unsafe { id.write(popped) };
     }
     0

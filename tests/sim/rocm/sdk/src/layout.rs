@@ -1,4 +1,4 @@
-//! The layouts of what is handed to the client, by version: before 1.0, 1.0, and a later one with longer records.
+//! Layouts of structs for the client, by version: before 1.0, 1.0, and a later one with longer records.
 
 use crate::shared::link;
 use crate::shared::options::Version;
@@ -11,10 +11,10 @@ pub(crate) const CODE_OBJECT: u32 = 10;
 /// Kinds of buffered services.
 pub(crate) const MEMORY_COPY: u32 = 10;
 pub(crate) const KERNEL_DISPATCH: u32 = 11;
-/// A kind that nobody knows.
+/// An unknown kind.
 pub(crate) const UNKNOWN: u32 = 900;
 
-/// The category of records that are traces, and one that nobody knows.
+/// The category of tracing records, and an unknown one.
 pub(crate) const TRACING: u32 = 1;
 pub(crate) const UNKNOWN_CATEGORY: u32 = 9;
 
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_of_callback_records_are_where_the_versions_have_them() {
+    fn callback_records_have_the_offsets_of_their_version() {
         let told =
             Told { context: 1, thread: 2, correlation: 3, external: 4, kind: 5, operation: 6, phase: 7, payload: 8 };
         let bytes = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();

@@ -1,7 +1,7 @@
-//! rocprofiler-sdk for the simulated HIP: callbacks, and records with the layout of the version asked for.
+//! rocprofiler-sdk for the simulated HIP: callbacks, and records in the layout of the selected version.
 //!
-//! HIP asks for it at its first call, as the real one does by rocprofiler-register; a tool must be there by then. Work
-//! gets its record when it has ended; a thread of its own brings buffers. See README.md for the options.
+//! HIP finds it at its first call, as the real one does by rocprofiler-register; a tool must be registered by then. Work
+//! gets its record when it has ended; a separate thread delivers buffers. See README.md for the options.
 #![cfg(target_os = "linux")]
 #![allow(non_snake_case, reason = "the exported names are C's")]
 

@@ -32,7 +32,7 @@ const CALLBACK_KINDS: [&CStr; 22] = [
     c"MARKER_CORE_RANGE_API",
 ];
 
-/// The kinds of buffered services, as far as anybody here needs them.
+/// The kinds of buffered services that are used here.
 const BUFFER_KINDS: [&CStr; 14] = [
     c"NONE",
     c"HSA_CORE_API",
@@ -104,11 +104,11 @@ fn buffer_operations(kind: u32) -> Option<Vec<(i32, &'static CStr)>> {
 /// Writes a name and its length where the caller wants them; without a name `missing`.
 fn tell(found: Option<&'static CStr>, missing: Status, name: *mut *const c_char, length: *mut u64) -> i32 {
     if !name.is_null() {
-        // SAFETY: the caller promises a place, or null.
+        // SAFETY: the caller promises null or a valid place.
         unsafe { name.write(found.map_or(std::ptr::null(), CStr::as_ptr)) };
     }
     if !length.is_null() {
-        // SAFETY: as above.
+        // SAFETY: the same promise of the caller covers this place.
         unsafe { length.write(found.map_or(0, |found| found.to_bytes().len() as u64)) };
     }
     if found.is_some() { 0 } else { missing.code() }

@@ -1,4 +1,4 @@
-//! The one tool that there may be, and the time in which it may set up what it wants.
+//! Registration of the only tool, and the time in which it may configure services.
 
 use crate::layout;
 use crate::shared::clock::now;
@@ -38,19 +38,19 @@ pub(crate) type Configure = extern "C" fn(u32, *const c_char, u32, *mut c_void) 
 /// 0 before, -1 while a tool sets itself up, 1 after that or after HIP's first call without one.
 static PROGRESS: AtomicI32 = AtomicI32::new(0);
 static FINALIZED: AtomicI32 = AtomicI32::new(0);
-/// HIP was called before there was a tool, and will tell it nothing.
+/// HIP was called before a tool existed, and will make no callbacks.
 static TOO_LATE: AtomicBool = AtomicBool::new(false);
 static TOOL: Mutex<Option<Tool>> = Mutex::new(None);
 
-/// Whether services may be set up.
+/// Checks that services may be configured.
 ///
 /// # Errors
-/// They may not.
+/// Configuration is closed.
 pub(crate) fn open() -> Result<(), Status> {
     if PROGRESS.load(Ordering::Acquire) == -1 { Ok(()) } else { Err(Status::CONFIGURATION_LOCKED) }
 }
 
-/// HIP is called for the first time.
+/// Runs at HIP's first call.
 #[unsafe(no_mangle)]
 pub extern "C" fn simHipStarts() {
     let has_tool = PROGRESS.swap(1, Ordering::AcqRel) != 0;
@@ -97,7 +97,7 @@ fn initialize(function: Configure) {
     }
 }
 
-/// What a tool may call to be rid of itself.
+/// A function by which a tool can detach itself.
 extern "C" fn finalize(_client: Client) {
     at_exit();
 }
@@ -124,7 +124,7 @@ pub extern "C" fn rocprofiler_force_configure(function: Option<Configure>) -> i3
 /// How far the set-up is.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_is_initialized(status: *mut c_int) -> i32 {
-    // SAFETY: the caller promises a place.
+    // SAFETY: the caller promises a valid place for the result.
     unsafe { status.write(PROGRESS.load(Ordering::Acquire)) };
     0
 }
@@ -132,18 +132,18 @@ pub extern "C" fn rocprofiler_is_initialized(status: *mut c_int) -> i32 {
 /// Whether the process ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_is_finalized(status: *mut c_int) -> i32 {
-    // SAFETY: the caller promises a place.
+    // SAFETY: the caller promises a valid place for the result.
     unsafe { status.write(FINALIZED.load(Ordering::Acquire)) };
     0
 }
 
-/// The version of this library; null for what nobody wants to know.
+/// Returns the version of this library; unneeded places may be null.
 #[unsafe(no_mangle)]
 pub extern "C" fn rocprofiler_get_version(major: *mut u32, minor: *mut u32, patch: *mut u32) -> i32 {
     let version = layout::version();
     for (place, value) in [(major, version.major), (minor, version.minor), (patch, 0)] {
         if !place.is_null() {
-            // SAFETY: the caller promises a place, or null.
+            // SAFETY: the caller promises null or a valid place.
             unsafe { place.write(value) };
         }
     }
@@ -156,7 +156,7 @@ pub extern "C" fn rocprofiler_get_timestamp(timestamp: *mut u64) -> i32 {
     if timestamp.is_null() {
         return Status::INVALID_ARGUMENT.code();
     }
-    // SAFETY: the caller promises a place.
+    // SAFETY: the caller promises a valid place for the result.
     unsafe { timestamp.write(link::options().reported(now())) };
     0
 }

@@ -1,4 +1,4 @@
-//! Status codes, which 1.0 numbered anew.
+//! Status codes, which 1.0 renumbered.
 
 use crate::layout;
 use std::ffi::{CStr, c_char};
@@ -47,7 +47,7 @@ impl Status {
     }
 }
 
-/// What a function comes to.
+/// The result of a function.
 pub(crate) fn answer(outcome: Result<(), Status>) -> i32 {
     outcome.map_or_else(Status::code, |()| 0)
 }

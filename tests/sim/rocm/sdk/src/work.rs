@@ -1,4 +1,4 @@
-//! The work of the devices, and the records of it.
+//! Device work and its records.
 
 use crate::layout::{self, Bytes, KERNEL_DISPATCH, MEMORY_COPY};
 use crate::shared::courier::{self, Courier};
@@ -8,7 +8,7 @@ use sim_core::ffi::slice;
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What HIP calls.
+/// The functions that HIP calls.
 pub(crate) static TRACER: Tracer = Tracer {
     enter: calls::enter,
     exit: calls::exit,

@@ -1,4 +1,4 @@
-//! What a tool gets from the simulated rocprofiler-sdk, by the offsets of the public headers.
+//! The simulated rocprofiler-sdk as used by a tool, by the offsets of the public headers.
 #![cfg(target_os = "linux")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -29,7 +29,7 @@ fn with<T>(look: impl FnOnce(&mut Seen) -> T) -> T {
 macro_rules! ask {
     ($name:ident($($argument:expr => $type:ty),* $(,)?)) => {{
         let name = concat!("rocprofiler_", stringify!($name), "\0").as_bytes();
-        // SAFETY: the function has this type.
+        // SAFETY: the library's function of that name has this type.
         let function = unsafe { *rocm::sdk().get::<extern "C" fn($($type),*) -> i32>(name).unwrap() };
         function($($argument),*)
     }};
@@ -128,7 +128,7 @@ extern "C" fn told(version: u32, agents: *const *const u8, count: usize, _data: 
     assert_eq!(version, 1);
     // SAFETY: what the library promises.
     for agent in unsafe { std::slice::from_raw_parts(agents, count) } {
-        // SAFETY: as above.
+        // SAFETY: the same promise of the caller covers this place.
         let field = |offset: usize| unsafe { agent.add(offset).cast::<u64>().read_unaligned() };
         assert_eq!(field(0), 312);
         let agent = (field(16) as u32, string(field(264) as *const c_char), field(288) as i32);
@@ -193,7 +193,7 @@ extern "C" fn delivered(
 ) {
     // SAFETY: what the library promises.
     for header in unsafe { std::slice::from_raw_parts(headers, count) } {
-        // SAFETY: as above.
+        // SAFETY: the same promise of the caller covers this place.
         let Header { category, kind, payload } = unsafe { &**header };
         assert_eq!(*category, 1);
         // SAFETY: a record begins with its size.
@@ -224,7 +224,7 @@ fn machine(settings: &str) -> (Hip, MutexGuard<'static, ()>) {
     (hip, held)
 }
 
-/// What is recorded of `work`.
+/// Returns the records of `work`.
 fn record(work: impl FnOnce()) -> Vec<(u32, Vec<u64>)> {
     let [_, main, buffer] = with(|seen| seen.handles);
     assert_eq!(ask!(start_context(main => u64)), 0);
@@ -240,7 +240,7 @@ fn word(record: &[u64], offset: usize) -> u32 {
 }
 
 #[test]
-fn a_kernel_has_a_call_a_name_and_a_record() {
+fn kernel_has_a_call_a_name_and_a_record() {
     let (hip, _held) = machine("");
     let kernel = hip.host_kernel("_Z3addPf");
     let records = record(|| {
@@ -293,7 +293,7 @@ fn copies_and_fills_have_records() {
 }
 
 #[test]
-fn external_ids_go_with_the_work() {
+fn external_ids_are_in_the_work_records() {
     let (hip, _held) = machine("");
     let kernel = hip.only_kernel("add");
     let [_, main, _] = with(|seen| seen.handles);
@@ -313,7 +313,7 @@ fn external_ids_go_with_the_work() {
 }
 
 #[test]
-fn faults_happen_as_often_as_they_should() {
+fn faults_hit_each_nth_record() {
     let (hip, _held) = machine("drop=2");
     let kernel = hip.only_kernel("add");
     let launches = || {

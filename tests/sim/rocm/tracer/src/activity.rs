@@ -1,4 +1,4 @@
-//! The work of the devices: which of it is recorded, and the records.
+//! Device work: the enabled operations and their records.
 
 use crate::callback::connect;
 use crate::names::{
@@ -179,7 +179,7 @@ pub extern "C" fn roctracer_disable_domain_activity(domain: u32) -> i32 {
 /// The record behind one.
 #[unsafe(no_mangle)]
 pub extern "C" fn roctracer_next_record(record: *const Record, next: *mut *const Record) -> i32 {
-    // SAFETY: the caller promises a place.
+    // SAFETY: the caller promises a valid place for the result.
     unsafe { next.write(record.wrapping_add(1)) };
     0
 }

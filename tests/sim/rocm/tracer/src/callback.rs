@@ -1,4 +1,4 @@
-//! The client's functions that are called around the calls of HIP.
+//! The client's callbacks around HIP's calls.
 
 use crate::activity;
 use crate::data::{ENTER, EXIT, data};
@@ -20,7 +20,7 @@ type Callback = extern "C" fn(u32, u32, *const c_void, *mut c_void);
 /// By callback id.
 static CALLBACKS: LazyLock<RwLock<HashMap<u32, (Callback, usize)>>> = LazyLock::new(RwLock::default);
 
-/// What HIP calls.
+/// The functions that HIP calls.
 static TRACER: Tracer = Tracer {
     enter,
     exit,
@@ -54,7 +54,7 @@ extern "C" fn own_count(what: *const c_char) -> u64 {
 }
 
 fn tell(call: *mut ApiCall, phase: u32) {
-    // SAFETY: HIP's call lives for as long as it calls this, and nobody else uses it.
+    // SAFETY: HIP's call is valid during this function, and no other code uses it.
     let call = unsafe { &mut *call };
     let cid = CALLS[call.call].cid;
     let found = CALLBACKS.read().unwrap_or_else(PoisonError::into_inner).get(&cid).copied();

@@ -1,4 +1,4 @@
-//! `hip_api_data_t`: what callbacks get to know of a call.
+//! `hip_api_data_t`: the data of a call for callbacks.
 
 use crate::shared::link;
 use crate::shared::tracer::{ApiCall, Argument};
@@ -63,7 +63,7 @@ mod tests {
 
     /// The offsets in `hip_prof_str.h`, counted by hand.
     #[test]
-    fn arguments_are_where_hips_header_has_them() {
+    fn arguments_have_the_offsets_of_hips_header() {
         // hipLaunchKernel: address, two dim3, void** with its value, size, stream.
         let launch = [(8, 8, [0, 0]), (12, 4, [0, 0]), (12, 4, [0, 0]), (8, 8, [8, 8]), (8, 8, [0, 0]), (8, 8, [0, 0])];
         let launch = launch.map(|(size, alignment, target)| argument(size, alignment, target));

@@ -1,4 +1,4 @@
-//! Ids of the client's own: a stack for each thread.
+//! External correlation ids: a stack for each thread.
 
 use crate::shared::counters::count;
 use crate::shared::link;
@@ -20,7 +20,7 @@ pub extern "C" fn roctracer_activity_push_external_correlation_id(id: u64) -> i3
     0
 }
 
-/// Takes the id on top; null where nobody wants to know it.
+/// Pops the top id; `last` may be null.
 #[unsafe(no_mangle)]
 pub extern "C" fn roctracer_activity_pop_external_correlation_id(id: *mut u64) -> i32 {
     let Some(popped) = pop(KIND) else {
@@ -28,7 +28,7 @@ pub extern "C" fn roctracer_activity_pop_external_correlation_id(id: *mut u64) -
     };
     count(&link::counters().pops);
     if !id.is_null() {
-        // SAFETY: the caller promises a place, or null.
+        // SAFETY: the caller promises null or a valid place.
         unsafe { id.write(popped) };
     }
     0

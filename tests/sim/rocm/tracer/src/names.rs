@@ -1,4 +1,4 @@
-//! Domains, operations and kinds, and what they are called.
+//! Names of domains, operations and kinds.
 
 use crate::shared::calls::CALLS;
 use crate::status::{Status, answer};
@@ -73,7 +73,7 @@ pub extern "C" fn roctracer_op_code(domain: u32, name: *const c_char, operation:
     let Some(call) = CALLS.iter().find(|call| call.name == name) else {
         return answer(Err(Status::INVALID_ARGUMENT));
     };
-    // SAFETY: the caller promises a place.
+    // SAFETY: the caller promises a valid place for the result.
     unsafe { operation.write(call.cid) };
     if !kind.is_null() {
         // SAFETY: as above, or null.

@@ -128,7 +128,7 @@ impl Pool {
     }
 }
 
-/// Adds a record, and whatever the options put beside it.
+/// Adds a record, and any fault records of the options.
 pub(crate) fn add(pool: u64, mut record: Record, name: Option<&CStr>) {
     let options = link::options();
     let number = RECORDS.next();
@@ -140,7 +140,7 @@ pub(crate) fn add(pool: u64, mut record: Record, name: Option<&CStr>) {
     }
     add_one(pool, record, name);
     if number.is_each(options.unknown_kinds) {
-        // An operation that nobody knows, or a domain.
+        // An unknown operation, or domain.
         let unknown = if number.0.is_multiple_of(2) { [2 | 900 << 32, 99] } else { [99, 0] };
         add_one(pool, [unknown[0], unknown[1], number.0, 0, 0, 0, 0, 0], None);
     }
@@ -162,9 +162,9 @@ fn add_one(handle: u64, record: Record, name: Option<&CStr>) {
     }
 }
 
-/// Hands the client what a pool has; it is gone when the client returns.
+/// Delivers a pool's records to the client; they are invalid when it returns.
 ///
-/// Runs under the lock of the pools: as with the real one, whoever adds a record meanwhile waits.
+/// Runs under the lock of the pools, so that a thread that adds a record waits, as with the real library.
 pub(crate) fn deliver(handle: u64) {
     let mut pools = lock();
     let Some(pool) = pools.get(handle).filter(|pool| pool.records > 0) else { return };
@@ -196,7 +196,7 @@ fn open(properties: *const Properties, place: *mut Handle) -> Result<(), Status>
     if place.is_null() {
         pools.default = Some(pool.handle);
     } else {
-        // SAFETY: the caller promises a place.
+        // SAFETY: the caller promises a valid place for the result.
         unsafe { place.write(Handle(pool.handle)) };
     }
     pools.all.push(pool);
@@ -235,7 +235,7 @@ pub extern "C" fn roctracer_open_pool(properties: *const Properties) -> i32 {
     answer(open(properties, std::ptr::null_mut()))
 }
 
-/// Brings what a pool has, and gives it up.
+/// Flushes a pool, and closes it.
 #[unsafe(no_mangle)]
 pub extern "C" fn roctracer_close_pool_expl(pool: Handle) -> i32 {
     answer(close(pool))
@@ -262,7 +262,7 @@ pub extern "C" fn roctracer_default_pool() -> Handle {
     roctracer_default_pool_expl(Handle::DEFAULT)
 }
 
-/// Brings what a pool has, and returns when the client has got it.
+/// Flushes a pool, and returns after its delivery.
 #[unsafe(no_mangle)]
 pub extern "C" fn roctracer_flush_activity_expl(pool: Handle) -> i32 {
     answer(flush(pool))
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn properties_are_as_large_as_roctracers() {
+    fn properties_have_roctracers_size() {
         assert_eq!((size_of::<Properties>(), RECORD), (48, 64));
         assert_eq!(std::mem::offset_of!(Properties, callback), 32);
     }

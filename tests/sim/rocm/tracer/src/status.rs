@@ -1,4 +1,4 @@
-//! Status codes, versions, the clock, and the switch for all.
+//! Status codes, versions, the clock, and the global switch.
 
 use crate::shared::clock::now;
 use crate::shared::counters::count;
@@ -36,7 +36,7 @@ pub(crate) fn is_stopped() -> bool {
     STOPPED.load(Ordering::Acquire)
 }
 
-/// What a function comes to.
+/// The result of a function.
 pub(crate) fn answer(outcome: Result<(), Status>) -> i32 {
     outcome.map_or_else(
         |Status(code)| {
@@ -78,7 +78,7 @@ pub extern "C" fn roctracer_get_timestamp(timestamp: *mut u64) -> i32 {
     if timestamp.is_null() {
         return answer(Err(Status::INVALID_ARGUMENT));
     }
-    // SAFETY: the caller promises a place.
+    // SAFETY: the caller promises a valid place for the result.
     unsafe { timestamp.write(link::options().reported(now())) };
     0
 }
@@ -89,14 +89,14 @@ pub extern "C" fn roctracer_set_properties(_domain: u32, _properties: *mut c_voi
     0
 }
 
-/// Goes on with all that is enabled.
+/// Resumes all that is enabled.
 #[unsafe(no_mangle)]
 pub extern "C" fn roctracer_start() {
     count(&link::counters().starts);
     STOPPED.store(false, Ordering::Release);
 }
 
-/// Stops all that is enabled.
+/// Pauses all that is enabled.
 #[unsafe(no_mangle)]
 pub extern "C" fn roctracer_stop() {
     count(&link::counters().stops);

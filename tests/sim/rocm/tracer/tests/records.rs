@@ -1,4 +1,4 @@
-//! What a tool gets from the simulated roctracer, by the offsets of the public headers.
+//! The simulated roctracer as used by a tool, by the offsets of the public headers.
 #![cfg(target_os = "linux")]
 
 use std::ffi::{CStr, c_char, c_void};
@@ -16,7 +16,7 @@ static RECORDS: Mutex<Vec<([u64; 8], String)>> = Mutex::new(Vec::new());
 macro_rules! ask {
     ($name:ident($($argument:expr => $type:ty),* $(,)?) -> $returned:ty) => {{
         let name = concat!("roctracer_", stringify!($name), "\0").as_bytes();
-        // SAFETY: the function has this type.
+        // SAFETY: the library's function of that name has this type.
         let function = unsafe { *rocm::tracer().get::<extern "C" fn($($type),*) -> $returned>(name).unwrap() };
         function($($argument),*)
     }};
@@ -97,7 +97,7 @@ fn record(buffer_size: usize, work: impl FnOnce()) -> Vec<([u64; 8], String)> {
 }
 
 #[test]
-fn work_has_calls_and_records() {
+fn work_has_its_calls_and_records() {
     let (hip, _turn) = machine("cpus=2");
     let (kernel, memory) = (hip.host_kernel("add"), hip.allocate(64));
     let stream = hip.stream();
@@ -132,7 +132,7 @@ fn work_has_calls_and_records() {
 }
 
 #[test]
-fn pools_are_emptied_when_they_are_full() {
+fn pools_are_delivered_when_full() {
     let (hip, _turn) = machine("");
     let kernel = hip.only_kernel("a_kernel_with_a_name_that_takes_room");
     let records = record(512, || {
@@ -144,7 +144,7 @@ fn pools_are_emptied_when_they_are_full() {
 }
 
 #[test]
-fn errors_are_told() {
+fn errors_are_reported() {
     let (_hip, _turn) = machine("busy=1,push_error=-1");
     let null: *const c_void = std::ptr::null();
     assert_eq!(ask!(enable_domain_callback(99 => u32, null => *const c_void, null => *const c_void) -> i32), -2);

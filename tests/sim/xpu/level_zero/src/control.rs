@@ -1,4 +1,4 @@
-//! How tests steer the simulator: options, counts, and an end for endless kernels.
+//! Test controls of the simulator: options, counters, and ending endless kernels.
 
 use crate::shared::counters::Counters;
 use crate::shared::options::Options;
@@ -11,7 +11,7 @@ use std::ffi::{c_char, c_int};
 static OPTIONS: OptionsStore<Options> = OptionsStore::new("sim-xpu", "SIM_XPU", Options::parse);
 static COUNTERS: Counters = Counters::new();
 
-/// The options in force; at first those of the environment variable `SIM_XPU`.
+/// Returns the current options; at first those of the environment variable `SIM_XPU`.
 pub(crate) fn options() -> &'static Options {
     OPTIONS.get()
 }
@@ -20,9 +20,9 @@ pub(crate) fn counters() -> &'static Counters {
     &COUNTERS
 }
 
-/// Sets all options: those that `settings` ("key=value,key=value") names, the others to their defaults.
+/// Sets the options in `settings` ("key=value,key=value"), and all others to their defaults.
 ///
-/// Returns 0, or -1 after a line on stderr, with nothing changed.
+/// Returns 0; on invalid settings changes nothing, writes a line to stderr and returns -1.
 #[unsafe(no_mangle)]
 pub extern "C" fn simConfigure(settings: *const c_char) -> c_int {
     if !OPTIONS.configure(settings) {
@@ -32,7 +32,7 @@ pub extern "C" fn simConfigure(settings: *const c_char) -> c_int {
     0
 }
 
-/// The count of that name (README.md lists them), or `u64::MAX` for an unknown one.
+/// Returns the counter of that name (README.md lists them), or `u64::MAX` for an unknown one.
 #[unsafe(no_mangle)]
 pub extern "C" fn simCount(what: *const c_char) -> u64 {
     let Some(what) = read_text(what) else { return u64::MAX };
@@ -40,7 +40,7 @@ pub extern "C" fn simCount(what: *const c_char) -> u64 {
     own.or_else(|| trace::count(what)).unwrap_or(u64::MAX)
 }
 
-/// Sets the counts to zero, and forgets the work that nobody has waited for.
+/// Resets the counters, and drops work that was not waited for.
 #[unsafe(no_mangle)]
 pub extern "C" fn simReset() {
     simFinish();
@@ -48,17 +48,17 @@ pub extern "C" fn simReset() {
     COUNTERS.reset();
 }
 
-/// Ends the endless kernels that have been given to a queue, and a flush that hangs; what waits for them goes on.
+/// Ends the endless kernels of all queues and a hung flush; waiting work continues.
 #[unsafe(no_mangle)]
 pub extern "C" fn simFinish() {
     engine::finish();
     trace::configured();
 }
 
-/// Lets `tracer` know of all that happens, until the next call; null for nobody.
+/// Sets the tracer that is called from now on; null for none.
 #[unsafe(no_mangle)]
 pub extern "C" fn simSetTracer(tracer: *const Tracer) -> *const Counters {
-    // SAFETY: the caller hands in null or a table, which begins with its version.
+    // SAFETY: the caller passes null or a table, which begins with its version.
     if !tracer.is_null() && unsafe { (*tracer).version } != tracer::VERSION {
         return std::ptr::null();
     }

@@ -53,7 +53,7 @@ fn give(number: *mut u32, places: *mut usize, handles: &[usize]) -> u32 {
     // SAFETY: the caller promises a number.
     let room = unsafe { number.read() } as usize;
     let given = if room == 0 { handles.len() } else { room.min(handles.len()) };
-    // SAFETY: as above.
+    // SAFETY: the same promise of the caller covers this place.
     unsafe { number.write(given as u32) };
     if room != 0 && !places.is_null() {
         // SAFETY: the caller promises room for that many.
@@ -90,7 +90,7 @@ fn write(place: *mut u8, sheet: Option<Record>) -> u32 {
     let bytes = &sheet.bytes()[properties::HEAD..];
     // SAFETY: the caller promises a place for the struct.
     let place = unsafe { place.add(properties::HEAD) };
-    // SAFETY: as above.
+    // SAFETY: the same promise of the caller covers this place.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
     SUCCESS
 }
@@ -101,7 +101,7 @@ pub extern "C" fn zeDriverGetApiVersion(driver: usize, place: *mut u32) -> u32 {
     if driver != DRIVER || place.is_null() {
         return INVALID_NULL_HANDLE;
     }
-    // SAFETY: the caller promises a place.
+    // SAFETY: the caller promises a valid place for the result.
     unsafe { place.write(1 << 16 | control::options().driver_api.minor) };
     SUCCESS
 }
@@ -132,7 +132,7 @@ pub extern "C" fn zeDeviceGetMemoryProperties(device: usize, number: *mut u32, p
     }
     // SAFETY: the caller promises a number.
     let room = unsafe { number.read() };
-    // SAFETY: as above.
+    // SAFETY: the same promise of the caller covers this place.
     unsafe { number.write(1) };
     if room == 0 || places.is_null() { SUCCESS } else { write(places, index(device).map(|_| properties::memory())) }
 }

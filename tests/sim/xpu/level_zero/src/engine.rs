@@ -47,12 +47,12 @@ pub(crate) fn queue(handle: u64) -> Option<(u32, u64)> {
     lock().queues.get(&handle).map(|queue| (queue.device, queue.sycl))
 }
 
-/// Takes a queue away, whose work goes on; false if there is none.
+/// Removes a queue, whose work continues; returns false if it does not exist.
 pub(crate) fn destroy(handle: u64) -> bool {
     lock().queues.remove(&handle).is_some()
 }
 
-/// Gives work to a queue, which fills in its number and its times; false if there is no such queue.
+/// Appends work to a queue, which fills in its id and times; returns false if the queue does not exist.
 pub(crate) fn submit(handle: u64, mut work: Work, timing: Timing) -> bool {
     let mut guard = lock();
     let machine = &mut *guard;
@@ -73,7 +73,7 @@ pub(crate) fn submit(handle: u64, mut work: Work, timing: Timing) -> bool {
     true
 }
 
-/// Waits until all that a queue has now is done, or with `None` until all is.
+/// Waits for a queue's current work, or with `None` for all work.
 pub(crate) fn wait(handle: Option<u64>) {
     count(&control::counters().synchronizes);
     let mine = |work: &&Work| handle.is_none_or(|handle| work.queue == handle);
@@ -83,13 +83,13 @@ pub(crate) fn wait(handle: Option<u64>) {
     wait_until(now, || end().unwrap_or_default());
 }
 
-/// Takes out the work of all queues that has ended, in the order in which it was given.
+/// Takes the ended work of all queues, in order of submission.
 pub(crate) fn harvest() -> Vec<Work> {
     let now = now();
     lock().work.extract_if(.., |work| work.end <= now).collect()
 }
 
-/// Ends the endless kernels and finds the time of all that is behind them.
+/// Ends the endless kernels and computes the times of all work behind them.
 pub(crate) fn finish() {
     let mut guard = lock();
     let Machine { engine, work, .. } = &mut *guard;
@@ -100,7 +100,7 @@ pub(crate) fn finish() {
     }
 }
 
-/// Forgets all work, as if it had never been given to a queue.
+/// Drops all work.
 pub(crate) fn forget() {
     let mut guard = lock();
     guard.work.clear();
@@ -129,7 +129,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_work_of_a_queue_is_a_series() {
+    fn work_of_a_queue_is_a_series() {
         let _turn = turn();
         let queue = make(0, Some(1));
         (0..3).for_each(|_| kernel(queue, 50_000, false));
@@ -142,7 +142,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_behind_an_endless_kernel_gets_its_times_when_that_ends() {
+    fn work_behind_an_endless_kernel_gets_times_when_it_ends() {
         let _turn = turn();
         let queue = make(0, None);
         kernel(queue, 0, true);

@@ -1,4 +1,4 @@
-//! What a program does: on SYCL, whose runtime then calls Level Zero, or on Level Zero itself.
+//! The actions of a program: on SYCL, whose runtime calls Level Zero, or on Level Zero itself.
 
 use crate::control;
 use crate::device;
@@ -78,7 +78,7 @@ pub extern "C" fn simQueueCreate(device: u32, is_sycl: u32, place: *mut u64) -> 
         let id = SYCL_QUEUES.fetch_add(1, Ordering::Relaxed);
         trace::call(&apis::urQueueCreate, trace::next_correlation(), || make(Some(id)))
     };
-    // SAFETY: the caller promises a place.
+    // SAFETY: the caller promises a valid place for the result.
     unsafe { place.write(handle) };
     DONE
 }

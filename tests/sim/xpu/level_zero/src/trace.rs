@@ -11,9 +11,9 @@ use std::ffi::CStr;
 static TRACER: StaticPointer<Tracer> = StaticPointer::null();
 static CORRELATION: CorrelationIds = CorrelationIds::new();
 
-/// Makes `tracer` the one that is called.
+/// Sets the tracer.
 pub(crate) fn set(tracer: *const Tracer) {
-    // SAFETY: null, or a table that its owner keeps for good.
+    // SAFETY: null, or a table that its owner never frees.
     unsafe { TRACER.set(tracer) };
     configured();
 }
@@ -22,7 +22,7 @@ fn tracer() -> Option<&'static Tracer> {
     TRACER.get()
 }
 
-/// Runs what a function of an API does, and tells the tracer afterwards.
+/// Runs the body of an API function, and then calls the tracer.
 pub(crate) fn call<T>(api: &Api, correlation: u32, serve: impl FnOnce() -> T) -> T {
     let start = now();
     let served = serve();
@@ -33,7 +33,7 @@ pub(crate) fn call<T>(api: &Api, correlation: u32, serve: impl FnOnce() -> T) ->
     served
 }
 
-/// The id of the next call: counts from 1, and from 1 again after the number that an option gives.
+/// Returns the id of the next call: counts from 1, and restarts after the number that an option sets.
 pub(crate) fn next_correlation() -> u32 {
     CORRELATION.next(control::options().repeat_correlation) as u32
 }
@@ -62,7 +62,7 @@ pub(crate) fn communicated(communication: &Communication) {
     }
 }
 
-/// A count that the tracer keeps.
+/// Returns a counter that the tracer keeps.
 pub(crate) fn count(what: &CStr) -> Option<u64> {
     let count = (tracer()?.count)(what.as_ptr());
     (count != u64::MAX).then_some(count)

@@ -7,7 +7,7 @@ use std::ffi::CStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(pub(crate) u32);
 
-/// What a function of PTI comes to.
+/// The result of a function of PTI.
 pub(crate) type Outcome<T = ()> = Result<T, Code>;
 
 impl Code {

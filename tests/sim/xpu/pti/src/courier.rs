@@ -59,8 +59,8 @@ fn ask(requested: Requested, completed: Completed) -> Option<Buffer> {
 
 static DELIVERY: DeliveryThread<Vec<Buffer>> = DeliveryThread::new("sim-pti", complete);
 
-/// Gives buffers to the client, on a thread of our own unless an option says otherwise; waits for it if asked to, which
-/// it does not do for buffers that are late.
+/// Delivers buffers to the client, on a separate thread unless an option disables it; waits on request, except for late
+/// buffers.
 pub(crate) fn deliver(buffers: Vec<Buffer>, is_waiting: bool) {
     let options = link::options();
     if !options.foreign_thread && options.late_buffers == 0 {

@@ -17,11 +17,11 @@ pub(crate) mod kind {
     pub(crate) const MEMCPY_PEER: u32 = 10;
     pub(crate) const SYNCHRONIZATION: u32 = 11;
     pub(crate) const COMMUNICATION: u32 = 12;
-    /// No version has it: the simulator's own, to stand for those that come.
+    /// A kind that only the simulator has, in place of future kinds.
     pub(crate) const UNKNOWN: u32 = 900;
 }
 
-/// For each kind the lengths, each with the version that it came with.
+/// The lengths of each kind, each with the version that introduced it.
 const LENGTHS: RecordLengths = RecordLengths(&[
     (kind::KERNEL, &[("0.10", 168), ("1.0", 184)]),
     (kind::DRIVER_API, &[("0.10", 48)]),
@@ -36,12 +36,12 @@ const LENGTHS: RecordLengths = RecordLengths(&[
     (kind::UNKNOWN, &[("0.10", 64)]),
 ]);
 
-/// The length of a record of that kind; none if the version has no such kind.
+/// Returns the length of a record of that kind, or none if the version lacks the kind.
 pub(crate) fn length(kind: u32, options: &Options) -> Option<usize> {
     Some(LENGTHS.get(kind, |name| options.pti.is_since(name))? + options.longer_records)
 }
 
-/// The longest record of a version.
+/// Returns the length of a version's longest record.
 pub(crate) fn longest(options: &Options) -> usize {
     LENGTHS.longest(|name| options.pti.is_since(name)) + options.longer_records
 }

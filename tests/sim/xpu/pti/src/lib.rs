@@ -1,7 +1,7 @@
-//! PTI for the simulated Level Zero: view records with the layout of the version asked for, and metrics of kernels.
+//! PTI for the simulated Level Zero: view records in the layout of the selected version, and metrics of kernels.
 //!
-//! It looks for the loader (`libze_loader.so.1`) at the first call, and has itself told of all that happens there. What
-//! the real library does with a loader that it cannot use, this one does too: it answers nothing, or ends the process.
+//! It finds the loader (`libze_loader.so.1`) at the first call, and registers as its tracer. With an unusable loader it
+//! fails or aborts the process, as the real library does.
 #![cfg(target_os = "linux")]
 #![allow(non_snake_case, reason = "the exported names are C's")]
 

@@ -21,7 +21,7 @@ static NO_COUNTERS: Counters = Counters::new();
 
 type Init = extern "C" fn(u32) -> u32;
 
-/// Passes where there is a loader with all that PTI needs. What is found at the first call is for good.
+/// Succeeds with a loader that has all that PTI needs. The result of the first call is final.
 ///
 /// # Errors
 /// There is none.
@@ -30,7 +30,7 @@ pub(crate) fn need_loader() -> Outcome<Init> {
     INIT.get_or_init(connect).ok_or(Code::NOT_IMPLEMENTED)
 }
 
-/// As [`need_loader`], with a driver: without one the real library throws where nobody catches it.
+/// As [`need_loader`], with a driver: without one the real library throws an uncaught exception.
 ///
 /// # Errors
 /// There is no loader.
@@ -61,11 +61,11 @@ fn connect() -> Option<Init> {
     let counters = unsafe { set_tracer(&raw const writer::TRACER) };
     // SAFETY: its counters stay; libraries are not closed.
     unsafe { COUNTERS.set(counters) };
-    // SAFETY: the function has this type.
+    // SAFETY: the library's function of that name has this type.
     Some(unsafe { std::mem::transmute::<*mut c_void, Init>(functions[1]) })
 }
 
-/// The loader that is loaded already, else the one beside this library, else the system's.
+/// Returns the loaded loader, or else the one next to this library, or else the system's.
 fn find() -> *mut c_void {
     let mut libraries = loader::candidates(c"libze_loader.so.1", find as *const c_void, &["libsim_ze_loader.so"]);
     libraries.find(|found| !found.is_null()).unwrap_or(std::ptr::null_mut())
@@ -82,7 +82,7 @@ pub(crate) fn configure(options: &Options) {
     pool::configured();
 }
 
-/// Changes whenever somebody has set options, or ended what is endless.
+/// Changes whenever a test sets options or ends endless work.
 pub(crate) fn configured() -> u64 {
     CONFIGURED.load(Ordering::Acquire)
 }

@@ -37,7 +37,7 @@ pub(crate) fn register(requested: Requested, completed: Completed) -> Outcome {
     Ok(())
 }
 
-/// Adds a record to a thread's buffer, and whatever the options put beside it.
+/// Adds a record to a thread's buffer, and any fault records of the options.
 pub(crate) fn add(thread: u32, record: &Record) {
     let options = link::options();
     let number = RECORDS.next();
@@ -57,8 +57,7 @@ pub(crate) fn add(thread: u32, record: &Record) {
     }
 }
 
-/// Adds a record; a buffer that then has no room for any other is full. The client is asked for buffers under the lock,
-/// as by the real library.
+/// Adds a record; retires the buffer if no other record fits. Requests buffers under the lock, as the real library does.
 fn add_one(thread: u32, record: &Record, is_garbage: bool) {
     let mut full = Vec::new();
     {
@@ -87,7 +86,7 @@ fn add_one(thread: u32, record: &Record, is_garbage: bool) {
     }
 }
 
-/// Gives all buffers back, whatever is in them.
+/// Delivers all buffers, empty ones too.
 pub(crate) fn flush() -> Outcome {
     let options = link::options();
     count(&link::counters().flushes);

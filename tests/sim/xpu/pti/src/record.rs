@@ -1,10 +1,10 @@
-//! Records of the version asked for.
+//! Records in the layout of the selected version.
 
 use crate::layout::{self, kind};
 use crate::link;
 use sim_core::record::Record;
 
-/// Creates a record with nothing but its kind, or none if the version has no such kind.
+/// Creates a record with only its kind set, or none if the version lacks the kind.
 pub(crate) fn new_record(kind: u32) -> Option<Record> {
     Some(Record::of_kind(kind, layout::length(kind, link::options())?))
 }

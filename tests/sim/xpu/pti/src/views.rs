@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// Enabled kinds, as bits.
+/// The enabled kinds, as bits.
 static ENABLED: AtomicU32 = AtomicU32::new(0);
 
 /// The functions of each group that are recorded, where that are not all.

@@ -4,13 +4,13 @@ use crate::code::{Code, Outcome, give};
 use crate::layout;
 use crate::link;
 
-/// The record after `*record`, or the first for null.
+/// Returns the record after `*record`, or the first for null.
 ///
 /// # Errors
 /// The end of the buffer, or a record of no known kind. As the real library it knows the end only where a record ends
 /// there: of a buffer that is cut, it gives a record that is not inside.
 pub(crate) fn next(buffer: *mut u8, valid: usize, record: *mut *mut u8) -> Outcome {
-    // SAFETY: the caller promises a place, or null.
+    // SAFETY: the caller promises null or a valid place.
     let current = unsafe { record.as_ref() }.copied().ok_or(Code::BAD_ARGUMENT)?;
     if buffer.is_null() || valid == 0 {
         return Err(Code::END_OF_BUFFER);

@@ -15,7 +15,7 @@ use sim_core::ffi::slice;
 use sim_core::record::Record;
 use std::ffi::{CStr, c_char};
 
-/// What Level Zero is to call.
+/// The functions that Level Zero calls.
 pub(crate) static TRACER: Tracer =
     Tracer { version: tracer::VERSION, configured, called, completed, synchronized, communicated, count: count_of };
 
@@ -185,7 +185,7 @@ extern "C" fn communicated(communication: *const Communication) {
     pool::add(its.thread, &with_texts(record, kind::COMMUNICATION));
 }
 
-/// Records the time that it took to look at so many pieces of work.
+/// Records the overhead of collecting `count` items of work.
 fn overhead(began: u64, pieces: usize) {
     /// PTI's number for time spent in functions of Level Zero.
     const TIME: u32 = 5;

@@ -1,4 +1,4 @@
-//! CUPTI without a driver says what the real one says, each version in a process of its own.
+//! CUPTI without a driver: results equal the real library's, each version in a child process.
 
 use libloading::Library;
 use std::os::unix::process::ExitStatusExt;
@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::{Command, Output};
 use support::cuda;
 
-/// Where the process that a test starts finds CUPTI.
+/// The variable with CUPTI's path for the child process.
 const ALONE: &str = "SIM_CUPTI_ALONE";
 
-/// What the process below prints, with CUPTI in a folder without the driver.
+/// Returns the output of the child below, with CUPTI in a folder without the driver.
 fn run(version: &str) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("libsim_cupti.so");
@@ -20,7 +20,7 @@ fn run(version: &str) -> Output {
     child.output().unwrap()
 }
 
-/// The codes of the calls in the process below.
+/// Prints the codes of calls, in the child process.
 fn codes(version: &str) -> String {
     let output = run(version);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -29,7 +29,7 @@ fn codes(version: &str) -> String {
 }
 
 #[test]
-fn codes_are_those_of_the_version() {
+fn codes_match_the_version() {
     assert_eq!(codes("11.8"), "version 0, subscribe 15, enable 15, push 15, flush 15, name 0, callbacks 0");
     assert_eq!(codes("12.9"), "version 0, subscribe 15, enable 15, push 15, flush 15, name 0, callbacks 0");
     assert_eq!(codes("13.0"), "version 0, subscribe 999, enable 999, push 999, flush 999, name 0, callbacks 0");
@@ -37,7 +37,7 @@ fn codes_are_those_of_the_version() {
 }
 
 #[test]
-fn version_13_2_ends_the_process() {
+fn version_13_2_aborts_the_process() {
     assert_eq!(run("13.2").status.signal(), Some(libc::SIGABRT));
 }
 
@@ -45,9 +45,9 @@ fn version_13_2_ends_the_process() {
 #[ignore = "the process that the other tests start"]
 fn calls() {
     let Some(path) = std::env::var_os(ALONE) else { return };
-    // SAFETY: the library's initialisers do nothing.
+    // SAFETY: the library has no initialisers.
     let cupti = unsafe { Library::new(Path::new(&path)) }.unwrap();
-    // All that is called here takes at most three words, and looks at none where there is no driver, or gets a place.
+    // Each function called here takes at most three words, and reads none without a driver, or gets a valid place.
     let mut place = [0_u64; 4];
     let mut call = |name: &str, first: usize| {
         // SAFETY: the functions take numbers and places.

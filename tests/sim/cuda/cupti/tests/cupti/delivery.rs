@@ -1,4 +1,4 @@
-//! When buffers come back, and with what in them.
+//! Delivery of buffers and their contents.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,7 +7,7 @@ use support::cupti;
 use support::cupti_client::*;
 
 #[test]
-fn a_flush_waits_for_nothing_and_delivers_what_is_complete() {
+fn flush_delivers_complete_buffers_without_waiting() {
     let session = session("no_finish=endless", &[KERNEL, DRIVER]);
     let cuda = &session.cuda;
     let (short, endless, stream) = (cuda.only_kernel("short"), cuda.only_kernel("endless"), cuda.stream());
@@ -28,13 +28,13 @@ fn a_flush_waits_for_nothing_and_delivers_what_is_complete() {
 }
 
 #[test]
-fn a_forced_flush_delivers_unfinished_work_once_and_for_all() {
+fn forced_flush_delivers_unfinished_work_once() {
     let session = session("no_finish=endless", &[KERNEL]);
     let cuda = &session.cuda;
     let (endless, behind) = (cuda.only_kernel("endless"), cuda.only_kernel("behind"));
     cuda.launch(endless, 1, Stream::NULL);
     cuda.launch(behind, 1, Stream::NULL);
-    // Until it has begun.
+    // Waits until it has begun.
     std::thread::sleep(std::time::Duration::from_millis(1));
     flush(true);
     let kernels = records();
@@ -47,7 +47,7 @@ fn a_forced_flush_delivers_unfinished_work_once_and_for_all() {
 }
 
 #[test]
-fn full_buffers_come_back_by_themselves() {
+fn full_buffers_are_delivered_without_a_flush() {
     let session = session("", &[KERNEL]);
     let cuda = &session.cuda;
     let kernel = cuda.only_kernel("quick_us0");
@@ -65,7 +65,7 @@ fn full_buffers_come_back_by_themselves() {
 }
 
 #[test]
-fn a_buffer_holds_no_more_records_than_the_client_says() {
+fn buffer_holds_at_most_the_clients_record_limit() {
     let session = session("", &[KERNEL, OVERHEAD]);
     let kernel = session.cuda.only_kernel("single");
     MOST_RECORDS.store(1, Ordering::Relaxed);
@@ -75,12 +75,12 @@ fn a_buffer_holds_no_more_records_than_the_client_says() {
     let buffers = buffers();
     let kernels = buffers.iter().filter(|buffer| of_kind(&walk(&buffer.bytes, 12), KERNEL).len() == 1).count();
     assert_eq!(kernels, 3);
-    // All but what loading the kernel took, which came before the limit.
+    // All records except those of loading the kernel, before the limit.
     assert!(buffers.iter().filter(|buffer| walk(&buffer.bytes, 12).len() > 1).count() <= 1);
 }
 
 #[test]
-fn each_context_has_a_buffer_of_its_own() {
+fn each_context_has_its_own_buffer() {
     let session = session("devices=2,no_finish=endless", &[KERNEL]);
     let cuda = &session.cuda;
     let (here, there) = (cuda.context(0), cuda.context(1));
@@ -95,7 +95,7 @@ fn each_context_has_a_buffer_of_its_own() {
 }
 
 #[test]
-fn refused_and_tiny_buffers_cost_their_records() {
+fn refused_and_tiny_buffers_lose_their_records() {
     let session = session("", &[KERNEL]);
     let cuda = &session.cuda;
     let kernel = cuda.only_kernel("lost");
@@ -111,7 +111,7 @@ fn refused_and_tiny_buffers_cost_their_records() {
 }
 
 #[test]
-fn buffers_come_from_another_thread_and_late() {
+fn buffers_can_be_delivered_late_by_another_thread() {
     for settings in ["foreign_thread=1", "late_buffers=20"] {
         let session = session(settings, &[KERNEL]);
         session.cuda.launch(session.cuda.only_kernel("carried"), 1, Stream::NULL);
@@ -140,7 +140,7 @@ extern "C" fn on_call(user: *mut c_void, domain: u32, cbid: u32, data: *const u3
 }
 
 #[test]
-fn there_is_one_subscriber_and_it_is_told_of_what_it_asks_for() {
+fn one_subscriber_gets_its_enabled_callbacks() {
     let session = session("", &[]);
     let subscribe = |place: *mut usize| {
         let callback = on_call as *const c_void;
@@ -173,7 +173,7 @@ fn external_ids_outlive_a_session() {
 }
 
 #[test]
-fn attributes_are_kept() {
+fn attributes_keep_their_values() {
     let _session = session("", &[]);
     let get = |attribute: u32, room: usize| {
         let (mut value, mut size) = (0_u64, room);

@@ -1,4 +1,4 @@
-//! The driver as a program sees it, without a profiler.
+//! The driver without a profiler.
 
 use std::ffi::{CStr, c_char, c_void};
 use support::cuda::{self, Cuda, Stream};
@@ -14,14 +14,14 @@ fn with(settings: &str, test: impl FnOnce(Cuda)) {
 macro_rules! call {
     ($name:ident($($argument:expr => $type:ty),* $(,)?)) => {{
         let name = concat!(stringify!($name), "\0").as_bytes();
-        // SAFETY: the function has this type.
+        // SAFETY: the library's function of that name has this type.
         let function = unsafe { *cuda::driver().get::<extern "C" fn($($type),*) -> i32>(name).unwrap() };
         function($($argument),*)
     }};
 }
 
 #[test]
-fn a_device_says_what_it_is_and_that_it_is_none() {
+fn device_has_properties_and_names_itself_simulated() {
     with("devices=2", |_| {
         let (mut count, mut name) = (0, [0 as c_char; 64]);
         assert_eq!(call!(cuDeviceGetCount(&raw mut count => *mut i32)), 0);
@@ -44,7 +44,7 @@ fn a_device_says_what_it_is_and_that_it_is_none() {
 }
 
 #[test]
-fn a_kernel_runs_as_long_as_its_name_says() {
+fn kernel_runs_as_long_as_its_name_says() {
     with("", |cuda| {
         let (first, last) = (cuda.event(), cuda.event());
         let kernel = cuda.only_kernel("slow_us3000");
@@ -92,7 +92,7 @@ fn streams_wait_for_events_and_the_default_stream() {
 }
 
 #[test]
-fn a_call_that_waits_spoils_a_capture() {
+fn waiting_call_invalidates_a_capture() {
     with("", |cuda| {
         let (stream, kernel) = (cuda.stream(), cuda.only_kernel("captured"));
         cuda.begin_capture(stream);
@@ -113,7 +113,7 @@ fn a_call_that_waits_spoils_a_capture() {
 }
 
 #[test]
-fn a_capture_follows_events_to_other_streams() {
+fn capture_follows_events_to_other_streams() {
     with("", |cuda| {
         let (first, second, event, kernel) = (cuda.stream(), cuda.stream(), cuda.event(), cuda.only_kernel("forked"));
         let before = cuda::count("kernels");
@@ -132,7 +132,7 @@ fn a_capture_follows_events_to_other_streams() {
 }
 
 #[test]
-fn graphs_move_bytes_at_their_launch() {
+fn graphs_move_bytes_at_launch() {
     with("", |cuda| {
         let (stream, memory) = (cuda.stream(), cuda.allocate(8));
         let graph = cuda.graph(stream, || cuda.memset(memory, 7, stream));
@@ -148,7 +148,7 @@ fn graphs_move_bytes_at_their_launch() {
 }
 
 #[test]
-fn what_is_wrong_is_refused() {
+fn invalid_arguments_are_refused() {
     with("", |cuda| {
         let memory = cuda.allocate(64);
         let mut host = [0_u8; 128];
@@ -186,7 +186,7 @@ fn what_is_wrong_is_refused() {
 }
 
 #[test]
-fn a_thread_without_a_context_can_do_nothing() {
+fn calls_fail_on_a_thread_without_a_context() {
     with("", |cuda| {
         let kernel = cuda.only_kernel("homeless").0;
         let launch = move || {
@@ -210,7 +210,7 @@ fn functions_are_found_by_name() {
             ));
             (code, function, status)
         };
-        // SAFETY: only its address is looked at.
+        // SAFETY: only the symbol's address is read.
         let newest = unsafe { *cuda::driver().get::<*const c_void>(b"cuMemAlloc_v2\0").unwrap() };
         assert_eq!(find(c"cuMemAlloc"), (0, newest, 0));
         assert_eq!(find(c"cuNothing"), (500, std::ptr::null(), 1));
@@ -218,7 +218,7 @@ fn functions_are_found_by_name() {
 }
 
 #[test]
-fn devices_can_be_missing() {
+fn machine_may_have_no_devices() {
     with("", |_| {
         cuda::configure("devices=0");
         assert_eq!(call!(cuInit(0 => u32)), 100);

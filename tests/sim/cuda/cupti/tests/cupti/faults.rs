@@ -1,10 +1,10 @@
-//! The faults that can be asked for.
+//! The faults that options select.
 
 use support::cuda::{self, Stream, count};
 use support::cupti;
 use support::cupti_client::*;
 
-/// The kernels' records of ten launches.
+/// Returns the kernel records of ten launches.
 fn ten(settings: &str) -> Vec<Record> {
     ten_of(&session(settings, &[KERNEL]))
 }
@@ -18,7 +18,7 @@ fn ten_of(session: &Session) -> Vec<Record> {
 }
 
 #[test]
-fn settings_that_are_not_understood_change_nothing() {
+fn invalid_settings_change_nothing() {
     let session = session("busy=1", &[]);
     assert!(!cuda::try_configure("busy=0,bogus=1") && !cuda::try_configure("cupti=9"));
     let mut subscriber = 0;
@@ -57,14 +57,14 @@ fn records_are_dropped_and_counted() {
 }
 
 #[test]
-fn unknown_kinds_lie_between_the_others() {
+fn unknown_kinds_are_between_other_records() {
     let records = ten("unknown_kinds=2");
     assert_eq!((of_kind(&records, KERNEL).len(), of_kind(&records, 900).len()), (10, 5));
     assert!(of_kind(&records, 900).iter().all(|record| record.bytes.len() == 64));
 }
 
 #[test]
-fn garbage_keeps_the_steps_and_ends_the_buffer() {
+fn garbage_keeps_record_lengths_and_ends_the_buffer() {
     let session = session("garbage=5", &[KERNEL]);
     let kernel = session.cuda.only_kernel("spoiled");
     (0..10).for_each(|_| session.cuda.launch(kernel, 1, Stream::NULL));
@@ -78,7 +78,7 @@ fn garbage_keeps_the_steps_and_ends_the_buffer() {
 }
 
 #[test]
-fn clocks_are_off_and_step() {
+fn clocks_can_have_an_offset_and_step() {
     let real = || std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as i64;
     let session = session("clock_skew_ns=-5000000000", &[KERNEL]);
     let (before, seen, after) = (real(), timestamp() as i64, real());
@@ -111,14 +111,14 @@ fn kernels_overlap() {
 }
 
 #[test]
-fn correlation_ids_come_again() {
+fn correlation_ids_can_repeat() {
     let kernels = ten("repeat_correlation=4");
     assert!(kernels.iter().all(|kernel| (1..=4).contains(&kernel.correlation())));
     assert_eq!(kernels[0].correlation(), kernels[4].correlation());
 }
 
 #[test]
-fn kernels_seem_to_begin_before_their_launch() {
+fn kernels_can_begin_before_their_launch() {
     let session = session("early_kernels_ns=1000000000", &[KERNEL, DRIVER]);
     let kernel = session.cuda.only_kernel("early");
     session.cuda.launch(kernel, 1, Stream::NULL);
@@ -131,17 +131,17 @@ fn kernels_seem_to_begin_before_their_launch() {
 }
 
 #[test]
-fn stamps_are_zero() {
+fn timestamps_can_be_zero() {
     assert!(ten("timestamp_zero=1").iter().all(|kernel| kernel.times() == (0, 0)));
 }
 
 #[test]
-fn slow_callbacks_lose_nothing() {
+fn slow_callbacks_lose_no_records() {
     assert_eq!(ten("slow_callbacks=5").len(), 10);
 }
 
 #[test]
-fn stubs_and_old_drivers_have_no_profiler() {
+fn cupti_fails_with_stub_and_old_drivers() {
     let session = session("", &[]);
     let with = |settings: &str| {
         cuda::configure(settings);
@@ -159,7 +159,7 @@ fn stubs_and_old_drivers_have_no_profiler() {
 }
 
 #[test]
-fn newer_functions_are_not_in_older_versions() {
+fn older_versions_lack_newer_functions() {
     let _session = session("cupti=12.4", &[]);
     assert_eq!(cupti!(cuptiActivityEnableDriverApi(17 => u32, 0 => u8)), 11);
     assert_eq!(cupti!(cuptiActivityEnableCudaEventDeviceTimestamps(1 => u8)), 11);

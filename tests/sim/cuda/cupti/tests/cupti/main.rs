@@ -1,4 +1,4 @@
-//! What programs and profilers get from the simulated driver and CUPTI.
+//! The simulated driver and CUPTI as used by programs and profilers.
 #![cfg(target_os = "linux")]
 
 mod alone;

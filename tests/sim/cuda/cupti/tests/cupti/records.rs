@@ -1,11 +1,11 @@
-//! What CUPTI records of a program, in each version.
+//! CUPTI's records of a program, in each version.
 
 use support::cuda::{Cuda, Stream};
 use support::cupti;
 use support::cupti_client::*;
 
 #[test]
-fn a_launch_has_its_call_its_kernel_and_its_external_ids() {
+fn launch_has_a_call_a_kernel_and_external_ids() {
     let session = session("", &[KERNEL, DRIVER, EXTERNAL]);
     let cuda = &session.cuda;
     let kernel = cuda.only_kernel("vecadd");
@@ -37,7 +37,7 @@ fn a_launch_has_its_call_its_kernel_and_its_external_ids() {
 }
 
 #[test]
-fn bytes_make_the_round_trip() {
+fn bytes_survive_a_round_trip() {
     let session = session("", &[MEMCPY, MEMSET]);
     let cuda = &session.cuda;
     let memory = cuda.allocate(4096);
@@ -58,8 +58,8 @@ fn bytes_make_the_round_trip() {
     cuda.free(memory);
 }
 
-/// Of each version: its number, and the lengths of records of kernels, copies, peer copies, fills, calls, external
-/// ids, synchronizations, overhead, events, and graphs.
+/// The number of each version, and the lengths of its records: kernels, copies, peer copies, fills, calls, external ids,
+/// synchronizations, overhead, events, and graphs.
 const LENGTHS: [(&str, u32, [usize; 10]); 16] = [
     ("11.7", 17, [176, 88, 96, 88, 40, 24, 40, 40, 24, 48]),
     ("11.8", 18, [200, 88, 96, 88, 40, 24, 40, 40, 24, 48]),
@@ -105,7 +105,7 @@ fn records_of_every_version_have_its_lengths() {
     }
 }
 
-/// Something of each kind of activity.
+/// Does work of each activity kind.
 fn everything(cuda: &Cuda) {
     let (here, there) = (cuda.context(0), cuda.context(1));
     let (kernel, stream, event) = (cuda.only_kernel("add"), cuda.stream(), cuda.event());
@@ -126,7 +126,7 @@ fn everything(cuda: &Cuda) {
 }
 
 #[test]
-fn launches_with_attributes_say_so() {
+fn launch_attributes_are_in_the_records() {
     let session = session("cupti=13.1", &[KERNEL, DRIVER]);
     let cuda = &session.cuda;
     let (kernel, stream) = (cuda.only_kernel("clustered_us50000_regs64_smem512"), cuda.stream_with_priority(-2));
@@ -170,7 +170,7 @@ fn peer_copies_name_both_devices() {
 }
 
 #[test]
-fn the_nodes_of_a_graph_share_the_launch() {
+fn nodes_of_a_graph_share_the_launch() {
     let session = session("", &[KERNEL, DRIVER]);
     let cuda = &session.cuda;
     let (kernel, stream) = (cuda.only_kernel("node"), cuda.stream());
@@ -199,7 +199,7 @@ fn the_nodes_of_a_graph_share_the_launch() {
 }
 
 #[test]
-fn a_graph_can_be_one_record() {
+fn graph_can_be_one_record() {
     let session = session("", &[KERNEL, GRAPH_TRACE]);
     let cuda = &session.cuda;
     let (kernel, stream) = (cuda.only_kernel("node_us100"), cuda.stream());
@@ -214,7 +214,7 @@ fn a_graph_can_be_one_record() {
 }
 
 #[test]
-fn waits_have_their_types_and_events() {
+fn waits_have_types_and_events() {
     let session = session("", &[SYNCHRONIZATION, CUDA_EVENT, KERNEL]);
     assert_eq!(cupti!(cuptiActivityEnableCudaEventDeviceTimestamps(1 => u8)), 0);
     let cuda = &session.cuda;
@@ -242,7 +242,7 @@ fn waits_have_their_types_and_events() {
 }
 
 #[test]
-fn calls_of_the_runtime_have_their_domain() {
+fn runtime_calls_have_their_domain() {
     let session = session("nested_driver=1", &[RUNTIME, DRIVER, KERNEL]);
     let cuda = &session.cuda;
     let kernel = cuda.only_kernel("by_runtime");
@@ -259,7 +259,7 @@ fn calls_of_the_runtime_have_their_domain() {
 }
 
 #[test]
-fn calls_can_be_left_out_or_chosen() {
+fn calls_can_be_enabled_or_disabled() {
     let session = session("", &[DRIVER]);
     let cuda = &session.cuda;
     let kernel = cuda.only_kernel("chosen");
@@ -287,7 +287,7 @@ fn threads_are_the_low_half_of_pthread_self() {
     let context = cuda.context(0);
     let thread = std::thread::spawn(move || {
         cuda.set_current(context);
-        // SAFETY: it takes nothing.
+        // SAFETY: the function takes no argument.
         unsafe { libc::pthread_self() as u32 }
     });
     let thread = thread.join().unwrap();
@@ -298,7 +298,7 @@ fn threads_are_the_low_half_of_pthread_self() {
 }
 
 #[test]
-fn names_of_calls_and_codes() {
+fn calls_and_codes_have_names() {
     let _session = session("", &[]);
     let text = |get: &dyn Fn(*mut *const std::ffi::c_char) -> i32| {
         let mut text = std::ptr::null();
@@ -327,7 +327,7 @@ extern "C" fn an_hour_ahead() -> u64 {
 const HOUR: u64 = 3_600_000_000_000;
 
 #[test]
-fn the_client_may_have_a_clock_of_its_own() {
+fn client_may_set_its_own_clock() {
     let session = session("", &[KERNEL, DRIVER]);
     let clock = an_hour_ahead as *const std::ffi::c_void;
     assert_eq!(cupti!(cuptiActivityRegisterTimestampCallback(clock => *const std::ffi::c_void)), 0);
@@ -338,13 +338,13 @@ fn the_client_may_have_a_clock_of_its_own() {
     let after = an_hour_ahead();
     let records = records();
     assert!(records.len() > 2);
-    // It was compared with ours once, and that may have taken some time.
+    // CUPTI compares the clocks once, which may have been interrupted.
     let inside = before - HOUR / 2..after + HOUR / 2;
     assert!(records.iter().all(|record| inside.contains(&record.times().0)));
 }
 
 #[test]
-fn many_threads_lose_nothing() {
+fn many_threads_lose_no_records() {
     let session = session("", &[KERNEL, DRIVER, EXTERNAL]);
     let cuda = session.cuda;
     BUFFER_SIZE.store(4096, std::sync::atomic::Ordering::Relaxed);

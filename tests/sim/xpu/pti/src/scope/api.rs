@@ -98,7 +98,7 @@ fn give_all<T>(place: *mut T, number: *mut u32, things: Vec<T>) -> Outcome {
         for (index, thing) in things.iter().enumerate() {
             // SAFETY: the caller promises room for all.
             let place = unsafe { place.add(index) };
-            // SAFETY: as above.
+            // SAFETY: the same promise of the caller covers this place.
             unsafe { std::ptr::copy_nonoverlapping(thing, place, 1) };
         }
     }
@@ -128,7 +128,7 @@ export! {
     fn ptiMetricsGetMetricGroups(device: usize, places: *mut MetricsGroup, number: *mut u32) {
         need_driver()?;
         devices::index(link::options(), device).ok_or(Code::BAD_ARGUMENT)?;
-        /// Metrics that are asked for by kernel.
+        /// Metrics that are requested by kernel.
         const EVENT_BASED: u32 = 1;
         let groups = GROUPS.iter().enumerate().map(|(index, group)| MetricsGroup {
             handle: GROUP_HANDLE + index,
@@ -230,7 +230,7 @@ export! {
 
     fn ptiMetricsScopeGetCollectionBufferProperties(scope: usize, buffer: usize, place: *mut BufferProperties) {
         need_scopes()?;
-        // SAFETY: the caller promises a place, or null.
+        // SAFETY: the caller promises null or a valid place.
         let size = unsafe { place.as_ref() }.map(|its| its.size).ok_or(Code::BAD_ARGUMENT)?;
         if size < size_of::<BufferProperties>() {
             return Err(Code::BAD_ARGUMENT);
@@ -289,7 +289,7 @@ export! {
 
     fn ptiMetricsScopeGetMetricsMetadata(scope: usize, place: *mut Metadata) {
         need_scopes()?;
-        // SAFETY: the caller promises a place, or null.
+        // SAFETY: the caller promises null or a valid place.
         let size = unsafe { place.as_ref() }.map_or(0, |its| its.size);
         if size == 0 {
             return Err(Code::BAD_ARGUMENT);

@@ -49,7 +49,7 @@ fn with_a_loader_it_works() {
 }
 
 #[test]
-fn without_a_driver_or_with_one_that_is_too_old_it_ends_the_process() {
+fn missing_or_old_driver_aborts_the_process() {
     for settings in ["driver=0", "driver_api=1.2"] {
         assert_eq!(run(Some("sim_ze_loader"), settings).status.signal(), Some(libc::SIGABRT), "{settings}");
     }
@@ -59,13 +59,13 @@ fn without_a_driver_or_with_one_that_is_too_old_it_ends_the_process() {
 #[ignore = "the process that the other tests start"]
 fn calls() {
     let Some(path) = std::env::var_os(ALONE) else { return };
-    // SAFETY: the library's initialisers do nothing.
+    // SAFETY: the library has no initialisers.
     let _before = std::env::var_os(BEFORE).map(|loader| unsafe { Library::new(Path::new(&loader)) }.unwrap());
-    // SAFETY: as above.
+    // SAFETY: the same promise of the caller covers this place.
     let pti = unsafe { Library::new(Path::new(&path)) }.unwrap();
     #[repr(C)]
     struct Version([u32; 3]);
-    // SAFETY: the function has this type.
+    // SAFETY: the library's function of that name has this type.
     let version = unsafe { *pti.get::<extern "C" fn() -> Version>(b"ptiVersion").unwrap() };
     let text = |name: &str, argument: u32| {
         // SAFETY: the function has this type, or takes nothing.
@@ -82,7 +82,7 @@ fn calls() {
     let Version([major, minor, patch]) = version();
     let (enable, push) = (call("ptiViewEnable", 1), call("ptiViewPushExternalCorrelationId", 2));
     let (flush, walk) = (call("ptiFlushAllViews", 0), call("ptiViewGetNextRecord", 0));
-    // SAFETY: the function has this type.
+    // SAFETY: the library's function of that name has this type.
     let now = unsafe { *pti.get::<extern "C" fn() -> u64>(b"ptiViewGetTimestamp").unwrap() };
     let now = if now() == 0 { "0" } else { "a time" };
     println!(

@@ -59,7 +59,7 @@ fn one_in_so_many_records_is_dropped_or_nonsense() {
 }
 
 #[test]
-fn records_of_an_unknown_kind_and_longer_ones_are_stepped_over() {
+fn unknown_and_longer_records_are_skipped() {
     let session = session_of("unknown_kinds=2,longer_records=16", &[KERNEL]);
     kernels(&session, 10);
     session.pti.flush();
@@ -97,7 +97,7 @@ fn buffers_that_are_full_come_by_themselves() {
 }
 
 #[test]
-fn buffers_come_from_another_thread_and_on_demand_late_or_from_the_one_that_flushes() {
+fn buffers_are_delivered_by_the_thread_that_options_select() {
     let own = std::thread::current().id();
     for (settings, is_own) in [("", false), ("foreign_thread=0", true)] {
         let session = session_of(settings, &[KERNEL]);
@@ -151,7 +151,7 @@ fn clocks_are_off_on_demand() {
 }
 
 #[test]
-fn ids_repeat_devices_are_unknown_and_names_are_missing_on_demand() {
+fn ids_devices_and_names_are_wrong_by_option() {
     let session = session_of("repeat_correlation=2,unknown_uuid=1,null_names=1", &[KERNEL]);
     kernels(&session, 6);
     let rows = session.pti.of_kind(KERNEL);

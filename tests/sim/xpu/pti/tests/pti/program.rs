@@ -1,4 +1,4 @@
-//! A program that nobody looks at: Level Zero without PTI.
+//! A program without a profiler: Level Zero without PTI.
 
 use std::time::{Duration, Instant};
 use support::xpu;

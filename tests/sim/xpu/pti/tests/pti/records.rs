@@ -100,7 +100,7 @@ fn work_and_the_calls_that_gave_it_share_an_id() {
 }
 
 #[test]
-fn ids_of_the_client_come_before_the_call_that_they_are_around() {
+fn external_ids_precede_the_call_inside_them() {
     let session = session_of("", &[KERNEL, RUNTIME_API, EXTERNAL]);
     let queue = session.xpu.queue(0);
     let pti = session.pti;
