@@ -5,13 +5,19 @@
 mod doctor;
 #[cfg(target_os = "linux")]
 mod listener;
+mod record;
+mod stacks;
 #[cfg(target_os = "linux")]
 mod status;
 mod summary;
+mod table;
+mod trace_file;
 #[cfg(target_os = "linux")]
 mod trigger;
+mod view;
 
 use clap::{Parser, Subcommand};
+use std::fmt::Display;
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -26,6 +32,10 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Summary(summary::SummaryArguments),
+    Table(table::TableArguments),
+    Stacks(stacks::StacksArguments),
+    View(view::ViewArguments),
+    Record(record::RecordArguments),
     Doctor(doctor::DoctorArguments),
     #[cfg(target_os = "linux")]
     Trigger(trigger::TriggerArguments),
@@ -36,6 +46,10 @@ enum Command {
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Summary(arguments) => summary::run(&arguments),
+        Command::Table(arguments) => table::run(&arguments),
+        Command::Stacks(arguments) => stacks::run(&arguments),
+        Command::View(arguments) => view::run(&arguments),
+        Command::Record(arguments) => record::run(&arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         #[cfg(target_os = "linux")]
         Command::Trigger(arguments) => trigger::run(&arguments),
@@ -49,7 +63,8 @@ fn print_text(text: &str) {
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }
 
-/// Prints an error.
-fn print_error(text: &str) {
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+/// Writes an error to the standard error stream; returns the exit status.
+fn print_error(error: &dyn Display) -> ExitCode {
+    let _ = std::io::stderr().lock().write_all(format!("{error}\n").as_bytes());
+    ExitCode::FAILURE
 }

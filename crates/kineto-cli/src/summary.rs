@@ -1,16 +1,17 @@
 //! `kineto summary`: prints where the time of traces went.
 
-use super::{print_error, print_text};
-use kineto_trace::analysis::{Events, ReadOptions};
+use crate::trace_file::read;
+use crate::{print_error, print_text};
+use kineto_trace::analysis::Events;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Prints where the time of a trace went: devices, idle time and its causes, steps, operators, kernels.
 ///
-/// Reads JSON traces of this crate, PyTorch or libkineto, plain or compressed by gzip. `-` is the standard input.
+/// Reads Kineto's JSON, plain or compressed by gzip, of this crate, PyTorch or libkineto. `-` is the standard input.
 ///
-/// Exit status: 0 if all traces were read; 1 if not; 2 for wrong arguments.
+/// Exit status: 0 if all traces were read, 1 if one was not, 2 if the arguments are wrong.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     kineto summary app.pt.trace.json.gz\n  \
@@ -20,13 +21,13 @@ pub(crate) struct SummaryArguments {
     /// The trace files.
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// Prints one JSON object per trace and line; times are in microseconds.
+    /// Prints one JSON object for each trace, a line each; times are microseconds.
     #[arg(long)]
     json: bool,
     /// Lists this many operators and kernels.
     #[arg(long, default_value_t = 10, value_name = "N", conflicts_with = "json")]
     rows: usize,
-    /// Reads a truncated file up to its last event.
+    /// Reads a file that is cut off as far as it goes.
     #[arg(long)]
     partial: bool,
 }
@@ -41,17 +42,11 @@ pub(crate) fn run(arguments: &SummaryArguments) -> ExitCode {
                 print_text(&format!("{separator}{}", formatted(path, &events, arguments)));
             }
             Err(error) => {
-                print_error(&format!("{error}\n"));
-                status = ExitCode::FAILURE;
+                status = print_error(&error);
             }
         }
     }
     status
-}
-
-fn read(path: &Path, partial: bool) -> Result<Events, kineto_trace::Error> {
-    let options = ReadOptions::new().partial(partial);
-    if path.as_os_str() == "-" { options.from_reader(io::stdin().lock()) } else { options.read(path) }
 }
 
 fn formatted(path: &Path, events: &Events, arguments: &SummaryArguments) -> String {

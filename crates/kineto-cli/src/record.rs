@@ -1,0 +1,138 @@
+//! `kineto record`: runs a program with recording switched on, and prints where its time went.
+
+use crate::trace_file::read;
+use crate::{print_error, print_text};
+use std::ffi::OsString;
+use std::io::{self, IsTerminal as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+
+/// Runs a program with recording switched on by the environment, then prints a summary of its trace.
+///
+/// The program installs the layer with `KinetoLayer::from_env`. A CUDA program without it is recorded with `--inject`.
+/// A process that the program forks writes a trace of its own, with its process id in the name.
+///
+/// Exit status: the program's; 128 and the signal's number if a signal ended it; 1 if there is no trace.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    kineto record -- ./train --epochs 1\n  \
+    kineto record -o step.pt.trace.json.gz -- cargo run --release\n  \
+    kineto record --inject libtracing_kineto_capi.so -- ./cuda_program")]
+pub(crate) struct RecordArguments {
+    /// The trace file; default: the program's name and `.pt.trace.json.gz`, in this folder.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Lets the CUDA driver load this library, for programs without the layer.
+    #[arg(long, value_name = "LIBRARY")]
+    inject: Option<PathBuf>,
+    /// Prints no summary.
+    #[arg(short, long)]
+    quiet: bool,
+    /// The program and its arguments.
+    #[arg(required = true, last = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// Runs the program.
+pub(crate) fn run(arguments: &RecordArguments) -> ExitCode {
+    match record(arguments) {
+        Ok(status) => status,
+        Err(why) => print_error(&why),
+    }
+}
+
+fn record(arguments: &RecordArguments) -> Result<ExitCode, String> {
+    let Some((program, rest)) = arguments.program.split_first() else { return Err("name a program".to_owned()) };
+    let output = arguments.output.clone().unwrap_or_else(|| default_output(Path::new(program)));
+    let cannot = |what: &str, error: io::Error| format!("cannot {what}: {error}");
+    let output = std::path::absolute(&output).map_err(|error| cannot("find this folder", error))?;
+    if output.as_os_str().as_encoded_bytes().contains(&b'{') {
+        return Err(format!("{}: placeholders have no meaning here; name a file", output.display()));
+    }
+    let pattern = with_pid(&output, "{pid}");
+    let mut command = Command::new(program);
+    command.args(rest).env("KINETO_ENABLED", "1").env("KINETO_ACTIVITIES_LOG_FILE", pattern);
+    if let Some(library) = &arguments.inject {
+        let library = library.canonicalize().map_err(|error| cannot(&format!("use {}", library.display()), error))?;
+        command.env("CUDA_INJECTION64_PATH", library);
+    }
+    outlive_interrupts().map_err(|error| cannot("handle interrupts", error))?;
+    let name = Path::new(program).display();
+    let mut child = command.spawn().map_err(|error| cannot(&format!("run {name}"), error))?;
+    let written = with_pid(&output, &child.id().to_string());
+    let status = child.wait().map_err(|error| cannot(&format!("wait for {name}"), error))?;
+    let code = exit_code(status);
+    if let Err(error) = std::fs::rename(&written, &output) {
+        let why = match error.kind() {
+            io::ErrorKind::NotFound => format!(
+                "{name} wrote no trace: install the layer with KinetoLayer::from_env, or give --inject for a CUDA program"
+            ),
+            _ => cannot(&format!("rename {}", written.display()), error),
+        };
+        print_error(&why);
+        return Ok(if status.success() { ExitCode::FAILURE } else { code });
+    }
+    report(&output, arguments.quiet);
+    Ok(code)
+}
+
+/// Prints the summary of a trace and how to open it.
+fn report(output: &Path, quiet: bool) {
+    if quiet {
+        return print_text(&format!("{}\n", output.display()));
+    }
+    match read(output, false) {
+        Ok(events) => {
+            let summary = events.summary();
+            let screen = summary.screen().color(io::stdout().is_terminal());
+            print_text(&format!("{}\n{screen}\nOpen it: kineto view {}\n", output.display(), output.display()));
+        }
+        Err(error) => drop(print_error(&error)),
+    }
+}
+
+fn default_output(program: &Path) -> PathBuf {
+    let mut name = program.file_stem().unwrap_or_default().to_owned();
+    name.push(".pt.trace.json.gz");
+    PathBuf::from(name)
+}
+
+/// Returns the name of the trace of one process: `_PID` in front of the extensions.
+fn with_pid(output: &Path, pid: &str) -> PathBuf {
+    let name = output.file_name().unwrap_or_default();
+    let bytes = name.as_encoded_bytes();
+    let dot = bytes.iter().skip(1).position(|byte| *byte == b'.').map_or(bytes.len(), |dot| dot + 1);
+    let text = name.to_string_lossy();
+    match text.split_at_checked(dot) {
+        Some((stem, extensions)) if name.to_str().is_some() => {
+            output.with_file_name(format!("{stem}_{pid}{extensions}"))
+        }
+        _ => output.with_file_name(format!("{pid}.pt.trace.json.gz")),
+    }
+}
+
+fn exit_code(status: ExitStatus) -> ExitCode {
+    #[cfg(unix)]
+    let by_signal = std::os::unix::process::ExitStatusExt::signal(&status).map(|signal| 128 + signal);
+    #[cfg(not(unix))]
+    let by_signal = None;
+    let code = status.code().or(by_signal).unwrap_or(1);
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+/// Lets this process go on when the terminal interrupts the program: the program writes its trace then.
+#[cfg(unix)]
+fn outlive_interrupts() -> io::Result<()> {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGQUIT] {
+        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn outlive_interrupts() -> io::Result<()> {
+    Ok(())
+}

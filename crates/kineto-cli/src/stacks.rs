@@ -1,0 +1,52 @@
+//! `kineto stacks`: folded stacks of a trace, for flame graphs.
+
+use crate::trace_file::Input;
+use crate::{print_error, print_text};
+use kineto_trace::analysis::StackMetric;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Prints folded stacks: one line a stack, frames from the root, then microseconds.
+///
+/// flamegraph.pl, inferno and speedscope read them.
+///
+/// Exit status: 0, 1 if the trace was not read or the file not written, 2 if the arguments are wrong.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    kineto stacks app.pt.trace.json.gz | inferno-flamegraph > cpu.svg\n  \
+    kineto stacks app.pt.trace.json.gz --metric self_cuda_time_total -o gpu.folded")]
+pub(crate) struct StacksArguments {
+    #[command(flatten)]
+    input: Input,
+    /// Writes to this file instead of the standard output.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The time of a stack: `self_cpu_time_total` or `self_cuda_time_total`.
+    #[arg(long, default_value = "self_cpu_time_total", value_name = "METRIC")]
+    metric: StackMetric,
+    /// Adds source locations to frames, if they were recorded.
+    #[arg(long)]
+    locations: bool,
+}
+
+/// Prints or writes the stacks.
+pub(crate) fn run(arguments: &StacksArguments) -> ExitCode {
+    let events = match arguments.input.read() {
+        Ok(events) => events,
+        Err(error) => return print_error(&error),
+    };
+    let stacks = events.stacks(arguments.metric).with_locations(arguments.locations);
+    match &arguments.output {
+        Some(path) => match stacks.save(path) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => print_error(&error),
+        },
+        None => {
+            let mut text = Vec::new();
+            // Writing to memory does not fail.
+            let _ = stacks.write(&mut text);
+            print_text(&String::from_utf8_lossy(&text));
+            ExitCode::SUCCESS
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! `kineto table`: the averages of a trace, as torch's `key_averages` prints them.
+
+use crate::trace_file::Input;
+use crate::{print_error, print_text};
+use clap::ValueEnum;
+use kineto_trace::analysis::{GroupBy, SortBy};
+use std::process::ExitCode;
+
+/// Prints what operators and kernels took, by name: torch's `key_averages().table()`.
+///
+/// Exit status: 0, 1 if the trace was not read, 2 if the arguments are wrong.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    kineto table app.pt.trace.json.gz --sort-by self_cuda_time_total --rows 20\n  \
+    kineto table app.pt.trace.json.gz --by shapes --csv > averages.csv")]
+pub(crate) struct TableArguments {
+    #[command(flatten)]
+    input: Input,
+    /// Sorts by one of torch's keys, such as `self_cpu_time_total`; default: self time.
+    #[arg(long, value_name = "KEY")]
+    sort_by: Option<SortBy>,
+    /// Prints this many rows of each section.
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    rows: usize,
+    /// Groups by more than the name; may be given several times.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    by: Vec<Group>,
+    /// Prints one table of operators and kernels together, as torch does.
+    #[arg(long)]
+    torch: bool,
+    /// Prints all rows as CSV, times in nanoseconds.
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+    /// Prints all rows as JSON, times in nanoseconds.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A group as it is named on the command line.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Group {
+    Shapes,
+    Stack,
+    Device,
+    Thread,
+    Target,
+    Overload,
+}
+
+impl Group {
+    fn key(self) -> GroupBy {
+        /// The frames by which stacks are compared.
+        const FRAMES: usize = 5;
+
+        match self {
+            Group::Shapes => GroupBy::Shapes,
+            Group::Stack => GroupBy::Stack(FRAMES),
+            Group::Device => GroupBy::Device,
+            Group::Thread => GroupBy::Thread,
+            Group::Target => GroupBy::Target,
+            Group::Overload => GroupBy::Overload,
+        }
+    }
+}
+
+/// Prints the table.
+pub(crate) fn run(arguments: &TableArguments) -> ExitCode {
+    let events = match arguments.input.read() {
+        Ok(events) => events,
+        Err(error) => return print_error(&error),
+    };
+    let averaging = arguments.by.iter().fold(events.averages(), |averaging, group| averaging.by(group.key()));
+    let averages = averaging.compute();
+    if arguments.csv {
+        let mut text = Vec::new();
+        // Writing to memory does not fail.
+        let _ = averages.to_csv(&mut text);
+        print_text(&String::from_utf8_lossy(&text));
+    } else if arguments.json {
+        print_text(&(averages.to_json() + "\n"));
+    } else {
+        let table = averages.table().row_limit(arguments.rows).torch(arguments.torch);
+        print_text(&arguments.sort_by.into_iter().fold(table, |table, key| table.sort_by(key)).to_string());
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,67 @@
+//! `kineto summary`: what is printed for good and broken files, and the exit status.
+
+use super::{TRACE, command, run, texts, traces};
+use std::io::Write as _;
+use std::process::Stdio;
+
+#[test]
+fn summary_starts_with_the_answer() {
+    let (_folder, whole, _) = traces();
+    let (out, errors, status) = run(&["summary", whole.to_str().unwrap()]);
+    assert_eq!((errors.as_str(), status), ("", Some(0)));
+    let lines: Vec<_> = out.lines().collect();
+    assert_eq!(lines[0], whole.to_str().unwrap());
+    assert_eq!(lines[1], "15.000us   3 slices   1 device   1 stream");
+    assert!(lines[3].starts_with("The device is busy 100 % of 10.000us"), "{out}");
+    assert!(out.contains("gemm") && out.contains("cudaLaunchKernel") && !out.contains('\u{1b}'), "{out}");
+}
+
+#[test]
+fn json_is_one_line_for_each_trace() {
+    let (_folder, whole, _) = traces();
+    let path = whole.to_str().unwrap();
+    let (out, _, status) = run(&["summary", "--json", path, path]);
+    let figures: Vec<serde_json::Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((figures.len(), status), (2, Some(0)));
+    assert_eq!((&figures[0]["temporal"]["busy"], &figures[1]["launch"]["mean_delay"]), (&10.0.into(), &3.0.into()));
+}
+
+#[test]
+fn standard_input_is_read() {
+    let mut child =
+        command(&["summary", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(TRACE.as_bytes()).unwrap();
+    let (out, errors, status) = texts(child.wait_with_output().unwrap());
+    assert!(out.contains("gemm"), "{out}");
+    assert_eq!((errors.as_str(), status), ("", Some(0)));
+}
+
+#[test]
+fn broken_files_are_errors_and_others_are_summarized() {
+    let (folder, whole, cut) = traces();
+    let missing = folder.path().join("missing.json");
+    let (out, errors, status) =
+        run(&["summary", missing.to_str().unwrap(), cut.to_str().unwrap(), whole.to_str().unwrap()]);
+    assert_eq!(status, Some(1));
+    let errors: Vec<_> = errors.lines().collect();
+    assert!(
+        errors.len() == 2 && errors[0].contains("missing.json") && errors[1].contains("cut off at byte"),
+        "{errors:?}"
+    );
+    assert!(out.contains("gemm"), "{out}");
+    let (out, errors, status) = run(&["summary", "--partial", cut.to_str().unwrap()]);
+    assert!(out.contains("incomplete: cut_off") && out.contains("cudaLaunchKernel"), "{out}");
+    assert_eq!((errors.as_str(), status), ("", Some(0)));
+    assert_eq!(run(&["summary"]).2, Some(2));
+}
+
+#[cfg(unix)]
+#[test]
+fn closed_pipe_ends_the_command_quietly() {
+    let (_folder, whole, _) = traces();
+    let mut child =
+        command(&["summary", whole.to_str().unwrap()]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let (_, errors, status) = texts(child.wait_with_output().unwrap());
+    assert_eq!((errors.as_str(), status), ("", Some(0)));
+}
