@@ -223,10 +223,10 @@ fn with_hip(hip: Hip) -> Start {
 fn use_xpu(xpu: Xpu) {
     let queue = xpu.queue(0);
     xpu.memset(queue, 0, 1 << 16);
-    xpu.memcpy(queue, xpu::Place::Pageable, xpu::Place::Device, 1 << 16);
+    xpu.memcpy(queue, xpu::MemoryKind::Pageable, xpu::MemoryKind::Device, 1 << 16);
     (0..3).for_each(|_| xpu.submit(queue, "add"));
-    xpu.memcpy(queue, xpu::Place::Device, xpu::Place::Pageable, 1 << 16);
-    xpu.wait(queue, xpu::Wait::Queue);
+    xpu.memcpy(queue, xpu::MemoryKind::Device, xpu::MemoryKind::Pageable, 1 << 16);
+    xpu.wait(queue, xpu::WaitKind::Queue);
 }
 
 /// Opens a library that the host has already loaded.

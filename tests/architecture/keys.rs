@@ -133,11 +133,11 @@ pub(crate) const OWNERS: &[Owner] = &[
     owner("KINETO_PLUGIN_LIB_DIR_PATH", "builder/devices.rs", "plugin_folder", "accelerators/plugins.rs::file_that_is_not_a_plugin_is_named_with_the_reason"),
     owner("DISABLE_PLUGINS", "builder/devices.rs", "plugins", "crates/kineto-cli/tests/doctor.rs::plugins_are_listed_with_types_or_reasons"),
     owner("PROFILE_PROFILE_MEMORY", "session/observer.rs", "profile_memory", "ondemand/traces.rs::request_records_a_memory_profile"),
-    owner("PROFILE_WITH_STACK", "builder/mod.rs", "with_stack", "spans/companions.rs::slice_has_the_stack_of_its_enter"),
+    owner("PROFILE_WITH_STACK", "builder/mod.rs", "with_stack", "spans/stacks_and_counters.rs::slice_has_the_stack_of_its_enter"),
     owner("PYTHON_STACK_TRACE", "builder/mod.rs", "with_stack", "src/config/keys.rs::torch_and_libkineto_key_set_with_stack"),
-    owner("STACK_FRAMES", "builder/mod.rs", "stack_frames", "spans/companions.rs::stack_depth_is_limited_by_the_option"),
-    owner("STACK_FILTER", "builder/mod.rs", "stack_filter", "spans/companions.rs::stack_filter_selects_spans"),
-    owner("PERFORMANCE_EVENTS", "builder/mod.rs", "performance_events", "spans/companions.rs::slice_counts_include_nested_slices"),
+    owner("STACK_FRAMES", "builder/mod.rs", "stack_frames", "spans/stacks_and_counters.rs::stack_depth_is_limited_by_the_option"),
+    owner("STACK_FILTER", "builder/mod.rs", "stack_filter", "spans/stacks_and_counters.rs::stack_filter_selects_spans"),
+    owner("PERFORMANCE_EVENTS", "builder/mod.rs", "performance_events", "spans/stacks_and_counters.rs::slice_counts_include_nested_slices"),
     owner("PROFILE_DEVICE_MEMORY", "collector/cupti/start.rs", "device_memory", "cuda/memory.rs::allocations_are_in_the_trace_with_each_version"),
     owner("ACTIVITIES_ENABLED", "ondemand/request.rs", "is_enabled", "src/ondemand/request.rs::every_number_has_bounds"),
     owner("ACTIVITIES_DURATION_SECS", "ondemand/request.rs", "duration", "src/ondemand/request.rs::every_number_has_bounds"),
@@ -170,7 +170,7 @@ pub(crate) const OWNERS: &[Owner] = &[
     owner("START_DELAY_MS", "ondemand/alarm.rs", "delay", "ondemand/timetable.rs::everything_is_recorded_after_the_start_delay"),
     owner("START_PERIOD_MS", "ondemand/alarm.rs", "is_numbered", "ondemand/timetable.rs::windows_have_numbered_files_and_start_by_the_period"),
     owner("START_WINDOWS", "ondemand/alarm.rs", "is_numbered", "ondemand/timetable.rs::windows_continue_without_a_count"),
-    owner("SLURM_JOB_ID", "ondemand/dynolog/mod.rs", "job", "ondemand/weather.rs::polls_have_the_daemons_format"),
+    owner("SLURM_JOB_ID", "ondemand/dynolog/mod.rs", "job", "ondemand/daemons.rs::polls_have_the_daemons_format"),
 ];
 
 /// The keys in the table of switches: rows that name one switch and say what its values are.

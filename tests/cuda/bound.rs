@@ -25,7 +25,7 @@ const SHORT: &str = "short_us1";
 const LONG: &str = "long_us10000";
 
 /// A recording of many launches.
-struct Bounded {
+struct LaunchRun {
     launches: u64,
     /// Limits of the trace and of the vendor's buffers, in bytes.
     limits: [u64; 2],
@@ -52,7 +52,7 @@ struct Outcome {
     notes: Vec<String>,
 }
 
-impl Bounded {
+impl LaunchRun {
     fn run(&self) {
         let machine = machine(self.settings);
         let streams = [machine.stream(), machine.stream(), machine.stream(), machine.stream()];
@@ -146,7 +146,7 @@ fn child_that_launches() {
     let refusing = "cupti=13.4,driver=13040";
     let insisting = "cupti=12.4,driver=12040";
     for (settings, kernel) in [(refusing, SHORT), (refusing, LONG), (insisting, LONG)] {
-        Bounded { launches: 100_000, limits: [2 * MIB, 8 * MIB], extra: 16 * MIB, settings, kernel }.run();
+        LaunchRun { launches: 100_000, limits: [2 * MIB, 8 * MIB], extra: 16 * MIB, settings, kernel }.run();
     }
 }
 
@@ -154,6 +154,6 @@ fn child_that_launches() {
 #[ignore = "takes long: cargo test --release --test cuda bound::ten -- --ignored --nocapture"]
 fn ten_million_launches() {
     for kernel in [SHORT, LONG] {
-        Bounded { launches: 10_000_000, limits: [64 * MIB, 32 * MIB], extra: 32 * MIB, settings: "", kernel }.run();
+        LaunchRun { launches: 10_000_000, limits: [64 * MIB, 32 * MIB], extra: 32 * MIB, settings: "", kernel }.run();
     }
 }

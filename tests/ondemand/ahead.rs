@@ -5,7 +5,7 @@ use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 use support::daemon::Stub;
 use support::harness::Test;
-use support::program::{Place, Trace};
+use support::program::{TestFolders, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("far_start_lets_other_requests_go_first", far_start_lets_other_requests_go_first),
@@ -16,14 +16,14 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// Returns the text of a request that starts `minutes` from now.
-fn text_ahead(place: &Place, name: &str, minutes: u64) -> String {
+fn text_ahead(place: &TestFolders, name: &str, minutes: u64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
     let start = now + u128::from(minutes) * 60_000;
     place.text_for(name, &format!("PROFILE_START_TIME={start}\nACTIVITIES_DURATION_MSECS=1"))
 }
 
 fn far_start_lets_other_requests_go_first() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = place.start_watching("serve");
     let answer = ask(&place, &program, &text_ahead(&place, "far.json", 50), "cancels it\n");
     assert!(answer.contains("starts in 29"), "{answer}");
@@ -36,7 +36,7 @@ fn far_start_lets_other_requests_go_first() {
 }
 
 fn start_ahead_is_kept_while_another_goes_first() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = place.start_watching("serve");
     let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() + 4_000;
     let when = format!("PROFILE_START_TIME={start}\nACTIVITIES_DURATION_MSECS=100\nACTIVITIES_WARMUP_PERIOD_SECS=0");
@@ -49,7 +49,7 @@ fn start_ahead_is_kept_while_another_goes_first() {
 }
 
 fn cancel_takes_back_queued_and_running_requests() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = place.start_watching("serve");
     ask(&place, &program, &text_ahead(&place, "far.json", 50), "cancels it\n");
     fs::write(path_of(&place, &program, "request"), place.text_for_a_time("long.json", 3_600_000)).unwrap();
@@ -66,7 +66,7 @@ fn cancel_takes_back_queued_and_running_requests() {
 }
 
 fn daemon_is_polled_while_a_start_lies_ahead() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start("serve");
     stub.answer(&stub.poll_for_a_trace(), &text_ahead(&place, "far.json", 50));
@@ -79,7 +79,7 @@ fn daemon_is_polled_while_a_start_lies_ahead() {
 }
 
 fn bounds_follow_the_configuration() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let env = [("KINETO_ONDEMAND_MAX_DURATION_SECS", "7"), ("KINETO_ONDEMAND_MAX_AHEAD_SECS", "60")];
     let program = start_after(&place, "true", &env);
     program.wait_for(".request` traces this process");

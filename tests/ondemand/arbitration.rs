@@ -2,7 +2,7 @@
 
 use support::daemon::{Daemon, Stub, is_available};
 use support::harness::Test;
-use support::program::{Place, Trace};
+use support::program::{TestFolders, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("second_request_stays_with_the_daemon", second_request_stays_with_the_daemon),
@@ -21,7 +21,7 @@ pub(crate) const TESTS: &[Test] = &[
 
 /// Collectors probe for devices at the first request, not before.
 fn collectors_start_with_the_first_request() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("collects");
     (0..2).for_each(|_| stub.answer(&stub.poll(), ""));
@@ -48,7 +48,7 @@ fn second_request_stays_with_the_daemon() {
     if !is_available() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolders::new();
     let daemon = Daemon::start(&place.sockets(), &[]);
     let program = place.start("serve");
     let pids = [program.pid()];
@@ -64,7 +64,7 @@ fn second_request_stays_with_the_daemon() {
 }
 
 fn early_requests_are_queued_or_refused() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start("serve");
     let poll = stub.poll();
@@ -83,7 +83,7 @@ fn early_requests_are_queued_or_refused() {
 }
 
 fn programs_start_takes_the_session() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("commanded");
     stub.answer(&stub.poll(), &place.text_for_a_time("a.json", 60_000));
@@ -103,7 +103,7 @@ fn programs_start_takes_the_session() {
 }
 
 fn programs_memory_profile_goes_first() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("commanded");
     let memory = "PROFILE_PROFILE_MEMORY=true\nPROFILE_MEMORY=true\nPROFILE_MEMORY_DURATION_MSECS=60000";
@@ -125,7 +125,7 @@ fn programs_memory_profile_goes_first() {
 }
 
 fn memory_profile_is_refused_without_an_allocator() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start("serve");
     let memory = "PROFILE_MEMORY=true\nPROFILE_MEMORY_DURATION_MSECS=3600000";
@@ -139,7 +139,7 @@ fn memory_profile_is_refused_without_an_allocator() {
 
 /// A collector that stops in the program's own recording does not end a concurrent memory profile.
 fn collector_stop_of_the_program_spares_memory_profile() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("collects");
     let memory = "PROFILE_MEMORY=true\nPROFILE_MEMORY_DURATION_MSECS=600000";
@@ -158,7 +158,7 @@ fn collector_stop_of_the_program_spares_memory_profile() {
 }
 
 fn steps_do_not_wait_for_a_collectors_start() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start("begins slowly");
     stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("a.json", 10));
@@ -168,7 +168,7 @@ fn steps_do_not_wait_for_a_collectors_start() {
 }
 
 fn requests_stay_with_the_daemon_while_the_program_records() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("commanded");
     stub.answer(&stub.poll(), "");

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 use support::daemon::Stub;
 use support::harness::Test;
-use support::program::{Place, Program, Trace};
+use support::program::{Program, TestFolders, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("immediate_keys_take_effect_at_once", immediate_keys_take_effect_at_once),
@@ -16,26 +16,26 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// Starts a program with that text in its configuration file.
-fn start(place: &Place, scenario: &str, text: &str) -> Program {
+fn start(place: &TestFolders, scenario: &str, text: &str) -> Program {
     write(place, text);
     place.start_with(scenario, &[("KINETO_CONFIG", place.file("libkineto.conf").to_str().unwrap())])
 }
 
-fn write(place: &Place, text: &str) {
+fn write(place: &TestFolders, text: &str) {
     // A rename, so that the program never reads a partial file.
     fs::write(place.file("next.conf"), text).unwrap();
     fs::rename(place.file("next.conf"), place.file("libkineto.conf")).unwrap();
 }
 
 /// Requests a trace of 10 ms and waits for it.
-fn trace(place: &Place, stub: &Stub, program: &Program, name: &str) -> Trace {
+fn trace(place: &TestFolders, stub: &Stub, program: &Program, name: &str) -> Trace {
     let text = place.text_for_a_time(name, 10);
     stub.answer(&stub.poll_for_a_trace(), &text);
     Trace::wait_for(&place.trace_of(program, name))
 }
 
 fn immediate_keys_take_effect_at_once() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let program = start(&place, "serve", "LOG_LEVEL=error\nON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=600");
     stub.answer(&stub.poll(), "");
@@ -50,7 +50,7 @@ fn immediate_keys_take_effect_at_once() {
 }
 
 fn verbose_messages_follow_the_modules_in_the_file() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let verbose = "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=0\nVERBOSE_LOG_LEVEL=0";
     let program = start(&place, "serve", &format!("{verbose}\nVERBOSE_LOG_MODULES=Config.cpp,runner.rs"));
@@ -66,7 +66,7 @@ fn verbose_messages_follow_the_modules_in_the_file() {
 
 fn client_stops_and_starts_by_the_file() {
     const OFTEN: &str = "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=0";
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let program = start(&place, "serve", &format!("{OFTEN}\nENABLE_IPC_FABRIC=false"));
     assert!(stub.poll_within(Duration::from_millis(500)).is_none(), "the file disables the client");
@@ -87,7 +87,7 @@ fn client_stops_and_starts_by_the_file() {
 }
 
 fn next_request_follows_the_file() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let mut program = start(&place, "collects", "HOST_NAME=first");
     let text = place.text_for("a.json", "ACTIVITIES_DURATION_SECS=600");
@@ -122,7 +122,7 @@ fn next_request_follows_the_file() {
 }
 
 fn programs_next_recording_follows_the_file() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let output = |name: &str| format!("ACTIVITIES_LOG_FILE={}", place.trace(name).display());
     let mut program = start(&place, "commanded", &output("a.json"));
@@ -149,7 +149,7 @@ fn programs_next_recording_follows_the_file() {
 }
 
 fn invalid_file_changes_nothing() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let program = start(&place, "serve", "HOST_NAME=first\nON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=0");
     let host_name = |name: &str| trace(&place, &stub, &program, name).json["host_name"].clone();

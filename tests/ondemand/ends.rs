@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use support::daemon::Stub;
 use support::harness::Test;
-use support::program::{Place, Trace};
+use support::program::{TestFolders, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("running_request_is_written_when_the_guard_is_dropped", || collected_at_the_end("serve")),
@@ -19,7 +19,7 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 fn collected_at_the_end(scenario: &str) {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start(scenario);
     let text = place.text_for("a.json", "ACTIVITIES_DURATION_SECS=600");
@@ -33,7 +33,7 @@ fn collected_at_the_end(scenario: &str) {
 }
 
 fn exit_does_not_wait_for_an_absent_daemon() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let mut program = place.start("idle");
     program.wait_for("the dynolog daemon is not there");
     program.send("threads");
@@ -43,7 +43,7 @@ fn exit_does_not_wait_for_an_absent_daemon() {
 }
 
 fn exit_does_not_wait_for_a_hung_daemon() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start("idle");
     stub.poll();
@@ -63,7 +63,7 @@ fn exit_does_not_wait_for_a_hung_daemon() {
 
 fn no_thread_is_started_without_the_variable() {
     for value in ["", "0", "off", "FALSE"] {
-        let place = Place::new();
+        let place = TestFolders::new();
         let env = [("KINETO_USE_DAEMON", value), ("KINETO_ENABLED", "1"), ("KINETO_RECORD_FROM_START", "0")];
         let mut program = place.start_with("idle", &env);
         program.send("threads");
@@ -76,7 +76,7 @@ fn no_thread_is_started_without_the_variable() {
 /// The caller of such a program controls its environment.
 fn set_user_id_program_serves_no_requests() {
     const OTHER_USER: u32 = 65534;
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = place.trace("set-user-id");
     // Another process copies it: a child of a concurrent test would inherit the open file and prevent its execution.
     assert!(Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status().unwrap().success());
@@ -103,7 +103,7 @@ fn set_user_id_program_serves_no_requests() {
 }
 
 fn forked_child_does_not_poll_the_daemon() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start("forks");
     stub.answer(&stub.poll(), "");
@@ -116,7 +116,7 @@ fn forked_child_does_not_poll_the_daemon() {
 }
 
 fn workers_serve_requests_after_a_fork() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("preforks");
     // The server forks while a second request records it.

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::harness::Test;
-use support::program::{Place, Program, Trace};
+use support::program::{Program, TestFolders, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("request_fails_at_the_file_size_limit", request_fails_at_the_file_size_limit),
@@ -21,7 +21,7 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// Starts a program from a shell that first runs `prelude`.
-pub(crate) fn start_after(place: &Place, prelude: &str, env: &[(&str, &str)]) -> Program {
+pub(crate) fn start_after(place: &TestFolders, prelude: &str, env: &[(&str, &str)]) -> Program {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{prelude}; exec \"$@\""), "sh"]).arg(std::env::current_exe().unwrap());
     let folder = place.triggers().display().to_string();
@@ -30,7 +30,7 @@ pub(crate) fn start_after(place: &Place, prelude: &str, env: &[(&str, &str)]) ->
 }
 
 /// Writes a request file, and waits until its answer ends with `end`.
-pub(crate) fn ask(place: &Place, program: &Program, text: &str, end: &str) -> String {
+pub(crate) fn ask(place: &TestFolders, program: &Program, text: &str, end: &str) -> String {
     let id = text.lines().find_map(|line| line.strip_prefix("REQUEST_TRACE_ID="));
     let end_of_answer = id.map_or_else(|| "answer".to_owned(), |id| format!("{id}.answer"));
     let (request, answer) = (path_of(place, program, "request"), path_of(place, program, &end_of_answer));
@@ -44,12 +44,12 @@ pub(crate) fn ask(place: &Place, program: &Program, text: &str, end: &str) -> St
     })
 }
 
-pub(crate) fn path_of(place: &Place, program: &Program, end: &str) -> PathBuf {
+pub(crate) fn path_of(place: &TestFolders, program: &Program, end: &str) -> PathBuf {
     place.triggers().join(format!("{}.{end}", program.pid()))
 }
 
 fn request_fails_at_the_file_size_limit() {
-    let place = Place::new();
+    let place = TestFolders::new();
     // Any trace is larger.
     let program = start_after(&place, "ulimit -S -f 4", &[]);
     program.wait_for(".request` traces this process");
@@ -64,7 +64,7 @@ fn request_fails_at_the_file_size_limit() {
 }
 
 fn program_survives_stderr_at_the_file_size_limit() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = start_after(&place, "head -c 1000000 /dev/zero >&2; ulimit -S -f 4", &[]);
     ask(&place, &program, &place.text_for_a_time("a.json", 1), "failed\n");
     lift_limit(&program);
@@ -84,7 +84,7 @@ fn write_foreign(path: &Path) {
 }
 
 fn request_replaces_no_foreign_file() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = place.start_watching("serve");
     let named = place.trace_of(&program, "a.json");
     let numbered = |number: u32| place.trace(&format!("a_{}.{number}.json", program.pid()));
@@ -106,7 +106,7 @@ fn request_replaces_no_foreign_file() {
 }
 
 fn request_replaces_its_own_file() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = place.start_watching("serve");
     let path = place.trace_of(&program, "a.json");
     let text = place.text_for_a_time("a.json", 1);
@@ -122,7 +122,7 @@ fn request_replaces_its_own_file() {
 }
 
 fn request_keeps_a_file_that_replaced_its_own() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = place.start_watching("serve");
     let path = place.trace_of(&program, "a.json");
     let text = place.text_for_a_time("a.json", 1);
@@ -144,7 +144,7 @@ fn request_keeps_a_file_that_replaced_its_own() {
 }
 
 fn request_replaces_no_execution_trace() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = start_after(&place, "true", &[("ENABLE_PYTORCH_EXECUTION_TRACE", "1")]);
     program.wait_for(".request` traces this process");
     let execution_trace = place.trace_of(&program, "a.json").with_extension("et.json");
@@ -156,7 +156,7 @@ fn request_replaces_no_execution_trace() {
 }
 
 fn processes_write_separate_files() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let programs = [place.start_watching("serve"), place.start_watching("serve"), place.start_watching("serve")];
     for (name, expected) in [("plain", "plain_{}"), ("a.conf", "a_{}.conf")] {
         for program in &programs {
@@ -170,7 +170,7 @@ fn processes_write_separate_files() {
 }
 
 fn files_of_requests_are_private() {
-    let place = Place::new();
+    let place = TestFolders::new();
     for (env, expected) in [(&[][..], 0o600), (&[("KINETO_TRACE_FILE_MODE", "644")], 0o644)] {
         let program = start_after(&place, "umask 027", env);
         program.wait_for(".request` traces this process");
@@ -182,7 +182,7 @@ fn files_of_requests_are_private() {
 }
 
 fn file_names_have_the_parts_of_the_process() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let env = [("KINETO_HOST_NAME", "node7"), ("RANK", "3"), ("WORLD_SIZE", "8")];
     let program = start_after(&place, "true", &env);
     program.wait_for(".request` traces this process");
@@ -198,7 +198,7 @@ fn file_names_have_the_parts_of_the_process() {
 }
 
 fn log_in_json_has_the_outcome() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = start_after(&place, "true", &[("KINETO_LOG_FORMAT", "json")]);
     program.wait_for(".request` traces this process");
     let text = format!("{}\nREQUEST_TRACE_ID=17", place.text_for_a_time("a.json", 1));

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::net::UnixDatagram;
 use support::daemon::{Stub, answer};
 use support::harness::Test;
-use support::program::{Place, Program, Trace};
+use support::program::{Program, TestFolders, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("datagrams_that_are_not_answers_are_ignored", datagrams_that_are_not_answers_are_ignored),
@@ -15,7 +15,7 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// Requests a short trace and waits for it.
-fn take_trace(place: &Place, stub: &Stub, program: &Program) {
+fn take_trace(place: &TestFolders, stub: &Stub, program: &Program) {
     let text = place.text_for_a_time("last.json", 10);
     stub.answer(&stub.poll_for_a_trace(), &text);
     Trace::wait_for(&place.trace_of(program, "last.json"));
@@ -24,7 +24,7 @@ fn take_trace(place: &Place, stub: &Stub, program: &Program) {
 const FAST: (&str, &str) = ("KINETO_ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", "0");
 
 fn datagrams_that_are_not_answers_are_ignored() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start_with("serve", &[FAST]);
     let poll = stub.poll();
@@ -51,7 +51,7 @@ fn datagrams_that_are_not_answers_are_ignored() {
 }
 
 fn datagrams_of_other_senders_are_ignored() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start("serve");
     let poll = stub.poll();
@@ -68,7 +68,7 @@ fn datagrams_of_other_senders_are_ignored() {
 }
 
 fn requests_out_of_bounds_are_refused() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start_with("serve", &[FAST]);
     let texts = [
@@ -93,7 +93,7 @@ fn requests_out_of_bounds_are_refused() {
 }
 
 fn paths_that_lead_elsewhere_are_refused() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let outside = tempfile::tempdir().unwrap();
     let stub = Stub::start(&place.sockets());
     let program = place.start_with("serve", &[FAST]);
@@ -130,7 +130,7 @@ fn paths_that_lead_elsewhere_are_refused() {
 /// Sends random bytes and texts from a fixed seed.
 fn random_datagrams_are_ignored() {
     const DATAGRAMS: usize = 3000;
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start_with("serve", &[FAST]);
     let mut random = 0x9e37_79b9_7f4a_7c15u64;

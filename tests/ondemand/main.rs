@@ -19,6 +19,8 @@ mod arbitration;
 #[cfg(target_os = "linux")]
 mod base;
 #[cfg(target_os = "linux")]
+mod daemons;
+#[cfg(target_os = "linux")]
 mod ends;
 #[cfg(target_os = "linux")]
 mod files;
@@ -36,8 +38,6 @@ mod timetable;
 mod traces;
 #[cfg(target_os = "linux")]
 mod trigger;
-#[cfg(target_os = "linux")]
-mod weather;
 
 use support::harness::{self, Test};
 
@@ -51,7 +51,7 @@ const TESTS: &[&[Test]] = &[
     observers::TESTS,
     timetable::TESTS,
     base::TESTS,
-    weather::TESTS,
+    daemons::TESTS,
     hostile::TESTS,
     files::TESTS,
     ahead::TESTS,

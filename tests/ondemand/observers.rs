@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use support::daemon::{Daemon, Stub, is_available};
 use support::harness::Test;
-use support::program::{Place, Program, Trace};
+use support::program::{Program, TestFolders, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("observers_get_the_flags_that_dyno_requests", observers_get_the_flags_that_dyno_requests),
@@ -37,7 +37,7 @@ fn observers_get_the_flags_that_dyno_requests() {
     if !is_available() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolders::new();
     let daemon = Daemon::start(&place.sockets(), &[]);
     let program = place.start("observed");
     let asks = |shapes, memory, stack, flops, modules| {
@@ -65,7 +65,7 @@ fn observers_get_the_flags_that_dyno_requests() {
 }
 
 fn observers_are_called_for_memory_profiles() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start("observed");
     let more = "PROFILE_PROFILE_MEMORY=true\nPROFILE_MEMORY=true\nPROFILE_MEMORY_DURATION_MSECS=200";
@@ -79,7 +79,7 @@ fn observers_are_called_for_memory_profiles() {
 }
 
 fn observers_get_the_reason_when_a_request_is_cancelled() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("observed");
     stub.answer(&stub.poll(), &place.text_for("a.json", "ACTIVITIES_DURATION_SECS=600"));
@@ -95,7 +95,7 @@ fn observers_get_the_reason_when_a_request_is_cancelled() {
 }
 
 fn observers_are_called_at_an_early_end() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("observed");
     stub.answer(&stub.poll(), &place.text_for("a.json", "ACTIVITIES_DURATION_SECS=600"));
@@ -118,7 +118,7 @@ fn observers_are_called_at_an_early_end() {
 
 /// The observer counts three iterations in each callback, which ends the recording.
 fn observers_may_count_iterations_in_callbacks() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("observed");
     let poll = stub.poll();
@@ -134,7 +134,7 @@ fn observers_may_count_iterations_in_callbacks() {
 }
 
 fn observers_are_called_at_the_exit() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let mut program = place.start("observed");
     stub.answer(&stub.poll(), "");

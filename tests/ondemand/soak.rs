@@ -2,7 +2,7 @@
 
 use support::daemon::Stub;
 use support::harness::Test;
-use support::program::{Place, Trace};
+use support::program::{TestFolders, Trace};
 
 pub(crate) const TESTS: &[Test] = &[("polls_and_traces_leak_nothing", || soak(400, 40))];
 
@@ -13,7 +13,7 @@ pub(crate) fn long() {
 
 /// Answers polls, some with requests, and checks the program's memory and descriptors.
 fn soak(polls: usize, traces: usize) {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let fast = ("KINETO_ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", "0");
     let program = place.start_with("serve", &[fast, ("KINETO_LOG_LEVEL", "error")]);

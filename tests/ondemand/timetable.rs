@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use support::daemon::Stub;
 use support::harness::Test;
-use support::program::{Place, Program, Trace};
+use support::program::{Program, TestFolders, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("everything_is_recorded_after_the_start_delay", everything_is_recorded_after_the_start_delay),
@@ -25,7 +25,7 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// Starts a program that only these variables configure to record, into `a.json`, where requests cannot write.
-fn start(place: &Place, scenario: &str, env: &[(&str, &str)]) -> Program {
+fn start(place: &TestFolders, scenario: &str, env: &[(&str, &str)]) -> Program {
     let (sockets, output) = (place.sockets(), place.trace("a.json"));
     let none = [("KINETO_USE_DAEMON", ""), ("KINETO_CONFIG", "")];
     let paths = [
@@ -36,7 +36,7 @@ fn start(place: &Place, scenario: &str, env: &[(&str, &str)]) -> Program {
 }
 
 /// Returns the file of a program, or of one of its windows.
-fn file(place: &Place, program: &Program, window: &str) -> PathBuf {
+fn file(place: &TestFolders, program: &Program, window: &str) -> PathBuf {
     place.trace(&format!("a_{}{window}.json", program.pid()))
 }
 
@@ -49,7 +49,7 @@ fn now() -> i64 {
 const WALL: i64 = 10_000_000;
 
 fn everything_is_recorded_after_the_start_delay() {
-    let (place, before) = (Place::new(), now());
+    let (place, before) = (TestFolders::new(), now());
     let program = start(&place, "works at once", &[("KINETO_START_DELAY_MS", "300")]);
     program.wait_for("recording started (requested by the configuration");
     let path = file(&place, &program, "");
@@ -63,7 +63,7 @@ fn everything_is_recorded_after_the_start_delay() {
 }
 
 fn duration_records_from_the_start_of_the_program() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = start(&place, "works at once", &[("KINETO_ACTIVITIES_DURATION_MSECS", "1000")]);
     program.wait_for("written to");
     let trace = Trace::wait_for(&file(&place, &program, ""));
@@ -78,7 +78,7 @@ fn duration_records_from_the_start_of_the_program() {
 }
 
 fn windows_have_numbered_files_and_start_by_the_period() {
-    let (place, before) = (Place::new(), now());
+    let (place, before) = (TestFolders::new(), now());
     let env = [
         ("KINETO_START_DELAY_MS", "50"),
         ("KINETO_ACTIVITIES_DURATION_MSECS", "100"),
@@ -100,7 +100,7 @@ fn windows_have_numbered_files_and_start_by_the_period() {
 }
 
 fn windows_continue_without_a_count() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let env = [("KINETO_ACTIVITIES_DURATION_MSECS", "10"), ("KINETO_START_PERIOD_MS", "50")];
     let program = start(&place, "serve", &env);
     for window in [".1", ".5"] {
@@ -110,7 +110,7 @@ fn windows_continue_without_a_count() {
 }
 
 fn panicking_sink_loses_one_window() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let env = [
         ("KINETO_ACTIVITIES_DURATION_MSECS", "10"),
         ("KINETO_START_PERIOD_MS", "50"),
@@ -123,7 +123,7 @@ fn panicking_sink_loses_one_window() {
 }
 
 fn windows_can_be_set_by_the_configuration_file() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let config = place.sockets().join("kineto.conf");
     std::fs::write(&config, "START_DELAY_MS=50\nACTIVITIES_DURATION_SECS=1\n").unwrap();
     let env = [("KINETO_CONFIG", config.to_str().unwrap()), ("KINETO_ACTIVITIES_DURATION_MSECS", "20")];
@@ -136,7 +136,7 @@ fn windows_can_be_set_by_the_configuration_file() {
 }
 
 fn window_waits_for_its_start_iteration() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let env = [("KINETO_ACTIVITIES_ITERATIONS", "3"), ("KINETO_PROFILE_START_ITERATION", "5")];
     let program = start(&place, "steps", &env);
     let trace = Trace::wait_for(&file(&place, &program, ""));
@@ -152,7 +152,7 @@ fn window_waits_for_its_start_iteration() {
 }
 
 fn window_is_written_when_the_program_ends_in_it() {
-    let place = Place::new();
+    let place = TestFolders::new();
     for scenario in ["works at once", "exits"] {
         let program = start(&place, scenario, &[("KINETO_ACTIVITIES_DURATION_SECS", "600")]);
         program.wait_for("recording started");
@@ -169,7 +169,7 @@ fn window_is_written_when_the_program_ends_in_it() {
 }
 
 fn program_that_ends_before_the_start_reports_it() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = start(&place, "idle", &[("KINETO_START_DELAY_MS", "600000")]);
     let (said, _) = program.end();
     assert!(said.contains("nothing was recorded: the program ends within the 600s of START_DELAY_MS"), "{said}");
@@ -182,7 +182,7 @@ fn program_that_ends_before_the_start_reports_it() {
 }
 
 fn programs_recording_goes_before_windows() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let env = [("KINETO_ACTIVITIES_DURATION_MSECS", "50"), ("KINETO_START_PERIOD_MS", "200")];
     let mut program = start(&place, "commanded", &env);
     program.wait_for("written to");
@@ -207,7 +207,7 @@ fn programs_recording_goes_before_windows() {
 }
 
 fn programs_schedule_goes_before_windows() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = start(&place, "scheduled", &[("KINETO_ACTIVITIES_DURATION_MSECS", "20")]);
     program.wait_for("are ignored: the program records by a schedule; unset them, or remove the schedule");
     let (said, _) = program.end();
@@ -215,7 +215,7 @@ fn programs_schedule_goes_before_windows() {
 }
 
 fn windows_and_the_daemon_take_turns() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let traces = place.trace("");
     let env = [
@@ -241,7 +241,7 @@ fn windows_and_the_daemon_take_turns() {
 }
 
 fn contradictory_variables_are_an_error() {
-    let place = Place::new();
+    let place = TestFolders::new();
     for (env, message) in [
         (&[("KINETO_START_PERIOD_MS", "9")][..], "START_PERIOD_MS needs ACTIVITIES_DURATION_MSECS"),
         (&[("KINETO_START_WINDOWS", "9")], "START_WINDOWS needs START_PERIOD_MS"),
@@ -274,7 +274,7 @@ fn contradictory_variables_are_an_error() {
 }
 
 fn forked_child_has_no_windows() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let env = [("KINETO_ACTIVITIES_DURATION_MSECS", "5"), ("KINETO_START_PERIOD_MS", "300")];
     let program = start(&place, "forks", &env);
     program.wait_for("the child has ended with 7");
@@ -287,7 +287,7 @@ fn forked_child_has_no_windows() {
 }
 
 fn program_without_output_writes_libkinetos_file() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = start(&place, "keeps", &[("KINETO_ACTIVITIES_DURATION_MSECS", "20")]);
     let path = PathBuf::from(format!("/tmp/libkineto_activities_{}.json", program.pid()));
     program.wait_for(&format!("written to {}", path.display()));

@@ -4,7 +4,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use support::daemon::{Daemon, Stub, is_available};
 use support::harness::Test;
-use support::program::{Place, Program, Trace};
+use support::program::{Program, TestFolders, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("request_records_for_a_duration", request_records_for_a_duration),
@@ -22,7 +22,7 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// Returns dyno's text for a trace of 200 ms.
-fn for_a_time(place: &Place, name: &str) -> String {
+fn for_a_time(place: &TestFolders, name: &str) -> String {
     place.text_for(
         name,
         "PROFILE_START_TIME=0\nACTIVITIES_DURATION_MSECS=200\nPROFILE_REPORT_INPUT_SHAPES=false\n\
@@ -34,7 +34,7 @@ fn request_records_for_a_duration() {
     if !is_available() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolders::new();
     let daemon = Daemon::start(&place.sockets(), &[]);
     let program = place.start("serve");
     let answer = daemon.trigger_all(&for_a_time(&place, "a.json"), &[program.pid()]);
@@ -67,7 +67,7 @@ fn built_layer_serves_requests() {
     if !is_available() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolders::new();
     let daemon = Daemon::start(&place.sockets(), &[]);
     let program = place.start("builds");
     for name in ["a.json", "b.json.gz"] {
@@ -79,7 +79,7 @@ fn built_layer_serves_requests() {
 }
 
 fn result_names_missing_devices_when_types_are_named() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start("builds");
     for (name, more, told) in [("a.json", "", 0), ("b.json", "ACTIVITY_TYPES=cpu_op,kernel", 1), ("c.json", "", 1)] {
@@ -99,7 +99,7 @@ fn request_records_iterations() {
     if !is_available() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolders::new();
     let daemon = Daemon::start(&place.sockets(), &[]);
     let program = place.start("steps");
     program.wait_for("counts its iterations");
@@ -118,7 +118,7 @@ fn iteration_request_records_by_time_without_iterations() {
     if !is_available() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolders::new();
     let daemon = Daemon::start(&place.sockets(), &[]);
     let program = place.start("serve");
     let more = "PROFILE_START_ITERATION=0\nACTIVITIES_ITERATIONS=3\nACTIVITIES_DURATION_MSECS=100";
@@ -133,7 +133,7 @@ fn start_together(count: usize) {
     if !is_available() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolders::new();
     let daemon = Daemon::start(&place.sockets(), &[]);
     let env = [("KINETO_ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", "1")];
     let programs: Vec<_> = (0..count).map(|_| place.start_with("serve", &env)).collect();
@@ -176,7 +176,7 @@ fn request_records_a_memory_profile() {
     if !is_available() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolders::new();
     let daemon = Daemon::start(&place.sockets(), &[]);
     let program = place.start("allocates");
     let more = "PROFILE_PROFILE_MEMORY=true\nPROFILE_MEMORY=true\nPROFILE_MEMORY_DURATION_MSECS=100";
@@ -199,7 +199,7 @@ fn request_selects_the_contents_of_the_file() {
     if !is_available() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolders::new();
     let daemon = Daemon::start(&place.sockets(), &[]);
     let env = [("RANK", "3"), ("WORLD_SIZE", "8")];
     let program = place.start_with("serve", &env);
@@ -237,7 +237,7 @@ fn abstract_socket_serves_requests() {
 
 /// Runs the test inside its network namespace.
 pub(crate) fn run_in_network_namespace() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start_abstract();
     let program = place.start_with("serve", &[("KINETO_IPC_SOCKET_DIR", "")]);
     let poll = stub.poll_for_a_trace();
@@ -250,7 +250,7 @@ pub(crate) fn run_in_network_namespace() {
 }
 
 fn result_reports_lost_slices_first() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start_with("hurries", &[("KINETO_BUFFER_LIMIT_MB", "1")]);
     stub.answer(&stub.poll_for_a_trace(), &place.text_for_a_time("a.json", 2000));

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use support::daemon::Stub;
 use support::harness::Test;
-use support::program::{Place, Program, Trace, in_pid_namespace};
+use support::program::{Program, TestFolders, Trace, in_pid_namespace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("empty_file_is_a_request", empty_file_is_a_request),
@@ -25,19 +25,19 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// Returns the path of the program's request file.
-fn request(place: &Place, program: &Program) -> PathBuf {
+fn request(place: &TestFolders, program: &Program) -> PathBuf {
     place.triggers().join(format!("{}.request", program.pid()))
 }
 
 /// Prepares a file and renames it to the request.
-fn place_request(place: &Place, program: &Program, prepare: impl FnOnce(&Path)) {
+fn place_request(place: &TestFolders, program: &Program, prepare: impl FnOnce(&Path)) {
     let prepared = place.triggers().join("prepared");
     prepare(&prepared);
     fs::rename(&prepared, request(place, program)).unwrap();
 }
 
 /// Waits until the answer contains `end`; returns it.
-fn answer(place: &Place, program: &Program, end: &str) -> String {
+fn answer(place: &TestFolders, program: &Program, end: &str) -> String {
     let path = place.triggers().join(format!("{}.answer", program.pid()));
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
@@ -51,13 +51,13 @@ fn answer(place: &Place, program: &Program, end: &str) -> String {
 }
 
 /// Requests a short trace and waits for it.
-fn take_trace(place: &Place, program: &Program) {
+fn take_trace(place: &TestFolders, program: &Program) {
     fs::write(request(place, program), place.text_for_a_time("last.json", 10)).unwrap();
     Trace::wait_for(&place.trace_of(program, "last.json"));
 }
 
 fn empty_file_is_a_request() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = place.start_watching("serve");
     let touched = Instant::now();
     assert!(Command::new("touch").arg(request(&place, &program)).status().unwrap().success());
@@ -83,7 +83,7 @@ fn empty_file_is_a_request() {
 }
 
 fn file_with_text_is_a_request() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = place.start_watching("steps");
     program.wait_for("counts its iterations");
     let iterations = "PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP=10\nACTIVITIES_ITERATIONS=3";
@@ -99,7 +99,7 @@ fn file_with_text_is_a_request() {
 }
 
 fn built_layer_watches_a_folder() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let folder = place.triggers().display().to_string();
     let program = place.start_with(&format!("watches {folder}"), &[("KINETO_USE_DAEMON", "")]);
     program.wait_for(".request` traces this process");
@@ -108,7 +108,7 @@ fn built_layer_watches_a_folder() {
 }
 
 fn request_file_waits_during_a_recording() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let mut program = place.start_watching("commanded");
     program.send("start");
     program.wait_for("done: start");
@@ -126,7 +126,7 @@ fn request_file_waits_during_a_recording() {
 }
 
 fn request_file_waits_until_it_is_written() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = place.start_watching("serve");
     let mut file = fs::File::create(request(&place, &program)).unwrap();
     write!(file, "ACTIVITIES_LOG_FILE={}", place.trace("a.json").display()).unwrap();
@@ -140,7 +140,7 @@ fn request_file_waits_until_it_is_written() {
 }
 
 fn untrusted_files_are_refused() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = place.start_watching("serve");
     let outside = place.sockets().join("outside");
     fs::write(&outside, "ACTIVITIES_DURATION_MSECS=1").unwrap();
@@ -164,7 +164,7 @@ fn untrusted_files_are_refused() {
 
 fn files_of_other_users_need_trust() {
     const OTHER: u32 = 12_345;
-    let place = Place::new();
+    let place = TestFolders::new();
     let foreign = |path: &Path| {
         fs::write(path, place.text_for_a_time("a.json", 10)).unwrap();
         std::os::unix::fs::chown(path, Some(OTHER), None)
@@ -188,7 +188,7 @@ fn files_of_other_users_need_trust() {
 }
 
 fn request_file_older_than_the_process_is_refused() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let Some(command) = in_pid_namespace(&[], &[]) else { return };
     let path = place.triggers().join("1.request");
     fs::write(&path, place.text_for_a_time("a.json", 10)).unwrap();
@@ -203,7 +203,7 @@ fn request_file_older_than_the_process_is_refused() {
 }
 
 fn watched_folder_may_disappear_and_return() {
-    let place = Place::new();
+    let place = TestFolders::new();
     fs::remove_dir(place.triggers()).unwrap();
     let program = place.start_watching_with("serve", &[]);
     program.wait_for("cannot be watched for requests yet: No such file");
@@ -221,7 +221,7 @@ fn watched_folder_may_disappear_and_return() {
 }
 
 fn folder_and_daemon_both_serve_requests() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let program = place.start_watching_with("serve", &[("KINETO_USE_DAEMON", "1")]);
     stub.answer(&stub.poll(), &place.text_for_a_time("a.json", 10));
@@ -235,7 +235,7 @@ fn folder_and_daemon_both_serve_requests() {
 }
 
 fn file_request_ends_with_the_guard() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let mut program = place.start_watching("commanded");
     fs::write(request(&place, &program), place.text_for_a_time("a.json", 600_000)).unwrap();
     program.wait_for("recording started");
@@ -249,7 +249,7 @@ fn file_request_ends_with_the_guard() {
 }
 
 fn forked_child_does_not_watch_the_folder() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = place.start_watching("forks");
     program.wait_for("the child has ended with 7");
     take_trace(&place, &program);

@@ -1,9 +1,9 @@
-//! Tests for both AMD profilers; the including binary selects one by `WAY`.
+//! Tests for both AMD profilers; the including binary selects one by `PROFILER`.
 
-use crate::WAY;
+use crate::PROFILER;
 use serde_json::{Value, json};
 use std::collections::HashSet;
-use support::amd::{self, Way, counts, idle, names, owners, report, step};
+use support::amd::{self, AmdProfiler, counts, idle, names, owners, report, step};
 use support::gpu::{Counts, calls, events, in_child, interval, kernels, losses, name, stream, under, work};
 use support::rocm::{self, Hip, Stream};
 use support::{self, File};
@@ -11,7 +11,7 @@ use tracing::info_span;
 use tracing_kineto::Loss;
 
 pub(crate) fn machine(settings: &str) -> amd::Machine {
-    amd::machine(WAY, settings)
+    amd::machine(PROFILER, settings)
 }
 
 /// Checks the rows of a step, for any version of HIP.
@@ -137,10 +137,10 @@ fn successive_recordings_have_their_own_kernels() {
                 let callbacks = rocm::count("callbacks");
                 amd::launch(&machine, "between", Stream::NULL);
                 machine.synchronize();
-                match WAY {
+                match PROFILER {
                     // The code-object callback stays for kernels loaded at any time.
-                    Way::Sdk => assert_eq!(rocm::count("starts"), rocm::count("stops")),
-                    Way::Tracer => assert_eq!(rocm::count("callbacks"), callbacks, "no callback is active"),
+                    AmdProfiler::Sdk => assert_eq!(rocm::count("starts"), rocm::count("stops")),
+                    AmdProfiler::Tracer => assert_eq!(rocm::count("callbacks"), callbacks, "no callback is active"),
                 }
             }
         },
@@ -163,7 +163,9 @@ fn work_launched_in_a_pause_is_not_recorded() {
             let file = File::of(profiler.stop().unwrap());
             assert_eq!(names(kernels(&file)), counts([("one", 1), ("two", 1)]));
             // roctracer continues in a pause, and its records are dropped.
-            assert!(losses(&file).iter().all(|(loss, _)| WAY == Way::Tracer && *loss == Loss::OutOfWindow));
+            assert!(
+                losses(&file).iter().all(|(loss, _)| PROFILER == AmdProfiler::Tracer && *loss == Loss::OutOfWindow)
+            );
         },
     );
 }
@@ -171,7 +173,7 @@ fn work_launched_in_a_pause_is_not_recorded() {
 #[test]
 fn each_device_and_stream_has_a_row() {
     // roctracer counts processors too; rocprofiler-sdk queries agents once.
-    let machine = machine(if WAY == Way::Tracer { "devices=2,cpus=2" } else { "devices=2" });
+    let machine = machine(if PROFILER == AmdProfiler::Tracer { "devices=2,cpus=2" } else { "devices=2" });
     let file = amd::record(|| {
         let first = machine.allocate(64);
         let streams: Vec<Stream> = (0..6).map(|_| machine.stream()).collect();
@@ -225,7 +227,7 @@ fn rows_are_limited_by_the_key() {
 #[test]
 #[ignore = "run by another test"]
 fn child_with_few_rows() {
-    amd::load(WAY, "");
+    amd::load(PROFILER, "");
     let file = amd::record(|| {
         (0..20).for_each(|_| amd::launch(&Hip, "add", Stream::NULL));
         Hip.synchronize();

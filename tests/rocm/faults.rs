@@ -4,7 +4,7 @@
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
-use support::amd::Way;
+use support::amd::AmdProfiler;
 use support::faults::{Fault, KERNELS, STEPS, check_clock, check_cpu, rows_of, whole};
 use support::gpu::{Counts, calls, kernels, losses, name};
 use support::rocm::Hip;
@@ -14,7 +14,7 @@ use tracing_kineto::Loss;
 use tracing_kineto::integration::Why;
 
 /// A fault of a child process that uses that backend.
-type ProcessFault = (Way, &'static str, fn(&File));
+type ProcessFault = (AmdProfiler, &'static str, fn(&File));
 
 /// Faults of rocprofiler-sdk.
 const SDK: &[Fault] = &[
@@ -103,30 +103,30 @@ const TRACER: &[Fault] = &[
 
 /// Faults at registration, which happens once in a process; a hung call stays hung.
 const REGISTRATION: &[ProcessFault] = &[
-    (Way::Sdk, "sdk=0.5", |file| check_unavailable(file, Why::Incompatible, "0.5.0 is older than 1.0")),
-    (Way::Sdk, "sdk=1.1", |file| whole(file, &[])),
-    (Way::Sdk, "sdk=2.0", |file| whole(file, &[])),
-    (Way::Sdk, "locked=1", |file| check_unavailable(file, Why::Unsupported, "Profiler::prepare")),
-    (Way::Sdk, "busy=1", |file| check_unavailable(file, Why::Unsupported, "other profilers")),
-    (Way::Sdk, "enable_error=17:calls", |file| {
+    (AmdProfiler::Sdk, "sdk=0.5", |file| check_unavailable(file, Why::Incompatible, "0.5.0 is older than 1.0")),
+    (AmdProfiler::Sdk, "sdk=1.1", |file| whole(file, &[])),
+    (AmdProfiler::Sdk, "sdk=2.0", |file| whole(file, &[])),
+    (AmdProfiler::Sdk, "locked=1", |file| check_unavailable(file, Why::Unsupported, "Profiler::prepare")),
+    (AmdProfiler::Sdk, "busy=1", |file| check_unavailable(file, Why::Unsupported, "other profilers")),
+    (AmdProfiler::Sdk, "enable_error=17:calls", |file| {
         check_unavailable(file, Why::Failed, "rocprofiler_configure_callback_tracing_service")
     }),
-    (Way::Sdk, "enable_error=17:kernels", |file| {
+    (AmdProfiler::Sdk, "enable_error=17:kernels", |file| {
         check_unavailable(file, Why::Failed, "rocprofiler_configure_buffer_tracing_service")
     }),
-    (Way::Sdk, "enable_error=17:copies", |file| {
+    (AmdProfiler::Sdk, "enable_error=17:copies", |file| {
         check_unavailable(file, Why::Failed, "rocprofiler_configure_buffer_tracing_service")
     }),
-    (Way::Sdk, "enable_error=17:code", |file| {
+    (AmdProfiler::Sdk, "enable_error=17:code", |file| {
         check_unavailable(file, Why::Failed, "rocprofiler_configure_callback_tracing_service")
     }),
-    (Way::Sdk, "lying_agents=1", |file| whole(file, &[])),
-    (Way::Sdk, "devices=0", |file| check_unavailable(file, Why::NoDevice, "rocprofiler-sdk finds no GPU")),
-    (Way::Sdk, "shifted_operations=40", |file| whole(file, &[])),
-    (Way::Sdk, "hanging_flush=1", check_hung),
-    (Way::Tracer, "busy=1", |file| check_unavailable(file, Why::Busy, "stop the other profiler")),
-    (Way::Tracer, "devices=0", |file| check_unavailable(file, Why::NoDevice, "HIP finds no GPU")),
-    (Way::Tracer, "hanging_flush=1", check_hung),
+    (AmdProfiler::Sdk, "lying_agents=1", |file| whole(file, &[])),
+    (AmdProfiler::Sdk, "devices=0", |file| check_unavailable(file, Why::NoDevice, "rocprofiler-sdk finds no GPU")),
+    (AmdProfiler::Sdk, "shifted_operations=40", |file| whole(file, &[])),
+    (AmdProfiler::Sdk, "hanging_flush=1", check_hung),
+    (AmdProfiler::Tracer, "busy=1", |file| check_unavailable(file, Why::Busy, "stop the other profiler")),
+    (AmdProfiler::Tracer, "devices=0", |file| check_unavailable(file, Why::NoDevice, "HIP finds no GPU")),
+    (AmdProfiler::Tracer, "hanging_flush=1", check_hung),
 ];
 
 /// Options under which work has no end record.
@@ -147,7 +147,7 @@ fn program(hip: &Hip, ends: bool) {
 }
 
 /// Records a program under a fault; returns the machine and the file, and checks that all host rows are present.
-fn recorded(way: Way, settings: &str) -> (amd::Machine, File) {
+fn recorded(way: AmdProfiler, settings: &str) -> (amd::Machine, File) {
     let machine = amd::machine(way, settings);
     let file = recorded_on(&machine, settings);
     (machine, file)
@@ -249,28 +249,28 @@ fn check_hung(file: &File) {
 }
 
 /// Checks the faults of one library.
-fn go_through<'f>(way: Way, faults: impl IntoIterator<Item = &'f Fault>) -> (String, Vec<&'f str>) {
+fn go_through<'f>(way: AmdProfiler, faults: impl IntoIterator<Item = &'f Fault>) -> (String, Vec<&'f str>) {
     faults::go_through(faults, |settings| recorded(way, settings), |settings, file| row(way, settings, file))
 }
 
 /// Returns the table row of a fault.
-fn row(way: Way, settings: &str, file: &File) -> String {
+fn row(way: AmdProfiler, settings: &str, file: &File) -> String {
     let row = faults::row(settings, launches(file).len(), file, &amd::report(file));
     format!("| {} {row}", library_of(way))
 }
 
-fn library_of(way: Way) -> &'static str {
-    if way == Way::Sdk { "rocprofiler-sdk" } else { "roctracer" }
+fn library_of(way: AmdProfiler) -> &'static str {
+    if way == AmdProfiler::Sdk { "rocprofiler-sdk" } else { "roctracer" }
 }
 
 #[test]
 fn each_fault_is_reported_and_the_rest_is_recorded() {
     let mut table = "| library | fault | calls | kernels | linked | note in the trace |\n".to_owned();
     writeln!(table, "|---|---|---|---|---|---|").unwrap();
-    let (rows, failed) = go_through(Way::Sdk, SDK.iter().chain(BOTH));
+    let (rows, failed) = go_through(AmdProfiler::Sdk, SDK.iter().chain(BOTH));
     table += &rows;
     for (way, settings, _) in REGISTRATION {
-        let env = [("SIM_ROCM", *settings), ("WAY", library_of(*way))];
+        let env = [("SIM_ROCM", *settings), ("PROFILER", library_of(*way))];
         table += &rows_of("faults::child_that_registers", &env);
     }
     table += &rows_of("faults::child_with_roctracer", &[]);
@@ -284,12 +284,12 @@ fn each_fault_is_reported_and_the_rest_is_recorded() {
 #[ignore = "run by another test"]
 #[expect(clippy::disallowed_methods, reason = "the parent test passes the fault")]
 fn child_that_registers() {
-    let (settings, library) = (std::env::var("SIM_ROCM").unwrap(), std::env::var("WAY").unwrap());
-    let is_it = |(way, known, _): &&(Way, &str, fn(&File))| library_of(*way) == library && *known == settings;
+    let (settings, library) = (std::env::var("SIM_ROCM").unwrap(), std::env::var("PROFILER").unwrap());
+    let is_it = |(way, known, _): &&(AmdProfiler, &str, fn(&File))| library_of(*way) == library && *known == settings;
     let (way, _, check) = REGISTRATION.iter().find(is_it).unwrap();
     match way {
-        Way::Sdk => rocm::sdk(),
-        Way::Tracer => rocm::tracer(),
+        AmdProfiler::Sdk => rocm::sdk(),
+        AmdProfiler::Tracer => rocm::tracer(),
     };
     let file = recorded_on(&Hip, &settings);
     gpu::say(row(*way, &settings, &file).trim_end());
@@ -300,7 +300,7 @@ fn child_that_registers() {
 #[test]
 #[ignore = "run by another test"]
 fn child_with_roctracer() {
-    let (rows, failed) = go_through(Way::Tracer, TRACER.iter().chain(BOTH));
+    let (rows, failed) = go_through(AmdProfiler::Tracer, TRACER.iter().chain(BOTH));
     rows.lines().for_each(gpu::say);
     assert!(failed.is_empty(), "{failed:?}");
 }

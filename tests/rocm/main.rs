@@ -7,4 +7,4 @@ mod faults;
 mod recording;
 
 /// The profiler library of these tests.
-const WAY: support::amd::Way = support::amd::Way::Sdk;
+const PROFILER: support::amd::AmdProfiler = support::amd::AmdProfiler::Sdk;

@@ -9,4 +9,4 @@ mod real;
 mod recording;
 
 /// The profiler library of these tests.
-const WAY: support::amd::Way = support::amd::Way::Tracer;
+const PROFILER: support::amd::AmdProfiler = support::amd::AmdProfiler::Tracer;

@@ -1,7 +1,7 @@
 //! Rows of a simulated AMD GPU against rows of real ones that torch recorded through roctracer: the same categories,
 //! names, arguments and types, except for the differences listed here with their reasons.
 
-use crate::WAY;
+use crate::PROFILER;
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,7 +119,7 @@ fn is_named(real: &str, here: &str) -> bool {
 
 /// Records a program that works like those of the real traces, with kernels of the same names.
 fn recorded(kernels: &BTreeSet<(String, String)>) -> File {
-    let hip = amd::machine(WAY, "hip=60241133");
+    let hip = amd::machine(PROFILER, "hip=60241133");
     let memory = [hip.allocate(1 << 20), hip.allocate(1 << 20)];
     let (stream, event) = (hip.stream(), hip.event());
     let tasks = kernels.iter().filter(|(function, _)| function == "hipGraphLaunch");

@@ -4,7 +4,6 @@
 mod async_calls;
 mod async_tracks;
 mod asyncs;
-mod companions;
 mod corners;
 mod events;
 mod fields;
@@ -14,11 +13,12 @@ mod limits;
 mod names_and_kinds;
 mod nesting;
 mod other_layers;
-mod reach;
 mod scopes;
 mod send_sync;
 mod shape;
 mod sharing;
+mod stacks_and_counters;
+mod thread_selection;
 mod threads;
 
 /// Depth up to which a thread keeps spans in frames (`src/recorder/frames.rs`); deeper spans take another path.

@@ -125,9 +125,9 @@ fn scopes_apply_at_any_depth_and_on_any_thread() {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Seen(Arc<Mutex<Vec<String>>>);
+struct EnteredNames(Arc<Mutex<Vec<String>>>);
 
-impl SpanObserver for Seen {
+impl SpanObserver for EnteredNames {
     fn name(&self) -> &'static str {
         "seen"
     }
@@ -140,7 +140,7 @@ impl SpanObserver for Seen {
 #[test]
 fn observers_see_selected_scopes_alone() {
     for mode in [Mode::Kineto, Mode::PrivateUse1] {
-        let seen = Seen::default();
+        let seen = EnteredNames::default();
         let (layer, guard) = layer(|b| b.mode(mode).observer(seen.clone()).record_scopes([CustomClass]));
         subscriber::with_default(registry().with(layer), work);
         drop(guard);

@@ -159,7 +159,7 @@ fn reused_key_inherits_nothing_from_a_deep_span() {
 }
 
 /// A span that the threads of a round share.
-struct Shared {
+struct SharedSpan {
     span: Span,
     parent: Option<usize>,
     with_fields: bool,
@@ -172,7 +172,7 @@ fn random_use_by_threads_loses_and_doubles_nothing() {
     const SPANS: usize = 8;
     for seed in 0..60u64 {
         let mut dice = Dice(seed);
-        let mut shared: Vec<Shared> = Vec::new();
+        let mut shared: Vec<SharedSpan> = Vec::new();
         let children: Vec<AtomicUsize> = (0..SPANS).map(|_| AtomicUsize::new(0)).collect();
         let file = record(|| {
             for n in 0..SPANS {
@@ -184,7 +184,7 @@ fn random_use_by_threads_loses_and_doubles_nothing() {
                     false => info_span!(parent: id, "plain"),
                 };
                 let span = if dice.below(3) == 0 { on_thread("maker", make) } else { make() };
-                shared.push(Shared { span, parent, with_fields, entered: AtomicUsize::new(0) });
+                shared.push(SharedSpan { span, parent, with_fields, entered: AtomicUsize::new(0) });
             }
             let (shared, children) = (&shared, &children);
             std::thread::scope(|scope| {
@@ -205,7 +205,7 @@ fn random_use_by_threads_loses_and_doubles_nothing() {
 }
 
 /// Enters, exits and follows random spans and makes children of them, some deep inside others.
-fn work(dice: &mut Dice, shared: &[Shared], children: &[AtomicUsize]) {
+fn work(dice: &mut Dice, shared: &[SharedSpan], children: &[AtomicUsize]) {
     let mut inside: Vec<usize> = Vec::new();
     let deep: Vec<Span> = (0..if dice.below(6) == 0 { FRAMES - 1 } else { 0 }).map(|_| info_span!("deep")).collect();
     deep.iter().for_each(enter);
@@ -240,7 +240,7 @@ fn work(dice: &mut Dice, shared: &[Shared], children: &[AtomicUsize]) {
     deep.iter().rev().for_each(exit);
 }
 
-fn check(file: &File, made: &[Shared], children: &[AtomicUsize], seed: u64) {
+fn check(file: &File, made: &[SharedSpan], children: &[AtomicUsize], seed: u64) {
     let number = |slice: &Slice| slice.args["n"].as_u64().unwrap() as usize;
     let witness: HashMap<usize, u64> =
         file.all("witness").iter().map(|slice| (number(slice), slice.parent())).collect();

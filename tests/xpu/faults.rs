@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use support::faults::{Fault, KERNELS, STEPS, check_clock, check_cpu, check_spans, go_through, ids, rows_of};
 use support::gpu::{kernels, losses};
 use support::intel::{Counts, Machine, driver, launches, machine};
-use support::xpu::Wait;
+use support::xpu::WaitKind;
 use support::{File, faults, gpu, intel, record_with, xpu};
 use tracing::info_span;
 use tracing_kineto::Loss;
@@ -117,7 +117,7 @@ fn program(machine: &Machine, settings: &str) {
         info_span!("two").in_scope(|| machine.submit(queues[1], "work_us500"));
     }
     if ends(settings) {
-        machine.wait(queues[0], Wait::Device);
+        machine.wait(queues[0], WaitKind::Device);
     }
 }
 
@@ -309,7 +309,7 @@ fn child_that_hangs_in_a_flush() {
         |builder| intel::all(builder).flush_timeout(Duration::from_millis(300)),
         || {
             info_span!("step").in_scope(|| machine.submit(queue, "work"));
-            machine.wait(queue, Wait::Queue);
+            machine.wait(queue, WaitKind::Queue);
         },
     );
     assert!(begun.elapsed() < gpu::PATIENCE, "{:?}", begun.elapsed());

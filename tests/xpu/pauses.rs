@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use support::gpu::{kernels, name, tally, under};
 use support::intel::{Counts, Machine, launches, machine};
-use support::xpu::{Queue, Wait};
+use support::xpu::{Queue, WaitKind};
 use support::{File, gpu, intel, layer, xpu};
 use tracing::{info_span, subscriber};
 use tracing_kineto::integration::Why;
@@ -48,7 +48,7 @@ fn work_submitted_in_a_pause_is_not_recorded() {
     for rests in [false, true] {
         let file = record(|profiler| {
             submit(&machine, queue, "first", 2);
-            machine.wait(queue, Wait::Queue);
+            machine.wait(queue, WaitKind::Queue);
             let all = xpu::count("enabled_views");
             profiler.pause().unwrap();
             while rests && xpu::count("enabled_views") == all {
@@ -57,9 +57,9 @@ fn work_submitted_in_a_pause_is_not_recorded() {
             submit(&machine, queue, "paused", 3);
             resume(profiler, all);
             // The kernel runs now, but was submitted in the pause.
-            machine.wait(queue, Wait::Queue);
+            machine.wait(queue, WaitKind::Queue);
             submit(&machine, queue, "second", 4);
-            machine.wait(queue, Wait::Queue);
+            machine.wait(queue, WaitKind::Queue);
         });
         assert_eq!(found(&file), counts([("first", 2), ("second", 4)]), "{}", file.trace.stats());
         let found = Counts::of(&file);
@@ -77,10 +77,10 @@ fn work_submitted_before_a_pause_is_recorded_to_its_end() {
         submit(&machine, queue, "before", 3);
         let all = xpu::count("enabled_views");
         profiler.pause().unwrap();
-        machine.wait(queue, Wait::Queue);
+        machine.wait(queue, WaitKind::Queue);
         resume(profiler, all);
         submit(&machine, queue, "after", 1);
-        machine.wait(queue, Wait::Queue);
+        machine.wait(queue, WaitKind::Queue);
     });
     assert_eq!(launches(&file).len(), 4);
     assert_eq!(found(&file), counts([("before", 3), ("after", 1)]), "{}", file.trace.stats());
@@ -92,12 +92,12 @@ fn snapshot_does_not_disturb_the_recording() {
     let queue = machine.queue(0);
     let file = record(|profiler| {
         submit(&machine, queue, "one", 2);
-        machine.wait(queue, Wait::Queue);
+        machine.wait(queue, WaitKind::Queue);
         let look = File::of(profiler.snapshot().unwrap());
         assert_eq!(found(&look), counts([("one", 2)]), "{}", look.trace.stats());
         assert!(kernels(&look).into_iter().all(|kernel| under(&look, kernel) == "work"));
         submit(&machine, queue, "two", 3);
-        machine.wait(queue, Wait::Queue);
+        machine.wait(queue, WaitKind::Queue);
     });
     assert_eq!(found(&file), counts([("one", 2), ("two", 3)]));
     assert!(file.trace.stats().losses.is_empty(), "{}", file.trace.stats());
@@ -127,7 +127,7 @@ fn child_that_forks() {
         });
         assert_eq!(status, 0);
         submit(&machine, queue, "after", 1);
-        machine.wait(queue, Wait::Queue);
+        machine.wait(queue, WaitKind::Queue);
     });
     assert_eq!(found(&file), counts([("before", 1), ("after", 1)]), "{}", file.trace.stats());
 }

@@ -4,13 +4,13 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use support::gpu::{correlation, events, interval, kernels, name, stream, tally, under};
 use support::intel::{Counts, driver, machine, record, runtime};
-use support::xpu::{Place, Queue, Wait, Xpu};
+use support::xpu::{MemoryKind, Queue, WaitKind, Xpu};
 use support::{File, gpu, intel, record_with, xpu};
 use tracing::info_span;
 use tracing_kineto::{ActivityType, annotate};
 
-const PLACES: [Place; 4] = [Place::Pageable, Place::Pinned, Place::Device, Place::Shared];
-const WAITS: [Wait; 5] = [Wait::Fence, Wait::Event, Wait::List, Wait::Queue, Wait::Device];
+const PLACES: [MemoryKind; 4] = [MemoryKind::Pageable, MemoryKind::Pinned, MemoryKind::Device, MemoryKind::Shared];
+const WAITS: [WaitKind; 5] = [WaitKind::Fence, WaitKind::Event, WaitKind::List, WaitKind::Queue, WaitKind::Device];
 
 /// Runs work of each kind on two queues of a device, each kind in its own span.
 fn program(xpu: &Xpu, [one, two]: [Queue; 2]) {
@@ -284,8 +284,8 @@ fn level_zero_program_is_linked_without_arrows() {
     let queues = [machine.driver_queue(0), machine.driver_queue(0)];
     let file = record(|| {
         info_span!("work").in_scope(|| queues.map(|queue| machine.submit(queue, "alone")));
-        info_span!("copy").in_scope(|| machine.memcpy(queues[0], Place::Pinned, Place::Device, 4096));
-        machine.wait(queues[1], Wait::Device);
+        info_span!("copy").in_scope(|| machine.memcpy(queues[0], MemoryKind::Pinned, MemoryKind::Device, 4096));
+        machine.wait(queues[1], WaitKind::Device);
     });
     let expected = Counts { driver: 4, kernels: 2, copies: 1, linked: 3, waits: 1, ..Counts::default() };
     assert_eq!(Counts::of(&file), expected, "{}", file.trace.stats());
@@ -304,7 +304,7 @@ fn devices_have_separate_rows() {
         for (queue, kernel) in queues.iter().zip(["on_first", "on_second"]) {
             machine.submit(*queue, kernel);
         }
-        machine.wait(queues[0], Wait::Device);
+        machine.wait(queues[0], WaitKind::Device);
     });
     let devices: BTreeMap<_, _> = kernels(&file).into_iter().map(|kernel| (name(kernel), stream(kernel).0)).collect();
     assert_eq!(devices, BTreeMap::from([("on_first", 0), ("on_second", 1)]));
@@ -326,7 +326,7 @@ fn metrics_of_kernels_are_rows_and_counters() {
         |builder| intel::all(builder).activities(types).config_file(&config),
         || {
             info_span!("gemm").in_scope(|| (0..3).for_each(|_| machine.submit(queue, "gemm_us500")));
-            machine.wait(queue, Wait::Queue);
+            machine.wait(queue, WaitKind::Queue);
         },
     );
     let (of_metrics, own): (Vec<_>, Vec<_>) =

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 use support::gpu::{events, kernels, name, stream, tally, under};
 use support::intel::{Counts, launches, machine, record};
-use support::xpu::{Place, Queue, Wait, Xpu};
+use support::xpu::{MemoryKind, Queue, WaitKind, Xpu};
 use support::{File, gpu, intel, layer, record_with, spawn, xpu};
 use tracing::{info_span, subscriber};
 use tracing_kineto::integration::Why;
@@ -20,7 +20,7 @@ fn idle<R>(work: impl FnOnce(&Profiler) -> R) -> R {
 /// Launches kernels in a span of their name, and waits for their end.
 fn launch(xpu: &Xpu, queue: Queue, kernel: &'static str, count: usize) {
     annotate!("{}", kernel).in_scope(|| (0..count).for_each(|_| xpu.submit(queue, kernel)));
-    xpu.wait(queue, Wait::Queue);
+    xpu.wait(queue, WaitKind::Queue);
 }
 
 /// Returns the kernels of a trace with counts; checks that each is under the span of its name.
@@ -68,7 +68,7 @@ fn stop_gets_records_that_the_program_waited_for() {
         profiler.start().unwrap();
         annotate!("long_us200000").in_scope(|| machine.submit(queue, "long_us200000"));
         let file = std::thread::scope(|scope| {
-            spawn(scope, "waiting", || xpu.wait(queue, Wait::Queue));
+            spawn(scope, "waiting", || xpu.wait(queue, WaitKind::Queue));
             File::of(profiler.stop().unwrap())
         });
         assert_eq!(found(&file), counts([("long_us200000", 1)]), "{}", file.trace.stats());
@@ -81,11 +81,11 @@ fn stop_gets_records_that_the_program_waited_for() {
 fn program(xpu: &Xpu, queue: Queue) {
     let _span = info_span!("all").entered();
     xpu.submit(queue, "gemm");
-    xpu.memcpy(queue, Place::Pageable, Place::Device, 4096);
+    xpu.memcpy(queue, MemoryKind::Pageable, MemoryKind::Device, 4096);
     xpu.memcpy_peer(queue, 1, 4096);
     xpu.memset(queue, 0, 4096);
     xpu.collective("allreduce", 1, 10);
-    xpu.wait(queue, Wait::Event);
+    xpu.wait(queue, WaitKind::Event);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn work_that_is_not_waited_for_is_counted_as_missing() {
         |builder| intel::all(builder).flush_timeout(timeout),
         || {
             info_span!("waited_for").in_scope(|| machine.submit(queue, "waited_for"));
-            machine.wait(queue, Wait::Queue);
+            machine.wait(queue, WaitKind::Queue);
             info_span!("forgotten").in_scope(|| machine.submit(queue, "forgotten"));
         },
     );
@@ -134,7 +134,7 @@ fn work_that_is_not_waited_for_is_counted_as_missing() {
     assert_eq!((launches(&file).len(), file.lost(Loss::LaunchesWithoutWork)), (2, 1), "{}", file.trace.stats());
     assert_eq!(xpu::count("synchronizes"), 1, "the collector does not synchronize");
     // The next recording does not get its late records.
-    let file = record(|| machine.wait(queue, Wait::Queue));
+    let file = record(|| machine.wait(queue, WaitKind::Queue));
     assert_eq!(kernels(&file).len(), 0, "{:?}", kernels(&file));
 }
 
@@ -151,7 +151,7 @@ fn threads_launch_their_own_work() {
                     let queue = xpu.queue(0);
                     let work = || annotate!("{}", thread).in_scope(|| xpu.submit(queue, &format!("{thread}_us20")));
                     (0..EACH).for_each(|_| work());
-                    xpu.wait(queue, Wait::Queue);
+                    xpu.wait(queue, WaitKind::Queue);
                 });
             }
         });
@@ -175,7 +175,7 @@ fn one_recording_at_a_time_has_pti() {
     let file = record(|| {
         let other = record(|| info_span!("other").in_scope(|| machine.submit(queue, "seen")));
         assert_eq!((intel::reason(&other).why(), Counts::of(&other)), (Why::Busy, Counts::default()));
-        machine.wait(queue, Wait::Queue);
+        machine.wait(queue, WaitKind::Queue);
     });
     assert_eq!(kernels(&file).into_iter().map(name).collect::<Vec<_>>(), ["seen"]);
     assert_eq!((xpu::count("push_depth"), xpu::count("enabled_views")), (0, 0));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use support::gpu::{events, in_child, interval, name, under};
 use support::intel::Counts;
-use support::xpu::{Place, Wait, Xpu};
+use support::xpu::{MemoryKind, WaitKind, Xpu};
 use support::{gpu, intel, xpu};
 use tracing::info_span;
 use tracing_kineto::integration::Why;
@@ -43,11 +43,11 @@ fn child_with_a_version() {
     let queue = xpu.queue(0);
     let file = intel::record(|| {
         info_span!("gemm").in_scope(|| xpu.submit_at(queue, "gemm_us100", "gemm.cpp", 7));
-        info_span!("copy").in_scope(|| xpu.memcpy(queue, Place::Pinned, Place::Device, 1 << 16));
+        info_span!("copy").in_scope(|| xpu.memcpy(queue, MemoryKind::Pinned, MemoryKind::Device, 1 << 16));
         info_span!("peer").in_scope(|| xpu.memcpy_peer(queue, 1, 1 << 17));
         info_span!("fill").in_scope(|| xpu.memset(queue, 3, 512));
         xpu.collective("broadcast", 5, 10);
-        xpu.wait(queue, Wait::Event);
+        xpu.wait(queue, WaitKind::Event);
     });
     let expected = Counts {
         runtime: 4,
@@ -133,7 +133,7 @@ fn child_that_starts_early() {
         let xpu = Xpu::new();
         let queue = xpu.queue(0);
         info_span!("first").in_scope(|| xpu.submit(queue, "first"));
-        xpu.wait(queue, Wait::Queue);
+        xpu.wait(queue, WaitKind::Queue);
     });
     let found = Counts::of(&file);
     assert_eq!((found.kernels, found.linked, found.starts), (1, 1, 1), "{}", file.trace.stats());

@@ -15,7 +15,7 @@ use tracing_subscriber::layer::SubscriberExt;
 
 /// The profiler library in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum AmdProfiler {
     /// rocprofiler-sdk.
     Sdk,
     /// roctracer.
@@ -29,7 +29,7 @@ pub struct Machine {
 }
 
 /// Waits for the machine and sets its options. HIP starts after the collector has registered.
-pub fn machine(way: Way, settings: &str) -> Machine {
+pub fn machine(way: AmdProfiler, settings: &str) -> Machine {
     static HAS_STARTED: Mutex<bool> = Mutex::new(false);
     let turn = simulator::turn();
     // Agents are queried once.
@@ -47,10 +47,10 @@ pub fn machine(way: Way, settings: &str) -> Machine {
 }
 
 /// Loads HIP and a profiler with these options.
-pub fn load(way: Way, settings: &str) -> Hip {
+pub fn load(way: AmdProfiler, settings: &str) -> Hip {
     match way {
-        Way::Sdk => Hip::with_sdk(settings),
-        Way::Tracer => Hip::with_tracer(settings),
+        AmdProfiler::Sdk => Hip::with_sdk(settings),
+        AmdProfiler::Tracer => Hip::with_tracer(settings),
     }
 }
 

@@ -214,7 +214,7 @@ impl Counts {
 }
 
 /// Starts a watchdog that prints a message and aborts the process if the guard lives longer than `patience`.
-pub fn watch(patience: Duration) -> Watch {
+pub fn watch(patience: Duration) -> Watchdog {
     let (done, over) = std::sync::mpsc::channel::<()>();
     let watching = std::thread::Builder::new().name("watch".to_owned());
     let begun = Instant::now();
@@ -226,11 +226,11 @@ pub fn watch(patience: Duration) -> Watch {
         }
     });
     drop(watching.unwrap());
-    Watch { _done: done }
+    Watchdog { _done: done }
 }
 
 /// The guard of [`watch`].
-pub struct Watch {
+pub struct Watchdog {
     _done: std::sync::mpsc::Sender<()>,
 }
 

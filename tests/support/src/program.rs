@@ -8,17 +8,17 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The folders of a test: sockets, traces, and the output of programs.
-pub struct Place {
+pub struct TestFolders {
     folder: tempfile::TempDir,
 }
 
-impl Place {
-    pub fn new() -> Place {
+impl TestFolders {
+    pub fn new() -> TestFolders {
         let folder = tempfile::tempdir().unwrap();
         for name in ["sockets", "traces", "triggers"] {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
-        Place { folder }
+        TestFolders { folder }
     }
 
     pub fn sockets(&self) -> PathBuf {
@@ -76,7 +76,7 @@ impl Place {
         program
     }
 
-    /// As [`Place::start_watching`] with more variables, without waiting.
+    /// As [`TestFolders::start_watching`] with more variables, without waiting.
     pub fn start_watching_with(&self, scenario: &str, env: &[(&str, &str)]) -> Program {
         let folder = self.triggers().display().to_string();
         let own = [("KINETO_USE_DAEMON", "0"), ("KINETO_TRIGGER_DIR", &folder)];

@@ -19,7 +19,7 @@ pub struct Queue(pub u64);
 
 /// Kinds of memory, by PTI's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum MemoryKind {
     Pageable = 0,
     Pinned = 1,
     Device = 2,
@@ -28,7 +28,7 @@ pub enum Place {
 
 /// Ways to wait for a queue, by PTI's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
+pub enum WaitKind {
     Fence = 3,
     Event = 4,
     List = 5,
@@ -136,7 +136,7 @@ impl Xpu {
         call!(simSubmitKernel(queue.0 => u64, name => *const c_char, file => *const c_char, line => u64));
     }
 
-    pub fn memcpy(self, queue: Queue, from: Place, to: Place, bytes: u64) {
+    pub fn memcpy(self, queue: Queue, from: MemoryKind, to: MemoryKind, bytes: u64) {
         call!(simMemcpy(queue.0 => u64, from as u32 => u32, to as u32 => u32, bytes => u64));
     }
 
@@ -159,7 +159,7 @@ impl Xpu {
     }
 
     /// Waits for a queue, or for all queues.
-    pub fn wait(self, queue: Queue, how: Wait) {
+    pub fn wait(self, queue: Queue, how: WaitKind) {
         call!(simSynchronize(queue.0 => u64, how as u32 => u32));
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use support::harness::Test;
-use support::program::{Place, Program, Trace, in_pid_namespace};
+use support::program::{Program, TestFolders, Trace, in_pid_namespace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("command_follows_a_request_to_its_file", command_follows_a_request_to_its_file),
@@ -50,7 +50,7 @@ fn pid_of(program: &Program) -> String {
 }
 
 fn command_follows_a_request_to_its_file() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = place.start_watching("serve");
     let (pid, path) = (pid_of(&program), place.trace("a#1.json").display().to_string());
     let output = kineto(&[&pid, "--log-file", &path, "--duration-ms", "50"]);
@@ -72,7 +72,7 @@ fn command_follows_a_request_to_its_file() {
 }
 
 fn command_starts_processes_together() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let programs = [place.start_watching("serve"), place.start_watching("serve"), place.start_watching("serve")];
     let pids: Vec<_> = programs.iter().map(pid_of).collect();
     let path = place.trace("t.json").display().to_string();
@@ -96,7 +96,7 @@ fn command_starts_processes_together() {
 }
 
 fn command_reports_why_there_is_no_file() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = place.start_watching("serve");
     let pid = pid_of(&program);
     let output = kineto(&[&pid, "--duration-ms", "3600001"]);
@@ -124,7 +124,7 @@ fn command_reports_why_there_is_no_file() {
 }
 
 fn command_waits_up_to_its_timeout() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let mut program = place.start_watching("commanded");
     let pid = pid_of(&program);
     program.send("start");
@@ -145,7 +145,7 @@ fn command_waits_up_to_its_timeout() {
 }
 
 fn command_reaches_into_a_container() {
-    let place = Place::new();
+    let place = TestFolders::new();
     // The folder's content there is not visible from here.
     let hidden = "mount -t tmpfs none \"$KINETO_TRIGGER_DIR\" && exec \"$@\"";
     let Some(command) = in_pid_namespace(&["--mount"], &["sh", "-c", hidden, "sh"]) else { return };
@@ -163,7 +163,7 @@ fn command_reaches_into_a_container() {
 }
 
 fn command_does_not_follow_links_out_of_container() {
-    let place = Place::new();
+    let place = TestFolders::new();
     // An absolute link is resolved from the caller's root.
     let (link, folder) = (place.file("link"), place.triggers());
     std::os::unix::fs::symlink(&folder, &link).unwrap();
@@ -200,7 +200,7 @@ fn make_fifo(path: &Path) {
 }
 
 fn command_opens_only_folders_and_files() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let fifo = place.file("fifo");
     make_fifo(&fifo);
     // A program's environment may name a pipe or a device.
@@ -231,12 +231,12 @@ fn command_opens_only_folders_and_files() {
 struct ListeningProcess(Child);
 
 impl ListeningProcess {
-    fn path(&self, place: &Place, end: &str) -> PathBuf {
+    fn path(&self, place: &TestFolders, end: &str) -> PathBuf {
         place.triggers().join(format!("{}.{end}", self.0.id()))
     }
 
     /// Returns the path of the answer to the request in the folder.
-    fn answer_path(&self, place: &Place) -> PathBuf {
+    fn answer_path(&self, place: &TestFolders) -> PathBuf {
         let text = fs::read_to_string(self.path(place, "request")).unwrap();
         let id = text.lines().find_map(|line| line.strip_prefix("REQUEST_TRACE_ID=")).unwrap();
         self.path(place, &format!("{id}.answer"))
@@ -272,7 +272,7 @@ fn listen_as(user: Option<u32>, folder: &Path) -> ListeningProcess {
 
 fn command_serves_no_set_user_id_program() {
     const NOBODY: u32 = 65534;
-    let place = Place::new();
+    let place = TestFolders::new();
     if std::os::unix::fs::chown(place.triggers(), Some(NOBODY), None).is_err() {
         println!("skipped: only root can be another user");
         return;
@@ -292,7 +292,7 @@ fn wait_for_status(pid: &str, is_so: impl Fn(&serde_json::Value) -> bool) {
 }
 
 fn status_says_what_a_process_is_doing() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let mut program = place.start_watching("commanded");
     let pid = pid_of(&program);
     wait_for_status(&pid, |status| status["state"] == "idle" && status["waiting"] == 0 && status["last"].is_null());
@@ -320,7 +320,7 @@ fn status_says_what_a_process_is_doing() {
 }
 
 fn command_cancels_requests() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = place.start_watching("serve");
     let pid = pid_of(&program);
     let path = place.trace("a.json").display().to_string();
@@ -334,7 +334,7 @@ fn command_cancels_requests() {
 }
 
 fn command_reports_that_its_request_was_replaced() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = place.start_watching("serve");
     let pid = pid_of(&program);
     let path = place.trace("a.json").display().to_string();
@@ -359,7 +359,7 @@ fn command_reports_that_its_request_was_replaced() {
 fn concurrent_commands_get_their_own_files() {
     const CALLERS: usize = 4;
     const ROUNDS: usize = 5;
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = place.start_watching("serve");
     let pid = pid_of(&program);
     let call = |name: String| {
@@ -385,7 +385,7 @@ fn concurrent_commands_get_their_own_files() {
 }
 
 fn command_rejects_the_answer_to_another_request() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let listening = listen_as(None, &place.triggers());
     let request = listening.path(&place, "request");
     let folder = place.triggers().display().to_string();

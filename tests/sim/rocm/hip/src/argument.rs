@@ -161,14 +161,20 @@ mod tests {
     #[test]
     fn argument_types_have_their_sizes() {
         let place: *mut Stream = std::ptr::null_mut();
-        let told = argument("stream\0", &place);
-        assert_eq!((told.shape.size, told.shape.indirection, told.shape.target), (8, 2, [8, 8]));
-        let told = argument("dst\0", &std::ptr::null::<c_void>());
-        assert_eq!((told.shape.indirection, told.shape.target, told.shape.style), (1, [0, 0], Style::Pointer));
+        let argument_info = argument("stream\0", &place);
+        assert_eq!(
+            (argument_info.shape.size, argument_info.shape.indirection, argument_info.shape.target),
+            (8, 2, [8, 8])
+        );
+        let argument_info = argument("dst\0", &std::ptr::null::<c_void>());
+        assert_eq!(
+            (argument_info.shape.indirection, argument_info.shape.target, argument_info.shape.style),
+            (1, [0, 0], Style::Pointer)
+        );
         assert_eq!(argument("stream\0", &Stream(0)).shape.target, [0, 0]);
         assert_eq!(argument("kname\0", &c"a".as_ptr()).shape.style, Style::Text);
-        let told = argument("numBlocks\0", &Dimensions { x: 1, y: 2, z: 3 });
-        assert_eq!((told.shape.size, told.shape.alignment), (12, 4));
+        let argument_info = argument("numBlocks\0", &Dimensions { x: 1, y: 2, z: 3 });
+        assert_eq!((argument_info.shape.size, argument_info.shape.alignment), (12, 4));
         assert_eq!(size_of::<Properties>(), 1472);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::context;
 use crate::external;
-use crate::layout::{HIP_RUNTIME_API, Passed, Record, Told};
+use crate::layout::{CallbackInfo, HIP_RUNTIME_API, Passed, Record};
 use crate::names;
 use crate::shared::clock::thread;
 use crate::shared::tracer::{ApiCall, Argument, Style};
@@ -78,7 +78,7 @@ fn tell(call: *mut ApiCall, phase: u32) {
     }
     let mut payload = Payload::new(call);
     for service in services {
-        let told = Told {
+        let info = CallbackInfo {
             context: service.context,
             thread: thread(),
             correlation: call.correlation,
@@ -88,7 +88,7 @@ fn tell(call: *mut ApiCall, phase: u32) {
             phase,
             payload: &raw mut payload as u64,
         };
-        service.call(&told, &mut call.data[0][0]);
+        service.call(&info, &mut call.data[0][0]);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::agents;
 use crate::context;
-use crate::layout::{self, Bytes, CODE_OBJECT, Told};
+use crate::layout::{self, Bytes, CODE_OBJECT, CallbackInfo};
 use crate::shared::clock::thread;
 use crate::shared::link;
 use crate::shared::tracer::Symbol;
@@ -71,7 +71,7 @@ fn payload(symbol: &Symbol) -> Bytes {
 
 fn tell(operation: i32, phase: u32, mut payload: Bytes) {
     for service in context::services(CODE_OBJECT, operation) {
-        let told = Told {
+        let info = CallbackInfo {
             context: service.context,
             thread: thread(),
             correlation: 0,
@@ -81,7 +81,7 @@ fn tell(operation: i32, phase: u32, mut payload: Bytes) {
             phase,
             payload: payload.pointer() as u64,
         };
-        service.call(&told, &mut 0);
+        service.call(&info, &mut 0);
     }
     // The client has copied what it needs.
     payload.fill(0, 0xdd, &[]);

@@ -1,6 +1,8 @@
 //! Contexts: services that are started and stopped together.
 
-use crate::layout::{CODE_OBJECT, HIP_RUNTIME_API, KERNEL_DISPATCH, MEMORY_COPY, OldRecord, Passed, Record, Told};
+use crate::layout::{
+    CODE_OBJECT, CallbackInfo, HIP_RUNTIME_API, KERNEL_DISPATCH, MEMORY_COPY, OldRecord, Passed, Record,
+};
 use crate::registration;
 use crate::shared::counters::count;
 use crate::shared::link;
@@ -80,15 +82,15 @@ pub(crate) fn exists(context: u64) -> Result<(), Status> {
 
 impl Service {
     /// Calls the client's function.
-    pub(crate) fn call(&self, told: &Told, data: &mut u64) {
+    pub(crate) fn call(&self, info: &CallbackInfo, data: &mut u64) {
         count(&link::counters().callbacks);
         let argument = self.argument as *mut c_void;
         if layout::is_old() {
             // SAFETY: a client of a version before 1.0 has handed in a function that takes that one's record.
             let callback = unsafe { std::mem::transmute::<Callback, OldCallback>(self.callback) };
-            callback(Passed(told.old_record()), data, argument);
+            callback(Passed(info.old_record()), data, argument);
         } else {
-            (self.callback)(Passed(told.record()), data, argument);
+            (self.callback)(Passed(info.record()), data, argument);
         }
     }
 }

@@ -64,9 +64,9 @@ pub(crate) type OldRecord = [u64; 7];
 #[repr(C)]
 pub struct Passed<T>(pub(crate) T);
 
-/// What a callback's record says.
+/// The fields of a callback record.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
+pub(crate) struct CallbackInfo {
     pub(crate) context: u64,
     pub(crate) thread: u64,
     pub(crate) correlation: u64,
@@ -81,7 +81,7 @@ fn pair(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-impl Told {
+impl CallbackInfo {
     pub(crate) fn record(&self) -> Record {
         let [kind, phase] = [pair(self.kind, self.operation as u32), pair(self.phase, 0)];
         [self.context, self.thread, self.correlation, self.external, 0, kind, phase, self.payload]
@@ -99,10 +99,18 @@ mod tests {
 
     #[test]
     fn callback_records_have_the_offsets_of_their_version() {
-        let told =
-            Told { context: 1, thread: 2, correlation: 3, external: 4, kind: 5, operation: 6, phase: 7, payload: 8 };
+        let info = CallbackInfo {
+            context: 1,
+            thread: 2,
+            correlation: 3,
+            external: 4,
+            kind: 5,
+            operation: 6,
+            phase: 7,
+            payload: 8,
+        };
         let bytes = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
-        let (new, old) = (bytes(&told.record()), bytes(&told.old_record()));
+        let (new, old) = (bytes(&info.record()), bytes(&info.old_record()));
         assert_eq!((new.len(), old.len()), (64, 56));
         for (offset, value) in [(0, 1), (8, 2), (16, 3), (24, 4), (40, 5), (44, 6), (48, 7), (56, 8)] {
             assert_eq!(new[offset], value, "{offset}");

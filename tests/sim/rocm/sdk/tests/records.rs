@@ -11,7 +11,7 @@ type Call = (String, u32, Vec<(String, String)>);
 
 /// What the tool has seen.
 #[derive(Debug, Default)]
-struct Seen {
+struct ToolState {
     calls: Vec<Call>,
     symbols: Vec<(u64, String)>,
     records: Vec<(u32, Vec<u64>)>,
@@ -20,10 +20,10 @@ struct Seen {
     handles: [u64; 3],
 }
 
-static SEEN: Mutex<Option<Seen>> = Mutex::new(None);
+static TOOL_STATE: Mutex<Option<ToolState>> = Mutex::new(None);
 
-fn with<T>(look: impl FnOnce(&mut Seen) -> T) -> T {
-    look(SEEN.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default())
+fn with<T>(look: impl FnOnce(&mut ToolState) -> T) -> T {
+    look(TOOL_STATE.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default())
 }
 
 macro_rules! ask {
@@ -248,8 +248,8 @@ fn kernel_has_a_call_a_name_and_a_record() {
         hip.launch_host(kernel, 16, Stream::NULL);
         hip.synchronize();
     });
-    let seen = SEEN.lock().unwrap();
-    let Seen { calls, symbols, agents, .. } = seen.as_ref().unwrap();
+    let seen = TOOL_STATE.lock().unwrap();
+    let ToolState { calls, symbols, agents, .. } = seen.as_ref().unwrap();
     assert_eq!(agents[0].0, 1);
     assert_eq!(agents[1], (2, "Simulated GPU (no real device)".to_owned(), 0));
     let launch: Vec<_> = calls.iter().filter(|call| call.0 == "hipLaunchKernel").collect();

@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 use support::pti_client::*;
 use support::xpu;
-use support::xpu::{Queue, Wait};
+use support::xpu::{Queue, WaitKind};
 
 /// Kernels on one queue, which have ended.
 fn kernels(session: &Session, count: usize) -> Queue {
     let queue = session.xpu.queue(0);
     (0..count).for_each(|_| session.xpu.submit(queue, "kernel_us20"));
-    session.xpu.wait(queue, Wait::Queue);
+    session.xpu.wait(queue, WaitKind::Queue);
     queue
 }
 
@@ -170,12 +170,12 @@ fn work_that_nobody_has_waited_for_has_no_record() {
     session.xpu.submit(other, "second_us500");
     std::thread::sleep(Duration::from_millis(2));
     assert_eq!(session.pti.of_kind(KERNEL).len(), 0, "it has ended, and PTI does not know");
-    session.xpu.wait(other, Wait::Queue);
+    session.xpu.wait(other, WaitKind::Queue);
     let rows = session.pti.of_kind(KERNEL);
     assert_eq!(rows.iter().map(|row| row.text(24)).collect::<Vec<_>>(), ["first_us500", "second_us500"]);
     assert!(rows[1].u64(104) < rows[0].u64(112), "they overlap");
     xpu::finish();
-    session.xpu.wait(queue, Wait::Queue);
+    session.xpu.wait(queue, WaitKind::Queue);
     let rows = session.pti.of_kind(KERNEL);
     assert_eq!(rows.iter().map(|row| row.text(24)).collect::<Vec<_>>(), ["endless", "behind"]);
     assert!(rows[1].u64(112) > rows[1].u64(104));

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 use support::xpu;
-use support::xpu::{Place, Wait, Xpu};
+use support::xpu::{MemoryKind, WaitKind, Xpu};
 
 #[test]
 fn a_program_runs_without_pti() {
@@ -15,13 +15,13 @@ fn a_program_runs_without_pti() {
     let begun = Instant::now();
     xpu.submit(queue, "first_us3000");
     xpu.submit(queue, "second_us3000");
-    xpu.memcpy(other, Place::Pinned, Place::Device, 1 << 20);
+    xpu.memcpy(other, MemoryKind::Pinned, MemoryKind::Device, 1 << 20);
     xpu.memcpy_peer(other, 0, 4096);
     xpu.memset(other, 7, 4096);
     xpu.barrier(other);
-    xpu.wait(queue, Wait::Queue);
+    xpu.wait(queue, WaitKind::Queue);
     assert!(begun.elapsed() >= Duration::from_millis(6), "it waits for both");
-    xpu.wait(other, Wait::Device);
+    xpu.wait(other, WaitKind::Device);
     xpu.collective("broadcast", 1, 10);
     let counts = ["kernels", "memcpys", "memsets", "barriers", "collectives", "synchronizes"].map(xpu::count);
     assert_eq!(counts, [2, 2, 1, 1, 1, 2]);

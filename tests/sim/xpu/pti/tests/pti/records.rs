@@ -2,18 +2,18 @@
 
 use support::pti_client::*;
 use support::xpu;
-use support::xpu::{Place, Queue, Wait};
+use support::xpu::{MemoryKind, Queue, WaitKind};
 
 /// Work of each kind on two queues of two devices.
 fn program(session: &Session) -> [Queue; 2] {
     let xpu = session.xpu;
     let queues = [xpu.queue(0), xpu.queue(1)];
     xpu.submit_at(queues[0], "gemm_us200", "gemm.cpp", 7);
-    xpu.memcpy(queues[0], Place::Pageable, Place::Device, 1 << 20);
+    xpu.memcpy(queues[0], MemoryKind::Pageable, MemoryKind::Device, 1 << 20);
     xpu.memset(queues[1], 0x5a, 4096);
     xpu.memcpy_peer(queues[0], 1, 1 << 16);
-    xpu.wait(queues[0], Wait::Queue);
-    xpu.wait(queues[1], Wait::Event);
+    xpu.wait(queues[0], WaitKind::Queue);
+    xpu.wait(queues[1], WaitKind::Event);
     queues
 }
 
@@ -110,7 +110,7 @@ fn external_ids_precede_the_call_inside_them() {
     session.xpu.submit(queue, "outer");
     assert_eq!(pti.pop(2), (0, 10));
     session.xpu.submit(queue, "outside");
-    session.xpu.wait(queue, Wait::Device);
+    session.xpu.wait(queue, WaitKind::Device);
     let rows = rows(&session);
     let kernels: Vec<_> = rows.iter().filter(|row| row.kind == KERNEL).map(|row| (row.text(24), row.u32(56))).collect();
     let ids = |kernel: &str| -> Vec<_> {
@@ -129,14 +129,14 @@ fn a_class_of_calls_leaves_the_others_out() {
     let queue = session.xpu.queue(0);
     session.xpu.allocate();
     session.xpu.submit(queue, "kernel");
-    session.xpu.wait(queue, Wait::List);
+    session.xpu.wait(queue, WaitKind::List);
     let names: Vec<_> =
         session.pti.of_kind(RUNTIME_API).iter().map(|row| session.pti.name(3, row.u32(28)).unwrap()).collect();
     assert_eq!(names, ["urUSMDeviceAlloc", "urEnqueueKernelLaunch"]);
     // Enabled anew, all are recorded.
     session.pti.call("ptiViewDisable", RUNTIME_API);
     session.pti.call("ptiViewEnable", RUNTIME_API);
-    session.xpu.wait(queue, Wait::List);
+    session.xpu.wait(queue, WaitKind::List);
     assert_eq!(session.pti.of_kind(RUNTIME_API).len(), 1);
 }
 
@@ -147,7 +147,7 @@ fn collectives_and_barriers_are_recorded() {
         let queue = session.xpu.queue(0);
         session.xpu.collective("allreduce", 77, 100);
         session.xpu.barrier(queue);
-        session.xpu.wait(queue, Wait::Fence);
+        session.xpu.wait(queue, WaitKind::Fence);
         let rows = rows(&session);
         let collective = one(&rows, COMMS);
         assert_eq!((collective.u64(communicator), collective.text(name)), (77, "allreduce".to_owned()));
@@ -164,7 +164,7 @@ fn a_program_on_level_zero_alone_has_no_queue_of_sycls() {
     let session = session("");
     let queue = session.xpu.driver_queue(0);
     session.xpu.submit(queue, "alone");
-    session.xpu.wait(queue, Wait::Queue);
+    session.xpu.wait(queue, WaitKind::Queue);
     let rows = rows(&session);
     let kernel = one(&rows, KERNEL);
     assert_eq!((kernel.u64(152), kernel.u64(128), kernel.u32(160)), (u64::MAX - 1, 0, 0));
@@ -182,11 +182,11 @@ fn records_are_as_long_as_in_their_version() {
             let queue = session.xpu.queue(0);
             match kind {
                 KERNEL => session.xpu.submit(queue, "kernel"),
-                MEMCPY => session.xpu.memcpy(queue, Place::Device, Place::Pinned, 64),
+                MEMCPY => session.xpu.memcpy(queue, MemoryKind::Device, MemoryKind::Pinned, 64),
                 PEER => session.xpu.memcpy_peer(queue, 1, 64),
                 _ => session.xpu.memset(queue, 0, 64),
             }
-            session.xpu.wait(queue, Wait::Queue);
+            session.xpu.wait(queue, WaitKind::Queue);
             found.push(session.pti.of_kind(kind)[0].clone());
         }
         // Each is alone in its buffer.

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString, c_char};
 use support::pti_client::*;
 use support::xpu;
-use support::xpu::Wait;
+use support::xpu::WaitKind;
 
 /// A device, by PTI's struct of 40 bytes.
 fn devices(pti: Pti) -> Vec<[u64; 5]> {
@@ -71,10 +71,10 @@ fn each_kernel_of_the_device_has_its_values() {
     let queues = [session.xpu.queue(0), session.xpu.queue(1)];
     session.xpu.submit(queues[0], "elsewhere");
     (0..3).for_each(|_| session.xpu.submit(queues[1], "gemm_us500"));
-    session.xpu.wait(queues[1], Wait::Device);
+    session.xpu.wait(queues[1], WaitKind::Device);
     assert_eq!(call(pti, "ptiMetricsScopeStopCollection", scope), 0);
     session.xpu.submit(queues[1], "later");
-    session.xpu.wait(queues[1], Wait::Device);
+    session.xpu.wait(queues[1], WaitKind::Device);
     let mut buffers = 0;
     let count = pti.function::<extern "C" fn(usize, *mut usize) -> u32>("ptiMetricsScopeGetCollectionBuffersCount");
     assert_eq!((count(scope, &raw mut buffers), buffers), (0, 2), "two kernels fit into the smallest buffer");

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 use support::daemon::{Daemon, Stub, answer, is_available};
 use support::harness::Test;
-use support::program::{Place, Program, Trace};
+use support::program::{Program, TestFolders, Trace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("late_daemon_is_found", late_daemon_is_found),
@@ -24,7 +24,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("impostor_of_the_daemon_is_rejected", impostor_of_the_daemon_is_rejected),
 ];
 
-fn trace_once(place: &Place, daemon: &Daemon, program: &Program, name: &str) -> u128 {
+fn trace_once(place: &TestFolders, daemon: &Daemon, program: &Program, name: &str) -> u128 {
     let text = place.text_for_a_time(name, 50);
     daemon.trigger_all(&text, &[program.pid()]);
     let asked = Instant::now();
@@ -36,7 +36,7 @@ fn late_daemon_is_found() {
     if !is_available() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolders::new();
     let program = place.start("serve");
     program.wait_for("the dynolog daemon is not there");
     let daemon = Daemon::start(&place.sockets(), &[]);
@@ -49,7 +49,7 @@ fn restarted_daemon_is_found() {
     if !is_available() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolders::new();
     let daemon = Daemon::start(&place.sockets(), &[]);
     let program = place.start("serve");
     trace_once(&place, &daemon, &program, "a.json");
@@ -65,7 +65,7 @@ fn slow(seconds: &str) {
     if !is_available() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolders::new();
     let daemon = Daemon::start(&place.sockets(), &["--reply-delay", seconds]);
     let program = place.start("serve");
     let took = ["a.json", "b.json"].map(|name| trace_once(&place, &daemon, &program, name));
@@ -78,7 +78,7 @@ fn request_works_when_answers_are_lost() {
     if !is_available() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolders::new();
     let daemon = Daemon::start(&place.sockets(), &["--lose", "1"]);
     let program = place.start("serve");
     program.wait_for("registered");
@@ -87,7 +87,7 @@ fn request_works_when_answers_are_lost() {
 }
 
 fn polls_have_the_daemons_format() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let stub = Stub::start(&place.sockets());
     let program = place
         .start_with("serve", &[("SLURM_JOB_ID", "4711 [3]"), ("KINETO_ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", "1")]);
@@ -113,13 +113,13 @@ fn polls_have_the_daemons_format() {
 }
 
 /// Answers the program's next poll with a trace request, and waits for the file.
-fn trace_by(place: &Place, daemon: &Stub, program: &Program, name: &str) {
+fn trace_by(place: &TestFolders, daemon: &Stub, program: &Program, name: &str) {
     daemon.answer(&daemon.poll_for_a_trace(), &place.text_for_a_time(name, 10));
     Trace::wait_for(&place.trace_of(program, name));
 }
 
 fn socket_folder_may_be_made_again() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let before = Stub::start(&place.sockets());
     let program = place.start("serve");
     trace_by(&place, &before, &program, "a.json");
@@ -133,7 +133,7 @@ fn socket_folder_may_be_made_again() {
 }
 
 fn socket_folder_may_be_made_late() {
-    let place = Place::new();
+    let place = TestFolders::new();
     fs::remove_dir(place.sockets()).unwrap();
     let program = place.start("serve");
     program.wait_for(&format!("asked again and again: create {}", place.sockets().display()));
@@ -144,7 +144,7 @@ fn socket_folder_may_be_made_late() {
 }
 
 fn daemon_that_replaces_a_hung_one_is_found() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let hangs = Stub::start(&place.sockets());
     let program = place.start("serve");
     hangs.poll();
@@ -154,7 +154,7 @@ fn daemon_that_replaces_a_hung_one_is_found() {
 }
 
 fn sockets_of_killed_programs_are_removed() {
-    let place = Place::new();
+    let place = TestFolders::new();
     let daemon = Stub::start(&place.sockets());
     let (mut killed, lives) = (place.start("serve"), place.start("serve"));
     let sockets = || {
@@ -207,7 +207,7 @@ try:
 except OSError as error:
     print(sent, error.strerror, flush=True)
 "#;
-    let place = Place::new();
+    let place = TestFolders::new();
     for folder in [place.file(""), place.sockets()] {
         fs::set_permissions(folder, Permissions::from_mode(0o777)).unwrap();
     }
