@@ -7,7 +7,7 @@ use crate::fields::{Datum, Value, Word, values};
 use kineto_trace::activity::catalogue::{Owner, lookup};
 use kineto_trace::activity::{ArgValue, Args};
 use kineto_trace::fallible::List;
-use kineto_trace::keys::Shown;
+use kineto_trace::keys::WrittenFields;
 use kineto_trace::rows::SiteRow;
 use std::cell::RefCell;
 
@@ -107,7 +107,7 @@ impl<'t> Source<'t> {
     fn show_fields(&self, args: &FieldArgs<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         let Some(site) = self.sites.get(args.site as usize) else { return };
         let mut words = self.words.take();
-        let (mut shown, mut added) = (Shown::default(), Vec::new());
+        let (mut shown, mut added) = (WrittenFields::default(), Vec::new());
         let mut show = |record: &CommittedRecord<'_>| {
             if record.head.site == args.site {
                 self.recorded.payload(record, &mut words);

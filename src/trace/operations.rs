@@ -48,7 +48,7 @@ impl<'r> WithOperations<'r> {
             module: site.keys.field("module").filter(|_| wanted.modules),
             overload: site.keys.field("overload_name").filter(|_| wanted.overloads),
             may_decline: site.scope.is_some()
-                || [MODULES, FORWARD_THREAD, SCOPE].iter().any(|key| site.keys.knows(key)),
+                || [MODULES, FORWARD_THREAD, SCOPE].iter().any(|key| site.keys.has_argument(key)),
         };
         let sites: List<Fields> = source.sites.iter().map(fields).collect();
         let has_modules = sites.iter().any(|site| site.module.is_some());

@@ -70,8 +70,8 @@ impl Rows for Finder {
         if site.keys.is_collective() {
             self.groups.take(&slice.activity());
         }
-        let says_scope = site.scope.is_some() || site.keys.knows(SCOPE);
-        if site.keys.knows(SEQUENCE) || says_scope || slice.name.unwrap_or(site.name).starts_with(EVALUATE) {
+        let says_scope = site.scope.is_some() || site.keys.has_argument(SCOPE);
+        if site.keys.has_argument(SEQUENCE) || says_scope || slice.name.unwrap_or(site.name).starts_with(EVALUATE) {
             self.operations.take(self.row, &slice.activity());
         } else if is_operation(site.kind) {
             self.operations.pass();

@@ -198,7 +198,7 @@ impl<'w> ThreadRows<'w> {
             start: place.start,
             end: place.end,
             id: CorrelationId(id),
-            args: SpanArgs { span, parent, made_with: &self.words, more, site: row, marks: marks.any() },
+            args: SpanArgs { span, parent, creation_fields: &self.words, more, site: row, marks: marks.any() },
         })?;
         if walk.index.arrows.is_empty() { Ok(()) } else { self.arrows(id, place.start, place.row) }
     }

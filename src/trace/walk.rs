@@ -237,7 +237,7 @@ impl<'t> Walk<'t> {
         let definition = self.recorded.record(span);
         let parent = definition.and_then(|record| record.parent()).unwrap_or(0);
         let fields = FieldArgs { source, site: polls.site, span, definition: definition.as_ref(), slice: 0 };
-        let args = SpanArgs { span, parent, made_with: &[], more: Some(&fields), site, marks: Some(marks) };
+        let args = SpanArgs { span, parent, creation_fields: &[], more: Some(&fields), site, marks: Some(marks) };
         let mut name = List::new();
         let named = source.span_name(span, polls.site, &mut name);
         rows.async_track(&AsyncRow {

@@ -36,7 +36,7 @@ impl Keys {
         let mut used: Vec<String> = Vec::new();
         let key = |field: &'static str| {
             let known = field_names::argument(field).filter(|entry| !used.iter().any(|used| used == entry.key));
-            let own = make_unique(field_names::shown(field), &used);
+            let own = make_unique(field_names::name_in_file(field), &used);
             used.extend(known.map(|entry| entry.key.to_owned()));
             used.push(own.clone());
             Key { own, known }
@@ -64,7 +64,7 @@ impl Keys {
     }
 
     /// Returns whether a field may be written under this key of the catalogue.
-    pub fn knows(&self, key: &str) -> bool {
+    pub fn has_argument(&self, key: &str) -> bool {
         self.fields.iter().any(|field| field.known.is_some_and(|entry| entry.key == key))
     }
 
@@ -80,7 +80,7 @@ impl Keys {
 
     /// Returns whether the callsite's spans are collective operations, which have a field for the collective's name.
     pub fn is_collective(&self) -> bool {
-        self.knows("Collective name")
+        self.has_argument("Collective name")
     }
 
     /// Calls `each` with a field's key and value: Kineto's key and type if the value fits, else its own key.
@@ -96,9 +96,9 @@ impl Keys {
 
 /// The fields written so far: a key is written once, with its first value.
 #[derive(Debug, Default)]
-pub struct Shown(u64);
+pub struct WrittenFields(u64);
 
-impl Shown {
+impl WrittenFields {
     /// Records a field, and returns whether it is the first occurrence.
     #[inline(always)]
     pub fn is_first(&mut self, field: usize) -> bool {

@@ -11,7 +11,7 @@ pub const SYNC_ROW: i64 = 1_000_000;
 
 /// Returns the row of a slice in the file. A synchronization with a stream has a row next to the stream's.
 #[inline]
-pub fn drawn_on<'t>(activity: &Activity<'t>) -> Track<'t> {
+pub fn track_in_file<'t>(activity: &Activity<'t>) -> Track<'t> {
     match activity.track {
         Track { process: Lane::Id(device), thread: Lane::Id(stream) }
             if activity.kind == ActivityType::CudaSync && activity.name == "Stream Sync" && stream < SYNC_ROW =>
@@ -23,7 +23,7 @@ pub fn drawn_on<'t>(activity: &Activity<'t>) -> Track<'t> {
 }
 
 /// Returns the times of a slice in the file.
-pub fn drawn(kind: ActivityType, start: Timestamp, end: Timestamp) -> (Timestamp, Timestamp) {
+pub fn times_in_file(kind: ActivityType, start: Timestamp, end: Timestamp) -> (Timestamp, Timestamp) {
     let end = end.max(start);
     if kind != ActivityType::GpuUserAnnotation {
         return (start, end);
@@ -33,8 +33,8 @@ pub fn drawn(kind: ActivityType, start: Timestamp, end: Timestamp) -> (Timestamp
     (Timestamp::from_nanos(early), Timestamp::from_nanos(late))
 }
 
-/// Reverts the effect of [`drawn`] on a device annotation.
-pub fn before_drawn(start: Timestamp, end: Timestamp) -> (Timestamp, Timestamp) {
+/// Reverts the effect of [`times_in_file`] on a device annotation.
+pub fn without_margin(start: Timestamp, end: Timestamp) -> (Timestamp, Timestamp) {
     let (late, early) = (start.as_nanos().saturating_add(1), end.as_nanos().saturating_sub(1));
     (Timestamp::from_nanos(late), Timestamp::from_nanos(early))
 }
@@ -45,7 +45,7 @@ pub fn before_drawn(start: Timestamp, end: Timestamp) -> (Timestamp, Timestamp) 
 /// `ProfilerStep`. Both reject a file if no number follows, so only steps keep that word; other names get `Profiler
 /// Step`. HTA compares names up to their first U+0000, and may reject a file with two names that are equal up to there.
 /// So U+2400 replaces it.
-pub fn shown_name(name: &str) -> Cow<'_, str> {
+pub fn name_in_file(name: &str) -> Cow<'_, str> {
     match name {
         // As libkineto prints it.
         "kernel" => Cow::Borrowed("Kernel"),

@@ -4,7 +4,7 @@ use std::io;
 
 use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, Lane, RecordScope, Track};
 use crate::fields::{Word, values};
-pub use crate::keys::{Keys, Shown};
+pub use crate::keys::{Keys, WrittenFields};
 use crate::time::Timestamp;
 
 /// Receives the rows of a trace one by one, in the order of the file.
@@ -112,7 +112,7 @@ pub struct SpanArgs<'t> {
     /// "parent id"; 0 for none.
     pub parent: u64,
     /// The encoded fields with which the span was created.
-    pub made_with: &'t [Word],
+    pub creation_fields: &'t [Word],
     /// Further arguments from the program; each key occurs once.
     pub more: Option<&'t dyn Args>,
     /// The arguments shared by all spans of the callsite.
@@ -160,8 +160,8 @@ impl Args for SpanArgs<'_> {
         if self.parent != 0 {
             each("parent id", ArgValue::U64(self.parent));
         }
-        let mut shown = Shown::default();
-        let values = values(self.made_with).filter(|value| shown.is_first(value.field));
+        let mut shown = WrittenFields::default();
+        let values = values(self.creation_fields).filter(|value| shown.is_first(value.field));
         values.for_each(|value| self.site.keys.show(value, each));
         self.more.iter().for_each(|more| more.visit(each));
         self.site.visit(each);

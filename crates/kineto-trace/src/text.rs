@@ -3,18 +3,18 @@
 use std::fmt;
 
 /// Formats a count with its noun: "1 slice", "2 slices".
-pub fn counted(count: u64, noun: &str) -> Counted<'_> {
-    Counted { count, noun }
+pub fn counted(count: u64, noun: &str) -> CountWithNoun<'_> {
+    CountWithNoun { count, noun }
 }
 
 /// A count with its noun, in the plural unless it is 1.
 #[derive(Clone, Copy, Debug)]
-pub struct Counted<'n> {
+pub struct CountWithNoun<'n> {
     count: u64,
     noun: &'n str,
 }
 
-impl fmt::Display for Counted<'_> {
+impl fmt::Display for CountWithNoun<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}{}", self.count, self.noun, if self.count == 1 { "" } else { "s" })
     }

@@ -12,7 +12,7 @@ use kineto_trace::activity::{
     self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, OVERHEAD_GROUP, Track,
 };
 use kineto_trace::fallible::List;
-use kineto_trace::layout::{SYNC_ROW, before_drawn};
+use kineto_trace::layout::{SYNC_ROW, without_margin};
 use kineto_trace::rows::{ProcessRow, Rows, ThreadRow};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -328,7 +328,7 @@ impl<'w> StreamRows<'_, 'w> {
         let [start, end] = [span.start, span.end].map(|at| self.linked.drawn(at));
         let (row, start, end) = self.place(earlier(start, before), later(end, behind));
         let track = Track::new(i64::from(self.device), row);
-        let (start, end) = before_drawn(start, end);
+        let (start, end) = without_margin(start, end);
         let mut words = List::new();
         let name = self.all.source.slice_name(span.annotation, &mut words);
         let mut activity = Activity::new(ActivityType::GpuUserAnnotation, name, track, Body::Slice { start, end });
@@ -374,7 +374,7 @@ impl<'w> StreamRows<'_, 'w> {
         let (body, id, linked) = match entry.kind() {
             // As other annotations: with the id of its span, and a nanosecond wider in a file.
             ActivityType::GpuUserAnnotation if entry.slice().is_some() => {
-                let (start, end) = before_drawn(start, end);
+                let (start, end) = without_margin(start, end);
                 (Body::Slice { start, end }, linked, 0)
             }
             kind if is_work(kind) => (Body::Slice { start, end }, 0, linked),

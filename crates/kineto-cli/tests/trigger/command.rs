@@ -19,7 +19,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("command_serves_no_set_user_id_program", command_serves_no_set_user_id_program),
     ("command_cancels_requests", command_cancels_requests),
     ("command_reports_that_its_request_was_replaced", command_reports_that_its_request_was_replaced),
-    ("status_says_what_a_process_is_doing", status_says_what_a_process_is_doing),
+    ("status_reports_the_state_of_a_process", status_reports_the_state_of_a_process),
     ("concurrent_commands_get_their_own_files", concurrent_commands_get_their_own_files),
     ("command_rejects_the_answer_to_another_request", command_rejects_the_answer_to_another_request),
 ];
@@ -291,7 +291,7 @@ fn wait_for_status(pid: &str, is_so: impl Fn(&serde_json::Value) -> bool) {
     });
 }
 
-fn status_says_what_a_process_is_doing() {
+fn status_reports_the_state_of_a_process() {
     let place = TestFolders::new();
     let mut program = place.start_watching("commanded");
     let pid = pid_of(&program);

@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_front_end_has_aliases_and_the_docs_list_them() {
+    fn only_front_end_has_aliases_and_docs_list_them() {
         let source = include_str!("catalogue.rs");
         let listed = source.lines().filter(|line| line.starts_with("/// | `")).count();
         let aliased: Vec<_> = CATALOGUE.iter().filter(|entry| entry.alias.is_some()).collect();

@@ -34,7 +34,7 @@ pub fn argument(field: &str) -> Option<&'static Entry> {
 }
 
 /// Returns the name under which a field that is not an argument is written.
-pub fn shown(field: &str) -> String {
+pub fn name_in_file(field: &str) -> String {
     let is_trusted = |entry: &Entry| entry.key == field && entry.owner.is_trusted();
     let is_argument = lookup(field).or(argument(field)).is_some_and(is_trusted);
     if is_argument || ROW_ARGUMENTS.contains(&field) || READER_ARGUMENTS.contains(&field) {
@@ -73,17 +73,17 @@ mod tests {
             ("name", "name"),
             ("stream (field)", "stream (field)"),
         ] {
-            assert_eq!(shown(field), expected);
+            assert_eq!(name_in_file(field), expected);
         }
     }
 
     #[test]
     fn original_names_are_recovered_unless_taken() {
         for field in ["stream", "correlation", "context", "device", "external id", "Sequence number", "batchId"] {
-            assert_eq!(original(&shown(field)), Some(field));
+            assert_eq!(original(&name_in_file(field)), Some(field));
         }
         for field in ["External id", "span id", "target", "finished", "mine"] {
-            assert_eq!(original(&shown(field)), None, "{field}");
+            assert_eq!(original(&name_in_file(field)), None, "{field}");
         }
     }
 }

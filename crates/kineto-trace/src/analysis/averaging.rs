@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn device_annotation_counts_its_time_once_for_all_streams() {
+    fn device_annotation_counts_once_for_all_streams() {
         let copy = |sample: SampleTrace, stream, name: &str, start, end| {
             sample.work_on(GpuUserAnnotation, name, (0, stream), (start, end), 0)
         };

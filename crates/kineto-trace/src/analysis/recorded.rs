@@ -28,7 +28,7 @@ impl Builder {
     pub(super) fn take(&mut self, activity: &Activity<'_>) {
         let (phase, start, end) = match activity.body {
             Body::Slice { start, end } => {
-                let (start, end) = layout::drawn(activity.kind, start, end);
+                let (start, end) = layout::times_in_file(activity.kind, start, end);
                 (Phase::Slice, start, end)
             }
             Body::Instant { at } => (Phase::Instant, at, at),
@@ -36,10 +36,10 @@ impl Builder {
         };
         let is_slice = phase == Phase::Slice;
         let arguments = self.events.arguments.push(activity.args, &mut self.events.strings);
-        let name = if is_slice { layout::shown_name(activity.name) } else { Cow::Borrowed(activity.name) };
+        let name = if is_slice { layout::name_in_file(activity.name) } else { Cow::Borrowed(activity.name) };
         let new = EventDraft {
             phase,
-            track: self.track_of(if is_slice { layout::drawn_on(activity) } else { activity.track }),
+            track: self.track_of(if is_slice { layout::track_in_file(activity) } else { activity.track }),
             start: signed(start),
             end: Some(signed(end)),
             category: activity.kind.as_str(),

@@ -61,7 +61,7 @@ fn starved_device_is_found_with_its_gap() {
 }
 
 #[test]
-fn small_kernels_are_found_where_there_are_many() {
+fn many_small_kernels_are_found() {
     let launches = |count: u32| {
         (0..count).fold(TraceText::default(), |lines, i| {
             lines.kernel(i + 1, "tiny", (i * 10, i * 10 + 9), (i * 10 + 9, i * 10 + 14))

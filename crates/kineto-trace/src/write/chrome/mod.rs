@@ -236,7 +236,7 @@ mod tests {
 
     use super::*;
     use crate::activity::{ActivityType, CorrelationId, NO_ARGS};
-    use crate::layout::shown_name;
+    use crate::layout::name_in_file;
 
     pub(super) const HEADER: Header<'_> =
         Header { metadata: &[], device_properties: &[], base: Timestamp::from_nanos(1000) };
@@ -346,7 +346,7 @@ mod tests {
             let activity =
                 Activity { kind, name: &name, track: Track::new(pid, tid), body, id: CorrelationId(id), args: &args, ..SLICE };
             let event: Value = serde_json::from_str(&of(activity)[0]).unwrap();
-            prop_assert_eq!(&event["name"], &*shown_name(&name));
+            prop_assert_eq!(&event["name"], &*name_in_file(&name));
             prop_assert_eq!(&event["cat"], kind.as_str());
             prop_assert_eq!(event["pid"].as_i64(), Some(pid));
             prop_assert_eq!(event["tid"].as_u64(), Some(tid.unsigned_abs() & (u64::MAX >> 1)));

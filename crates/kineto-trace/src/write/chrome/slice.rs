@@ -4,7 +4,7 @@ use std::io::Write;
 
 use super::{ChromeWriter, place};
 use crate::activity::{Activity, ActivityType, ArgValue, Lane, Track};
-use crate::layout::{drawn, drawn_on, external_id, shown_name};
+use crate::layout::{external_id, name_in_file, times_in_file, track_in_file};
 use crate::time::Timestamp;
 use crate::write::buffer::Buffer;
 
@@ -18,7 +18,7 @@ impl<W: Write> ChromeWriter<W> {
     /// Writes a slice, and returns the row on which it is drawn.
     pub(super) fn slice<'t>(&mut self, activity: &Activity<'t>, start: Timestamp, end: Timestamp) -> Track<'t> {
         let track = self.row_of(activity, start);
-        let (start, end) = drawn(activity.kind, start, end);
+        let (start, end) = times_in_file(activity.kind, start, end);
         let (from_base, lasted) = (start.since(self.base), end.since(start));
         let external = external_id(activity);
         start_of_slice(&mut self.out, activity.kind, activity.name);
@@ -54,7 +54,7 @@ impl<W: Write> ChromeWriter<W> {
     /// on first use.
     #[inline]
     fn row_of<'t>(&mut self, activity: &Activity<'t>, at: Timestamp) -> Track<'t> {
-        let track = drawn_on(activity);
+        let track = track_in_file(activity);
         match activity.track {
             Track { process: Lane::Id(device), thread: Lane::Id(stream) } if track != activity.track => {
                 self.name_sync_row(track, device, stream, at);
@@ -80,7 +80,7 @@ pub(super) fn start_of_slice<W: Write>(out: &mut Buffer<W>, kind: ActivityType, 
     out.raw(b"\n{\"ph\":\"X\",\"cat\":\"");
     out.verbatim(kind.as_str().as_bytes());
     out.raw(b"\",\"name\":");
-    out.string(&shown_name(name));
+    out.string(&name_in_file(name));
 }
 
 #[cfg(test)]

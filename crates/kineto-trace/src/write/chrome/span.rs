@@ -9,7 +9,7 @@ use crate::activity::{Args, Track};
 use crate::fallible::List;
 use crate::fields::values;
 use crate::layout::has_own_id;
-use crate::rows::{Shown, SiteRow, SliceRow};
+use crate::rows::{SiteRow, SliceRow, WrittenFields};
 use crate::write::buffer::rendered;
 use crate::write::json::TENTH;
 
@@ -96,8 +96,8 @@ impl<W: Write> ChromeWriter<W> {
                 parents.write(piece, args.parent);
             }
         });
-        let mut shown = Shown::default();
-        for value in values(args.made_with).filter(|value| shown.is_first(value.field)) {
+        let mut shown = WrittenFields::default();
+        for value in values(args.creation_fields).filter(|value| shown.is_first(value.field)) {
             match site.keys.get(value.field) {
                 Some(KeyText { text, length }) if *length != 0 => out.datum(text, *length, value.datum),
                 _ => args.site.keys.show(value, &mut |key, value| out.member(false, key, &value)),
@@ -207,7 +207,7 @@ mod tests {
                 })
                 .collect();
             let more: [(&str, ArgValue<'_>); 2] = [("more\t", ArgValue::Str("v\n")), ("n", ArgValue::I64(-1))];
-            let made_with = fields::words(&[
+            let creation_fields = fields::words(&[
                 (1, Datum::U64(slices.len() as u64)),
                 (0, Datum::F64(number)),
                 (3, Datum::Text(text.as_bytes())),
@@ -232,7 +232,7 @@ mod tests {
                     args: SpanArgs {
                         span: *span,
                         parent: if bits & 2 != 0 { *parent } else { 0 },
-                        made_with: if bits & 32 != 0 { &made_with } else { &[] },
+                        creation_fields: if bits & 32 != 0 { &creation_fields } else { &[] },
                         more: (bits & 4 != 0).then_some(&more),
                         site: &sites[*number],
                         marks: (bits & 8 != 0).then_some(&marks),

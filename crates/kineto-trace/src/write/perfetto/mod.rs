@@ -16,7 +16,7 @@ use self::tracks::{LaneId, Tracks};
 use super::chrome::{Header, INCOMPLETE};
 use super::value::CounterValue;
 use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, Flow, FlowEnd, Lane, NO_ARGS, Track};
-use crate::layout::{drawn, drawn_on, external_id, shown_name};
+use crate::layout::{external_id, name_in_file, times_in_file, track_in_file};
 use crate::rows::{AsyncRow, ProcessRow, Rows, SpanRow, ThreadRow};
 use crate::time::Timestamp;
 use std::collections::HashMap;
@@ -343,11 +343,16 @@ impl<W: Write> Rows for PerfettoWriter<W> {
     }
 
     fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
-        let (name, category) = (shown_name(activity.name), activity.kind.as_str());
+        let (name, category) = (name_in_file(activity.name), activity.kind.as_str());
         match activity.body {
             Body::Slice { start, end } => {
                 let args = ArgsWithExternalId(external_id(activity).map(|id| id.0), activity.args);
-                self.add_slice(drawn_on(activity), drawn(activity.kind, start, end), (&name, category), &args)?;
+                self.add_slice(
+                    track_in_file(activity),
+                    times_in_file(activity.kind, start, end),
+                    (&name, category),
+                    &args,
+                )?;
             }
             Body::Instant { at } => {
                 if activity.name == MEMORY {

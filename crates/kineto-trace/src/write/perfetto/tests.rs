@@ -511,7 +511,7 @@ proptest! {
             }
         });
         let show = |(start, length, thread, text, number): &(u64, u64, i64, String, i64)| {
-            (*start, start + length, format!("1/{thread} "), shown_name(text).into_owned(), format!("text={text:?} number={number}"))
+            (*start, start + length, format!("1/{thread} "), name_in_file(text).into_owned(), format!("text={text:?} number={number}"))
         };
         let mut expected: Vec<_> = slices.iter().map(show).collect();
         let mut actual: Vec<_> = found

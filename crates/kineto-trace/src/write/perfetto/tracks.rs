@@ -277,7 +277,7 @@ impl TrackState {
                 out.uint(track::PARENT, first.uuid);
             }
             (kind, _) => {
-                out.bytes(track::NAME, first.shown_name().as_bytes());
+                out.bytes(track::NAME, first.display_name().as_bytes());
                 if self.group != 0 {
                     out.uint(track::PARENT, self.group);
                 }
@@ -293,7 +293,7 @@ impl TrackState {
         });
     }
 
-    fn shown_name(&self) -> String {
+    fn display_name(&self) -> String {
         match (self.kind, self.name.as_str()) {
             (TrackKind::Row(Some(id)), "") => format!("stream {id}"),
             (_, name) => name.to_owned(),
