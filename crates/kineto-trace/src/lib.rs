@@ -26,6 +26,7 @@ mod error;
 pub mod fallible;
 #[doc(hidden)]
 pub mod fields;
+mod hash;
 #[doc(hidden)]
 pub mod keys;
 #[doc(hidden)]

@@ -4,7 +4,7 @@ use super::event::Event;
 use super::events::Events;
 use super::nesting::Nesting;
 use super::timed::is_timed;
-use std::collections::HashMap;
+use crate::hash::HashMap;
 use std::fmt;
 
 /// Maps device work to the call that launched it and to the operation that it is attributed to.
@@ -53,7 +53,7 @@ impl Events {
 impl Attribution {
     pub(super) fn new(events: &Events, nesting: &Nesting) -> Attribution {
         let calls = calls(events);
-        let mut ops = HashMap::new();
+        let mut ops = HashMap::default();
         for op in nesting.iter(events).filter(Event::is_op) {
             if let Some(id) = op.id() {
                 ops.entry(id).or_insert(op);
@@ -120,7 +120,7 @@ impl AttributionCounts {
 
 /// Returns runtime and driver calls by correlation id; of several with one id, the earliest.
 fn calls(events: &Events) -> HashMap<u64, Event<'_>> {
-    let mut calls = HashMap::new();
+    let mut calls = HashMap::default();
     for call in events.iter().filter(|event| event.is_slice() && event.is_call()) {
         if let Some(id) = call.correlation() {
             calls.entry(id).or_insert(call);

@@ -12,10 +12,10 @@ use super::stacks::CallStacks;
 use super::timed::{TimedWork, is_timed};
 use super::values;
 use crate::activity::{ActivityType, ArgValue, DeviceType};
+use crate::hash::HashMap;
 use crate::sorting::sort_few_by_key;
 use crate::time::Timestamp;
 use crate::write::json_text;
-use std::collections::HashMap;
 use std::fmt;
 
 /// Groups and filters operations and kernels; made by [`Events::averages`].

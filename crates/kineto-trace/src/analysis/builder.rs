@@ -7,10 +7,11 @@ use super::events::{EventProcess, EventRow, EventTrack, Events, Phase, TrackId};
 use super::notes::Note;
 use super::strings::StringId;
 use crate::activity::{Accelerator, ActivityType, ArgValue, Flow};
+use crate::hash::HashMap;
 use crate::time::Timestamp;
 use crate::write::chrome::PRIVATE_USE1_KEY;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Combines all polls of a future into one call.
 
+use crate::hash::HashMap;
 use crate::time::Timestamp;
-use std::collections::HashMap;
 
 /// The polls of each future, by span id.
 #[derive(Debug, Default)]

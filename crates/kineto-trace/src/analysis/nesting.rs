@@ -13,8 +13,8 @@ use super::event::{Event, number};
 use super::events::{EventTrack, Events, TrackId};
 use super::strings::StringId;
 use super::values::signed;
+use crate::hash::HashMap;
 use crate::time::Timestamp;
-use std::collections::HashMap;
 
 /// The nesting of slices on host threads: operations, annotations, and runtime and driver calls.
 ///
@@ -75,7 +75,8 @@ impl Nesting {
     }
 
     fn nest<'e>(events: &'e Events, slices: impl Iterator<Item = Event<'e>>) -> Nesting {
-        let mut nesting = Nesting { parents: vec![None; events.len()], order: Vec::new(), left_early: HashMap::new() };
+        let mut nesting =
+            Nesting { parents: vec![None; events.len()], order: Vec::new(), left_early: HashMap::default() };
         let mut open = OpenSlices::new(events);
         for slice in slices {
             let Ok(number) = u32::try_from(slice.index()) else { break };

@@ -8,8 +8,8 @@ use super::nesting::Nesting;
 use super::sort::SortBy;
 use super::values;
 use crate::error::{Error, ErrorKind};
+use crate::hash::HashMap;
 use crate::write::file;
-use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::str::FromStr;
@@ -107,7 +107,7 @@ impl FoldedStacks<'_> {
             StackMetric::SelfDevice => device_ns(self.events, &nesting, &forest),
         };
         let stacks = CallStacks::new(self.events, &forest);
-        let mut lines = HashMap::<String, i64>::new();
+        let mut lines = HashMap::<String, i64>::default();
         for (node, ns) in times.into_iter().enumerate().filter(|(_, ns)| *ns > 0) {
             let mut line = String::new();
             for frame in stacks.frames(node, self.with_locations).iter().rev() {

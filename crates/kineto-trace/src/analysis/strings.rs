@@ -1,6 +1,6 @@
 //! Interned strings, by id.
 
-use std::collections::HashMap;
+use crate::hash::HashMap;
 use std::sync::Arc;
 
 /// The id of a string in [`Strings`].

@@ -5,7 +5,7 @@ use super::event::Event;
 use super::events::Events;
 use super::forest::Forest;
 use crate::activity::{ActivityType, ArgValue};
-use std::collections::HashMap;
+use crate::hash::HashMap;
 
 /// Time of nested operations inside timed rows, which would otherwise count twice.
 #[derive(Debug, Default)]
@@ -16,13 +16,13 @@ pub(super) struct TimedWork {
 
 impl TimedWork {
     pub(super) fn new(events: &Events, forest: &Forest, attribution: &Attribution) -> TimedWork {
-        let mut all_ns: HashMap<usize, u64> = HashMap::new();
+        let mut all_ns: HashMap<usize, u64> = HashMap::default();
         for event in events.iter().filter(is_timed) {
             if let Some(node) = attribution.op(event).and_then(|op| forest.node_of(op.index())) {
                 *all_ns.entry(node).or_default() += event.duration_ns();
             }
         }
-        let mut within_ns: HashMap<usize, u64> = HashMap::new();
+        let mut within_ns: HashMap<usize, u64> = HashMap::default();
         for (node, ns) in &all_ns {
             let mut around = std::iter::successors(forest.parent(*node), |node| forest.parent(*node));
             if let Some(timed) = around.find(|node| all_ns.contains_key(node)) {

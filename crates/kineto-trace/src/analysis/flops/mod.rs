@@ -6,7 +6,7 @@ mod operands;
 pub use operands::Operands;
 
 use super::event::Event;
-use std::collections::HashMap;
+use crate::hash::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub struct FlopRegistry {
 impl FlopRegistry {
     /// Returns a registry without formulas.
     pub fn empty() -> FlopRegistry {
-        FlopRegistry { models: HashMap::new() }
+        FlopRegistry { models: HashMap::default() }
     }
 
     /// Adds a formula, replacing that of the same operation.

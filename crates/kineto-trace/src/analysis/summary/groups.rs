@@ -4,8 +4,9 @@ use super::intervals::Intervals;
 use super::work::{Work, WorkClass, is_copy};
 use crate::analysis::event::Event;
 use crate::analysis::values::{signed, text};
+use crate::hash::HashMap;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// The number, sum and spread of durations.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -103,7 +104,7 @@ pub struct CopyFigures {
 
 /// Groups by name, sorted by descending sum, then by name.
 fn by_name<'e, T: Copy>(all: impl Iterator<Item = (Event<'e>, T)>) -> Vec<(&'e str, T, Durations)> {
-    let mut groups: HashMap<&str, (T, Vec<u64>)> = HashMap::new();
+    let mut groups: HashMap<&str, (T, Vec<u64>)> = HashMap::default();
     for (event, tag) in all {
         groups.entry(event.name()).or_insert_with(|| (tag, Vec::new())).1.push(event.duration_ns());
     }

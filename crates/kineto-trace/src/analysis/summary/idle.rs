@@ -6,8 +6,9 @@ use crate::analysis::event::Event;
 use crate::analysis::events::Events;
 use crate::analysis::forest::Forest;
 use crate::analysis::nesting::Threads;
+use crate::hash::HashMap;
 use crate::time::Timestamp;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
 /// Idle time of streams between two pieces of work, by cause, in nanoseconds.
@@ -157,7 +158,7 @@ impl<'e> HostTime<'e> {
         let threads = Threads::new(events);
         let mut ops: HashMap<usize, Vec<_>> = launches.map(|launch| (threads.of(&launch), Vec::new())).collect();
         // By node: the index of its operation.
-        let mut places = HashMap::new();
+        let mut places = HashMap::default();
         for node in forest.counted() {
             let Some(event) = forest.event(events, node) else { continue };
             let thread = threads.of(&event);

@@ -4,8 +4,8 @@ use crate::analysis::attribution::Attribution;
 use crate::analysis::event::Event;
 use crate::analysis::events::{Events, TrackId};
 use crate::analysis::values::signed;
+use crate::hash::HashMap;
 use crate::time::Timestamp;
-use std::collections::HashMap;
 
 /// The class of device work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -111,7 +111,7 @@ pub(super) struct Devices<'e> {
 
 impl<'e> Devices<'e> {
     pub(super) fn new(events: &'e Events, attribution: &Attribution) -> Devices<'e> {
-        let mut numbers: HashMap<StreamId, usize> = HashMap::new();
+        let mut numbers: HashMap<StreamId, usize> = HashMap::default();
         let (mut work, mut streams) = (Vec::new(), Vec::new());
         for event in events.iter().filter(|event| event.is_slice() && event.is_device_work()) {
             let track = event.track();

@@ -5,7 +5,7 @@ use crate::activity::{FlowEnd, FlowKind};
 use crate::analysis::event::Event;
 use crate::analysis::events::Events;
 use crate::analysis::nesting::{OpenSlices, Threads};
-use std::collections::HashMap;
+use crate::hash::HashMap;
 
 impl Events {
     /// Returns the events as a tree by time, as torch's `experimental_event_tree` where slices nest.
@@ -68,7 +68,7 @@ struct DeviceParents<'e> {
 
 impl<'e> DeviceParents<'e> {
     fn new(events: &'e Events) -> DeviceParents<'e> {
-        let (mut calls, mut by_id) = (HashMap::new(), HashMap::new());
+        let (mut calls, mut by_id) = (HashMap::default(), HashMap::default());
         for event in events.iter().filter(|event| event.is_slice() && !event.is_on_device()) {
             if let Some(id) = event.correlation().filter(|_| event.is_call()) {
                 calls.entry(id).or_insert(event);
@@ -98,7 +98,7 @@ struct ForwardThreads<'e> {
 
 impl<'e> ForwardThreads<'e> {
     fn new(events: &'e Events, threads: &Threads<'e>) -> ForwardThreads<'e> {
-        let (mut arrows, mut sequences) = (HashMap::new(), HashMap::new());
+        let (mut arrows, mut sequences) = (HashMap::default(), HashMap::default());
         for event in events.iter().filter(|event| event.forward_thread().is_none()) {
             let starts =
                 |flow: &crate::activity::Flow| (flow.kind, flow.end) == (FlowKind::ForwardBackward, FlowEnd::Start);

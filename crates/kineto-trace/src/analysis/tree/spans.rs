@@ -4,7 +4,7 @@ use super::intervals;
 use super::{EventTree, Violation};
 use crate::analysis::event::Event;
 use crate::analysis::events::Events;
-use std::collections::HashMap;
+use crate::hash::HashMap;
 
 impl Events {
     /// Returns the events as a tree by the ancestry of `tracing`'s spans.
@@ -14,7 +14,7 @@ impl Events {
     /// events lie where [`tree`](Events::tree) puts them.
     pub fn span_tree(&self) -> EventTree<'_> {
         let (mut parents, mut violations) = intervals::parents(self);
-        let mut slices: HashMap<u64, Vec<Event<'_>>> = HashMap::new();
+        let mut slices: HashMap<u64, Vec<Event<'_>>> = HashMap::default();
         for slice in self.iter().filter(Event::is_slice) {
             slice.span().into_iter().for_each(|span| slices.entry(span).or_default().push(slice));
         }

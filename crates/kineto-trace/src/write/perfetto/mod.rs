@@ -16,10 +16,10 @@ use self::tracks::{LaneId, Tracks};
 use super::chrome::{Header, INCOMPLETE};
 use super::value::CounterValue;
 use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, Flow, FlowEnd, Lane, NO_ARGS, Track};
+use crate::hash::HashMap;
 use crate::layout::{external_id, name_in_file, times_in_file, track_in_file};
 use crate::rows::{AsyncRow, ProcessRow, Rows, SpanRow, ThreadRow};
 use crate::time::Timestamp;
-use std::collections::HashMap;
 use std::fmt;
 use std::io::{self, Write};
 

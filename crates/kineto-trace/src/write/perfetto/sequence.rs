@@ -1,7 +1,7 @@
 //! A packet sequence: a clock relative to the previous packet, and strings that are written once.
 
 use super::proto::{Encoder, Field, clock, event, interned, packet};
-use std::collections::HashMap;
+use crate::hash::HashMap;
 use std::sync::Arc;
 
 /// The packets of one lane, in order of time.

@@ -7,7 +7,7 @@
 use super::proto::{Encoder, packet, track};
 use super::sequence::Sequence;
 use crate::activity::{Lane as Place, OVERHEAD_GROUP, Track};
-use std::collections::HashMap;
+use crate::hash::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The groups and tracks of a file.
