@@ -1,4 +1,4 @@
-//! `kineto record`: runs a program with recording switched on, and prints where its time went.
+//! `kineto record`: records a program, and prints where its time went.
 
 use crate::trace_file::read;
 use crate::{print_error, print_text};
@@ -7,19 +7,19 @@ use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 
-/// Runs a program with recording switched on by the environment, then prints a summary of its trace.
+/// Runs a program with recording enabled by the environment, then prints a summary of its trace.
 ///
 /// The program installs the layer with `KinetoLayer::from_env`. A CUDA program without it is recorded with `--inject`.
-/// A process that the program forks writes a trace of its own, with its process id in the name.
+/// Each forked process writes a separate trace, with its process id in the name.
 ///
-/// Exit status: the program's; 128 and the signal's number if a signal ended it; 1 if there is no trace.
+/// Exit status: the program's; 128 plus the signal's number if a signal ended it; 1 if there is no trace.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     kineto record -- ./train --epochs 1\n  \
     kineto record -o step.pt.trace.json.gz -- cargo run --release\n  \
     kineto record --inject libtracing_kineto_capi.so -- ./cuda_program")]
 pub(crate) struct RecordArguments {
-    /// The trace file; default: the program's name and `.pt.trace.json.gz`, in this folder.
+    /// The trace file. [default: the program's name with `.pt.trace.json.gz`, in the current folder]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Lets the CUDA driver load this library, for programs without the layer.
@@ -42,12 +42,14 @@ pub(crate) fn run(arguments: &RecordArguments) -> ExitCode {
 }
 
 fn record(arguments: &RecordArguments) -> Result<ExitCode, String> {
-    let Some((program, rest)) = arguments.program.split_first() else { return Err("name a program".to_owned()) };
+    let Some((program, rest)) = arguments.program.split_first() else {
+        return Err("no program given; name one after --".to_owned());
+    };
     let output = arguments.output.clone().unwrap_or_else(|| default_output(Path::new(program)));
     let cannot = |what: &str, error: io::Error| format!("cannot {what}: {error}");
     let output = std::path::absolute(&output).map_err(|error| cannot("find this folder", error))?;
     if output.as_os_str().as_encoded_bytes().contains(&b'{') {
-        return Err(format!("{}: placeholders have no meaning here; name a file", output.display()));
+        return Err(format!("{}: placeholders are not supported here; name a file", output.display()));
     }
     let pattern = with_pid(&output, "{pid}");
     let mut command = Command::new(program);
@@ -56,7 +58,7 @@ fn record(arguments: &RecordArguments) -> Result<ExitCode, String> {
         let library = library.canonicalize().map_err(|error| cannot(&format!("use {}", library.display()), error))?;
         command.env("CUDA_INJECTION64_PATH", library);
     }
-    outlive_interrupts().map_err(|error| cannot("handle interrupts", error))?;
+    ignore_interrupts().map_err(|error| cannot("handle interrupts", error))?;
     let name = Path::new(program).display();
     let mut child = command.spawn().map_err(|error| cannot(&format!("run {name}"), error))?;
     let written = with_pid(&output, &child.id().to_string());
@@ -97,7 +99,7 @@ fn default_output(program: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Returns the name of the trace of one process: `_PID` in front of the extensions.
+/// Returns the name of a process's trace, with `_PID` before the extensions.
 fn with_pid(output: &Path, pid: &str) -> PathBuf {
     let name = output.file_name().unwrap_or_default();
     let bytes = name.as_encoded_bytes();
@@ -120,9 +122,9 @@ fn exit_code(status: ExitStatus) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
-/// Lets this process go on when the terminal interrupts the program: the program writes its trace then.
+/// Keeps this process running when the terminal interrupts the program, which then writes its trace.
 #[cfg(unix)]
-fn outlive_interrupts() -> io::Result<()> {
+fn ignore_interrupts() -> io::Result<()> {
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
 
@@ -133,6 +135,6 @@ fn outlive_interrupts() -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
-fn outlive_interrupts() -> io::Result<()> {
+fn ignore_interrupts() -> io::Result<()> {
     Ok(())
 }

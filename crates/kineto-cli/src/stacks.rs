@@ -1,4 +1,4 @@
-//! `kineto stacks`: folded stacks of a trace, for flame graphs.
+//! `kineto stacks`: prints folded stacks of a trace, for flame graphs.
 
 use crate::trace_file::Input;
 use crate::{print_error, print_text};
@@ -6,11 +6,11 @@ use kineto_trace::analysis::StackMetric;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Prints folded stacks: one line a stack, frames from the root, then microseconds.
+/// Prints folded stacks: one line per stack, with frames from the root, then microseconds.
 ///
 /// flamegraph.pl, inferno and speedscope read them.
 ///
-/// Exit status: 0, 1 if the trace was not read or the file not written, 2 if the arguments are wrong.
+/// Exit status: 0 if the stacks were written; 1 if not; 2 for wrong arguments.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     kineto stacks app.pt.trace.json.gz | inferno-flamegraph > cpu.svg\n  \

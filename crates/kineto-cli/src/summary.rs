@@ -27,7 +27,7 @@ pub(crate) struct SummaryArguments {
     /// Lists this many operators and kernels.
     #[arg(long, default_value_t = 10, value_name = "N", conflicts_with = "json")]
     rows: usize,
-    /// Reads a file that is cut off as far as it goes.
+    /// Reads a truncated file up to its last event.
     #[arg(long)]
     partial: bool,
 }

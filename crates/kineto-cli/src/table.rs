@@ -1,4 +1,4 @@
-//! `kineto table`: the averages of a trace, as torch's `key_averages` prints them.
+//! `kineto table`: prints averages of a trace, as torch's `key_averages` does.
 
 use crate::trace_file::Input;
 use crate::{print_error, print_text};
@@ -6,9 +6,9 @@ use clap::ValueEnum;
 use kineto_trace::analysis::{GroupBy, SortBy};
 use std::process::ExitCode;
 
-/// Prints what operators and kernels took, by name: torch's `key_averages().table()`.
+/// Prints averages of operators and kernels by name: torch's `key_averages().table()`.
 ///
-/// Exit status: 0, 1 if the trace was not read, 2 if the arguments are wrong.
+/// Exit status: 0 if the trace was read; 1 if not; 2 for wrong arguments.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     kineto table app.pt.trace.json.gz --sort-by self_cuda_time_total --rows 20\n  \
@@ -16,27 +16,27 @@ use std::process::ExitCode;
 pub(crate) struct TableArguments {
     #[command(flatten)]
     input: Input,
-    /// Sorts by one of torch's keys, such as `self_cpu_time_total`; default: self time.
+    /// Sorts by one of torch's keys, such as `self_cpu_time_total`. [default: self time]
     #[arg(long, value_name = "KEY")]
     sort_by: Option<SortBy>,
     /// Prints this many rows of each section.
     #[arg(long, default_value_t = 100, value_name = "N")]
     rows: usize,
-    /// Groups by more than the name; may be given several times.
+    /// Groups by this in addition to the name; may be repeated.
     #[arg(long, value_enum, value_delimiter = ',')]
     by: Vec<Group>,
     /// Prints one table of operators and kernels together, as torch does.
     #[arg(long)]
     torch: bool,
-    /// Prints all rows as CSV, times in nanoseconds.
+    /// Prints all rows as CSV; times are in nanoseconds.
     #[arg(long, conflicts_with = "json")]
     csv: bool,
-    /// Prints all rows as JSON, times in nanoseconds.
+    /// Prints all rows as JSON; times are in nanoseconds.
     #[arg(long)]
     json: bool,
 }
 
-/// A group as it is named on the command line.
+/// A grouping key on the command line.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Group {
     Shapes,
@@ -49,7 +49,7 @@ enum Group {
 
 impl Group {
     fn key(self) -> GroupBy {
-        /// The frames by which stacks are compared.
+        /// The number of frames that are compared.
         const FRAMES: usize = 5;
 
         match self {

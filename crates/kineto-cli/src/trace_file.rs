@@ -1,4 +1,4 @@
-//! The trace that a command reads.
+//! Arguments and reading of a command's trace file.
 
 use kineto_trace::Error;
 use kineto_trace::analysis::{Events, ReadOptions};
@@ -11,7 +11,7 @@ pub(crate) struct Input {
     /// The trace file; `-` is the standard input.
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// Reads a file that is cut off as far as it goes.
+    /// Reads a truncated file up to its last event.
     #[arg(long)]
     partial: bool,
 }

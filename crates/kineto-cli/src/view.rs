@@ -9,17 +9,17 @@ use tiny_http::{Header, Method, Request, Response, Server};
 
 /// Opens a trace in Perfetto: serves it on the loopback interface and prints the link.
 ///
-/// The trace does not leave this machine: the page that the link opens reads it from here. The command ends when the trace
-/// was read, unless `--keep` is given.
+/// The trace does not leave this machine: the linked page reads it from here. The command ends once the trace has been read,
+/// unless `--keep` is given.
 ///
-/// Exit status: 0 if the trace was read, 1 if it could not be served, 2 if the arguments are wrong.
+/// Exit status: 0 if the trace was read; 1 if it could not be served; 2 for wrong arguments.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Example:\n  kineto view app.pt.trace.json.gz")]
 pub(crate) struct ViewArguments {
     /// The trace file: JSON or Perfetto's format, plain or gzip.
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// Serves on this port. Perfetto's page may read from 9001 alone.
+    /// Serves on this port. Perfetto's page may read only from 9001.
     #[arg(long, default_value_t = 9001, value_name = "PORT")]
     port: u16,
     /// Serves until the command is interrupted.
@@ -27,7 +27,7 @@ pub(crate) struct ViewArguments {
     keep: bool,
 }
 
-/// The page that may read the trace.
+/// The origin that may read the trace.
 const ORIGIN: &str = "https://ui.perfetto.dev";
 
 /// Serves the trace.
@@ -57,14 +57,14 @@ fn serve(arguments: &ViewArguments) -> io::Result<()> {
     Ok(())
 }
 
-/// Answers one request; returns whether it was answered with the trace.
+/// Answers a request; returns whether the answer was the trace.
 fn answer(request: Request, path: &str, trace: &Path) -> io::Result<bool> {
     let is_trace = request.url() == path;
     match request.method() {
         Method::Get if is_trace => {
             let response = Response::from_file(File::open(trace)?);
             let response = headers().into_iter().fold(response, Response::with_header);
-            // A page that was closed meanwhile may ask again.
+            // The page may have been closed; it can request the trace again.
             Ok(request.respond(response).is_ok())
         }
         Method::Options | Method::Head if is_trace => {
@@ -91,7 +91,7 @@ fn headers() -> Vec<Header> {
     texts.iter().filter_map(|(name, value)| Header::from_bytes(*name, *value).ok()).collect()
 }
 
-/// Returns the file's name with all characters replaced that have a meaning in a URL.
+/// Returns the file's name without characters that have a meaning in a URL.
 fn url_name(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');

@@ -1,4 +1,4 @@
-//! `kineto table` and `kineto stacks`.
+//! Tests of `kineto table` and `kineto stacks`.
 
 use super::{run, traces};
 use std::fs;

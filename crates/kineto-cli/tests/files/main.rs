@@ -1,4 +1,4 @@
-//! Commands that read trace files: what they print, and their exit status.
+//! Tests of commands that read trace files: output and exit status.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod averages;
@@ -21,7 +21,7 @@ fn command(arguments: &[&str]) -> Command {
     command
 }
 
-/// Returns what the command prints, its errors and its exit status.
+/// Runs the command; returns its output, errors and exit status.
 fn run(arguments: &[&str]) -> (String, String, Option<i32>) {
     texts(command(arguments).output().unwrap())
 }
@@ -31,7 +31,7 @@ fn texts(output: Output) -> (String, String, Option<i32>) {
     (text(output.stdout), text(output.stderr), output.status.code())
 }
 
-/// A folder with a space in its name, a whole trace and one that is cut off.
+/// Creates a folder with a space in its name, a complete trace and a truncated one.
 fn traces() -> (tempfile::TempDir, PathBuf, PathBuf) {
     let folder = tempfile::Builder::new().prefix("a trace ").tempdir().unwrap();
     let (whole, cut) = (folder.path().join("whole.json"), folder.path().join("cut.json"));

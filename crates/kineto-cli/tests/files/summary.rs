@@ -1,4 +1,4 @@
-//! `kineto summary`: what is printed for good and broken files, and the exit status.
+//! Tests of `kineto summary` on good and broken files: output and exit status.
 
 use super::{TRACE, command, run, texts, traces};
 use std::io::Write as _;

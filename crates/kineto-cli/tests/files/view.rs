@@ -1,11 +1,11 @@
-//! `kineto view`: which link is printed, and what is served to whom.
+//! Tests of `kineto view`: the link, and the answers to requests.
 
 use super::{TRACE, command, run, traces};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Stdio;
 
-/// Sends a request and returns the whole answer.
+/// Sends a request, and returns the whole answer.
 fn ask(port: u16, request: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     write!(stream, "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();

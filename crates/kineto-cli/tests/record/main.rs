@@ -1,4 +1,4 @@
-//! `kineto record`, on programs that this test plays itself (`--play <name>`).
+//! Tests of `kineto record` on programs that this binary plays itself (`--play <name>`).
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
         ("exit_status_is_the_programs", exit_status_is_the_programs),
         ("crashed_program_leaves_its_trace", crashed_program_leaves_its_trace),
         ("program_without_a_layer_is_an_error", program_without_a_layer_is_an_error),
-        ("children_have_files_of_their_own", children_have_files_of_their_own),
+        ("forked_children_write_separate_files", forked_children_write_separate_files),
         #[cfg(unix)]
         ("interrupt_ends_the_program_alone", interrupt_ends_the_program_alone),
     ];
@@ -117,7 +117,7 @@ fn program_without_a_layer_is_an_error() {
     assert!(texts(&output).1.contains("wrote no trace: install the layer with KinetoLayer::from_env"));
 }
 
-fn children_have_files_of_their_own() {
+fn forked_children_write_separate_files() {
     let folder = tempfile::tempdir().unwrap();
     let output = record(folder.path(), "app.json", "starts another").output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", texts(&output).1);
@@ -139,7 +139,7 @@ fn interrupt_ends_the_program_alone() {
     let mut out = BufReader::new(child.stdout.take().unwrap());
     out.read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");
-    // As a terminal does: to the whole group.
+    // A terminal signals the whole process group.
     let group = format!("-{}", child.id());
     assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
     let status = child.wait().unwrap();
