@@ -184,7 +184,7 @@ fn device_without_records_has_an_empty_timeline() {
     assert_eq!(written(|out| timeline.write_json(out)), json!([[], []]));
     assert_eq!(written(|out| timeline.write_raw(out)), json!([]));
     let page = page(&timeline);
-    assert!(page.contains("Nothing was recorded of it.") && !page.contains("<svg"));
+    assert!(page.contains("No memory events were recorded.") && !page.contains("<svg"));
 }
 
 fn memory_profile_is_taken_on_demand() {
