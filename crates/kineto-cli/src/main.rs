@@ -6,6 +6,7 @@ mod doctor;
 #[cfg(target_os = "linux")]
 mod listener;
 mod record;
+mod repair;
 mod stacks;
 #[cfg(target_os = "linux")]
 mod status;
@@ -36,6 +37,7 @@ enum Command {
     Stacks(stacks::StacksArguments),
     View(view::ViewArguments),
     Record(record::RecordArguments),
+    Repair(repair::RepairArguments),
     Doctor(doctor::DoctorArguments),
     #[cfg(target_os = "linux")]
     Trigger(trigger::TriggerArguments),
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Command::Stacks(arguments) => stacks::run(&arguments),
         Command::View(arguments) => view::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
+        Command::Repair(arguments) => repair::run(&arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         #[cfg(target_os = "linux")]
         Command::Trigger(arguments) => trigger::run(&arguments),

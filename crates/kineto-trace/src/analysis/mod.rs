@@ -44,7 +44,7 @@ pub use events::{EventProcess, EventTrack, Events, TrackId};
 pub use flops::{FlopModel, FlopRegistry, Operands};
 pub use metadata::{EventMetadata, OccupancyMetadata};
 pub use notes::Note;
-pub use read::ReadOptions;
+pub use read::{ReadOptions, Repair, repair};
 pub use shape::Shape;
 pub use sort::SortBy;
 pub use stacks::{FoldedStacks, StackMetric};

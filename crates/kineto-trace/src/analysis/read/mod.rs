@@ -4,10 +4,12 @@ mod fault;
 mod file;
 mod json;
 mod line;
+mod repair;
 mod source;
 mod time;
 
 pub(super) use json::{Json, JsonValue};
+pub use repair::{Repair, repair};
 
 use super::events::Events;
 use crate::error::Error;
@@ -17,7 +19,7 @@ use fault::{Cause, Fault};
 use file::FileReader;
 use source::Source;
 use std::fs::File;
-use std::io::{Chain, Cursor, Read};
+use std::io::{Cursor, Read};
 use std::path::Path;
 use std::time::Duration;
 
@@ -93,17 +95,7 @@ impl ReadOptions {
     /// # Errors
     /// Those of [`Events::read`].
     pub fn from_reader(&self, reader: impl Read) -> Result<Events, Error> {
-        let (packed, reader) = sniff(reader).map_err(|error| Fault::new(Cause::Io(error), 0).into_error())?;
-        if !packed {
-            return self.text(reader);
-        }
-        #[cfg(feature = "gzip")]
-        return self.text(flate2::read::MultiGzDecoder::new(reader));
-        #[cfg(not(feature = "gzip"))]
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            "compressed by gzip; build with the feature `gzip`, or unpack it",
-        ));
+        self.text(unpacked(reader)?)
     }
 
     fn text(&self, reader: impl Read) -> Result<Events, Error> {
@@ -147,14 +139,20 @@ impl Events {
     }
 }
 
-/// A reader with its first bytes put back.
-type Sniffed<R> = Chain<Cursor<Vec<u8>>, R>;
-
-/// Returns whether the content is compressed, and a reader of all of it.
-fn sniff<R: Read>(mut reader: R) -> std::io::Result<(bool, Sniffed<R>)> {
+/// Returns a reader of the JSON of a file that may be compressed, which its first bytes tell.
+fn unpacked<'r>(mut reader: impl Read + 'r) -> Result<Box<dyn Read + 'r>, Error> {
     let mut first = Vec::new();
-    reader.by_ref().take(2).read_to_end(&mut first)?;
-    Ok((first == [0x1f, 0x8b], Cursor::new(first).chain(reader)))
+    let read = reader.by_ref().take(2).read_to_end(&mut first);
+    read.map_err(|error| Fault::new(Cause::Io(error), 0).into_error())?;
+    let is_packed = first == [0x1f, 0x8b];
+    let reader = Cursor::new(first).chain(reader);
+    if !is_packed {
+        return Ok(Box::new(reader));
+    }
+    #[cfg(feature = "gzip")]
+    return Ok(Box::new(flate2::read::MultiGzDecoder::new(reader)));
+    #[cfg(not(feature = "gzip"))]
+    Err(Error::new(ErrorKind::Unsupported, "compressed by gzip; build with the feature `gzip`, or unpack it"))
 }
 
 #[cfg(test)]
