@@ -1,7 +1,8 @@
-//! What a device's records cost once a vendor's library has handed them over: packing, linking, rows, file; and memory.
+//! Measures the cost of a device's records after a vendor's library has delivered them: packing, linking, rows, file and
+//! memory.
 //!
-//! A collector of its own hands over launches with their kernels, as CUPTI's does after it has read them: from 4 threads,
-//! on 3 streams of 2 devices, each 8th launch a graph of 4 kernels.
+//! A simulated collector delivers launches with their kernels, as CUPTI's does: from 4 threads, on 3 streams of 2 devices,
+//! each 8th launch a graph of 4 kernels.
 //!
 //! ```sh
 //! cargo bench --bench devices [-- RECORDS...]
@@ -61,7 +62,7 @@ impl Collector for Source {
 }
 
 impl Source {
-    /// Hands over so many records, launches and kernels together; returns how many nanoseconds each took.
+    /// Delivers that many records, launches and kernels together; returns the nanoseconds per record.
     fn fill(&self, records: u64) -> f64 {
         let external = *self.pushed.lock().unwrap();
         let sink = self.sink.lock().unwrap().clone().unwrap();
@@ -69,12 +70,12 @@ impl Source {
         let mut start = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap();
         let (mut launch, mut left) = (0_u64, records);
         while left > 0 {
-            // As a buffer is read: one lock for many records.
+            // Like a full buffer: one lock for many records.
             sink.record(|batch| {
                 let names = [batch.name("cuLaunchKernel"), batch.name("void gemm<float, 128, 4>(float*, int)")];
                 for _ in 0..4096.min(left) {
                     launch += 1;
-                    // Faster than they can be handed over, so that all lie within the recording.
+                    // Time advances faster than records are delivered, so that all lie within the recording.
                     start += 10;
                     let (thread, correlation) = (Thread::Handle((launch % 4) as u32), launch);
                     batch.call(&ApiCall {
@@ -112,7 +113,7 @@ impl Source {
     }
 }
 
-/// Time of the processor, which other programs do not lengthen.
+/// Processor time, which other programs do not lengthen.
 struct Cpu(f64);
 
 impl Cpu {

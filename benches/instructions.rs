@@ -1,17 +1,22 @@
-//! Makes spans for an instruction counter to count: run by `scripts/instructions`, which knows what to do with it.
+//! Creates spans for an instruction counter; run by `scripts/instructions`, which evaluates the result.
 //!
 //! ```sh
 //! instructions <base|ours|idle|told|unseen|stacks:FRAMES> <empty|fields|again>
 //! instructions <base|ours|counted> alloc
 //! ```
 //!
-//! `base` is a registry with a layer that has only default methods: what a program pays that uses `tracing` with
-//! anything. `ours` is a registry with [`KinetoLayer`], recording; `told` the same with a collector that is told of
-//! each slice and does nothing; `idle` does not record, and with KINETO_USE_DAEMON waits for requests; `unseen`
-//! records, but not the thread that makes the spans; `stacks` the same as `ours` with call stacks, if built with the
-//! feature `backtrace`. `alloc` allocates and frees: by the system's allocator, by [`Tracked`] around that while
-//! somebody records, and by the same while nobody does. Without arguments nothing happens, so that `cargo bench` and
-//! `cargo test --benches` pass it by.
+//! Subjects:
+//!
+//! - `base`: a registry with a layer that has only default methods, the baseline of any program that uses `tracing`.
+//! - `ours`: a registry with [`KinetoLayer`], recording.
+//! - `told`: the same with a collector that takes each slice and ignores it.
+//! - `idle`: not recording; with KINETO_USE_DAEMON, waiting for requests.
+//! - `unseen`: recording, but not the thread that creates the spans.
+//! - `stacks`: the same as `ours` with call stacks, if built with the feature `backtrace`.
+//!
+//! `alloc` allocates and frees: by the system's allocator (`base`), by [`Tracked`] while memory is recorded (`ours`), and by
+//! [`Tracked`] otherwise (`counted`). Without arguments nothing happens, so that `cargo bench` and `cargo test --benches`
+//! skip it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
@@ -29,7 +34,7 @@ use tracing_subscriber::{Layer, Registry};
 const BATCHES: u32 = 20;
 const CHILDREN: u64 = 1000;
 
-/// A layer that wants nothing.
+/// A layer with only default methods.
 struct DefaultMethods;
 
 impl<S: tracing::Subscriber> Layer<S> for DefaultMethods {}
@@ -74,7 +79,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     batch(child);
     measured_spans(child);
 
-    // What was counted must have been recorded.
+    // The counted spans must have been recorded.
     if let Some(guard) = guard {
         let slices = guard.finish()?.stats().slices;
         let made = if subject == "unseen" { 0 } else { u64::from(BATCHES + 1) * (CHILDREN + 1) };
@@ -99,7 +104,7 @@ fn allocate(subject: &str) -> Result<(), Box<dyn std::error::Error>> {
     if records == made { Ok(()) } else { Err(format!("{made} records were made, {records} are there").into()) }
 }
 
-/// What is counted.
+/// The measured allocations.
 #[inline(never)]
 fn measured_spans_of_memory(allocator: &dyn GlobalAlloc) {
     for _ in 0..BATCHES {
@@ -132,7 +137,7 @@ fn install(subject: &str) -> Result<Option<KinetoGuard>, Box<dyn std::error::Err
         "idle" => {
             let (layer, guard) = KinetoLayer::builder().no_output().record_from_start(false).build()?;
             set_global_default(Registry::default().with(layer))?;
-            // For as long as the process lives.
+            // Lives as long as the process.
             static GUARD: std::sync::OnceLock<KinetoGuard> = std::sync::OnceLock::new();
             GUARD.get_or_init(|| guard);
             Ok(None)
@@ -157,7 +162,7 @@ fn install(subject: &str) -> Result<Option<KinetoGuard>, Box<dyn std::error::Err
     }
 }
 
-/// What is counted: callgrind collects while a function of this name runs.
+/// The measured spans: callgrind collects while a function of this name runs.
 #[inline(never)]
 fn measured_spans(child: fn(u64)) {
     for _ in 0..BATCHES {
@@ -180,7 +185,7 @@ fn fields(i: u64) {
     black_box(i);
 }
 
-/// Enters a span that is made once and entered for ever, as a layer of a model is.
+/// Enters a span that is created once and entered repeatedly, like a layer of a model.
 fn again(i: u64) {
     thread_local!(static MADE_ONCE: Span = info_span!("again", layer = 1u64));
     MADE_ONCE.with(|span| {

@@ -1,7 +1,7 @@
-//! What an allocation and its free cost: by the system's allocator, and tracked, while nobody records, while spans are
-//! recorded, and while memory is.
+//! Measures an allocation and its free: by the system's allocator, and by `Tracked` while idle, while recording spans, and
+//! while recording memory.
 //!
-//! With several threads, those that are counted apart should not be in each other's way.
+//! With several threads, the idle counters should not contend.
 #![allow(unsafe_code, reason = "an allocator has no safe form")]
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot be set up is none")]
 
@@ -18,11 +18,11 @@ fn main() {
     divan::main();
 }
 
-/// Allocations of a batch.
+/// The number of allocations in a batch.
 const BATCH: u64 = 1000;
 static TRACKED: Tracked = Tracked::system();
 
-/// By whom memory is allocated, and who records.
+/// The allocator, and the recording.
 #[derive(Clone, Copy, Debug)]
 enum Subject {
     System,

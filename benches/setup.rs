@@ -1,4 +1,4 @@
-//! What it takes to make the subscriber and install it, in fresh processes, beside a layer that does nothing.
+//! Measures creating and installing the subscriber in fresh processes, compared with a layer that does nothing.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark that cannot be run is none; it prints")]
 
 use std::process::Command;
@@ -25,9 +25,9 @@ fn main() {
     }
 }
 
-/// Prints the nanoseconds of the set-up and of the process's first span.
+/// Prints the nanoseconds of the setup and of the process's first span.
 fn measure(arm: &str) {
-    // The first reading of the clock is slower than the others.
+    // The first reading of the clock is slower than later ones.
     let _ = Instant::now().elapsed();
     let begin = Instant::now();
     let guard = if arm == "default methods" {
@@ -46,7 +46,7 @@ fn measure(arm: &str) {
     drop(guard.map(|guard| guard.finish()));
 }
 
-/// Starts all arms in turn, and prints the median of each.
+/// Runs all arms alternately, and prints the median of each.
 fn compare() {
     let myself = std::env::current_exe().unwrap();
     let mut times = ARMS.map(|_| (Vec::new(), Vec::new()));

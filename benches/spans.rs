@@ -1,7 +1,7 @@
-//! What a span costs: with a layer that does nothing, with the layer while it does not record, and while it records.
+//! Measures a span: with a layer that does nothing, with the idle layer, and with the recording layer.
 //!
-//! The difference to `base` is what the layer adds. The subscriber is set for the thread alone, which costs each of
-//! the three the same few nanoseconds more than a global one.
+//! The difference to `base` is the cost of the layer. The subscriber is set for the thread only, which adds the same few
+//! nanoseconds to all three compared with a global one.
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot be set up is none")]
 
 use std::cell::Cell;
@@ -15,12 +15,12 @@ use tracing_kineto::{KinetoGuard, KinetoLayer};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry};
 
-/// Spans of a batch: a root and what is in it.
+/// The number of spans in a batch: a root and its descendants.
 const BATCH: u64 = 1000;
-/// After so many batches the recording begins anew, long before the buffers are full.
+/// After this number of batches the recording is restarted, long before the buffers are full.
 const BATCHES: u32 = 500;
 const SOFTWARE: [&str; 4] = ["task-clock", "page-faults", "minor-faults", "major-faults"];
-/// What slices may have beside their times; stacks, with the feature for them.
+/// Subjects with optional data of slices; stacks need their feature.
 const BESIDE: &[Subject] = if cfg!(feature = "backtrace") {
     &[Subject::Recording, Subject::Stacks(8), Subject::Stacks(32), Subject::Counting(1), Subject::Counting(4)]
 } else {
@@ -31,15 +31,15 @@ fn main() {
     divan::main();
 }
 
-/// Under which subscriber the spans are made.
+/// The subscriber under which the spans are created.
 #[derive(Clone, Copy, Debug)]
 enum Subject {
     Base,
     Idle,
     Recording,
-    /// With call stacks of so many frames.
+    /// With call stacks of that many frames.
     Stacks(usize),
-    /// With the counters that any kernel has, so many of them.
+    /// With that many counters, which any kernel has.
     Counting(usize),
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// A layer that wants nothing.
+/// A layer with only default methods.
 struct DefaultMethods;
 
 impl<S: tracing::Subscriber> Layer<S> for DefaultMethods {}
@@ -124,7 +124,7 @@ fn fields(bencher: Bencher<'_, '_>, subject: Subject) {
     });
 }
 
-/// Spans eight deep.
+/// Spans nested eight deep.
 #[divan::bench(args = SUBJECTS)]
 fn depth_8(bencher: Bencher<'_, '_>, subject: Subject) {
     fn nest(depth: u32) {
@@ -136,7 +136,7 @@ fn depth_8(bencher: Bencher<'_, '_>, subject: Subject) {
     subject.bench(bencher, || (0..BATCH / 8).for_each(|_| nest(black_box(8))));
 }
 
-/// Spans that are made once and entered again and again.
+/// Spans that are created once and entered repeatedly.
 #[divan::bench(args = SUBJECTS)]
 fn entered_again(bencher: Bencher<'_, '_>, subject: Subject) {
     subject.bench(bencher, || {
@@ -148,7 +148,7 @@ fn entered_again(bencher: Bencher<'_, '_>, subject: Subject) {
     });
 }
 
-/// Spans below 64 calls, with something beside their times.
+/// Spans below 64 calls, with optional data.
 #[divan::bench(args = BESIDE)]
 fn beside(bencher: Bencher<'_, '_>, subject: Subject) {
     #[inline(never)]

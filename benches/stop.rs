@@ -1,4 +1,4 @@
-//! How long a stop keeps its caller: not longer the more was recorded, but by the chunks that are to be handed over.
+//! Measures how long a stop takes: it should depend on the number of chunks, not on the number of records.
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot be set up is none")]
 
 use std::hint::black_box;
@@ -13,7 +13,7 @@ fn main() {
     divan::main();
 }
 
-/// `Profiler::stop` after that many spans; the trace is dropped outside of what is measured.
+/// `Profiler::stop` after that many spans; dropping the trace is not measured.
 #[divan::bench(args = [0, 1_000, 100_000, 1_000_000], sample_count = 20, sample_size = 1)]
 fn stop(bencher: Bencher<'_, '_>, spans: u32) {
     let (layer, guard) = KinetoLayer::builder().no_output().record_from_start(false).build().unwrap();
@@ -31,7 +31,7 @@ fn stop(bencher: Bencher<'_, '_>, spans: u32) {
     bencher.with_inputs(record).bench_local_values(|()| profiler.stop().unwrap());
 }
 
-/// `Profiler::start`; the session's thread is left to the first record.
+/// `Profiler::start`; the first record starts the session's thread.
 #[divan::bench(sample_count = 20, sample_size = 1)]
 fn start(bencher: Bencher<'_, '_>) {
     let (_layer, guard) = KinetoLayer::builder().no_output().record_from_start(true).build().unwrap();

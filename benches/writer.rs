@@ -1,7 +1,8 @@
-//! From a recording of a million spans to Kineto's JSON: into nothing, into a file, into a compressed file; and to Perfetto's format.
+//! Measures writing a recording of a million spans: to Kineto's JSON (nowhere, to a file, to a compressed file), and to
+//! Perfetto's format.
 //!
-//! Before the benchmarks it prints what saving costs beside what cannot be saved: writing the same bytes, and copying
-//! them, in turns with it. The file lies in `/dev/shm` where there is such a folder.
+//! Before the benchmarks it compares saving with two lower bounds: writing the same bytes, and copying them, alternately. The
+//! file is in `/dev/shm` if that folder exists.
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot be set up is none")]
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measures")]
 
@@ -22,7 +23,7 @@ use tracing_subscriber::layer::SubscriberExt;
 const SPANS: u64 = 1_000_000;
 
 fn main() {
-    // Not while benchmarks are listed or tested.
+    // Skipped while benchmarks are listed or tested.
     if std::env::args().any(|argument| argument == "--bench") {
         TRACES.into_iter().for_each(compare);
     }
@@ -53,7 +54,7 @@ fn trace(name: &str) -> &'static Trace {
     }
 }
 
-/// Records `SPANS` spans in groups of a hundred, and has the trace read once, as every reader after the first finds it.
+/// Records `SPANS` spans in groups of a hundred, and reads the trace once, so that its index exists.
 fn record(span: fn(u64)) -> Trace {
     let (layer, guard) = KinetoLayer::builder().no_output().build().unwrap();
     subscriber::with_default(Registry::default().with(layer), || {
@@ -67,7 +68,7 @@ fn record(span: fn(u64)) -> Trace {
     trace
 }
 
-/// Prints the medians of what saving, formatting, writing and copying take, and their ratios.
+/// Prints the median times of saving, formatting, writing and copying, and their ratios.
 fn compare(name: &str) {
     const ROUNDS: usize = 11;
 
@@ -112,7 +113,7 @@ fn compare(name: &str) {
     );
 }
 
-/// Counts what is written.
+/// Counts the written bytes.
 #[derive(Default)]
 struct Count(u64);
 
@@ -133,14 +134,14 @@ fn counted<'a, 'b>(bencher: Bencher<'a, 'b>, trace: &Trace) -> Bencher<'a, 'b> {
     bencher.counter(ItemsCount::new(SPANS)).counter(BytesCount::new(count.0))
 }
 
-/// The JSON alone.
+/// The JSON, discarded.
 #[divan::bench(args = TRACES, sample_count = 10, sample_size = 1)]
 fn to_nothing(bencher: Bencher<'_, '_>, name: &str) {
     let trace = trace(name);
     counted(bencher, trace).bench_local(|| trace.write_chrome(io::sink()).unwrap());
 }
 
-/// Perfetto's format alone.
+/// Perfetto's format, discarded.
 #[divan::bench(args = TRACES, sample_count = 10, sample_size = 1)]
 fn perfetto_to_nothing(bencher: Bencher<'_, '_>, name: &str) {
     let trace = trace(name);
@@ -156,7 +157,7 @@ fn to_file(bencher: Bencher<'_, '_>, name: &str) {
     save(bencher, name, "x.pt.trace.json");
 }
 
-/// `.json.gz`, at the level that is the default.
+/// `.json.gz`, at the default level.
 #[cfg(feature = "gzip")]
 #[divan::bench(args = TRACES, sample_count = 10, sample_size = 1)]
 fn to_gzip_file(bencher: Bencher<'_, '_>, name: &str) {
@@ -170,7 +171,7 @@ fn save(bencher: Bencher<'_, '_>, name: &str, file: &str) {
     counted(bencher, trace).bench_local(|| trace.save(&path).unwrap());
 }
 
-/// A program's own walk over the activities.
+/// A program's own iteration over the activities.
 #[divan::bench(args = TRACES, sample_count = 10, sample_size = 1)]
 fn for_each(bencher: Bencher<'_, '_>, name: &str) {
     let trace = trace(name);

@@ -1,4 +1,4 @@
-//! Has the shared library stay once it is loaded: threads and the end of the process come back to it.
+//! Keeps the shared library loaded: its threads and exit handlers outlive a `dlclose`.
 
 #[expect(clippy::disallowed_methods, reason = "a build script hears from cargo in this way")]
 fn main() {

@@ -1,4 +1,4 @@
-//! Where the memory of a training loop goes: every allocation of the program in a trace, and a picture by category.
+//! Records a training loop's memory: every allocation in a trace, and a picture by category.
 //!
 //! ```sh
 //! cargo run --release --example memory
@@ -10,7 +10,7 @@ use tracing_kineto::memory::{self, Category, Device, Tracked};
 use tracing_kineto::{Error, KinetoLayer, annotate};
 use tracing_subscriber::prelude::*;
 
-/// Counts what the program allocates, and reports it while somebody records.
+/// Counts the program's allocations, and reports them to layers that record memory.
 #[global_allocator]
 static ALLOCATOR: Tracked = Tracked::system();
 
@@ -18,7 +18,7 @@ const LAYERS: usize = 12;
 const STEPS: usize = 4;
 const SIZE: usize = 256 * 1024;
 
-/// A layer of the model: what it has learned, and what the optimizer keeps beside that.
+/// A layer of the model: its weights, and the optimizer's state for them.
 struct Layer {
     weights: Vec<f32>,
     momentum: Option<Vec<f32>>,
@@ -27,7 +27,7 @@ struct Layer {
 impl Layer {
     #[tracing::instrument(name = "forward", skip_all, fields(mem.category = "ACTIVATION"))]
     fn forward(&self, input: &[f32]) -> Vec<f32> {
-        // What is needed only here says so itself.
+        // Temporary data sets its own category.
         let scope = memory::scope(Category::Temporary);
         let scaled: Vec<f32> = input.iter().zip(&self.weights).map(|(x, w)| x * w).collect();
         drop(scope);

@@ -1,4 +1,4 @@
-//! What is decided once for each callsite: its class, which of its fields are recorded, whether it is recorded at all.
+//! Decisions that are made once for each callsite: its class, its recorded fields, whether it is recorded.
 
 use crate::os::fork::PerProcess;
 use crate::recorder::state;
@@ -17,15 +17,15 @@ pub(crate) const KIND_FIELD: &str = "kineto.kind";
 pub(crate) use kineto_trace::keys::NAME_FIELD;
 /// The target of events that are counters; [`counter!`](crate::counter) sets it.
 pub(crate) const COUNTER_TARGET: &str = "kineto::counter";
-/// The target of events that are instants whatever the level up to which events are.
+/// The target of events that are always instants, regardless of the configured level.
 pub(crate) const INSTANT_TARGET: &str = "kineto::instant";
-/// The target of spans that are collective operations; [`Collective`](crate::Collective) has it.
+/// The target of collective operations; [`Collective`](crate::Collective) uses it.
 pub(crate) const COMMS_TARGET: &str = "kineto::comms";
 
 /// Decides the class of a callsite's spans; `None` leaves the decision to the other rules.
 pub(crate) type Classifier = dyn Fn(&Metadata<'_>) -> Option<ActivityType> + Send + Sync;
 
-/// How callsites are judged; a plain value made from the configuration.
+/// The rules that decide about callsites; a plain value derived from the configuration.
 #[derive(Clone, Default)]
 pub(crate) struct Rules {
     pub(crate) selected: ActivityTypes,
@@ -38,13 +38,13 @@ pub(crate) struct Rules {
     pub(crate) events: Option<Level>,
     /// The scopes that are recorded; empty means all.
     pub(crate) scopes: Vec<RecordScope>,
-    /// Of which scope the spans are whose targets begin so; the longest counts.
+    /// The scopes of spans by prefix of their target; the longest prefix wins.
     pub(crate) scope_targets: Vec<(String, RecordScope)>,
-    /// Whose spans have stacks, where stacks are recorded; all, if it says nothing.
+    /// The spans with stacks, if stacks are recorded; all if unset.
     pub(crate) stacks: Option<Targets>,
 }
 
-/// One callsite and what was decided about it.
+/// A callsite and the decisions about it.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) index: u32,
@@ -55,25 +55,25 @@ pub(crate) struct Site {
     pub(crate) fields: u64,
     /// The field that decides the class, while it is undecided.
     pub(crate) kind_field: Option<usize>,
-    /// Its spans cannot be made without a look at their values.
+    /// Whether its spans need their values to be created.
     pub(crate) needs_care: bool,
-    /// Of which scope its spans are by its target, where none of its fields may say so.
+    /// The scope of its spans by target, unless one of its fields can set the scope.
     pub(crate) scope: Option<RecordScope>,
-    /// Where fields decide which scope a span is of, and not all scopes are recorded.
+    /// The recorded scopes, if fields set the scope of a span and not all scopes are recorded.
     pub(crate) scopes: Option<Box<Scopes>>,
-    /// What becomes of an event of this callsite.
+    /// The record of its events.
     pub(crate) event: EventRole,
-    /// Where stacks are recorded, its spans have some.
+    /// Whether its spans have stacks, if stacks are recorded.
     pub(crate) has_stacks: bool,
     class: AtomicU8,
 }
 
-/// Which spans of a callsite are recorded.
+/// The spans of a callsite that are recorded, by scope.
 #[derive(Debug)]
 pub(crate) struct Scopes {
     pub(crate) fields: ScopeFields,
     recorded: Vec<RecordScope>,
-    /// The judgement on the others.
+    /// The decision for spans of other scopes.
     left_out: &'static Site,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct Scopes {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ScopeFields {
     pub(crate) scope: Option<usize>,
-    /// The forward thread: not 0 of a backward operation.
+    /// The forward thread; other than 0 for a backward operation.
     pub(crate) forward_thread: Option<usize>,
 }
 
@@ -99,7 +99,7 @@ impl ScopeFields {
     }
 }
 
-/// What an event is recorded as.
+/// The record of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventRole {
     Nothing,
@@ -125,13 +125,13 @@ impl Site {
         self.class.load(Ordering::Relaxed) != IGNORED
     }
 
-    /// Returns whether `kineto.kind` has yet to decide.
+    /// Returns whether `kineto.kind` still has to decide.
     #[inline(always)]
     pub(crate) fn is_undecided(&self) -> bool {
         self.class.load(Ordering::Relaxed) == UNDECIDED
     }
 
-    /// Returns the state that its new spans have if there is nothing to record but themselves, or not even that; else 0.
+    /// Returns the state of its new spans if they have no fields or are not recorded; else 0.
     pub(crate) fn plain_state(&self) -> u64 {
         match self.is_recorded() {
             true if self.fields == 0 && !self.needs_care => self.state,
@@ -145,23 +145,23 @@ impl Site {
         state::ignored(self.index) | self.state & state::OWN
     }
 
-    /// Returns what the slices of this callsite are.
+    /// Returns the class of the callsite's slices.
     pub(crate) fn class(&self) -> ActivityType {
         ActivityType::from_number(self.class.load(Ordering::Relaxed)).unwrap_or(ActivityType::CpuOp)
     }
 
-    /// Returns the state of a new span of this callsite, whose class may have been decided since the callsite was met.
+    /// Returns the state of a new span of this callsite, whose class may have been decided since its registration.
     pub(crate) fn new_state(&self) -> u64 {
         let annotates = self.is_recorded() && self.class() == ActivityType::UserAnnotation;
         self.state | if annotates { state::ANNOTATES } else { 0 }
     }
 
-    /// Returns the judgement on a span whose fields name that scope, or none.
+    /// Returns the decision for a span whose fields set that scope, or none.
     pub(crate) fn of_scope(&'static self, named: Option<RecordScope>) -> &'static Site {
         self.of_scope_or_kind(named, None)
     }
 
-    /// The same of one that is of that kind, if the class is still to be decided.
+    /// Like [`of_scope`](Site::of_scope), for a span of that kind if the class is undecided.
     pub(crate) fn of_scope_or_kind(
         &'static self,
         named: Option<RecordScope>,
@@ -172,14 +172,14 @@ impl Site {
         self.scopes.as_ref().filter(|scopes| !is_recorded(scopes)).map_or(self, |scopes| scopes.left_out)
     }
 
-    /// Decides the class by the first value of `kineto.kind`; returns false if spans cannot be that.
+    /// Decides the class by the first value of `kineto.kind`; returns false if that is not a valid kind of spans.
     pub(crate) fn decide(&self, kind: &str, rules: &Rules) -> bool {
         let named = kind.parse::<ActivityType>().ok().filter(|kind| kind.is_cpu());
         self.store(named.unwrap_or(ActivityType::CpuOp), rules);
         named.is_some()
     }
 
-    /// The scope of its spans that name none, as torch has it where the target says nothing.
+    /// Returns the scope of spans that set none, as in torch if the target has none.
     fn scope_as(&self, class: ActivityType) -> RecordScope {
         self.scope.unwrap_or(match class {
             ActivityType::UserAnnotation => RecordScope::UserScope,
@@ -188,7 +188,7 @@ impl Site {
     }
 
     fn store(&self, class: ActivityType, rules: &Rules) {
-        // Where fields decide, they do so span by span.
+        // If fields decide, they do so for each span.
         let in_scope = self.scopes.is_some() || rules.scopes.is_empty() || rules.scopes.contains(&self.scope_as(class));
         let recorded = in_scope && rules.selected.contains(class) && rules.lets_through(self.metadata);
         self.class.store(if recorded { class as u8 } else { IGNORED }, Ordering::Relaxed);
@@ -206,7 +206,7 @@ impl Rules {
         self.filter.as_ref().is_none_or(|filter| filter.would_enable(metadata.target(), metadata.level()))
     }
 
-    /// Returns the class of a callsite's spans, `None` if the first value of `kineto.kind` decides.
+    /// Returns the class of a callsite's spans; `None` if the first value of `kineto.kind` decides.
     fn class(&self, metadata: &Metadata<'_>) -> Option<ActivityType> {
         let has = |name| metadata.fields().field(name).is_some();
         if has(ANNOTATION_FIELD) {
@@ -253,7 +253,7 @@ impl Rules {
         let is_arg = |name: &str| match name {
             KIND_FIELD | ANNOTATION_FIELD => false,
             NAME_FIELD => true,
-            // The values of a counter are not arguments but what it counts.
+            // The fields of a counter are not arguments but its values.
             _ => (self.with_args || metadata.target() == COUNTER_TARGET) && !denied(name),
         };
         metadata
@@ -275,10 +275,9 @@ impl fmt::Debug for Rules {
     }
 }
 
-/// All callsites that a layer has met.
+/// All callsites that a layer has seen.
 ///
-/// A callsite is judged once and kept for ever, as `tracing` itself keeps its callsites: their number is bounded by the
-/// program's text.
+/// A callsite is decided once and kept forever, as in `tracing` itself: their number is bounded by the size of the program.
 #[derive(Debug, Default)]
 pub(crate) struct Sites {
     pub(crate) rules: Rules,
@@ -292,7 +291,7 @@ struct KnownSites {
 }
 
 impl KnownSites {
-    /// Whether one more fits without the allocator.
+    /// Returns whether another callsite fits without allocating.
     fn has_capacity(&self) -> bool {
         self.in_order.len() < self.in_order.capacity().min(self.by_address.capacity())
     }
@@ -303,18 +302,18 @@ impl Sites {
         Sites { rules, ..Sites::default() }
     }
 
-    /// What this process has met.
+    /// Returns the callsites of this process.
     fn known(&self) -> &RwLock<KnownSites> {
         self.known.get(|_| RwLock::default())
     }
 
-    /// Returns the judgement on a callsite, and makes it if it is a new one.
+    /// Returns the decisions about a callsite, and makes them for a new one.
     pub(crate) fn site(&self, metadata: &'static Metadata<'static>) -> &'static Site {
         let address = std::ptr::from_ref(metadata).addr();
         if let Some(site) = self.known().read().unwrap_or_else(PoisonError::into_inner).by_address.get(&address) {
             return site;
         }
-        // User code (the classifier) runs, and memory is had, before the lock is taken.
+        // Before the lock is taken: this runs user code (the classifier) and allocates.
         let mut judged = Box::new(self.judge(metadata));
         let mut known = self.lock_with_capacity();
         if let Some(site) = known.by_address.get(&address) {
@@ -329,8 +328,8 @@ impl Sites {
         site
     }
 
-    /// Locks the list with capacity for one more: an allocator that has spans of its own comes back here, so it may not be
-    /// called under the lock.
+    /// Locks the list with capacity for one more. The allocator must not be called under the lock, because one that creates
+    /// spans re-enters this function.
     fn lock_with_capacity(&self) -> RwLockWriteGuard<'_, KnownSites> {
         let lock = || self.known().write().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -348,7 +347,7 @@ impl Sites {
                 roomier.in_order.append(&mut known.in_order);
                 std::mem::swap(&mut *known, &mut roomier);
             }
-            // Before what it has held until now.
+            // Unlocks before the old list is freed.
             drop(known);
         }
     }
@@ -385,7 +384,7 @@ impl Sites {
         site
     }
 
-    /// Returns the callsites met so far; a record's site is an index into it.
+    /// Returns the callsites seen so far; a record's `site` is an index into this list.
     pub(crate) fn all(&self) -> Vec<&'static Site> {
         let lock = || self.known().read().unwrap_or_else(PoisonError::into_inner);
         loop {

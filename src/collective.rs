@@ -1,16 +1,16 @@
-//! Collective operations as spans, with what torch's profiler says of them.
+//! Collective operations as spans, with the arguments of torch's profiler.
 
 use crate::callsite::COMMS_TARGET;
 use crate::config::ProcessGroup;
 use std::fmt::{self, Display, Write as _};
 use tracing::Span;
 
-/// A collective operation, such as an all-reduce: what torch's `record_param_comms` says of one.
+/// A collective operation, such as an all-reduce; torch's `record_param_comms`.
 ///
-/// [`span`](Collective::span) makes a span of it, to be entered around what launches the work. Its arguments are torch's, are
-/// also on the kernels that are launched within, and its group stands in the header's `distributedInfo`: HTA and the
-/// Distributed view of TensorBoard read them. `Comms Id` is the same number in the traces of all ranks (not torch's number,
-/// which differs from build to build), so one operation is found again in all of them.
+/// [`span`](Collective::span) returns a span to be entered around the launch. Its arguments are torch's, and kernels launched
+/// inside get them too; HTA and the Distributed view of TensorBoard read them. Its group is added to the header's
+/// `distributedInfo`. `Comms Id` is the same number in the traces of all ranks, so the operation can be found in all of them.
+/// (It is not torch's number, which differs between builds.)
 ///
 /// ```
 /// use tracing_kineto::{Collective, ProcessGroup};
@@ -24,34 +24,34 @@ use tracing::Span;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Collective<'c> {
-    /// Which operation, as torch calls it: "allreduce", "all_gather", "send".
+    /// The operation, by torch's name: "allreduce", "all_gather", "send".
     pub name: &'c str,
     /// The processes that take part.
     pub group: &'c ProcessGroup,
-    /// This process's number in the group, from 0.
+    /// This process's rank in the group, from 0.
     pub rank: u32,
-    /// The type of the elements, as torch calls it: "Float", "BFloat16"; empty if not known.
+    /// The type of the elements, by torch's name: "Float", "BFloat16"; empty if unknown.
     pub dtype: &'c str,
-    /// How many elements go in.
+    /// The number of input elements.
     pub in_elements: Option<u64>,
-    /// How many come out.
+    /// The number of output elements.
     pub out_elements: Option<u64>,
-    /// How many elements go to each process, where that differs.
+    /// The number of elements sent to each process, if they differ.
     pub in_splits: &'c [u64],
-    /// How many come from each.
+    /// The number of elements received from each process, if they differ.
     pub out_splits: &'c [u64],
-    /// The process that sends to this one, of "recv".
+    /// The sending process, for "recv".
     pub source: Option<u32>,
-    /// The process that this one sends to, of "send".
+    /// The receiving process, for "send".
     pub destination: Option<u32>,
     /// The number of the operation, the same in all processes of the group.
     pub seq: Option<u64>,
-    /// Whether the program goes on before it has ended.
+    /// Whether the program continues before it has ended.
     pub is_async: bool,
 }
 
 impl<'c> Collective<'c> {
-    /// The operation of that name in a group, in which this process has the number `rank`.
+    /// Creates the operation of that name in a group, in which this process has the rank `rank`.
     pub const fn new(name: &'c str, group: &'c ProcessGroup, rank: u32) -> Collective<'c> {
         Collective {
             name,
@@ -69,53 +69,53 @@ impl<'c> Collective<'c> {
         }
     }
 
-    /// Says of which type the elements are, how many go in, and how many come out.
+    /// Sets the type of the elements, and the numbers of input and output elements.
     #[must_use]
     pub const fn with_elements(mut self, dtype: &'c str, going_in: u64, coming_out: u64) -> Self {
         (self.dtype, self.in_elements, self.out_elements) = (dtype, Some(going_in), Some(coming_out));
         self
     }
 
-    /// Says how many elements go to each process and come from each.
+    /// Sets the number of elements for each process.
     #[must_use]
     pub const fn with_splits(mut self, going_in: &'c [u64], coming_out: &'c [u64]) -> Self {
         (self.in_splits, self.out_splits) = (going_in, coming_out);
         self
     }
 
-    /// Says which process sends to this one.
+    /// Sets the process that sends to this one.
     #[must_use]
     pub const fn from_rank(mut self, source: u32) -> Self {
         self.source = Some(source);
         self
     }
 
-    /// Says which process this one sends to.
+    /// Sets the process that this one sends to.
     #[must_use]
     pub const fn to_rank(mut self, destination: u32) -> Self {
         self.destination = Some(destination);
         self
     }
 
-    /// Gives it its number, the same in all processes of the group.
+    /// Sets the operation's number, the same in all processes of the group.
     #[must_use]
     pub const fn with_seq(mut self, seq: u64) -> Self {
         self.seq = Some(seq);
         self
     }
 
-    /// Says that the program goes on before it has ended.
+    /// Marks the operation as asynchronous: the program continues before it has ended.
     #[must_use]
     pub const fn asynchronous(mut self) -> Self {
         self.is_async = true;
         self
     }
 
-    /// Makes a span of it: `record_param_comms`, of level INFO, with the target `kineto::comms`.
+    /// Creates its span: `record_param_comms`, of level INFO, with the target `kineto::comms`.
     ///
-    /// It is an operation (`cpu_op`), as in torch, or a `collective_comm` where that
-    /// [was asked for](crate::KinetoLayerBuilder::collective_profiling). Lists of more than 30 elements are cut as torch cuts
-    /// them. Ranks that are not evenly spaced have no `Global rank start` and `Global rank stride`.
+    /// It is an operation (`cpu_op`), as in torch, or a `collective_comm` if
+    /// [enabled](crate::KinetoLayerBuilder::collective_profiling). Lists of more than 30 elements are truncated like torch's.
+    /// Ranks that are not evenly spaced have no `Global rank start` and `Global rank stride`.
     pub fn span(&self) -> Span {
         let group = self.group;
         let not_empty = |text: &'c str| Some(text).filter(|text| !text.is_empty());
@@ -145,7 +145,7 @@ impl<'c> Collective<'c> {
         )
     }
 
-    /// The same number in all processes: FNV-1a, in 63 bits, of what they all know.
+    /// Returns a number that is the same in all processes: a 63-bit FNV-1a hash of their common data.
     fn comms_id(&self) -> Option<u64> {
         let is_between_two = self.source.is_some() || self.destination.is_some();
         let (start, stride) =
@@ -155,19 +155,19 @@ impl<'c> Collective<'c> {
         let bytes = self.group.name.bytes().chain([0]).chain(numbers);
         let hash =
             bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
-        // Readers take larger ones for texts or floats.
+        // Readers take larger numbers for texts or floats.
         Some(hash >> 1)
     }
 }
 
-/// A list as torch prints it: of more than 30 elements the first 29 and the last.
+/// A list in torch's format: of more than 30 elements, the first 29 and the last.
 struct Shortened<'s, T>(&'s [T]);
 
-/// The elements of the longest list that is whole.
+/// The length of the longest list that is not truncated.
 const WHOLE: usize = 30;
 
 impl<'s, T> Shortened<'s, T> {
-    /// `None` of an empty list.
+    /// Returns `None` for an empty list.
     fn of(list: &'s [T]) -> Option<Shortened<'s, T>> {
         (!list.is_empty()).then_some(Shortened(list))
     }

@@ -90,7 +90,7 @@ pub(crate) static LOGGER: Logger = Logger::new();
 pub(crate) struct Logger {
     threshold: AtomicU8,
     format: AtomicU8,
-    /// No line has colours, wherever it goes.
+    /// Whether lines have no colours.
     is_plain: AtomicBool,
     /// The modules whose verbose messages pass; `None` means all.
     modules: RwLock<Option<Arc<[String]>>>,
@@ -148,13 +148,13 @@ impl Logger {
         drop(old);
     }
 
-    /// Whether stages of a recording are shown on a terminal.
+    /// Returns whether stages of a recording are shown on a terminal.
     pub(crate) fn has_terminal(&self) -> bool {
         let shows_stages = self.threshold.load(Ordering::Relaxed) <= Severity::Stage.number();
         shows_stages && glance(&self.sink).is_none() && io::stderr().is_terminal()
     }
 
-    /// Whether a message of that site passes the threshold and the module list.
+    /// Returns whether a message of that site passes the threshold and the module list.
     pub(crate) fn lets_through(&self, site: &MessageSite) -> bool {
         if site.severity.number() < self.threshold.load(Ordering::Relaxed) {
             return false;

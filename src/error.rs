@@ -1,4 +1,4 @@
-//! The one error of the crate: a kind, what it is about, and what to do next.
+//! The crate's error type.
 
 use crate::trace::Trace;
 use std::fmt;
@@ -28,7 +28,7 @@ pub enum ErrorKind {
     OutOfMemory,
     /// A recording is running already; stop it first.
     AlreadyActive,
-    /// No recording is going on.
+    /// No recording is running.
     NotActive,
     /// Something did not end within its time limit.
     Timeout,
@@ -94,7 +94,7 @@ impl Error {
     }
 }
 
-/// Converts an error of the analysis or of a file, whose kind keeps its name.
+/// Converts an error of the analysis or of a file to the kind of the same name.
 impl From<kineto_trace::Error> for Error {
     fn from(error: kineto_trace::Error) -> Error {
         let (kind, message, path, io) = error.into_parts();
@@ -115,7 +115,7 @@ fn same_kind(kind: kineto_trace::ErrorKind) -> ErrorKind {
         Kind::NotATrace => ErrorKind::NotATrace,
         Kind::TooLarge => ErrorKind::TooLarge,
         Kind::Unsupported => ErrorKind::Unsupported,
-        // A test finds a kind that has none of its name.
+        // Unreachable: a test checks that all kinds have a counterpart.
         _ => ErrorKind::Io,
     }
 }
@@ -126,10 +126,10 @@ impl fmt::Display for Error {
     }
 }
 
-// The message has the cause, so there is no source.
+// The message contains the cause, so there is no source.
 impl std::error::Error for Error {}
 
-/// The message: what a `main` that returns this error shows.
+/// Shows the message, for a `main` that returns this error.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 #[must_use = "the trace is written when the guard is dropped: keep it in a variable until the program's end"]
 pub struct KinetoGuard {
     session: SessionHandle,
-    /// When it was made, if there is a session.
+    /// The time of its creation, if there is a session.
     built: Option<Instant>,
 }
 

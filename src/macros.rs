@@ -1,4 +1,4 @@
-//! Spans and events with a meaning in Kineto's world.
+//! Macros for annotations, counters and profiled blocks.
 
 /// Makes a user annotation: a span of Kineto's class `user_annotation`, like torch's `record_function`.
 ///
@@ -44,9 +44,9 @@ macro_rules! annotate {
 
 /// Records the values of a counter now.
 ///
-/// Each numeric field is a series of the counter's row (ph "C" in the trace file); true and false are 1 and 0, and what
-/// is no finite number is left out. Any event with the target `kineto::counter` is the same, which is how other layers
-/// see it, at level INFO.
+/// Each numeric field is a series of the counter's row (ph "C" in the trace file); true and false are 1 and 0, and values
+/// that are not finite are omitted. Any event with the target `kineto::counter` has the same effect. Other layers see an
+/// event of level INFO.
 ///
 /// ```
 /// tracing_kineto::counter!("queue", depth = 3, bytes = 1.5e6);
@@ -102,14 +102,14 @@ macro_rules! profile {
     };
 }
 
-/// What the macros need from where they are used.
+/// Items that the macros need at their call sites.
 #[doc(hidden)]
 pub mod __private {
     #[cfg(feature = "analysis")]
     pub use crate::profile::Recording;
     pub use tracing;
 
-    /// Returns whether a format string has anything to fill in.
+    /// Returns whether a format string has placeholders.
     pub const fn is_format(text: &str) -> bool {
         let bytes = text.as_bytes();
         let mut at = 0;

@@ -1,4 +1,4 @@
-//! Recordings of a block: `profile!`, which prints what took how long, and `Trace::of`.
+//! Recordings of a block: `profile!`, which prints a table of times, and `Trace::of`.
 
 use crate::diag::{self, diag};
 use crate::error::{Error, ErrorKind};
@@ -28,7 +28,7 @@ impl fmt::Debug for Recording {
     }
 }
 
-/// What of a recording is the block's.
+/// The part of a recording that belongs to the block.
 #[derive(Clone, Copy, Debug)]
 enum BlockExtent {
     /// All of it: it was started for the block.
@@ -38,13 +38,13 @@ enum BlockExtent {
 }
 
 impl Recording {
-    /// Begins with the layer of the program that was made last, or with one that is installed for this purpose.
+    /// Starts with the program's newest layer, or installs a layer for this purpose.
     pub fn begin(name: fmt::Arguments<'_>) -> Recording {
         let profiler = session::newest().map(|session| Ok(Profiler::new(session.into())));
         Recording::new(name, profiler.unwrap_or_else(install))
     }
 
-    /// Begins with that profiler.
+    /// Starts with that profiler.
     pub fn with(profiler: &Profiler, name: fmt::Arguments<'_>) -> Recording {
         Recording::new(name, Ok(profiler.clone()))
     }
@@ -60,7 +60,7 @@ impl Recording {
         Recording { name: name.to_string(), state }
     }
 
-    /// What the block took.
+    /// Returns the times of the block.
     fn averages(&self, profiler: &Profiler, extent: BlockExtent) -> Result<KeyAverages, Error> {
         let nothing = |why: &str| Error::new(ErrorKind::NotActive, format!("nothing was recorded: {why}"));
         match extent {
@@ -76,7 +76,7 @@ impl Recording {
         }
     }
 
-    /// What lies in the last annotation of the block's name on this thread.
+    /// Returns the contents of the last annotation with the block's name on this thread.
     fn within(&self, events: &Events) -> Option<KeyAverages> {
         let here = TrackId::Id(thread::id());
         let mut annotations = events.iter().filter(|event| event.kind() == Some(ActivityType::UserAnnotation));
@@ -106,14 +106,14 @@ impl Drop for Recording {
     }
 }
 
-/// Of each section.
+/// The number of rows of each section.
 const ROWS: usize = 30;
 
 impl Trace {
-    /// Records the spans and events that `work` emits on the calling thread, for tests and for a look.
+    /// Records the spans and events that `work` emits on the calling thread, for tests and quick experiments.
     ///
-    /// The thread's subscriber is replaced meanwhile by one with a layer at its defaults, without devices and without an
-    /// output. What other threads emit is not recorded.
+    /// The thread's subscriber is replaced meanwhile by one with a default layer, without devices and without an output.
+    /// Spans and events of other threads are not recorded.
     ///
     /// ```
     /// use tracing_kineto::Trace;
@@ -125,7 +125,7 @@ impl Trace {
     /// ```
     ///
     /// # Errors
-    /// If the environment has a setting that keeps a layer from being built, or switches it off.
+    /// If a setting of the environment prevents the creation of a layer, or disables it.
     pub fn of(work: impl FnOnce()) -> Result<Trace, Error> {
         let builder = KinetoLayer::builder().no_output().record_from_start(true);
         let (layer, guard) = builder.activities(ActivityGroup::Cpu.types()).build()?;
@@ -135,11 +135,11 @@ impl Trace {
     }
 }
 
-/// Puts a layer on the global default subscriber, if the program has none, and keeps it for good.
+/// Installs a layer as the global default subscriber for the life of the process, if the program has none.
 fn install() -> Result<Profiler, Error> {
     static GUARD: OnceLock<KinetoGuard> = OnceLock::new();
     let (layer, guard) = KinetoLayer::builder().no_output().record_from_start(false).build()?;
-    // A layer that cannot record is not worth the program's one subscriber.
+    // A layer that cannot record must not occupy the program's only global default.
     guard.profiler().session()?;
     let subscriber = tracing_subscriber::registry().with(layer);
     dispatcher::set_global_default(Dispatch::new(subscriber)).map_err(|_| {

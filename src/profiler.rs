@@ -32,7 +32,7 @@ impl fmt::Debug for Profiler {
 
 /// There is no session: the layer is off, or the platform cannot record. It becomes an [`Error`] where it is returned.
 ///
-/// It has no size, so the compiler sees where there is never a session, and leaves out what would be done with one.
+/// It has no size, so the compiler can remove code for sessions that can never exist.
 #[derive(Debug)]
 pub(crate) struct NoSession;
 
@@ -50,7 +50,7 @@ impl Profiler {
         Profiler { session }
     }
 
-    /// Whether spans are recorded now: not while a recording is paused, nor where its host types are.
+    /// Returns whether spans are recorded now: not while the recording or its host types are paused.
     ///
     /// Costs about as much as reading an atomic. Use it to skip work that only a trace needs.
     #[inline]

@@ -1,4 +1,4 @@
-//! A layer that lets the recording run only while a span of some name is open.
+//! A layer that lets the recording run only while a span with a given name is open.
 
 use crate::session::{Session, SessionHandle};
 use std::fmt;
@@ -8,11 +8,11 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-/// Pauses the recording while no span of its name is entered, on any thread.
+/// Pauses the recording while no span with its name is entered, on any thread.
 ///
-/// Made by [`Profiler::record_while`](crate::Profiler::record_while). Put it on the registry before the
-/// [`KinetoLayer`](crate::KinetoLayer), so that the span that opens a window is in it; it ends with the window, marked
-/// `"finished": false`.
+/// [`Profiler::record_while`](crate::Profiler::record_while) creates it. Add it to the registry before the
+/// [`KinetoLayer`](crate::KinetoLayer), so that the recording contains the span that resumes it; that span ends with the
+/// window, marked `"finished": false`.
 #[must_use = "put it on the registry, before the KinetoLayer: until then, nothing is recorded"]
 pub struct RecordWhile {
     session: SessionHandle,

@@ -1,10 +1,10 @@
-//! Texts that are cut at a limit, and counts of things.
+//! Texts with a length limit, and counted nouns.
 
 pub(crate) use kineto_trace::text::{boundary, counted};
 use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A text that stops growing at a limit, so that a value of gigabytes costs no more than one of kilobytes.
+/// A text that stops growing at a limit, so that formatting a huge value costs no more than a small one.
 pub(crate) struct Bounded {
     pub(crate) text: String,
     bytes_max: usize,
@@ -25,11 +25,11 @@ impl Write for Bounded {
 }
 
 impl Bounded {
-    /// Renders a value, up to `bytes_max`.
+    /// Formats a value, up to `bytes_max`.
     pub(crate) fn debug(value: &dyn fmt::Debug, bytes_max: usize) -> Bounded {
         let mut text = Bounded { text: String::new(), bytes_max, cut: false };
-        // An error is either ours, at the limit, or the value's own: what was written until then is kept. A panic is not
-        // the program's: without this crate nobody would have asked for the text.
+        // An error comes from the limit or from the value; the text before it is kept. A panic must not reach the program,
+        // which did not request the text.
         if catch_unwind(AssertUnwindSafe(|| write!(text, "{value:?}"))).is_err() {
             let _ = text.write_str("(Debug panicked)");
         }

@@ -1,3 +1,3 @@
-//! The functions of `include/tracing_kineto.h` as a library by itself; they are in the crate's `src/capi`.
+//! A library of the functions of `include/tracing_kineto.h`, which are in the crate's `src/capi`.
 
 use tracing_kineto as _;

@@ -1,4 +1,4 @@
-//! The data set, read by two futures in turns on one thread.
+//! The data set, read by two alternating futures on one thread.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -19,7 +19,7 @@ pub(crate) struct Point {
     pub(crate) class: usize,
 }
 
-/// Reads two shards at once.
+/// Reads two shards concurrently.
 #[instrument(name = "fetch_data_set")]
 pub(crate) fn fetch() -> io::Result<Vec<Point>> {
     let disk = Disk::start()?;
@@ -28,7 +28,7 @@ pub(crate) fn fetch() -> io::Result<Vec<Point>> {
     Ok(points)
 }
 
-/// Waits for block after block and decodes each; polled many times, so the trace also has it on a track of its own.
+/// Reads and decodes block after block; it is polled many times, so the trace also shows it on an async track.
 #[instrument(skip(disk), fields(points = field::Empty))]
 async fn fetch_shard(disk: &Disk, shard: u64, blocks: u64) -> Vec<Point> {
     let mut points = Vec::new();
@@ -40,7 +40,7 @@ async fn fetch_shard(disk: &Disk, shard: u64, blocks: u64) -> Vec<Point> {
     points
 }
 
-/// Points along three arms, with some noise.
+/// Returns points along three arms, with some noise.
 fn spirals(seed: u64, count: usize) -> impl Iterator<Item = Point> {
     let mut random = Random(seed + 1);
     (0..3).cycle().take(count).map(move |class| {
@@ -50,12 +50,12 @@ fn spirals(seed: u64, count: usize) -> impl Iterator<Item = Point> {
     })
 }
 
-/// A thread that takes its time for every block.
+/// A thread that simulates a slow disk.
 struct Disk {
     requests: mpsc::Sender<(u64, Span, Arc<Mutex<Reply>>)>,
 }
 
-/// What a read waits for.
+/// The state of a pending read.
 #[derive(Default)]
 struct Reply {
     seed: Option<u64>,
@@ -99,7 +99,7 @@ impl Future for Read {
     }
 }
 
-/// Polls both futures in turns on this thread, which sleeps while neither can go on.
+/// Polls both futures alternately on this thread, which sleeps while neither is ready.
 fn block_on_both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     struct Unpark(Thread);
     impl Wake for Unpark {

@@ -1,8 +1,8 @@
-//! The GPU's part: each batch goes to the device, and each layer launches kernels there, on two streams.
+//! The GPU's part: each batch is copied to the device, and each layer launches kernels there, on two streams.
 //!
-//! The kernels stand in for a model's: they have its names and its order, and touch its data. They are launched by the
-//! CUDA driver, as cudarc, candle and cubecl do. Where there is no NVIDIA GPU, the simulator that this project's tests
-//! run on takes its place, and everything that is said of it says so.
+//! The kernels stand in for a model's: they have its names and its order, and access its data. The CUDA driver launches them,
+//! as in cudarc, candle and cubecl. Without an NVIDIA GPU, the simulator of this project's tests replaces it, and the output
+//! says so.
 #![expect(unsafe_code, reason = "the driver's functions are C functions")]
 #![expect(clippy::multiple_unsafe_ops_per_block, reason = "each function is looked up and called")]
 
@@ -21,9 +21,9 @@ const THREADS: u32 = 256;
 
 type Handle = *mut c_void;
 
-/// A device with what one step needs.
+/// A device with the resources of a step.
 pub(crate) struct Gpu {
-    /// What the driver calls it.
+    /// The driver's name for it.
     pub(crate) name: String,
     /// Whether it is the simulator.
     pub(crate) simulated: bool,
@@ -35,7 +35,7 @@ pub(crate) struct Gpu {
     kernels: Vec<Handle>,
 }
 
-/// The driver's functions that are used.
+/// The driver functions in use.
 struct Driver {
     launch: unsafe extern "C" fn(
         Handle,
@@ -57,11 +57,11 @@ struct Driver {
 }
 
 impl Gpu {
-    /// Opens the first GPU, or else the simulated one; `None` where there is neither.
+    /// Opens the first GPU, or else the simulated one; `None` if there is neither.
     pub(crate) fn open() -> Option<Gpu> {
         let real = open_library("libcuda.so.1".into()).and_then(|library| Gpu::on(library, false).ok());
         real.or_else(|| {
-            // CUPTI first: it is found because it is there already.
+            // CUPTI first: the collector finds a library that is loaded already.
             open_library(simulator("sim_cupti")?)?;
             Gpu::on(open_library(simulator("sim_cuda")?)?, true).ok()
         })
@@ -73,7 +73,7 @@ impl Gpu {
         let (mut memory, mut module) = (0_u64, ptr::null_mut());
         const NON_BLOCKING: c_uint = 1;
         let bytes = ELEMENTS as usize * size_of::<f32>();
-        // SAFETY: the functions have these types, and the places for their results live as long as the calls.
+        // SAFETY: the functions have these types, and the result variables outlive the calls.
         unsafe {
             type New = unsafe extern "C" fn(*mut Handle, c_uint) -> c_int;
             let stream = library.get::<New>(b"cuStreamCreate\0")?;
@@ -88,7 +88,7 @@ impl Gpu {
         let kernel = |name: &&str| -> Result<Handle, Box<dyn Error>> {
             type Get = unsafe extern "C" fn(*mut Handle, Handle, *const c_char) -> c_int;
             let (mut kernel, name) = (ptr::null_mut(), CString::new(*name)?);
-            // SAFETY: as above.
+            // SAFETY: the function has this type, and `kernel` outlives the call.
             unsafe { done(library.get::<Get>(b"cuModuleGetFunction\0")?(&raw mut kernel, module, name.as_ptr()))? };
             Ok(kernel)
         };
@@ -106,11 +106,11 @@ impl Gpu {
         Ok(Gpu { name, simulated, driver, copies, compute, copied, memory, kernels })
     }
 
-    /// Sends a batch on the copies' stream; what is launched from now on waits for it.
+    /// Copies a batch on the copy stream; later launches wait for it.
     pub(crate) fn upload(&self, batch: &[f32]) {
         let _span = info_span!("upload", floats = batch.len()).entered();
         let batch = batch.get(..ELEMENTS as usize).unwrap_or(batch);
-        // SAFETY: the memory holds at least as many floats; pageable memory has been read when the call returns.
+        // SAFETY: the device memory holds at least as many floats; the call reads pageable memory before it returns.
         unsafe {
             (self.driver.copy)(self.memory, batch.as_ptr().cast(), size_of_val(batch), self.copies);
             (self.driver.record)(self.copied, self.copies);
@@ -130,18 +130,18 @@ impl Gpu {
         unsafe { (self.driver.launch)(*function, blocks, 1, 1, THREADS, 1, 1, 0, self.compute, arguments, none) };
     }
 
-    /// Waits for everything that was launched.
+    /// Waits for all launched work.
     pub(crate) fn wait(&self) {
         let _span = info_span!("wait for the device").entered();
-        // SAFETY: the stream is there as long as the program is.
+        // SAFETY: the stream lives as long as the program.
         unsafe { (self.driver.synchronize)(self.compute) };
     }
 }
 
-/// Makes the first device's primary context the thread's, and returns the device's name.
+/// Makes the first device's primary context current on the thread, and returns the device's name.
 fn first_device(library: &Library) -> Result<String, Box<dyn Error>> {
     let (mut device, mut context, mut name) = (0, ptr::null_mut(), [0_u8; 256]);
-    // SAFETY: the functions have these types; the name is ended by a zero within its length.
+    // SAFETY: the functions have these types; the driver ends the name with a zero within its length.
     unsafe {
         type Init = unsafe extern "C" fn(c_uint) -> c_int;
         done(library.get::<Init>(b"cuInit\0")?(0))?;
@@ -163,19 +163,19 @@ fn done(code: c_int) -> Result<(), Box<dyn Error>> {
 
 /// Opens a library for the rest of the program.
 fn open_library(path: PathBuf) -> Option<&'static Library> {
-    // SAFETY: what the driver does when it is loaded is sound.
+    // SAFETY: the driver's initializers are sound.
     let library = unsafe { Library::new(path) }.ok()?;
     Some(Box::leak(Box::new(library)))
 }
 
-/// Where cargo has put a library of the simulator: beside the example, or one folder up.
+/// Returns the path of a simulator library that cargo built: next to the example, or one folder up.
 fn simulator(name: &str) -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     let folders = program.ancestors().skip(1).map(|folder| folder.join("deps"));
     folders.map(|folder| folder.join(format!("lib{name}.so"))).find(|path| path.exists())
 }
 
-/// Kernels that pull each element a little towards zero, one for each name.
+/// Returns kernels that scale each element towards zero, one for each name.
 fn ptx() -> Result<CString, Box<dyn Error>> {
     let mut text = ".version 6.0\n.target sm_50\n.address_size 64\n".to_owned();
     for name in KERNELS {

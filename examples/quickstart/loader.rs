@@ -1,4 +1,4 @@
-//! The batches, made ahead of their use by two threads.
+//! The batches, prepared ahead of use by two threads.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -11,7 +11,7 @@ use crate::dataset::Point;
 use crate::matrix::Matrix;
 use crate::random::Random;
 
-/// How many numbers describe a point.
+/// The number of features of a point.
 pub(crate) const FEATURES: usize = 96;
 const BATCH: usize = 512;
 
@@ -21,7 +21,7 @@ pub(crate) struct Batch {
     pub(crate) labels: Vec<usize>,
 }
 
-/// The batches that the loaders have ready.
+/// The prepared batches.
 pub(crate) struct Batches {
     queue: mpsc::Receiver<Batch>,
     ready: Arc<AtomicUsize>,
@@ -36,7 +36,7 @@ impl Batches {
     }
 }
 
-/// Starts two threads that make `total` batches between them, a few ahead of their use.
+/// Starts two threads that prepare `total` batches between them, a few ahead of use.
 pub(crate) fn start(points: Vec<Point>, total: usize) -> io::Result<Batches> {
     let (sender, queue) = mpsc::sync_channel(4);
     let (points, next, ready) = (Arc::new(points), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));

@@ -4,9 +4,10 @@
 //! cargo run --release --example quickstart [FILE.pt.trace.json.gz]
 //! ```
 //!
-//! An async part reads the data set, two loader threads make batches of it, and the main thread trains a classifier on
-//! them with the help of two more threads and of a GPU, a simulated one where there is none. Nearly all of what the trace shows comes from ordinary `tracing` spans; of
-//! tracing-kineto there are the layer, `annotate!` for the steps and `counter!` for the queue.
+//! An async part reads the data set, two loader threads make batches of it, and the main thread trains a classifier on them
+//! with two helper threads and a GPU (a simulated one if there is none). Almost everything in the trace comes from ordinary
+//! `tracing` spans; the program uses only the layer, `annotate!` for the steps and `counter!` for the queue of
+//! tracing-kineto.
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
 mod dataset;
@@ -40,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let (loss, accuracy) = train(gpu.as_ref())?;
 
-    // Dropping the guard would save the file too; this way there is a trace to look into.
+    // Dropping the guard would save the file too; `finish` also returns the trace.
     let trace = guard.finish()?;
     trace.save(&path)?;
     println!("Trained for {STEPS} steps: loss {loss:.3}, accuracy {:.1} %.\n", accuracy * 100.0);
@@ -50,14 +51,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A name that TensorBoard lists: `<worker>.<digits>.pt.trace.json[.gz]`.
+/// Returns a name that TensorBoard lists: `<worker>.<digits>.pt.trace.json[.gz]`.
 fn default_path() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     let zipped = if cfg!(feature = "gzip") { ".gz" } else { "" };
     format!("quickstart_{}.{now}.pt.trace.json{zipped}", process::id())
 }
 
-/// Trains the classifier; returns the last loss and the accuracy on points that it has not seen.
+/// Trains the classifier; returns the last loss and the accuracy on unseen points.
 fn train(gpu: Option<&Gpu>) -> Result<(f32, f32), Box<dyn Error>> {
     let points = dataset::fetch()?;
     let batches = loader::start(points, STEPS + 1)?;
@@ -69,7 +70,7 @@ fn train(gpu: Option<&Gpu>) -> Result<(f32, f32), Box<dyn Error>> {
         let batch = batches.next()?;
         loss = model.step(&pool, gpu, &batch, step);
         if step == STEPS / 2 {
-            // Fails, and the slice says why; the training goes on.
+            // Fails, and the slice shows the error; the training continues.
             drop(model.checkpoint("no-such-folder/model.bin"));
         }
     }
@@ -77,7 +78,7 @@ fn train(gpu: Option<&Gpu>) -> Result<(f32, f32), Box<dyn Error>> {
     Ok((loss, model.accuracy(&pool, gpu, &unseen)))
 }
 
-/// Says which GPU the kernels of the trace ran on, loudly if it is none.
+/// Prints which GPU ran the kernels of the trace, prominently if it was simulated.
 fn announce(gpu: Option<&Gpu>) {
     match gpu {
         Some(Gpu { name, simulated: true, .. }) => {

@@ -5,7 +5,7 @@ use std::{io, iter, slice, thread};
 
 use tracing::{Span, info_span, instrument};
 
-/// Numbers in rows; a clone shares them.
+/// A matrix by rows; clones share the numbers.
 #[derive(Clone)]
 pub(crate) struct Matrix {
     pub(crate) rows: usize,
@@ -86,7 +86,7 @@ impl Pool {
     }
 }
 
-/// Has `helper` multiply some rows, under the caller's span.
+/// Sends some rows to `helper` to multiply, under the caller's span.
 fn give(helper: &mpsc::Sender<Job>, a: &Matrix, b: &Matrix, first: usize, count: usize) -> mpsc::Receiver<Vec<f32>> {
     let (done, part) = mpsc::sync_channel(1);
     let (a, b, caller) = (a.clone(), b.clone(), Span::current());

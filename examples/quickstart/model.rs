@@ -17,7 +17,7 @@ const RATE: f32 = 0.5;
 pub(crate) struct Model {
     hidden: Linear,
     head: Linear,
-    /// The sequence number of the next layer's use; a backward operation has that of its forward one.
+    /// The sequence number of the next layer's use; a backward operation has that of its forward operation.
     seq: usize,
 }
 
@@ -60,7 +60,7 @@ impl Model {
         (activations, logits)
     }
 
-    /// The share of `batch` that the model puts into the right class.
+    /// Returns the share of `batch` that the model classifies correctly.
     #[instrument(ret, skip_all)]
     pub(crate) fn accuracy(&self, pool: &Pool, gpu: Option<&Gpu>, batch: &Batch) -> f32 {
         let (_, logits) = self.forward(pool, gpu, batch, self.seq);
@@ -107,7 +107,7 @@ impl Linear {
         Matrix { rows: x.rows, cols: self.weight.cols, data: y.into() }
     }
 
-    /// Takes the gradient of the outputs, learns from it, returns the gradient of the inputs.
+    /// Updates the weights by the gradient of the outputs; returns the gradient of the inputs.
     #[instrument(name = "linear_backward", skip(self, pool, gpu, x, gradient), fields(dims = ?[gradient.dims(), x.dims()]))]
     fn backward(&mut self, pool: &Pool, gpu: Option<&Gpu>, x: &Matrix, gradient: &Matrix, seq: usize) -> Matrix {
         if let Some(gpu) = gpu {
@@ -127,7 +127,7 @@ impl Linear {
     }
 }
 
-/// The mean loss and its gradient.
+/// Returns the mean loss and its gradient.
 #[instrument(skip_all, fields(dims = ?[logits.dims()]))]
 fn cross_entropy(logits: &Matrix, labels: &[usize]) -> (f32, Matrix) {
     let share = 1.0 / labels.len() as f32;

@@ -11,12 +11,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from -1 to 1.
+    /// Returns a number from -1 to 1.
     pub(crate) fn signed(&mut self) -> f32 {
         (self.next() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
     }
 
-    /// A whole number from 0 to `limit` - 1.
+    /// Returns a whole number from 0 to `limit` - 1.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.next() >> 33).unwrap_or_default() % limit.max(1)
     }

@@ -1,4 +1,4 @@
-//! What a trace holds, in a few lines, and how to open its file.
+//! Prints a summary of a trace, and how to open its file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use tracing_kineto::activity::{Body, Lane};
 use tracing_kineto::{ActivityType, Timestamp, Trace};
 
-/// What lies on one thread.
+/// The contents of a thread's row.
 #[derive(Default)]
 struct Row {
     slices: u64,
@@ -15,7 +15,7 @@ struct Row {
 }
 
 impl Row {
-    /// Adds a slice; they come in the order of their starts, so one that starts before `until` lies inside another.
+    /// Adds a slice; slices arrive by start, so a slice that starts before `until` lies inside another one.
     fn add(&mut self, start: Timestamp, end: Timestamp) {
         self.slices += 1;
         self.busy += end.since(start.max(self.until));
@@ -23,13 +23,13 @@ impl Row {
     }
 }
 
-/// Prints a line for each thread, a table of what took longest, and how many rows there are of each kind.
+/// Prints a line for each thread, a table of the longest operations, and the number of rows of each kind.
 pub(crate) fn describe(trace: &Trace) {
     let mut slices = Vec::new();
     let mut kinds = BTreeMap::<&str, u64>::new();
     trace.for_each(|activity| {
         *kinds.entry(activity.kind.as_str()).or_default() += 1;
-        // It spans what a stream did, and the time between.
+        // It spans a stream's work, and the time between.
         if activity.kind == ActivityType::GpuUserAnnotation {
             return;
         }
@@ -56,7 +56,7 @@ pub(crate) fn describe(trace: &Trace) {
     println!("recorded: {}\n", trace.stats());
 }
 
-/// Prints where the file is and what reads it.
+/// Prints the file's path and the tools that read it.
 pub(crate) fn how_to_open(path: &str) {
     let folder = Path::new(path).parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = folder.display();

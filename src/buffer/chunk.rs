@@ -1,10 +1,10 @@
-//! A chunk: 64 KiB of slots that one thread at a time fills and anyone may read up to the committed length.
+//! A chunk: 64 KiB of slots that one thread at a time fills and any thread may read up to the committed length.
 //!
-//! Everything in it is an atomic, so sharing it needs no `unsafe`: records are written with relaxed stores and become
-//! visible by the release store of the committed length. Only a slice's end is written after that; it is a single word.
+//! Everything in it is an atomic, so sharing it needs no `unsafe`: records are written with relaxed stores and become visible
+//! by the release store of the committed length. Only a slice's end, a single word, is written after that.
 //!
-//! The memory of a chunk is never freed: a chunk that nobody holds has its pages given back to the operating system and
-//! is used again. So a thread may keep a plain reference to its slots, and the span path counts no references.
+//! The memory of a chunk is never freed. When its last handle is dropped, its pages go back to the operating system, and the
+//! chunk is reused. So a thread may keep a plain reference to its slots, and the span path counts no references.
 
 #[cfg(not(all(test, loom)))]
 use crate::os::fork::PerProcess;
@@ -20,14 +20,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Slots in a chunk; the first holds the chunk's own state.
 #[cfg(not(all(test, loom)))]
 pub(crate) const SLOTS: usize = 2048;
-/// Small enough for loom to walk through (`tests/loom.rs`).
+/// Small enough for loom to explore (`tests/loom.rs`).
 #[cfg(all(test, loom))]
 pub(crate) const SLOTS: usize = 4;
 
-/// The slots of a chunk, four words each, of which a record takes one slot or more.
+/// The slots of a chunk, four words each. A record takes one slot or more.
 ///
-/// Slot 0 is the header: id of the next record, id of slot 0, epoch, holders. The id of the record in slot `i` is the
-/// chunk's first id, a multiple of [`SLOTS`], plus `i`: unique in the process, and no bytes are spent on it.
+/// Slot 0 is the header: id of the next record, id of slot 0, epoch, holders. The id of the record in slot `i` is the chunk's
+/// first id, a multiple of [`SLOTS`], plus `i`: unique in the process, without taking any bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slots(&'static [[AtomicU64; 4]; SLOTS]);
 
@@ -37,22 +37,22 @@ pub(crate) struct Chunk {
     slots: Slots,
 }
 
-/// What lies before it is committed.
+/// Index of the header word for the next record's id; all slots below that id are committed.
 const NEXT_ID: usize = 0;
 const FIRST_ID: usize = 1;
 const EPOCH: usize = 2;
 const HOLDERS: usize = 3;
 
-/// Chunks that nobody holds, their pages given back.
+/// Chunks without a handle, their pages given back.
 #[cfg(not(all(test, loom)))]
 static SPARE: PerProcess<SegQueue<Slots>> = PerProcess::of_first(SegQueue::new());
 
 impl Slots {
-    /// Makes some chunks and returns one of them; `None` if there is no memory for one.
+    /// Maps some chunks and returns one of them; `None` if there is no memory for one.
     #[cfg(not(all(test, loom)))]
     #[cold]
     fn more() -> Option<Slots> {
-        // Few enough to cost no time, as none of it is present yet, and enough to be no small piece for the allocator.
+        // Few enough to cost no time, as their pages are not present yet; enough for one sizable mapping.
         const AT_ONCE: usize = if cfg!(miri) { 1 } else { 16 };
         const WORDS: usize = SLOTS * 4;
         let (slots, _) = memory::words(AT_ONCE * WORDS).or_else(|| memory::words(WORDS))?.as_chunks();
@@ -65,7 +65,7 @@ impl Slots {
     /// A placeholder for a missing chunk; never written.
     #[cfg(not(all(test, loom)))]
     pub(crate) fn none() -> Slots {
-        // Full from the start, and no id is one of its own.
+        // Full from the start; no id belongs to it.
         static NONE: [[AtomicU64; 4]; SLOTS] = {
             let mut slots = [const { [const { AtomicU64::new(0) }; 4] }; SLOTS];
             slots[0][FIRST_ID] = AtomicU64::new(u64::MAX);
@@ -87,14 +87,14 @@ impl Slots {
         &self.0[0][word]
     }
 
-    /// Returns how many slots are filled, the header included.
+    /// Returns how many slots are committed, the header included.
     pub(crate) fn committed(self) -> usize {
-        // Acquire: pairs with `commit`, so that every slot below the length is seen whole.
+        // Acquire: pairs with `commit`, so that every slot below the length is complete.
         let next = self.header(NEXT_ID).load(Ordering::Acquire);
         usize::try_from(next.saturating_sub(self.first_id())).unwrap_or(0).min(SLOTS)
     }
 
-    /// Returns the id of the next record to the one thread that writes; a multiple of [`SLOTS`] once the chunk is full.
+    /// Returns the id of the next record, for the writing thread; a multiple of [`SLOTS`] once the chunk is full.
     #[inline(always)]
     pub(crate) fn next_id(self) -> u64 {
         self.header(NEXT_ID).load(Ordering::Relaxed)
@@ -106,7 +106,7 @@ impl Slots {
         self.header(FIRST_ID).load(Ordering::Relaxed)
     }
 
-    /// Writes a slot, below [`SLOTS`], that is not committed yet.
+    /// Writes a slot below [`SLOTS`] that is not committed yet.
     #[inline(always)]
     pub(crate) fn write(self, at: usize, words: [u64; 4]) {
         let ([a, b, c, d], [wa, wb, wc, wd]) = (self.slot(at), words);
@@ -116,7 +116,7 @@ impl Slots {
         d.store(wd, Ordering::Relaxed);
     }
 
-    /// Returns the words of all slots, to write those that are not committed yet.
+    /// Returns the words of all slots, for writing uncommitted ones.
     #[inline(always)]
     pub(crate) fn words(self) -> &'static [AtomicU64] {
         self.0.as_flattened()
@@ -129,7 +129,7 @@ impl Slots {
         self.header(NEXT_ID).store(next_id, Ordering::Release);
     }
 
-    /// Stores the end of the slice in a slot, below [`SLOTS`], that may be committed already.
+    /// Stores the end of the slice in a slot below [`SLOTS`], which may be committed already.
     #[inline(always)]
     pub(crate) fn end(self, at: usize, ticks: u64) {
         let [_, _, end, _] = self.slot(at);
@@ -139,10 +139,10 @@ impl Slots {
 }
 
 impl Chunk {
-    /// Bytes that one chunk takes.
+    /// The size of a chunk in bytes.
     pub(crate) const BYTES: u64 = (SLOTS * 32) as u64;
 
-    /// Returns an empty chunk, every page of it present: writing to it never waits for the OS. `None` if there is no memory.
+    /// Returns an empty chunk whose pages are all present, so that no write faults; `None` if there is no memory.
     #[cfg(not(all(test, loom)))]
     pub(crate) fn new() -> Option<Chunk> {
         let slots = SPARE.get(|_| SegQueue::new()).pop().or_else(Slots::more)?;
@@ -160,7 +160,8 @@ impl Chunk {
         Some(Chunk { slots })
     }
 
-    /// Puts the chunk into service with ids from `first_id`, a multiple of [`SLOTS`] above 0; nobody else may hold it yet.
+    /// Puts the chunk into service with ids from `first_id`, a multiple of [`SLOTS`] above 0; there may be no other handle
+    /// yet.
     pub(crate) fn open(&self, first_id: u64, epoch: u64) {
         debug_assert!(first_id > 0 && first_id.is_multiple_of(SLOTS as u64), "{first_id}");
         self.slots.header(FIRST_ID).store(first_id, Ordering::Relaxed);
@@ -174,9 +175,9 @@ impl Chunk {
         self.slots
     }
 
-    /// Returns whether nobody else holds the chunk, so that it can be opened again.
+    /// Returns whether this is the only handle, so that the chunk can be opened again.
     pub(crate) fn is_unique(&self) -> bool {
-        // Acquire: what the last other holder did is done.
+        // Acquire: everything that the last other holder did has happened.
         self.slots.header(HOLDERS).load(Ordering::Acquire) == 1
     }
 
@@ -190,12 +191,12 @@ impl Chunk {
         self.slots.header(EPOCH).load(Ordering::Relaxed)
     }
 
-    /// Returns how many slots are filled, the header included.
+    /// Returns how many slots are committed, the header included.
     pub(crate) fn committed(&self) -> usize {
         self.slots.committed()
     }
 
-    /// Returns `count` words of committed slots, from the word `at`; none where some are out of range.
+    /// Returns `count` words of committed slots, from the word `at`; no words if some are out of range.
     pub(crate) fn words(&self, at: usize, count: usize) -> impl Iterator<Item = u64> + use<> {
         let words = self.slots.words().get(at..).and_then(|words| words.get(..count)).unwrap_or_default();
         words.iter().map(|word| word.load(Ordering::Relaxed))
@@ -220,7 +221,7 @@ impl Clone for Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // Release, and Acquire for the last: what each holder did is done before the chunk is used again.
+        // Release, and Acquire for the last: all accesses by holders precede the reuse of the chunk.
         if self.slots.header(HOLDERS).fetch_sub(1, Ordering::AcqRel) == 1 {
             #[cfg(not(all(test, loom)))]
             {
@@ -236,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chunk_is_64_kib_and_its_slots_are_ids_in_a_row() {
+    fn chunk_has_64_kib_and_consecutive_ids() {
         assert_eq!(Chunk::BYTES, 64 * 1024);
         let chunk = Chunk::new().unwrap();
         chunk.open(4096, 7);
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_never_sees_half_a_record() {
+    fn reader_never_sees_half_a_record() {
         const LAST: usize = if cfg!(miri) { 64 } else { SLOTS };
         let chunk = Chunk::new().unwrap();
         chunk.open(SLOTS as u64, 1);

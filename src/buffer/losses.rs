@@ -1,4 +1,4 @@
-//! Counts what did not make it into a trace, by cause.
+//! Counts the records that are missing from a trace, by cause.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,10 +17,10 @@ impl Default for Losses {
 }
 
 impl Losses {
-    /// Counts one more.
+    /// Adds `count` to the counter of a cause.
     pub(crate) fn add(&self, loss: Loss, count: u64) {
         if let Some(counter) = self.counts.get(loss as usize) {
-            // Relaxed: a counter, read after the threads have been seen to stop or not at all exactly.
+            // Relaxed: counters may lag behind threads that are still recording.
             counter.fetch_add(count, Ordering::Relaxed);
         }
     }
@@ -37,7 +37,7 @@ impl Losses {
         std::array::from_fn(|i| self.counts.get(i).map_or(0, |counter| counter.load(Ordering::Relaxed)))
     }
 
-    /// Returns all counts, in the order of [`Loss::ALL`], and starts again at 0.
+    /// Takes all counts, in the order of [`Loss::ALL`], and resets them.
     pub(crate) fn take(&self) -> [u64; Loss::ALL.len()] {
         std::array::from_fn(|i| self.counts.get(i).map_or(0, |counter| counter.swap(0, Ordering::Relaxed)))
     }
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_cause_has_a_counter_and_a_key_of_its_own() {
+    fn each_loss_has_its_own_counter_and_key() {
         let losses = Losses::default();
         for (i, loss) in Loss::ALL.iter().enumerate() {
             losses.add(*loss, i as u64 + 1);

@@ -1,4 +1,4 @@
-//! Hands out empty chunks, keeps some ready, and keeps everything within the limit.
+//! Supplies empty chunks, keeps some ready, and enforces the buffer limit.
 
 use super::chunk::Chunk;
 use crossbeam_queue::ArrayQueue;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;
 
-/// Chunks that are kept ready: 1 MiB, a few milliseconds of the fastest span path.
+/// The number of chunks kept ready: 1 MiB, a few milliseconds of the fastest span path.
 const READY: usize = 16;
 
 /// Empty chunks and the budget for full ones.
@@ -16,31 +16,32 @@ pub(crate) struct ChunkPool {
     ready: ArrayQueue<Chunk>,
     bytes: AtomicU64,
     bytes_max: u64,
-    /// Who starts the helper.
+    /// Starts the helper.
     starter: OnceLock<Weak<dyn Starter>>,
     starting: AtomicBool,
-    /// The helper has been started, or cannot be: the caller may be an allocator, which starts no thread.
+    /// Whether the helper was started, or cannot be: the caller may be an allocator, which must not start a thread.
     is_started: AtomicBool,
-    /// The thread that makes chunks ahead of need.
+    /// The thread that prepares chunks ahead of need.
     helper: OnceLock<Thread>,
 }
 
-/// Starts the thread that makes chunks ahead of need, by [`Pool::refill`] whenever it is unparked.
+/// Starts the thread that calls [`Pool::refill`] whenever it is unparked, to prepare chunks ahead of need.
 pub(crate) trait Starter: fmt::Debug + Send + Sync {
-    /// Called when the first chunk is asked for, and with each further one while there is no such thread.
+    /// Starts the thread. Called when the first chunk is taken, and again for each further chunk while there is no such
+    /// thread.
     fn start(self: Arc<Self>) -> Option<Thread>;
 }
 
 impl ChunkPool {
-    /// A pool that lets at most `bytes_max` bytes exist at once, those in traces included.
+    /// Creates a pool of at most `bytes_max` bytes, those in traces included.
     pub(crate) fn new(bytes_max: u64) -> ChunkPool {
         let (ready, bytes) = (ArrayQueue::new(READY), AtomicU64::new(0));
         let (starter, starting, helper) = (OnceLock::new(), AtomicBool::new(false), OnceLock::new());
         ChunkPool { ready, bytes, bytes_max, starter, starting, is_started: AtomicBool::new(false), helper }
     }
 
-    /// Has chunks made ahead of need by a thread that `starter` starts; the first caller wins.
-    pub(crate) fn help_from(&self, starter: Weak<dyn Starter>) {
+    /// Sets the starter of the helper thread; the first caller wins.
+    pub(crate) fn set_starter(&self, starter: Weak<dyn Starter>) {
         let _ = self.starter.set(starter);
     }
 
@@ -51,7 +52,7 @@ impl ChunkPool {
         }
     }
 
-    /// Starts the helper now, so that nobody starts it who asks for a chunk.
+    /// Starts the helper now, so that no thread that takes a chunk has to.
     pub(crate) fn start_ahead(&self) {
         if self.helper.get().is_none() {
             self.start_helper();
@@ -62,19 +63,19 @@ impl ChunkPool {
     #[cold]
     fn start_helper(&self) {
         let Some(starter) = self.starter.get().and_then(Weak::upgrade) else { return };
-        // Nobody waits: an allocator that has spans of its own comes back here while the thread is started.
+        // Not a lock: an allocator that creates spans re-enters this function while the thread is being started.
         if !self.starting.swap(true, Ordering::Acquire) {
             if let Some(helper) = starter.start() {
-                // It has not heard until now if somebody called for it.
+                // Unpark it in case a chunk was taken before its handle was stored.
                 self.helper.get_or_init(|| helper).unpark();
             }
             self.starting.store(false, Ordering::Release);
         }
     }
 
-    /// Returns an empty chunk: a ready one, else a new one; `None` at the limit, or where the system has no memory left.
+    /// Returns an empty chunk: a ready one, else a new one; `None` at the limit, or if the system has no memory left.
     pub(crate) fn take(&self) -> Option<Chunk> {
-        // Before the helper is called, which may take all that is left to have it ready; and then that is looked for.
+        // Reserve before waking the helper, which may use up the rest of the budget for ready chunks; then pop one of those.
         let made = || {
             let made = self.reserve(Chunk::BYTES).then(Chunk::new)?;
             if made.is_none() {
@@ -93,11 +94,11 @@ impl ChunkPool {
         taken
     }
 
-    /// Makes chunks until enough are ready or the limit is reached; called off the span path.
+    /// Prepares chunks until enough are ready or the limit is reached; called off the span path.
     pub(crate) fn refill(&self) {
         let is_left = || self.bytes.load(Ordering::Relaxed).saturating_add(Chunk::BYTES) <= self.bytes_max;
         while !self.ready.is_full() && is_left() {
-            // What is set aside is ready at once: who asks in between would find neither.
+            // Reserve and push back to back: a thread that takes a chunk in between would find neither budget nor chunk.
             let Some(chunk) = Chunk::new() else { return };
             if self.reserve(Chunk::BYTES) && self.ready.push(chunk).is_err() {
                 self.release(Chunk::BYTES);
@@ -105,7 +106,7 @@ impl ChunkPool {
         }
     }
 
-    /// Takes back chunks that were taken: those that nobody else holds are ready again, the others are let go.
+    /// Takes chunks back: those without another handle become ready again, the others are dropped.
     pub(crate) fn give_back(&self, chunks: impl IntoIterator<Item = Chunk>) {
         for chunk in chunks {
             if !(chunk.is_unique() && self.ready.push(chunk).is_ok()) {
@@ -114,13 +115,13 @@ impl ChunkPool {
         }
     }
 
-    /// Sets `bytes` of the budget aside; `false` if that many are not left.
+    /// Reserves `bytes` of the budget; `false` if fewer are left.
     pub(crate) fn reserve(&self, bytes: u64) -> bool {
         self.reserve_leaving(bytes, 0)
     }
 
     fn reserve_leaving(&self, bytes: u64, left: u64) -> bool {
-        // Relaxed: a counter; nothing is read on the strength of it.
+        // Relaxed: a counter that publishes no other data.
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let fits = before.saturating_add(bytes).saturating_add(left) <= self.bytes_max;
         if !fits {
@@ -129,8 +130,8 @@ impl ChunkPool {
         fits
     }
 
-    /// Sets `bytes` of the budget aside for something else than a chunk, if need be in place of chunks that are ready;
-    /// `false` unless at least `left` are left then.
+    /// Reserves `bytes` of the budget for data other than chunks, dropping ready chunks if needed; `false` unless at least
+    /// `left` bytes stay free.
     pub(crate) fn reserve_for_use(&self, bytes: u64, left: u64) -> bool {
         while !self.reserve_leaving(bytes, left) {
             if self.ready.pop().is_none() {
@@ -146,12 +147,12 @@ impl ChunkPool {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Returns how many bytes may exist.
+    /// Returns the budget in bytes.
     pub(crate) fn bytes_max(&self) -> u64 {
         self.bytes_max
     }
 
-    /// Returns how many bytes exist now.
+    /// Returns how many bytes are reserved now.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
@@ -163,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_chunks_exist_than_the_limit_allows() {
+    fn pool_never_exceeds_its_limit() {
         let pool = ChunkPool::new(3 * Chunk::BYTES);
         pool.refill();
         assert_eq!(pool.bytes(), 3 * Chunk::BYTES);
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_helper_takes_nothing_from_who_calls_it() {
+    fn helper_does_not_take_the_callers_budget() {
         #[derive(Debug)]
         struct Quick(ChunkPool);
         impl Starter for Quick {
@@ -185,12 +186,12 @@ mod tests {
         }
         let quick = Arc::new(Quick(ChunkPool::new(3 * Chunk::BYTES)));
         let starter: Weak<dyn Starter> = Arc::downgrade(&(quick.clone() as Arc<dyn Starter>));
-        quick.0.help_from(starter);
+        quick.0.set_starter(starter);
         assert_eq!(std::iter::from_fn(|| quick.0.take()).count(), 3);
     }
 
     #[test]
-    fn chunks_that_nobody_uses_are_in_nobodys_way() {
+    fn ready_chunks_make_way_for_other_data() {
         let pool = ChunkPool::new(3 * Chunk::BYTES);
         pool.refill();
         assert!(!pool.reserve_for_use(2 * Chunk::BYTES - 5, 2 * Chunk::BYTES), "some is to be left");
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_that_somebody_holds_is_not_handed_out_again() {
+    fn chunk_with_another_handle_is_not_reused() {
         let pool = ChunkPool::new(10 * Chunk::BYTES);
         let chunk = pool.take().unwrap();
         chunk.open(2048, 1);

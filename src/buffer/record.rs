@@ -1,4 +1,4 @@
-//! What the slots of a chunk mean: one head slot for each record, then the rest of its payload.
+//! The layout of records in a chunk: one head slot for each record, then the rest of its payload.
 
 use super::chunk::{Chunk, SLOTS, Slots};
 #[cfg(all(test, loom))]
@@ -8,38 +8,38 @@ use std::sync::atomic::Ordering;
 
 /// The kinds of records.
 ///
-/// Word 0 of the head slot, the [`Head`], holds the tag, flags, the payload's length and the callsite; the next ones hold
-/// what is said here, and behind them the payload begins.
+/// Word 0 of the head slot, the [`Head`], holds the tag, flags, the payload's length and the callsite. The next words are
+/// those listed at each kind; the payload follows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Tag {
-    /// One enter..exit: start, end (0 while open), span id; with [`flag::DEFINES`], the parent's span id.
+    /// One enter..exit of a span: start, end (0 while open), span id; with [`flag::DEFINES`], the parent's span id.
     Slice = 1,
-    /// A span, whose id is this record's: parent's span id; payload: fields.
+    /// A span, whose id is this record's: the parent's span id; payload: fields.
     Span = 2,
-    /// The end of a slice whose chunk is no longer at hand: the slice's id, end.
+    /// The end of a slice in a chunk that the thread no longer writes: the slice's id, end.
     End = 3,
-    /// Values recorded after a span was made: span id, time; payload: fields.
+    /// Values recorded after a span was created: span id, time; payload: fields.
     Values = 4,
-    /// An event: time, span id of the span it was in; payload: fields.
+    /// An event: time, id of the span around it; payload: fields.
     Instant = 5,
     /// A counter event: time; payload: fields.
     Counter = 6,
-    /// An event of level ERROR: the id of the slice it was in; payload: fields.
+    /// An event of level ERROR: the id of the slice around it; payload: fields.
     Error = 7,
-    /// A span is gone: span id, time.
+    /// A span closed: span id, time.
     Close = 8,
     /// A span follows from another: its span id, the other's.
     Follows = 9,
-    /// From here on the chunk belongs to another thread: its lane.
+    /// The following records in the chunk belong to another thread: the number of its lane.
     Lane = 10,
-    /// What an allocator did: time, id of the slice it was in, address; payload: bytes (negative for a free), total
-    /// allocated, total reserved. The head's callsite is a [`Whose`] in its place.
+    /// An allocator's event: time, id of the slice around it, address; payload: bytes (negative for a free), total allocated,
+    /// total reserved. The head holds a [`MemoryTag`] in place of the callsite.
     Memory = 11,
-    /// From where the slice was entered whose record comes next; payload: return addresses, the innermost first.
+    /// The stack at the enter of the slice recorded next; payload: return addresses, the innermost first.
     Stack = 12,
-    /// What the thread's counters stood at when it left a slice: the slice's id, 0 for when it entered the one whose record
-    /// comes next; payload: the nanoseconds for which they were wanted and for which they counted, then a count for each.
+    /// The thread's counters at the exit of a slice: the slice's id, 0 for those at the enter of the slice recorded next.
+    /// Payload: the nanoseconds for which they were enabled and for which they counted, then a count for each.
     Counts = 13,
 }
 
@@ -47,21 +47,21 @@ pub(crate) enum Tag {
 pub(crate) mod flag {
     /// Slice: the first of its span.
     pub(crate) const FIRST: u8 = 1;
-    /// Slice: it defines its span, which has no fields and no record of its own; the span's id is the slice's.
+    /// Slice: it defines its span, which has no fields and no record of its own; the span's id is the slice's id.
     pub(crate) const DEFINES: u8 = 2;
-    /// Slice: it began before the recording did, and its start is the recording's.
+    /// Slice: it began before the recording, and its start is the recording's.
     pub(crate) const CLIPPED: u8 = 4;
-    /// Close: nothing happened on the thread between the span's last exit and this.
+    /// Close: the thread recorded nothing between the span's last exit and this.
     pub(crate) const AFTER_EXIT: u8 = 8;
     /// Slice: its span is a user annotation.
     pub(crate) const ANNOTATES: u8 = 8;
-    /// Anything with fields: the payload is the id of a block that holds them.
+    /// Any record with fields: the payload is the id of a block that holds them.
     pub(crate) const BLOCK: u8 = 16;
-    /// Memory: the allocator had not that much.
+    /// Memory: the allocation failed.
     pub(crate) const OUT_OF_MEMORY: u8 = 32;
 }
 
-/// The longest payload of one record, in words: what an empty chunk holds, and some slack.
+/// The longest payload of one record, in words: the capacity of an empty chunk, less some slack.
 pub(crate) const PAYLOAD_MAX: usize = 60 * 1024 / 8;
 
 /// Word 0 of a head slot.
@@ -105,7 +105,7 @@ impl Head {
 }
 
 impl Tag {
-    /// How many words of the head slot are the record's own.
+    /// Returns how many words of the head slot the tag uses.
     #[inline(always)]
     pub(crate) const fn words(self) -> usize {
         match self {
@@ -136,42 +136,42 @@ impl Tag {
     }
 }
 
-/// What a [`Tag::Memory`] has for a callsite: on which device the memory is, and what it is for.
+/// Stands in for the callsite of a [`Tag::Memory`]: the device that holds the memory, and the memory's category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Whose {
+pub(crate) struct MemoryTag {
     /// The number of the kind of device.
     pub(crate) kind: u8,
-    /// Which of them, negative where there is but one.
+    /// The device's index; negative if there is only one of the kind.
     pub(crate) index: i16,
     /// The number of the category.
     pub(crate) category: u8,
 }
 
-impl Whose {
+impl MemoryTag {
     #[inline(always)]
     pub(crate) const fn word(self) -> u32 {
         self.kind as u32 | (self.category as u32) << 8 | (self.index.cast_unsigned() as u32) << 16
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the fields of the word are cut out of it")]
-    pub(crate) const fn of(word: u32) -> Whose {
-        Whose { kind: word as u8, category: (word >> 8) as u8, index: ((word >> 16) as u16).cast_signed() }
+    pub(crate) const fn of(word: u32) -> MemoryTag {
+        MemoryTag { kind: word as u8, category: (word >> 8) as u8, index: ((word >> 16) as u16).cast_signed() }
     }
 }
 
-/// A committed record, seen in its chunk.
+/// A committed record in its chunk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CommittedRecord<'c> {
     pub(crate) chunk: &'c Chunk,
     /// The record's head slot.
     pub(crate) at: usize,
     pub(crate) head: Head,
-    /// The record's own words; what is not its own is payload.
+    /// The words of the head slot after the head; those that the tag does not use are payload.
     pub(crate) words: [u64; 3],
 }
 
 impl<'c> CommittedRecord<'c> {
-    /// Reads the record at slot `at`; `None` behind the last, or where a chunk is damaged.
+    /// Reads the record at slot `at`; `None` after the last, or if the chunk is damaged.
     #[inline]
     pub(crate) fn read(chunk: &'c Chunk, at: usize, committed: usize) -> Option<CommittedRecord<'c>> {
         if at >= committed {
@@ -182,7 +182,7 @@ impl<'c> CommittedRecord<'c> {
         (at + head.slots() <= committed).then_some(CommittedRecord { chunk, at, head, words: [a, b, c] })
     }
 
-    /// Writes a record at slot `at` but for its payload, without committing it; `words` beyond the tag's own are ignored.
+    /// Writes a record at slot `at`, without its payload and without committing it; ignores `words` beyond those of the tag.
     #[inline(always)]
     pub(crate) fn write(slots: Slots, at: usize, head: Head, words: [u64; 3]) {
         let place = slots.words().get(at * 4..at * 4 + 4).unwrap_or_default();
@@ -210,7 +210,7 @@ impl<'c> CommittedRecord<'c> {
         }
     }
 
-    /// Returns the slot behind the record.
+    /// Returns the slot after the record.
     #[inline]
     pub(crate) fn next(&self) -> usize {
         self.at + self.head.slots()
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn record_round_trips_with_any_payload() {
-        // What is left in the slots from the record before must not matter.
+        // Words of earlier records in the slots must not matter.
         let chunk = Chunk::new().unwrap();
         let longest: &[usize] = if cfg!(miri) { &[] } else { &[600, PAYLOAD_MAX] };
         for tag in (1..=13).filter_map(Tag::of) {
@@ -255,15 +255,15 @@ mod tests {
     }
 
     #[test]
-    fn whose_memory_it_is_fits_into_a_head() {
+    fn memory_tag_fits_into_a_head() {
         for (kind, index, category) in [(0, -1, 7), (1, 0, 0), (255, i16::MAX, 255), (20, i16::MIN, 1)] {
-            let whose = Whose { kind, index, category };
-            assert_eq!(Whose::of(whose.word()), whose);
+            let tag = MemoryTag { kind, index, category };
+            assert_eq!(MemoryTag::of(tag.word()), tag);
         }
     }
 
     #[test]
-    fn a_damaged_slot_ends_the_chunk_instead_of_lying() {
+    fn damaged_slot_ends_the_chunk() {
         let chunk = Chunk::new().unwrap();
         chunk.open(SLOTS as u64, 1);
         chunk.slots().write(1, [200, 0, 0, 0]);

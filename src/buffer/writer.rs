@@ -1,48 +1,48 @@
-//! The one thread's hand on its chunk.
+//! A thread's write position in its chunk.
 
 use super::chunk::{Chunk, SLOTS, Slots};
 use super::record::{CommittedRecord, Head, Tag};
 use crate::time::Ticks;
 use std::sync::atomic::Ordering;
 
-/// The place where a thread writes; there is at most one thread for a chunk.
+/// A thread's write position; a chunk has at most one writing thread.
 ///
-/// The writer's owner keeps the chunk's handle: the writer only knows where to write. Records are told apart
-/// by their ids, whose low bits are their slots; id 0 is no record.
+/// The writer's owner keeps the chunk's handle; the writer is a plain reference. A record's id determines its slot by its low
+/// bits; id 0 is no record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Writer(Slots);
 
-/// The payload of a record, written where the record will be.
+/// The payload of a record, written in its final position.
 ///
-/// Nobody sees it before the record is [put](Writer::put_with); what the thread records meanwhile takes its place.
+/// It is invisible before the record is [put](Writer::put_with); another record of the thread meanwhile overwrites it.
 #[derive(Debug)]
 pub(crate) struct RecordPayload {
     slots: Slots,
-    /// The first word behind it, of all words of the chunk.
+    /// Index after the last payload word, counted over all words of the chunk.
     end: usize,
 }
 
 const SLOT: u64 = SLOTS as u64 - 1;
 
-/// The slot of a record.
+/// Returns the slot of a record.
 #[inline(always)]
 const fn slot(id: u64) -> usize {
     (id & SLOT) as usize
 }
 
-/// Where the payload of a record begins.
+/// Returns the word index at which the payload of a record begins.
 #[inline(always)]
 const fn start(id: u64, tag: Tag) -> usize {
     slot(id) * 4 + 1 + tag.words()
 }
 
 impl Writer {
-    /// A writer whose chunk is full, and has been for ever.
+    /// Returns a writer whose placeholder chunk is always full.
     pub(crate) fn full() -> Writer {
         Writer(Slots::none())
     }
 
-    /// Continues `chunk` after its committed length; keep the handle as long as the writer.
+    /// Continues `chunk` after its committed length; keep the handle for as long as the writer is used.
     pub(crate) fn of(chunk: &Chunk) -> Writer {
         Writer(chunk.slots())
     }
@@ -60,7 +60,7 @@ impl Writer {
         self.next().filter(|id| slot(*id) + slots <= SLOTS)
     }
 
-    /// Writes and publishes a record of one slot as the [`next`](Writer::next) one.
+    /// Writes and publishes a record of one slot, with the id from [`next`](Writer::next).
     #[inline(always)]
     pub(crate) fn put_slice(self, id: u64, head: u64, start: Ticks, span: u64) {
         self.0.write(slot(id), [head, start.0, 0, span]);
@@ -76,7 +76,7 @@ impl Writer {
         self.0.commit(id + head.slots() as u64);
     }
 
-    /// Begins a record of any length as the [`next`](Writer::next) one, by its payload.
+    /// Begins a record of any length, with the id from [`next`](Writer::next), by its payload.
     #[inline(always)]
     pub(crate) fn payload(self, id: u64, tag: Tag) -> RecordPayload {
         RecordPayload { slots: self.0, end: start(id, tag) }
@@ -95,10 +95,10 @@ impl Writer {
         fits
     }
 
-    /// Ends a slice in place; `false` if it is of another chunk.
+    /// Ends a slice in place; `false` if it is in another chunk.
     #[inline(always)]
     pub(crate) fn end(self, slice: u64, end: Ticks) -> bool {
-        // Chunks' ids begin at multiples of SLOTS, so only the slot is left of an id of this one.
+        // Chunks' ids begin at multiples of SLOTS, so the XOR of an id of this chunk is its slot.
         let at = slice ^ self.0.first_id();
         let here = at <= SLOT;
         if here {
@@ -109,7 +109,7 @@ impl Writer {
 }
 
 impl RecordPayload {
-    /// Adds words; those that do not fit are only counted.
+    /// Adds words; counts those that do not fit without writing them.
     #[inline(always)]
     pub(crate) fn push<const N: usize>(&mut self, words: [u64; N]) {
         if let Some(place) = self.slots.words().get(self.end..self.end + N) {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_ends_in_place_while_its_chunk_is_at_hand() {
+    fn slice_ends_in_place_only_in_the_current_chunk() {
         let none = Writer::full();
         assert!(
             none.next().is_none() && none.next_id(1).is_none() && !none.end(0, Ticks(1)) && !none.end(FIRST, Ticks(1))
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_is_filled_to_its_last_slot() {
+    fn chunk_is_filled_to_its_last_slot() {
         let chunk = open(FIRST);
         let writer = Writer::of(&chunk);
         let mut put = 0;

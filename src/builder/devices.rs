@@ -1,4 +1,4 @@
-//! What is recorded of devices, and by whom.
+//! Settings of the builder about devices and their collectors.
 
 use super::KinetoLayerBuilder;
 use crate::collector::{self, Collector, CollectorSet, Contained, DeviceTimer, EventTimers, Unavailable, VENDORS, Why};
@@ -7,20 +7,21 @@ use crate::diag::diag;
 use std::sync::Arc;
 
 impl KinetoLayerBuilder {
-    /// Records what allocators report: every allocation and every free as an instant (see [`memory`](crate::memory)).
+    /// Records allocators' reports: every allocation and every free becomes an instant (see [`memory`](crate::memory)).
     /// Default: false.
     pub fn with_memory(mut self, on: bool) -> Self {
         self.overrides.set(Key::ProfileProfileMemory, on);
         self
     }
 
-    /// Records what CUDA's calls allocate on devices and give back (`cudaMalloc`, `cuMemAllocAsync`, managed memory …), as
-    /// CUPTI sees it: `[memory]` instants of the device, on the thread and in the span that made the call. Default: false.
+    /// Records allocations and frees of device memory by CUDA's calls (`cudaMalloc`, `cuMemAllocAsync`, managed memory …), as
+    /// seen by CUPTI. They are `[memory]` instants of the device, on the thread and in the span that made the call. Default:
+    /// false.
     ///
-    /// It is the memory below a caching allocator. One that reports the same devices ([`memory::record`](crate::memory::record))
-    /// would have it counted twice, so what is reported of CUDA's devices is left out then, and counted. The totals are kept
-    /// from the start of the recording on; with what is given back that was there before, they begin with that. The host's
-    /// memory is recorded by [`with_memory`](Self::with_memory) alone.
+    /// This is the memory below a caching allocator. Reports of CUDA's devices through
+    /// [`memory::record`](crate::memory::record) would count it twice, so they are left out then, and counted. The totals
+    /// begin at the start of the recording, with the memory that is freed later but was allocated earlier. Host memory is
+    /// recorded only by [`with_memory`](Self::with_memory).
     #[cfg(feature = "cuda")]
     #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
     pub fn with_device_memory(mut self, on: bool) -> Self {
@@ -28,25 +29,25 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// Records with that collector too, beside those that this crate has; may be called more than once.
+    /// Adds a collector to this crate's own; may be called more than once.
     pub fn collector(mut self, collector: impl Collector + 'static) -> Self {
         self.collectors.push(Arc::new(collector));
         self
     }
 
-    /// Times what a device does for spans by that timer, in the mode [`Mode::KinetoPrivateUse1Fallback`]; nobody asks it in
-    /// others. For more than one, or beside other collectors: [`collector`](Self::collector) with [`EventTimers`].
+    /// Sets the timer that measures device work of spans in the mode [`Mode::KinetoPrivateUse1Fallback`]; other modes ignore
+    /// it. For several timers, or together with other collectors, use [`collector`](Self::collector) with [`EventTimers`].
     pub fn device_timer(mut self, timer: impl DeviceTimer + 'static) -> Self {
         self.timer = Some(Arc::new(EventTimers::new(timer)));
         self
     }
 
-    /// Loads all plugins of that folder: libraries by which other accelerators are recorded. `KINETO_PLUGIN_LIB_DIR_PATH`;
-    /// default none.
+    /// Loads all plugins of that folder: libraries that record other accelerators. `KINETO_PLUGIN_LIB_DIR_PATH`; default
+    /// none.
     ///
-    /// A plugin is written against `include/kineto_plugin.h`, in C, or in Rust with [`export_plugin!`](crate::export_plugin).
-    /// One that cannot be used is named with the reason by [`Profiler::collectors`](crate::Profiler::collectors) and
-    /// in the trace. `KINETO_DISABLE_PLUGINS` loads none.
+    /// A plugin implements `include/kineto_plugin.h`, in C, or in Rust with [`export_plugin!`](crate::export_plugin).
+    /// [`Profiler::collectors`](crate::Profiler::collectors) and the trace name each unusable plugin with the reason.
+    /// `KINETO_DISABLE_PLUGINS` disables all plugins.
     #[cfg(feature = "plugins")]
     #[cfg_attr(docsrs, doc(cfg(feature = "plugins")))]
     pub fn plugins(mut self, folder: impl Into<std::path::PathBuf>) -> Self {
@@ -54,10 +55,10 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// Records a launch of a CUDA graph as one row, not one for each node. Default: false.
+    /// Records each launch of a CUDA graph as one row instead of one for each node. Default: false.
     ///
-    /// A graph of a thousand kernels takes a thousand records for each launch, and what it costs CUPTI to make them; as
-    /// one row it takes one, and shows nothing of its inside.
+    /// A graph of a thousand kernels costs CUPTI a thousand records for each launch. As one row it costs one record, and does
+    /// not show its nodes.
     #[cfg(feature = "cuda")]
     #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
     pub fn graph_trace(mut self, on: bool) -> Self {
@@ -65,14 +66,13 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// Records nothing but what lies between `cudaProfilerStart` and `cudaProfilerStop`, or `cuProfilerStart` and
-    /// `cuProfilerStop`, any number of times. Default: false.
+    /// Records only between `cudaProfilerStart` and `cudaProfilerStop`, or `cuProfilerStart` and `cuProfilerStop`, any number
+    /// of times. Default: false.
     ///
-    /// A recording that is started is paused until the first of these calls, as with `nsys profile
-    /// --capture-range=cudaProfilerApi`: spans as well as devices. The calls may be made by any library of the process, on
-    /// any thread; ranges do not nest. [`Profiler::pause`](crate::Profiler::pause) and
-    /// [`resume`](crate::Profiler::resume) do the same, and each range takes as much memory as a stretch between pauses.
-    /// The calls are seen by CUPTI: where that cannot record, the trace is empty and says why.
+    /// A recording starts paused, for spans and devices, until the first of these calls, as with `nsys profile
+    /// --capture-range=cudaProfilerApi`. Any library of the process may make the calls, on any thread; ranges do not nest.
+    /// [`Profiler::pause`](crate::Profiler::pause) and [`resume`](crate::Profiler::resume) have the same effect and the same
+    /// cost in memory. CUPTI reports the calls: if CUPTI cannot record, the trace is empty and says why.
     #[cfg(feature = "cuda")]
     #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
     pub fn profiler_range(mut self, on: bool) -> Self {
@@ -80,16 +80,15 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// Records the NVTX ranges that libraries of the process make (NCCL, cuDF, TensorRT), as far as CUPTI records. Default:
-    /// false.
+    /// Records the NVTX ranges of libraries in the process (NCCL, cuDF, TensorRT), if CUPTI records. Default: false.
     ///
-    /// They come as user annotations on the row of their thread, instants as instants, with the arguments `nvtx.domain`,
-    /// `nvtx.category`, `nvtx.color` and `nvtx.payload`. A range that overlaps spans without nesting has a row beside theirs.
+    /// Ranges become user annotations on the row of their thread, and marks become instants. Their arguments are
+    /// `nvtx.domain`, `nvtx.category`, `nvtx.color` and `nvtx.payload`. A range that overlaps spans without nesting goes to a
+    /// separate row next to theirs.
     ///
-    /// Each library asks the variable `NVTX_INJECTION64_PATH` who listens when it makes its first range, so that has to name
-    /// libcupti when the program starts; if it does not, the report of the collector says what to set. Where it does, that
-    /// libcupti is the one in use unless `KINETO_CUPTI_PATH` names another. The ranges that [`Mode::Nvtx`] makes of spans do
-    /// not come a second time.
+    /// Each library reads the variable `NVTX_INJECTION64_PATH` at its first range, so it must name libcupti when the program
+    /// starts; if it does not, the collector's report says how to set it. If it does, that libcupti is used unless
+    /// `KINETO_CUPTI_PATH` names another. The ranges that [`Mode::Nvtx`] makes of spans are not recorded a second time.
     #[cfg(feature = "cuda")]
     #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
     pub fn nvtx_ranges(mut self, on: bool) -> Self {
@@ -97,12 +96,11 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// Names the backend of the devices that are PrivateUse1's, in lower case, such as "npu"; torch's
-    /// `rename_privateuse1_backend`.
+    /// Sets the name of the PrivateUse1 backend, in lower case, such as "npu"; torch's `rename_privateuse1_backend`.
     ///
-    /// Kernels and copies of the trace are that backend's then. Tables and
-    /// [`Events::device_name`](crate::analysis::Events::device_name) call it by its name, and the header has it as
-    /// `privateuse1_backend_name`; types such as `privateuse1_runtime` stay as they are. The backend comes with a
+    /// Kernels and copies of the trace then belong to that backend. Tables and
+    /// [`Events::device_name`](crate::analysis::Events::device_name) use its name, and the header contains it as
+    /// `privateuse1_backend_name`; types such as `privateuse1_runtime` keep their names. Register the backend itself as a
     /// [`collector`](Self::collector), an [`observer`](Self::observer) or a [`device_timer`](Self::device_timer).
     pub fn private_use1_name(mut self, name: impl Into<String>) -> Self {
         self.options.private_use1 = Some(name.into());
@@ -110,7 +108,7 @@ impl KinetoLayerBuilder {
     }
 }
 
-/// The collectors that this crate has, but for those that are switched off, and the program's own.
+/// Returns this crate's collectors, without the disabled ones, and the program's own.
 pub(super) fn collectors(
     config: &Config,
     timer: Option<Arc<dyn Collector>>,

@@ -1,4 +1,4 @@
-//! Says how to record, and makes the layer and its guard.
+//! The builder: settings, and the construction of the layer and its guard.
 
 mod devices;
 #[cfg(feature = "ondemand")]
@@ -33,10 +33,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Says how to record; made by [`KinetoLayer::builder`].
+/// Configures a recording; created by [`KinetoLayer::builder`].
 ///
-/// What is set here goes before the environment (`KINETO_…`), which goes before the configuration file
-/// (`KINETO_CONFIG`), which goes before the defaults. [`reference`](Self::reference) returns the table of all settings.
+/// Its settings override the environment (`KINETO_…`), which overrides the configuration file (`KINETO_CONFIG`), which
+/// overrides the defaults. [`reference`](Self::reference) returns the table of all settings.
 #[must_use = "call `build` to get a layer"]
 #[derive(Default)]
 pub struct KinetoLayerBuilder {
@@ -59,45 +59,45 @@ pub struct KinetoLayerBuilder {
     options: SessionOptions,
     log_sink: Option<LogSink>,
     env: Option<Env>,
-    /// Only requests from outside start a recording.
+    /// Whether only external requests start a recording.
     waits: bool,
 }
 
 impl KinetoLayer {
-    /// Returns a builder with everything at its default.
+    /// Returns a builder with default settings.
     pub fn builder() -> KinetoLayerBuilder {
         KinetoLayerBuilder::default()
     }
 
-    /// Makes a layer if the environment asks for one, so that a shipped program is switched on from outside.
+    /// Creates a layer if the environment enables it, so that a shipped program can be profiled without a code change.
     ///
-    /// `KINETO_ENABLED` decides; if it is not set, `KINETO_CONFIG`, `KINETO_ACTIVITIES_LOG_FILE`,
-    /// `KINETO_ACTIVITY_TYPES`, `KINETO_ACTIVITIES`, or a variable that says when or for how long to record
-    /// (`KINETO_START_DELAY_MS`, `KINETO_ACTIVITIES_DURATION_MSECS`, …) switch it on. `KINETO_USE_DAEMON` (anything but
-    /// nothing, `0`, `false` and `off`) makes a layer that waits for requests from the dynolog daemon, and
-    /// `KINETO_TRIGGER_DIR` one that waits for those in a [folder](KinetoLayerBuilder::trigger_folder), as
-    /// [`build`](KinetoLayerBuilder::build) does with them; if nothing else is set, of spans of the scopes function, user
-    /// scope and backward function.
+    /// - `KINETO_ENABLED` decides.
+    /// - If it is not set, any of these enables the layer: `KINETO_CONFIG`, `KINETO_ACTIVITIES_LOG_FILE`,
+    ///   `KINETO_ACTIVITY_TYPES`, `KINETO_ACTIVITIES`, or a variable that sets when or for how long to record
+    ///   (`KINETO_START_DELAY_MS`, `KINETO_ACTIVITIES_DURATION_MSECS`, …).
+    /// - `KINETO_USE_DAEMON` (unless empty, `0`, `false` or `off`) creates a layer that waits for requests from the dynolog
+    ///   daemon, and `KINETO_TRIGGER_DIR` one that waits for requests in a [folder](KinetoLayerBuilder::trigger_folder), as
+    ///   [`build`](KinetoLayerBuilder::build) does with them. If no other variable is set, such a layer records spans of the
+    ///   scopes function, user scope and backward function.
     ///
-    /// When off, the layer is `None`, which changes nothing for other layers, and the guard does nothing; no thread is
-    /// started and no library looked for.
+    /// If disabled, the layer is `None`, which has no effect on other layers, and the guard does nothing; no thread is
+    /// started and no library is searched for.
     ///
-    /// A fault in the environment ends no program: a value that cannot be used is reported and counts as not set, a path that
-    /// cannot be written to gives way to the default one. [`try_from_env`](KinetoLayer::try_from_env) returns an error instead.
+    /// An error in the environment does not end the program: an invalid value is reported and ignored, and an unwritable path
+    /// is replaced by the default. [`try_from_env`](KinetoLayer::try_from_env) returns an error instead.
     ///
     /// # Errors
-    /// Those of [`KinetoLayerBuilder::build`]: a configuration file that `KINETO_CONFIG` names cannot be used.
+    /// Those of [`KinetoLayerBuilder::build`], for example if the configuration file that `KINETO_CONFIG` names is unusable.
     pub fn from_env() -> Result<(Option<KinetoLayer>, KinetoGuard), Error> {
         let env = Env::process();
         let switch = env.activation_or_default();
         KinetoLayer::switched(env, switch, KinetoLayer::builder())
     }
 
-    /// Makes a layer if the environment asks for one, as [`from_env`](KinetoLayer::from_env) does, but for faults.
+    /// Creates a layer if the environment enables it, like [`from_env`](KinetoLayer::from_env), but returns errors.
     ///
     /// # Errors
-    /// If a variable has a value that cannot be used, or names a path that cannot be written to; those of
-    /// [`KinetoLayerBuilder::build`].
+    /// If a variable has an invalid value or names an unwritable path; those of [`KinetoLayerBuilder::build`].
     pub fn try_from_env() -> Result<(Option<KinetoLayer>, KinetoGuard), Error> {
         let (env, mut builder) = (Env::process(), KinetoLayer::builder());
         builder.overrides.is_env_strict = true;
@@ -120,7 +120,7 @@ impl KinetoLayer {
             }
             Activation::Idle => {
                 builder.waits = true;
-                // As torch has it where it waits for requests.
+                // As in torch when it waits for requests.
                 builder.scopes = vec![RecordScope::Function, RecordScope::UserScope, RecordScope::BackwardFunction];
             }
             Activation::On => {}
@@ -131,22 +131,22 @@ impl KinetoLayer {
 }
 
 impl KinetoLayerBuilder {
-    /// Writes the trace to that path when the guard is dropped: Kineto's JSON, or Perfetto's own format for `.pftrace`; each
-    /// also with `.gz`. Nothing is spliced into the path; a
-    /// relative one is resolved by `build`, which fails if the file cannot be created, if its format is not supported, or if
-    /// another layer of this process has that output and its guard lives.
+    /// Sets the path of the trace that is written when the guard is dropped: Kineto's JSON, or Perfetto's own format for
+    /// `.pftrace`; each also with `.gz`. The path is used as given; `build` resolves a relative one. It fails if the file
+    /// cannot be created, if its format is not supported, or if another layer of this process with a live guard has that
+    /// output.
     ///
-    /// In the path, `{host}`, `{pid}`, `{rank}` (0 if the process has none) and `{time}` (`20261123T143000Z`, when the file is
-    /// written) stand for those of the process.
+    /// In the path, `{host}`, `{pid}`, `{rank}` (0 if the process has none) and `{time}` (`20261123T143000Z`, when the file
+    /// is written) are replaced by those of the process.
     ///
-    /// Default: `KINETO_ACTIVITIES_LOG_FILE` with the process id spliced in, else
-    /// `/tmp/libkineto_activities_<pid>.json`, as libkineto; a second layer's file has a number in its name.
+    /// Default: `KINETO_ACTIVITIES_LOG_FILE` with the process id inserted, else `/tmp/libkineto_activities_<pid>.json`, as in
+    /// libkineto; a second layer's file has a number in its name.
     pub fn output(mut self, path: impl Into<PathBuf>) -> Self {
         self.overrides.set(Key::LogFile, Output::Exact(path.into()));
         self
     }
 
-    /// Writes nothing when the guard is dropped: traces are had from [`Profiler::stop`](crate::Profiler::stop).
+    /// Writes no file when the guard is dropped; [`Profiler::stop`](crate::Profiler::stop) returns the traces.
     pub fn no_output(mut self) -> Self {
         self.overrides.set(Key::LogFile, Output::Nowhere);
         self
@@ -159,25 +159,25 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// The most bytes that records may take, those in traces included. Default: 512 MiB.
+    /// Sets the most bytes that records may take, those in traces included. Default: 512 MiB.
     pub fn buffer_limit_bytes(mut self, bytes: u64) -> Self {
         self.overrides.set(Key::BufferLimit, Value::Bytes(bytes));
         self
     }
 
-    /// Says what happens at the buffer limit. Default: [`Overflow::Stop`].
+    /// Sets what happens at the buffer limit. Default: [`Overflow::Stop`].
     pub fn overflow(mut self, overflow: Overflow) -> Self {
         self.overrides.set(Key::Overflow, overflow);
         self
     }
 
-    /// The longest time without progress that dropping the guard, or the end of a cycle, waits for the file. Default: 5 s.
+    /// Sets how long dropping the guard, or the end of a cycle, waits for the file without progress. Default: 5 s.
     ///
-    /// At the end of the process, by `exit` or a signal, it is the longest time in all, for all files together: one that takes
-    /// longer is closed before, with what is in it by then, and says so under `tracing_kineto_incomplete`. Files are waited for
-    /// at least a second, however short the time is.
+    /// At the end of the process, by `exit` or a signal, it limits the total time for all files. A file that would take
+    /// longer is closed early, with the rows written so far and the header key `tracing_kineto_incomplete`. The wait for
+    /// files lasts at least a second, however short the limit is.
     ///
-    /// Where devices are recorded, a stop waits before that, as long at most, for what was launched to end.
+    /// With devices, a stop first waits for launched work to end, at most as long.
     pub fn flush_timeout(mut self, timeout: Duration) -> Self {
         self.overrides.set(Key::FlushTimeout, timeout);
         self
@@ -189,26 +189,26 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// Writes the trace when SIGINT, SIGTERM or SIGHUP comes, before it ends the process. Default: true.
+    /// Writes the trace before SIGINT, SIGTERM or SIGHUP ends the process. Default: true.
     ///
-    /// Only where the signal would end the process: one that is ignored stays ignored, and a handler of the program's own,
-    /// installed before or after `build`, keeps control. A second signal ends the process at once. Unix.
+    /// Applies only where the signal would end the process: an ignored signal stays ignored, and a handler of the program,
+    /// installed before or after `build`, keeps control. A second signal ends the process at once. Unix only.
     pub fn flush_on_signals(mut self, on: bool) -> Self {
         self.overrides.set(Key::FlushOnSignals, on);
         self
     }
 
-    /// Compression of `.gz` files, 0 to 9. Default: 1.
+    /// Sets the compression level of `.gz` files, 0 to 9. Default: 1.
     pub fn gzip_level(mut self, level: u32) -> Self {
         self.overrides.set(Key::GzipLevel, level);
         self
     }
 
-    /// Writes an execution trace (Chakra) beside the trace, wherever that is written by itself: `app.et.json` for
+    /// Writes an execution trace (Chakra) next to each trace that is written automatically: `app.et.json` for
     /// `app.pt.trace.json`. Default: false, or torch's `ENABLE_PYTORCH_EXECUTION_TRACE`.
     ///
-    /// See [`Trace::save_execution_trace`](crate::Trace::save_execution_trace), which a handler of traces may call by itself.
-    /// With it, the slices of the trace have a "Record function id", by which tools join the two files.
+    /// A trace handler may call [`Trace::save_execution_trace`](crate::Trace::save_execution_trace) itself. With this
+    /// setting, the slices of the trace have a "Record function id", by which tools join the two files.
     pub fn execution_trace(mut self, on: bool) -> Self {
         self.overrides.set(Key::ExecutionTrace, on);
         self
@@ -220,25 +220,26 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// Adds a JSON value to the trace's header; `build` fails if it is none.
+    /// Adds a JSON value to the trace's header; `build` fails if it is invalid JSON.
     pub fn metadata_json(mut self, key: impl Into<String>, json: impl Into<String>) -> Self {
         self.metadata_json.push((key.into(), json.into()));
         self
     }
 
-    /// Says which process of how many this is. Default: from `RANK`/`WORLD_SIZE`, Slurm's or Open MPI's variables.
+    /// Sets the rank of this process and the size of its job. Default: from `RANK`/`WORLD_SIZE`, Slurm's or Open MPI's
+    /// variables.
     pub fn distributed(mut self, info: DistributedInfo) -> Self {
         self.overrides.distributed = Some(info);
         self
     }
 
-    /// Reads that configuration file. Default: `KINETO_CONFIG`, else the platform's (`/etc/libkineto.conf`).
+    /// Sets the configuration file. Default: `KINETO_CONFIG`, else the platform's (`/etc/libkineto.conf`).
     pub fn config_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.overrides.set_config_file(path.into());
         self
     }
 
-    /// Sends `save("scheme://…")` to a handler, as kineto's logger factories do.
+    /// Registers a handler for `save("scheme://…")`, like kineto's logger factories.
     pub fn sink(mut self, scheme: impl Into<String>, sink: impl TraceSink + 'static) -> Self {
         self.sinks.push((scheme.into(), Arc::new(sink)));
         self
@@ -246,8 +247,8 @@ impl KinetoLayerBuilder {
 
     /// Writes the trace to `writer` as JSON, in place of a file.
     ///
-    /// It takes one trace and is dropped then: the first that is saved by itself, as at the guard's end. A further one is an
-    /// error, which is reported. For several traces, use [`sink`](Self::sink) or
+    /// It takes one trace, the first that is saved automatically, for example when the guard is dropped; then it is dropped.
+    /// A further trace is a reported error. For several traces, use [`sink`](Self::sink) or
     /// [`on_trace_ready`](Self::on_trace_ready).
     ///
     /// ```no_run
@@ -261,67 +262,67 @@ impl KinetoLayerBuilder {
         self.sink(OneWriter::SCHEME, OneWriter::new(writer)).output(OneWriter::URL)
     }
 
-    /// Changes the events of all traces: `edit` is called with each slice, instant and set of counter values whenever a
-    /// trace is saved or looked into, and may rename it, change its arguments, or leave it out.
+    /// Changes the events of all traces. `edit` is called with each slice, instant and set of counter values whenever a trace
+    /// is saved or read; it may rename the event, change its arguments, or leave it out.
     ///
-    /// As torch's `enableProfilerWithEventPostProcess`. It must do the same each time. Statistics count what was recorded;
-    /// async tracks stay as they are. An event at which `edit` panics stays as it was recorded.
+    /// Like torch's `enableProfilerWithEventPostProcess`. It must make the same change each time. Statistics count the
+    /// recorded events; async tracks are not changed. An event for which `edit` panics stays unchanged.
     pub fn post_process(mut self, edit: impl Fn(&mut EventEdit<'_>) + Send + Sync + 'static) -> Self {
         self.post_process = Some(PostProcess(Arc::new(edit)));
         self
     }
 
-    /// Says what becomes of spans: one [`Mode`], or several joined by `|`. Default: [`Mode::Kineto`].
+    /// Sets where spans go: one [`Mode`], or several joined by `|`. Default: [`Mode::Kineto`].
     pub fn mode(mut self, mode: impl Into<Modes>) -> Self {
         let modes: Modes = mode.into();
         self.overrides.set(Key::Mode, modes);
         self
     }
 
-    /// The domain of ITT's tasks. Default: "tracing-kineto"; torch's is "PyTorch". Without the feature `itt`, nobody asks.
+    /// Sets the domain of ITT tasks. Default: "tracing-kineto"; torch's is "PyTorch". Needs the feature `itt`.
     pub fn itt_domain(mut self, name: impl Into<String>) -> Self {
         let name: String = name.into();
         self.overrides.set(Key::IttDomain, name);
         self
     }
 
-    /// Tells that observer of spans as they happen; may be called more than once.
+    /// Adds an observer that receives spans as they happen; may be called more than once.
     pub fn observer(mut self, observer: impl SpanObserver + 'static) -> Self {
         self.observers.push(Arc::new(observer));
         self
     }
 
-    /// Tells that observer what happens to recordings, and what each is asked for; may be called more than once.
+    /// Adds an observer of recordings, which also receives their flags; may be called more than once.
     ///
-    /// None is told anything in [`Mode::Disabled`].
+    /// In [`Mode::Disabled`], observers receive nothing.
     pub fn session_observer(mut self, observer: impl SessionObserver + 'static) -> Self {
         self.session_observers.push(NamedObserver::new(observer));
         self
     }
 
-    /// Records by that schedule, which [`Profiler::step`](crate::Profiler::step) follows. Its step 0 begins in `build`.
+    /// Records by a schedule, which [`Profiler::step`](crate::Profiler::step) follows. Its step 0 begins in `build`.
     ///
-    /// Each cycle has a trace of its own, which goes to the handler of [`on_trace_ready`](Self::on_trace_ready), else to the
-    /// output, with the number of the cycle in its name: `app.3.pt.trace.json` (not if the schedule has one cycle only). What
-    /// is recorded of a cycle when the guard is dropped is saved too.
+    /// Each cycle gives a separate trace, which goes to the handler of [`on_trace_ready`](Self::on_trace_ready), else to the
+    /// output, with the number of the cycle in its name: `app.3.pt.trace.json` (without a number if the schedule has only one
+    /// cycle). A cycle that is incomplete when the guard is dropped is saved too.
     pub fn schedule(mut self, schedule: Schedule) -> Self {
         self.schedule = Some(schedule);
         self
     }
 
-    /// Hands each trace that is ready to a handler instead of saving it as the output: a closure `FnMut(Trace)`, or
+    /// Passes each finished trace to a handler instead of saving it to the output: a closure `FnMut(Trace)`, or
     /// [`tensorboard_trace_handler`](crate::tensorboard_trace_handler).
     ///
     /// It runs on the thread that steps, stops or drops the guard, which wait for it as long as it takes. Without a schedule,
-    /// it gets what each stop ends. When the process exits without dropping the guard, it gets what is recorded by then, on
-    /// the thread that exits.
+    /// it receives the trace of each stop. When the process exits without dropping the guard, it receives the records so far,
+    /// on the exiting thread.
     pub fn on_trace_ready(mut self, handler: impl TraceHandler + 'static) -> Self {
         self.handler = Some(Box::new(handler));
         self
     }
 
-    /// Names each recording, as it stands in the header under `trace_id`; called when collectors begin for it.
-    /// Default: 32 random upper-case hexadecimal digits, as torch; an empty text stands for that.
+    /// Sets the callback that returns the trace id of each recording, written to the header as `trace_id`; called when
+    /// collectors start. Default, also for an empty text: 32 random upper-case hexadecimal digits, as in torch.
     pub fn trace_id_callback(mut self, name: impl Fn() -> String + Send + Sync + 'static) -> Self {
         self.options.trace_id = Some(Arc::new(name));
         self
@@ -329,15 +330,14 @@ impl KinetoLayerBuilder {
 
     /// Keeps the trace of each cycle, for [`Profiler::traces`](crate::Profiler::traces). Default: false.
     ///
-    /// They share the buffer limit with what is recorded next.
+    /// They share the buffer limit with later recordings.
     pub fn acc_events(mut self, on: bool) -> Self {
         self.options.accumulates = on;
         self
     }
 
-    /// The longest time that a trace may take to put its [events](crate::Trace::events) together; torch's
-    /// `post_processing_timeout_s`. Default: none. When it is over, what is there is returned, with a note and a warning. Files
-    /// are whole all the same.
+    /// Sets a time limit for collecting a trace's [events](crate::Trace::events); torch's `post_processing_timeout_s`.
+    /// Default: none. At the limit, the events so far are returned, with a note and a warning. Files are not affected.
     #[cfg(feature = "analysis")]
     #[cfg_attr(docsrs, doc(cfg(feature = "analysis")))]
     pub fn post_processing_timeout(mut self, limit: Duration) -> Self {
@@ -345,21 +345,23 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// Refuses to save a trace a second time, as torch does, and makes it an error of the stop, the step or the save if an
-    /// assertion did not hold ([`TraceStats::violations`](crate::TraceStats::violations)), as torch's `softAssertRaises`.
-    /// Default: false. What the guard writes when it is dropped it writes all the same.
+    /// Turns two conditions into errors. Default: false.
+    ///
+    /// - Saving a trace a second time, as in torch.
+    /// - A violated assertion ([`TraceStats::violations`](crate::TraceStats::violations)), at the stop, the step or the save;
+    ///   torch's `softAssertRaises`. The guard still writes its trace when it is dropped.
     pub fn strict(mut self, on: bool) -> Self {
         self.options.is_strict = on;
         self
     }
 
-    /// The least severity of messages about the profiler itself. Default: `KINETO_LOG_LEVEL`, else warnings.
+    /// Sets the least severity of messages about the profiler itself. Default: `KINETO_LOG_LEVEL`, else warnings.
     pub fn log_level(mut self, level: Severity) -> Self {
         self.overrides.set(Key::LogLevel, level);
         self
     }
 
-    /// Sends messages about the profiler itself there instead of to stderr.
+    /// Sends messages about the profiler itself to a callback instead of stderr.
     pub fn log_sink(mut self, sink: LogSink) -> Self {
         self.log_sink = Some(sink);
         self
@@ -370,32 +372,32 @@ impl KinetoLayerBuilder {
         Config::reference()
     }
 
-    /// Makes the layer and its guard, and starts to record unless told otherwise.
+    /// Creates the layer and its guard, and starts to record unless configured otherwise.
     ///
-    /// With `KINETO_USE_DAEMON` in the environment, requests from the dynolog daemon are recorded (Linux), with a
-    /// [`trigger_folder`](Self::trigger_folder) those that come as files; and nothing else unless there is a [`schedule`](Self::schedule) or somebody says to
-    /// [`record_from_start`](Self::record_from_start). What the program starts itself goes before a request: one that
-    /// is being recorded then is thrown away. Of several layers, the first that lives serves requests.
+    /// External requests (Linux): with `KINETO_USE_DAEMON` in the environment, the layer records requests from the dynolog
+    /// daemon, with a [`trigger_folder`](Self::trigger_folder) those in files. It then records nothing else without a
+    /// [`schedule`](Self::schedule) or an explicit [`record_from_start`](Self::record_from_start). A recording that the
+    /// program starts itself has priority: it discards a running request. Of several layers, the first live one serves
+    /// requests.
     ///
-    /// Environment and file may say when to record instead (Linux): `START_DELAY_MS` after this call,
-    /// `ACTIVITIES_DURATION_MSECS` long or to the program's end, and again every `START_PERIOD_MS`; or
-    /// `ACTIVITIES_ITERATIONS` from `PROFILE_START_ITERATION` on. Each such recording goes to the output as soon as it ends
-    /// (libkineto's default file if there is none), with its number in the name if there are several. It makes way for what
-    /// the program starts itself, as a request does, and what of that is left to the guard goes to the same output, over one
-    /// without a number. With a [`schedule`](Self::schedule) there is none.
+    /// Timed recordings (Linux): environment and file may set when to record instead. `START_DELAY_MS` after this call, for
+    /// `ACTIVITIES_DURATION_MSECS` or to the program's end, and again every `START_PERIOD_MS`; or `ACTIVITIES_ITERATIONS`
+    /// from `PROFILE_START_ITERATION` on. Each goes to the output as soon as it ends (libkineto's default file if there is
+    /// none), with its number in the name if there are several. The program's own recording evicts it, like a request; the
+    /// guard writes that recording to the same output, replacing an unnumbered file. A [`schedule`](Self::schedule) disables
+    /// timed recordings.
     ///
-    /// In WebAssembly, nothing that was set is checked, and neither layer nor guard does anything; see
+    /// In WebAssembly, settings are not checked, and layer and guard do nothing; see
     /// [platforms](crate#platforms-and-compilers).
     ///
     /// # Errors
-    /// If a setting has a value that cannot be used (the message names it and says what would do), the output cannot be
-    /// created, the handler cannot take traces, the configuration file that was named cannot be read, or the platform cannot do
-    /// what was asked for.
+    /// If a setting has an invalid value (the message names it and a valid one), the output cannot be created, the handler
+    /// cannot take traces, the named configuration file cannot be read, or the platform does not support a setting.
     pub fn build(self) -> Result<(KinetoLayer, KinetoGuard), Error> {
         if platform::CAN_RECORD { self.assemble() } else { Ok((KinetoLayer::inert(), KinetoGuard::inert())) }
     }
 
-    /// Makes the layer and its guard where the platform can record.
+    /// Creates the layer and its guard where the platform can record.
     fn assemble(mut self) -> Result<(KinetoLayer, KinetoGuard), Error> {
         if let Some(sink) = &self.log_sink {
             diag::LOGGER.set_sink(Some(sink.clone()));
@@ -427,7 +429,7 @@ impl KinetoLayerBuilder {
             scope_targets: self.scope_targets,
             stacks: config.slice_extras.stack_filter.clone(),
         };
-        let companions = companions(&config, self.overrides.is_on(Key::WithStack), is_strict)?;
+        let extras = slice_extras(&config, self.overrides.is_on(Key::WithStack), is_strict)?;
         let settings = RecorderSettings {
             field_bytes_max: config.field_limit_bytes,
             fields_while_idle: config.fields_while_idle,
@@ -436,8 +438,8 @@ impl KinetoLayerBuilder {
         };
         let observers = observers(&config, self.observers);
         let recorder =
-            Arc::new(Recorder::new(config.buffer_limit_bytes, Sites::new(rules), observers, companions, settings));
-        // A request may ask for what the layer does not record otherwise, and goes without if that cannot be.
+            Arc::new(Recorder::new(config.buffer_limit_bytes, Sites::new(rules), observers, extras, settings));
+        // A request may want memory that the layer does not record otherwise; without a slot it gets none.
         let listens = (config.flags.profile_memory || serves) && recorder.claim_listener_slot();
         if config.flags.profile_memory && !listens {
             let why = "too many layers record memory already; drop one of them first";
@@ -471,7 +473,7 @@ impl KinetoLayerBuilder {
     }
 }
 
-/// Settles where traces go, and claims the output if it is a file.
+/// Determines where traces go, and claims the output if it is a file.
 fn settle_output(
     config: &mut Config,
     sinks: &Sinks,
@@ -480,7 +482,7 @@ fn settle_output(
 ) -> Result<Option<OutputClaim>, Error> {
     let mut warnings = Vec::new();
     config.settle_output(|path| sinks.check(path), is_strict, &mut warnings)?;
-    // A handler takes the place of the default output.
+    // A handler replaces the default output.
     let is_written = !has_handler || config.output != Output::Default;
     let claim = |path: &Path| if Sinks::is_file(path) { OutputClaim::take(path).map(Some) } else { Some(None) };
     let claim = if is_written { config.claim_output(claim, numbered_layer, &mut warnings)?.flatten() } else { None };
@@ -489,7 +491,7 @@ fn settle_output(
     Ok(claim)
 }
 
-/// Whether a backend may call itself that.
+/// Checks that a backend may have that name.
 fn check_name(name: &str) -> Result<(), Error> {
     let is_word = name.starts_with(|first: char| first.is_ascii_lowercase())
         && name.chars().all(|each| each.is_ascii_lowercase() || each.is_ascii_digit() || each == '_');
@@ -503,7 +505,7 @@ fn check_name(name: &str) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Config, why))
 }
 
-/// Says which files of before were left unfinished where the output goes.
+/// Reports unfinished files of earlier processes next to the output.
 fn report_abandoned(output: &Path) {
     const SHOWN: usize = 3;
     let files = Sinks::abandoned(output);
@@ -519,18 +521,18 @@ fn report_abandoned(output: &Path) {
     }
 }
 
-/// Who takes what is saved to URLs, by scheme.
+/// Returns the sinks of URLs, by scheme.
 fn sinks(given: Vec<(String, Arc<dyn TraceSink>)>) -> Result<Sinks, Error> {
     let mut sinks = Sinks::default();
     for (scheme, sink) in given {
         if sinks.register(&scheme, sink)? {
-            diag!(Warning, "config", "a second sink for {scheme}:// replaces the first; register one for each scheme");
+            diag!(Warning, "config", "a second sink for {scheme}:// replaces one for each scheme");
         }
     }
     Ok(sinks)
 }
 
-/// Who is told of spans: as the mode says, and the program's own.
+/// Returns the observers of spans: those of the mode, and the program's own.
 fn observers(config: &Config, mut own: Vec<Arc<dyn SpanObserver>>) -> Observers {
     if config.mode.contains(Mode::Nvtx) {
         own.push(Arc::new(Nvtx::new(config.gpu.options.path("NVTX_INJECTION64_PATH"))));
@@ -542,25 +544,25 @@ fn observers(config: &Config, mut own: Vec<Arc<dyn SpanObserver>>) -> Observers 
     Observers::new(own)
 }
 
-/// What slices are to have beside their times; `stacks_by_program` if the program itself wants stacks.
-fn companions(config: &Config, stacks_by_program: bool, is_strict: bool) -> Result<SliceExtras, Error> {
+/// Returns the stacks and counters of slices; `stacks_by_program` if the program itself requests stacks.
+fn slice_extras(config: &Config, stacks_by_program: bool, is_strict: bool) -> Result<SliceExtras, Error> {
     let (wanted, with_stack) = (&config.slice_extras, config.flags.with_stack);
     let frames =
-        if with_stack { stack_frames(wanted.stack_frames, stacks_by_program, backtrace::IS_THERE)? } else { 0 };
+        if with_stack { stack_frames(wanted.stack_frames, stacks_by_program, backtrace::CAN_CAPTURE)? } else { 0 };
     let events = if config.mode.records() { wanted.performance_events.as_slice() } else { &[] };
-    let companions = SliceExtras::new(frames, events);
-    match &companions {
+    let extras = SliceExtras::new(frames, events);
+    match &extras {
         Err(why) if config.has_counters_from_env() && !is_strict => {
             diag!(Warning, "config", "{why}; nothing is counted");
             SliceExtras::new(frames, &[])
         }
-        _ => companions,
+        _ => extras,
     }
     .map_err(|why| Error::new(ErrorKind::Config, why))
 }
 
-/// Returns how many frames a call stack has: none where the feature is missing, which is an error if the program itself
-/// asks for stacks.
+/// Returns the number of frames of a call stack: 0 without the feature, which is an error if the program itself requests
+/// stacks.
 fn stack_frames(wanted: usize, by_program: bool, has_feature: bool) -> Result<usize, Error> {
     match no_stacks(has_feature) {
         None => Ok(wanted),
@@ -588,10 +590,10 @@ mod tests {
     use tracing::field::Empty;
     use tracing_subscriber::prelude::*;
 
-    /// So many slices do not fit into a chunk.
+    /// More slices than fit into a chunk.
     const FILL: u64 = 3000;
 
-    /// Records spans and events before, between and behind two times; `None` if that took longer than there was time for.
+    /// Records spans and events before, between and after two times; `None` if that took too long.
     fn record(session: &Session, ticket: u64) -> Option<(Trace, [SystemTime; 2])> {
         let [from, until] = [80, 160].map(|ahead| SystemTime::now() + Duration::from_millis(ahead));
         let settings = || session.settings_for(&ParsedRequest::parse("").unwrap(), "/tmp/none.json".into()).0;
@@ -613,7 +615,7 @@ mod tests {
         polled.in_scope(|| ());
         polled.in_scope(|| ());
         let ends_behind = tracing::info_span!("ends behind", value = Empty).entered();
-        // Its end is a record of its own: the chunk in which it began is full.
+        // Its end is a separate record: the chunk in which it began is full.
         (0..FILL).for_each(|_| tracing::info_span!("fill").in_scope(|| ()));
         is_in_time &= is_before(until);
         wait_for(until);
@@ -629,7 +631,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "waits for the real clock")]
-    fn a_recording_between_two_times_has_what_lies_between_them() {
+    fn recording_between_two_times_is_cut_to_them() {
         let builder = KinetoLayerBuilder::default().no_output().record_from_start(false);
         let (layer, guard) = builder.events(tracing::Level::INFO).build().unwrap();
         let session = guard.profiler().session().unwrap().clone();
@@ -640,8 +642,8 @@ mod tests {
         trace.for_each(|row| {
             let mut args = Vec::new();
             row.args.visit(&mut |key, _| args.push(key.to_owned()));
-            let is_said = ["field", "value", "clipped", "finished"].map(|key| args.iter().any(|arg| arg == key));
-            rows.push((row.name.to_owned(), is_said));
+            let flags = ["field", "value", "clipped", "finished"].map(|key| args.iter().any(|arg| arg == key));
+            rows.push((row.name.to_owned(), flags));
         });
         rows.retain(|(name, _)| name != "fill");
         rows.sort();
@@ -654,17 +656,17 @@ mod tests {
             ("polled", [false, false, false, false]),
             ("polled", [false, false, false, false]),
         ];
-        assert_eq!(rows, expected.map(|(name, said)| (name.to_owned(), said)));
+        assert_eq!(rows, expected.map(|(name, flags)| (name.to_owned(), flags)));
         let (start, end) = trace.window();
-        for (found, said) in [start, end].into_iter().zip(times) {
-            let said = u64::try_from(said.duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap();
-            assert!(found.as_nanos().abs_diff(said) <= 1, "{found:?} {said}");
+        for (found, expected) in [start, end].into_iter().zip(times) {
+            let expected = u64::try_from(expected.duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap();
+            assert!(found.as_nanos().abs_diff(expected) <= 1, "{found:?} {expected}");
         }
         let stats = trace.stats();
         let losses: Vec<_> = stats.losses.iter().map(|(loss, count)| (loss.as_str(), *count)).collect();
         assert_eq!((stats.slices, stats.events), (6 + FILL, 1));
         assert_eq!(losses, [("clipped_slices", 2), ("unfinished_slices", 2)]);
-        // Of times that have passed, nothing is cut.
+        // Times in the past cut nothing.
         session.start_for(100, Some((times[0], times[1])), Config::default).unwrap();
         let (start, end) = session.stop_for(100).unwrap().window();
         assert!(start > times[1].into() && end > start, "{start:?} {end:?}");
@@ -672,11 +674,11 @@ mod tests {
     }
 
     #[test]
-    fn without_the_feature_asking_for_stacks_is_an_error() {
+    fn stacks_without_the_feature_are_an_error() {
         let error = stack_frames(32, true, false).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert!(error.to_string().contains("the feature `backtrace`"), "{error}");
-        assert_eq!(stack_frames(32, false, false).unwrap(), 0, "the environment asks for them");
+        assert_eq!(stack_frames(32, false, false).unwrap(), 0, "the environment requests them");
         assert_eq!(stack_frames(32, true, true).unwrap(), 32);
     }
 }

@@ -1,4 +1,4 @@
-//! Serves requests from outside, and by the clock: in the process that makes the layer, and in its forks that ask for it.
+//! Serves external and timed requests: in the process that creates the layer, and in forks of it that enable this.
 
 use super::KinetoLayerBuilder;
 use crate::config::Key;
@@ -8,7 +8,7 @@ use crate::session::Session;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Serves requests from outside with the session.
+/// Serves external requests with the session.
 #[cfg(target_os = "linux")]
 pub(super) fn serve(session: &Arc<Session>) {
     crate::ondemand::serve(session);
@@ -27,19 +27,20 @@ pub(super) fn serve(_session: &Arc<Session>) {
 
 #[cfg_attr(docsrs, doc(cfg(feature = "ondemand")))]
 impl KinetoLayerBuilder {
-    /// Serves requests from that folder (Linux): a file `<pid>.request` asks for a trace of the process of that number, in
-    /// libkineto's keys, as the dynolog daemon would; an empty file asks for 500 ms. `KINETO_TRIGGER_DIR`. Default: none.
+    /// Serves requests from that folder (Linux): a file `<pid>.request` requests a trace of the process with that id, in
+    /// libkineto's keys, like a request from the dynolog daemon; an empty file requests 500 ms. `KINETO_TRIGGER_DIR`.
+    /// Default: none.
     ///
-    /// The process takes a file when its writer has closed it or renamed it to its name, and no recording is running. The file
-    /// must be regular, have one name, be younger than the process, contain at most 64 KiB of UTF-8, and belong to root, to the
-    /// process's own user or to `KINETO_DAEMON_UID`. Its outcome is written to `<pid>.answer`, or to `<pid>.<id>.answer` for a
-    /// request with a `REQUEST_TRACE_ID`: lines, the last of which is `done` or `failed`. The command `kineto trigger PID` writes
-    /// such files and follows the answers.
+    /// The process takes a file when its writer has closed it or renamed it to its name, and no recording is running. The
+    /// file must be regular, have one name, be younger than the process, contain at most 64 KiB of UTF-8, and belong to root,
+    /// to the process's own user or to `KINETO_DAEMON_UID`. Its outcome is written to `<pid>.answer`, or to
+    /// `<pid>.<id>.answer` for a request with a `REQUEST_TRACE_ID`: lines, the last of which is `done` or `failed`. The
+    /// command `kineto trigger PID` writes such files and follows the answers.
     ///
     /// The process's user must be able to write to the folder. Other users who can write to it may remove requests; requests
-    /// from users who are not trusted are refused and removed. A file that cannot be removed is not served, not even root's: this
-    /// happens in a sticky folder of another user. The folder must be on this machine, because changes that other machines make
-    /// to a network folder are not reported here.
+    /// from users who are not trusted are refused and removed. A file that cannot be removed is not served, not even root's:
+    /// this happens in a sticky folder of another user. The folder must be on this machine, because changes that other
+    /// machines make to a network folder are not reported here.
     pub fn trigger_folder(mut self, path: impl Into<PathBuf>) -> Self {
         self.overrides.set(Key::TriggerFolder, path.into().as_path());
         self
@@ -48,12 +49,12 @@ impl KinetoLayerBuilder {
 
 #[cfg_attr(docsrs, doc(cfg(feature = "ondemand")))]
 impl Profiler {
-    /// Serves requests from outside in a forked child, from the sources that the layer was made with.
+    /// Serves external requests in a forked child, from the sources that the layer was created with.
     ///
-    /// These are the dynolog daemon and the trigger folder. Recordings by the clock stay the parent's.
+    /// These are the dynolog daemon and the trigger folder. Timed recordings stay with the parent.
     ///
-    /// A server that forks its workers after the layer was installed calls it in each worker. In the process that made the
-    /// layer, and without such sources, it does nothing. A worker registers under its own number and its parent's.
+    /// A server that forks its workers after installing the layer calls it in each worker. In the process that created the
+    /// layer, and without such sources, it does nothing. A worker registers under its own process id and its parent's.
     ///
     /// ```no_run
     /// # fn fork() -> i32 { 0 }

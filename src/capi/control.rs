@@ -25,7 +25,7 @@ static PROFILER: OnceLock<Profiler> = OnceLock::new();
 struct Kept {
     /// The guard of the layer that was built here; `None` if the program installed its own, and in a forked child.
     guard: Option<KinetoGuard>,
-    /// The layer was built by injection.
+    /// Whether the layer was built by injection.
     is_injected: bool,
     /// The recording that was stopped last, until the next one starts.
     last: Option<Trace>,

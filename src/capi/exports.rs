@@ -51,7 +51,7 @@ fn inside(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
 /// # Safety
 /// `text` is null, or a C string that does not change during `'t`.
 unsafe fn text<'t>(what: &str, text: *const c_char) -> Result<Cow<'t, str>, CallError> {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller upholds the contract, which is the same.
     let text = unsafe { bytes(what, text) }?;
     Ok(text.to_str().map_or_else(|_| text.to_string_lossy(), Cow::Borrowed))
 }
@@ -64,7 +64,7 @@ unsafe fn bytes<'t>(what: &str, text: *const c_char) -> Result<&'t CStr, CallErr
     if text.is_null() {
         return Err(CallError::new(CStatus::BadArgument, format!("{what} is null; pass a C string")));
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `text` is not null, so by the caller's contract it is a C string for `'t`.
     Ok(unsafe { CStr::from_ptr(text) })
 }
 
@@ -72,7 +72,7 @@ unsafe fn bytes<'t>(what: &str, text: *const c_char) -> Result<&'t CStr, CallErr
 /// `key` is null or a C string.
 unsafe fn argument(key: *const c_char, value: &dyn Value) -> c_int {
     at_work(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's contract, `key` is null or a C string.
         let key = unsafe { text("the key", key) }?;
         ranges::argument(&key, value)
     })
@@ -132,7 +132,7 @@ extern "C" fn InitializeInjection() -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tracing_kineto_save(path: *const c_char) -> c_int {
     at_work(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's contract, `path` is null or a C string.
         let path = unsafe { bytes("the path", path) }?;
         #[cfg(unix)]
         let path = OsStr::from_bytes(path.to_bytes());
@@ -162,9 +162,9 @@ extern "C" fn tracing_kineto_is_recording() -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tracing_kineto_metadata(key: *const c_char, json: *const c_char) -> c_int {
     at_work(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's contract, `key` is null or a C string.
         let key = unsafe { text("the key", key) }?;
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's contract, `json` is null or a C string.
         let json = unsafe { text("the value", json) }?;
         control::metadata(&key, &json)
     })
@@ -175,7 +175,7 @@ unsafe extern "C" fn tracing_kineto_metadata(key: *const c_char, json: *const c_
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tracing_kineto_push_range(name: *const c_char, kind: c_int) -> c_int {
     at_work(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's contract, `name` is null or a C string.
         let name = unsafe { text("the name", name) }?;
         ranges::push(&name, RangeKind::from_number(kind)?)
     })
@@ -190,7 +190,7 @@ extern "C" fn tracing_kineto_pop_range() -> c_int {
 /// `key` is null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tracing_kineto_arg_int(key: *const c_char, value: i64) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract, `key` is null or a C string.
     unsafe { argument(key, &value) }
 }
 
@@ -198,7 +198,7 @@ unsafe extern "C" fn tracing_kineto_arg_int(key: *const c_char, value: i64) -> c
 /// `key` is null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tracing_kineto_arg_double(key: *const c_char, value: f64) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract, `key` is null or a C string.
     unsafe { argument(key, &value) }
 }
 
@@ -206,7 +206,7 @@ unsafe extern "C" fn tracing_kineto_arg_double(key: *const c_char, value: f64) -
 /// `key` is null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tracing_kineto_arg_bool(key: *const c_char, value: c_int) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract, `key` is null or a C string.
     unsafe { argument(key, &(value != 0)) }
 }
 
@@ -215,9 +215,9 @@ unsafe extern "C" fn tracing_kineto_arg_bool(key: *const c_char, value: c_int) -
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tracing_kineto_arg_string(key: *const c_char, value: *const c_char) -> c_int {
     at_work(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's contract, `key` is null or a C string.
         let key = unsafe { text("the key", key) }?;
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's contract, `value` is null or a C string.
         let value = unsafe { text("the value", value) }?;
         ranges::argument(&key, &&*value)
     })
@@ -238,7 +238,7 @@ extern "C" fn tracing_kineto_pop_correlation_id() -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tracing_kineto_counter(name: *const c_char, value: f64) -> c_int {
     at_work(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's contract, `name` is null or a C string.
         let name = unsafe { text("the name", name) }?;
         ranges::counter(&name, value);
         Ok(())
@@ -250,7 +250,7 @@ unsafe extern "C" fn tracing_kineto_counter(name: *const c_char, value: f64) -> 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tracing_kineto_instant(name: *const c_char) -> c_int {
     at_work(|| {
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's contract, `name` is null or a C string.
         let name = unsafe { text("the name", name) }?;
         ranges::instant(&name);
         Ok(())

@@ -10,13 +10,13 @@ use tracing_core::metadata::{Kind, Level};
 use tracing_core::subscriber::Interest;
 use tracing_core::{Metadata, field};
 
-/// So many different keys there may be, as each is kept for ever.
+/// The most distinct keys, because each is kept forever.
 const KEYS_MAX: usize = 4096;
 const BYTES_MAX: usize = 256;
-/// Fields of that name say what a row is.
+/// The prefix of fields that describe the row itself.
 const RESERVED: &str = "kineto.";
 
-/// A key as `tracing` knows it.
+/// A key as a `tracing` field.
 #[derive(Clone)]
 pub(super) struct ArgumentKey {
     fields: &'static FieldSet,
@@ -31,7 +31,7 @@ impl Callsite for Argument {
     fn set_interest(&self, _: Interest) {}
 
     fn metadata(&self) -> &Metadata<'_> {
-        // It is set before anybody knows of the callsite.
+        // It is set before the callsite is used anywhere.
         self.metadata.get().unwrap_or(&NONE)
     }
 }
@@ -74,7 +74,7 @@ impl ArgumentKey {
         Some(ArgumentKey { fields, field: fields.field(name)? })
     }
 
-    /// Calls `with` with the one value that belongs to the key.
+    /// Calls `with` with a value set that holds `value` under this key.
     pub(super) fn with<R>(&self, value: &dyn field::Value, with: impl FnOnce(&field::ValueSet<'_>) -> R) -> R {
         with(&self.fields.value_set(&[(&self.field, Some(value))]))
     }

@@ -140,7 +140,7 @@ pub(super) fn instant(name: &str) {
     tracing::event!(target: INSTANT_TARGET, Level::INFO, kineto.name = name);
 }
 
-/// Whether the thread is inside a range.
+/// Returns whether the thread is inside a range.
 pub(super) fn is_inside() -> bool {
     DEPTH.get() > 0
 }

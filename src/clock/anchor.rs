@@ -1,24 +1,24 @@
-//! One reading of all clocks at once.
+//! A simultaneous reading of all clocks.
 
 use super::tick;
 use crate::time::{Ticks, Timestamp};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The same moment on the counter, on the monotonic clock and on CLOCK_REALTIME.
+/// The same instant on the counter, on the monotonic clock and on CLOCK_REALTIME.
 ///
-/// It can be taken before it is known whether the counter is what the records have.
+/// It can be taken before the clock of the records is determined.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Anchor {
     pub(crate) counter: Ticks,
-    /// Never stepped, so it tells a step of CLOCK_REALTIME from its drift.
+    /// Never stepped, so it distinguishes a step of CLOCK_REALTIME from drift.
     pub(crate) monotonic: Ticks,
     pub(crate) unix: Timestamp,
-    /// Half the width of the bracket, in ticks of the counter: the moment was that near to `counter`.
+    /// Half the width of the bracket, in ticks of the counter: the largest error of `counter`.
     pub(crate) error_ticks: u64,
 }
 
 impl Anchor {
-    /// Reads the clocks a few times and keeps the tightest bracket, so that a pre-emption in one does not count.
+    /// Reads the clocks a few times and keeps the tightest bracket, so that a single pre-emption has no effect.
     pub(crate) fn take() -> Anchor {
         const TRIES: usize = 7;
         let reading = || {
@@ -44,7 +44,7 @@ impl Anchor {
         best
     }
 
-    /// Returns the moment on the clock of the records.
+    /// Returns the instant on the clock of the records.
     pub(crate) fn ticks(&self) -> Ticks {
         if tick::is_counter() { self.counter } else { self.monotonic }
     }

@@ -1,12 +1,12 @@
-//! Turns ticks into nanoseconds since the Unix epoch, by the anchors of a session.
+//! Converts ticks to nanoseconds since the Unix epoch, by the anchors of a session.
 
 use super::Anchor;
 use crate::time::{Ticks, Timestamp};
 
-/// The one converter of a trace: piecewise linear between the anchors, straight on beyond the last.
+/// The converter of a trace: piecewise linear between the anchors, extrapolated after the last.
 ///
-/// Where CLOCK_REALTIME and the monotonic clock differ between two anchors by more than the brackets and NTP's slewing allow,
-/// one of them fits the rate of the counter, and the piece has its slope: a step of CLOCK_REALTIME, or a suspend, changes no
+/// If CLOCK_REALTIME and the monotonic clock differ between two anchors by more than the brackets and NTP's slewing allow,
+/// the clock that fits the counter's rate determines the slope. So a step of CLOCK_REALTIME, or a suspend, changes no
 /// duration.
 #[derive(Clone, Debug)]
 pub(crate) struct Converter {
@@ -19,26 +19,26 @@ pub(crate) struct Converter {
 struct Piece {
     from: u64,
     unix_ns: u64,
-    /// Nanoseconds a tick, with 32 binary places.
+    /// Nanoseconds per tick, with 32 fractional bits.
     ns_per_tick: u64,
 }
 
-/// A converter's hand on the piece that it used last: times that are asked for in a row mostly lie in one.
+/// Converts ticks with a cache of the last piece: successive ticks usually lie in the same one.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor<'c> {
     pieces: &'c [Piece],
     piece: Piece,
-    /// How many ticks the piece is valid for; 0 before the first.
+    /// The number of ticks for which the piece is valid; 0 before the first use.
     length: u64,
 }
 
 impl Converter {
-    /// Makes the converter of a session's anchors, which come in order of time; an empty list gives time 0 for all.
+    /// Creates the converter of a session's anchors, which must be in order of time; without any, all times are 0.
     pub(crate) fn new(anchors: &[Anchor]) -> Converter {
         Converter::of(anchors, Anchor::ticks)
     }
 
-    /// The converter of ticks that are nanoseconds since the Unix epoch.
+    /// Creates a converter of ticks that are nanoseconds since the Unix epoch.
     pub(crate) fn of_nanoseconds() -> Converter {
         Converter { pieces: vec![Piece { from: 0, unix_ns: 0, ns_per_tick: 1 << 32 }], error_ns: 0, steps: 0 }
     }
@@ -64,13 +64,13 @@ impl Converter {
         self.pieces.push(Piece { from: from.0, unix_ns: at.unix.as_nanos(), ns_per_tick });
     }
 
-    /// Returns when that tick was; ticks in order give times in order, save across a step of the clock.
+    /// Returns the time of a tick. The order of ticks is preserved, except across a step of the clock.
     pub(crate) fn timestamp(&self, ticks: Ticks) -> Timestamp {
         Cursor::new(self).timestamp(ticks)
     }
 
-    /// Returns the tick from which on it is that time or later: within the anchors, and where the clock was stepped over it, at
-    /// the step.
+    /// Returns the first tick at or after a time, between the anchors; if a step of the clock skips the time, the tick of the
+    /// step.
     pub(crate) fn ticks(&self, at: Timestamp) -> Ticks {
         let ends = self.pieces.iter().skip(1).map(|next| next.from).chain([u64::MAX]);
         let reached = |piece: &Piece| {
@@ -83,7 +83,7 @@ impl Converter {
         Ticks(found.map_or(u64::MAX, |(tick, _)| tick))
     }
 
-    /// Returns how far from CLOCK_REALTIME a time may lie, in nanoseconds: half the widest bracket.
+    /// Returns the largest error relative to CLOCK_REALTIME, in nanoseconds: half the widest bracket.
     pub(crate) fn error_ns(&self) -> u64 {
         self.error_ns
     }
@@ -94,13 +94,13 @@ impl Converter {
     }
 }
 
-/// What passed from one anchor to the next, in nanoseconds of each clock and in ticks.
+/// The time between two successive anchors, in nanoseconds of each clock and in ticks.
 struct Passed<'a> {
     at: &'a Anchor,
     unix: u64,
     monotonic: u64,
     ticks: u64,
-    /// How wide both brackets are together, in ticks: the clocks may have been read that far apart.
+    /// The width of both brackets together, in ticks: the clocks may have been read that far apart.
     width: u64,
 }
 
@@ -116,8 +116,8 @@ impl<'a> Passed<'a> {
         anchors.iter().zip(anchors.iter().skip(1)).map(passed)
     }
 
-    /// The rate of the counter: by all pieces in which the clocks agree, else by the monotonic clock; 1 ns a tick where there
-    /// is no such thing.
+    /// Returns the rate of the counter: from all pieces in which the clocks agree, else from the monotonic clock, else 1 ns a
+    /// tick.
     fn rate(anchors: &'a [Anchor], ticks: fn(&Anchor) -> Ticks) -> u64 {
         let sum = |agreeing: Option<u64>| {
             let pieces = Passed::between(anchors, ticks).filter(|piece| agreeing.is_none_or(|rate| piece.agree(rate)));
@@ -129,18 +129,18 @@ impl<'a> Passed<'a> {
         about.and_then(|about| sum(Some(about))).or(about).unwrap_or(1 << 32)
     }
 
-    /// How far two clocks may be apart: NTP slews by 500 ppm at most, of which this is twice as much.
+    /// Returns the largest difference of two clocks: twice that of NTP, which slews by at most 500 ppm.
     fn tolerance(&self, rate: u64) -> u64 {
         self.monotonic / 1000 + scale(self.width, rate)
     }
 
-    /// Whether CLOCK_REALTIME and the monotonic clock tell the same: no step, no suspend.
+    /// Returns whether CLOCK_REALTIME and the monotonic clock agree: no step, no suspend.
     fn agree(&self, rate: u64) -> bool {
         self.unix.abs_diff(self.monotonic) <= self.tolerance(rate)
     }
 
-    /// Of clocks that disagree, what the one says that fits the counter's rate: CLOCK_REALTIME if the machine was suspended and
-    /// the counter ran on, the monotonic clock if CLOCK_REALTIME was stepped. `None` if neither does.
+    /// Returns the duration by the clock that fits the counter's rate: CLOCK_REALTIME if the machine was suspended with a
+    /// running counter, the monotonic clock if CLOCK_REALTIME was stepped. `None` if neither fits.
     fn likeliest(&self, rate: u64) -> Option<u64> {
         let expected = scale(self.ticks, rate);
         let fits = |ns: &u64| ns.abs_diff(expected) <= expected / 1000 + scale(self.width, rate);
@@ -153,7 +153,7 @@ impl<'c> Cursor<'c> {
         Cursor { pieces: &converter.pieces, piece: Piece { from: 0, unix_ns: 0, ns_per_tick: 0 }, length: 0 }
     }
 
-    /// Returns what [`Converter::timestamp`] does.
+    /// Returns the same as [`Converter::timestamp`].
     #[inline]
     pub(crate) fn timestamp(&mut self, ticks: Ticks) -> Timestamp {
         let Piece { from, .. } = self.piece;
@@ -177,7 +177,7 @@ impl<'c> Cursor<'c> {
     }
 }
 
-/// `ns / ticks` with 32 binary places; `None` where the bracket is too short to tell, or absurd.
+/// Returns `ns / ticks` with 32 fractional bits; `None` if the bracket is too short, or the ratio absurd.
 fn ratio(ns: u64, ticks: u64) -> Option<u64> {
     let slope = (u128::from(ns) << 32).checked_div(u128::from(ticks))?;
     u64::try_from(slope).ok().filter(|slope| *slope != 0)
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_small_step_in_a_short_recording_changes_no_duration() {
-        // 10 ms of which CLOCK_REALTIME is set forward by 0.9 ms, on a counter of 3 GHz.
+        // 10 ms during which CLOCK_REALTIME is set forward by 0.9 ms, on a counter of 3 GHz.
         let c = converter(&[anchor(0, 0, 5_000_000), anchor(30_000_000, 10_000_000, 15_900_000)]);
         assert_eq!((c.steps(), at(&c, 27_000_000) - at(&c, 3_000_000)), (1, 8_000_000));
         // A difference within the brackets is no step.
@@ -270,7 +270,7 @@ mod tests {
             machine
         }
 
-        /// So much time passes for the counter, the monotonic clock and CLOCK_REALTIME, in nanoseconds.
+        /// Advances the counter, the monotonic clock and CLOCK_REALTIME, in nanoseconds.
         fn passes(&mut self, [counter, monotonic, unix]: [u64; 3]) {
             self.counter += counter * Machine::RATE;
             self.monotonic += monotonic;

@@ -1,8 +1,8 @@
 //! The clock of the span path: raw ticks when recording, nanoseconds since the Unix epoch afterwards.
 //!
-//! Ticks are read with one instruction and mean nothing by themselves. Brackets ([`Anchor`]) tie them to
-//! CLOCK_REALTIME at both ends of a session and each second between; the [`Converter`] made of those is piecewise
-//! linear. CLOCK_REALTIME is also what CUPTI's records carry, so host and device rows share one timeline.
+//! Ticks are read with one instruction and have no absolute meaning. Brackets ([`Anchor`]) tie them to CLOCK_REALTIME at both
+//! ends of a session and each second between; the [`Converter`] made of them is piecewise linear. CUPTI's records use
+//! CLOCK_REALTIME too, so host and device rows share one timeline.
 
 mod anchor;
 mod convert;

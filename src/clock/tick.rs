@@ -1,4 +1,4 @@
-//! Reads the tick counter: TSC, cntvct, or the monotonic clock where neither can be trusted.
+//! Reads the tick counter: TSC, cntvct, or the monotonic clock if neither is reliable.
 #![allow(unsafe_code, reason = "the counter is read by an instruction that has no safe form")]
 
 use crate::time::Ticks;
@@ -6,26 +6,26 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Whether the counter ticks at a constant rate, also in sleep states and on all cores; false until [`source`] has found
-/// out.
+/// Whether the counter ticks at a constant rate, also in sleep states and on all cores; false until [`source`] has determined
+/// it.
 static INVARIANT: AtomicBool = AtomicBool::new(false);
 
 /// Reads the counter now.
 #[inline(always)]
 pub(crate) fn now() -> Ticks {
-    // Relaxed: a thread that has missed it looks again.
+    // Relaxed: a thread that misses the change checks again.
     if INVARIANT.load(Ordering::Relaxed) || is_counter() { counter() } else { monotonic() }
 }
 
-/// Returns whether [`counter`] may be read in place of [`now`], so that the span path need not ask each time.
+/// Returns whether [`counter`] may replace [`now`], so that the span path need not check each time.
 #[cold]
 pub(crate) fn is_counter() -> bool {
     source();
     INVARIANT.load(Ordering::Relaxed)
 }
 
-/// Returns the name of what [`now`] reads. Finding that out takes long in virtual machines, so it waits until it is
-/// needed.
+/// Returns the name of the clock that [`now`] reads. Determining it takes long in virtual machines, so it is done on first
+/// use.
 pub(crate) fn source() -> &'static str {
     static SOURCE: LazyLock<&'static str> = LazyLock::new(|| {
         let invariant = is_invariant() && !is_rejected();
@@ -39,7 +39,7 @@ pub(crate) fn source() -> &'static str {
     *SOURCE
 }
 
-/// Nanoseconds since the first reading, plus one: 0 means "no time" in records.
+/// Returns nanoseconds since the first reading, plus one: 0 means "no time" in records.
 #[cold]
 pub(super) fn monotonic() -> Ticks {
     static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -67,15 +67,15 @@ fn is_invariant() -> bool {
     highest >= ADVANCED_POWER_MANAGEMENT && leaf().edx & INVARIANT_TSC != 0
 }
 
-/// Whether the kernel has found the counter to be unstable, as on some machines of several sockets.
+/// Returns whether the kernel has found the counter to be unstable, as on some machines with several sockets.
 fn is_rejected() -> bool {
     const AVAILABLE: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
     let is_asked = cfg!(all(target_os = "linux", target_arch = "x86_64", not(miri)));
     is_asked && std::fs::read_to_string(AVAILABLE).is_ok_and(|sources| lacks_counter(&sources))
 }
 
-/// Whether the kernel's list of clocks lacks the counter: the kernel removes one that it has found to be unstable.
-/// Hyper-V's page is read by the counter.
+/// Returns whether the kernel's list of clocks lacks the counter: the kernel removes an unstable one. Hyper-V's reference
+/// page is based on the counter.
 fn lacks_counter(sources: &str) -> bool {
     let mut sources = sources.split_whitespace().peekable();
     sources.peek().is_some() && !sources.any(|source| matches!(source, "tsc" | "hyperv_clocksource_tsc_page"))
@@ -90,7 +90,7 @@ pub(crate) fn counter() -> Ticks {
     Ticks(ticks)
 }
 
-/// The generic timer's counter runs at a constant rate by architecture.
+/// Returns true: the generic timer's counter runs at a constant rate by architecture.
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 fn is_invariant() -> bool {
     true

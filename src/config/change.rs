@@ -1,4 +1,4 @@
-//! What it changes in a program that runs when its configuration file says something else.
+//! Reloading of the configuration file in a running program.
 
 use super::keys::{Key, ReloadPolicy, Support};
 use super::{Config, MergedSettings};
@@ -7,12 +7,12 @@ use crate::error::Error;
 use kineto_trace::sorting::sort_few_by_key;
 use std::fmt;
 
-/// The keys that have another value now, as they are told.
+/// The changed keys, with their values as shown in messages.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Changes(Vec<(ReloadPolicy, String)>);
 
 impl Config {
-    /// Reads the file again: what the program would be started with now.
+    /// Reads the file again, and returns the configuration that the program would start with now.
     ///
     /// # Errors
     /// Those of [`Config::resolve`] about the file.
@@ -22,12 +22,12 @@ impl Config {
         Ok(config)
     }
 
-    /// Returns what holds in a program that runs when it would be started with `read` now.
+    /// Returns the configuration of a running program that has read `read`.
     pub(crate) fn apply_reloaded(&self, read: &Config) -> Config {
         self.with(self.merged.apply_reloaded(&read.merged))
     }
 
-    /// Has messages shown as this says, where `before` said something else.
+    /// Applies the log settings that differ from those of `before`.
     pub(crate) fn apply_changed_log_settings(&self, before: &Config) {
         if self.log_level != before.log_level {
             LOGGER.set_threshold(self.log_level);
@@ -40,7 +40,7 @@ impl Config {
         }
     }
 
-    /// Returns which keys are others in `read`. Those that act in requests alone are not told.
+    /// Returns the keys that differ in `read`, without those that only affect requests.
     pub(crate) fn changes(&self, read: &Config) -> Changes {
         let changed = Key::ALL.iter().filter_map(|key| {
             let value = |config: &Config| config.merged.value_and_source(*key).map(|(value, _)| value);
@@ -54,7 +54,7 @@ impl Config {
         Changes(changed)
     }
 
-    /// Puts these settings in place of its own; what comes of the environment alone stays.
+    /// Returns a configuration with these settings; data from the environment alone is kept.
     fn with(&self, merged: MergedSettings) -> Config {
         let mut config = Config::from_merged(merged);
         config.distributed.clone_from(&self.distributed);
@@ -65,20 +65,20 @@ impl Config {
     }
 }
 
-/// In a clause: what counts at once, with the next recording, and when the program is started again.
+/// Formats a clause with the changes at once, from the next recording on, and after a restart.
 impl fmt::Display for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
-            return f.write_str("nothing is another than before");
+            return f.write_str("no settings changed");
         }
         for (at, same) in self.0.chunk_by(|one, next| one.0 == next.0).enumerate() {
-            let told: Vec<_> = same.iter().map(|(_, told)| told.as_str()).collect();
+            let changed: Vec<_> = same.iter().map(|(_, change)| change.as_str()).collect();
             let from = match same.first().map(|(change, _)| change) {
                 Some(ReloadPolicy::AtOnce) => "at once",
                 Some(ReloadPolicy::Next) => "from the next recording on",
                 _ => "when the program is started again",
             };
-            write!(f, "{}{} ({from})", if at == 0 { "" } else { "; " }, told.join(", "))?;
+            write!(f, "{}{} ({from})", if at == 0 { "" } else { "; " }, changed.join(", "))?;
         }
         Ok(())
     }
@@ -96,7 +96,7 @@ mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
 
-    /// A file, and a configuration that was read from it when it was empty.
+    /// A file, and the configuration read from it while it was empty.
     struct Started {
         _folder: tempfile::TempDir,
         path: PathBuf,
@@ -115,7 +115,7 @@ mod tests {
     }
 
     impl Started {
-        /// What is read when the file has that text.
+        /// Returns the configuration read from a file with that text.
         fn read(&self, text: &str) -> Config {
             fs::write(&self.path, text).unwrap();
             let mut warnings = Vec::new();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_callsites_are_judged_by_stays_and_the_rest_turns() {
+    fn callsite_keys_stay_and_others_change_on_reload() {
         let started = start(Overrides::default(), &[("RANK", "3"), ("WORLD_SIZE", "8")]);
         let read = started.read(
             "FILTER=a=info\nEVENTS=info\nWITH_ARGS=no\nLOG_LEVEL=info\nON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=7\n\
@@ -148,7 +148,7 @@ mod tests {
              once); ACTIVITY_TYPES=kernel, GZIP_LEVEL=9, HOST_NAME=h (from the next recording on); FILTER=a=info, \
              WITH_ARGS=false, EVENTS=info (when the program is started again)"
         );
-        // And all of it back again.
+        // Then all changes are undone.
         let empty = started.read("# nothing");
         assert_eq!(format!("{:?}", reloaded.apply_reloaded(&empty)), format!("{:?}", started.config));
         let back = read.changes(&empty).to_string();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_turns_as_the_table_says() {
+    fn each_key_reloads_as_the_table_says() {
         let started = start(Overrides::default(), &[]);
         for key in Key::ALL.iter().copied().filter(|key| *key != Key::Overflow) {
             let (text, _) = crate::config::settings::tests::sample(key);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_program_and_environment_say_holds_whatever_the_file_says() {
+    fn builder_and_environment_win_after_reload() {
         let overrides = Overrides::default().with(Key::GzipLevel, 4_u32);
         let started = start(overrides, &[("KINETO_HOST_NAME", "mine")]);
         let read = started.read("GZIP_LEVEL=9\nHOST_NAME=other\nREQUEST_TRACE_ID=a\\b");
@@ -179,11 +179,11 @@ mod tests {
         assert_eq!((reloaded.gzip_level, reloaded.host_name.as_deref()), (4, Some("mine")));
         let changes = started.config.changes(&read).to_string();
         assert_eq!(changes, r"REQUEST_TRACE_ID=a\\b (from the next recording on)");
-        assert_eq!(read.changes(&read).to_string(), "nothing is another than before");
+        assert_eq!(read.changes(&read).to_string(), "no settings changed");
     }
 
     #[test]
-    fn a_file_with_faults_is_refused_as_at_the_start() {
+    fn invalid_file_fails_on_reload_as_at_start() {
         let started = start(Overrides::default(), &[]);
         for (text, kind) in [("GZIP_LEVEL=99", ErrorKind::Config), ("OVERFLOW=spill", ErrorKind::Unsupported)] {
             fs::write(&started.path, text).unwrap();

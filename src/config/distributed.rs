@@ -1,47 +1,46 @@
-//! Which process of a distributed job this is.
+//! This process's place in a distributed job.
 
 use super::env::Env;
 
-/// Which process of a distributed job a trace comes from; stands in its header as `distributedInfo`.
+/// The place of a trace's process in a distributed job; `distributedInfo` in the trace's header.
 ///
-/// The builder gives it, or the variables that the job's launcher sets: torchrun's RANK, WORLD_SIZE and LOCAL_RANK,
-/// else Slurm's SLURM_PROCID, SLURM_NTASKS and SLURM_LOCALID, else Open MPI's OMPI_COMM_WORLD_RANK, _SIZE and
-/// _LOCAL_RANK.
+/// Set by the builder, or by the launcher's variables: torchrun's RANK, WORLD_SIZE and LOCAL_RANK, else Slurm's SLURM_PROCID,
+/// SLURM_NTASKS and SLURM_LOCALID, else Open MPI's OMPI_COMM_WORLD_RANK, _SIZE and _LOCAL_RANK.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DistributedInfo {
-    /// This process's number among all, from 0.
+    /// This process's rank among all processes, from 0.
     pub rank: u32,
-    /// How many processes there are.
+    /// The number of processes.
     pub world_size: u32,
-    /// This process's number on its machine, from 0.
+    /// This process's rank on its machine, from 0.
     pub local_rank: Option<u32>,
-    /// What the processes talk through: "nccl", "gloo", "mpi".
+    /// The communication backend: "nccl", "gloo", "mpi".
     pub backend: Option<String>,
-    /// The groups that they talk in. Those that the trace's [`Collective`](crate::Collective)s name are added by themselves.
+    /// The process groups. Groups that the trace's [`Collective`](crate::Collective)s name are added automatically.
     pub process_groups: Vec<ProcessGroup>,
     /// The version of NCCL, such as "2.26.6".
     pub nccl_version: Option<String>,
 }
 
-/// A group of processes that talk with one another, as torch's `ProcessGroup`.
+/// A group of communicating processes; torch's `ProcessGroup`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProcessGroup {
-    /// Its name, the same in all of its processes.
+    /// The name, the same in all of its processes.
     pub name: String,
-    /// What it is for; "default_pg" is the group of all processes.
+    /// The purpose; "default_pg" is the group of all processes.
     pub description: String,
-    /// What it talks through on which device, such as "cuda:nccl"; empty if not known.
+    /// The backend for each device, such as "cuda:nccl"; empty if unknown.
     pub backend: String,
-    /// How many processes it has.
+    /// The number of processes.
     pub size: u32,
-    /// Their numbers among all processes, in the group's own order; empty if not known.
+    /// The ranks of its processes among all, in the group's order; empty if unknown.
     pub ranks: Vec<u32>,
 }
 
 impl DistributedInfo {
-    /// The process `rank` of `world_size`.
+    /// Creates the place `rank` among `world_size` processes.
     pub fn new(rank: u32, world_size: u32) -> Self {
         DistributedInfo {
             rank,
@@ -53,21 +52,21 @@ impl DistributedInfo {
         }
     }
 
-    /// Adds the process's number on its machine.
+    /// Adds the rank on its machine.
     #[must_use]
     pub fn with_local_rank(mut self, local_rank: u32) -> Self {
         self.local_rank = Some(local_rank);
         self
     }
 
-    /// Adds what the processes talk through.
+    /// Adds the communication backend.
     #[must_use]
     pub fn with_backend(mut self, backend: impl Into<String>) -> Self {
         self.backend = Some(backend.into());
         self
     }
 
-    /// Adds a group that processes talk in.
+    /// Adds a process group.
     #[must_use]
     pub fn with_process_group(mut self, group: ProcessGroup) -> Self {
         self.process_groups.push(group);
@@ -81,7 +80,7 @@ impl DistributedInfo {
         self
     }
 
-    /// Returns it as a JSON object, with a space behind each colon, without which HTA does not find the rank.
+    /// Returns a JSON object with a space after each colon; without it HTA does not find the rank.
     pub fn to_json(&self) -> String {
         let mut fields = Vec::new();
         if let Some(backend) = &self.backend {
@@ -102,42 +101,42 @@ impl DistributedInfo {
         format!("{{{}}}", fields.join(", "))
     }
 
-    /// Returns the groups as an execution trace has them, as torch's `pg_config_info`; `None` if none is known.
+    /// Returns the groups as in an execution trace, torch's `pg_config_info`; `None` if no group is known.
     pub(crate) fn groups_json(&self) -> Option<String> {
         let count = self.process_groups.len();
         let groups: Vec<_> = self.process_groups.iter().map(|group| group.json_among(count, self.world_size)).collect();
         (count > 0).then(|| format!("[{}]", groups.join(", ")))
     }
 
-    /// Reads the first launcher's variables that are all there and make sense; those that do not are warned of.
+    /// Reads the variables of the first launcher that has set valid ones; warns about invalid ones.
     pub(super) fn from_env(env: &Env, warnings: &mut Vec<String>) -> Option<Self> {
         LAUNCHERS.iter().find_map(|launcher| launcher.read(env, warnings))
     }
 }
 
 impl ProcessGroup {
-    /// The group of that name, of the processes with these numbers among all.
+    /// Creates a group of that name with these ranks.
     pub fn new(name: impl Into<String>, ranks: impl Into<Vec<u32>>) -> Self {
         let ranks = ranks.into();
         let size = u32::try_from(ranks.len()).unwrap_or(u32::MAX);
         ProcessGroup { name: name.into(), size, ranks, ..ProcessGroup::default() }
     }
 
-    /// Says what it is for.
+    /// Adds the purpose.
     #[must_use]
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.description = description.into();
         self
     }
 
-    /// Says what it talks through, such as "cuda:nccl".
+    /// Adds the backend, such as "cuda:nccl".
     #[must_use]
     pub fn with_backend(mut self, backend: impl Into<String>) -> Self {
         self.backend = backend.into();
         self
     }
 
-    /// Returns the first of its ranks and the distance between two; `None` if they are not evenly spaced.
+    /// Returns the first rank and the distance between ranks; `None` if they are not evenly spaced.
     pub(crate) fn stride(&self) -> Option<(u32, u32)> {
         let (first, rest) = self.ranks.split_first()?;
         let stride = rest.first().map_or(Some(1), |second| second.checked_sub(*first)).filter(|stride| *stride > 0)?;
@@ -145,12 +144,13 @@ impl ProcessGroup {
         pairs.all(|(rank, next)| rank.checked_add(stride) == Some(*next)).then_some((*first, stride))
     }
 
-    /// As torch writes it into `pg_config`.
+    /// Returns it as torch writes it into `pg_config`.
     fn to_json(&self) -> String {
         format!(r#"{{{}, "pg_size": {}, "ranks": {:?}}}"#, self.texts(), self.size, self.ranks)
     }
 
-    /// As torch writes it into an execution trace: one of so many groups, without its ranks if they are all.
+    /// Returns it as torch writes it into an execution trace, with the number of groups, and without ranks if it contains
+    /// all.
     fn json_among(&self, count: usize, world_size: u32) -> String {
         let (texts, size) = (self.texts(), self.size);
         let ranks = if size == world_size { &[][..] } else { &self.ranks };
@@ -164,14 +164,14 @@ impl ProcessGroup {
     }
 }
 
-/// The variables that launchers set, in the order in which they are believed.
+/// The launchers, in order of precedence.
 pub(super) const LAUNCHERS: [Launcher; 3] = [
     Launcher { rank: "RANK", size: "WORLD_SIZE", local: "LOCAL_RANK" },
     Launcher { rank: "SLURM_PROCID", size: "SLURM_NTASKS", local: "SLURM_LOCALID" },
     Launcher { rank: "OMPI_COMM_WORLD_RANK", size: "OMPI_COMM_WORLD_SIZE", local: "OMPI_COMM_WORLD_LOCAL_RANK" },
 ];
 
-/// One launcher's variables.
+/// A launcher's variables.
 pub(super) struct Launcher {
     pub(super) rank: &'static str,
     pub(super) size: &'static str,
@@ -180,7 +180,7 @@ pub(super) struct Launcher {
 
 impl Launcher {
     fn read(&self, env: &Env, warnings: &mut Vec<String>) -> Option<DistributedInfo> {
-        // A rank alone may be anybody's variable, so that is no reason to warn.
+        // Other programs may set a variable for the rank alone, so that is no reason for a warning.
         let (Some(_), Some(_)) = (env.text(self.rank), env.text(self.size)) else { return None };
         let mut number = |name: &str| {
             let text = env.text(name)?;
@@ -216,7 +216,7 @@ mod tests {
     const OMPI: [(&str, &str); 2] = [("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "2")];
 
     #[test]
-    fn torchrun_goes_before_slurm_and_slurm_before_open_mpi() {
+    fn torchrun_wins_over_slurm_over_open_mpi() {
         let all = [&TORCHRUN[..], &SLURM, &OMPI].concat();
         assert_eq!(read(&all).0, Some(DistributedInfo::new(3, 8).with_local_rank(1)));
         assert_eq!(read(&all[3..]).0, Some(DistributedInfo::new(5, 16)));
@@ -225,14 +225,14 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_without_a_size_is_somebody_elses_variable() {
+    fn rank_without_size_is_ignored() {
         assert_eq!(read(&[("RANK", "sergeant")]), (None, vec![]));
         let mixed = [&[("RANK", "3")][..], &SLURM].concat();
         assert_eq!(read(&mixed), (Some(DistributedInfo::new(5, 16)), vec![]));
     }
 
     #[test]
-    fn what_is_no_number_is_warned_of_and_ignored() {
+    fn invalid_numbers_warn_and_are_ignored() {
         let (info, warnings) =
             read(&[("RANK", "three"), ("WORLD_SIZE", "8"), ("SLURM_PROCID", "5"), ("SLURM_NTASKS", "16")]);
         assert_eq!(info, Some(DistributedInfo::new(5, 16)));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn process_groups_are_written_as_torch_writes_them() {
+    fn process_groups_equal_those_of_torch() {
         let all = ProcessGroup::new("0", [0, 1]).with_description("default_pg").with_backend("cuda:nccl");
         let info = DistributedInfo::new(0, 2).with_backend("nccl").with_process_group(all).with_nccl_version("2.17.1");
         let expected = r#"{"backend": "nccl", "rank": 0, "world_size": 2, "pg_count": 1, "pg_config": [{"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl", "pg_size": 2, "ranks": [0, 1]}], "nccl_version": "2.17.1"}"#;
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn evenly_spaced_ranks_are_a_start_and_a_stride() {
+    fn evenly_spaced_ranks_have_a_start_and_a_stride() {
         for (ranks, stride) in [
             (&[][..], None),
             (&[5], Some((5, 1))),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_keeps_the_space_that_readers_look_for() {
+    fn json_has_the_space_that_hta_needs() {
         let info = DistributedInfo::new(3, 8);
         assert_eq!(info.to_json(), r#"{"rank": 3, "world_size": 8}"#);
         let info = info.with_local_rank(1).with_backend("a\"b");

@@ -1,4 +1,4 @@
-//! The environment: the only reader of its variables.
+//! The environment: this module alone reads its variables.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -12,25 +12,25 @@ use super::value::{self, SettingKind};
 use crate::error::{Error, ErrorKind};
 use crate::os::platform;
 
-/// The environment's variables that concern this crate, as they were at one time.
+/// A snapshot of the environment's variables that concern this crate.
 ///
-/// A plain value: tests make their own, and nothing of the process is read twice. A variable that is set to nothing
-/// counts as not set, since that is how a shell takes one away for one command.
+/// A plain value: tests create their own, and each variable of the process is read once. An empty variable counts as unset,
+/// because a shell can unset a variable for one command only that way.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Env(BTreeMap<String, OsString>);
 
-/// What the environment wants of `KinetoLayer::from_env()`.
+/// The effect of the environment on `KinetoLayer::from_env()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Activation {
-    /// No layer.
+    /// Returns no layer.
     Off,
-    /// A layer that waits until somebody starts it: only KINETO_USE_DAEMON or KINETO_TRIGGER_DIR is set.
+    /// Returns a layer that waits for a start: only KINETO_USE_DAEMON or KINETO_TRIGGER_DIR is set.
     Idle,
-    /// A layer that records as it is configured.
+    /// Returns a layer that records as configured.
     On,
 }
 
-/// Variables that begin with `KINETO_` and are not ours: PyTorch's, and those of this project's own checks.
+/// Variables that begin with `KINETO_` but belong to PyTorch or to this project's own checks.
 const OTHERS: [&str; 5] = [
     "KINETO_DAEMON_INIT_DELAY_S",
     "KINETO_FORCE_OPTIMIZER_HOOK",
@@ -39,7 +39,7 @@ const OTHERS: [&str; 5] = [
     "KINETO_TRACES",
 ];
 
-/// The keys, besides those of [`TIMETABLE_KEYS`], whose variables make `from_env()` return a layer that records.
+/// The keys whose variables make `from_env()` return a layer that records, in addition to [`TIMETABLE_KEYS`].
 const SWITCHES: [Key; 4] = [Key::ConfigFile, Key::LogFile, Key::ActivityTypes, Key::Activities];
 
 /// The keys whose variables make it return a layer that waits.
@@ -60,30 +60,30 @@ impl Env {
         Env(named.filter(|(name, _)| concerns_us(name)).collect())
     }
 
-    /// An environment of these variables.
+    /// Creates an environment with these variables.
     #[cfg(test)]
     pub(crate) fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         Env(pairs.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect())
     }
 
-    /// Returns the value of a variable that is set to something in UTF-8.
+    /// Returns the value of a variable if it is not empty and valid UTF-8.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.to_str().filter(|text| !text.is_empty())
     }
 
-    /// Returns the value of a variable that is set, be it to nothing.
+    /// Returns the value of a variable that is set, even if it is empty.
     pub(crate) fn value(&self, name: &str) -> Option<&OsStr> {
         self.0.get(name).map(OsString::as_os_str)
     }
 
-    /// Says whether `from_env()` makes a layer.
+    /// Returns whether `from_env()` creates a layer.
     ///
-    /// KINETO_ENABLED decides if it is set. If not, a variable that says what to record, or where to or how
-    /// (KINETO_CONFIG, KINETO_ACTIVITIES_LOG_FILE, KINETO_ACTIVITY_TYPES, KINETO_ACTIVITIES), or when or for how long,
-    /// switches it on; KINETO_USE_DAEMON and KINETO_TRIGGER_DIR make one that waits.
+    /// KINETO_ENABLED decides if it is set. Otherwise, a variable that configures a recording enables it: KINETO_CONFIG,
+    /// KINETO_ACTIVITIES_LOG_FILE, KINETO_ACTIVITY_TYPES, KINETO_ACTIVITIES, or one that sets when or for how long to record.
+    /// KINETO_USE_DAEMON and KINETO_TRIGGER_DIR create a layer that waits.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] if KINETO_ENABLED is neither yes nor no.
+    /// [`ErrorKind::Config`] if KINETO_ENABLED is neither true nor false.
     pub(crate) fn activation(&self) -> Result<Activation, Error> {
         let enabled = Key::Enabled.spec();
         if let Some(text) = self.0.get(enabled.name).filter(|text| !text.is_empty()) {
@@ -104,7 +104,7 @@ impl Env {
         Ok(if waits { Activation::Idle } else { Activation::Off })
     }
 
-    /// Whether the variable for a key is set to something; of a flag that is on by its presence, to none of its words for off.
+    /// Returns whether a key's variable is set and not empty; for a presence flag, whether it is not an off value.
     fn is_set(&self, key: Key) -> bool {
         let is_on = |text: &OsStr| {
             key.spec().kind != SettingKind::Presence || text.to_str().is_some_and(|text| value::presence(text.trim()))
@@ -112,7 +112,7 @@ impl Env {
         self.0.iter().any(|(name, text)| key.is_variable(name) && !text.is_empty() && is_on(text))
     }
 
-    /// Says the same, where a value that cannot be used counts as not set.
+    /// Like [`activation`](Env::activation), but ignores an invalid value.
     pub(crate) fn activation_or_default(&self) -> Activation {
         self.activation().unwrap_or_else(|_| {
             let rest = self.0.iter().filter(|(name, _)| !Key::Enabled.is_variable(name));
@@ -166,13 +166,13 @@ impl Env {
         reading
     }
 
-    /// Returns the header entries that PyTorch's jobs set (include/EnvMetadata.h), as names and plain texts.
+    /// Returns the header entries from variables of PyTorch's jobs (include/EnvMetadata.h), as names and plain texts.
     pub(super) fn job_metadata(&self) -> Vec<(String, String)> {
         let names = ["PT_PROFILER_JOB_NAME", "PT_PROFILER_JOB_VERSION", "PT_PROFILER_JOB_ATTEMPT_INDEX"];
         names.iter().filter_map(|name| Some(((*name).to_owned(), self.text(name)?.to_owned()))).collect()
     }
 
-    /// Returns a warning for each variable whose name begins as ours do, and is none.
+    /// Returns a warning for each unknown variable with this crate's prefix.
     pub(crate) fn unknown_warnings(&self) -> impl Iterator<Item = String> {
         self.0.keys().filter_map(|name| {
             let bare = name.strip_prefix(PREFIX)?;
@@ -191,7 +191,7 @@ impl Env {
     }
 }
 
-/// A glance at the first letters: nearly all variables are somebody else's, and this is done for each layer.
+/// Returns whether a name begins with one of our prefixes: a cheap filter, because each layer scans all variables.
 fn may_concern_us(name: &[u8]) -> bool {
     matches!(name, [b'E', b'N', ..] | [b'K', b'I', ..] | [b'L', b'O', ..] | [b'O', b'M', ..] | [b'P', b'T', ..])
         || matches!(name, [b'R', b'A', ..] | [b'S', b'L', ..] | [b'W', b'O', ..])
@@ -199,12 +199,12 @@ fn may_concern_us(name: &[u8]) -> bool {
         || matches!(name, [b'T', b'O', ..] | [b'R', b'O', ..] | [b'H', b'I', ..] | [b'O', b'N', ..])
 }
 
-/// Whether we read a variable of this name.
+/// Returns whether this crate reads a variable of that name.
 fn concerns_us(name: &str) -> bool {
     let of_launcher =
         || LAUNCHERS.iter().any(|launcher| [launcher.rank, launcher.size, launcher.local].contains(&name));
     let listed = || OTHER_VARIABLES.iter().any(|(names, ..)| names.contains(&name));
-    // Names that are none of ours.
+    // Names without this crate's prefix.
     let elsewhere = [Key::SlurmJob, Key::ExecutionTrace, Key::Collectives].map(|key| key.spec().name);
     name.starts_with(PREFIX) || elsewhere.contains(&name) || of_launcher() || listed()
 }
@@ -217,7 +217,7 @@ mod tests {
     use crate::config::settings::tests::sample;
 
     #[test]
-    fn each_key_is_read_from_its_variable_as_from_the_file() {
+    fn each_key_has_the_same_value_from_variable_and_file() {
         for key in Key::ALL.iter().copied().filter(|key| key.missing_feature().is_none()) {
             let (text, _) = sample(key);
             let reading = Env::from_pairs([(key.variable().as_str(), text)]).read();
@@ -226,7 +226,7 @@ mod tests {
             assert!(from_env.is_some(), "{key:?}");
             let file = parse(&format!("{}={text}", key.spec().name));
             let from_file = file.settings.get(key).map(ToString::to_string);
-            // What only the environment can say, only warns in a file.
+            // Keys of the environment alone only cause a warning in a file.
             let expected = if key.spec().scope == KeyScope::Both { from_env } else { None };
             assert_eq!(from_file, expected, "{key:?}");
             assert_eq!(file.warnings.is_empty(), key.spec().scope == KeyScope::Both, "{key:?}");
@@ -250,19 +250,19 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_read_is_taken_from_the_process() {
+    fn all_variables_are_read_from_the_process() {
         let is_read = |name: &str| may_concern_us(name.as_bytes()) && concerns_us(name);
         assert!(Key::ALL.iter().all(|key| is_read(&key.variable())));
         for (names, ..) in OTHER_VARIABLES {
             assert!(names.iter().all(|name| is_read(name)), "{names:?}");
         }
         assert!(!concerns_us("PATH") && !concerns_us("kineto_config"));
-        // Cargo sets variables for tests, and none of them is ours.
+        // Cargo sets variables for tests, which do not concern this crate.
         assert!(!Env::process().0.keys().any(|name| name.starts_with("CARGO")));
     }
 
     #[test]
-    fn bad_values_name_the_variable_and_what_was_expected() {
+    fn bad_values_name_the_variable_and_its_format() {
         let env =
             Env::from_pairs([("KINETO_GZIP_LEVEL", "12"), ("KINETO_WITH_ARGS", "no"), ("KINETO_ACTIVITIES", "gpu")]);
         let reading = env.read();
@@ -274,13 +274,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_to_nothing_is_not_set() {
+    fn empty_variables_are_unset() {
         let reading = Env::from_pairs([("KINETO_GZIP_LEVEL", ""), ("KINETO_USE_DAEMON", "")]).read();
         assert!(reading.errors.is_empty() && reading.settings.is_empty());
     }
 
     #[test]
-    fn unknown_variables_of_our_prefix_warn() {
+    fn unknown_variables_with_our_prefix_warn() {
         let names =
             ["KINETO_GZIP_LEVL", "KINETO_KINETO_CONFIG", "KINETO_ENABLE_SIGUSR2", "KINETO_FORCE_STEP_HOOK", "HOME"];
         let warnings: Vec<_> = Env::from_pairs(names.map(|name| (name, "1"))).unknown_warnings().collect();
@@ -293,7 +293,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn values_that_are_not_utf8_are_faults() {
+    fn values_that_are_not_utf8_are_errors() {
         use std::os::unix::ffi::OsStringExt as _;
         let mut env = Env::default();
         env.0.insert("KINETO_ACTIVITIES_LOG_FILE".into(), OsString::from_vec(vec![b'/', 0xff]));
@@ -320,7 +320,7 @@ mod tests {
             (&[("KINETO_ACTIVITIES_ITERATIONS", "1")], Activation::On),
             (&[("KINETO_ACTIVITIES_WARMUP_PERIOD_SECS", "1")], Activation::Off),
             (&[("KINETO_LOG_LEVEL", "0"), ("KINETO_GZIP_LEVEL", "3")], Activation::Off),
-            // libkineto looks at its presence alone, so that "0" switches it on.
+            // libkineto only checks whether it is set, so that "0" enables it.
             (&[("KINETO_USE_DAEMON", "1")], Activation::Idle),
             (&[("KINETO_USE_DAEMON", "0")], Activation::Off),
             (&[("KINETO_USE_DAEMON", "")], Activation::Off),

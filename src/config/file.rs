@@ -1,4 +1,4 @@
-//! The configuration file: which one, and what it says.
+//! The configuration file: its location and its contents.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};
@@ -11,22 +11,22 @@ use super::parse::parse;
 use super::settings::{ParsedSettings, SourceSettings};
 use crate::error::{Error, ErrorKind};
 
-/// The file that is read when nobody names one, as in libkineto.
+/// The default file, as in libkineto.
 pub(super) const DEFAULT: &str = if cfg!(target_os = "linux") { "/etc/libkineto.conf" } else { "libkineto.conf" };
 
-/// Nobody writes so much; whoever names a device by mistake shall not wait for its end.
+/// The largest accepted file; bounds the time to read a device that is named by mistake.
 const LIMIT: u64 = 1 << 20;
 
-/// The configuration file of a program: where it is, and what it was like when it was looked at.
+/// The path of the configuration file, and its state at the last check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ConfigFile {
     path: PathBuf,
-    /// By what it was named, if it was.
+    /// The setting that named it, if any.
     named_by: Option<&'static str>,
     stamp: Option<Stamp>,
 }
 
-/// What is another one when a file was changed, or another file took its place.
+/// The state of a file; differs after a change or a replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -35,7 +35,7 @@ struct Stamp {
 }
 
 impl ConfigFile {
-    /// Looks at the file that the program names, else at the one that KINETO_CONFIG names, else at `default`.
+    /// Checks the file that the program names, else that of KINETO_CONFIG, else `default`.
     pub(super) fn find(named: Option<&Path>, env: &Env, default: &Path) -> ConfigFile {
         let variable = env.text(Key::ConfigFile.spec().name).map(PathBuf::from);
         let (path, named_by) = match (named, variable) {
@@ -46,8 +46,7 @@ impl ConfigFile {
         ConfigFile { path, named_by, stamp: None }.again()
     }
 
-    /// Looks at it again: the result is equal if nothing has happened to it, or if it is no file that could change, such
-    /// as a pipe.
+    /// Checks the file again. The result is equal if the file has not changed, or is not a regular file, such as a pipe.
     pub(crate) fn again(&self) -> ConfigFile {
         let metadata = fs::metadata(&self.path).ok().filter(Metadata::is_file);
         let stamp = metadata.map(|metadata| Stamp {
@@ -58,7 +57,7 @@ impl ConfigFile {
         ConfigFile { stamp, ..self.clone() }
     }
 
-    /// Whether somebody has named it.
+    /// Returns whether a setting named it.
     pub(super) fn is_named(&self) -> bool {
         self.named_by.is_some()
     }
@@ -67,14 +66,13 @@ impl ConfigFile {
         &self.path
     }
 
-    /// Reads it.
+    /// Reads the file.
     ///
-    /// What is wrong with a file that somebody named, is an error. The default file was put there for all programs of the
-    /// machine: nobody has to correct it before this one can run, so that its errors are warnings, and it need not be
-    /// there.
+    /// Problems with a named file are errors. Problems with the default file, which applies to all programs of the machine,
+    /// are warnings, and it may be missing.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] or [`ErrorKind::Config`] about a file that was named.
+    /// [`ErrorKind::Io`] or [`ErrorKind::Config`] about a named file.
     pub(super) fn read(&self, warnings: &mut Vec<String>) -> Result<SourceSettings, Error> {
         let path = &self.path;
         let Some(by) = self.named_by else { return Ok(read_default(path, warnings)) };
@@ -92,13 +90,13 @@ impl ConfigFile {
     }
 }
 
-/// By what the system knows a file that may have another name.
+/// Returns the inode, which identifies a file under several names.
 #[cfg(unix)]
 fn inode(metadata: &Metadata) -> u64 {
     std::os::unix::fs::MetadataExt::ino(metadata)
 }
 
-/// This system does not say.
+/// Returns 0: this system has no inodes.
 #[cfg(not(unix))]
 fn inode(_metadata: &Metadata) -> u64 {
     0
@@ -123,7 +121,7 @@ fn about(path: &Path, warnings: impl IntoIterator<Item = String>) -> impl Iterat
 
 fn load(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    // Text that is not UTF-8 is an error of this too.
+    // Fails for text that is not UTF-8, too.
     File::open(path)?.take(LIMIT + 1).read_to_string(&mut text)?;
     if text.len() as u64 > LIMIT {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it has more than {LIMIT} bytes")));
@@ -144,7 +142,7 @@ mod tests {
         ConfigFile::find(named, env, default).read(warnings)
     }
 
-    /// A folder with a good file, a bad one, and one with a warning in it.
+    /// Returns a folder with a valid file, an invalid one, and one that causes a warning.
     fn folder() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("good"), "GZIP_LEVEL=7\n").unwrap();
@@ -158,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_goes_before_the_environment_and_that_before_the_default() {
+    fn builder_path_wins_over_environment_over_default() {
         let folder = folder();
         let path = |name: &str| folder.path().join(name);
         let (good, bad) = (path("good"), path("bad"));
@@ -172,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_a_named_file_are_an_error_with_all_of_them() {
+    fn named_file_fails_with_all_its_errors() {
         let folder = folder();
         let bad = folder.path().join("bad");
         fs::write(&bad, "FUTURE=1\nGZIP_LEVEL=99\nfoo\n").unwrap();
@@ -186,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_the_default_file_are_warnings() {
+    fn errors_of_the_default_file_are_warnings() {
         let folder = folder();
         let read_default = |path: &Path| {
             let mut warnings = Vec::new();
@@ -203,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_file_that_is_missing_is_an_error_and_a_default_one_is_not() {
+    fn missing_file_is_an_error_only_if_named() {
         let folder = folder();
         let none = folder.path().join("none");
         let env = Env::from_pairs([("KINETO_CONFIG", none.to_str().unwrap())]);
@@ -216,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_too_large_or_no_text_is_an_error() {
+    fn too_large_or_binary_file_is_an_error() {
         let folder = folder();
         let path = folder.path().join("large");
         for bytes in [vec![b'\n'; 1 << 20 | 1], vec![b'A', b'=', 0xff]] {
@@ -230,7 +228,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "sets the time of a file")]
-    fn a_file_that_changes_comes_goes_or_is_replaced_is_another_one() {
+    fn file_state_differs_after_any_change() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("conf");
         let absent = ConfigFile::find(None, &Env::default(), &path);
@@ -240,7 +238,7 @@ mod tests {
         assert!(first != absent && first == first.again());
         let now = first.stamp.as_ref().unwrap().modified.unwrap();
         let touch = |path: &Path, time| File::options().append(true).open(path).unwrap().set_modified(time).unwrap();
-        // Of one length, one of them with one time: what tells them apart is the file itself.
+        // The files have the same length, and one pair the same time: their inodes differ.
         let other = folder.path().join("other");
         fs::write(&other, "GZIP_LEVEL=2").unwrap();
         touch(&other, now);

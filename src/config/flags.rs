@@ -1,27 +1,27 @@
-//! What a recording is asked for beside times.
+//! Optional data of a recording.
 
-/// What a recording is asked for beside times: libkineto's five flags, as its `ClientInterface::prepare` has them.
+/// The optional data that a recording requests: the five flags of libkineto's `ClientInterface::prepare`.
 ///
-/// They come from the builder, from the environment and the configuration file (`PROFILE_REPORT_INPUT_SHAPES` and so on),
-/// and for a recording that is asked for from outside from the request, such as `dyno gputrace --record-shapes`. A
-/// [`SessionObserver`](crate::SessionObserver) is told them. All are false by default.
+/// They come from the builder, the environment and the configuration file (`PROFILE_REPORT_INPUT_SHAPES` and so on); for an
+/// external request from its text, for example `dyno gputrace --record-shapes`. A [`SessionObserver`](crate::SessionObserver)
+/// receives them. All are false by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordingFlags {
-    /// Operations are to say the shapes of their inputs.
+    /// Operations should record the shapes of their inputs.
     pub record_shapes: bool,
-    /// Allocations are to be reported. What is reported is recorded if this is so, and only then.
+    /// Allocators' reports are recorded.
     pub profile_memory: bool,
-    /// Operations are to have call stacks.
+    /// Operations should have call stacks.
     pub with_stack: bool,
-    /// Operations are to say what FLOPs are computed of.
+    /// Operations should record the data for computing FLOPs.
     pub with_flops: bool,
-    /// Operations are to say which modules they are in.
+    /// Operations should record the modules that they are in.
     pub with_modules: bool,
 }
 
 impl RecordingFlags {
-    /// Returns those that are set, under torch's names.
+    /// Returns the names of those that are set, as in torch.
     pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
         let named = [
             ("record_shapes", self.record_shapes),

@@ -1,4 +1,4 @@
-//! What is asked of the collectors of GPUs.
+//! Settings of the collectors of GPUs.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use super::value::Value;
 use crate::collector::Options;
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 
-/// How GPUs are recorded.
+/// The settings for recording GPUs.
 #[derive(Clone, Debug)]
 pub(crate) struct Gpu {
-    /// The most bytes of a vendor's records that wait to be read.
+    /// The most bytes of a vendor's unread records.
     pub(crate) buffer_bytes: u64,
     /// Whether waits of one stream for another are shown.
     pub(crate) wait_events: bool,
@@ -20,12 +20,12 @@ pub(crate) struct Gpu {
     pub(crate) profiler_range: bool,
     /// Whether allocations on devices are recorded.
     pub(crate) device_memory: bool,
-    /// All other keys and variables: each collector knows its own.
+    /// All other keys and variables; each collector reads its own.
     pub(crate) options: Options,
     /// The folder of plugins, and whether they are loaded.
     pub(crate) plugin_folder: Option<PathBuf>,
     pub(crate) plugins: bool,
-    /// What collectors may understand, torch's `custom_profiler_config`.
+    /// Options for collectors, torch's `custom_profiler_config`.
     pub(crate) custom_config: String,
 }
 
@@ -34,7 +34,7 @@ impl Gpu {
     pub(super) fn set(&mut self, key: Key, value: &Value) {
         match (key, value) {
             (Key::MaxGpuBufferSize, Value::Int(mebibytes)) => {
-                // Less than two of the vendor's buffers would be none.
+                // Fewer than two of the vendor's buffers do not work.
                 self.buffer_bytes = u64::try_from(*mebibytes).unwrap_or(0).max(8) << 20;
             }
             (Key::CudaSyncWaitEvents, Value::Bool(on)) => self.wait_events = *on,
@@ -51,7 +51,7 @@ impl Gpu {
         }
     }
 
-    /// Returns the types without those of MTIA that the custom configuration takes out, by torch's words.
+    /// Returns the types without those that the custom configuration excludes for MTIA, by torch's words.
     pub(super) fn allowed(&self, types: ActivityTypes) -> ActivityTypes {
         let words = self.custom_config.split([',', ';', ' ']).map(str::trim);
         let taken_out = words.filter_map(|word| match word {
@@ -113,7 +113,7 @@ mod tests {
     use kineto_trace::activity::ActivityGroup;
 
     #[test]
-    fn each_key_of_devices_is_acted_upon() {
+    fn each_device_key_has_an_effect() {
         let words = ["CUPTI", "CUDA", "GPU", "NVTX", "DEVICE_MEMORY", "ROC", "XPU", "_PTI_"];
         let keys = Key::ALL.iter().filter(|key| words.iter().any(|word| key.spec().name.contains(word)));
         for key in keys {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn plugins_are_looked_for_where_it_is_said_unless_switched_off() {
+    fn plugin_folder_is_used_unless_disabled() {
         let mut gpu = Gpu::default();
         gpu.set(Key::PluginFolder, &Value::Text("/opt/plugins".to_owned()));
         assert_eq!((gpu.plugin_folder.as_deref(), gpu.plugins), (Some("/opt/plugins".as_ref()), true));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn words_for_mtia_take_types_out() {
+    fn custom_config_excludes_mtia_types() {
         let mut gpu = Gpu::default();
         let mtia = ActivityGroup::Mtia.types();
         assert_eq!(gpu.allowed(mtia), mtia);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_are_never_smaller_than_two() {
+    fn buffer_memory_is_at_least_two_buffers() {
         let mut gpu = Gpu::default();
         for (mebibytes, expected) in [(-1, 8), (0, 8), (9, 9)] {
             gpu.set(Key::MaxGpuBufferSize, &Value::Int(mebibytes));

@@ -1,4 +1,4 @@
-//! The one table of keys, which the parser, the environment and the docs use.
+//! The table of keys, used by the parser, the environment and the docs.
 
 use std::fmt::{self, Write as _};
 
@@ -11,68 +11,68 @@ use KeyScope::{Both, Environment};
 use ReloadPolicy::{AtOnce, Next, Start};
 use Support::{Later, Now, Requested};
 
-/// What there is to know about a key.
+/// The specification of a key.
 #[derive(Debug)]
 pub(crate) struct KeySpec {
-    /// As the configuration file spells it; for keys of the environment alone, the variable.
+    /// The name in the configuration file; for keys of the environment alone, the variable.
     pub(crate) name: &'static str,
-    /// How its text is read.
+    /// The kind of its value.
     pub(crate) kind: SettingKind,
-    /// What holds when nobody sets it.
+    /// The default.
     pub(crate) default: KeyDefault,
-    /// The builder's method for it; empty if it has none.
+    /// The builder's method; empty if there is none.
     pub(crate) builder: &'static str,
-    /// What it does, in a line.
+    /// The effect, in a line.
     pub(crate) effect: &'static str,
     /// Where it can be set.
     pub(crate) scope: KeyScope,
-    /// Whether something acts on it.
+    /// Which code uses the key.
     pub(crate) support: Support,
-    /// From when on it counts that the configuration file says something else.
+    /// When a changed value in the configuration file takes effect.
     pub(crate) reload: ReloadPolicy,
 }
 
-/// What holds when nobody sets a key.
+/// The default of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyDefault {
-    /// The value with this text.
+    /// A value in text form.
     Literal(&'static str),
-    /// Something that is not a value; the text says what.
+    /// A description, because the default is not a value.
     Described(&'static str),
 }
 
 /// Where a key can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyScope {
-    /// In the configuration file, and in the environment with `KINETO_` before it.
+    /// In the configuration file, and in the environment with the prefix `KINETO_`.
     Both,
-    /// In the environment alone, under just this name.
+    /// In the environment alone, under exactly this name.
     Environment,
 }
 
-/// Whether something acts on a key.
+/// How far this version supports a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Support {
-    /// This version does.
+    /// It takes effect.
     Now,
-    /// This version does where a request from outside says it; elsewhere it is read and checked.
+    /// It takes effect in an external request; elsewhere it is only read and checked.
     Requested,
-    /// It is read, checked and kept for collectors and requests that this version does not have.
+    /// It is read, checked and stored for collectors and requests that this version lacks.
     Later,
 }
 
-/// From when on it counts that the configuration file says something else.
+/// When a changed value in the configuration file takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ReloadPolicy {
     /// As soon as it is read.
     AtOnce,
-    /// With the next recording; one that goes on keeps its own.
+    /// With the next recording; a running one keeps its value.
     Next,
-    /// When the program is started again, as for what callsites are judged by.
+    /// After a restart of the program, for example for decisions about callsites.
     Start,
 }
 
-/// In a table's cell; [`Start`] is the rule, and goes without saying.
+/// Formats a table cell; [`Start`] is the default and stays empty.
 impl fmt::Display for ReloadPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -96,7 +96,7 @@ macro_rules! keys {
             /// All keys, in the order of the table.
             pub(crate) const ALL: &'static [Key] = &[$(Key::$key),+];
 
-            /// Returns what there is to know about it.
+            /// Returns the key's specification.
             pub(crate) fn spec(self) -> &'static KeySpec {
                 match self {
                     $(Key::$key => {
@@ -109,7 +109,7 @@ macro_rules! keys {
                 }
             }
 
-            /// Sets what the key decides to a value.
+            /// Applies a value to the configuration.
             pub(super) fn apply(self, value: &Value, config: &mut Config) {
                 let apply: fn(&mut Config, Key, &Value) = match self {
                     $(Key::$key => setter!($($sets)+),)+
@@ -120,7 +120,7 @@ macro_rules! keys {
     };
 }
 
-/// What a key sets: a field of [`Config`], something that a closure sets, what a part of it sets by itself, or nothing.
+/// The target of a key: a field of [`Config`], a closure, a part of it that sets its own fields, or nothing.
 macro_rules! setter {
     (nothing) => { |_, _, _| {} };
     (in $part:ident) => { |config, key, value| config.$part.set(key, value) };
@@ -324,17 +324,17 @@ keys! {
 }
 
 impl Key {
-    /// Returns the key that the configuration file spells so.
+    /// Returns the key with that name in the configuration file.
     pub(super) fn in_file(name: &str) -> Option<Key> {
         Key::ALL.iter().copied().find(|key| key.spec().scope == Both && key.spec().name == name)
     }
 
-    /// Returns what holds when nobody sets it, as text, if that is a value.
+    /// Returns the default as text, if it is a value.
     pub(super) fn default_text(self) -> Option<&'static str> {
         if let Literal(text) = self.spec().default { Some(text) } else { None }
     }
 
-    /// Whether it is read from the environment variable of that name.
+    /// Returns whether it is read from the environment variable of that name.
     pub(super) fn is_variable(self, name: &str) -> bool {
         let KeySpec { name: own, scope, .. } = self.spec();
         match scope {
@@ -343,7 +343,7 @@ impl Key {
         }
     }
 
-    /// Returns the environment variable for it.
+    /// Returns the environment variable.
     pub(crate) fn variable(self) -> String {
         match self.spec().scope {
             Both => format!("KINETO_{}", self.spec().name),
@@ -351,21 +351,21 @@ impl Key {
         }
     }
 
-    /// Returns the Cargo feature that it needs and this build lacks.
+    /// Returns the Cargo feature that it needs if this build lacks it.
     pub(super) fn missing_feature(self) -> Option<&'static str> {
         let (feature, is_on) = self.feature()?;
         (!is_on).then_some(feature)
     }
 
-    /// Returns the warning that it is ignored, if this build lacks the Cargo feature that it needs.
+    /// Returns a warning that it is ignored, if this build lacks the Cargo feature that it needs.
     pub(super) fn warning(self) -> Option<String> {
         let (name, feature) = (self.spec().name, self.missing_feature()?);
         Some(format!("{name} needs tracing-kineto's feature `{feature}`, which is off; it is ignored"))
     }
 
-    /// Returns the Cargo feature that has all code that acts on it, and whether that is on.
+    /// Returns the Cargo feature that contains the code for the key, and whether it is enabled.
     ///
-    /// A key that leaves a vendor's devices alone needs none: without the feature, they are left alone in any case. Nor does
+    /// A key that disables a vendor's devices needs no feature: without the feature, they are disabled anyway. Neither does
     /// `SLURM_JOB_ID`, which is set for other programs.
     fn feature(self) -> Option<(&'static str, bool)> {
         match self {
@@ -408,10 +408,10 @@ impl Key {
         }
     }
 
-    /// Returns the first key of those that are decided together.
+    /// Returns the first key of its family, whose keys are resolved together.
     ///
-    /// Of such keys, those of one source are taken and those of lower ones are not: a type list in the file does not
-    /// widen the groups that the environment names.
+    /// The keys of one source win over those of lower sources: a type list in the file does not widen the groups that the
+    /// environment names.
     pub(super) fn family(self) -> Key {
         match self {
             Key::Activities => Key::ActivityTypes,
@@ -423,13 +423,13 @@ impl Key {
         }
     }
 
-    /// Whether a later line about another key of the family takes this one's place, instead of standing beside it.
+    /// Returns whether a later line about another key of the family replaces this one, instead of adding to it.
     pub(super) fn replaces_family(self) -> bool {
         matches!(self.family(), Key::DurationSecs | Key::InputShapes | Key::WithStack)
     }
 }
 
-/// Whether libkineto once had this key and now warns of it; it is accepted here and does nothing.
+/// Returns whether the key was removed from libkineto, which warns about it; it is accepted here and has no effect.
 pub(super) fn is_removed(name: &str) -> bool {
     const NAMES: [&str; 15] = [
         "ENABLE_SIGUSR2",
@@ -483,7 +483,7 @@ pub(super) const OTHER_VARIABLES: [(&[&str], &str, bool); 8] = [
     ),
 ];
 
-/// Switches that are set when the crate is built: the Cargo feature, its default, what it does.
+/// Build options: the Cargo feature, its default, its effect.
 const FEATURES: [(&str, &str, &str); 11] = [
     ("cuda", "on", "records NVIDIA's GPUs"),
     ("rocm", "on", "records AMD's GPUs"),
@@ -498,7 +498,7 @@ const FEATURES: [(&str, &str, &str); 11] = [
     ("itt", "off", "`Mode::Itt`: spans as tasks of ITT, for VTune (needs a C compiler)"),
 ];
 
-/// The names of keys in another list: what a misspelt one probably meant.
+/// Returns a hint about a misspelt or misplaced key, from the names of other keys.
 pub(super) fn hint(name: &str) -> String {
     let bare = name.strip_prefix("KINETO_").unwrap_or(name).to_ascii_uppercase();
     match Key::ALL.iter().find(|key| key.spec().name == bare || key.spec().name == name) {
@@ -573,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_can_be_read() {
+    fn defaults_can_be_parsed() {
         for key in Key::ALL {
             if let Literal(text) = key.spec().default {
                 let value = key.spec().kind.parse(text);
@@ -622,7 +622,7 @@ mod tests {
             names.filter(|name| words.iter().any(|word| name.contains(word))).collect::<Vec<_>>()
         };
         let mut cuda = named(&["CUPTI", "CUDA", "NVTX", "DEVICE_MEMORY"]);
-        // AMD's and plugins' devices wait for events too; nothing samples counters.
+        // AMD's and plugins' devices also wait for events; counters are not sampled by any of them.
         let elsewhere =
             [Key::CudaSyncWaitEvents, Key::PmSamplingMetrics, Key::PmSamplingDevice].map(|key| key.spec().name);
         cuda.retain(|name| !elsewhere.contains(name));
@@ -630,7 +630,7 @@ mod tests {
         assert_eq!(needs("rocm"), named(&["ROCTRACER", "ROCPROFILER"]));
         assert_eq!(needs("xpu"), named(&["XPU", "_PTI_"]));
         assert_eq!(needs("plugins"), named(&["PLUGIN_LIB"]));
-        // When and for how long is recorded, who may ask for it, and what only a request says.
+        // Keys about times, allowed requesters, and the contents of requests.
         let times = ["START_", "DURATION", "ITERATION", "WARMUP"];
         let sources = ["DAEMON", "ONDEMAND", "ON_DEMAND", "IPC_", "TRIGGER", "TRACE_FILE_MODE"];
         let requests = ["ACTIVITIES_ENABLED", "CANCEL", "PROFILE_MEMORY"];

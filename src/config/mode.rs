@@ -1,40 +1,40 @@
-//! What becomes of spans: Kineto's recording, or other profilers that are told of them.
+//! Modes: whether spans go to a recording, to other profilers, or to both.
 
 use std::fmt;
 use std::ops::BitOr;
 
-/// What becomes of spans while a recording goes on; torch's `ProfilerState`.
+/// Where spans go while a recording runs; torch's `ProfilerState`.
 ///
-/// Modes that make sense together are joined by `|`, or by `+` in `KINETO_MODE`: `kineto+nvtx` records and tells NVTX.
-/// A mode without Kineto records nothing: its traces are empty and say why.
+/// Compatible modes are joined by `|`, or by `+` in `KINETO_MODE`: `kineto+nvtx` records spans and sends them to NVTX. A mode
+/// without Kineto records nothing: its traces are empty and say why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
-    /// Nothing is recorded, whatever is started (`Disabled`, 0).
+    /// Nothing is recorded, even after a start (`Disabled`, 0).
     Disabled,
-    /// Spans become ranges of NVTX (`NVTX`, 3).
+    /// Spans become NVTX ranges (`NVTX`, 3).
     Nvtx,
-    /// Spans become tasks of ITT, for VTune (`ITT`, 4). Needs the feature `itt`.
+    /// Spans become ITT tasks, for VTune (`ITT`, 4). Needs the feature `itt`.
     #[cfg(feature = "itt")]
     Itt,
-    /// The program's own observers are told of spans (`PRIVATEUSE1`, 5).
+    /// The program's own observers receive spans (`PRIVATEUSE1`, 5).
     PrivateUse1,
-    /// Spans are recorded, and whatever collectors can record with them (`KINETO`, 6; `KINETO_PRIVATEUSE1`, 9, where the
-    /// program has a collector of its own). The default.
+    /// Spans and device activities are recorded (`KINETO`, 6; `KINETO_PRIVATEUSE1`, 9, if the program has its own collector).
+    /// The default.
     Kineto,
-    /// Spans are recorded, and what CUDA's devices did for them is timed by events instead of recorded by CUPTI
-    /// (`KINETO_GPU_FALLBACK`, 7): see [`CudaEvents`](crate::integration::CudaEvents).
+    /// Spans are recorded, and events measure CUDA devices' work for them instead of CUPTI (`KINETO_GPU_FALLBACK`, 7): see
+    /// [`CudaEvents`](crate::integration::CudaEvents).
     KinetoGpuFallback,
-    /// The same by the program's own [`device_timer`](crate::KinetoLayerBuilder::device_timer)
+    /// The same with the program's own [`device_timer`](crate::KinetoLayerBuilder::device_timer)
     /// (`KINETO_PRIVATEUSE1_FALLBACK`, 8).
     KinetoPrivateUse1Fallback,
 }
 
-/// One mode or several that go together.
+/// One mode, or several compatible ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Modes(u8);
 
-/// A state of torch's profiler that is no mode, or not together with another.
+/// A state of torch's profiler that is not supported, or is incompatible with another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownMode {
     text: String,
@@ -54,7 +54,7 @@ impl Mode {
         Mode::KinetoPrivateUse1Fallback,
     ];
 
-    /// Those that record; one of them at a time.
+    /// The modes that record; at most one of them at a time.
     const RECORDING: [Mode; 3] = [Mode::Kineto, Mode::KinetoGpuFallback, Mode::KinetoPrivateUse1Fallback];
 
     /// Returns its name, that of torch's state in lower case.
@@ -75,10 +75,10 @@ impl Mode {
         1 << self as u8
     }
 
-    /// Reads the name of one of torch's eleven states.
+    /// Parses the name of one of torch's eleven states.
     ///
     /// # Errors
-    /// If it is none, or one that is no mode here; the error says what to use in its place.
+    /// If the name is unknown or the state is not supported; the error gives an alternative.
     fn of_state(name: &str) -> Result<Mode, &'static str> {
         let name = name.trim().to_ascii_lowercase();
         if let Some(mode) = Mode::ALL.iter().copied().find(|mode| mode.as_str() == name) {
@@ -86,10 +86,10 @@ impl Mode {
         }
         match name.as_str() {
             "kineto_privateuse1" => Ok(Mode::Kineto),
-            "cpu" => Err("torch's legacy profiler is not there; use kineto with activities cpu"),
-            "cuda" => Err("torch's legacy profiler is not there; use kineto with activities cuda"),
+            "cpu" => Err("torch's legacy profiler is not supported; use kineto with activities cpu"),
+            "cuda" => Err("torch's legacy profiler is not supported; use kineto with activities cuda"),
             "itt" => Err("ITT is not in this build; use the crate's feature itt"),
-            "kineto_ondemand" => Err("a request from outside does not need a mode; use kineto, and KINETO_USE_DAEMON"),
+            "kineto_ondemand" => Err("an external request needs no mode; use kineto, and KINETO_USE_DAEMON"),
             _ => Err(
                 "expected disabled, nvtx, itt, privateuse1, kineto, kineto_gpu_fallback, kineto_privateuse1_fallback, \
                  or several joined by +",
@@ -99,13 +99,13 @@ impl Mode {
 }
 
 impl Modes {
-    /// Returns whether that mode is one of them.
+    /// Returns whether the set contains that mode.
     pub const fn contains(self, mode: Mode) -> bool {
         self.0 & mode.bit() != 0
     }
 
-    /// Returns whether they can be had at one time: all but `disabled` and another, and two that record.
-    pub(crate) fn go_together(self) -> bool {
+    /// Returns whether the modes are compatible: `disabled` excludes all others, and at most one records.
+    pub(crate) fn are_compatible(self) -> bool {
         let alone = !self.contains(Mode::Disabled) || self.0 == Mode::Disabled.bit();
         alone && Mode::RECORDING.iter().filter(|mode| self.contains(**mode)).count() <= 1
     }
@@ -115,20 +115,20 @@ impl Modes {
         Mode::RECORDING.iter().any(|mode| self.contains(*mode))
     }
 
-    /// Reads names of torch's states, joined by `+`.
+    /// Parses names of torch's states, joined by `+`.
     ///
     /// # Errors
-    /// If one is no mode, or does not go together with another.
+    /// If a name is not a mode, or modes are incompatible.
     pub fn parse(text: &str) -> Result<Modes, UnknownMode> {
         let wrong = |text: &str, why| UnknownMode { text: text.to_owned(), why };
         let mut modes = Modes(0);
         for name in text.split('+') {
             modes.0 |= Mode::of_state(name).map_err(|why| wrong(name.trim(), why))?.bit();
         }
-        match modes.go_together() {
+        match modes.are_compatible() {
             true => Ok(modes),
             false if modes.contains(Mode::Disabled) => {
-                Err(wrong(text.trim(), "disabled goes together with no other mode"))
+                Err(wrong(text.trim(), "disabled cannot be combined with another mode"))
             }
             false => Err(wrong(text.trim(), "kineto and its fallbacks exclude one another; use one of them")),
         }
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_of_torchs_states_is_a_mode_or_says_what_to_use() {
+    fn torch_states_are_modes_or_have_an_alternative() {
         let states = [
             ("Disabled", Some(Mode::Disabled)),
             ("CPU", None),
@@ -205,11 +205,11 @@ mod tests {
     }
 
     #[test]
-    fn modes_are_joined_and_shown() {
+    fn modes_are_joined_and_formatted() {
         assert_eq!(Modes::parse("kineto + nvtx").unwrap(), Mode::Kineto | Mode::Nvtx);
         assert_eq!((Mode::Kineto | Mode::Nvtx).to_string(), "nvtx+kineto");
         assert!((Mode::Nvtx | Mode::Kineto).records() && !Modes::from(Mode::Nvtx).records());
-        assert!(Modes::parse("disabled+nvtx").unwrap_err().to_string().contains("no other mode"));
+        assert!(Modes::parse("disabled+nvtx").unwrap_err().to_string().contains("with another mode"));
         let fallback = Modes::parse("nvtx+kineto_gpu_fallback").unwrap();
         assert!(fallback.records() && !fallback.contains(Mode::Kineto));
         for two in ["kineto+kineto_gpu_fallback", "kineto_privateuse1_fallback+kineto_gpu_fallback"] {

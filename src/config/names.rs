@@ -1,4 +1,4 @@
-//! The parts in braces of an output's name: `{host}`, `{pid}`, `{rank}`, `{time}`.
+//! The placeholders of an output's name: `{host}`, `{pid}`, `{rank}`, `{time}`.
 
 use super::Config;
 use crate::os::process;
@@ -6,7 +6,7 @@ use crate::time::UtcTime;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The values of the parts.
+/// The values of the placeholders.
 #[derive(Clone, Debug)]
 pub(crate) struct NamePlaceholders {
     pub(crate) host: String,
@@ -15,7 +15,7 @@ pub(crate) struct NamePlaceholders {
     pub(crate) time: SystemTime,
 }
 
-/// A text without parts, or the name of a part.
+/// A literal text, or the name of a placeholder.
 enum NameSegment<'t> {
     Text(&'t str),
     Part(&'t str),
@@ -24,7 +24,7 @@ enum NameSegment<'t> {
 const KNOWN: [&str; 4] = ["host", "pid", "rank", "time"];
 
 impl NamePlaceholders {
-    /// Returns the path with each part replaced by its value; the time is in UTC, to the second: `20261123T143000Z`.
+    /// Returns the path with all placeholders replaced; the time is in UTC, to the second: `20261123T143000Z`.
     pub(crate) fn expand(&self, path: &Path) -> PathBuf {
         let Some(text) = path.to_str().filter(|text| text.contains('{')) else { return path.to_owned() };
         let value = |part| match part {
@@ -46,7 +46,7 @@ impl NamePlaceholders {
 }
 
 impl Config {
-    /// Returns the current values of the parts of an output's name.
+    /// Returns the current values of the placeholders.
     pub(crate) fn name_placeholders(&self) -> NamePlaceholders {
         NamePlaceholders {
             host: self.host_name.clone().unwrap_or_else(process::host_name),
@@ -57,15 +57,15 @@ impl Config {
     }
 }
 
-/// Returns whether a path has the part `{pid}`.
+/// Returns whether a path contains `{pid}`.
 pub(crate) fn has_pid(path: &Path) -> bool {
     path.to_str().is_some_and(|text| text.contains("{pid}"))
 }
 
-/// Checks that each part of a path is a known one.
+/// Checks that a path contains only known placeholders.
 ///
 /// # Errors
-/// If a part is unknown; the text is a clause that names it.
+/// If one is unknown; the text is a clause that names it.
 pub(super) fn check(path: &Path) -> Result<(), String> {
     let unknown = |piece: &NameSegment<'_>| matches!(piece, NameSegment::Part(part) if !KNOWN.contains(part));
     match pieces(path.to_str().unwrap_or_default()).into_iter().find(unknown) {
@@ -94,7 +94,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn parts_are_expanded_and_unknown_ones_refused() {
+    fn placeholders_are_expanded_or_refused() {
         let time = UNIX_EPOCH + Duration::from_secs(1_795_401_955);
         let parts = NamePlaceholders { host: "node/1".into(), pid: 7, rank: 3, time };
         for (path, expected) in [

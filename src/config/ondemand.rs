@@ -1,4 +1,4 @@
-//! How requests from outside come in, and where they may write.
+//! Sources of external requests, and the limits on their files.
 
 use super::keys::Key;
 use super::timetable::Timetable;
@@ -6,40 +6,40 @@ use super::value::Value;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a process does about requests from outside.
+/// The settings for external requests.
 #[derive(Clone, Debug)]
 pub(crate) struct OnDemandConfig {
-    /// The daemon is to be asked, by the environment.
+    /// Whether the environment enables polling the daemon.
     pub(crate) use_daemon: bool,
-    /// Whether that holds, if somebody says so.
+    /// Whether the configuration file enables or disables it, if it does either.
     pub(crate) fabric: Option<bool>,
-    /// How often the daemon is asked, if somebody says so.
+    /// The interval at which the daemon is polled, if set.
     pub(crate) interval: Option<Duration>,
-    /// The folder of the daemon's sockets; abstract ones if there is none.
+    /// The folder of the daemon's sockets; abstract sockets if unset.
     pub(crate) socket_folder: Option<PathBuf>,
-    /// The folder in which requests may have files written.
+    /// The folder to which requests may write.
     pub(crate) trace_folder: PathBuf,
-    /// How long a request may record, and wait for an iteration.
+    /// The longest time that a request may record, and wait for an iteration.
     pub(crate) longest: Duration,
-    /// How far ahead a request's start time may lie.
+    /// How far ahead a request's start time may be.
     pub(crate) latest_start: Duration,
-    /// The permissions of files that requests have written.
+    /// The permissions of files that requests write.
     pub(crate) file_mode: u32,
-    /// The folder in which files are requests, if there is one.
+    /// The watched folder for request files, if set.
     pub(crate) trigger_folder: Option<PathBuf>,
-    /// A user beside root and the process's own who is trusted.
+    /// A trusted user, in addition to root and the process's own.
     pub(crate) trusted: Option<u32>,
-    /// The job as which the process registers.
+    /// The job under which the process registers.
     pub(crate) job: i64,
-    /// What is recorded without anybody asking.
+    /// The recordings that start by time or iteration.
     pub(crate) timetable: Timetable,
 }
 
-/// As often as a daemon can be asked by several processes.
+/// The interval of a daemon's loop.
 const SHORTEST: Duration = Duration::from_millis(10);
 
 impl OnDemandConfig {
-    /// Whether anything may ask for a recording: the daemon also if the file has it left alone for now.
+    /// Returns whether any source may request a recording, including a daemon whose polling the file disables for now.
     pub(crate) fn is_wanted(&self) -> bool {
         self.has_requesters() || self.timetable.is_wanted()
     }
@@ -49,17 +49,17 @@ impl OnDemandConfig {
         self.may_ask_daemon() || self.trigger_folder.is_some()
     }
 
-    /// Whether the daemon is asked, now or when the file says so.
+    /// Returns whether the daemon is polled, now or after a change of the file.
     pub(crate) fn may_ask_daemon(&self) -> bool {
         self.use_daemon || self.asks_daemon()
     }
 
-    /// Whether the daemon is asked.
+    /// Returns whether the daemon is polled.
     pub(crate) fn asks_daemon(&self) -> bool {
         self.fabric.unwrap_or(self.use_daemon)
     }
 
-    /// Sets what a key decides.
+    /// Applies a key's value.
     pub(super) fn set(&mut self, key: Key, value: &Value) {
         let seconds = |number| Duration::from_secs(u64::try_from(number).unwrap_or(0));
         let folder = |path: &String| Some(PathBuf::from(path)).filter(|_| !path.is_empty());
@@ -100,7 +100,7 @@ impl Default for OnDemandConfig {
     }
 }
 
-/// The number with which a text begins, as C's `strtoll` reads it; 0 if there is none.
+/// Returns the number at the start of a text, as C's `strtoll` reads it; 0 if there is none.
 fn leading_number(text: &str) -> i64 {
     let text = text.trim_start();
     let digits_from = usize::from(text.starts_with(['-', '+']));
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_is_the_number_that_its_text_begins_with() {
+    fn job_is_the_leading_number() {
         let read =
             [("42", 42), (" -7x", -7), ("12_0", 12), ("x1", 0), ("", 0), ("-", 0), ("99999999999999999999", i64::MAX)];
         for (text, job) in read {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_of_the_file_goes_before_the_variable() {
+    fn file_key_wins_over_the_variable() {
         let mut settings = OnDemandConfig::default();
         assert!(!settings.asks_daemon());
         settings.use_daemon = true;
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_wanted_from_the_daemon_or_from_a_folder() {
+    fn requests_come_from_the_daemon_or_a_folder() {
         let mut settings = OnDemandConfig::default();
         settings.set(Key::TriggerFolder, &Value::Text(String::new()));
         assert!(!settings.is_wanted());

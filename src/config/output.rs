@@ -1,4 +1,4 @@
-//! Where a trace goes when nobody says so at the end.
+//! The output: where a recording's trace goes by default.
 
 use super::Config;
 use super::keys::Key;
@@ -8,23 +8,22 @@ use super::value::Value;
 use crate::error::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// Where a recording that ends by itself leaves its trace.
+/// The destination of a recording's trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub(crate) enum Output {
-    /// Nowhere: the program saves it.
+    /// None: the program saves it.
     Nowhere,
-    /// libkineto's default, `/tmp/libkineto_activities_<pid>.json`; elsewhere than on Linux, in the current folder.
+    /// libkineto's default, `/tmp/libkineto_activities_<pid>.json`; except on Linux, in the current folder.
     Default,
-    /// This file with `_<pid>` spliced in, as libkineto does with ACTIVITIES_LOG_FILE, so that processes do not
-    /// overwrite each other's.
+    /// This file with `_<pid>` inserted, as libkineto does with ACTIVITIES_LOG_FILE, so that processes do not share a file.
     PerProcess(PathBuf),
     /// Exactly this file, or this URL of a registered sink.
     Exact(PathBuf),
 }
 
 impl Output {
-    /// Returns the path with the parts of its name expanded, if traces go to one.
+    /// Returns the path with placeholders expanded, if there is one.
     pub(crate) fn path(&self, parts: &NamePlaceholders) -> Option<PathBuf> {
         let pid = parts.pid;
         match self {
@@ -35,7 +34,7 @@ impl Output {
         }
     }
 
-    /// Returns this output with a number in the file's name.
+    /// Returns the output with a number in the file's name.
     fn numbered(&self, number: u64, numbered: fn(&Path, u64) -> PathBuf) -> Output {
         match self {
             Output::Default => Output::PerProcess(numbered(&default_folder().join(format!("{DEFAULT}.json")), number)),
@@ -53,10 +52,10 @@ fn default_folder() -> &'static Path {
 }
 
 impl Config {
-    /// Claims the file where traces go, if there is one.
+    /// Claims the output file, if there is one.
     ///
-    /// `claim` returns `None` if another layer of the process has the file. Then a path of the environment, of the
-    /// configuration file or by default is `numbered`, from 2 on, and `warnings` gets a line about it.
+    /// `claim` returns `None` if another layer of the process has the file. Then a path from the environment, the
+    /// configuration file or the default is `numbered`, from 2 on, and `warnings` gets a line about it.
     ///
     /// # Errors
     /// If the builder's path belongs to another layer.
@@ -89,14 +88,14 @@ impl Config {
         }))
     }
 
-    /// Checks where traces go, and resolves a relative path for good: `check` gets the path with its parts expanded, and
-    /// returns the absolute one.
+    /// Checks the output, and makes a relative path absolute: `check` gets the path with placeholders expanded, and returns
+    /// the absolute path.
     ///
-    /// A path of the environment or of the machine's own configuration file that cannot be used is reported in `warnings`,
-    /// and traces go to the default folder.
+    /// An unusable path from the environment or the machine's own configuration file is reported in `warnings` and replaced
+    /// by the default folder.
     ///
     /// # Errors
-    /// Those of `check`, about a path of the builder, of a file that was named, or of a strict environment.
+    /// Those of `check`, about a path from the builder, a named file, or a strict environment.
     pub(crate) fn settle_output(
         &mut self,
         check: impl Fn(&Path) -> Result<PathBuf, Error>,
@@ -132,13 +131,13 @@ impl Config {
     }
 }
 
-/// Makes a path with parts absolute; a URL is returned unchanged.
+/// Makes a path with placeholders absolute; returns a URL unchanged.
 fn absolute_of(path: &Path) -> PathBuf {
     let is_url = path.to_str().is_some_and(|text| text.contains("://"));
     std::path::absolute(path).ok().filter(|_| !is_url).unwrap_or_else(|| path.to_owned())
 }
 
-/// Splices `_<pid>` in before the last `.pt.trace.json`, `.json` or `.pftrace` of the file name; other names stay the same.
+/// Inserts `_<pid>` before the last `.pt.trace.json`, `.json` or `.pftrace` of the file name; other names stay the same.
 ///
 /// libkineto takes the first one of the whole path, and so renames a folder called `x.json`.
 fn with_pid(path: &Path, pid: u32) -> PathBuf {
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pid_goes_before_the_last_extension_of_the_file_name() {
+    fn pid_precedes_the_last_extension() {
         for (given, expected) in [
             ("/tmp/x.json", "/tmp/x_42.json"),
             ("/tmp/x.pt.trace.json", "/tmp/x_42.pt.trace.json"),
@@ -170,11 +169,11 @@ mod tests {
             ("/tmp/x.pt.trace.json.gz", "/tmp/x_42.pt.trace.json.gz"),
             ("x.json", "x_42.json"),
             ("./x.json", "./x_42.json"),
-            // libkineto would turn these folders into others.
+            // libkineto would rename these folders.
             ("/tmp/a.json/x.json", "/tmp/a.json/x_42.json"),
             ("/tmp/a.pt.trace.json/x.json", "/tmp/a.pt.trace.json/x_42.json"),
             ("/tmp/a.json/x", "/tmp/a.json/x"),
-            // And would splice at the first of these.
+            // libkineto would insert it at the first of these.
             ("/tmp/x.json.json", "/tmp/x.json_42.json"),
             ("/tmp/x.json.pt.trace.json", "/tmp/x.json_42.pt.trace.json"),
             ("/tmp/x.pt.trace.json.old.json", "/tmp/x.pt.trace.json.old_42.json"),
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_the_builder_is_used_as_it_is() {
+    fn builder_path_is_unchanged() {
         for path in ["/tmp/x.json", "x.pt.trace.json", "/tmp/a.json/b"] {
             assert_eq!(Output::Exact(path.into()).path(&parts(42)), Some(path.into()));
         }
@@ -204,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_that_of_libkineto() {
+    fn default_output_is_libkinetos() {
         let path = Output::Default.path(&parts(7)).unwrap();
         assert_eq!(path.file_name().unwrap(), "libkineto_activities_7.json");
         assert_eq!(path.starts_with("/tmp"), cfg!(target_os = "linux"));

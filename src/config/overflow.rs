@@ -1,23 +1,23 @@
-//! What happens when the buffers are full.
+//! The behaviour at the buffer limit.
 
-/// What a recording does when its records have reached the buffer limit.
+/// The behaviour of a recording at the buffer limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Overflow {
-    /// Keeps what it has and counts what comes.
+    /// Keeps the records so far and counts further ones.
     #[default]
     Stop,
-    /// Overwrites the oldest records. Not available yet: `build()` says so.
+    /// Overwrites the oldest records. Not available yet: `build()` returns an error.
     KeepNewest,
-    /// Moves records to a temporary file. Not available yet: `build()` says so.
+    /// Moves records to a temporary file. Not available yet: `build()` returns an error.
     Spill,
 }
 
 impl Overflow {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Overflow; 3] = [Overflow::Stop, Overflow::KeepNewest, Overflow::Spill];
 
-    /// Returns the name that `KINETO_OVERFLOW` has for it.
+    /// Returns its name in `KINETO_OVERFLOW`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Overflow::Stop => "stop",

@@ -1,4 +1,4 @@
-//! What the program itself asks for, which goes before all other sources.
+//! Settings from the builder, which override all other sources.
 
 use std::path::PathBuf;
 
@@ -8,23 +8,23 @@ use super::output::Output;
 use super::settings::{ParsedSettings, SettingError, SourceSettings};
 use super::value::{SettingKind, Value};
 
-/// The settings that the builder's methods make.
+/// The settings made by the builder's methods.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overrides {
     pub(super) settings: SourceSettings,
     pub(super) config_file: Option<PathBuf>,
     pub(crate) distributed: Option<DistributedInfo>,
-    /// Faults of the environment are errors.
+    /// Whether errors in the environment are returned instead of warned about.
     pub(crate) is_env_strict: bool,
 }
 
 impl Overrides {
-    /// Sets a key, as a source of higher rank than environment and file.
+    /// Sets a key, with precedence over environment and file.
     pub(crate) fn set(&mut self, key: Key, value: impl Into<Value>) {
         self.settings.set(key, value.into());
     }
 
-    /// Returns the same with a key set.
+    /// Returns the settings with a key set.
     #[cfg(test)]
     pub(crate) fn with(mut self, key: Key, value: impl Into<Value>) -> Overrides {
         self.set(key, value);
@@ -37,12 +37,12 @@ impl Overrides {
         self.config_file = Some(path);
     }
 
-    /// Whether a key is set to true.
+    /// Returns whether a key is set to true.
     pub(crate) fn is_on(&self, key: Key) -> bool {
         self.values().any(|(set, value)| set == key && matches!(value, Value::Bool(true)))
     }
 
-    /// Returns the settings; a value that a file could not hold is a fault here, too.
+    /// Returns the settings; a value that a file could not contain is an error here, too.
     pub(super) fn read(&self) -> ParsedSettings {
         let mut reading = ParsedSettings::default();
         for (key, value) in self.values() {
@@ -54,7 +54,7 @@ impl Overrides {
         reading
     }
 
-    /// Returns what is set, by key.
+    /// Returns the set keys with their values.
     pub(crate) fn values(&self) -> impl Iterator<Item = (Key, &Value)> {
         self.settings.iter()
     }
@@ -65,7 +65,7 @@ fn fault(key: Key, value: &Value) -> Option<SettingError> {
     let fits = match (value, &spec.kind) {
         (Value::Int(value), SettingKind::Int(range)) => range.contains(value),
         (Value::Bytes(bytes), _) => *bytes > 0,
-        (Value::Modes(modes), _) => modes.go_together(),
+        (Value::Modes(modes), _) => modes.are_compatible(),
         (Value::Output(Output::Exact(path)), _) => !path.as_os_str().is_empty(),
         _ => return None,
     };

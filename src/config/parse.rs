@@ -1,16 +1,19 @@
-//! The grammar of the configuration file, which is libkineto's and a little more.
+//! The grammar of the configuration file: an extension of libkineto's.
 //!
-//! A line is `KEY=value`, blank, or a comment. Beyond libkineto: lines may end in CRLF; a value may hold `=` and, where
-//! no space stands before it, `#`; a value in double quotes may hold anything, with `\"` and `\\` for these two; a byte
-//! order mark is passed over; a bad line does not end the reading, so that all of them are reported at once.
+//! A line is `KEY=value`, blank, or a comment. Extensions of libkineto's grammar:
+//!
+//! - Lines may end in CRLF, and a byte order mark is skipped.
+//! - A value may contain `=` and, without a space before it, `#`.
+//! - A quoted value may contain any character, with `\"` and `\\` as escapes.
+//! - Parsing continues after a bad line, so that all errors are reported at once.
 
 use super::keys::{Key, hint, is_removed};
 use super::settings::{ParsedSettings, SettingError};
 
-/// The number of lines with unknown keys that are reported; a known key is searched for each, which takes time.
+/// The most lines with unknown keys that are reported; each needs a slow search for a similar key.
 const UNKNOWN_MAX: usize = 100;
 
-/// Reads a configuration text.
+/// Parses a configuration text.
 pub(super) fn parse(text: &str) -> ParsedSettings {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reading = ParsedSettings::default();
@@ -63,25 +66,25 @@ fn without_comment_before_equals(line: &str) -> Option<(&str, &str)> {
     (comment_start(name).is_none()).then(|| (name.trim(), value))
 }
 
-/// Takes quotes or the comment off a value.
+/// Removes the quotes or the comment from a value.
 fn value_of(text: &str) -> Result<String, &'static str> {
     let trimmed = text.trim();
     if let Some(quoted) = trimmed.strip_prefix('"') {
         return unquote(quoted);
     }
-    // A comment may follow the `=` and a space: the space must still be there to be seen.
+    // A comment may follow the `=` and a space, so do not trim before this.
     let value = comment_start(text).and_then(|at| text.get(..at)).unwrap_or(text);
     Ok(value.trim().to_owned())
 }
 
-/// Where a `#` begins a comment: at the start of the text, or behind space.
+/// Returns where a comment begins: a `#` at the start of the text, or after a space.
 fn comment_start(text: &str) -> Option<usize> {
     let starts_comment =
         |at: usize| text.get(..at).is_some_and(|before| before.is_empty() || before.ends_with([' ', '\t']));
     text.match_indices('#').map(|(at, _)| at).find(|at| starts_comment(*at))
 }
 
-/// Reads up to the closing quote, behind which only a comment may stand.
+/// Parses up to the closing quote, after which only a comment may follow.
 fn unquote(text: &str) -> Result<String, &'static str> {
     let mut value = String::new();
     let mut rest = text.chars();
@@ -92,7 +95,7 @@ fn unquote(text: &str) -> Result<String, &'static str> {
                 let end = tail.is_empty() || tail.starts_with('#');
                 return if end { Ok(value) } else { Err("expected nothing but a comment after the closing quote") };
             }
-            // Any other backslash is one, as in a Windows path.
+            // Any other backslash is literal, as in a Windows path.
             '\\' if rest.as_str().starts_with(['"', '\\']) => value.extend(rest.next()),
             _ => value.push(c),
         }
@@ -104,7 +107,7 @@ fn unquote(text: &str) -> Result<String, &'static str> {
 mod tests {
     use super::*;
 
-    /// The value of one key after reading `text`, which has no errors.
+    /// Returns the value of a key in `text`, which must be valid.
     fn value(text: &str, key: Key) -> Option<String> {
         let reading = parse(text);
         assert_eq!(reading.errors, vec![], "{text:?}");
@@ -123,7 +126,7 @@ mod tests {
             let reading = parse(text);
             assert!(reading.errors.is_empty() && reading.settings.is_empty(), "{text:?}");
         }
-        // Deviation: invalid in libkineto, which so refuses files made on Windows.
+        // Deviation: invalid in libkineto, which therefore rejects files written on Windows.
         assert_eq!(value("\r\n", Key::GzipLevel), None);
         assert_eq!(value("GZIP_LEVEL=3\r\nWITH_ARGS = no\r\n", Key::WithArgs).as_deref(), Some("false"));
     }
@@ -142,7 +145,7 @@ mod tests {
         assert_eq!(value("CUSTOM_CONFIG= # nothing", Key::CustomConfig).as_deref(), Some(""));
         assert_eq!(errors("util ## x").len(), 1);
         assert_eq!(errors("util ## x = y").len(), 1);
-        // Deviation: libkineto's comments begin inside of words too, so that a path with # is cut off.
+        // Deviation: libkineto's comments also begin inside words, so that a path with # is truncated.
         assert_eq!(value("ACTIVITIES_LOG_FILE=/tmp/a#1.json", Key::LogFile).as_deref(), Some("/tmp/a#1.json"));
     }
 
@@ -152,10 +155,10 @@ mod tests {
         assert!(errors("foo=").is_empty());
         assert_eq!(errors("=foo="), ["line 1: `=foo=`: expected a key before ="]);
         assert_eq!(errors("=").len(), 1);
-        // Two settings in a line: the second is part of the first one's value, which only a text can have.
+        // Two settings in a line: the second is part of the first one's value, which is only valid for a text.
         assert_eq!(errors("GZIP_LEVEL=1 WITH_ARGS=no").len(), 1);
         assert_eq!(errors("ACTIVITY_TYPES=kernel WITH_ARGS=no").len(), 1);
-        // Deviation: no value can have = in libkineto.
+        // Deviation: libkineto's values cannot contain =.
         assert_eq!(value("CUSTOM_CONFIG=a=1,b=2", Key::CustomConfig).as_deref(), Some("a=1,b=2"));
     }
 
@@ -192,12 +195,12 @@ mod tests {
         let text = "REQUEST_TRACE_ID=1234\nREQUEST_GROUP_TRACE_ID=56\nACTIVITIES_LOG_FILE=/etc/anywhere.json";
         assert_eq!(value(text, Key::TraceId).as_deref(), Some("1234"));
         assert_eq!(value(text, Key::GroupTraceId).as_deref(), Some("56"));
-        // Only requests from outside are held to a folder.
+        // Only external requests are restricted to a folder.
         assert_eq!(value(text, Key::LogFile).as_deref(), Some("/etc/anywhere.json"));
     }
 
     #[test]
-    fn values_in_quotes_may_hold_anything() {
+    fn quoted_values_may_contain_anything() {
         for (text, expected) in [
             (r#""a # b = c""#, "a # b = c"),
             (r#" "a" # comment"#, "a"),
@@ -215,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_named_and_the_others_hold() {
+    fn bad_line_is_named_and_others_apply() {
         let reading = parse("GZIP_LEVEL=2\n\n# x\nGZIP_LEVEL=12\nwhat\nWITH_ARGS=maybe\nWITH_TARGET=no\n");
         let errors: Vec<_> = reading.errors.iter().map(ToString::to_string).collect();
         assert_eq!(
@@ -247,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_and_a_lone_last_line_are_read() {
+    fn byte_order_mark_and_unterminated_line_are_accepted() {
         assert_eq!(value("\u{feff}GZIP_LEVEL=4", Key::GzipLevel).as_deref(), Some("4"));
         assert_eq!(errors("\0").len(), 1);
     }

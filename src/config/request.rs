@@ -1,4 +1,4 @@
-//! What a request from outside says: the keys of its text, read but not yet held against any bounds.
+//! The text of an external request, parsed but not yet checked against bounds.
 
 use super::Config;
 use super::keys::{Key, ReloadPolicy};
@@ -10,20 +10,20 @@ use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A request's text in words; what it leaves out is at libkineto's defaults.
+/// A parsed request; missing keys have libkineto's defaults.
 #[derive(Clone, Debug)]
 pub(crate) struct ParsedRequest {
-    /// It is to be done at all.
+    /// Whether the request is to be performed.
     pub(crate) is_enabled: bool,
-    /// It only cancels the other requests.
+    /// Whether it only cancels the other requests.
     pub(crate) cancels: bool,
     pub(crate) duration: Duration,
-    /// How many iterations; 0 for a trace of some time.
+    /// The number of iterations; 0 for a recording by time.
     pub(crate) iterations: u64,
-    /// How long collectors are to run before the start, if it says so.
+    /// How long collectors run before the start, if set.
     pub(crate) warmup: Option<Duration>,
     pub(crate) warmup_iterations: u64,
-    /// Since the Unix epoch; `None` is soon.
+    /// The start since the Unix epoch; `None` for as soon as possible.
     pub(crate) start: Option<Duration>,
     pub(crate) start_iteration: Option<u64>,
     pub(crate) roundup: Option<u64>,
@@ -31,10 +31,10 @@ pub(crate) struct ParsedRequest {
     /// Empty for none.
     pub(crate) trace_id: String,
     pub(crate) group_trace_id: String,
-    /// For how long a memory profile is to be taken, if that is asked for in place of a trace.
+    /// The duration of a memory profile, if requested instead of a trace.
     pub(crate) memory_profile: Option<Duration>,
     pub(crate) gpu_buffer_mebibytes: u64,
-    /// What was read and means nothing here.
+    /// Warnings about keys without an effect here.
     pub(crate) warnings: Vec<String>,
     settings: SourceSettings,
 }
@@ -63,12 +63,12 @@ impl Default for ParsedRequest {
 }
 
 impl ParsedRequest {
-    /// Reads a request.
+    /// Parses a request.
     ///
     /// # Errors
-    /// What is wrong with the first lines that cannot be read: nothing is done by halves.
+    /// The problems of the first invalid lines; a partly valid request is rejected as a whole.
     pub(crate) fn parse(text: &str) -> Result<ParsedRequest, String> {
-        /// Of a text that is no request at all, more lines say nothing more.
+        /// Further invalid lines of a malformed request add no information.
         const SHOWN: usize = 3;
         let reading = parse(text);
         if !reading.errors.is_empty() {
@@ -92,7 +92,7 @@ impl ParsedRequest {
         Ok(asked)
     }
 
-    /// Takes over what says when, how long and where to; `false` if the key is none of these.
+    /// Applies a key about time, duration or file; returns `false` for other keys.
     fn set(&mut self, key: Key, value: &Value) -> bool {
         let count = |count: &i64| u64::try_from(*count).unwrap_or(0);
         match (key, value) {
@@ -119,14 +119,14 @@ impl ParsedRequest {
         ParsedRequest::parse(text).is_ok_and(|asked| asked.cancels)
     }
 
-    /// Whether it says what is to be recorded.
+    /// Returns whether it selects activity types.
     pub(crate) fn names_types(&self) -> bool {
         self.settings.iter().any(|(key, _)| matches!(key, Key::ActivityTypes | Key::Activities))
     }
 
-    /// Keeps what the recording's own settings are to be; `false` if the key is not for requests.
+    /// Keeps a setting of the recording; returns `false` if the key is not for requests.
     fn keep(&mut self, key: Key, value: &Value) -> bool {
-        // Stacks are asked of the program too.
+        // The program is asked for stacks too.
         let is_of_a_recording = key.spec().reload == ReloadPolicy::Next || key.family() == Key::WithStack;
         if let (Key::MaxGpuBufferSize, Value::Int(count)) = (key, value) {
             self.gpu_buffer_mebibytes = u64::try_from(*count).unwrap_or(0);
@@ -139,8 +139,8 @@ impl ParsedRequest {
 }
 
 impl Config {
-    /// Returns the settings of a recording that was asked for from outside: the request's where it says something, else
-    /// the layer's own. What decides about spans one by one is the layer's in any case.
+    /// Returns the settings of a requested recording: the request's, else the layer's own. Decisions about single spans are
+    /// always the layer's.
     pub(crate) fn of_request(&self, asked: &ParsedRequest, output: PathBuf) -> Config {
         let mut config = self.clone();
         if asked.names_types() {
@@ -171,13 +171,13 @@ mod tests {
     use super::*;
     use crate::config::RecordingFlags;
 
-    /// What the daemon makes of `dyno gputrace --log-file /tmp/a.json`.
+    /// The daemon's text for `dyno gputrace --log-file /tmp/a.json`.
     const TEXT: &str = "\n    ACTIVITIES_LOG_FILE=/tmp/a.json\nPROFILE_START_TIME=0\nACTIVITIES_DURATION_MSECS=700\n\
                         PROFILE_REPORT_INPUT_SHAPES=false\nPROFILE_WITH_STACK=false\nPROFILE_WITH_FLOPS=false\n\
                         PROFILE_WITH_MODULES=true\n    REQUEST_TRACE_ID=17129871298712987129\n";
 
     #[test]
-    fn the_daemons_text_is_read() {
+    fn daemon_request_is_parsed() {
         let asked = ParsedRequest::parse(TEXT).unwrap();
         assert!(asked.is_enabled && asked.warnings.is_empty() && asked.start.is_none(), "{asked:?}");
         assert_eq!((asked.duration, asked.iterations), (Duration::from_millis(700), 0));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn one_bad_line_refuses_the_whole_text_and_unknown_keys_only_warn() {
+    fn bad_line_rejects_the_request_unknown_key_warns() {
         let error =
             ParsedRequest::parse("ACTIVITIES_LOG_FILE=/tmp/a.json\nwhat\nACTIVITIES_DURATION_MSECS=-1\n").unwrap_err();
         assert!(error.starts_with("line 2: `what`: expected KEY=value; line 3: "), "{error}");
@@ -202,14 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn a_memory_profile_has_a_length_of_its_own() {
+    fn memory_profile_has_its_own_duration() {
         let asked = ParsedRequest::parse("PROFILE_MEMORY_DURATION_MSECS=30\nPROFILE_MEMORY=true").unwrap();
         assert_eq!(asked.memory_profile, Some(Duration::from_millis(30)));
         assert_eq!(ParsedRequest::parse("PROFILE_MEMORY_DURATION_MSECS=30").unwrap().memory_profile, None);
     }
 
     #[test]
-    fn a_recording_takes_from_the_request_what_it_says_and_the_rest_from_the_layer() {
+    fn request_overrides_the_layers_settings() {
         let mut layer = Config::default();
         (layer.with_location, layer.gzip_level, layer.trace_id) = (true, 7, Some("own".to_owned()));
         let text =

@@ -1,4 +1,4 @@
-//! Keys with values: what one source sets, and what holds when all sources are put together.
+//! Keys with values: the settings of each source, and their merge.
 
 use std::fmt;
 
@@ -6,25 +6,25 @@ use super::keys::{Key, KeyDefault, ReloadPolicy};
 use super::value::{SettingKind, Value};
 use kineto_trace::sorting::sort_few_by_key;
 
-/// What one source sets.
+/// The settings of one source.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SourceSettings(Vec<(Key, Value)>);
 
 impl SourceSettings {
-    /// Sets `key`; of keys that mean the same, the last one set holds.
+    /// Sets `key`; of keys with the same meaning, the last one wins.
     pub(super) fn set(&mut self, key: Key, value: Value) {
         self.0.retain(|(other, _)| *other != key && !(key.replaces_family() && other.family() == key.family()));
         self.0.push((key, value));
     }
 
-    /// Sets `key` to what `text` says.
+    /// Sets `key` to the parsed `text`.
     ///
     /// # Errors
-    /// The clause that says what is wrong with it.
+    /// A clause that describes the problem.
     pub(super) fn read(&mut self, key: Key, text: &str, warnings: &mut Vec<String>) -> Result<(), String> {
         let kind = &key.spec().kind;
         match (kind.parse(text), kind) {
-            // Whoever cannot spell a log level still wants to profile.
+            // An invalid log level should not prevent profiling.
             (Err(wrong), SettingKind::Severity) => warnings.push(format!("{}={text:?}: {wrong}", key.spec().name)),
             (Err(wrong), _) => return Err(wrong + &in_own_unit(key, text).unwrap_or_default()),
             (Ok(Value::Int(0)), _) if key == Key::StartRoundup => {
@@ -38,17 +38,17 @@ impl SourceSettings {
         Ok(())
     }
 
-    /// Returns the same without some keys.
+    /// Returns the settings without some keys.
     pub(super) fn without(&self, keys: &[Key]) -> SourceSettings {
         SourceSettings(self.0.iter().filter(|(key, _)| !keys.contains(key)).cloned().collect())
     }
 
-    /// Returns what is set, in the order in which it was.
+    /// Returns the settings in the order in which they were made.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Key, &Value)> {
         self.0.iter().map(|(key, value)| (*key, value))
     }
 
-    /// Whether nothing is set.
+    /// Returns whether it contains no settings.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -61,10 +61,10 @@ impl SourceSettings {
     }
 }
 
-/// Who set a value.
+/// The source of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConfigSource {
-    /// Nobody.
+    /// The default.
     Default,
     /// The configuration file.
     File,
@@ -72,7 +72,7 @@ pub(crate) enum ConfigSource {
     Environment,
     /// The program, by the builder.
     Builder,
-    /// A request from outside.
+    /// An external request.
     Request,
 }
 
@@ -88,12 +88,12 @@ impl fmt::Display for ConfigSource {
     }
 }
 
-/// What all sources together set, in the order of the table; the defaults are not in it.
+/// The merged settings of all sources, in the order of the table, without defaults.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MergedSettings(Vec<(Key, Value, ConfigSource)>);
 
 impl MergedSettings {
-    /// For each family of keys takes what the first source says that has one of them.
+    /// Merges the sources: each family of keys comes from the first source that sets one of its keys.
     pub(super) fn new(sources: [(ConfigSource, SourceSettings); 3]) -> Self {
         let mut merged = MergedSettings(Vec::new());
         for (source, SourceSettings(settings)) in sources {
@@ -105,17 +105,17 @@ impl MergedSettings {
         merged
     }
 
-    /// Sets `key` to another value; its source stays.
+    /// Replaces the value of `key`, and keeps its source.
     pub(super) fn replace(&mut self, key: Key, value: Value) {
         self.0.iter_mut().filter(|(set, _, _)| *set == key).for_each(|entry| entry.1 = value.clone());
     }
 
-    /// Takes back what was set for a key.
+    /// Removes the value of a key.
     pub(super) fn remove(&mut self, key: Key) {
         self.0.retain(|(set, _, _)| *set != key);
     }
 
-    /// Returns the same, with the families that `settings` decides as these have them.
+    /// Returns the settings with the families that `settings` contains replaced by those.
     pub(super) fn with(&self, source: ConfigSource, settings: &SourceSettings) -> MergedSettings {
         let decides = |key: Key| settings.iter().any(|(set, _)| set.family() == key.family());
         let own = self.0.iter().filter(|(key, _, _)| !decides(*key)).cloned();
@@ -125,7 +125,7 @@ impl MergedSettings {
         merged
     }
 
-    /// Returns the same with what the file says now.
+    /// Returns the settings with those of the reloaded file.
     pub(super) fn with_file(&self, file: SourceSettings) -> MergedSettings {
         let of = |wanted: ConfigSource| {
             let own = self.0.iter().filter(|(_, _, source)| *source == wanted);
@@ -134,7 +134,7 @@ impl MergedSettings {
         MergedSettings::new([of(ConfigSource::Builder), of(ConfigSource::Environment), (ConfigSource::File, file)])
     }
 
-    /// Returns the same, with the keys as `new` has them of which that counts in a program that runs.
+    /// Returns the settings with those changes in `new` that take effect in a running program.
     pub(super) fn apply_reloaded(&self, new: &MergedSettings) -> MergedSettings {
         let is_fixed = |(key, _, _): &&(Key, Value, ConfigSource)| key.spec().reload == ReloadPolicy::Start;
         let kept = self.0.iter().filter(is_fixed);
@@ -144,7 +144,7 @@ impl MergedSettings {
         merged
     }
 
-    /// Whether a key of the same family is set.
+    /// Returns whether a key of the same family is set.
     fn decides(&self, key: Key) -> bool {
         self.0.iter().any(|(set, _, _)| set.family() == key.family())
     }
@@ -153,7 +153,7 @@ impl MergedSettings {
         self.0.iter().map(|(key, value, _)| (*key, value))
     }
 
-    /// Returns the value of a key as text, and who set it.
+    /// Returns the value of a key as text, and its source.
     pub(super) fn value_and_source(&self, key: Key) -> Option<(String, ConfigSource)> {
         match self.0.iter().find(|(set, _, _)| *set == key) {
             Some((_, value, source)) => Some((value.to_string(), *source)),
@@ -167,21 +167,21 @@ impl MergedSettings {
     }
 }
 
-/// Something in a source that cannot be used.
+/// An invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SettingError {
     /// The line of the file, from 1.
     pub(super) line: Option<usize>,
-    /// What stands there.
+    /// The invalid text.
     pub(super) found: String,
-    /// The clause that says what is wrong.
+    /// A clause that describes the problem.
     pub(super) wrong: String,
     /// The default that is used instead.
     default: Option<&'static str>,
 }
 
 impl SettingError {
-    /// Characters of a text that a message repeats.
+    /// The most characters of the text that a message repeats.
     const SHOWN: usize = 100;
 
     pub(super) fn new(line: Option<usize>, found: &str, wrong: impl Into<String>) -> Self {
@@ -210,7 +210,7 @@ impl fmt::Display for SettingError {
     }
 }
 
-/// Returns advice for a number with a unit: the number to write in the key's own unit.
+/// Returns advice for a number with a unit: the number in the key's own unit.
 fn in_own_unit(key: Key, text: &str) -> Option<String> {
     const TIMES: &[(&[&str], f64)] =
         &[(&["ms"], 1e-3), (&["s", "sec", "secs"], 1.0), (&["m", "min"], 60.0), (&["h"], 3600.0)];
@@ -233,7 +233,7 @@ fn in_own_unit(key: Key, text: &str) -> Option<String> {
     Some(format!("; write {count} for {text}"))
 }
 
-/// What reading one source gave.
+/// The result of reading one source.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedSettings {
     pub(super) settings: SourceSettings,
@@ -245,7 +245,7 @@ pub(crate) struct ParsedSettings {
 pub(crate) mod tests {
     use super::*;
 
-    /// Two texts for `key` that mean different things.
+    /// Returns two texts for `key` with different meanings.
     pub(crate) fn sample(key: Key) -> (&'static str, &'static str) {
         match &key.spec().kind {
             SettingKind::Bool | SettingKind::Presence => ("true", "false"),
@@ -284,7 +284,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn each_key_has_the_value_of_the_first_source_that_sets_it() {
+    fn each_key_has_the_value_of_its_first_source() {
         for key in Key::ALL.iter().copied().filter(|key| key.missing_feature().is_none()) {
             let (a, b) = sample(key);
             let value = |text: &str, source| Some((key.spec().kind.parse(text).unwrap().to_string(), source));
@@ -320,7 +320,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_bad_log_level_only_warns() {
+    fn bad_log_level_only_warns() {
         let (mut settings, mut warnings) = (SourceSettings::default(), Vec::new());
         assert_eq!(settings.read(Key::LogLevel, "loud", &mut warnings), Ok(()));
         assert!(settings.is_empty());
@@ -329,7 +329,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_roundup_of_zero_warns_and_means_unset() {
+    fn zero_roundup_warns_and_means_unset() {
         let (mut settings, mut warnings) = (SourceSettings::default(), Vec::new());
         assert_eq!(settings.read(Key::StartRoundup, "0", &mut warnings), Ok(()));
         assert!(settings.get(Key::StartRoundup).is_none());

@@ -1,15 +1,15 @@
-//! What slices are to have beside their times.
+//! Settings of stacks and counters of slices.
 
 use tracing_subscriber::filter::Targets;
 
-/// How stacks are, and which counters of the CPU there are.
+/// The stacks and CPU counters of slices.
 #[derive(Clone, Debug)]
 pub(crate) struct SliceExtrasConfig {
     /// The most frames of a stack.
     pub(crate) stack_frames: usize,
-    /// Whose spans have stacks; all, if it says nothing.
+    /// The spans with stacks; all if unset.
     pub(crate) stack_filter: Option<Targets>,
-    /// What is counted, by name.
+    /// The names of the counted events.
     pub(crate) performance_events: Vec<String>,
 }
 

@@ -1,6 +1,6 @@
-//! Which name a misspelt one probably stands for.
+//! Suggestions for misspelt names.
 
-/// Returns the name that takes the fewest changes of single letters, if it takes at most one for each four letters.
+/// Returns the closest name, if at most one letter in four differs.
 pub(super) fn closest<'n>(misspelt: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     const LETTERS_PER_CHANGE: usize = 4;
     let limit = (misspelt.len() / LETTERS_PER_CHANGE).clamp(1, 3);
@@ -8,7 +8,7 @@ pub(super) fn closest<'n>(misspelt: &str, names: impl IntoIterator<Item = &'n st
     distances.filter(|(distance, _)| *distance <= limit).min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
 }
 
-/// Returns how many letters have to be put in, taken away or replaced to make one text of the other.
+/// Returns the edit distance of two texts.
 fn distance(one: &[u8], other: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (at, letter) in one.iter().enumerate() {

@@ -1,31 +1,31 @@
-//! When a program is recorded without anybody asking: after a delay, for a time, again and again, or by iterations.
+//! Recordings that the configuration schedules: after a delay, for a time, periodically, or by iterations.
 
 use super::keys::Key;
 use super::value::Value;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Recordings, or windows, that the environment and the file say.
+/// The recordings, called windows, that the environment and the file schedule.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timetable {
-    /// So long after the layer is made the first window begins.
+    /// The time from the layer's creation to the first window.
     pub(crate) delay: Duration,
-    /// How long each takes; else the one there is goes on to the program's end.
+    /// The duration of each window; without one, the only window lasts to the program's end.
     length: Option<Duration>,
     /// From the start of one window to the start of the next.
     period: Option<Duration>,
     count: Option<u64>,
-    /// How long collectors run before each.
+    /// How long collectors run before each window.
     pub(crate) warmup: Option<Duration>,
-    /// How many iterations of the program a window takes, if it is said from which one on.
+    /// The number of iterations of a window, with a start iteration.
     iterations: u64,
     has_start_iteration: bool,
-    /// What of it a request for a window says, in lines.
+    /// The lines of the request for a window, without its start.
     lines: String,
 }
 
 impl Timetable {
-    /// What a configuration file with these lines says, which may be parted by spaces.
+    /// Parses configuration lines, separated by white space.
     #[cfg(test)]
     pub(crate) fn of(text: &str) -> Timetable {
         let mut timetable = Timetable::default();
@@ -35,10 +35,10 @@ impl Timetable {
         timetable
     }
 
-    /// As long as no program runs; in seconds, the largest number that a key takes.
+    /// Longer than any program runs; in seconds, the largest number that a key accepts.
     pub(crate) const FOREVER: Duration = Duration::from_secs(i32::MAX as u64);
 
-    /// Sets what a key decides.
+    /// Applies a key's value.
     pub(super) fn set(&mut self, key: Key, value: &Value) {
         match (key, value) {
             (Key::StartDelay, Value::Time(delay)) => self.delay = *delay,
@@ -49,7 +49,7 @@ impl Timetable {
         }
     }
 
-    /// Sets what a request for a window can contain, too.
+    /// Applies a key that the request for a window may contain, too.
     fn set_window(&mut self, key: Key, number: u64) {
         match key {
             Key::DurationSecs => self.length = Some(Duration::from_secs(number)),
@@ -64,20 +64,20 @@ impl Timetable {
         let _ = writeln!(self.lines, "{}={number}", key.spec().name);
     }
 
-    /// Whether anything is to be recorded by it.
+    /// Returns whether it schedules any recording.
     pub(crate) fn is_wanted(&self) -> bool {
         !self.delay.is_zero() || self.length.is_some() || self.is_by_iterations()
     }
 
-    /// Whether the program's iterations decide, as in a request that says both how many and from which one on.
+    /// Returns whether windows are counted in iterations: as in a request, both their number and the first one are set.
     pub(crate) fn is_by_iterations(&self) -> bool {
         self.iterations > 0 && self.has_start_iteration
     }
 
-    /// Holds its parts against one another.
+    /// Checks that its settings are consistent.
     ///
     /// # Errors
-    /// What does not go together, and what to do, as a clause.
+    /// A clause with the conflict and its remedy.
     pub(super) fn check(&self) -> Result<(), String> {
         let is_by_time = !self.delay.is_zero() || self.period.is_some() || self.count.is_some();
         if self.is_by_iterations() {
@@ -103,7 +103,7 @@ impl Timetable {
         }
     }
 
-    /// What is set and changes nothing.
+    /// Returns a warning about a setting without effect.
     pub(super) fn warning(&self) -> Option<&'static str> {
         match (self.iterations > 0, self.has_start_iteration) {
             (true, false) => Some("ACTIVITIES_ITERATIONS changes nothing without PROFILE_START_ITERATION"),
@@ -112,19 +112,20 @@ impl Timetable {
         }
     }
 
-    /// Returns how long after the layer is made a window begins, the first of which is 0, if there is such a one.
+    /// Returns the time from the layer's creation to the start of a window, counted from 0; `None` if there is no such
+    /// window.
     pub(crate) fn start(&self, window: u64) -> Option<Duration> {
         let count = self.count.unwrap_or(if self.period.is_some() { u64::MAX } else { 1 });
         let period = u64::try_from(self.period.unwrap_or_default().as_millis()).unwrap_or(u64::MAX);
         (window < count).then(|| self.delay + Duration::from_millis(period.saturating_mul(window)))
     }
 
-    /// Whether files have numbers, since there is more than one.
+    /// Returns whether files are numbered, because there are several windows.
     pub(crate) fn is_numbered(&self) -> bool {
         self.start(1).is_some()
     }
 
-    /// Returns the request for a window that begins so long after 1970; if iterations decide, when they say.
+    /// Returns the request for a window that begins at `start` after 1970, or, with iterations, at the configured one.
     pub(crate) fn request(&self, start: Duration) -> String {
         let mut text = self.lines.clone();
         if !self.is_by_iterations() {
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_when_or_for_how_long_is_a_timetable() {
+    fn keys_about_times_make_a_timetable() {
         for (text, is_wanted) in [
             ("START_DELAY_MS=1", true),
             ("ACTIVITIES_DURATION_SECS=1", true),
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_says_what_to_do() {
+    fn conflicting_keys_are_errors_with_a_remedy() {
         for (text, message) in [
             ("START_PERIOD_MS=999 ACTIVITIES_DURATION_SECS=1", Some("999ms from start to start, is shorter")),
             ("START_PERIOD_MS=1000 ACTIVITIES_DURATION_SECS=1", None),

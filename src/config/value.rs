@@ -1,4 +1,4 @@
-//! The value of a key: which kinds there are, and how each is read from text and shown.
+//! The value of a key: its kinds, and how each is parsed and formatted.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -17,7 +17,7 @@ use crate::diag::{LogFormat, Severity};
 use crate::os::platform;
 use kineto_trace::activity::{ActivityGroup, ActivityTypes};
 
-/// What a key's text means.
+/// A parsed value.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Bool(bool),
@@ -38,7 +38,7 @@ pub(crate) enum Value {
     Filter(Box<Targets>),
 }
 
-/// A field of the configuration that the value of a key sets; a value of another kind changes nothing.
+/// A field of the configuration that a key's value sets; a value of another kind has no effect.
 pub(super) trait Assign {
     fn assign(&mut self, value: &Value);
 }
@@ -62,7 +62,7 @@ assign! {
     u64: Bytes(bytes) => *bytes;
     Duration: Time(time) => *time;
     String: Text(text) => text.clone();
-    // An empty text counts as none.
+    // An empty text means none.
     Option<String>: Text(text) => Some(text.clone()).filter(|text| !text.is_empty());
     Vec<String>: List(list) => list.clone();
     Severity: Severity(severity) => *severity;
@@ -75,7 +75,7 @@ assign! {
     Option<Targets>: Filter(targets) => Some((**targets).clone());
 }
 
-/// Keys that name types add to each other.
+/// Several keys that select types add up.
 impl Assign for ActivityTypes {
     fn assign(&mut self, value: &Value) {
         if let Value::Activities(types) = value {
@@ -114,27 +114,27 @@ from! {
     Targets: Filter(targets) => Box::new(targets);
 }
 
-/// How a key's text is read.
+/// The kind of a key's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SettingKind {
     /// n, y, no, yes, f, t, false, true, 0, 1 in any case.
     Bool,
-    /// As PyTorch's variables: being set says yes. Unlike there, 0, false, off and the like say no.
+    /// As in PyTorch's variables, any value means true. Unlike there, 0, false, off and the like mean false.
     Presence,
-    /// As some of PyTorch's variables: 1 says yes, everything else no.
+    /// As in some of PyTorch's variables, 1 means true, any other value false.
     One,
     /// A whole number, base 10, never negative.
     Int(RangeInclusive<i64>),
-    /// Milliseconds since 1970, at most 10 s ago, as libkineto has it; 0 is no time.
+    /// Milliseconds since 1970, at most 10 s ago, as in libkineto; 0 means unset.
     StartTime,
     /// Permissions of a file, in octal.
     Mode,
-    /// So many MiB.
+    /// A number of MiB.
     Mebibytes,
-    /// So many milliseconds.
+    /// A number of milliseconds.
     Milliseconds,
     Text,
-    /// Parts between commas, without the space around them; empty parts count for nothing.
+    /// Items separated by commas, trimmed; empty items are ignored.
     List,
     /// A list of whole numbers.
     IntList,
@@ -144,27 +144,27 @@ pub(crate) enum SettingKind {
     Groups,
     Severity,
     LogFormat,
-    /// The least level of events that are recorded.
+    /// The least severe level of recorded events.
     Events,
     AsyncSpans,
     /// Names of modes, joined by `+`.
     Modes,
     Overflow,
-    /// A file's name, into which the process's number goes.
+    /// A file name, into which the process id is inserted.
     LogFile,
     /// `target=level,…`
     Filter,
 }
 
-/// The whole numbers that libkineto's toInt32 takes.
+/// The whole numbers that libkineto's toInt32 accepts.
 pub(crate) const I32: SettingKind = SettingKind::Int(0..=i32::MAX as i64);
-/// The whole numbers that libkineto's toInt64 takes.
+/// The whole numbers that libkineto's toInt64 accepts.
 pub(crate) const I64: SettingKind = SettingKind::Int(0..=i64::MAX);
 
 const MEBIBYTE: u64 = 1 << 20;
 
 impl SettingKind {
-    /// Reads `text`, which has no space around it; if it cannot be read, returns the clause that says what is wrong.
+    /// Parses `text`, which must be trimmed; an error is a clause that describes the problem.
     pub(super) fn parse(&self, text: &str) -> Result<Value, String> {
         match self {
             SettingKind::Bool => bool(text).map(Value::Bool),
@@ -209,7 +209,7 @@ impl SettingKind {
         .ok_or_else(|| format!("expected {self}"))
     }
 
-    /// What text is expected, as the table in the docs says it.
+    /// Returns the expected text in the form of the docs' table.
     pub(super) fn in_short(&self) -> String {
         match self {
             SettingKind::Bool => "true or false".to_owned(),
@@ -222,7 +222,7 @@ impl SettingKind {
     }
 }
 
-/// What text is expected, as errors say it.
+/// Formats the expected text for errors.
 impl fmt::Display for SettingKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -255,7 +255,7 @@ impl fmt::Display for SettingKind {
     }
 }
 
-/// The text that would be read as this value.
+/// Formats a text that would be parsed as this value.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -283,7 +283,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// Reads a yes or no in any of libkineto's spellings.
+/// Parses a boolean in any of libkineto's spellings.
 pub(super) fn bool(text: &str) -> Option<bool> {
     let is = |words: [&str; 5]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
     if is(["y", "yes", "t", "true", "1"]) {
@@ -292,7 +292,7 @@ pub(super) fn bool(text: &str) -> Option<bool> {
     is(["n", "no", "f", "false", "0"]).then_some(false)
 }
 
-/// Whether a variable that says yes by being set does.
+/// Returns whether a presence flag is on.
 pub(super) fn presence(text: &str) -> bool {
     !text.is_empty() && bool(text) != Some(false) && !text.eq_ignore_ascii_case("off")
 }
@@ -313,7 +313,7 @@ fn by_name<T: Copy, const N: usize>(all: [T; N], name: impl Fn(T) -> &'static st
     all.into_iter().find(|value| name(*value).eq_ignore_ascii_case(text))
 }
 
-/// `LevelFilter` itself would read an empty text as "error".
+/// `LevelFilter` itself would parse an empty text as "error".
 fn events(text: &str) -> Option<LevelFilter> {
     if text.is_empty() { None } else { text.parse().ok() }
 }
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn start_times_lie_at_most_ten_seconds_back() {
+    fn start_times_are_at_most_ten_seconds_ago() {
         let now = milliseconds_now();
         for (text, expected) in
             [(now, true), (0, true), (now - 5_000, true), (now - 15_000, false), (now + 5_000, true)]
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn presence_is_yes_unless_it_says_no() {
+    fn presence_is_true_except_for_off_values() {
         for (text, expected) in [("1", true), ("", false), ("0", false), ("False", false), ("no", false), ("x", true)] {
             assert_eq!(shown(&SettingKind::Presence, text), Some(expected.to_string()), "{text}");
         }
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_are_read_with_and_without_space() {
+    fn filters_are_parsed_with_and_without_space() {
         let Ok(Value::Filter(targets)) = SettingKind::Filter.parse("a=info, b::c=off ,debug") else { panic!() };
         assert!(targets.would_enable("a", &tracing_core::Level::INFO));
         assert!(!targets.would_enable("a", &tracing_core::Level::DEBUG));

@@ -1,4 +1,4 @@
-//! What a message looks like as a line.
+//! The formats of messages.
 
 use super::line::thread_number;
 use super::{Message, Severity};
@@ -6,24 +6,24 @@ use crate::os::platform;
 use crate::time::UtcTime;
 use std::fmt::{self, Write};
 
-/// How messages look; `KINETO_LOG_FORMAT`.
+/// The format of messages; `KINETO_LOG_FORMAT`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum LogFormat {
-    /// `2026-01-31T12:00:00Z  WARN tracing-kineto: text`, as `tracing_subscriber::fmt` has it.
+    /// `2026-01-31T12:00:00Z  WARN tracing-kineto: text`, like `tracing_subscriber::fmt`.
     #[default]
     Text,
     /// `WARNING:2026-01-31 12:00:00 pid:tid file:line] text`.
     Libkineto,
-    /// An object.
+    /// A JSON object.
     Json,
 }
 
 impl LogFormat {
-    /// All of them.
+    /// All variants.
     pub(crate) const ALL: [LogFormat; 3] = [LogFormat::Text, LogFormat::Libkineto, LogFormat::Json];
 
-    /// Returns the name that `KINETO_LOG_FORMAT` has for it.
+    /// Returns its name in `KINETO_LOG_FORMAT`.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             LogFormat::Text => "text",
@@ -91,7 +91,7 @@ impl Message<'_> {
         let data = self.data.filter(|data| data.len() < Escaped::LIMIT);
         let left = Escaped::LIMIT - data.map_or(0, str::len);
         let mut escaped = Escaped { out: &mut *f, left };
-        // The only error is that of a `Display` inside: what came before it is worth showing.
+        // An error can only come from the value's `Display`; the text before it is kept.
         let _ = escaped.write_fmt(self.text);
         write!(
             f,
@@ -105,7 +105,7 @@ impl Message<'_> {
     }
 }
 
-/// What the Rust world calls a severity, and the colour that it has there.
+/// Returns the name of a severity in `tracing`, and its colour there.
 fn level(severity: Severity) -> (&'static str, u8) {
     match severity {
         Severity::Verbose => ("DEBUG", 34),
@@ -115,7 +115,7 @@ fn level(severity: Severity) -> (&'static str, u8) {
     }
 }
 
-/// Writes what may stand in a string of JSON, up to a limit: the object around it has to fit into a line.
+/// Writes JSON string content up to a limit, so that the object fits into a line.
 struct Escaped<'o, 'f> {
     out: &'o mut fmt::Formatter<'f>,
     left: usize,

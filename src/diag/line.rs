@@ -1,11 +1,11 @@
-//! One line of text for stderr, made without allocating.
+//! A line of text for stderr, formatted without allocating.
 
 use crate::text::boundary;
 use std::fmt::{self, Write};
 
-/// A line of at most [`Line::LIMIT`] bytes, with its newline.
+/// A line of at most [`Line::LIMIT`] bytes, including its newline.
 ///
-/// It lies on the stack: an allocator may be what sends the message.
+/// It lies on the stack, because an allocator may send the message.
 pub(super) struct Line {
     bytes: [u8; Self::LIMIT],
     len: usize,
@@ -14,13 +14,13 @@ pub(super) struct Line {
 
 impl Line {
     const LIMIT: usize = 4096;
-    /// Closes a line that was too long.
+    /// The end of a truncated line.
     const CUT: &'static str = " [cut]\n";
 
-    /// Formats `text` and cuts it to the limit, on a character boundary; newlines in it stay.
+    /// Formats `text` and truncates it at a character boundary; keeps newlines in it.
     pub(super) fn new(text: fmt::Arguments<'_>) -> Self {
         let mut line = Line { bytes: [0; Self::LIMIT], len: 0, cut: false };
-        // The only error is that of a `Display` inside: what came before it is worth showing.
+        // An error can only come from the value's `Display`; the text before it is kept.
         let _ = line.write_fmt(text);
         let end = if line.cut { Self::CUT } else { "\n" };
         line.append(end.as_bytes());
@@ -53,7 +53,7 @@ impl Write for Line {
     }
 }
 
-/// The calling thread's number: the kernel's on Linux, else the one Rust gives.
+/// Returns the calling thread's id: the kernel's on Linux, else Rust's.
 pub(super) fn thread_number() -> u64 {
     let kernel = || {
         let link = std::fs::read_link("/proc/thread-self").ok()?;

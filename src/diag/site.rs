@@ -1,18 +1,18 @@
-//! A place in the source that sends messages, and its share of them.
+//! A message site in the source, with its rate limit.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::Severity;
 
-/// A place in the source that sends messages, with its rate limit.
+/// A message site in the source, with its rate limit.
 ///
-/// The counts are approximate when several threads pass at once: that a message more or less gets through matters to
-/// nobody, that none of them waits does.
+/// The counts are approximate if several threads pass at once: a message more or less does not matter, but no thread may
+/// wait.
 #[derive(Debug)]
 pub(crate) struct MessageSite {
     pub(crate) severity: Severity,
     pub(crate) topic: &'static str,
-    /// From the crate's `src` on.
+    /// The path from the crate's `src` on.
     pub(crate) file: &'static str,
     pub(crate) line: u32,
     pub(crate) module: &'static str,
@@ -22,10 +22,10 @@ pub(crate) struct MessageSite {
 }
 
 impl MessageSite {
-    /// So many messages of one place pass in one second.
+    /// The most messages of a site in a second.
     pub(crate) const PER_SECOND: u32 = 10;
 
-    /// Describes a place; `file` as `file!()` has it.
+    /// Creates the site; `file` is from `file!()`.
     pub(crate) const fn new(
         severity: Severity,
         topic: &'static str,
@@ -45,7 +45,7 @@ impl MessageSite {
         }
     }
 
-    /// Asks to send a message in that second; if it may, returns how many were held back before it.
+    /// Counts a message in that second; if it may be sent, returns how many were suppressed before it.
     pub(super) fn admit(&self, second: u64) -> Option<u64> {
         if self.second.swap(second, Ordering::Relaxed) != second {
             self.sent.store(0, Ordering::Relaxed);
@@ -63,8 +63,7 @@ impl MessageSite {
     }
 }
 
-/// Cuts everything up to the last `src` folder: builds from a registry have long paths of somebody else's machine
-/// there.
+/// Removes everything up to the last `src` folder: builds from a registry contain long paths of the build machine.
 const fn behind_src(file: &'static str) -> &'static str {
     let mut rest = file.as_bytes();
     let mut after = 0;

@@ -1,6 +1,6 @@
-//! Copies field values, typed, into the words of a payload.
+//! Encodes typed field values into the words of a payload.
 //!
-//! Nothing is rendered that has a type of its own; what has only a Debug form is rendered once, up to the limit.
+//! Typed values are never formatted; values with only a `Debug` form are formatted once, up to the limit.
 
 use super::{Sink, Words, code};
 use crate::buffer::{Loss, RecordPayload};
@@ -16,14 +16,14 @@ pub(crate) struct Encoder<'a> {
     site: &'a Site,
     words: &'a mut Words,
     text_bytes_max: usize,
-    /// How many values were cut.
+    /// The number of truncated values.
     cut: u64,
-    /// The value of `kineto.kind`, where it is waited for.
+    /// The value of `kineto.kind`, if the callsite needs it.
     kind: Option<String>,
 }
 
-/// Encodes the fields that a site records right where they are recorded, as long as they need no care: no code of the
-/// program's runs, nothing is cut, and nothing has to be decided.
+/// Encodes fields directly into the record in simple cases: no user code runs, nothing is truncated, and no decision is
+/// needed.
 pub(crate) struct PlainEncoder {
     /// The fields to record, a bit each.
     fields: u64,
@@ -38,7 +38,7 @@ impl PlainEncoder {
         PlainEncoder { fields: site.fields, payload, text_bytes_max, is_plain: !site.needs_care }
     }
 
-    /// Returns the payload, unless it takes an [`Encoder`] to encode these fields.
+    /// Returns the payload, unless the fields need an [`Encoder`].
     #[inline(always)]
     pub(crate) fn finish(self) -> Option<RecordPayload> {
         self.is_plain.then_some(self.payload)
@@ -55,7 +55,7 @@ impl<'a> Encoder<'a> {
         Encoder { site, words, text_bytes_max, cut: 0, kind: None }
     }
 
-    /// Counts what was cut, and lets the first value of `kineto.kind` decide the class of its callsite.
+    /// Counts truncated values, and decides the class of the callsite by the first value of `kineto.kind`.
     #[inline]
     pub(crate) fn finish(self, recorder: &Recorder) {
         if self.cut != 0 {
@@ -103,25 +103,25 @@ fn decide(recorder: &Recorder, site: &Site, kind: &str) {
     }
 }
 
-/// The word before a value.
+/// Returns the word before a value.
 #[inline(always)]
 fn header(field: &Field, code: u8, length: usize) -> u64 {
     u64::from(code) | (field.index() as u64) << 8 | (length as u64) << 32
 }
 
-/// Puts a value of one word.
+/// Appends a value of one word.
 #[inline(always)]
 fn put(sink: &mut impl Sink, field: &Field, code: u8, word: u64) {
     sink.push([header(field, code, 0), word]);
 }
 
-/// Puts a value of two words.
+/// Appends a value of two words.
 #[expect(clippy::cast_possible_truncation, reason = "the halves are cut out of it")]
 fn put_long(sink: &mut impl Sink, field: &Field, code: u8, value: u128) {
     sink.push([header(field, code, 0), value as u64, (value >> 64) as u64]);
 }
 
-/// Puts a text.
+/// Appends a text.
 #[inline(always)]
 fn put_text(sink: &mut impl Sink, field: &Field, code: u8, text: &str) {
     sink.push([header(field, code, text.len())]);
@@ -132,7 +132,7 @@ fn put_text(sink: &mut impl Sink, field: &Field, code: u8, text: &str) {
     }
 }
 
-/// The word of fewer than eight bytes, and of at least one: two reads that may overlap, no copy of unknown length.
+/// Returns the word of one to seven bytes: by two reads that may overlap, without a copy of unknown length.
 #[inline(always)]
 fn padded(bytes: &[u8]) -> u64 {
     if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
@@ -142,7 +142,7 @@ fn padded(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
 
-/// The visits that the encoders share: those of values that have a size of their own.
+/// Defines the visitor methods that the encoders share: those for values of fixed size.
 macro_rules! record_sized {
     ($sink:ident) => {
         #[inline]

@@ -1,7 +1,7 @@
-//! Field values between the span path and the trace: written typed and flat, read back one by one.
+//! Field values between the span path and the trace: typed and flat.
 //!
-//! A value is a word with its type (8 bits), its field's index (8 bits) and, of a text, the length in bytes (32 bits), and
-//! then the words of the value itself. What is shorter than a word is padded with zeros.
+//! A value is a header word with its type (8 bits), its field's index (8 bits) and, for a text, the length in bytes (32
+//! bits). The words of the value itself follow, padded with zeros.
 
 mod encode;
 mod scope;

@@ -1,4 +1,4 @@
-//! Reads which scope a span is of out of its fields.
+//! Determines the scope of a span by its fields.
 
 use super::{Datum, Word, values};
 use crate::callsite::{ScopeFields, Site};
@@ -7,10 +7,10 @@ use kineto_trace::activity::{ActivityType, RecordScope};
 use std::fmt;
 use tracing_core::field::{Field, Visit};
 
-/// What the fields of one span say of its scope.
+/// The fields of a span that determine its scope.
 struct ScopeValues {
     fields: ScopeFields,
-    /// The field that decides the class of the callsite, if one does.
+    /// The field that decides the class of the callsite, if any.
     kind_field: Option<usize>,
     scope: Option<RecordScope>,
     is_backward: bool,
@@ -48,7 +48,7 @@ impl ScopeValues {
 
 impl Visit for ScopeValues {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // No other field is rendered for it.
+        // Other fields are not formatted here.
         if self.fields.contain(field.index()) || self.kind_field == Some(field.index()) {
             const LONGEST: usize = 32;
             self.text(field.index(), &Bounded::debug(value, LONGEST).text);
@@ -66,8 +66,8 @@ impl Visit for ScopeValues {
 }
 
 impl Site {
-    /// Returns the judgement on a span of this callsite: the callsite's, unless its fields, which `record` shows, name a scope
-    /// that is left out.
+    /// Returns the decision for a span of this callsite: the callsite's own, unless its fields, passed by `record`, set a
+    /// scope that is not recorded.
     #[inline]
     pub(crate) fn of_span(&'static self, record: impl FnOnce(&mut dyn Visit)) -> &'static Site {
         let Some(scopes) = &self.scopes else { return self };
@@ -76,7 +76,7 @@ impl Site {
         said.judge(self)
     }
 
-    /// The same, of fields that were encoded.
+    /// Like [`of_span`](Site::of_span), for encoded fields.
     pub(crate) fn of_encoded(&'static self, payload: &[u64]) -> &'static Site {
         let Some(scopes) = &self.scopes else { return self };
         let mut said = ScopeValues::new(scopes.fields, self.kind_field);

@@ -1,10 +1,10 @@
-//! Where encoded values go, word by word: a growing list that begins on the stack and continues in a buffer of the
-//! thread's, so that the fields of spans touch no allocator in steady state, or the record itself.
+//! Destinations of encoded values: a list that begins on the stack and continues in a thread's spare buffer, so that fields
+//! need no allocator in steady state, or the record itself.
 
 use crate::buffer::RecordPayload;
 use std::cell::Cell;
 
-/// Takes the words of a payload.
+/// Receives the words of a payload.
 pub(crate) trait Sink {
     fn push<const N: usize>(&mut self, words: [u64; N]);
 }
@@ -28,16 +28,16 @@ thread_local! {
     static SPARE: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
 }
 
-/// Words kept on the stack; more go to the heap.
+/// The number of words kept on the stack; more go to the heap.
 const INLINE: usize = 24;
 
-/// A payload being put together.
+/// A payload under construction.
 pub(crate) struct Words {
     inline: [u64; INLINE],
     length: usize,
-    /// All words, once they are more than fit inline.
+    /// All words, once they no longer fit inline.
     spilled: Vec<u64>,
-    /// There was no memory for them: there are none.
+    /// Whether allocating failed, so that the payload is empty.
     is_lost: bool,
 }
 
@@ -64,7 +64,7 @@ impl Words {
         }
     }
 
-    /// Whether there was no memory for the words, so that there are none.
+    /// Returns whether allocating failed, so that the payload is empty.
     pub(super) fn is_lost(&self) -> bool {
         self.is_lost
     }

@@ -1,4 +1,4 @@
-//! What a thread has looked up once: callsites, and spans that are made once and entered for ever.
+//! Per-thread caches: callsites, and long-lived spans that are entered repeatedly.
 
 use crate::callsite::Site;
 use crate::recorder::{CLOSINGS, Recorder, SpanState, bucket};
@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use tracing_core::Metadata;
 
-/// A lane's caches, and the span that was found for the hook that is being tried again.
+/// A lane's caches, and the span that was found for the hook being retried.
 pub(super) struct Cache {
     /// The addresses of callsites, with the state of their plain spans ([`Site::plain_state`]).
     plain: [Cell<(usize, u64)>; SITES],
@@ -31,7 +31,7 @@ impl Cached {
     const NONE: Cached = Cached { key: 0, closings: 0, state: NO_STATE };
 }
 
-/// The address of a callsite, and its place in a lane's cache.
+/// The address of a callsite, and its index in a lane's cache.
 #[inline(always)]
 fn site_entry(metadata: &'static Metadata<'static>) -> (usize, usize) {
     let address = std::ptr::from_ref(metadata).addr();
@@ -54,7 +54,7 @@ impl Cache {
         self.spans.iter().for_each(|entry| entry.set(Cached::NONE));
     }
 
-    /// Returns the judgement on a callsite.
+    /// Returns the cached [`Site`] of a callsite.
     #[inline(always)]
     #[expect(clippy::indexing_slicing, reason = "bounded by `site_entry`")]
     pub(super) fn site(&self, metadata: &'static Metadata<'static>) -> Option<&'static Site> {
@@ -71,7 +71,7 @@ impl Cache {
         (known == address).then_some(state)
     }
 
-    /// Keeps a judgement.
+    /// Caches a callsite.
     #[expect(clippy::indexing_slicing, reason = "bounded by `site_entry`")]
     pub(super) fn keep_site(&self, site: &'static Site) {
         let (address, entry) = site_entry(site.metadata);
@@ -80,7 +80,7 @@ impl Cache {
         self.sites[entry].set(Some(site));
     }
 
-    /// Returns the state of a span that was kept, if none of that key has closed since, or that was found for this hook.
+    /// Returns the state of a cached span, unless one with that key has closed since, or of the span handed to this hook.
     #[inline(always)]
     #[expect(clippy::indexing_slicing, reason = "bucket() is smaller than CLOSINGS")]
     pub(super) fn span(&self, key: u64, recorder: &Recorder) -> Option<SpanState> {
@@ -93,20 +93,20 @@ impl Cache {
         (found == key).then_some(state)
     }
 
-    /// Keeps the state of a span whose entry in the recorder's table says that threads may have cached it.
+    /// Caches the state of a span whose entry in the recorder's table says that threads may cache it.
     pub(super) fn keep_span(&self, key: u64, state: SpanState, closings: u32) {
         if let Some(entry) = self.spans.get(bucket(key)) {
             entry.set(Cached { key, closings, state });
         }
     }
 
-    /// Has the hook that is tried again know that span.
+    /// Hands that span to the hook being retried.
     pub(super) fn hand(&self, key: u64, state: SpanState) {
         self.found.set((key, state));
     }
 
-    /// Forgets the span that was found for a hook, when the hook is done.
-    pub(super) fn take_back(&self) {
+    /// Drops the span that was handed to a hook, when the hook is done.
+    pub(super) fn drop_handed_span(&self) {
         self.found.set((0, NO_STATE));
     }
 }

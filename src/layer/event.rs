@@ -10,7 +10,7 @@ use tracing_core::{Event, Subscriber};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-/// Records an event as what its callsite says.
+/// Records an event as the kind that its callsite defines.
 #[inline]
 pub(super) fn record<S>(event: &Event<'_>, ctx: &Context<'_, S>, hook: Hook<'_>)
 where
@@ -41,7 +41,7 @@ where
     }
 }
 
-/// The slice and the span that the event happened in: its explicit parent's, else the thread's innermost.
+/// Returns the slice and the span of the event: those of its explicit parent, else the thread's innermost.
 fn around<S>(event: &Event<'_>, ctx: &Context<'_, S>, hook: &Hook<'_>) -> (u64, u64)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,

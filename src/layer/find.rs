@@ -1,4 +1,4 @@
-//! Finds spans that a thread does not know: stored in the recorder's table, known to another thread, or to nobody.
+//! Finds spans that a thread does not know: in the recorder's table, in another thread's frames, or from the registry alone.
 
 use super::Hook;
 use super::lane::Parent;
@@ -14,15 +14,15 @@ use tracing_core::span::{Attributes, Id};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
-/// How often to look through the threads for a span that its owner keeps moving.
+/// How often to search the threads for a span that its owner keeps moving.
 const LOOKS: usize = 4;
 
-/// Stores the state of a span where every thread finds it, and returns it; one that is there already stays.
+/// Stores a span's state where every thread finds it, and returns it; a state that is already stored is kept.
 fn store(hook: &Hook<'_>, key: u64, state: SpanState, origin: Origin, entered: bool) -> SpanState {
     if origin == Origin::Idle {
         hook.recorder.thread_selection.meet(key);
     }
-    // The table may allocate: an allocator that has spans of its own would come back here for ever.
+    // The table may allocate: an allocator that creates spans would re-enter this function without end.
     let _busy = thread_lanes::Busy::begin();
     hook.recorder.keep_span(key, |entry| {
         match &mut entry.stored {
@@ -30,7 +30,7 @@ fn store(hook: &Hook<'_>, key: u64, state: SpanState, origin: Origin, entered: b
                 stored.entered |= entered;
                 return stored.state;
             }
-            // This thread has not noticed yet that its epoch is over.
+            // This thread has not yet noticed that its epoch has ended.
             Some(stored) if stored.epoch > hook.epoch => return state,
             _ => {}
         }
@@ -41,12 +41,12 @@ fn store(hook: &Hook<'_>, key: u64, state: SpanState, origin: Origin, entered: b
     })
 }
 
-/// Returns what is stored of a span in the hook's epoch.
+/// Returns the stored state of a span in the hook's epoch.
 fn stored(hook: &Hook<'_>, key: u64) -> Option<StoredState> {
     hook.recorder.spans().with(key, |entry| entry.stored).flatten().filter(|stored| stored.epoch == hook.epoch)
 }
 
-/// Records a span that is not recorded yet, unless it will never be.
+/// Records a span that has no record yet, unless it is ignored.
 fn define(hook: &Hook<'_>, made: SpanState) -> SpanState {
     if made.meta & state::UNDEFINED == 0 {
         return made;
@@ -55,7 +55,7 @@ fn define(hook: &Hook<'_>, made: SpanState) -> SpanState {
     SpanState { span, meta: made.meta & !state::UNDEFINED, ..made }
 }
 
-/// Stores a state that only the calling thread has, of the span that its hook is for; `entered` if it is being entered.
+/// Stores the state of the hook's span, which only the calling thread knows; `entered` if the span is being entered.
 pub(super) fn evict(hook: &Hook<'_>, key: u64, state: SpanState, entered: bool) {
     let stored = store(hook, key, define(hook, state), Origin::Own, entered);
     if entered {
@@ -64,23 +64,23 @@ pub(super) fn evict(hook: &Hook<'_>, key: u64, state: SpanState, entered: bool) 
     mark_stored(hook, key);
 }
 
-/// Stores the state of a span that has to leave its frame for the hook's; another thread may be closing it.
+/// Stores the state of a span whose frame the hook's span needs; another thread may be closing it.
 fn displace<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64, state: SpanState)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    // As long as this reference lives, no other span gets the key.
+    // While this reference lives, no other span gets the key.
     let span = ctx.span(&Id::from_u64(key));
     if span.is_some() {
         store(hook, key, define(hook, state), Origin::Own, false);
     }
     if !mark_stored(hook, key) && span.is_some() {
-        // The span was closed before its state was stored: its frame is emptied before its entry is removed.
+        // The span closed before its state was stored: its frame is emptied before its entry is removed.
         drop(hook.recorder.spans().remove(key));
     }
 }
 
-/// Returns whether the span is in one of the thread's frames, which say from here on that it is stored.
+/// Marks the span as stored in the thread's frames; returns whether it is in one.
 fn mark_stored(hook: &Hook<'_>, key: u64) -> bool {
     thread_lanes::with(hook.epoch, |lane| Ok(lane.mark_stored(key))).unwrap_or(false)
 }
@@ -91,7 +91,7 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     let Some(span) = ctx.span(&Id::from_u64(key)) else {
-        // Hidden from this layer by a filter that changed its mind between two hooks.
+        // A filter changed its mind between two hooks and hides the span from this layer.
         return hand(hook, key, SpanState { span: 0, meta: state::ignored(0), parent: 0 });
     };
     let closings = hook.recorder.closings(key).load(Ordering::Acquire);
@@ -133,7 +133,7 @@ fn with_first(meta: u64, first: bool) -> u64 {
     if first { meta | state::FIRST } else { meta & !state::FIRST }
 }
 
-/// What any thread knows of a span; else what can be known of it now.
+/// Returns what any thread knows of a span; else derives its state from the registry.
 fn state_of<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, span: &SpanRef<'_, S>) -> (SpanState, Origin)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -143,7 +143,7 @@ where
         if let Some(state) = hook.recorder.lanes().lend(key) {
             return (define(hook, state), Origin::Lent);
         }
-        // Its owner may have stored it while we looked.
+        // Its owner may have stored it during the search.
         if let Some(stored) = stored(hook, key) {
             return (stored.state, stored.origin);
         }
@@ -151,7 +151,7 @@ where
     (made_while_idle(ctx, hook, span), Origin::Idle)
 }
 
-/// A span created while nothing was recorded: its callsite is known, its fields only if they were kept.
+/// Returns the state of a span created while nothing was recorded: its callsite is known, its fields only if they were kept.
 fn made_while_idle<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, span: &SpanRef<'_, S>) -> SpanState
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -171,12 +171,12 @@ where
     SpanState { span, meta: site.state & !state::UNDEFINED, parent }
 }
 
-/// Whether the span is known to have been created while nothing was recorded.
+/// Returns whether the span is known to have been created while nothing was recorded.
 pub(super) fn is_older(hook: &Hook<'_>, key: u64) -> bool {
     stored(hook, key).is_some_and(|stored| stored.origin == Origin::Idle)
 }
 
-/// Returns the id of a span that is not being entered: a parent, or one that is followed; 0 if it is not recorded.
+/// Returns the id of a span that is not being entered (a parent, or a span that is followed); 0 if it is not recorded.
 pub(super) fn lookup<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64) -> Option<u64>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -186,7 +186,7 @@ where
         return own;
     }
     let id = Id::from_u64(key);
-    // As long as this reference lives, no other span gets the key.
+    // While this reference lives, no other span gets the key.
     let _span = ctx.span(&id)?;
     for _ in 0..LOOKS {
         if let Some(stored) = stored(hook, key) {
@@ -195,7 +195,7 @@ where
         if let Some(state) = hook.recorder.lanes().lend(key) {
             let found = store(hook, key, define(hook, state), Origin::Lent, false).recorded();
             if !ctx.exists(&id) {
-                // An event may name a span by its mere id while another thread closes it.
+                // An event may name a span by its id alone while another thread closes it.
                 hook.recorder.spans().forget(key);
             }
             return Some(found);
@@ -204,7 +204,7 @@ where
     None
 }
 
-/// Returns the id of a span, or of the nearest one around it that is not left out; 0 if there is none.
+/// Returns the id of a span, or of the nearest one around it that is recorded; 0 if there is none.
 pub(super) fn nearest<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, id: &Id) -> u64
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -214,7 +214,7 @@ where
     recorded(id.into_u64()).or_else(around).unwrap_or(0)
 }
 
-/// The parent that the attributes of a new span name.
+/// Returns the parent that a new span's attributes name.
 pub(super) fn parent<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, attrs: &Attributes<'_>) -> Parent
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -226,36 +226,36 @@ where
     }
 }
 
-/// Whether no frame holds a span that closes: frames that held it open when it was stored were emptied when it was left. The
-/// frame where a lent span was made may still hold it.
+/// Returns whether no frame holds a closing span. Frames that held it open when it was stored were emptied when it was
+/// exited; the frame from which a lent span was taken may still hold it.
 pub(super) fn is_in_no_frame(hook: &Hook<'_>, key: u64) -> bool {
     stored(hook, key).is_some_and(|stored| stored.origin != Origin::Lent)
 }
 
-/// A span closes that others may know: has them forget it, and returns its id if its end is worth a record.
+/// Closes a span that other threads may know: makes them forget it, and returns its id if its end needs a record.
 ///
-/// `own` is what the closing thread alone knew of it.
+/// `own` is the state that only the closing thread knew.
 pub(super) fn close(hook: &Hook<'_>, key: u64, own: Option<SpanState>) -> Option<u64> {
     let known = own.or_else(|| {
         // The thread that created it may still have it in a frame.
         let is_elsewhere = stored(hook, key).is_none_or(|stored| stored.origin == Origin::Lent);
         is_elsewhere.then(|| hook.recorder.lanes().take_out(key)).flatten()
     });
-    // After the frame is emptied: a thread that stores the state looks at its frame once more (`displace`).
+    // After the frame is emptied: a thread that stores the state checks its frame once more (`displace`).
     let entry = hook.recorder.spans().remove(key);
     let Some(stored) = entry.and_then(|entry| entry.stored).filter(|stored| stored.epoch == hook.epoch) else {
         let again = |known: &SpanState| known.meta & (state::AGAIN | state::IGNORED) == state::AGAIN;
         return known.filter(again).map(|known| known.span);
     };
     if stored.cached {
-        // Release: before the registry hands out the key again.
+        // Release: before the registry reuses the key.
         hook.recorder.closings(key).fetch_add(1, Ordering::Release);
     }
     let recorded = stored.state.meta & state::IGNORED == 0;
     (recorded && stored.entered).then_some(stored.state.span)
 }
 
-/// Keeps the fields of a span made while nothing is recorded.
+/// Keeps the fields of a span created while nothing is recorded.
 pub(super) fn keep_fields(recorder: &Arc<Recorder>, attrs: &Attributes<'_>, key: u64) {
     let site = recorder.sites.site(attrs.metadata());
     let mut words = Words::new();
@@ -269,7 +269,7 @@ pub(super) fn keep_fields(recorder: &Arc<Recorder>, attrs: &Attributes<'_>, key:
     }
 }
 
-/// Does what a hook needs before it is tried again; `false` gives it up.
+/// Supplies what a hook lacks, so that it can be retried; returns `false` to give up.
 pub(super) fn settle<S>(missing: Missing, ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64) -> bool
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -295,7 +295,7 @@ mod tests {
     use tracing::{Span, info_span};
     use tracing_subscriber::layer::SubscriberExt;
 
-    /// Does `work` with a layer that records nothing yet.
+    /// Calls `work` with a layer that records nothing yet.
     fn with_layer(work: impl FnOnce(&Recorder)) {
         let recorder = Arc::new(Recorder::for_tests());
         let layer = KinetoLayer::new(recorder.clone());

@@ -1,13 +1,13 @@
-//! What a thread has at hand for the layer, and everything that the hooks do with it in the usual case.
+//! A thread's state for one layer, and the fast paths of the hooks.
 //!
-//! A span's state is found, in this order, in the frame above the innermost open slice (the span that was made or left
-//! last at this depth), in the thread's cache, and in the recorder's table of spans ([`find`](super::find)). What a state
-//! says never changes, so copies need no care, with one rule: as long as a state is not stored in the table, it is in
-//! one frame of one thread; before that frame is needed for another, it is stored.
+//! A span's state is found, in this order, in the frame above the innermost open slice (the span that was created or left
+//! last at this depth), in the thread's cache, and in the recorder's span table ([`find`](super::find)). A state never
+//! changes its meaning, so copies are safe under one rule. Until a state is stored in the table, it is in one frame of one
+//! thread; before another span takes that frame, the state is stored.
 //!
-//! The usual case of each hook ([`Lane::enter`] and the like) is a few dozen instructions that call nothing: no
-//! allocator, no lock, no user code, so nothing can come in between. It says `false` where something is missing; then
-//! the careful twin ([`slow_path`]) says what, as a [`Missing`], which is done outside, and is tried again.
+//! The fast path of each hook ([`Lane::enter`] and the like) is a few dozen instructions without calls: no allocator, no
+//! lock, no user code, so nothing can re-enter it. It returns `false` if it lacks something. The slow path ([`slow_path`])
+//! then returns a [`Missing`]; the caller supplies it and retries.
 
 mod slice_extras;
 mod slow_path;
@@ -26,32 +26,32 @@ use std::mem::ManuallyDrop;
 use std::sync::atomic::{Ordering, fence};
 use tracing_core::Metadata;
 
-/// What a thread keeps for one epoch of one layer; made of cells, so that no borrow can be in the way.
+/// A thread's state for one epoch of one layer; made of cells, so that no borrow can conflict.
 pub(crate) struct Lane {
     /// Epochs are unique in the process, so this also tells layers apart.
     pub(super) epoch: Cell<u64>,
-    /// The same, but none if collectors are told of slices, or observers of spans, or if slices have extras: so other
-    /// recordings do not ask.
+    /// The epoch, or [`NO_EPOCH`] if the slow path is needed: for collectors that take slices, observers of spans, or slices
+    /// with extras. Recordings without these need no further check.
     pub(super) fast_epoch: Cell<u64>,
-    /// The same, but none if observers are told of spans.
+    /// The epoch, or [`NO_EPOCH`] if observers receive spans.
     pub(super) unobserved_epoch: Cell<u64>,
     place: Cell<Option<LanePosition>>,
-    /// No chunk is to be had any more: what does not fit is lost.
+    /// Whether the buffer limit is reached, so that records that do not fit are lost.
     limited: Cell<bool>,
     /// The span exited last.
     last_exit: Cell<u64>,
-    /// The frames' count of exits when they were last looked through for slices that others have exited.
+    /// The frames' count of exits when they were last searched for slices that other threads have exited.
     seen_exits: Cell<u64>,
-    /// Frames deeper than others can see; their spans are stored in the recorder's table. Emptied by `close_down`, so that a
-    /// lane needs no destructor.
+    /// Frames too deep for other threads to see; their spans are stored in the recorder's table. `close_down` empties the
+    /// list, so that a lane needs no destructor.
     pub(super) deep: ManuallyDrop<RefCell<Vec<DeepFrame>>>,
     pub(super) cache: Cache,
     pub(super) pushed_slices: PushedSlices,
-    /// The thread's counters, if there are some; they are open until `close_down`.
+    /// The thread's counters, if it has any; open until `close_down`.
     counters: Cell<Option<counters::CounterReader>>,
 }
 
-/// A thread's frames, and where it writes.
+/// A thread's frames, and its position in its chunk.
 #[derive(Clone, Copy)]
 pub(crate) struct LanePosition {
     pub(crate) frames: &'static Frames,
@@ -68,12 +68,13 @@ pub(super) struct DeepFrame {
 
 /// The epoch of a closed lane; not 0, which means that nothing is recorded.
 pub(super) const NO_EPOCH: u64 = u64::MAX;
+
 /// The parent of a new span.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Parent {
     /// The innermost span that the thread is inside.
     Current,
-    /// A known one, 0 for none.
+    /// A known span, 0 for none.
     Span(u64),
 }
 
@@ -94,7 +95,7 @@ impl Lane {
         }
     }
 
-    /// Begins an epoch, in which `correlation_sink` is told of slices, and observers of spans if it is `observed`.
+    /// Begins an epoch; `correlation_sink` receives slices, and observers receive spans if `observed`.
     pub(crate) fn open(
         &self,
         epoch: u64,
@@ -113,7 +114,7 @@ impl Lane {
         self.epoch.set(epoch);
     }
 
-    /// Leaves the lane without an epoch, frames and chunk.
+    /// Removes the lane's epoch, frames and chunk.
     pub(crate) fn close_down(&self) {
         self.epoch.set(NO_EPOCH);
         self.fast_epoch.set(NO_EPOCH);
@@ -135,13 +136,13 @@ impl Lane {
         self.limited.set(limited);
     }
 
-    /// Returns the epoch, which is none's if there is none.
+    /// Returns the epoch, [`NO_EPOCH`] if the lane is closed.
     #[inline(always)]
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.get()
     }
 
-    /// Returns the epoch if collectors are not told of slices.
+    /// Returns the epoch if the fast path may be used.
     #[inline(always)]
     pub(crate) fn fast_epoch(&self) -> u64 {
         if platform::CAN_RECORD { self.fast_epoch.get() } else { NO_EPOCH }
@@ -155,7 +156,7 @@ impl Lane {
         self.place.get().ok_or(Missing::Lane)
     }
 
-    /// Makes a span without fields below the innermost one; `false` if that takes more than usual.
+    /// Creates a span without fields below the innermost one; `false` if that needs the slow path.
     #[inline(always)]
     pub(crate) fn new_span(&self, key: u64, metadata: &'static Metadata<'static>) -> bool {
         let Some(LanePosition { frames, .. }) = self.place.get() else { return false };
@@ -169,7 +170,7 @@ impl Lane {
         true
     }
 
-    /// Makes a span with fields, which `encode` writes, below the innermost one; `false` if that takes more than usual.
+    /// Creates a span with fields, which `encode` writes, below the innermost one; `false` if that needs the slow path.
     #[inline(always)]
     pub(crate) fn new_span_with(
         &self,
@@ -190,7 +191,7 @@ impl Lane {
         true
     }
 
-    /// The span id of the innermost frame, 0 if there is none; frames that others have exited are dropped first.
+    /// Returns the span id of the innermost frame, 0 if there is none; drops frames that other threads have exited first.
     fn current(&self) -> Result<u64, Missing> {
         self.repair()?;
         let frames = self.place()?.frames;
@@ -207,12 +208,12 @@ impl Lane {
         let deep = self.deep.try_borrow().ok();
         let deep = deep.iter().flat_map(|deep| deep.iter().rev()).map(|open| (open.slice, open.state.span));
         let visible = self.place()?.frames.open().map(|(_, frame)| (frame.slice(), frame.span()));
-        // A span that is not recorded has no slice, and the span of the one around it, whose slice counts then.
+        // A span that is not recorded has no slice; it carries the id of the span around it, whose slice counts.
         let mut around = deep.chain(visible).take_while(|(_, of)| *of == span);
         Ok((around.find(|(slice, _)| *slice != 0).map_or(0, |(slice, _)| slice), span))
     }
 
-    /// Returns the ids of the innermost open slice of that span, and of the span, if the thread is inside it.
+    /// Returns the ids of the innermost open slice of that span and of the span, if the thread is inside it.
     pub(crate) fn inside(&self, key: u64) -> Option<(u64, u64)> {
         let find_deep =
             |deep: std::cell::Ref<'_, Vec<DeepFrame>>| deep.iter().rev().find(|open| open.key == key).copied();
@@ -223,16 +224,16 @@ impl Lane {
         open.find(|frame| frame.holds(key)).map(|frame| (frame.slice(), frame.span()))
     }
 
-    /// Returns what the thread itself knows of a span.
+    /// Returns the thread's own knowledge of a span.
     pub(crate) fn known(&self, key: u64, recorder: &Recorder) -> Option<SpanState> {
         let cached = self.cache.span(key, recorder);
         let frames = self.place.get()?.frames;
-        // Beyond the frames, the table of spans is a shorter way than a look through all of them.
+        // Beyond the frames, the span table is cheaper than a search through all of them.
         cached.or_else(|| if frames.top() == BEYOND { None } else { frames.known(key) })
     }
 
-    /// Opens a slice of the span that was made or left last, and tells the collectors if they are `PUSH`; `false` if that
-    /// takes more than usual.
+    /// Opens a slice of the span that was created or left last, and pushes it to the collectors if `PUSH`; `false` if that
+    /// needs the slow path.
     #[inline(always)]
     pub(crate) fn enter<const PUSH: bool>(&self, key: u64) -> bool {
         let Some(LanePosition { frames, writer }) = self.place.get() else { return false };
@@ -261,13 +262,13 @@ impl Lane {
                 pushed_slices.push(slice, annotates)
             });
         }
-        // The clock is read last, so that what the hook costs lies outside the slice.
+        // The clock is read last, so that the hook's cost lies outside the slice.
         writer.put_slice(slice, head, clock::counter(), span);
         true
     }
 
-    /// Opens another slice of a span that is made once and entered for ever, or by several threads; `false` if that takes
-    /// more than usual.
+    /// Opens another slice of a span that is created once and entered repeatedly, or by several threads; `false` if that
+    /// needs the slow path.
     #[inline(always)]
     pub(crate) fn enter_again(&self, key: u64, recorder: &Recorder) -> bool {
         let Some(LanePosition { frames, writer }) = self.place.get() else { return false };
@@ -287,7 +288,7 @@ impl Lane {
         true
     }
 
-    /// Goes into a span that is not recorded; `false` if that takes more than usual.
+    /// Enters a span that is not recorded; `false` if that needs the slow path.
     #[inline(always)]
     pub(crate) fn enter_unrecorded(&self, key: u64) -> bool {
         let Some(LanePosition { frames, .. }) = self.place.get() else { return false };
@@ -295,17 +296,17 @@ impl Lane {
         let frame = frames.frame(top + 1);
         let usual = frame.is_unrecorded(key);
         if usual {
-            // It passes on the one around it.
+            // Its children belong to the span around it.
             frame.set_span(frames.frame(top).span());
             frames.set_top(top + 1);
         }
         usual
     }
 
-    /// Closes the innermost slice, if it is that span's and its record is at hand; `false` if that takes more than usual.
+    /// Closes the innermost slice, if it is that span's and its record is in this chunk; `false` if that needs the slow path.
     #[inline(always)]
     pub(crate) fn exit<const PUSH: bool>(&self, key: u64) -> bool {
-        // The clock is read first, so that what the hook costs lies outside the slice.
+        // The clock is read first, so that the hook's cost lies outside the slice.
         let end = clock::counter();
         let Some(LanePosition { frames, writer }) = self.place.get() else { return false };
         let top = frames.top();
@@ -316,7 +317,7 @@ impl Lane {
         frames.set_top(top - 1);
         self.last_exit.set(key);
         if frame.meta() & state::STORED != 0 {
-            // Others may close it, and would not look here; it is found again by the cache.
+            // Other threads may close it without checking this frame; the cache finds it again.
             frame.clear();
         }
         if PUSH {
@@ -327,7 +328,7 @@ impl Lane {
         true
     }
 
-    /// Comes out of a span that is not recorded; `false` if that takes more than usual.
+    /// Exits a span that is not recorded; `false` if that needs the slow path.
     #[inline(always)]
     pub(crate) fn exit_unrecorded(&self, key: u64) -> bool {
         let Some(LanePosition { frames, .. }) = self.place.get() else { return false };
@@ -340,8 +341,8 @@ impl Lane {
         usual
     }
 
-    /// The state of a span is stored now: open slices are marked, and where it waited for its next enter it is not
-    /// needed any more. Returns whether it is in a frame.
+    /// Notes that a span's state is stored now: marks its open slices, and frees the frame in which it waited for its next
+    /// enter. Returns whether it is in a frame.
     pub(crate) fn mark_stored(&self, key: u64) -> bool {
         let Some(LanePosition { frames, .. }) = self.place.get() else { return false };
         let mut is_found = false;
@@ -356,7 +357,7 @@ impl Lane {
         is_found
     }
 
-    /// The span is gone, and nobody else knew it; `false` if that takes more than usual.
+    /// Forgets a closed span that no other thread knew; `false` if that needs the slow path.
     #[inline(always)]
     pub(crate) fn close(&self, key: u64) -> bool {
         let Some(LanePosition { frames, .. }) = self.place.get() else { return false };
@@ -369,7 +370,7 @@ impl Lane {
         usual
     }
 
-    /// A span that is not recorded is gone; `false` if that takes more than usual.
+    /// Forgets a closed span that was not recorded; `false` if that needs the slow path.
     #[inline(always)]
     pub(crate) fn close_unrecorded(&self, key: u64) -> bool {
         let Some(LanePosition { frames, .. }) = self.place.get() else { return false };
@@ -389,8 +390,8 @@ impl Lane {
         known
     }
 
-    /// Returns the id of a span that the thread knows, 0 if it is left out; one that is not recorded yet is, and gets its
-    /// id. `None` also if the span was lent meanwhile.
+    /// Returns the id of a span that the thread knows, 0 if it is ignored; records the span first if it has no record. `None`
+    /// also if another thread borrowed the span meanwhile.
     pub(crate) fn span(&self, key: u64, recorder: &Recorder) -> Result<Option<u64>, Missing> {
         let Some(known) = self.known(key, recorder) else { return Ok(self.inside(key).map(|(_, span)| span)) };
         if known.meta & state::IGNORED != 0 {
@@ -405,19 +406,19 @@ impl Lane {
             frame.set_span(span);
             frame.set_meta(known.meta & !state::UNDEFINED);
         }
-        // SeqCst: a borrower that is not seen here sees the id.
+        // SeqCst: either this thread sees the borrower's mark, or the borrower sees the id.
         fence(Ordering::SeqCst);
         Ok(frames.known(key).map(|state| state.span))
     }
 
-    /// Records a span that is not recorded yet; returns its id.
+    /// Records a span that has no record yet; returns its id.
     pub(crate) fn define(&self, made: SpanState, recorder: &Recorder) -> Result<u64, Missing> {
         let span = self.put(Head::new(Tag::Span, 0, state::site(made.meta)), [made.parent, 0, 0], &[])?;
         recorder.losses.add(Loss::EventsOverLimit, u64::from(span == 0));
         Ok(if span == 0 { ids() } else { span })
     }
 
-    /// Records that a span is gone.
+    /// Records that a span closed.
     pub(crate) fn close_record(&self, key: u64, span: u64, recorder: &Recorder) -> Result<(), Missing> {
         let flags = if self.last_exit.get() == key { flag::AFTER_EXIT } else { 0 };
         let id = self.put(Head::new(Tag::Close, flags, 0), [span, clock::now().0, 0], &[])?;
@@ -425,7 +426,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Records anything that is no slice, with at most `PAYLOAD_MAX` words of payload; returns its id, 0 if it is lost.
+    /// Writes a record other than a slice, with at most `PAYLOAD_MAX` words of payload; returns its id, 0 if it is lost.
     #[inline(always)]
     pub(crate) fn put(&self, head: Head, words: [u64; 3], payload: &[u64]) -> Result<u64, Missing> {
         let length = u16::try_from(payload.len()).unwrap_or(u16::MAX);

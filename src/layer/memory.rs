@@ -1,16 +1,16 @@
-//! What allocators report, on its way into the chunk of the thread that allocates.
+//! Writes allocators' reports into the chunk of the allocating thread.
 //!
 //! An allocator may call from anywhere: before `main`, in the middle of a hook, while the thread is torn down, in a forked
-//! child. In steady state all of it is a few words written into the chunk. What takes more (a lane, a chunk) is got as for
-//! a span, but starts no thread and asks the standard library nothing about the thread at hand; what this crate itself
-//! allocates meanwhile is passed over.
+//! child. In steady state, a report is a few words written into the chunk. A missing lane or chunk is supplied as for a span,
+//! but without starting a thread or asking the standard library about the current one. Allocations by this crate are skipped
+//! meanwhile.
 
 use super::TRIES;
 use super::lane::Lane;
 use super::missing::Missing;
 use super::thread_lanes::{self, Busy};
 use super::thread_selection;
-use crate::buffer::{Head, Loss, Tag, Whose};
+use crate::buffer::{Head, Loss, MemoryTag, Tag};
 use crate::recorder::memory_listeners::{self, InternalAllocGuard, Listener};
 use crate::recorder::{BEYOND, Frame, state};
 use crate::time::Ticks;
@@ -22,14 +22,14 @@ pub(crate) struct MemoryEvent {
     pub(crate) address: u64,
     /// Negative for a free, 0 for another use of the same memory.
     pub(crate) bytes: i64,
-    /// What was allocated, and had from the device, after that.
+    /// The allocator's totals after that: allocated, and reserved from the device.
     pub(crate) allocated: u64,
     pub(crate) reserved: u64,
-    pub(crate) whose: Whose,
+    pub(crate) tag: MemoryTag,
     pub(crate) flags: u8,
 }
 
-/// Records an event for every layer that wants it; returns whether all of them have it.
+/// Records an event for every layer that records memory; returns whether all of them kept it.
 pub(crate) fn record(event: &MemoryEvent) -> bool {
     memory_listeners::open().filter(|listener| !put(event, listener)).count() == 0
 }
@@ -37,12 +37,12 @@ pub(crate) fn record(event: &MemoryEvent) -> bool {
 impl Lane {
     /// Records an event in the innermost open slice; returns the record's id, 0 if it is lost.
     fn memory(&self, event: &MemoryEvent) -> Result<u64, Missing> {
-        let head = Head::new(Tag::Memory, event.flags, event.whose.word());
+        let head = Head::new(Tag::Memory, event.flags, event.tag.word());
         let words = [event.time.0, self.slice_around()?, event.address];
         self.put(head, words, &[event.bytes.cast_unsigned(), event.allocated, event.reserved])
     }
 
-    /// Returns the id of the innermost open slice, 0 if there is none, and changes nothing.
+    /// Returns the id of the innermost open slice, 0 if there is none, without changing the lane.
     fn slice_around(&self) -> Result<u64, Missing> {
         let frames = self.place()?.frames;
         let deep = if frames.top() == BEYOND { self.deep.try_borrow().ok() } else { None };
@@ -50,7 +50,7 @@ impl Lane {
         if let Some(slice) = deep.find(|slice| *slice != 0) {
             return Ok(slice);
         }
-        // Of a frame without a key, another thread has ended the slice; one that is not recorded has none.
+        // A frame without a key: another thread has ended the slice. An ignored span has no slice.
         let has_slice = |frame: &Frame| frame.key() != 0 && frame.meta() & state::IGNORED == 0 && frame.slice() != 0;
         Ok(frames.open().find(|(_, frame)| has_slice(frame)).map_or(0, |(_, frame)| frame.slice()))
     }
@@ -67,7 +67,7 @@ fn put(event: &MemoryEvent, listener: &Listener) -> bool {
     }
 }
 
-/// Gets what is missing and tries again.
+/// Supplies what is missing and retries.
 #[cold]
 fn put_slowly(event: &MemoryEvent, listener: &Listener) -> bool {
     if thread_selection::is_allocator_excluded(listener) {

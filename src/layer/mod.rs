@@ -1,7 +1,7 @@
 //! The `tracing` layer: turns spans and events into records on the thread where they happen.
 //!
-//! Each hook is one relaxed load while nothing is recorded. While something is, the usual case is done by the thread's
-//! [`Lane`] with what it has at hand; what is missing there is found or fetched by [`find`], and the hook tried again.
+//! While nothing is recorded, each hook is one relaxed load. While recording, the thread's [`Lane`] handles the common case
+//! alone. Otherwise [`find`] supplies what the lane lacks, and the hook is retried.
 
 mod cache;
 mod event;
@@ -35,13 +35,13 @@ use tracing_subscriber::registry::LookupSpan;
 
 /// Records the spans and events of a program for a Kineto trace.
 ///
-/// Made by [`KinetoLayer::builder`] or [`KinetoLayer::from_env`], each with the [`KinetoGuard`](crate::KinetoGuard)
-/// that writes the trace. Put it on a registry: `registry().with(layer)`. It never disturbs other layers: it asks for
-/// every callsite (filter it with `with_filter`, or for itself alone with the builder's `filter`), never panics, and
+/// [`KinetoLayer::builder`] and [`KinetoLayer::from_env`] create it, with the [`KinetoGuard`](crate::KinetoGuard) that writes
+/// the trace. Add it to a registry: `registry().with(layer)`. It does not affect other layers: it enables every callsite
+/// (restrict it with `with_filter`, or with the builder's `filter`, which applies to this layer alone), never panics, and
 /// emits nothing through `tracing` itself.
 ///
-/// Each enter..exit of a span is a slice on the thread where it happens. While nothing is recorded, a hook costs one
-/// atomic load.
+/// Each enter..exit of a span is a slice on the thread where it happens. While nothing is recorded, a hook costs one atomic
+/// load.
 pub struct KinetoLayer {
     recorder: Arc<Recorder>,
 }
@@ -51,15 +51,15 @@ impl KinetoLayer {
         KinetoLayer { recorder }
     }
 
-    /// Makes a layer that never records.
+    /// Creates a layer that never records.
     pub(crate) fn inert() -> KinetoLayer {
         KinetoLayer::new(Arc::new(Recorder::inert()))
     }
 
-    /// Whether observers are told what the thread does; in a forked child not of its parent's recording.
+    /// Returns whether observers receive this thread's spans; in a forked child, not those of its parent's recording.
     #[inline]
-    fn tells(&self) -> bool {
-        self.recorder.observers.are_told()
+    fn has_observers(&self) -> bool {
+        self.recorder.observers.are_active()
             && !self.recorder.is_forked()
             && !thread_selection::is_excluded(&self.recorder)
     }
@@ -76,7 +76,7 @@ impl fmt::Debug for KinetoLayer {
     }
 }
 
-/// The callsite whose fields values are of: the span's, or one of their own where keys are known at run time alone.
+/// The callsite of recorded values: the span's, or their own where keys are known only at run time.
 #[derive(Default)]
 struct ValuesCallsite(Option<&'static Metadata<'static>>);
 
@@ -94,14 +94,14 @@ impl Visit for ValuesCallsite {
     }
 }
 
-/// One call of a hook: what is recorded, and in which epoch.
+/// One call of a hook: the recorder, and the epoch.
 #[derive(Clone, Copy)]
 pub(crate) struct Hook<'l> {
     recorder: &'l Arc<Recorder>,
     epoch: u64,
 }
 
-/// More often than any hook needs something; a bound all the same.
+/// A bound on retries; no hook needs that many.
 const TRIES: usize = 16;
 
 impl Hook<'_> {
@@ -112,7 +112,7 @@ impl Hook<'_> {
             self.recorder.close();
             return false;
         }
-        // A field's `Debug` may have had the thread leave the recording.
+        // A field's `Debug` may have excluded the thread from the recording.
         !thread_selection::is_excluded(self.recorder) && thread_lanes::enroll(self.recorder, self.epoch, false)
     }
 
@@ -122,7 +122,7 @@ impl Hook<'_> {
         thread_lanes::install(self.recorder, self.epoch);
     }
 
-    /// Does something with the thread's lane that needs no span.
+    /// Uses the thread's lane for an operation that needs no span.
     fn with<R>(&self, mut hook: impl FnMut(&Lane) -> Result<R, Missing>) -> Option<R> {
         for _ in 0..TRIES {
             match thread_lanes::with(self.epoch, &mut hook) {
@@ -135,15 +135,15 @@ impl Hook<'_> {
         None
     }
 
-    /// Forgets the span that was found for the hook.
-    fn take_back(&self) {
+    /// Drops the span that was found for the hook.
+    fn drop_handed_span(&self) {
         let _ = thread_lanes::with(self.epoch, |lane| {
-            lane.cache.take_back();
+            lane.cache.drop_handed_span();
             Ok(())
         });
     }
 
-    /// Returns the judgement on a callsite.
+    /// Returns the [`Site`] of a callsite.
     #[inline(always)]
     fn site(&self, metadata: &'static Metadata<'static>) -> &'static Site {
         match thread_lanes::with(self.epoch, |lane| Ok(lane.cache.site(metadata))) {
@@ -163,7 +163,7 @@ impl Hook<'_> {
         site
     }
 
-    /// Records something small; returns its id, 0 if it is lost.
+    /// Writes a small record; returns its id, 0 if it is lost.
     fn put(&self, head: Head, words: [u64; 3], payload: &[u64]) -> u64 {
         let id = self.with(|lane| lane.put(head, words, payload));
         if id.is_none_or(|id| id == 0) {
@@ -174,7 +174,7 @@ impl Hook<'_> {
         id.unwrap_or(0)
     }
 
-    /// Records something with fields.
+    /// Writes a record with fields.
     fn put_fields(&self, head: Head, words: [u64; 3], payload: &[u64]) -> u64 {
         match self.block(payload) {
             Some(block) => self.put(Head { flags: head.flags | flag::BLOCK, ..head }, words, &block),
@@ -182,7 +182,7 @@ impl Hook<'_> {
         }
     }
 
-    /// Keeps a payload that is too large for a chunk as a block; returns the block's id, 0 if it is lost.
+    /// Stores a payload that is too large for a chunk as a block; returns the block's id, 0 if it is lost.
     #[inline]
     fn block(&self, payload: &[u64]) -> Option<[u64; 1]> {
         (payload.len() > PAYLOAD_MAX).then(|| {
@@ -239,7 +239,7 @@ where
     fn on_record(&self, id: &Id, values: &Record<'_>, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
         if epoch != 0 {
-            if self.tells() {
+            if self.has_observers() {
                 observe::record(&self.recorder, id, values, &ctx);
             }
             if epoch != OBSERVERS_ONLY && !thread_selection::is_excluded(&self.recorder) {
@@ -265,7 +265,7 @@ where
     fn on_event(&self, event: &Event<'_>, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
         if epoch != 0 {
-            if self.tells() {
+            if self.has_observers() {
                 observe::event(&self.recorder, event);
             }
             if epoch != OBSERVERS_ONLY && !thread_selection::is_excluded(&self.recorder) {
@@ -277,7 +277,7 @@ where
 }
 
 impl KinetoLayer {
-    /// Makes a span with fields, in the usual case.
+    /// Creates a span with fields on the fast path.
     #[inline(never)]
     fn new_span<S>(&self, attrs: &Attributes<'_>, key: u64, ctx: Context<'_, S>, epoch: u64)
     where
@@ -297,7 +297,7 @@ impl KinetoLayer {
         }
     }
 
-    /// Makes a span, whatever it takes.
+    /// Creates a span on the slow path.
     #[cold]
     #[inline(never)]
     fn new_span_slowly<S>(&self, attrs: &Attributes<'_>, key: u64, ctx: Context<'_, S>, epoch: u64)
@@ -314,13 +314,13 @@ impl KinetoLayer {
             }
             return;
         }
-        if self.tells() {
+        if self.has_observers() {
             observe::new_span(&self.recorder, attrs, key);
         }
         if epoch == OBSERVERS_ONLY {
             return;
         }
-        // The usual form does not look where collectors are told of slices.
+        // A new span is not pushed to collectors, so their lanes may take this path too.
         if attrs.is_contextual() && thread_lanes::with_first_lane(epoch, |lane| lane.new_span(key, attrs.metadata())) {
             return;
         }
@@ -345,7 +345,7 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        if self.tells() {
+        if self.has_observers() {
             observe::enter(&self.recorder, key, &ctx);
         }
         if epoch == OBSERVERS_ONLY {
@@ -363,7 +363,7 @@ impl KinetoLayer {
         }
         let hook = self.hook(epoch);
         self.retry(key, &ctx, hook, |lane| lane.enter_slowly(key, &[], &self.recorder));
-        hook.take_back();
+        hook.drop_handed_span();
     }
 
     #[inline(never)]
@@ -374,12 +374,12 @@ impl KinetoLayer {
         if epoch != OBSERVERS_ONLY {
             self.leave(key, ctx, epoch);
         }
-        if self.tells() {
+        if self.has_observers() {
             observe::exit(&self.recorder, key);
         }
     }
 
-    /// Records that a span is left.
+    /// Records the exit of a span.
     fn leave<S>(&self, key: u64, ctx: Context<'_, S>, epoch: u64)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -393,13 +393,13 @@ impl KinetoLayer {
         }
     }
 
-    /// Records that a span is left, whatever it takes.
+    /// Records the exit of a span on the slow path.
     fn leave_slowly<S>(&self, key: u64, end: Ticks, ctx: &Context<'_, S>, hook: Hook<'_>)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         let unsettled = self.retry(key, ctx, hook, |lane| lane.exit_slowly(key, end, &self.recorder));
-        hook.take_back();
+        hook.drop_handed_span();
         if let Some(Missing::ExitElsewhere) = unsettled {
             self.exit_elsewhere(key, end, ctx, hook);
         }
@@ -441,7 +441,7 @@ impl KinetoLayer {
         }
     }
 
-    /// Tries a hook, does what it needs and tries again, until it is done or returns what only its caller can do.
+    /// Tries a hook and supplies what it lacks, until it succeeds or returns what only its caller can supply.
     fn retry<S>(
         &self,
         key: u64,
@@ -472,14 +472,14 @@ impl KinetoLayer {
         None
     }
 
-    /// A span exits here that this thread has not seen enter: another one has, or it was before the recording.
+    /// Handles the exit of a span that this thread did not enter: another thread did, or the recording began later.
     #[cold]
     fn exit_elsewhere<S>(&self, key: u64, end: Ticks, ctx: &Context<'_, S>, hook: Hook<'_>)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         self.recorder.note_disorder();
-        // Of a span that is older than the recording, each thread that was inside leaves a slice of its own.
+        // Each thread that was inside a span before the recording began records a slice of its own.
         let theirs = || self.recorder.lanes().find(|frames| frames.exit_from_other_thread(key));
         if let Some((slice, state)) = (!find::is_older(&hook, key)).then(theirs).flatten() {
             if !crate::recorder::state::is_known_elsewhere(state.meta) {
@@ -496,7 +496,7 @@ impl KinetoLayer {
         }
         find::find(ctx, &hook, key);
         let known = hook.with(|lane| Ok(lane.known(key, &self.recorder))).flatten();
-        hook.take_back();
+        hook.drop_handed_span();
         let Some(state) = known else { return };
         if state.meta & crate::recorder::state::IGNORED == 0 {
             let site = crate::recorder::state::site(state.meta);
@@ -504,7 +504,7 @@ impl KinetoLayer {
         }
     }
 
-    /// Records values that come after the span was made.
+    /// Records values that were set after the span was created.
     fn record<S>(&self, id: &Id, values: &Record<'_>, ctx: &Context<'_, S>, hook: Hook<'_>)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -527,11 +527,11 @@ impl KinetoLayer {
         if !payload.is_empty() {
             let key = id.into_u64();
             let known = find::lookup(ctx, &hook, key).or_else(|| {
-                // Made while nothing was recorded, and not entered since.
+                // Created while nothing was recorded, and not entered since.
                 find::find(ctx, &hook, key);
                 find::lookup(ctx, &hook, key)
             });
-            hook.take_back();
+            hook.drop_handed_span();
             if let Some(span) = known.filter(|span| *span != 0) {
                 hook.put_fields(Head::new(Tag::Values, 0, site.index), [span, clock::now().0, 0], payload);
             }

@@ -1,4 +1,4 @@
-//! Tells observers of spans and events.
+//! Reports spans and events to observers.
 
 use super::ValuesCallsite;
 use super::thread_lanes::Busy;
@@ -10,13 +10,13 @@ use tracing_core::{Event, Subscriber};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-/// Keeps how observers see a span; `None` if its scope is not recorded.
+/// Keeps the observers' view of a span; `None` if its scope is not recorded.
 fn keep(recorder: &Arc<Recorder>, key: u64, observed: Option<Arc<ObservedSpan>>) {
     let before = recorder.keep_span(key, |entry| entry.observed.replace(observed));
     drop(before);
 }
 
-/// Returns how observers see a span; one that is older than the recording shows no fields.
+/// Returns the observers' view of a span; a span older than the recording has no fields in it.
 fn of<S>(id: &Id, recorder: &Arc<Recorder>, ctx: &Context<'_, S>) -> Option<Arc<ObservedSpan>>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -31,7 +31,7 @@ where
     Some(observed)
 }
 
-/// A span is made.
+/// Handles a new span.
 #[cold]
 pub(super) fn new_span(recorder: &Arc<Recorder>, attrs: &Attributes<'_>, key: u64) {
     let site = recorder.sites.site(attrs.metadata());
@@ -48,7 +48,7 @@ pub(super) fn new_span(recorder: &Arc<Recorder>, attrs: &Attributes<'_>, key: u6
     }
 }
 
-/// Values come to a span: its next enters show them.
+/// Adds values to a span; its next enters show them.
 #[cold]
 pub(super) fn record<S>(recorder: &Arc<Recorder>, id: &Id, values: &Record<'_>, ctx: &Context<'_, S>)
 where
@@ -64,20 +64,20 @@ where
     }
 }
 
-/// The thread enters a span.
+/// Reports that the thread enters a span.
 #[cold]
 pub(super) fn enter<S>(recorder: &Arc<Recorder>, key: u64, ctx: &Context<'_, S>)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    // What observers open themselves is not told to them.
+    // Spans that observers open themselves are not reported.
     let Some(_busy) = Busy::begin() else { return };
     if let Some(observed) = of(&Id::from_u64(key), recorder, ctx) {
         recorder.observers.enter(key, &observed);
     }
 }
 
-/// The thread leaves a span.
+/// Reports that the thread exits a span.
 #[cold]
 pub(super) fn exit(recorder: &Arc<Recorder>, key: u64) {
     if let Some(_busy) = Busy::begin() {
@@ -85,7 +85,7 @@ pub(super) fn exit(recorder: &Arc<Recorder>, key: u64) {
     }
 }
 
-/// An event happens.
+/// Reports an event.
 #[cold]
 pub(super) fn event(recorder: &Arc<Recorder>, event: &Event<'_>) {
     let site = recorder.sites.site(event.metadata());

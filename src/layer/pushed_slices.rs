@@ -27,7 +27,7 @@ struct PushedSlice {
     takers: u64,
 }
 
-/// A lane that no hook finds, until this is dropped.
+/// A lane that is hidden from hooks until this is dropped.
 struct Hidden<'l> {
     epochs: [&'l Cell<u64>; 2],
     are: [u64; 2],
@@ -163,7 +163,7 @@ mod tests {
         Box::leak(Box::new(Stack { refuses, ..Stack::default() }))
     }
 
-    /// Odd ones are those of annotations.
+    /// Odd ids belong to annotations.
     fn push(slices: &PushedSlices, slice: u64) {
         slices.push(slice, slice % 2 == 1);
     }

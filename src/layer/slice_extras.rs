@@ -33,10 +33,10 @@ impl KinetoLayer {
         } else {
             enter(&[]);
         }
-        hook.take_back();
+        hook.drop_handed_span();
     }
 
-    /// Leaves a span: reads the clock, then the counters.
+    /// Exits a span: reads the clock, then the counters.
     #[inline(never)]
     pub(super) fn leave_counted<S>(&self, key: u64, ctx: Context<'_, S>, epoch: u64)
     where
@@ -51,7 +51,7 @@ impl KinetoLayer {
     }
 }
 
-/// Whether slices of that span are to have a stack.
+/// Returns whether slices of that span get a stack.
 fn has_stacks<S>(key: u64, ctx: &Context<'_, S>, hook: &Hook<'_>) -> bool
 where
     S: Subscriber + for<'a> LookupSpan<'a>,

@@ -1,7 +1,7 @@
-//! Where a thread keeps its lanes, and what they refer to.
+//! A thread's lanes, and the resources that they refer to.
 //!
-//! The first layer's lane lies inline in the thread's own memory and has no destructor, so reaching it costs nothing.
-//! What belongs to it, and further layers' lanes, are kept apart and dropped when the thread ends.
+//! The first layer's lane lies inline in a thread-local without a destructor, so access costs nothing. Its resources, and the
+//! lanes of further layers, are stored separately and dropped when the thread ends.
 
 use super::lane::{Lane, LanePosition, NO_EPOCH};
 use super::missing::Missing;
@@ -19,43 +19,43 @@ use std::sync::Arc;
 thread_local! {
     static LANE: Lane = const { Lane::new() };
     static STORE: RefCell<ThreadStore> = const { RefCell::new(ThreadStore { first: None, others: Vec::new() }) };
-    /// The epoch for which an allocator has made the first layer's lane, without a name.
+    /// The epoch for which an allocator created the first layer's lane without a name.
     static UNNAMED: Cell<u64> = const { Cell::new(NO_EPOCH) };
-    /// A hook is getting what it needs.
+    /// Whether a hook is being supplied with what it lacks.
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 const _: () = assert!(!std::mem::needs_drop::<Lane>());
 
-/// The owners of what the lanes refer to.
+/// Owns the resources of the lanes.
 struct ThreadStore {
     first: Option<LaneResources>,
-    /// Lanes of further layers, each with what belongs to it.
+    /// Lanes of further layers, with their resources.
     others: Vec<(Rc<Lane>, LaneResources)>,
 }
 
-/// What one lane refers to.
+/// The resources of one lane.
 struct LaneResources {
     epoch: u64,
     recorder: Arc<Recorder>,
     frames: &'static Frames,
     chunk: Option<Chunk>,
-    /// What counts for it.
+    /// The thread's performance counters.
     counters: Option<Group>,
     /// The number of its row.
     row: u64,
     is_first: bool,
 }
 
-/// Calls `hook` with the thread's lane if it is the first layer's and no collectors are told of slices; else, or if it
-/// says so, returns false.
+/// Calls `hook` with the thread's lane if it is the first layer's and its fast path is enabled. Otherwise, or if `hook` does,
+/// returns false.
 ///
-/// There is no such lane where the counter cannot be trusted, so `hook` may read it without asking.
+/// Such a lane exists only where the CPU's counter is usable, so `hook` may read it without a check.
 #[inline(always)]
 pub(crate) fn fast_path(epoch: u64, hook: impl FnOnce(&Lane) -> bool) -> bool {
     LANE.with(|lane| lane.fast_epoch() == epoch && hook(lane))
 }
 
-/// The same for a hook in which there is nothing to do on a thread that is left out, or while nothing is recorded.
+/// Like [`fast_path`], for a hook that has no effect on an excluded thread or while nothing is recorded.
 #[inline(always)]
 pub(crate) fn fast_path_or_ignored(epoch: u64, recorder: &Recorder, hook: impl FnOnce(&Lane) -> bool) -> bool {
     LANE.with(|lane| match lane.fast_epoch() == epoch {
@@ -64,19 +64,19 @@ pub(crate) fn fast_path_or_ignored(epoch: u64, recorder: &Recorder, hook: impl F
     })
 }
 
-/// [`fast_path`], whether collectors are told or not.
+/// Like [`fast_path`], also if collectors receive slices.
 #[inline(always)]
 pub(crate) fn with_first_lane(epoch: u64, hook: impl FnOnce(&Lane) -> bool) -> bool {
     LANE.with(|lane| lane.epoch() == epoch && hook(lane))
 }
 
-/// The same, unless observers are told.
+/// Like [`with_first_lane`], unless observers receive spans.
 #[inline(always)]
 pub(crate) fn with_unobserved_lane(epoch: u64, hook: impl FnOnce(&Lane) -> bool) -> bool {
     LANE.with(|lane| lane.unobserved_epoch.get() == epoch && hook(lane))
 }
 
-/// Calls `hook` with the thread's lane for `epoch`, whichever it is.
+/// Calls `hook` with the thread's lane for `epoch`, whichever layer it belongs to.
 pub(crate) fn with<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Missing>) -> Result<R, Missing> {
     LANE.with(|lane| if lane.epoch() == epoch { hook(lane) } else { with_other(epoch, hook) })
 }
@@ -93,12 +93,12 @@ fn with_other<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Missing>) -> 
     }
 }
 
-/// Gives the thread a lane for `epoch`; `false` if the thread is ending, or in the middle of getting one.
+/// Gives the thread a lane for `epoch`; `false` if the thread is ending, or is already being enrolled.
 ///
-/// Asked by an `allocator`, it leaves the thread without a name for now: the standard library has none to give while it
-/// is allocating the thread's own handle.
+/// For an `allocator`, the lane stays unnamed for now: the standard library knows no name while it allocates the thread's own
+/// handle.
 pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64, allocator: bool) -> bool {
-    let is_free = LANE.with(|lane| !lane.is_open()) || STORE.try_with(ThreadStore::first_is_over).unwrap_or(false);
+    let is_free = LANE.with(|lane| !lane.is_open()) || STORE.try_with(ThreadStore::has_first_ended).unwrap_or(false);
     let is_first = is_free && clock::is_counter();
     if STORE.try_with(|store| store.try_borrow_mut().is_err()).unwrap_or(true) {
         return false;
@@ -115,7 +115,7 @@ pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64, allocator: bool) -> b
         None => LANE.with(|lane| {
             owned.open(lane);
             if allocator {
-                // The next span is looked at with care, and names it.
+                // The next span takes the slow path, which names the lane.
                 lane.fast_epoch.set(NO_EPOCH);
                 UNNAMED.with(|unnamed| unnamed.set(epoch));
             }
@@ -125,18 +125,19 @@ pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64, allocator: bool) -> b
         let mut store = store.try_borrow_mut().ok()?;
         Some(match other {
             Some(lane) => {
-                let over: Vec<_> = store.others.extract_if(.., |(_, owned)| owned.is_over()).map(|(_, o)| o).collect();
+                let over: Vec<_> =
+                    store.others.extract_if(.., |(_, owned)| owned.has_ended()).map(|(_, o)| o).collect();
                 store.others.push((lane, owned));
                 over
             }
             None => store.first.replace(owned).into_iter().collect(),
         })
     });
-    // What is over is dropped here, outside the borrow; a lane that could not be kept is closed by its owner's drop.
+    // Resources of ended epochs are dropped here, outside the borrow; dropping a lane that could not be kept closes it.
     matches!(over, Ok(Some(_)))
 }
 
-/// Gives the thread's row its name, if an allocator has had it made.
+/// Names the thread's row, if an allocator created it.
 #[inline]
 pub(crate) fn name(recorder: &Arc<Recorder>, epoch: u64) {
     if UNNAMED.with(Cell::get) == epoch {
@@ -149,7 +150,7 @@ fn name_now(recorder: &Arc<Recorder>, epoch: u64) {
     let Some(_busy) = Busy::begin() else { return };
     UNNAMED.with(|unnamed| unnamed.set(NO_EPOCH));
     if recorder.correlation_sink().is_none() && !recorder.slice_extras.are_enabled() {
-        // None either if observers are told.
+        // Also disabled if observers receive spans.
         LANE.with(|lane| lane.fast_epoch.set(lane.unobserved_epoch.get()));
     }
     let row = |store: &RefCell<ThreadStore>| {
@@ -161,7 +162,7 @@ fn name_now(recorder: &Arc<Recorder>, epoch: u64) {
     }
 }
 
-/// Gives the thread's lane another chunk, or the word that there is none.
+/// Gives the thread's lane another chunk, or marks the limit as reached.
 pub(crate) fn install(recorder: &Recorder, epoch: u64) {
     let chunk = recorder.open_chunk(epoch);
     let before = STORE.try_with(|store| {
@@ -180,7 +181,7 @@ pub(crate) fn install(recorder: &Recorder, epoch: u64) {
     drop(before);
 }
 
-/// Takes the thread's lane for that epoch away.
+/// Removes the thread's lane for that epoch.
 pub(crate) fn leave(epoch: u64) {
     let left = STORE.try_with(|store| {
         let mut store = store.try_borrow_mut().ok()?;
@@ -198,7 +199,7 @@ pub(crate) fn leave(epoch: u64) {
     }
 }
 
-/// Forgets the forking thread's lanes, so that its next hook in the child finds out where it is.
+/// Forgets the forking thread's lanes, so that its next hook in the child detects the fork.
 pub(crate) fn forget_lane() {
     counters::close_all();
     LANE.with(Lane::close_down);
@@ -209,18 +210,18 @@ pub(crate) fn forget_lane() {
     });
 }
 
-/// The thread is getting what a hook needs. What the allocator or the registry do meanwhile is not recorded, if they
-/// have spans of their own: it would need the same things.
+/// Marks the thread as supplying a hook. Spans of the allocator or the registry are not recorded meanwhile, because their
+/// hooks would need the same resources.
 pub(crate) struct Busy(());
 
 impl Busy {
-    /// `None` if the thread is busy already, or ending.
+    /// Returns `None` if the thread is already busy, or ending.
     pub(crate) fn begin() -> Option<Busy> {
-        // Not `then_some`: it would create a `Busy` whose drop ends the other one's.
+        // Not `then_some`: it would create a `Busy` whose drop clears the other's flag.
         BUSY.with(|busy| !busy.replace(true)).then(|| Busy(()))
     }
 
-    /// Returns whether the thread is.
+    /// Returns whether the thread is busy.
     #[inline]
     pub(crate) fn is_held() -> bool {
         BUSY.with(Cell::get)
@@ -234,20 +235,20 @@ impl Drop for Busy {
 }
 
 impl ThreadStore {
-    fn first_is_over(store: &RefCell<ThreadStore>) -> bool {
-        store.try_borrow().is_ok_and(|store| store.first.as_ref().is_none_or(LaneResources::is_over))
+    fn has_first_ended(store: &RefCell<ThreadStore>) -> bool {
+        store.try_borrow().is_ok_and(|store| store.first.as_ref().is_none_or(LaneResources::has_ended))
     }
 }
 
 impl LaneResources {
-    /// Whether the epoch has ended or its layer is gone.
-    fn is_over(&self) -> bool {
+    /// Returns whether the epoch has ended or its layer was dropped.
+    fn has_ended(&self) -> bool {
         self.recorder.epoch() != self.epoch
     }
 
     /// Makes `lane` the thread's lane for this epoch.
     fn open(&self, lane: &Lane) {
-        let (correlation_sink, observed) = (self.recorder.correlation_sink(), self.recorder.observers.are_told());
+        let (correlation_sink, observed) = (self.recorder.correlation_sink(), self.recorder.observers.are_active());
         lane.open(self.epoch, self.place(self.chunk.as_ref()), correlation_sink, observed);
         lane.set_limited(self.chunk.is_none());
         if self.recorder.slice_extras.are_enabled() {
@@ -255,7 +256,8 @@ impl LaneResources {
         }
     }
 
-    /// Where a lane writes and stands; the records in the chunk say whose they are from here on.
+    /// Writes a [`Tag::Lane`](crate::buffer::Tag::Lane) record, so that later records in the chunk belong to this lane;
+    /// returns the lane's position.
     fn place(&self, chunk: Option<&Chunk>) -> LanePosition {
         let writer = chunk.map_or(Writer::full(), Writer::of);
         if let Some(id) = writer.next_id(1) {
@@ -280,11 +282,11 @@ impl Drop for LaneResources {
             LANE.with(Lane::close_down);
         }
         if self.recorder.is_forked() {
-            // The locks that the rest needs may have been held by a thread that does not exist here.
+            // The locks needed below may have been held by a thread that does not exist in this process.
             let _kept = ManuallyDrop::new(self.chunk.take());
             return;
         }
-        self.recorder.lanes().leave(self.frames, !self.is_over(), clock::now());
+        self.recorder.lanes().leave(self.frames, !self.has_ended(), clock::now());
         self.frames.give_back();
         if let Some(chunk) = self.chunk.take() {
             self.recorder.leave_chunk(chunk);

@@ -1,45 +1,46 @@
-//! How much the program has allocated: counted on every path of [`Tracked`](super::Tracked), so kept apart by thread.
+//! Counts how much the program has allocated, on every path of [`Tracked`](super::Tracked).
 //!
-//! While nobody records, each thread adds to one of a few counters, so that threads are not in each other's way. While
-//! somebody does, all add to one, which makes the total behind each event exact.
+//! While no layer records memory, threads are spread over a few counters, to avoid contention. While one does, all threads
+//! add to a single counter, which makes the total of each event exact.
 
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
-/// Counters that the threads share out among themselves.
+/// The number of counters that threads are spread over.
 const SHARDS: usize = 32;
 
-/// A counter with a cache line of its own, and the next, which processors fetch with it.
+/// A counter with a cache line of its own, and the next, which processors prefetch with it.
 #[repr(align(128))]
 struct Shard(AtomicI64);
 
 static SHARD: [Shard; SHARDS] = [const { Shard(AtomicI64::new(0)) }; SHARDS];
-/// The counter of those times in which somebody records.
+/// The counter used while a layer records memory.
 static TOTAL: AtomicI64 = AtomicI64::new(0);
-/// What was allocated and freed while somebody recorded, and is in no record.
+/// Bytes allocated less bytes freed, without a record, while a layer recorded memory.
 static UNRECORDED: AtomicI64 = AtomicI64::new(0);
 
 thread_local! {
-    /// The thread's counter, from 1; 0 until it has one.
+    /// The index of the thread's counter, from 1; 0 until it has one.
     static OWN_SHARD: Cell<usize> = const { Cell::new(0) };
 }
 
-/// What the program has allocated through [`Tracked`](super::Tracked).
+/// The program's memory allocated through [`Tracked`](super::Tracked).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
-    /// Bytes that are allocated now.
+    /// The bytes that are allocated now.
     pub live_bytes: u64,
-    /// How much more than it has freed the program has allocated while somebody recorded, without a record of it: what
-    /// this crate allocates itself, and what the losses of a trace count ([`Loss`](crate::Loss)).
+    /// Bytes allocated less bytes freed, without a record, while a layer recorded memory: this crate's own allocations, and
+    /// events counted as lost ([`Loss`](crate::Loss)).
     pub unrecorded_bytes: i64,
 }
 
-/// Returns what the program has allocated through [`Tracked`](super::Tracked), all zeros if it is not the allocator.
+/// Returns the memory that the program has allocated through [`Tracked`](super::Tracked); all zeros if that is not the
+/// allocator.
 ///
-/// Exact where no other thread allocates meanwhile. Between two calls, `live_bytes` changes by the sum of what was
-/// recorded and of what `unrecorded_bytes` changes by, if somebody records all that time.
+/// Exact if no other thread allocates meanwhile. While a layer records memory, `live_bytes` changes between two calls by the
+/// sum of the recorded events and of the change of `unrecorded_bytes`.
 #[must_use]
 pub fn usage() -> Usage {
     let sum: i64 = SHARD.iter().map(|shard| shard.0.load(Ordering::Relaxed)).sum();
@@ -49,14 +50,14 @@ pub fn usage() -> Usage {
     }
 }
 
-/// Puts together what the threads have counted apart, now that somebody records.
+/// Moves the threads' counts into the total, at the start of a recording.
 pub(crate) fn gather() {
     let _own = InternalAllocGuard::begin();
     SHARD.iter().for_each(gather_one);
 }
 
 fn gather_one(shard: &Shard) {
-    // Relaxed throughout: counters, which order nothing.
+    // Relaxed throughout: counters that order no other memory.
     TOTAL.fetch_add(shard.0.swap(0, Ordering::Relaxed), Ordering::Relaxed);
 }
 
@@ -75,23 +76,23 @@ fn own_shard() -> &'static Shard {
     SHARD.get(own - 1).unwrap_or(first)
 }
 
-/// Adds to the thread's own counter, while nobody records.
+/// Adds to the thread's counter, while no layer records memory.
 #[inline(always)]
 pub(super) fn add(bytes: i64) {
     own_shard().0.fetch_add(bytes, Ordering::Relaxed);
 }
 
-/// Adds to the counter of all while somebody records; returns the total.
+/// Adds to the single counter while a layer records memory; returns the total.
 pub(super) fn add_to_total(bytes: i64) -> u64 {
     let own = own_shard();
     if own.0.load(Ordering::Relaxed) != 0 {
-        // The thread was counting while the recording began.
+        // A thread may still have used its own counter when the recording began.
         gather_one(own);
     }
     u64::try_from(TOTAL.fetch_add(bytes, Ordering::Relaxed) + bytes).unwrap_or(0)
 }
 
-/// Notes that something was counted and not recorded.
+/// Notes bytes that were counted but not recorded.
 pub(super) fn note_unrecorded(bytes: i64) {
     UNRECORDED.fetch_add(bytes, Ordering::Relaxed);
 }

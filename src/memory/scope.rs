@@ -1,4 +1,4 @@
-//! What the calling thread allocates for.
+//! Categories for the calling thread's allocations.
 
 use super::Category;
 use std::cell::Cell;
@@ -8,7 +8,7 @@ thread_local! {
     static CURRENT: Cell<Category> = const { Cell::new(Category::Unknown) };
 }
 
-/// Says what the thread allocates for until the guard is dropped; scopes nest.
+/// Sets the category of the thread's allocations until the guard is dropped; scopes nest.
 pub fn scope(category: Category) -> Scope {
     Scope { before: CURRENT.with(|current| current.replace(category)), not_send: PhantomData }
 }
@@ -19,7 +19,7 @@ pub(super) fn current() -> Category {
     CURRENT.with(Cell::get)
 }
 
-/// The guard of a [`scope`]; what held before holds again when it is dropped.
+/// The guard of a [`scope`]; dropping it restores the previous category.
 #[derive(Debug)]
 #[must_use = "the category holds until the guard is dropped"]
 pub struct Scope {

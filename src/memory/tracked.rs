@@ -1,4 +1,4 @@
-//! A global allocator that counts and reports what it hands out.
+//! A global allocator that counts and reports the program's allocations.
 #![allow(unsafe_code, reason = "a global allocator has no safe form")]
 
 use super::{Device, live, report};
@@ -8,7 +8,7 @@ use crate::recorder::memory_listeners;
 use crate::time::Ticks;
 use std::alloc::{GlobalAlloc, Layout, System};
 
-/// A global allocator that passes everything on to another one, and reports it to those who record memory.
+/// A global allocator that wraps another allocator and reports to the layers that record memory.
 ///
 /// ```
 /// use tracing_kineto::memory::Tracked;
@@ -18,34 +18,34 @@ use std::alloc::{GlobalAlloc, Layout, System};
 /// # fn main() {}
 /// ```
 ///
-/// While nobody records, it adds to a counter of the thread's ([`usage`](super::usage)). While somebody does, every
-/// allocation and every free is a record of 64 bytes; nothing is sampled. What this crate allocates for itself is counted
-/// but not recorded. It may run before `main`, in destructors of threads, in forked children and in panics.
+/// While no layer records memory, it adds to a counter of the thread ([`usage`](super::usage)). While one does, every
+/// allocation and every free is a record of 64 bytes, without sampling. This crate's own allocations are counted but not
+/// recorded. It may run before `main`, in destructors of threads, in forked children and in panics.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tracked<A = System> {
     inner: A,
 }
 
 impl Tracked {
-    /// Passes everything on to the system's allocator.
+    /// Wraps the system's allocator.
     pub const fn system() -> Tracked {
         Tracked::new(System)
     }
 }
 
 impl<A> Tracked<A> {
-    /// Passes everything on to `inner`.
+    /// Wraps `inner`.
     pub const fn new(inner: A) -> Tracked<A> {
         Tracked { inner }
     }
 }
 
-// SAFETY: every pointer is `inner`'s own, asked for and given back with the caller's layout. What is done besides neither
-// unwinds nor calls this allocator again without an end: what it allocates itself is passed over.
+// SAFETY: every pointer comes from `inner` and goes back to it, with the caller's layout. The reporting neither unwinds nor
+// recurses without end: the allocations that it makes itself are skipped.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Tracked<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps to the same contract.
+        // SAFETY: the caller upholds the contract of `alloc`.
         let pointer = unsafe { self.inner.alloc(layout) };
         allocated(pointer, layout.size());
         pointer
@@ -53,7 +53,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Tracked<A> {
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps to the same contract.
+        // SAFETY: the caller upholds the contract of `alloc_zeroed`.
         let pointer = unsafe { self.inner.alloc_zeroed(layout) };
         allocated(pointer, layout.size());
         pointer
@@ -61,20 +61,20 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Tracked<A> {
 
     #[inline]
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // Before another thread can have the same memory.
+        // Before another thread can get the same memory.
         if memory_listeners::is_open() {
             freed(clock::now(), pointer, layout.size())
         } else {
             live::add(-signed(layout.size()))
         }
-        // SAFETY: the caller keeps to the same contract.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { self.inner.dealloc(pointer, layout) };
     }
 
     #[inline]
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         let before = memory_listeners::is_open().then(clock::now);
-        // SAFETY: the caller keeps to the same contract.
+        // SAFETY: the caller upholds the contract of `realloc`.
         let moved = unsafe { self.inner.realloc(pointer, layout, new_size) };
         match before {
             _ if moved.is_null() => failed(new_size),
@@ -88,7 +88,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Tracked<A> {
     }
 }
 
-/// A layout's size, which is no larger than that.
+/// Returns a layout's size, which never exceeds `isize::MAX`.
 #[inline(always)]
 #[expect(clippy::cast_possible_wrap, reason = "a layout's size is at most isize::MAX")]
 const fn signed(size: usize) -> i64 {

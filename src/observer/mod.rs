@@ -16,19 +16,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Receives each span that a thread enters and leaves during a recording, when it happens.
 ///
-/// What torch's profiler states NVTX, ITT and PRIVATEUSE1 do, whose observers push and pop ranges and keep nothing. Given
-/// to [`KinetoLayerBuilder::observer`](crate::KinetoLayerBuilder::observer), it receives spans in addition to the recording; in a
-/// [`Mode`](crate::Mode) without Kineto, instead of it. It receives what the layer's filter and activity types let
-/// through.
+/// This is what torch's profiler states NVTX, ITT and PRIVATEUSE1 do: their observers push and pop ranges and store nothing.
+/// Passed to [`KinetoLayerBuilder::observer`](crate::KinetoLayerBuilder::observer), it receives spans in addition to the
+/// recording; in a [`Mode`](crate::Mode) without Kineto, instead of it. It receives the spans that pass the layer's filter
+/// and activity types.
 ///
-/// Of what happens to spans it is told on the thread where it happens, outside all locks and borrows of this crate. What
-/// spans it opens itself is not told to observers. [`start`](SpanObserver::start) and [`stop`](SpanObserver::stop) may not
-/// call the [`Profiler`](crate::Profiler), which waits for them. One that panics is not called again.
+/// Methods are called on the thread where the span is entered or left, outside all locks and borrows of this crate. Spans
+/// that an observer opens itself are not reported to observers. [`start`](SpanObserver::start) and
+/// [`stop`](SpanObserver::stop) must not call the [`Profiler`](crate::Profiler), which waits for them. An observer that
+/// panics is disabled.
 pub trait SpanObserver: fmt::Debug + Send + Sync {
     /// Returns its name, one word in lower case, such as "nvtx".
     fn name(&self) -> &'static str;
 
-    /// A recording begins.
+    /// Called when a recording begins.
     ///
     /// # Errors
     /// If the observer cannot receive spans, with the reason.
@@ -36,22 +37,22 @@ pub trait SpanObserver: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// The recording has ended. Spans that threads are inside then, or when it pauses, are left when the thread enters the
-    /// next one that is told.
+    /// Called when the recording has ended. A span that a thread is still inside then, or at a pause, is left when that
+    /// thread enters the next reported span.
     fn stop(&self) {}
 
-    /// The calling thread enters a span.
+    /// Called when the calling thread enters a span.
     fn enter(&self, span: &ObservedSpan);
 
-    /// The calling thread leaves the span that it entered last. A span that it leaves in another order is told as if
-    /// those inside had been left before it and entered again.
+    /// Called when the calling thread leaves the span that it entered last. If a span is left out of order, the spans inside
+    /// it are reported as left before it and entered again.
     fn exit(&self, span: &ObservedSpan);
 
-    /// An event happens on the calling thread, if events are recorded.
+    /// Called for an event on the calling thread, if events are recorded.
     fn event(&self, _event: &ObservedSpan) {}
 }
 
-/// How an observer fared in a recording.
+/// An observer's state in a recording.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ObserverReport {
@@ -64,41 +65,41 @@ pub struct ObserverReport {
 impl fmt::Display for ObserverReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.state {
-            Ok(()) => write!(f, "{}: told of spans", self.name),
+            Ok(()) => write!(f, "{}: received spans", self.name),
             Err(reason) => write!(f, "{}: {reason}", self.name),
         }
     }
 }
 
-/// All observers of a layer, and which of them are told.
+/// All observers of a layer, and which of them receive spans.
 #[derive(Debug, Default)]
 pub(crate) struct Observers {
     all: Vec<Arc<dyn SpanObserver>>,
-    /// Those that are told, a bit each.
+    /// The observers that receive spans, a bit each.
     running: AtomicU64,
-    /// Those that have panicked, a bit each.
+    /// The observers that have panicked, a bit each.
     broken: AtomicU64,
-    /// Which stretch between pauses it is.
+    /// Bumped at each start and resume.
     generation: AtomicU64,
     reports: Mutex<Vec<ObserverReport>>,
 }
 
 impl Observers {
-    /// More than that are not told.
+    /// Further observers receive nothing.
     pub(crate) const MAX: usize = 64;
 
     pub(crate) fn new(all: Vec<Arc<dyn SpanObserver>>) -> Observers {
         Observers { all, ..Observers::default() }
     }
 
-    /// Returns whether anybody is told.
+    /// Returns whether any observer receives spans.
     #[inline]
-    pub(crate) fn are_told(&self) -> bool {
-        // Relaxed: what a new recording needs is published by the epoch.
+    pub(crate) fn are_active(&self) -> bool {
+        // Relaxed: the epoch publishes what a new recording needs.
         self.running.load(Ordering::Relaxed) != 0
     }
 
-    /// A recording begins.
+    /// Starts the observers for a recording.
     pub(crate) fn start(&self) {
         let (mut running, mut reports) = (0, Vec::new());
         for (at, observer) in self.all.iter().enumerate().take(Observers::MAX) {
@@ -113,40 +114,40 @@ impl Observers {
         self.running.store(running, Ordering::Relaxed);
     }
 
-    /// Spans are told from now on, after a pause perhaps: what threads were inside before, they have not been seen to leave.
+    /// Resumes reporting, perhaps after a pause: exits of the spans that threads were inside before were not seen.
     pub(crate) fn resume(&self) {
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The recording has ended.
+    /// Stops the observers at a recording's end.
     pub(crate) fn stop(&self) {
         let running = self.running.swap(0, Ordering::Relaxed);
-        self.tell(running, |observer| observer.stop());
+        self.notify(running, |observer| observer.stop());
     }
 
-    /// Returns how each fared in the last recording that has begun.
+    /// Returns each observer's state in the latest recording.
     pub(crate) fn reports(&self) -> Vec<ObserverReport> {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn of(&self, told: u64) -> impl Iterator<Item = (usize, &dyn SpanObserver)> {
+    fn selected(&self, mask: u64) -> impl Iterator<Item = (usize, &dyn SpanObserver)> {
         let all = self.all.iter().enumerate().take(Observers::MAX);
-        all.filter(move |(at, _)| told >> at & 1 != 0).map(|(at, observer)| (at, &**observer))
+        all.filter(move |(at, _)| mask >> at & 1 != 0).map(|(at, observer)| (at, &**observer))
     }
 
-    /// Tells those of `told`; who panics is told no more.
-    fn tell(&self, told: u64, tell: impl Fn(&dyn SpanObserver)) {
-        for (at, observer) in self.of(told & !self.broken.load(Ordering::Relaxed)) {
-            let Err(why) = self.contain(at, "a hook", || tell(observer)) else { continue };
+    /// Notifies the observers in `mask`; disables those that panic.
+    fn notify(&self, mask: u64, notify: impl Fn(&dyn SpanObserver)) {
+        for (at, observer) in self.selected(mask & !self.broken.load(Ordering::Relaxed)) {
+            let Err(why) = self.contain(at, "a hook", || notify(observer)) else { continue };
             let name = name_of(observer);
-            diag!(Error, "observer", "the observer {name}: {}; it is told of nothing more", why.message());
+            diag!(Error, "observer", "the observer {name}: {}; it is disabled now; fix its code", why.message());
             if let Some(report) = self.reports.lock().unwrap_or_else(PoisonError::into_inner).get_mut(at) {
                 report.state = Err(why);
             }
         }
     }
 
-    /// Calls what may panic, and if it does, notes that.
+    /// Runs a call that may panic, and disables the observer if it does.
     fn contain<R>(&self, at: usize, what: &str, call: impl FnOnce() -> R) -> Result<R, Unavailable> {
         attempt(what, call).inspect_err(|_| {
             self.broken.fetch_or(1 << at, Ordering::Relaxed);
@@ -154,9 +155,9 @@ impl Observers {
         })
     }
 
-    /// An event happens on the calling thread.
+    /// Reports an event on the calling thread.
     pub(crate) fn event(&self, event: &ObservedSpan) {
-        self.tell(self.running.load(Ordering::Relaxed), |observer| observer.event(event));
+        self.notify(self.running.load(Ordering::Relaxed), |observer| observer.event(event));
     }
 }
 

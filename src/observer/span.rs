@@ -1,4 +1,4 @@
-//! What an observer sees of a span or an event.
+//! An observer's view of a span or an event.
 
 use crate::callsite::{NAME_FIELD, Site, has_field};
 use crate::text::{Bounded, boundary};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tracing_core::Metadata;
 use tracing_core::field::{Field, Visit};
 
-/// A span or an event as observers see it: its name, its class, and the fields that it has so far.
+/// A span or an event as observers see it: its name, its class, and the fields set so far.
 ///
 /// Fields are its [`Args`], under their own names.
 #[derive(Clone)]
@@ -31,7 +31,7 @@ enum FieldValue {
     Text(Box<str>),
 }
 
-/// Takes the values of the fields that the layer records.
+/// Captures the values of the fields that the layer records.
 pub(crate) struct Capture<'s> {
     span: &'s mut ObservedSpan,
     fields: u64,
@@ -41,23 +41,23 @@ pub(crate) struct Capture<'s> {
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 impl ObservedSpan {
-    /// A span of that callsite, which has no fields yet.
+    /// Creates a span of that callsite without fields.
     pub(crate) fn new(site: &Site) -> ObservedSpan {
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         ObservedSpan { metadata: site.metadata, kind: site.class(), number, name: None, fields: Vec::new() }
     }
 
-    /// Returns who takes the values of its fields; a text is cut after `bytes_max`.
+    /// Returns a visitor that captures the values of its fields; texts are cut after `bytes_max`.
     pub(crate) fn capture(&mut self, site: &Site, bytes_max: usize) -> Capture<'_> {
         Capture { span: self, fields: site.fields, bytes_max }
     }
 
-    /// Returns its name: the one that its field `kineto.name` gives it, else its callsite's.
+    /// Returns its name: that of its field `kineto.name`, else its callsite's.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or(self.metadata.name())
     }
 
-    /// Returns what the layer would record it as.
+    /// Returns the activity type that the layer would record.
     pub fn kind(&self) -> ActivityType {
         self.kind
     }
@@ -67,7 +67,7 @@ impl ObservedSpan {
         self.metadata
     }
 
-    /// Returns its number: unique in the process, the same each time the span is entered.
+    /// Returns its id: unique in the process, the same each time the span is entered.
     pub fn number(&self) -> u64 {
         self.number
     }

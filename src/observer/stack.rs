@@ -1,29 +1,29 @@
-//! Which spans each thread has told observers that it is inside.
+//! The spans that each thread has entered as observers see it.
 
 use super::{ObservedSpan, Observers};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A span that was told and not left.
+/// A span whose enter was reported, but not its exit.
 #[derive(Clone)]
-struct OpenSpan {
-    /// Whose observers, by address: layers do not see each other's.
+struct EnteredSpan {
+    /// The address of its observers: layers do not see each other's spans.
     observers: usize,
     generation: u64,
     key: u64,
     span: Arc<ObservedSpan>,
-    /// Who was told, a bit each.
+    /// The observers that received the enter, a bit each.
     takers: u64,
 }
 
 thread_local! {
-    static TOLD: RefCell<Vec<OpenSpan>> = const { RefCell::new(Vec::new()) };
+    static ENTERED: RefCell<Vec<EnteredSpan>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Does something with what the thread has told; nothing once the thread is ending.
-fn with<R>(action: impl FnOnce(&mut Vec<OpenSpan>) -> R) -> Option<R> {
-    TOLD.try_with(|told| told.try_borrow_mut().ok().map(|mut told| action(&mut told))).ok().flatten()
+/// Calls `action` with the thread's reported spans; returns `None` if the thread is ending.
+fn with<R>(action: impl FnOnce(&mut Vec<EnteredSpan>) -> R) -> Option<R> {
+    ENTERED.try_with(|entered| entered.try_borrow_mut().ok().map(|mut entered| action(&mut entered))).ok().flatten()
 }
 
 impl Observers {
@@ -31,42 +31,42 @@ impl Observers {
         std::ptr::from_ref(self).addr()
     }
 
-    /// The calling thread enters the span with that key.
+    /// Reports that the calling thread enters the span with that key.
     pub(crate) fn enter(&self, key: u64, span: &Arc<ObservedSpan>) {
         let (observers, generation) = (self.address(), self.generation.load(Ordering::Relaxed));
         let takers = self.running.load(Ordering::Relaxed);
-        // What it was inside when an earlier recording ended, it has not been seen to leave.
-        let is_old = |told: &mut OpenSpan| told.observers == observers && told.generation != generation;
+        // The exits of spans that were open when an earlier recording ended were not seen.
+        let is_old = |entered: &mut EnteredSpan| entered.observers == observers && entered.generation != generation;
         self.leave(is_old);
-        let told = OpenSpan { observers, generation, key, span: span.clone(), takers };
-        if with(|all| all.push(told)).is_some() {
-            self.tell(takers, |observer| observer.enter(span));
+        let entered = EnteredSpan { observers, generation, key, span: span.clone(), takers };
+        if with(|all| all.push(entered)).is_some() {
+            self.notify(takers, |observer| observer.enter(span));
         }
     }
 
-    /// The calling thread leaves all that it is inside: it is recorded no longer.
+    /// Reports that the calling thread, which is no longer recorded, leaves all its spans.
     pub(crate) fn leave_all(&self) {
         let observers = self.address();
-        self.leave(|told| told.observers == observers);
+        self.leave(|entered| entered.observers == observers);
     }
 
-    fn leave(&self, which: impl FnMut(&mut OpenSpan) -> bool) {
+    fn leave(&self, which: impl FnMut(&mut EnteredSpan) -> bool) {
         let left = with(|all| all.extract_if(.., which).collect::<Vec<_>>()).unwrap_or_default();
-        left.iter().rev().for_each(|told| self.tell(told.takers, |observer| observer.exit(&told.span)));
+        left.iter().rev().for_each(|entered| self.notify(entered.takers, |observer| observer.exit(&entered.span)));
     }
 
-    /// The calling thread leaves the span with that key, which another thread may have entered.
+    /// Reports that the calling thread leaves the span with that key, which another thread may have entered.
     pub(crate) fn exit(&self, key: u64) {
         let observers = self.address();
         let left = with(|all| {
-            let at = all.iter().rposition(|told| told.observers == observers && told.key == key)?;
+            let at = all.iter().rposition(|entered| entered.observers == observers && entered.key == key)?;
             let left = all.remove(at);
-            let inside = all.iter().skip(at).filter(|told| told.observers == observers);
+            let inside = all.iter().skip(at).filter(|entered| entered.observers == observers);
             Some((left, inside.cloned().collect::<Vec<_>>()))
         });
         let Some((left, inside)) = left.flatten() else { return };
-        inside.iter().rev().for_each(|told| self.tell(told.takers, |observer| observer.exit(&told.span)));
-        self.tell(left.takers, |observer| observer.exit(&left.span));
-        inside.iter().for_each(|told| self.tell(told.takers, |observer| observer.enter(&told.span)));
+        inside.iter().rev().for_each(|entered| self.notify(entered.takers, |observer| observer.exit(&entered.span)));
+        self.notify(left.takers, |observer| observer.exit(&left.span));
+        inside.iter().for_each(|entered| self.notify(entered.takers, |observer| observer.enter(&entered.span)));
     }
 }

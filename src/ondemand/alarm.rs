@@ -23,7 +23,7 @@ pub(super) struct Alarm {
 
 /// The margin in addition to the warm-up.
 const AHEAD: Duration = Duration::from_secs(1);
-/// The wait while no window is left.
+/// The wait when no window is left.
 const NEVER: Duration = Duration::from_secs(3600);
 
 impl Alarm {

@@ -28,7 +28,7 @@ pub(super) struct Job {
 #[derive(Debug)]
 pub(super) struct Saved {
     pub(super) path: PathBuf,
-    /// RequestKind is in it, for people.
+    /// A summary of its contents, for people.
     pub(super) content: String,
     pub(super) stats: TraceStats,
 }
@@ -102,7 +102,7 @@ impl Job {
         Ok(Saved { path, content, stats: trace.stats() })
     }
 
-    /// Returns the recording's settings, and a warning if it wants what only the layer can enable.
+    /// Returns the recording's settings, and a warning if it requests options that only the layer can enable.
     fn settings(&self, session: &Session) -> (Config, Option<&'static str>) {
         session.settings_for(&self.request.asked, self.request.output.clone())
     }

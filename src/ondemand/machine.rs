@@ -23,7 +23,7 @@ pub(super) struct RequestMachine {
 enum RequestState {
     #[default]
     Idle,
-    /// Collectors run, and nothing is recorded yet.
+    /// Collectors run; recording has not started.
     Warming(Job),
     /// A caller is starting the recording, and will report it.
     Starting(Job, Until),
@@ -39,7 +39,7 @@ pub(super) struct ClockReading {
     pub(super) wall: SystemTime,
     /// The current iteration of the program, if it counts them.
     pub(super) iteration: Option<u64>,
-    /// The program begins that iteration now, and waits until all due actions are done.
+    /// Whether the program begins that iteration now, and waits until all due actions are done.
     pub(super) begins: bool,
 }
 
@@ -55,7 +55,7 @@ impl ClockReading {
 pub(super) struct ProgramState {
     /// Why no recording can begin.
     pub(super) busy: Option<&'static str>,
-    /// Which collector stopped by itself, and why.
+    /// The collector that stopped on its own, and the cause.
     pub(super) stopped: Option<String>,
 }
 
@@ -252,24 +252,24 @@ impl RequestMachine {
         }
     }
 
-    /// Whether sources should hold back further requests. Fewer than [`MOST_AHEAD`](Self::MOST_AHEAD) requests with a later
-    /// start do not count.
+    /// Returns whether sources should hold back further requests. Fewer than [`MOST_AHEAD`](Self::MOST_AHEAD) requests with a
+    /// later start do not count.
     pub(super) fn is_busy(&self) -> bool {
         self.has_begun() || self.pending.is_some() || self.accepted.len() >= Self::MOST_AHEAD
     }
 
-    /// Whether a request is active, or begins at once.
+    /// Returns whether a request is active, or begins at once.
     fn has_begun(&self) -> bool {
         !matches!(self.state, RequestState::Idle) || self.accepted.iter().any(|job| job.request.begins_at_once())
     }
 
-    /// Whether collectors have not begun, and all starts are after that iteration.
+    /// Returns whether collectors have not begun, and all starts are after that iteration.
     pub(super) fn has_time(&self, iteration: u64) -> bool {
         let is_ahead = |job: &Job| job.plan.start_iteration().is_none_or(|start| iteration < start);
         matches!(self.state, RequestState::Idle) && self.accepted.iter().all(is_ahead)
     }
 
-    /// Whether a caller is starting or ending a recording; it performs the next due actions afterwards.
+    /// Returns whether a caller is starting or ending a recording; it performs the next due actions afterwards.
     pub(super) fn is_underway(&self) -> bool {
         matches!(self.state, RequestState::Starting(..) | RequestState::Ending(_))
     }

@@ -1,10 +1,10 @@
-//! How a request ended: one line of the log, and one JSON object.
+//! The outcome of a request: one line of the log, and one JSON object.
 
 use crate::trace::TraceStats;
 use std::path::Path;
 use std::time::Duration;
 
-/// How a request ended.
+/// The outcome of a request.
 #[derive(Debug)]
 pub(super) struct Outcome<'r> {
     /// The request's id; empty if it has none.
@@ -21,7 +21,7 @@ impl<'r> Outcome<'r> {
     pub(super) const FAILED: &'static str = "failed";
     pub(super) const REFUSED: &'static str = "refused";
     pub(super) const CANCELLED: &'static str = "cancelled";
-    /// The request asked for no file.
+    /// The request needed no file.
     pub(super) const DONE: &'static str = "done";
 
     pub(super) fn new(id: &'r str, outcome: &'static str) -> Outcome<'r> {
@@ -33,7 +33,7 @@ impl<'r> Outcome<'r> {
         Outcome { reason: Some(reason).filter(|reason| !reason.is_empty()), ..self }
     }
 
-    /// Adds the file, what is in it, and how late its recording began.
+    /// Adds the file, its contents, and the delay of its recording.
     pub(super) fn with_file(self, path: &'r Path, stats: &'r TraceStats, late: Duration) -> Outcome<'r> {
         Outcome { path: Some(path), stats: Some(stats), late, ..self }
     }

@@ -12,7 +12,7 @@ pub(super) struct RequestPlan {
     length: Length,
     /// When the request expires if it could not start.
     expires: Instant,
-    /// It asks for iterations, but the program counts none.
+    /// Whether it requests iterations, but the program counts none.
     pub(super) is_by_time_instead: bool,
 }
 
@@ -81,12 +81,12 @@ impl RequestPlan {
         }
     }
 
-    /// Whether the collectors must begin: the warm-up before the start, or now if less time is left.
+    /// Returns whether the collectors must begin: the warm-up before the start, or now if less time is left.
     pub(super) fn is_warm(&self, moment: &ClockReading) -> bool {
         self.warm.is_reached(moment)
     }
 
-    /// Whether the recording must begin; one of iterations begins with a whole iteration.
+    /// Returns whether the recording must begin; a recording by iterations begins with a whole iteration.
     pub(super) fn is_due(&self, moment: &ClockReading) -> bool {
         match self.start {
             Point::Clock(at) => moment.since_epoch() + AHEAD >= at,
@@ -160,13 +160,14 @@ impl RequestPlan {
 }
 
 impl Until {
-    /// Whether the recording must end. One of iterations is ended by the thread that counts them, which waits for it.
+    /// Returns whether the recording must end. The thread that counts iterations ends a recording by iterations, and waits
+    /// for it.
     pub(super) fn is_over(&self, moment: &ClockReading) -> bool {
         let is_waited_for = moment.begins || self.iteration().is_none();
         is_waited_for && self.point.is_reached(moment)
     }
 
-    /// Whether the recording has reached its longest duration.
+    /// Returns whether the recording has reached its longest duration.
     pub(super) fn is_too_long(&self, moment: &ClockReading) -> bool {
         moment.now >= self.longest
     }
@@ -222,7 +223,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_recording_begins_with_a_whole_iteration() {
+    fn recording_begins_with_a_whole_iteration() {
         for (current, named, roundup, warmup, expected) in [
             (157, 0, 10, 0, 160),
             (159, 0, 10, 0, 160),

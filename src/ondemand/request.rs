@@ -1,4 +1,4 @@
-//! A request, checked against all bounds: what to record, when, and into which file.
+//! A request, checked against all bounds: its kind, times and file.
 
 use super::machine::ClockReading;
 use super::place::OutputFile;
@@ -20,7 +20,7 @@ pub(super) struct Request {
     pub(super) kind: RequestKind,
     pub(super) when: When,
     pub(super) output: PathBuf,
-    /// It comes from the program's own configuration, so it is trusted.
+    /// Whether it comes from the program's own configuration, so it is trusted.
     pub(super) is_own: bool,
     /// How long it may record, and wait for an iteration.
     pub(super) longest: Duration,
@@ -28,14 +28,14 @@ pub(super) struct Request {
     pub(super) asked: ParsedRequest,
 }
 
-/// What to record.
+/// The kind of recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestKind {
     Trace,
     MemoryProfile,
 }
 
-/// When to record, and how long.
+/// When to record, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     /// For a time.
@@ -121,7 +121,7 @@ impl Request {
         }
     }
 
-    /// Whether it has no start time and no iteration to wait for.
+    /// Returns whether it begins without waiting for a start time or an iteration.
     pub(super) fn begins_at_once(&self) -> bool {
         matches!(self.when, When::Time { start: None, .. })
     }
@@ -134,7 +134,7 @@ impl Request {
         }
     }
 
-    /// Whether it lasts until the program ends.
+    /// Returns whether it lasts until the program ends.
     pub(super) fn is_endless(&self) -> bool {
         matches!(self.when, When::Time { length: Timetable::FOREVER, .. })
     }
@@ -179,7 +179,7 @@ fn check_bounds(asked: &ParsedRequest, settings: &OnDemandConfig, now: SystemTim
     within("PROFILE_START_TIME", asked.start.is_none_or(|start| start <= latest), &bounds)
 }
 
-/// What is requested, as a clause.
+/// Formats the request as a clause.
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.kind == RequestKind::MemoryProfile {

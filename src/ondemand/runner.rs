@@ -32,13 +32,14 @@ pub(super) struct Runner {
     ended: Condvar,
     wakeup: Wakeup,
     is_closing: AtomicBool,
-    /// The thread has ended. It has its own lock, because a callback may exit the process while the machine is locked.
+    /// Whether the thread has ended. It has its own lock, because a callback may exit the process while the machine is
+    /// locked.
     has_ended: Mutex<bool>,
     end: Condvar,
     born: u64,
     /// The files that requests may replace.
     written: WrittenFiles,
-    /// How the last request ended.
+    /// The outcome of the last request.
     last: Mutex<Option<String>>,
 }
 
@@ -303,7 +304,7 @@ impl Runner {
         self.wakeup.notify();
     }
 
-    /// Returns what the process is doing, as a JSON object in one line.
+    /// Returns the state of the process as a JSON object in one line.
     fn status(&self, session: &Session) -> String {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // The session may be busy for seconds, so its state is read before the machine is locked.

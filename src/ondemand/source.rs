@@ -14,18 +14,18 @@ pub(crate) trait RequestSource: fmt::Debug + Send {
     /// Returns the descriptor that is readable when a request may have arrived; the thread polls it.
     fn descriptor(&self) -> Option<RawFd>;
 
-    /// Does what is due at `now`, and returns the requests that have arrived.
+    /// Handles due work at `now`, and returns the requests that have arrived.
     ///
     /// While the process is `busy`, a source leaves a request in its place if it can, and returns it otherwise.
     fn poll_requests(&mut self, now: Instant, busy: bool) -> Vec<Incoming>;
 
-    /// Publishes what the process is doing, as a JSON object. The default does nothing.
+    /// Publishes the state of the process, a JSON object. The default does nothing.
     fn publish(&mut self, _status: &str) {}
 
     /// Applies reloaded settings. The default does nothing.
     fn apply_settings(&mut self, _settings: &OnDemandConfig) {}
 
-    /// Returns when it has something to do, if nothing arrives before.
+    /// Returns when it must be polled, if nothing arrives before.
     fn due(&self) -> Instant;
 
     /// Closes the source, by `deadline` at the latest.
@@ -56,7 +56,7 @@ pub(crate) trait AnswerChannel: fmt::Debug + Send + Sync {
     fn send(&self, line: &str, progress: RequestProgress);
 }
 
-/// How far a request is.
+/// The progress of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestProgress {
     Ongoing,

@@ -38,7 +38,7 @@ pub(super) struct Trigger {
     watch: Option<Watch>,
     /// When to check for the file, or to open the folder.
     due: Option<Instant>,
-    /// A message has reported that the folder cannot be watched.
+    /// Whether a message has reported that the folder cannot be watched.
     is_reported: bool,
     /// The files of answers, oldest first, each with its request's handle, which is dropped when the request has ended.
     answers: VecDeque<(PathBuf, Weak<AnswerFile>)>,
@@ -163,7 +163,7 @@ impl Trigger {
         Folder::open(&self.folder)?.rename_new(&name(&aside), &name(&self.request))
     }
 
-    /// Whether the file cancels other requests; such a file is served at once.
+    /// Returns whether the file cancels other requests; such a file is served at once.
     fn is_cancel(&self) -> bool {
         let text = fs::symlink_metadata(&self.request).ok().map(|found| self.open_request(&found).and_then(read));
         matches!(text, Some(Ok(text)) if ParsedRequest::is_cancel(&text))
@@ -271,14 +271,14 @@ impl Trigger {
     }
 }
 
-/// Whether an id can be a part of a file's name.
+/// Returns whether an id can be a part of a file's name.
 fn is_file_name(id: &str) -> bool {
     const TEXT_MAX: usize = 64;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     (1..=TEXT_MAX).contains(&id.len()) && id.bytes().all(is_plain)
 }
 
-/// Whether a file was last changed before the process began, by its ctime, which no program can set.
+/// Returns whether a file was last changed before the process began, by its ctime, which no program can set.
 fn is_older(file: &Metadata, begin: Option<SystemTime>) -> bool {
     let part = |number: i64| u64::try_from(number).unwrap_or(0);
     let changed = UNIX_EPOCH + Duration::from_secs(part(file.ctime())) + Duration::from_nanos(part(file.ctime_nsec()));

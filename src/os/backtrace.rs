@@ -1,32 +1,32 @@
 //! The calling thread's stack: return addresses, and their symbols.
 #![allow(unsafe_code, reason = "the safe form of a walk up the stack takes a lock of the process")]
 
-/// A function that a return address lies in.
+/// The function that contains a return address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Symbol {
-    /// As people write it; empty if it is not known.
+    /// The demangled name; empty if unknown.
     pub(crate) name: String,
-    /// Empty if that is not known.
+    /// Empty if unknown.
     pub(crate) file: String,
     pub(crate) line: u32,
 }
 
-/// Whether this build can tell where a thread is.
-pub(crate) const IS_THERE: bool = cfg!(feature = "backtrace");
+/// Whether this build can capture stacks.
+pub(crate) const CAN_CAPTURE: bool = cfg!(feature = "backtrace");
 
-/// Puts the return addresses of the calling thread into `addresses`, the innermost first; returns how many.
+/// Writes the return addresses of the calling thread into `addresses`, the innermost first; returns their number.
 #[cfg(feature = "backtrace")]
 #[inline(never)]
 pub(crate) fn capture(addresses: &mut [u64]) -> usize {
     let mut places = addresses.iter_mut();
-    // Some unwinders end with a frame that is nowhere.
+    // Some unwinders end with a null frame.
     let keep = |frame: &backtrace::Frame| match frame.ip().expose_provenance() as u64 {
         0 => false,
         address => places.next().map(|place| *place = address).is_some(),
     };
     #[cfg(unix)]
-    // SAFETY: the lock that this form does without guards Windows' debugging library; the unwinder of other systems may be
-    // called by any number of threads, and a forked child would find the lock held for ever.
+    // SAFETY: the lock that this form skips guards Windows' debugging library. Other systems' unwinders are thread-safe, and
+    // in a forked child the lock could be held forever.
     unsafe {
         backtrace::trace_unsynchronized(keep)
     };
@@ -36,12 +36,12 @@ pub(crate) fn capture(addresses: &mut [u64]) -> usize {
     addresses.len() - left
 }
 
-/// Calls `each` with the functions that a return address lies in: those inlined into another before that.
+/// Calls `each` with the functions that contain a return address, inlined functions before their callers.
 #[cfg(feature = "backtrace")]
 pub(crate) fn resolve(address: u64, each: &mut dyn FnMut(Symbol)) {
     let Ok(address) = usize::try_from(address) else { return };
     backtrace::resolve(std::ptr::with_exposed_provenance_mut(address), |symbol| {
-        // The alternate form is without the hash of the compiler.
+        // The alternate form omits the compiler's hash.
         let name = symbol.name().map(|name| format!("{name:#}"));
         let file = symbol.filename().map(|file| file.display().to_string());
         each(Symbol {
@@ -52,13 +52,13 @@ pub(crate) fn resolve(address: u64, each: &mut dyn FnMut(Symbol)) {
     });
 }
 
-/// Without the feature `backtrace`, nothing is known.
+/// Captures nothing without the feature `backtrace`.
 #[cfg(not(feature = "backtrace"))]
 pub(crate) fn capture(_addresses: &mut [u64]) -> usize {
     0
 }
 
-/// Without the feature `backtrace`, nothing is known.
+/// Resolves nothing without the feature `backtrace`.
 #[cfg(not(feature = "backtrace"))]
 pub(crate) fn resolve(_address: u64, _each: &mut dyn FnMut(Symbol)) {}
 
@@ -67,13 +67,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_finds_itself() {
+    fn capture_contains_the_calling_function() {
         let mut addresses = [0; 128];
         let count = capture(&mut addresses);
         assert!(count > 1 && addresses[..count].iter().all(|address| *address != 0), "{count}: {addresses:?}");
         assert_eq!(capture(&mut addresses[..2]), 2);
         let mut symbols = Vec::new();
         addresses[..count].iter().for_each(|address| resolve(*address, &mut |symbol| symbols.push(symbol)));
-        assert!(symbols.iter().any(|symbol| symbol.name.contains("a_thread_finds_itself")), "{symbols:?}");
+        assert!(
+            symbols.iter().any(|symbol| symbol.name.contains("capture_contains_the_calling_function")),
+            "{symbols:?}"
+        );
     }
 }

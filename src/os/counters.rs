@@ -1,17 +1,17 @@
-//! What the kernel and the processor count for one thread (`perf_event_open`).
+//! Event counters of the kernel and the processor for one thread (`perf_event_open`).
 #![allow(unsafe_code, reason = "the kernel's counters have no safe form")]
 
 use std::io;
 
-/// Something that can be counted.
+/// A countable event.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PerfEvent {
-    /// As `perf` calls it.
+    /// Its name in `perf`.
     pub(crate) name: &'static str,
-    /// Of hardware 0, of software 1, and which of them: the numbers are Linux's.
+    /// The kernel's event type (hardware 0, software 1) and event number.
     kind: u32,
     number: u64,
-    /// It happens inside the kernel, where nothing else is counted.
+    /// Whether it happens inside the kernel, where other events are not counted.
     in_kernel: bool,
 }
 
@@ -23,7 +23,7 @@ const fn software(name: &'static str, number: u64, in_kernel: bool) -> PerfEvent
     PerfEvent { name, kind: 1, number, in_kernel }
 }
 
-/// All that can be counted. The first two are torch's.
+/// All countable events. The first two are torch's.
 pub(crate) static EVENTS: [PerfEvent; 19] = [
     hardware("cycles", 0),
     hardware("instructions", 1),
@@ -56,7 +56,7 @@ impl PerfEvent {
 /// The most events that are counted together.
 pub(crate) const EVENTS_MAX: usize = 12;
 
-/// What a thread's counters stand at: for how many nanoseconds they were wanted and for how many they counted, then a number
+/// A thread's counters at one time: for how many nanoseconds they were enabled and for how many they counted, then a count
 /// for each event.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CounterReading {
@@ -71,7 +71,7 @@ impl CounterReading {
     }
 }
 
-/// Reads a thread's counters; as good as its [`Group`] lives.
+/// Reads a thread's counters; valid while its [`Group`] lives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CounterReader {
     descriptor: i32,
@@ -85,15 +85,15 @@ mod kernel {
     use crate::os::fork;
     use std::sync::atomic::{AtomicI32, Ordering};
 
-    /// The counters of the thread that has made it. They count until it is dropped, which any thread may do.
+    /// The counters of the thread that created it. They count until it is dropped, which any thread may do.
     #[derive(Debug)]
     pub(crate) struct Group {
-        /// The places of its descriptors among all; the first is the one that is read.
+        /// The indexes of its descriptors in `OPEN`; the first is the group leader, which is read.
         places: Vec<usize>,
         born: u64,
     }
 
-    /// Linux's `perf_event_attr`, as far as its first version went.
+    /// Linux's `perf_event_attr`, in its first version.
     #[repr(C)]
     #[derive(Default)]
     struct PerfAttributes {
@@ -111,18 +111,18 @@ mod kernel {
 
     const SIZE: u32 = 64;
     const _: () = assert!(size_of::<PerfAttributes>() == SIZE as usize);
-    /// A reading has the times for which the group was enabled and counted, and all of its counts.
+    /// A reading holds the times for which the group was enabled and counted, and all of its counts.
     const READ_FORMAT: u64 = 1 | 1 << 1 | 1 << 3;
     const EXCLUDE_KERNEL: u64 = 1 << 5;
     const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
     const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
 
-    /// The open descriptors of the process, each plus 1; 0 is a free place. A forked child closes those of its parent,
-    /// which would keep counting there as long as the child has them.
+    /// The open descriptors of the process, each plus 1; 0 is a free slot. A forked child closes its parent's descriptors,
+    /// which would otherwise keep counting there.
     static OPEN: [AtomicI32; 4096] = [const { AtomicI32::new(0) }; 4096];
 
     impl Group {
-        /// Begins to count on the calling thread what of `events` can be counted, and calls `refused` with the rest.
+        /// Starts counting those of `events` that can be counted on the calling thread, and calls `refused` with the others.
         pub(crate) fn open(
             events: impl Iterator<Item = &'static PerfEvent>,
             refused: &mut dyn FnMut(&'static PerfEvent, io::Error),
@@ -137,7 +137,7 @@ mod kernel {
             group
         }
 
-        /// Returns what reads it; `None` if it counts nothing.
+        /// Returns its reader; `None` if it counts nothing.
         pub(crate) fn reader(&self) -> Option<CounterReader> {
             let place = OPEN.get(*self.places.first()?)?.load(Ordering::Relaxed);
             (place > 0).then_some(CounterReader { descriptor: place - 1 })
@@ -156,28 +156,28 @@ mod kernel {
 
     impl Drop for Group {
         fn drop(&mut self) {
-            // In a forked child, the places are others' by now.
+            // In a forked child, the slots belong to other groups by now.
             if self.born == fork::generation() {
-                // The leader goes last.
+                // The leader is closed last.
                 self.places.iter().rev().filter_map(|at| OPEN.get(*at)).for_each(close);
             }
         }
     }
 
     impl CounterReader {
-        /// Reads the counters of the calling thread, whose they are.
+        /// Reads the counters of the calling thread, which must own them.
         #[inline]
         pub(crate) fn read(self) -> Option<CounterReading> {
             let mut reading = CounterReading::default();
             let (words, bytes) = (reading.words.as_mut_ptr().cast(), size_of_val(&reading.words));
-            // SAFETY: the kernel writes at most `bytes` bytes to `words`, which has as many.
+            // SAFETY: the kernel writes at most `bytes` bytes to `words`, which has that size.
             let read = unsafe { libc::read(self.descriptor, words, bytes) };
             reading.length = usize::try_from(read).ok().filter(|read| *read > 3 * size_of::<u64>())? / size_of::<u64>();
             Some(reading)
         }
     }
 
-    /// So many descriptors a quarter of the process's limit is.
+    /// Returns how many descriptors may be used: a quarter of the process's limit.
     fn usable_descriptors() -> usize {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: `limit` is a valid place for the result.
@@ -195,13 +195,12 @@ mod kernel {
             size: SIZE,
             number: event.number,
             read_format: READ_FORMAT,
-            // What a program does in the kernel may be counted by who has the right to; it is left out for all, so that
-            // figures mean the same.
+            // Counting inside the kernel needs privileges; it is excluded for all programs, so that counts are comparable.
             flags: EXCLUDE_HYPERVISOR | if event.in_kernel { 0 } else { EXCLUDE_KERNEL },
             ..PerfAttributes::default()
         };
         let (thread, processor) = (0 as libc::pid_t, -1 as libc::c_int);
-        // SAFETY: `attributes` is as long as it says and only read; the other arguments are numbers.
+        // SAFETY: `attributes` holds its own size and is only read; the other arguments are numbers.
         let descriptor = unsafe {
             libc::syscall(libc::SYS_perf_event_open, &raw const attributes, thread, processor, leader, CLOSE_ON_EXEC)
         };
@@ -213,12 +212,12 @@ mod kernel {
 
     fn close(place: &AtomicI32) {
         if let Some(descriptor @ 0..) = place.swap(0, Ordering::Relaxed).checked_sub(1) {
-            // SAFETY: the descriptor was opened here, and only who takes it out of its place closes it.
+            // SAFETY: the descriptor was opened here, and only the thread that swaps it out of its slot closes it.
             unsafe { libc::close(descriptor) };
         }
     }
 
-    /// Closes what a forked child has of its parent's.
+    /// Closes a forked child's copies of its parent's descriptors.
     pub(crate) fn close_all() {
         OPEN.iter().for_each(close);
     }
@@ -231,12 +230,12 @@ pub(crate) use kernel::close_all;
 mod kernel {
     use super::{CounterReader, CounterReading, PerfEvent, io};
 
-    /// Nothing is counted on this platform.
+    /// No counters exist on this platform.
     #[derive(Debug)]
     pub(crate) struct Group;
 
     impl Group {
-        /// Refuses all.
+        /// Refuses all events.
         pub(crate) fn open(
             events: impl Iterator<Item = &'static PerfEvent>,
             refused: &mut dyn FnMut(&'static PerfEvent, io::Error),
@@ -257,7 +256,7 @@ mod kernel {
     }
 }
 
-/// There is nothing to close on this platform.
+/// Does nothing on this platform.
 #[cfg(not(all(target_os = "linux", not(miri))))]
 pub(crate) fn close_all() {}
 

@@ -1,4 +1,4 @@
-//! Datagrams between the processes of one machine: who has sent one, and waiting for one.
+//! Datagrams between processes of one machine: the sender's credentials, and waiting.
 #![allow(unsafe_code, reason = "the sender of a datagram, and poll, have no safe form")]
 
 use std::io;
@@ -6,21 +6,21 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
-/// A datagram that has come.
+/// A received datagram.
 #[derive(Debug)]
-pub(crate) struct Arrived {
-    /// So many bytes of the buffer are its.
+pub(crate) struct Datagram {
+    /// Its length in the buffer, in bytes.
     pub(crate) length: usize,
-    /// It was longer than the buffer.
-    pub(crate) is_cut: bool,
-    /// The process and the user that have sent it, as the kernel has seen them.
+    /// Whether it was longer than the buffer.
+    pub(crate) is_truncated: bool,
+    /// The process and the user that sent it, as verified by the kernel.
     pub(crate) sender: Option<(i32, u32)>,
-    /// The name of the sender's socket, as the kernel has it: abstract ones begin with a zero byte.
+    /// The name of the sender's socket; abstract names begin with a zero byte.
     pub(crate) name: Vec<u8>,
 }
 
-/// Has the kernel say of each datagram which user has sent it.
-pub(crate) fn ask_for_senders(socket: &UnixDatagram) -> io::Result<()> {
+/// Makes the kernel attach the sender's credentials to each datagram.
+pub(crate) fn enable_sender_credentials(socket: &UnixDatagram) -> io::Result<()> {
     let on: libc::c_int = 1;
     // SAFETY: the option's value is an int, valid for the call, and its length is that of one.
     let failed = unsafe {
@@ -39,7 +39,7 @@ pub(crate) fn ask_for_senders(socket: &UnixDatagram) -> io::Result<()> {
 #[repr(C, align(8))]
 struct Control([u8; 128]);
 
-/// Its length, of the type that the C library has for it.
+/// Its length, of the C library's type for it.
 #[cfg(not(target_env = "musl"))]
 const CONTROL: usize = size_of::<Control>();
 #[cfg(target_env = "musl")]
@@ -50,13 +50,13 @@ const fn size<T>() -> libc::socklen_t {
     size_of::<T>() as libc::socklen_t
 }
 
-/// Takes the next datagram, without waiting; whatever it is, it is gone from the queue then.
-pub(crate) fn receive(socket: &UnixDatagram, buffer: &mut [u8]) -> io::Result<Arrived> {
-    // SAFETY: an address of zeros is a valid one, of no family.
+/// Receives the next datagram without waiting; removes it from the queue even if it is malformed.
+pub(crate) fn receive(socket: &UnixDatagram, buffer: &mut [u8]) -> io::Result<Datagram> {
+    // SAFETY: an all-zero address is valid, of no family.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
     let mut control = Control([0; 128]);
     let mut parts = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: a message of zeros is a valid one, with nothing in it.
+    // SAFETY: an all-zero message header is valid and empty.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_name = (&raw mut address).cast();
     message.msg_namelen = size::<libc::sockaddr_un>();
@@ -65,16 +65,16 @@ pub(crate) fn receive(socket: &UnixDatagram, buffer: &mut [u8]) -> io::Result<Ar
     message.msg_control = (&raw mut control.0).cast();
     message.msg_controllen = CONTROL;
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-    // SAFETY: name, buffer and control point to places of the lengths given, which outlive the call.
+    // SAFETY: name, buffer and control point to memory of the given lengths, which outlives the call.
     let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
     let length = usize::try_from(length).map_err(|_| io::Error::last_os_error())?;
     let sender = credentials(&message);
     let named = (message.msg_namelen as usize).saturating_sub(size_of::<libc::sa_family_t>());
     let name = address.sun_path.iter().take(named).map(|byte| byte.to_ne_bytes()[0]).collect();
-    Ok(Arrived { length, is_cut: message.msg_flags & libc::MSG_TRUNC != 0, sender, name })
+    Ok(Datagram { length, is_truncated: message.msg_flags & libc::MSG_TRUNC != 0, sender, name })
 }
 
-/// What the kernel says of a message's sender. Descriptors that came with it are closed.
+/// Returns the sender's credentials from a message. Closes descriptors that came with it.
 fn credentials(message: &libc::msghdr) -> Option<(i32, u32)> {
     let mut sender = None;
     // SAFETY: the kernel has filled in the message, whose control part still lives.
@@ -87,7 +87,7 @@ fn credentials(message: &libc::msghdr) -> Option<(i32, u32)> {
         let length = (header.cmsg_len as usize).saturating_sub(data.addr() - at.addr());
         match (header.cmsg_level, header.cmsg_type) {
             (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) if length >= size_of::<libc::ucred>() => {
-                // SAFETY: the length says that there is one; it need not be aligned.
+                // SAFETY: the length check above covers a `ucred`; the read may be unaligned.
                 let user = unsafe { data.cast::<libc::ucred>().read_unaligned() };
                 sender = Some((user.pid, user.uid));
             }
@@ -100,24 +100,24 @@ fn credentials(message: &libc::msghdr) -> Option<(i32, u32)> {
     sender
 }
 
-/// Closes the descriptors that a stranger has sent.
+/// Closes descriptors sent by another process.
 fn close_all(data: *const u8, length: usize) {
     for nth in 0..length / size_of::<RawFd>() {
         let place = data.wrapping_add(nth * size_of::<RawFd>());
-        // SAFETY: so many descriptors lie there, aligned or not.
+        // SAFETY: `place` lies within the descriptors that `length` covers; the read may be unaligned.
         let descriptor = unsafe { place.cast::<RawFd>().read_unaligned() };
-        // SAFETY: the kernel has opened it for this process, and nobody else knows it.
+        // SAFETY: the kernel opened it for this process, and no other code knows it.
         unsafe { libc::close(descriptor) };
     }
 }
 
-/// Waits until one of these can be read, or for that long; a signal may end it before.
+/// Waits until a descriptor is readable, or until the timeout; a signal may end the wait earlier.
 pub(crate) fn wait(descriptors: &[RawFd], patience: Duration) {
     let poll = |fd: &RawFd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 };
     let mut polls: Vec<_> = descriptors.iter().map(poll).collect();
-    // Rounded up, or a wait would end before its time, and somebody come back for the rest.
+    // Rounded up: a wait that ends too early would be repeated.
     let milliseconds = i32::try_from(patience.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
-    // SAFETY: the list is as long as it says and outlives the call.
+    // SAFETY: `polls` has the length that is passed, and outlives the call.
     unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, milliseconds) };
 }
 
@@ -143,18 +143,18 @@ mod tests {
     #[cfg_attr(miri, ignore = "asks the operating system")]
     fn a_datagram_says_who_has_sent_it() {
         let ((ours, address), (theirs, _)) = (named("kineto-ours"), named("kineto-theirs"));
-        ask_for_senders(&ours).unwrap();
+        enable_sender_credentials(&ours).unwrap();
         let mut buffer = [0; 4];
         assert_eq!(receive(&ours, &mut buffer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         theirs.send_to_addr(b"abcdef", &address).unwrap();
         theirs.send_to_addr(b"", &address).unwrap();
         wait(&[ours.as_raw_fd()], Duration::from_secs(5));
         let arrived = receive(&ours, &mut buffer).unwrap();
-        assert_eq!((arrived.length, arrived.is_cut, &buffer), (4, true, b"abcd"));
+        assert_eq!((arrived.length, arrived.is_truncated, &buffer), (4, true, b"abcd"));
         assert_eq!(arrived.sender, Some((i32::try_from(std::process::id()).unwrap(), user())));
         assert_eq!(arrived.name, format!("\0kineto-theirs-{}", std::process::id()).as_bytes());
         let empty = receive(&ours, &mut buffer).unwrap();
-        assert_eq!((empty.length, empty.is_cut), (0, false));
+        assert_eq!((empty.length, empty.is_truncated), (0, false));
         assert!(receive(&ours, &mut buffer).is_err());
     }
 }

@@ -9,7 +9,7 @@
 pub(crate) struct FileLimitGuard {
     #[cfg(target_os = "linux")]
     _blocked: Option<linux::Blocked>,
-    /// It belongs to its thread.
+    /// Not `Send`: the mask belongs to the thread.
     _thread: std::marker::PhantomData<*const ()>,
 }
 
@@ -29,7 +29,7 @@ mod linux {
     pub(super) struct Blocked(());
 
     impl Blocked {
-        /// Returns `None` if the thread had the signal blocked already: then nothing is to be done.
+        /// Blocks the signal; `None` if the thread had it blocked already, so that nothing is to be undone.
         pub(super) fn new() -> Option<Blocked> {
             let set = file_limit_set();
             let mut before = empty_set();
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn guard_consumes_what_came_and_restores_the_mask() {
+    fn guard_consumes_the_signal_and_restores_the_mask() {
         let guard = FileLimitGuard::new();
         raise();
         assert_eq!(state(), (true, true));

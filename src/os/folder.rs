@@ -50,7 +50,7 @@ impl Folder {
     /// # Errors
     /// Those of the system.
     pub(crate) fn is_within(&self, other: &Folder) -> io::Result<bool> {
-        /// More than a path can have parts.
+        /// More components than a path can have.
         const DEEPEST: usize = 4096;
         let (wanted, mut current) = (FileId::of(&other.0)?, self.0.try_clone()?);
         for _ in 0..DEEPEST {
@@ -68,10 +68,10 @@ impl Folder {
         Ok(false)
     }
 
-    /// Creates a file for writing, with these permissions whatever the process's umask is.
+    /// Creates a file for writing, with these permissions regardless of the process's umask.
     ///
     /// # Errors
-    /// Those of the system, such as that there is a file of that name.
+    /// Those of the system, for example if a file of that name exists.
     pub(crate) fn create(&self, name: &OsStr, mode: u32) -> io::Result<File> {
         let file = open_at(&self.0, &c_name(name)?, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL, 0o600)?;
         file.set_permissions(Permissions::from_mode(mode))?;
@@ -124,7 +124,7 @@ impl Folder {
             Err(why) if is_unsupported(&why) => return self.rename(from, to, 0).map(|()| true),
             done => done?,
         }
-        // Another file may have replaced it since the check; after the exchange that one is under the name `from`.
+        // Another file may have replaced it since the check; after the exchange, that file is under the name `from`.
         if is_own(&self.id_of(from)?) {
             return self.remove(from).map(|()| true);
         }
@@ -192,7 +192,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn rename_over_replaces_own_files_alone() {
+    fn rename_over_replaces_own_files_only() {
         let temp = tempfile::tempdir().unwrap();
         let folder = Folder::open(temp.path()).unwrap();
         let [new, own, foreign] = ["new", "own", "foreign"].map(OsStr::new);
@@ -205,7 +205,7 @@ mod tests {
         assert!(folder.rename_over(new, own, is_own).unwrap());
         assert_eq!(fs::read_to_string(temp.path().join(own)).unwrap(), "new");
         assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 2);
-        // One that takes the place of the own one at the last moment comes back.
+        // A foreign file that replaces the own one at the last moment is moved back.
         let answers = std::cell::Cell::new(0);
         let is_own_once = |_: &FileId| answers.replace(answers.get() + 1) == 0;
         folder.create(new, 0o600).unwrap();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn is_within_follows_the_folders_and_not_their_names() {
+    fn is_within_compares_folders_not_names() {
         let temp = tempfile::tempdir().unwrap();
         fs::create_dir_all(temp.path().join("a/b/c")).unwrap();
         fs::create_dir(temp.path().join("other")).unwrap();

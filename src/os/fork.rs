@@ -1,17 +1,17 @@
-//! Tells a forked child from its parent, without anything on the span path.
+//! Detects that this process is a forked child, at no cost on the span path.
 #![allow(unsafe_code, reason = "pthread_atfork has no safe form; links between processes' values are raw pointers")]
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// A value of which each forked child has one of its own.
+/// A value that each forked child has separately.
 ///
-/// At the time of a fork another thread may be in the middle of using the value: it may hold a lock, or be half way through a
-/// push. The child has a copy of that state and not the thread, so it would wait forever. It makes a value of its own instead.
+/// At the time of a fork another thread may be using the value: it may hold a lock, or be half way through a push. The child
+/// has a copy of that state but not the thread, so it would wait forever. It creates a value of its own instead.
 #[derive(Debug)]
 pub(crate) struct PerProcess<T> {
-    /// The generation in which it was made.
+    /// The generation in which it was created.
     born: u64,
     first: OwnLink<T>,
 }
@@ -19,7 +19,7 @@ pub(crate) struct PerProcess<T> {
 #[derive(Debug)]
 struct OwnLink<T> {
     value: T,
-    /// The value of the next generation; null until that asks for it. Not a `OnceLock`, which a fork may copy half set.
+    /// The value of the next generation; null until that uses it. Not a `OnceLock`, which a fork may copy half set.
     next: AtomicPtr<OwnLink<T>>,
 }
 
@@ -35,7 +35,7 @@ impl<T> OwnLink<T> {
             next = match self.next.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => made,
                 Err(theirs) => {
-                    // SAFETY: `made` comes from `Box::into_raw` above and was published to nobody.
+                    // SAFETY: `made` comes from `Box::into_raw` above and was never published.
                     drop(unsafe { Box::from_raw(made) });
                     theirs
                 }
@@ -50,7 +50,7 @@ impl<T> Drop for OwnLink<T> {
     fn drop(&mut self) {
         let next = *self.next.get_mut();
         if !next.is_null() {
-            // SAFETY: it came from a box, and nobody else has it any more.
+            // SAFETY: it came from a box, and `&mut self` means that there is no other reference.
             drop(unsafe { Box::from_raw(next) });
         }
     }
@@ -61,13 +61,13 @@ impl<T> PerProcess<T> {
         PerProcess { born: generation(), first: OwnLink::new(value) }
     }
 
-    /// A static one, which the first process has.
+    /// Creates a static value for the first process.
     pub(crate) const fn of_first(value: T) -> PerProcess<T> {
         PerProcess { born: 0, first: OwnLink::new(value) }
     }
 
-    /// Returns the value of this process, which `make` makes in a forked child. `make` gets the parent's and must not wait for
-    /// it: it may be half changed for ever.
+    /// Returns the value of this process, which `make` creates in a forked child. `make` receives the parent's value and must
+    /// not wait for it: it may be half changed forever.
     pub(crate) fn get(&self, make: impl Fn(&T) -> T) -> &T {
         &(self.born..generation()).fold(&self.first, |link, _| link.next(&make)).value
     }
@@ -79,22 +79,22 @@ impl<T: Default> Default for PerProcess<T> {
     }
 }
 
-/// A value behind a lock, of which each forked child has one of its own, at its default.
+/// A value behind a lock, which each forked child has separately, initially the default.
 #[derive(Debug)]
 pub(crate) struct Own<T>(PerProcess<Mutex<T>>);
 
 impl<T: Default> Own<T> {
-    /// A static one.
+    /// Creates a static value.
     pub(crate) const fn of_first(value: T) -> Own<T> {
         Own(PerProcess::of_first(Mutex::new(value)))
     }
 
-    /// Locks the value of this process, which is valid even after a panic under the lock.
+    /// Locks the value of this process, ignoring poison.
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.own().lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the value of this process, unless another thread has it locked.
+    /// Locks the value of this process, unless another thread has locked it.
     #[cfg_attr(not(feature = "capi"), allow(dead_code, reason = "asked for by the functions for C"))]
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.own().try_lock() {
@@ -115,15 +115,15 @@ impl<T: Default> Default for Own<T> {
     }
 }
 
-/// How many forks lie between this process and the one that first recorded.
+/// The number of forks between the process that first recorded and this one.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
-/// Returns a number that is another one in every forked child.
+/// Returns a number that differs in every forked child.
 pub(crate) fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// Has `in_child` called in every forked child, on the thread that forked; once for the process.
+/// Calls `in_child` in every forked child, on the thread that forked; only the first call has an effect.
 ///
 /// `in_child` may only touch memory: other threads may have held any lock at the time of the fork.
 #[cfg(unix)]
@@ -143,7 +143,7 @@ pub(crate) fn watch(in_child: fn()) {
     });
 }
 
-/// There is no fork on this platform.
+/// Does nothing on this platform.
 #[cfg(not(unix))]
 pub(crate) fn watch(_in_child: fn()) {}
 
@@ -151,7 +151,7 @@ pub(crate) fn watch(_in_child: fn()) {}
 pub(crate) mod tests {
     use super::*;
 
-    /// Whether `work` returns `true` in a forked child; one that waits for ever is killed.
+    /// Returns whether `work` returns `true` in a forked child; kills a child that hangs.
     #[cfg(unix)]
     pub(crate) fn succeeds_in_child(work: impl FnOnce() -> bool) -> bool {
         watch(|| ());

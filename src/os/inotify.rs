@@ -1,4 +1,4 @@
-//! What happens in a folder: files that are whole there, told by the kernel.
+//! Watches a folder for completed files, by inotify.
 #![allow(unsafe_code, reason = "inotify has no safe form")]
 
 use std::ffi::{CString, OsStr, OsString};
@@ -8,39 +8,39 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A folder that is watched. Nothing here waits.
+/// A watched folder. No method blocks.
 #[derive(Debug)]
 pub(crate) struct Watch(File);
 
-/// Something that has happened there.
+/// A change in the folder.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// A file of that name was closed by somebody who could write to it, or was renamed to it.
+    /// A file of that name was closed after writing, or was renamed to it.
     Whole(OsString),
-    /// More than the kernel keeps count of.
+    /// The kernel's event queue overflowed.
     TooMuch,
-    /// The folder is no longer there.
+    /// The folder was removed.
     Gone,
 }
 
 /// The watched events of files; the kernel always reports the rest about the folder itself.
 const OF_FILES: u32 = libc::IN_CLOSE_WRITE | libc::IN_MOVED_TO;
 const OF_FOLDER: u32 = libc::IN_MOVE_SELF | libc::IN_DELETE_SELF | libc::IN_IGNORED | libc::IN_UNMOUNT;
-/// Bytes of an event before its name: which watch, what, a number that joins renames, the length of the name.
+/// The size of an event before its name: watch, mask, cookie, length of the name.
 const HEAD: usize = 16;
-/// So many reads are done in one go: others may make files as fast as this one hears of them.
+/// The most reads in one call: other processes may create files as fast as these are read.
 const BATCH: usize = 64;
 
 impl Watch {
     /// Watches a folder.
     pub(crate) fn new(folder: &Path) -> io::Result<Watch> {
         let path = CString::new(folder.as_os_str().as_bytes())?;
-        // SAFETY: takes flags alone.
+        // SAFETY: inotify_init1 takes only flags.
         let descriptor = unsafe { libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC) };
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just opened it for this place alone.
+        // SAFETY: the kernel has just opened the descriptor, and nothing else owns it.
         let watch = Watch(unsafe { File::from_raw_fd(descriptor) });
         let what = OF_FILES | libc::IN_MOVE_SELF | libc::IN_DELETE_SELF | libc::IN_ONLYDIR;
         // SAFETY: the path ends with a zero byte and outlives the call.
@@ -48,12 +48,12 @@ impl Watch {
         if failed { Err(io::Error::last_os_error()) } else { Ok(watch) }
     }
 
-    /// Returns what is readable when something has happened.
+    /// Returns the descriptor that is readable when there are changes.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 
-    /// Takes what has happened since the last time; of a crowd, what is left is there the next time.
+    /// Takes the changes since the last call; a large number of them is split over several calls.
     pub(crate) fn take(&self) -> Vec<Change> {
         let (mut changes, mut buffer) = (Vec::new(), [0; 4096]);
         for _ in 0..BATCH {
@@ -68,7 +68,7 @@ impl Watch {
     }
 }
 
-/// Splits off the first event; `None` in it if it means nothing here.
+/// Splits off the first event; its change is `None` if the event is irrelevant here.
 fn next(events: &[u8]) -> Option<(Option<Change>, &[u8])> {
     let number = |at: usize| Some(u32::from_ne_bytes(events.get(at..at + 4)?.try_into().ok()?));
     let (what, length) = (number(4)?, usize::try_from(number(12)?).ok()?);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_never_sends_is_no_event() {
+    fn malformed_bytes_are_not_events() {
         assert_eq!(next(&[]), None);
         assert_eq!(next(&[0; 15]), None);
         let mut long = [0; 16];

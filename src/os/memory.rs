@@ -1,26 +1,26 @@
-//! Memory that is never freed: had in one piece, made present ahead of need, given back without giving up its address.
+//! Memory that is never freed: mapped at once, made present ahead of need, discarded while it keeps its address.
 #![allow(unsafe_code, reason = "mmap and madvise have no safe form")]
 
 pub(crate) use kineto_trace::fallible::list;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Returns `count` words of zeros that live for ever. They begin on a page where the OS tells pages, and take no memory
-/// until they are written. `None` if there is no memory for them.
+/// Returns `count` zeroed words that live forever, page-aligned where pages are known. They take no memory until they are
+/// written. `None` if there is no memory for them.
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) fn words(count: usize) -> Option<&'static [AtomicU64]> {
     let bytes = count * size_of::<AtomicU64>();
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping is asked for, at no particular address, so nothing that exists is touched.
+    // SAFETY: a new anonymous mapping at an address that the kernel chooses affects no existing memory.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
     if start == libc::MAP_FAILED {
         return None;
     }
     // SAFETY: 1. The mapping has `bytes` bytes, begins on a page, and is never unmapped. 2. It reads as zeros, which are
-    // valid for atomics, and nobody else knows of it.
+    // valid for atomics, and there is no other reference to it.
     Some(unsafe { std::slice::from_raw_parts(start.cast(), count) })
 }
 
-/// Returns `count` words of zeros that live for ever; `None` if there is no memory for them.
+/// Returns `count` zeroed words that live forever; `None` if there is no memory for them.
 #[cfg(not(all(target_os = "linux", not(miri))))]
 pub(crate) fn words(count: usize) -> Option<&'static [AtomicU64]> {
     let mut words = list(count)?;
@@ -28,8 +28,8 @@ pub(crate) fn words(count: usize) -> Option<&'static [AtomicU64]> {
     Some(words.leak())
 }
 
-/// Makes every page of `words` present and writable, so that no write to it has to wait for the OS. Nobody else uses them
-/// yet, and what they hold is not needed.
+/// Makes every page of `words` present and writable, so that no write to it faults. The words may not be in use yet; their
+/// content may be lost.
 pub(crate) fn populate(words: &'static [AtomicU64]) {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
@@ -46,7 +46,7 @@ pub(crate) fn populate(words: &'static [AtomicU64]) {
     words.iter().step_by(SMALLEST_PAGE).for_each(|word| word.store(0, Ordering::Relaxed));
 }
 
-/// Makes the pages of a list's capacity present, in one call: touched one by one, each costs several times that.
+/// Makes the pages of a list's spare capacity present in one call: page faults one by one cost several times that.
 pub(crate) fn populate_spare(words: &mut Vec<u64>) {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
@@ -56,8 +56,8 @@ pub(crate) fn populate_spare(words: &mut Vec<u64>) {
         let before = start.addr().next_multiple_of(page) - start.addr();
         let whole = size_of_val(spare).saturating_sub(before) / page * page;
         if whole > 0 {
-            // SAFETY: the range lies inside what the list has allocated; populating changes no content. Older kernels
-            // refuse, and then each page comes when it is touched.
+            // SAFETY: the range lies inside the list's allocation; populating changes no content. Older kernels refuse, and
+            // then each page is populated on first touch.
             unsafe { libc::madvise(start.wrapping_add(before).cast(), whole, libc::MADV_POPULATE_WRITE) };
         }
     }
@@ -65,15 +65,15 @@ pub(crate) fn populate_spare(words: &mut Vec<u64>) {
     let _ = words;
 }
 
-/// Tells the OS that what lies in `words` is not needed: its whole pages read as zero afterwards, and take no memory
-/// until they are written again.
+/// Gives the memory of `words` back to the OS: whole pages read as zero afterwards, and take no memory until they are written
+/// again.
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(crate) fn discard(words: &'static [AtomicU64]) {
     const LARGEST_PAGE: usize = 64 * 1024;
     let bytes = size_of_val(words);
     let start = words.as_ptr().cast::<u8>();
-    // Whole pages only, so that none is touched that holds anything else. Where pages are larger than 64 KiB the OS
-    // refuses, and nothing is given back.
+    // Whole pages only, so that no other data is affected. Where pages are larger than 64 KiB the OS refuses, and nothing is
+    // given back.
     let small = page_size().min(LARGEST_PAGE);
     let before = start.addr().next_multiple_of(small) - start.addr();
     let whole = bytes.saturating_sub(before) / small * small;
@@ -86,11 +86,11 @@ pub(crate) fn discard(words: &'static [AtomicU64]) {
 
 #[cfg(all(target_os = "linux", not(miri)))]
 fn page_size() -> usize {
-    // SAFETY: sysconf only looks the number up.
+    // SAFETY: sysconf only returns a number.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(64 * 1024)
 }
 
-/// Does nothing on this platform: the memory stays taken until it is used again.
+/// Does nothing on this platform: the memory stays allocated until it is reused.
 #[cfg(not(all(target_os = "linux", not(miri))))]
 pub(crate) fn discard(_words: &'static [AtomicU64]) {}
 
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn discarded_pages_read_zero_and_the_rest_is_kept() {
+    fn discard_zeroes_whole_pages_only() {
         let words: &'static [AtomicU64] = (0..16 * 1024).map(AtomicU64::new).collect::<Vec<_>>().leak();
         discard(words);
         let zeros = words.iter().filter(|word| word.load(Ordering::Relaxed) == 0).count();

@@ -1,4 +1,4 @@
-//! What only the operating system can tell or do: threads, forks, memory, counters, stacks, the end of the process.
+//! Operating system services: threads, forks, memory, counters, stacks, the end of the process.
 
 pub(crate) mod backtrace;
 pub(crate) mod counters;
@@ -23,9 +23,9 @@ pub(crate) mod stderr;
 pub(crate) mod terminal;
 pub(crate) mod thread;
 
-/// Returns the number of the calling thread as traces have it: the kernel's (`gettid` on Linux), the `tid` of its row.
+/// Returns the calling thread's id as it appears in traces: the kernel's (`gettid` on Linux), the `tid` of its row.
 ///
-/// What a backward operation gives as its field `fwd_thread`, to say where its forward operation ran.
+/// Put it into the field `fwd_thread` of a backward operation, to name the thread of its forward operation.
 pub fn thread_id() -> i64 {
     thread::id()
 }

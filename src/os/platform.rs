@@ -1,8 +1,9 @@
-//! What a recording needs of the platform, and what takes its place in WebAssembly, which lacks it.
+//! The platform services that a recording needs, and their replacements in WebAssembly.
 //!
-//! There, the standard library panics where a program asks for the time, its process id or its environment, and starts no
-//! thread. [`CAN_RECORD`] is read where a recording could begin, so that nothing behind it runs or is linked. What works
-//! without a recording, such as a trace of a program's own records, takes time and process id from here.
+//! There, the standard library panics if a program reads the time, its process id or its environment, and it cannot start
+//! threads. [`CAN_RECORD`] is checked wherever a recording could begin, so that the code behind it neither runs nor is
+//! linked. Code that works without a recording, such as a trace of a program's own records, takes time and process id from
+//! here.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,7 +13,7 @@ pub(crate) const CAN_RECORD: bool = !cfg!(target_family = "wasm");
 /// Why nothing is recorded where [`CAN_RECORD`] is false.
 pub(crate) const LACKING: &str = "nothing can be recorded: WebAssembly lacks clocks, threads and files";
 
-/// What to do about it.
+/// The advice that goes with [`LACKING`].
 pub(crate) const REMEDY: &str = "record a native build of the program";
 
 /// Returns the time since the Unix epoch, 0 in WebAssembly.
@@ -20,7 +21,7 @@ pub(crate) fn unix_time() -> Duration {
     if CAN_RECORD { SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() } else { Duration::ZERO }
 }
 
-/// Returns the number of this process, 0 in WebAssembly.
+/// Returns the id of this process, 0 in WebAssembly.
 pub(crate) fn process_id() -> u32 {
     if CAN_RECORD { std::process::id() } else { 0 }
 }

@@ -1,50 +1,51 @@
-//! Names of the process and of the host, the process's age, and whether its rights are its caller's.
+//! Names of the process and of the host, the process's age, and whether it runs with elevated rights.
 #![allow(unsafe_code, reason = "gethostname, getauxval and the clock since boot have no safe form")]
 
 #[cfg(target_os = "linux")]
 use std::time::Duration;
 
-/// Returns the name of the program: the last part of the path with which it was started, as libkineto has it.
+/// Returns the program's name: the last component of the path with which it was started, as in libkineto.
 pub(crate) fn name() -> String {
     let first = std::env::args_os().next().unwrap_or_default();
     let path = std::path::PathBuf::from(first);
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// Returns the name of this host; empty where the OS does not tell.
+/// Returns the host's name; empty if unknown.
 #[cfg(unix)]
 pub(crate) fn host_name() -> String {
     let mut name = [0u8; 256];
-    // SAFETY: the buffer is valid for its length less one, so that a 0 byte always ends it.
+    // SAFETY: the buffer is valid for its length less 1, so that it always ends with a 0 byte.
     let failed = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) } != 0;
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(0);
     if failed { String::new() } else { String::from_utf8_lossy(name.get(..end).unwrap_or_default()).into_owned() }
 }
 
-/// Returns the name of this host; empty where the OS does not tell.
+/// Returns the host's name; empty if unknown.
 #[cfg(not(unix))]
 pub(crate) fn host_name() -> String {
     String::new()
 }
 
-/// Whether the program has rights that its caller has not (set-user-ID and the like), who says what its environment is.
+/// Returns whether the program has more rights than its caller (set-user-ID and the like), so that its environment is
+/// untrusted.
 #[cfg(target_os = "linux")]
 pub(crate) fn has_more_rights() -> bool {
-    // SAFETY: getauxval takes a number, and returns 0 for what is not there.
+    // SAFETY: getauxval takes a number, and returns 0 for missing entries.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// Returns how long this process has been there, to a hundredth of a second; `None` without `/proc`.
+/// Returns how long this process has been running, to a hundredth of a second; `None` without `/proc`.
 #[cfg(target_os = "linux")]
 pub(crate) fn age() -> Option<Duration> {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes a time to a valid place.
+    // SAFETY: `now` is valid for writes.
     let failed = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) } != 0;
     // SAFETY: sysconf takes a number.
     let hertz =
         u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|hertz| !failed && *hertz > 0)?;
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The command's name may hold anything; of the words behind it, this is the 20th.
+    // The command's name may contain any character; after it, the start time is the 20th word.
     let begin: u64 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()?;
     let begin = Duration::from_millis(begin.saturating_mul(1000) / hertz);
     let now = Duration::new(u64::try_from(now.tv_sec).ok()?, u32::try_from(now.tv_nsec).ok()?);
@@ -61,14 +62,14 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(50));
         let (grown, passed) = (super::age().unwrap() - early, watch.elapsed());
         assert!(grown.abs_diff(passed).as_millis() < 20, "{grown:?} in {passed:?}");
-        // A process that lives has begun since the machine was started, and its program's file is older than it.
+        // A running process started after the machine, and after its program's file was written.
         let file = std::fs::metadata("/proc/self/exe").unwrap().ctime();
         let begin = std::time::SystemTime::now() - early;
         assert!(begin > std::time::UNIX_EPOCH + std::time::Duration::from_secs(file.cast_unsigned()));
     }
 
     #[test]
-    fn the_program_has_a_name() {
+    fn program_has_a_name() {
         assert!(super::name().starts_with("tracing_kineto"), "{}", super::name());
     }
 }

@@ -1,20 +1,21 @@
 //! Flushes before SIGINT, SIGTERM or SIGHUP ends the process.
 #![allow(unsafe_code, reason = "signal handlers have no safe form")]
 
-/// Watches the signals that end the process by default, of those of SIGINT, SIGTERM and SIGHUP that do so now.
+/// Watches those of SIGINT, SIGTERM and SIGHUP that end the process by default now.
 ///
-/// When one comes, [`serve`]'s thread flushes, then the signal is raised again and ends the process. Process 1, the first of a
-/// container, exits with 128 plus the signal's number instead, as shells report it. A second signal ends the process at once.
+/// When one arrives, [`serve`]'s thread flushes, then the signal is raised again and ends the process. Process 1, the first
+/// of a container, exits with 128 plus the signal's number instead, as shells report it. A second signal ends the process at
+/// once.
 ///
-/// A signal that is ignored stays ignored, and a handler of the program, installed before or after, is the only one that acts:
-/// if it calls ours, ours does nothing. Before [`serve`], and in a forked child that has not called it, a signal ends the
-/// process as if there were no handler.
+/// An ignored signal stays ignored. A handler of the program, installed before or after, is the only one that acts: if it
+/// calls ours, ours does nothing. Before [`serve`], and in a forked child that has not called it, a signal ends the process
+/// as if there were no handler.
 #[cfg(unix)]
 pub(crate) fn watch() {
     unix::watch();
 }
 
-/// Says that [`serve`] comes soon: until then a signal waits for it.
+/// Announces that [`serve`] will be called soon: until then signals are held.
 #[cfg(unix)]
 pub(crate) fn expect() {
     unix::expect();
@@ -26,7 +27,7 @@ pub(crate) fn serve(flush: fn()) {
     unix::serve(flush);
 }
 
-/// Has a signal that has come end the process now, which exits: the thread of [`serve`] may come too late to do that.
+/// Lets a pending signal end the exiting process now: the thread of [`serve`] may run too late to do that.
 #[cfg(unix)]
 pub(crate) fn finish() {
     unix::finish();
@@ -57,26 +58,26 @@ mod unix {
 
     const WATCHED: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-    /// The write end of the thread's pipe; a handler may do no more than write to it.
+    /// The write end of the thread's pipe; a handler may only write to it.
     static PIPE: AtomicI32 = AtomicI32::new(-1);
 
-    /// The process that has the thread; 0 while there is none.
+    /// The process that runs the thread; 0 if none does.
     static PROCESS: AtomicI32 = AtomicI32::new(0);
 
-    /// The process that has the thread or is about to start it.
+    /// The process that runs the thread or is about to start it.
     static EXPECTED: AtomicI32 = AtomicI32::new(0);
 
-    /// The signal that has come, because of which the process ends; 0 while none has.
+    /// The signal that is ending the process; 0 if none is.
     static FIRST: AtomicI32 = AtomicI32::new(0);
 
-    /// Some signal has our handler.
+    /// Whether any signal has our handler.
     static IS_WATCHING: AtomicBool = AtomicBool::new(false);
 
     extern "C" fn handle(signal: libc::c_int) {
         if !is_ours(signal) {
             return;
         }
-        // Whether the thread is told now, or when it begins.
+        // Whether the thread is notified now, or when it starts.
         let is_taken = EXPECTED.load(Ordering::Relaxed) == process()
             && FIRST.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_ok();
         let is_told = PROCESS.load(Ordering::SeqCst) != process() || notify(signal);
@@ -102,7 +103,7 @@ mod unix {
     }
 
     pub(super) fn expect() {
-        // A thread that does not come must not be waited for.
+        // Without a handler, the thread never starts, so do not wait for it.
         if !IS_WATCHING.load(Ordering::Relaxed) {
             return;
         }
@@ -131,7 +132,7 @@ mod unix {
         if near.set_nonblocking(true).is_ok()
             && std::thread::Builder::new().name("kineto-signals".into()).spawn(run).is_ok()
         {
-            // Open for as long as the process lives: the handler may run at any time.
+            // Stays open for as long as the process lives: the handler may run at any time.
             PIPE.store(near.into_raw_fd(), Ordering::SeqCst);
             PROCESS.store(process, Ordering::SeqCst);
             let first = FIRST.load(Ordering::SeqCst);
@@ -143,7 +144,7 @@ mod unix {
         }
     }
 
-    /// There is no thread: signals end the process at once, one that has come already as well.
+    /// Notes that there is no thread: signals end the process at once, and so does a pending one.
     fn give_up() {
         EXPECTED.store(0, Ordering::SeqCst);
         let first = FIRST.swap(0, Ordering::SeqCst);
@@ -159,9 +160,9 @@ mod unix {
         }
     }
 
-    /// Has the signal end the process, unless the program has installed a handler since.
+    /// Ends the process by the signal, unless the program has installed a handler since.
     fn end_process(signal: libc::c_int) {
-        // By default, if another thread is about to do the same.
+        // The action is the default if another thread is already here.
         if !is_ours(signal) && !is_default(signal) {
             return;
         }
@@ -174,7 +175,7 @@ mod unix {
             return;
         }
         set_action(signal, libc::SIG_DFL);
-        // SAFETY: async-signal-safe; within a handler, the signal comes when that returns.
+        // SAFETY: async-signal-safe; within a handler, the signal is delivered when that returns.
         unsafe { libc::kill(process(), signal) };
     }
 
@@ -191,11 +192,11 @@ mod unix {
         action(signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL)
     }
 
-    /// Returns what a signal does now.
+    /// Returns the current action of a signal.
     fn action(signal: libc::c_int) -> Option<libc::sigaction> {
         // SAFETY: all zeros are a valid sigaction: default handler, empty mask, no flags.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: async-signal-safe; a null action changes nothing, and `action` is a valid place for the answer.
+        // SAFETY: async-signal-safe; a null action changes nothing, and `action` is valid for writes.
         let failed = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) } != 0;
         (!failed).then_some(action)
     }

@@ -3,22 +3,22 @@
 
 use super::file_limit::FileLimitGuard;
 
-/// Writes a line of at most 4096 bytes, which a pipe takes as a whole; `false` if that would block, or if nobody can read
-/// it: such a write may end the process by SIGPIPE.
+/// Writes a line of at most 4096 bytes, which a pipe takes as a whole. `false` if that would block, or if the pipe has no
+/// reader: such a write may end the process by SIGPIPE.
 ///
-/// Another thread that fills the pipe between the look and the write can still make it wait.
+/// It can still block if another thread fills the pipe between the poll and the write.
 pub(crate) fn write(line: &[u8]) -> bool {
     write_to(libc::STDERR_FILENO, line)
 }
 
 fn write_to(descriptor: i32, line: &[u8]) -> bool {
     let mut ready = libc::pollfd { fd: descriptor, events: libc::POLLOUT, revents: 0 };
-    // SAFETY: it is one valid entry.
+    // SAFETY: `ready` is one valid entry.
     let count = unsafe { libc::poll(&raw mut ready, 1, 0) };
     if count != 1 || ready.revents != libc::POLLOUT {
         return false;
     }
-    // Stderr may be a file at the limit.
+    // Stderr may be a file at its size limit.
     let _limit = FileLimitGuard::new();
     // SAFETY: the pointer and the length are those of `line`.
     unsafe { libc::write(descriptor, line.as_ptr().cast(), line.len()) > 0 }
@@ -31,7 +31,7 @@ mod tests {
     use std::os::fd::AsRawFd as _;
 
     #[test]
-    fn a_full_pipe_takes_no_line() {
+    fn full_pipe_takes_no_line() {
         let (mut reader, writer) = std::io::pipe().unwrap();
         let write = |line: &[u8]| write_to(writer.as_raw_fd(), line);
         let line = [b'x'; 4096];

@@ -1,18 +1,18 @@
 //! Ids and names of threads.
 #![allow(unsafe_code, reason = "the kernel's thread id has no safe form")]
 
-/// Returns the calling thread's id as the kernel counts it (`gettid` on Linux), the number that other tools show.
+/// Returns the calling thread's kernel id (`gettid` on Linux), the number that other tools show.
 #[cfg(target_os = "linux")]
 pub(crate) fn id() -> i64 {
     // SAFETY: gettid takes nothing and cannot fail.
     i64::from(unsafe { libc::gettid() })
 }
 
-/// Returns the calling thread's id as the kernel counts it.
+/// Returns the calling thread's kernel id.
 #[cfg(any(target_os = "macos", target_os = "ios"))]
 pub(crate) fn id() -> i64 {
     let mut id = 0u64;
-    // SAFETY: thread 0 means the calling one, and `id` is a valid place for the result.
+    // SAFETY: thread 0 means the calling thread, and `id` is valid for writes.
     unsafe { libc::pthread_threadid_np(0, &raw mut id) };
     i64::try_from(id).unwrap_or(0)
 }
@@ -26,7 +26,7 @@ pub(crate) fn id() -> i64 {
     ID.try_with(|id| *id).unwrap_or(0)
 }
 
-/// Returns the lower half of what `pthread_self` returns, as vendors' records name threads; 0 where there is no such thing.
+/// Returns the lower half of `pthread_self`, which names threads in vendors' records; 0 if unsupported.
 pub(crate) fn handle() -> u32 {
     #[cfg(unix)]
     {
@@ -45,9 +45,9 @@ pub(crate) fn name() -> String {
     std::thread::current().name().unwrap_or_default().to_owned()
 }
 
-/// Returns the name that the operating system has for the calling thread; empty where it has none.
+/// Returns the operating system's name for the calling thread; empty if it has none.
 ///
-/// On Linux, a new thread has the name of the one that made it, until somebody gives it another; at most 15 bytes.
+/// On Linux, a new thread inherits the name of its creator until it is renamed; at most 15 bytes.
 pub(crate) fn own_kernel_name() -> String {
     #[cfg(any(target_os = "linux", target_os = "macos", target_os = "ios"))]
     {
@@ -65,7 +65,7 @@ pub(crate) fn own_kernel_name() -> String {
     }
 }
 
-/// Returns the name that the kernel has for a live thread of this process, which may be set late; at most 15 bytes.
+/// Returns the kernel's name of a live thread of this process, which may be set late; at most 15 bytes.
 pub(crate) fn kernel_name(id: i64) -> Option<String> {
     if !cfg!(target_os = "linux") {
         return None;
@@ -77,7 +77,7 @@ pub(crate) fn kernel_name(id: i64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn threads_have_ids_and_names_of_their_own() {
+    fn threads_have_distinct_ids_and_names() {
         let here = super::id();
         let there =
             std::thread::Builder::new().name("worker \"ä\"".into()).spawn(|| (super::id(), super::name())).unwrap();

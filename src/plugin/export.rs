@@ -43,7 +43,7 @@ macro_rules! export_plugin {
         /// `registry` is a `KinetoPlugin_Registry`, or null.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn KinetoPlugin_register(registry: *const ::std::ffi::c_void) -> ::std::ffi::c_int {
-            // SAFETY: as the caller says.
+            // SAFETY: the caller upholds the same contract.
             unsafe { $crate::__register::<$plugin>(registry) }
         }
     };
@@ -58,7 +58,7 @@ const ASYNC: u32 = 2;
 /// `registry` is a `KinetoPlugin_Registry`, or null.
 #[doc(hidden)]
 pub unsafe fn __register<P: Plugin>(registry: *const c_void) -> c_int {
-    // SAFETY: as the caller says; it is there during the call.
+    // SAFETY: by the caller's contract it is null or a `KinetoPlugin_Registry`, valid during the call.
     let Some(registry) = (unsafe { whole(registry.cast::<Registry>()) }) else { return -1 };
     let interface = Interface {
         size: Interface::KNOWN,
@@ -73,7 +73,7 @@ pub unsafe fn __register<P: Plugin>(registry: *const c_void) -> c_int {
         pop_user: Some(pop_user::<P>),
         process: Some(process::<P>),
     };
-    // SAFETY: the host's function takes its handle and an interface that is there during the call.
+    // SAFETY: the host's function takes its handle and an interface, which is valid during the call.
     unsafe { (registry.register)(registry.handle, &raw const interface) }
 }
 
@@ -82,28 +82,28 @@ fn contained(call: impl FnOnce() -> bool) -> c_int {
     if catch_unwind(AssertUnwindSafe(call)).unwrap_or(false) { 0 } else { -1 }
 }
 
-/// A struct of the host's, unless it is null or of a version before the first.
+/// Returns a struct of the host, unless it is null or older than the first version.
 ///
 /// # Safety
-/// Null, or a struct that stays for `'h`, of which as much is there as it says.
+/// Null, or a struct that is valid for `'h` and as large as its size field.
 unsafe fn whole<'h, T: Versioned>(theirs: *const T) -> Option<&'h T> {
-    // SAFETY: every such struct begins with its size, and that is there. A reference to the rest may be to nothing.
+    // SAFETY: the struct is not null, and begins with its size. The rest may be missing, so there is no reference yet.
     let is_whole = !theirs.is_null() && unsafe { theirs.cast::<usize>().read() } >= T::KNOWN;
-    // SAFETY: all that is known of it here is there.
+    // SAFETY: by its size field, it is at least as large as `T`.
     is_whole.then(|| unsafe { &*theirs })
 }
 
-/// The plugin behind a handle.
+/// Returns the plugin behind a handle.
 ///
 /// # Safety
-/// `handle` is one that [`create`] has made for the same `P` and that is not destroyed, or null.
+/// `handle` is null, or was returned by [`create`] for the same `P` and is not destroyed.
 unsafe fn plugin<'p, P: Plugin>(handle: Handle) -> Option<&'p P> {
-    // SAFETY: as the caller says; others have shared references alone.
+    // SAFETY: by the caller's contract it is null or a live `P`, and only shared references exist.
     unsafe { handle.cast::<P>().as_ref() }
 }
 
 unsafe extern "C" fn query<P: Plugin>(query: *mut Query) -> c_int {
-    // SAFETY: the host's struct, there during the call.
+    // SAFETY: the host passes a struct that is valid during the call.
     let Some(query) = (unsafe { whole(query) }) else { return -1 };
     if query.name.is_null() || query.types.is_null() {
         return -1;
@@ -112,7 +112,7 @@ unsafe extern "C" fn query<P: Plugin>(query: *mut Query) -> c_int {
     let length = name.len().min(query.name_max);
     // SAFETY: the host's buffer holds `name_max` bytes and a zero.
     unsafe { std::ptr::copy_nonoverlapping(name.as_ptr().cast(), query.name, length) };
-    // SAFETY: as above.
+    // SAFETY: `length` is at most `name_max`, the index of the zero.
     unsafe { query.name.wrapping_add(length).write(0) };
     for (at, kind) in P::TYPES.iter().take(query.types_max).enumerate() {
         // SAFETY: the host's array holds `types_max` numbers.
@@ -122,16 +122,16 @@ unsafe extern "C" fn query<P: Plugin>(query: *mut Query) -> c_int {
 }
 
 unsafe extern "C" fn create<P: Plugin>(create: *mut Create) -> c_int {
-    // SAFETY: the host's struct, there during the call.
+    // SAFETY: the host passes a struct that is valid during the call.
     if unsafe { whole(create) }.is_none() {
         return -1;
     }
-    // SAFETY: as above.
+    // SAFETY: it was checked above, and the host does not access it during the call.
     let Some(create) = (unsafe { create.as_mut() }) else { return -1 };
     let types = if create.types.is_null() {
         &[]
     } else {
-        // SAFETY: there are that many numbers.
+        // SAFETY: the host's array has `types_len` numbers.
         unsafe { std::slice::from_raw_parts(create.types, create.types_len) }
     };
     let types: Vec<_> = types.iter().filter_map(|number| EventType::from_number(*number)).collect();
@@ -148,9 +148,9 @@ unsafe extern "C" fn start(_: *mut OnProfiler) -> c_int {
 }
 
 unsafe extern "C" fn destroy<P: Plugin>(params: *mut OnProfiler) -> c_int {
-    // SAFETY: the host's struct, there during the call.
+    // SAFETY: the host passes a struct that is valid during the call.
     let Some(params) = (unsafe { whole(params) }).filter(|params| !params.profiler.is_null()) else { return -1 };
-    // SAFETY: [`create`] has made it so, and the host uses it no more.
+    // SAFETY: [`create`] returned it from a box, and the host does not use it again.
     let plugin = unsafe { Box::from_raw(params.profiler.cast::<P>()) };
     contained(|| {
         drop(plugin);
@@ -161,11 +161,11 @@ unsafe extern "C" fn destroy<P: Plugin>(params: *mut OnProfiler) -> c_int {
 /// Calls `call` with the plugin of a call's parameters.
 ///
 /// # Safety
-/// `params` is the host's struct, there during the call, or null.
+/// `params` is null or the host's struct, valid during the call.
 unsafe fn on<P: Plugin>(params: *mut OnProfiler, call: impl FnOnce(&P)) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller upholds the same contract.
     let Some(params) = (unsafe { whole(params) }) else { return -1 };
-    // SAFETY: the host has it from `create`.
+    // SAFETY: the host received the handle from `create`.
     let Some(plugin) = (unsafe { plugin::<P>(params.profiler) }) else { return -1 };
     contained(|| {
         call(plugin);
@@ -174,28 +174,28 @@ unsafe fn on<P: Plugin>(params: *mut OnProfiler, call: impl FnOnce(&P)) -> c_int
 }
 
 unsafe extern "C" fn stop<P: Plugin>(params: *mut OnProfiler) -> c_int {
-    // SAFETY: the host's struct.
+    // SAFETY: the host passes a struct that is valid during the call.
     unsafe { on(params, P::stop) }
 }
 
 unsafe extern "C" fn pop<P: Plugin>(params: *mut OnProfiler) -> c_int {
-    // SAFETY: the host's struct.
+    // SAFETY: the host passes a struct that is valid during the call.
     unsafe { on(params, P::pop) }
 }
 
 unsafe extern "C" fn pop_user<P: Plugin>(params: *mut OnProfiler) -> c_int {
-    // SAFETY: the host's struct.
+    // SAFETY: the host passes a struct that is valid during the call.
     unsafe { on(params, P::pop_annotation) }
 }
 
 /// Calls `taken` with the plugin and the id of a call's parameters.
 ///
 /// # Safety
-/// `params` is the host's struct, there during the call, or null.
+/// `params` is null or the host's struct, valid during the call.
 unsafe fn take<P: Plugin>(params: *mut Push, taken: impl FnOnce(&P, u64)) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller upholds the same contract.
     let Some(params) = (unsafe { whole(params) }) else { return -1 };
-    // SAFETY: the host has it from `create`.
+    // SAFETY: the host received the handle from `create`.
     let Some(plugin) = (unsafe { plugin::<P>(params.profiler) }) else { return -1 };
     contained(|| {
         taken(plugin, params.id);
@@ -204,21 +204,21 @@ unsafe fn take<P: Plugin>(params: *mut Push, taken: impl FnOnce(&P, u64)) -> c_i
 }
 
 unsafe extern "C" fn push<P: Plugin>(params: *mut Push) -> c_int {
-    // SAFETY: the host's struct.
+    // SAFETY: the host passes a struct that is valid during the call.
     unsafe { take(params, P::push) }
 }
 
 unsafe extern "C" fn push_user<P: Plugin>(params: *mut Push) -> c_int {
-    // SAFETY: the host's struct.
+    // SAFETY: the host passes a struct that is valid during the call.
     unsafe { take(params, P::push_annotation) }
 }
 
 unsafe extern "C" fn process<P: Plugin>(params: *mut Process) -> c_int {
-    // SAFETY: the host's struct, there during the call.
+    // SAFETY: the host passes a struct that is valid during the call.
     let Some(params) = (unsafe { whole(params) }) else { return -1 };
-    // SAFETY: the host has it from `create`.
+    // SAFETY: the host received the handle from `create`.
     let Some(plugin) = (unsafe { plugin::<P>(params.profiler) }) else { return -1 };
-    // SAFETY: the host's struct, there during the call.
+    // SAFETY: the host passes a struct that is valid during the call.
     let Some(builder) = (unsafe { whole(params.builder) }) else { return -1 };
     contained(|| {
         plugin.deliver(&mut TraceBuilder(Out(builder)));
@@ -226,7 +226,7 @@ unsafe extern "C" fn process<P: Plugin>(params: *mut Process) -> c_int {
     })
 }
 
-/// The host's functions that take events.
+/// The host's functions that receive events.
 pub(super) struct Out<'o>(&'o Builder);
 
 impl Out<'_> {
@@ -236,7 +236,7 @@ impl Out<'_> {
         let (start, end) = (nanos(start), nanos(end));
         let id = span.cast_signed();
         let raw = abi::Event { size: abi::Event::KNOWN, kind: kind.number(), start, end, id, device, resource };
-        // SAFETY: the host's function, with its handle and a struct that is there during the call.
+        // SAFETY: the host's function, with its handle and a struct that is valid during the call.
         if unsafe { (self.0.add_event)(self.0.handle, &raw const raw) } != 0 {
             return false;
         }
@@ -244,10 +244,10 @@ impl Out<'_> {
         // SAFETY: the host's function, with its handle and a C string.
         unsafe { (self.0.set_name)(self.0.handle, name.as_ptr()) };
         if correlation != 0 {
-            // Of the two ends, that of the host is where it starts.
+            // The arrow starts at the host's end.
             let is_start = u8::from(kind.kind().is_cpu());
             let flow = EventFlow { size: EventFlow::KNOWN, kind: ASYNC, id: correlation, is_start };
-            // SAFETY: the host's function, with its handle and a struct that is there during the call.
+            // SAFETY: the host's function, with its handle and a struct that is valid during the call.
             unsafe { (self.0.set_flow)(self.0.handle, &raw const flow) };
         }
         if span != 0 {
@@ -267,19 +267,19 @@ impl Out<'_> {
         let (name, label) = (text(name), text(label));
         let (size, name, label) = (DeviceInfo::KNOWN, name.as_ptr(), label.as_ptr());
         let device = DeviceInfo { size, id: id.into(), order, name, label };
-        // SAFETY: the host's function, with its handle and a struct that is there during the call, as are its texts.
+        // SAFETY: the host's function, with its handle and a struct that is valid during the call, as are its texts.
         unsafe { (self.0.add_device)(self.0.handle, &raw const device) == 0 }
     }
 
     pub(super) fn resource(&mut self, device: i32, resource: i32, name: &str, order: i32) -> bool {
         let name = text(name);
         let resource = ResourceInfo { size: ResourceInfo::KNOWN, device, resource, order, name: name.as_ptr() };
-        // SAFETY: the host's function, with its handle and a struct that is there during the call, as is its text.
+        // SAFETY: the host's function, with its handle and a struct that is valid during the call, as is its text.
         unsafe { (self.0.add_resource)(self.0.handle, &raw const resource) == 0 }
     }
 }
 
-/// A text for C, without the zeros that it may have inside.
+/// Returns a C string without the text's NUL bytes.
 fn text(text: &str) -> CString {
     CString::new(text.replace('\0', "")).unwrap_or_default()
 }

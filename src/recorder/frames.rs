@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_the_head_of_its_next_slice() {
+    fn state_is_the_head_of_its_next_slice() {
         let new = state::new(7);
         assert_eq!(state::slice(new), Head::new(Tag::Slice, flag::FIRST | flag::DEFINES, 7).word());
         assert_eq!(state::slice(new), new);

@@ -35,7 +35,7 @@ impl Iterations {
         self.counts.remove(requester).is_some()
     }
 
-    /// Whether any iteration was counted.
+    /// Returns whether any iteration was counted.
     pub(crate) fn is_counted(&self) -> bool {
         self.current > 0
     }

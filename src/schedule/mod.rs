@@ -1,4 +1,4 @@
-//! Which steps of a program are recorded: PyTorch's schedules, as functions from a step's number to an action.
+//! PyTorch's schedules: functions from a step's number to an action.
 
 mod iterations;
 mod transition;
@@ -54,7 +54,7 @@ struct Cycles {
     wait: u64,
     warmup: u64,
     active: u64,
-    /// 0 is without end.
+    /// 0 means unlimited.
     repeat: u64,
     skip_first: u64,
     skip_first_wait: bool,
@@ -66,13 +66,13 @@ struct Cycles {
 pub enum ProfilerAction {
     /// Nothing.
     None = 0,
-    /// Collectors run, and nothing is recorded.
+    /// Collectors run; recording has not started.
     Warmup = 1,
     /// It records.
     Record = 2,
     /// It records, and the trace ends with the step.
     RecordAndSave = 3,
-    /// Nothing until the next cycle, because a collector has stopped by itself. A schedule must not return it.
+    /// Nothing until the next cycle, because a collector has stopped on its own. A schedule must not return it.
     DeviceStopped = 4,
 }
 
@@ -181,7 +181,7 @@ impl Schedule {
         }
     }
 
-    /// Whether the schedule has ended at `step`.
+    /// Returns whether the schedule has ended at `step`.
     pub(crate) fn is_over(&self, step: u64) -> bool {
         match &self.plan {
             SchedulePlan::Cycles(cycles) => matches!(cycles.position(step), CyclePosition::Over),
@@ -189,7 +189,7 @@ impl Schedule {
         }
     }
 
-    /// Whether the schedule produces at most one trace.
+    /// Returns whether the schedule produces at most one trace.
     pub(crate) fn is_single(&self) -> bool {
         matches!(&self.plan, SchedulePlan::Cycles(cycles) if cycles.repeat == 1)
     }

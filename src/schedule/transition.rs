@@ -1,4 +1,4 @@
-//! What to do between two steps: PyTorch's table of transitions.
+//! The actions between two steps: PyTorch's table of transitions.
 
 use super::ProfilerAction::{self, DeviceStopped, None as Nothing, Record, RecordAndSave, Warmup};
 
@@ -25,7 +25,7 @@ const UNSAVED_RECORDING: Transition = Transition::Warn(
 const COLLECTOR_STOPPED: Transition =
     Transition::Warn("a collector has stopped by itself: the trace ends here; the next cycle records again");
 
-/// Returns what to do when `next` follows `previous`; `None` is the end of the schedule.
+/// Returns the transitions from `previous` to `next`; `None` is the end of the schedule.
 pub(crate) fn transitions(previous: ProfilerAction, next: Option<ProfilerAction>) -> &'static [Transition] {
     use Transition::{Prepare, Save, Start, Stop};
     match (previous, next) {
@@ -65,7 +65,7 @@ impl SchedulePosition {
 
     /// Returns the next position when the schedule returns `scheduled` for the next step.
     ///
-    /// If a collector has stopped by itself, the rest of the cycle is skipped.
+    /// If a collector has stopped on its own, the rest of the cycle is skipped.
     pub(crate) fn next(self, scheduled: ProfilerAction, has_stopped: bool) -> SchedulePosition {
         let action = match self.action {
             DeviceStopped if self.scheduled != RecordAndSave && scheduled != Nothing => DeviceStopped,
@@ -150,7 +150,7 @@ mod tests {
     fn stopped_collector_ends_the_cycle() {
         for (schedule, done) in [
             ("0122301223", "0122301223"),
-            // Stopped while recording: to the end of the cycle, and the next one is as if nothing had been.
+            // Stopped while recording: no recording until the end of the cycle; the next cycle is not affected.
             ("012!2301223", "0124401223"),
             // While warming up.
             ("01!12301", "0144401"),

@@ -1,11 +1,12 @@
-//! The request from outside for which something is recorded.
+//! The external request that a recording belongs to.
 
-/// RequestLink have numbers in the order in which they come, so one that has had its turn is known by its own.
+/// Tracks which request uses the session. Requests are numbered in the order of their arrival, so the last number tells which
+/// have ended.
 #[derive(Debug, Default)]
 pub(super) struct ActiveRequest {
     /// The request that uses the session.
     request_id: Option<u64>,
-    /// The last request that has begun, or never will.
+    /// The last request that has begun or was marked as done.
     last: u64,
 }
 
@@ -15,12 +16,12 @@ impl ActiveRequest {
         self.request_id
     }
 
-    /// Whether that request uses the session.
+    /// Returns whether that request uses the session.
     pub(super) fn is_active(&self, request_id: u64) -> bool {
         self.request_id == Some(request_id)
     }
 
-    /// Whether that request has ended.
+    /// Returns whether that request has ended.
     pub(super) fn is_done(&self, request_id: u64) -> bool {
         request_id <= self.last && !self.is_active(request_id)
     }

@@ -18,7 +18,7 @@ pub(super) struct Annotation {
     open: Option<Arc<OpenAnnotation>>,
     /// The step that began before a subscriber was installed.
     late: Option<u64>,
-    /// A message has reported why there are no annotations.
+    /// Whether a message has reported why there are no annotations.
     is_reported: bool,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Annotation {
 #[derive(Debug)]
 struct OpenAnnotation {
     span: Span,
-    /// Layers have received the exit.
+    /// Whether layers have received the exit.
     is_ended: AtomicBool,
 }
 
@@ -39,8 +39,8 @@ struct ThreadAnnotations(RefCell<Vec<Arc<OpenAnnotation>>>);
 
 thread_local! {
     static INSIDE: ThreadAnnotations = ThreadAnnotations::default();
-    /// The thread has entered one. Until then [`INSIDE`] is not touched: thread-locals are dropped in reverse order of their
-    /// creation, and it must be dropped before those of the layers.
+    /// Whether the thread has entered an annotation. Until then [`INSIDE`] is not touched: thread-locals are dropped in
+    /// reverse order of their creation, and it must be dropped before those of the layers.
     static HAS_ENTERED: Cell<bool> = const { Cell::new(false) };
 }
 

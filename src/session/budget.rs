@@ -5,7 +5,7 @@ use crate::os::fork;
 use crate::recorder::Recorder;
 use std::sync::Arc;
 
-/// One part of that many is reserved for work: a program may make any number of calls that launch nothing.
+/// One part in that many is reserved for spans: a program may make any number of calls that launch nothing.
 const PART_FOR_WORK: u64 = 4;
 
 /// Takes memory from the recorder's pool.

@@ -29,9 +29,9 @@ struct ClockState {
     collectors: Arc<CollectorSet>,
     anchors: fork::Own<Vec<Anchor>>,
     alive: AtomicBool,
-    /// The thread runs.
+    /// Whether the thread runs.
     begun: AtomicBool,
-    /// Full buffers were reported for this recording.
+    /// Whether full buffers were reported for this recording.
     is_full: AtomicBool,
 }
 
@@ -58,7 +58,7 @@ impl ClockThread {
         self.shared.anchors().clear();
         self.shared.is_full.store(false, Ordering::Relaxed);
         let starter: Arc<dyn Starter> = self.shared.clone();
-        self.shared.recorder.pool().help_from(Arc::downgrade(&starter));
+        self.shared.recorder.pool().set_starter(Arc::downgrade(&starter));
     }
 
     /// Starts the thread now and waits until it runs, so that its allocations are not attributed to the program.
@@ -144,7 +144,7 @@ impl ClockState {
         // Also while the thread is torn down.
         let _own = ManuallyDrop::new(InternalAllocGuard::begin());
         self.begun.store(true, Ordering::Relaxed);
-        // From now on there is something to flush.
+        // From now on there are records to flush.
         signal::serve(super::at_exit);
         let mut next = Instant::now() + PERIOD;
         // The thread that started this one is inside a hook, perhaps on the only processor.

@@ -96,7 +96,7 @@ fn flush(
 }
 
 impl Session {
-    /// Whether the session has a recording that the end of the process must write.
+    /// Returns whether the session has a recording that the end of the process must write.
     fn has_unwritten(&self, deadline: Instant) -> bool {
         if !self.is_reachable(deadline) {
             diag!(

@@ -1,11 +1,11 @@
-//! What guards, profilers and layers hold: a session, or none.
+//! The session of a guard, a profiler or a layer, if it has one.
 
 use super::Session;
 use std::sync::Arc;
 
 /// A session, or none if the layer is off.
 ///
-/// In WebAssembly there is none by its type, so the linker leaves out what starts, ends and writes recordings.
+/// In WebAssembly the type cannot hold a session, so the linker drops the code that starts, ends and writes recordings.
 #[derive(Clone, Default)]
 pub(crate) struct SessionHandle {
     #[cfg(not(target_family = "wasm"))]
@@ -22,7 +22,7 @@ impl SessionHandle {
         None
     }
 
-    /// Takes the session out, so that there is none from now on.
+    /// Takes the session out and leaves none.
     pub(crate) fn take(&mut self) -> SessionHandle {
         std::mem::take(self)
     }

@@ -53,7 +53,8 @@ impl Session {
             self.requests.report_eviction();
         }
         self.run_memory_profile(&mut state, None)?;
-        // The old profile would keep its memory, and be exported in place of the new one if that cannot be stopped.
+        // The old profile would keep its memory, and would be exported in place of the new one if that one could not be
+        // stopped.
         state.last = None;
         Ok(())
     }

@@ -84,7 +84,7 @@ pub(crate) struct Session {
     requests: RequestLink,
     observers: SessionObservers,
     writes: Writes,
-    /// The guard was dropped, so nothing would write what a recording holds.
+    /// Whether the guard was dropped, so that no code would write what a recording holds.
     is_unguarded: AtomicBool,
     /// The claim on the output, held while the guard lives.
     claim: fork::Own<Option<OutputClaim>>,
@@ -112,23 +112,23 @@ struct SessionState {
     /// The trace id of the current recording, made on first use.
     trace_id: OnceLock<String>,
     metadata: Arc<TraceMetadata>,
-    /// The slices that the program pushed itself.
+    /// The slices that the program pushed through its builders.
     reports: Reports,
     /// The assertions that did not hold.
     violations: Violations,
-    /// A trace owns the metadata; the next recording starts with a copy.
+    /// Whether a trace owns the metadata; the next recording then starts with a copy.
     given_away: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum SessionPhase {
     Idle,
-    /// With the number of the `prepare` call.
+    /// Holds the number of the `prepare` call.
     Prepared(u64),
     Recording,
 }
 
-/// What a session is doing.
+/// A session's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Status {
@@ -227,7 +227,7 @@ impl Session {
         if self.is_unguarded.load(Ordering::Relaxed) { Err(Error::new(ErrorKind::NotActive, why)) } else { Ok(()) }
     }
 
-    /// Whether a layer of this session is part of a subscriber.
+    /// Returns whether a layer of this session is part of a subscriber.
     pub(crate) fn is_installed(&self) -> bool {
         self.recorder.is_installed()
     }
@@ -252,8 +252,8 @@ impl Session {
         lock_within(&self.state, FORKED_LOCK).ok_or_else(|| Error::new(ErrorKind::Forked, why))
     }
 
-    /// Whether the session's lock is free before `deadline`. It is not if this thread itself, or one that hangs, is starting
-    /// or stopping a recording.
+    /// Returns whether the session's lock is free before `deadline`. It is not if this thread itself, or one that hangs, is
+    /// starting or stopping a recording.
     fn is_reachable(&self, deadline: Instant) -> bool {
         lock_until(&self.state, deadline).is_some()
     }
@@ -480,7 +480,7 @@ impl Session {
         }
     }
 
-    /// Whether anything is recorded now, without waiting for a start or stop in progress.
+    /// Returns whether anything is recorded now, without waiting for a start or stop in progress.
     pub(crate) fn is_recording(&self) -> bool {
         self.recorder.epoch() != 0 && !self.recorder.is_forked()
     }

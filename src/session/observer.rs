@@ -130,7 +130,7 @@ struct LayerObserver {
 pub(crate) struct NamedObserver {
     observer: Box<dyn SessionObserver>,
     name: &'static str,
-    /// It has panicked.
+    /// Whether it has panicked.
     is_broken: AtomicBool,
 }
 
@@ -139,9 +139,9 @@ struct PendingEvents {
     events: VecDeque<SessionEvent>,
     /// The threads inside calls that may hold locks, once for each call.
     inside: Vec<i64>,
-    /// A thread is delivering events.
+    /// Whether a thread is delivering events.
     is_delivering: bool,
-    /// A recording has started and not ended.
+    /// Whether a recording has started and not ended.
     is_recording: bool,
 }
 
@@ -248,7 +248,7 @@ impl Drop for NotifyScope<'_> {
         let Some(observers) = self.observers else { return };
         let own = thread::id();
         let mut pending = observers.pending.lock();
-        // None in a child that was forked during the call.
+        // Absent in a child that was forked during the call.
         let call = pending.inside.iter().position(|thread| *thread == own);
         call.map(|call| pending.inside.swap_remove(call));
         let is_inside = pending.inside.contains(&own);

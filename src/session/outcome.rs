@@ -43,16 +43,16 @@ pub enum StepState {
         /// The trace ends with this step.
         is_last: bool,
     },
-    /// Nothing until the next cycle: a collector has stopped by itself.
+    /// Nothing until the next cycle: a collector has stopped on its own.
     DeviceStopped {
-        /// Which collector, and why.
+        /// The collector, and the cause.
         reason: String,
     },
     /// Nothing: the schedule has no further cycles.
     Finished,
     /// Nothing, for a reason other than the schedule.
     Nothing {
-        /// Why, and what to do.
+        /// The cause, and what to do.
         reason: String,
     },
 }
@@ -63,7 +63,7 @@ pub enum StepState {
 pub struct Cycle {
     /// Its number; the first is 1.
     pub number: u64,
-    /// What was recorded.
+    /// The recorded trace.
     pub trace: Trace,
     /// The file that it was saved to, if the handler or the output saved it.
     pub path: Option<PathBuf>,

@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-/// How long a collector may take to show that its records arrive.
+/// How long to wait for a collector's first records, which show that it works.
 const PROOF: Duration = Duration::from_millis(100);
 
 impl Session {
@@ -86,7 +86,7 @@ impl Session {
         }
     }
 
-    /// Returns what the collectors are to record.
+    /// Returns the types and options that the collectors record.
     pub(super) fn selection(&self, config: &Config) -> Selection {
         let gpu = &config.gpu;
         Selection {

@@ -76,7 +76,7 @@ impl Session {
         Ok(true)
     }
 
-    /// Whether the session was created before this process was forked.
+    /// Returns whether the session was created before this process was forked.
     pub(crate) fn is_of_parent(&self) -> bool {
         fork::generation() != self.born
     }
@@ -103,7 +103,7 @@ impl Session {
         (state.active_request.id().is_none() && !matches!(state.phase, SessionPhase::Idle)).then_some(OWN)
     }
 
-    /// Returns what the session does for the program itself.
+    /// Returns the status of the program's own recording.
     pub(super) fn program_status(&self) -> Status {
         if self.active_request().is_some() { Status::Idle } else { self.status() }
     }
@@ -119,7 +119,7 @@ impl Session {
         is_evicted.then_some(TAKEN).or_else(|| self.memory_profile.why_evicted(request_id))
     }
 
-    /// Returns the settings of a requested recording, and a warning if it wants what only the layer can enable.
+    /// Returns the settings of a requested recording, and a warning if it requests options that only the layer can enable.
     pub(crate) fn settings_for(&self, asked: &ParsedRequest, output: PathBuf) -> (Config, Option<&'static str>) {
         let missing = "PROFILE_WITH_STACK has no effect: the layer records no call stacks; start the program with \
                        KINETO_PROFILE_WITH_STACK";

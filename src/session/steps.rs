@@ -41,9 +41,9 @@ pub(crate) struct StepControl {
 #[derive(Default)]
 pub(crate) struct SessionOptions {
     pub(crate) trace_id: Option<Arc<NewId>>,
-    /// Traces of cycles are kept.
+    /// Whether traces of cycles are kept.
     pub(crate) accumulates: bool,
-    /// A trace may be saved only once.
+    /// Whether a trace may be saved only once.
     pub(crate) is_strict: bool,
     /// The time limit for collecting a trace's events.
     pub(crate) post_processing_timeout: Option<Duration>,
@@ -67,7 +67,7 @@ struct ScheduleRun {
     cycles: u64,
     annotation: Annotation,
     reports: Arc<[CollectorReport]>,
-    /// Which collector stopped by itself, and why.
+    /// The collector that stopped on its own, and the cause.
     stopped: String,
 }
 
@@ -81,7 +81,7 @@ pub(crate) enum Ending {
     /// Nothing was being recorded.
     Nothing {
         why: String,
-        /// Earlier cycles have ended in traces.
+        /// Whether earlier cycles have ended in traces.
         has_traces: bool,
     },
 }
@@ -220,7 +220,7 @@ impl Session {
         let mut lock = self.steps.lock_step(None)?;
         let run = &mut *lock.run;
         if run.is_of_parent() {
-            // StepControl begin anew.
+            // The counters restart.
             run.position = None;
             (run.step, run.cycles) = (0, 0);
             self.steps.number_next_file(run);
@@ -453,12 +453,12 @@ impl Session {
         Ok(())
     }
 
-    /// Whether a schedule is running.
+    /// Returns whether a schedule is running.
     pub(crate) fn is_stepping(&self) -> bool {
         self.steps.lock_step(None).is_ok_and(|lock| lock.run.position.is_some() && !lock.run.is_of_parent())
     }
 
-    /// Whether there is a schedule.
+    /// Returns whether there is a schedule.
     pub(crate) fn has_schedule(&self) -> bool {
         self.steps.lock_step(None).is_ok_and(|lock| lock.run.schedule.is_some())
     }
@@ -479,7 +479,7 @@ fn foreign_schedule() -> Error {
 }
 
 impl ScheduleRun {
-    /// Whether the schedule was begun by the parent of this process.
+    /// Returns whether the parent of this process began the schedule.
     fn is_of_parent(&self) -> bool {
         self.generation != fork::generation()
     }

@@ -1,4 +1,4 @@
-//! Tests of `mod.rs`.
+//! Tests of sessions.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn clocks_are_read_each_second_after_a_pause() {
     session.start().unwrap();
     drop(session.recorder.open_chunk(session.recorder.epoch()));
     session.pause(ActivityTypes::ALL).unwrap();
-    // Long enough for the session's thread to find that nothing is recorded.
+    // Long enough for the clock thread to notice that nothing is recorded.
     std::thread::sleep(Duration::from_millis(1200));
     session.resume(ActivityTypes::ALL).unwrap();
     let before = session.clock_thread.anchors().len();

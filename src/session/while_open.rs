@@ -1,4 +1,4 @@
-//! Recordings that run only while a certain span is open.
+//! Recordings that run only while a selected span is open.
 
 use super::Session;
 use crate::os::fork;
@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Counts the open spans that a recording depends on.
 #[derive(Debug, Default)]
 pub(super) struct WhileOpen {
-    /// The recording depends on spans and none is open: a recording that starts is paused.
+    /// Whether the recording waits for a span, so that a recording that starts is paused.
     is_shut: AtomicBool,
     /// How many such spans are open; a forked child starts at 0.
     entered: fork::Own<u64>,
 }
 
 impl WhileOpen {
-    /// Whether a recording that starts is to be paused.
+    /// Returns whether a recording that starts is to be paused.
     pub(super) fn is_shut(&self) -> bool {
         self.is_shut.load(Ordering::SeqCst)
     }
@@ -37,7 +37,7 @@ impl Session {
     }
 
     fn change_entered(&self, change: impl FnOnce(u64) -> u64) {
-        // WindowState until the recording has followed, so that the last change is the one that holds.
+        // Held until the recording is paused or resumed, so that the last change wins.
         let mut entered = self.while_open.entered.lock();
         let before = *entered;
         *entered = change(before);

@@ -187,7 +187,7 @@ impl RecordingWindows {
         Some(WindowSet::new(host, devices, since))
     }
 
-    /// Whether spans are recorded; `None` if no recording is running.
+    /// Returns whether spans are recorded; `None` if no recording is running.
     pub(super) fn is_open(&self) -> Option<bool> {
         let state = self.state();
         state.since.map(|_| state.host.open.is_some())
@@ -220,7 +220,7 @@ impl WindowState {
         self.among(types)
     }
 
-    /// Whether a wanted window is not open.
+    /// Returns whether a wanted window is not open.
     fn is_closed(&self) -> bool {
         let device = |device: &DeviceWindows| device.wanted && device.open.is_none();
         self.host.wanted && self.host.open.is_none() || self.devices.iter().any(device)
@@ -295,7 +295,7 @@ impl WindowSet {
     }
 }
 
-/// Reads the clocks of collectors, which are foreign code.
+/// Reads the clocks of collectors by calling foreign code.
 fn times(switches: &[Arc<Switch>]) -> Vec<(Arc<Switch>, u64)> {
     switches.iter().map(|switch| (switch.clone(), switch.now())).collect()
 }
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_what_lies_between_pauses() {
+    fn windows_lie_between_pauses() {
         let recording_windows = recording_windows();
         assert!(
             !recording_windows.resume(ActivityTypes::ALL)

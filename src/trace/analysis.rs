@@ -1,4 +1,4 @@
-//! A trace as events in memory, and what is made of them.
+//! Analyses of a trace: its events in memory, averages and folded stacks.
 
 use super::Trace;
 use crate::diag::diag;
@@ -13,14 +13,14 @@ use std::path::Path;
 impl Trace {
     /// Returns all events in memory, in the order of their start; torch's `events()`.
     ///
-    /// They are made anew by each call, and are those that [`Events::read`] finds in the file that
-    /// [`save`](Trace::save) writes. Async tracks are no events: their slices are. Where the builder has set a
-    /// [limit](crate::KinetoLayerBuilder::post_processing_timeout) and the time is over, the events of the threads that came
-    /// first are there, and [`Note::TimeLimit`](crate::analysis::Note::TimeLimit) among the [`notes`](Events::notes).
+    /// Each call collects them anew. They equal those that [`Events::read`] finds in the file that [`save`](Trace::save)
+    /// writes. Async tracks are not events, but their slices are. At the builder's [time
+    /// limit](crate::KinetoLayerBuilder::post_processing_timeout), only the events of the first threads are returned, with
+    /// [`Note::TimeLimit`](crate::analysis::Note::TimeLimit) among the [`notes`](Events::notes).
     pub fn events(&self) -> Events {
         let limit = self.inner.info.post_processing_timeout;
         let mut builder = Builder::within(limit);
-        // The one error of `Builder` is that the time is over.
+        // The only error of `Builder` is the time limit.
         if self.rows(&mut builder).is_err() {
             let (limit, events) = (limit.unwrap_or_default(), builder.note_time_limit());
             diag!(
@@ -32,9 +32,9 @@ impl Trace {
         builder.finish_recording(self.about_recording(), self.first_start(), self.window().1)
     }
 
-    /// Returns what the operations and kernels took, by name; torch's `key_averages()`.
+    /// Returns the time of operations and kernels by name; torch's `key_averages()`.
     ///
-    /// For other groups: [`Trace::events`] and [`Events::averages`]. Notes below the table list the losses.
+    /// For other groups, use [`Trace::events`] and [`Events::averages`]. Notes below the table list the losses.
     pub fn key_averages(&self) -> KeyAverages {
         let losses = self.stats().losses;
         let notes = losses.iter().filter(|(loss, _)| loss.is_loss());
@@ -58,7 +58,7 @@ impl Trace {
         named.fold(self.window().0, Timestamp::min)
     }
 
-    /// The header's entries that are about the recording, not about the file.
+    /// Returns the header's entries about the recording, without those about the file.
     fn about_recording(&self) -> Vec<(String, String)> {
         let devices = self.device_properties().join(",");
         let mut entries = vec![("deviceProperties".to_owned(), format!("[{devices}]"))];

@@ -1,4 +1,4 @@
-//! The arguments of host rows, read out of the records when they are asked for.
+//! The arguments of host rows, decoded from the records on demand.
 
 use super::index::Index;
 use super::recorded::Recorded;
@@ -11,17 +11,17 @@ use kineto_trace::keys::WrittenFields;
 use kineto_trace::rows::SiteRow;
 use std::cell::RefCell;
 
-/// What all rows of a trace read their arguments from.
+/// The source of the arguments of all rows of a trace.
 pub(crate) struct Source<'t> {
     pub(crate) recorded: &'t Recorded,
     pub(crate) index: &'t Index,
     pub(crate) sites: &'t [SiteRow],
-    /// Payloads are put together here; two, since a value may have to be compared with later ones.
+    /// Buffers for payloads; two, because a value may be compared with later ones.
     pub(crate) words: RefCell<List<Word>>,
     pub(crate) later: RefCell<List<Word>>,
 }
 
-/// What the program says of a span: its fields, and the error that happened in a slice.
+/// The arguments that a program gives a span: its fields, and the error that happened in a slice.
 pub(crate) struct FieldArgs<'t> {
     pub(crate) source: &'t Source<'t>,
     pub(crate) site: u32,
@@ -37,12 +37,12 @@ pub(crate) struct EventArgs<'t> {
     pub(crate) source: &'t Source<'t>,
     pub(crate) record: CommittedRecord<'t>,
     pub(crate) span: u64,
-    /// Only what a counter can show.
+    /// Whether to show only values that a counter can show.
     pub(crate) numbers_only: bool,
 }
 
 impl<'t> Source<'t> {
-    /// Returns the text that a record has in that field.
+    /// Returns the text of that field in a record.
     pub(crate) fn name<'b>(
         &self,
         record: &CommittedRecord<'_>,
@@ -53,12 +53,12 @@ impl<'t> Source<'t> {
         text_of(words, field)
     }
 
-    /// Returns the name that a span's fields give it, the one recorded last.
+    /// Returns the name in a span's fields, the one recorded last.
     pub(crate) fn span_name<'b>(&self, span: u64, site: u32, words: &'b mut List<Word>) -> Option<&'b str> {
         self.span_text(span, site, self.sites.get(site as usize)?.keys.name?, words)
     }
 
-    /// Returns the text that a span of that callsite has in a field, the one recorded last.
+    /// Returns the text of a field of a span of that callsite, the one recorded last.
     pub(crate) fn span_text<'b>(
         &self,
         span: u64,
@@ -72,7 +72,7 @@ impl<'t> Source<'t> {
         text_of(words, field)
     }
 
-    /// Whether a slice may have more arguments than those its span was created with.
+    /// Returns whether a slice may have more arguments than those at the span's creation.
     #[inline]
     pub(crate) fn has_more(&self, span: u64) -> bool {
         let Index { values, errors, .. } = self.index;
@@ -103,7 +103,7 @@ impl<'t> Source<'t> {
         });
     }
 
-    /// Shows the fields of a span: those it was made with, and those recorded later in place of them.
+    /// Shows the fields of a span: those at its creation, replaced by later ones.
     fn show_fields(&self, args: &FieldArgs<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         let Some(site) = self.sites.get(args.site as usize) else { return };
         let mut words = self.words.take();
@@ -120,14 +120,14 @@ impl<'t> Source<'t> {
                 values(&words).for_each(|value| other.keys.show(value, &mut add(site, &mut added, each)));
             }
         };
-        // The last value of a field is the one that counts; the order is that of the latest record first.
+        // The last value of a field wins, so iterate from the latest record.
         let later = self.index.values.of(args.span).rev();
         later.filter_map(|id| self.recorded.record(id)).for_each(|record| show(&record));
         args.definition.into_iter().for_each(show);
         self.words.replace(words);
     }
 
-    /// The text of the error events that happened in a slice, the first one.
+    /// Shows the text of the first error event in a slice.
     fn show_error(&self, slice: u64, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         let Some(record) = self.index.errors.of(slice).next().and_then(|id| self.recorded.record(id)) else { return };
         let Some(metadata) = self.recorded.sites.get(record.head.site as usize).map(|site| site.metadata) else {
@@ -136,7 +136,7 @@ impl<'t> Source<'t> {
         let mut words = self.later.take();
         self.recorded.payload(&record, &mut words);
         let field = |name| metadata.fields().field(name).map(|field| field.index());
-        // `#[instrument(err)]` puts the error into the field `error`; messages are what people write by hand.
+        // `#[instrument(err)]` puts the error into the field `error`; hand-written events use the message.
         let wanted = [field("error"), field("message")];
         let text = wanted.iter().flatten().find_map(|wanted| values(&words).find(|value| value.field == *wanted));
         match text.or_else(|| values(&words).next()) {
@@ -190,7 +190,7 @@ impl Args for EventArgs<'_> {
     }
 }
 
-/// Shows what fields of other callsites say of a span, unless it has been said: `added` has the keys of those that have.
+/// Shows fields that other callsites recorded for a span, except those shown before; `added` holds the keys shown.
 fn add<'a>(
     site: &'a SiteRow,
     added: &'a mut Vec<String>,
@@ -204,7 +204,7 @@ fn add<'a>(
     }
 }
 
-/// The text that `words` have in that field.
+/// Returns the text of that field in `words`.
 fn text_of(words: &[Word], field: usize) -> Option<&str> {
     match values(words).find(|value| value.field == field)?.datum.into() {
         ArgValue::Str(text) => Some(text),

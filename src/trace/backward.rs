@@ -52,7 +52,7 @@ pub(super) struct Node {
 pub(super) struct Addition {
     pub(super) row: u64,
     pub(super) flow: Option<Flow>,
-    /// The node that it shares with the operation around it or directly within it.
+    /// The node that it shares with the operation directly around it or within it.
     pub(super) node: Option<Node>,
 }
 
@@ -111,16 +111,16 @@ impl ForwardOperations {
         self.around = (activity.name.starts_with(EVALUATE) && !said.is_backward).then_some(this);
     }
 
-    /// Joins them, and says what that adds to which rows, in their order.
+    /// Joins them, and returns the additions to rows, in the order of the rows.
     ///
-    /// In order of their end: of the forward operations of a thread and number, the one that began last counts; a backward
-    /// operation takes it away, so it has one arrow. Of what ends at once, the inner one goes first.
+    /// Visits operations by their end. Of the forward operations of a thread and number, the last to begin counts; a backward
+    /// operation consumes it, so it has one arrow. Of operations that end at once, the inner one comes first.
     pub(super) fn join(mut self, with_arrows: bool) -> List<Addition> {
         if !with_arrows {
             self.found.clear();
         }
         self.found.sort_unstable_by_key(|one| (one.end, Reverse(one.row)));
-        // By process, thread and number: when it began, and its row.
+        // By process, thread and number: the start and the row.
         let mut forward: Map<(i64, i64, i64), (Timestamp, u64)> = Map::default();
         let mut additions: List<Addition> = List::new();
         let mut id = self.highest;
@@ -172,7 +172,7 @@ impl GraphArgs {
     }
 }
 
-/// Whether an argument says that its operation is a backward one, by its scope.
+/// Returns whether an argument marks its operation as a backward one, by its scope.
 pub(super) fn is_backward(key: &str, value: ArgValue<'_>) -> bool {
     let scope = RecordScope::BackwardFunction;
     match (key, value) {
@@ -182,12 +182,12 @@ pub(super) fn is_backward(key: &str, value: ArgValue<'_>) -> bool {
     }
 }
 
-/// The same, or that it belongs to a forward operation.
+/// Returns whether an argument marks its operation as a backward one, by its scope or by its forward thread.
 pub(super) fn is_of_backward(key: &str, value: ArgValue<'_>) -> bool {
     is_backward(key, value) || key == FORWARD_THREAD && integer(value).is_some_and(|thread| thread > 0)
 }
 
-/// Whether torch would call it an operation.
+/// Returns whether torch calls it an operation.
 pub(super) fn is_operation(kind: ActivityType) -> bool {
     matches!(kind, ActivityType::CpuOp | ActivityType::UserAnnotation | ActivityType::CollectiveComm)
 }

@@ -1,15 +1,15 @@
 //! Finds the spans of futures, and the slices in which futures are dropped.
 //!
-//! The records do not say which span is a future's. But `tracing`'s `Instrumented` enters its span once more to drop the
-//! future, as a rule right after its last poll. So the span of a future is one that has closed and was entered more than once,
-//! the last time for less than 0.1 ms and with nothing inside, and of which one of these holds:
+//! The records do not mark the spans of futures. But `tracing`'s `Instrumented` enters its span once more to drop the future,
+//! usually right after the last poll. So a span counts as a future's if all of these hold: it has closed, it was entered more
+//! than once, and its last slice is shorter than 0.1 ms and empty. In addition, one of these must hold:
 //!
-//! - That last enter comes right after another one, or its thread is another than before, and no enter lies in a span that is
-//!   not an ancestor. Then it does not matter who closes the span, or when: a child may do so late.
-//! - The thread that left the span last closed it next.
+//! - The last enter directly follows another one, or is on a different thread, and no enter lies in a span that is not an
+//!   ancestor. Then the thread and time of the close do not matter: a child may close the span late.
+//! - The thread that exited the span last closed it next.
 //!
-//! A span that is made once and entered for each call (a layer of a model) is entered inside of others, which its thread
-//! leaves before it closes the span. A sync span whose last two enters follow each other looks like a future.
+//! A span that is created once and entered for each call (a layer of a model) is entered inside other spans, which its thread
+//! exits before it closes the span. A sync span whose last two enters follow each other looks like a future.
 //!
 //! [`open_futures`](super::open_futures) decides about spans that have not closed.
 
@@ -25,36 +25,36 @@ use std::cmp::Reverse;
 pub(super) struct Drops<'r> {
     recorded: &'r Recorded,
     lane: u64,
-    /// Slices of the lane at hand, each inside the one before; the last ones may have ended.
+    /// Slices of the current lane, each inside the previous one; the last ones may have ended.
     open: List<Entered>,
-    /// When something else was recorded last on the lane.
+    /// The time of the last other record on the lane.
     other: Ticks,
     /// The slices of other lanes.
     others: Map<u64, List<Entered>>,
     spans: Map<u64, Span>,
-    /// Spans that closed, and whether the thread that had left one last did that next.
+    /// Closed spans, and whether the close directly followed the last exit on the same thread.
     closed: List<(u64, bool)>,
 }
 
-/// One enter of a span.
+/// A slice that may have records inside.
 #[derive(Debug, Default)]
 struct Entered {
     slice: u64,
     span: u64,
     site: u32,
     start: Ticks,
-    /// 0 if its own record does not say it.
+    /// The end; 0 if the slice's own record does not hold it.
     end: Ticks,
-    /// How many records lie in it.
+    /// The number of records inside.
     records: usize,
-    /// Slices directly inside that may be those in which futures are dropped that this span's future owns.
+    /// Slices directly inside that may drop futures owned by this span's future.
     inside: List<u64>,
     is_first: bool,
-    /// It is its span's first, or inside another one of its span.
+    /// Whether it is its span's first slice, or inside another slice of the span.
     is_call: bool,
-    /// It is inside a span that is not its ancestor.
+    /// Whether it is inside a span that is not its ancestor.
     is_foreign: bool,
-    /// It comes right after another slice of its span.
+    /// Whether it directly follows another slice of its span.
     follows: bool,
 }
 
@@ -64,27 +64,27 @@ struct Span {
     last: Entered,
     lane: u64,
     is_on_several_threads: bool,
-    /// It was entered in a span that is not its ancestor.
+    /// Whether it was entered in a span that is not its ancestor.
     is_inside_others: bool,
     is_closed: bool,
     is_closed_at_once: bool,
 }
 
-/// What the records say of futures.
+/// The futures found in the records.
 #[derive(Debug, Default)]
 pub(super) struct FoundDrops {
     /// The slices in which futures are dropped, in order.
     pub(super) slices: List<u64>,
     /// The callsites of the spans of futures.
     pub(super) sites: Set<u32>,
-    /// Spans that have not closed and were entered again, of callsites whose spans are entered inside their ancestors only.
+    /// Spans that have not closed and were entered again, of callsites whose spans are only entered inside their ancestors.
     pub(super) undecided: Set<u64>,
 }
 
-/// A slice that lasted longer is work that is worth seeing.
+/// A longer slice is real work, which is shown.
 const LONGEST_NS: u64 = 100_000;
 
-/// The most futures that count as dropped in one slice, and the most ancestors that are compared.
+/// The most futures dropped in one slice, and the most ancestors that are compared.
 const MOST: usize = 64;
 
 impl<'r> Drops<'r> {
@@ -93,7 +93,7 @@ impl<'r> Drops<'r> {
         Drops { recorded, lane, open, other, others, spans, closed }
     }
 
-    /// Takes note of a record; `ends` has the ends of slices whose own record does not say it.
+    /// Processes a record; `ends` holds the ends of slices that their own records lack.
     pub(super) fn meet(&mut self, record: &CommittedRecord<'_>, ends: &Map<u64, Ticks>) {
         match record.head.tag {
             Tag::Slice if record.head.flags & flag::CLIPPED == 0 => self.enter(record, ends),
@@ -107,7 +107,7 @@ impl<'r> Drops<'r> {
             Tag::Close => self.closed.push((record.words[0], record.head.flags & flag::AFTER_EXIT != 0)),
             Tag::Instant | Tag::Counter => self.happened(Ticks(record.words[0]), ends),
             Tag::Values => self.happened(Ticks(record.words[1]), ends),
-            // One without fields may have been made long before it is recorded.
+            // A span without fields may have been created long before its record.
             Tag::Span if record.head.payload != 0 => self.count_in(|around| around.span == record.words[0]),
             Tag::Error => self.count_in(|around| around.slice == record.words[0]),
             // These belong to a slice, or are not drawn in it.
@@ -120,7 +120,7 @@ impl<'r> Drops<'r> {
         self.count_in(|around| around.end(ends).is_none_or(|end| at <= end));
     }
 
-    /// Counts a record for the slice entered last, if it is inside that.
+    /// Counts a record for the slice entered last, if the record is inside it.
     fn count_in(&mut self, is_in: impl Fn(&Entered) -> bool) {
         self.open.last_mut().filter(|around| is_in(around)).into_iter().for_each(|around| around.records += 1);
     }
@@ -159,14 +159,14 @@ impl<'r> Drops<'r> {
         });
     }
 
-    /// Whether the span of a slice was made in that span, or in one inside of it.
+    /// Returns whether the span of a slice was created in that span, or in a span inside it.
     fn is_ancestor(&self, span: u64, slice: &CommittedRecord<'_>) -> bool {
         let first = self.recorded.definition(slice);
         let up = |made: &CommittedRecord<'_>| self.recorded.record(made.parent()?);
         std::iter::successors(first, up).take(MOST).any(|made| made.parent() == Some(span))
     }
 
-    /// Takes note of a slice of which all is known.
+    /// Processes a completed slice.
     fn left(&mut self, entered: Entered, lane: u64) {
         if entered.is_first {
             return;
@@ -200,7 +200,7 @@ impl<'r> Drops<'r> {
         let ends_empty = |span: &&Span| span.is_closed && !span.last.is_call && span.last.records == 0;
         let mut spans: List<&Span> =
             self.spans.values().filter(ends_empty).filter(|span| is_short(&span.last)).collect();
-        // What lies inside comes first.
+        // Inner slices come first.
         spans.sort_unstable_by_key(|span| Reverse((span.last.start, span.last.slice)));
         let (mut found, mut cancelled, mut sites) = (Set::default(), List::new(), Set::default());
         for span in spans {
@@ -216,7 +216,7 @@ impl<'r> Drops<'r> {
                 cancelled.push((last.site, last.slice));
             }
         }
-        // A sync span may be entered elsewhere and end so, too: its last call is not passed over.
+        // A sync span may be entered elsewhere and end the same way: its last call is not omitted.
         for (site, slice) in &cancelled {
             if !sites.contains(site) {
                 found.remove(slice);

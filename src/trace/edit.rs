@@ -1,4 +1,4 @@
-//! What a program changes in the events of its traces before anyone sees them.
+//! A program's changes to the events of its traces.
 
 use super::value::OwnedValue;
 use crate::diag::diag;
@@ -10,11 +10,11 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// An event on its way out, for [`KinetoLayerBuilder::post_process`](crate::KinetoLayerBuilder::post_process) to change.
+/// An event before its delivery, for [`KinetoLayerBuilder::post_process`](crate::KinetoLayerBuilder::post_process) to change.
 pub struct EventEdit<'t> {
     activity: Activity<'t>,
     name: Option<String>,
-    /// Arguments by key; `None` for those that are taken away.
+    /// Changed arguments by key; `None` if removed.
     args: Vec<(String, Option<OwnedValue>)>,
     left_out: bool,
 }
@@ -27,7 +27,7 @@ impl fmt::Debug for EventEdit<'_> {
     }
 }
 
-/// What is called with every event.
+/// The program's callback for every event.
 #[derive(Clone)]
 pub(crate) struct PostProcess(pub(crate) Arc<dyn Fn(&mut EventEdit<'_>) + Send + Sync>);
 
@@ -37,17 +37,17 @@ impl<'t> EventEdit<'t> {
         &self.activity
     }
 
-    /// Gives it another name.
+    /// Renames the event.
     pub fn rename(&mut self, name: impl Into<String>) {
         self.name = Some(name.into());
     }
 
-    /// Sets an argument: in place of the one with that key, else behind all others.
+    /// Sets an argument: replaces the one with that key, or is added as the last.
     pub fn set_arg(&mut self, key: impl Into<String>, value: ArgValue<'_>) {
         self.change(key.into(), Some(OwnedValue::of(value)));
     }
 
-    /// Takes an argument away.
+    /// Removes an argument.
     pub fn remove_arg(&mut self, key: impl Into<String>) {
         self.change(key.into(), None);
     }
@@ -69,7 +69,7 @@ impl<'t> EventEdit<'t> {
     }
 }
 
-/// The arguments as they were changed.
+/// The changed arguments.
 impl Args for EventEdit<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         let mut replaced = vec![false; self.args.len()];
@@ -90,12 +90,12 @@ impl Args for EventEdit<'_> {
 }
 
 impl PostProcess {
-    /// Delivers the events to `rows`, as the program has changed them.
+    /// Delivers the changed events to `rows`.
     pub(super) fn around<'r>(&'r self, rows: &'r mut dyn Rows) -> Edited<'r> {
         Edited { rows, edit: self, left_out: false }
     }
 
-    /// What the program makes of an event; one at which it panics stays as it was recorded.
+    /// Returns the changed event; if the callback panics, the event stays unchanged.
     fn edited<'t>(&self, activity: Activity<'t>) -> EventEdit<'t> {
         let untouched = || EventEdit { activity, name: None, args: Vec::new(), left_out: false };
         let mut event = untouched();
@@ -113,11 +113,11 @@ impl fmt::Debug for PostProcess {
     }
 }
 
-/// Rows on their way through what the program changes.
+/// Forwards rows with the program's changes.
 pub(super) struct Edited<'r> {
     rows: &'r mut dyn Rows,
     edit: &'r PostProcess,
-    /// The event before was left out; so are its arrows, which follow it.
+    /// Whether the last event was left out; its arrows, which follow it, are left out too.
     left_out: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A trace as an execution trace: the operations of the host as a graph.
+//! Writes a trace as an execution trace: the host's operations as a graph.
 
 use super::Trace;
 use crate::error::Error;
@@ -11,22 +11,24 @@ use std::path::{Path, PathBuf};
 impl Trace {
     /// Writes the trace's operations as an execution trace (Chakra) to a file: `.json`, or `.json.gz` (compressed).
     ///
-    /// As PyTorch's `ExecutionTraceObserver`, in its schema 1.1.1-chakra.0.0.4: a node for each operation and annotation of
-    /// the host, below the one that was around it on its thread. Inputs come from the arguments `Concrete Inputs` (or the
-    /// field `input_values`, a list in JSON whose tensors are `[tensor, storage, offset, elements, bytes of one, "device"]`),
-    /// `Input Dims`, `Input type` and `Input Strides`; outputs from the fields `output_values`, `output_dims`, `output_types`
-    /// and `output_strides`; `op_schema`, `kernel_backend`, `kernel_file` and `tensor_range` from fields of these names. Lists
-    /// are cut at 4096 elements, texts at 8192 bytes. Times are milliseconds since the Unix epoch, the date is in UTC.
+    /// Like PyTorch's `ExecutionTraceObserver`, in its schema 1.1.1-chakra.0.0.4: a node for each operation and annotation of
+    /// the host, below the one around it on its thread.
     ///
-    /// A node's `rf_id` is the "External id" of its slice in the file that [`save`](Trace::save) writes, and the "Record
-    /// function id" too where the builder was told to write
-    /// [execution traces](crate::KinetoLayerBuilder::execution_trace). What a backward operation belongs to (`fw_parent`) is
-    /// what the thread of `fwd_thread` was in when it began. Where process groups are known (the builder's
-    /// [`distributed`](crate::KinetoLayerBuilder::distributed), [`Collective`](crate::Collective)s), the first thread's first
-    /// node is torch's `## process_group:init ##`.
+    /// - Inputs come from the arguments `Concrete Inputs` (or the field `input_values`, a list in JSON whose tensors are
+    ///   `[tensor, storage, offset, elements, bytes of one, "device"]`), `Input Dims`, `Input type` and `Input Strides`.
+    /// - Outputs come from the fields `output_values`, `output_dims`, `output_types` and `output_strides`.
+    /// - `op_schema`, `kernel_backend`, `kernel_file` and `tensor_range` come from fields of these names.
+    /// - Lists are cut at 4096 elements, texts at 8192 bytes. Times are milliseconds since the Unix epoch, the date is in
+    ///   UTC.
+    ///
+    /// A node's `rf_id` is the "External id" of its slice in the file that [`save`](Trace::save) writes, and its "Record
+    /// function id" if the builder enabled [execution traces](crate::KinetoLayerBuilder::execution_trace). A backward
+    /// operation belongs (`fw_parent`) to the operation that the thread of `fwd_thread` was in when it began. If process
+    /// groups are known (the builder's [`distributed`](crate::KinetoLayerBuilder::distributed),
+    /// [`Collective`](crate::Collective)s), the first thread's first node is torch's `## process_group:init ##`.
     ///
     /// # Errors
-    /// Those of [`save`](Trace::save), but that it may be called again in strict mode.
+    /// Those of [`save`](Trace::save), except that it may be called again in strict mode.
     pub fn save_execution_trace(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         self.save_execution_trace_to(self.destination(), path.as_ref()).map(drop)
     }
@@ -57,10 +59,10 @@ impl Trace {
         self.save_all_to(self.destination(), path).map(drop)
     }
 
-    /// Does the same with that destination; returns the name of the trace's file.
+    /// Does the same with a destination; returns the name of the trace's file.
     pub(crate) fn save_all_to(&self, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
         let saved = self.save_to(to, path)?;
-        // A file that was closed early leaves no time for another one.
+        // The deadline that closed the trace early leaves no time for another file.
         let is_wanted = self.inner.info.execution_trace && self.progress().cut().is_none();
         if is_wanted {
             self.save_execution_trace_to(to, &execution_trace_path(&saved))?;
@@ -81,7 +83,7 @@ impl Trace {
     }
 }
 
-/// Names the execution trace of the trace in `path`: `app.et.json.gz` for `app.pt.trace.json.gz`.
+/// Returns the path of the execution trace for the trace in `path`: `app.et.json.gz` for `app.pt.trace.json.gz`.
 fn execution_trace_path(path: &Path) -> PathBuf {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return path.with_extension("et.json") };
     let (stem, end) = stem_and_end(name);

@@ -83,7 +83,7 @@ fn taken<'r>(enter: &'r [u64], exit: &'r [u64]) -> (Option<f64>, impl Iterator<I
     (share, taken.filter(move |_| share != Some(0.0)).map(scaled))
 }
 
-/// Whether a recorded stack is shown: the program has set none itself, and this is not a backward operation.
+/// Returns whether a recorded stack is shown: the program has set none itself, and this is not a backward operation.
 fn has_place(keys: &Keys, fields: impl FnOnce(&mut dyn FnMut(&str, ArgValue<'_>))) -> bool {
     const STACK: &str = "Call stack";
     let may_conflict = [STACK, FORWARD_THREAD, SCOPE, SCOPE_NAME].iter().any(|key| keys.has(key));

@@ -1,22 +1,22 @@
-//! The process groups that a trace's collective operations name.
+//! The process groups of a trace's collective operations.
 
 use super::backward::integer;
 use crate::config::{DistributedInfo, ProcessGroup};
 use kineto_trace::activity::{Activity, ArgValue};
 
-/// Each group once, with what is first said of it.
+/// Each group once, with its first description.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     groups: Vec<ProcessGroup>,
-    /// This process's number in the group of all.
+    /// This process's rank in the group of all processes.
     rank: Option<u32>,
 }
 
-/// What torch calls the group of all processes.
+/// torch's name of the group of all processes.
 const ALL: &str = "default_pg";
 
 impl Groups {
-    /// Takes a row, which may name a group.
+    /// Adds the group that a row names, if it does.
     pub(super) fn take(&mut self, activity: &Activity<'_>) {
         let (mut group, mut ranks, mut rank, mut size) = (ProcessGroup::new("", []), None, None, None);
         let (mut start, mut stride) = (None, None);
@@ -35,7 +35,7 @@ impl Groups {
         if group.name.is_empty() || self.groups.iter().any(|known| known.name == group.name) {
             return;
         }
-        // A long list is cut, but may be a regular one.
+        // A long list is truncated, but may be evenly spaced.
         group.ranks = ranks.or_else(|| regular(start?, stride?, size?)).unwrap_or_default();
         group.size = size.unwrap_or_else(|| u32::try_from(group.ranks.len()).unwrap_or(u32::MAX));
         if group.description == ALL && self.rank.is_none() {
@@ -44,7 +44,7 @@ impl Groups {
         self.groups.push(group);
     }
 
-    /// Adds the groups to what is known of the job; from them alone something is known if one is that of all processes.
+    /// Adds the groups to the known facts about the job. Without such facts, the result depends on a group of all processes.
     pub(super) fn add_to(&self, known: Option<&DistributedInfo>) -> Option<DistributedInfo> {
         let all = self.groups.iter().find(|group| group.description == ALL);
         let of_all = || Some(DistributedInfo::new(self.rank?, all?.size));
@@ -60,7 +60,7 @@ impl Groups {
     }
 }
 
-/// So many numbers at that distance; `None` if no job has such ranks.
+/// Returns `size` evenly spaced ranks; `None` if no job has such ranks.
 fn regular(start: u32, stride: u32, size: u32) -> Option<Vec<u32>> {
     /// More processes than any job has.
     const MOST: u32 = 1 << 20;
@@ -68,7 +68,7 @@ fn regular(start: u32, stride: u32, size: u32) -> Option<Vec<u32>> {
     if size <= MOST { (0..size).map(rank).collect() } else { None }
 }
 
-/// The elements of a list, if none is cut out.
+/// Returns the elements of a list, unless it was truncated.
 fn list(text: &str) -> Option<Vec<u32>> {
     let elements = text.strip_prefix('[')?.strip_suffix(']')?;
     elements.split(',').map(|element| element.trim().parse().ok()).collect()

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// The facts about a trace, apart from its records.
 #[derive(Clone, Debug)]
 pub(crate) struct TraceInfo {
-    /// It was recorded; otherwise it consists of a builder's records.
+    /// Whether it was recorded; otherwise it consists of a builder's records.
     pub(crate) is_recording: bool,
     pub(crate) mode: Modes,
     /// The losses, by cause.
@@ -44,24 +44,24 @@ pub(crate) struct TraceInfo {
     pub(crate) async_spans: AsyncSpans,
     pub(crate) with_target: bool,
     pub(crate) with_location: bool,
-    /// What was recorded in addition to times.
+    /// The data that was recorded in addition to times.
     pub(crate) flags: RecordingFlags,
-    /// Overload names are appended to those of operations.
+    /// Whether overload names are appended to those of operations.
     pub(crate) overload_names: bool,
-    /// Arrows go from forward to backward operations.
+    /// Whether arrows go from forward to backward operations.
     pub(crate) fwd_bwd: bool,
     /// The selected types.
     pub(crate) selected: ActivityTypes,
     /// Whether waits of one stream for another are shown.
     pub(crate) wait_events: bool,
-    /// Some threads are excluded.
+    /// Whether some threads are excluded.
     pub(crate) some_threads: bool,
-    /// Only the program's own ranges are recorded.
+    /// Whether only the program's own ranges are recorded.
     pub(crate) profiler_range: bool,
     pub(crate) gzip_level: u32,
-    /// An execution trace is written next to the trace.
+    /// Whether an execution trace is written next to the trace.
     pub(crate) execution_trace: bool,
-    /// It may be saved only once.
+    /// Whether it may be saved only once.
     pub(crate) is_strict: bool,
     pub(crate) sinks: Arc<Sinks>,
     /// The time limit for collecting events.
@@ -76,7 +76,7 @@ pub(crate) struct TraceInfo {
 }
 
 impl Trace {
-    /// Which process of which job it is of, and the process groups that are known.
+    /// Returns the process's place in its job, and the known process groups.
     pub(super) fn distributed(&self) -> Option<DistributedInfo> {
         self.related().groups.add_to(self.inner.info.distributed.as_ref())
     }
@@ -99,13 +99,13 @@ impl Trace {
             entries.push(("invariant_violations".to_owned(), Violations::to_json(self.violations())));
         }
         let can = inner.collections.iter().filter_map(|collection| collection.state.as_ref().ok());
-        // What a collector says may be anything.
+        // A collector's metadata may be invalid JSON.
         let json =
             |json: &String| serde_json::from_str(json).unwrap_or_else(|_| Value::from(json.as_str())).to_string();
         let collectors = can.flat_map(|can| &can.metadata).map(|(key, value)| (key.clone(), json(value)));
         let job = info.job.iter().map(|(key, value)| (key.clone(), text(value)));
         let about = [("tracing_kineto".to_owned(), self.about().to_string())];
-        // What the user says wins, as in libkineto.
+        // The user's metadata wins, as in libkineto.
         for (key, value) in collectors.chain(job).chain(about).chain(inner.metadata.entries()) {
             match entries.iter_mut().find(|(known, _)| *known == key) {
                 Some((_, known)) => *known = value,
@@ -115,7 +115,7 @@ impl Trace {
         (entries, base_time(self.window().0))
     }
 
-    /// The properties of all devices, of which several collectors may report one.
+    /// Returns the properties of all devices, of which several collectors may report the same one.
     pub(super) fn device_properties(&self) -> Vec<String> {
         let devices = self.inner.collections.iter().flat_map(|collection| &collection.records.devices);
         let mut properties: Vec<String> = Vec::new();
@@ -127,7 +127,7 @@ impl Trace {
         properties
     }
 
-    /// What this crate has to say: losses, settings, clock.
+    /// Returns this crate's own entries: losses, settings, clock.
     fn about(&self) -> Value {
         let stats = self.stats();
         let losses: Map<_, _> =

@@ -1,7 +1,7 @@
-//! One pass over all records that finds what belongs together but lies apart.
+//! One pass over all records that finds related records far apart.
 //!
-//! Its size depends on what is rare (late ends, late values, errors, spans entered more than once), not on the number
-//! of slices: those are read where they lie.
+//! Its size depends on rare records (late ends, late values, errors, spans entered more than once), not on the number of
+//! slices, which are read in place.
 
 use super::drops::Drops;
 use super::open_futures::open_futures;
@@ -15,45 +15,44 @@ use crate::memory::Category;
 use crate::time::Ticks;
 use kineto_trace::fallible::{List, Map, Set};
 
-/// Where to find what the rows of a trace are made of.
+/// Locates the data of a trace's rows.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    /// Stretches of chunks, thread by thread, and in the order in which the thread wrote them; without what lies outside of
-    /// a window that was cut.
+    /// Stretches of chunks, by thread, in the order in which the thread wrote them; without those outside a cut window.
     pub(crate) runs: List<Run>,
-    /// Ends of slices whose own record does not hold it, by slice.
+    /// Ends of slices that their own records lack, by slice.
     pub(crate) ends: Map<u64, Ticks>,
     /// Records of late values, by span and in order of time; without those that later ones replace.
     pub(crate) values: Pairs,
     /// Error events, by slice and in order of time.
     pub(crate) errors: Pairs,
-    /// Records of what counters stood at when slices were left, by slice.
+    /// Records of the counters at exits, by slice.
     pub(crate) counts: Pairs,
-    /// Slices of threads whose counters had taken turns by then.
+    /// The number of slices of threads whose counters had been multiplexed by then.
     pub(crate) scaled: u64,
     /// Spans entered more than once.
     pub(crate) tracks: Map<u64, Track>,
-    /// Callsites of which a span is known to be a future's: see [`Drops`] and [`open_futures`].
+    /// Callsites with a span that is known to be a future's: see [`Drops`] and [`open_futures`].
     pub(crate) polled_sites: Set<u32>,
-    /// Slices in which a future was dropped and nothing else happened, in order.
+    /// Slices that contain nothing but the drop of a future, in order.
     drops: List<u64>,
     /// Arrows between slices: the slice, the arrow's number, and whether it starts there.
     pub(crate) arrows: List<(u64, u64, bool)>,
-    /// `follows_from` pairs that no arrow can show.
+    /// The number of `follows_from` pairs that no arrow can show.
     pub(crate) unlinked: u64,
     pub(crate) slices: u64,
-    /// Slices that began before the recording.
+    /// The number of slices that began before the recording.
     pub(crate) clipped: u64,
-    /// Slices that had not ended in their window when they were read, in order of their ids. Their threads may store ends
-    /// later, which do not change the trace.
+    /// Slices that had not ended in their window when they were read, ordered by id. Their threads may store ends later,
+    /// which do not change the trace.
     pub(crate) unfinished: List<u64>,
     pub(crate) events: u64,
-    /// What allocators reported.
+    /// The number of allocators' reports.
     pub(crate) memory: u64,
-    /// Chunks of which not all that is committed can be read, and records of no known thread or callsite.
+    /// The number of chunks that are partly unreadable, and of records of unknown threads or callsites.
     pub(crate) damaged: u64,
     pub(crate) strange: u64,
-    /// Values of counters that no counter can show.
+    /// The number of counter values that cannot be shown.
     pub(crate) counter_values: u64,
 }
 
@@ -62,7 +61,7 @@ pub(crate) struct Index {
 pub(crate) struct Run {
     /// The kernel's id of the thread, which may have several lanes.
     thread: i64,
-    /// Which thread's row, an index into the lanes.
+    /// The thread's row, an index into the lanes.
     pub(crate) lane: usize,
     /// Index of the chunk.
     pub(crate) chunk: usize,
@@ -75,14 +74,14 @@ pub(crate) struct Run {
 pub(crate) struct Track {
     pub(crate) site: u32,
     pub(crate) first: Ticks,
-    /// When it was left last: if it is a future's, to drop the future.
+    /// The last exit: if the span is a future's, the future's drop.
     pub(crate) last: Ticks,
     pub(crate) busy_ticks: u64,
     pub(crate) polls: u64,
     pub(crate) is_closed: bool,
 }
 
-/// A sorted list of pairs: few, so smaller than a map.
+/// A sorted list of pairs: it is short, so smaller than a map.
 #[derive(Debug, Default)]
 pub(crate) struct Pairs(List<(u64, u64)>);
 
@@ -137,7 +136,7 @@ impl Index {
                         run = Run { thread, lane, chunk, from, to: from };
                     }
                     Tag::End => drop(index.ends.insert(a, Ticks(b))),
-                    // Threads' records are in no order, so the time tells it.
+                    // Records of different threads are not in order, so sort by time.
                     Tag::Values => values.push((a, b, record.id())),
                     Tag::Error => index.errors.0.push((a, record.id())),
                     Tag::Close => closes.push(a),
@@ -168,7 +167,7 @@ impl Index {
         index.slices -= index.drops.len() as u64;
         index.find_tracks(recorded, &again, &closes);
         index.polled_sites.extend(open_futures(recorded, &index, &found.undecided));
-        // What follows was first entered before the trace, where no arrow leads to.
+        // The follower was first entered before the trace, where no arrow can lead.
         follows.retain(|(span, _)| !early.contains(span));
         index.find_arrows(recorded, converter, &follows);
         index
@@ -189,21 +188,21 @@ impl Index {
         self.counts.0.push((slice, counts.id()));
     }
 
-    /// Finds the slices of `open` that had not ended by the end of their window, which `open` has too.
+    /// Stores the slices of `open` that had not ended by the end of their window, which `open` contains too.
     fn find_unfinished(&mut self, open: List<(u64, Ticks)>) {
         let is_unfinished = |(slice, by): &(u64, Ticks)| self.ends.get(slice).is_none_or(|end| end > by);
         self.unfinished = open.into_iter().filter(is_unfinished).map(|(slice, _)| slice).collect();
         self.unfinished.sort_unstable();
     }
 
-    /// Returns what the thread of that id wrote.
+    /// Returns the runs of the thread with that id.
     pub(crate) fn runs_of(&self, thread: i64) -> &[Run] {
         let from = self.runs.partition_point(|run| run.thread < thread);
         let to = self.runs.partition_point(|run| run.thread <= thread);
         self.runs.get(from..to).unwrap_or_default()
     }
 
-    /// Counts a slice, and returns its id and the end of its window if its record does not say that it ended by then.
+    /// Counts a slice; returns its id and the end of its window unless its record holds an end by then.
     fn count_slice(&mut self, window: Option<&Window>, slice: &CommittedRecord<'_>) -> Option<(u64, Ticks)> {
         let [_, end, _] = slice.words;
         self.slices += 1;
@@ -212,25 +211,24 @@ impl Index {
         (end == 0 || Ticks(end) > by).then(|| (slice.id(), by))
     }
 
-    /// Whether a future was dropped in that slice, and nothing else happened.
+    /// Returns whether the slice contains nothing but the drop of a future.
     #[inline]
     pub(crate) fn is_drop(&self, slice: &CommittedRecord<'_>) -> bool {
         slice.head.flags & flag::FIRST == 0 && self.drops.binary_search(&slice.id()).is_ok()
     }
 
-    /// Returns how often a future was polled whose span that is; `None` for a span that is not a future's, or was
-    /// polled once.
+    /// Returns how often the future of a span was polled; `None` if the span is not a future's, or was polled once.
     pub(crate) fn polls(&self, span: u64) -> Option<u64> {
         let track = self.tracks.get(&span).filter(|track| self.polled_sites.contains(&track.site));
         track.map(|track| track.polls)
     }
 
-    /// Calls `each` with every slice in which more happened than the drop of a future: its record, its start and its end.
+    /// Calls `each` with every slice that contains more than the drop of a future: its record, its start and its end.
     fn for_each_slice(&self, recorded: &Recorded, mut each: impl FnMut(&CommittedRecord<'_>, Ticks, Ticks)) {
         self.for_each_thread_slice(recorded, |_, record, start, end| each(record, start, end));
     }
 
-    /// Does the same, and passes the kernel's id of the thread too.
+    /// Does the same, and also passes the kernel's id of the thread.
     pub(super) fn for_each_thread_slice(
         &self,
         recorded: &Recorded,
@@ -246,7 +244,7 @@ impl Index {
         }
     }
 
-    /// Returns a slice's start and end, and whether it did end in its window.
+    /// Returns a slice's start and end, and whether it ended in its window.
     #[inline]
     pub(crate) fn times(&self, window: &Window, slice: &CommittedRecord<'_>) -> (Ticks, Ticks, bool) {
         let [start, end, _] = slice.words;
@@ -258,8 +256,8 @@ impl Index {
         (start, end.unwrap_or(window.end).max(start), true)
     }
 
-    /// Whether some of what a record tells lies in the window; of what has no time of its own, it always does. What was yet
-    /// to come when the window ended is not known in it.
+    /// Returns whether a part of a record lies in the window; a record without a time always does. Data that became known
+    /// after the window's end is ignored.
     fn meets(&self, window: &Window, record: &CommittedRecord<'_>) -> bool {
         let [from, until, _] = record.words;
         match record.head.tag {
@@ -274,7 +272,7 @@ impl Index {
     }
 
     fn find_tracks(&mut self, recorded: &Recorded, again: &Set<u64>, closes: &[u64]) {
-        // Two threads may each have taken their slice for the first; the close of such a span is recorded.
+        // Two threads may each have recorded the span's first slice; the close of such a span is recorded.
         let mut tracks: Map<u64, Track> = again.iter().chain(closes).map(|span| (*span, Track::default())).collect();
         if tracks.is_empty() {
             return;
@@ -284,7 +282,7 @@ impl Index {
                 track.poll(record.head.site, start, end);
             }
         });
-        // One slice that is not its span's first: what came before was not recorded.
+        // A single slice that is not its span's first: the earlier ones were not recorded.
         tracks.retain(|_, track| track.polls > 1);
         for span in closes {
             tracks.get_mut(span).into_iter().for_each(|track| track.is_closed = true);
@@ -297,9 +295,10 @@ impl Index {
         self.tracks = tracks;
     }
 
-    /// For each pair, an arrow from the followed span's latest slice that had begun to the first slice that follows.
+    /// Finds an arrow for each pair, from the followed span's latest slice that had begun to the follower's first slice.
     ///
-    /// A slice of a microsecond or more goes before shorter ones: Catapult takes what begins in the microsecond in which another slice ends for a part of that, and finds no arrow's end there.
+    /// A slice of a microsecond or more takes precedence over shorter ones: Catapult attributes an event to the slice that
+    /// ends in the same microsecond, and then finds no end of the arrow.
     fn find_arrows(&mut self, recorded: &Recorded, converter: &Converter, follows: &[(u64, u64)]) {
         if follows.is_empty() {
             return;
@@ -348,17 +347,17 @@ impl Index {
     }
 }
 
-/// Whether a slice began before the recording, or before the window that was cut.
+/// Returns whether a slice began before the recording, or before a cut window.
 pub(super) fn is_clipped(window: Option<&Window>, slice: &CommittedRecord<'_>) -> bool {
     slice.head.flags & flag::CLIPPED != 0 || window.is_some_and(|window| window.is_cut && is_early(window, slice))
 }
 
-/// Whether a record is that of a slice that began before its window.
+/// Returns whether a record belongs to a slice that began before its window.
 fn is_early(window: &Window, record: &CommittedRecord<'_>) -> bool {
     record.head.tag == Tag::Slice && Ticks(record.words[0]) < window.start
 }
 
-/// Reads the ends of slices whose own record does not hold it, for windows that were cut: which slices meet those depends on them.
+/// Reads the ends of slices that their own records lack, for cut windows: they determine which slices lie in those.
 fn late_ends(recorded: &Recorded) -> Map<u64, Ticks> {
     let mut ends = Map::default();
     for (chunk, committed) in &recorded.chunks {
@@ -374,9 +373,9 @@ fn late_ends(recorded: &Recorded) -> Map<u64, Ticks> {
     ends
 }
 
-/// Returns the span and the record of late values, which are sorted by span and time, without the records in which each value
-/// is replaced by a later record of its span. Otherwise each slice of a span would read all values of the span. The last text
-/// of a field is kept too, since it may be the span's name, and the last category of memory, which no other text replaces.
+/// Returns the span and the record of late values, which are sorted by span and time, without records whose values are all
+/// replaced by later ones of their span. Otherwise each slice of a span would read all values of the span. The last text of a
+/// field is kept too, because it may be the span's name, and so is the last memory category, which no other text replaces.
 fn last_values(recorded: &Recorded, sorted: &[(u64, u64, u64)]) -> List<(u64, u64)> {
     let (mut kept, mut words, mut seen) = (List::new(), List::new(), Set::default());
     for of_span in sorted.chunk_by(|one, next| one.0 == next.0) {
@@ -397,7 +396,7 @@ fn last_values(recorded: &Recorded, sorted: &[(u64, u64, u64)]) -> List<(u64, u6
     kept
 }
 
-/// What only a later value of the same kind replaces.
+/// The kinds of late values; only a later value of the same kind replaces one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum LateKind {
     Value,
@@ -416,7 +415,7 @@ impl LateKind {
     }
 }
 
-/// How many values of a counter are no finite numbers.
+/// Returns how many values of a counter are not finite numbers.
 fn unshown_values(recorded: &Recorded, counter: &CommittedRecord<'_>) -> u64 {
     let mut words = List::new();
     recorded.payload(counter, &mut words);
@@ -454,7 +453,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
 
-    /// A recording of 50 ticks with that chunk, of which so many slots are committed.
+    /// Returns a recording of 50 ticks with that chunk, of which `committed` slots are committed.
     fn recorded(chunk: Chunk, committed: usize) -> (Recorded, Window) {
         let taken = RecordedBuffers { chunks: vec![(chunk, committed)], ..RecordedBuffers::default() };
         let whole = (Ticks(0), Ticks(50));
@@ -468,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn late_values_that_were_replaced_are_not_kept() {
+    fn replaced_late_values_are_not_kept() {
         // The span, the callsite, the field and the value of each record; a record takes two slots.
         let replaced = (0..1000).map(|number| (7, 0, 0, Datum::I64(number)));
         let texts = [b"a", b"b"].map(|text| (7, 0, 1, Datum::Text(text)));
@@ -493,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_is_stored_later_changes_nothing() {
+    fn end_stored_after_the_stop_changes_nothing() {
         let chunk = Chunk::new().unwrap();
         chunk.open(1 << 20, 1);
         let slots = chunk.slots();
@@ -503,7 +502,7 @@ mod tests {
         slots.commit((1 << 20) + 5);
         let (recorded, window) = recorded(chunk.clone(), 5);
         let index = index_of(&recorded);
-        // Threads store these ends after the records were read, though the first one had read its clock in time.
+        // Threads store these ends after the records were read, though the first thread had read its clock in time.
         slots.end(1, 40);
         slots.end(4, 60);
         let ends = |at| index.times(&window, &CommittedRecord::read(&chunk, at, 5).unwrap());

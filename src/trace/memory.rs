@@ -1,7 +1,7 @@
-//! What allocators reported, as rows of a trace.
+//! Allocators' reports as rows of a trace.
 
 use super::args::Source;
-use crate::buffer::{CommittedRecord, Whose, flag};
+use crate::buffer::{CommittedRecord, MemoryTag, flag};
 use crate::collector::Collection;
 use crate::memory::{CATEGORY_FIELD, Category, Device};
 use crate::time::{Ticks, Timestamp};
@@ -10,28 +10,28 @@ use kineto_trace::fallible::List;
 use kineto_trace::rows::Rows;
 use std::io;
 
-/// What an allocator reported, read out of its record.
+/// An allocator's report, decoded from its record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemoryRecord {
-    /// The slice in which it was done; 0 for none.
+    /// The slice around it; 0 for none.
     pub(super) slice: u64,
     pub(super) address: u64,
     pub(super) bytes: i64,
     pub(super) allocated: u64,
     pub(super) reserved: u64,
     pub(super) device: Device,
-    /// What the scope said.
+    /// The category of the scope.
     category: Category,
     pub(super) is_out_of_memory: bool,
 }
 
 impl MemoryRecord {
-    /// What a record says, and when it was made.
+    /// Returns the time and the contents of a record.
     pub(super) fn of(record: &CommittedRecord<'_>) -> (Ticks, MemoryRecord) {
         let [time, slice, address] = record.words;
         let mut payload = record.payload();
         let mut next = || payload.next().unwrap_or(0);
-        let Whose { kind, index, category } = Whose::of(record.head.site);
+        let MemoryTag { kind, index, category } = MemoryTag::of(record.head.site);
         let memory = MemoryRecord {
             slice,
             address,
@@ -45,27 +45,27 @@ impl MemoryRecord {
         (Ticks(time), memory)
     }
 
-    /// What a collector has recorded, in that slice.
+    /// Returns a collector's report from that slice.
     pub(super) fn of_device(device: Device, address: u64, bytes: i64, allocated: u64, slice: u64) -> MemoryRecord {
         let (category, is_out_of_memory) = (Category::Unknown, false);
         MemoryRecord { slice, address, bytes, allocated, reserved: 0, device, category, is_out_of_memory }
     }
 }
 
-/// Whether what a program reports is left out, since a collector records that device's memory. Of memory that could not be had,
-/// the program alone tells.
+/// Returns whether a program's report is left out because a collector records that device's memory. Failed allocations are
+/// only reported by the program.
 pub(super) fn is_replaced(reported: &MemoryRecord, collections: &[Collection]) -> bool {
     let kind = Some(reported.device.kind);
     let by = |collection: &Collection| collection.state.as_ref().is_ok_and(|can| can.memory_of == kind);
     !reported.is_out_of_memory && collections.iter().any(by)
 }
 
-/// Says what memory is for: what the scope said, else the innermost span that says something.
+/// Finds the category of memory: that of the scope, else of the innermost span that sets one.
 #[derive(Debug, Default)]
 pub(super) struct Categories {
-    /// For each callsite, the field that says it; empty if there is none at all.
+    /// For each callsite, the field of the category; empty if no callsite has one.
     fields: Option<List<Option<usize>>>,
-    /// The slice that was asked for last, and what was found: allocations come in flocks.
+    /// The slice of the last query, and its category: successive allocations are often in the same slice.
     last: (u64, Category),
 }
 
@@ -112,7 +112,7 @@ impl Categories {
 #[derive(Debug, Default)]
 pub(super) struct MemoryRows {
     categories: Categories,
-    /// The counters of the devices met so far.
+    /// The counters of the devices seen so far.
     counters: Vec<(Device, [String; 2])>,
 }
 
@@ -152,7 +152,7 @@ impl MemoryRows {
     }
 }
 
-/// PyTorch's arguments of such an instant, and the category if somebody has said it.
+/// PyTorch's arguments of such an instant, and the category if one is set.
 struct MemoryArgs<'r> {
     record: &'r MemoryRecord,
     category: Category,

@@ -1,11 +1,11 @@
-//! What users and the environment say about a trace as a whole.
+//! Metadata of a trace, from users and the environment.
 
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::write::chrome::is_reserved;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Keys with JSON texts, in the order in which they were first added; none that the file has by itself.
+/// Keys with JSON texts, in the order in which they were first added; without the file's reserved keys.
 #[derive(Debug, Default)]
 pub(crate) struct TraceMetadata(Mutex<Vec<(String, String)>>);
 
@@ -19,7 +19,7 @@ impl TraceMetadata {
         self.set(key, serde_json::Value::from(text).to_string());
     }
 
-    /// Sets `key` to what a JSON text says.
+    /// Sets `key` to a JSON value.
     pub(crate) fn add_json(&self, key: &str, json: &str) -> Result<(), Error> {
         let value: serde_json::Value = serde_json::from_str(json).map_err(|e| {
             let advice = "pass valid JSON, or use add_metadata for a text";
@@ -45,12 +45,12 @@ impl TraceMetadata {
         }
     }
 
-    /// Returns everything.
+    /// Returns all entries.
     pub(crate) fn entries(&self) -> Vec<(String, String)> {
         self.lock().clone()
     }
 
-    /// Takes over what another has.
+    /// Copies all entries of another instance.
     pub(crate) fn set_all(&self, other: &TraceMetadata) {
         other.entries().into_iter().for_each(|(key, json)| self.set(&key, json));
     }

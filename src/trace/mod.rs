@@ -1,4 +1,4 @@
-//! The result of a recording: an immutable value that walks its records whenever rows are asked for.
+//! The result of a recording: an immutable value that walks its records whenever rows are requested.
 
 #[cfg(feature = "analysis")]
 mod analysis;
@@ -69,10 +69,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use walk::{Walk, WalkCounts};
 
-/// What was recorded between a start and a stop; a cheap handle that can be cloned, sent and shared.
+/// A finished recording; a cheap handle that can be cloned, sent and shared.
 ///
-/// It owns the records as the threads wrote them. Rows are made from them whenever they are asked for and never kept,
-/// so saving a trace takes a few megabytes whatever its size. The memory goes back when the last clone is dropped.
+/// It owns the records as the threads wrote them. Rows are created whenever they are requested and never kept, so saving a
+/// trace takes a few megabytes whatever its size. The memory is returned when the last clone is dropped.
 #[derive(Clone)]
 pub struct Trace {
     inner: Arc<Inner>,
@@ -90,7 +90,7 @@ impl fmt::Debug for Trace {
 #[derive(Debug)]
 struct Inner {
     recorded: Recorded,
-    /// What collectors recorded.
+    /// The records of collectors.
     collections: Vec<Collection>,
     /// The activities that the program pushed.
     own: Vec<Arc<CpuTrace>>,
@@ -107,13 +107,13 @@ struct Inner {
     /// The output that was not written because the program took the trace.
     unwritten: OnceLock<PathBuf>,
     progress: Progress,
-    /// A caller has received the error about a violated assertion.
+    /// Whether a caller has received the error about a violated assertion.
     is_violation_reported: AtomicBool,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Each use of a trace makes its index first.
+        // Each use of a trace creates its index first.
         if let (Some(output), None) = (self.unwritten.get(), self.index.get()) {
             diag!(
                 Warning,
@@ -134,7 +134,7 @@ pub struct TraceTrack {
     pub process: i64,
     /// The thread or stream.
     pub thread: i64,
-    /// What the viewer calls it, such as "worker", or "thread 1235" if it has no name.
+    /// The name shown by viewers, such as "worker", or "thread 1235" if it has no name.
     pub name: String,
 }
 
@@ -196,7 +196,7 @@ impl Trace {
     pub(crate) fn save_to(&self, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
         let info = &self.inner.info;
         self.check_violations()?;
-        // Set first, so that of two threads one saves.
+        // Set first, so that only one of two threads saves.
         if self.inner.is_saved.swap(true, Ordering::Relaxed) && info.is_strict {
             let why = format!("the trace is not saved as {}: it was saved already; copy that file", path.display());
             return Err(Error::new(ErrorKind::AlreadySaved, why));
@@ -259,7 +259,7 @@ impl Trace {
         Ok(())
     }
 
-    /// Writes all rows; returns how many if the time was over before the last.
+    /// Writes all rows; returns how many were written if the deadline came first.
     fn write_rows(&self, writer: &mut dyn Rows) -> io::Result<Option<u64>> {
         let written = self.rows(&mut self.inner.progress.of_file(writer));
         let cut = self.inner.progress.cut();
@@ -272,12 +272,12 @@ impl Trace {
         self
     }
 
-    /// Returns how far the writing of a file has come.
+    /// Returns the progress of writing a file.
     pub(crate) fn progress(&self) -> &Progress {
         &self.inner.progress
     }
 
-    /// Returns about how many rows a file has.
+    /// Returns the approximate number of rows of a file.
     pub(crate) fn row_count(&self) -> u64 {
         let (index, work) = (self.index(), self.linked().iter().map(LinkedCollection::work).sum::<u64>());
         index.slices + index.events + index.memory + work + self.inner.own_rows()
@@ -291,7 +291,7 @@ impl Trace {
         let _ = self.rows(&mut Each(each));
     }
 
-    /// Delivers all rows to `rows`, in the order of a file, as the program has changed them.
+    /// Delivers all rows to `rows`, in the order of a file, with the program's changes.
     pub(crate) fn rows(&self, rows: &mut dyn Rows) -> io::Result<()> {
         match self.related().around(rows) {
             Ok(mut rows) => self.edited_rows(&mut rows),
@@ -299,7 +299,7 @@ impl Trace {
         }
     }
 
-    /// The same without what rows say of each other.
+    /// Delivers the changed rows without relations between rows.
     fn edited_rows(&self, rows: &mut dyn Rows) -> io::Result<()> {
         let (info, walk) = (&self.inner.info, self.walk());
         let mut edited;
@@ -318,7 +318,7 @@ impl Trace {
         walk.rows(&mut WithOperations::new(wanted, &walk.source(&sites), rows)).map(drop)
     }
 
-    /// What rows say of each other; only where some may does it take a walk to know.
+    /// Returns the relations between rows; needs a walk only if there may be some.
     fn related(&self) -> &Related {
         self.inner.related.get_or_init(|| {
             let mut finder = Finder::default();
@@ -345,7 +345,7 @@ impl Trace {
         self.walk().window()
     }
 
-    /// Returns how much was recorded, and what was lost, by cause.
+    /// Returns the counts of the trace and of its losses, by cause.
     ///
     /// The first call reads all records once; so does the first call of most other methods.
     pub fn stats(&self) -> TraceStats {
@@ -369,7 +369,7 @@ impl Trace {
         for (collection, linked) in self.inner.collections.iter().zip(self.linked()) {
             collection.records.losses.iter().for_each(|(loss, count)| set(*loss, *count));
             linked.losses(|loss, count| match loss {
-                // There is nothing that a launch could belong to.
+                // Without slices, launches have nothing to belong to.
                 Loss::LaunchesUnlinked if index.slices == 0 => {}
                 loss => set(loss, count),
             });
@@ -411,7 +411,7 @@ impl Trace {
         }
     }
 
-    /// Returns when the host and the collectors were recorded, if not all of them all the time.
+    /// Returns when the host and the collectors recorded, if any of them paused.
     fn recorded_times(&self) -> Vec<RecordedTime> {
         let Inner { recorded, collections, converter, .. } = &*self.inner;
         let host = recorded.windows.iter().map(|window| (window.start, window.end)).collect();
@@ -444,7 +444,7 @@ impl Trace {
         self.inner.metadata.add_json(key, json)
     }
 
-    /// Returns why the trace holds nothing; `None` if it holds something.
+    /// Returns why the trace is empty; `None` if it is not.
     pub fn why_empty(&self) -> Option<&'static str> {
         let index = self.index();
         let sites = &self.inner.recorded.sites;
@@ -479,7 +479,7 @@ impl Trace {
         }
     }
 
-    /// How often memory of devices was allocated or given back, as collectors have it.
+    /// Returns the number of device memory events from collectors.
     fn memory_on_devices(&self) -> u64 {
         self.linked().iter().map(LinkedCollection::memory_events).sum()
     }
@@ -515,7 +515,7 @@ impl Trace {
         inner.linked.get_or_init(link)
     }
 
-    /// What a walk meets; only where slices may overlap does it take one to know.
+    /// Returns the counts of a walk; needs a walk only if slices may overlap.
     fn counts(&self) -> WalkCounts {
         *self.inner.counts.get_or_init(|| {
             let mut none = Each(|_: &Activity<'_>| {});
@@ -561,14 +561,14 @@ impl Trace {
 }
 
 impl Inner {
-    /// How many rows there are of what the program has pushed.
+    /// Returns the number of rows that the program has pushed.
     fn own_rows(&self) -> u64 {
         let counts = self.own.iter().map(|own| own.counts(self.info.selected));
         counts.map(|counts| counts.slices + counts.events).sum()
     }
 }
 
-/// Rows as activities alone.
+/// Passes rows on as activities only.
 struct Each<F>(F);
 
 impl<F: FnMut(&Activity<'_>)> Rows for Each<F> {
@@ -578,7 +578,7 @@ impl<F: FnMut(&Activity<'_>)> Rows for Each<F> {
     }
 }
 
-/// Rows as the names of their tracks.
+/// Collects the names of rows.
 struct Tracks(Vec<TraceTrack>);
 
 impl Rows for Tracks {

@@ -1,4 +1,4 @@
-//! Slices of one row nest or are disjoint, always: Perfetto deletes others.
+//! Keeps slices of a row nested or disjoint: Perfetto deletes others.
 
 use crate::time::Timestamp;
 use kineto_trace::fallible::{self, List};
@@ -11,31 +11,31 @@ pub(crate) struct Nest {
     /// The thread's own row.
     own: Row,
     others: OtherRows,
-    /// A slice that sticks out of the one around it by no more than this is cut: the clock knows no better.
+    /// A slice that sticks out of the one around it by no more than this clock error is cut.
     slack_ns: u64,
-    /// Readers tell times apart that differ by this.
+    /// The smallest difference of times that readers can tell apart.
     resolution_ns: u64,
 }
 
-/// The further rows of a thread. There are as many as slices overlap at once, so they are not tried one by one.
+/// The further rows of a thread. There may be as many as slices overlap at once, so a tree finds a free one.
 #[derive(Debug, Default)]
 struct OtherRows {
     rows: List<Row>,
-    /// A binary tree over the rows, the root at 1: until when a slice may last that begins now, at most, in any row below.
+    /// A binary tree over the rows, the root at 1: the latest possible end of a slice that begins now, in any row below.
     free_until: List<Timestamp>,
-    /// When open slices are drawn to end, with their rows.
+    /// The drawn ends of open slices, with their rows.
     ends: BinaryHeap<Reverse<(Timestamp, usize)>>,
 }
 
 #[derive(Debug, Default)]
 struct Row {
-    /// The slices that are open, the innermost last.
+    /// The open slices, the innermost last.
     open: List<OpenSlice>,
-    /// Where the slice that was closed last is drawn to end.
+    /// The drawn end of the slice that was closed last.
     closed: Timestamp,
 }
 
-/// An open slice: what ends by its end lies within it, though it may be drawn to end a little earlier.
+/// An open slice: slices that end by its end lie within it, though it may be drawn to end a little earlier.
 #[derive(Clone, Copy, Debug)]
 struct OpenSlice {
     end: Timestamp,
@@ -56,7 +56,7 @@ impl Nest {
         Nest { slack_ns, resolution_ns, ..Nest::default() }
     }
 
-    /// Finds the first row in which a slice fits, and cuts off what readers could take for an overlap.
+    /// Finds the first row in which a slice fits, and cuts what readers could take for an overlap.
     pub(crate) fn place(&mut self, start: Timestamp, end: Timestamp) -> RowSlot {
         self.own.close(start);
         if end.since(self.own.free_until()) <= self.slack_ns {
@@ -82,7 +82,7 @@ impl Nest {
 }
 
 impl Row {
-    /// Closes the slices that are drawn to end by then.
+    /// Closes the slices whose drawn end is reached.
     fn close(&mut self, by: Timestamp) {
         while let Some(closed) = self.open.pop_if(|open| open.drawn <= by) {
             self.closed = closed.drawn;
@@ -115,7 +115,7 @@ impl OtherRows {
         }
     }
 
-    /// Returns the first row that is free until then; if none is, a new one.
+    /// Returns the first row that is free until that time; if none is, a new row.
     fn first(&mut self, until: Timestamp) -> usize {
         let free = |node: usize| self.free_until.get(node).is_some_and(|free| *free >= until);
         let leaves = self.free_until.len() / 2;
@@ -140,7 +140,7 @@ impl OtherRows {
         place
     }
 
-    /// Takes note of what has changed in a row.
+    /// Updates the tree after a change of a row.
     fn update(&mut self, row: usize) {
         if self.free_until.len() < 2 * self.rows.len() {
             let leaves = self.rows.len().next_power_of_two();
@@ -163,7 +163,7 @@ impl OtherRows {
 }
 
 impl RowSlot {
-    /// Cuts off so much that a reader sees the slice begin behind the one before and end within the one around.
+    /// Cuts the slice so that readers see it begin after the previous one and end within the one around it.
     fn keep_apart(&mut self, row: &Row, resolution_ns: u64) {
         let later = |at: Timestamp| Timestamp::from_nanos(at.as_nanos().saturating_add(resolution_ns));
         if later(row.closed) > self.start {
@@ -232,13 +232,13 @@ mod tests {
         assert_eq!(place(42, 43), (0, 42, 43));
         assert_eq!(place(50, 100), (0, 50, 98), "within the one around");
         assert_eq!(place(100, 101), (0, 101, 101), "no shorter than nothing");
-        // All that ends at once stays on the row, however deep.
+        // All slices that end at once stay on the row, however deep.
         for (depth, start) in (200..210).enumerate() {
             assert_eq!(place(start, 300), (0, start, 300 - 2 * depth as u64));
         }
     }
 
-    /// The first row in which nothing that is open ends before the slice does, found by trying each.
+    /// Returns the first row in which nothing that is open ends before the slice does, found by trying each.
     fn first_fit(slices: &[(u64, u64)], slack: u64) -> Vec<usize> {
         let mut rows: Vec<Vec<u64>> = Vec::new();
         let place = |(start, length): &(u64, u64)| {
@@ -264,7 +264,7 @@ mod tests {
         }
 
         #[test]
-        fn no_row_ever_holds_two_slices_that_overlap(mut slices in prop::collection::vec((0u64..200, 0u64..60), 0..80), slack in 0u64..4, resolution in 0u64..3) {
+        fn rows_never_hold_overlapping_slices(mut slices in prop::collection::vec((0u64..200, 0u64..60), 0..80), slack in 0u64..4, resolution in 0u64..3) {
             slices.sort_unstable();
             let mut nest = Nest::new(slack, resolution);
             let placed: Vec<_> = slices.iter().map(|(start, length)| {

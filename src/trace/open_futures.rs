@@ -14,7 +14,7 @@ use super::recorded::Recorded;
 use crate::time::Ticks;
 use kineto_trace::fallible::{List, Map, Set};
 
-/// One enter of a span.
+/// A slice of a span.
 #[derive(Clone, Copy, Debug)]
 struct Poll {
     thread: i64,

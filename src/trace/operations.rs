@@ -8,7 +8,7 @@ use kineto_trace::rows::{Rows, SiteRow, SliceRow, SpanArgs};
 use std::io;
 use std::rc::Rc;
 
-/// Which of the two are enabled.
+/// Which of the two options are enabled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OperationOptions {
     pub(super) modules: bool,
@@ -29,7 +29,7 @@ pub(super) struct WithOperations<'r> {
 struct Fields {
     module: Option<usize>,
     overload: Option<usize>,
-    /// Its spans may set their own hierarchy, or be backward operations.
+    /// Whether its spans may set their own hierarchy, or be backward operations.
     may_decline: bool,
 }
 
@@ -103,7 +103,7 @@ impl Rows for WithOperations<'_> {
     }
 }
 
-/// Whether an operation sets its own hierarchy, or is a backward one.
+/// Returns whether an operation sets its own hierarchy, or is a backward one.
 fn declines(args: &dyn Args) -> bool {
     let mut declines = false;
     args.visit(&mut |key, value| {

@@ -1,4 +1,4 @@
-//! How far the writing of a trace has come, and when it has to end.
+//! The progress of writing a trace, and its deadline.
 
 use kineto_trace::activity::Activity;
 use kineto_trace::fallible;
@@ -14,13 +14,13 @@ pub(crate) struct Progress {
     /// Grows whenever a chunk was read or some rows were written.
     steps: AtomicU64,
     rows: AtomicU64,
-    /// When the file is closed, whole or not.
+    /// The time at which the file is closed, complete or not.
     deadline: OnceLock<Instant>,
-    /// How many rows were written when the deadline came.
+    /// The number of rows written at the deadline.
     cut: OnceLock<u64>,
 }
 
-/// Rows between two looks at the clock.
+/// The number of rows between two clock reads.
 const INTERVAL: u64 = 256;
 
 impl Progress {
@@ -28,7 +28,7 @@ impl Progress {
         self.steps.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns a number that grows as long as the writer is at work.
+    /// Returns a number that grows as long as the writer makes progress.
     pub(crate) fn steps(&self) -> u64 {
         self.steps.load(Ordering::Relaxed)
     }
@@ -38,12 +38,12 @@ impl Progress {
         self.rows.load(Ordering::Relaxed)
     }
 
-    /// Makes the writer close the file at that time, with the rows that it has then; the first call counts.
+    /// Makes the writer close the file at that time, with the rows written by then; only the first call has an effect.
     pub(crate) fn close_at(&self, deadline: Instant) {
         let _ = self.deadline.set(deadline);
     }
 
-    /// Returns how many rows the file has, if it was closed before its last one.
+    /// Returns the number of rows in the file, if it was closed early.
     pub(crate) fn cut(&self) -> Option<u64> {
         self.cut.get().copied()
     }
@@ -54,13 +54,13 @@ impl Progress {
         CountedRows { progress: self, rows, count: 0, is_file: true }
     }
 
-    /// Takes each row for a sign of life, and does no more.
+    /// Counts each row as progress, and does nothing else.
     pub(super) fn of_walk<'r>(&'r self, rows: &'r mut dyn Rows) -> CountedRows<'r> {
         CountedRows { progress: self, rows, count: 0, is_file: false }
     }
 }
 
-/// Rows that are counted on their way.
+/// Counts the rows that it forwards.
 pub(super) struct CountedRows<'r> {
     progress: &'r Progress,
     rows: &'r mut dyn Rows,

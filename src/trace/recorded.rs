@@ -1,4 +1,4 @@
-//! What a session took from the threads: committed records, in the chunks where they were written.
+//! The records that a session took from the threads, in the chunks where they were written.
 
 use super::index::Run;
 use crate::buffer::{Chunk, CommittedRecord, flag};
@@ -10,40 +10,40 @@ use kineto_trace::fallible::List;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The records of a trace. Gives its chunks back to their pool when it is dropped.
+/// The records of a trace. Returns its chunks to their pool on drop.
 #[derive(Debug)]
 pub(crate) struct Recorded {
     /// Each chunk with the length that was committed when it was taken; sorted by first id.
     pub(crate) chunks: Vec<(Chunk, usize)>,
     pub(crate) lanes: Vec<LaneRow>,
     pub(crate) sites: Vec<&'static Site>,
-    /// The stretches of time that were recorded: more than one after a pause.
+    /// The recorded stretches of time: more than one after a pause.
     pub(crate) windows: Vec<Window>,
-    /// When the recording began and ended, whatever it was of.
+    /// The start and end of the recording, pauses included.
     pub(crate) whole: Stretch,
     blocks: HashMap<u64, Block>,
     owner: Option<Arc<Recorder>>,
-    /// Slices may overlap, which only a walk over all of them can tell.
+    /// Whether slices may overlap, which only a walk over all of them can tell.
     pub(crate) disorder: bool,
     /// Records of threads that had not noticed the end of an earlier session.
     pub(crate) late: u64,
 }
 
-/// When something was recorded, from when on until when.
+/// The start and end of a stretch of time.
 pub(crate) type Stretch = (Ticks, Ticks);
 
-/// A stretch of time in which records were made.
+/// A stretch of time in which records were written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     pub(crate) epoch: u64,
     pub(crate) start: Ticks,
     pub(crate) end: Ticks,
-    /// Records were made before or behind it too, which are none of the trace.
+    /// Whether the trace excludes records of the epoch that lie outside the window.
     pub(crate) is_cut: bool,
 }
 
 impl Recorded {
-    /// Keeps what belongs to `windows`, and counts what does not.
+    /// Keeps the records that belong to `windows`, and counts the others.
     pub(crate) fn new(
         taken: RecordedBuffers,
         windows: Vec<Window>,
@@ -70,7 +70,7 @@ impl Recorded {
         }
     }
 
-    /// No records, of that stretch of time.
+    /// Creates an empty set of records for that stretch of time.
     pub(crate) fn of_nothing(whole: Stretch) -> Recorded {
         let (start, end) = whole;
         Recorded {
@@ -94,7 +94,7 @@ impl Recorded {
         window.expect("a run has a window")
     }
 
-    /// Returns the window in which a record was made.
+    /// Returns the window that contains a record.
     pub(crate) fn window_around(&self, record: &CommittedRecord<'_>) -> Option<&Window> {
         self.window_with(record.chunk)
     }
@@ -115,7 +115,7 @@ impl Recorded {
         })
     }
 
-    /// Returns the record with that id, if it is one of this trace.
+    /// Returns the record with that id, if the trace contains it.
     pub(crate) fn record(&self, id: u64) -> Option<CommittedRecord<'_>> {
         let after = self.chunks.partition_point(|(chunk, _)| chunk.first_id() <= id);
         let (chunk, committed) = self.chunks.get(after.checked_sub(1)?)?;
@@ -123,7 +123,7 @@ impl Recorded {
         if at == 0 { None } else { CommittedRecord::read(chunk, at, *committed) }
     }
 
-    /// Returns the record that defines a slice's span: the slice itself, or one that most often lies just before it.
+    /// Returns the record that defines a slice's span: the slice itself, or usually the record before it.
     pub(crate) fn definition<'t>(&'t self, slice: &CommittedRecord<'t>) -> Option<CommittedRecord<'t>> {
         let span = slice.span();
         if span == slice.id() {
@@ -133,7 +133,7 @@ impl Recorded {
         if at == 0 || at >= slice.at { self.record(span) } else { CommittedRecord::read(slice.chunk, at, slice.at) }
     }
 
-    /// Puts the field values of a record into `words`, in place of what was there.
+    /// Replaces `words` by the field values of a record.
     #[inline]
     pub(crate) fn payload(&self, record: &CommittedRecord<'_>, words: &mut List<Word>) {
         words.clear();
@@ -144,7 +144,7 @@ impl Recorded {
         }
     }
 
-    /// Whether the host was recorded all the time.
+    /// Returns whether the host was recorded without a pause.
     pub(crate) fn is_without_pause(&self) -> bool {
         matches!(self.windows[..], [only] if (only.start, only.end) == self.whole)
     }
@@ -165,7 +165,7 @@ impl Recorded {
     }
 }
 
-/// Finds the window of an epoch, of which later ones have greater numbers.
+/// Finds the window of an epoch; later windows have greater epochs.
 fn find(windows: &[Window], epoch: u64) -> Option<&Window> {
     windows.binary_search_by_key(&epoch, |window| window.epoch).ok().and_then(|place| windows.get(place))
 }

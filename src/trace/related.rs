@@ -9,7 +9,7 @@ use kineto_trace::rows::{Rows, SliceRow};
 use std::io;
 use tracing_core::Metadata;
 
-/// What a walk has found: something for each operation with a sequence number and each process group, for nothing else.
+/// The result of a walk: an entry for each operation with a sequence number and each process group.
 #[derive(Debug, Default)]
 pub(super) struct Related {
     /// In the order of the rows.
@@ -17,7 +17,7 @@ pub(super) struct Related {
     pub(super) groups: Groups,
 }
 
-/// Takes all rows to find it.
+/// Collects relations from all rows.
 #[derive(Debug, Default)]
 pub(super) struct Finder {
     row: u64,
@@ -25,22 +25,21 @@ pub(super) struct Finder {
     groups: Groups,
 }
 
-/// Rows on their way, with and the line that reports them.
+/// Forwards rows with the additions, and reports progress.
 pub(super) struct WithRelated<'r> {
     rows: &'r mut dyn Rows,
     row: u64,
     left: &'r [Addition],
 }
 
-/// The arguments of a row, and what it shares.
+/// The arguments of a row, and those that it shares with others.
 struct RelatedOperations<'s> {
     args: &'s dyn Args,
     addition: &'s Addition,
 }
 
 impl Related {
-    /// Hands rows on to `rows`, the same ones in the same order as those in which this was found; gives `rows` back if there
-    /// is nothing to add.
+    /// Forwards rows to `rows`, which must arrive in the order of the walk; returns `rows` if there is nothing to add.
     pub(super) fn around<'r>(&'r self, rows: &'r mut dyn Rows) -> Result<WithRelated<'r>, &'r mut dyn Rows> {
         match &self.additions[..] {
             [] => Err(rows),
@@ -50,10 +49,10 @@ impl Related {
 }
 
 impl Finder {
-    /// The arguments by which rows say something of others.
+    /// The arguments that relate rows to each other.
     pub(super) const KEYS: [&str; 2] = [SEQUENCE, "Collective name"];
 
-    /// Whether spans of a callsite may say something of others.
+    /// Returns whether spans of a callsite may relate to other rows.
     pub(super) fn may_need(metadata: &Metadata<'_>) -> bool {
         let mut keys = metadata.fields().iter().filter_map(|field| lookup(field.name())).map(|entry| entry.key);
         keys.any(|key| Finder::KEYS.contains(&key))
@@ -91,7 +90,7 @@ impl Rows for Finder {
 }
 
 impl WithRelated<'_> {
-    /// Returns what is added to the row that comes.
+    /// Returns the addition to the next row.
     fn addition(&mut self) -> Option<&Addition> {
         let row = self.row;
         self.row += 1;

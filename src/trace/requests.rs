@@ -1,4 +1,4 @@
-//! Which async spans belong to one request, and which of them share a track.
+//! Groups async spans into requests, and decides which of them share a track.
 
 use super::index::{Index, Track};
 use super::recorded::Recorded;
@@ -20,28 +20,28 @@ pub(crate) struct Requests {
     of_span: Map<u64, u64>,
 }
 
-/// How a span is drawn in addition to the slices in which it was polled.
+/// The async track of a span, drawn in addition to the slices in which it was polled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AsyncTrack {
     pub(crate) span: u64,
-    /// Spans that share a track have one id here.
+    /// The id of the track, which several spans may share.
     pub(crate) track: u64,
     pub(crate) request: u64,
     pub(crate) start: Timestamp,
-    /// When it was left last; if it has not closed, when the recording ended.
+    /// The last exit; if the span has not closed, the end of the recording.
     pub(crate) end: Timestamp,
-    /// Where it is drawn to end: within the span around.
+    /// The drawn end: within the span around it.
     pub(crate) drawn: Timestamp,
     pub(crate) polls: Track,
 }
 
-/// Remembers the requests of spans that were looked up lately.
+/// Caches the requests of recently looked-up spans.
 #[derive(Debug)]
 pub(super) struct RequestCache([(u64, Option<u64>); CACHED]);
 
 const CACHED: usize = 64;
 
-/// No span has so many ancestors.
+/// More ancestors than any span has.
 const MOST_ANCESTORS: usize = 1 << 20;
 
 impl Requests {
@@ -67,7 +67,7 @@ impl Requests {
     }
 
     fn share_tracks(&mut self, recorded: &Recorded) {
-        // What is open on each track, and where what was placed before is drawn.
+        // The open spans of each track, and the drawn ends of the spans placed before.
         let mut open: Map<u64, List<AsyncTrack>> = Map::default();
         let mut placed: Map<u64, u64> = Map::default();
         let parent = |span: u64| recorded.record(span).and_then(|made| made.parent()).filter(|parent| *parent != 0);
@@ -80,7 +80,7 @@ impl Requests {
                 let open = open.get_or_insert_with(on, List::new);
                 while open.pop_if(|ended| ended.drawn <= track.start).is_some() {}
                 if let Some(around) = open.last().filter(|open| open.span == around && track.end <= open.end) {
-                    // Readers take what ends together for an overlap.
+                    // Readers take equal ends for an overlap.
                     let before = Timestamp::from_nanos(around.drawn.as_nanos().saturating_sub(1));
                     (track.track, track.drawn) = (on, track.end.min(before).max(track.start));
                 }
@@ -96,7 +96,7 @@ impl Requests {
         &self.tracks
     }
 
-    /// Returns the request that a span belongs to, of which `parent` is the parent; `None` if to none.
+    /// Returns the request of a span with the parent `parent`; `None` if it belongs to none.
     pub(super) fn of(&self, recorded: &Recorded, cache: &mut RequestCache, span: u64, parent: u64) -> Option<u64> {
         if self.tracks.is_empty() {
             return None;

@@ -25,13 +25,13 @@ pub struct TraceStats {
     pub memory_events: u64,
     /// Kernels, copies and fills of devices.
     pub device_activities: u64,
-    /// Threads that were seen.
+    /// Threads with records.
     pub threads: usize,
     /// Bytes of the records in memory.
     pub bytes: u64,
     /// From the start of the recording to its end.
     pub duration: Duration,
-    /// How far times may be from CLOCK_REALTIME, in nanoseconds.
+    /// The largest error of times relative to CLOCK_REALTIME, in nanoseconds.
     pub clock_error_ns: u64,
     /// Missing or incomplete records, by cause; causes that did not occur are omitted.
     pub losses: Vec<(Loss, u64)>,

@@ -1,4 +1,4 @@
-//! StackSymbols of return addresses, resolved once for each on first use.
+//! Symbols of return addresses, each resolved once on first use.
 
 use crate::os::backtrace;
 use kineto_trace::fallible::Map;
@@ -16,7 +16,7 @@ pub(crate) struct StackSymbols {
 #[derive(Debug)]
 struct SymbolFrame {
     text: String,
-    /// It is not the program's own.
+    /// Whether it is outside the program's own code.
     is_library: bool,
 }
 
@@ -48,7 +48,7 @@ impl StackSymbols {
         }
     }
 
-    /// The frames at an address: more than one where functions are inlined.
+    /// Returns the frames at an address: more than one where functions are inlined.
     fn at(&self, address: u64) -> Arc<[SymbolFrame]> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(frames) = known().get(&address) {
@@ -73,12 +73,12 @@ impl SymbolFrame {
             (false, true) => name.clone(),
             (false, false) => format!("{file}({line}): {name}"),
         };
-        // Arrays have it in their names.
+        // The names of array types contain semicolons.
         SymbolFrame { text: text.replace(';', ","), is_library: is_library(name) || is_library_file(file) }
     }
 }
 
-/// Whether that is a function between the program's own and the recording of its span.
+/// Returns whether a function lies between the program's own code and the recording of its span.
 fn is_library(name: &str) -> bool {
     const THEIRS: [&str; 8] = [
         "tracing_kineto::",
@@ -94,13 +94,13 @@ fn is_library(name: &str) -> bool {
     THEIRS.iter().any(|theirs| path.starts_with(theirs))
 }
 
-/// Whether such a function is written in that file. Where debug information is that of lines alone, functions that others are
-/// inlined into are called by their last name only.
+/// Returns whether a file belongs to this crate or to `tracing`. With line tables only, inlining callers are known by their
+/// last name component alone.
 fn is_library_file(file: &str) -> bool {
     const OURS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/");
     const STANDARD: [&str; 3] = ["/library/core/src/", "/library/std/src/", "/library/alloc/src/"];
     const CRATES: [&str; 5] = ["tracing-kineto", "tracing", "tracing-core", "tracing-subscriber", "backtrace"];
-    // As cargo unpacks it: `tracing-core-0.1.36`.
+    // cargo's folder name: `tracing-core-0.1.36`.
     let is_crate = |folder: &str| {
         let version = |name: &&str| folder.strip_prefix(*name)?.strip_prefix('-')?.chars().next();
         CRATES.iter().filter_map(version).any(|first| first.is_ascii_digit())
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_begins_with_the_programs_own_function() {
+    fn stack_begins_with_the_programs_function() {
         let symbols = symbols(
             2,
             &[
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_without_their_paths_are_known_by_their_files() {
+    fn functions_without_paths_are_found_by_file() {
         let own = concat!(env!("CARGO_MANIFEST_DIR"), "/src/layer/mod.rs");
         let symbols = symbols(
             2,

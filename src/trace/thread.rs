@@ -36,7 +36,7 @@ pub(super) struct ThreadRows<'w> {
     calls: HostCalls<'w>,
     /// The activities that the program has pushed for this thread.
     own: OwnRecords<'w>,
-    /// When the last slice began.
+    /// The start of the last slice.
     last: Timestamp,
     clock: Cursor<'w>,
     /// The fields of the current slice.
@@ -157,7 +157,7 @@ impl<'w> ThreadRows<'w> {
         }
         self.own_until(Some((start, end)))?;
         self.calls_until(start)?;
-        // A slice of a drop is shown only if a collector's call begins in it.
+        // The slice of a drop is shown only if a collector's call begins in it.
         if walk.index.is_drop(record) && !self.calls.begin_before(end) {
             return Ok(());
         }
@@ -327,7 +327,7 @@ impl Args for SliceMarks<'_> {
     }
 }
 
-/// Whether a slice was open already when the recording began.
+/// Returns whether a slice was already open when the recording began.
 fn is_older(record: &CommittedRecord<'_>) -> bool {
     record.head.tag == Tag::Slice && record.head.flags & flag::CLIPPED != 0
 }

@@ -1,4 +1,4 @@
-//! What lived in a device's memory when: PyTorch's memory timeline.
+//! The contents of a device's memory over time: PyTorch's memory timeline.
 
 use super::Trace;
 use super::memory::{Categories, MemoryRecord, is_replaced};
@@ -8,7 +8,7 @@ use crate::time::Timestamp;
 use std::collections::{BTreeSet, HashMap};
 
 impl Trace {
-    /// Returns the devices of which something was allocated or given back.
+    /// Returns the devices with allocations or frees.
     pub fn memory_devices(&self) -> Vec<Device> {
         let mut devices = BTreeSet::new();
         self.memory_records(|_, record, _| {
@@ -17,7 +17,7 @@ impl Trace {
         devices.into_iter().collect()
     }
 
-    /// Returns what lived in a device's memory when; without rows if nothing was recorded of it.
+    /// Returns the contents of a device's memory over time; without rows if there are no records of it.
     ///
     /// It takes some 100 bytes for each allocation.
     pub fn memory_timeline(&self, device: Device) -> MemoryTimeline {
@@ -27,7 +27,7 @@ impl Trace {
                 records.push((at, *record, category));
             }
         });
-        // Stable: of one thread, in its order.
+        // Stable: keeps the order of each thread.
         records.sort_by_key(|(at, ..)| *at);
         let mut pieces = Pieces::default();
         for (at, record, category) in &records {
@@ -43,7 +43,7 @@ impl Trace {
         MemoryTimeline::new(device, rows, max_allocated, max_reserved, self.inner.info.gzip_level)
     }
 
-    /// Calls `each` with when something was allocated or given back, what, and what it is for.
+    /// Calls `each` with the time, the record and the category of each allocation and free.
     fn memory_records(&self, mut each: impl FnMut(Timestamp, &MemoryRecord, Category)) {
         let walk = self.walk();
         let sites = walk.sites();
@@ -63,7 +63,7 @@ impl Trace {
         }
     }
 
-    /// Returns how much of what allocators reported is left out: collectors have recorded the same memory.
+    /// Returns the number of allocators' reports that are left out because collectors recorded the same memory.
     pub(super) fn memory_replaced(&self) -> u64 {
         let collections = &self.inner.collections;
         if !collections.iter().any(|collection| collection.state.as_ref().is_ok_and(|can| can.memory_of.is_some())) {
@@ -75,7 +75,7 @@ impl Trace {
     }
 }
 
-/// The pieces of memory, as the records tell of them.
+/// The blocks of memory, derived from the records.
 #[derive(Debug, Default)]
 struct Pieces {
     live: HashMap<u64, UsageStep>,
@@ -113,7 +113,7 @@ impl Pieces {
         match record.bytes {
             1.. => {
                 let piece = self.new_piece(bytes, category);
-                // Its address was that of a piece whose free was not recorded.
+                // The address was reused, so the free of the earlier block was not recorded.
                 let unseen = self.live.insert(record.address, piece);
                 self.rows.extend(unseen.map(destroy));
                 self.rows.push(piece.row(Some(at), MemoryAction::Create, category));
@@ -135,7 +135,7 @@ impl Pieces {
         }
     }
 
-    /// The rows, if so much was allocated before the first of them, and the most that was allocated at a time.
+    /// Returns the rows, given the bytes allocated before the first of them, and the peak.
     fn into_rows(mut self, before: u64) -> (Vec<MemoryRow>, u64) {
         let seen = self.before.iter().map(|row| row.bytes).fold(0, u64::saturating_add);
         if before > seen {

@@ -11,7 +11,7 @@ pub(super) enum OwnedValue {
     U64(u64),
     F64(f64),
     Text(Box<str>),
-    /// Anything else, as JSON.
+    /// Any other value, as JSON.
     Json(Box<str>),
 }
 

@@ -17,15 +17,15 @@ use std::sync::atomic::Ordering;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InvariantViolation {
-    /// What should have held.
+    /// The assertion.
     pub assertion: String,
-    /// What happened instead.
+    /// The actual condition.
     pub error: String,
-    /// The recording, as the header names it: torch's `profile_id`.
+    /// The trace id of the recording, as in the header: torch's `profile_id`.
     pub trace_id: String,
     /// The group of recordings, such as those of all ranks; empty for none.
     pub group_id: String,
-    /// How often it happened.
+    /// The number of occurrences.
     pub count: u64,
 }
 
@@ -83,7 +83,7 @@ impl Violations {
 }
 
 impl Trace {
-    /// Returns the logged violations, and those that the records show.
+    /// Returns the logged violations, and those visible in the records.
     pub(super) fn violations(&self) -> &[InvariantViolation] {
         let inner = &*self.inner;
         &inner

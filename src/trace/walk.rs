@@ -30,7 +30,7 @@ pub(crate) struct Walk<'t> {
     pub(crate) recorded: &'t Recorded,
     pub(crate) index: &'t Index,
     pub(super) requests: &'t Requests,
-    /// What collectors recorded, and how it is linked.
+    /// The collectors' records, and their links.
     pub(crate) collections: &'t [Collection],
     pub(crate) linked: &'t [LinkedCollection],
     pub(crate) converter: &'t Converter,
@@ -39,14 +39,14 @@ pub(crate) struct Walk<'t> {
     pub(crate) async_spans: AsyncSpans,
     pub(crate) with_target: bool,
     pub(crate) with_location: bool,
-    /// Slices have the id by which an execution trace names them.
+    /// Whether slices have an id by which an execution trace refers to them.
     pub(crate) with_function_ids: bool,
     /// The symbols of return addresses, and the reports of counters.
     pub(super) symbols: &'t StackSymbols,
     pub(super) counters: &'t [CounterReport],
     /// The activities that the program pushed.
     pub(super) own: CpuRows<'t>,
-    /// Name of the row that shows the whole recording, if there was one.
+    /// The name of the row that shows the whole recording, if any.
     pub(crate) span_name: Option<&'t str>,
     /// The selected types.
     pub(crate) selected: ActivityTypes,
@@ -59,11 +59,11 @@ pub(crate) struct WalkCounts {
     pub(crate) clipped: u64,
     pub(crate) unfinished: u64,
     pub(crate) overlapping: u64,
-    /// Slices of devices.
+    /// The number of device slices that overlap.
     pub(crate) overlapping_work: u64,
 }
 
-/// Second rows of a thread get ids that no kernel gives to threads.
+/// Offset of a thread's second row; no kernel assigns such thread ids.
 pub(super) const NEXT_ROW: i64 = 10_000_000;
 
 /// The group of async tracks, between the host's and the devices'.
@@ -115,19 +115,19 @@ impl<'t> Walk<'t> {
         Source { recorded: self.recorded, index: self.index, sites, words, later }
     }
 
-    /// By how many nanoseconds times must differ for readers to tell them apart.
+    /// Returns the smallest difference of times, in nanoseconds, that readers can tell apart.
     pub(super) fn resolution_ns(&self) -> u64 {
         let (start, end) = self.window();
         resolution_ns(base_time(start), end)
     }
 
-    /// When the recording began and ended.
+    /// Returns the start and end of the recording.
     pub(crate) fn window(&self) -> (Timestamp, Timestamp) {
         let (start, end) = self.recorded.whole;
         (self.converter.timestamp(start), self.converter.timestamp(end))
     }
 
-    /// The lanes of each thread id: the kernel uses ids again, and a pause gives a thread another lane.
+    /// Returns the lanes of each thread id: the kernel reuses ids, and a pause gives a thread another lane.
     pub(super) fn threads(&self) -> BTreeMap<i64, Vec<usize>> {
         let mut threads: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
         for (lane, row) in self.recorded.lanes.iter().enumerate() {
@@ -153,11 +153,11 @@ impl<'t> Walk<'t> {
         rows: &mut dyn Rows,
     ) -> io::Result<()> {
         let mut names = lanes.iter().filter_map(|lane| self.recorded.lanes.get(*lane)).map(|row| row.name.as_str());
-        // Viewers show the id behind the name.
+        // Viewers show the id after the name.
         let name = match names.rfind(|name| !name.is_empty()) {
             Some(name) => name.to_owned(),
             None if !lanes.is_empty() => format!("thread {thread}"),
-            // A thread that made calls and recorded nothing itself.
+            // The thread made calls and recorded nothing itself.
             None => format!("thread {thread} ({})", self.own.name_of(thread).unwrap_or("no spans")),
         };
         for row in 0..used {
@@ -169,13 +169,13 @@ impl<'t> Walk<'t> {
         Ok(())
     }
 
-    /// The id of a thread's row.
+    /// Returns the id of a thread's row.
     #[inline]
     pub(super) fn row(&self, thread: i64, row: usize) -> i64 {
         thread + i64::try_from(row).unwrap_or(0) * NEXT_ROW
     }
 
-    /// All activities of one thread; returns how many rows they need.
+    /// Delivers all activities of a thread; returns the number of rows that they need.
     fn thread(
         &self,
         thread: i64,
@@ -188,7 +188,7 @@ impl<'t> Walk<'t> {
         Ok(out.used())
     }
 
-    /// What all slices of each callsite share.
+    /// Returns the shared data of all slices, by callsite.
     pub(super) fn sites(&self) -> List<SiteRow> {
         let place = |metadata: &Metadata<'_>| Some(format!("{}:{}", metadata.file()?, metadata.line()?));
         let row = |(number, site): (usize, &&'static Site)| SiteRow {
@@ -206,12 +206,12 @@ impl<'t> Walk<'t> {
         self.recorded.sites.iter().enumerate().map(row).collect()
     }
 
-    /// Whether a slice of that span is drawn on its thread.
+    /// Returns whether slices of that span are drawn on its thread.
     pub(super) fn draws_polls(&self, span: u64) -> bool {
         self.async_spans != AsyncSpans::Track || self.index.tracks.is_empty() || !self.index.tracks.contains_key(&span)
     }
 
-    /// Async tracks have a group of their own: Perfetto shows those of a process below all of its threads.
+    /// Delivers the async tracks, in a group of their own: Perfetto shows the tracks of a process below all of its threads.
     fn async_tracks(&self, source: &Source<'_>, rows: &mut dyn Rows) -> io::Result<()> {
         if !self.requests.tracks().is_empty() {
             let (process, name) = (Lane::Name(ASYNC_SPANS), ASYNC_SPANS);

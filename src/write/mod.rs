@@ -1,4 +1,4 @@
-//! Where the files of a traced program go.
+//! Output files and sinks.
 
 pub(crate) mod file;
 pub(crate) mod sink;

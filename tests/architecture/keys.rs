@@ -148,7 +148,7 @@ pub(crate) const OWNERS: &[Owner] = &[
     owner("CUPTI_PM_SAMPLING_METRICS", "collector/cupti/advice.rs", "CUPTI_PM_SAMPLING_METRICS", "lifecycle/environment.rs::counters_that_are_not_sampled_are_reported"),
     owner("CUPTI_PM_SAMPLING_DEVICE_ID", "collector/cupti/advice.rs", "CUPTI_PM_SAMPLING_DEVICE_ID", "lifecycle/environment.rs::counters_that_are_not_sampled_are_reported"),
     owner("PROFILE_MEMORY", "ondemand/request.rs", "memory_profile", "ondemand/traces.rs::request_records_a_memory_profile"),
-    owner("PROFILE_MEMORY_DURATION_MSECS", "ondemand/request.rs", "memory_profile", "src/config/request.rs::a_memory_profile_has_a_length_of_its_own"),
+    owner("PROFILE_MEMORY_DURATION_MSECS", "ondemand/request.rs", "memory_profile", "src/config/request.rs::memory_profile_has_its_own_duration"),
     owner("CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION", "session/observer.rs", "RecordingFlags", "sessions/session_observers.rs::prepared_flags_match_torchs_keys_in_the_header"),
     owner("PROFILE_REPORT_INPUT_SHAPES", "session/observer.rs", "RecordingFlags", "sessions/session_observers.rs::prepared_flags_match_torchs_keys_in_the_header"),
     owner("PROFILE_WITH_FLOPS", "session/observer.rs", "RecordingFlags", "sessions/session_observers.rs::prepared_flags_match_torchs_keys_in_the_header"),

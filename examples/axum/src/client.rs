@@ -1,4 +1,4 @@
-//! The load: clients that each keep one connection and ask one thing after another.
+//! The load: clients that each keep one connection and send one request after another.
 
 use std::net::SocketAddr;
 
@@ -10,10 +10,10 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tracing::{Instrument, Span, field, info_span, instrument};
 
-/// What can go wrong, fit to cross threads.
+/// An error that can cross threads.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// Asks `requests` things; returns how many were answered with 200.
+/// Sends `requests` requests; returns how many were answered with 200.
 pub async fn run(address: SocketAddr, id: u32, requests: u32) -> Result<u32, Error> {
     let span = info_span!("client", id);
     async {
@@ -33,7 +33,7 @@ pub async fn run(address: SocketAddr, id: u32, requests: u32) -> Result<u32, Err
     .await
 }
 
-/// One request; the size of its answer is known late.
+/// Sends a request; the size of its answer is recorded late.
 #[instrument(err, skip(sender, address), fields(bytes = field::Empty))]
 async fn ask(sender: &mut http1::SendRequest<Body>, address: SocketAddr, path: &str) -> Result<StatusCode, Error> {
     let request = Request::get(path).header(header::HOST, address.to_string()).body(Body::empty())?;

@@ -1,11 +1,11 @@
-//! Profiles an axum server under a load of its own, over the loopback interface; it stops by itself.
+//! Profiles an axum server under its own load over the loopback interface, then exits.
 //!
 //! ```sh
 //! cd examples/axum && cargo run --release [FILE.pt.trace.json.gz]
 //! ```
 //!
-//! A request is polled on whatever thread is free, so that its slices lie scattered over the workers; its async track
-//! shows it as one bar from the first poll to the end.
+//! Any free thread polls a request, so its slices are spread over the workers; its async track shows it as one bar from the
+//! first poll to the end.
 
 mod client;
 mod server;
@@ -61,7 +61,7 @@ async fn serve_and_load() -> Result<u32, client::Error> {
     Ok(answered)
 }
 
-/// Prints how often each span was entered, and for how long altogether.
+/// Prints how often each span was entered, and the total time.
 fn describe(trace: &Trace) {
     let mut spans = BTreeMap::<String, (u32, u64)>::new();
     trace.for_each(|activity| {

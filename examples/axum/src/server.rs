@@ -1,4 +1,4 @@
-//! The server: a few routes that wait, compute, and hand work to other tasks and threads.
+//! The server: a few routes that wait, compute, and pass work to other tasks and threads.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::mpsc;
@@ -12,7 +12,7 @@ use tokio::task;
 use tower_http::trace::TraceLayer;
 use tracing::{Instrument, Span, field, info_span, instrument};
 
-/// A word for the audit thread, and the span of the request that it is about.
+/// A message to the audit thread, and the span of the request that caused it.
 type Entry = (String, Span);
 
 /// The routes, each request under tower-http's span `request`.
@@ -24,7 +24,7 @@ pub fn routes() -> Router {
         .with_state(start_audit())
 }
 
-/// Two queries at once, each in a task of its own.
+/// Runs two queries concurrently, each in its own task.
 #[instrument(skip(audit), fields(rows = field::Empty))]
 async fn user(Path(id): Path<u64>, State(audit): State<mpsc::Sender<Entry>>) -> String {
     let orders = task::spawn(query("orders", id).in_current_span());
@@ -35,7 +35,7 @@ async fn user(Path(id): Path<u64>, State(audit): State<mpsc::Sender<Entry>>) -> 
     format!("{rows} rows")
 }
 
-/// A database that answers in its time.
+/// A database query that takes some time.
 #[instrument]
 async fn query(table: &'static str, id: u64) -> u64 {
     tokio::time::sleep(Duration::from_micros(500 + 300 * (id % 4))).await;
@@ -44,7 +44,7 @@ async fn query(table: &'static str, id: u64) -> u64 {
     rows
 }
 
-/// Work for a thread that may block, which is still the request's.
+/// Blocking work on another thread, which still belongs to the request.
 #[instrument(skip(audit))]
 async fn hash(Path(text): Path<String>, State(audit): State<mpsc::Sender<Entry>>) -> String {
     let request = Span::current();
@@ -64,7 +64,7 @@ fn digest(text: &str, rounds: u32) -> u64 {
     hasher.finish()
 }
 
-/// Starts a thread that writes down what was asked for: not a part of the request, but caused by it.
+/// Starts a thread that logs requests: its work follows from a request, but is not part of it.
 fn start_audit() -> mpsc::Sender<Entry> {
     let (sender, entries) = mpsc::channel::<Entry>();
     thread::Builder::new()

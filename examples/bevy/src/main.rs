@@ -4,8 +4,8 @@
 //! cd examples/bevy && cargo run --release [FILE.pt.trace.json.gz]
 //! ```
 //!
-//! bevy makes the span of a system once and enters it in every update, on whichever thread of the pool runs it; the
-//! span of a parallel query is entered by several threads at once.
+//! bevy creates the span of a system once and enters it in every update, on whichever pool thread runs the system. Several
+//! threads may enter the span of a parallel query at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -42,15 +42,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Where a ball is, in a box from -1 to 1.
+/// The position of a ball, in a box from -1 to 1.
 #[derive(Component)]
 struct Position([f32; 2]);
 
-/// How far a ball goes in one update.
+/// The distance that a ball moves in one update.
 #[derive(Component)]
 struct Velocity([f32; 2]);
 
-/// How many updates a ball lives on.
+/// The number of updates that a ball still lives.
 #[derive(Component)]
 struct Age(u32);
 
@@ -72,7 +72,7 @@ fn spawn_all(mut commands: Commands) {
     commands.spawn_batch((0..BALLS).map(ball));
 }
 
-/// A ball that goes its own way.
+/// Creates a ball with its own position and direction.
 fn ball(number: u16) -> (Position, Velocity, Age) {
     let angle = f32::from(number) * 2.4;
     let speed = 0.01 + 0.03 * (angle * 7.0).sin().abs();
@@ -110,7 +110,7 @@ fn energy(balls: Query<&Velocity>, mut total: Local<f32>) {
     *total = balls.iter().map(|ball| ball.0[0].powi(2) + ball.0[1].powi(2)).sum();
 }
 
-/// Takes balls out and puts others in, when the update's commands are applied.
+/// Despawns old balls and spawns new ones, when the update's commands are applied.
 fn replace_old(mut commands: Commands, mut balls: Query<(Entity, &mut Age)>, mut next: Local<u16>) {
     for (entity, mut age) in &mut balls {
         age.0 -= 1;
@@ -122,7 +122,7 @@ fn replace_old(mut commands: Commands, mut balls: Query<(Entity, &mut Age)>, mut
     }
 }
 
-/// Prints how often each span ran, for how long altogether, and on how many threads.
+/// Prints how often each span ran, the total time, and the number of threads.
 fn describe(trace: &Trace) {
     let mut spans = BTreeMap::<String, (u32, u64, BTreeSet<i64>)>::new();
     trace.for_each(|activity| {

@@ -4,8 +4,8 @@
 //! cd examples/candle && cargo run --release [FILE.pt.trace.json.gz]
 //! ```
 //!
-//! candle-transformers has a span for each of a model's parts. It makes them in the constructors and enters them in
-//! every forward pass, so the layer has to be installed before the model is built.
+//! candle-transformers has a span for each part of a model. It creates them in the constructors and enters them in every
+//! forward pass, so install the layer before building the model.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// One pass over made-up tokens; returns the first number of what comes out.
+/// Runs a forward pass over made-up tokens; returns the first number of the output.
 fn forward(model: &BertModel, step: u32) -> candle_core::Result<f32> {
     let tokens = annotate!("make input").in_scope(|| {
         let ids: Vec<u32> = (0..).map(|i| (i * 37 + step * 101) % 1000).take(BATCH * TOKENS).collect();
@@ -61,7 +61,7 @@ fn forward(model: &BertModel, step: u32) -> candle_core::Result<f32> {
     embeddings.flatten_all()?.get(0)?.to_scalar()
 }
 
-/// Prints how often each of the model's parts ran, and for how long altogether.
+/// Prints how often each part of the model ran, and the total time.
 fn describe(trace: &Trace) {
     let mut parts = BTreeMap::<String, (u32, u64)>::new();
     trace.for_each(|activity| {

@@ -1,4 +1,4 @@
-//! What must be true of the trace of the program.
+//! Checks of the program's trace.
 
 use crate::program::{BYTES, Done, GRAPH_KERNELS, GRAPH_LAUNCHES, PLAIN_KERNELS, STREAMS};
 use crate::report::Report;
@@ -7,17 +7,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tracing_kineto::{Loss, Trace, TraceStats};
 
-/// The trace, and what is known of the program that ran.
+/// The trace, and the known facts about the run.
 pub struct Checks<'t> {
     pub trace: &'t Trace,
     pub view: View,
     pub done: Done,
     pub gpus: usize,
-    /// When the recording was started and stopped, in nanoseconds since the epoch.
+    /// The times of the recording's start and stop, in nanoseconds since the epoch.
     pub window: (u64, u64),
 }
 
-/// How many device activities of each kind there are.
+/// The number of device activities of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub kernels: usize,
@@ -33,7 +33,7 @@ pub fn now() -> u64 {
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What the program must have done.
+/// Returns the counts that the program must have produced.
 pub fn expected(gpus: usize, done: Done) -> Counts {
     let lanes = gpus * STREAMS;
     let of_graphs = lanes * GRAPH_KERNELS * GRAPH_LAUNCHES;
@@ -48,7 +48,7 @@ pub fn expected(gpus: usize, done: Done) -> Counts {
     }
 }
 
-/// What the trace shows; kernels of other names are none of the program's.
+/// Returns the counts in the trace; kernels with other names do not belong to the program.
 pub fn counted(view: &View) -> Counts {
     let copies = |direction: &str| view.of("gpu_memcpy").filter(|row| row.name.contains(direction)).count();
     let kernels = || view.of("kernel").filter(|row| row.name == "vecadd");
@@ -67,7 +67,7 @@ fn is_of_graph(kernel: &Row) -> bool {
 }
 
 impl Checks<'_> {
-    /// Makes all of them.
+    /// Runs all checks.
     pub fn all(&self, report: &mut Report) {
         let stats = self.trace.stats();
         self.collector(report, &stats);
@@ -154,7 +154,7 @@ impl Checks<'_> {
         report.check("bytes", passed, figures);
     }
 
-    /// By correlation id: the calls of the host.
+    /// Returns the host's calls by correlation id.
     fn calls(&self) -> BTreeMap<i64, Vec<&Row>> {
         let mut calls: BTreeMap<i64, Vec<&Row>> = BTreeMap::new();
         for call in self.view.calls() {
@@ -205,7 +205,7 @@ impl Checks<'_> {
         report.check("arrows", passed, figures);
     }
 
-    /// The span around a launch is what its work belongs to, as the times of both show.
+    /// Work belongs to the span around its launch, by the times of both.
     fn spans(&self, report: &mut Report) {
         let calls = self.calls();
         let (mut right, mut wrong) = (0, Vec::new());
@@ -315,7 +315,7 @@ impl Checks<'_> {
         report.check(NAME, found == wanted.len(), calls.into_iter().collect::<Vec<_>>().join(", "));
     }
 
-    /// Nothing may be missing, but for what a capture takes: a launch that goes into a graph does nothing yet.
+    /// Nothing may be missing, except during a capture: a launch that is captured into a graph does not run yet.
     fn losses(&self, report: &mut Report, stats: &TraceStats) {
         let captured = (self.gpus * STREAMS * GRAPH_KERNELS) as u64;
         let allowed = |loss: Loss, count: u64| match loss {

@@ -1,4 +1,4 @@
-//! The kernels, as PTX that every GPU since Maxwell can run.
+//! The kernels, as PTX that runs on every GPU since Maxwell.
 
 /// `vecadd(a, b, c, n)`: c = a + b, one thread an element. `empty()`: nothing.
 pub const PTX: &str = "\

@@ -1,25 +1,25 @@
-//! A CUDA program that records itself with tracing-kineto and checks what it finds: the proof on a real GPU.
+//! A CUDA program that records itself with tracing-kineto and checks the trace: the acceptance test on a real GPU.
 //!
 //! ```sh
 //! cd examples/cuda && cargo run --release [FILE.pt.trace.json.gz] [--overhead] [--json]
 //! ```
 //!
-//! It needs an NVIDIA driver and libcupti, which it finds at run time: `pip install nvidia-cuda-cupti` in a virtual
-//! environment that is active, a CUDA toolkit, or `KINETO_CUPTI_PATH`. No compiler of CUDA is needed; the kernels are PTX
-//! in the source. `scripts/gpu-acceptance.sh` builds and runs it, has other tools read its trace, and compares with
-//! torch.profiler where that is there.
+//! It needs an NVIDIA driver and libcupti, which it finds at run time: `pip install nvidia-cuda-cupti` in an active virtual
+//! environment, a CUDA toolkit, or `KINETO_CUPTI_PATH`. It needs no CUDA compiler; the kernels are PTX in the source.
+//! `scripts/gpu-acceptance.sh` builds and runs it, reads its trace with other tools, and compares with torch.profiler if that
+//! is installed.
 //!
-//! The [program](program) works on two streams of each GPU that `CUDA_VISIBLE_DEVICES` leaves: copies, a fill, kernels,
-//! events, and a graph that is captured and launched twice; then some calls of the CUDA runtime, and a copy from GPU to
-//! GPU if there are two. Each check is a line: PASS or FAIL, what was checked, and the figures that were seen. The exit
-//! status is 0 only if all passed.
+//! The [program](program) works on two streams of each visible GPU (`CUDA_VISIBLE_DEVICES`): copies, a fill, kernels, events,
+//! and a graph that is captured and launched twice; then some calls of the CUDA runtime, and a copy from GPU to GPU if there
+//! are two. Each check prints a line: PASS or FAIL, its name, and the measured figures. The exit status is 0 only if all
+//! passed.
 //!
-//! - `--overhead`: also measures what a launch costs without the layer, with it, and with CUPTI.
-//! - `--json`: prints all as JSON lines.
+//! - `--overhead`: also measures a launch without the layer, with it, and with CUPTI.
+//! - `--json`: prints JSON lines.
 //! - `--ptx`: prints the kernels, and nothing else.
 //!
-//! Where there is no GPU, `scripts/run-examples.sh cuda` runs it on the simulated one, which computes nothing: the sums are
-//! not looked at, times mean nothing, and what is proved is the program.
+//! Without a GPU, `scripts/run-examples.sh cuda` runs it on the simulated one, which computes nothing: sums are not checked,
+//! times are meaningless, and only the program itself is tested.
 
 mod checks;
 mod kernels;
@@ -44,7 +44,7 @@ use view::View;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// What the command line asks for.
+/// The options of the command line.
 #[derive(Default)]
 struct Options {
     path: Option<String>,
@@ -91,13 +91,13 @@ fn run() -> Outcome<ExitCode> {
     Ok(report.end())
 }
 
-/// Makes all checks; the trace of the first recording stays.
+/// Runs all checks; keeps the trace of the first recording.
 fn accept(path: &str, report: &mut Report) -> Outcome<()> {
     let (layer, guard) = KinetoLayer::builder().no_output().record_from_start(false).build()?;
     tracing_subscriber::registry().with(layer).init();
     let profiler = guard.profiler();
 
-    // The first call of CUDA comes while the recording runs already.
+    // The first call of CUDA happens while the recording is running.
     let start = now();
     profiler.start()?;
     let mut machine = info_span!("open").in_scope(Machine::open)?;
@@ -132,7 +132,7 @@ fn accept(path: &str, report: &mut Report) -> Outcome<()> {
     Ok(())
 }
 
-/// Says what it runs on.
+/// Prints the machine's properties.
 fn describe(machine: &Machine, profiler: &Profiler, report: &Report) {
     let names: Vec<_> = machine.gpus.iter().map(|gpu| &*gpu.name).collect();
     report.say(format_args!("{}", names.join(", ")));
@@ -159,7 +159,7 @@ fn sums(machine: &Machine, done: Done, report: &mut Report) {
     report.check(NAME, done.wrong == 0, format_args!("{} of {all} elements are wrong", done.wrong));
 }
 
-/// Runs the program with whatever the environment says, and saves the trace.
+/// Runs the program with the environment's settings, and saves the trace.
 fn only_run(path: &str) -> Outcome<ExitCode> {
     let (layer, guard): (KinetoLayer, KinetoGuard) = KinetoLayer::builder().no_output().build()?;
     tracing_subscriber::registry().with(layer).init();

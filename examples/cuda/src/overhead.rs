@@ -1,7 +1,7 @@
-//! What recording costs a program that launches kernels.
+//! Measures the cost of recording for a program that launches kernels.
 //!
-//! Each way of recording is measured in a process of its own, which prints its figures; launches of an empty kernel are
-//! timed in lots that the launch queue has room for, so that the GPU's speed does not matter.
+//! Each mode is measured in a separate process, which prints its figures. Launches of an empty kernel are timed in lots that
+//! fit into the launch queue, so that the GPU's speed does not matter.
 
 use crate::program::{Gpu, Machine};
 use crate::report::Report;
@@ -17,7 +17,7 @@ use tracing_kineto::{ActivityType, KinetoGuard, KinetoLayer};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// The ways of recording, and what they are called.
+/// The modes, with their names in the table.
 const WAYS: [(&str, &str); 4] = [
     ("none", "no layer"),
     ("idle", "the layer, not recording"),
@@ -28,7 +28,7 @@ const ROUNDS: usize = 9;
 const LOTS: u32 = 20;
 const LOT: u32 = 500;
 
-/// Measures each way and prints a table.
+/// Measures each mode and prints a table.
 pub fn table(report: &Report) -> Result<(), Box<dyn Error>> {
     let mut figures = Vec::new();
     for (way, _) in WAYS {
@@ -63,12 +63,12 @@ pub fn table(report: &Report) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Measures one way and prints its figures as JSON.
+/// Measures one mode and prints its figures as JSON.
 pub fn measure(way: &str) -> Result<(), Box<dyn Error>> {
     let guard = install(way)?;
     let machine = Machine::open()?;
     let gpu = machine.gpus.first().ok_or("there is no GPU")?;
-    // Once for what is done at the first time.
+    // Warm-up.
     launches(gpu, true)?;
     let mut figures = Map::new();
     figures.insert("launch".to_owned(), json!(median(|| launches(gpu, false))?));
@@ -109,7 +109,7 @@ fn install(way: &str) -> Result<Option<KinetoGuard>, Box<dyn Error>> {
 fn launches(gpu: &Gpu, in_spans: bool) -> Result<f64, Box<dyn Error>> {
     let stream = &gpu.lanes[0].stream;
     let launch = || {
-        // SAFETY: the kernel takes nothing and does nothing.
+        // SAFETY: the kernel takes no parameters and does nothing.
         unsafe { result::launch_kernel(gpu.empty.cu_function(), (1, 1, 1), (1, 1, 1), 0, stream.cu_stream(), &mut []) }
     };
     let mut time = Duration::ZERO;
@@ -128,7 +128,7 @@ fn launches(gpu: &Gpu, in_spans: bool) -> Result<f64, Box<dyn Error>> {
     Ok(nanoseconds(time) / f64::from(LOTS * LOT))
 }
 
-/// Returns the time of a span with nothing in it, in nanoseconds.
+/// Returns the time of an empty span, in nanoseconds.
 fn spans() -> f64 {
     const TIMES: u32 = 20_000;
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! The program that is recorded: copies, a fill, kernels, events and graphs on two streams of each GPU.
+//! The recorded program: copies, a fill, kernels, events and graphs on two streams of each GPU.
 
 use crate::kernels::PTX;
 use cudarc::driver::sys::{CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode};
@@ -11,10 +11,10 @@ use std::sync::Arc;
 use tracing::info_span;
 use tracing_kineto::annotate;
 
-/// Elements and bytes of a vector.
+/// The number of elements of a vector.
 pub const ELEMENTS: u32 = 1 << 20;
 pub const BYTES: u64 = 4 << 20;
-/// What each stream does.
+/// The number of streams of each GPU.
 pub const STREAMS: usize = 2;
 pub const PLAIN_KERNELS: usize = 3;
 pub const GRAPH_KERNELS: usize = 4;
@@ -31,7 +31,7 @@ pub struct Gpu {
     pub empty: CudaFunction,
 }
 
-/// A stream and what it works on.
+/// A stream with its vectors.
 pub struct Lane {
     pub stream: Arc<CudaStream>,
     add: CudaFunction,
@@ -41,20 +41,20 @@ pub struct Lane {
     result: Vec<f32>,
 }
 
-/// What a run has done beside what every run does.
+/// The results of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     pub steps: usize,
-    /// Copies, fills and waits through the CUDA runtime; `None` where that is not there.
+    /// Copies, fills and waits through the CUDA runtime; `None` if that is missing.
     pub runtime: Option<u64>,
     pub peer_copies: usize,
-    /// Elements that are not the sum.
+    /// The number of wrong elements.
     pub wrong: usize,
 }
 
 /// Returns whether there is a CUDA driver.
 pub fn has_driver() -> bool {
-    // SAFETY: the library's initialisers are NVIDIA's.
+    // SAFETY: the library's initializers are NVIDIA's.
     unsafe { cudarc::driver::sys::is_culib_present() }
 }
 
@@ -64,12 +64,12 @@ impl Machine {
         Ok(Machine { gpus: (0..count).map(Gpu::open).collect::<Result<_, _>>()? })
     }
 
-    /// Whether what looks like a GPU computes nothing.
+    /// Returns whether the GPU is simulated and computes nothing.
     pub fn is_simulated(&self) -> bool {
         self.gpus.iter().any(|gpu| gpu.name.contains("Simulated"))
     }
 
-    /// Runs the program: one step for each stream, and one for what there is besides.
+    /// Runs the program: a step for each stream, then the work across streams and GPUs.
     pub fn run(&mut self) -> Result<Done, Box<dyn Error>> {
         let mut done = Done::default();
         for (gpu, on) in self.gpus.iter_mut().enumerate() {
@@ -93,7 +93,7 @@ impl Machine {
 impl Gpu {
     fn open(number: usize) -> Result<Gpu, Box<dyn Error>> {
         let context = CudaContext::new(number)?;
-        // SAFETY: each vector belongs to one stream, and every use by another one is waited for.
+        // SAFETY: each vector belongs to one stream, and its use by another stream is synchronized.
         unsafe { context.disable_event_tracking() };
         let module = context.load_module(PTX.into())?;
         let (add, empty) = (module.load_function("vecadd")?, module.load_function("empty")?);
@@ -102,9 +102,9 @@ impl Gpu {
         Ok(Gpu { name: context.name()?, lanes, empty })
     }
 
-    /// What one stream does; returns how many elements of the result are wrong.
+    /// Runs a step on one stream; returns how many elements of the result are wrong.
     ///
-    /// Each wait comes while there is work to wait for: CUPTI records no others.
+    /// Each wait happens while there is work to wait for: CUPTI records no others.
     fn step(&mut self, lane: usize) -> Result<usize, DriverError> {
         let other = self.lanes[(lane + 1) % self.lanes.len()].stream.clone();
         let lane = &mut self.lanes[lane];
@@ -139,14 +139,14 @@ impl Gpu {
 
 impl Lane {
     fn new(stream: Arc<CudaStream>, add: CudaFunction) -> Result<Lane, DriverError> {
-        // SAFETY: each is written before it is read.
+        // SAFETY: each vector is written before it is read.
         let vector = || unsafe { stream.alloc::<f32>(ELEMENTS as usize) };
         let (a, b, c) = (vector()?, vector()?, vector()?);
         stream.synchronize()?;
         Ok(Lane { stream: stream.clone(), add, a, b, c, result: vec![0.0; ELEMENTS as usize] })
     }
 
-    /// Copies both vectors there, and forgets the sum.
+    /// Copies both vectors to the GPU, and clears the sum.
     pub fn upload(&mut self) -> Result<(), DriverError> {
         let _span = info_span!("upload").entered();
         let values = |times: u32| -> Vec<f32> { (0..ELEMENTS).map(|at| (at * times) as f32).collect() };
@@ -154,7 +154,7 @@ impl Lane {
         self.stream.memcpy_htod(&a, &mut self.a)?;
         self.stream.memcpy_htod(&b, &mut self.b)?;
         self.clear()?;
-        // The vectors here must outlive the copies.
+        // The host vectors must outlive the copies.
         self.stream.synchronize()
     }
 
@@ -166,11 +166,11 @@ impl Lane {
     pub fn add(&mut self) -> Result<(), DriverError> {
         let mut launch = self.stream.launch_builder(&self.add);
         launch.arg(&self.a).arg(&self.b).arg(&mut self.c).arg(&ELEMENTS);
-        // SAFETY: these are the kernel's parameters, and the vectors have as many elements as it is told.
+        // SAFETY: the arguments match the kernel's parameters, and the vectors have `ELEMENTS` elements.
         unsafe { launch.launch(LaunchConfig::for_num_elems(ELEMENTS)) }.map(drop)
     }
 
-    /// Fetches the sum; returns how many of its elements are wrong.
+    /// Downloads the sum; returns how many of its elements are wrong.
     pub fn download(&mut self) -> Result<usize, DriverError> {
         let _span = info_span!("download").entered();
         self.stream.memcpy_dtoh(&self.c, &mut self.result)?;
@@ -179,7 +179,7 @@ impl Lane {
         Ok((0..ELEMENTS).zip(&self.result).filter(|element| wrong(*element)).count())
     }
 
-    /// Begins a capture that no thread may disturb.
+    /// Begins a capture that calls of any thread can invalidate.
     pub fn begin_capture(&self) -> Result<(), DriverError> {
         self.stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL)
     }
@@ -190,24 +190,24 @@ impl Lane {
     }
 }
 
-/// Copies and fills through the CUDA runtime, if that is there; returns how many bytes each takes.
+/// Copies and fills through the CUDA runtime, if present; returns the number of bytes of each.
 fn use_runtime() -> Result<Option<u64>, Box<dyn Error>> {
-    // SAFETY: the library's initialisers are NVIDIA's.
+    // SAFETY: the library's initializers are NVIDIA's.
     if !unsafe { runtime::sys::is_culib_present() } {
         return Ok(None);
     }
     let _span = info_span!("runtime").entered();
     let source = vec![1u8; 1 << 20];
-    // SAFETY: what is allocated here is freed below.
+    // SAFETY: the allocation is freed below.
     let target = unsafe { runtime::result::malloc_sync(source.len()) }?;
     let stream = std::ptr::null_mut();
-    // SAFETY: the source lives until the stream has been waited for, and the target is as long.
+    // SAFETY: the stream is synchronized before the source is dropped, and the target is as long.
     unsafe { runtime::result::memcpy_htod_async(target, &source, stream) }?;
-    // SAFETY: the target is as long.
+    // SAFETY: the target has `source.len()` bytes.
     unsafe { runtime::result::memset_d8_async(target, 0, source.len(), stream) }?;
     // SAFETY: null is the default stream.
     unsafe { runtime::result::stream::synchronize(stream) }?;
-    // SAFETY: it was allocated above, and nothing uses it any more.
+    // SAFETY: it was allocated above, and is not used any more.
     unsafe { runtime::result::free_sync(target) }?;
     Ok(Some(source.len() as u64))
 }

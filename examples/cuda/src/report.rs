@@ -1,10 +1,10 @@
-//! Says how each check went, a line each.
+//! Prints the result of each check, one per line.
 
 use serde_json::{Value, json};
 use std::fmt::Display;
 use std::process::ExitCode;
 
-/// Counts the checks and prints them, as text or as JSON lines.
+/// Counts and prints checks, as text or as JSON lines.
 pub struct Report {
     pub json: bool,
     passed: u32,
@@ -16,7 +16,7 @@ impl Report {
         Report { json, passed: 0, failed: 0 }
     }
 
-    /// Prints a check with what it saw.
+    /// Prints a check with its figures.
     pub fn check(&mut self, name: &str, passed: bool, figures: impl Display) {
         if passed {
             self.passed += 1;
@@ -26,7 +26,7 @@ impl Report {
         self.line(if passed { "PASS" } else { "FAIL" }, name, figures);
     }
 
-    /// Prints a check that could not be made, and why.
+    /// Prints a skipped check, with the reason.
     pub fn pass_over(&self, name: &str, why: &str) {
         self.line("----", name, format_args!("passed over: {why}"));
     }
@@ -39,21 +39,21 @@ impl Report {
         }
     }
 
-    /// Prints a line that is no check.
+    /// Prints a line that is not a check.
     pub fn say(&self, text: impl Display) {
         if !self.json {
             println!("{text}");
         }
     }
 
-    /// Prints a figure, if lines are JSON.
+    /// Prints a figure in JSON output.
     pub fn figure(&self, name: &str, value: impl Into<Value>, unit: &str) {
         if self.json {
             println!("{}", json!({ "figure": name, "value": value.into(), "unit": unit }));
         }
     }
 
-    /// Prints how it went altogether.
+    /// Prints the overall result.
     pub fn end(&self) -> ExitCode {
         self.say(format_args!("\n{} checks passed, {} failed", self.passed, self.failed));
         self.figure("failed checks", self.failed, "");

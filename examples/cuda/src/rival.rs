@@ -1,4 +1,4 @@
-//! Another profiler in this process: it asks for the one subscription that CUPTI has to give.
+//! A second profiler in this process, which competes for CUPTI's only subscription.
 
 use libloading::os::unix::{Library, RTLD_NOW};
 use std::error::Error;
@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 
 type Callback = extern "C" fn(*mut c_void, u32, u32, *const c_void);
 
-/// libcupti, as any program may use it.
+/// libcupti, with the functions that any program may use.
 pub struct Rival {
     subscribe: unsafe extern "C" fn(*mut *mut c_void, Callback, *mut c_void) -> u32,
     unsubscribe: unsafe extern "C" fn(*mut c_void) -> u32,
     push: unsafe extern "C" fn(u32, u64) -> u32,
     pop: unsafe extern "C" fn(u32, *mut u64) -> u32,
-    /// It stays open as long as its functions are called.
+    /// Keeps the library open while its functions may be called.
     _library: Library,
 }
 
-/// The subscription; given back when dropped.
+/// The subscription; released on drop.
 pub struct Held<'r> {
     rival: &'r Rival,
     subscriber: *mut c_void,
@@ -27,13 +27,13 @@ pub struct Held<'r> {
 extern "C" fn ignore(_: *mut c_void, _: u32, _: u32, _: *const c_void) {}
 
 impl Rival {
-    /// Takes the library that is loaded already.
+    /// Uses the library that is loaded already.
     pub fn new(path: &Path) -> Result<Rival, Box<dyn Error>> {
         const RTLD_NOLOAD: i32 = 4;
-        // SAFETY: its initialisers have run long ago.
+        // SAFETY: it is loaded already, so its initializers have run.
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_NOLOAD) }?;
         Ok(Rival {
-            // SAFETY: NVIDIA's header declares it so, here and below.
+            // SAFETY: this is the type in NVIDIA's header, as for the functions below.
             subscribe: unsafe { *library.get(b"cuptiSubscribe\0")? },
             // SAFETY: see above.
             unsubscribe: unsafe { *library.get(b"cuptiUnsubscribe\0")? },
@@ -45,23 +45,23 @@ impl Rival {
         })
     }
 
-    /// Asks for the subscription.
+    /// Acquires the subscription.
     ///
     /// # Errors
-    /// CUPTI's code: 39 if somebody has it.
+    /// CUPTI's code: 39 if another profiler holds it.
     pub fn subscribe(&self) -> Result<Held<'_>, u32> {
         let mut subscriber = std::ptr::null_mut();
-        // SAFETY: the place is ours, and the callback does nothing.
+        // SAFETY: `subscriber` is valid for writes, and the callback does nothing.
         match unsafe { (self.subscribe)(&mut subscriber, ignore, std::ptr::null_mut()) } {
             0 => Ok(Held { rival: self, subscriber }),
             code => Err(code),
         }
     }
 
-    /// Returns the time that pushing an id and popping it takes, in nanoseconds, or CUPTI's code.
+    /// Returns the time of a push and pop of an id, in nanoseconds, or CUPTI's code.
     pub fn push_and_pop(&self) -> Result<f64, u32> {
         const TIMES: u32 = 100_000;
-        /// Ids of a kind that nobody else uses.
+        /// An id kind that this process does not use otherwise.
         const CUSTOM: u32 = 5;
         let mut least = Duration::MAX;
         for _ in 0..5 {
@@ -70,7 +70,7 @@ impl Rival {
                 let mut popped = 0;
                 // SAFETY: it takes two numbers.
                 let pushed = unsafe { (self.push)(CUSTOM, id.into()) };
-                // SAFETY: the place is ours.
+                // SAFETY: `popped` is valid for writes.
                 let code = unsafe { (self.pop)(CUSTOM, &mut popped) };
                 if pushed != 0 || code != 0 || popped != u64::from(id) {
                     return Err(pushed.max(code));
@@ -84,7 +84,7 @@ impl Rival {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        // SAFETY: it is what `cuptiSubscribe` gave, and is given back once.
+        // SAFETY: `cuptiSubscribe` returned it, and it is released once.
         unsafe { (self.rival.unsubscribe)(self.subscriber) };
     }
 }

@@ -1,4 +1,4 @@
-//! What must be true of recordings in a row, of several profilers, and of a recording without CUPTI.
+//! Checks of successive recordings, of competing profilers, and of a recording without CUPTI.
 
 use crate::checks::{counted, expected, now};
 use crate::program::{GRAPH_KERNELS, Gpu, Machine};
@@ -15,10 +15,10 @@ use tracing_kineto::{Profiler, Trace};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// What CUPTI answers to the second subscriber.
+/// CUPTI's error for a second subscriber.
 const REFUSED: u32 = 39;
 
-/// Returns the library that the collector uses, or why there is none.
+/// Returns the library that the collector uses, or the reason why there is none.
 pub fn library(profiler: &Profiler) -> Result<PathBuf, String> {
     let reports = profiler.collectors();
     let report = reports.iter().find(|report| report.name == "cupti").ok_or("there is no collector of CUDA")?;
@@ -26,21 +26,21 @@ pub fn library(profiler: &Profiler) -> Result<PathBuf, String> {
     can.library.clone().ok_or_else(|| "it does not say which library it uses".to_owned())
 }
 
-/// While a recording runs, nobody else gets the subscription.
+/// While a recording runs, other subscribers are refused.
 pub fn second_subscriber(rival: &Rival, report: &mut Report) {
     let code = rival.subscribe().err();
     let figures = format!("cuptiSubscribe returns {}", code.unwrap_or(0));
     report.check("a second subscriber is refused", code == Some(REFUSED), figures);
 }
 
-/// Afterwards it is there for others.
+/// After the recording, others can subscribe.
 pub fn subscription_is_given_back(rival: &Rival, report: &mut Report) {
     let code = rival.subscribe().err();
     let figures = format!("cuptiSubscribe returns {} after the stop", code.unwrap_or(0));
     report.check("the subscription is given back", code.is_none(), figures);
 }
 
-/// The same program again gives the same counts, and nothing of the recording before.
+/// A second run gives the same counts, without records of the first.
 pub fn again(profiler: &Profiler, machine: &mut Machine, report: &mut Report) -> Outcome {
     let start = now();
     profiler.start()?;
@@ -54,7 +54,7 @@ pub fn again(profiler: &Profiler, machine: &mut Machine, report: &mut Report) ->
     Ok(())
 }
 
-/// A recording that ends while the program captures a graph does not disturb the capture.
+/// A recording that ends while the program captures a graph does not invalidate the capture.
 pub fn stop_in_a_capture(profiler: &Profiler, gpu: &mut Gpu, simulated: bool, report: &mut Report) -> Outcome {
     let lane = &mut gpu.lanes[0];
     lane.upload()?;
@@ -85,7 +85,7 @@ pub fn stop_in_a_capture(profiler: &Profiler, gpu: &mut Gpu, simulated: bool, re
     Ok(())
 }
 
-/// Where another profiler has CUPTI, the host alone is recorded, and the trace says why.
+/// While another profiler holds CUPTI, only the host is recorded, and the trace gives the reason.
 pub fn busy(profiler: &Profiler, rival: &Rival, gpu: &mut Gpu, report: &mut Report) -> Outcome {
     let held = rival.subscribe().map_err(|code| format!("cuptiSubscribe returns {code}"))?;
     let trace = one_kernel(profiler, gpu)?;
@@ -110,7 +110,7 @@ fn one_kernel(profiler: &Profiler, gpu: &mut Gpu) -> Result<Trace, Box<dyn Error
     Ok(profiler.stop()?)
 }
 
-/// A process that is told to leave CUPTI alone does, and its trace says so.
+/// A process with CUPTI disabled records only the host, and its trace gives the reason.
 pub fn disabled(report: &mut Report) -> Outcome {
     let path = std::env::temp_dir().join(format!("cuda-example-{}.json", std::process::id()));
     let mut child = Command::new(std::env::current_exe()?);

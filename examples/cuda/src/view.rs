@@ -1,4 +1,4 @@
-//! A trace as it stands in its file.
+//! A trace as a JSON file contains it.
 
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -8,9 +8,9 @@ use tracing_kineto::Trace;
 /// The rows and arrows of a trace; times are nanoseconds since the epoch.
 pub struct View {
     pub rows: Vec<Row>,
-    /// Arrows from launches to work: where each starts and ends, by its id.
+    /// Arrows from launches to work: their ends, by id.
     pub arrows: BTreeMap<u64, Arrow>,
-    /// Everything beside the events.
+    /// All entries other than the events.
     pub header: Map<String, Value>,
 }
 
@@ -63,7 +63,7 @@ impl View {
         let text = |key: &str| event.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (phase, category, name) = (text("ph"), text("cat"), text("name"));
         let is_arrow = category == "ac2g" && (phase == "s" || phase == "f");
-        // Rows of Kineto's own, such as "Spans", have names in the place of numbers.
+        // Kineto's own rows, such as "Spans", have names instead of numbers.
         let number = |key: &str| event.get(key).and_then(Value::as_i64);
         let (Some(process), Some(thread)) = (number("pid"), number("tid")) else { return Some(()) };
         if phase != "X" && !is_arrow {
@@ -89,17 +89,17 @@ impl View {
         self.rows.iter().filter(move |row| row.category == category)
     }
 
-    /// What devices did.
+    /// Returns the activities of devices.
     pub fn work(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(|row| matches!(&*row.category, "kernel" | "gpu_memcpy" | "gpu_memset"))
     }
 
-    /// Calls of the runtime and the driver.
+    /// Returns the calls of the runtime and the driver.
     pub fn calls(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(|row| matches!(&*row.category, "cuda_runtime" | "cuda_driver"))
     }
 
-    /// The innermost span of a thread at a time.
+    /// Returns the innermost span of a thread at a time.
     pub fn span_at(&self, process: i64, thread: i64, at: u64) -> Option<&Row> {
         let spans = self.rows.iter().filter(|row| matches!(&*row.category, "cpu_op" | "user_annotation"));
         let around =
@@ -107,7 +107,7 @@ impl View {
         around.max_by_key(|row| (row.start, std::cmp::Reverse(row.end)))
     }
 
-    /// What the header says of the collector of CUDA.
+    /// Returns the header's entry of the CUDA collector.
     pub fn collector(&self) -> &Value {
         &self.header.get("tracing_kineto").unwrap_or(&Value::Null)["collectors"]["cupti"]
     }
@@ -123,13 +123,13 @@ impl Row {
         list.into_iter().flatten().filter_map(Value::as_i64).collect()
     }
 
-    /// The device and the stream.
+    /// Returns the device and the stream.
     pub fn stream(&self) -> (i64, i64) {
         (self.process, self.int("stream").unwrap_or(-1))
     }
 }
 
-/// Reads microseconds with up to three decimals, digit by digit: a float has too few.
+/// Parses microseconds with up to three decimals exactly: a float lacks the precision.
 fn nanoseconds(value: &Value) -> Option<u64> {
     let text = value.as_number()?.to_string();
     let (whole, part) = text.split_once('.').unwrap_or((&text, ""));

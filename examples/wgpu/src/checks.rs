@@ -1,4 +1,4 @@
-//! What must be true of the trace.
+//! Checks of the trace.
 
 use crate::STEPS;
 use crate::program::ROWS;
@@ -7,12 +7,12 @@ use tracing_kineto::analysis::Event;
 use tracing_kineto::integration::DeferredEvents;
 use tracing_kineto::{ActivityType, Trace};
 
-/// The checks, and what they need to know of the run.
+/// The checks, and the facts about the run that they need.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
-    /// When each step was submitted, and when it was seen to be over, by the collector's own clock.
+    /// The times of each step's submission and observed end, by the collector's clock.
     steps: Vec<[u64; 2]>,
-    /// The GPU's clock is known to be CLOCK_MONOTONIC.
+    /// Whether the GPU's clock is known to be CLOCK_MONOTONIC.
     ticks_are_known: bool,
     failed: usize,
 }
@@ -31,7 +31,7 @@ impl Checks {
         println!("{}  {what}: {seen}", if passes { "PASS" } else { "FAIL" });
     }
 
-    /// Whether all passed.
+    /// Returns whether all checks passed.
     pub(crate) fn end(&self) -> bool {
         self.failed == 0
     }
@@ -61,7 +61,7 @@ impl Checks {
         self.check("each is of the span that encoded it", linked == rows.len(), linked);
         self.within(&rows, events, report.clock_error_ns)?;
 
-        // That of Mesa's driver for processors is CLOCK_MONOTONIC, so how wrong the alignment is can be seen.
+        // The clock of Mesa's CPU driver is CLOCK_MONOTONIC, so the real error of the alignment is known.
         let now = events.now();
         let located = events.locate(now).filter(|_| self.ticks_are_known);
         if let Some((at, error)) = located {
@@ -73,9 +73,9 @@ impl Checks {
         Ok(())
     }
 
-    /// Each row lies between its submission and the moment when it was seen to be over.
+    /// Checks that each row lies between its submission and its observed end.
     fn within(&mut self, rows: &[Event<'_>], events: &DeferredEvents, error_ns: u64) -> Result<(), Box<dyn Error>> {
-        // The collector's clock is CLOCK_MONOTONIC, a trace's CLOCK_REALTIME.
+        // The collector's clock is CLOCK_MONOTONIC, a trace's is CLOCK_REALTIME.
         let unix = u64::try_from(std::time::SystemTime::UNIX_EPOCH.elapsed()?.as_nanos())?;
         let ahead = unix - events.now();
         let slack = error_ns + 100_000;

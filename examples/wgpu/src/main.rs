@@ -1,15 +1,19 @@
-//! Runs compute passes with wgpu, profiles itself, and checks what it finds: every pass is a row of the GPU at the time that
-//! its own timestamps say.
+//! Runs compute passes with wgpu, profiles itself, and checks the trace: every pass is a row of the GPU at the time of its
+//! own timestamps.
 //!
 //! ```sh
 //! cd examples/wgpu && cargo run --release [FILE.pt.trace.json.gz] [--brackets | --host-clock] [--hta]
 //! ```
 //!
-//! Any Vulkan driver will do, Mesa's for processors too (Debian's `mesa-vulkan-drivers`). Without a flag, the GPU's clock is
-//! put against the host's by `VK_EXT_calibrated_timestamps` where the driver has it; `--brackets` does without, and
-//! `--host-clock` states that it is CLOCK_MONOTONIC, which it is on llvmpipe. `--hta` names calls as HTA
-//! knows them, and steps too, for its queue lengths and critical path. The exit status is 0 if all checks pass, 1 if not,
-//! and 3 if there is no Vulkan device, or none with timestamps. Order, places and counts are checked, never how long things take.
+//! Any Vulkan driver works, Mesa's CPU driver too (Debian's `mesa-vulkan-drivers`).
+//!
+//! - Without a flag, `VK_EXT_calibrated_timestamps` aligns the GPU's clock with the host's if the driver has it.
+//! - `--brackets` does not use that extension.
+//! - `--host-clock` states that the GPU's clock is CLOCK_MONOTONIC, which is true for llvmpipe.
+//! - `--hta` uses call and step names that HTA knows, for its queue lengths and critical path.
+//!
+//! The exit status is 0 if all checks pass, 1 if not, and 3 if there is no Vulkan device, or none with timestamps. Checks
+//! cover order, nesting and counts, never durations.
 
 mod checks;
 mod program;
@@ -24,7 +28,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use wgpu::{Adapter, DeviceDescriptor, Instance, InstanceDescriptor, PowerPreference, RequestAdapterOptions};
 
-/// The exit status where there is nothing to run on.
+/// The exit status without a usable device.
 const NOTHING_TO_RUN_ON: u8 = 3;
 const STEPS: usize = 5;
 
@@ -76,7 +80,7 @@ async fn run() -> Result<ExitCode, Box<dyn Error>> {
     Ok(if checks.end() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The first adapter of Vulkan's that can compute.
+/// Returns the first Vulkan adapter that can compute.
 async fn adapter() -> Option<Adapter> {
     let backends = wgpu::Backends::VULKAN;
     let instance = Instance::new(InstanceDescriptor { backends, ..InstanceDescriptor::new_without_display_handle() });
@@ -84,7 +88,7 @@ async fn adapter() -> Option<Adapter> {
     instance.request_adapter(&options).await.ok()
 }
 
-/// A few steps, each with a copy there, three passes and a copy back; the last is not waited for before the recording stops.
+/// Runs a few steps, each with an upload, three passes and a download; the recording stops before the last step has ended.
 fn work(step: &str, gpu: &Gpu, timestamps: &Timestamps, checks: &mut Checks) -> Result<(), Box<dyn Error>> {
     let program = Program::new(timestamps);
     for number in 0..STEPS {

@@ -1,4 +1,4 @@
-//! What the GPU is to do: `y = a x + y`, something heavier, and `y = a x + y` again.
+//! The GPU's work: `y = a x + y`, a heavier kernel, and `y = a x + y` again.
 
 use tracing_kineto::ActivityType;
 use tracing_kineto_wgpu::{TimedEncoder, Timestamps, wgpu};
@@ -7,7 +7,7 @@ use wgpu::{
     ComputePipeline, ComputePipelineDescriptor, ShaderModule, ShaderModuleDescriptor, ShaderSource,
 };
 
-/// What the GPU does in each step, in this order.
+/// The GPU's activities in each step, in order.
 pub(crate) const ROWS: [(ActivityType, &str); 5] = [
     (ActivityType::GpuMemcpy, "Memcpy HtoD"),
     (ActivityType::ConcurrentKernel, "saxpy"),
@@ -39,7 +39,7 @@ fn burn(@builtin(global_invocation_id) at: vec3<u32>) {
 }
 ";
 
-/// Buffers and pipelines.
+/// The buffers and pipelines.
 pub(crate) struct Program {
     host: Buffer,
     x: Buffer,

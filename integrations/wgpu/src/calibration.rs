@@ -1,4 +1,4 @@
-//! Reads a Vulkan device's clock and CLOCK_MONOTONIC at once, by VK_EXT_calibrated_timestamps.
+//! Reads a Vulkan device's clock and CLOCK_MONOTONIC together, by VK_EXT_calibrated_timestamps.
 #![allow(unsafe_code, reason = "wgpu reaches Vulkan's own handles and functions by unsafe functions alone")]
 
 use ash::ext::calibrated_timestamps as ext;
@@ -11,35 +11,36 @@ use wgpu::{Adapter, Device, DeviceDescriptor, Queue};
 /// Reads both clocks of a device.
 pub(crate) struct Calibrator {
     functions: ext::Device,
-    /// Has the device live as long as its functions are called.
+    /// Keeps the device alive while its functions may be called.
     _device: Device,
 }
 
-/// Opens the adapter's device with the extension; `None` if it is not Vulkan's, lacks it, or cannot be opened so.
+/// Opens the adapter's device with the extension; `None` if it is not a Vulkan device, lacks the extension, or cannot be
+/// opened.
 pub(crate) fn open(adapter: &Adapter, descriptor: &DeviceDescriptor<'_>) -> Option<(Device, Queue)> {
     let DeviceDescriptor { required_features, required_limits, memory_hints, .. } = descriptor;
     if !adapter.features().contains(*required_features) || !required_limits.check_limits(&adapter.limits()) {
         return None;
     }
-    // SAFETY: nothing is destroyed by hand.
+    // SAFETY: the handle is not destroyed here.
     let vulkan = unsafe { adapter.as_hal::<Vulkan>() }?;
     if !vulkan.physical_device_capabilities().supports_extension(ext::NAME) {
         return None;
     }
     let add = Box::new(|args: wgpu::hal::vulkan::CreateDeviceCallbackArgs<'_, '_, '_>| args.extensions.push(ext::NAME));
-    // SAFETY: the adapter has the features and limits that are asked for, as was just seen. The callback adds an extension that
-    // the adapter has, and removes nothing.
+    // SAFETY: the adapter has the requested features and limits, as checked above. The callback only adds an extension that
+    // the adapter has.
     let opened =
         unsafe { vulkan.open_with_callback(*required_features, required_limits, memory_hints, Some(add)) }.ok()?;
     drop(vulkan);
-    // SAFETY: the device was opened by this very adapter, with the descriptor's features.
+    // SAFETY: this adapter opened the device, with the descriptor's features.
     unsafe { adapter.create_device_from_hal::<Vulkan>(opened, descriptor) }.ok()
 }
 
 impl Calibrator {
-    /// Returns one for a device that was opened with the extension and whose driver knows both clocks.
+    /// Returns a calibrator for a device that was opened with the extension and whose driver knows both clocks.
     pub(crate) fn new(device: &Device) -> Option<Calibrator> {
-        // SAFETY: nothing is destroyed by hand.
+        // SAFETY: the handle is not destroyed here.
         let vulkan = unsafe { device.as_hal::<Vulkan>() }?;
         if !vulkan.enabled_device_extensions().contains(&ext::NAME) {
             return None;
@@ -47,7 +48,7 @@ impl Calibrator {
         let shared = vulkan.shared_instance();
         let instance = ext::Instance::new(shared.entry(), shared.raw_instance());
         let physical = vulkan.raw_physical_device();
-        // SAFETY: the physical device is the instance's, and has the extension, since a device was opened with it.
+        // SAFETY: the physical device belongs to the instance and has the extension, since a device was opened with it.
         let domains = unsafe { instance.get_physical_device_calibrateable_time_domains(physical) }.ok()?;
         if ![Domain::DEVICE, Domain::CLOCK_MONOTONIC].iter().all(|domain| domains.contains(domain)) {
             return None;
@@ -57,10 +58,10 @@ impl Calibrator {
         Some(Calibrator { functions, _device: device.clone() })
     }
 
-    /// Reads both clocks: ticks of the device, nanoseconds of CLOCK_MONOTONIC, and how far they may be apart.
+    /// Reads both clocks: ticks of the device, nanoseconds of CLOCK_MONOTONIC, and their largest deviation.
     pub(crate) fn read(&self) -> Option<(u64, u64, Duration)> {
         let infos = [Domain::DEVICE, Domain::CLOCK_MONOTONIC].map(|domain| Info::default().time_domain(domain));
-        // SAFETY: the device lives, was opened with the extension, and can calibrate both domains.
+        // SAFETY: the device is alive, was opened with the extension, and can calibrate both domains.
         let (times, deviation) = unsafe { self.functions.get_calibrated_timestamps(&infos) }.ok()?;
         Some((*times.first()?, *times.get(1)?, Duration::from_nanos(deviation)))
     }

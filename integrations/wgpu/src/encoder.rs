@@ -1,4 +1,4 @@
-//! An encoder whose passes are timed.
+//! A command encoder whose passes are timed.
 
 use crate::queries::Queries;
 use crate::timestamps::Inner;
@@ -10,10 +10,10 @@ use wgpu::{
     RenderPass, RenderPassDescriptor, RenderPassTimestampWrites,
 };
 
-/// A command encoder whose passes and copies are timed while a recording goes on.
+/// A command encoder whose passes and copies are timed while a recording runs.
 ///
-/// Each is a row on the thread that encodes it, in the span around, and a row of the GPU. To be
-/// [submitted](crate::Timestamps::submit) as it is, so that its timestamps are read.
+/// Each pass is a row on the thread that encodes it, in the span around it, and a row of the GPU.
+/// [Submit](crate::Timestamps::submit) the encoder itself, so that its timestamps are read.
 #[derive(Debug)]
 pub struct TimedEncoder {
     inner: Arc<Inner>,
@@ -21,7 +21,7 @@ pub struct TimedEncoder {
     timed: Vec<(Queries, Vec<Pass>)>,
 }
 
-/// What two timestamps lie around.
+/// The work between two timestamps.
 #[derive(Debug)]
 pub(crate) struct Pass {
     pub(crate) submission: Submission,
@@ -29,7 +29,7 @@ pub(crate) struct Pass {
     pub(crate) name: String,
 }
 
-/// The one stream that wgpu has.
+/// wgpu has a single stream.
 const STREAM: u32 = 0;
 
 impl TimedEncoder {
@@ -66,7 +66,7 @@ impl TimedEncoder {
         })
     }
 
-    /// Encodes something else, such as a copy ([`ActivityType::GpuMemcpy`]) or a fill ([`ActivityType::GpuMemset`]); timed if
+    /// Encodes other commands, such as a copy ([`ActivityType::GpuMemcpy`]) or a fill ([`ActivityType::GpuMemset`]); timed if
     /// the device has `TIMESTAMP_QUERY_INSIDE_ENCODERS`.
     pub fn commands<R>(&mut self, kind: ActivityType, name: &str, encode: impl FnOnce(&mut CommandEncoder) -> R) -> R {
         let needs = Features::TIMESTAMP_QUERY | Features::TIMESTAMP_QUERY_INSIDE_ENCODERS;
@@ -78,12 +78,12 @@ impl TimedEncoder {
         })
     }
 
-    /// Returns the encoder itself, for what is not timed.
+    /// Returns the encoder itself, for untimed commands.
     pub fn untimed(&mut self) -> &mut CommandEncoder {
         &mut self.encoder
     }
 
-    /// Encodes something between two timestamps, if there are such things and somebody records.
+    /// Encodes commands between two timestamps, if the device has them and a recording runs.
     fn timed<R>(
         &mut self,
         call: &str,
@@ -109,7 +109,7 @@ impl TimedEncoder {
         encoded
     }
 
-    /// Ends encoding; returns what is to be read when it has run.
+    /// Ends encoding; returns the queries to read after execution.
     pub(crate) fn finish(mut self) -> (CommandBuffer, Vec<(Queries, Vec<Pass>)>) {
         self.timed.iter().for_each(|(queries, _)| queries.resolve(&mut self.encoder));
         (self.encoder.finish(), self.timed)
@@ -117,7 +117,7 @@ impl TimedEncoder {
 }
 
 impl Inner {
-    /// What the host's row is called.
+    /// Returns the name of the host's row.
     fn call<'c>(&self, call: &'c str, kind: ActivityType) -> &'c str {
         match kind {
             _ if !self.as_cuda => call,

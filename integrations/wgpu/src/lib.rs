@@ -14,9 +14,9 @@ use tracing_kineto::ActivityType;
 use tracing_kineto::integration::{DeferredEvents, DeviceClock, DeviceDescription};
 use wgpu::{Adapter, DeviceDescriptor, Features, RequestDeviceError};
 
-/// A GPU as a trace knows it; a cheap clone.
+/// A GPU in a trace; a cheap clone.
 ///
-/// Its [collector](Gpu::collector) goes to the layer's builder, before or after the device is there.
+/// Pass its [collector](Gpu::collector) to the layer's builder, before or after the device is opened.
 #[derive(Clone, Debug)]
 pub struct Gpu {
     pub(crate) events: DeferredEvents,
@@ -25,25 +25,26 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// Makes the GPU of that number in the trace, which no other collector's device should have.
+    /// Creates the GPU with that number in the trace, which no other collector's device should have.
     pub fn new(number: i32) -> Gpu {
         Gpu { events: DeferredEvents::with_cpu_clock("wgpu", monotonic), number, as_cuda: false }
     }
 
-    /// Has the host's rows look like CUDA's (`cudaLaunchKernel`, `cudaMemcpyAsync`, `cudaMemsetAsync`), by which alone HTA's queue
-    /// lengths and critical path know launches. Default: `compute_pass`, `render_pass` and `commands`, of a device of its own.
+    /// Names the host's rows like CUDA's (`cudaLaunchKernel`, `cudaMemcpyAsync`, `cudaMemsetAsync`), the only names that
+    /// HTA's queue lengths and critical path know as launches. Default: `compute_pass`, `render_pass` and `commands`, of a
+    /// separate device.
     #[must_use]
     pub fn as_cuda(self) -> Gpu {
         self.events.set_call_type(ActivityType::CudaRuntime);
         Gpu { as_cuda: true, ..self }
     }
 
-    /// Returns what records it, for the builder's `collector(…)`, and for whoever wants to know how sure its times are.
+    /// Returns its collector, for the builder's `collector(…)`, and for the error of its times.
     pub fn collector(&self) -> DeferredEvents {
         self.events.clone()
     }
 
-    /// Opens the adapter's device with what timestamps need, as far as the adapter has it: the features `TIMESTAMP_QUERY` and
+    /// Opens the adapter's device with the features for timestamps that the adapter has: `TIMESTAMP_QUERY` and
     /// `TIMESTAMP_QUERY_INSIDE_ENCODERS`, and on Vulkan the extension `VK_EXT_calibrated_timestamps`.
     ///
     /// # Errors
@@ -65,8 +66,8 @@ impl Gpu {
         Ok(self.attach(adapter, device, queue, align))
     }
 
-    /// Does the same with a device that is open already, such as a framework's: passes are timed if it has `TIMESTAMP_QUERY`,
-    /// and calibrated if it was opened with `VK_EXT_calibrated_timestamps`.
+    /// Uses a device that is open already, such as a framework's: passes are timed if it has `TIMESTAMP_QUERY`, and
+    /// calibrated if it was opened with `VK_EXT_calibrated_timestamps`.
     pub fn attach(&self, adapter: &Adapter, device: wgpu::Device, queue: wgpu::Queue, align: Align) -> Timestamps {
         let ticking = DeviceClock::ticking(f64::from(queue.get_timestamp_period()));
         self.events.set_clock(if align == Align::HostClock { DeviceClock::of_cpu() } else { ticking });

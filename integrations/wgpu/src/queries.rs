@@ -1,19 +1,19 @@
-//! Timestamp queries with the memory that they are read through.
+//! Timestamp queries with their readback memory.
 
 use std::ops::Range;
 use wgpu::{
     Buffer, BufferDescriptor, BufferUsages, CommandEncoder, Device, MapMode, QuerySet, QuerySetDescriptor, QueryType,
 };
 
-/// How many timestamps a set has.
+/// The number of timestamps in a set.
 const QUERIES: u32 = 128;
 const BYTES: u64 = size_of::<u64>() as u64;
 
-/// A set of queries, of which those before `used` are written by an encoder.
+/// A set of queries; an encoder writes those before `used`.
 #[derive(Debug)]
 pub(crate) struct Queries {
     pub(crate) set: QuerySet,
-    /// What a GPU writes them into, and what a host reads.
+    /// The buffers that the GPU writes and the host reads.
     resolved: Buffer,
     readback: Buffer,
     used: u32,
@@ -39,7 +39,7 @@ impl Queries {
         Queries { set, resolved, readback: buffer(BufferUsages::COPY_DST | BufferUsages::MAP_READ), used: 0 }
     }
 
-    /// Takes the next two, if there are two.
+    /// Takes the next two queries, if there are two.
     pub(crate) fn take(&mut self) -> Option<[u32; 2]> {
         let next = [self.used, self.used + 1];
         (self.used + 2 <= QUERIES).then(|| {
@@ -52,14 +52,14 @@ impl Queries {
         0..u64::from(self.used) * BYTES
     }
 
-    /// Has the GPU write them where the host can read them.
+    /// Copies the timestamps on the GPU to memory that the host can read.
     pub(crate) fn resolve(&self, encoder: &mut CommandEncoder) {
         encoder.resolve_query_set(&self.set, 0..self.used, &self.resolved, 0);
         encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.readback, 0, self.bytes().end);
     }
 
-    /// Has `read` called with their ticks when the GPU has come so far, by whichever thread polls the device; never, if the
-    /// device is lost.
+    /// Calls `read` with the ticks when the GPU has written them, on the thread that polls the device; never, if the device
+    /// is lost.
     pub(crate) fn read(self, read: impl FnOnce(Queries, &[u64]) + Send + 'static) {
         let (readback, bytes) = (self.readback.clone(), self.bytes());
         readback.map_async(MapMode::Read, bytes, move |mapped| {

@@ -9,24 +9,24 @@ use std::time::{Duration, Instant};
 use tracing_kineto::integration::{AlignedBy, DeferredEvents};
 use wgpu::{CommandEncoderDescriptor, Device, Features, PollType, Queue, SubmissionIndex};
 
-/// By what the device's clock is put against the host's.
+/// The method that aligns the device's clock with the host's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Align {
-    /// By `VK_EXT_calibrated_timestamps` where the driver has it, else by [`Brackets`](Align::Brackets).
+    /// `VK_EXT_calibrated_timestamps` if the driver has it, else [`Brackets`](Align::Brackets).
     #[default]
     Best,
-    /// By when the host submitted work, and when it saw that it had ended: right to within some hundred microseconds, and more
-    /// exact the sooner the device is polled.
+    /// The times when the host submitted work and observed its end: exact to some hundred microseconds, and better the sooner
+    /// the device is polled.
     Brackets,
     /// The program knows that the device's ticks are nanoseconds of CLOCK_MONOTONIC.
     HostClock,
 }
 
-/// A device whose passes are timed while a recording goes on; a cheap clone.
+/// A device whose passes are timed while a recording runs; a cheap clone.
 ///
-/// Timestamps are read when the program polls the device, without waiting; when a recording stops with work that is not over,
-/// the device is waited for, up to the builder's `flush_timeout`.
+/// Timestamps are read when the program polls the device, without waiting. When a recording stops with unfinished work, it
+/// waits for the device, up to the builder's `flush_timeout`.
 #[derive(Clone, Debug)]
 pub struct Timestamps {
     inner: Arc<Inner>,
@@ -44,7 +44,7 @@ pub(crate) struct Inner {
     free: Mutex<Vec<Queries>>,
 }
 
-/// How often both clocks are read while work is submitted.
+/// The interval at which both clocks are read while work is submitted.
 const CALIBRATION: Duration = Duration::from_millis(500);
 
 impl Timestamps {
@@ -71,17 +71,17 @@ impl Timestamps {
         &self.inner.device
     }
 
-    /// Returns its queue. Work that is submitted here is not timed.
+    /// Returns its queue. Work submitted directly to it is not timed.
     pub fn queue(&self) -> &Queue {
         &self.inner.queue
     }
 
-    /// Whether passes can be timed: the device has `TIMESTAMP_QUERY`.
+    /// Returns whether passes can be timed: the device has `TIMESTAMP_QUERY`.
     pub fn are_there(&self) -> bool {
         self.inner.device.features().contains(Features::TIMESTAMP_QUERY)
     }
 
-    /// Returns by what the device's clock is put against the host's.
+    /// Returns the method that aligns the device's clock with the host's.
     pub fn aligned_by(&self) -> AlignedBy {
         match (&self.inner.calibrator, self.inner.align) {
             (Some(_), _) => AlignedBy::Calibrations,
@@ -90,13 +90,13 @@ impl Timestamps {
         }
     }
 
-    /// Makes an encoder whose passes are timed.
+    /// Creates an encoder whose passes are timed.
     pub fn encoder(&self, label: Option<&str>) -> TimedEncoder {
         let encoder = self.inner.device.create_command_encoder(&CommandEncoderDescriptor { label });
         TimedEncoder::new(self.inner.clone(), encoder)
     }
 
-    /// Submits what was encoded.
+    /// Submits the encoded commands.
     pub fn submit(&self, encoder: TimedEncoder) -> SubmissionIndex {
         self.inner.calibrate(CALIBRATION);
         let (commands, timed) = encoder.finish();
@@ -115,13 +115,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Inner {
-    /// Returns queries that nobody uses.
+    /// Returns unused queries.
     pub(crate) fn queries(&self) -> Queries {
         let free = lock(&self.free).pop();
         free.unwrap_or_else(|| Queries::new(&self.device))
     }
 
-    /// Reads both clocks, if that was so long ago.
+    /// Reads both clocks, if the last reading is older than `after`.
     fn calibrate(&self, after: Duration) {
         let mut last = lock(&self.calibrated);
         if last.is_some_and(|last| last.elapsed() < after) {
@@ -133,12 +133,12 @@ impl Inner {
         }
     }
 
-    /// Reads both clocks at once, where the driver can.
+    /// Reads both clocks together, if the driver can.
     fn read_clocks(&self) -> Option<(u64, u64, Duration)> {
         self.calibrator.as_ref().and_then(Calibrator::read)
     }
 
-    /// Hands over what became of passes that were submitted then.
+    /// Delivers the times of passes that were submitted at `before`.
     fn resolve(&self, before: u64, queries: Queries, ticks: &[u64], passes: &[Pass]) {
         let after = self.events.now();
         lock(&self.free).push(queries);
@@ -150,16 +150,16 @@ impl Inner {
                 self.events.resolve_as(pass.submission, pass.kind, &pass.name, *start, *end);
             }
         }
-        // So that no time lies behind the last calibration for long.
+        // Keeps the time since the last calibration short.
         self.calibrate(CALIBRATION);
     }
 
-    /// Waits for the device, but not for ever.
+    /// Waits for the device until the deadline.
     fn wait(&self, deadline: Instant) {
         while self.events.open() > 0 {
             let left = deadline.saturating_duration_since(Instant::now());
             let wait = PollType::Wait { submission_index: None, timeout: Some(left) };
-            // What was encoded and never submitted stays open.
+            // Work that was encoded but never submitted stays pending.
             if self.device.poll(wait).is_err() || self.device.poll(PollType::Poll).is_ok_and(|s| s.is_queue_empty()) {
                 break;
             }

@@ -1,7 +1,7 @@
 //! Stacks and counters of a thread's slices.
 //!
-//! With these, the fast path is disabled and the slow path records them. Those of the enter precede the slice's own record,
-//! so that they are written before the clock is read.
+//! They disable the fast path; the slow path records them. The records of an enter precede the slice's record, so that they
+//! are written before the clock is read.
 
 use super::{Lane, NO_EPOCH};
 use crate::buffer::{Head, Loss, Tag};
@@ -10,7 +10,7 @@ use crate::os::counters::{CounterReader, CounterReading, EVENTS_MAX};
 use crate::recorder::Recorder;
 
 impl Lane {
-    /// Disables the fast path for this epoch, and sets the thread's counters, if it has some.
+    /// Disables the fast path for this epoch, and sets the thread's counters, if it has any.
     pub(in crate::layer) fn set_counters(&self, counters: Option<CounterReader>) {
         self.fast_epoch.set(NO_EPOCH);
         self.counters.set(counters);

@@ -1,4 +1,4 @@
-//! The careful twins of the hooks: what they do whatever it takes, or as a [`Missing`] what is missing.
+//! The slow paths of the hooks: they handle every case, or return what they lack as a [`Missing`].
 
 use super::{DeepFrame, Lane, LanePosition, Parent};
 use crate::buffer::{Head, Loss, Tag};
@@ -9,7 +9,7 @@ use crate::recorder::{BEYOND, Frame, Frames, Recorder, SpanState, ids, state};
 use crate::time::Ticks;
 
 impl Lane {
-    /// Makes a span: records it if it has fields, and puts it above the innermost frame.
+    /// Creates a span: records it if it has fields, and puts it into the frame above the innermost.
     pub(crate) fn new_span_slowly(
         &self,
         key: u64,
@@ -44,13 +44,13 @@ impl Lane {
         Ok(())
     }
 
-    /// The frame above the innermost open slice, if there is one so deep.
+    /// Returns the frame above the innermost open slice; `None` if the stack is too deep.
     fn above(&self) -> Result<Option<&'static Frame>, Missing> {
         let frames = self.place()?.frames;
         Ok(Some(frames.top() + 1).filter(|at| *at < BEYOND).map(|at| frames.frame(at)))
     }
 
-    /// Opens a slice, whatever it takes; `stack` is from where, if that is to be recorded.
+    /// Opens a slice; `stack` holds its return addresses if stacks are recorded.
     pub(crate) fn enter_slowly(&self, key: u64, stack: &[u64], recorder: &Recorder) -> Result<(), Missing> {
         let around = self.current()?;
         let known = self.known(key, recorder).ok_or(Missing::Find)?;
@@ -67,7 +67,7 @@ impl Lane {
         let mut entered = SpanState { meta: state::entered(known.meta), ..known };
         let (mut slice, mut word) = (0, known.span);
         if known.meta & state::IGNORED != 0 {
-            // It passes on the one around it.
+            // Its children belong to the span around it.
             entered.span = around;
         } else {
             slice = self.reserve_slice(stack, recorder)?;
@@ -101,7 +101,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Closes a slice: one that is not the innermost, is too deep to be seen, or is not this thread's.
+    /// Closes a slice, also one that is not the innermost, is too deep for a visible frame, or belongs to another thread.
     pub(crate) fn exit_slowly(&self, key: u64, end: Ticks, recorder: &Recorder) -> Result<(), Missing> {
         self.repair()?;
         let frames = self.place()?.frames;
@@ -119,7 +119,7 @@ impl Lane {
             let open = frames.open().find(|(_, frame)| frame.holds(key));
             let (at, frame) = open.ok_or(Missing::ExitElsewhere)?;
             if frames.top() == BEYOND && !frame.is_free() {
-                // A deep frame will come down into the last visible one, so there is no place for what is left here.
+                // A deep frame moves down into the last visible one, so this state has no place left.
                 return Err(Missing::Store(key, frame.state()));
             }
             self.end(frame.slice(), end, at == frames.top(), recorder)?;
@@ -130,7 +130,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Ends a slice: in place if its chunk is still at hand, else by a record of its own.
+    /// Ends a slice: in place while the thread still writes its chunk, else by a record of its own.
     pub(in crate::layer) fn end(
         &self,
         slice: u64,
@@ -148,7 +148,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Removes the open frame `at` from the stack; those above move down.
+    /// Removes the open frame `at` from the stack and moves those above down.
     ///
     /// If the span is known nowhere else, it moves to the frame above them.
     fn remove(&self, frames: &Frames, at: usize, key: u64) {
@@ -182,7 +182,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Tells the collectors which slices the thread is in, after one has gone from the middle.
+    /// Updates the collectors' view of the open slices after one was removed from the middle.
     fn follow(&self, frames: &Frames) {
         let deep = self.deep.try_borrow().ok();
         let deep = deep.iter().flat_map(|deep| deep.iter().map(|open| (open.slice, state::annotates(open.state.meta))));
@@ -192,7 +192,7 @@ impl Lane {
         });
     }
 
-    /// The span is gone; `Missing::CloseElsewhere` if others may know it.
+    /// Forgets a closed span; `Missing::CloseElsewhere` if other threads may know it.
     pub(crate) fn close_slowly(&self, key: u64, recorder: &Recorder) -> Result<(), Missing> {
         let frames = self.place()?.frames;
         let is_own = |state: &SpanState| state.meta & state::STORED == 0;

@@ -1,4 +1,4 @@
-//! The functions of ittnotify, which `ittapi-sys` links: each is null until a collector is there.
+//! The functions of ittnotify, which `ittapi-sys` links: each is null until a collector attaches.
 #![allow(unsafe_code, reason = "ittnotify is C")]
 
 use std::ffi::CString;
@@ -6,15 +6,15 @@ use std::ffi::CString;
 /// A domain of tasks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Domain(*const ittapi_sys::__itt_domain);
-// SAFETY: ITT's domains live for ever, and every thread may use them.
+// SAFETY: ITT never frees domains, and every thread may use them.
 unsafe impl Send for Domain {}
 // SAFETY: as above.
 unsafe impl Sync for Domain {}
 
-/// A name that ITT keeps.
+/// A string that ITT has interned.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StringHandle(*mut ittapi_sys::__itt_string_handle);
-// SAFETY: ITT's handles live for ever, and every thread may use them.
+// SAFETY: ITT never frees string handles, and every thread may use them.
 unsafe impl Send for StringHandle {}
 // SAFETY: as above.
 unsafe impl Sync for StringHandle {}
@@ -22,37 +22,37 @@ unsafe impl Sync for StringHandle {}
 const NO_ID: ittapi_sys::__itt_id = ittapi_sys::__itt_id { d1: 0, d2: 0, d3: 0 };
 
 impl Domain {
-    /// Makes a domain; `None` if no collector listens.
+    /// Creates a domain; `None` if no collector is attached.
     pub(super) fn new(name: &str) -> Option<Domain> {
         let name = CString::new(name.replace('\0', "")).ok()?;
-        // SAFETY: read before a collector replaces it or after, both are the function.
+        // SAFETY: a racing write by a collector replaces one valid function with another.
         let create = unsafe { ittapi_sys::__itt_domain_create_ptr__3_0 }?;
         // SAFETY: the name lives until the call returns.
         let domain = unsafe { create(name.as_ptr()) };
         (!domain.is_null()).then_some(Domain(domain))
     }
 
-    /// The thread begins a task.
+    /// Begins a task on the calling thread.
     pub(super) fn begin(self, name: StringHandle) {
         // SAFETY: as in `new`.
         if let Some(begin) = unsafe { ittapi_sys::__itt_task_begin_ptr__3_0 } {
-            // SAFETY: domain and handle are ITT's own.
+            // SAFETY: domain and handle come from ITT.
             unsafe { begin(self.0, NO_ID, NO_ID, name.0) };
         }
     }
 
-    /// The thread ends the task that it began last.
+    /// Ends the task that the thread began last.
     pub(super) fn end(self) {
         // SAFETY: as in `new`.
         if let Some(end) = unsafe { ittapi_sys::__itt_task_end_ptr__3_0 } {
-            // SAFETY: the domain is ITT's own.
+            // SAFETY: the domain comes from ITT.
             unsafe { end(self.0) };
         }
     }
 }
 
 impl StringHandle {
-    /// Has ITT keep that name.
+    /// Interns a string in ITT.
     pub(super) fn new(name: &str) -> StringHandle {
         let name = CString::new(name.replace('\0', "")).unwrap_or_default();
         // SAFETY: as in `Domain::new`.

@@ -1,6 +1,6 @@
-//! ITT: spans as tasks for Intel's VTune, or whatever collector listens.
+//! ITT: spans as tasks for Intel's VTune or another collector.
 //!
-//! As torch's `itt_observer.cpp` and `torch.profiler.itt`. Without a collector (`INTEL_LIBITTNOTIFY64`, which VTune sets
+//! Follows torch's `itt_observer.cpp` and `torch.profiler.itt`. Without a collector (`INTEL_LIBITTNOTIFY64`, which VTune sets
 //! for the programs that it runs) nothing happens.
 
 mod client;
@@ -25,7 +25,7 @@ impl Itt {
         Itt { domain, open: OnceLock::new(), names: StringHandles::default() }
     }
 
-    /// Returns the domain; `None` if no collector listens.
+    /// Returns the domain; `None` if no collector is attached.
     fn domain(&self) -> Option<Domain> {
         *self.open.get_or_init(|| Domain::new(&self.domain))
     }
@@ -61,20 +61,20 @@ impl SpanObserver for Itt {
         self.end();
     }
 
-    /// A task that ends at once, as torch's `mark`.
+    /// Emits a task that ends at once, like torch's `mark`.
     fn event(&self, event: &ObservedSpan) {
         self.begin(event.name());
         self.end();
     }
 }
 
-/// Tasks by hand, in the domain "PyTorch" as `torch.profiler.itt` has it.
+/// Returns the client for manual tasks, in the domain "PyTorch" as in `torch.profiler.itt`.
 fn by_hand() -> &'static Itt {
     static BY_HAND: OnceLock<Itt> = OnceLock::new();
     BY_HAND.get_or_init(|| Itt::new("PyTorch".to_owned()))
 }
 
-/// Returns whether a collector listens (`torch.profiler.itt.is_available`).
+/// Returns whether a collector is attached (`torch.profiler.itt.is_available`).
 pub fn is_available() -> bool {
     by_hand().domain().is_some()
 }

@@ -1,4 +1,4 @@
-//! Names of tasks: ITT keeps each for good, so there is a bound.
+//! Task names, limited in number because ITT never frees a string.
 
 use super::client::StringHandle;
 use std::collections::HashMap;
@@ -8,9 +8,9 @@ use std::sync::{PoisonError, RwLock};
 #[derive(Debug, Default)]
 pub(super) struct StringHandles(RwLock<HashMap<Box<str>, StringHandle>>);
 
-/// How many names are told apart.
+/// The most distinct names.
 const LIMIT: usize = 16_384;
-/// What all others are called.
+/// The name for all further ones.
 const OTHERS: &str = "(other names)";
 
 impl StringHandles {
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_an_end_to_names() {
+    fn names_beyond_the_limit_share_a_handle() {
         let names = StringHandles::default();
         (0..LIMIT + 100).for_each(|n| {
             names.handle(&n.to_string());

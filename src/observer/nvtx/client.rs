@@ -1,4 +1,4 @@
-//! The client's side of NVTX 3: hands a tool a table of slots, into which it writes its functions.
+//! The client side of NVTX 3: passes a tool tables of slots, into which it writes its functions.
 #![allow(unsafe_code, reason = "the tool writes plain function pointers, which are called")]
 
 use crate::collector::OWN_NVTX_DOMAIN;
@@ -11,23 +11,23 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The one tool of the process, once it was asked to listen.
+/// The process's tool, once it was initialized.
 static TOOL: OnceLock<Result<Client, Unavailable>> = OnceLock::new();
 
-/// The tool's functions, as far as there is one.
+/// The tool's functions, as far as it has them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Client {
-    /// The tool's handle of the domain that all is of; 0 for NVTX's default one, as torch has it.
+    /// The tool's handle of the domain of all ranges; 0 for NVTX's default domain, as in torch.
     domain: usize,
 }
 
 /// The attributes of a range or of a mark.
 #[derive(Debug)]
 pub(super) struct NvtxRange {
-    /// Without NUL.
+    /// Without NUL bytes.
     pub(super) text: String,
     pub(super) category: u32,
-    /// Alpha, red, green, blue, a byte each.
+    /// Alpha, red, green and blue, a byte each.
     pub(super) argb: u32,
     pub(super) payload: Option<Payload>,
 }
@@ -76,20 +76,20 @@ const _: () = assert!(size_of::<Attributes>() == 48);
 const VERSION: u16 = 3;
 const COLOR_ARGB: i32 = 1;
 const MESSAGE_ASCII: i32 = 1;
-/// The text could not be made.
+/// The text could not be converted.
 const NO_TEXT: &CStr = c"";
 
 /// The slots of a module: the tool finds them through [`Table`] and writes functions into them while it starts.
 type Slots = [AtomicPtr<c_void>; SLOTS as usize];
 const SLOTS: u32 = 16;
 static CORE: Slots = [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS as usize];
-/// The same for functions that take a domain.
+/// The slots of the module for functions that take a domain.
 static CORE2: Slots = [const { AtomicPtr::new(ptr::null_mut()) }; SLOTS as usize];
 
 const CORE_MODULE: u32 = 1;
 const CORE2_MODULE: u32 = 5;
 
-/// Places in the tables.
+/// Indexes in the tables.
 const MARK_EX: usize = 1;
 const PUSH_EX: usize = 8;
 const POP: usize = 11;
@@ -112,10 +112,10 @@ type DomainPop = unsafe extern "C" fn(usize) -> c_int;
 type DomainNameCategory = unsafe extern "C" fn(usize, u32, *const c_char);
 type DomainCreate = unsafe extern "C" fn(*const c_char) -> usize;
 
-/// A null-terminated list of slots; the first is none, as in NVTX's own table.
+/// A null-terminated list of slots; index 0 is unused, as in NVTX's own table.
 #[repr(transparent)]
 struct Table([*const AtomicPtr<c_void>; SLOTS as usize + 1]);
-// SAFETY: it is constant, and what it points to is made of atomics that live for ever.
+// SAFETY: it is constant, and points to atomics that live forever.
 unsafe impl Sync for Table {}
 
 const fn table(slots: &'static Slots) -> Table {
@@ -166,11 +166,11 @@ extern "C" fn module_function_table(module: u32, out_table: *mut *const Table, o
         _ => return 0,
     };
     if !out_table.is_null() {
-        // SAFETY: the tool hands a place for a pointer.
+        // SAFETY: the tool passes a pointer that is valid for writes of a pointer.
         unsafe { out_table.write(table) };
     }
     if !out_size.is_null() {
-        // SAFETY: the tool hands a place for a number.
+        // SAFETY: the tool passes a pointer that is valid for writes of a `u32`.
         unsafe { out_size.write(SLOTS) };
     }
     1
@@ -187,27 +187,27 @@ extern "C" fn export_table(id: u32) -> *const c_void {
 type GetExportTable = extern "C" fn(u32) -> *const c_void;
 type InitializeInjection = unsafe extern "C" fn(GetExportTable) -> c_int;
 
-/// Calls the tool's function in a place of a table, if it has written one there.
+/// Calls the tool's function in a slot of a table, if the tool has set one.
 macro_rules! tell {
     ($slots:ident[$at:ident], $type:ty, $($argument:expr),*) => {{
-        // SAFETY: that is the type of the function in that place.
+        // SAFETY: `$type` is the type of the function in that slot.
         let function = unsafe { function::<$type>(&$slots, $at) };
-        // SAFETY: the arguments are the tool's own or live until the call returns.
+        // SAFETY: the arguments come from the tool or live until the call returns.
         function.map(|function| unsafe { function($($argument),*) })
     }};
 }
 
 impl Client {
-    /// Opens the tool and lets it write its functions, once in a process.
+    /// Loads the tool and lets it write its functions, once in a process.
     ///
     /// # Errors
-    /// Why nobody listens.
+    /// If no tool is available, with the reason.
     pub(super) fn open(injection: Option<&Path>) -> Result<Client, Unavailable> {
         let Some(path) = injection else {
             let advice = "run the program under a tool that listens, such as nsys, or name the tool's library in NVTX_INJECTION64_PATH";
             return Err(Unavailable::new(Why::Disabled, "nobody listens to NVTX", advice));
         };
-        // libcupti is such a tool, and one of its versions ends the process where there is no driver.
+        // libcupti is such a tool, and one of its versions ends the process if there is no driver.
         let is_cupti = path.file_name().is_some_and(|name| name.to_string_lossy().contains("cupti"));
         if is_cupti && let Err(missing) = Driver::open(&mut Vec::new()) {
             let why = format!("the tool in NVTX_INJECTION64_PATH is libcupti, and {}", missing.message());
@@ -221,15 +221,15 @@ impl Client {
             let why = format!("{} could not be opened: {why}", path.display());
             Unavailable::new(Why::LibraryNotFound, why, "correct NVTX_INJECTION64_PATH")
         })?;
-        // SAFETY: that is the type that NVTX gives the function.
+        // SAFETY: this is the type that NVTX defines for the function.
         let initialize: Option<InitializeInjection> = unsafe { library.function(c"InitializeInjectionNvtx2") };
         let Some(initialize) = initialize else {
             let why = format!("{} has no InitializeInjectionNvtx2", path.display());
             return Err(Unavailable::new(Why::Incompatible, why, "name a tool that listens to NVTX 3"));
         };
-        // SAFETY: the protocol: the tool asks for tables and writes its functions into their slots.
+        // SAFETY: as NVTX requires, `export_table` supplies tables, into whose slots the tool writes functions.
         if unsafe { initialize(export_table) } == 0 {
-            // What it has written until then is not to be called.
+            // Functions that it has already written must not be called.
             CORE.iter().chain(&CORE2).for_each(|slot| slot.store(ptr::null_mut(), Ordering::Relaxed));
             let why = format!("{} refused to listen", path.display());
             return Err(Unavailable::new(Why::Failed, why, "start the program under that tool"));
@@ -245,7 +245,7 @@ impl Client {
         Ok(Client { domain })
     }
 
-    /// The thread begins a range.
+    /// Begins a range on the calling thread.
     pub(super) fn push(&self, range: &NvtxRange) {
         let text = c_text(&range.text);
         let attributes = attributes(range, &text);
@@ -255,7 +255,7 @@ impl Client {
         };
     }
 
-    /// The thread ends the range that it began last.
+    /// Ends the range that the thread began last.
     pub(super) fn pop(&self) {
         match self.domain {
             0 => tell!(CORE[POP], Pop,),
@@ -263,7 +263,7 @@ impl Client {
         };
     }
 
-    /// Something happens on the thread.
+    /// Marks a point in time on the calling thread.
     pub(super) fn mark(&self, mark: &NvtxRange) {
         let text = c_text(&mark.text);
         let attributes = attributes(mark, &text);
@@ -273,7 +273,7 @@ impl Client {
         };
     }
 
-    /// Gives a category a name.
+    /// Names a category.
     pub(super) fn name_category(&self, category: u32, name: &str) {
         let name = c_text(name);
         match self.domain {
@@ -282,30 +282,30 @@ impl Client {
         };
     }
 
-    /// Gives the calling thread its name.
+    /// Passes the calling thread's name to the tool.
     pub(super) fn name_thread(&self) {
         let (thread, name) = (u32::try_from(thread::id()).unwrap_or(0), c_text(&thread::name()));
         tell!(CORE[NAME_THREAD], NameThread, thread, name.as_ptr());
     }
 }
 
-/// Makes a domain of our own; 0 if the tool has none.
+/// Creates a domain for this crate; 0 if the tool has none.
 ///
-/// libcupti's records come back to our collector, if to anybody: by the domain it knows which are of spans that it has.
+/// libcupti's records may come back to our collector, which recognizes its own spans by this domain.
 fn create_domain() -> usize {
     let name = c_text(OWN_NVTX_DOMAIN);
     tell!(CORE2[DOMAIN_CREATE], DomainCreate, name.as_ptr()).unwrap_or(0)
 }
 
-/// Returns the tool's function in that place of a table, if it has written one.
+/// Returns the tool's function in that slot of a table, if the tool has set one.
 ///
 /// # Safety
-/// `F` is the type of a function pointer, that of NVTX's function in that place.
+/// `F` is the function pointer type that NVTX defines for that slot.
 unsafe fn function<F: Copy>(slots: &Slots, at: usize) -> Option<F> {
     const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
     // Acquire: the tool wrote it on the thread that started the recording.
     let written = slots.get(at)?.load(Ordering::Acquire);
-    // SAFETY: it is not null, and the caller knows the type.
+    // SAFETY: it is not null, and the caller guarantees the type.
     (!written.is_null()).then(|| unsafe { std::mem::transmute_copy(&written) })
 }
 

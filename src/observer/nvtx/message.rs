@@ -4,9 +4,9 @@ use crate::observer::ObservedSpan;
 use kineto_trace::activity::ArgValue;
 use std::fmt::Write as _;
 
-/// Returns `name, seq = N, op_id = I, sizes = [[a, b], []]`: the sequence number if it has one, the sizes if it has some.
+/// Returns `name, seq = N, op_id = I, sizes = [[a, b], []]`; `seq` and `sizes` only if the span has them.
 ///
-/// torch's `input_op_ids` are left out: a span does not say which one made its inputs.
+/// torch's `input_op_ids` are left out: a span does not name the operations that produced its inputs.
 pub(super) fn of(span: &ObservedSpan) -> String {
     let mut text = span.name().replace('\0', "");
     let sequence = span.field("seq").or_else(|| span.field("Sequence number"));

@@ -1,4 +1,4 @@
-//! NVTX: spans as ranges for whatever tool listens, such as Nsight Systems.
+//! NVTX: spans as ranges for tools such as Nsight Systems.
 
 mod client;
 mod message;
@@ -13,18 +13,17 @@ use std::sync::OnceLock;
 
 /// Pushes and pops NVTX ranges.
 ///
-/// A range's text is torch's (`nvtx_observer.cpp`): the name, `seq`, `op_id` and `sizes`. Its category is the span's
-/// activity type, its colour that of its target unless the field `nvtx.color` has one, its payload the field
-/// `nvtx.payload`.
+/// A range's text is torch's (`nvtx_observer.cpp`): the name, `seq`, `op_id` and `sizes`. Its category is the span's activity
+/// type. Its colour is the field `nvtx.color`, else derived from the span's target. Its payload is the field `nvtx.payload`.
 #[derive(Debug)]
 pub(crate) struct Nvtx {
-    /// The tool that listens. `NVTX_INJECTION64_PATH`.
+    /// The library of the tool. `NVTX_INJECTION64_PATH`.
     injection: Option<PathBuf>,
     client: OnceLock<Result<Client, Unavailable>>,
 }
 
 thread_local! {
-    /// The thread has told the tool its name.
+    /// Whether the thread has passed its name to the tool.
     static NAMED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -75,7 +74,7 @@ impl SpanObserver for Nvtx {
     }
 }
 
-/// NVTX keeps 0 for "none".
+/// Returns the category of a kind; NVTX reserves 0 for "none".
 fn category(kind: ActivityType) -> u32 {
     u32::from(kind as u8) + 1
 }
@@ -117,7 +116,7 @@ fn named_color(text: &str) -> Option<u32> {
     )
 }
 
-/// A colour for a target: neither dark nor pale, the same in each run.
+/// Returns a colour for a target: neither dark nor pale, the same in each run.
 fn color_of(target: &str) -> u32 {
     // FNV-1a.
     let hash = target.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
@@ -130,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_are_read_and_made() {
+    fn colours_are_parsed_and_derived() {
         assert_eq!(named_color("#ff8800"), Some(0xff_8800));
         assert_eq!((named_color("Green"), named_color("#no"), named_color("no")), (Some(0x00_ff00), None, None));
         assert_eq!(color_of("a::b"), color_of("a::b"));
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn no_category_is_none() {
+    fn categories_are_never_zero() {
         assert_eq!(category(ActivityType::CpuOp), 1);
     }
 }

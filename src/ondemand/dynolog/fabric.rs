@@ -45,7 +45,7 @@ struct SocketFile {
 pub(super) enum SendError {
     /// There is no daemon.
     Absent(io::Error),
-    /// Its receive queue is full.
+    /// The daemon's receive queue is full.
     Full,
 }
 
@@ -93,7 +93,7 @@ impl Fabric {
         let socket = UnixDatagram::bind_addr(&own)?;
         socket.connect_addr(&own)?;
         socket.set_nonblocking(true)?;
-        datagram::ask_for_senders(&socket)?;
+        datagram::enable_sender_credentials(&socket)?;
         // The daemon runs as root or as this user, unless another user is trusted.
         let mode = if trusted.is_some() { 0o666 } else { 0o600 };
         let file = folder.map(|folder| SocketFile::of(folder.join(own_name), mode)).transpose()?;
@@ -105,7 +105,7 @@ impl Fabric {
         self.socket.as_raw_fd()
     }
 
-    /// Whether answers can still arrive: not after the socket's file or folder was removed.
+    /// Returns whether answers can still arrive: not after the socket's file or folder was removed.
     pub(super) fn is_reachable(&self) -> bool {
         self.file.as_ref().is_none_or(SocketFile::is_there)
     }
@@ -158,7 +158,7 @@ impl Fabric {
         Some(self.check(bytes, &arrived))
     }
 
-    fn check(&self, bytes: &[u8], arrived: &datagram::Arrived) -> Result<DaemonReply, DropReason> {
+    fn check(&self, bytes: &[u8], arrived: &datagram::Datagram) -> Result<DaemonReply, DropReason> {
         if arrived.name != self.daemon_name {
             return Err(DropReason::Stranger(String::from_utf8_lossy(&arrived.name).escape_debug().to_string()));
         }
@@ -166,7 +166,7 @@ impl Fabric {
         let Some((sender, _)) = arrived.sender.filter(|(_, user)| is_trusted(*user)) else {
             return Err(DropReason::User(arrived.sender.map(|(_, user)| user)));
         };
-        if arrived.is_cut {
+        if arrived.is_truncated {
             return Err(DropReason::Malformed(Malformed::Cut(bytes.len())));
         }
         let text = wire::answer(bytes).map_err(DropReason::Malformed)?;
@@ -334,7 +334,7 @@ mod tests {
         let heard = |fabric: &Fabric, user: Option<u32>| {
             let (bytes, name) = (answer("A=1"), fabric.daemon_name.clone());
             let sender = user.map(|user| (4711, user));
-            fabric.check(&bytes, &datagram::Arrived { length: bytes.len(), is_cut: false, sender, name })
+            fabric.check(&bytes, &datagram::Datagram { length: bytes.len(), is_truncated: false, sender, name })
         };
         for user in [0, datagram::user()] {
             assert_eq!(heard(&fabric, Some(user)), Ok(DaemonReply { text: "A=1".to_owned(), sender: 4711 }));

@@ -27,7 +27,7 @@ pub(super) struct DaemonClient {
     /// This process and its ancestors, under whose ids it may be requested.
     pids: Vec<i32>,
     job: i64,
-    /// The settings enable polling.
+    /// Whether the settings enable polling.
     is_polling: bool,
     pace: Pace,
     due: Instant,
@@ -37,9 +37,9 @@ pub(super) struct DaemonClient {
     absent: Option<(Instant, io::Error)>,
     /// Since when polls were not answered.
     unheard: Option<Instant>,
-    /// The daemon has answered, and no trouble occurred since.
+    /// Whether the daemon has answered, and no trouble occurred since.
     is_registered: bool,
-    /// The troubles that were reported since its last answer.
+    /// The troubles reported since its last answer.
     reported: Vec<Trouble>,
     /// The number of dropped datagrams.
     dropped: u64,

@@ -14,7 +14,7 @@ const REQUEST: &[u8] = b"req";
 /// The longest datagram, at the kernel's default limit.
 pub(super) const LONGEST: usize = 256 * 1024;
 
-/// What a poll asks for.
+/// The kind of request that a poll wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub(super) enum PollKind {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_its_text() {
+    fn answer_is_its_text() {
         assert_eq!(answer(&datagram(b"req", b"")), Ok(""));
         assert_eq!(answer(&datagram(b"req", "A=ä\n".as_bytes())), Ok("A=ä\n"));
     }
@@ -143,7 +143,7 @@ mod tests {
         }
 
         #[test]
-        fn an_answer_that_is_changed_is_never_read_beyond_its_end(
+        fn changed_answer_is_never_read_beyond_its_end(
             text in "[ -~]{0,80}", at in 0usize..120, byte in any::<u8>(), cut in 0usize..120
         ) {
             let mut bytes = datagram(b"req", text.as_bytes());

@@ -1,4 +1,4 @@
-//! Tests of `machine.rs`.
+//! Tests of the request state machine.
 
 use super::*;
 use crate::config::{Config, NamePlaceholders, OnDemandConfig, Timetable};

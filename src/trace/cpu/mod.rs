@@ -1,4 +1,4 @@
-//! A program's own records: pushed one by one into a builder, then part of a recording, or a trace by themselves.
+//! A program's own records: pushed into a builder, then part of a recording or a trace of their own.
 
 mod owned;
 mod rows;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Collects activities that the program has timed itself: of another profiler, a runtime, or a file.
+/// Collects activities that the program has timed itself, such as those of another profiler, a runtime, or a file.
 ///
 /// It corresponds to libkineto's `CpuTraceBuffer`. [`Profiler::transfer`](crate::Profiler::transfer) adds its activities to
 /// the running recording. [`finish`](CpuTraceBuilder::finish) returns a [`Trace`](crate::Trace) of them alone, which needs no
@@ -155,7 +155,7 @@ impl CpuTraceBuilder {
         self.records.len()
     }
 
-    /// Whether there are no activities.
+    /// Returns whether there are no activities.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
@@ -209,7 +209,7 @@ pub(in crate::trace) struct OwnCounts {
 }
 
 impl CpuTrace {
-    /// Whether one of the records has one of these arguments.
+    /// Returns whether one of the records has one of these arguments.
     pub(in crate::trace) fn has_any_arg(&self, keys: &[&str]) -> bool {
         self.records.iter().any(|record| record.has_any_arg(keys))
     }

@@ -1,4 +1,4 @@
-//! An activity that owns what it is made of.
+//! An owned activity.
 
 use crate::os::platform;
 use crate::time::Timestamp;
@@ -13,7 +13,7 @@ pub(super) struct OwnActivity {
     name: Box<str>,
     pub(super) track: (TrackId, TrackId),
     pub(super) body: Body,
-    /// It is a point in time, or a slice that has ended.
+    /// Whether it is a point in time, or a slice that has ended.
     pub(super) finished: bool,
     id: CorrelationId,
     linked: CorrelationId,
@@ -28,13 +28,13 @@ pub(in crate::trace) enum TrackId {
     Name(Box<str>),
 }
 
-/// Its arguments, and what the trace says of it.
+/// The arguments of an owned activity, and those that the trace adds.
 pub(super) struct OwnedArgs<'o> {
     args: &'o [(Box<str>, OwnedValue)],
     pub(super) finished: bool,
     /// The thread, if it is not on its own row.
     pub(super) thread: Option<i64>,
-    /// Its name in an execution trace, if the program has given it none.
+    /// Its id in an execution trace, unless the program has set one.
     pub(super) function: Option<u64>,
 }
 
@@ -59,7 +59,7 @@ impl OwnActivity {
         record
     }
 
-    /// Sets an argument and returns what it was.
+    /// Sets an argument and returns the previous value.
     pub(super) fn set_arg(&mut self, key: &str, value: ArgValue<'_>) -> Option<OwnedValue> {
         let value = OwnedValue::of(value);
         match self.args.iter_mut().find(|(known, _)| **known == *key) {
@@ -71,7 +71,7 @@ impl OwnActivity {
         }
     }
 
-    /// Takes a [`set_arg`](OwnActivity::set_arg) back.
+    /// Undoes a [`set_arg`](OwnActivity::set_arg).
     pub(super) fn put_back(&mut self, key: &str, old: Option<OwnedValue>) {
         let Some(at) = self.args.iter().position(|(known, _)| **known == *key) else { return };
         match (old, self.args.get_mut(at)) {
@@ -80,18 +80,18 @@ impl OwnActivity {
         }
     }
 
-    /// Whether it has one of these arguments.
+    /// Returns whether it has one of these arguments.
     pub(super) fn has_any_arg(&self, keys: &[&str]) -> bool {
         self.args.iter().any(|(key, _)| keys.contains(&&**key))
     }
 
-    /// Returns its id, if no argument says by which name it goes instead.
+    /// Returns its id, unless an argument replaces it.
     pub(super) fn id(&self) -> Option<u64> {
         let is_named = self.args.iter().any(|(key, _)| **key == *FUNCTION_ID);
         (!is_named).then_some(self.id.0)
     }
 
-    /// Ends what has not ended.
+    /// Ends an unfinished activity.
     pub(super) fn end_by(&mut self, by: Timestamp) {
         if let Body::Slice { start, end } = &mut self.body
             && !self.finished
@@ -100,7 +100,7 @@ impl OwnActivity {
         }
     }
 
-    /// When it begins; of what begins at once, what lasts longer goes first.
+    /// Returns the sort key: by start; of equal starts, the longest first.
     pub(super) fn order(&self) -> (Timestamp, Reverse<Timestamp>) {
         match self.body {
             Body::Slice { start, end } => (start, Reverse(end)),
@@ -120,7 +120,7 @@ impl OwnActivity {
         activity
     }
 
-    /// Returns about how many bytes it takes.
+    /// Returns its approximate size in bytes.
     pub(super) fn bytes(&self) -> u64 {
         let args = self.args.iter().map(|(key, value)| size_of::<(Box<str>, OwnedValue)>() + key.len() + value.bytes());
         let args = args.sum::<usize>();
@@ -146,7 +146,7 @@ impl TrackId {
 
 impl Args for OwnedArgs<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        // A key comes once.
+        // Each key occurs once.
         let is_ours = |key: &str| !self.finished && key == "finished" || self.thread.is_some() && key == "thread id";
         for (key, value) in self.args.iter().filter(|(key, _)| !is_ours(key)) {
             each(key, value.show());

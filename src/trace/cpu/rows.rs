@@ -1,4 +1,4 @@
-//! The rows of what a program has pushed: those of its threads among the recording's, all others by themselves.
+//! The rows of activities that a program has pushed: on its threads' rows, or on rows of their own.
 
 use super::CpuTrace;
 use super::owned::{OwnActivity, TrackId};
@@ -13,14 +13,14 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
 
-/// What programs have pushed into a trace.
+/// The activities that programs have pushed into a trace.
 #[derive(Clone, Copy)]
 pub(in crate::trace) struct CpuRows<'t> {
     pub(in crate::trace) traces: &'t [Arc<CpuTrace>],
-    /// The types that were asked for.
+    /// The requested types.
     pub(in crate::trace) selected: ActivityTypes,
     pub(in crate::trace) process: i64,
-    /// Slices have the id by which an execution trace names them.
+    /// Whether slices have an id by which an execution trace refers to them.
     pub(in crate::trace) with_function_ids: bool,
 }
 
@@ -30,7 +30,7 @@ pub(in crate::trace) struct OwnRecords<'t> {
     with_function_ids: bool,
 }
 
-/// One of them.
+/// A record of a row.
 #[derive(Clone, Copy)]
 pub(in crate::trace) struct OwnRow<'t> {
     record: &'t OwnActivity,
@@ -38,7 +38,7 @@ pub(in crate::trace) struct OwnRow<'t> {
 }
 
 impl<'t> CpuRows<'t> {
-    /// Returns the threads of this process that have some.
+    /// Returns the threads of this process that have records.
     pub(in crate::trace) fn threads(self) -> impl Iterator<Item = i64> + 't {
         let tracks = self.traces.iter().flat_map(|trace| trace.rows.keys());
         tracks.filter_map(move |track| self.thread_of(track))
@@ -49,7 +49,7 @@ impl<'t> CpuRows<'t> {
         self.of_row(&(TrackId::Id(self.process), TrackId::Id(thread)))
     }
 
-    /// Returns the name of a builder that has put something on a thread.
+    /// Returns the name of a builder with records on a thread.
     pub(in crate::trace) fn name_of(self, thread: i64) -> Option<&'t str> {
         self.name_on(&(TrackId::Id(self.process), TrackId::Id(thread)))
     }
@@ -69,7 +69,7 @@ impl<'t> CpuRows<'t> {
         })
     }
 
-    /// Delivers the activities that are on no thread of this process.
+    /// Delivers the activities that are not on a thread of this process.
     pub(in crate::trace) fn all_others(
         self,
         (at, resolution_ns): (Timestamp, u64),
@@ -103,7 +103,7 @@ impl<'t> CpuRows<'t> {
         Ok(())
     }
 
-    /// Delivers one row for each builder as a whole; builders of one name are numbered.
+    /// Delivers a row for each builder as a whole; numbers builders of the same name.
     pub(in crate::trace) fn spans(self, rows: &mut dyn Rows) -> io::Result<()> {
         let mut iterations: HashMap<&str, i64> = HashMap::new();
         for trace in self.traces.iter().filter(|trace| !trace.name.is_empty()) {
@@ -117,7 +117,7 @@ impl<'t> CpuRows<'t> {
         Ok(())
     }
 
-    /// The thread of this process that a row is.
+    /// Returns the thread of this process that a row belongs to.
     fn thread_of(self, track: &(TrackId, TrackId)) -> Option<i64> {
         match track {
             (TrackId::Id(process), TrackId::Id(thread)) if *process == self.process => Some(*thread),
@@ -149,7 +149,7 @@ impl<'t> CpuRows<'t> {
 }
 
 impl<'t> OwnRecords<'t> {
-    /// Returns the next one, if it begins before what begins and ends at these times, or with it and lasts longer.
+    /// Returns the next record, if it begins before a slice with these times, or begins with it and lasts longer.
     pub(in crate::trace) fn next(&mut self, before: Option<(Timestamp, Timestamp)>) -> Option<OwnRow<'t>> {
         let comes = |record: &&OwnActivity| before.is_none_or(|(start, end)| record.order() < (start, Reverse(end)));
         let with_function_id = self.with_function_ids;
@@ -158,12 +158,12 @@ impl<'t> OwnRecords<'t> {
 }
 
 impl OwnRow<'_> {
-    /// Returns when it begins.
+    /// Returns its start.
     pub(in crate::trace) fn start(self) -> Timestamp {
         self.record.order().0
     }
 
-    /// Finds the row in which it nests; `None` if it has no length.
+    /// Finds the row in which it nests; `None` if it has no duration.
     pub(in crate::trace) fn place(self, nest: &mut Nest) -> Option<RowSlot> {
         match self.record.body {
             Body::Slice { start, end } => Some(nest.place(start, end)),
@@ -193,7 +193,7 @@ impl OwnRow<'_> {
     }
 }
 
-/// The `number`th row of a lane.
+/// Returns the `number`th row of a lane.
 fn row(lane: &TrackId, number: usize) -> TrackId {
     match (lane, number) {
         (lane, 0) => lane.clone(),

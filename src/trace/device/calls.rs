@@ -1,4 +1,4 @@
-//! The calls of one thread, on their way into its rows.
+//! The calls of a thread, to be merged into its rows.
 
 use super::{LinkedCollection, has_arrows};
 use crate::collector::{Collection, Entry, RecordView};
@@ -13,7 +13,7 @@ pub(in crate::trace) struct HostCalls<'t> {
     slack_ns: u64,
 }
 
-/// Those that one collector saw.
+/// The calls seen by one collector.
 #[derive(Debug)]
 struct CallList<'t> {
     collection: &'t Collection,
@@ -21,16 +21,16 @@ struct CallList<'t> {
     left: &'t [RecordHandle],
 }
 
-/// One of them.
+/// A call.
 pub(in crate::trace) struct HostCall<'t> {
     pub(in crate::trace) entry: Entry<'t>,
     pub(in crate::trace) start: Timestamp,
     pub(in crate::trace) end: Timestamp,
     pub(in crate::trace) finished: bool,
     pub(in crate::trace) clipped: bool,
-    /// It overlaps slices, and has no place among them.
+    /// Whether it overlaps slices, so that it goes to a separate row.
     pub(in crate::trace) is_apart: bool,
-    /// The slice that made it, 0 if that is not known.
+    /// The slice that made it, 0 if unknown.
     pub(in crate::trace) linked: u64,
     /// The arrow that starts here.
     pub(in crate::trace) arrow: Option<u64>,
@@ -38,7 +38,7 @@ pub(in crate::trace) struct HostCall<'t> {
 }
 
 impl<'t> HostCalls<'t> {
-    /// The calls of the thread with that id.
+    /// Returns the calls of the thread with that id.
     pub(in crate::trace) fn of(
         thread: i64,
         collections: &'t [Collection],
@@ -54,18 +54,18 @@ impl<'t> HostCalls<'t> {
         HostCalls { lists, slack_ns: error_ns + theirs }
     }
 
-    /// Returns how far the times of calls and slices may be from one another.
+    /// Returns the largest error between the times of calls and slices.
     pub(in crate::trace) fn slack_ns(&self) -> u64 {
         self.slack_ns
     }
 
-    /// Returns whether a call that was not handed on yet begins before that.
+    /// Returns whether an undelivered call begins before that time.
     pub(in crate::trace) fn begin_before(&self, at: Timestamp) -> bool {
         self.lists.iter().filter_map(CallList::start).any(|start| start < at)
     }
 
-    /// Returns the next call, if it began before a slice that begins at `before`; `last` is when the slice before that
-    /// did. Where only the error of a clock has a call overlap a slice, it is cut.
+    /// Returns the next call if it begins before `before`, the start of the next slice; `last` is the start of the previous
+    /// slice. Cuts a call that overlaps a slice only by the clock's error.
     pub(in crate::trace) fn next(&mut self, before: Timestamp, last: Timestamp) -> Option<HostCall<'t>> {
         let slack = self.slack_ns;
         let first = |list: &CallList<'t>| list.start();

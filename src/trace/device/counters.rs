@@ -5,7 +5,7 @@ use crate::collector::{Collection, Entry, RecordLayout, RecordView};
 use crate::time::Timestamp;
 use kineto_trace::activity::{Activity, ActivityType, ArgValue, Args, Body, Track};
 
-/// Values that were read at one moment.
+/// Values that were read at the same time.
 pub(super) struct Sample<'t> {
     collection: &'t Collection,
     entry: Entry<'t>,
@@ -14,7 +14,7 @@ pub(super) struct Sample<'t> {
 }
 
 impl LinkedCollection {
-    /// Returns all values of counters, in order of time.
+    /// Returns all values of counters, ordered by time.
     pub(super) fn counters<'t>(&'t self, collection: &'t Collection) -> impl Iterator<Item = Sample<'t>> {
         self.counters.iter().filter_map(move |at| {
             let entry = collection.records.entry(*at)?;
@@ -23,7 +23,7 @@ impl LinkedCollection {
         })
     }
 
-    /// Returns the devices that have counters among their rows; hardware counters have a group of their own.
+    /// Returns the devices whose rows include counters; hardware counters have a separate group.
     pub(super) fn counted_devices<'t>(&'t self, collection: &'t Collection) -> impl Iterator<Item = i32> {
         let among_rows = |sample: &Sample<'_>| sample.entry.kind() != ActivityType::HardwareCounters;
         self.counters(collection).filter(among_rows).map(|sample| sample.device())
@@ -35,7 +35,7 @@ impl Sample<'_> {
         self.collection.records.device(&self.entry)
     }
 
-    /// Returns them as a row.
+    /// Returns its values as a row.
     pub(super) fn activity(&self) -> Activity<'_> {
         let track = Track::new(self.device().into(), self.entry.stream().into());
         let name = self.collection.records.names.text(self.entry.name);

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_row_is_taken_twice() {
+    fn rows_are_unique() {
         let mut used_rows = UsedRows { rows: BTreeSet::new(), process: 1, threads: BTreeSet::from([1, 7]) };
         let at = Timestamp::from_nanos;
         let mut of = |group, first, slices: &[(u64, u64)]| {

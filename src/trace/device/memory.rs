@@ -1,4 +1,4 @@
-//! What a collector recorded of devices' memory, in order, with the totals that follow from it.
+//! A collector's records of device memory, in order, with running totals.
 
 use super::records::CollectionRecords;
 use super::{DeviceCounts, LinkedCollection, overlaps};
@@ -10,7 +10,7 @@ use crate::trace::memory::MemoryRecord;
 use kineto_trace::fallible::List;
 use std::collections::BTreeMap;
 
-/// Memory that was allocated or given back.
+/// An allocation or a free.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemoryChange {
     at: Timestamp,
@@ -18,13 +18,13 @@ pub(super) struct MemoryChange {
     place: u32,
     /// The call that caused it, if known.
     thread: Option<u32>,
-    /// In which slice; 0 for none.
+    /// The slice around it; 0 for none.
     slice: u64,
-    /// What was allocated on its device after that.
+    /// The bytes allocated on its device afterwards.
     allocated: u64,
 }
 
-/// All pieces in order, with who did it and how much was allocated then; those outside of the recording are counted.
+/// Returns all changes in order, with their callers and totals; counts those outside the recording.
 pub(super) fn pieces(
     records: &CollectionRecords<'_>,
     reach: &[(Timestamp, Timestamp)],
@@ -48,7 +48,7 @@ pub(super) fn pieces(
     pieces
 }
 
-/// Finds the call that each piece shares its correlation id with, and in which slice it was made.
+/// Finds the call with each change's correlation id, and its slice.
 fn find_callers(pieces: &mut [MemoryChange], records: &CollectionRecords<'_>, links: &Links, spans: &impl Spans) {
     let mut questions = List::new();
     for (number, piece) in pieces.iter_mut().enumerate() {
@@ -69,7 +69,7 @@ fn find_callers(pieces: &mut [MemoryChange], records: &CollectionRecords<'_>, li
     }
 }
 
-/// What is given back without having been allocated here was there before.
+/// Computes the totals. Memory that is freed but was not allocated here counts as allocated before the recording.
 fn add_up(pieces: &mut [MemoryChange], collection: &Collection) {
     let mut totals: BTreeMap<_, (i64, i64)> = BTreeMap::new();
     let bytes =
@@ -90,7 +90,7 @@ fn add_up(pieces: &mut [MemoryChange], collection: &Collection) {
 }
 
 impl LinkedCollection {
-    /// What was allocated and given back, in order: when, on which thread, and what.
+    /// Returns allocations and frees in order: time, thread and record.
     pub(in crate::trace) fn memory<'t>(
         &'t self,
         collection: &'t Collection,
@@ -99,7 +99,7 @@ impl LinkedCollection {
         self.memory.iter().filter_map(move |piece| {
             let entry = collection.records.entry(piece.place).filter(|entry| entry.role() == Role::Memory)?;
             let (kind, index) = entry.memory_of();
-            // The process's first thread has its number.
+            // The process's first thread has the process's id.
             let thread = piece.thread.map_or(process, |thread| self.threads.id(thread));
             let (device, address) = (Device::of(kind, index), entry.end());
             Some((
@@ -110,7 +110,7 @@ impl LinkedCollection {
         })
     }
 
-    /// Returns how much was allocated or given back, by number of records.
+    /// Returns the number of records of allocations and frees.
     pub(crate) fn memory_events(&self) -> u64 {
         self.memory.len() as u64
     }

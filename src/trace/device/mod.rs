@@ -169,7 +169,7 @@ impl LinkedCollection {
         linked
     }
 
-    /// Takes overheads and counter values, and returns waits and events.
+    /// Stores overheads and counter values, and returns waits and events.
     fn take_the_rest<'t>(&mut self, collection: &'t Collection) -> List<Entry<'t>> {
         let mut others = List::new();
         for entry in collection.records.rest() {
@@ -232,12 +232,12 @@ impl LinkedCollection {
         if at == NEVER { self.over } else { at }
     }
 
-    /// Returns when a host record is drawn to end, and whether it ended by itself; at the latest with its window.
+    /// Returns the drawn end of a host record, at the latest the end of its window, and whether the record ended.
     fn cut(&self, start: Timestamp, end: Timestamp) -> (Timestamp, bool) {
         cut(&self.windows, start, end)
     }
 
-    /// Whether a record began before the recording.
+    /// Returns whether a record began before the recording.
     fn is_clipped(&self, start: Timestamp) -> bool {
         self.windows.first().is_some_and(|window| start < window.0)
     }
@@ -257,7 +257,7 @@ impl LinkedCollection {
         add(Loss::WorkBeforeLaunch, counts.work_before_launch);
     }
 
-    /// Whether slices of a stream may overlap; only a walk can decide that.
+    /// Returns whether slices of a stream may overlap; only a walk can decide that.
     pub(crate) fn may_overlap(&self) -> bool {
         self.counts.unfinished > 0 || self.links.may_overlap() || !self.marks.is_empty()
     }
@@ -361,15 +361,15 @@ fn wider(error: u64, [start, end]: [Timestamp; 2]) -> (Timestamp, Timestamp) {
     (Timestamp::from_nanos(start), Timestamp::from_nanos(end))
 }
 
-/// Whether a stretch overlaps one of the windows. A program may pause at each step, so there may be many; they are sorted by
-/// both ends.
+/// Returns whether a stretch overlaps one of the windows. A program may pause at each step, so there may be many; they are
+/// sorted by both ends.
 #[inline]
 fn overlaps(windows: &[(Timestamp, Timestamp)], (start, end): (Timestamp, Timestamp)) -> bool {
     let begun = windows.partition_point(|window| window.0 <= end);
     begun.checked_sub(1).and_then(|last| windows.get(last)).is_some_and(|last| start <= last.1)
 }
 
-/// Whether work of that kind has a launch, known or unknown.
+/// Returns whether work of that kind has a launch, known or unknown.
 fn is_launched(kind: ActivityType) -> bool {
     is_work(kind) && !matches!(kind, ActivityType::MtiaInsight | ActivityType::CudaProfilerRange)
 }
@@ -379,12 +379,12 @@ fn cut(windows: &[(Timestamp, Timestamp)], start: Timestamp, end: Timestamp) -> 
     around.filter(|window| window.1 < end).map_or((end, true), |window| (window.1, false))
 }
 
-/// Whether arrows lead from calls of that kind to work: for Intel only from those of the runtime, as in libkineto.
+/// Returns whether arrows lead from calls of that kind to work: for Intel only from those of the runtime, as in libkineto.
 fn has_arrows(kind: ActivityType) -> bool {
     kind != ActivityType::XpuDriver
 }
 
-/// Whether a device performs that kind.
+/// Returns whether a device performs that kind.
 fn is_work(kind: ActivityType) -> bool {
     !matches!(
         kind,

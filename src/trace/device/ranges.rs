@@ -1,11 +1,11 @@
-//! Which ranges have no place among the slices of their thread: a range may begin in one slice and end in another.
+//! Finds ranges that do not nest with the slices of their thread: a range may begin in one slice and end in another.
 
 use crate::link::{Call, RecordHandle, Spans};
 use crate::time::Timestamp;
 use kineto_trace::fallible::List;
 
-/// The ranges that overlap slices of their thread without nesting, in order. One that does so by no more than the error of
-/// the clocks does not.
+/// Returns the ranges that overlap slices of their thread without nesting, in order. An overlap within the error of the
+/// clocks is ignored.
 pub(super) fn crossing(ranges: &[Call], spans: &impl Spans, slack_ns: u64) -> List<RecordHandle> {
     let mut questions = List::with_capacity(2 * ranges.len());
     for range in ranges {
@@ -20,7 +20,7 @@ pub(super) fn crossing(ranges: &[Call], spans: &impl Spans, slack_ns: u64) -> Li
     let answers = questions.iter().zip(spans.innermost(&asked));
     let mut answers: List<_> = answers.map(|((.., range), slice)| (*range, slice)).collect();
     answers.sort_unstable();
-    // Two for each: the slice that it begins in, and the one that it ends in.
+    // Two slices for each range: the one that it begins in, and the one that it ends in.
     let crosses = |two: &[(RecordHandle, u64)]| match two {
         [(range, one), (_, other)] if one != other => Some(*range),
         _ => None,
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_clock_is_none() {
+    fn clock_error_is_not_a_crossing() {
         assert_eq!(crossing_of(&[(98, 199), (119, 152), (149, 151), (151, 202)]), [0; 0]);
         assert_eq!(crossing_of(&[(96, 199), (119, 154)]), [0, 1]);
     }

@@ -1,4 +1,4 @@
-//! A collection as the link reads it.
+//! The link's view of a collection.
 
 use super::threads::DeviceThreads;
 use crate::collector::{Collection, Entry, Role};

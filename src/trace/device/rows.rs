@@ -1,4 +1,4 @@
-//! The rows of devices: what ran on each stream, and the annotations around it.
+//! The rows of devices: the work on each stream, and the annotations around it.
 
 use super::lanes::{DeviceRow, StreamLanes, UsedRows};
 use super::{LinkedCollection, NEVER, StreamMark, has_arrows, is_work};
@@ -24,7 +24,7 @@ pub(in crate::trace) struct DeviceRows<'w> {
     pub(in crate::trace) source: &'w Source<'w>,
 }
 
-/// What lies on one stream, each list in order of start.
+/// The contents of a stream, each list in order of start.
 #[derive(Default)]
 struct OnStream<'t> {
     work: &'t [RecordHandle],
@@ -32,10 +32,10 @@ struct OnStream<'t> {
     annotations: List<&'t DeviceAnnotation>,
 }
 
-/// An annotation, and how many nanoseconds wider than what it spans it is drawn before and behind.
+/// An annotation, and the nanoseconds that it is drawn wider than its work, before and after.
 type Drawn<'t> = (&'t DeviceAnnotation, [u64; 2]);
 
-/// Groups of devices stand below the host's, as in libkineto.
+/// Viewers sort groups of devices below the host's, as in libkineto.
 pub(in crate::trace) const DEVICES: i64 = 5_000_000;
 
 impl<'w> DeviceRows<'w> {
@@ -164,10 +164,11 @@ fn streams(linked: &LinkedCollection) -> BTreeMap<(i32, u32), OnStream<'_>> {
     streams
 }
 
-/// Returns by how much each annotation is drawn wider than what it spans, so that readers see the work of a stream, and
-/// annotations that begin or end with the same work, lie within one another: by a nanosecond, as in libkineto, or where
-/// readers tell times apart no better than `resolution_ns`, by that, and by as much more for each one within. Where the next
-/// one begins sooner, each has half of what is between them.
+/// Returns the margins by which each annotation is drawn wider than its work.
+///
+/// Readers then see the work of a stream, and annotations that begin or end with the same work, nested within one another.
+/// The margin is a nanosecond, as in libkineto, or `resolution_ns` if readers cannot tell closer times apart, and as much
+/// more for each inner annotation. Neighbours that are too close share the gap between them equally.
 fn margins(annotations: &[&DeviceAnnotation], resolution_ns: u64) -> List<[u64; 2]> {
     let mut ends: List<_> = annotations.iter().map(|span| span.end).collect();
     ends.sort_unstable();
@@ -284,7 +285,7 @@ impl<'w> StreamRows<'_, 'w> {
         let work = collection.work(entry);
         let (start, end) = (linked.drawn(work.start), linked.drawn(work.end));
         if let Some(slice) = entry.slice() {
-            // Leaves a nanosecond at both ends, by which a file's annotations are wider.
+            // Leaves a nanosecond at both ends, for a file's wider annotations.
             let (row, start, end) = self.place(start, end.max(later(start, 2)));
             return self.slice(entry, row, (start, end), slice, None);
         }
@@ -295,7 +296,7 @@ impl<'w> StreamRows<'_, 'w> {
         let has_arrow =
             |launch: &Call| collection.records.entry(launch.at.0).is_some_and(|call| has_arrows(call.kind()));
         let Some(launch) = launch.filter(has_arrow) else { return Ok(()) };
-        // By an error of a clock the work may begin before its launch; the arrow points forward all the same.
+        // A clock error may let the work begin before its launch; the arrow still points forward.
         let at = start.max(launch.start.min(earlier(end, 1)));
         let track = Track::new(i64::from(self.device), row);
         let flow = Flow { kind: FlowKind::AsyncCpuToGpu, id: linked.arrow(&launch), end: FlowEnd::Finish };
@@ -304,21 +305,21 @@ impl<'w> StreamRows<'_, 'w> {
 
     fn mark(&mut self, entry: &Entry<'w>) -> io::Result<()> {
         let (start, end) = self.collection.interval(entry);
-        // An event is a moment, drawn as a nanosecond.
+        // An event is a point in time, drawn as a nanosecond.
         let end = self.linked.drawn(end).max(later(start, 1));
         let (row, start, end) = self.place(start, end);
         let (slice, wait) = self.origin(entry);
         self.slice(entry, row, (start, end), slice, wait)
     }
 
-    /// The slice that waited or recorded an event, and where the event was recorded.
+    /// Returns the slice that waited or recorded an event, and the place where the event was recorded.
     fn origin(&self, entry: &Entry<'_>) -> (u64, Option<LinkedWait>) {
         let links = &self.linked.links;
         let wait = links.wait(entry.device_or_context(), entry.event(), entry.correlation());
         (self.call_of(entry).map_or(0, |call| links.linked(&call)), wait)
     }
 
-    /// The call that launched work, or that waited.
+    /// Returns the call that launched work, or that waited.
     fn call_of(&self, entry: &Entry<'_>) -> Option<Call> {
         let at = self.linked.links.launch(&self.collection.work(entry))?;
         Some(self.linked.records(self.collection).call_at(at))
@@ -372,13 +373,13 @@ impl<'w> StreamRows<'_, 'w> {
             (name, _) => name,
         };
         let (body, id, linked) = match entry.kind() {
-            // As other annotations: with the id of its span, and a nanosecond wider in a file.
+            // Like other annotations: with the id of its span, and a nanosecond wider in a file.
             ActivityType::GpuUserAnnotation if entry.slice().is_some() => {
                 let (start, end) = without_margin(start, end);
                 (Body::Slice { start, end }, linked, 0)
             }
             kind if is_work(kind) => (Body::Slice { start, end }, 0, linked),
-            // As in libkineto: a wait has its own id.
+            // As in libkineto, a wait has an id of its own.
             _ => (Body::Slice { start, end }, entry.correlation(), linked),
         };
         let mut activity = Activity::new(entry.kind(), name, Track::new(i64::from(self.device), row), body);
@@ -427,12 +428,12 @@ fn stream_id(stream: u32) -> i64 {
     if stream == u32::MAX { -1 } else { i64::from(stream) }
 }
 
-/// Whether it is drawn apart from its stream's row: a wait lasts as long as the host's call, whatever the stream does.
+/// Returns whether it is drawn on a row of its own: a wait lasts as long as the host's call, regardless of the stream's work.
 fn is_apart(entry: &Entry<'_>) -> bool {
     entry.role() == Role::Sync && entry.stream() != u32::MAX && entry.kind() != ActivityType::XpuSync
 }
 
-/// Whether it is a wait of a host thread, which has a row next to the overhead of collectors, as in libkineto.
+/// Returns whether it is a wait of a host thread, whose row is next to the overhead of collectors, as in libkineto.
 fn is_of_cpu(collection: &Collection, mark: &StreamMark) -> bool {
     collection.records.entry(mark.at).is_some_and(|entry| entry.kind() == ActivityType::XpuSync)
 }
@@ -478,7 +479,7 @@ impl Args for WorkArgs<'_, '_> {
     }
 }
 
-/// What is known of time that a vendor's library took.
+/// The arguments of an overhead of a vendor's library.
 struct OverheadArgs<'a> {
     collection: &'a Collection,
     entry: &'a Entry<'a>,
@@ -503,7 +504,7 @@ mod tests {
     use crate::trace::nest::Nest;
 
     #[test]
-    fn annotations_that_are_close_share_what_is_between_them() {
+    fn close_annotations_share_the_gap() {
         let at = Timestamp::from_nanos;
         let drawn = |spans: &[(u64, u64)], resolution_ns| {
             let new = |(start, end): &(u64, u64)| {

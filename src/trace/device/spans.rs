@@ -1,4 +1,4 @@
-//! The host's spans as the link reads them.
+//! The link's view of the host's spans.
 
 use super::threads::DeviceThreads;
 use super::{HostRecords, NEVER};
@@ -14,9 +14,9 @@ use std::cell::Cell;
 pub(super) struct HostSpans<'t> {
     host: &'t HostRecords<'t>,
     threads: &'t DeviceThreads,
-    /// How far the times of calls and slices may be from one another.
+    /// The largest error between the times of calls and slices.
     slack_ns: u64,
-    /// The slice that was asked for last, and until when it may have been open.
+    /// The slice of the last query, and until when it may have been open.
     last: Cell<(u64, Option<Timestamp>)>,
 }
 
@@ -44,7 +44,7 @@ impl link::Spans for HostSpans<'_> {
         if site.is_none_or(|site| site.class() != ActivityType::UserAnnotation) {
             return 0;
         }
-        // Its first slice represents it on the host; mostly the next record.
+        // On the host, its first slice represents it; that is usually the next record.
         let first = first_slice(&definition).filter(|slice| self.host.recorded.record(*slice).is_some());
         first.unwrap_or(span)
     }
@@ -111,7 +111,7 @@ fn innermost(open: &mut List<(Timestamp, u64)>, at: Timestamp) -> u64 {
     open.last().map_or(0, |(_, slice)| *slice)
 }
 
-/// The first slice of a span, if it follows in the chunk of the span's definition, or is that.
+/// Returns the first slice of a span, if it is the span's definition or directly follows it in the chunk.
 fn first_slice(definition: &CommittedRecord<'_>) -> Option<u64> {
     if definition.head.tag == Tag::Slice {
         return Some(definition.id());

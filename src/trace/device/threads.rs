@@ -1,4 +1,4 @@
-//! Which thread of the host made a call.
+//! Maps calls to the host's threads.
 
 use crate::clock::Converter;
 use crate::collector::{Collection, Thread};
@@ -9,17 +9,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The threads that made calls.
 ///
-/// CUPTI names a thread by half of its `pthread_self`, which a later thread may get again: among the threads of a
-/// handle it is the one that had begun to record last, unless that one had ended. A thread that recorded nothing of its
-/// own has a row all the same.
+/// CUPTI names a thread by half of its `pthread_self`, which a later thread may reuse. Of the threads with a handle, the call
+/// belongs to the last that had begun to record, unless that one had ended. A thread without records of its own gets a row
+/// too.
 #[derive(Debug)]
 pub(super) struct DeviceThreads {
-    /// Handles, since when they are whose, sorted.
+    /// Handles with the start time and the number of their thread, sorted.
     handles: List<(u32, Timestamp, u32)>,
-    /// The kernel's ids, or what takes their place, by number.
+    /// The kernel's ids, or their substitutes, by number.
     ids: List<i64>,
     numbers: BTreeMap<i64, u32>,
-    /// No handle was used by two threads.
+    /// Whether no handle was used by two threads.
     are_unique: bool,
 }
 
@@ -40,7 +40,7 @@ impl DeviceThreads {
                 threads.handles.push((lane.handle, converter.timestamp(until), stranger));
             }
         }
-        // In order, so that they have the same numbers each time.
+        // In order, so that numbers are reproducible.
         let (mut ids, mut strangers) = (BTreeSet::new(), BTreeSet::new());
         // Collecting would sort a list of them.
         let mut known = BTreeSet::new();
@@ -82,7 +82,7 @@ impl DeviceThreads {
                 let after = self.handles.partition_point(|(known, since, _)| (*known, *since) <= (handle, at));
                 let is_its = |found: &&(u32, Timestamp, u32)| found.0 == handle;
                 let before = after.checked_sub(1).and_then(|before| self.handles.get(before)).filter(is_its);
-                // A call that was made before the thread's first record.
+                // The call was made before the thread's first record.
                 let found = before.or_else(|| self.handles.get(after).filter(is_its));
                 found.map_or(0, |(.., number)| *number)
             }

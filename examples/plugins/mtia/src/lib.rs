@@ -1,5 +1,5 @@
-//! A plugin in Rust, for an accelerator like Meta's that is not there: it runs functions on one of its streams, and has a
-//! counter of how many bytes its memory has moved.
+//! A plugin in Rust, for a fictitious accelerator like Meta's: it runs functions on one of its streams, and counts the bytes
+//! that its memory has moved.
 //!
 //! ```text
 //! cargo build --release -p kineto-plugin-mtia
@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use tracing_kineto::integration::plugin::{EventType, NotStarted, Plugin, PluginEvent, TraceBuilder};
 use tracing_kineto::{ArgValue, Timestamp};
 
-/// A call of the program's, and what it had the device do.
+/// A call of the program, and its device work.
 struct Run {
     function: String,
     call: (Timestamp, Timestamp),
@@ -23,19 +23,19 @@ struct Run {
     span: u64,
 }
 
-/// What the device has done; it is on whether somebody records or not.
+/// The device's work; the device runs whether or not a recording does.
 static RUNS: Mutex<Option<Vec<Run>>> = Mutex::new(None);
 
 thread_local! {
-    /// The spans that the thread is in.
+    /// The spans that the thread is inside.
     static SPANS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The device's number.
 const DEVICE: i32 = 17;
-/// How long a function takes, in nanoseconds.
+/// The duration of a function, in nanoseconds.
 const TOOK: u64 = 10_000;
-/// Bytes that a function moves.
+/// The bytes that a function moves.
 const MOVES: u64 = 4096;
 
 fn runs() -> MutexGuard<'static, Option<Vec<Run>>> {
@@ -46,20 +46,20 @@ fn now() -> Timestamp {
     Timestamp::from(SystemTime::now())
 }
 
-/// What programs call: runs a function on a stream.
+/// Runs a function on a stream; programs call this.
 ///
 /// # Safety
 /// `function` is a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mtiaRunFunction(function: *const c_char, stream: c_int) {
     let called = now();
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract it is a C string.
     let function = unsafe { CStr::from_ptr(function) }.to_string_lossy().into_owned();
     let returned = now();
     let Some(runs) = &mut *runs() else { return };
     let free = runs.iter().rev().find(|run| run.stream == stream).map_or(returned, |run| run.work.1);
     let began = returned.max(free);
-    // SAFETY: gettid takes nothing.
+    // SAFETY: gettid takes no arguments.
     let thread = unsafe { libc::gettid() };
     runs.push(Run {
         function,
