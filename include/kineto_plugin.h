@@ -1,25 +1,24 @@
 /*
- * What a plugin for tracing-kineto is written against: a shared library by which the work of an accelerator comes into
- * a trace. C11 and C++14.
+ * The interface of plugins for tracing-kineto: shared libraries that record the work of an accelerator. C11 and C++14.
  *
- * The structs and functions are those of a proposal for kineto (pull request 1148), to the byte; event types 25 and
+ * The structs and functions equal those of a proposal for kineto (pull request 1148) byte for byte; event types 25 and
  * later are additions. A library in the folder KINETO_PLUGIN_LIB_DIR_PATH that exports KinetoPlugin_register is a plugin.
  *
  * The order of calls:
  *
- *   KinetoPlugin_register            once, when the library is loaded: registers one profiler, or more
- *   profilerQuery                    once, then: its name, and what it can record
+ *   KinetoPlugin_register            once, when the library is loaded: registers one or more profilers
+ *   profilerQuery                    once, afterwards: returns the name and the supported types
  *   profilerCreate, profilerStart    when a recording begins
  *   profilerPush*, profilerPop*      during it, by any thread of the program, several at once
  *   profilerStop, profilerProcessEvents, profilerDestroy    when it ends
  *
- * Of a recording, all but push and pop come one after the other, not always from the same thread. Every function returns 0,
- * or anything else if it has failed. One that does not come back in time is left alone until it does, and its recording is
- * given up.
+ * During a recording, all calls except push and pop are sequential, but not always on the same thread. Every function returns
+ * 0 on success, any other value on failure. If a function does not return in time, the host abandons the recording and does
+ * not call the plugin until it returns.
  *
- * Every struct begins with unpaddedStructSize: how many bytes of it the one who fills it in knows of. Fields are only ever
- * added behind the last one, so a smaller struct is an older one. The host refuses structs that are smaller than those
- * below, and reads no more than it knows of larger ones.
+ * Every struct begins with unpaddedStructSize: the size known to the side that fills it in. New fields are only added at the
+ * end, so a smaller struct is an older one. The host refuses structs smaller than those below, and ignores the additional
+ * fields of larger ones.
  */
 #ifndef KINETO_PLUGIN_H
 #define KINETO_PLUGIN_H
@@ -45,7 +44,7 @@ enum {
   KINETO_PLUGIN_PROFILE_EVENT_TYPE_GPU_MEMCPY = 4,
   KINETO_PLUGIN_PROFILE_EVENT_TYPE_GPU_MEMSET = 5,
   KINETO_PLUGIN_PROFILE_EVENT_TYPE_CONCURRENT_KERNEL = 6,
-  /* eventId is the id of a span that was pushed, the metadata "correlation" that of a call within it. */
+  /* eventId is the id of a pushed span, the metadata "correlation" that of a call inside it. */
   KINETO_PLUGIN_PROFILE_EVENT_TYPE_EXTERNAL_CORRELATION = 7,
   KINETO_PLUGIN_PROFILE_EVENT_TYPE_CUDA_RUNTIME = 8,
   KINETO_PLUGIN_PROFILE_EVENT_TYPE_CUDA_DRIVER = 9,
@@ -61,7 +60,7 @@ enum {
   KINETO_PLUGIN_PROFILE_EVENT_TYPE_HPU_OP = 19,
   KINETO_PLUGIN_PROFILE_EVENT_TYPE_XPU_RUNTIME = 20,
   KINETO_PLUGIN_PROFILE_EVENT_TYPE_COLLECTIVE_COMM = 21,
-  /* Each piece of its metadata that is a number is a counter's value at the start of the event. */
+  /* Each numeric metadata entry is a counter's value at the start of the event. */
   KINETO_PLUGIN_PROFILE_EVENT_TYPE_GPU_PM_COUNTER = 22,
   KINETO_PLUGIN_PROFILE_EVENT_TYPE_PRIVATEUSE1_RUNTIME = 23,
   KINETO_PLUGIN_PROFILE_EVENT_TYPE_PRIVATEUSE1_DRIVER = 24,
@@ -75,21 +74,21 @@ enum {
   KINETO_PLUGIN_PROFILE_EVENT_TYPE_CUDA_EVENT = 31
 };
 
-/* Something that happened. */
+/* An event. */
 typedef struct KinetoPlugin_ProfileEvent {
   size_t unpaddedStructSize;
   KinetoPlugin_ProfileEventType eventType;
   /* Nanoseconds since 1970-01-01 UTC. */
   int64_t startTimeUtcNs;
   int64_t endTimeUtcNs;
-  /* The plugin's own number for it; looked at for EXTERNAL_CORRELATION alone. */
+  /* The plugin's id of the event; only used for EXTERNAL_CORRELATION. */
   int64_t eventId;
-  /* On a device: which one. On the host: 0, or this process; a call may stand on a device instead, by the number of that. */
+  /* On a device: its id. On the host: 0 or this process's id; for a call on a device's row, the device's id. */
   union {
     int32_t deviceId;
     int32_t processId;
   };
-  /* On a device: which stream, queue or other part. On the host: the thread, by the kernel's id. */
+  /* On a device: its stream, queue or other part. On the host: the kernel's thread id. */
   union {
     int32_t resourceId;
     int32_t threadId;
@@ -106,7 +105,7 @@ enum {
   KINETO_PLUGIN_PROFILE_EVENT_FLOW_TYPE_ASYNC_CPU_GPU = 2
 };
 
-/* One end of an arrow: from a call to what it had a device do. Both ends have the same id, which is not 0. */
+/* One end of an arrow from a call to its device work. Both ends have the same id, which is not 0. */
 typedef struct KinetoPlugin_ProfileEventFlow {
   size_t unpaddedStructSize;
   KinetoPlugin_ProfileEventFlowType flowType;
@@ -116,7 +115,7 @@ typedef struct KinetoPlugin_ProfileEventFlow {
 #define KINETO_PLUGIN_PROFILE_EVENT_FLOW_UNPADDED_STRUCT_SIZE \
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_ProfileEventFlow, isStartPoint)
 
-/* What a device is called, and where its rows stand: groups of rows are in the order of sortIndex. */
+/* A device's name, and the order of its rows: groups of rows are sorted by sortIndex. */
 typedef struct KinetoPlugin_ProfileDeviceInfo {
   size_t unpaddedStructSize;
   int64_t deviceId;
@@ -127,7 +126,7 @@ typedef struct KinetoPlugin_ProfileDeviceInfo {
 #define KINETO_PLUGIN_PROFILE_DEVICE_INFO_UNPADDED_STRUCT_SIZE \
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_ProfileDeviceInfo, pLabel)
 
-/* What one row of a device is called, and where it stands among them. */
+/* The name of a device's row, and its order among them. */
 typedef struct KinetoPlugin_ProfileResourceInfo {
   size_t unpaddedStructSize;
   union {
@@ -147,14 +146,14 @@ typedef struct KinetoPlugin_ProfileResourceInfo {
 typedef struct KinetoPlugin_TraceBuilderHandle KinetoPlugin_TraceBuilderHandle;
 
 /*
- * Takes what was recorded, during profilerProcessEvents alone. What is pointed to is copied before the call returns.
+ * Receives the records, only during profilerProcessEvents. Data behind pointers is copied before the call returns.
  *
- * An event is added, then all that is said of it: a name, arguments, an end of an arrow. A call returns -1 for what is not
- * taken: null, a struct that is too small, an event of a type that was not enabled, something about no event.
+ * First add an event, then its properties: a name, arguments, an end of an arrow. A call returns -1 for refused data: null, a
+ * struct that is too small, an event whose type was not enabled, a property without an event.
  *
- * Arguments are JSON: 1.5, true, "\"a text\"", "[1, 2, 3]". Two have a meaning: "correlation", a number that a call and
- * what it had a device do share, and "External id", the id that was pushed around the call. What the device did may say the
- * latter too, which counts where calls are not recorded.
+ * Arguments are JSON: 1.5, true, "\"a text\"", "[1, 2, 3]". Two have a meaning: "correlation", a number shared by a call and
+ * its device work, and "External id", the id that was pushed around the call. Device work may have the latter too; it is used
+ * if calls are not recorded.
  */
 typedef struct KinetoPlugin_TraceBuilder {
   size_t unpaddedStructSize;
@@ -169,10 +168,10 @@ typedef struct KinetoPlugin_TraceBuilder {
 #define KINETO_PLUGIN_TRACE_BUILDER_UNPADDED_STRUCT_SIZE \
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_TraceBuilder, addResourceInfo)
 
-/* Whatever the plugin has of a recording. */
+/* The plugin's state of a recording. */
 typedef struct KinetoPlugin_ProfilerHandle KinetoPlugin_ProfilerHandle;
 
-/* Makes a profiler that records those types, and puts it into pProfilerHandle. */
+/* Creates a profiler for those types, and stores it in pProfilerHandle. */
 typedef struct KinetoPlugin_ProfilerCreate_Params {
   size_t unpaddedStructSize;
   KinetoPlugin_ProfilerHandle *pProfilerHandle;
@@ -189,8 +188,8 @@ typedef struct KinetoPlugin_ProfilerDestroy_Params {
 #define KINETO_PLUGIN_PROFILER_DESTROY_PARAMS_UNPADDED_STRUCT_SIZE \
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_ProfilerDestroy_Params, pProfilerHandle)
 
-/* Puts the profiler's name into pProfilerName, which has room for one byte more, and the types that it can record into
- * pSupportedActivityTypes, where those that are not filled in stay 0. pProfilerHandle is null. */
+/* Stores the profiler's name in pProfilerName, a buffer of profilerNameMaxLen + 1 bytes, and the supported types in
+ * pSupportedActivityTypes, whose unused elements stay 0. pProfilerHandle is null. */
 typedef struct KinetoPlugin_ProfilerQuery_Params {
   size_t unpaddedStructSize;
   KinetoPlugin_ProfilerHandle *pProfilerHandle;
@@ -224,8 +223,8 @@ typedef struct KinetoPlugin_ProfilerProcessEvents_Params {
 #define KINETO_PLUGIN_PROFILER_PROCESS_EVENTS_PARAMS_UNPADDED_STRUCT_SIZE \
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_ProfilerProcessEvents_Params, pTraceBuilder)
 
-/* The calling thread goes into a span, or out of the one that it went into last; out of those that it was in when a
- * recording ended it may go in the next one. */
+/* The calling thread enters a span, or exits the span that it entered last. It may exit a span of an earlier recording during
+ * the next one. */
 typedef struct KinetoPlugin_ProfilerPushCorrelationId_Params {
   size_t unpaddedStructSize;
   uint64_t correlationId;
@@ -241,8 +240,8 @@ typedef struct KinetoPlugin_ProfilerPopCorrelationId_Params {
 #define KINETO_PLUGIN_PROFILER_POP_CORRELATION_ID_PARAMS_UNPADDED_STRUCT_SIZE \
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_ProfilerPopCorrelationId_Params, pProfilerHandle)
 
-/* The same for spans that are user annotations. A profiler that has neither of the two is told of those as of any other
- * span, and one that has both by these alone. */
+/* The same for spans that are user annotations. If a profiler lacks both functions, it receives annotations as other spans; if
+ * it has both, only through these. */
 typedef struct KinetoPlugin_ProfilerPushUserCorrelationId_Params {
   size_t unpaddedStructSize;
   uint64_t userCorrelationId;
@@ -258,7 +257,7 @@ typedef struct KinetoPlugin_ProfilerPopUserCorrelationId_Params {
 #define KINETO_PLUGIN_PROFILER_POP_USER_CORRELATION_ID_PARAMS_UNPADDED_STRUCT_SIZE \
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_ProfilerPopUserCorrelationId_Params, pProfilerHandle)
 
-/* The functions of a profiler. The four for ids may be null, the others not. */
+/* The functions of a profiler. The four for ids may be null, the others may not. */
 typedef struct KinetoPlugin_ProfilerInterface {
   size_t unpaddedStructSize;
   int (*profilerCreate)(KinetoPlugin_ProfilerCreate_Params *);
@@ -277,7 +276,7 @@ typedef struct KinetoPlugin_ProfilerInterface {
 
 typedef struct KinetoPlugin_RegistryHandle KinetoPlugin_RegistryHandle;
 
-/* Takes profilers, during KinetoPlugin_register alone. The interface is copied. */
+/* Registers profilers, only during KinetoPlugin_register. The interface is copied. */
 typedef struct KinetoPlugin_Registry {
   size_t unpaddedStructSize;
   KinetoPlugin_RegistryHandle *pRegistryHandle;
@@ -286,7 +285,7 @@ typedef struct KinetoPlugin_Registry {
 #define KINETO_PLUGIN_REGISTRY_UNPADDED_STRUCT_SIZE \
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_Registry, registerProfiler)
 
-/* What a plugin exports. */
+/* The function that a plugin exports. */
 int KinetoPlugin_register(const KinetoPlugin_Registry *pRegistry);
 
 #ifdef __cplusplus

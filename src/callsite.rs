@@ -56,7 +56,7 @@ pub(crate) struct Site {
     /// The field that decides the class, while it is undecided.
     pub(crate) kind_field: Option<usize>,
     /// Whether its spans need their values to be created.
-    pub(crate) needs_care: bool,
+    pub(crate) needs_values: bool,
     /// The scope of its spans by target, unless one of its fields can set the scope.
     pub(crate) scope: Option<RecordScope>,
     /// The recorded scopes, if fields set the scope of a span and not all scopes are recorded.
@@ -74,7 +74,7 @@ pub(crate) struct Scopes {
     pub(crate) fields: ScopeFields,
     recorded: Vec<RecordScope>,
     /// The decision for spans of other scopes.
-    left_out: &'static Site,
+    excluded: &'static Site,
 }
 
 /// The fields that name the scope of a span.
@@ -134,7 +134,7 @@ impl Site {
     /// Returns the state of its new spans if they have no fields or are not recorded; else 0.
     pub(crate) fn plain_state(&self) -> u64 {
         match self.is_recorded() {
-            true if self.fields == 0 && !self.needs_care => self.state,
+            true if self.fields == 0 && !self.needs_values => self.state,
             true => 0,
             false => self.excluded_state(),
         }
@@ -169,7 +169,7 @@ impl Site {
     ) -> &'static Site {
         let class = || kind.filter(|_| self.is_undecided()).unwrap_or_else(|| self.class());
         let is_recorded = |scopes: &Scopes| scopes.recorded.contains(&named.unwrap_or_else(|| self.scope_as(class())));
-        self.scopes.as_ref().filter(|scopes| !is_recorded(scopes)).map_or(self, |scopes| scopes.left_out)
+        self.scopes.as_ref().filter(|scopes| !is_recorded(scopes)).map_or(self, |scopes| scopes.excluded)
     }
 
     /// Decides the class by the first value of `kineto.kind`; returns false if that is not a valid kind of spans.
@@ -190,7 +190,7 @@ impl Site {
     fn store(&self, class: ActivityType, rules: &Rules) {
         // If fields decide, they do so for each span.
         let in_scope = self.scopes.is_some() || rules.scopes.is_empty() || rules.scopes.contains(&self.scope_as(class));
-        let recorded = in_scope && rules.selected.contains(class) && rules.lets_through(self.metadata);
+        let recorded = in_scope && rules.selected.contains(class) && rules.is_enabled(self.metadata);
         self.class.store(if recorded { class as u8 } else { IGNORED }, Ordering::Relaxed);
     }
 }
@@ -202,7 +202,7 @@ pub(crate) fn has_field(fields: u64, index: usize) -> bool {
 }
 
 impl Rules {
-    fn lets_through(&self, metadata: &Metadata<'_>) -> bool {
+    fn is_enabled(&self, metadata: &Metadata<'_>) -> bool {
         self.filter.as_ref().is_none_or(|filter| filter.would_enable(metadata.target(), metadata.level()))
     }
 
@@ -233,7 +233,7 @@ impl Rules {
     }
 
     fn event(&self, metadata: &Metadata<'_>) -> EventRole {
-        if !metadata.is_event() || !self.lets_through(metadata) {
+        if !metadata.is_event() || !self.is_enabled(metadata) {
             return EventRole::Nothing;
         }
         if metadata.target() == COUNTER_TARGET {
@@ -314,15 +314,15 @@ impl Sites {
             return site;
         }
         // Before the lock is taken: this runs user code (the classifier) and allocates.
-        let mut judged = Box::new(self.judge(metadata));
+        let mut new_site = Box::new(self.decide_site(metadata));
         let mut known = self.lock_with_capacity();
         if let Some(site) = known.by_address.get(&address) {
             return site;
         }
-        judged.index = u32::try_from(known.in_order.len()).unwrap_or(u32::MAX);
-        judged.state = state::new(judged.index);
-        judged.state = judged.new_state();
-        let site: &'static Site = Box::leak(judged);
+        new_site.index = u32::try_from(known.in_order.len()).unwrap_or(u32::MAX);
+        new_site.state = state::new(new_site.index);
+        new_site.state = new_site.new_state();
+        let site: &'static Site = Box::leak(new_site);
         known.in_order.push(site);
         known.by_address.insert(address, site);
         site
@@ -352,7 +352,7 @@ impl Sites {
         }
     }
 
-    fn judge(&self, metadata: &'static Metadata<'static>) -> Site {
+    fn decide_site(&self, metadata: &'static Metadata<'static>) -> Site {
         let class = self.rules.class(metadata);
         let kind_field = class.is_none().then(|| metadata.fields().field(KIND_FIELD).map(|f| f.index())).flatten();
         let fields = ScopeFields::of(metadata);
@@ -365,7 +365,7 @@ impl Sites {
             metadata,
             fields: self.rules.fields(metadata),
             kind_field,
-            needs_care: kind_field.is_some() || scopes.is_some(),
+            needs_values: kind_field.is_some() || scopes.is_some(),
             scope,
             scopes,
             event: self.rules.event(metadata),
@@ -374,8 +374,8 @@ impl Sites {
         };
         let asks = metadata.is_span() && !self.rules.scopes.is_empty() && fields != ScopeFields::default();
         let scopes = asks.then(|| {
-            let left_out = Box::leak(Box::new(Site { state: state::OWN, ..site(IGNORED, None) }));
-            Box::new(Scopes { fields, recorded: self.rules.scopes.clone(), left_out })
+            let excluded = Box::leak(Box::new(Site { state: state::OWN, ..site(IGNORED, None) }));
+            Box::new(Scopes { fields, recorded: self.rules.scopes.clone(), excluded })
         });
         let site = site(UNDECIDED, scopes);
         if let Some(class) = class {

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_lists_are_cut_as_torch_cuts_them() {
+    fn long_lists_are_truncated_like_torchs() {
         let list: Vec<u32> = (0..31).collect();
         assert_eq!(Shortened(&list[..2]).to_string(), "[0, 1]");
         assert!(Shortened(&list[..30]).to_string().ends_with(", 28, 29]"));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_id_is_that_of_all_ranks_and_of_one_operation() {
+    fn comms_id_is_equal_on_all_ranks_and_unique() {
         let group = ProcessGroup::new("tp", [0, 2]);
         let id = |collective: Collective<'_>| collective.comms_id();
         let first = Collective::new("allreduce", &group, 0).with_seq(1);

@@ -21,8 +21,8 @@ use crate::os::platform;
 #[cfg(unix)]
 use crate::os::stderr;
 use crate::text::counted;
+use format::LineStyle;
 pub(crate) use format::LogFormat;
-use format::Look;
 use line::Line;
 pub use severity::Severity;
 pub(crate) use site::MessageSite;
@@ -55,7 +55,7 @@ pub struct Message<'a> {
     pub text: fmt::Arguments<'a>,
     /// A JSON object that is added to a line in JSON.
     data: Option<&'a str>,
-    look: Look,
+    style: LineStyle,
 }
 
 /// Sends a message: `diag!(Warning, "config", "unknown key {key}")`.
@@ -174,14 +174,14 @@ impl Logger {
     /// Does the same as [`emit`](Logger::emit), with an object that is added to a line in JSON.
     pub(crate) fn emit_with(&self, site: &MessageSite, data: Option<&str>, text: fmt::Arguments<'_>) {
         let Some(nesting) = Nesting::enter() else {
-            site.hold_back();
+            site.count_suppressed();
             return;
         };
         let seconds = platform::unix_time().as_secs();
         let Some(suppressed) = site.admit(seconds) else { return };
         let MessageSite { severity, topic, file, line, .. } = *site;
-        let look = Look { format: LogFormat::of(self.format.load(Ordering::Relaxed)), has_colours: false };
-        let message = Message { severity, topic, file, line, seconds, suppressed, text, data, look };
+        let style = LineStyle { format: LogFormat::of(self.format.load(Ordering::Relaxed)), has_colours: false };
+        let message = Message { severity, topic, file, line, seconds, suppressed, text, data, style };
         let delivered = nesting.outermost
             && catch_unwind(AssertUnwindSafe(|| match glance(&self.sink) {
                 Some(sink) => {
@@ -194,7 +194,7 @@ impl Logger {
         if !delivered {
             // A `Display` that panics must not take the program with it.
             let has_colours = !self.is_plain.load(Ordering::Relaxed) && io::stderr().is_terminal();
-            let message = Message { look: Look { has_colours, ..look }, ..message };
+            let message = Message { style: LineStyle { has_colours, ..style }, ..message };
             let _ = catch_unwind(AssertUnwindSafe(|| write_to_stderr(&message)));
         }
     }
@@ -231,7 +231,7 @@ fn write_to_stderr(message: &Message<'_>) {
     let dropped = DROPPED.swap(0, Ordering::Relaxed);
     let line = match dropped {
         0 => Line::new(format_args!("{message}")),
-        n => told(
+        n => line_with_text(
             message,
             format_args!("{} ({} dropped before: stderr was full or closed)", message.text, counted(n, "message")),
         ),
@@ -242,7 +242,7 @@ fn write_to_stderr(message: &Message<'_>) {
 }
 
 /// Returns the line of a message with another text.
-fn told(message: &Message<'_>, text: fmt::Arguments<'_>) -> Line {
+fn line_with_text(message: &Message<'_>, text: fmt::Arguments<'_>) -> Line {
     Line::new(format_args!("{}", Message { text, ..*message }))
 }
 
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn warnings_pass_by_default_and_information_does_not() {
+    fn warnings_pass_by_default_and_info_does_not() {
         let (logger, lines) = recording();
         say(&logger, &site(Severity::Info), "not this");
         say(&logger, &site(Severity::Warning), "this");
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn verbose_modules_filter_verbose_messages_alone() {
+    fn verbose_modules_filter_only_verbose_messages() {
         let (logger, lines) = recording();
         logger.set_threshold(Severity::Verbose);
         logger.set_verbose_modules(&["clock.rs".into()]);
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn the_macro_names_its_place_and_keeps_to_its_share() {
+    fn macro_names_its_site_and_is_rate_limited() {
         let (logger, lines) = recording();
         for turn in 0..1000 {
             diag!(logger = &logger, Warning, "test", "turn {turn}");
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn the_macro_does_not_evaluate_what_does_not_pass() {
+    fn macro_skips_arguments_below_the_threshold() {
         let mut evaluated = false;
         diag!(logger = &Logger::new(), Verbose, "test", "{}", {
             evaluated = true;

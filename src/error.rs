@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn lack_of_memory_has_a_kind_and_advice_of_its_own() {
+    fn lack_of_memory_has_its_own_kind_and_advice() {
         let error = Error::io("save", Path::new("/a"), io::ErrorKind::OutOfMemory.into(), "name another");
         assert_eq!(error.kind(), ErrorKind::OutOfMemory);
         assert_eq!(error.to_string(), "cannot save /a: out of memory; free memory and try again");

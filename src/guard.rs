@@ -89,7 +89,7 @@ impl KinetoGuard {
         let Some(session) = session.get() else { return Ok(()) };
         session.close_requests(session.patience());
         let lived = self.built.map_or(Duration::ZERO, |built| built.elapsed());
-        let closed = write(session, |why| why_so_early(session, lived, why));
+        let closed = write(session, |why| explain_early_drop(session, lived, why));
         session.end_guard();
         closed
     }
@@ -189,7 +189,7 @@ fn write(session: &Session, why_empty: impl Fn(&str) -> String) -> Result<(), Er
 }
 
 /// Returns why nothing was recorded: that the guard was dropped too early, if so, else `why`.
-fn why_so_early(session: &Session, lived: Duration, why: &str) -> String {
+fn explain_early_drop(session: &Session, lived: Duration, why: &str) -> String {
     /// Most programs that keep the guard run longer.
     const YOUNG: Duration = Duration::from_secs(1);
     if lived >= YOUNG {

@@ -26,11 +26,11 @@
 //! | start and stop recordings | [`Profiler`]; a stop returns a [`Trace`] |
 //! | record some steps of a loop | [`Schedule`] and [`Profiler::step`] |
 //! | name steps and parts, count things | [`annotate!`], [`counter!`] |
-//! | print what took how long | [`profile!`] for a block, [`analysis`] for recordings and files |
+//! | print times | [`profile!`] for a block, [`analysis`] for recordings and files |
 //! | record allocations | [`memory`] |
 //! | record other devices | [`integration::plugin`], [`integration::Collector`], [`integration::DeferredEvents`] |
-//! | see what this machine can record | [`Doctor`] |
-//! | see what is missing in a trace | [`Loss`], [`Trace::stats`] |
+//! | find out what this machine can record | [`Doctor`] |
+//! | find out what a trace lacks | [`Loss`], [`Trace::stats`] |
 //!
 //! [`KinetoLayerBuilder::reference`] returns the table of all settings.
 //!
@@ -52,15 +52,15 @@
 //! - `cuda` (on by default): records NVIDIA's GPUs.
 //! - `rocm` (on by default): records AMD's GPUs.
 //! - `xpu` (on by default): records Intel's GPUs.
-//! - `plugins` (on by default): loads [plugins](integration::plugin) for other accelerators, and makes them of Rust.
-//! - `ondemand` (on by default): records for requests from outside, and by the clock (Linux).
+//! - `plugins` (on by default): loads [plugins](integration::plugin) for other accelerators, and supports plugins in Rust.
+//! - `ondemand` (on by default): external and timed recording requests (Linux).
 //! - `analysis` (on by default): [`Trace::events`], [`Trace::key_averages`], [`profile!`], and the reader of files.
 //! - `gzip` (on by default): writes `.json.gz`.
-//! - `demangle` (on by default): names of C++ kernels are written out also where no C++ runtime is in the process.
-//! - `backtrace`: call stacks of spans ([`with_stack`](KinetoLayerBuilder::with_stack)); off by default, as it brings a
-//!   reader of debug information.
-//! - `capi`: the functions of `include/tracing_kineto.h`, for the C and C++ in a program.
-//! - `itt`: spans as tasks of ITT, for VTune; needs a C compiler.
+//! - `demangle` (on by default): demangles names of C++ kernels in processes without a C++ runtime.
+//! - `backtrace`: call stacks of spans ([`with_stack`](KinetoLayerBuilder::with_stack)); off by default, because it adds
+//!   a reader of debug information.
+//! - `capi`: the functions of `include/tracing_kineto.h`, for the C and C++ code of a program.
+//! - `itt`: spans as ITT tasks, for VTune; needs a C compiler.
 //!
 //! # Platforms and compilers
 //!
@@ -74,7 +74,7 @@
 
 #![cfg_attr(
     not(all(target_os = "linux", feature = "ondemand")),
-    allow(dead_code, unused_imports, reason = "requests are served on Linux alone, with the feature `ondemand`")
+    allow(dead_code, unused_imports, reason = "requests are served on Linux only, with the feature `ondemand`")
 )]
 
 mod buffer;

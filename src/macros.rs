@@ -60,22 +60,21 @@ macro_rules! counter {
     };
 }
 
-/// Runs an expression, returns its value, and prints what in it took how long: a table for the first five minutes.
+/// Runs an expression, returns its value, and prints a table of the time spent in it: a quick start without any setup.
 ///
-/// What runs is inside a user annotation of that name, so that a program without any spans sees how long it took, and
-/// which kernels it launched. The table goes to stderr and is no wider than the terminal; see
-/// [`Table`](crate::analysis::Table). `?`, `return` and `break` do what they do without the macro. Not for code that
-/// awaits, since a span must not be entered then.
+/// The expression runs inside a user annotation of that name, so even a program without spans sees its duration, and the
+/// kernels that it launched. The table goes to stderr and is no wider than the terminal; see
+/// [`Table`](crate::analysis::Table). `?`, `return` and `break` work as without the macro. Not for code that awaits, because
+/// a span must not be entered across an await.
 ///
-/// What records:
-/// - the profiler that is given first, `profile!(profiler, "name", …)`, else
-/// - the [`KinetoLayer`](crate::KinetoLayer) of the program, if it has one: of several, the last that records nothing, else
-/// - a layer that the first use installs, as `tracing`'s global default subscriber and for good. Nothing else is there,
-///   so spans go to the profiler alone. If the program has set a global default without a `KinetoLayer`, a warning says so
-///   and the expression runs as it would.
+/// The recording is made by:
+/// - the profiler that is passed first, `profile!(profiler, "name", …)`, else
+/// - the [`KinetoLayer`](crate::KinetoLayer) of the program, if it has one: of several, the last one that is idle, else
+/// - a layer that the first use installs as `tracing`'s global default subscriber, permanently and without other layers. If
+///   the program has set a global default without a `KinetoLayer`, the expression runs without a profile, with a warning.
 ///
-/// A profiler that records nothing is started and stopped. One that is recording goes on: the table is of what lay in the
-/// annotation, without the work that devices have not reported by then.
+/// An idle profiler is started and stopped. A recording profiler continues: the table then covers the annotation, without
+/// work that devices have not reported yet.
 ///
 /// ```
 /// # fn work() -> u32 { 7 }

@@ -45,10 +45,10 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     fn on_enter(&self, id: &Id, ctx: Context<'_, S>) {
-        self.session(id, &ctx).into_iter().for_each(Session::enter_waited_for);
+        self.session(id, &ctx).into_iter().for_each(Session::enter_awaited_span);
     }
 
     fn on_exit(&self, id: &Id, ctx: Context<'_, S>) {
-        self.session(id, &ctx).into_iter().for_each(Session::exit_waited_for);
+        self.session(id, &ctx).into_iter().for_each(Session::exit_awaited_span);
     }
 }

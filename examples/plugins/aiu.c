@@ -1,6 +1,6 @@
 /*
- * A plugin in C, for an accelerator that is not there: it launches computations, which run for a while on one of two
- * queues, and copies. Where a vendor's plugin asks its library what happened, this one knows, since it did it.
+ * A plugin in C, for a fictitious accelerator that runs computations and copies on one of two queues. A vendor's plugin would
+ * read records from the vendor's library; this one creates them itself.
  *
  *   cc -shared -fPIC -O2 -I include examples/plugins/aiu.c -o aiu.so
  *   KINETO_PLUGIN_LIB_DIR_PATH=. KINETO_ACTIVITIES=cpu,privateuse1 ./app
@@ -17,7 +17,7 @@
 
 enum { RECORDS = 4096, DEPTH = 64, QUEUES = 2 };
 
-/* A call of the program's, and what it had the device do. */
+/* A call of the program, and its device work. */
 typedef struct Record {
   char name[48];
   KinetoPlugin_ProfileEventType work;
@@ -35,9 +35,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool recording;
 static Record records[RECORDS];
 static size_t used, lost;
-/* When each queue is free. */
+/* The time at which each queue becomes free. */
 static int64_t free_at[QUEUES];
-/* The spans that the thread is in. */
+/* The spans that the thread is inside. */
 static _Thread_local uint64_t spans[DEPTH];
 static _Thread_local size_t depth;
 
@@ -68,7 +68,7 @@ static void enqueue(KinetoPlugin_ProfileEventType work, const char *name, int32_
   pthread_mutex_unlock(&lock);
 }
 
-/* What programs call. */
+/* The functions that programs call. */
 
 void aiuLaunch(const char *computation, int32_t queue) {
   enqueue(KINETO_PLUGIN_PROFILE_EVENT_TYPE_CONCURRENT_KERNEL, computation, queue, 20000, 0);
@@ -87,7 +87,7 @@ void aiuSynchronize(void) {
   }
 }
 
-/* What the host of plugins calls. */
+/* The functions that the host of plugins calls. */
 
 static int query(KinetoPlugin_ProfilerQuery_Params *params) {
   static const KinetoPlugin_ProfileEventType types[] = {

@@ -2,7 +2,7 @@
 //!
 //! The kernels stand in for a model's: they have its names and its order, and access its data. The CUDA driver launches them,
 //! as in cudarc, candle and cubecl. Without an NVIDIA GPU, the simulator of this project's tests replaces it, and the output
-//! says so.
+//! reports it.
 #![expect(unsafe_code, reason = "the driver's functions are C functions")]
 #![expect(clippy::multiple_unsafe_ops_per_block, reason = "each function is looked up and called")]
 

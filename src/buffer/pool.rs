@@ -25,7 +25,7 @@ pub(crate) struct ChunkPool {
     helper: OnceLock<Thread>,
 }
 
-/// Starts the thread that calls [`Pool::refill`] whenever it is unparked, to prepare chunks ahead of need.
+/// Starts the thread that calls [`ChunkPool::refill`] whenever it is unparked, to prepare chunks ahead of need.
 pub(crate) trait Starter: fmt::Debug + Send + Sync {
     /// Starts the thread. Called when the first chunk is taken, and again for each further chunk while there is no such
     /// thread.

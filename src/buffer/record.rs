@@ -136,7 +136,7 @@ impl Tag {
     }
 }
 
-/// Stands in for the callsite of a [`Tag::Memory`]: the device that holds the memory, and the memory's category.
+/// Replaces the callsite of a [`Tag::Memory`]: the device that holds the memory, and the memory's category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct MemoryTag {
     /// The number of the kind of device.

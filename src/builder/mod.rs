@@ -526,7 +526,7 @@ fn sinks(given: Vec<(String, Arc<dyn TraceSink>)>) -> Result<Sinks, Error> {
     let mut sinks = Sinks::default();
     for (scheme, sink) in given {
         if sinks.register(&scheme, sink)? {
-            diag!(Warning, "config", "a second sink for {scheme}:// replaces one for each scheme");
+            diag!(Warning, "config", "a second sink for {scheme}:// replaces the first; register one for each scheme");
         }
     }
     Ok(sinks)

@@ -22,7 +22,7 @@ static PROFILER: OnceLock<Profiler> = OnceLock::new();
 
 /// The state behind a lock.
 #[derive(Default)]
-struct Kept {
+struct ControlState {
     /// The guard of the layer that was built here; `None` if the program installed its own, and in a forked child.
     guard: Option<KinetoGuard>,
     /// Whether the layer was built by injection.
@@ -31,8 +31,8 @@ struct Kept {
     last: Option<Trace>,
 }
 
-fn kept() -> &'static Own<Kept> {
-    static KEPT: OnceLock<Own<Kept>> = OnceLock::new();
+fn control_state() -> &'static Own<ControlState> {
+    static KEPT: OnceLock<Own<ControlState>> = OnceLock::new();
     KEPT.get_or_init(Own::default)
 }
 
@@ -61,7 +61,7 @@ fn profiler() -> Result<&'static Profiler, CallError> {
 
 /// Builds the layer that the environment configures, and installs it. Returns errors of the environment.
 pub(super) fn init() -> Result<(), CallError> {
-    let mut kept = kept().lock();
+    let mut kept = control_state().lock();
     match state() {
         CStatus::NotInitialized => make(&mut kept, KinetoLayer::try_from_env),
         // The program must not notice the injection.
@@ -77,7 +77,7 @@ pub(super) fn init() -> Result<(), CallError> {
 /// doing it.
 pub(super) fn inject() -> Result<bool, CallError> {
     // Does not wait: the thread that holds the lock may be waiting for this `cuInit` call.
-    let Some(mut kept) = kept().try_lock() else { return Ok(false) };
+    let Some(mut kept) = control_state().try_lock() else { return Ok(false) };
     if state() != CStatus::NotInitialized {
         return Ok(false);
     }
@@ -89,7 +89,7 @@ pub(super) fn inject() -> Result<bool, CallError> {
 
 type FromEnv = fn() -> Result<(Option<KinetoLayer>, KinetoGuard), Error>;
 
-fn make(kept: &mut Kept, from_env: FromEnv) -> Result<(), CallError> {
+fn make(kept: &mut ControlState, from_env: FromEnv) -> Result<(), CallError> {
     if let Some(session) = session::newest() {
         let _ = PROFILER.set(Profiler::new(session.into()));
         set_state(CStatus::Ok);
@@ -123,8 +123,8 @@ fn make(kept: &mut Kept, from_env: FromEnv) -> Result<(), CallError> {
 ///
 /// A layer that the program installed itself is not changed.
 pub(super) fn shutdown() -> Result<(), CallError> {
-    let Kept { guard, last, .. } = {
-        let mut kept = kept().lock();
+    let ControlState { guard, last, .. } = {
+        let mut kept = control_state().lock();
         if state() != CStatus::Ok {
             return Err(CallError::of(state()));
         }
@@ -138,7 +138,7 @@ pub(super) fn shutdown() -> Result<(), CallError> {
 pub(super) fn start() -> Result<(), CallError> {
     profiler()?.start()?;
     // It would use memory of the new recording.
-    let last = kept().lock().last.take();
+    let last = control_state().lock().last.take();
     drop(last);
     Ok(())
 }
@@ -148,7 +148,7 @@ pub(super) fn stop() -> Result<(), CallError> {
     let stopped = profiler()?.stop();
     let trace = stopped.as_ref().map_or_else(Error::trace, Some);
     if let Some(trace) = trace.cloned() {
-        let before = kept().lock().last.replace(trace);
+        let before = control_state().lock().last.replace(trace);
         drop(before);
     }
     Ok(stopped.map(drop)?)
@@ -157,7 +157,7 @@ pub(super) fn stop() -> Result<(), CallError> {
 /// Saves a snapshot of the running recording, or the one that was stopped last.
 pub(super) fn save(path: &Path) -> Result<(), CallError> {
     let trace = match profiler()?.snapshot() {
-        Err(error) if error.kind() == ErrorKind::NotActive => kept()
+        Err(error) if error.kind() == ErrorKind::NotActive => control_state()
             .lock()
             .last
             .clone()

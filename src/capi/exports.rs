@@ -262,7 +262,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn the_header_declares_these_functions_and_no_others() {
+    fn header_declares_exactly_these_functions() {
         let names = |text: &str| -> BTreeSet<String> {
             let starts = text.match_indices("tracing_kineto_").map(|(at, _)| &text[at..]);
             let words = starts.filter_map(|rest| rest.split_once('('));

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_made_once_and_their_number_is_bounded() {
+    fn keys_are_created_once_and_limited() {
         let (first, again) = (ArgumentKey::of("batch").unwrap(), ArgumentKey::of("batch").unwrap());
         assert_eq!((first.field.name(), &first.field), ("batch", &again.field));
         assert_ne!(ArgumentKey::of("other").unwrap().field, first.field);

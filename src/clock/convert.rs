@@ -45,9 +45,9 @@ impl Converter {
 
     fn of(anchors: &[Anchor], ticks: fn(&Anchor) -> Ticks) -> Converter {
         let mut converter = Converter { pieces: Vec::with_capacity(anchors.len()), error_ns: 0, steps: 0 };
-        let rate = Passed::rate(anchors, ticks);
+        let rate = AnchorInterval::rate(anchors, ticks);
         let mut slope = rate;
-        for passed in Passed::between(anchors, ticks) {
+        for passed in AnchorInterval::between(anchors, ticks) {
             let found = if passed.agree(rate) { Some(passed.unix) } else { passed.likeliest(rate) };
             converter.steps += u32::from(found != Some(passed.unix));
             slope = found.map_or(Some(rate), |ns| ratio(ns, passed.ticks)).unwrap_or(slope);
@@ -95,7 +95,7 @@ impl Converter {
 }
 
 /// The time between two successive anchors, in nanoseconds of each clock and in ticks.
-struct Passed<'a> {
+struct AnchorInterval<'a> {
     at: &'a Anchor,
     unix: u64,
     monotonic: u64,
@@ -104,9 +104,9 @@ struct Passed<'a> {
     width: u64,
 }
 
-impl<'a> Passed<'a> {
-    fn between(anchors: &'a [Anchor], ticks: fn(&Anchor) -> Ticks) -> impl Iterator<Item = Passed<'a>> {
-        let passed = move |(at, next): (&'a Anchor, &Anchor)| Passed {
+impl<'a> AnchorInterval<'a> {
+    fn between(anchors: &'a [Anchor], ticks: fn(&Anchor) -> Ticks) -> impl Iterator<Item = AnchorInterval<'a>> {
+        let passed = move |(at, next): (&'a Anchor, &Anchor)| AnchorInterval {
             at,
             unix: next.unix.since(at.unix),
             monotonic: next.monotonic.0.saturating_sub(at.monotonic.0),
@@ -120,8 +120,9 @@ impl<'a> Passed<'a> {
     /// tick.
     fn rate(anchors: &'a [Anchor], ticks: fn(&Anchor) -> Ticks) -> u64 {
         let sum = |agreeing: Option<u64>| {
-            let pieces = Passed::between(anchors, ticks).filter(|piece| agreeing.is_none_or(|rate| piece.agree(rate)));
-            let add = |(ns, ticks): (u64, u64), piece: Passed<'_>| (ns + piece.monotonic, ticks + piece.ticks);
+            let pieces =
+                AnchorInterval::between(anchors, ticks).filter(|piece| agreeing.is_none_or(|rate| piece.agree(rate)));
+            let add = |(ns, ticks): (u64, u64), piece: AnchorInterval<'_>| (ns + piece.monotonic, ticks + piece.ticks);
             let (ns, ticks) = pieces.fold((0, 0), add);
             ratio(ns, ticks)
         };
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn between_two_anchors_it_is_linear_and_meets_both() {
+    fn conversion_is_linear_between_anchors() {
         let c = converter(&[anchor(1000, 0, 5_000_000), anchor(4000, 1000, 5_001_000)]);
         assert_eq!(
             (at(&c, 1000), at(&c, 2500), at(&c, 4000), at(&c, 7000)),
@@ -215,13 +216,13 @@ mod tests {
     }
 
     #[test]
-    fn before_the_first_anchor_it_goes_straight_on() {
+    fn conversion_extrapolates_before_the_first_anchor() {
         let c = converter(&[anchor(1000, 0, 5_000_000), anchor(4000, 1000, 5_001_000)]);
         assert_eq!(at(&c, 700), 4_999_900);
     }
 
     #[test]
-    fn a_slow_drift_is_followed_and_a_step_starts_a_new_piece() {
+    fn drift_is_followed_and_a_step_starts_a_new_piece() {
         let second = 1_000_000_000;
         let c = converter(&[
             anchor(0, 0, 10 * second),
@@ -237,14 +238,14 @@ mod tests {
     }
 
     #[test]
-    fn a_step_back_is_a_step_too() {
+    fn step_back_is_detected() {
         let second = 1_000_000_000;
         let c = converter(&[anchor(0, 0, 10 * second), anchor(second, second, 5 * second)]);
         assert_eq!((c.steps(), at(&c, second / 2), at(&c, second)), (1, 10 * second + second / 2, 5 * second));
     }
 
     #[test]
-    fn a_small_step_in_a_short_recording_changes_no_duration() {
+    fn small_step_changes_no_duration() {
         // 10 ms during which CLOCK_REALTIME is set forward by 0.9 ms, on a counter of 3 GHz.
         let c = converter(&[anchor(0, 0, 5_000_000), anchor(30_000_000, 10_000_000, 15_900_000)]);
         assert_eq!((c.steps(), at(&c, 27_000_000) - at(&c, 3_000_000)), (1, 8_000_000));
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_in_order_give_times_in_order() {
+    fn ordered_ticks_give_ordered_times() {
         let anchors: Vec<_> = (0..50u64).map(|i| anchor(i * 2_600_000, i * 1_000_000, i * 1_000_000 + i % 7)).collect();
         let c = converter(&anchors);
         let times: Vec<_> = (0..130_000_000u64).step_by(1009).map(|t| at(&c, t)).collect();
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_reached_at_one_tick_and_not_before() {
+    fn tick_of_a_time_is_the_first_at_or_after_it() {
         let second = 1_000_000_000;
         let c = converter(&[
             anchor(1_000, 0, 10 * second),
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_real_bracket_lands_within_its_error_of_the_wall_clock() {
+    fn real_anchor_is_within_its_error() {
         let first = Anchor::take();
         std::thread::sleep(std::time::Duration::from_millis(5));
         let anchors = [first, Anchor::take()];

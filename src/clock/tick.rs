@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_counter_never_goes_back_and_is_never_zero() {
+    fn counter_never_decreases_and_is_never_zero() {
         let mut last = now();
         assert_ne!(last, Ticks(0));
         for _ in 0..1000 {
@@ -122,14 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_the_kernel_has_rejected_is_not_trusted() {
+    fn counter_rejected_by_the_kernel_is_not_used() {
         assert!(lacks_counter("hpet acpi_pm \n") && lacks_counter("kvm-clock acpi_pm\n"));
         assert!(!lacks_counter("tsc hpet acpi_pm \n") && !lacks_counter("kvm-clock tsc acpi_pm\n"));
         assert!(!lacks_counter("hyperv_clocksource_tsc_page acpi_pm\n") && !lacks_counter("\n"));
     }
 
     #[test]
-    fn the_counter_advances_over_a_sleep() {
+    fn counter_advances_over_a_sleep() {
         let before = now();
         std::thread::sleep(std::time::Duration::from_millis(2));
         assert!(now() > before);

@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     #[cfg(feature = "ondemand")]
-    fn the_switch() {
+    fn enabled_variable_decides() {
         for (pairs, expected) in [
             (&[][..], Activation::Off),
             (&[("KINETO_ENABLED", "1")], Activation::On),

@@ -132,7 +132,7 @@ keys! {
     Enabled: Environment Now Start "KINETO_ENABLED", SettingKind::Bool,
         Described("yes if KINETO_CONFIG, KINETO_ACTIVITIES_LOG_FILE, KINETO_ACTIVITY_TYPES, KINETO_ACTIVITIES, or a variable \
               that says when or for how long is set"), "",
-        "whether `KinetoLayer::from_env()` makes a layer; with only KINETO_USE_DAEMON or KINETO_TRIGGER_DIR, one that waits" => (nothing);
+        "whether `KinetoLayer::from_env()` returns a layer; with only KINETO_USE_DAEMON or KINETO_TRIGGER_DIR, one that waits" => (nothing);
     ConfigFile: Environment Now Start "KINETO_CONFIG", SettingKind::Text,
         Described("`/etc/libkineto.conf` on Linux, else `libkineto.conf`"), "config_file(path)", "the configuration file" => (nothing);
     Mode: Both Now Start "MODE", SettingKind::Modes, Literal("kineto"), "mode(modes)",
@@ -227,7 +227,7 @@ keys! {
     CudaSyncWaitEvents: Both Now Next "ACTIVITIES_DISPLAY_CUDA_SYNC_WAIT_EVENTS", SettingKind::Bool, Literal("true"), "",
         "records waits of streams for events" => (in gpu);
     CuptiPerThreadBuffer: Both Now Next "CUPTI_PER_THREAD_BUFFER_ENABLED", SettingKind::Bool, Literal("false"), "",
-        "gives each thread CUPTI buffers of its own (CUDA 12.3 or later)" => (in gpu);
+        "gives each thread its own CUPTI buffers (CUDA 12.3 or later)" => (in gpu);
     GraphTrace: Both Now Next "CUDA_GRAPH_TRACE", SettingKind::Bool, Literal("false"), "graph_trace(bool)",
         "records a launch of a CUDA graph as one row instead of one for each node" => (in gpu);
     ProfilerRange: Both Now Next "CUDA_PROFILER_RANGE", SettingKind::Bool, Literal("false"), "profiler_range(bool)",
@@ -266,9 +266,9 @@ keys! {
     OpInputs: Both Now Next "CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION", SettingKind::Bool, Literal("false"), "",
         "the same as PROFILE_REPORT_INPUT_SHAPES" => (flags.record_shapes);
     WithFlops: Both Now Next "PROFILE_WITH_FLOPS", SettingKind::Bool, Literal("false"), "with_flops(bool)",
-        "asks the program for what FLOPs are computed from, through its session observers" => (flags.with_flops);
+        "asks the program for the data to compute FLOPs, through its session observers" => (flags.with_flops);
     ProfileProfileMemory: Both Now Next "PROFILE_PROFILE_MEMORY", SettingKind::Bool, Literal("false"), "with_memory(bool)",
-        "records allocations that allocators report" => (flags.profile_memory);
+        "records allocators' reports" => (flags.profile_memory);
     WithStack: Both Now Start "PROFILE_WITH_STACK", SettingKind::Bool, Literal("false"), "with_stack(bool)",
         "records the call stack of each enter of a span (feature `backtrace`)" => (flags.with_stack);
     PythonStackTrace: Both Now Start "PYTHON_STACK_TRACE", SettingKind::Bool, Literal("false"), "",
@@ -280,7 +280,7 @@ keys! {
     PerformanceEvents: Both Now Start "PERFORMANCE_EVENTS", SettingKind::List, Literal(""), "performance_events(names)",
         "counters of the CPU for each slice: cycles, instructions, page-faults … (Linux)" => (slice_extras.performance_events);
     DeviceMemory: Both Now Next "PROFILE_DEVICE_MEMORY", SettingKind::Bool, Literal("false"), "with_device_memory(bool)",
-        "records what CUDA's calls allocate on devices, instead of allocators' reports" => (in gpu);
+        "records device memory allocated by CUDA's calls, instead of allocators' reports" => (in gpu);
     ActivitiesEnabled: Both Requested Start "ACTIVITIES_ENABLED", SettingKind::Bool, Literal("true"), "",
         "false declines the request" => (nothing);
     Cancel: Both Requested Start "CANCEL", SettingKind::Bool, Literal("false"), "",
@@ -488,14 +488,14 @@ const FEATURES: [(&str, &str, &str); 11] = [
     ("cuda", "on", "records NVIDIA's GPUs"),
     ("rocm", "on", "records AMD's GPUs"),
     ("xpu", "on", "records Intel's GPUs"),
-    ("plugins", "on", "loads plugins for other accelerators, and makes them of Rust (`export_plugin!`)"),
-    ("ondemand", "on", "records for requests from outside, and by the clock (Linux)"),
-    ("analysis", "on", "events of a trace in memory, tables of them, `profile!`, the reader of files"),
+    ("plugins", "on", "loads plugins for other accelerators; plugins in Rust (`export_plugin!`)"),
+    ("ondemand", "on", "external and timed recording requests (Linux)"),
+    ("analysis", "on", "events in memory, tables, `profile!`, and the reader of trace files"),
     ("gzip", "on", "writes `.json.gz` (flate2 on zlib-rs)"),
-    ("demangle", "on", "names of C++ kernels are written out also where no C++ runtime is in the process"),
-    ("backtrace", "off", "`with_stack`: call stacks of spans (brings a reader of debug information)"),
-    ("capi", "off", "the functions of `include/tracing_kineto.h`, for the C and C++ in a program"),
-    ("itt", "off", "`Mode::Itt`: spans as tasks of ITT, for VTune (needs a C compiler)"),
+    ("demangle", "on", "demangles names of C++ kernels in processes without a C++ runtime"),
+    ("backtrace", "off", "`with_stack`: call stacks of spans (adds a reader of debug information)"),
+    ("capi", "off", "the functions of `include/tracing_kineto.h`, for the C and C++ code of a program"),
+    ("itt", "off", "`Mode::Itt`: spans as ITT tasks, for VTune (needs a C compiler)"),
 ];
 
 /// Returns a hint about a misspelt or misplaced key, from the names of other keys.

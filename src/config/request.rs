@@ -126,7 +126,7 @@ impl ParsedRequest {
 
     /// Keeps a setting of the recording; returns `false` if the key is not for requests.
     fn keep(&mut self, key: Key, value: &Value) -> bool {
-        // The program is asked for stacks too.
+        // Stacks depend on the program too.
         let is_of_a_recording = key.spec().reload == ReloadPolicy::Next || key.family() == Key::WithStack;
         if let (Key::MaxGpuBufferSize, Value::Int(count)) = (key, value) {
             self.gpu_buffer_mebibytes = u64::try_from(*count).unwrap_or(0);

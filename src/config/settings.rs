@@ -310,7 +310,7 @@ pub(crate) mod tests {
 
     #[test]
     #[cfg(feature = "ondemand")]
-    fn of_two_durations_the_last_line_holds() {
+    fn last_duration_line_wins() {
         let merged_file = merged(&[], &[], &[(Key::DurationMsecs, "20"), (Key::DurationSecs, "3")]);
         assert_eq!(merged_file.value_and_source(Key::DurationSecs), Some(("3".into(), ConfigSource::File)));
         assert_eq!(merged_file.value_and_source(Key::DurationMsecs), None);

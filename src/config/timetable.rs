@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_begin_after_the_delay_and_then_by_the_period() {
+    fn windows_begin_after_the_delay_then_by_period() {
         assert_eq!(starts("START_DELAY_MS=5"), [5]);
         assert_eq!(starts("ACTIVITIES_DURATION_MSECS=5"), [0]);
         assert_eq!(starts("ACTIVITIES_DURATION_SECS=1 START_PERIOD_MS=1000"), [0, 1000, 2000, 3000]);
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn a_window_is_a_request_that_can_be_read() {
+    fn window_request_can_be_parsed() {
         let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let asked = |text: &str| ParsedRequest::parse(&Timetable::of(text).request(start)).unwrap();
         let window = asked("ACTIVITIES_DURATION_MSECS=70 ACTIVITIES_WARMUP_PERIOD_SECS=2 START_DELAY_MS=9");

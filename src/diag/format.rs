@@ -40,14 +40,14 @@ impl LogFormat {
 
 /// The format of one message, and whether it has colours.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Look {
+pub(super) struct LineStyle {
     pub(super) format: LogFormat,
     pub(super) has_colours: bool,
 }
 
 impl fmt::Display for Message<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.look.format {
+        match self.style.format {
             LogFormat::Text => self.text(f),
             LogFormat::Libkineto => self.libkineto(f),
             LogFormat::Json => self.json(f),
@@ -61,25 +61,25 @@ impl Message<'_> {
     fn text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (level, colour) = level(self.severity);
         let time = UtcTime(self.seconds);
-        if self.look.has_colours {
+        if self.style.has_colours {
             write!(f, "\x1b[2m{time:#}\x1b[0m \x1b[{colour}m{level:>5}\x1b[0m \x1b[2m{NAME}:\x1b[0m {}", self.text)?;
         } else {
             write!(f, "{time:#} {level:>5} {NAME}: {}", self.text)?;
         }
-        self.held_back(f)
+        self.write_suppressed(f)
     }
 
     fn libkineto(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Message { severity, seconds, file, line, text, .. } = self;
         let (time, process, thread) = (UtcTime(*seconds), platform::process_id(), thread_number());
         write!(f, "{severity}:{time} {process}:{thread} {NAME}/{file}:{line}] {text}")?;
-        self.held_back(f)
+        self.write_suppressed(f)
     }
 
-    fn held_back(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_suppressed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.suppressed {
             0 => Ok(()),
-            n => write!(f, " ({n} more of these were held back)"),
+            n => write!(f, " ({n} more suppressed)"),
         }
     }
 
@@ -146,42 +146,47 @@ impl Write for Escaped<'_, '_> {
 mod tests {
     use super::*;
 
-    fn shown(look: Look, severity: Severity, text: fmt::Arguments<'_>) -> String {
+    fn shown(style: LineStyle, severity: Severity, text: fmt::Arguments<'_>) -> String {
         let (topic, file) = ("test", "session/mod.rs");
         let message =
-            Message { severity, topic, file, line: 7, seconds: 1_700_000_000, suppressed: 3, text, data: None, look };
+            Message { severity, topic, file, line: 7, seconds: 1_700_000_000, suppressed: 3, text, data: None, style };
         message.to_string()
     }
 
     #[test]
     fn text_has_time_level_and_message() {
-        let look = Look { format: LogFormat::Text, has_colours: false };
-        let held = "(3 more of these were held back)";
-        let line = |severity| shown(look, severity, format_args!("two words"));
-        assert_eq!(line(Severity::Warning), format!("2023-11-14T22:13:20Z  WARN tracing-kineto: two words {held}"));
-        assert_eq!(line(Severity::Error), format!("2023-11-14T22:13:20Z ERROR tracing-kineto: two words {held}"));
-        let colours = shown(Look { has_colours: true, ..look }, Severity::Stage, format_args!("x"));
+        let style = LineStyle { format: LogFormat::Text, has_colours: false };
+        let suppressed = "(3 more suppressed)";
+        let line = |severity| shown(style, severity, format_args!("two words"));
+        assert_eq!(
+            line(Severity::Warning),
+            format!("2023-11-14T22:13:20Z  WARN tracing-kineto: two words {suppressed}")
+        );
+        assert_eq!(line(Severity::Error), format!("2023-11-14T22:13:20Z ERROR tracing-kineto: two words {suppressed}"));
+        let colours = shown(LineStyle { has_colours: true, ..style }, Severity::Stage, format_args!("x"));
         assert_eq!(
             colours,
-            format!("\x1b[2m2023-11-14T22:13:20Z\x1b[0m \x1b[32m INFO\x1b[0m \x1b[2mtracing-kineto:\x1b[0m x {held}")
+            format!(
+                "\x1b[2m2023-11-14T22:13:20Z\x1b[0m \x1b[32m INFO\x1b[0m \x1b[2mtracing-kineto:\x1b[0m x {suppressed}"
+            )
         );
     }
 
     #[test]
-    fn libkineto_has_its_prefix() {
-        let look = Look { format: LogFormat::Libkineto, has_colours: true };
-        let line = shown(look, Severity::Stage, format_args!("two words"));
+    fn libkineto_format_has_its_prefix() {
+        let style = LineStyle { format: LogFormat::Libkineto, has_colours: true };
+        let line = shown(style, Severity::Stage, format_args!("two words"));
         let rest = line.strip_prefix(&format!("STAGE:2023-11-14 22:13:20 {}:", std::process::id())).unwrap();
         let (tid, rest) = rest.split_once(' ').unwrap();
         assert!(tid.parse::<u64>().is_ok(), "{line}");
-        assert_eq!(rest, "tracing-kineto/session/mod.rs:7] two words (3 more of these were held back)");
+        assert_eq!(rest, "tracing-kineto/session/mod.rs:7] two words (3 more suppressed)");
     }
 
     #[test]
-    fn json_is_an_object_whatever_the_text() {
-        let look = Look { format: LogFormat::Json, has_colours: true };
+    fn json_is_an_object_for_any_text() {
+        let style = LineStyle { format: LogFormat::Json, has_colours: true };
         for text in ["a \"b\" \\ c\n\x01é", &"\x02".repeat(5000), &"x".repeat(5000)] {
-            let line = shown(look, Severity::Warning, format_args!("{text}"));
+            let line = shown(style, Severity::Warning, format_args!("{text}"));
             assert!(line.len() < 3400 && !line.contains('\n'), "{}", line.len());
             let read: serde_json::Value = serde_json::from_str(&line).unwrap();
             assert!(text.starts_with(read["message"].as_str().unwrap()), "{read}");

@@ -71,12 +71,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_fits_is_whole() {
+    fn short_line_is_complete() {
         assert_eq!(Line::new(format_args!("a {} c", 'b')).as_bytes(), b"a b c\n");
     }
 
     #[test]
-    fn a_long_line_is_cut_between_characters_and_says_so() {
+    fn long_line_is_cut_between_characters() {
         let text = "é".repeat(Line::LIMIT);
         for lead in ["", "x"] {
             let line = Line::new(format_args!("{lead}{text}{lead}"));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_have_different_numbers() {
+    fn threads_have_distinct_numbers() {
         let other = std::thread::Builder::new().spawn(thread_number).unwrap().join().unwrap();
         assert_ne!(other, thread_number());
         assert_ne!(other, 0);

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_in_any_case_and_numbers_are_read() {
+    fn names_in_any_case_and_numbers_are_parsed() {
         let texts = ["verbose", "Info", "WARNING", "sTaGe", " error ", "usdt"];
         for (number, text) in texts.into_iter().enumerate() {
             let severity = Severity::parse(text).unwrap();
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_read() {
+    fn other_texts_are_rejected() {
         for text in ["", "6", "-1", "2.0", "loud", "warnings", "0x1", "999"] {
             assert_eq!(Severity::parse(text), None, "{text}");
         }

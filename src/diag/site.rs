@@ -53,12 +53,12 @@ impl MessageSite {
         if self.sent.fetch_add(1, Ordering::Relaxed) < Self::PER_SECOND {
             return Some(self.held_back.swap(0, Ordering::Relaxed));
         }
-        self.hold_back();
+        self.count_suppressed();
         None
     }
 
     /// Counts a message that is not sent.
-    pub(super) fn hold_back(&self) {
+    pub(super) fn count_suppressed(&self) {
         self.held_back.fetch_add(1, Ordering::Relaxed);
     }
 }

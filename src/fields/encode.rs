@@ -35,7 +35,7 @@ pub(crate) struct PlainEncoder {
 impl PlainEncoder {
     #[inline(always)]
     pub(crate) fn new(site: &Site, payload: RecordPayload, text_bytes_max: usize) -> Self {
-        PlainEncoder { fields: site.fields, payload, text_bytes_max, is_plain: !site.needs_care }
+        PlainEncoder { fields: site.fields, payload, text_bytes_max, is_plain: !site.needs_values }
     }
 
     /// Returns the payload, unless the fields need an [`Encoder`].
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_text_is_the_first_bytes_of_its_word() {
+    fn short_text_is_padded_with_zeros() {
         let text = b"abcdefg";
         for length in 1..8 {
             let mut expected = [0; 8];

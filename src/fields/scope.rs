@@ -40,7 +40,7 @@ impl ScopeValues {
         }
     }
 
-    fn judge(self, site: &'static Site) -> &'static Site {
+    fn select_site(self, site: &'static Site) -> &'static Site {
         let scope = self.scope.or(self.is_backward.then_some(RecordScope::BackwardFunction));
         site.of_scope_or_kind(scope, self.kind)
     }
@@ -71,24 +71,24 @@ impl Site {
     #[inline]
     pub(crate) fn of_span(&'static self, record: impl FnOnce(&mut dyn Visit)) -> &'static Site {
         let Some(scopes) = &self.scopes else { return self };
-        let mut said = ScopeValues::new(scopes.fields, self.kind_field);
-        record(&mut said);
-        said.judge(self)
+        let mut scope_values = ScopeValues::new(scopes.fields, self.kind_field);
+        record(&mut scope_values);
+        scope_values.select_site(self)
     }
 
     /// Like [`of_span`](Site::of_span), for encoded fields.
     pub(crate) fn of_encoded(&'static self, payload: &[u64]) -> &'static Site {
         let Some(scopes) = &self.scopes else { return self };
-        let mut said = ScopeValues::new(scopes.fields, self.kind_field);
+        let mut scope_values = ScopeValues::new(scopes.fields, self.kind_field);
         let words: Vec<Word> = payload.iter().map(|word| word.to_le_bytes()).collect();
         for value in values(&words) {
             match value.datum {
-                Datum::U64(number) => said.number(value.field, number),
-                Datum::I64(number) => said.number(value.field, u64::try_from(number).unwrap_or(u64::MAX)),
-                Datum::Text(text) => said.text(value.field, str::from_utf8(text).unwrap_or_default()),
+                Datum::U64(number) => scope_values.number(value.field, number),
+                Datum::I64(number) => scope_values.number(value.field, u64::try_from(number).unwrap_or(u64::MAX)),
+                Datum::Text(text) => scope_values.text(value.field, str::from_utf8(text).unwrap_or_default()),
                 _ => {}
             }
         }
-        said.judge(self)
+        scope_values.select_site(self)
     }
 }

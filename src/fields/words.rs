@@ -104,7 +104,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_holds_what_was_put_in(parts in prop::collection::vec(any::<[u64; 3]>(), 0..INLINE)) {
+        fn words_equal_the_pushed_ones(parts in prop::collection::vec(any::<[u64; 3]>(), 0..INLINE)) {
             let (mut words, mut expected) = (Words::new(), Vec::new());
             for part in parts {
                 words.push(part);

@@ -101,7 +101,7 @@ impl Cache {
     }
 
     /// Hands that span to the hook being retried.
-    pub(super) fn hand(&self, key: u64, state: SpanState) {
+    pub(super) fn hand_span(&self, key: u64, state: SpanState) {
         self.found.set((key, state));
     }
 

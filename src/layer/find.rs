@@ -20,7 +20,7 @@ const LOOKS: usize = 4;
 /// Stores a span's state where every thread finds it, and returns it; a state that is already stored is kept.
 fn store(hook: &Hook<'_>, key: u64, state: SpanState, origin: Origin, entered: bool) -> SpanState {
     if origin == Origin::Idle {
-        hook.recorder.thread_selection.meet(key);
+        hook.recorder.thread_selection.note_seen(key);
     }
     // The table may allocate: an allocator that creates spans would re-enter this function without end.
     let _busy = thread_lanes::Busy::begin();
@@ -59,7 +59,7 @@ fn define(hook: &Hook<'_>, made: SpanState) -> SpanState {
 pub(super) fn evict(hook: &Hook<'_>, key: u64, state: SpanState, entered: bool) {
     let stored = store(hook, key, define(hook, state), Origin::Own, entered);
     if entered {
-        hand(hook, key, SpanState { meta: with_first(stored.meta, state.meta & state::FIRST != 0), ..stored });
+        hand_to_lane(hook, key, SpanState { meta: with_first(stored.meta, state.meta & state::FIRST != 0), ..stored });
     }
     mark_stored(hook, key);
 }
@@ -92,12 +92,12 @@ where
 {
     let Some(span) = ctx.span(&Id::from_u64(key)) else {
         // A filter changed its mind between two hooks and hides the span from this layer.
-        return hand(hook, key, SpanState { span: 0, meta: state::ignored(0), parent: 0 });
+        return hand_to_lane(hook, key, SpanState { span: 0, meta: state::ignored(0), parent: 0 });
     };
     let closings = hook.recorder.closings(key).load(Ordering::Acquire);
     if let Some((found, first)) = enter_stored(hook, key) {
         if first {
-            return hand(hook, key, found);
+            return hand_to_lane(hook, key, found);
         }
         let _ = thread_lanes::with(hook.epoch, |lane| {
             lane.cache.keep_span(key, found, closings);
@@ -108,12 +108,12 @@ where
     let (found, origin) = state_of(ctx, hook, &span);
     let stored = store(hook, key, found, origin, false);
     let first = enter_stored(hook, key).is_some_and(|(_, first)| first);
-    hand(hook, key, SpanState { meta: with_first(stored.meta, first), ..stored });
+    hand_to_lane(hook, key, SpanState { meta: with_first(stored.meta, first), ..stored });
 }
 
-fn hand(hook: &Hook<'_>, key: u64, found: SpanState) {
+fn hand_to_lane(hook: &Hook<'_>, key: u64, found: SpanState) {
     let _ = thread_lanes::with(hook.epoch, |lane| {
-        lane.cache.hand(key, found);
+        lane.cache.hand_span(key, found);
         Ok(())
     });
 }
@@ -318,7 +318,7 @@ mod tests {
         with_layer(|recorder| {
             recorder.open(None);
             let spans = spans();
-            assert_eq!(recorder.spans().len(), spans.len() - 1, "the last one is at hand");
+            assert_eq!(recorder.spans().len(), spans.len() - 1, "the last one is in its frame");
             spans.iter().for_each(|span| span.in_scope(|| ()));
             drop(spans);
             assert_eq!(recorder.spans().len(), 0);

@@ -327,7 +327,7 @@ impl KinetoLayer {
         let hook = self.hook(epoch);
         let site = hook.site(attrs.metadata()).of_span(|fields| attrs.record(fields));
         let parent = if attrs.is_contextual() { Parent::Current } else { find::parent(&ctx, &hook, attrs) };
-        if !site.is_recorded() || (site.fields == 0 && !site.needs_care) {
+        if !site.is_recorded() || (site.fields == 0 && !site.needs_values) {
             self.retry(key, &ctx, hook, |lane| lane.new_span_slowly(key, site, parent, None, &self.recorder));
             return;
         }

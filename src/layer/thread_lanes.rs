@@ -256,7 +256,7 @@ impl LaneResources {
         }
     }
 
-    /// Writes a [`Tag::Lane`](crate::buffer::Tag::Lane) record, so that later records in the chunk belong to this lane;
+    /// Writes a [`Tag::Lane`] record, so that later records in the chunk belong to this lane;
     /// returns the lane's position.
     fn place(&self, chunk: Option<&Chunk>) -> LanePosition {
         let writer = chunk.map_or(Writer::full(), Writer::of);

@@ -68,8 +68,8 @@ fn check_exclusion(recorder: &Recorder, recording: u64) -> bool {
 /// thread's name.
 pub(super) fn is_allocator_excluded(listener: &Listener) -> bool {
     let recording = listener.selective();
-    let judged = || listener.recorder().map_or(NONE, |recorder| decide(&recorder, recording, true));
-    recording != 0 && !decision(recording).unwrap_or_else(judged).is_included
+    let decided = || listener.recorder().map_or(NONE, |recorder| decide(&recorder, recording, true));
+    recording != 0 && !decision(recording).unwrap_or_else(decided).is_included
 }
 
 #[inline]
@@ -151,7 +151,7 @@ fn unmake(key: u64) -> bool {
 /// Closes a span on an excluded thread, for other threads that may know it.
 #[cold]
 pub(super) fn close_excluded(hook: &Hook<'_>, key: u64) {
-    if !unmake(key) || hook.recorder.thread_selection.has_met(key) {
+    if !unmake(key) || hook.recorder.thread_selection.may_have_seen(key) {
         super::find::close(hook, key, None);
     }
 }

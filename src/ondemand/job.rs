@@ -26,7 +26,7 @@ pub(super) struct Job {
 
 /// A file that was written for a request.
 #[derive(Debug)]
-pub(super) struct Saved {
+pub(super) struct SavedFile {
     pub(super) path: PathBuf,
     /// A summary of its contents, for people.
     pub(super) content: String,
@@ -72,7 +72,7 @@ impl Job {
 
     /// Ends the recording and writes its file; returns its path and contents. Absent devices are named if the request names
     /// types.
-    pub(super) fn save(&self, session: &Session, written: &WrittenFiles) -> Result<Saved, Error> {
+    pub(super) fn save(&self, session: &Session, written: &WrittenFiles) -> Result<SavedFile, Error> {
         let Request { kind, output, .. } = &*self.request;
         let trace = match kind {
             RequestKind::MemoryProfile => session.stop_memory_profile_for(self.id)?,
@@ -99,7 +99,7 @@ impl Job {
             (RequestKind::Trace, None) if self.request.asked.names_types() => trace.stats().to_string(),
             (RequestKind::Trace, None) => trace.stats().without_absent().to_string(),
         };
-        Ok(Saved { path, content, stats: trace.stats() })
+        Ok(SavedFile { path, content, stats: trace.stats() })
     }
 
     /// Returns the recording's settings, and a warning if it requests options that only the layer can enable.

@@ -317,7 +317,7 @@ mod tests {
         let settings = OnDemandConfig { trace_folder: root.clone(), ..OnDemandConfig::default() };
         let incoming = Incoming {
             text: format!("ACTIVITIES_LOG_FILE={}", root.join("a/t.json").display()),
-            by: "somebody".to_owned(),
+            by: "a test".to_owned(),
             output: None,
             answer: None,
         };

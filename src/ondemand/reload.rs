@@ -91,7 +91,7 @@ mod tests {
         };
         assert_eq!([check(&mut reloader), check(&mut reloader)], [false, false]);
         fs::write(&path, "GZIP_LEVEL=1\nWITH_").unwrap();
-        assert!(!check(&mut reloader), "somebody may be writing it");
+        assert!(!check(&mut reloader), "it may still be written");
         fs::write(&path, "GZIP_LEVEL=1\nWITH_ARGS=no").unwrap();
         assert!(!reloader.has_changed(begun), "it is not time yet");
         assert_eq!([check(&mut reloader), check(&mut reloader), check(&mut reloader)], [false, true, false]);

@@ -206,7 +206,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn read(text: &str) -> Result<Request, String> {
-        let incoming = Incoming { text: text.to_owned(), by: "somebody".to_owned(), output: None, answer: None };
+        let incoming = Incoming { text: text.to_owned(), by: "a test".to_owned(), output: None, answer: None };
         Request::read(
             &incoming,
             &OnDemandConfig::default(),

@@ -1,6 +1,6 @@
 //! The thread "kineto-ondemand": takes requests from their sources and performs them with the session.
 
-use super::job::{Job, Saved};
+use super::job::{Job, SavedFile};
 use super::machine::{Admission, ClockReading, ProgramState, RequestAction, RequestMachine};
 use super::outcome::Outcome;
 use super::place::WrittenFiles;
@@ -412,11 +412,11 @@ fn report_start(job: &Job, late: Duration) {
 }
 
 /// Reports how a recording ended; returns the outcome as a JSON object.
-fn report_end(job: &Job, reason: Option<&str>, saved: Result<Saved, Error>) -> String {
+fn report_end(job: &Job, reason: Option<&str>, saved: Result<SavedFile, Error>) -> String {
     let (request, trace) = (&job.request, job.request.trace());
     let early = reason.map(|why| format!(" (ended early: {why})")).unwrap_or_default();
     match saved {
-        Ok(Saved { path, content, stats }) => {
+        Ok(SavedFile { path, content, stats }) => {
             let late = job.late.get().copied().unwrap_or_default();
             let outcome = Outcome::new(&request.asked.trace_id, Outcome::WRITTEN).because(reason.unwrap_or_default());
             let outcome = outcome.with_file(&path, &stats, late);

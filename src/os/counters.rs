@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     #[cfg(all(target_os = "linux", not(miri)))]
-    fn what_can_be_counted_is_and_the_rest_has_a_reason() {
+    fn events_are_counted_or_refused_with_a_reason() {
         let mut refused = Vec::new();
         let group = Group::open(EVENTS[..EVENTS_MAX].iter(), &mut |event, why| refused.push((event.name, why)));
         assert!(refused.iter().all(|(_, why)| why.raw_os_error().is_some()), "{refused:?}");

@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn a_datagram_says_who_has_sent_it() {
+    fn datagram_has_its_senders_credentials() {
         let ((ours, address), (theirs, _)) = (named("kineto-ours"), named("kineto-theirs"));
         enable_sender_credentials(&ours).unwrap();
         let mut buffer = [0; 4];

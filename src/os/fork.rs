@@ -95,7 +95,7 @@ impl<T: Default> Own<T> {
     }
 
     /// Locks the value of this process, unless another thread has locked it.
-    #[cfg_attr(not(feature = "capi"), allow(dead_code, reason = "asked for by the functions for C"))]
+    #[cfg_attr(not(feature = "capi"), allow(dead_code, reason = "used by the C API"))]
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.own().try_lock() {
             Ok(value) => Some(value),

@@ -22,7 +22,7 @@ static NOTE: Note = Note { name_length: 15, text_length: 0, kind: 1, name: *b"tr
 
 /// Returns the path of another copy of this crate that is loaded in this process: the program, or a library.
 #[cfg(target_os = "linux")]
-#[cfg_attr(not(feature = "capi"), allow(dead_code, reason = "asked for by the functions for C"))]
+#[cfg_attr(not(feature = "capi"), allow(dead_code, reason = "used by the C API"))]
 pub(crate) fn other_copy() -> Option<PathBuf> {
     let mut found: Option<PathBuf> = None;
     // SAFETY: `visit_loaded_file` runs only during this call, and its last argument is a pointer to `found`, as it expects.
@@ -32,7 +32,7 @@ pub(crate) fn other_copy() -> Option<PathBuf> {
 
 /// Returns `None`: only ELF has such notes.
 #[cfg(not(target_os = "linux"))]
-#[cfg_attr(not(feature = "capi"), allow(dead_code, reason = "asked for by the functions for C"))]
+#[cfg_attr(not(feature = "capi"), allow(dead_code, reason = "used by the C API"))]
 pub(crate) fn other_copy() -> Option<PathBuf> {
     None
 }

@@ -56,7 +56,7 @@ pub(crate) fn age() -> Option<Duration> {
 mod tests {
     #[test]
     #[cfg(all(target_os = "linux", not(miri)))]
-    fn a_process_is_as_old_as_the_time_since_its_start() {
+    fn process_age_is_the_time_since_its_start() {
         use std::os::unix::fs::MetadataExt;
         let (early, watch) = (super::age().unwrap(), std::time::Instant::now());
         std::thread::sleep(std::time::Duration::from_millis(50));

@@ -42,7 +42,7 @@ mod tests {
         assert!(all.iter().all(|byte| *byte == b'x'), "each line is whole");
         assert!(write(&line));
         drop(reader);
-        assert!(!write(&line), "nobody can read it");
+        assert!(!write(&line), "the reader is gone");
         assert!(!write_to(-1, &line), "closed");
     }
 }

@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     #[cfg(all(target_os = "linux", not(miri)))]
-    fn the_kernel_knows_the_name_too() {
+    fn kernel_has_the_thread_name() {
         let thread = std::thread::Builder::new().name("named".into());
         let names = thread.spawn(|| (super::own_kernel_name(), super::kernel_name(super::id()))).unwrap().join();
         assert_eq!(names.unwrap(), ("named".to_owned(), Some("named".to_owned())));

@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn what_the_kernel_says_reads_as_advice() {
+    fn kernel_errors_become_advice() {
         for (error, said) in [
             (libc::EACCES, "perf_event_paranoid"),
             (libc::ENOSYS, "seccomp"),

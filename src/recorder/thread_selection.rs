@@ -66,7 +66,7 @@ pub(crate) struct ThreadSelection {
     /// The same, but 0 while the recording includes all threads.
     selective: AtomicU64,
     /// Buckets of spans that a recorded thread has met but no recorded thread has created.
-    met: AtomicU64,
+    seen: AtomicU64,
 }
 
 /// Process-wide number of the next layer or recording.
@@ -75,14 +75,14 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 impl ThreadSelection {
     pub(crate) fn new(filter: ThreadFilter) -> ThreadSelection {
         let (layer, zero) = (NEXT.fetch_add(1, Ordering::Relaxed), || AtomicU64::new(0));
-        ThreadSelection { filter, layer, recording: zero(), selective: zero(), met: zero() }
+        ThreadSelection { filter, layer, recording: zero(), selective: zero(), seen: zero() }
     }
 
     /// Begins a recording; returns its number.
     pub(crate) fn begin(&self) -> u64 {
         let recording = NEXT.fetch_add(1, Ordering::Relaxed);
         let selective = if self.filter == ThreadFilter::All { 0 } else { recording };
-        self.met.store(0, Ordering::Relaxed);
+        self.seen.store(0, Ordering::Relaxed);
         self.recording.store(recording, Ordering::Relaxed);
         self.selective.store(selective, Ordering::Relaxed);
         recording
@@ -106,16 +106,16 @@ impl ThreadSelection {
     }
 
     /// Notes that a recorded thread meets a span that no recorded thread has created.
-    pub(crate) fn meet(&self, key: u64) {
+    pub(crate) fn note_seen(&self, key: u64) {
         if self.selective() != 0 {
             // Relaxed: the span closes only after this thread has dropped its handle.
-            self.met.fetch_or(1 << super::bucket(key), Ordering::Relaxed);
+            self.seen.fetch_or(1 << super::bucket(key), Ordering::Relaxed);
         }
     }
 
     /// Returns whether a recorded thread may have met that span.
-    pub(crate) fn has_met(&self, key: u64) -> bool {
-        self.met.load(Ordering::Relaxed) >> super::bucket(key) & 1 != 0
+    pub(crate) fn may_have_seen(&self, key: u64) -> bool {
+        self.seen.load(Ordering::Relaxed) >> super::bucket(key) & 1 != 0
     }
 }
 
@@ -147,13 +147,15 @@ mod tests {
     fn unrestricted_recording_remembers_no_spans() {
         let thread_selection = ThreadSelection::new(ThreadFilter::All);
         let recording = thread_selection.begin();
-        thread_selection.meet(7);
-        assert_eq!((thread_selection.selective(), thread_selection.has_met(7)), (0, false));
+        thread_selection.note_seen(7);
+        assert_eq!((thread_selection.selective(), thread_selection.may_have_seen(7)), (0, false));
         thread_selection.restrict();
-        thread_selection.meet(7);
-        assert_eq!((thread_selection.selective(), thread_selection.has_met(7)), (recording, true));
+        thread_selection.note_seen(7);
+        assert_eq!((thread_selection.selective(), thread_selection.may_have_seen(7)), (recording, true));
         assert!(
-            thread_selection.begin() > recording && thread_selection.selective() == 0 && !thread_selection.has_met(7)
+            thread_selection.begin() > recording
+                && thread_selection.selective() == 0
+                && !thread_selection.may_have_seen(7)
         );
         assert_ne!(ThreadSelection::new(ThreadFilter::Registered).begin(), 0);
     }

@@ -145,7 +145,7 @@ mod tests {
 
     /// Another thread may hold the list briefly, or may have panicked while it held it.
     #[test]
-    fn sessions_are_found_while_another_thread_has_the_list() {
+    fn sessions_are_found_while_the_list_is_locked() {
         let session = Session::for_tests();
         register(&session);
         let is_found = || ending_sessions(Instant::now()).iter().any(|(found, _)| Arc::ptr_eq(found, &session));

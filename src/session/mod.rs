@@ -311,7 +311,7 @@ impl Session {
         }
         state.phase = SessionPhase::Recording;
         self.observers.push(SessionEvent::Started);
-        if !config.gpu.profiler_range && !self.while_open.is_shut() {
+        if !config.gpu.profiler_range && !self.while_open.is_awaiting_span() {
             self.recording_windows.resume(self.begins_with(state));
             return Ok(());
         }

@@ -102,7 +102,7 @@ impl CpuTraceBuilder {
     pub fn finish(self, end: Timestamp) -> Trace {
         let own = self.close(end);
         let ticks = |at: Timestamp| Ticks(at.as_nanos());
-        let recorded = Recorded::of_nothing((ticks(own.start), ticks(own.end.max(own.start))));
+        let recorded = Recorded::empty((ticks(own.start), ticks(own.end.max(own.start))));
         let trace_info = TraceInfo {
             is_recording: false,
             clock: "program",

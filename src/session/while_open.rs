@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug, Default)]
 pub(super) struct WhileOpen {
     /// Whether the recording waits for a span, so that a recording that starts is paused.
-    is_shut: AtomicBool,
+    is_awaiting_span: AtomicBool,
     /// How many such spans are open; a forked child starts at 0.
     entered: fork::Own<u64>,
 }
 
 impl WhileOpen {
     /// Returns whether a recording that starts is to be paused.
-    pub(super) fn is_shut(&self) -> bool {
-        self.is_shut.load(Ordering::SeqCst)
+    pub(super) fn is_awaiting_span(&self) -> bool {
+        self.is_awaiting_span.load(Ordering::SeqCst)
     }
 }
 
@@ -27,11 +27,11 @@ impl Session {
         self.change_entered(|entered| entered);
     }
 
-    pub(crate) fn enter_waited_for(&self) {
+    pub(crate) fn enter_awaited_span(&self) {
         self.change_entered(|entered| entered + 1);
     }
 
-    pub(crate) fn exit_waited_for(&self) {
+    pub(crate) fn exit_awaited_span(&self) {
         // It may have been entered before the recording depended on it.
         self.change_entered(|entered| entered.saturating_sub(1));
     }
@@ -41,7 +41,7 @@ impl Session {
         let mut entered = self.while_open.entered.lock();
         let before = *entered;
         *entered = change(before);
-        self.while_open.is_shut.store(*entered == 0, Ordering::SeqCst);
+        self.while_open.is_awaiting_span.store(*entered == 0, Ordering::SeqCst);
         // It fails if no recording is running, which is fine.
         let _ = match (before, *entered) {
             (_, 0) => self.pause(ActivityTypes::ALL),

@@ -94,7 +94,7 @@ impl<'r> Drops<'r> {
     }
 
     /// Processes a record; `ends` holds the ends of slices that their own records lack.
-    pub(super) fn meet(&mut self, record: &CommittedRecord<'_>, ends: &Map<u64, Ticks>) {
+    pub(super) fn add_record(&mut self, record: &CommittedRecord<'_>, ends: &Map<u64, Ticks>) {
         match record.head.tag {
             Tag::Slice if record.head.flags & flag::CLIPPED == 0 => self.enter(record, ends),
             Tag::Lane => {

@@ -91,8 +91,8 @@ impl Args for EventEdit<'_> {
 
 impl PostProcess {
     /// Delivers the changed events to `rows`.
-    pub(super) fn around<'r>(&'r self, rows: &'r mut dyn Rows) -> Edited<'r> {
-        Edited { rows, edit: self, left_out: false }
+    pub(super) fn around<'r>(&'r self, rows: &'r mut dyn Rows) -> EditedRows<'r> {
+        EditedRows { rows, edit: self, left_out: false }
     }
 
     /// Returns the changed event; if the callback panics, the event stays unchanged.
@@ -114,14 +114,14 @@ impl fmt::Debug for PostProcess {
 }
 
 /// Forwards rows with the program's changes.
-pub(super) struct Edited<'r> {
+pub(super) struct EditedRows<'r> {
     rows: &'r mut dyn Rows,
     edit: &'r PostProcess,
     /// Whether the last event was left out; its arrows, which follow it, are left out too.
     left_out: bool,
 }
 
-impl Edited<'_> {
+impl EditedRows<'_> {
     fn pass(&mut self, event: &EventEdit<'_>) -> io::Result<()> {
         self.left_out = event.left_out;
         if event.left_out {
@@ -134,7 +134,7 @@ impl Edited<'_> {
     }
 }
 
-impl Rows for Edited<'_> {
+impl Rows for EditedRows<'_> {
     fn next(&mut self) -> Option<&mut dyn Rows> {
         Some(self.rows)
     }

@@ -112,7 +112,7 @@ impl Index {
             let cut = window.filter(|window| window.is_cut);
             while let Some(record) = CommittedRecord::read(records, at, *committed) {
                 let [a, b, _] = record.words;
-                if let Some(window) = cut.filter(|window| !index.meets(window, &record)) {
+                if let Some(window) = cut.filter(|window| !index.is_in_window(window, &record)) {
                     early.extend(is_early(window, &record).then(|| record.span()));
                     index.runs.extend((run.to > run.from).then_some(run));
                     at = record.next();
@@ -120,7 +120,7 @@ impl Index {
                     continue;
                 }
                 let has_site = !matches!(record.head.tag, Tag::Memory | Tag::Lane);
-                drops.meet(&record, &index.ends);
+                drops.add_record(&record, &index.ends);
                 index.strange += u64::from(has_site && record.head.site as usize >= recorded.sites.len());
                 match record.head.tag {
                     Tag::Slice => {
@@ -147,7 +147,7 @@ impl Index {
                         index.counter_values += unshown_values(recorded, &record);
                     }
                     Tag::Memory => index.memory += 1,
-                    Tag::Counts if a != 0 => index.meet_counts(a, &record),
+                    Tag::Counts if a != 0 => index.add_counts(a, &record),
                     Tag::Span | Tag::Stack | Tag::Counts => {}
                 }
                 at = record.next();
@@ -182,7 +182,7 @@ impl Index {
     }
 
     /// Keeps the record of the counters' values at the end of a slice.
-    fn meet_counts(&mut self, slice: u64, counts: &CommittedRecord<'_>) {
+    fn add_counts(&mut self, slice: u64, counts: &CommittedRecord<'_>) {
         let mut times = counts.payload();
         self.scaled += u64::from(times.next() > times.next());
         self.counts.0.push((slice, counts.id()));
@@ -258,7 +258,7 @@ impl Index {
 
     /// Returns whether a part of a record lies in the window; a record without a time always does. Data that became known
     /// after the window's end is ignored.
-    fn meets(&self, window: &Window, record: &CommittedRecord<'_>) -> bool {
+    fn is_in_window(&self, window: &Window, record: &CommittedRecord<'_>) -> bool {
         let [from, until, _] = record.words;
         match record.head.tag {
             Tag::Slice => {

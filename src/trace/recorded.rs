@@ -71,7 +71,7 @@ impl Recorded {
     }
 
     /// Creates an empty set of records for that stretch of time.
-    pub(crate) fn of_nothing(whole: Stretch) -> Recorded {
+    pub(crate) fn empty(whole: Stretch) -> Recorded {
         let (start, end) = whole;
         Recorded {
             chunks: Vec::new(),

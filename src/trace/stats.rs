@@ -86,13 +86,13 @@ impl TraceStats {
     }
 
     /// Returns the number of slices over the buffer limit.
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "asked for where requests are served"))]
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "used for requests"))]
     pub(crate) fn lost_slices(&self) -> u64 {
         self.lost(Loss::SlicesOverLimit)
     }
 
     /// Removes the reports of collectors that are disabled or have no device.
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "asked for where requests are served"))]
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "used for requests"))]
     pub(crate) fn without_absent(mut self) -> TraceStats {
         let is_absent = |why| matches!(why, Why::NoDevice | Why::Disabled);
         self.collectors.retain(|report| !report.state.as_ref().is_err_and(|reason| is_absent(reason.why())));

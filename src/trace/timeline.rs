@@ -29,14 +29,14 @@ impl Trace {
         });
         // Stable: keeps the order of each thread.
         records.sort_by_key(|(at, ..)| *at);
-        let mut pieces = Pieces::default();
+        let mut blocks = MemoryBlocks::default();
         for (at, record, category) in &records {
-            pieces.add(record, *category, *at);
+            blocks.add(record, *category, *at);
         }
         let first = records.first().map(|(_, record, _)| record);
         let before = first.map_or(0, |first| i128::from(first.allocated) - i128::from(first.bytes));
         let max = |of: fn(&MemoryRecord) -> u64| records.iter().map(|(_, record, _)| of(record)).max().unwrap_or(0);
-        let (rows, peak) = pieces.into_rows(u64::try_from(before).unwrap_or(0));
+        let (rows, peak) = blocks.into_rows(u64::try_from(before).unwrap_or(0));
         let allocated = max(|record| record.allocated);
         let max_allocated = if allocated == 0 { peak } else { allocated };
         let max_reserved = max(|record| record.reserved);
@@ -77,7 +77,7 @@ impl Trace {
 
 /// The blocks of memory, derived from the records.
 #[derive(Debug, Default)]
-struct Pieces {
+struct MemoryBlocks {
     live: HashMap<u64, UsageStep>,
     keys: u64,
     before: Vec<MemoryRow>,
@@ -101,36 +101,36 @@ impl UsageStep {
     }
 }
 
-impl Pieces {
-    fn new_piece(&mut self, bytes: u64, category: Category) -> UsageStep {
+impl MemoryBlocks {
+    fn new_block(&mut self, bytes: u64, category: Category) -> UsageStep {
         self.keys += 1;
         UsageStep { key: self.keys, version: 0, bytes, category }
     }
 
     fn add(&mut self, record: &MemoryRecord, category: Category, at: Timestamp) {
         let bytes = record.bytes.unsigned_abs();
-        let destroy = |piece: UsageStep| piece.row(Some(at), MemoryAction::Destroy, piece.category);
+        let destroy = |block: UsageStep| block.row(Some(at), MemoryAction::Destroy, block.category);
         match record.bytes {
             1.. => {
-                let piece = self.new_piece(bytes, category);
+                let block = self.new_block(bytes, category);
                 // The address was reused, so the free of the earlier block was not recorded.
-                let unseen = self.live.insert(record.address, piece);
+                let unseen = self.live.insert(record.address, block);
                 self.rows.extend(unseen.map(destroy));
-                self.rows.push(piece.row(Some(at), MemoryAction::Create, category));
+                self.rows.push(block.row(Some(at), MemoryAction::Create, category));
             }
             0 => {
-                if let Some(piece) = self.live.get_mut(&record.address) {
-                    self.rows.push(piece.row(Some(at), MemoryAction::IncrementVersion, category));
-                    (piece.version, piece.category) = (piece.version + 1, category);
+                if let Some(block) = self.live.get_mut(&record.address) {
+                    self.rows.push(block.row(Some(at), MemoryAction::IncrementVersion, category));
+                    (block.version, block.category) = (block.version + 1, category);
                 }
             }
             _ => {
-                let piece = self.live.remove(&record.address).unwrap_or_else(|| {
-                    let piece = self.new_piece(bytes, Category::Unknown);
-                    self.before.push(piece.row(None, MemoryAction::Preexisting, Category::Unknown));
-                    piece
+                let block = self.live.remove(&record.address).unwrap_or_else(|| {
+                    let block = self.new_block(bytes, Category::Unknown);
+                    self.before.push(block.row(None, MemoryAction::Preexisting, Category::Unknown));
+                    block
                 });
-                self.rows.push(destroy(piece));
+                self.rows.push(destroy(block));
             }
         }
     }
@@ -139,7 +139,7 @@ impl Pieces {
     fn into_rows(mut self, before: u64) -> (Vec<MemoryRow>, u64) {
         let seen = self.before.iter().map(|row| row.bytes).fold(0, u64::saturating_add);
         if before > seen {
-            let rest = self.new_piece(before - seen, Category::Unknown);
+            let rest = self.new_block(before - seen, Category::Unknown);
             self.before.push(rest.row(None, MemoryAction::Preexisting, Category::Unknown));
         }
         self.before.append(&mut self.rows);

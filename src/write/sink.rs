@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn registering_again_replaces_and_says_so() {
+    fn registering_again_replaces_and_returns_true() {
         let (mut sinks, first, second) = (Sinks::default(), Notes::default(), Notes::default());
         assert!(!sinks.register("s3", first.sink()).unwrap());
         assert!(sinks.register("S3", second.sink()).unwrap());
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_scheme_lists_the_known_ones() {
+    fn unknown_scheme_lists_the_known_ones() {
         let (mut sinks, notes) = (Sinks::default(), Notes::default());
         sinks.register("s3", notes.sink()).unwrap();
         let error = sinks.save(Path::new("gs://x"), 1, |_| Ok(())).unwrap_err();
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     #[cfg(feature = "gzip")]
-    fn a_url_that_ends_in_gz_is_compressed() {
+    fn url_ending_in_gz_is_compressed() {
         let (mut sinks, notes) = (Sinks::default(), Notes::default());
         sinks.register("s3", notes.sink()).unwrap();
         sinks.save(Path::new("s3://a.json.gz"), 1, |out| out.write_all(b"{}").and_then(|()| out.flush())).unwrap();

@@ -77,7 +77,7 @@ const ASKED: &str = "sessions/keys.rs::selection_follows_the_keys";
 
 #[rustfmt::skip]
 pub(crate) const OWNERS: &[Owner] = &[
-    owner("KINETO_ENABLED", "builder/mod.rs", "activation", "src/config/env.rs::the_switch"),
+    owner("KINETO_ENABLED", "builder/mod.rs", "activation", "src/config/env.rs::enabled_variable_decides"),
     owner("KINETO_CONFIG", "config/file.rs", "ConfigFile", "lifecycle/environment.rs::configuration_file_enables_a_layer"),
     owner("MODE", "session/mod.rs", "mode", "sessions/observers.rs::empty_trace_has_a_reason_when_the_mode_excludes_kineto"),
     owner("ITT_DOMAIN", "builder/mod.rs", "itt_domain", "cuda/itt.rs::spans_are_tasks"),

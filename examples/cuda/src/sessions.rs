@@ -77,7 +77,7 @@ pub fn stop_in_a_capture(profiler: &Profiler, gpu: &mut Gpu, simulated: bool, re
     };
     let kernels = counted(&View::new(&trace)?).kernels;
     let active = status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE;
-    let state = if active { "goes on" } else { "is broken off" };
+    let state = if active { "continues" } else { "is invalidated" };
     let sums = if simulated { String::new() } else { format!(", {wrong} elements wrong") };
     let figures = format!("{kernels} kernel recorded; the capture {state} and {ended}{sums}");
     let passed = active && graph.is_ok() && (simulated || wrong == 0) && kernels == 1;

@@ -204,8 +204,9 @@ impl Client {
     /// If no tool is available, with the reason.
     pub(super) fn open(injection: Option<&Path>) -> Result<Client, Unavailable> {
         let Some(path) = injection else {
-            let advice = "run the program under a tool that listens, such as nsys, or name the tool's library in NVTX_INJECTION64_PATH";
-            return Err(Unavailable::new(Why::Disabled, "nobody listens to NVTX", advice));
+            let advice =
+                "run the program under a tool such as nsys, or name the tool's library in NVTX_INJECTION64_PATH";
+            return Err(Unavailable::new(Why::Disabled, "no tool receives NVTX ranges", advice));
         };
         // libcupti is such a tool, and one of its versions ends the process if there is no driver.
         let is_cupti = path.file_name().is_some_and(|name| name.to_string_lossy().contains("cupti"));
@@ -213,10 +214,10 @@ impl Client {
             let why = format!("the tool in NVTX_INJECTION64_PATH is libcupti, and {}", missing.message());
             return Err(Unavailable::new(missing.why(), why, missing.advice()));
         }
-        TOOL.get_or_init(|| Client::ask_to_listen(path, is_cupti)).clone()
+        TOOL.get_or_init(|| Client::initialize_tool(path, is_cupti)).clone()
     }
 
-    fn ask_to_listen(path: &Path, is_cupti: bool) -> Result<Client, Unavailable> {
+    fn initialize_tool(path: &Path, is_cupti: bool) -> Result<Client, Unavailable> {
         let library = Library::file(path).map_err(|why| {
             let why = format!("{} could not be opened: {why}", path.display());
             Unavailable::new(Why::LibraryNotFound, why, "correct NVTX_INJECTION64_PATH")
@@ -225,13 +226,13 @@ impl Client {
         let initialize: Option<InitializeInjection> = unsafe { library.function(c"InitializeInjectionNvtx2") };
         let Some(initialize) = initialize else {
             let why = format!("{} has no InitializeInjectionNvtx2", path.display());
-            return Err(Unavailable::new(Why::Incompatible, why, "name a tool that listens to NVTX 3"));
+            return Err(Unavailable::new(Why::Incompatible, why, "name a tool for NVTX 3"));
         };
         // SAFETY: as NVTX requires, `export_table` supplies tables, into whose slots the tool writes functions.
         if unsafe { initialize(export_table) } == 0 {
             // Functions that it has already written must not be called.
             CORE.iter().chain(&CORE2).for_each(|slot| slot.store(ptr::null_mut(), Ordering::Relaxed));
-            let why = format!("{} refused to listen", path.display());
+            let why = format!("{} refused NVTX ranges", path.display());
             return Err(Unavailable::new(Why::Failed, why, "start the program under that tool"));
         }
         let domain = if is_cupti { create_domain() } else { 0 };

@@ -25,7 +25,7 @@ pub(super) struct MemoryChange {
 }
 
 /// Returns all changes in order, with their callers and totals; counts those outside the recording.
-pub(super) fn pieces(
+pub(super) fn changes(
     records: &CollectionRecords<'_>,
     reach: &[(Timestamp, Timestamp)],
     links: &Links,
@@ -33,58 +33,58 @@ pub(super) fn pieces(
     counts: &mut DeviceCounts,
 ) -> List<MemoryChange> {
     let collection = records.collection;
-    let mut pieces = List::new();
+    let mut changes = List::new();
     for entry in collection.records.rest().filter(|entry| entry.role() == Role::Memory) {
         let at = collection.interval(&entry).0;
         if overlaps(reach, (at, at)) {
-            pieces.push(MemoryChange { at, place: entry.at, thread: None, slice: 0, allocated: 0 });
+            changes.push(MemoryChange { at, place: entry.at, thread: None, slice: 0, allocated: 0 });
         } else {
             counts.count_outside((at, at));
         }
     }
-    pieces.sort_unstable_by_key(|piece| (piece.at, piece.place));
-    find_callers(&mut pieces, records, links, spans);
-    add_up(&mut pieces, collection);
-    pieces
+    changes.sort_unstable_by_key(|change| (change.at, change.place));
+    find_callers(&mut changes, records, links, spans);
+    add_up(&mut changes, collection);
+    changes
 }
 
 /// Finds the call with each change's correlation id, and its slice.
-fn find_callers(pieces: &mut [MemoryChange], records: &CollectionRecords<'_>, links: &Links, spans: &impl Spans) {
+fn find_callers(changes: &mut [MemoryChange], records: &CollectionRecords<'_>, links: &Links, spans: &impl Spans) {
     let mut questions = List::new();
-    for (number, piece) in pieces.iter_mut().enumerate() {
-        let correlation = records.collection.records.entry(piece.place).map_or(0, |entry| entry.correlation());
-        let at = RecordHandle(piece.place);
-        let work = Work { at, correlation, device: 0, stream: 0, start: piece.at, end: piece.at };
+    for (number, change) in changes.iter_mut().enumerate() {
+        let correlation = records.collection.records.entry(change.place).map_or(0, |entry| entry.correlation());
+        let at = RecordHandle(change.place);
+        let work = Work { at, correlation, device: 0, stream: 0, start: change.at, end: change.at };
         let Some(call) = links.launch(&work).map(|call| records.call_at(call)) else { continue };
-        (piece.thread, piece.slice) = (Some(call.thread), links.linked(&call));
-        if piece.slice == 0 {
-            questions.push((call.thread, piece.at, number));
+        (change.thread, change.slice) = (Some(call.thread), links.linked(&call));
+        if change.slice == 0 {
+            questions.push((call.thread, change.at, number));
         }
     }
     questions.sort_unstable();
     let asked: List<_> = questions.iter().map(|(thread, at, _)| (*thread, *at)).collect();
     let answers = if asked.is_empty() { List::new() } else { spans.innermost(&asked) };
     for ((.., number), slice) in questions.iter().zip(answers) {
-        pieces.get_mut(*number).into_iter().for_each(|piece| piece.slice = slice);
+        changes.get_mut(*number).into_iter().for_each(|change| change.slice = slice);
     }
 }
 
 /// Computes the totals. Memory that is freed but was not allocated here counts as allocated before the recording.
-fn add_up(pieces: &mut [MemoryChange], collection: &Collection) {
+fn add_up(changes: &mut [MemoryChange], collection: &Collection) {
     let mut totals: BTreeMap<_, (i64, i64)> = BTreeMap::new();
     let bytes =
-        |piece: &MemoryChange| collection.records.entry(piece.place).map(|entry| (entry.memory_of(), entry.bytes()));
-    for (device, bytes) in pieces.iter().filter_map(bytes) {
+        |change: &MemoryChange| collection.records.entry(change.place).map(|entry| (entry.memory_of(), entry.bytes()));
+    for (device, bytes) in changes.iter().filter_map(bytes) {
         let (total, least) = totals.entry(device).or_default();
         *total = total.saturating_add(bytes);
         *least = (*least).min(*total);
     }
     totals.values_mut().for_each(|(total, least)| *total = least.saturating_neg());
-    for piece in pieces {
-        let Some((device, bytes)) = bytes(piece) else { continue };
+    for change in changes {
+        let Some((device, bytes)) = bytes(change) else { continue };
         if let Some((total, _)) = totals.get_mut(&device) {
             *total = total.saturating_add(bytes);
-            piece.allocated = u64::try_from(*total).unwrap_or(0);
+            change.allocated = u64::try_from(*total).unwrap_or(0);
         }
     }
 }
@@ -96,16 +96,16 @@ impl LinkedCollection {
         collection: &'t Collection,
         process: i64,
     ) -> impl Iterator<Item = (Timestamp, i64, MemoryRecord)> + 't {
-        self.memory.iter().filter_map(move |piece| {
-            let entry = collection.records.entry(piece.place).filter(|entry| entry.role() == Role::Memory)?;
+        self.memory.iter().filter_map(move |change| {
+            let entry = collection.records.entry(change.place).filter(|entry| entry.role() == Role::Memory)?;
             let (kind, index) = entry.memory_of();
             // The process's first thread has the process's id.
-            let thread = piece.thread.map_or(process, |thread| self.threads.id(thread));
+            let thread = change.thread.map_or(process, |thread| self.threads.id(thread));
             let (device, address) = (Device::of(kind, index), entry.end());
             Some((
-                piece.at,
+                change.at,
                 thread,
-                MemoryRecord::of_device(device, address, entry.bytes(), piece.allocated, piece.slice),
+                MemoryRecord::of_device(device, address, entry.bytes(), change.allocated, change.slice),
             ))
         })
     }

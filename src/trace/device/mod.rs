@@ -148,7 +148,7 @@ impl LinkedCollection {
             }
         }
         let links = joining.finish(records.events());
-        let memory = memory::pieces(&records, &reach, &links, &spans, &mut counts);
+        let memory = memory::changes(&records, &reach, &links, &spans, &mut counts);
         let (marks, overheads, counters) = Default::default();
         let mut linked = LinkedCollection {
             links,
@@ -164,13 +164,13 @@ impl LinkedCollection {
             counts,
             number,
         };
-        let others = linked.take_the_rest(collection);
+        let others = linked.take_overheads_and_counters(collection);
         linked.marks = linked.marks_among(collection, &others, host.wait_events);
         linked
     }
 
     /// Stores overheads and counter values, and returns waits and events.
-    fn take_the_rest<'t>(&mut self, collection: &'t Collection) -> List<Entry<'t>> {
+    fn take_overheads_and_counters<'t>(&mut self, collection: &'t Collection) -> List<Entry<'t>> {
         let mut others = List::new();
         for entry in collection.records.rest() {
             match entry.role() {

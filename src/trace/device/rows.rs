@@ -33,7 +33,7 @@ struct OnStream<'t> {
 }
 
 /// An annotation, and the nanoseconds that it is drawn wider than its work, before and after.
-type Drawn<'t> = (&'t DeviceAnnotation, [u64; 2]);
+type DrawnAnnotation<'t> = (&'t DeviceAnnotation, [u64; 2]);
 
 /// Viewers sort groups of devices below the host's, as in libkineto.
 pub(in crate::trace) const DEVICES: i64 = 5_000_000;
@@ -218,7 +218,7 @@ struct StreamRows<'o, 'w> {
 enum Next<'t> {
     Work(Entry<'t>),
     StreamMark(Entry<'t>),
-    Annotation(Drawn<'t>),
+    Annotation(DrawnAnnotation<'t>),
 }
 
 impl<'w> StreamRows<'_, 'w> {
@@ -325,7 +325,7 @@ impl<'w> StreamRows<'_, 'w> {
         Some(self.linked.records(self.collection).call_at(at))
     }
 
-    fn annotation(&mut self, (span, [before, behind]): Drawn<'_>) -> io::Result<()> {
+    fn annotation(&mut self, (span, [before, behind]): DrawnAnnotation<'_>) -> io::Result<()> {
         let [start, end] = [span.start, span.end].map(|at| self.linked.drawn(at));
         let (row, start, end) = self.place(earlier(start, before), later(end, behind));
         let track = Track::new(i64::from(self.device), row);
