@@ -21,7 +21,7 @@ const FAULTS: &[Fault] = &[
     // Faults that prevent all device records.
     ("driver=12000", |file| check_unavailable(file, Why::Incompatible, "update NVIDIA's driver")),
     ("driver=11080,cupti=12.4", |file| check_unavailable(file, Why::Incompatible, "update NVIDIA's driver")),
-    ("busy=1", |file| check_unavailable(file, Why::Busy, "stop that one first")),
+    ("busy=1", |file| check_unavailable(file, Why::Busy, "stop it first")),
     ("privileges=1", |file| check_unavailable(file, Why::Forbidden, "NVreg_RestrictProfilingToAdminUsers=0")),
     ("enable_error=33", |file| check_unavailable(file, Why::Unsupported, "vGPUs")),
     // Faults that prevent some device records.

@@ -154,7 +154,7 @@ fn refusal_is_noted_and_reported_allocations_are_kept() {
     assert_eq!(rows(&file), ["1 0: 8 of 8 in "]);
     let notes = gpu::report(&file).notes;
     assert!(
-        notes.iter().any(|note| note.starts_with("memory of devices is not recorded: CUPTI_ERROR_NOT_SUPPORTED")),
+        notes.iter().any(|note| note.starts_with("device memory is not recorded: CUPTI_ERROR_NOT_SUPPORTED")),
         "{notes:?}"
     );
 }

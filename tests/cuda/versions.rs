@@ -226,6 +226,6 @@ fn check_waits(version: &str, file: &File) {
     // Earlier versions do not report device times of events, which the trace notes.
     let has_time = version.starts_with("13");
     assert_eq!(events(file, "X", "cuda_event").len(), if has_time { STEPS } else { 0 }, "{version}");
-    let is_noted = gpu::report(file).notes.iter().any(|note| note.starts_with("events have no time of the device's"));
+    let is_noted = gpu::report(file).notes.iter().any(|note| note.starts_with("events lack device timestamps"));
     assert_ne!(is_noted, has_time, "{version}");
 }

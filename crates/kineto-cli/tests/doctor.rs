@@ -138,10 +138,10 @@ fn start_reports_what_prevents_recording() {
     assert_eq!(busy.status, 1, "{}", busy.text);
     busy.assert_contains(&[
         "Collector cupti: unavailable",
-        "another profiler holds libcupti: Nsight, ",
+        "another profiler is subscribed to libcupti: Nsight, ",
         "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39)",
-        "stop that one first",
-        "CUDA_INJECTION64_PATH has every CUDA program load /opt/tool.so",
+        "stop it first",
+        "CUDA_INJECTION64_PATH loads /opt/tool.so into every CUDA program",
     ]);
     let forbidden = doctor("privileges=1", &["--start"], &[]);
     assert_eq!(forbidden.status, 1, "{}", forbidden.text);

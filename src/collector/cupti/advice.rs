@@ -1,4 +1,4 @@
-//! What the doctor reports of NVIDIA's driver, and advice that depends on driver and machine.
+//! The doctor's findings about NVIDIA's driver, with advice that depends on driver and machine.
 
 use super::kernel_driver::KernelDriver;
 use super::nvtx::find_nvtx_fault;
@@ -6,13 +6,13 @@ use crate::collector::cuda::{Driver, cuda_version};
 use crate::collector::vendor::{DriverDiagnosis, Examination, ExamineContext};
 use crate::collector::{OptionValue, Options, Unavailable, Why};
 
-/// What advice depends on.
+/// The inputs of the advice.
 #[derive(Clone, Copy, Debug)]
 struct Circumstances<'a> {
     kernel_driver: &'a KernelDriver,
     container: Option<&'static str>,
     is_wsl: bool,
-    /// The version of CUDA that the driver is for; `None` without a driver.
+    /// The version of CUDA that the driver supports; `None` without a driver.
     driver: Option<i32>,
     /// `CUDA_VISIBLE_DEVICES`.
     visible: Option<&'a str>,
@@ -20,7 +20,7 @@ struct Circumstances<'a> {
     injected: Option<&'a str>,
 }
 
-/// Returns a warning if counters are selected, which nothing samples.
+/// Returns a warning if hardware counters are selected: they are not sampled.
 pub(super) fn option_warning(options: &Options) -> Option<&'static str> {
     let has_metrics = !options.list("CUPTI_PM_SAMPLING_METRICS").is_empty();
     let has_device = matches!(options.get("CUPTI_PM_SAMPLING_DEVICE_ID"), Some(OptionValue::Int(_)));
@@ -31,7 +31,7 @@ pub(super) fn option_warning(options: &Options) -> Option<&'static str> {
     )
 }
 
-/// Examines the driver, and what follows for libcupti.
+/// Examines the driver, and what that means for libcupti.
 pub(super) fn examine(context: &ExamineContext<'_>) -> Examination {
     let ExamineContext { options, container, is_wsl, .. } = *context;
     let driver = Driver::open(&mut Vec::new());
@@ -41,7 +41,7 @@ pub(super) fn examine(context: &ExamineContext<'_>) -> Examination {
         container,
         is_wsl,
         driver: driver.as_ref().ok().map(Driver::version),
-        // An empty text hides all GPUs.
+        // An empty value hides all GPUs.
         visible: match options.get("CUDA_VISIBLE_DEVICES") {
             Some(OptionValue::Text(gpus)) => Some(gpus),
             _ => None,
@@ -52,7 +52,7 @@ pub(super) fn examine(context: &ExamineContext<'_>) -> Examination {
     let mut found = Examination::default();
     if context.is_enabled {
         if context.reason.is_none() && devices.is_empty() {
-            let advice = "see what `nvidia-smi` says";
+            let advice = "run `nvidia-smi`";
             found.refusal = Some(Unavailable::new(Why::NoDevice, "the CUDA driver finds no GPU", advice));
         }
         let why = context.reason.or(found.refusal.as_ref()).map(Unavailable::why);
@@ -69,11 +69,11 @@ pub(super) fn examine(context: &ExamineContext<'_>) -> Examination {
     found
 }
 
-/// Adds advice on libcupti of that version, which cannot record because of `why`.
+/// Adds advice about this version of libcupti, which cannot record because of `why`.
 fn advise(found: &mut Examination, circumstances: &Circumstances<'_>, why: Option<Why>, version: Option<i32>) {
     match why {
         Some(why) => found.advice.extend(circumstances.advice(why)),
-        // A tool that may hold libcupti is reported before it does.
+        // Report a tool that may hold libcupti before the conflict occurs.
         None => found.notes.extend(circumstances.injection()),
     }
     let Some((library, driver)) = version.zip(circumstances.driver) else { return };
@@ -102,7 +102,7 @@ fn driver_facts(
 }
 
 impl Circumstances<'_> {
-    /// Returns what to do if CUDA cannot be recorded for that reason.
+    /// Returns advice if CUDA cannot be recorded for that reason.
     fn advice(&self, why: Why) -> Vec<String> {
         match (why, self.driver) {
             (Why::NoDevice, None) => vec![self.without_driver()],
@@ -135,7 +135,7 @@ impl Circumstances<'_> {
                  libraries of that very version (Debian: libcuda1), and run `ldconfig`"
             ),
             (None, None) if *gpus_on_bus > 0 => format!(
-                "there is hardware of NVIDIA's on the PCI bus ({gpus_on_bus}), and no kernel module for it: install the \
+                "NVIDIA hardware is on the PCI bus ({gpus_on_bus}), and no kernel module is loaded for it: install the \
                  driver, then see `modprobe nvidia` and `dmesg`"
             ),
             (None, None) => "no GPU of NVIDIA's is on the PCI bus".to_owned(),
@@ -165,14 +165,14 @@ impl Circumstances<'_> {
         advice
     }
 
-    /// Returns a note on the tool that every CUDA program is started with.
+    /// Returns a note about a tool that is injected into every CUDA program.
     fn injection(&self) -> Option<String> {
         let path = self.injected.filter(|path| !path.is_empty())?;
-        Some(format!("CUDA_INJECTION64_PATH has every CUDA program load {path}, which may hold libcupti: unset it"))
+        Some(format!("CUDA_INJECTION64_PATH loads {path} into every CUDA program; it may hold libcupti: unset it"))
     }
 }
 
-/// Returns advice on the library for a driver, unless that is the newest.
+/// Returns advice on the library that fits a driver, unless that driver is the newest.
 fn fitting_library(driver: i32) -> Option<String> {
     let package = match driver / 1000 {
         11 => "nvidia-cuda-cupti-cu11",
@@ -186,9 +186,9 @@ fn fitting_library(driver: i32) -> Option<String> {
     ))
 }
 
-/// Returns a note if a libcupti is of a newer CUDA than the driver is for; `cupti` is its `cuptiGetVersion`.
+/// Returns a note if libcupti is of a newer CUDA than the driver supports; `cupti` is its `cuptiGetVersion`.
 fn too_new(cupti: i32, driver: i32) -> Option<String> {
-    // 18 may be 11.8 or 12.0; from 13 on the number says the version.
+    // Version 18 is CUDA 11.8 or 12.0; from CUDA 13 on the number contains the version.
     let library = match cupti {
         ..=18 => 11,
         19..130_000 => 12,

@@ -1,17 +1,17 @@
-//! libcupti's result codes, and what to do about them.
+//! libcupti's result codes, and advice for them.
 
 use crate::collector::{Unavailable, Why};
 use std::fmt;
 
-/// A result code of libcupti other than 0. Any number may come: newer libraries have more.
+/// A result code of libcupti other than 0. Newer libraries may return unknown codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CuptiError(pub(crate) u32);
 
-/// Another profiler holds the library.
+/// Another profiler is subscribed.
 pub(crate) const BUSY: CuptiError = CuptiError(39);
 
 impl CuptiError {
-    /// Returns NVIDIA's name for it, without its beginning, and why it stands in the way.
+    /// Returns NVIDIA's name without its prefix, and the category.
     fn meaning(self) -> (&'static str, Why) {
         match self.0 {
             1 => ("INVALID_PARAMETER", Why::Failed),
@@ -45,7 +45,7 @@ impl CuptiError {
         }
     }
 
-    /// Returns what to do about it; empty if that is not known.
+    /// Returns advice; empty if none is known.
     fn advice(self) -> &'static str {
         match self.0 {
             2 | 14 | 15 | 999 => {
@@ -74,19 +74,19 @@ impl CuptiError {
         }
     }
 
-    /// Returns what to do about it as the end of a sentence.
+    /// Returns the advice as the end of a sentence.
     pub(super) fn hint(self) -> String {
         let advice = self.advice();
         if advice.is_empty() { String::new() } else { format!("; {advice}") }
     }
 
-    /// Makes the reason for which nothing is recorded; `during` is the call that failed. `holders` is who may hold the
-    /// library.
+    /// Makes the reason why nothing is recorded. `during` is the call that failed, `holders` the tools that may be
+    /// subscribed.
     pub(crate) fn reason(self, during: &str, holders: &str) -> Unavailable {
         let (_, why) = self.meaning();
         if self == BUSY {
-            let message = format!("another profiler holds libcupti: {holders} ({during}: {self})");
-            return Unavailable::new(why, message, "stop that one first; there can be one at a time in a process");
+            let message = format!("another profiler is subscribed to libcupti: {holders} ({during}: {self})");
+            return Unavailable::new(why, message, "stop it first; CUPTI allows one subscriber in a process");
         }
         Unavailable::new(why, format!("{during}: {self}"), self.advice())
     }
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_code_says_what_to_do() {
+    fn each_code_has_a_category_and_advice() {
         for (code, why, says) in [
             (39, Why::Busy, "PyTorch's profiler"),
             (35, Why::Forbidden, "NVreg_RestrictProfilingToAdminUsers=0"),

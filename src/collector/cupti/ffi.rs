@@ -1,4 +1,4 @@
-//! The functions of libcupti that are used, with safe ways to call them.
+//! Safe wrappers of the libcupti functions in use.
 #![allow(unsafe_code, reason = "libcupti is foreign code")]
 
 use super::error::CuptiError;
@@ -7,26 +7,26 @@ use crate::collector::walk::{Unreadable, Walker};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{null, null_mut};
 
-/// Asks for an empty buffer: where it begins, its size, and how many records it may take (0: as many as fit).
+/// Requests an empty buffer. Arguments: its address, its size, and the most records it may take (0: no limit).
 pub(super) type Requested = extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
-/// Gives a buffer back: context, stream, where it begins, its size, how many bytes of it are records.
+/// Returns a buffer. Arguments: context, stream, its address, its size, and the bytes of records in it.
 pub(super) type Completed = extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
-/// Is told of calls: user data, domain, function, and what is known of the call.
+/// Receives calls. Arguments: user data, domain, function, and data of the call.
 pub(super) type OnCall = extern "C" fn(*mut c_void, u32, u32, *const c_void);
 
 type Code = u32;
 
-/// A subscription; whoever holds it keeps others out.
+/// A subscription; while it exists, no other tool can subscribe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Subscriber(usize);
 
-/// Domains of functions.
+/// Callback domains.
 pub(super) const DRIVER: u32 = 1;
 pub(super) const RUNTIME: u32 = 2;
 
-/// The kind of external ids that is ours: the first of those for profilers' own use.
+/// The kind of external ids that this crate uses: the first of those for profilers.
 const OWN_IDS: u32 = 3;
-/// The attribute for buffers of each thread's own.
+/// The attribute that gives each thread its own buffers.
 const PER_THREAD_BUFFERS: u32 = 9;
 
 functions! {
@@ -62,75 +62,75 @@ fn checked(code: Code) -> Result<(), CuptiError> {
     if code == 0 { Ok(()) } else { Err(CuptiError(code)) }
 }
 
-/// What a function says that this version does not have.
+/// The code of functions that this version does not implement.
 const NOT_IMPLEMENTED: Code = 11;
 
 impl Api {
     pub(super) fn version(&self) -> Result<u32, CuptiError> {
         let mut version = 0;
-        // SAFETY: the pointer is a valid place for the result.
+        // SAFETY: the pointer is a valid place for a version.
         checked(unsafe { (self.get_version)(&raw mut version) }).map(|()| version)
     }
 
-    /// Returns the time by the clock of the records; `None` if the library does not know it.
+    /// Returns the time on the clock of the records; `None` if the library cannot read it.
     pub(super) fn timestamp(&self) -> Option<u64> {
         let mut time = 0;
-        // SAFETY: the pointer is a valid place for the result.
+        // SAFETY: the pointer is a valid place for a timestamp.
         let code = unsafe { (self.get_timestamp)(&raw mut time) };
         (code == 0 && time != 0).then_some(time)
     }
 
     pub(super) fn subscribe(&self, on_call: OnCall) -> Result<Subscriber, CuptiError> {
         let mut subscriber = null_mut();
-        // SAFETY: the pointer is a valid place for the result, and the callback wants no user data.
+        // SAFETY: the pointer is a valid place for a handle, and the callback ignores its null user data.
         checked(unsafe { (self.subscribe)(&raw mut subscriber, on_call, null_mut()) })?;
         Ok(Subscriber(subscriber.expose_provenance()))
     }
 
     pub(super) fn unsubscribe(&self, subscriber: Subscriber) -> Result<(), CuptiError> {
-        // SAFETY: the handle is the one that the library gave.
+        // SAFETY: `cuptiSubscribe` returned the handle.
         checked(unsafe { (self.unsubscribe)(std::ptr::with_exposed_provenance_mut(subscriber.0)) })
     }
 
-    /// Has the subscription's callback called at the calls of a domain.
+    /// Enables the subscription's callback for all functions of a domain.
     pub(super) fn enable_domain(&self, subscriber: Subscriber, domain: u32) -> Result<(), CuptiError> {
         let Some(call) = self.enable_domain else { return Err(CuptiError(NOT_IMPLEMENTED)) };
-        // SAFETY: the handle is the one that the library gave.
+        // SAFETY: `cuptiSubscribe` returned the handle.
         checked(unsafe { call(1, std::ptr::with_exposed_provenance_mut(subscriber.0), domain) })
     }
 
-    /// Has the subscription's callback called at the calls of one function.
+    /// Enables the subscription's callback for a function.
     pub(super) fn enable_call(&self, subscriber: Subscriber, domain: u32, function: u32) -> Result<(), CuptiError> {
         let Some(call) = self.enable_callback else { return Err(CuptiError(NOT_IMPLEMENTED)) };
-        // SAFETY: the handle is the one that the library gave, and any number may be passed.
+        // SAFETY: `cuptiSubscribe` returned the handle, and CUPTI checks the numbers.
         checked(unsafe { call(1, std::ptr::with_exposed_provenance_mut(subscriber.0), domain, function) })
     }
 
     pub(super) fn register(&self, requested: Requested, completed: Completed) -> Result<(), CuptiError> {
-        // SAFETY: the functions are never unloaded, and keep their promises at any time.
+        // SAFETY: both functions are static, have CUPTI's types, and may run at any time.
         checked(unsafe { (self.register_callbacks)(requested, completed) })
     }
 
     pub(super) fn enable(&self, kind: u32) -> Result<(), CuptiError> {
-        // SAFETY: any number may be passed.
+        // SAFETY: CUPTI checks the number.
         checked(unsafe { (self.enable)(kind) })
     }
 
     pub(super) fn disable(&self, kind: u32) -> Result<(), CuptiError> {
-        // SAFETY: any number may be passed.
+        // SAFETY: CUPTI checks the number.
         checked(unsafe { (self.disable)(kind) })
     }
 
-    /// Has buffers handed over: those whose records are complete, or with `forced` all.
+    /// Makes CUPTI return buffers: those whose records are complete, or with `forced` all.
     pub(super) fn flush(&self, forced: bool) -> Result<(), CuptiError> {
         // SAFETY: it takes no pointer.
         checked(unsafe { (self.flush_all)(forced.into()) })
     }
 
-    /// Returns how many records were dropped since this was asked last.
+    /// Returns how many records were dropped since the last call.
     pub(super) fn dropped(&self) -> u64 {
         let mut dropped = 0;
-        // SAFETY: no context is named, and the pointer is a valid place for the result.
+        // SAFETY: a null context means all, and the pointer is a valid place for a count.
         let code = unsafe { (self.get_dropped)(null_mut(), 0, &raw mut dropped) };
         if code == 0 { dropped as u64 } else { 0 }
     }
@@ -141,54 +141,54 @@ impl Api {
         unsafe { (self.push_id)(OWN_IDS, id) == 0 }
     }
 
-    /// Takes away the id that was pushed last on this thread; `false` if there is none.
+    /// Pops the id that was pushed last on this thread; returns `false` if there is none.
     #[inline]
     pub(super) fn pop(&self) -> bool {
         let mut last = 0;
-        // SAFETY: the pointer is a valid place for the result.
+        // SAFETY: the pointer is a valid place for an id.
         unsafe { (self.pop_id)(OWN_IDS, &raw mut last) == 0 }
     }
 
     /// Returns the name of a function.
     pub(super) fn callback_name(&self, domain: u32, function: u32) -> Option<String> {
         let mut name = null();
-        // SAFETY: the pointer is a valid place for the result.
+        // SAFETY: the pointer is a valid place for the name's address.
         let code = unsafe { (self.get_callback_name?)(domain, function, &raw mut name) };
         if code != 0 || name.is_null() {
             return None;
         }
-        // SAFETY: the library gives a C string of its own, which stays.
+        // SAFETY: the library returns a static C string.
         Some(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
     }
 
-    /// Says whether calls of a function are recorded, where that can be said.
+    /// Enables or disables records of a function, where this version can.
     pub(super) fn record_calls(&self, domain: u32, function: u32, record: bool) {
         let call = if domain == DRIVER { self.enable_driver_api } else { self.enable_runtime_api };
         if let Some(call) = call {
-            // SAFETY: any number may be passed. What cannot be switched off is left out when it is read.
+            // SAFETY: CUPTI checks the numbers. The reader drops functions that cannot be disabled.
             unsafe { call(function, record.into()) };
         }
     }
 
-    /// Has events carry the time at which the device came to them, where the library can.
+    /// Adds device timestamps to event records, where the library can.
     pub(super) fn record_event_times(&self, record: bool) -> Result<(), CuptiError> {
         let Some(call) = self.enable_event_times else { return Err(CuptiError(NOT_IMPLEMENTED)) };
         // SAFETY: it takes no pointer.
         checked(unsafe { call(record.into()) })
     }
 
-    /// Has each thread fill buffers of its own.
+    /// Gives each thread its own buffers.
     pub(super) fn use_per_thread_buffers(&self) -> Result<(), CuptiError> {
         let Some(call) = self.set_attribute else { return Err(CuptiError(NOT_IMPLEMENTED)) };
         let (mut size, mut value) = (1usize, 1u8);
-        // SAFETY: the value is of the size that is said, which is that of the attribute.
+        // SAFETY: the size is that of the value, which is the attribute's type.
         checked(unsafe { call(PER_THREAD_BUFFERS, &raw mut size, (&raw mut value).cast()) })
     }
 
-    /// Has the library let go of the driver. To be called when a call returns, from the subscription's callback.
+    /// Detaches the library from the driver. Call it in the subscription's callback, when a call returns.
     pub(super) fn finalize(&self) -> Result<(), CuptiError> {
         let Some(call) = self.finalize else { return Err(CuptiError(NOT_IMPLEMENTED)) };
-        // SAFETY: it takes no pointer; the caller is where NVIDIA says that it is to be called.
+        // SAFETY: it takes no pointer; the caller is in a callback at the exit of a call, as NVIDIA requires.
         checked(unsafe { call() })
     }
 }
@@ -198,7 +198,7 @@ impl Walker for Api {
     fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
         let start = buffer.as_ptr();
         let mut record = at.map_or(null(), |at| start.wrapping_add(at));
-        // SAFETY: the buffer is as long as is said, and the record is null or one that the library named.
+        // SAFETY: the length is that of the buffer, and the record is null or a record that the library returned.
         match unsafe { (self.get_next_record)(start, buffer.len(), &raw mut record) } {
             0 => Ok(Some(record.addr().wrapping_sub(start.addr()))),
             12 => Ok(None),

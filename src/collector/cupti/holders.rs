@@ -1,6 +1,6 @@
-//! Who else in the process may hold libcupti, by the libraries that are mapped.
+//! Names the tools in the process that may be subscribed to libcupti, by their mapped libraries.
 
-/// What part of a library's file name tells whose it is.
+/// A part describe_maps a library's file name, and its tool.
 const KNOWN: [(&str, &str); 8] = [
     ("libtorch_cuda", "PyTorch's profiler (libkineto)"),
     ("libtorch_cpu", "PyTorch's profiler (libkineto)"),
@@ -12,16 +12,16 @@ const KNOWN: [(&str, &str); 8] = [
     ("libcudadebugger", "cuda-gdb"),
 ];
 
-/// Returns who it may be, for people.
-pub(super) fn text() -> String {
-    of(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default())
+/// Returns a description describe_maps the tools.
+pub(super) fn describe_holders() -> String {
+    describe_maps(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default())
 }
 
-fn of(maps: &str) -> String {
+fn describe_maps(maps: &str) -> String {
     let mut found: Vec<_> = KNOWN.iter().filter(|(file, _)| maps.contains(file)).map(|(_, whose)| *whose).collect();
     found.dedup();
     match &found[..] {
-        [] => "Nsight, compute-sanitizer, cuda-gdb, PyTorch's profiler or another one".to_owned(),
+        [] => "Nsight, compute-sanitizer, cuda-gdb, PyTorch's profiler or another tool".to_owned(),
         found => format!("probably {}", found.join(" or ")),
     }
 }
@@ -31,10 +31,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_tell_whose_they_are() {
-        assert!(of("").starts_with("Nsight, "));
+    fn mapped_libraries_identify_the_tool() {
+        assert!(describe_maps("").starts_with("Nsight, "));
         let maps = "7f00-7f01 r-xp 0 00:00 0 /x/libtorch_cpu.so\n7f00-7f01 r-xp 0 00:00 0 /x/libtorch_cuda.so\n";
-        assert_eq!(of(maps), "probably PyTorch's profiler (libkineto)");
-        assert_eq!(of("/opt/libToolsInjection64.so"), "probably Nsight Systems (nsys)");
+        assert_eq!(describe_maps(maps), "probably PyTorch's profiler (libkineto)");
+        assert_eq!(describe_maps("/opt/libToolsInjection64.so"), "probably Nsight Systems (nsys)");
     }
 }

@@ -1,4 +1,4 @@
-//! What there is one of in a process, since CUPTI has no user data for its callbacks: the buffers, and who records.
+//! Process-wide state of CUPTI's callbacks, which have no user data: the buffers and the current recording.
 
 use super::callbacks::UNLOADS;
 use super::worker::ReaderCommands;
@@ -9,76 +9,76 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The one hub.
+/// The hub of the process.
 pub(super) static HUB: Hub = Hub {
     pool: Pool::new(),
     lease: ExclusiveLease::new(),
     owner: OwningProcess::new(),
-    lets_go: AtomicBool::new(false),
+    detaches: AtomicBool::new(false),
     range: Mutex::new(None),
     commands: Mutex::new(None),
     unloads: [const { AtomicU32::new(0) }; UNLOADS.len()],
 };
 
-/// The one place where CUPTI's callbacks and the recording meet.
+/// State that CUPTI's callbacks and the recording share.
 #[derive(Debug)]
 pub(super) struct Hub {
     pub(super) pool: Pool,
     pub(super) lease: ExclusiveLease,
-    /// The process that recorded first: a forked child has no CUDA.
+    /// The process that recorded first: CUDA does not work in a forked child.
     pub(super) owner: OwningProcess,
-    /// The next call that returns is to let go of the library.
-    lets_go: AtomicBool,
-    /// Who is told of the program's marks.
+    /// The next call that returns is to detach the library.
+    detaches: AtomicBool,
+    /// Receives the program's marks of a range.
     range: Mutex<Option<CaptureRange>>,
-    /// The way to the thread that reads records.
+    /// The thread that reads records.
     commands: Mutex<Option<Arc<ReaderCommands>>>,
     /// The numbers of the driver's functions that unload kernels.
     unloads: [AtomicU32; UNLOADS.len()],
 }
 
-/// The right to record with libcupti, which one recording of the process has; given up when it is dropped.
+/// The exclusive lease of libcupti, released on drop.
 #[derive(Debug)]
 pub(super) struct Lease(&'static Hub);
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // Marks have no effect from here on.
-        self.0.watch(None);
-        self.0.read_by(None);
+        // From here on marks have no effect.
+        self.0.set_range(None);
+        self.0.set_reader(None);
         self.0.lease.release();
     }
 }
 
 impl Hub {
-    /// Takes the lease; `None` if another recording has it.
+    /// Acquires the lease; returns `None` if another recording holds it.
     pub(super) fn lease(&'static self) -> Option<Lease> {
         self.lease.take().then(|| Lease(self))
     }
 
-    /// Says who is told of the program's marks.
-    pub(super) fn watch(&self, range: Option<CaptureRange>) {
+    /// Sets the receiver of the program's marks.
+    pub(super) fn set_range(&self, range: Option<CaptureRange>) {
         *self.range.lock().unwrap_or_else(PoisonError::into_inner) = range;
     }
 
-    /// Says which thread reads the records.
-    pub(super) fn read_by(&self, commands: Option<Arc<ReaderCommands>>) {
+    /// Sets the thread that reads the records.
+    pub(super) fn set_reader(&self, commands: Option<Arc<ReaderCommands>>) {
         *self.commands.lock().unwrap_or_else(PoisonError::into_inner) = commands;
     }
 
-    /// Says which of the driver's functions unload kernels.
+    /// Sets the driver functions that unload kernels.
     pub(super) fn set_unloads(&self, functions: &[u32]) {
         self.unloads.iter().zip(functions).for_each(|(place, function)| place.store(*function, Ordering::Relaxed));
     }
 
-    /// Whether that function of the driver unloads kernels.
+    /// Returns whether that driver function unloads kernels.
     pub(super) fn unloads(&self, function: u32) -> bool {
         self.unloads.iter().any(|unload| unload.load(Ordering::Relaxed) == function)
     }
 
-    /// A module is about to be unloaded, and the names of its kernels with it: records that are complete are read before.
+    /// Reads the complete records before a module is unloaded, and the names of its kernels with it.
     pub(super) fn before_unload(&self) {
-        /// Far longer than it takes. A program that unloads is not held up by a library that hangs.
+        /// Far longer than it takes, but a hung library does not hold up the program.
         const PATIENCE: Duration = Duration::from_millis(100);
         if self.owner.is_inherited() {
             return;
@@ -89,9 +89,9 @@ impl Hub {
         }
     }
 
-    /// The program begins or ends a range.
+    /// Begins or ends a range.
     pub(super) fn mark(&self, begins: bool) {
-        // The lock is not held while others act.
+        // Receivers act without the lock.
         let range = self.range.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match range {
             Some(range) if begins => range.begin(),
@@ -100,14 +100,14 @@ impl Hub {
         }
     }
 
-    /// The next call that returns is to let go of the library.
-    pub(super) fn let_go(&self) {
-        self.lets_go.store(true, Ordering::Release);
+    /// Asks the next call that returns to detach the library.
+    pub(super) fn request_detach(&self) {
+        self.detaches.store(true, Ordering::Release);
     }
 
-    /// Returns whether the calling thread is to let go of the library: one thread is told so, once.
-    pub(super) fn is_to_let_go(&self) -> bool {
-        self.lets_go.swap(false, Ordering::AcqRel)
+    /// Returns whether the calling thread is to detach the library: true once, on one thread.
+    pub(super) fn take_detach_request(&self) -> bool {
+        self.detaches.swap(false, Ordering::AcqRel)
     }
 }
 
@@ -116,18 +116,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_call_lets_go() {
+    fn one_call_detaches_the_library() {
         let hub = Hub {
             pool: Pool::new(),
             lease: ExclusiveLease::new(),
             owner: OwningProcess::new(),
-            lets_go: AtomicBool::new(false),
+            detaches: AtomicBool::new(false),
             range: Mutex::new(None),
             commands: Mutex::new(None),
             unloads: [const { AtomicU32::new(0) }; UNLOADS.len()],
         };
-        assert!(!hub.is_to_let_go());
-        hub.let_go();
-        assert!(hub.is_to_let_go() && !hub.is_to_let_go());
+        assert!(!hub.take_detach_request());
+        hub.request_detach();
+        assert!(hub.take_detach_request() && !hub.take_detach_request());
     }
 }

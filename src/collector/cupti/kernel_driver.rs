@@ -1,9 +1,9 @@
-//! What NVIDIA's kernel driver shows in files.
+//! Reads the state of NVIDIA's kernel driver from files.
 
 use std::fs;
 use std::path::Path;
 
-/// What was found. Nothing is loaded or run for it.
+/// The findings, made without loading or running anything.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KernelDriver {
     /// The device files, such as "nvidiactl".
@@ -29,7 +29,7 @@ impl KernelDriver {
     }
 }
 
-/// The names in a folder, sorted.
+/// Returns the sorted names in a folder.
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
@@ -37,7 +37,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The version in the text of `/proc/driver/nvidia/version`: the first word of numbers and dots.
+/// Returns the version in the text of `/proc/driver/nvidia/version`: the first word of digits and dots.
 fn module_version(text: &str) -> Option<String> {
     let is_version = |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
     text.lines().next()?.split_whitespace().find(is_version).map(str::to_owned)
@@ -46,7 +46,7 @@ fn module_version(text: &str) -> Option<String> {
 fn gpus_on_bus(devices: &Path) -> usize {
     let is_gpu = |name: &String| {
         let read = |file: &str| fs::read_to_string(devices.join(name).join(file)).unwrap_or_default();
-        // The class of displays, of whatever kind.
+        // The PCI class of displays.
         read("vendor").trim() == "0x10de" && read("class").starts_with("0x03")
     };
     names(devices).iter().filter(|name| is_gpu(name)).count()

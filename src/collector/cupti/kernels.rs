@@ -1,13 +1,13 @@
-//! The names of kernels, copied and written out once.
+//! Caches demangled names of kernels.
 
 use crate::collector::demangle::demangle;
 use crate::collector::{Batch, Name, text};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// The names of kernels that one recording has met, by the address of their text.
+/// The kernel names of a recording, by the address of their text.
 ///
-/// A text is looked at once for each buffer, since another one may lie there once a module has been unloaded.
+/// A text is compared again in each buffer, since another text may be at that address after a module was unloaded.
 #[derive(Debug, Default)]
 pub(super) struct KernelNames {
     known: HashMap<u64, CachedKernel, BuildHasherDefault<AddressHasher>>,
@@ -23,29 +23,29 @@ struct CachedKernel {
     seen_in: u64,
 }
 
-/// What a kernel is called whose name cannot be read.
+/// The name of a kernel whose text cannot be read.
 const UNKNOWN: &str = "unknown kernel";
 
 impl KernelNames {
-    /// Another buffer is being read.
+    /// Starts another buffer.
     pub(super) fn next_buffer(&mut self) {
         self.buffer += 1;
     }
 
-    /// Returns the name whose text lies at that address.
+    /// Returns the name whose text is at that address.
     #[inline]
     pub(super) fn name(&mut self, address: u64, batch: &mut Batch<'_>) -> Name {
         match self.known.get(&address) {
             Some(known) if known.seen_in == self.buffer => known.name,
-            _ => self.look(address, batch),
+            _ => self.read_name(address, batch),
         }
     }
 
     #[cold]
-    fn look(&mut self, address: u64, batch: &mut Batch<'_>) -> Name {
+    fn read_name(&mut self, address: u64, batch: &mut Batch<'_>) -> Name {
         let there = text::copy(address, &mut self.text);
         if let Some(known) = self.known.get_mut(&address) {
-            // Its module may be gone meanwhile; then this is the name that it had.
+            // If the module is unloaded, this is the name that it had.
             if !there || *known.text == *self.text {
                 known.seen_in = self.buffer;
                 return known.name;
@@ -61,7 +61,7 @@ impl KernelNames {
     }
 }
 
-/// Spreads addresses; nobody chooses them to our harm.
+/// Hashes addresses; no attacker chooses them.
 #[derive(Debug, Default)]
 struct AddressHasher(u64);
 
@@ -86,7 +86,7 @@ mod tests {
     use crate::collector::trial;
 
     #[test]
-    fn a_text_is_read_again_for_each_buffer() {
+    fn text_is_read_again_in_each_buffer() {
         let sink = trial::sink();
         let mut names = KernelNames::default();
         let mut text = *b"first\0";
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_has_a_name_too() {
+    fn unreadable_name_gets_a_placeholder() {
         let sink = trial::sink();
         let mut names = KernelNames::default();
         let broken = b"\xFFab\0";

@@ -1,4 +1,4 @@
-//! The kinds of activity that CUPTI records, which rest while a recording is paused.
+//! The activity kinds that CUPTI records, which are disabled while a recording is paused.
 
 use super::ffi::Api;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 /// The kinds of a recording.
 ///
-/// A pause does not disable them at once: what was launched before may owe its record still. The recording's thread does,
-/// when nothing is owed; what comes until then is dropped as it is read.
+/// A pause does not disable them at once, since earlier launches may not have their records yet. The reader thread
+/// disables them when all have arrived; until then, records of the pause are dropped as they are read.
 #[derive(Debug)]
 pub(super) struct Kinds {
     api: &'static Api,
     kinds: Vec<u32>,
-    /// When the pause began that goes on, by the clock of the records; 0 for none.
+    /// When the current pause began, on the clock of the records; 0 for none.
     paused: AtomicU64,
     state: Mutex<State>,
 }
@@ -21,13 +21,13 @@ pub(super) struct Kinds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Enabled,
-    Resting,
+    Suspended,
     /// The recording has ended.
     Over,
 }
 
 impl Kinds {
-    /// These kinds, which are enabled.
+    /// Takes over these kinds, which are enabled.
     pub(super) fn new(api: &'static Api, kinds: Vec<u32>) -> Kinds {
         Kinds { api, kinds, paused: AtomicU64::new(0), state: Mutex::new(State::Enabled) }
     }
@@ -36,35 +36,35 @@ impl Kinds {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A pause begins at that time.
+    /// Starts a pause at that time.
     pub(super) fn pause(&self, at: u64) {
         self.paused.store(at.max(1), Ordering::SeqCst);
     }
 
-    /// When the pause began that goes on, if the kinds are to rest and do not yet.
-    pub(super) fn to_rest(&self) -> Option<u64> {
+    /// Returns when the current pause began, if the kinds are still enabled.
+    pub(super) fn pending_pause(&self) -> Option<u64> {
         let at = self.paused.load(Ordering::SeqCst);
         (at != 0 && *self.state() == State::Enabled).then_some(at)
     }
 
-    /// Disables the kinds, unless the pause is over.
-    pub(super) fn rest(&self) {
+    /// Disables the kinds, unless the pause has ended.
+    pub(super) fn suspend(&self) {
         let mut state = self.state();
         if *state == State::Enabled && self.paused.load(Ordering::SeqCst) != 0 {
             self.disable();
-            *state = State::Resting;
+            *state = State::Suspended;
         }
         drop(state);
         if self.paused.load(Ordering::SeqCst) == 0 {
-            // Who resumed meanwhile may not have waited.
+            // A thread that resumed meanwhile may have given up waiting.
             self.resume();
         }
     }
 
-    /// The pause is over.
+    /// Ends the pause.
     ///
-    /// This may be in the middle of a callback of CUPTI's, for which whoever disables the kinds just then may be waiting;
-    /// so that one is not waited for but a moment, and enables them again itself.
+    /// This may run in a callback of CUPTI, for which the thread that disables the kinds may be waiting. So it waits
+    /// only briefly; that thread then enables them again itself.
     pub(super) fn resume(&self) {
         const PATIENCE: Duration = Duration::from_millis(2);
         self.paused.store(0, Ordering::SeqCst);
@@ -77,7 +77,7 @@ impl Kinds {
                 Err(TryLockError::WouldBlock) => std::thread::yield_now(),
             }
         };
-        if *state == State::Resting {
+        if *state == State::Suspended {
             for kind in &self.kinds {
                 let _ = self.api.enable(*kind);
             }
@@ -85,7 +85,7 @@ impl Kinds {
         }
     }
 
-    /// The recording is over: disables the kinds for good.
+    /// Ends the recording: disables the kinds for good.
     pub(super) fn end(&self) {
         let mut state = self.state();
         if *state == State::Enabled {

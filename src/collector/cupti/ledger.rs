@@ -1,19 +1,19 @@
-//! Which launches have not come to their end yet.
+//! Tracks launches that have no device record yet.
 
-/// Correlation ids on a page.
+/// Correlation ids in a page.
 const PAGE: usize = 1 << 16;
-/// Pages that are kept: launches that lie further back are waited for no more.
+/// Pages that are kept: older launches are no longer waited for.
 const PAGES: usize = 32;
 
-/// Of each correlation id, whether something was launched with it, and whether a device's record came.
+/// Tracks for each correlation id whether something was launched with it, and whether its device record arrived.
 ///
-/// Two bits an id, in pages, since ids are given out one after the other.
+/// Two bits for each id, in pages, since ids are consecutive.
 #[derive(Debug)]
 pub(super) struct Ledger {
     pages: Vec<LedgerPage>,
-    /// Threads whose work goes into a graph now instead of to a device.
+    /// Threads whose work is captured into a graph instead of running.
     capturing: Vec<u32>,
-    /// Launches from then on do not matter.
+    /// Launches from then on are ignored.
     until: u64,
     /// The latest start of a call.
     latest_call: u64,
@@ -37,23 +37,23 @@ impl Ledger {
         Ledger { pages: Vec::new(), capturing: Vec::new(), until: u64::MAX, latest_call: 0 }
     }
 
-    /// A call began at that time.
+    /// Notes a call that began at that time.
     #[inline]
     pub(super) fn call(&mut self, start: u64) {
         self.latest_call = self.latest_call.max(start);
     }
 
-    /// What was launched until then is waited for, on the clock of the records.
+    /// Ignores launches after that time, on the clock of the records.
     pub(super) fn close(&mut self, end: u64) {
         self.until = end;
     }
 
-    /// Returns whether a call has come that began after that time.
+    /// Returns whether a call was recorded that began after that time.
     pub(super) fn is_past(&self, at: u64) -> bool {
         self.latest_call > at
     }
 
-    /// A thread gives what it launches to a graph from now on, or no more.
+    /// Notes that a thread begins or ends the capture of a graph.
     pub(super) fn capture(&mut self, thread: u32, begins: bool) {
         self.capturing.retain(|capturing| *capturing != thread);
         if begins {
@@ -61,13 +61,13 @@ impl Ledger {
         }
     }
 
-    /// Returns whether what a thread launches goes to a device.
+    /// Returns whether launches of a thread run on a device.
     #[inline]
     pub(super) fn reaches_device(&self, thread: u32) -> bool {
         self.capturing.is_empty() || !self.capturing.contains(&thread)
     }
 
-    /// Something was launched with that id.
+    /// Notes a launch with that id.
     #[inline]
     pub(super) fn launched(&mut self, correlation: u32, start: u64) {
         if start <= self.until {
@@ -78,7 +78,7 @@ impl Ledger {
         }
     }
 
-    /// The record of a device came with that id.
+    /// Notes a device record with that id.
     #[inline]
     pub(super) fn worked(&mut self, correlation: u32) {
         let (page, word, bit) = self.place(correlation);
@@ -87,7 +87,7 @@ impl Ledger {
         }
     }
 
-    /// Returns how many ids have no record of a device yet.
+    /// Returns how many launches have no device record yet.
     pub(super) fn owed(&self) -> u64 {
         let words = self.pages.iter().flat_map(|page| page.launched.iter().zip(page.worked.iter()));
         words.map(|(launched, worked)| u64::from((launched & !worked).count_ones())).sum()
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_launch_is_owed_until_its_work_comes_in_either_order() {
+    fn launch_and_its_record_arrive_in_either_order() {
         let mut ledger = Ledger::new();
         for id in [1, 63, 64, 70_000, u32::MAX] {
             ledger.launched(id, 10);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_launched_after_the_end_is_not_waited_for() {
+    fn launches_after_the_end_are_ignored() {
         let mut ledger = Ledger::new();
         ledger.launched(1, 10);
         ledger.call(10);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn captured_work_is_known_by_its_thread() {
+    fn captured_launches_are_not_owed() {
         let mut ledger = Ledger::new();
         ledger.capture(7, true);
         ledger.capture(7, true);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_whatever_the_ids() {
+    fn memory_is_bounded_for_any_ids() {
         let mut ledger = Ledger::new();
         for id in (0..1000u32).map(|id| id.wrapping_mul(0x0101_0101)) {
             ledger.launched(id, 0);

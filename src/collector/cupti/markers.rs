@@ -1,4 +1,4 @@
-//! Puts NVTX's markers together: a range begins with one record, ends with another, and a third says what else is known.
+//! Joins NVTX markers: a record begins a range, another ends it, and a third holds further data.
 
 use super::records::{Marker, MarkerData};
 use super::shapes;
@@ -8,34 +8,34 @@ use crate::collector::{ApiCall, Batch, Name, Thread, text};
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::collections::HashMap;
 
-/// What has no domain is of this one.
+/// The domain of markers without a domain.
 const DEFAULT_DOMAIN: &str = "default";
 
 /// Flags of a marker.
 const INSTANT: u32 = 1 << 0;
 const START: u32 = 1 << 1;
 const END: u32 = 1 << 2;
-/// The flag of data that has a colour.
+/// The flag of data with a colour.
 const HAS_COLOR: u32 = 1 << 1;
-/// Kinds of objects that a marker is of: of a thread are those that are pushed and popped, of a process those that are
-/// started and ended.
+/// The kind of markers that belong to a thread: pushed and popped ranges. Started and ended ranges belong to the
+/// process.
 const THREAD: u32 = 2;
 
-/// More ranges are not open at once; what would be is counted.
+/// The most ranges that may be open at once; more are counted as lost.
 const OPEN: usize = 1 << 14;
 
-/// The markers of which not all has come.
+/// The markers that lack some of their records.
 #[derive(Debug)]
 pub(super) struct Markers {
     types: ActivityTypes,
-    /// By the number that its records share. They come in any order: threads may have buffers of their own.
+    /// By the number that their records share. Records arrive in any order: threads may have separate buffers.
     known: HashMap<u32, MarkerState>,
-    /// Those that have begun and ended. Their data may be the next record.
+    /// Markers that have begun and ended. Their data may be the next record.
     complete: Vec<u32>,
     text: Vec<u8>,
 }
 
-/// What has come of a marker.
+/// The records of a marker so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct MarkerState {
     begun: Option<Begun>,
@@ -53,22 +53,22 @@ struct Begun {
     at: u64,
 }
 
-/// What a program says of a marker beside its text.
+/// Further data of a marker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Details {
     pub(super) category: u32,
     pub(super) color: Option<u32>,
-    /// The kind of number, and its bits.
+    /// The type of the payload, and its bits.
     pub(super) payload: (u32, u64),
 }
 
 impl Markers {
-    /// Of ranges and instants, those of the types that are recorded.
+    /// Keeps ranges and instants of these types.
     pub(super) fn new(types: ActivityTypes) -> Markers {
         Markers { types, known: HashMap::new(), complete: Vec::new(), text: Vec::new() }
     }
 
-    /// A range begins or ends, or something happens.
+    /// Takes a record: the begin or end of a range, or an instant.
     pub(super) fn marker(&mut self, marker: &Marker<'_>, batch: &mut Batch<'_>) {
         let flags = marker.flags();
         let begun = (flags & (START | INSTANT) != 0).then(|| self.begun(marker, batch));
@@ -80,7 +80,7 @@ impl Markers {
         }
     }
 
-    /// What else is said of one.
+    /// Takes further data of a marker.
     pub(super) fn data(&mut self, data: &MarkerData<'_>, batch: &mut Batch<'_>) {
         let color = (data.flags() & HAS_COLOR != 0).then(|| data.color());
         if let Some(known) = self.entry(data.id(), batch) {
@@ -91,8 +91,8 @@ impl Markers {
 
     fn entry(&mut self, id: u32, batch: &mut Batch<'_>) -> Option<&mut MarkerState> {
         if self.known.len() >= OPEN && !self.known.contains_key(&id) {
-            self.settle(batch);
-            // What has not begun by now has lost its beginning.
+            self.deliver_complete(batch);
+            // Open markers without a begin by now have lost it.
             self.known.retain(|_, known| known.begun.is_some());
             if self.known.len() >= OPEN {
                 batch.lost(Loss::DeviceRecordsOverLimit, 1);
@@ -106,7 +106,7 @@ impl Markers {
         let name = self.name(marker.name(), "", batch);
         let domain = self.name(marker.domain(), DEFAULT_DOMAIN, batch);
         let thread = match (marker.object_kind(), marker.thread()) {
-            // Started and ended by whomever: the process's first thread has its number.
+            // Any thread may end it. It is shown on the process's first thread, whose id is the process's.
             (kind, 0) if kind != THREAD => Thread::Id(marker.process().into()),
             (_, thread) => Thread::Handle(thread),
         };
@@ -116,7 +116,7 @@ impl Markers {
         Begun { kind, name, domain, is_own, thread, at: marker.timestamp() }
     }
 
-    /// The text at that address, left in `self.text`, or what stands for none.
+    /// Returns the text at that address, left in `self.text`, or `none`.
     fn name(&mut self, address: u64, none: &str, batch: &mut Batch<'_>) -> Name {
         match text::copy(address, &mut self.text) {
             true => batch.name(&String::from_utf8_lossy(&self.text)),
@@ -124,28 +124,28 @@ impl Markers {
         }
     }
 
-    /// Hands over what is complete, at the end of a buffer.
-    pub(super) fn settle(&mut self, batch: &mut Batch<'_>) {
+    /// Delivers complete markers, at the end of a buffer.
+    pub(super) fn deliver_complete(&mut self, batch: &mut Batch<'_>) {
         for id in std::mem::take(&mut self.complete) {
             if let Some(known) = self.known.remove(&id) {
-                self.hand_over(&known, batch);
+                self.deliver(&known, batch);
             }
         }
     }
 
-    /// Hands over what has begun and not ended; no more comes.
+    /// Delivers ranges that have begun but not ended, at the end of the recording.
     pub(super) fn finish(&mut self, batch: &mut Batch<'_>) {
-        self.settle(batch);
+        self.deliver_complete(batch);
         for known in std::mem::take(&mut self.known).into_values() {
             match known.begun {
-                Some(_) => self.hand_over(&known, batch),
+                Some(_) => self.deliver(&known, batch),
                 // It began before the recording.
                 None => batch.lost(Loss::OutOfWindow, u64::from(known.end.is_some())),
             }
         }
     }
 
-    fn hand_over(&self, known: &MarkerState, batch: &mut Batch<'_>) {
+    fn deliver(&self, known: &MarkerState, batch: &mut Batch<'_>) {
         let Some(begun) = known.begun.filter(|begun| !begun.is_own && self.types.contains(begun.kind)) else { return };
         batch.call(&ApiCall {
             kind: begun.kind,
@@ -165,7 +165,7 @@ impl Markers {
 #[cfg(test)]
 #[cfg(not(miri))]
 mod tests {
-    use super::super::records::{Record, made as record};
+    use super::super::records::{Record, make_record as record};
     use super::*;
     use crate::collector::RecordSink;
     use crate::collector::trial::{self, Findings};
@@ -192,7 +192,7 @@ mod tests {
                     other => panic!("{other:?}"),
                 }
             }
-            markers.settle(batch);
+            markers.deliver_complete(batch);
         });
     }
 
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_records_of_a_range_come_in_any_order() {
+    fn records_of_a_range_arrive_in_any_order() {
         let start = || marker(7, START, 10, b"all reduce\0", b"NCCL\0");
         let end = || marker(7, END, 20, b"", b"");
         let more = || data(7, &[(4, 4, 2), (12, 4, 1), (16, 8, 64), (24, 4, 0xFF00_8000), (28, 4, 3)]);
@@ -231,14 +231,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_no_argument() {
+    fn missing_fields_yield_no_arguments() {
         let found = found(&[&[marker(1, INSTANT, 10, b"tick\0", b""), data(1, &[(4, 4, 1)])]]);
         assert_eq!(shown(&found), ["cpu_instant_event tick 10-10"]);
         assert_eq!(found.records[0].args, [("nvtx.domain".to_owned(), "\"default\"".to_owned())]);
     }
 
     #[test]
-    fn payloads_are_numbers_of_their_kind() {
+    fn payloads_are_numbers_of_their_type() {
         for (kind, bits, expected) in
             [(0, 1.5f64.to_bits(), "1.5"), (1, u64::MAX, "18446744073709551615"), (4, u64::MAX, "-1"), (6, 9, "")]
         {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_ranges_and_types_that_nobody_wants_are_left_out() {
+    fn own_ranges_and_unselected_types_are_dropped() {
         let records = [
             marker(1, START, 1, b"span, op_id = 1\0", b"tracing-kineto\0"),
             marker(2, INSTANT, 2, b"event\0", b"tracing-kineto\0"),
@@ -264,14 +264,14 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_ended_is_there_and_what_has_not_begun_is_counted() {
+    fn open_ranges_are_kept_and_orphan_ends_counted() {
         let found = found(&[&[marker(1, START, 1, b"open\0", b""), marker(2, END, 2, b"", b""), data(3, &[])]]);
         assert_eq!(shown(&found), ["user_annotation open 1-0"]);
         assert_eq!(found.losses, [(Loss::OutOfWindow, 1)]);
     }
 
     #[test]
-    fn ranges_of_a_process_are_on_the_thread_that_is_known_or_the_first_one() {
+    fn process_ranges_fall_back_to_the_first_thread() {
         let of_process = |thread: u64| {
             let mut bytes = marker(1, START, 1, b"a\0", b"");
             bytes[20..24].copy_from_slice(&1u32.to_ne_bytes());
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_open_than_there_is_room_for() {
+    fn open_ranges_are_limited() {
         let lost = |lonely: u64, open: u64| {
             let ends = (0..lonely).map(|id| marker(id, END, 1, b"", b""));
             let starts = (0..open).map(|id| marker(1 << 20 | id, START, 1, b"a\0", b""));

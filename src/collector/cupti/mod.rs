@@ -1,9 +1,10 @@
-//! NVIDIA's GPUs, through libcupti.
+//! The collector of NVIDIA's GPUs, through libcupti.
 //!
-//! The library is found when it is asked for, and nothing in it is called before the driver has answered: some versions
-//! end the process otherwise. While a recording runs, it holds CUPTI's one subscription, which keeps other profilers out
-//! as they keep us out. CUPTI writes into buffers of ours ([`pool`](super::pool)), which a thread ([`worker`]) reads
-//! ([`steps`], [`records`]) into the recording ([`reader`], [`shapes`]). [`start`] puts this together.
+//! The library is searched when it is first needed, and no function of it is called before the driver has answered:
+//! some versions end the process otherwise. A running recording holds CUPTI's only subscription, which excludes other
+//! profilers as theirs excludes it. CUPTI fills buffers of this crate ([`pool`](super::pool)), which a thread
+//! ([`worker`]) reads ([`steps`], [`records`]) into the recording ([`reader`], [`shapes`]). [`start`] sets all of
+//! this up.
 
 mod advice;
 mod callbacks;
@@ -49,15 +50,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use worker::{End, ReaderCommands};
 
-/// Records CUDA: kernels, copies, fills, calls of the runtime and the driver, waits and events; where that is asked for, the
-/// NVTX ranges of libraries and the memory of devices.
+/// Records CUDA: kernels, copies, fills, API calls of the runtime and the driver, waits and events. On request, it
+/// also records NVTX ranges of libraries and device memory.
 ///
-/// Works with libcupti 11.7 to 13.4 and, as far as records only grow, newer ones. There may be any number of these in a
-/// process; one of them records at a time, and others are told that it is [busy](super::Why::Busy).
+/// Works with libcupti 11.7 to 13.4, and with newer versions as long as records only grow. A process may have several
+/// of these collectors; only one records at a time, and the others report that it is [busy](super::Why::Busy).
 pub struct Cupti {
     loaded: LazyLibrary<Loaded>,
     running: fork::Own<Option<Running>>,
-    /// Whether ids are taken.
+    /// Whether external ids are accepted.
     takes_ids: AtomicBool,
 }
 
@@ -68,11 +69,11 @@ impl fmt::Debug for Cupti {
 }
 
 thread_local! {
-    /// The recording for which the thread's ids were taken away.
+    /// The recording for which stale ids were removed on this thread.
     static CLEAN_FOR: Cell<u32> = const { Cell::new(0) };
 }
 
-/// What the table of vendors refers to.
+/// This vendor's row in the table of vendors.
 pub(super) const VENDOR: VendorFolder = VendorFolder {
     new_collector: |options| Arc::new(Cupti::new(options)),
     new_timers: Some(|| Arc::new(EventTimers::new(CudaEvents::new()))),
@@ -80,7 +81,7 @@ pub(super) const VENDOR: VendorFolder = VendorFolder {
     examine: advice::examine,
 };
 
-/// A recording under way.
+/// An active recording.
 #[derive(Debug)]
 struct Running {
     commands: Arc<ReaderCommands>,
@@ -101,17 +102,17 @@ impl Cupti {
         }
     }
 
-    /// Returns what was looked for, and what came of it, the last time that the libraries were looked for.
+    /// Returns the places of the last search for the libraries, with the outcomes.
     pub fn attempts(&self) -> Vec<Attempt> {
         self.loaded.attempts()
     }
 
-    /// The recording under way.
+    /// Returns the active recording.
     fn recording(&self) -> Option<(Arc<ReaderCommands>, Arc<Kinds>)> {
         self.running.lock().as_ref().map(|running| (running.commands.clone(), running.kinds.clone()))
     }
 
-    /// Finds the libraries. Until they are found, each time anew.
+    /// Finds the libraries, searching again until they are found.
     fn load(&self) -> Result<&Loaded, Unavailable> {
         self.loaded.find(Loaded::find)
     }
@@ -144,7 +145,7 @@ impl Collector for Cupti {
         let mut running = self.running.lock();
         let lease = if running.is_some() { None } else { HUB.lease() };
         let lease = lease.ok_or_else(|| Unavailable::taken("libcupti"))?;
-        HUB.watch(selection.range.clone());
+        HUB.set_range(selection.range.clone());
         let (capabilities, commands, kinds) = loaded.start(selection, &sink, lease)?;
         let (teardown, is_unproven) = (selection.options.flag("TEARDOWN_CUPTI"), capabilities.proven == Some(false));
         *running = Some(Running { commands, kinds, sink, teardown, is_unproven });

@@ -1,31 +1,31 @@
-//! The functions of CUDA's runtime and driver: what they are called, which of them put work on a device, and which are
-//! left out.
+//! The functions of CUDA's runtime and driver: their names, whether they put work on a device, and whether they are
+//! excluded.
 
 use super::ffi::{DRIVER, RUNTIME};
 use crate::collector::{Batch, Name};
 
-/// What is known of a function.
+/// A function's properties.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Function {
     pub(super) name: Name,
     pub(super) does: Does,
 }
 
-/// What a function does, as far as it matters here.
+/// The effects of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Does {
-    /// It has a kernel or a graph run: a device's record will come.
+    /// It runs a kernel or a graph: a device record will follow.
     pub(super) runs_kernels: bool,
-    /// It puts work on a device, such as a copy. Of none, if the copy is empty.
+    /// It puts work on a device, such as a copy. An empty copy has no device record.
     pub(super) launches: bool,
-    /// Work that this thread gives to streams is kept for a graph from now on, or no more.
+    /// Streams of this thread start or stop to capture work into a graph.
     pub(super) begins_capture: bool,
     pub(super) ends_capture: bool,
-    /// It says nothing to anybody: it is left out.
+    /// It is excluded as noise.
     pub(super) is_noise: bool,
 }
 
-/// The functions that one recording has met, by their number.
+/// The functions seen in a recording, by number.
 #[derive(Debug, Default)]
 pub(super) struct Functions {
     runtime: Vec<Option<Function>>,
@@ -36,7 +36,7 @@ pub(super) struct Functions {
 const MOST: usize = 1 << 16;
 
 impl Functions {
-    /// Returns what is known of a function; `ask` asks the library for its name.
+    /// Returns a function's properties; `ask` returns its name from the library.
     #[inline]
     pub(super) fn get(
         &mut self,
@@ -74,7 +74,7 @@ impl Functions {
 }
 
 impl Does {
-    /// Judges a function by its name.
+    /// Classifies a function by its name.
     fn of(domain: u32, name: &str) -> Does {
         let name = name.trim_start_matches('_');
         let rest = if domain == RUNTIME { name.strip_prefix("cuda") } else { name.strip_prefix("cu") };
@@ -98,12 +98,12 @@ impl Does {
     }
 }
 
-/// What libkineto leaves out of the runtime.
+/// Runtime functions that libkineto excludes.
 const NOISE_OF_RUNTIME: [&str; 6] =
     ["GetDevice", "SetDevice", "GetLastError", "EventCreate", "EventCreateWithFlags", "EventDestroy"];
 
-/// What is left out of the driver: what only asks, or says which context a thread uses. libkineto keeps eight functions
-/// of the driver; here programs use nothing else, so all that do something are kept.
+/// Excluded driver functions: queries, and those that select a thread's context. libkineto keeps only eight driver
+/// functions. Rust programs often use the driver alone, so all functions with an effect are kept.
 const NOISE_OF_DRIVER: [&str; 17] = [
     "CtxGet",
     "CtxPopCurrent",
@@ -124,8 +124,8 @@ const NOISE_OF_DRIVER: [&str; 17] = [
     "StreamIsCapturing",
 ];
 
-/// The numbers of the functions that the library is told not to record, where it can be told: the most frequent ones.
-pub(super) const SWITCHED_OFF: [(u32, &[u32]); 2] = [
+/// Numbers of the most frequent excluded functions, which the library is asked not to record if it can.
+pub(super) const DISABLED_CALLS: [(u32, &[u32]); 2] = [
     // cudaGetDevice, cudaSetDevice, cudaGetLastError, cudaEventCreate, cudaEventCreateWithFlags, cudaEventDestroy
     (RUNTIME, &[17, 16, 10, 133, 134, 136]),
     // cuKernelGetAttribute, cuDevicePrimaryCtxGetState, cuCtxGetCurrent, cuCtxSetCurrent, cuCtxGetDevice,
@@ -134,7 +134,7 @@ pub(super) const SWITCHED_OFF: [(u32, &[u32]); 2] = [
     (DRIVER, &[686, 392, 304, 303, 16, 323, 324, 3, 4, 9, 626, 677, 310, 450, 499, 85]),
 ];
 
-/// Takes the version off a name of the runtime, as libkineto does: `_v3020`, of four digits or more.
+/// Removes the version from a runtime function's name, as libkineto does: `_v3020`, of four digits or more.
 fn without_version(name: &str) -> &str {
     match name.rsplit_once("_v") {
         Some((bare, digits)) if digits.len() >= 4 && digits.bytes().all(|digit| digit.is_ascii_digit()) => bare,
@@ -142,7 +142,7 @@ fn without_version(name: &str) -> &str {
     }
 }
 
-/// The names of the functions that matter most, for libraries that do not tell.
+/// Names of the most important functions, for libraries that cannot return them.
 fn built_in(domain: u32, number: u32) -> Option<String> {
     let known: &[(u32, &str)] = if domain == RUNTIME { &OF_RUNTIME } else { &OF_DRIVER };
     known.iter().find(|(known, _)| *known == number).map(|(_, name)| (*name).to_owned())
@@ -225,7 +225,7 @@ mod tests {
     use crate::collector::trial;
 
     #[test]
-    fn functions_are_judged_by_their_names() {
+    fn functions_are_classified_by_name() {
         let runs = Does { runs_kernels: true, launches: true, ..Does::default() };
         let launches = Does { launches: true, ..Does::default() };
         let noise = Does { is_noise: true, ..Does::default() };
@@ -287,8 +287,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_switched_off_is_noise() {
-        for (domain, numbers) in SWITCHED_OFF {
+    fn disabled_calls_are_noise() {
+        for (domain, numbers) in DISABLED_CALLS {
             for number in numbers {
                 if let Some(name) = built_in(domain, *number) {
                     assert!(Does::of(domain, &name).is_noise, "{name}");

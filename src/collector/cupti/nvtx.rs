@@ -1,11 +1,11 @@
-//! Whether libcupti receives the NVTX ranges of the process.
+//! Checks whether libcupti receives the NVTX ranges of the process.
 
 use std::path::Path;
 
-/// Returns why that libcupti does not receive the NVTX ranges of the process, and what to do; `None` if it does.
+/// Returns why this libcupti does not receive the process's NVTX ranges, and what to do; `None` if it does.
 ///
-/// A library that makes ranges reads the listener from one variable, at its first call. The variable must be set when the
-/// program starts: to set it later is unsound while other threads read the environment.
+/// NVTX reads the listener from an environment variable at its first call. The variable must be set when the program
+/// starts: setting it later is unsound while other threads read the environment.
 pub(super) fn find_nvtx_fault(injection: Option<&Path>, library: &Path) -> Option<String> {
     let why = match injection {
         None => "NVTX_INJECTION64_PATH is not set, so no tool receives them".to_owned(),
@@ -18,7 +18,7 @@ pub(super) fn find_nvtx_fault(injection: Option<&Path>, library: &Path) -> Optio
     ))
 }
 
-/// Returns whether both paths name one file.
+/// Returns whether both paths name the same file.
 fn is_same(one: &Path, other: &Path) -> bool {
     let file = |path: &Path| path.canonicalize().ok();
     one == other || file(one).is_some_and(|one| file(other) == Some(one))

@@ -1,4 +1,4 @@
-//! Reads CUPTI's records into a recording.
+//! Converts CUPTI's records into records of the recording.
 
 use super::ffi::{DRIVER, RUNTIME};
 use super::kernels::KernelNames;
@@ -16,26 +16,26 @@ use crate::collector::{
 };
 use kineto_trace::activity::{ActivityType, ActivityTypes, DeviceType};
 
-/// Gives the name of a function, by its domain and number.
-pub(super) type Ask = Box<dyn Fn(u32, u32) -> Option<String> + Send>;
+/// Returns the name of a function, by its domain and number.
+pub(super) type FunctionNames = Box<dyn Fn(u32, u32) -> Option<String> + Send>;
 
-/// What a recording has met so far.
+/// The state of a recording.
 pub(super) struct Reader {
     sink: RecordSink,
     types: ActivityTypes,
-    ask: Ask,
+    function_name: FunctionNames,
     kernels: KernelNames,
     functions: Functions,
-    /// Names that are put together from numbers.
+    /// Names composed from numbers.
     composed: Vec<(u32, Name)>,
     pub(super) ledger: Ledger,
     markers: Markers,
-    /// The ids that came last, the newest at `newest`.
+    /// The ids that arrived last, the newest at `newest`.
     pushed: [PushedId; THREADS],
     newest: usize,
-    /// The context that was seen last, which is the next one too, mostly.
+    /// The context seen last, which is usually the next context too.
     context: (u32, u32),
-    /// A thread of our own, and until when its calls are.
+    /// A thread of this crate, and the time until which its calls are excluded.
     own: (u32, u64),
 }
 
@@ -45,7 +45,8 @@ impl std::fmt::Debug for Reader {
     }
 }
 
-/// An external id on its way to its call, whose record comes next, or a little later where threads share a buffer.
+/// An external id that waits for its call. The call's record comes next, or a little later where threads share a
+/// buffer.
 #[derive(Clone, Copy, Debug)]
 struct PushedId {
     correlation: u32,
@@ -54,8 +55,8 @@ struct PushedId {
 }
 
 impl PushedId {
-    /// Hands over an id whose call has not come behind it.
-    fn settle(&mut self, batch: &mut Batch<'_>) {
+    /// Delivers an id whose call did not follow.
+    fn deliver(&mut self, batch: &mut Batch<'_>) {
         if !self.taken {
             self.taken = true;
             batch.external(External { correlation: self.correlation.into(), id: self.id });
@@ -63,18 +64,18 @@ impl PushedId {
     }
 }
 
-/// So many threads may be between the record of an id and that of its call.
+/// The most threads that may be between the record of an id and that of its call.
 const THREADS: usize = 8;
 
-/// The kind of external ids that is ours.
+/// The kind of external ids that this crate uses.
 const OWN_IDS: u32 = 3;
 
-/// Prefixes for numbers in `composed`.
+/// Prefixes of numbers in `composed`.
 const COPY: u32 = 1 << 24;
 const FILL: u32 = 2 << 24;
 const GRAPH: u32 = 3 << 24;
 
-/// What a record says that all work of devices has, of a type and with a name, and the words of its shape.
+/// Fills in the fields common to all device work, with a type, a name, and the words of a layout.
 macro_rules! work {
     ($record:ident, $kind:ident, $name:expr, $shape:ident, $words:ident) => {
         DeviceWork {
@@ -92,11 +93,11 @@ macro_rules! work {
 }
 
 impl Reader {
-    pub(super) fn new(sink: RecordSink, types: ActivityTypes, ask: Ask) -> Reader {
+    pub(super) fn new(sink: RecordSink, types: ActivityTypes, function_name: FunctionNames) -> Reader {
         Reader {
             sink,
             types,
-            ask,
+            function_name,
             kernels: KernelNames::default(),
             functions: Functions::default(),
             composed: Vec::new(),
@@ -109,8 +110,8 @@ impl Reader {
         }
     }
 
-    /// Leaves out the calls of a thread that begin before that time: they are our own.
-    pub(super) fn leave_out(&mut self, thread: u32, until: u64) {
+    /// Excludes the calls of a thread that begin before that time: they are the collector's own.
+    pub(super) fn exclude_calls(&mut self, thread: u32, until: u64) {
         self.own = (thread, until);
     }
 
@@ -118,7 +119,7 @@ impl Reader {
         &self.sink
     }
 
-    /// Reads all records of a buffer; returns whether it could be read to its end.
+    /// Reads all records of a buffer; returns whether the whole buffer could be read.
     pub(super) fn read(&mut self, bytes: &[u8], walker: &impl Walker) -> bool {
         let sink = self.sink.clone();
         self.kernels.next_buffer();
@@ -132,16 +133,16 @@ impl Reader {
                     None => unread += 1,
                 }
             }
-            self.pushed.iter_mut().for_each(|pushed| pushed.settle(batch));
-            self.markers.settle(batch);
+            self.pushed.iter_mut().for_each(|pushed| pushed.deliver(batch));
+            self.markers.deliver_complete(batch);
             unread
         });
-        // How many more there were cannot be known.
+        // The number of unread records is unknown.
         sink.lost(Loss::DeviceRecordsUnread, unread + u64::from(records.broken()));
         !records.broken()
     }
 
-    /// No more comes.
+    /// Ends the recording.
     pub(super) fn finish(&mut self) {
         self.sink.record(|batch| self.markers.finish(batch));
     }
@@ -155,11 +156,11 @@ impl Reader {
             Record::ExternalCorrelation(external) if external.id_kind() == OWN_IDS => {
                 self.newest = (self.newest + 1) % THREADS;
                 if let Some(oldest) = self.pushed.get_mut(self.newest) {
-                    oldest.settle(batch);
+                    oldest.deliver(batch);
                     *oldest = PushedId { correlation: external.correlation(), id: external.id(), taken: false };
                 }
             }
-            // Another profiler's.
+            // Ids of another profiler.
             Record::ExternalCorrelation(_) => {}
             Record::Memcpy(copy) => self.copy(copy, batch),
             Record::Memcpy2(copy) => self.peer_copy(copy, batch),
@@ -177,7 +178,7 @@ impl Reader {
         }
     }
 
-    /// Returns the id that was pushed around a call, 0 if it has not come.
+    /// Returns the id that was pushed around a call, 0 if none arrived.
     #[inline]
     fn id_around(&mut self, correlation: u32) -> u64 {
         let newest = self.pushed.get(self.newest).filter(|pushed| pushed.correlation == correlation);
@@ -194,7 +195,7 @@ impl Reader {
 
     fn call(&mut self, call: &Api<'_>, domain: u32, batch: &mut Batch<'_>) {
         let number = call.function();
-        let function = self.functions.get((domain, number), || (self.ask)(domain, number), batch);
+        let function = self.functions.get((domain, number), || (self.function_name)(domain, number), batch);
         let (does, correlation, thread) = (function.does, call.correlation(), call.thread());
         self.ledger.call(call.start());
         let external = self.id_around(correlation);
@@ -207,7 +208,7 @@ impl Reader {
             self.ledger.capture(thread, does.begins_capture);
         }
         let launches = does.launches && worked && self.ledger.reaches_device(thread);
-        // Kernels that nobody records do not come, and those of a pause may not.
+        // Only wait for kernels that are recorded, and not for those of a pause.
         let is_owed = launches && !batch.overlaps_pause(call.start(), call.end());
         if is_owed && does.runs_kernels && self.types.contains(ActivityType::ConcurrentKernel) {
             self.ledger.launched(correlation, call.start());
@@ -263,7 +264,7 @@ impl Reader {
         if let Some(device) = event.device() {
             self.in_context(event.context(), device, batch);
         }
-        // Of those that nobody asked for, only waits need to know where they were recorded.
+        // Events that are not selected are still needed to resolve waits.
         let is_row = self.types.contains(ActivityType::CudaEvent);
         let name = batch.name("cudaEvent");
         batch.event(&EventRecord {
@@ -309,7 +310,7 @@ impl Reader {
             return *name;
         }
         let name = batch.name(&text());
-        // There are a few of them; more can only be garbage.
+        // There are only a few; more can only come from corrupt records.
         if self.composed.len() < 256 {
             self.composed.push((number, name));
         }
@@ -334,9 +335,9 @@ fn synchronization(sync: &Synchronization<'_>, batch: &mut Batch<'_>) {
     });
 }
 
-/// Memory of a device; that of the host is not the device's.
+/// Adds device memory; host memory is ignored.
 fn allocation(memory: &Memory2<'_>, batch: &mut Batch<'_>) {
-    /// What is done, and kinds of memory.
+    /// Operations and kinds of memory.
     const ALLOCATE: u32 = 1;
     const RELEASE: u32 = 2;
     const PINNED: u32 = 2;
@@ -358,14 +359,14 @@ fn allocation(memory: &Memory2<'_>, batch: &mut Batch<'_>) {
     }
 }
 
-/// What libkineto calls kinds of memory.
+/// Returns libkineto's name of a kind of memory.
 fn memory_name(kind: u32) -> &'static str {
     const NAMES: [&str; 8] =
         ["Unknown", "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"];
     NAMES.get(kind as usize).unwrap_or(&"Unrecognized")
 }
 
-/// What libkineto calls kinds of overhead.
+/// Returns libkineto's name of a kind of overhead.
 fn overhead_name(kind: u32) -> &'static str {
     const NAMES: [&str; 8] = [
         "Unknown",

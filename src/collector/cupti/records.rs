@@ -1,9 +1,9 @@
-//! CUPTI's records, read field by field from the bytes that they are.
+//! Reads the fields of CUPTI's records from their bytes.
 //!
-//! From 11.7 to 13.4 records only ever grew at their ends, so a field is there if the record is long enough, whatever the
-//! version. Nothing else is believed of what stands in a buffer.
+//! From 11.7 to 13.4 records only grew at their ends, so a field exists if the record is long enough, whatever the
+//! version. No other value in a buffer is trusted.
 
-/// Which kind of activity a record is of, by CUPTI's numbers.
+/// The activity kinds, by CUPTI's numbers.
 pub(super) mod kind {
     pub(crate) const MEMCPY: u32 = 1;
     pub(crate) const MEMSET: u32 = 2;
@@ -43,19 +43,19 @@ macro_rules! views {
         }
 
         impl<'b> $name<'b> {
-            /// `None` if the record is shorter than any version's.
+            /// Returns `None` if the record is shorter than in any version.
             #[inline]
             fn new(all: &'b [u8]) -> Option<$name<'b>> {
                 Some($name { first: all.first_chunk()?, all })
             }
 
-            // What every version has.
+            // Fields of every version.
             $(#[inline]
             pub(super) fn $field(&self) -> $type {
                 field!($type, self.first, $at).unwrap_or_default()
             })*
 
-            // What came later.
+            // Fields of later versions.
             $($(#[inline]
             pub(super) fn $later(&self) -> Option<$kind> {
                 field!($kind, self.all, $place)
@@ -73,7 +73,7 @@ views! {
         graph_node: u64 @ 144, graph: u32 @ 156, channel: u32 @ 168, channel_type: u32 @ 172,
     }
     + { priority: u32 @ 216, }
-    /// A copy that stays on one device, or goes between it and the host.
+    /// A copy on a device, or between it and the host.
     Memcpy, 88 bytes {
         copy_kind: u8 @ 4, source_kind: u8 @ 5, target_kind: u8 @ 6, bytes: u64 @ 8, start: u64 @ 16, end: u64 @ 24,
         device: u32 @ 32, context: u32 @ 36, stream: u32 @ 40, correlation: u32 @ 44, graph_node: u64 @ 64,
@@ -110,32 +110,32 @@ views! {
     ExternalCorrelation, 24 bytes {
         id_kind: u32 @ 4, id: u64 @ 8, correlation: u32 @ 16,
     }
-    /// Time that CUPTI took.
+    /// Overhead of CUPTI.
     Overhead, 40 bytes {
         what: u32 @ 4, start: u64 @ 24, end: u64 @ 32,
     }
-    /// A range of NVTX begins or ends, or something happens.
+    /// The begin or end of an NVTX range, or an instant.
     Marker, 56 bytes {
         flags: u32 @ 4, timestamp: u64 @ 8, id: u32 @ 16, object_kind: u32 @ 20, process: u32 @ 24, thread: u32 @ 28,
         name: u64 @ 40, domain: u64 @ 48,
     }
-    /// What else is said of it.
+    /// Further data of a marker.
     MarkerData, 32 bytes {
         flags: u32 @ 4, id: u32 @ 8, payload_kind: u32 @ 12, payload: u64 @ 16, color: u32 @ 24, category: u32 @ 28,
     }
-    /// Memory is allocated or given back.
+    /// A device allocation or free.
     Memory2, 120 bytes {
         operation: u32 @ 4, memory_kind: u32 @ 8, correlation: u32 @ 12, address: u64 @ 16, bytes: u64 @ 24,
         timestamp: u64 @ 32, device: u32 @ 52,
     }
-    /// The launch of a graph, as one.
+    /// The launch of a graph as a whole.
     GraphTrace, 48 bytes {
         correlation: u32 @ 4, start: u64 @ 8, end: u64 @ 16, device: u32 @ 24, graph: u32 @ 28, context: u32 @ 32,
         stream: u32 @ 36,
     }
 }
 
-/// A record of a kind that is known, seen where it lies.
+/// A borrowed record of a known kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Record<'b> {
     Kernel(Kernel<'b>),
@@ -155,9 +155,9 @@ pub(super) enum Record<'b> {
 }
 
 impl<'b> Record<'b> {
-    /// Reads a record, all of whose bytes are given; `None` if it is of no known kind, or too short for its kind.
+    /// Reads a record from all of its bytes; returns `None` if its kind is unknown, or it is too short.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "each kind goes on by itself where this is known")]
+    #[expect(clippy::inline_always, reason = "lets the caller's match merge with this one")]
     pub(super) fn read(bytes: &'b [u8]) -> Option<Record<'b>> {
         Some(match kind_of(bytes)? {
             kind::CONCURRENT_KERNEL | kind::KERNEL => Record::Kernel(Kernel::new(bytes)?),
@@ -179,15 +179,15 @@ impl<'b> Record<'b> {
     }
 }
 
-/// Returns the kind of the record that begins there.
+/// Returns the kind of the record at the start of `bytes`.
 #[inline]
 pub(super) fn kind_of(bytes: &[u8]) -> Option<u32> {
     field!(u32, bytes, 0)
 }
 
-/// A record of `size` bytes whose fields, as offset, size and value, are put there by hand.
+/// Makes a record of `size` bytes from fields: offset, size and value.
 #[cfg(test)]
-pub(super) fn made(number: u32, size: usize, fields: &[(usize, usize, u64)]) -> Vec<u8> {
+pub(super) fn make_record(number: u32, size: usize, fields: &[(usize, usize, u64)]) -> Vec<u8> {
     let mut bytes = vec![0u8; size];
     bytes[..4].copy_from_slice(&number.to_ne_bytes());
     for (at, width, value) in fields {
@@ -198,7 +198,7 @@ pub(super) fn made(number: u32, size: usize, fields: &[(usize, usize, u64)]) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::made as record;
+    use super::make_record as record;
     use super::*;
 
     const KERNEL: [(usize, usize, u64); 21] = [
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn all_else_is_read() {
+    fn other_records_are_read() {
         let bytes =
             record(5, 40, &[(4, 4, 211), (8, 8, 1), (16, 8, 2), (24, 4, 99), (28, 4, 3), (32, 4, 4), (36, 4, 5)]);
         let Some(Record::Runtime(call)) = Record::read(&bytes) else { panic!() };
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_short_or_unknown_is_no_record() {
+    fn short_and_unknown_records_are_rejected() {
         for (number, size) in [
             (10, 176),
             (1, 88),

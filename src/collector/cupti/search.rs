@@ -1,29 +1,29 @@
-//! Where libcupti is looked for, and which of several is taken.
+//! Searches for libcupti, and chooses between several.
 //!
-//! What the process has already wins, then the file that the user names. Of all others, those are left out that are for a
-//! newer CUDA than the driver: they fail at best.
+//! A library that the process has already loaded wins, then the file that the user names. Libraries for a newer CUDA
+//! than the driver supports are skipped: they fail at best.
 
 use crate::collector::Options;
 use crate::collector::library::{Attempt, Candidate, Library, matching_paths, version_numbers};
 use std::path::{Path, PathBuf};
 
-/// The names that the loader knows libraries by, with the major version of CUDA that each is for.
+/// The names that the loader knows, with the major version of CUDA.
 const NAMES: [(&str, u64); 5] = [
     ("libcupti.so.13", 13),
     ("libcupti.so.12", 12),
     ("libcupti.so.11.8", 11),
     ("libcupti.so.11.7", 11),
-    // It does not say.
+    // Without a version.
     ("libcupti.so", 0),
 ];
 
-/// Folders in a toolkit, in a Conda environment, and in an environment of Python's.
+/// Folders in a toolkit, in a Conda environment, and in a Python environment.
 const IN_TOOLKIT: [&str; 3] = ["extras/CUPTI/lib64", "lib64", "targets/*/lib"];
 const TOOLKITS: [&str; 3] = ["/usr/local/cuda", "/usr/local/cuda-13*", "/usr/local/cuda-12*"];
 const IN_PYTHON: [&str; 2] =
     ["lib/python3*/site-packages/nvidia/cu1*/lib", "lib/python3*/site-packages/nvidia/cuda_cupti/lib"];
 
-/// Finds libcupti for a driver of that version, 13000 for 13.0; adds what was tried to `attempts`.
+/// Finds libcupti for a driver of that version, 13000 for 13.0; adds the attempts to `attempts`.
 pub(super) fn find(options: &Options, driver: i32, attempts: &mut Vec<Attempt>) -> Option<Library> {
     let newest = u64::try_from(driver / 1000).unwrap_or(0);
     let first = NAMES.iter().map(|(name, _)| Candidate::Mapped((*name).to_owned()));
@@ -38,14 +38,14 @@ pub(super) fn find(options: &Options, driver: i32, attempts: &mut Vec<Attempt>) 
     let fits = |candidate: &Candidate, attempts: &mut Vec<Attempt>| {
         let major = major(candidate);
         if major > newest {
-            let outcome = format!("left out: the driver is for CUDA {newest}, which is older");
+            let outcome = format!("skipped: the driver supports only CUDA {newest}");
             attempts.push(Attempt::new(candidate.to_string(), outcome));
         }
         major <= newest
     };
     let by_loader = NAMES.iter().map(|(name, _)| Candidate::Loader((*name).to_owned()));
     let in_folders = || folders(options).into_iter().flat_map(|folder| in_folder(&folder));
-    // Folders are looked into only if the loader finds nothing.
+    // Search folders only if the loader finds nothing.
     let by_loader: Vec<_> = by_loader.filter(|candidate| major(candidate) <= newest).collect();
     Library::first(by_loader.into_iter(), attempts).or_else(|| {
         let fitting: Vec<_> = in_folders().filter(|candidate| fits(candidate, attempts)).collect();
@@ -53,7 +53,8 @@ pub(super) fn find(options: &Options, driver: i32, attempts: &mut Vec<Attempt>) 
     })
 }
 
-/// Returns the file or folder that the user names. The libcupti that receives NVTX ranges is the one that must record them.
+/// Returns the file or folder that the user names. NVTX ranges can only be recorded by the libcupti that receives
+/// them.
 fn named(options: &Options) -> Option<PathBuf> {
     let is_cupti = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().contains("cupti"));
     let receives_nvtx = || options.path("NVTX_INJECTION64_PATH").filter(is_cupti);
@@ -71,10 +72,10 @@ fn folders(options: &Options) -> Vec<PathBuf> {
     patterns.flat_map(|pattern| matching_paths(&pattern)).collect()
 }
 
-/// Returns the files in a folder that are libcupti, newest first, the one that does not say its version last.
+/// Returns the libcupti files in a folder, newest first, the file without a version last.
 fn in_folder(folder: &Path) -> Vec<Candidate> {
     let mut found = matching_paths(&folder.join("libcupti.so.*"));
-    // Toolkits have the file under a name with the year of its release, beside the loader's.
+    // Toolkits name the file by the year of its release, and link the loader's name to it.
     found.retain(|path| version(path) < 2000);
     found.extend(matching_paths(&folder.join("libcupti.so")));
     found.into_iter().map(Candidate::File).collect()
@@ -85,7 +86,7 @@ fn version(path: &Path) -> u64 {
     version_numbers(name).first().copied().unwrap_or(0)
 }
 
-/// Returns the major version of CUDA that a candidate is for, 0 if it does not say.
+/// Returns the major version of CUDA that a candidate is for, 0 if unknown.
 fn major(candidate: &Candidate) -> u64 {
     match candidate {
         Candidate::Mapped(name) | Candidate::Loader(name) => version(Path::new(name)),
@@ -121,7 +122,7 @@ mod tests {
             options.set(name, root.join(folder).to_str().unwrap());
         }
         let mut attempts = Vec::new();
-        // None of them is a library, so all that fit are tried.
+        // None of them is a library, so all that match are tried.
         assert!(find(&options, 12_040, &mut attempts).is_none());
         let ours = |attempt: &&Attempt| attempt.what.starts_with(root.to_str().unwrap());
         let seen: Vec<_> =

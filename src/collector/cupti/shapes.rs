@@ -1,4 +1,4 @@
-//! What the words of CUPTI's records mean, as the arguments that libkineto writes, under its keys and in its order.
+//! The layouts of CUPTI's records: libkineto's arguments, in its order.
 
 use super::markers::Details;
 use super::records::{Api, GraphTrace, Kernel, Memcpy, Memcpy2, Memset};
@@ -7,7 +7,7 @@ use crate::collector::{DeviceDescription, Name, RecordLayout, RecordView};
 use crate::occupancy::{self, Occupancy, SharedLimit};
 use kineto_trace::activity::ArgValue;
 
-/// The shapes of all records. Each is one of these, so that no two lie at one address.
+/// The layouts of all records. They are variants of an enum, so that no two share an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum CudaShape {
@@ -24,12 +24,12 @@ pub(super) enum CudaShape {
 /// A kernel: `[gridX | blockX, registers]`, `[context | flags, channel type, priority]`, `[shared memory: static | dynamic]`,
 /// `[channel | graph]`, `[graph node]`, `[gridY - 1 | gridZ - 1]`, `[blockY - 1 | blockZ - 1]`, `[queued]`.
 ///
-/// Rare words come last, and are 0 in the usual case, so that they take no room.
+/// Rare words come last; they are usually 0, and trailing zeros are not stored.
 pub(super) static KERNEL: CudaShape = CudaShape::Kernel;
 /// A copy or a fill: `[bytes]`, `[context | flags, channel type]`, `[channel | graph]`, `[graph node]`.
 pub(super) static COPY: CudaShape = CudaShape::Copy;
-/// A copy between devices: like a copy, with the device that does it, `[from device | to device]`,
-/// `[from context | to context]` and `[in device]` behind.
+/// A copy between devices: like a copy, followed by the device that performs it, `[from device | to device]`, `[from
+/// context | to context]` and `[in device]`.
 pub(super) static PEER_COPY: CudaShape = CudaShape::PeerCopy;
 /// A call: `[number of the function]`.
 pub(super) static CALL: CudaShape = CudaShape::Call;
@@ -37,19 +37,20 @@ pub(super) static CALL: CudaShape = CudaShape::Call;
 pub(super) static SYNC: CudaShape = CudaShape::Sync;
 /// An event: `[context | event]`.
 pub(super) static EVENT: CudaShape = CudaShape::Event;
-/// A graph's launch as one: `[context | graph]`.
+/// The launch of a graph as a whole: `[context | graph]`.
 pub(super) static GRAPH: CudaShape = CudaShape::Graph;
 
-/// A range of NVTX, or an instant: `[category | domain]`, `[kind of payload, whether there is a colour | colour]`, `[payload]`.
+/// An NVTX range or instant: `[category | domain]`, `[kind of payload, whether it has a colour | colour]`,
+/// `[payload]`.
 pub(super) static MARKER: CudaShape = CudaShape::Marker;
 
-/// The flag of records that have a priority: since CUDA 13.1.
+/// The flag of records with a priority, which exists since CUDA 13.1.
 const HAS_PRIORITY: u64 = 1 << 30;
 
-/// The flag of markers that have a colour.
+/// The flag of markers with a colour.
 const HAS_COLOR: u32 = 1 << 31;
 
-/// What waits are called, by their number.
+/// The names of waits, by number.
 pub(super) const SYNC_NAMES: [&str; 5] =
     ["Unknown Sync", "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync"];
 
@@ -61,7 +62,7 @@ fn capped(value: u32) -> u64 {
     u64::from(value.min(0xFFFF))
 }
 
-/// Context, flags, channel type and priority in one word.
+/// Packs context, flags, channel type and priority into a word.
 fn where_it_ran(context: u32, channel_type: u32, priority: Option<u32>) -> u64 {
     let flags = if priority.is_some() { HAS_PRIORITY } else { 0 };
     // CUDA's priorities are small numbers around 0.
@@ -188,7 +189,7 @@ fn kernel(record: &RecordView<'_>, each: Each<'_>) {
     ran_in_graph(record, [1, 3, 4], each);
 }
 
-/// What a device has, for the occupancy of kernels.
+/// Returns the device properties that determine occupancy.
 fn capacity(device: &DeviceDescription) -> occupancy::Device {
     let known = |key: &str| device.property(key).map(counted);
     let has = |key: &str| known(key).unwrap_or(0);
@@ -220,10 +221,10 @@ fn warps_per_sm(blocks_per_sm: f32, kernel: &occupancy::KernelResources, device:
     blocks_per_sm * kernel.threads_per_block as f32 / device.warp_size.max(1) as f32
 }
 
-/// How full a kernel makes the device, and why not fuller.
+/// Writes the occupancy of a kernel, and what limits it.
 #[expect(clippy::cast_possible_truncation, reason = "a percentage")]
 fn occupied(device: &occupancy::Device, kernel: &occupancy::KernelResources, grid: [u32; 3], each: Each<'_>) {
-    // It ran, so it had asked for the shared memory that it used.
+    // The kernel ran, so it had requested the shared memory that it used.
     let Some(found) = Occupancy::new(device, kernel, SharedLimit::OptIn) else { return };
     let percent = (found.achieved(device, kernel, grid) * 100.0).round();
     each("est. achieved occupancy %", ArgValue::I64(percent as i64));
@@ -257,7 +258,7 @@ fn peer_copy(record: &RecordView<'_>, each: Each<'_>) {
     copied(record, each);
 }
 
-/// What all copies and fills have in the end.
+/// Writes the arguments that all copies and fills share.
 #[expect(clippy::cast_precision_loss, reason = "a ratio, written with a few digits")]
 fn copied(record: &RecordView<'_>, each: Each<'_>) {
     each("stream", stream(record.stream));
@@ -271,7 +272,8 @@ fn copied(record: &RecordView<'_>, each: Each<'_>) {
     ran_in_graph(record, [1, 2, 3], each);
 }
 
-/// Graph, priority (which new versions say) and channel; the numbers are those of the words for flags, graph and node.
+/// Writes graph, priority (in newer versions) and channel; the numbers are the indices of the words for flags, graph
+/// and node.
 fn ran_in_graph(record: &RecordView<'_>, [flags, graph, node]: [usize; 3], each: Each<'_>) {
     let word = record.word(flags);
     each("graph id", ArgValue::U64(record.low(graph).into()));
@@ -302,7 +304,7 @@ fn sync(record: &RecordView<'_>, each: Each<'_>) {
     correlated(record, record.high(0), each);
 }
 
-/// What NVTX says of a range, under the names of the fields by which a span says it. No payload looks like one of 0.
+/// Writes NVTX attributes under the field names that spans use. A missing payload cannot be told from a payload of 0.
 fn marker(record: &RecordView<'_>, each: Each<'_>) {
     each("nvtx.domain", ArgValue::Str(record.text(0)));
     if record.high(0) != 0 {
@@ -317,7 +319,7 @@ fn marker(record: &RecordView<'_>, each: Each<'_>) {
         0 => each("nvtx.payload", ArgValue::F64(f64::from_bits(payload))),
         1 => each("nvtx.payload", ArgValue::U64(payload)),
         4 => each("nvtx.payload", ArgValue::I64(payload.cast_signed())),
-        // An address, or a metric's.
+        // An address, or a metric's value.
         _ => {}
     }
 }
@@ -332,7 +334,7 @@ fn device_and_context(record: &RecordView<'_>, context: u32, each: Each<'_>) {
     each("context", ArgValue::U64(context.into()));
 }
 
-/// A stream's number, -1 for all of them.
+/// Returns a stream's number, -1 for all streams.
 fn stream(number: u32) -> ArgValue<'static> {
     ArgValue::I64(if number == u32::MAX { -1 } else { number.into() })
 }

@@ -1,4 +1,4 @@
-//! Finds the libraries, and begins a recording with them.
+//! Finds the libraries, and starts a recording.
 
 use super::callbacks::{self, UNLOADS};
 use super::error::CuptiError;
@@ -21,18 +21,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The libraries, once they are found.
+/// The loaded libraries.
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) driver: &'static Driver,
     pub(super) api: &'static Api,
     version: u32,
     path: Option<PathBuf>,
-    /// The driver's functions that unload kernels.
+    /// The driver functions that unload kernels.
     unloads: Vec<u32>,
 }
 
-/// The activity types, with the kinds that CUPTI knows them by.
+/// The activity types, with their CUPTI kinds.
 const KINDS: [(ActivityType, &[u32]); 9] = [
     (ActivityType::ConcurrentKernel, &[kind::CONCURRENT_KERNEL]),
     (ActivityType::GpuMemcpy, &[kind::MEMCPY, kind::MEMCPY2]),
@@ -40,22 +40,22 @@ const KINDS: [(ActivityType, &[u32]); 9] = [
     (ActivityType::CudaRuntime, &[kind::RUNTIME]),
     (ActivityType::CudaDriver, &[kind::DRIVER]),
     (ActivityType::ExternalCorrelation, &[kind::EXTERNAL_CORRELATION]),
-    // Where an event was recorded that is waited for, its own record says.
+    // Resolves waits: the event's own record says where it was recorded.
     (ActivityType::CudaSync, &[kind::SYNCHRONIZATION, kind::CUDA_EVENT]),
     (ActivityType::CudaEvent, &[kind::CUDA_EVENT]),
     (ActivityType::Overhead, &[kind::OVERHEAD]),
 ];
 
-/// What NVTX's markers become.
+/// The types of NVTX markers.
 const BY_NVTX: ActivityTypes = ActivityTypes::of(&[ActivityType::UserAnnotation, ActivityType::CpuInstantEvent]);
 
-/// Versions of CUPTI since which a request for a buffer may be refused (libkineto's experience).
+/// The CUPTI version since which a request for a buffer may be refused (libkineto's experience).
 const REFUSALS_SINCE: u32 = 27;
-/// What older ones get beyond the limit.
+/// The buffers that older versions get beyond the limit.
 const SCRAPS: ScrapLimits = ScrapLimits { bytes: 64 << 10, most: 32 };
 
 impl Loaded {
-    /// Finds the driver, and only behind it the library: some versions end the process where there is none.
+    /// Finds the driver first, then the library: some versions end the process without a driver.
     ///
     /// # Errors
     /// What is missing.
@@ -71,8 +71,8 @@ impl Loaded {
             Unavailable::new(Why::LibraryNotFound, message, advice)
         })?;
         let api = Api::new(library).map_err(|name| {
-            let message = format!("libcupti has no {}", name.to_string_lossy());
-            Unavailable::new(Why::Incompatible, message, "use the one of CUDA 11.7 or newer")
+            let message = format!("libcupti lacks {}", name.to_string_lossy());
+            Unavailable::new(Why::Incompatible, message, "use libcupti of CUDA 11.7 or newer")
         })?;
         if library.path(c"cuptiActivityEnable_v2").is_some() && !driver.has_export_table() {
             let message = "the CUDA driver has no cuGetExportTable, which this libcupti needs";
@@ -81,7 +81,7 @@ impl Loaded {
         let version = api.version().map_err(|error| error.reason("cuptiGetVersion", ""))?;
         attempts.push(Attempt::new("cuptiGetVersion", version.to_string()));
         let path = library.path(c"cuptiGetVersion");
-        // For good, once all is there: what is missing is looked for anew at each start.
+        // Cached from here on; a missing library is searched again at each start.
         let (driver, api) = (Box::leak(Box::new(driver)), Box::leak(Box::new(api)));
         // CUDA 13 has some 800 functions.
         let is_unload = |number: &u32| api.callback_name(DRIVER, *number).is_some_and(|it| UNLOADS.contains(&&*it));
@@ -93,7 +93,7 @@ impl Loaded {
         let missing = self.api.missing();
         let notes = match &missing[..] {
             [] => Vec::new(),
-            missing => vec![format!("libcupti {} has no {}", self.version, missing.join(", "))],
+            missing => vec![format!("libcupti {} lacks {}", self.version, missing.join(", "))],
         };
         Capabilities {
             types: types(),
@@ -107,26 +107,26 @@ impl Loaded {
         }
     }
 
-    /// Begins to record, once the hub is ours.
+    /// Starts to record, while holding the lease.
     pub(super) fn start(
         &self,
         selection: &Selection,
         sink: &RecordSink,
         lease: Lease,
     ) -> Result<(Capabilities, Arc<ReaderCommands>, Arc<Kinds>), Unavailable> {
-        // Inside of it, what the driver finds is to be seen, and records come once it is done.
+        // Inside `cuInit` the device count is not known yet, and records only arrive once it is done.
         let is_inside = is_inside_init();
         if !is_inside && self.driver.devices().is_empty() {
-            let advice = "see what `nvidia-smi` says, and CUDA_VISIBLE_DEVICES";
+            let advice = "run `nvidia-smi`, and check CUDA_VISIBLE_DEVICES";
             return Err(Unavailable::new(Why::NoDevice, "the CUDA driver finds no GPU", advice));
         }
-        let held = |error: CuptiError| error.reason("cuptiSubscribe", &holders::text());
+        let held = |error: CuptiError| error.reason("cuptiSubscribe", &holders::describe_holders());
         let subscriber = self.api.subscribe(callbacks::on_call).map_err(held)?;
         let mut capabilities = self.capabilities();
         let subscription = Subscription::new(self.api, subscriber, lease);
-        let (commands, kinds) = self.arm(selection, sink, subscription, &mut capabilities)?;
+        let (commands, kinds) = self.enable_recording(selection, sink, subscription, &mut capabilities)?;
         let proof = if is_inside { Duration::ZERO } else { selection.proof };
-        capabilities.proven = self.prove(proof, capabilities.types, &commands);
+        capabilities.proven = self.verify_records_arrive(proof, capabilities.types, &commands);
         self.watch_unloads(subscriber, &mut capabilities);
         if selection.range.is_some() {
             self.watch_ranges(subscriber, &mut capabilities);
@@ -141,26 +141,28 @@ impl Loaded {
         Ok((capabilities, commands, kinds))
     }
 
-    /// Subscribes to the calls that unload kernels, whose names have to be read before.
+    /// Subscribes to the functions that unload kernels, whose names must be read before.
     fn watch_unloads(&self, subscriber: Subscriber, capabilities: &mut Capabilities) {
         HUB.set_unloads(&self.unloads);
         let enabled = self.unloads.iter().try_for_each(|call| self.api.enable_call(subscriber, DRIVER, *call));
         if let Err(error) = enabled {
-            capabilities.notes.push(format!("could not subscribe to cuModuleUnload, so names may be lost: {error}"));
+            capabilities
+                .notes
+                .push(format!("could not subscribe to cuModuleUnload, so kernel names may be lost: {error}"));
         }
     }
 
-    /// Has the subscription told where the program begins and ends a range.
+    /// Subscribes to the functions by which the program begins and ends a range.
     fn watch_ranges(&self, subscriber: Subscriber, capabilities: &mut Capabilities) {
         for mark in &callbacks::MARKS {
             if let Err(error) = self.api.enable_call(subscriber, mark.domain, mark.function) {
-                capabilities.notes.push(format!("not each cudaProfilerStart or cudaProfilerStop is seen: {error}"));
+                capabilities.notes.push(format!("could not subscribe to some cudaProfilerStart/Stop calls: {error}"));
             }
         }
     }
 
-    /// Has CUPTI record what is asked for into buffers of ours.
-    fn arm(
+    /// Makes CUPTI record the selection into buffers of this crate.
+    fn enable_recording(
         &self,
         selection: &Selection,
         sink: &RecordSink,
@@ -171,7 +173,7 @@ impl Loaded {
         if selection.options.flag("CUPTI_PER_THREAD_BUFFER_ENABLED")
             && let Err(error) = api.use_per_thread_buffers()
         {
-            capabilities.notes.push(format!("threads have no buffers of their own: {error}"));
+            capabilities.notes.push(format!("threads share buffers: {error}"));
         }
         let may_refuse = self.version >= REFUSALS_SINCE;
         HUB.pool.open(
@@ -179,13 +181,13 @@ impl Loaded {
             if may_refuse { OverflowBuffers::None } else { OverflowBuffers::Limited(SCRAPS) },
         );
         HUB.pool.preallocate();
-        // Others may have registered theirs since.
+        // Another profiler may have registered its callbacks since.
         let failed = |error: CuptiError| error.reason("cuptiActivityRegisterCallbacks", "");
-        api.register(callbacks::requested, callbacks::completed).map_err(failed)?;
-        // Those are another's.
+        api.register(callbacks::on_request, callbacks::on_complete).map_err(failed)?;
+        // Drops made for another profiler.
         api.dropped();
         let kinds = Arc::new(Kinds::new(api, self.enable(selection, capabilities)?));
-        subscription.enabled(kinds.clone());
+        subscription.set_kinds(kinds.clone());
         let commands = Arc::new(ReaderCommands::new(&HUB.pool));
         let ask = Box::new(|domain, function| api.callback_name(domain, function));
         let reader = Reader::new(sink.clone(), capabilities.types, ask);
@@ -200,19 +202,19 @@ impl Loaded {
             is_missing_records: false,
             pausing: None,
         };
-        HUB.read_by(Some(commands.clone()));
+        HUB.set_reader(Some(commands.clone()));
         let thread = std::thread::Builder::new().name("kineto-cupti".to_owned());
         thread.spawn(move || worker.run()).map_err(|error| Unavailable::no_thread(&error))?;
         Ok((commands, kinds))
     }
 
-    /// Enables what is selected; returns the kinds that were, which `capabilities` tells.
+    /// Enables the selection; adds what is enabled to `capabilities`, and returns the kinds.
     fn enable(&self, selection: &Selection, capabilities: &mut Capabilities) -> Result<Vec<u32>, Unavailable> {
         let mut enabled = Vec::new();
         let mut refused = None;
         capabilities.types = ActivityTypes::EMPTY;
         let all = KINDS.iter().flat_map(|(kind, numbers)| numbers.iter().map(|number| (*kind, *number)));
-        // Kernels outside of graphs have records of their own still.
+        // Kernels outside of graphs still have their own records.
         let graphs =
             selection.options.flag("CUDA_GRAPH_TRACE").then_some((ActivityType::ConcurrentKernel, kind::GRAPH_TRACE));
         for (kind, number) in graphs.into_iter().chain(all).filter(|(kind, _)| selection.types.contains(*kind)) {
@@ -224,9 +226,9 @@ impl Loaded {
                 }
                 Err(error) => {
                     capabilities.is_incomplete = true;
-                    // What to do about it is said once.
+                    // Give the advice once.
                     let advice = if refused == Some(error) { String::new() } else { error.hint() };
-                    capabilities.notes.push(format!("{kind} is not recorded, or not all of it: {error}{advice}"));
+                    capabilities.notes.push(format!("{kind} is not recorded, or only in part: {error}{advice}"));
                     refused.get_or_insert(error);
                 }
             }
@@ -242,7 +244,7 @@ impl Loaded {
                 }
                 Err(error) => {
                     let advice = error.hint();
-                    capabilities.notes.push(format!("memory of devices is not recorded: {error}{advice}"));
+                    capabilities.notes.push(format!("device memory is not recorded: {error}{advice}"));
                 }
             }
         }
@@ -250,7 +252,7 @@ impl Loaded {
             Some(error) if enabled.is_empty() => return Err(error.reason("cuptiActivityEnable", "")),
             _ => {}
         }
-        for (domain, functions) in names::SWITCHED_OFF {
+        for (domain, functions) in names::DISABLED_CALLS {
             let of_domain = if domain == RUNTIME { kind::RUNTIME } else { kind::DRIVER };
             if enabled.contains(&of_domain) {
                 functions.iter().for_each(|function| self.api.record_calls(domain, *function, false));
@@ -259,12 +261,12 @@ impl Loaded {
         if selection.types.contains(ActivityType::CudaEvent)
             && let Err(error) = self.api.record_event_times(true)
         {
-            capabilities.notes.push(format!("events have no time of the device's: {error}"));
+            capabilities.notes.push(format!("events lack device timestamps: {error}"));
         }
         Ok(enabled)
     }
 
-    /// Enables NVTX's markers.
+    /// Enables NVTX markers.
     fn enable_markers(&self, selection: &Selection, capabilities: &mut Capabilities, enabled: &mut Vec<u32>) {
         let types = selection.types.intersection(BY_NVTX);
         if types.is_empty() {
@@ -285,8 +287,13 @@ impl Loaded {
         }
     }
 
-    /// Makes a call that changes nothing, and sees whether its record arrives.
-    fn prove(&self, patience: Duration, recorded: ActivityTypes, commands: &ReaderCommands) -> Option<bool> {
+    /// Makes a call without effects, and checks whether its record arrives.
+    fn verify_records_arrive(
+        &self,
+        patience: Duration,
+        recorded: ActivityTypes,
+        commands: &ReaderCommands,
+    ) -> Option<bool> {
         if patience == Duration::ZERO || !recorded.contains(ActivityType::CudaDriver) {
             return None;
         }
@@ -306,7 +313,7 @@ impl Loaded {
     }
 }
 
-/// What can be recorded at best.
+/// Returns the types that can be recorded at best.
 pub(super) fn types() -> ActivityTypes {
     KINDS.iter().fold(ActivityTypes::EMPTY, |types, (kind, _)| types.with(*kind))
 }

@@ -1,4 +1,4 @@
-//! Steps over records of known size.
+//! Walks over records of known size.
 
 #[cfg(test)]
 use super::records::kind;
@@ -6,14 +6,15 @@ use super::records::kind_of;
 use crate::collector::walk::{Unreadable, Walker};
 use std::cell::Cell;
 
-/// Steps over records by itself once the walker has stepped over one of their kind in the same buffer.
+/// Skips a record without calling CUPTI's walker once it has seen a record of that kind in the same buffer.
 ///
-/// All records of a kind are of one size, whichever it is in that version, and asking NVIDIA's walker takes as long as
-/// all else (30 ns). Were a size wrong, the walk would not end with the buffer, and it would be broken.
+/// All records of a kind have the same size in a given version, and NVIDIA's walker takes 30 ns, as long as
+/// everything else together. If a size were wrong, the walk would not end at the end of the buffer, which would then
+/// count as broken.
 #[derive(Debug)]
 pub(super) struct RecordSteps<'w, W> {
     walker: &'w W,
-    /// By kind; 0 if it is not known yet.
+    /// Sizes by kind; 0 if not known yet.
     sizes: [Cell<usize>; 64],
 }
 
@@ -42,21 +43,21 @@ impl<W: Walker> Walker for RecordSteps<'_, W> {
     }
 }
 
-/// A walker that knows the sizes of records by the library's version, for tests without the library.
+/// A walker that computes sizes from the library's version, for tests without the library.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Strides {
-    /// What `cuptiGetVersion` says.
+pub(super) struct RecordSizes {
+    /// The result of `cuptiGetVersion`.
     pub(super) api_version: u32,
-    /// Whether it is 11.8: that and 12.0 have the same number.
+    /// Whether it is 11.8, which reports the same number as 12.0.
     pub(super) is_11_8: bool,
 }
 
 #[cfg(test)]
-impl Strides {
-    /// Returns the size of a record; `None` for kinds that are not known.
+impl RecordSizes {
+    /// Returns the size of a record; `None` for unknown kinds.
     pub(super) fn size(self, kind: u32) -> Option<usize> {
-        // The sizes of all versions, each with the version since which it is so.
+        // The sizes of all versions, each with the first version that uses it.
         let sizes: &[(u32, usize)] = match kind {
             kind::CONCURRENT_KERNEL | kind::KERNEL if self.is_11_8 => &[(0, 200)],
             kind::CONCURRENT_KERNEL | kind::KERNEL => {
@@ -81,7 +82,7 @@ impl Strides {
 }
 
 #[cfg(test)]
-impl Walker for Strides {
+impl Walker for RecordSizes {
     fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
         let Some(at) = at else { return Ok(Some(0)) };
         let kind = buffer.get(at..).and_then(kind_of).ok_or(Unreadable)?;
@@ -97,8 +98,8 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn strides_are_those_of_the_versions() {
-        let size = |api_version, kind| Strides { api_version, is_11_8: false }.size(kind);
+    fn record_sizes_match_the_versions() {
+        let size = |api_version, kind| RecordSizes { api_version, is_11_8: false }.size(kind);
         for (api_version, sizes) in [
             (17, [176, 88, 96, 88, 40, 40, 40, 24, 24, 48]),
             (18, [208, 88, 96, 88, 40, 40, 40, 24, 24, 48]),
@@ -113,12 +114,12 @@ mod tests {
             let kinds = [10, 1, 22, 2, 5, 38, 17, 39, 36, 51];
             assert_eq!(kinds.map(|kind| size(api_version, kind).unwrap()), sizes, "{api_version}");
         }
-        assert_eq!(Strides { api_version: 18, is_11_8: true }.size(10), Some(200));
+        assert_eq!(RecordSizes { api_version: 18, is_11_8: true }.size(10), Some(200));
         assert_eq!(size(28, 77), None);
     }
 
     #[test]
-    fn steps_are_learned_for_each_kind_and_a_wrong_one_breaks() {
+    fn wrong_step_breaks_the_buffer() {
         let record = |number: u32, size: usize| {
             let mut bytes = vec![0u8; size];
             bytes[..4].copy_from_slice(&number.to_ne_bytes());
@@ -131,19 +132,19 @@ mod tests {
             (records.by_ref().take(100).map(<[u8]>::len).collect::<Vec<_>>(), records.broken())
         };
         let records = [record(4, 40), record(10, 248), record(4, 40), record(10, 248), record(4, 40)];
-        // The walker is asked for the first of each kind, and would end the buffer there.
+        // The walker returns the first record of each kind, and would end the buffer there.
         let told = vec![Ok(Some(0)), Ok(Some(40)), Ok(Some(288)), Err(Unreadable)];
         assert_eq!(lengths(&records, told.clone()), (vec![40, 248, 40, 248, 40], false));
         let longer = [record(4, 40), record(10, 248), record(4, 48), record(10, 248), record(4, 40)];
-        assert!(lengths(&longer, told.clone()).1, "no record begins where the step leads");
+        assert!(lengths(&longer, told.clone()).1, "the step does not lead to a record");
         let cut = [record(4, 40), record(10, 248), record(4, 40), record(10, 200)];
         assert_eq!(lengths(&cut, told), (vec![40, 248, 40, 200], true));
     }
 
     proptest! {
         #[test]
-        fn no_bytes_lead_astray(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
-            let strides = Strides { api_version: 130_001, is_11_8: false };
+        fn any_bytes_end_in_bounds(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+            let strides = RecordSizes { api_version: 130_001, is_11_8: false };
             prop_assert!(Records::new(&bytes, &strides).map(<[u8]>::len).sum::<usize>() <= bytes.len());
         }
     }

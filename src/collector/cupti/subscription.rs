@@ -1,35 +1,35 @@
-//! What a recording holds of CUPTI, which is given up whatever ends the recording.
+//! The CUPTI resources of a recording, released on drop.
 
 use super::ffi::{Api, Subscriber};
 use super::hub::{HUB, Lease};
 use super::kinds::Kinds;
 use std::sync::Arc;
 
-/// CUPTI's one subscription with the kinds that it has enabled; given up when it is dropped, also by a panic.
+/// CUPTI's only subscription and the kinds that it set_kinds; released on drop, also after a panic.
 #[derive(Debug)]
 pub(super) struct Subscription {
     api: &'static Api,
     pub(super) subscriber: Subscriber,
     kinds: Option<Arc<Kinds>>,
-    /// The library has been let go of as a whole, and the subscription with it.
-    is_let_go: bool,
-    /// Dropped last: another recording may begin.
+    /// The library was detached as a whole, including the subscription.
+    is_detached: bool,
+    /// Dropped last: then another recording may start.
     _lease: Lease,
 }
 
 impl Subscription {
     pub(super) fn new(api: &'static Api, subscriber: Subscriber, lease: Lease) -> Subscription {
-        Subscription { api, subscriber, kinds: None, is_let_go: false, _lease: lease }
+        Subscription { api, subscriber, kinds: None, is_detached: false, _lease: lease }
     }
 
-    /// Says which kinds are to be disabled in the end.
-    pub(super) fn enabled(&mut self, kinds: Arc<Kinds>) {
+    /// Sets the kinds to disable at the end.
+    pub(super) fn set_kinds(&mut self, kinds: Arc<Kinds>) {
         self.kinds = Some(kinds);
     }
 
-    /// Says that nothing is subscribed any more.
-    pub(super) fn let_go(&mut self) {
-        self.is_let_go = true;
+    /// Notes that the library was detached.
+    pub(super) fn set_detached(&mut self) {
+        self.is_detached = true;
     }
 }
 
@@ -39,7 +39,7 @@ impl Drop for Subscription {
             kinds.end();
         }
         HUB.pool.close();
-        if !self.is_let_go {
+        if !self.is_detached {
             let _ = self.api.unsubscribe(self.subscriber);
         }
     }

@@ -1,4 +1,4 @@
-//! The thread that reads what CUPTI has filled, and ends the recording.
+//! The thread that reads CUPTI's buffers and ends the recording.
 
 use super::ffi::{Api, DRIVER, Subscriber};
 use super::hub::HUB;
@@ -16,31 +16,31 @@ use crate::os::{fork, thread};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often what is complete is asked for.
+/// How often complete records are flushed.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
-/// How long the end waits between two looks, at first and at most.
+/// The pause between polls at the end of a recording, at first and at most.
 const SHORTEST_WAIT: Duration = Duration::from_micros(200);
 const LONGEST_WAIT: Duration = Duration::from_millis(20);
-/// How long an end or a pause waits for buffers of a program that goes on launching, so that they are never complete.
+/// How long an end or a pause waits for buffers of a program that keeps launching, which are never complete.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// The way to the thread.
+/// The channel to the thread.
 pub(super) type ReaderCommands = reader_commands::ReaderCommands<End>;
 
 /// How a recording is to end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct End {
-    /// When, by the clock of the records.
+    /// The end time, on the clock of the records.
     pub(super) at: u64,
-    /// How long to wait for what has begun.
+    /// How long to wait for device work that has begun.
     pub(super) deadline: Instant,
-    /// The library is to be let go of.
+    /// Whether to detach the library.
     pub(super) teardown: bool,
     /// No record arrived during the start.
     pub(super) is_unproven: bool,
 }
 
-/// A recording, as its thread has it.
+/// The state of a recording's thread.
 #[derive(Debug)]
 pub(super) struct Worker {
     pub(super) api: &'static Api,
@@ -48,41 +48,41 @@ pub(super) struct Worker {
     pub(super) kinds: Arc<Kinds>,
     pub(super) reader: Reader,
     pub(super) commands: Arc<ReaderCommands>,
-    /// Records are known to be missing, so launches cannot be waited for one by one.
+    /// Records are known to be missing, so the ledger cannot be waited for.
     pub(super) is_missing_records: bool,
-    /// A pause before which something was launched that owes its record.
+    /// A pause that waits for records of earlier launches.
     pub(super) pausing: Option<Pausing>,
-    /// Given up with the worker; after that, the thread that waits for the end is woken.
+    /// Released with the worker; after that, the thread that waits for the end is woken.
     pub(super) subscription: Subscription,
     pub(super) _ended: EndNotifier<End>,
 }
 
-/// A pause that has begun.
+/// A pause that waits for records of earlier launches.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pausing {
-    last: Last,
-    look_at: Instant,
+    cutoff: Cutoff,
+    poll_at: Instant,
     wait: Duration,
 }
 
-/// The last moment of which records are wanted.
+/// The cutoff point in time whose records are wanted.
 #[derive(Clone, Copy, Debug)]
-struct Last {
-    /// By the clock of the records.
+struct Cutoff {
+    /// On the clock of the records.
     at: u64,
-    /// What began before it is in a buffer that was handed out before it.
+    /// Earlier records are in buffers that were requested up to this number.
     requests: u64,
     patience_ends: Instant,
 }
 
-impl Last {
-    fn new(at: u64) -> Last {
-        Last { at, requests: HUB.pool.requests(), patience_ends: Instant::now() + PATIENCE }
+impl Cutoff {
+    fn new(at: u64) -> Cutoff {
+        Cutoff { at, requests: HUB.pool.requests(), patience_ends: Instant::now() + PATIENCE }
     }
 }
 
 impl Worker {
-    /// Reads what comes until the recording ends.
+    /// Reads buffers until the recording ends.
     pub(super) fn run(mut self) {
         let sink = self.reader.sink().clone();
         run_reader(&sink, || self.record());
@@ -90,12 +90,12 @@ impl Worker {
     }
 
     fn record(&mut self) {
-        self.ask_for_devices();
+        self.query_devices();
         let commands = self.commands.clone();
         let mut flush_at = Instant::now() + FLUSH_EVERY;
         loop {
             HUB.pool.preallocate();
-            let until = self.pausing.map_or(flush_at, |pausing| flush_at.min(pausing.look_at));
+            let until = self.pausing.map_or(flush_at, |pausing| flush_at.min(pausing.poll_at));
             let filled = HUB.pool.take(until, || commands.is_pending());
             self.read(filled);
             match commands.take() {
@@ -107,7 +107,7 @@ impl Worker {
                 Some(ReaderCommand::Poll) => self.flush(false),
                 None => {}
             }
-            self.rest();
+            self.suspend_kinds();
             if Instant::now() >= flush_at {
                 self.flush(false);
                 flush_at = Instant::now() + FLUSH_EVERY;
@@ -115,43 +115,43 @@ impl Worker {
         }
     }
 
-    /// Asks for the devices if the recording has begun inside of `cuInit`: this waits until that is done.
-    fn ask_for_devices(&mut self) {
+    /// Queries the devices if the recording started inside of `cuInit`; this waits until that is done.
+    fn query_devices(&mut self) {
         if !self.driver.knows_devices() {
             self.driver.devices();
-            self.reader.leave_out(thread::handle(), self.api.timestamp().unwrap_or_else(now));
+            self.reader.exclude_calls(thread::handle(), self.api.timestamp().unwrap_or_else(now));
         }
     }
 
-    /// Lets the kinds rest in a pause, once what was launched before has its records.
-    fn rest(&mut self) {
-        let Some(at) = self.kinds.to_rest() else {
+    /// Disables the kinds in a pause, once the records of earlier launches have arrived.
+    fn suspend_kinds(&mut self) {
+        let Some(at) = self.kinds.pending_pause() else {
             self.pausing = None;
             return;
         };
         let now = Instant::now();
-        let begun = || Pausing { last: Last::new(at), look_at: now, wait: SHORTEST_WAIT };
-        let mut pausing = self.pausing.filter(|pausing| pausing.last.at == at).unwrap_or_else(begun);
-        if now >= pausing.look_at {
+        let begun = || Pausing { cutoff: Cutoff::new(at), poll_at: now, wait: SHORTEST_WAIT };
+        let mut pausing = self.pausing.filter(|pausing| pausing.cutoff.at == at).unwrap_or_else(begun);
+        if now >= pausing.poll_at {
             self.flush(false);
-            if self.is_settled(&pausing.last) {
-                self.kinds.rest();
+            if self.is_settled(&pausing.cutoff) {
+                self.kinds.suspend();
             }
-            pausing.look_at = now + pausing.wait;
+            pausing.poll_at = now + pausing.wait;
             pausing.wait = (pausing.wait * 2).min(FLUSH_EVERY);
         }
         self.pausing = Some(pausing);
     }
 
-    /// Whether what began until then has come, as far as can be told.
-    fn is_settled(&self, last: &Last) -> bool {
-        let goes_on = self.reader.ledger.is_past(last.at) && Instant::now() >= last.patience_ends;
+    /// Returns whether the records of earlier work have arrived, as far as that can be known.
+    fn is_settled(&self, cutoff: &Cutoff) -> bool {
+        let keeps_launching = self.reader.ledger.is_past(cutoff.at) && Instant::now() >= cutoff.patience_ends;
         let is_complete = self.is_missing_records || self.reader.ledger.owed() == 0;
-        is_complete && (goes_on || !HUB.pool.holds_records(last.requests))
+        is_complete && (keeps_launching || !HUB.pool.holds_records(cutoff.requests))
     }
 
     fn flush(&mut self, forced: bool) {
-        // What cannot be flushed comes when its buffer is full, or is missed in the end.
+        // Records that cannot be flushed arrive when their buffer is full, or are counted as missing.
         let _ = self.api.flush(forced);
         let filled = HUB.pool.take(Instant::now(), || true);
         self.read(filled);
@@ -170,18 +170,18 @@ impl Worker {
         }
     }
 
-    /// Waits for what has begun, and gives up what the recording held.
+    /// Waits for device work that has begun, and releases the recording's resources.
     ///
-    /// A forced flush takes kernels that have not ended, and their ends with them, so it comes last, when there is no
-    /// more time. The program is not made to wait for its devices: it may be in the middle of a capture.
+    /// A forced flush also takes unfinished kernels, and then loses their ends. So it comes cutoff, when time is up.
+    /// The program's devices are never synchronized: a capture may be in progress.
     fn end(&mut self, end: &End) {
         self.reader.ledger.close(end.at);
-        let last = Last::new(end.at);
+        let cutoff = Cutoff::new(end.at);
         let mut wait = SHORTEST_WAIT;
         loop {
             self.flush(false);
             self.count_dropped();
-            if self.is_settled(&last) {
+            if self.is_settled(&cutoff) {
                 break;
             }
             let left = end.deadline.saturating_duration_since(Instant::now());
@@ -194,7 +194,7 @@ impl Worker {
             wait = (wait * 2).min(LONGEST_WAIT);
         }
         self.kinds.end();
-        // What came while that was done.
+        // Records that arrived meanwhile.
         self.flush(false);
         self.count_dropped();
         self.reader.finish();
@@ -202,9 +202,9 @@ impl Worker {
         if end.is_unproven && counts.filled == 0 {
             self.reader.sink().note("libcupti delivered no records, not even of the test call at the start");
         }
-        self.tell_losses(&counts);
+        self.report_losses(&counts);
         if end.teardown {
-            self.let_go();
+            self.detach();
         }
     }
 
@@ -214,7 +214,7 @@ impl Worker {
         self.reader.sink().lost(Loss::VendorDropped, dropped);
     }
 
-    fn tell_losses(&self, counts: &PoolCounts) {
+    fn report_losses(&self, counts: &PoolCounts) {
         let sink = self.reader.sink();
         if counts.refused > 0 {
             let note = format!(
@@ -225,33 +225,34 @@ impl Worker {
             sink.note(note);
         }
         if counts.unknown > 0 {
-            sink.note(format!("CUPTI handed over {} buffers that are not ours", counts.unknown));
+            sink.note(format!("CUPTI returned {} buffers of another profiler", counts.unknown));
         }
     }
 
-    /// Lets go of the library, as a call returns: one of ours, so that nobody waits for one of the program's.
-    fn let_go(&mut self) {
+    /// Detaches the library when a call returns. The thread makes that call itself instead of waiting for the
+    /// program's next call.
+    fn detach(&mut self) {
         let subscriber = self.subscription.subscriber;
-        *LETTING_GO.lock() = Some((self.api, subscriber));
-        HUB.let_go();
+        *DETACHING.lock() = Some((self.api, subscriber));
+        HUB.request_detach();
         if self.api.enable_domain(subscriber, DRIVER).is_ok() {
             let _ = self.driver.ask_version();
         }
-        if HUB.is_to_let_go() {
-            return self.reader.sink().note("libcupti could not be let go of (KINETO_TEARDOWN_CUPTI)");
+        if HUB.take_detach_request() {
+            return self.reader.sink().note("could not detach libcupti (KINETO_TEARDOWN_CUPTI): no callback ran");
         }
-        // A thread of the program may be at it still.
-        drop(LETTING_GO.lock());
-        self.subscription.let_go();
+        // Another thread's callback may still be detaching it.
+        drop(DETACHING.lock());
+        self.subscription.set_detached();
     }
 }
 
-/// What the callback that lets go needs.
-static LETTING_GO: fork::Own<Option<(&'static Api, Subscriber)>> = fork::Own::of_first(None);
+/// The arguments of the callback that detaches the library.
+static DETACHING: fork::Own<Option<(&'static Api, Subscriber)>> = fork::Own::of_first(None);
 
-/// Lets go of the library, from within a callback.
-pub(super) fn let_go_now() {
-    let mut held = LETTING_GO.lock();
+/// Detaches the library, inside a callback.
+pub(super) fn detach_in_callback() {
+    let mut held = DETACHING.lock();
     if let Some((api, subscriber)) = held.take() {
         let _ = api.unsubscribe(subscriber);
         let _ = api.finalize();

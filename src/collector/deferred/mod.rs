@@ -381,7 +381,11 @@ impl Collector for DeferredEvents {
         let can = self.probe()?;
         let mut taken = self.shared.taken.lock();
         if taken.sink.is_some() {
-            return Err(Unavailable::new(Why::Busy, "it is in another recording", "stop that one first"));
+            return Err(Unavailable::new(
+                Why::Busy,
+                "this collector is in use by another recording",
+                "stop that recording first",
+            ));
         }
         let recording = RECORDING.fetch_add(1, Ordering::Relaxed);
         *taken = DeferredRecords::new(recording, selection.types, sink.clone());

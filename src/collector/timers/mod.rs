@@ -196,7 +196,11 @@ impl<T: DeviceTimer> Collector for EventTimers<T> {
         let can = self.probe()?;
         let mut taken = self.taken.lock();
         if taken.sink.is_some() {
-            return Err(Unavailable::new(Why::Busy, "these timers are in another recording", "stop that one first"));
+            return Err(Unavailable::new(
+                Why::Busy,
+                "these timers are in use by another recording",
+                "stop that recording first",
+            ));
         }
         *taken = TimerRecords { sink: Some(sink), ..TimerRecords::default() };
         self.runs.store(true, Ordering::Release);

@@ -1,16 +1,16 @@
 //! Tests of `reader.rs`.
 
-use super::super::records::made;
-use super::super::steps::Strides;
+use super::super::records::make_record;
+use super::super::steps::RecordSizes;
 use super::*;
 use crate::collector::trial::{self, Findings, TrialRecord as Found};
 use proptest::prelude::*;
 use std::time::Instant;
 
-const NEWEST: Strides = Strides { api_version: 130_401, is_11_8: false };
+const NEWEST: RecordSizes = RecordSizes { api_version: 130_401, is_11_8: false };
 
 fn record(number: u32, fields: &[(usize, usize, u64)]) -> Vec<u8> {
-    made(number, NEWEST.size(number).unwrap_or(64), fields)
+    make_record(number, NEWEST.size(number).unwrap_or(64), fields)
 }
 
 fn kernel(correlation: u64, name: u64) -> Vec<u8> {
@@ -51,7 +51,7 @@ fn read(records: &[Vec<u8>]) -> (Findings, Reader) {
 }
 
 #[test]
-fn an_id_goes_to_its_call_and_else_stands_alone() {
+fn id_joins_its_call_or_is_kept_alone() {
     let (found, _) = read(&[
         external(1, 71),
         call(4, 307, 1, 0),
@@ -84,7 +84,7 @@ fn an_id_goes_to_its_call_and_else_stands_alone() {
 }
 
 #[test]
-fn launches_are_those_that_reach_a_device() {
+fn only_calls_that_reach_a_device_are_launches() {
     let (found, reader) = read(&[
         call(4, 307, 1, 0),
         call(4, 307, 2, 700),
@@ -100,11 +100,11 @@ fn launches_are_those_that_reach_a_device() {
 }
 
 #[test]
-fn memory_is_that_of_devices_as_it_is_allocated_and_given_back() {
+fn device_memory_is_recorded_at_alloc_and_free() {
     let memory = |operation: u64, kind: u64| {
         record(49, &[(4, 4, operation), (8, 4, kind), (12, 4, 9), (16, 8, 0x10), (24, 8, 64), (32, 8, 7), (52, 4, 2)])
     };
-    // Of the host, pageable or pinned, and done in no known way.
+    // Host memory, pageable or pinned, and an unknown operation.
     let (found, _) = read(&[memory(1, 3), memory(2, 5), memory(1, 1), memory(2, 2), memory(0, 3), memory(3, 3)]);
     let shown = |it: &Found| (it.start, it.correlation, it.device, it.arg("bytes").unwrap().to_owned());
     let found: Vec<_> = found.records.iter().map(shown).collect();
@@ -112,7 +112,7 @@ fn memory_is_that_of_devices_as_it_is_allocated_and_given_back() {
 }
 
 #[test]
-fn kinds_of_copies_fills_and_overheads_have_libkinetos_names() {
+fn work_and_overhead_have_libkinetos_names() {
     let (found, _) = read(&[
         record(1, &[(4, 1, 1), (5, 1, 2), (6, 1, 3)]),
         record(1, &[(4, 1, 99), (5, 1, 0), (6, 1, 8)]),
@@ -132,7 +132,7 @@ fn kinds_of_copies_fills_and_overheads_have_libkinetos_names() {
         "Memcpy <unknown> (Unknown -> Unrecognized)",
         "Memcpy PtoP (Device -> Device)",
         "Memset (Managed)",
-        // All work of devices comes first.
+        // All device work comes first.
         "CUDA graph",
         "Driver Compiler",
         "Activity Buffer Request",
@@ -145,25 +145,25 @@ fn kinds_of_copies_fills_and_overheads_have_libkinetos_names() {
 }
 
 #[test]
-fn what_cannot_be_read_is_counted() {
+fn unreadable_records_are_counted() {
     let unknown = record(77, &[]);
     let (found, _) = read(&[call(4, 307, 1, 0), unknown, call(4, 307, 2, 0)]);
     assert_eq!(
         (found.records.len(), found.lost(Loss::DeviceRecordsUnread)),
         (1, 2),
-        "the record and what is behind it"
+        "the record and all records behind it"
     );
     let (found, _) = read(&[call(4, 307, 1, 0), vec![5, 0]]);
     assert_eq!((found.records.len(), found.lost(Loss::DeviceRecordsUnread)), (1, 2));
 }
 
-/// Arguments of one record, as text.
+/// Returns the arguments of a record, as text.
 fn args(record: &Found) -> Vec<(&str, &str)> {
     record.args.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
 }
 
 #[test]
-fn arguments_are_those_of_libkineto_in_its_order() {
+fn arguments_match_libkinetos_order() {
     let more = [
         (76, 4, 1024),
         (80, 4, 512),
@@ -239,7 +239,7 @@ fn arguments_are_those_of_libkineto_in_its_order() {
 proptest! {
     #[test]
     #[cfg_attr(miri, ignore)]
-    fn garbage_harms_nobody_and_is_counted(
+    fn corrupt_records_are_counted(
         pieces in proptest::collection::vec((0usize..12, proptest::collection::vec(any::<u8>(), 0..260)), 0..30),
     ) {
         let kinds = [10, 1, 22, 2, 4, 5, 38, 36, 39, 17, 51, 4000];
@@ -262,7 +262,7 @@ proptest! {
 
     #[test]
     #[cfg_attr(miri, ignore)]
-    fn random_bytes_harm_nobody(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
+    fn random_bytes_are_tolerated(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
         let sink = trial::sink();
         reader(&sink).read(&bytes, &NEWEST);
         let found = Findings::of_sink(&sink);
@@ -270,10 +270,10 @@ proptest! {
     }
 }
 
-/// Time for a record of a kernel, its call and its id, from the buffer into the recording.
+/// Measures the time of a kernel's record, its call and its id, from the buffer into the recording.
 #[test]
 #[ignore = "measures: cargo test --release --lib collector::cupti::reader -- --ignored --nocapture"]
-#[allow(clippy::print_stderr, reason = "that is what it is for")]
+#[allow(clippy::print_stderr, reason = "it prints its measurement")]
 fn time_of_a_record() {
     let names: Vec<_> = (0..50).map(|n| format!("_ZN2at6native6kernel{n:02}ILi4EEEvPKfS3_Pfi\0")).collect();
     let address = |n: u64| names[usize::try_from(n).unwrap() % names.len()].as_ptr().expose_provenance() as u64;
