@@ -1,4 +1,4 @@
-//! What of a device's time lies within an annotation.
+//! Projects annotations onto device streams.
 
 use std::cmp::Reverse;
 
@@ -8,7 +8,7 @@ use super::{Spans, Work};
 use crate::time::Timestamp;
 use kineto_trace::fallible::List;
 
-/// From the first to the last that a stream did for the spans within an annotation.
+/// The extent of an annotation's work on a stream, from its first start to its last end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct DeviceAnnotation {
     pub(crate) device: i32,
@@ -19,16 +19,16 @@ pub(crate) struct DeviceAnnotation {
     pub(crate) annotation: u64,
 }
 
-/// Finds what each stream does within annotations.
-pub(super) struct Annotating<'s, S> {
+/// Computes the extent of annotations on each stream.
+pub(super) struct AnnotationProjector<'s, S> {
     chains: Chains<'s, S>,
-    /// By the number of the stream.
+    /// The current run of each stream, by its number.
     running: List<Option<StreamRun>>,
-    /// What had run before, by stream and chain.
+    /// Finished runs, by stream and chain.
     done: IdMap<(usize, usize), StreamRun>,
 }
 
-/// What a stream did, one after the other, within one chain.
+/// Consecutive work of a stream within the same chain.
 #[derive(Clone, Copy, Debug)]
 struct StreamRun {
     stream: (i32, u32),
@@ -36,12 +36,12 @@ struct StreamRun {
     extent: AnnotationExtent,
 }
 
-impl<'s, S: Spans> Annotating<'s, S> {
-    pub(super) fn new(spans: &'s S) -> Annotating<'s, S> {
-        Annotating { chains: Chains::new(spans), running: List::new(), done: IdMap::default() }
+impl<'s, S: Spans> AnnotationProjector<'s, S> {
+    pub(super) fn new(spans: &'s S) -> AnnotationProjector<'s, S> {
+        AnnotationProjector { chains: Chains::new(spans), running: List::new(), done: IdMap::default() }
     }
 
-    /// Takes work that was launched in a slice, on a stream of this number; numbers are dense.
+    /// Adds work that was launched in a slice, on a stream of this number; numbers are dense.
     #[inline]
     pub(super) fn add(&mut self, number: usize, work: &Work, slice: u64) {
         let chain = self.chains.of_slice(slice);
@@ -104,19 +104,19 @@ impl AnnotationExtent {
     }
 }
 
-/// What has been met of each annotation on one stream.
+/// The extents of annotations on a stream.
 #[derive(Debug, Default)]
 struct Extents {
-    /// By the link in the chains; `None` for one that the stream has not met.
+    /// By link of the chains; `None` for annotations without work on the stream.
     of_link: List<Option<AnnotationExtent>>,
-    met: List<usize>,
+    touched: List<usize>,
 }
 
 impl Extents {
-    /// Adds work within a chain to the innermost of its annotations; [`take`](Self::take) hands it on to those around.
+    /// Adds work of a chain to its innermost annotation; [`take`](Self::take) extends the outer annotations.
     fn add(&mut self, chains: &Chains<'_, impl Spans>, chain: usize, extent: AnnotationExtent) {
         let mut next = chain;
-        // If one has been met, so have those around it.
+        // If an annotation has work, so do those around it.
         while let Some(link) = chains.link(next).filter(|_| self.extent(next).is_none()) {
             if self.of_link.len() <= next {
                 self.of_link.resize(next + 1, None);
@@ -124,7 +124,7 @@ impl Extents {
             if let Some(extent) = self.of_link.get_mut(next) {
                 *extent = Some(AnnotationExtent::NONE);
             }
-            self.met.push(next);
+            self.touched.push(next);
             next = link.around;
         }
         if let Some(found) = self.extent(chain) {
@@ -136,13 +136,13 @@ impl Extents {
         self.of_link.get_mut(link)?.as_mut()
     }
 
-    /// Returns the annotations that the stream met, in order, and begins anew.
+    /// Returns the annotations with work on the stream, in order, and resets.
     fn take(&mut self, chains: &Chains<'_, impl Spans>) -> List<(u64, AnnotationExtent)> {
-        // What is around a link has a lower number.
-        let mut met = std::mem::take(&mut self.met);
-        met.sort_unstable_by_key(|link| Reverse(*link));
-        let mut found = List::with_capacity(met.len());
-        for number in met {
+        // Outer links have lower numbers.
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.sort_unstable_by_key(|link| Reverse(*link));
+        let mut found = List::with_capacity(touched.len());
+        for number in touched {
             let Some(extent) = self.of_link.get_mut(number).and_then(Option::take) else { continue };
             let Some(link) = chains.link(number) else { continue };
             if let Some(around) = self.extent(link.around) {
@@ -150,7 +150,7 @@ impl Extents {
             }
             found.push((link.annotation, extent));
         }
-        // Several spans may be one annotation.
+        // Several spans may share an annotation.
         found.sort_unstable_by_key(|(annotation, _)| *annotation);
         found.dedup_by(|later, earlier| {
             let are_same = later.0 == earlier.0;

@@ -1,8 +1,8 @@
-//! A row of bits.
+//! A growable bit set.
 
 use kineto_trace::fallible::List;
 
-/// Bits, all of them clear at first, as many as it takes.
+/// Bits, all clear at first.
 #[derive(Debug, Default)]
 pub(super) struct Bits(List<u64>);
 
@@ -28,7 +28,7 @@ impl Bits {
         self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
     }
 
-    /// How many are set that are not in `others`.
+    /// Counts the bits that are set here but not in `others`.
     pub(super) fn count_without(&self, others: &Bits) -> u64 {
         let others = others.0.iter().copied().chain(std::iter::repeat(0));
         self.0.iter().zip(others).map(|(word, other)| u64::from((word & !other).count_ones())).sum()
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bit_is_set_and_cleared_alone() {
+    fn bit_is_set_and_cleared_alone() {
         let mut bits = Bits::default();
         [0, 64, 1000].into_iter().for_each(|at| bits.set(at));
         assert_eq!(
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_others_lack_are_counted_however_long_the_others_are() {
+    fn difference_is_counted_for_any_lengths() {
         let (mut few, mut many) = (Bits::default(), Bits::default());
         few.set(3);
         [3, 5, 700].into_iter().for_each(|at| many.set(at));

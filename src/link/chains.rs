@@ -1,29 +1,29 @@
-//! The annotations around a span.
+//! The chain of annotations around each span.
 
 use super::Spans;
 use super::hash::IdMap;
 use kineto_trace::fallible::{self, List};
 
-/// The most spans that one walk up goes through for the first time: more than any program nests.
+/// The most new spans that a walk visits; no program nests deeper.
 const DEPTH: usize = 10_000;
 
 /// The chain of no annotation.
 const NONE: usize = usize::MAX;
-/// Stands for the chain of a span whose walk is not done.
+/// Marks a span whose walk is in progress.
 const WALKING: usize = usize::MAX - 1;
 
-/// Chains of annotations, each of which is kept once; a chain is named by its innermost link.
+/// Chains of annotations, without duplicates. The innermost link identifies a chain.
 pub(super) struct Chains<'s, S> {
     spans: &'s S,
     links: List<ChainLink>,
-    /// The chain of each span that is an annotation or has been met on a way up.
+    /// The chain of each span that is an annotation or has been met on a path up.
     of_span: IdMap<u64, usize>,
-    /// The slice that was asked for last, the span from which the way led up then, and the chain of both.
+    /// The last slice, the span at which its walk began, and the chain of both.
     last: (u64, u64, usize),
-    way: List<u64>,
+    path: List<u64>,
 }
 
-/// An annotation, and the chain around it, whose links all have lower numbers.
+/// An annotation, and the chain around it, whose links have lower numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChainLink {
     pub(super) annotation: u64,
@@ -32,21 +32,21 @@ pub(super) struct ChainLink {
 
 impl<'s, S: Spans> Chains<'s, S> {
     pub(super) fn new(spans: &'s S) -> Chains<'s, S> {
-        Chains { spans, links: List::new(), of_span: IdMap::default(), last: (0, 0, NONE), way: List::new() }
+        Chains { spans, links: List::new(), of_span: IdMap::default(), last: (0, 0, NONE), path: List::new() }
     }
 
     pub(super) fn link(&self, chain: usize) -> Option<ChainLink> {
         self.links.get(chain).copied()
     }
 
-    /// Returns the chain of annotations that a slice is in.
+    /// Returns the chain of annotations around a slice.
     pub(super) fn of_slice(&mut self, slice: u64) -> usize {
         let (last_slice, last_span, last_chain) = self.last;
         if slice == last_slice {
             return last_chain;
         }
         let span = if slice == 0 { 0 } else { self.spans.span_of(slice).unwrap_or(0) };
-        // The innermost span is mostly met once: nothing is kept of it if it is no annotation.
+        // Most innermost spans occur only once, so only annotations are cached.
         let is_passed = span != 0 && self.spans.annotation(span) == 0;
         let span = if is_passed { self.spans.parent_of(span) } else { span };
         let chain = if span == last_span { last_chain } else { self.of_span(span) };
@@ -55,39 +55,39 @@ impl<'s, S: Spans> Chains<'s, S> {
     }
 
     fn of_span(&mut self, innermost: u64) -> usize {
-        self.way.clear();
+        self.path.clear();
         let mut span = innermost;
         let mut chain = loop {
-            // A way that is not kept may have no end.
-            if span == 0 || self.way.len() == DEPTH || fallible::check().is_err() {
+            // A path that is not cached may not end.
+            if span == 0 || self.path.len() == DEPTH || fallible::check().is_err() {
                 break NONE;
             }
             match self.of_span.get(&span).copied() {
                 None => self.of_span.insert(span, WALKING),
-                Some(WALKING) => break self.of_ring(span),
+                Some(WALKING) => break self.of_cycle(span),
                 Some(chain) => break chain,
             };
-            self.way.push(span);
+            self.path.push(span);
             span = self.spans.parent_of(span);
         };
-        while let Some(span) = self.way.pop() {
+        while let Some(span) = self.path.pop() {
             chain = self.around(span, chain);
             self.of_span.insert(span, chain);
         }
         chain
     }
 
-    /// The chain of spans that are each around the others: all of them have it.
-    fn of_ring(&mut self, span: u64) -> usize {
-        let from = self.way.iter().position(|on_way| *on_way == span).unwrap_or(0);
-        let ring: List<u64> = self.way.iter().skip(from).copied().collect();
-        self.way.truncate(from);
+    /// Gives all spans of a parent cycle the same chain.
+    fn of_cycle(&mut self, span: u64) -> usize {
+        let from = self.path.iter().position(|on_way| *on_way == span).unwrap_or(0);
+        let ring: List<u64> = self.path.iter().skip(from).copied().collect();
+        self.path.truncate(from);
         let chain = ring.iter().fold(NONE, |chain, span| self.around(*span, chain));
         self.of_span.extend(ring.into_iter().map(|span| (span, chain)));
         chain
     }
 
-    /// The chain of a span in another one.
+    /// Returns the chain of a span inside another.
     fn around(&mut self, span: u64, around: usize) -> usize {
         match self.spans.annotation(span) {
             0 => around,

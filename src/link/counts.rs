@@ -1,20 +1,20 @@
-//! What did not fit while records were linked, by cause.
+//! Counts of irregularities found while linking.
 
-/// Nothing of this is dropped: each count says how many records are in a trace in another way than the usual one.
+/// Nothing is dropped: each count is a number of records that were linked in an unusual way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct LinkCounts {
-    /// Launches that no device work came of, of those that are known to put work on a device.
+    /// Launches without device work, although they are known to put work on a device.
     pub(crate) launches_without_work: u64,
-    /// Device work whose launch was not seen.
+    /// Device work whose launch was not recorded.
     pub(crate) work_without_launch: u64,
-    /// Launches whose correlation id an earlier launch had.
+    /// Launches that reuse the correlation id of an earlier launch.
     pub(crate) correlations_reused: u64,
-    /// Launches that no id names, linked to the innermost slice of their thread at that time.
+    /// Launches without an external id, linked to the innermost slice of their thread at that time.
     pub(crate) linked_by_time: u64,
-    /// External ids of no slice here, on calls or apart from them.
+    /// External ids of unknown slices.
     pub(crate) ids_unknown: u64,
-    /// Device work that starts before its launch does.
+    /// Device work that starts before its launch.
     pub(crate) work_before_launch: u64,
-    /// Launches that no slice could be found for.
+    /// Launches for which no slice was found.
     pub(crate) unlinked: u64,
 }

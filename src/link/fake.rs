@@ -1,4 +1,4 @@
-//! Records and spans as plain vectors, for the tests.
+//! Records and spans in plain vectors, for tests.
 
 use super::{Call, CallJoin, LinkedEventRecord, LinkedExternal, Links, RecordHandle, RecordSource, Spans, Work};
 use crate::time::Timestamp;
@@ -8,7 +8,7 @@ pub(super) fn ns(ns: u64) -> Timestamp {
     Timestamp::from_nanos(ns)
 }
 
-/// What a source has; handles count from `base` on.
+/// The records of a source; handles count from `base`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FakeRecords {
     pub(super) base: u32,
@@ -57,7 +57,7 @@ impl FakeRecords {
 }
 
 impl Links {
-    /// Joins all records.
+    /// Links all records.
     pub(super) fn new(records: &FakeRecords, spans: &impl Spans) -> Links {
         let mut calls = CallJoin::new(records, spans);
         records.calls.iter().for_each(|call| calls.add(call));
@@ -86,7 +86,7 @@ pub(super) struct FakeSpans {
 }
 
 impl FakeSpans {
-    /// The innermost slice at one time: the one that starts last.
+    /// Returns the innermost slice at a time: the slice that starts last.
     pub(super) fn innermost_at(&self, thread: u32, time: Timestamp) -> u64 {
         let time = time.as_nanos();
         let open = self.slices.iter().filter(|slice| slice.2 == thread && slice.3 <= time && time < slice.4);

@@ -1,12 +1,12 @@
-//! Maps whose keys are small numbers: one multiplication spreads them well enough.
+//! Hash maps for small integer keys: a single multiplication spreads them well enough.
 
 use kineto_trace::fallible::Map;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map from ids. They are counted up by collectors and by us, so nobody chooses them to collide.
+/// A map from ids. Collectors and this crate assign them consecutively, so no attacker can force collisions.
 pub(super) type IdMap<K, V> = Map<K, V, BuildHasherDefault<IdHasher>>;
 
-/// Multiplies by an odd number, and folds what that carried up back down.
+/// Multiplies by an odd number, and folds the high bits back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct IdHasher(u64);
 
@@ -20,7 +20,7 @@ impl Hasher for IdHasher {
     }
 
     fn write_u64(&mut self, n: u64) {
-        // The golden ratio's bits.
+        // Fibonacci hashing.
         self.0 = (self.0.rotate_left(23) ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 

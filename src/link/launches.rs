@@ -1,4 +1,4 @@
-//! Which call launched what: a table over correlation ids.
+//! A table of launches by correlation id.
 
 use super::bits::Bits;
 use super::hash::IdMap;
@@ -9,51 +9,50 @@ use kineto_trace::fallible::List;
 
 /// A slot without a call.
 const EMPTY: u32 = u32::MAX;
-/// A slot whose calls must be looked at together, and then one whose launches are in `rest`: calls of an id that several
-/// have, or with a handle that has a meaning here.
+/// A slot whose calls must be compared, and later one whose launches are in `rest`. The calls move_to_shared an id, or a
+/// handle that is reserved here.
 const SHARED: u32 = u32::MAX - 1;
 
-/// Ids on a page.
+/// Ids in a page.
 const PAGE: u64 = 1024;
-/// Pages may have this many times as many slots as there are calls, and there may always be a few.
+/// Bounds the slots to a multiple of the number of calls, plus a few pages.
 const SPREAD: u64 = 4;
 const PAGES: u64 = 2;
 
-/// The launches, found by correlation id.
+/// The launches, by correlation id.
 ///
-/// Calls of one id that nest in one another on a thread are one launch, for which the outermost stands. An id of several
-/// launches was used again.
+/// Calls with the same id that nest on a thread are a single launch, represented by the outermost call. If an id has
+/// several launches, it was reused.
 ///
-/// Ids are handed out one after the other, so those near to one another share a page of slots. Those that lie so far
-/// apart that pages would stay empty have none.
+/// Ids are consecutive, so neighbours move_to_shared a page of slots. Ids so sparse that pages would stay empty get none.
 #[derive(Debug, Default)]
 pub(super) struct Launches {
-    /// Where in `slots` each page begins.
+    /// The first slot of each page.
     pages: IdMap<u64, usize>,
-    /// The page that was met last, which is the next one mostly, and where it begins.
+    /// The last page used, which is usually the next too, and its first slot.
     last: (u64, usize),
-    /// For each id of a page the handle of its launch.
+    /// The handle of the launch of each id of a page.
     slots: List<u32>,
     /// All other launches.
     rest: Sparse,
-    /// For each slot, then for each of `rest`, whether work came of it.
+    /// Whether mark_worked followed, for each slot and then for each launch of `rest`.
     worked: Bits,
-    /// And whether it should have.
+    /// Whether mark_worked was expected, in the same order.
     expected: Bits,
     calls: u64,
-    /// Calls that must be looked at together.
+    /// Calls that must be compared.
     shared: List<(u64, RecordHandle)>,
 }
 
-/// A launch, and its place in the table.
+/// A launch, and its index in the table.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub(super) struct FoundLaunch {
     pub(super) at: RecordHandle,
     pub(super) place: usize,
 }
 
 impl Launches {
-    /// Takes a call that has a correlation id.
+    /// Adds a call that has a correlation id.
     #[inline]
     pub(super) fn add(&mut self, call: &Call) {
         self.calls += 1;
@@ -66,12 +65,12 @@ impl Launches {
                     self.expected.set(place);
                 }
             }
-            _ => self.share(place, call.correlation, Some(call.at)),
+            _ => self.move_to_shared(place, call.correlation, Some(call.at)),
         }
     }
 
-    /// Has the calls of a slot looked at together.
-    fn share(&mut self, place: usize, correlation: u64, another: Option<RecordHandle>) {
+    /// Moves the calls of a slot to `shared`.
+    fn move_to_shared(&mut self, place: usize, correlation: u64, another: Option<RecordHandle>) {
         let Some(slot) = self.slots.get_mut(place) else { return };
         let before = Some(RecordHandle(std::mem::replace(slot, SHARED))).filter(|before| before.0 < SHARED);
         self.shared.extend(before.into_iter().chain(another).map(|at| (correlation, at)));
@@ -90,7 +89,7 @@ impl Launches {
         self.slot(correlation)
     }
 
-    /// Where in `slots` an id is.
+    /// Returns the slot of an id.
     #[inline]
     fn slot(&mut self, correlation: u64) -> Option<usize> {
         let page = correlation / PAGE;
@@ -100,33 +99,37 @@ impl Launches {
         Some(self.last.1 + (correlation % PAGE) as usize)
     }
 
-    /// The same, wherever the one before was.
+    /// Does the same without using `last`.
     fn any_slot(&self, correlation: u64) -> Option<usize> {
         Some(self.pages.get(&(correlation / PAGE))? + (correlation % PAGE) as usize)
     }
 
-    /// Whether a call must be looked at together with others; known once all have been taken.
+    /// Returns whether a call must be compared with others; valid after the last call.
     pub(super) fn is_shared(&self, correlation: u64) -> bool {
         let slot = self.any_slot(correlation).and_then(|place| self.slots.get(place));
         correlation != 0 && slot.is_none_or(|slot| *slot == SHARED)
     }
 
-    /// Has all calls of an id that lies apart looked at together, after the last call.
-    pub(super) fn gather(&mut self) {
+    /// Moves all calls of sparse ids to `shared`, after the last call.
+    pub(super) fn move_sparse_calls(&mut self) {
         for nth in 0..self.shared.len() {
             if let Some((correlation, _)) = self.shared.get(nth).copied()
                 && let Some(place) = self.any_slot(correlation)
             {
                 // It had no page at first.
-                self.share(place, correlation, None);
+                self.move_to_shared(place, correlation, None);
             }
         }
         self.shared.sort_unstable();
     }
 
-    /// Finds the launches among the calls that must be looked at together, and hands on the calls of each. Returns how
-    /// many had an id that an earlier one had.
-    pub(super) fn part(&mut self, records: &impl RecordSource, mut take: impl FnMut(&Launches, &[Call])) -> u64 {
+    /// Groups the calls in `shared` into launches, and passes the calls of each to `take`. Returns how many launches
+    /// reused an id.
+    pub(super) fn group_shared(
+        &mut self,
+        records: &impl RecordSource,
+        mut take: impl FnMut(&Launches, &[Call]),
+    ) -> u64 {
         let (shared, mut calls, mut reused) = (std::mem::take(&mut self.shared), List::new(), 0);
         for same in shared.chunk_by(|a, b| a.0 == b.0) {
             calls.clear();
@@ -147,7 +150,7 @@ impl Launches {
         reused
     }
 
-    /// Adds the launches of an id, of which these are all calls; returns how many there are but the first.
+    /// Adds the launches of an id from all of its calls; returns how many reused it.
     fn add_launches(&mut self, calls: &[Call]) -> u64 {
         let launch = |call: &Call| SparseLaunch { correlation: call.correlation, start: call.start, at: call.at };
         let mut launches = nests(calls).filter_map(|nest| nest.first().map(launch));
@@ -163,14 +166,14 @@ impl Launches {
         self.rest.extend([launch].into_iter().chain(second).chain(launches)).saturating_sub(1)
     }
 
-    /// Finds the launch of device work: of several, the last one that starts not after it, else the first one.
-    pub(super) fn find(&self, correlation: u64, start: Timestamp) -> Option<Found> {
+    /// Finds the launch of device mark_worked: the last launch that starts no later than the mark_worked, otherwise the first.
+    pub(super) fn find(&self, correlation: u64, start: Timestamp) -> Option<FoundLaunch> {
         self.find_in(self.any_slot(correlation), correlation, start)
     }
 
-    /// Finds the same, and notes that work came of it.
+    /// Does the same, and marks the launch as having mark_worked.
     #[inline]
-    pub(super) fn work(&mut self, correlation: u64, start: Timestamp) -> Option<Found> {
+    pub(super) fn mark_worked(&mut self, correlation: u64, start: Timestamp) -> Option<FoundLaunch> {
         let slot = self.slot(correlation);
         let found = self.find_in(slot, correlation, start)?;
         self.worked.set(found.place);
@@ -178,18 +181,18 @@ impl Launches {
     }
 
     #[inline]
-    fn find_in(&self, slot: Option<usize>, correlation: u64, start: Timestamp) -> Option<Found> {
+    fn find_in(&self, slot: Option<usize>, correlation: u64, start: Timestamp) -> Option<FoundLaunch> {
         match slot.and_then(|place| Some((place, *self.slots.get(place)?))) {
-            Some((place, launch)) if launch < SHARED => Some(Found { at: RecordHandle(launch), place }),
+            Some((place, launch)) if launch < SHARED => Some(FoundLaunch { at: RecordHandle(launch), place }),
             Some((_, EMPTY)) => None,
             _ => {
                 let (nth, at) = self.rest.find(correlation, start)?;
-                Some(Found { at, place: self.slots.len() + nth })
+                Some(FoundLaunch { at, place: self.slots.len() + nth })
             }
         }
     }
 
-    /// Where this very call is in the table, if it is a launch.
+    /// Returns the index of this call in the table, if it is a launch.
     pub(super) fn place(&self, call: &Call) -> Option<usize> {
         match self.any_slot(call.correlation).and_then(|place| Some((place, *self.slots.get(place)?))) {
             Some((place, launch)) if launch < SHARED => Some(place).filter(|_| launch == call.at.0),
@@ -200,12 +203,12 @@ impl Launches {
         }
     }
 
-    /// Whether device work came of the launch at this place.
+    /// Returns whether the launch at this index has device mark_worked.
     pub(super) fn has_worked(&self, place: usize) -> bool {
         self.worked.get(place)
     }
 
-    /// How many launches no work came of that should have; known once all work has been taken.
+    /// Returns how many launches lack expected mark_worked; valid after the last mark_worked.
     pub(super) fn without_work(&mut self) -> u64 {
         self.worked.shrink_to_fit();
         std::mem::take(&mut self.expected).count_without(&self.worked)
@@ -218,10 +221,10 @@ impl Launches {
     }
 }
 
-/// Cuts the calls of an id, in order of thread and place, into those that lie in one of them, which comes first: all that
-/// are one launch.
+/// Splits the calls of an id, in order of thread and place, into groups. Each group is a single launch: an outermost
+/// call, which comes first, and the calls nested in it.
 ///
-/// One that lies in several that overlap belongs to the last of these.
+/// A call nested in several that overlap belongs to the last of these.
 fn nests(mut calls: &[Call]) -> impl Iterator<Item = &[Call]> {
     std::iter::from_fn(move || {
         let outermost = calls.first()?;

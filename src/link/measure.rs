@@ -1,4 +1,4 @@
-//! What joining takes for each device record, in time and memory.
+//! Measures the time and memory of linking, for each device record.
 //!
 //! `cargo test --release --lib link::measure -- --ignored --nocapture`
 
@@ -10,7 +10,7 @@ use super::{Links, RecordSource, Spans};
 use crate::time::Timestamp;
 use kineto_trace::fallible::List;
 
-/// Spans that cost nothing to look at: a span for each slice, in steps of a thousand, which are annotations.
+/// Spans that are free to query: a span for each slice, in steps of a thousand, which are annotations.
 struct StepSpans;
 
 impl Spans for StepSpans {
@@ -31,8 +31,8 @@ impl Spans for StepSpans {
 /// Ids up to this one are steps, those above spans.
 const STEPS: u64 = 1 << 40;
 
-/// Four threads launch onto three streams of two devices, each eighth time a graph with four kernels; one launch and one
-/// kernel in ten arrives after its successor.
+/// Four threads launch onto three streams of two devices, each eighth time a graph with four kernels. A tenth of the
+/// launches and of the kernels arrive after their successors.
 fn launches(kernels: usize, is_paired: bool, has_ids: bool, spread: u64) -> FakeRecords {
     let mut records = FakeRecords::default();
     for launch in (1u64..).take_while(|launch| *launch <= kernels as u64 * 8 / 11) {
@@ -54,7 +54,7 @@ fn launches(kernels: usize, is_paired: bool, has_ids: bool, spread: u64) -> Fake
 }
 
 #[cfg(test)]
-#[expect(clippy::print_stdout, reason = "a measurement prints what it measures")]
+#[expect(clippy::print_stdout, reason = "a measurement prints its results")]
 fn measure(what: &str, records: &FakeRecords) {
     let (mut read, mut join, mut walk, mut kept) = (f64::MAX, f64::MAX, f64::MAX, 0);
     let count = records.work.len() as f64;

@@ -1,8 +1,8 @@
-//! Joins what a device did to the calls that launched it and to the spans that made the calls: pure, ids and times alone.
+//! Links device work to the calls that launched it, and to the spans that made the calls. Pure: works on ids and
+//! times alone.
 //!
-//! The records stay where they are, named by [`Handle`]s; what a source knows of them is read through [`Records`], what
-//! the recording knows of spans through [`Spans`]. Kept are about 4 bytes for each record and each
-//! correlation id.
+//! Records stay in their source, identified by [`RecordHandle`]s. A [`RecordSource`] returns them, and [`Spans`]
+//! describes the recording's spans. The links take about 4 bytes for each record and each correlation id.
 
 mod annotations;
 mod bits;
@@ -19,17 +19,17 @@ pub(crate) use annotations::DeviceAnnotation;
 pub(crate) use counts::LinkCounts;
 pub(crate) use waits::LinkedWait;
 
-use annotations::Annotating;
+use annotations::AnnotationProjector;
 use bits::Bits;
 use launches::Launches;
 use order::RecordOrder;
-use origins::{Origins, Search};
+use origins::{Origins, SliceSearch};
 use waits::Waits;
 
 use crate::time::Timestamp;
 use kineto_trace::fallible::List;
 
-/// Names a record of the source, which alone knows what it means.
+/// Identifies a record of the source.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct RecordHandle(pub(crate) u32);
 
@@ -37,19 +37,19 @@ pub(crate) struct RecordHandle(pub(crate) u32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Call {
     pub(crate) at: RecordHandle,
-    /// Shared with the device work that came of it; 0 for none.
+    /// Shared with its device work; 0 for none.
     pub(crate) correlation: u64,
     /// The source's number of the thread.
     pub(crate) thread: u32,
     pub(crate) start: Timestamp,
     pub(crate) end: Timestamp,
-    /// The slice that was open around it when it was made, as pushed to the collector; 0 for none.
+    /// The slice around it, as pushed to the collector; 0 for none.
     pub(crate) external: u64,
     /// Whether it is known to put work on a device, and succeeded.
     pub(crate) launches: bool,
 }
 
-/// Something that a device did: a kernel, a copy, a fill, a graph.
+/// Device work: a kernel, a copy, a fill, a graph.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Work {
     pub(crate) at: RecordHandle,
@@ -61,14 +61,14 @@ pub(crate) struct Work {
     pub(crate) end: Timestamp,
 }
 
-/// A slice's id that came apart from the call it belongs to.
+/// The slice of a call, recorded apart from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LinkedExternal {
     pub(crate) correlation: u64,
     pub(crate) id: u64,
 }
 
-/// An event put on a stream, for others to wait for.
+/// An event recorded on a stream, for which others may wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LinkedEventRecord {
     pub(crate) context: u32,
@@ -77,38 +77,39 @@ pub(crate) struct LinkedEventRecord {
     pub(crate) stream: u32,
 }
 
-/// The records of one source, whose correlation ids are a space of their own: each again, by its name.
+/// The records of a source with its own correlation ids. Handles may be resolved several times.
 pub(crate) trait RecordSource {
     fn call_at(&self, at: RecordHandle) -> Call;
     fn work_at(&self, at: RecordHandle) -> Work;
-    /// When a call began, and the slice that it names; asked for each piece of work.
+    /// Returns when a call began, and its external id; called for each piece of work.
     fn launch_at(&self, at: RecordHandle) -> (Timestamp, u64) {
         let call = self.call_at(at);
         (call.start, call.external)
     }
 }
 
-/// What the recording knows of spans.
+/// The spans of the recording.
 pub(crate) trait Spans {
-    /// The span of a slice, `None` for an id that is not this recording's.
+    /// Returns the span of a slice, `None` for an id of another recording.
     fn span_of(&self, slice: u64) -> Option<u64>;
-    /// Whether a slice of this recording may have been open at that time. Ids that threads pushed before a pause stay
-    /// until their next hook.
+    /// Returns whether a slice of this recording may have been open at that time. Ids that threads pushed before a
+    /// pause stay until their next hook.
     fn may_be_open(&self, slice: u64, _at: Timestamp) -> bool {
         self.span_of(slice).is_some()
     }
-    /// The span around a span; 0 for none.
+    /// Returns the parent of a span; 0 for none.
     fn parent_of(&self, span: u64) -> u64;
-    /// The id of the host activity of a span that is an annotation; 0 for others.
+    /// Returns the id of the host activity of a span that is an annotation; 0 for others.
     fn annotation(&self, span: u64) -> u64;
-    /// For each thread and time the innermost slice that was open then, 0 for none; asked in order of thread and time.
+    /// Returns the innermost slice that was open at each thread and time, 0 for none. Questions are ordered by thread
+    /// and time.
     fn innermost(&self, questions: &[(u32, Timestamp)]) -> List<u64>;
 }
 
-/// What belongs together.
+/// The links between records.
 ///
-/// A launch is any call that owns the correlation id of device work, whatever it is called. An arrow goes from it to
-/// each device record, so there are as many ends as there is [work with a launch](Self::launch), and a start for each
+/// A launch is any call that shares the correlation id of device work, whatever the function. An arrow leads from it
+/// to each device record. So there is an arrow end for each [work with a launch](Self::launch), and a start for each
 /// [call that has work](Self::has_work).
 #[derive(Debug)]
 pub(crate) struct Links {
@@ -121,27 +122,27 @@ pub(crate) struct Links {
     counts: LinkCounts,
 }
 
-/// Takes the calls of a source.
+/// Collects the calls of a source.
 pub(crate) struct CallJoin<'a, R, S> {
     records: &'a R,
     spans: &'a S,
     launches: Launches,
     threads: RecordOrder<u32>,
-    search: Search<'a, S>,
+    search: SliceSearch<'a, S>,
     counts: LinkCounts,
 }
 
-/// Takes the device work of a source, of which all calls have been taken.
-pub(crate) struct Joining<'a, R, S> {
+/// Collects the device work of a source, after all calls.
+pub(crate) struct WorkJoin<'a, R, S> {
     records: &'a R,
     launches: Launches,
     threads: RecordOrder<u32>,
     streams: RecordOrder<(i32, u32)>,
-    annotating: Annotating<'a, S>,
-    search: Search<'a, S>,
+    annotating: AnnotationProjector<'a, S>,
+    search: SliceSearch<'a, S>,
     origins: Origins,
-    /// The places of launches whose slices are known only when all work is.
-    doubtful: Bits,
+    /// The indices of launches whose slices are known only after all work.
+    undecided: Bits,
     /// Their work, with the numbers of the streams.
     unlinked: List<(usize, RecordHandle)>,
     counts: LinkCounts,
@@ -149,11 +150,11 @@ pub(crate) struct Joining<'a, R, S> {
 
 impl<'a, R: RecordSource, S: Spans> CallJoin<'a, R, S> {
     pub(crate) fn new(records: &'a R, spans: &'a S) -> CallJoin<'a, R, S> {
-        let (launches, threads, search) = (Launches::default(), RecordOrder::new(), Search::new(spans));
+        let (launches, threads, search) = (Launches::default(), RecordOrder::new(), SliceSearch::new(spans));
         CallJoin { records, spans, launches, threads, search, counts: LinkCounts::default() }
     }
 
-    /// Takes a call; they come nearly, but not surely, by time and correlation.
+    /// Adds a call. Calls arrive almost in order of time and correlation.
     #[inline]
     pub(crate) fn add(&mut self, call: &Call) {
         self.threads.push(call.thread, call.place(), |at| self.records.call_at(at).place());
@@ -165,56 +166,56 @@ impl<'a, R: RecordSource, S: Spans> CallJoin<'a, R, S> {
         self.search.add(call, &mut self.counts);
     }
 
-    /// Takes the slices' ids that came apart from calls, after the last call.
-    pub(crate) fn finish(self, externals: impl Iterator<Item = LinkedExternal>) -> Joining<'a, R, S> {
+    /// Adds the external ids that were recorded apart from calls, after the last call.
+    pub(crate) fn finish(self, externals: impl Iterator<Item = LinkedExternal>) -> WorkJoin<'a, R, S> {
         let CallJoin { records, spans, mut launches, mut threads, mut search, mut counts } = self;
         threads.finish(|at| records.call_at(at).place());
         search.add_strays(externals, &mut counts);
-        launches.gather();
-        search.settle_single(records, &launches);
-        counts.correlations_reused = launches.part(records, |launches, nest| search.settle(nest, launches));
-        let (origins, doubtful) = search.ask(&mut counts);
-        let (streams, annotating, unlinked) = (RecordOrder::new(), Annotating::new(spans), List::new());
-        Joining { records, launches, threads, streams, annotating, search, origins, doubtful, unlinked, counts }
+        launches.move_sparse_calls();
+        search.resolve_single(records, &launches);
+        counts.correlations_reused = launches.group_shared(records, |launches, nest| search.resolve(nest, launches));
+        let (origins, undecided) = search.link_certain(&mut counts);
+        let (streams, annotating, unlinked) = (RecordOrder::new(), AnnotationProjector::new(spans), List::new());
+        WorkJoin { records, launches, threads, streams, annotating, search, origins, undecided, unlinked, counts }
     }
 }
 
-impl<R: RecordSource, S: Spans> Joining<'_, R, S> {
-    /// Whether one of the calls launched this work.
+impl<R: RecordSource, S: Spans> WorkJoin<'_, R, S> {
+    /// Returns whether a recorded call launched this work.
     pub(crate) fn is_launched(&self, work: &Work) -> bool {
         self.launches.find(work.correlation, work.start).is_some()
     }
 
-    /// Takes device work that no call launched, in any order.
+    /// Adds device work that no recorded call launched, in any order.
     #[inline]
-    pub(crate) fn add_apart(&mut self, work: &Work) -> usize {
+    pub(crate) fn add_unlaunched(&mut self, work: &Work) -> usize {
         let place_of = |at| self.records.work_at(at).place();
         self.streams.push((work.device, work.stream), work.place(), place_of)
     }
 
-    /// Takes device work, in any order.
+    /// Adds device work, in any order.
     #[inline]
     pub(crate) fn add(&mut self, work: &Work) {
-        let stream = self.add_apart(work);
-        let Some(launch) = self.launches.work(work.correlation, work.start) else {
+        let stream = self.add_unlaunched(work);
+        let Some(launch) = self.launches.mark_worked(work.correlation, work.start) else {
             self.counts.work_without_launch += 1;
             return;
         };
         let (start, named) = self.records.launch_at(launch.at);
         self.counts.work_before_launch += u64::from(start > work.start);
-        if self.doubtful.get(launch.place) {
+        if self.undecided.get(launch.place) {
             self.unlinked.push((stream, work.at));
         } else {
             self.annotating.add(stream, work, self.origins.slice_of(launch.at, named));
         }
     }
 
-    /// Takes the events, after the last work. Whatever the records hold, nothing fails.
+    /// Adds the events, after the last work. Never fails, whatever the records hold.
     pub(crate) fn finish(self, events: impl Iterator<Item = LinkedEventRecord>) -> Links {
-        let Joining { records, mut launches, threads, mut streams, mut annotating, search, .. } = self;
+        let WorkJoin { records, mut launches, threads, mut streams, mut annotating, search, .. } = self;
         let (mut origins, mut counts) = (self.origins, self.counts);
         counts.launches_without_work += launches.without_work();
-        search.ask_doubtful(&launches, &mut origins, &mut counts);
+        search.link_undecided(&launches, &mut origins, &mut counts);
         for (stream, at) in self.unlinked {
             let work = records.work_at(at);
             if let Some(launch) = launches.find(work.correlation, work.start) {
@@ -228,59 +229,61 @@ impl<R: RecordSource, S: Spans> Joining<'_, R, S> {
 }
 
 impl Links {
-    /// The call that launched this work.
+    /// Returns the call that launched this work.
     ///
-    /// Of several calls with its correlation id, the last that starts not after the work does; else the first.
+    /// Of several calls with its correlation id, that is the last call that starts no later than the work, otherwise
+    /// the first.
     pub(crate) fn launch(&self, work: &Work) -> Option<RecordHandle> {
         self.launches.find(work.correlation, work.start).map(|launch| launch.at)
     }
 
-    /// Whether this very call is the launch of device work: an arrow starts at its row.
+    /// Returns whether this call is the launch of device work, so that an arrow starts at its row.
     ///
-    /// Of calls that nest in one another, such as a driver's in a runtime's, only the outermost is.
+    /// Of nested calls, such as a driver call in a runtime call, only the outermost is.
     pub(crate) fn has_work(&self, call: &Call) -> bool {
         self.launches.place(call).is_some_and(|place| self.launches.has_worked(place))
     }
 
-    /// The slice that made the call; 0 for none.
+    /// Returns the slice that made the call; 0 for none.
     ///
-    /// That is the one that the call names or a call that is the same launch, else one that came apart from the call,
-    /// else, for launches only, the innermost that was open on the thread when the call began.
+    /// That is the slice named by a call of the same launch, otherwise by a separate external id. Otherwise, for
+    /// launches only, it is the innermost slice that was open on the thread when the call began.
     pub(crate) fn linked(&self, call: &Call) -> u64 {
         self.origins.slice_of(call.at, call.external)
     }
 
-    /// The device work of each stream, in order of start, the longest first; streams in order of device and stream.
+    /// Returns the device work of each stream, in order of start, the longest first; streams are ordered by device
+    /// and stream.
     pub(crate) fn streams(&self) -> impl Iterator<Item = (i32, u32, &[RecordHandle])> {
         self.streams.lanes().map(|((device, stream), work)| (device, stream, work))
     }
 
-    /// Whether work of a stream may overlap.
+    /// Returns whether work of a stream may overlap.
     pub(crate) fn may_overlap(&self) -> bool {
         self.streams.may_overlap()
     }
 
-    /// The calls of each thread, in order of start, the longest first.
+    /// Returns the calls of each thread, in order of start, the longest first.
     pub(crate) fn threads(&self) -> impl Iterator<Item = (u32, &[RecordHandle])> {
         self.threads.lanes()
     }
 
-    /// The calls of one thread, in the same order.
+    /// Returns the calls of a thread, in the same order.
     pub(crate) fn calls_of(&self, thread: u32) -> Option<&[RecordHandle]> {
         self.threads.lane(thread)
     }
 
-    /// What lies within annotations on each stream, in order of device, stream and start, the longest first.
+    /// Returns the extent of annotations on each stream, in order of device, stream and start, the longest first.
     pub(crate) fn annotations(&self) -> &[DeviceAnnotation] {
         &self.annotations
     }
 
-    /// What a call that waited for an event waited for: the last record of the event at or before that call.
+    /// Returns the event record that a call waited for: the last record of the event at or before that call.
     pub(crate) fn wait(&self, context: u32, event: u64, correlation: u64) -> Option<LinkedWait> {
         self.waits.find(context, event, correlation)
     }
 
-    /// What did not fit.
+    /// Returns the counts of irregularities.
     pub(crate) fn counts(&self) -> &LinkCounts {
         &self.counts
     }
@@ -305,7 +308,7 @@ mod tests {
     use super::fake::{FakeRecords, FakeSpans, ns};
     use super::*;
 
-    /// Slice 10 of span 1 on thread 0, and slice 20 of span 2 in it, each an annotation.
+    /// Slice 10 of span 1 on thread 0 contains slice 20 of span 2; both spans are annotations.
     fn spans() -> FakeSpans {
         FakeSpans { slices: vec![(10, 1, 0, 0, 1000), (20, 2, 0, 100, 900)], spans: vec![(1, 0, 10), (2, 1, 20)] }
     }
@@ -327,14 +330,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_links_to_nothing() {
+    fn empty_source_has_no_links() {
         let links = links(&FakeRecords::default());
         assert_eq!((links.streams().count(), links.threads().count(), links.annotations().len()), (0, 0, 0));
         assert_eq!(*links.counts(), LinkCounts::default());
     }
 
     #[test]
-    fn a_graph_launch_starts_one_arrow_for_all_its_work() {
+    fn graph_launch_is_linked_to_all_its_work() {
         let mut records = FakeRecords::default();
         let launch = records.add_call(7, 0, (200, 210), 20);
         records.add_call(8, 0, (220, 230), 20);
@@ -348,8 +351,8 @@ mod tests {
     }
 
     #[test]
-    fn a_drivers_call_in_a_runtimes_is_the_same_launch_and_shares_its_slice() {
-        // The inner one ends, and so arrives, first. Either may be the one that carries the id.
+    fn nested_driver_call_is_the_same_launch() {
+        // The inner call ends, and so arrives, first. Either call may carry the id.
         for (inner, outer) in [(20, 0), (0, 20), (20, 77)] {
             let mut records = FakeRecords::default();
             records.add_call(7, 0, (201, 209), inner);
@@ -364,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_correlation_used_again_goes_with_the_work_after_each_launch() {
+    fn reused_correlation_links_work_to_its_own_launch() {
         let mut records = FakeRecords::default();
         let first = records.add_call(7, 0, (200, 210), 10);
         let second = records.add_call(7, 1, (500, 510), 20);
@@ -391,12 +394,12 @@ mod tests {
     }
 
     #[test]
-    fn a_launch_is_linked_by_its_id_else_by_a_stray_one_else_by_time() {
+    fn launch_is_linked_by_own_id_stray_id_or_time() {
         let mut records = FakeRecords::default();
         for (correlation, external) in [(1, 10), (2, 0), (3, 77), (4, 0), (5, 0), (6, 10)] {
             records.add_call(correlation, 0, (200 + 10 * correlation, 205 + 10 * correlation), external);
         }
-        // The fourth is known to launch, the third by its work; the fifth is neither.
+        // The fourth is known to launch, the third has work; the fifth is neither.
         records.calls[3].launches = true;
         records.add_work(3, (0, 7), (300, 400));
         for (correlation, id) in [(2, 20), (2, 10), (2, 77), (6, 20)] {
@@ -410,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launch_where_no_slice_is_open_is_counted() {
+    fn launch_without_an_open_slice_is_counted() {
         let mut records = FakeRecords::default();
         records.add_call(1, 9, (200, 210), 77);
         records.add_work(1, (0, 7), (300, 400));
@@ -421,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_reach_over_their_work_on_each_stream_the_nested_ones_too() {
+    fn nested_annotations_span_their_work_on_each_stream() {
         let mut records = FakeRecords::default();
         for (correlation, slice, stream, start) in [(1, 10, 7, 300), (2, 20, 7, 400), (3, 20, 7, 500), (4, 10, 8, 350)]
         {
@@ -442,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_up_ends_in_rings_and_in_absurd_depths() {
+    fn walk_ends_in_cycles_and_at_any_depth() {
         struct Deep;
         impl Spans for Deep {
             fn span_of(&self, slice: u64) -> Option<u64> {
@@ -469,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn the_greatest_handle_and_ids_far_apart_are_as_good_as_others() {
+    fn greatest_handle_and_sparse_ids_are_linked() {
         let mut records = FakeRecords { base: u32::MAX - 1, ..FakeRecords::default() };
         let far = records.add_call(u64::MAX, 0, (200, 210), 20);
         let near = records.add_call(1, 0, (220, 230), 20);

@@ -1,4 +1,4 @@
-//! The same answers by plain search through all records, and the test that compares them.
+//! The same answers by linear search through all records, and a test that compares them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ impl Oracle {
         slice != 0 && self.spans.slices.iter().any(|known| known.0 == slice)
     }
 
-    /// Whether `inner` lies in `outer`, which is another call that shares its id on its thread.
+    /// Returns whether `inner` is nested in `outer`, which shares its id on its thread.
     fn lies_in(&self, inner: &Call, outer: &Call) -> bool {
         let same = inner.at != outer.at && inner.correlation == outer.correlation && inner.thread == outer.thread;
         let within = outer.start <= inner.start && inner.end <= outer.end;
@@ -31,13 +31,13 @@ impl Oracle {
         !self.records.calls.iter().any(|outer| self.lies_in(call, outer))
     }
 
-    /// The outermost call of the launch that a call is part of.
+    /// Returns the outermost call of a call's launch.
     fn outermost(&self, call: &Call) -> Call {
         let around = self.records.calls.iter().filter(|outer| self.lies_in(call, outer) && self.is_outermost(outer));
         *around.max_by_key(|outer| (outer.start, std::cmp::Reverse(outer.end), outer.at)).unwrap_or(call)
     }
 
-    /// The calls that are one launch with this outermost one, from the outside in.
+    /// Returns the calls of the launch with this outermost call, from the outside in.
     fn launch_of(&self, outermost: &Call) -> Vec<Call> {
         let calls = self.records.calls.iter().copied();
         let mut calls: Vec<_> = calls.filter(|call| self.outermost(call).at == outermost.at).collect();
@@ -57,7 +57,7 @@ impl Oracle {
         self.records.work.iter().any(|work| self.launch(work).is_some_and(|launch| launch.at == call.at))
     }
 
-    /// The slice that ids name for a launch.
+    /// Returns the slice that a launch's ids name.
     fn named(&self, launch: &[Call]) -> Option<u64> {
         let own = launch.iter().map(|call| call.external).find(|id| self.known(*id));
         let strays = self.records.externals.iter().rev();
@@ -195,7 +195,7 @@ impl Oracle {
 }
 
 prop_compose! {
-    /// Few ids, threads and times, so that everything that can happen to them does.
+    /// Few ids, threads and times, so that all cases occur.
     fn calls()(
         // Correlation, thread, start, length (-1: ends before it starts), slice, whether it launches.
         calls in prop::collection::vec((0u64..6, 0u32..3, 1u64..16, -1i64..9, 0u64..9, any::<bool>()), 0..14),
@@ -204,7 +204,7 @@ prop_compose! {
         base in prop::sample::select(vec![0, u32::MAX]),
     ) -> (FakeRecords, u64) {
         let len = u32::try_from(calls.len()).unwrap();
-        // So that the last handle is the greatest there is.
+        // So that the last handle is the greatest possible.
         let mut records = FakeRecords { base: base.saturating_sub(len.max(20) - 1), ..FakeRecords::default() };
         for (correlation, thread, start, length, slice, launches) in calls {
             let end = start.saturating_add_signed(length);
@@ -238,7 +238,7 @@ prop_compose! {
     fn spans()(
         // Span, thread, start, length of the slices 1, 2 ...
         slices in prop::collection::vec((0u64..7, 0u32..3, 0u64..16, 0u64..16), 0..7),
-        // Parent and annotation of the spans 1, 2 ...; rings come of themselves.
+        // Parent and annotation of the spans 1, 2 ...; cycles occur by chance.
         spans in prop::collection::vec((0u64..8, 0u64..5), 0..7),
     ) -> FakeSpans {
         FakeSpans {
@@ -252,13 +252,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
     #[test]
-    fn all_answers_are_those_of_a_plain_search(records in records(), spans in spans()) {
+    fn links_match_a_linear_search(records in records(), spans in spans()) {
         Oracle { records, spans }.compare()?;
     }
 }
 
 #[test]
-fn the_oracle_knows_the_plain_case() {
+fn oracle_links_the_simplest_case() {
     let mut records = FakeRecords::default();
     records.add_call(1, 0, (10, 20), 5);
     records.add_work(1, (0, 7), (30, 40));

@@ -1,4 +1,4 @@
-//! Records in the order of their rows: by lane, then by time.
+//! Orders records by lane, then by time.
 
 use std::cmp::Reverse;
 use std::hash::Hash;
@@ -8,10 +8,10 @@ use super::{Call, RecordHandle, Work};
 use crate::time::Timestamp;
 use kineto_trace::fallible::List;
 
-/// How far back in its lane a late record is looked for a place while it arrives.
+/// How far back a late record may be inserted as it arrives.
 const REACH: usize = 64;
 
-/// Where a record stands in its lane: by start, the longest first, then as the source counts.
+/// The sort key of a record in its lane: by start, the longest first, then by handle.
 pub(super) type Place = (Timestamp, Reverse<Timestamp>, RecordHandle);
 
 impl Call {
@@ -28,13 +28,13 @@ impl Work {
 
 /// The records of each lane in order, 4 bytes each.
 ///
-/// Records come in nearly the right order: one that is a little late is moved to its place at once. Only a lane in which
-/// one was much too late is sorted in the end.
+/// Records arrive almost in order: a slightly late record is inserted at once. A lane is sorted at the end only if a
+/// record was later than that.
 #[derive(Debug)]
 pub(super) struct RecordOrder<L> {
     lanes: List<OrderedLane<L>>,
     numbers: IdMap<L, usize>,
-    /// A record of some lane began before one that came earlier had ended.
+    /// Whether a record of some lane began before an earlier record had ended.
     may_overlap: bool,
 }
 
@@ -54,8 +54,8 @@ impl<L: Copy + Ord + Hash> RecordOrder<L> {
         RecordOrder { lanes: List::new(), numbers: IdMap::default(), may_overlap: false }
     }
 
-    /// Takes a record; `place_of` says where one that was taken before stands. Returns the number of its lane, in order
-    /// of the lanes' first records.
+    /// Adds a record; `place_of` returns the place of an earlier record. Returns the number of its lane, in order of
+    /// first records.
     pub(super) fn push(&mut self, lane: L, place: Place, place_of: impl Fn(RecordHandle) -> Place) -> usize {
         let next = self.lanes.len();
         let number = *self.numbers.get_or_insert_with(lane, || next);
@@ -76,7 +76,7 @@ impl<L: Copy + Ord + Hash> RecordOrder<L> {
         number
     }
 
-    /// Puts lanes and records in order, after the last record.
+    /// Orders lanes and records, after the last record.
     pub(super) fn finish(&mut self, place_of: impl Fn(RecordHandle) -> Place) {
         self.numbers = IdMap::default();
         self.lanes.sort_unstable_by_key(|lane| lane.key);
@@ -85,18 +85,18 @@ impl<L: Copy + Ord + Hash> RecordOrder<L> {
         }
     }
 
-    /// Returns the lanes in the order of their keys.
+    /// Returns the lanes in order of their keys.
     pub(super) fn lanes(&self) -> impl Iterator<Item = (L, &[RecordHandle])> {
         self.lanes.iter().map(|lane| (lane.key, &lane.handles[..]))
     }
 
-    /// Returns the lane of that key, once all is in order.
+    /// Returns the lane of that key, after `finish`.
     pub(super) fn lane(&self, key: L) -> Option<&[RecordHandle]> {
         let found = self.lanes.binary_search_by_key(&key, |lane| lane.key).ok()?;
         self.lanes.get(found).map(|lane| &lane.handles[..])
     }
 
-    /// Whether records of a lane may overlap.
+    /// Returns whether records of a lane may overlap.
     pub(super) fn may_overlap(&self) -> bool {
         self.may_overlap
     }
@@ -120,7 +120,7 @@ impl<L> OrderedLane<L> {
         self.handles.push(place.2);
     }
 
-    /// Moves a late record in; whether its place was within reach.
+    /// Inserts a late record; returns whether its place was within reach.
     fn insert(&mut self, place: Place, place_of: impl Fn(RecordHandle) -> Place) -> bool {
         let later = self.handles.iter().rev().take(REACH).take_while(|handle| place_of(**handle) > place).count();
         let at = self.handles.len() - later;
@@ -131,7 +131,7 @@ impl<L> OrderedLane<L> {
     fn finish(&mut self, place_of: &impl Fn(RecordHandle) -> Place) {
         if !self.is_sorted {
             let mut places: List<_> = self.handles.iter().map(|handle| place_of(*handle)).collect();
-            // Not the stable one, which would merge what arrived in runs: it needs memory.
+            // An unstable sort: the stable sort would allocate to merge runs.
             places.sort_unstable();
             self.handles.clear();
             self.handles.extend(places.iter().map(|place| place.2));
@@ -145,7 +145,7 @@ impl<L> OrderedLane<L> {
 mod tests {
     use super::*;
 
-    /// Pushes lanes and starts, and returns the lanes with the starts as they stand in them.
+    /// Pushes lanes and starts, and returns the starts in the order of each lane.
     fn ordered(records: &[(u32, u64)]) -> Vec<(u32, Vec<u64>)> {
         let handle = |at: usize| RecordHandle(u32::try_from(at).unwrap());
         let place_of =
@@ -162,13 +162,13 @@ mod tests {
     }
 
     #[test]
-    fn lanes_come_by_key_and_their_records_by_place() {
+    fn lanes_are_ordered_by_key_and_records_by_place() {
         assert_eq!(ordered(&[]), []);
         assert_eq!(ordered(&[(9, 5), (2, 7), (9, 3), (9, 4), (2, 8)]), [(2, vec![7, 8]), (9, vec![3, 4, 5])]);
     }
 
     #[test]
-    fn records_late_by_less_and_by_more_than_the_reach_find_their_places() {
+    fn late_records_are_ordered_within_and_beyond_reach() {
         for count in [REACH as u64 - 1, REACH as u64, REACH as u64 + 1, 1000] {
             for late in [0, 1, count / 2, count] {
                 let starts = (1..=count).map(|n| 2 * n).chain([2 * late + 1, 2 * late + 1, 2 * count + 2]);

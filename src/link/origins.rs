@@ -1,4 +1,4 @@
-//! Which slice made a call.
+//! Finds the slice that made each call.
 
 use std::slice;
 
@@ -9,17 +9,17 @@ use super::{Call, LinkCounts, LinkedExternal, RecordHandle, RecordSource, Spans}
 use crate::time::Timestamp;
 use kineto_trace::fallible::List;
 
-/// The slices that calls were made in.
+/// The slices that made the calls.
 ///
-/// Nearly always that is the id that the call carries, so only the others are kept.
+/// It is nearly always the id that the call carries, so only exceptions are stored.
 #[derive(Debug)]
 pub(super) struct Origins {
-    /// Calls that were not made in the slice that they name, with the one that it was or 0; in order.
+    /// Calls that were not made in the slice that they name, each with its slice or 0; ordered.
     others: List<(RecordHandle, u64)>,
 }
 
 impl Origins {
-    /// The slice that made the call that names this one; 0 for none.
+    /// Returns the slice that made a call which names `named`; 0 for none.
     #[inline]
     pub(super) fn slice_of(&self, at: RecordHandle, named: u64) -> u64 {
         let other = self.others.binary_search_by_key(&at, |(at, _)| *at);
@@ -37,45 +37,45 @@ impl Origins {
     }
 }
 
-/// Finds the slices that calls were made in.
-pub(super) struct Search<'a, S> {
+/// Searches for the slices that made the calls.
+pub(super) struct SliceSearch<'a, S> {
     spans: &'a S,
-    /// Calls that name none.
+    /// Calls without an external id.
     unnamed: List<RecordHandle>,
-    /// Ids that came apart from their calls, by correlation.
+    /// Ids that arrived apart from their calls, by correlation.
     strays: IdMap<u64, u64>,
     others: List<(RecordHandle, u64)>,
     /// Launches to be linked by time.
     questions: List<Question>,
-    /// What is to be linked by time only if work comes of it, and where in the table of launches that is.
-    doubtful: List<(usize, Question)>,
+    /// Calls to be linked by time only if they turn out to have work, with their index in the table of launches.
+    undecided: List<(usize, Question)>,
     /// The calls of both, with the ids that they name.
-    asking: List<(RecordHandle, u64)>,
+    question_calls: List<(RecordHandle, u64)>,
 }
 
 struct Question {
     thread: u32,
     time: Timestamp,
-    /// Where in `asking` its calls begin, and how many they are.
+    /// The index of its first call in `question_calls`, and their number.
     from: usize,
     calls: usize,
 }
 
-impl<'a, S: Spans> Search<'a, S> {
-    pub(super) fn new(spans: &'a S) -> Search<'a, S> {
-        let (questions, doubtful) = (List::new(), List::new());
-        Search {
+impl<'a, S: Spans> SliceSearch<'a, S> {
+    pub(super) fn new(spans: &'a S) -> SliceSearch<'a, S> {
+        let (questions, undecided) = (List::new(), List::new());
+        SliceSearch {
             spans,
             unnamed: List::new(),
             strays: IdMap::default(),
             others: List::new(),
             questions,
-            doubtful,
-            asking: List::new(),
+            undecided,
+            question_calls: List::new(),
         }
     }
 
-    /// Takes a call as it comes.
+    /// Adds a call as it arrives.
     #[inline]
     pub(super) fn add(&mut self, call: &Call, counts: &mut LinkCounts) {
         if !self.names_its_slice(call) {
@@ -84,30 +84,30 @@ impl<'a, S: Spans> Search<'a, S> {
         }
     }
 
-    /// Takes ids that came apart from their calls.
+    /// Adds ids that arrived apart from their calls.
     pub(super) fn add_strays(&mut self, externals: impl Iterator<Item = LinkedExternal>, counts: &mut LinkCounts) {
         for external in externals.filter(|external| external.id != 0) {
             if self.spans.span_of(external.id).is_none() {
                 counts.ids_unknown += 1;
             } else if external.correlation != 0 {
-                // Of several for one call the last counts.
+                // Of several ids for a call the last counts.
                 self.strays.insert(external.correlation, external.id);
             }
         }
     }
 
-    /// Looks for the slices of the calls that name none and stand alone.
-    pub(super) fn settle_single(&mut self, records: &impl RecordSource, launches: &Launches) {
+    /// Finds the slices of calls that carry no id and share no launch.
+    pub(super) fn resolve_single(&mut self, records: &impl RecordSource, launches: &Launches) {
         for at in std::mem::take(&mut self.unnamed) {
             let call = records.call_at(at);
             if !launches.is_shared(call.correlation) {
-                self.settle(slice::from_ref(&call), launches);
+                self.resolve(slice::from_ref(&call), launches);
             }
         }
     }
 
-    /// Looks for the slice of calls that are one launch, the outermost first, or of a single call.
-    pub(super) fn settle(&mut self, nest: &[Call], launches: &Launches) {
+    /// Finds the slice of the calls of a launch, the outermost first, or of a single call.
+    pub(super) fn resolve(&mut self, nest: &[Call], launches: &Launches) {
         let Some(outermost) = nest.first() else { return };
         let named = nest.iter().find(|call| self.names_its_slice(call)).map(|call| call.external);
         let stray = || {
@@ -116,25 +116,29 @@ impl<'a, S: Spans> Search<'a, S> {
         if let Some(slice) = named.or_else(stray) {
             return self.link(nest, slice);
         }
-        let question =
-            Question { thread: outermost.thread, time: outermost.start, from: self.asking.len(), calls: nest.len() };
+        let question = Question {
+            thread: outermost.thread,
+            time: outermost.start,
+            from: self.question_calls.len(),
+            calls: nest.len(),
+        };
         if nest.iter().any(|call| call.launches) {
             self.questions.push(question);
         } else if let Some(place) = launches.place(outermost).filter(|_| outermost.correlation != 0) {
-            self.doubtful.push((place, question));
+            self.undecided.push((place, question));
         } else {
             return self.link(nest, 0);
         }
-        self.asking.extend(nest.iter().map(|call| (call.at, call.external)));
+        self.question_calls.extend(nest.iter().map(|call| (call.at, call.external)));
     }
 
-    /// Whether the slice that a call names is one that it can have been made in.
+    /// Returns whether the slice that a call names may have been open at that time.
     #[inline]
     fn names_its_slice(&self, call: &Call) -> bool {
         call.external != 0 && self.spans.may_be_open(call.external, call.start)
     }
 
-    /// Notes the slice for the calls that do not name one themselves.
+    /// Sets the slice for the calls that do not name it themselves.
     fn link(&mut self, nest: &[Call], slice: u64) {
         for call in nest {
             if call.external != slice && !self.names_its_slice(call) {
@@ -143,31 +147,31 @@ impl<'a, S: Spans> Search<'a, S> {
         }
     }
 
-    /// Returns the slices of all calls but the doubtful ones, and the places of those.
-    pub(super) fn ask(&mut self, counts: &mut LinkCounts) -> (Origins, Bits) {
+    /// Returns the slices of all calls except undecided ones, and the indices of those.
+    pub(super) fn link_certain(&mut self, counts: &mut LinkCounts) -> (Origins, Bits) {
         let questions = std::mem::take(&mut self.questions);
-        self.ask_for(questions, counts);
+        self.link_by_time(questions, counts);
         let mut origins = Origins { others: List::new() };
         origins.add(std::mem::take(&mut self.others));
-        let mut doubtful = Bits::default();
-        self.doubtful.iter().for_each(|(place, _)| doubtful.set(*place));
-        (origins, doubtful)
+        let mut undecided = Bits::default();
+        self.undecided.iter().for_each(|(place, _)| undecided.set(*place));
+        (origins, undecided)
     }
 
-    /// Adds the slices of the doubtful calls, after the last work.
-    pub(super) fn ask_doubtful(mut self, launches: &Launches, origins: &mut Origins, counts: &mut LinkCounts) {
+    /// Adds the slices of undecided calls, after the last work.
+    pub(super) fn link_undecided(mut self, launches: &Launches, origins: &mut Origins, counts: &mut LinkCounts) {
         let (mut questions, mut none) = (List::new(), List::new());
-        for (place, question) in std::mem::take(&mut self.doubtful) {
+        for (place, question) in std::mem::take(&mut self.undecided) {
             if launches.has_worked(place) { questions.push(question) } else { none.push(question) }
         }
         none.iter().for_each(|question| self.answer(question, 0));
-        self.ask_for(questions, counts);
+        self.link_by_time(questions, counts);
         origins.add(self.others);
         origins.others.shrink_to_fit();
     }
 
-    /// Links by time what nothing else could link.
-    fn ask_for(&mut self, mut questions: List<Question>, counts: &mut LinkCounts) {
+    /// Links the remaining calls by time.
+    fn link_by_time(&mut self, mut questions: List<Question>, counts: &mut LinkCounts) {
         questions.sort_unstable_by_key(|question| (question.thread, question.time));
         let asked: List<_> = questions.iter().map(|question| (question.thread, question.time)).collect();
         let answers = if asked.is_empty() { List::new() } else { self.spans.innermost(&asked) };
@@ -180,7 +184,7 @@ impl<'a, S: Spans> Search<'a, S> {
     }
 
     fn answer(&mut self, question: &Question, slice: u64) {
-        let calls = self.asking.iter().skip(question.from).take(question.calls);
+        let calls = self.question_calls.iter().skip(question.from).take(question.calls);
         self.others.extend(calls.filter(|(_, named)| *named != slice).map(|(at, _)| (*at, slice)));
     }
 }

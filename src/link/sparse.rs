@@ -1,4 +1,4 @@
-//! Launches that are found by search: those of ids that several have, or that lie far apart.
+//! Launches that need a search: those with shared or sparse ids.
 
 use super::RecordHandle;
 use crate::time::Timestamp;
@@ -11,11 +11,11 @@ pub(super) struct SparseLaunch {
     pub(super) at: RecordHandle,
 }
 
-/// Launches in order of id and start, with an index that leads to the few of them among which to search.
+/// Launches in order of id and start, with an index that narrows the search to a few.
 #[derive(Debug, Default)]
 pub(super) struct Sparse {
     launches: List<SparseLaunch>,
-    /// For each part of the range of ids, all parts being as wide, where its launches begin; then the end.
+    /// The first launch of each part of the range of ids, all parts being equally wide; then the end.
     parts: List<u32>,
     first: u64,
     /// The width of a part as a power of two.
@@ -23,7 +23,7 @@ pub(super) struct Sparse {
 }
 
 impl Sparse {
-    /// Adds the launches of an id, which is greater than those before; returns how many they are.
+    /// Adds the launches of an id, which is greater than those before; returns their number.
     pub(super) fn extend(&mut self, launches: impl Iterator<Item = SparseLaunch>) -> u64 {
         let from = self.launches.len();
         self.launches.extend(launches);
@@ -32,7 +32,7 @@ impl Sparse {
         added.len() as u64
     }
 
-    /// Makes the index, after the last launch: about a part for each.
+    /// Builds the index, after the last launch: about a part for each launch.
     pub(super) fn finish(&mut self) {
         self.launches.shrink_to_fit();
         let [first, .., last] = &self.launches[..] else { return };
@@ -53,7 +53,7 @@ impl Sparse {
         usize::try_from(correlation.checked_sub(self.first)? >> self.width).ok()
     }
 
-    /// Where launches of this id are if there are any.
+    /// Returns the range that contains any launches of this id.
     fn near(&self, correlation: u64) -> (usize, &[SparseLaunch]) {
         let near = || {
             let part = self.part(correlation)?;
@@ -63,7 +63,7 @@ impl Sparse {
         near().unwrap_or((0, if self.parts.is_empty() { &self.launches } else { &[] }))
     }
 
-    /// Finds the launch of work: the last one that starts not after it, else the first one.
+    /// Finds the launch of work: the last that starts no later than the work, otherwise the first.
     pub(super) fn find(&self, correlation: u64, start: Timestamp) -> Option<(usize, RecordHandle)> {
         let (from, near) = self.near(correlation);
         let behind = near.partition_point(|launch| (launch.correlation, launch.start) <= (correlation, start));
@@ -73,7 +73,7 @@ impl Sparse {
         behind.checked_sub(1).and_then(of_id).or_else(|| of_id(behind))
     }
 
-    /// Where this very launch is.
+    /// Returns the index of this launch.
     pub(super) fn position(&self, launch: &SparseLaunch) -> Option<usize> {
         let (from, near) = self.near(launch.correlation);
         near.binary_search(launch).ok().map(|nth| from + nth)
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_found_however_they_lie() {
+    fn ids_are_found_in_any_distribution() {
         let even: Vec<_> = (1..=100).map(|n| n * 1000).collect();
         let clustered: Vec<_> = (1..=50).chain(u64::MAX - 50..=u64::MAX).collect();
         for ids in [vec![], vec![5], vec![1, u64::MAX], even, clustered] {

@@ -1,9 +1,9 @@
-//! Which record of an event a wait waited for.
+//! Finds the event record that a wait waited for.
 
 use super::LinkedEventRecord;
 use kineto_trace::fallible::{List, Map};
 
-/// What a wait waited for: the stream, and the call that put the event on it.
+/// The target of a wait: the stream, and the call that recorded the event on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LinkedWait {
     pub(crate) stream: u32,
@@ -14,11 +14,11 @@ pub(crate) struct LinkedWait {
 #[derive(Debug)]
 pub(super) struct Waits(List<(Key, u32)>);
 
-/// The context and the event, and the call that recorded it.
+/// Context, event, and the correlation id of the call that recorded it.
 type Key = (u32, u64, u64);
 
 impl Waits {
-    /// Of two records of one event and call, the one that arrived last counts; those of no call are none.
+    /// If a call recorded an event twice, the record that arrived last counts; records without a call are ignored.
     pub(super) fn new(records: impl Iterator<Item = LinkedEventRecord>) -> Waits {
         let records = records.filter(|record| record.correlation != 0);
         let streams: Map<Key, u32> = records.map(|record| (record.key(), record.stream)).collect();
@@ -27,7 +27,7 @@ impl Waits {
         Waits(records)
     }
 
-    /// The last record of the event at or before this call; correlation ids tell what came first, not arrival.
+    /// Returns the last record of the event at or before this call; correlation ids give the order, not arrival.
     pub(super) fn find(&self, context: u32, event: u64, correlation: u64) -> Option<LinkedWait> {
         let behind = self.0.partition_point(|(key, _)| *key <= (context, event, correlation));
         let ((of_context, of_event, correlation), stream) = *self.0.get(behind.checked_sub(1)?)?;
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_record_at_or_before_the_wait_is_found_in_any_order_of_arrival() {
+    fn last_record_before_the_wait_is_found() {
         let waits = waits(&[(1, 5, 30, 3), (1, 5, 10, 1), (1, 5, 20, 2)]);
         let found = |correlation| waits.find(1, 5, correlation).map(|wait| (wait.stream, wait.correlation));
         assert_eq!(
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn other_contexts_and_events_do_not_count() {
+    fn other_contexts_and_events_are_ignored() {
         let waits = waits(&[(1, 5, 10, 1), (2, 4, 10, 2)]);
         assert_eq!(waits.find(1, 6, 99), None);
         assert_eq!(waits.find(2, 5, 99), None);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_records_of_a_call_the_last_counts_and_those_of_no_call_do_not() {
+    fn last_record_of_a_call_counts() {
         let waits = waits(&[(1, 5, 10, 1), (1, 5, 10, 2), (1, 5, 0, 3)]);
         assert_eq!(waits.find(1, 5, 10), Some(LinkedWait { stream: 2, correlation: 10 }));
         assert_eq!(waits.find(1, 5, 9), None);

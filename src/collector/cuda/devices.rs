@@ -1,10 +1,10 @@
-//! CUDA devices with the properties that traces carry, under libkineto's keys, and those that tell a kernel's occupancy.
+//! CUDA device properties: those that traces contain, under libkineto's keys, and those that determine occupancy.
 
 use super::driver::DeviceCalls;
 use crate::collector::DeviceDescription;
 use std::ffi::c_int;
 
-/// Properties and the driver's numbers for them, in libkineto's order; `totalGlobalMem` comes before.
+/// Properties and their driver attributes, in libkineto's order; `totalGlobalMem` comes first.
 const PROPERTIES: [(&str, c_int); 11] = [
     ("computeMajor", 75),
     ("computeMinor", 76),
@@ -19,13 +19,13 @@ const PROPERTIES: [(&str, c_int); 11] = [
     ("sharedMemPerMultiprocessor", 81),
 ];
 
-/// What libkineto does not write, and a kernel's occupancy needs: blocks that fit, and what the driver takes of a block's
-/// shared memory.
+/// Attributes that libkineto does not write, but that determine occupancy: the most blocks on a multiprocessor, and
+/// the driver's share of a block's shared memory.
 const FOR_OCCUPANCY: [(&str, c_int); 2] = [(BLOCKS_PER_MULTIPROCESSOR, 106), (RESERVED_SHARED_MEMORY, 111)];
 pub(crate) const BLOCKS_PER_MULTIPROCESSOR: &str = "maxBlocksPerMultiprocessor";
 pub(crate) const RESERVED_SHARED_MEMORY: &str = "reservedSharedMemPerBlock";
 
-/// Describes a device; `None` if it cannot be asked.
+/// Describes a device; returns `None` if it cannot be queried.
 pub(super) fn describe(calls: &DeviceCalls, number: i32, handle: c_int) -> Option<DeviceDescription> {
     let mut device = DeviceDescription::new(number, calls.name(handle)?);
     device.properties.extend(calls.total_memory(handle).map(|bytes| ("totalGlobalMem", bytes)));

@@ -1,4 +1,4 @@
-//! The part of the CUDA driver's API that a profiler needs, called through the library that is there.
+//! The CUDA driver functions that a profiler needs, called through the installed library.
 #![allow(unsafe_code, reason = "the driver is foreign code")]
 
 use super::cuda_version;
@@ -8,7 +8,7 @@ use crate::collector::{DeviceDescription, Unavailable, Why};
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::sync::OnceLock;
 
-/// The driver, opened and found to be a real one.
+/// The driver, opened and checked to be a real driver.
 #[derive(Debug)]
 pub(crate) struct Driver {
     library: Library,
@@ -29,21 +29,21 @@ pub(super) struct DeviceCalls {
     get_uuid: Option<unsafe extern "C" fn(*mut [u8; 16], c_int) -> c_uint>,
 }
 
-/// Where the driver may lie: the loader's path, WSL, NixOS, and containers that mount it.
+/// Folders of the driver besides the loader's path: WSL, NixOS, and containers that mount it.
 const FOLDERS: [&str; 3] = ["/usr/lib/wsl/lib", "/run/opengl-driver/lib", "/usr/local/nvidia/lib64"];
 const NAME: &str = "libcuda.so.1";
 
-/// What `cuDriverGetVersion` of the toolkit's stub library says.
+/// The result of `cuDriverGetVersion` in the toolkit's stub library.
 const STUB_LIBRARY: c_uint = 34;
 
 impl Driver {
-    /// Opens the driver and asks for its version, which initialises nothing.
+    /// Opens the driver and queries its version, which initialises nothing.
     ///
     /// # Errors
-    /// There is none, or it is not a real one.
+    /// It is missing, or not a real driver.
     pub(crate) fn open(attempts: &mut Vec<Attempt>) -> Result<Driver, Unavailable> {
         let files = FOLDERS.iter().map(|folder| Candidate::File([folder, NAME].iter().collect()));
-        // The loader gives what is in the process already; to ask for that alone, it searches as long where there is none.
+        // The loader returns a library that is already loaded, and a search for loaded ones alone would take as long.
         let candidates = std::iter::once(Candidate::Loader(NAME.into())).chain(files);
         let none = |message: &str| {
             let advice = "install NVIDIA's driver, or give the container access to it (`--gpus all`)";
@@ -51,35 +51,35 @@ impl Driver {
         };
         let library =
             Library::first(candidates, attempts).ok_or_else(|| none("there is no CUDA driver (libcuda.so.1)"))?;
-        // SAFETY: that is its type.
+        // SAFETY: the CUDA driver API gives the function this type.
         let get_version = unsafe { library.function(c"cuDriverGetVersion") };
-        let get_version = get_version.ok_or_else(|| none("libcuda.so.1 is no CUDA driver"))?;
+        let get_version = get_version.ok_or_else(|| none("libcuda.so.1 is not a CUDA driver"))?;
         let mut driver = Driver { library, get_version, version: 0, devices: OnceLock::new() };
-        driver.version = driver.ask_version().map_err(|code| match code {
+        driver.version = driver.query_version().map_err(|code| match code {
             STUB_LIBRARY => none("libcuda.so.1 is the toolkit's stub, not a driver"),
-            _ => none(&format!("the CUDA driver does not answer: cuDriverGetVersion gives {code}")),
+            _ => none(&format!("the CUDA driver failed: cuDriverGetVersion returned {code}")),
         })?;
         attempts.push(Attempt::new("cuDriverGetVersion", cuda_version(driver.version)));
         Ok(driver)
     }
 
-    /// Calls `cuDriverGetVersion`, which changes nothing, whatever state the program is in.
-    pub(crate) fn ask_version(&self) -> Result<i32, c_uint> {
+    /// Calls `cuDriverGetVersion`, which is safe to call at any time and changes nothing.
+    pub(crate) fn query_version(&self) -> Result<i32, c_uint> {
         let mut version = 0;
-        // SAFETY: the pointer is a valid place for the result.
+        // SAFETY: the pointer is a valid place for a version.
         match unsafe { (self.get_version)(&raw mut version) } {
             0 => Ok(version),
             code => Err(code),
         }
     }
 
-    /// Returns the version of CUDA that it is for: 13000 is 13.0.
+    /// Returns the CUDA version that it supports: 13000 is 13.0.
     pub(crate) fn version(&self) -> i32 {
         self.version
     }
 
-    /// Returns the devices, asked for once. Initialises the driver the first time, as any CUDA program does; there are none
-    /// yet on a thread that is doing so.
+    /// Returns the devices, queried once. The first call initialises the driver, as any CUDA program does. Inside of
+    /// `cuInit` it returns none.
     pub(crate) fn devices(&self) -> &[DeviceDescription] {
         if is_inside_init() {
             return &[];
@@ -94,17 +94,17 @@ impl Driver {
         })
     }
 
-    /// Whether the devices have been asked for.
+    /// Returns whether the devices have been queried.
     pub(crate) fn knows_devices(&self) -> bool {
         self.devices.get().is_some()
     }
 
-    /// Returns the library, for functions beside those that are here.
+    /// Returns the library, to resolve further functions.
     pub(super) fn library(&self) -> Library {
         self.library
     }
 
-    /// Whether it has the entry point through which CUPTI 13.2 and later reach into it: without that, they end the process.
+    /// Returns whether it has the entry point that CUPTI 13.2 and later need; without it, they end the process.
     pub(crate) fn has_export_table(&self) -> bool {
         self.library.path(c"cuGetExportTable").is_some()
     }
@@ -114,7 +114,7 @@ impl Driver {
         self.library.path(c"cuDriverGetVersion")
     }
 
-    /// Returns the devices with the ids that `nvidia-smi -L` shows, "GPU-…", if they are known.
+    /// Returns the devices, each with the id that `nvidia-smi -L` shows ("GPU-…"), if known.
     pub(crate) fn described_devices(&self) -> Vec<(DeviceDescription, Option<String>)> {
         let Some(calls) = DeviceCalls::find(self.library) else { return Vec::new() };
         let handles = calls.handles();
@@ -126,55 +126,56 @@ impl Driver {
 impl DeviceCalls {
     fn find(library: Library) -> Option<DeviceCalls> {
         Some(DeviceCalls {
-            // SAFETY: that is its type.
+            // SAFETY: the CUDA driver API gives the function this type.
             init: unsafe { library.function(c"cuInit") }?,
-            // SAFETY: that is its type.
+            // SAFETY: the CUDA driver API gives the function this type.
             get_count: unsafe { library.function(c"cuDeviceGetCount") }?,
-            // SAFETY: that is its type.
+            // SAFETY: the CUDA driver API gives the function this type.
             get: unsafe { library.function(c"cuDeviceGet") }?,
-            // SAFETY: that is its type.
+            // SAFETY: the CUDA driver API gives the function this type.
             get_name: unsafe { library.function(c"cuDeviceGetName") }?,
-            // SAFETY: that is its type.
+            // SAFETY: the CUDA driver API gives the function this type.
             get_attribute: unsafe { library.function(c"cuDeviceGetAttribute") }?,
-            // SAFETY: that is its type.
+            // SAFETY: the CUDA driver API gives the function this type.
             total_memory: unsafe { library.function(c"cuDeviceTotalMem_v2") }?,
-            // SAFETY: that is its type. It gives the id of a part of a GPU (MIG) where the device is one.
+            // SAFETY: the CUDA driver API gives the function this type. It returns the id of a MIG instance if the
+            // device is one.
             get_uuid: unsafe { library.function(c"cuDeviceGetUuid_v2") },
         })
     }
 
-    /// All devices: their numbers and handles.
+    /// Returns the numbers and handles of all devices.
     fn handles(&self) -> Vec<(i32, c_int)> {
         // SAFETY: it takes no pointer.
         let initialised = unsafe { (self.init)(0) };
         let mut count = 0;
-        // SAFETY: the pointer is a valid place for the result.
+        // SAFETY: the pointer is a valid place for a count.
         if initialised != 0 || unsafe { (self.get_count)(&raw mut count) } != 0 {
             return Vec::new();
         }
         let handle = |number| {
             let mut handle = 0;
-            // SAFETY: the pointer is a valid place for the result.
+            // SAFETY: the pointer is a valid place for a handle.
             (unsafe { (self.get)(&raw mut handle, number) } == 0).then_some((number, handle))
         };
-        // No machine has more; a number beyond it is an error of the library.
+        // No machine has more; a larger count is an error of the library.
         (0..count.min(1024)).filter_map(handle).collect()
     }
 
     pub(super) fn name(&self, handle: c_int) -> Option<String> {
         let mut name: [c_char; 256] = [0; 256];
         let length = c_int::try_from(name.len() - 1).unwrap_or(0);
-        // SAFETY: the pointer is a valid place for `length` bytes, one less than there are.
+        // SAFETY: the buffer has `length` bytes and a final zero behind them.
         if unsafe { (self.get_name)(name.as_mut_ptr(), length, handle) } != 0 {
             return None;
         }
-        // SAFETY: the last byte is zero still.
+        // SAFETY: the last byte is still zero.
         Some(unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
     }
 
     fn id(&self, handle: c_int) -> Option<String> {
         let mut uuid = [0; 16];
-        // SAFETY: the pointer is a valid place for the result.
+        // SAFETY: the pointer is a valid place for 16 bytes.
         if unsafe { (self.get_uuid?)(&raw mut uuid, handle) } != 0 {
             return None;
         }
@@ -185,13 +186,13 @@ impl DeviceCalls {
 
     pub(super) fn attribute(&self, handle: c_int, attribute: c_int) -> Option<i64> {
         let mut value = 0;
-        // SAFETY: the pointer is a valid place for the result.
+        // SAFETY: the pointer is a valid place for a value.
         (unsafe { (self.get_attribute)(&raw mut value, attribute, handle) } == 0).then_some(value.into())
     }
 
     pub(super) fn total_memory(&self, handle: c_int) -> Option<i64> {
         let mut bytes = 0;
-        // SAFETY: the pointer is a valid place for the result.
+        // SAFETY: the pointer is a valid place for a size.
         (unsafe { (self.total_memory)(&raw mut bytes, handle) } == 0).then(|| i64::try_from(bytes).unwrap_or(i64::MAX))
     }
 }
@@ -201,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_read_as_people_say_them() {
+    fn versions_are_formatted_as_major_minor() {
         assert_eq!(cuda_version(13_000), "CUDA 13.0");
         assert_eq!(cuda_version(12_090), "CUDA 12.9");
         assert_eq!(cuda_version(11_080), "CUDA 11.8");

@@ -1,4 +1,4 @@
-//! Times on CUDA's devices by the driver's events.
+//! Times spans on CUDA devices by events of the driver.
 #![allow(unsafe_code, reason = "the driver is foreign code")]
 
 use super::cuda_version;
@@ -12,34 +12,34 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Times spans by CUDA's events (`cuEventRecord`), on the default stream of the context that is current on the thread.
+/// Times spans by CUDA events (`cuEventRecord`), on the default stream of the context that is current on the thread.
 ///
-/// Needs the driver alone, which any program has that uses CUDA, and no context of its own. A thread without a context, and
-/// one whose stream is being captured into a graph, gets no event. Rows of a context's default stream are those of
-/// stream 7, as CUPTI numbers it; other streams have numbers from 8, in the order in which they are met. Times are in steps of half a
+/// It needs only the driver, which every CUDA program has, and no context of its own. A thread without a context, or
+/// whose stream is being captured into a graph, gets no event. The default stream of a device's first context is
+/// stream 7, as in CUPTI; other streams are numbered from 8, in order of first use. The resolution is half a
 /// microsecond.
 ///
-/// The default stream here is the legacy one, which waits for streams that were not made non-blocking, and they for it:
-/// events on it put such streams in order. Where work goes to streams of its own, give them by
-/// [`on_streams`](CudaEvents::on_streams).
+/// The default stream is the legacy default stream, which synchronizes with all streams that were not created as
+/// non-blocking. So its events are ordered with the work of such streams. If the work runs on non-blocking streams,
+/// name them with [`on_streams`](CudaEvents::on_streams).
 pub struct CudaEvents {
-    /// The stream that a thread works on; 0 is the default one.
+    /// Returns the stream that a thread works on; 0 for the default stream.
     stream: Box<dyn Fn() -> usize + Send + Sync>,
     loaded: OnceLock<(Driver, EventFunctions)>,
     pool: fork::Own<EventPool>,
 }
 
-/// The events that were made: used, and used again. One that failed is not.
+/// The events made so far, which are reused. An event that failed is not.
 #[derive(Debug, Default)]
 struct EventPool {
     events: Vec<CudaEvent>,
-    /// By context.
+    /// Free events by context.
     free: HashMap<usize, Vec<u64>>,
-    /// Devices, contexts and streams that were met.
+    /// Devices, contexts and streams seen so far.
     streams: Vec<(i32, usize, usize)>,
 }
 
-/// A driver's event and its context.
+/// An event handle and its context.
 #[derive(Clone, Copy, Debug)]
 struct CudaEvent {
     handle: usize,
@@ -48,7 +48,7 @@ struct CudaEvent {
 
 type Place = *mut usize;
 
-/// The functions for events. Handles are pointers that only the driver looks at.
+/// The driver's functions for events. Only the driver dereferences the handles.
 #[derive(Clone, Copy)]
 struct EventFunctions {
     current: unsafe extern "C" fn(Place) -> c_uint,
@@ -69,20 +69,20 @@ struct EventFunctions {
 
 /// `CUDA_ERROR_NOT_READY`
 const NOT_READY: c_uint = 600;
-/// The number of the default stream, as CUPTI has it.
+/// CUPTI's number of the default stream.
 const DEFAULT_STREAM: u32 = 7;
 
 impl CudaEvents {
-    /// Makes a timer on the default stream of each context. Does nothing yet.
+    /// Makes a timer on the default stream of each context. Calls nothing yet.
     pub fn new() -> CudaEvents {
         CudaEvents::on(Box::new(|| 0))
     }
 
-    /// Makes a timer on the streams that `stream` returns: the handle (`CUstream`) of the one that the calling thread works
-    /// on, of the context that is current there; 0 for the default one. It must not open spans.
+    /// Makes a timer on the streams that `stream` returns: the handle (`CUstream`) of the stream that the calling
+    /// thread works on, in the current context; 0 for the default stream. It must not open spans.
     ///
     /// # Safety
-    /// Each handle is 0, or that of a stream that lives when it is returned, until the span's event has been recorded.
+    /// Each handle is 0, or that of a stream that exists until the span's event has been recorded.
     pub unsafe fn on_streams(stream: impl Fn() -> usize + Send + Sync + 'static) -> CudaEvents {
         CudaEvents::on(Box::new(stream))
     }
@@ -103,15 +103,19 @@ impl CudaEvents {
         Ok(self.loaded.get_or_init(|| (driver, calls)))
     }
 
-    /// Calls `ask` with the driver's handles of two events, in their context.
-    fn ask<R>(&self, tokens: [Token; 2], ask: impl FnOnce(&EventFunctions, [usize; 2]) -> R) -> Option<R> {
+    /// Calls `query` with the handles of two events, in their context.
+    fn query_events<R>(
+        &self,
+        tokens: [Token; 2],
+        query_events: impl FnOnce(&EventFunctions, [usize; 2]) -> R,
+    ) -> Option<R> {
         let (_, calls) = self.loaded.get()?;
         let [one, other] = {
             let pool = self.pool.lock();
             tokens.map(|token| pool.event(token.id))
         };
         let (one, other) = (one?, other?);
-        calls.within(one.context, || ask(calls, [one.handle, other.handle]))
+        calls.within(one.context, || query_events(calls, [one.handle, other.handle]))
     }
 }
 
@@ -152,12 +156,12 @@ impl DeviceTimer for CudaEvents {
     }
 
     fn has_passed(&self, token: Token) -> bool {
-        // One that cannot be asked has nothing that is worth waiting for.
-        self.ask([token; 2], |calls, [event, _]| calls.query(event) != NOT_READY).unwrap_or(true)
+        // An event that cannot be queried is not worth waiting for.
+        self.query_events([token; 2], |calls, [event, _]| calls.query(event) != NOT_READY).unwrap_or(true)
     }
 
     fn elapsed(&self, from: Token, to: Token) -> Option<Duration> {
-        self.ask([from, to], EventFunctions::elapsed).flatten()
+        self.query_events([from, to], EventFunctions::elapsed).flatten()
     }
 
     fn release(&self, token: Token) {
@@ -186,7 +190,7 @@ impl EventPool {
         self.events.len() as u64 - 1
     }
 
-    /// The number of a stream in rows: that of a device's first default one is CUPTI's.
+    /// Returns the number of a stream in rows: the default stream of a device's first context has CUPTI's number.
     fn number(&mut self, device: i32, context: usize, stream: usize) -> u32 {
         let met = |known: &(i32, usize, usize)| *known == (device, context, stream);
         let at = self.streams.iter().position(met).unwrap_or_else(|| {
@@ -204,57 +208,57 @@ impl EventPool {
 impl EventFunctions {
     fn find(library: Library) -> Option<EventFunctions> {
         Some(EventFunctions {
-            // SAFETY: that is its type.
+            // SAFETY: the CUDA driver API gives the function this type.
             current: unsafe { library.function(c"cuCtxGetCurrent") }?,
-            // SAFETY: that is its type.
+            // SAFETY: the CUDA driver API gives the function this type.
             device: unsafe { library.function(c"cuCtxGetDevice") }?,
-            // SAFETY: that is its type.
+            // SAFETY: the CUDA driver API gives the function this type.
             push: unsafe { library.function(c"cuCtxPushCurrent_v2") }?,
-            // SAFETY: that is its type.
+            // SAFETY: the CUDA driver API gives the function this type.
             pop: unsafe { library.function(c"cuCtxPopCurrent_v2") }?,
-            // SAFETY: that is its type.
+            // SAFETY: the CUDA driver API gives the function this type.
             create: unsafe { library.function(c"cuEventCreate") }?,
-            // SAFETY: that is its type.
+            // SAFETY: the CUDA driver API gives the function this type.
             destroy: unsafe { library.function(c"cuEventDestroy_v2") }?,
-            // SAFETY: that is its type.
+            // SAFETY: the CUDA driver API gives the function this type.
             record: unsafe { library.function(c"cuEventRecord") }?,
-            // SAFETY: that is its type.
+            // SAFETY: the CUDA driver API gives the function this type.
             query: unsafe { library.function(c"cuEventQuery") }?,
-            // SAFETY: that is its type.
+            // SAFETY: the CUDA driver API gives the function this type.
             synchronize: unsafe { library.function(c"cuEventSynchronize") }?,
-            // SAFETY: that is its type.
+            // SAFETY: the CUDA driver API gives the function this type.
             elapsed: unsafe { library.function(c"cuEventElapsedTime") }?,
-            // SAFETY: that is its type.
+            // SAFETY: the CUDA driver API gives the function this type.
             is_capturing: unsafe { library.function(c"cuStreamIsCapturing") },
-            // SAFETY: that is its type.
+            // SAFETY: the CUDA driver API gives the function this type.
             capture_mode: unsafe { library.function(c"cuThreadExchangeStreamCaptureMode") },
         })
     }
 
-    /// The thread's context and its device.
+    /// Returns the thread's context and its device.
     fn current(&self) -> Option<(usize, i32)> {
         let (mut context, mut device) = (0, 0);
-        // SAFETY: the pointer is a valid place for the result.
+        // SAFETY: the pointer is a valid place for a context.
         let asked = unsafe { (self.current)(&raw mut context) };
         if asked != 0 || context == 0 {
             return None;
         }
-        // SAFETY: the pointer is a valid place for the result.
+        // SAFETY: the pointer is a valid place for a device.
         (unsafe { (self.device)(&raw mut device) } == 0).then_some((context, device))
     }
 
-    /// Whether an event on that stream would go into a graph, or spoil a capture.
+    /// Returns whether an event on that stream would become part of a graph, or invalidate a capture.
     fn is_capturing(&self, stream: usize) -> bool {
         let mut status = 0;
-        // SAFETY: the pointer is a valid place for the result, and the stream lives: `on_streams` asks for that.
-        let asked = self.is_capturing.map(|ask| unsafe { ask(stream, &raw mut status) });
-        // It fails for the default stream while another one is captured that must not meet it.
+        // SAFETY: the pointer is a valid place for a status, and the stream exists: `on_streams` requires it.
+        let asked = self.is_capturing.map(|query_events| unsafe { query_events(stream, &raw mut status) });
+        // It fails on the default stream during a capture that must not synchronize with it.
         asked.is_some_and(|code| code != 0 || status != 0)
     }
 
     fn create(&self) -> Result<usize, c_uint> {
         let mut event = 0;
-        // SAFETY: the pointer is a valid place for the result.
+        // SAFETY: the pointer is a valid place for an event.
         match unsafe { (self.create)(&raw mut event, 0) } {
             0 => Ok(event),
             code => Err(code),
@@ -262,46 +266,46 @@ impl EventFunctions {
     }
 
     fn record(&self, event: usize, stream: usize) -> c_uint {
-        // SAFETY: the event is one of the thread's context, made by this; the stream lives, as `on_streams` asks.
+        // SAFETY: the event belongs to the thread's context, and the stream exists: `on_streams` requires it.
         unsafe { (self.record)(event, stream) }
     }
 
     fn query(&self, event: usize) -> c_uint {
-        // SAFETY: the event is one that this has made, and its context is there.
+        // SAFETY: `create` made the event, and its context exists.
         unsafe { (self.query)(event) }
     }
 
     fn elapsed(&self, [from, to]: [usize; 2]) -> Option<Duration> {
         for event in [from, to] {
-            // SAFETY: the event is one that this has made, and its context is there.
+            // SAFETY: `create` made the event, and its context exists.
             if unsafe { (self.synchronize)(event) } != 0 {
                 return None;
             }
         }
         let mut milliseconds = 0.0;
-        // SAFETY: the pointer is a valid place for the result, and the events are as above.
+        // SAFETY: the pointer is a valid place for a duration, and `create` made both events.
         let asked = unsafe { (self.elapsed)(&raw mut milliseconds, from, to) };
-        // Fails for what is negative.
+        // Fails for negative durations.
         (asked == 0).then(|| Duration::try_from_secs_f64(f64::from(milliseconds) / 1e3).ok())?
     }
 
-    /// Does something within a context, and so that it disturbs no capture of a graph that another thread is at.
+    /// Runs `work` in a context, in a capture mode that does not disturb another thread's capture.
     fn within<R>(&self, context: usize, work: impl FnOnce() -> R) -> Option<R> {
-        // SAFETY: the driver refuses what is no context any more.
+        // SAFETY: the driver rejects handles of destroyed contexts.
         if unsafe { (self.push)(context) } != 0 {
             return None;
         }
         // `CU_STREAM_CAPTURE_MODE_RELAXED`
         let mut mode = 2;
-        // SAFETY: the pointer is a valid place, read and written.
+        // SAFETY: the pointer is a valid place for a mode, which is read and written.
         let exchanged = self.capture_mode.map(|exchange| unsafe { exchange(&raw mut mode) });
         let done = work();
         if exchanged == Some(0) {
-            // SAFETY: the pointer is a valid place, read and written: the mode becomes what it was.
+            // SAFETY: the pointer is a valid place for a mode; this restores the previous mode.
             self.capture_mode.map(|exchange| unsafe { exchange(&raw mut mode) });
         }
         let mut popped = 0;
-        // SAFETY: the pointer is a valid place for the result.
+        // SAFETY: the pointer is a valid place for a context.
         unsafe { (self.pop)(&raw mut popped) };
         Some(done)
     }
@@ -311,7 +315,7 @@ impl Drop for CudaEvents {
     fn drop(&mut self) {
         let Some((_, calls)) = self.loaded.get() else { return };
         for CudaEvent { handle, context } in self.pool.lock().events.drain(..) {
-            // SAFETY: the event is one that this has made, and its context is there.
+            // SAFETY: `create` made the event, and its context exists.
             calls.within(context, || unsafe { (calls.destroy)(handle) });
         }
     }

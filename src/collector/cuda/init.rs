@@ -1,4 +1,4 @@
-//! Whether a thread is inside of `cuInit`, which has called this library.
+//! Tracks whether a thread is inside of `cuInit`, which loads this library by injection.
 
 use std::cell::Cell;
 
@@ -6,11 +6,11 @@ thread_local! {
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does something inside of `cuInit`: the thread may hold any lock of the driver's.
+/// Runs `work` inside of `cuInit`: the thread may hold any lock of the driver.
 ///
-/// Meanwhile it makes no call of the driver's but `cuDriverGetVersion`, which needs no initialisation, and waits for no
-/// thread that makes one. CUPTI's calls are what a library is loaded there for.
-#[cfg_attr(not(feature = "capi"), allow(dead_code, reason = "asked for by the functions for C"))]
+/// Meanwhile it calls no driver function except `cuDriverGetVersion`, which needs no initialisation, and waits for no
+/// thread that does. CUPTI's functions are allowed: injected libraries are loaded there to call them.
+#[cfg_attr(not(feature = "capi"), allow(dead_code, reason = "used by the C API"))]
 pub(crate) fn inside_init<R>(work: impl FnOnce() -> R) -> R {
     struct End;
     impl Drop for End {
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_thread_is_inside_until_it_comes_out() {
+    fn thread_is_inside_until_work_returns() {
         assert!(!is_inside_init());
         let elsewhere = || std::thread::Builder::new().spawn(is_inside_init).unwrap().join().unwrap();
         let seen = inside_init(|| (is_inside_init(), elsewhere()));

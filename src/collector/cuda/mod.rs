@@ -1,4 +1,4 @@
-//! CUDA's driver: whether there is one, which devices it has, and its events.
+//! The CUDA driver: its availability, devices and events.
 
 mod devices;
 mod driver;

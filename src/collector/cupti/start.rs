@@ -303,7 +303,7 @@ impl Loaded {
             if Instant::now() >= until {
                 return Some(false);
             }
-            let _ = self.driver.ask_version();
+            let _ = self.driver.query_version();
             commands.drain(until.saturating_duration_since(Instant::now()));
             if HUB.pool.counts().filled == before {
                 std::thread::sleep(Duration::from_millis(1));

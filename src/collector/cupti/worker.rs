@@ -236,7 +236,7 @@ impl Worker {
         *DETACHING.lock() = Some((self.api, subscriber));
         HUB.request_detach();
         if self.api.enable_domain(subscriber, DRIVER).is_ok() {
-            let _ = self.driver.ask_version();
+            let _ = self.driver.query_version();
         }
         if HUB.take_detach_request() {
             return self.reader.sink().note("could not detach libcupti (KINETO_TEARDOWN_CUPTI): no callback ran");

@@ -1,62 +1,64 @@
-//! What brackets say of a device's clock: between which limits the host's clock is ahead of it.
+//! Bounds the offset between the host's clock and a device's by brackets.
 
-/// How far the host's clock is ahead of a device's, as far as brackets tell: in each, the host saw work before its first and
-/// after its last moment. Nanoseconds of both clocks.
+/// Bounds on how far the host's clock is ahead of a device's. A bracket is work that began and ended on the device
+/// between two readings of the host's clock. All times are in nanoseconds.
 ///
-/// What one bracket says holds for other times too, but by the drift that there may be in between. So the limits at a time
+/// A bracket's bounds also hold at other times, loosened by the possible drift in between. So the bounds at a time
 /// are the tightest of all brackets, each loosened by its distance.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Brackets {
-    least: Tents,
-    /// The greatest, with the sign turned around.
-    most: Tents,
+    least: BoundSet,
+    /// The upper bounds, negated.
+    most: BoundSet,
     seen: u64,
 }
 
-/// The limits that count: each at its time of the device's clock, in order; none follows from another.
+/// Bounds that matter: each at its device time, in order; none follows from another.
 #[derive(Clone, Debug, Default)]
-struct Tents(Vec<(u64, i64)>);
+struct BoundSet(Vec<(u64, i64)>);
 
-/// How many limits are kept; every second is forgotten beyond, which leaves the others true.
+/// The most bounds that are kept. Beyond that, every second bound is dropped; the others remain valid.
 const KEPT: usize = 4096;
 
 impl Brackets {
-    /// Takes a bracket: the device did something from `first` to `last`, all of it between these moments of the host.
+    /// Adds a bracket: the device worked from `first` to `last`, between the host's `before` and `after`.
     pub(super) fn add(&mut self, [before, after]: [u64; 2], [first, last]: [u64; 2], drift_ppm: u32) {
         self.least.add((first, ahead(before, first)), drift_ppm);
         self.most.add((last, ahead(after, last).saturating_neg()), drift_ppm);
         self.seen += 1;
     }
 
-    /// Returns the least and the greatest that the host can be ahead at that time of the device; the least is greater where
-    /// brackets contradict one another. `None` where there are none.
+    /// Returns the lower and upper bound of the offset at that device time; the lower exceeds the upper where
+    /// brackets contradict each other. Returns `None` without brackets.
     pub(super) fn limits(&self, at: u64, drift_ppm: u32) -> Option<(i64, i64)> {
         Some((self.least.height(at, drift_ppm)?, self.most.height(at, drift_ppm)?.saturating_neg()))
     }
 
-    /// Returns the drift by which no bracket contradicts another: that one, or doubled until it fits; `None` if none does.
+    /// Returns the drift at which no brackets contradict each other: the given drift, doubled until it fits; `None`
+    /// if none fits.
     pub(super) fn fitting_drift(&self, drift_ppm: u32) -> Option<u32> {
         const ALL: u32 = 1_000_000;
-        let fits = |ppm: &u32| self.peaks().all(|at| self.limits(at, *ppm).is_none_or(|(least, most)| least <= most));
+        let fits =
+            |ppm: &u32| self.bound_times().all(|at| self.limits(at, *ppm).is_none_or(|(least, most)| least <= most));
         let doubled = |ppm: &u32| (*ppm < ALL).then(|| ppm.saturating_mul(2).clamp(1, ALL));
         std::iter::successors(Some(drift_ppm.min(ALL)), doubled).find(fits)
     }
 
-    /// Where limits are tightest: if they contradict one another anywhere, then at one of these times.
-    fn peaks(&self) -> impl Iterator<Item = u64> + '_ {
+    /// Returns the times of all bounds: if bounds contradict each other anywhere, then at one of these.
+    fn bound_times(&self) -> impl Iterator<Item = u64> + '_ {
         self.least.0.iter().chain(&self.most.0).map(|limit| limit.0)
     }
 
-    /// How many there were.
+    /// Returns how many brackets were added.
     pub(super) fn seen(&self) -> u64 {
         self.seen
     }
 }
 
-impl Tents {
+impl BoundSet {
     fn add(&mut self, limit: (u64, i64), drift_ppm: u32) {
-        let Tents(limits) = self;
-        let covers = |by: &(u64, i64), other: &(u64, i64)| sloped(*by, other.0, drift_ppm) >= other.1;
+        let BoundSet(limits) = self;
+        let covers = |by: &(u64, i64), other: &(u64, i64)| loosen(*by, other.0, drift_ppm) >= other.1;
         let at = limits.partition_point(|known| known.0 < limit.0);
         let (behind, ahead) = limits.split_at(at);
         if behind.last().into_iter().chain(ahead.first()).any(|known| covers(known, &limit)) {
@@ -70,25 +72,25 @@ impl Tents {
         }
     }
 
-    /// The highest at that time: none but the two neighbours can be, since no tent lies below another.
+    /// Returns the tightest bound at that time, which is one of the two neighbours: no bound follows from another.
     fn height(&self, at: u64, drift_ppm: u32) -> Option<i64> {
         let next = self.0.partition_point(|limit| limit.0 <= at);
         let neighbours = next.checked_sub(1).and_then(|last| self.0.get(last)).into_iter().chain(self.0.get(next));
-        neighbours.map(|limit| sloped(*limit, at, drift_ppm)).max()
+        neighbours.map(|limit| loosen(*limit, at, drift_ppm)).max()
     }
 }
 
-/// What a limit says of another time.
-fn sloped((from, limit): (u64, i64), at: u64, drift_ppm: u32) -> i64 {
+/// Loosens a bound by the drift up to another time.
+fn loosen((from, limit): (u64, i64), at: u64, drift_ppm: u32) -> i64 {
     limit.saturating_sub_unsigned(drift_over(from.abs_diff(at), drift_ppm))
 }
 
-/// How far clocks may drift apart in so many nanoseconds.
+/// Returns how far clocks may drift apart in that many nanoseconds.
 pub(super) fn drift_over(ns: u64, drift_ppm: u32) -> u64 {
     u64::try_from((u128::from(ns) * u128::from(drift_ppm)).div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// How far the host's clock is ahead of the device's.
+/// Returns how far the host's clock is ahead of the device's.
 fn ahead(host: u64, device: u64) -> i64 {
     let ahead = i128::from(host) - i128::from(device);
     i64::try_from(ahead).unwrap_or(if ahead < 0 { i64::MIN } else { i64::MAX })
@@ -100,7 +102,7 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
-    /// A device whose clock drifts by so many parts per million in each stretch of its own time.
+    /// A device whose clock drifts by that many ppm in each stretch of its time.
     struct Device<'d> {
         boot: u64,
         ahead: i64,
@@ -109,7 +111,7 @@ mod tests {
     }
 
     impl Device<'_> {
-        /// How far the host is ahead at that time of the device, in whole nanoseconds that lie no further apart than they may.
+        /// Returns the offset at that device time, in whole nanoseconds that stay within the drift.
         fn ahead(&self, at: u64) -> i64 {
             let at = at - self.boot;
             let whole = usize::try_from(at / self.stretch).unwrap();
@@ -125,7 +127,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_truth_lies_between_the_limits_at_any_time_whatever_the_drift_in_bounds(
+        fn limits_contain_the_true_offset(
             ahead in -40_000_000_000_000_i64..1_800_000_000_000_000_000,
             drifts in vec(-200..=200_i32, 1..6),
             work in vec((0..2_000_000_000_u64, 0..5_000_000_u64, 0..400_000_u64, 0..400_000_u64), 1..60),
@@ -136,7 +138,7 @@ mod tests {
             let mut brackets = Brackets::default();
             for (start, length, delay, late) in work {
                 let (first, last) = (boot + start, boot + start + length);
-                // A nanosecond for what rounding takes.
+                // A nanosecond for rounding.
                 let host = [device.host(first) - delay - 1, device.host(last) + late + 1];
                 brackets.add(host, [first, last], 200);
             }
@@ -149,22 +151,22 @@ mod tests {
         }
 
         #[test]
-        fn what_is_forgotten_would_have_told_nothing(
+        fn dropped_limits_were_redundant(
             limits in vec((0..1000_u64, -50..50_i64), 1..100), asked in 0..1000_u64, ppm in 0..500_000_u32,
         ) {
-            let mut tents = Tents::default();
+            let mut tents = BoundSet::default();
             limits.iter().for_each(|limit| tents.add(*limit, ppm));
-            let all = limits.iter().map(|limit| sloped(*limit, asked, ppm)).max();
-            // Each distance is rounded by itself.
+            let all = limits.iter().map(|limit| loosen(*limit, asked, ppm)).max();
+            // Each distance is rounded separately.
             let found = tents.height(asked, ppm).unwrap();
             prop_assert!(found <= all.unwrap() && all.unwrap() - found <= 1, "{found} for {all:?}");
         }
     }
 
     #[test]
-    fn more_drift_than_allowed_is_found_and_allowed_for() {
+    fn excess_drift_is_detected_and_allowed_for() {
         let mut brackets = Brackets::default();
-        // A thousandth too fast, seen to within 10 microseconds ten times a second.
+        // A thousandth too fast, bracketed to within 10 microseconds ten times a second.
         for nth in 0..10_u64 {
             let device = 5_000_000 + nth * 100_000_000;
             let host = 1_000_000_000 + nth * 100_100_000;
@@ -175,14 +177,14 @@ mod tests {
         let (least, most) = brackets.limits(5_000_000 + 900_000_000, fitting).unwrap();
         assert!(least <= 995_900_000 && 995_900_000 <= most, "{least} {most}");
         brackets.add([0, 1], [5_000_000, 5_000_001], 100);
-        assert_eq!(brackets.fitting_drift(100), None, "a second before itself");
+        assert_eq!(brackets.fitting_drift(100), None, "the bounds contradict each other at the same time");
     }
 
     #[test]
-    fn limits_are_few_however_many_brackets_there_are() {
+    fn number_of_limits_is_bounded() {
         let mut brackets = Brackets::default();
         for nth in 0..3 * KEPT as u64 {
-            // Each is as good as it can be, and tells something that no other does.
+            // Each is as tight as possible, and none follows from another.
             let at = nth * 1_000_000;
             brackets.add([at, at], [at + nth % 2 * 500, at + nth % 2 * 500], 0);
         }

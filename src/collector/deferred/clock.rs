@@ -1,11 +1,11 @@
-//! A device's clock against the host's: what is known of it, and how sure that is.
+//! Aligns a device's clock with the host's, and bounds the error.
 
 use super::brackets::{Brackets, drift_over};
 use crate::collector::clock::{BracketedReading, ClockMap};
 use crate::text::counted;
 use std::fmt;
 
-/// What is known of a device's clock beforehand.
+/// What is stated about a device's clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceClock {
     ns_per_tick: f64,
@@ -13,84 +13,85 @@ pub struct DeviceClock {
     drift_ppm: u32,
 }
 
-/// How a device's times were turned into the host's, and how far they may be wrong.
+/// How a device's timestamps were converted to the host's clock, and their error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Alignment {
-    /// What that was known by.
+    /// The basis of the alignment.
     pub source: AlignedBy,
-    /// How many calibrations or brackets there were.
+    /// The number of calibrations or brackets.
     pub observations: u64,
-    /// How far times may be from the host's clock, in nanoseconds, while the device's clock drifts by no more than
-    /// `drift_ppm`: the most of all that were turned.
+    /// The largest error of a converted timestamp, in nanoseconds, if the device's clock drifts by at most
+    /// `drift_ppm`.
     pub error_ns: u64,
-    /// By how much the device's clock was taken to drift at most, in millionths: what was stated, or as much more as it takes
-    /// for brackets not to contradict one another.
+    /// The assumed bound of the device clock's drift, in ppm: the stated bound, or as much more as makes the brackets
+    /// consistent.
     pub drift_ppm: u32,
-    /// By how much it was stated to drift at most; if that is less, brackets contradict one another, and durations are not to
-    /// be trusted.
+    /// The stated bound of the drift. If it is less than `drift_ppm`, brackets contradict each other and durations
+    /// are unreliable.
     pub stated_drift_ppm: u32,
-    /// Times that cannot be what they were said to be, for all that brackets tell.
+    /// Timestamps that contradict the brackets.
     pub contradicted: u64,
 }
 
-/// What a device's clock is known by, from the best to the least.
+/// The basis of an alignment, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AlignedBy {
-    /// Readings of both clocks at once.
+    /// Simultaneous readings of both clocks.
     Calibrations,
-    /// The program: it is the host's clock.
+    /// The program's statement that the clock is the host's.
     Statement,
-    /// When the host submitted work, and when it saw that it had ended.
+    /// When the host submitted work, and when it saw its end.
     Brackets,
 }
 
-/// All that is known of a device's clock by now.
+/// The observations of a device's clock so far.
 #[derive(Debug, Default)]
-pub(super) struct Knowledge {
+pub(super) struct ClockObservations {
     clock: DeviceClock,
     calibrations: Vec<BracketedReading>,
-    /// The first and last time of the device's with a calibration.
+    /// The first and last device time with a calibration.
     calibrated: Option<(u64, u64)>,
     seen: u64,
     brackets: Brackets,
 }
 
-/// The same, ready to turn times.
+/// A conversion of timestamps based on the observations.
 #[derive(Debug)]
-pub(super) struct Aligned<'k> {
-    known: &'k Knowledge,
+pub(super) struct ClockAlignment<'k> {
+    known: &'k ClockObservations,
     map: ClockMap,
     pub(super) report: Alignment,
 }
 
-/// How many calibrations are kept: with one a second, those of the last hour at least.
+/// The most calibrations that are kept: the last hour's at least, at a rate of one a second.
 const KEPT: usize = 8192;
 
 impl DeviceClock {
-    /// A clock of which a tick takes so many nanoseconds, and which began at whatever time.
+    /// Makes a clock with that many nanoseconds a tick, and any epoch.
     pub const fn ticking(ns_per_tick: f64) -> DeviceClock {
         DeviceClock { ns_per_tick, is_cpu_clock: false, drift_ppm: 100 }
     }
 
-    /// The host's clock itself: ticks are its nanoseconds.
+    /// Makes a clock that is the host's: ticks are its nanoseconds.
     pub const fn of_cpu() -> DeviceClock {
         DeviceClock { is_cpu_clock: true, ..DeviceClock::ticking(1.0) }
     }
 
-    /// By how many millionths it runs faster or slower than the host's at most. Default: 100; quartzes keep to 50 each.
+    /// Bounds how much faster or slower than the host's clock it runs, in ppm. Default: 100; a quartz keeps within
+    /// 50.
     #[must_use]
     pub const fn drift_ppm(self, drift_ppm: u32) -> DeviceClock {
         DeviceClock { drift_ppm, ..self }
     }
 
-    /// Whether there can be such a clock.
+    /// Returns whether the parameters are valid.
     pub(super) fn is_possible(&self) -> bool {
         self.ns_per_tick.is_finite() && self.ns_per_tick > 0.0 && self.ns_per_tick < 1e9
     }
 
-    /// Turns ticks into nanoseconds, of which there are 2^63 at most.
+    /// Converts ticks into nanoseconds, at most 2^63.
     fn nanos(&self, ticks: u64) -> u64 {
         #[expect(
             clippy::cast_possible_truncation,
@@ -102,7 +103,7 @@ impl DeviceClock {
         u64::try_from(nanos).unwrap_or(u64::MAX).min(i64::MAX.cast_unsigned())
     }
 
-    /// What whole ticks, and whole nanoseconds, leave open.
+    /// Returns the error due to whole ticks and whole nanoseconds.
     fn resolution_ns(&self) -> u64 {
         self.nanos(1) + 2
     }
@@ -114,13 +115,13 @@ impl Default for DeviceClock {
     }
 }
 
-impl Knowledge {
-    /// Forgets all of another clock, and begins with this one.
+impl ClockObservations {
+    /// Replaces the clock, and drops all observations.
     pub(super) fn begin(&mut self, clock: DeviceClock) {
-        *self = Knowledge { clock, ..Knowledge::default() };
+        *self = ClockObservations { clock, ..ClockObservations::default() };
     }
 
-    /// Forgets what was seen before a recording: a clock may have been set or stopped since.
+    /// Drops observations from before a recording: the clock may have been set or stopped since.
     pub(super) fn forget_brackets(&mut self) {
         self.brackets = Brackets::default();
     }
@@ -129,7 +130,7 @@ impl Knowledge {
         &self.clock
     }
 
-    /// Takes a reading of both clocks at once.
+    /// Adds a simultaneous reading of both clocks.
     pub(super) fn calibrate(&mut self, ticks: u64, host: u64, deviation_ns: u64) {
         let device = self.clock.nanos(ticks);
         self.calibrations.push(BracketedReading::new(device, host, deviation_ns));
@@ -142,18 +143,18 @@ impl Knowledge {
         }
     }
 
-    /// Takes what a device did between two moments of the host, if that can be.
+    /// Adds a bracket, if it is possible.
     pub(super) fn bracket(&mut self, host: [u64; 2], ticks: [u64; 2]) {
         if host.is_sorted() && ticks.is_sorted() {
-            // A tick shows when it began, and what it counts may have been at its end.
+            // A tick shows when it began, but the event may have been at its end.
             let resolution = self.clock.resolution_ns();
             let host = [host[0].saturating_sub(resolution), host[1].saturating_add(resolution)];
             self.brackets.add(host, ticks.map(|at| self.clock.nanos(at)), self.clock.drift_ppm);
         }
     }
 
-    /// Makes up its mind.
-    pub(super) fn aligned(&self) -> Aligned<'_> {
+    /// Computes the conversion.
+    pub(super) fn aligned(&self) -> ClockAlignment<'_> {
         let fitting = self.brackets.fitting_drift(self.clock.drift_ppm);
         let (source, observations, drift_ppm) = if !self.calibrations.is_empty() {
             (AlignedBy::Calibrations, self.seen, self.clock.drift_ppm)
@@ -164,13 +165,13 @@ impl Knowledge {
         };
         let stated_drift_ppm = self.clock.drift_ppm;
         let report = Alignment { source, observations, error_ns: 0, drift_ppm, stated_drift_ppm, contradicted: 0 };
-        Aligned { known: self, map: ClockMap::new(&self.calibrations), report }
+        ClockAlignment { known: self, map: ClockMap::new(&self.calibrations), report }
     }
 }
 
-impl Aligned<'_> {
-    /// Returns when a tick was on the host's clock, and how far from there it may have been at most, in nanoseconds; `None`
-    /// if nothing is known. Later ticks are not earlier.
+impl ClockAlignment<'_> {
+    /// Converts a tick to the host's clock, and returns the possible error in nanoseconds; `None` without
+    /// observations. The result is monotonic.
     pub(super) fn at(&mut self, ticks: u64) -> Option<(u64, u64)> {
         let clock = &self.known.clock;
         let device = clock.nanos(ticks);
@@ -196,7 +197,7 @@ impl Aligned<'_> {
         Some((host, error))
     }
 
-    /// Between two calibrations, when their clock changed its distance is not known; beyond them, how it goes on.
+    /// Returns the error between two calibrations, since the offset may jump at any time, and beyond them, by drift.
     fn calibration_error(&self, device: u64) -> u64 {
         let beyond = self.known.calibrated.map_or(0, |(first, last)| device.abs_diff(device.clamp(first, last)));
         self.map.error_at_most_ns().saturating_add(drift_over(beyond, self.report.drift_ppm))
@@ -208,24 +209,26 @@ impl fmt::Display for Alignment {
         let Alignment { source, observations, error_ns, drift_ppm, stated_drift_ppm, contradicted } = self;
         match source {
             AlignedBy::Calibrations => {
-                write!(f, "the device's clock is known by {}", counted(*observations, "calibration"))?
+                write!(f, "the device's clock was aligned by {}", counted(*observations, "calibration"))?
             }
             AlignedBy::Statement => f.write_str("the device's clock is stated to be the host's")?,
-            AlignedBy::Brackets => write!(f, "the device's clock is known by {}", counted(*observations, "bracket"))?,
+            AlignedBy::Brackets => {
+                write!(f, "the device's clock was aligned by {}", counted(*observations, "bracket"))?
+            }
         }
         write!(f, ", to within {error_ns} ns if it drifts by no more than {drift_ppm} ppm")?;
         if drift_ppm > stated_drift_ppm {
-            write!(f, "; brackets contradict one another by the {stated_drift_ppm} ppm that were stated")?;
+            write!(f, "; brackets contradict the stated drift of {stated_drift_ppm} ppm")?;
         }
         match contradicted {
             0 => Ok(()),
-            _ => write!(f, "; {contradicted} times contradict when the host submitted or saw the end"),
+            _ => write!(f, "; {contradicted} timestamps contradict the host's times of submission or end"),
         }
     }
 }
 
 impl AlignedBy {
-    /// Returns its word, as rows have it under `timing_source`.
+    /// Returns its name, as rows show it under `timing_source`.
     pub const fn as_str(self) -> &'static str {
         match self {
             AlignedBy::Calibrations => "calibrations",
@@ -236,11 +239,7 @@ impl AlignedBy {
 }
 
 #[cfg(test)]
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "numbers that are small by what they are made of"
-)]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the test's numbers are small")]
 mod tests {
     use super::*;
     use proptest::collection::vec;
@@ -248,7 +247,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn between_calibrations_and_beyond_the_truth_is_within_the_error(
+        fn calibrated_error_contains_the_truth(
             period in 0.5..90.0_f64,
             ahead in 0..1_700_000_000_000_000_000_u64,
             drifts in vec(-90..=90_i32, 2..8),
@@ -266,7 +265,7 @@ mod tests {
                 (ahead + 10_000_000_000).checked_add_signed(ns.round() as i64).unwrap()
             };
             let ticks = |at: f64| ((at + 5.0) * SECOND / period).round() as u64;
-            let mut known = Knowledge::default();
+            let mut known = ClockObservations::default();
             known.begin(DeviceClock::ticking(period));
             for (nth, (deviation, of)) in deviations.iter().take(stretches + 1).enumerate() {
                 let off = (*deviation as f64 * of) as i64;
@@ -281,11 +280,11 @@ mod tests {
         }
 
         #[test]
-        fn by_brackets_times_keep_their_order_and_lie_where_the_host_saw_them(
+        fn bracketed_times_are_ordered_and_in_their_brackets(
             period in 0.5..90.0_f64,
             work in vec((1..9_000_000_u64, 1..900_000_u64, 1..300_000_u64, 1..300_000_u64), 1..50),
         ) {
-            let mut known = Knowledge::default();
+            let mut known = ClockObservations::default();
             known.begin(DeviceClock::ticking(period));
             let (mut now, mut seen) = (7_000_000, Vec::new());
             for (gap, length, delay, late) in work {
@@ -312,8 +311,8 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_stated_to_be_the_hosts_is_held_against_brackets() {
-        let mut known = Knowledge::default();
+    fn stated_host_clock_is_checked_against_brackets() {
+        let mut known = ClockObservations::default();
         known.begin(DeviceClock::of_cpu());
         known.bracket([1000, 5000], [2000, 3000]);
         let mut aligned = known.aligned();
@@ -322,12 +321,14 @@ mod tests {
         let mut aligned = known.aligned();
         aligned.at(2000);
         assert_eq!(aligned.report.contradicted, 1);
-        assert!(aligned.report.to_string().ends_with("; 1 times contradict when the host submitted or saw the end"));
+        assert!(
+            aligned.report.to_string().ends_with("; 1 timestamps contradict the host's times of submission or end")
+        );
     }
 
     #[test]
-    fn brackets_that_contradict_one_another_are_said() {
-        let mut known = Knowledge::default();
+    fn contradicting_brackets_are_reported() {
+        let mut known = ClockObservations::default();
         known.begin(DeviceClock::ticking(1.0));
         // A millisecond of the device in a microsecond of the host.
         known.bracket([9_000_000, 9_001_000], [0, 1_000_000]);
@@ -335,8 +336,8 @@ mod tests {
         let [start, end] = [0, 1_000_000].map(|at| aligned.at(at).unwrap().0);
         assert!(9_000_000 <= start && start <= end && end <= 9_001_000, "{start} {end}");
         assert_eq!((aligned.report.drift_ppm, aligned.report.contradicted), (1_000_000, 0));
-        let said = aligned.report.to_string();
-        assert!(said.ends_with("brackets contradict one another by the 100 ppm that were stated"), "{said}");
+        let text = aligned.report.to_string();
+        assert!(text.ends_with("brackets contradict the stated drift of 100 ppm"), "{text}");
         // The same ticks at another time.
         known.bracket([1_000, 2_000], [500, 600]);
         let mut aligned = known.aligned();
@@ -345,18 +346,18 @@ mod tests {
     }
 
     #[test]
-    fn a_calibration_says_more_than_a_statement_or_brackets() {
-        let mut known = Knowledge::default();
+    fn calibrations_override_statement_and_brackets() {
+        let mut known = ClockObservations::default();
         known.begin(DeviceClock::of_cpu());
         known.calibrate(2000, 5000, 10);
         assert_eq!(known.aligned().at(2000), Some((5000, 14)));
         known.begin(DeviceClock::ticking(1.0));
-        assert_eq!(known.aligned().at(2000), None, "what was known of another clock is forgotten");
+        assert_eq!(known.aligned().at(2000), None, "observations of the previous clock are dropped");
     }
 
     #[test]
-    fn the_newest_calibrations_are_kept_and_half_of_the_others() {
-        let mut known = Knowledge::default();
+    fn oldest_calibrations_are_thinned() {
+        let mut known = ClockObservations::default();
         for nth in 0..3 * KEPT as u64 {
             known.calibrate(nth * 1_000_000_000, nth * 1_000_000_000 + 77, 1);
         }
@@ -367,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_clocks_are_told() {
+    fn impossible_clocks_are_rejected() {
         let possible =
             [0.5, 1.0, 52.083, 0.0, -1.0, f64::NAN, f64::INFINITY].map(|ns| DeviceClock::ticking(ns).is_possible());
         assert_eq!(possible, [true, true, true, false, false, false, false]);

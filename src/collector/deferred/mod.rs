@@ -1,8 +1,8 @@
-//! Work of devices whose times come later: a token when it is submitted, name and times when they are known.
+//! Records device work whose timestamps become available later: a token at the submission, name and times afterwards.
 
 mod brackets;
 mod clock;
-mod taken;
+mod records;
 
 pub use clock::{AlignedBy, Alignment, DeviceClock};
 
@@ -14,27 +14,31 @@ use super::{
 };
 use crate::os::{fork, thread};
 use crate::time::Timestamp;
-use clock::Knowledge;
+use clock::ClockObservations;
 use kineto_trace::activity::{ActivityType, ActivityTypes, ArgValue, CorrelationId};
+use records::{DeferredRecords, Resolved};
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use taken::{DeferredRecords, Resolved};
 
-/// Records what a device does when the program alone can read its times, and late: torch's `recordVulkanEventToProfiler` as a
-/// collector. Timestamp queries of Vulkan, wgpu or Metal, profiling events of OpenCL.
+/// Records device work when only the program can read its timestamps, and late: torch's `recordVulkanEventToProfiler`
+/// as a collector. For example timestamp queries of Vulkan, wgpu or Metal, or profiling events of OpenCL.
 ///
-/// A cheap clone that any thread may use; give one to the builder's [`collector`](crate::KinetoLayerBuilder::collector).
-/// [`submit`](DeferredEvents::submit) is a row on the calling thread, of the slice that it is in, and
-/// [`resolve`](DeferredEvents::resolve) makes a row on the device's stream of it, with an arrow. There is one `DeferredEvents`
-/// for a device, as each has a clock of its own. [Its clock](DeferredEvents::set_clock) is put against the host's by
-/// calibrations, by statement, or by when the host submitted the work and saw its end, which needs nothing else; how far
-/// times may be wrong then stands in the [report](crate::CollectorReport) and in each row (`clock_error_ns`).
+/// It is a cheap clone that any thread may use. Pass one to the builder's
+/// [`collector`](crate::KinetoLayerBuilder::collector).
 ///
-/// Device rows come when the recording stops, since the last that is learned of the clock is true for the first row; a
-/// snapshot has none. While nothing is recorded, `submit` is a load.
+/// - [`submit`](DeferredEvents::submit) adds a row on the calling thread, in its current slice.
+/// - [`resolve`](DeferredEvents::resolve) adds the row on the device's stream, with an arrow to it.
+///
+/// Make a `DeferredEvents` for each device, since each device has its own [clock](DeferredEvents::set_clock). That
+/// clock is aligned with the host's by calibrations, by statement, or by the times of submission and end, which are
+/// always known. The error of timestamps is in the [report](crate::CollectorReport) and in each row
+/// (`clock_error_ns`).
+///
+/// Device rows appear when the recording stops: the final alignment applies to the first row too. A snapshot has
+/// none. While nothing is recorded, `submit` is an atomic load.
 ///
 /// ```
 /// use tracing_kineto::integration::{DeferredEvents, DeviceDescription, DeviceClock};
@@ -54,22 +58,22 @@ use taken::{DeferredRecords, Resolved};
 /// ```
 #[derive(Clone)]
 pub struct DeferredEvents {
-    shared: Arc<Shared>,
+    shared: Arc<DeferredState>,
 }
 
-struct Shared {
+struct DeferredState {
     name: &'static str,
-    /// Which it is of the process.
+    /// Its number in the process.
     number: u64,
     /// Reads the host's clock, if that is not CLOCK_REALTIME.
     cpu_clock: Option<Box<ReadClock>>,
-    /// Submissions are taken now.
+    /// Whether submissions are accepted.
     runs: AtomicBool,
-    /// The number of the recording, or of the last one.
+    /// The number of the current recording, or of the last.
     recording: AtomicU64,
     settings: fork::Own<Settings>,
-    known: fork::Own<Knowledge>,
-    taken: fork::Own<DeferredRecords>,
+    known: fork::Own<ClockObservations>,
+    records: fork::Own<DeferredRecords>,
     alignment: fork::Own<Option<Alignment>>,
 }
 
@@ -93,45 +97,44 @@ impl Default for Settings {
     }
 }
 
-/// What was submitted to a device, and has name and times later.
+/// Work submitted to a device, which gets its name and times later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Submission {
-    /// The recording that it is of; 0 for none.
+    /// Its recording; 0 for none.
     recording: u64,
     /// Its correlation id.
     id: u64,
     stream: u32,
-    /// When the host began with it.
+    /// The host's time at the start of the submission.
     before: u64,
 }
 
 impl Submission {
-    /// What nothing comes of.
+    /// A submission that is not recorded.
     pub const NONE: Submission = Submission { recording: 0, id: 0, stream: 0, before: 0 };
 
-    /// Whether it is recorded: name and times are wanted.
+    /// Returns whether it is recorded, so that name and times are needed.
     pub fn is_recorded(&self) -> bool {
         self.recording != 0
     }
 
-    /// The stream on which it was submitted.
+    /// Returns its stream.
     pub fn stream(&self) -> u32 {
         self.stream
     }
 }
 
-/// Correlation ids are told apart from those of vendors' libraries, which have 32 bits, since readers of a file look for them
-/// in all of it.
+/// Above the ids of vendors' libraries, which have 32 bits: readers of a file treat all correlation ids alike.
 static CORRELATION: AtomicU64 = AtomicU64::new(1 << 32);
 static RECORDING: AtomicU64 = AtomicU64::new(1);
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// The slices that this thread is in, with the number and the recording of who was told.
+    /// The slices that this thread is in, with the number of the collector and of its recording.
     static INSIDE: RefCell<Vec<(u64, u64, u64)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The shape of a submission: its words are nothing.
+/// The layout of a submission, which has no words.
 #[derive(Debug)]
 struct Submitted;
 
@@ -142,20 +145,20 @@ impl RecordLayout for Submitted {
 }
 
 impl DeferredEvents {
-    /// Makes one of that name, one word in lower case, whose host's clock is CLOCK_REALTIME.
+    /// Makes a collector of that name (a single word in lower case) whose host clock is CLOCK_REALTIME.
     pub fn new(name: &'static str) -> DeferredEvents {
-        DeferredEvents::made(name, None)
+        DeferredEvents::with_clock(name, None)
     }
 
-    /// Makes one whose host's clock is read by `read`, in nanoseconds, such as CLOCK_MONOTONIC: what
-    /// [calibrations](DeferredEvents::calibrate) are against, and what a device's clock may be [stated](DeviceClock::of_cpu) to
-    /// be. The session turns its times into those of CLOCK_REALTIME.
+    /// Makes a collector whose host clock is read by `read`, in nanoseconds, such as CLOCK_MONOTONIC.
+    /// [Calibrations](DeferredEvents::calibrate) refer to it, and a device's clock may be
+    /// [stated](DeviceClock::of_cpu) to be it. The session converts its times to CLOCK_REALTIME.
     pub fn with_cpu_clock(name: &'static str, read: impl Fn() -> u64 + Send + Sync + 'static) -> DeferredEvents {
-        DeferredEvents::made(name, Some(Box::new(read)))
+        DeferredEvents::with_clock(name, Some(Box::new(read)))
     }
 
-    fn made(name: &'static str, cpu_clock: Option<Box<ReadClock>>) -> DeferredEvents {
-        let shared = Shared {
+    fn with_clock(name: &'static str, cpu_clock: Option<Box<ReadClock>>) -> DeferredEvents {
+        let shared = DeferredState {
             name,
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
             cpu_clock,
@@ -163,46 +166,48 @@ impl DeferredEvents {
             recording: AtomicU64::new(0),
             settings: fork::Own::default(),
             known: fork::Own::default(),
-            taken: fork::Own::default(),
+            records: fork::Own::default(),
             alignment: fork::Own::default(),
         };
         DeferredEvents { shared: Arc::new(shared) }
     }
 
-    /// Says which device it is; before that it is device 0 without properties.
+    /// Describes the device; by default it is device 0 without properties.
     pub fn set_device(&self, device: DeviceDescription) {
         self.shared.settings.lock().device = device;
     }
 
-    /// Says what is known of the device's clock, and forgets all calibrations. Default: [`DeviceClock::ticking`] with 1 ns.
+    /// Sets the properties of the device's clock, and drops all calibrations. Default: [`DeviceClock::ticking`] with
+    /// 1 ns.
     pub fn set_clock(&self, clock: DeviceClock) {
         self.shared.known.lock().begin(clock);
     }
 
-    /// Says what kind of call a submission is; default: [`PrivateUse1Runtime`](ActivityType::PrivateUse1Runtime), by which readers
-    /// know whose device it is. HTA knows launches as [`CudaRuntime`](ActivityType::CudaRuntime) named `cudaLaunchKernel`, and
-    /// without any has no queue lengths, and fails at its critical path. Their rows are there whatever types are selected.
+    /// Sets the activity type of a submission's row. Default:
+    /// [`PrivateUse1Runtime`](ActivityType::PrivateUse1Runtime), which tells readers whose device it is. HTA
+    /// recognises launches as [`CudaRuntime`](ActivityType::CudaRuntime) rows named `cudaLaunchKernel`; without them
+    /// it shows no queue lengths, and its critical path fails. These rows are recorded whatever types are selected.
     pub fn set_call_type(&self, call: ActivityType) {
         self.shared.settings.lock().call = call;
     }
 
-    /// The most submissions, and the most rows of devices, in one recording; what is beyond is counted and not recorded, since
-    /// each takes some 60 bytes until the stop. Default: 131,072.
+    /// Limits the submissions, and the device rows, of a recording; further ones are only counted. Each takes some 60
+    /// bytes until the stop. Default: 131,072.
     pub fn set_most(&self, most: usize) {
         self.shared.settings.lock().most = most;
     }
 
-    /// Has `resolver` called when a recording stops with submissions that have no times yet: it is to
-    /// [`resolve`](DeferredEvents::resolve) what it can until the deadline, which is the builder's `flush_timeout` away. It keeps
-    /// the thread that stops the recording, and must not call the [`Profiler`](crate::Profiler).
+    /// Sets a function that is called when a recording stops with unresolved submissions. It
+    /// [resolves](DeferredEvents::resolve) what it can until the deadline, which is the builder's `flush_timeout`
+    /// away. It runs on the thread that stops the recording, and must not call the [`Profiler`](crate::Profiler).
     pub fn set_resolver(&self, resolver: impl Fn(&[Submission], Instant) + Send + Sync + 'static) {
         self.shared.settings.lock().resolver = Some(Arc::new(resolver));
     }
 
-    /// Has `calibrator` called when a recording begins and when it stops: it reads both clocks at once and returns what
-    /// [`calibrate`](DeferredEvents::calibrate) takes, ticks of the device, nanoseconds of the host, and the deviation; `None`
-    /// if they cannot be read. Times of a recording lie between its calibrations then, so that a drift of the device's clock
-    /// is known. It must not call the [`Profiler`](crate::Profiler).
+    /// Sets a function that is called at the start and stop of a recording. It reads both clocks at once and returns
+    /// the arguments of [`calibrate`](DeferredEvents::calibrate): ticks of the device, nanoseconds of the host, and
+    /// the deviation; `None` if they cannot be read. The recording then lies between two calibrations, so the drift
+    /// of the device's clock is known. It must not call the [`Profiler`](crate::Profiler).
     ///
     /// ```
     /// use tracing_kineto::integration::DeferredEvents;
@@ -215,18 +220,18 @@ impl DeferredEvents {
         self.shared.settings.lock().calibrator = Some(Arc::new(calibrator));
     }
 
-    /// Whether submissions are recorded now.
+    /// Returns whether submissions are recorded now.
     pub fn is_recording(&self) -> bool {
         self.shared.runs.load(Ordering::Acquire)
     }
 
-    /// Something is submitted on that stream now. See [`submit_as`](DeferredEvents::submit_as).
+    /// Notes a submission to that stream. See [`submit_as`](DeferredEvents::submit_as).
     pub fn submit(&self, stream: u32) -> Submission {
         self.submit_as("submit", stream, || ()).0
     }
 
-    /// Calls `submit`, which submits something on that stream, and makes a row of that name of the call. What the device does
-    /// of it begins after that of the host, and is over when it is [resolved](DeferredEvents::resolve).
+    /// Calls `submit`, which submits work to that stream, and adds a row of that name for the call. The device work
+    /// begins after the call does, and ends before it is [resolved](DeferredEvents::resolve).
     pub fn submit_as<R>(&self, name: &str, stream: u32, submit: impl FnOnce() -> R) -> (Submission, R) {
         if !self.is_recording() {
             return (Submission::NONE, submit());
@@ -237,16 +242,20 @@ impl DeferredEvents {
         let settings = self.shared.settings.lock();
         let (kind, most) = (settings.call, settings.most);
         drop(settings);
-        let mut taken = self.shared.taken.lock();
-        let Some(sink) = taken.sink.clone().filter(|sink| self.is_recording() && !sink.is_waiting()) else {
+        let mut records = self.shared.records.lock();
+        let Some(sink) = records.sink.clone().filter(|sink| self.is_recording() && !sink.is_waiting()) else {
             return (Submission::NONE, done);
         };
-        let submission =
-            Submission { recording: taken.recording, id: CORRELATION.fetch_add(1, Ordering::Relaxed), stream, before };
-        if !taken.admit(submission, most) {
+        let submission = Submission {
+            recording: records.recording,
+            id: CORRELATION.fetch_add(1, Ordering::Relaxed),
+            stream,
+            before,
+        };
+        if !records.add_submission(submission, most) {
             return (Submission::NONE, done);
         }
-        drop(taken);
+        drop(records);
         let external = self.slice(submission.recording);
         sink.record(|batch| {
             let (name, thread) = (batch.name(name), Thread::Id(thread::id()));
@@ -257,10 +266,10 @@ impl DeferredEvents {
         (submission, done)
     }
 
-    /// Says what a submission was, and when, in ticks of the device: it becomes a `kernel` of that name on its stream.
+    /// Sets the name and times of a submission, in device ticks: it becomes a `kernel` of that name on its stream.
     ///
-    /// May be called by any thread, until the recording stops; and again, for a submission that did more than one thing. That
-    /// it is called now is taken for a sign that the work is over.
+    /// Any thread may call it until the recording stops, several times for a submission with several pieces of work.
+    /// The work is assumed to have ended by the time of the call.
     pub fn resolve(&self, submission: Submission, name: &str, start: u64, end: u64) {
         self.resolve_as(submission, ActivityType::ConcurrentKernel, name, start, end);
     }
@@ -272,24 +281,24 @@ impl DeferredEvents {
         }
         let after = self.now();
         let most = self.shared.settings.lock().most;
-        let mut taken = self.shared.taken.lock();
+        let mut records = self.shared.records.lock();
         // In another recording the device may have another clock.
-        if taken.recording == submission.recording {
+        if records.recording == submission.recording {
             self.bracket([submission.before, after], [start, end]);
-            taken.resolve(&Resolved { submission, kind, start, end }, name, most);
+            records.resolve(&Resolved { submission, kind, start, end }, name, most);
         }
     }
 
-    /// Says that the device's clock showed `ticks` when the host's showed `host` nanoseconds, to within `deviation`. One at the
-    /// start and one at the stop, or better each second, tell how the one drifts against the other.
+    /// Adds a calibration: the device's clock read `ticks` when the host's read `host` nanoseconds, to within
+    /// `deviation`. Calibrations at start and stop, or better each second, determine the drift.
     pub fn calibrate(&self, ticks: u64, host: u64, deviation: Duration) {
         let deviation = u64::try_from(deviation.as_nanos()).unwrap_or(u64::MAX);
         self.shared.known.lock().calibrate(ticks, host, deviation);
     }
 
-    /// Says that the device did something from its first tick to its last, all of it between two moments of the host
-    /// ([`now`](DeferredEvents::now)). Each submission is such a bracket by itself, from its call until it is resolved; one that
-    /// is tighter, from just before the work was handed over until its end was first seen, tells more.
+    /// Adds a bracket: the device worked from the first to the last of `ticks`, between two times of the host's clock
+    /// ([`now`](DeferredEvents::now)). Each submission is a bracket by itself, from its call until it is resolved. A
+    /// tighter bracket, from just before the submission until its end was first seen, gives a better alignment.
     pub fn bracket(&self, host: [u64; 2], ticks: [u64; 2]) {
         self.shared.known.lock().bracket(host, ticks);
     }
@@ -299,30 +308,30 @@ impl DeferredEvents {
         self.shared.cpu_clock.as_ref().map_or_else(now, |read| read())
     }
 
-    /// Returns when a tick was on the host's clock, for all that is known now, and how far from there it may have been, in
-    /// nanoseconds; `None` if nothing is known.
+    /// Converts a tick to the host's clock by the current alignment. Returns the time and its possible error, in
+    /// nanoseconds; `None` without observations.
     pub fn locate(&self, ticks: u64) -> Option<(u64, u64)> {
         self.shared.known.lock().aligned().at(ticks)
     }
 
-    /// Returns how the device's clock was put against the host's in the last recording that ended with rows of the device.
+    /// Returns how the device's clock was aligned in the last recording that had device rows.
     pub fn alignment(&self) -> Option<Alignment> {
         *self.shared.alignment.lock()
     }
 
-    /// Returns how many submissions of the recording that goes on have no times yet.
+    /// Returns how many submissions of the current recording are unresolved.
     pub fn open(&self) -> usize {
-        self.shared.taken.lock().open.len()
+        self.shared.records.lock().open.len()
     }
 
-    /// The slice that the calling thread is in; 0 if it was told of none.
+    /// Returns the slice that the calling thread is in; 0 for none.
     fn slice(&self, recording: u64) -> u64 {
         let own = |told: &&(u64, u64, u64)| (told.0, told.1) == (self.shared.number, recording);
         let innermost = |inside: &RefCell<Vec<_>>| inside.borrow().iter().rev().find(own).map_or(0, |told| told.2);
         INSIDE.try_with(innermost).unwrap_or(0)
     }
 
-    /// Reads both clocks by the program's calibrator.
+    /// Reads both clocks with the program's calibrator.
     fn calibrate_now(&self, sink: &RecordSink) {
         let Some(calibrator) = self.shared.settings.lock().calibrator.clone() else { return };
         match attempt("calibrator", || calibrator()) {
@@ -332,9 +341,9 @@ impl DeferredEvents {
         }
     }
 
-    /// Has the program's resolver see to what is open.
+    /// Calls the program's resolver for unresolved submissions.
     fn resolve_open(&self, sink: &RecordSink, deadline: Instant) {
-        let open = self.shared.taken.lock().open();
+        let open = self.shared.records.lock().open();
         let resolver = self.shared.settings.lock().resolver.clone().filter(|_| !open.is_empty());
         let Some(resolver) = resolver else { return };
         if let Err(reason) = attempt("resolver", || resolver(&open, deadline)) {
@@ -342,14 +351,14 @@ impl DeferredEvents {
         }
         let over = Instant::now().saturating_duration_since(deadline);
         if over > Duration::from_millis(100) {
-            sink.note(format!("the resolver took {over:.1?} longer than it may"));
+            sink.note(format!("the resolver exceeded its deadline by {over:.1?}"));
         }
     }
 }
 
 impl fmt::Debug for DeferredEvents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shared { name, number, runs, .. } = &*self.shared;
+        let DeferredState { name, number, runs, .. } = &*self.shared;
         f.debug_struct("DeferredEvents")
             .field("name", name)
             .field("number", number)
@@ -371,16 +380,16 @@ impl Collector for DeferredEvents {
     fn probe(&self) -> Result<Capabilities, Unavailable> {
         let clock = *self.shared.known.lock().clock();
         if !clock.is_possible() {
-            let message = format!("there is no clock such as {clock:?}");
-            return Err(Unavailable::new(Why::Incompatible, message, "say how many nanoseconds a tick takes"));
+            let message = format!("invalid clock {clock:?}");
+            return Err(Unavailable::new(Why::Incompatible, message, "set a positive number of nanoseconds a tick"));
         }
         Ok(Capabilities { types: self.types(), ..Capabilities::default() })
     }
 
     fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
         let can = self.probe()?;
-        let mut taken = self.shared.taken.lock();
-        if taken.sink.is_some() {
+        let mut records = self.shared.records.lock();
+        if records.sink.is_some() {
             return Err(Unavailable::new(
                 Why::Busy,
                 "this collector is in use by another recording",
@@ -388,8 +397,8 @@ impl Collector for DeferredEvents {
             ));
         }
         let recording = RECORDING.fetch_add(1, Ordering::Relaxed);
-        *taken = DeferredRecords::new(recording, selection.types, sink.clone());
-        drop(taken);
+        *records = DeferredRecords::new(recording, selection.types, sink.clone());
+        drop(records);
         self.shared.known.lock().forget_brackets();
         self.calibrate_now(&sink);
         self.shared.recording.store(recording, Ordering::Relaxed);
@@ -421,12 +430,12 @@ impl Collector for DeferredEvents {
 
     fn stop(&self, _end: Timestamp, deadline: Instant) {
         self.shared.runs.store(false, Ordering::Release);
-        let Some(sink) = self.shared.taken.lock().sink.clone() else { return };
+        let Some(sink) = self.shared.records.lock().sink.clone() else { return };
         self.resolve_open(&sink, deadline);
         self.calibrate_now(&sink);
-        let taken = std::mem::take(&mut *self.shared.taken.lock());
+        let records = std::mem::take(&mut *self.shared.records.lock());
         let device = self.shared.settings.lock().device.id;
-        if let Some(alignment) = taken.hand_over(&sink, device, &self.shared.known.lock()) {
+        if let Some(alignment) = records.deliver(&sink, device, &self.shared.known.lock()) {
             *self.shared.alignment.lock() = Some(alignment);
         }
     }

@@ -7,18 +7,18 @@ use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Debug)]
-struct Plain;
+struct NoLayout;
 
-impl RecordLayout for Plain {
+impl RecordLayout for NoLayout {
     fn visit(&self, _: &RecordView<'_>, _: &mut dyn FnMut(&str, ArgValue<'_>)) {}
 }
 
 #[derive(Debug)]
-struct Bytes {
+struct ByteBudget {
     left: AtomicU64,
 }
 
-impl Budget for Bytes {
+impl Budget for ByteBudget {
     fn reserve(&self, bytes: u64) -> bool {
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
     }
@@ -30,22 +30,22 @@ impl Budget for Bytes {
     }
 }
 
-fn sink(bytes: u64) -> (RecordSink, Arc<Bytes>) {
-    let budget = Arc::new(Bytes { left: AtomicU64::new(bytes) });
+fn sink(bytes: u64) -> (RecordSink, Arc<ByteBudget>) {
+    let budget = Arc::new(ByteBudget { left: AtomicU64::new(bytes) });
     (RecordSink::new(budget.clone()), budget)
 }
 
 fn work(batch: &mut Batch<'_>, start: u64, words: &[u64]) {
     let (kind, name) = (ActivityType::ConcurrentKernel, batch.name("kernel"));
-    let (device, stream, end, correlation, shape) = (-1, 7, start + 1, start << 3, &Plain);
+    let (device, stream, end, correlation, shape) = (-1, 7, start + 1, start << 3, &NoLayout);
     batch.work(&DeviceWork { kind, name, device, stream, start, end, correlation, shape, words });
 }
 
 #[test]
-fn each_kind_of_record_is_read_back() {
+fn each_role_of_record_is_read_back() {
     let (sink, _) = sink(1 << 20);
     sink.record(|batch| {
-        let (kind, shape) = (ActivityType::CudaRuntime, &Plain);
+        let (kind, shape) = (ActivityType::CudaRuntime, &NoLayout);
         let name = batch.name("cudaLaunchKernel");
         let call = ApiCall {
             kind,
@@ -103,7 +103,7 @@ fn each_kind_of_record_is_read_back() {
 }
 
 #[test]
-fn what_finds_no_room_is_counted_and_the_memory_comes_back() {
+fn records_over_the_limit_are_counted() {
     let (sink, budget) = sink(2 * BLOCK_BYTES + 1000);
     for start in 0..3000 {
         sink.record(|batch| work(batch, start, &[1, 2, 3]));
@@ -121,7 +121,7 @@ fn what_finds_no_room_is_counted_and_the_memory_comes_back() {
 fn calls_leave_room_for_work() {
     let (sink, _) = sink(3 * BLOCK_BYTES + 1000);
     let call = |batch: &mut Batch<'_>| {
-        let (kind, name, shape) = (ActivityType::CudaRuntime, batch.name("c"), &Plain);
+        let (kind, name, shape) = (ActivityType::CudaRuntime, batch.name("c"), &NoLayout);
         let (thread, words) = (Thread::Id(1), &[][..]);
         let (start, end, correlation, external, launches) = (1, 2, 3, 4, false);
         batch.call(&ApiCall { kind, name, thread, start, end, correlation, external, launches, shape, words });
@@ -135,15 +135,19 @@ fn calls_leave_room_for_work() {
 }
 
 #[test]
-fn a_look_leaves_everything_and_a_start_throws_away_what_was_before() {
+fn snapshot_keeps_records_and_discard_drops_them() {
     let (sink, budget) = sink(1 << 20);
     sink.record(|batch| work(batch, 1, &[]));
     sink.discard();
     sink.record(|batch| work(batch, 2, &[]));
     let before = budget.left.load(Ordering::Relaxed);
-    let look = sink.collect(false);
-    assert_eq!((look.work().count(), before - budget.left.load(Ordering::Relaxed)), (1, 40), "its copy counts");
-    drop(look);
+    let snapshot = sink.collect(false);
+    assert_eq!(
+        (snapshot.work().count(), before - budget.left.load(Ordering::Relaxed)),
+        (1, 40),
+        "the copy is charged to the budget"
+    );
+    drop(snapshot);
     assert_eq!(budget.left.load(Ordering::Relaxed), before);
     sink.record(|batch| work(batch, 3, &[]));
     let collected = sink.collect(true);
@@ -156,7 +160,7 @@ fn a_look_leaves_everything_and_a_start_throws_away_what_was_before() {
 }
 
 #[test]
-fn nothing_is_kept_until_the_recording_begins_but_what_was_said() {
+fn only_notes_are_kept_before_the_recording_begins() {
     let (sink, budget) = sink(1 << 20);
     sink.wait();
     sink.note("said");
@@ -170,11 +174,11 @@ fn nothing_is_kept_until_the_recording_begins_but_what_was_said() {
 }
 
 #[test]
-fn what_lies_in_a_pause_takes_no_room() {
+fn records_in_a_pause_are_not_kept() {
     let (sink, _) = sink(1 << 20);
     let launch = |start: u64, correlation: u64| {
         sink.record(|batch| {
-            let (kind, name, shape) = (ActivityType::CudaDriver, batch.name("launch"), &Plain);
+            let (kind, name, shape) = (ActivityType::CudaDriver, batch.name("launch"), &NoLayout);
             let (end, thread, external, launches) = (start + 1, Thread::Id(1), 0, true);
             let words = &[];
             batch.call(&ApiCall { kind, name, thread, start, end, correlation, external, launches, shape, words });
@@ -197,14 +201,14 @@ fn what_lies_in_a_pause_takes_no_room() {
     work(32);
     let collected = sink.collect(false);
     assert_eq!(collected.calls().map(|entry| entry.start()).collect::<Vec<_>>(), [10, 31]);
-    // The one at 28 may be of before.
+    // The work at 28 may precede the pause.
     assert_eq!(collected.work().map(|entry| entry.start()).collect::<Vec<_>>(), [25, 28, 36, 32]);
     assert_eq!(collected.losses, [(Loss::OutOfWindow, 5)]);
     assert!(collected.was_launched_in_a_pause(8 * 36) && !collected.was_launched_in_a_pause(8 * 32));
 }
 
 #[test]
-fn names_that_found_no_room_are_not_given_back() {
+fn names_over_the_limit_are_not_released() {
     let (sink, budget) = sink(10);
     sink.record(|batch| work(batch, 1, &[]));
     sink.discard();

@@ -144,7 +144,7 @@ impl LinkedCollection {
             over = if last == NEVER { over } else { over.max(last) };
             match entry.slice() {
                 None if entry.correlation() != 0 || is_launched(entry.kind()) => joining.add(&work),
-                _ => _ = joining.add_apart(&work),
+                _ => _ = joining.add_unlaunched(&work),
             }
         }
         let links = joining.finish(records.events());

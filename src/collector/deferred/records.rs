@@ -1,19 +1,19 @@
-//! What was submitted and resolved in a recording.
+//! The submissions and resolved work of a recording.
 
 use super::Submission;
-use super::clock::{AlignedBy, Alignment, Knowledge};
+use super::clock::{AlignedBy, Alignment, ClockObservations};
 use crate::collector::{DeviceWork, Name, RecordLayout, RecordSink, RecordView};
 use kineto_trace::activity::{ActivityType, ActivityTypes, ArgValue};
 use std::collections::BTreeMap;
 
-/// What a recording has so far.
+/// The records of a recording so far.
 #[derive(Debug, Default)]
 pub(super) struct DeferredRecords {
-    /// Its number; 0 while there is none.
+    /// The number of the recording; 0 without one.
     pub(super) recording: u64,
     pub(super) sink: Option<RecordSink>,
     types: ActivityTypes,
-    /// What has no times yet, by correlation id.
+    /// Unresolved submissions, by correlation id.
     pub(super) open: BTreeMap<u64, Submission>,
     work: Vec<(Resolved, Name)>,
     submitted: usize,
@@ -22,7 +22,7 @@ pub(super) struct DeferredRecords {
     backwards: u64,
 }
 
-/// What a device did, in its ticks.
+/// Resolved device work, in device ticks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Resolved {
     pub(super) submission: Submission,
@@ -31,7 +31,7 @@ pub(super) struct Resolved {
     pub(super) end: u64,
 }
 
-/// The shape of a device's work: by what its clock is known, and how far the times may be wrong.
+/// The layout of device work: the basis of the alignment, and the error of its times.
 #[derive(Debug)]
 struct Deferred;
 
@@ -52,8 +52,8 @@ impl DeferredRecords {
         DeferredRecords { recording, types, sink: Some(sink), ..DeferredRecords::default() }
     }
 
-    /// Takes a submission, if there may be one more.
-    pub(super) fn admit(&mut self, submission: Submission, most: usize) -> bool {
+    /// Adds a submission, unless the limit is reached.
+    pub(super) fn add_submission(&mut self, submission: Submission, most: usize) -> bool {
         let fits = self.submitted < most;
         self.submissions_over_limit += u64::from(!fits);
         if fits {
@@ -63,7 +63,7 @@ impl DeferredRecords {
         fits
     }
 
-    /// Takes what became of one.
+    /// Adds the resolved work of a submission.
     pub(super) fn resolve(&mut self, resolved: &Resolved, name: &str, most: usize) {
         self.open.remove(&resolved.submission.id);
         let Some(sink) = self.sink.as_ref().filter(|_| self.types.contains(resolved.kind)) else { return };
@@ -76,13 +76,13 @@ impl DeferredRecords {
         }
     }
 
-    /// Returns what has no times yet, in the order in which it was submitted.
+    /// Returns the unresolved submissions, in order.
     pub(super) fn open(&self) -> Vec<Submission> {
         self.open.values().copied().collect()
     }
 
-    /// Turns times into the host's and hands all over; returns how times were turned, if any were.
-    pub(super) fn hand_over(self, sink: &RecordSink, device: i32, known: &Knowledge) -> Option<Alignment> {
+    /// Converts times to the host's clock and delivers all rows; returns the alignment, if there are rows.
+    pub(super) fn deliver(self, sink: &RecordSink, device: i32, known: &ClockObservations) -> Option<Alignment> {
         let mut aligned = known.aligned();
         let (source, mut lost) = (aligned.report.source, 0_u64);
         sink.record(|batch| {
@@ -102,11 +102,11 @@ impl DeferredRecords {
                 sink.note(format!("{count} {what}"));
             }
         };
-        note(self.open.len() as u64, "submissions were never resolved: no row shows what the device did");
-        note(self.submissions_over_limit, "submissions were not recorded: there were as many as there may be");
-        note(self.work_over_limit, "rows of the device are missing: there were as many as there may be");
-        note(self.backwards, "rows of the device are missing: they were said to end before they began");
-        note(lost, "rows of the device are missing: nothing is known of its clock");
+        note(self.open.len() as u64, "submissions were never resolved; their device rows are missing");
+        note(self.submissions_over_limit, "submissions were dropped: limit reached");
+        note(self.work_over_limit, "device rows were dropped: limit reached");
+        note(self.backwards, "device rows were dropped: they end before they begin");
+        note(lost, "device rows were dropped: the device's clock is unknown");
         let alignment = aligned.report;
         let any = self.work.len() as u64 > lost;
         if any {
