@@ -1,4 +1,4 @@
-//! Interned names.
+//! Interns the names of a recording's records.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -242,7 +242,7 @@ fn open_submissions_are_resolved_or_counted_at_the_stop() {
     assert_eq!(file.lost(Loss::LaunchesWithoutWork), 2);
     let notes = report(&file).notes;
     assert!(
-        notes.contains(&"2 submissions were never resolved: no row shows what the device did".to_owned()),
+        notes.contains(&"2 submissions were never resolved; their device rows are missing".to_owned()),
         "{notes:?}"
     );
 
@@ -306,15 +306,15 @@ fn bounds_and_invalid_clocks_are_reported() {
     });
     assert_eq!(rows(&file, "X", "kernel").len(), 2);
     let notes = report(&file).notes.join("; ");
-    let expected = "1 submissions were not recorded: there were as many as there may be; \
-        1 rows of the device are missing: there were as many as there may be; \
-        1 rows of the device are missing: they were said to end before they began; ";
+    let expected = "1 submissions were dropped: limit reached; \
+        1 device rows were dropped: limit reached; \
+        1 device rows were dropped: they end before they begin; ";
     assert!(notes.starts_with(expected), "{notes}");
 
     gpu.set_clock(DeviceClock::ticking(0.0));
     let file = record(&gpu, || assert_eq!(gpu.submit(0), Submission::NONE));
     let reason = report(&file).state.unwrap_err().to_string();
-    assert!(reason.starts_with("there is no clock such as") && reason.ends_with("how many nanoseconds a tick takes"));
+    assert!(reason.starts_with("invalid clock") && reason.ends_with("number of nanoseconds a tick"));
 }
 
 #[test]

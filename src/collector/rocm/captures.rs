@@ -1,15 +1,15 @@
-//! What goes into graphs instead of onto devices: that does not run now, so nobody waits for it.
+//! Tracks stream captures: work captured into a graph does not run, so it is not waited for.
 
-/// The captures that are under way. One takes what its thread launches on any stream, since other streams join it, and
-/// what any thread launches on its stream, as a backward pass does.
+/// The captures in progress. A capture takes the launches of its thread on any stream, since other streams join it.
+/// It also takes launches of any thread on its stream, as in a backward pass.
 #[derive(Debug, Default)]
 pub(super) struct Captures(Vec<(i64, Option<u64>)>);
 
-/// So many are told apart; more can only be ones of which no end is told.
+/// The most captures that are tracked; more can only be captures whose end was not reported.
 const MOST: usize = 4096;
 
 impl Captures {
-    /// A capture of a stream begins, or ends, by a call of that thread.
+    /// Begins or ends the capture of a stream, by a call of that thread.
     pub(super) fn change(&mut self, begins: bool, thread: i64, stream: Option<u64>) {
         self.0.retain(|capture| !is_of(*capture, thread, stream));
         if begins && self.0.len() < MOST {
@@ -17,8 +17,8 @@ impl Captures {
         }
     }
 
-    /// Whether what that thread launches on that stream goes into a graph.
-    pub(super) fn take(&self, thread: i64, stream: Option<u64>) -> bool {
+    /// Returns whether launches of that thread on that stream go into a graph.
+    pub(super) fn takes(&self, thread: i64, stream: Option<u64>) -> bool {
         self.0.iter().any(|capture| is_of(*capture, thread, stream))
     }
 }
@@ -32,12 +32,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_capture_has_its_thread_and_its_stream() {
+    fn capture_takes_its_thread_and_its_stream() {
         let mut captures = Captures::default();
         captures.change(true, 1, Some(0xA0));
-        let takes = |captures: &Captures| [(1, Some(7)), (1, None), (2, Some(0xA0))].map(|(t, s)| captures.take(t, s));
+        let takes = |captures: &Captures| [(1, Some(7)), (1, None), (2, Some(0xA0))].map(|(t, s)| captures.takes(t, s));
         assert_eq!(takes(&captures), [true; 3]);
-        assert!(!captures.take(2, Some(7)) && !captures.take(2, None));
+        assert!(!captures.takes(2, Some(7)) && !captures.takes(2, None));
         captures.change(false, 2, Some(0xA0));
         assert_eq!(takes(&captures), [false; 3], "another thread may end it");
     }

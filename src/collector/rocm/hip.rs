@@ -1,11 +1,11 @@
-//! What is known of HIP's functions, by their names.
+//! Properties of HIP's functions, by name.
 
-/// What a function of HIP does, as far as rows and arrows are concerned.
+/// The effect of a HIP function, for rows and arrows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Does {
-    /// Launches one kernel.
+    /// Launches a kernel.
     Launch,
-    /// Launches a graph of them.
+    /// Launches a graph.
     LaunchGraph,
     /// Copies memory.
     Copy,
@@ -13,14 +13,14 @@ pub(super) enum Does {
     Fill,
     /// Allocates memory.
     Allocate,
-    /// Gives memory back.
+    /// Frees memory.
     Release,
     /// Anything else.
     Other,
 }
 
 impl Does {
-    /// Tells by the function's name, with or without the suffix for the stream of each thread.
+    /// Classifies a function by its name, with or without the suffix for per-thread streams.
     pub(super) fn of(name: &str) -> Does {
         let name = name.strip_suffix("_spt").unwrap_or(name);
         match name {
@@ -34,7 +34,7 @@ impl Does {
         }
     }
 
-    /// Whether it puts work on a device, unless it fails.
+    /// Returns whether it puts work on a device, unless it fails.
     pub(super) fn launches(self) -> bool {
         matches!(self, Does::Launch | Does::LaunchGraph | Does::Copy | Does::Fill)
     }
@@ -58,7 +58,7 @@ const LAUNCHES: [&str; 14] = [
     "hipLaunchKernelGGL",
 ];
 
-/// Whether a function has a stream's work go into a graph from its return on, or no more; `None` if it does neither.
+/// Returns whether a function begins (`true`) or ends a stream capture; `None` if it does neither.
 pub(super) fn captures(name: &str) -> Option<bool> {
     match name.strip_suffix("_spt").unwrap_or(name) {
         "hipStreamBeginCapture" | "hipStreamBeginCaptureToGraph" => Some(true),
@@ -67,12 +67,12 @@ pub(super) fn captures(name: &str) -> Option<bool> {
     }
 }
 
-/// Whether a function's calls are not recorded: they are made all the time, and do nothing that is to be seen.
+/// Returns whether calls of a function are excluded: they are frequent and have no effect.
 pub(super) fn is_noise(name: &str) -> bool {
     NOISE.contains(&name)
 }
 
-/// Their names.
+/// The excluded functions.
 pub(super) const NOISE: [&str; 12] = [
     "hipGetDevice",
     "hipSetDevice",
@@ -88,10 +88,10 @@ pub(super) const NOISE: [&str; 12] = [
     "hipModuleGetFunction",
 ];
 
-/// Where a copy goes.
+/// The direction of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
-    /// Nobody says.
+    /// Not known.
     Unknown,
     /// Within the host.
     HostToHost,
@@ -104,7 +104,7 @@ pub(super) enum Direction {
 }
 
 impl Direction {
-    /// Its short name, which rows have as `kind`.
+    /// Returns its short name, the `kind` of rows.
     pub(super) fn kind(self) -> &'static str {
         match self {
             Direction::Unknown => "<unknown>",
@@ -115,7 +115,7 @@ impl Direction {
         }
     }
 
-    /// The name of a row.
+    /// Returns the name of its rows.
     pub(super) fn name(self) -> &'static str {
         match self {
             Direction::Unknown => "Memcpy <unknown> (Unknown -> Unknown)",
@@ -127,11 +127,11 @@ impl Direction {
     }
 }
 
-/// The name of a row of a fill.
+/// The name of rows of is_fill_kernel.
 pub(super) const FILL: &str = "Memset (Device)";
 
-/// Whether a kernel is one by which the runtime fills memory: such work is a fill, not a kernel of the program's.
-pub(super) fn fills(kernel: &str) -> bool {
+/// Returns whether the runtime uses this kernel to fill memory: then its row is a fill.
+pub(super) fn is_fill_kernel(kernel: &str) -> bool {
     kernel.starts_with("__amd_rocclr_fillBuffer")
 }
 
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_are_told_by_name() {
+    fn functions_are_classified_by_name() {
         let names = [
             ("hipLaunchKernel", Does::Launch),
             ("hipLaunchKernel_spt", Does::Launch),
@@ -162,9 +162,9 @@ mod tests {
     }
 
     #[test]
-    fn copies_and_fills_are_called_as_on_other_devices() {
+    fn copies_and_fills_have_the_usual_names() {
         assert_eq!(Direction::HostToDevice.name(), "Memcpy HtoD (Host -> Device)");
         assert_eq!(Direction::DeviceToDevice.kind(), "DtoD");
-        assert!(fills("__amd_rocclr_fillBufferAligned.kd") && !fills("__amd_rocclr_copyBuffer"));
+        assert!(is_fill_kernel("__amd_rocclr_fillBufferAligned.kd") && !is_fill_kernel("__amd_rocclr_copyBuffer"));
     }
 }

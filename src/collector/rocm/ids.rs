@@ -1,35 +1,34 @@
-//! The slices that each thread is in, as it has pushed them: AMD's own stacks are not used, since a callback has the
-//! calling thread at hand.
+//! A thread-local stack of slices. It replaces AMD's own stacks, since callbacks run on the calling thread.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The slices of one thread, outermost first.
+/// The slices of a thread, outermost first.
 #[derive(Debug)]
-struct Stack {
-    /// The recording that they were pushed in.
+struct SliceStack {
+    /// The recording in which they were pushed.
     recording: u64,
     ids: Vec<u64>,
 }
 
-/// No thread is in more slices; what comes beyond is not taken.
+/// The deepest nesting; further slices are not accepted.
 const DEEPEST: usize = 1 << 12;
 
-/// Counts recordings, so that what an earlier one has left on a thread does not count; a forked child goes on counting.
+/// Counts recordings, so that leftovers of an earlier recording are ignored; a forked child continues the count.
 static RECORDING: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    static STACK: RefCell<Stack> = const { RefCell::new(Stack { recording: 0, ids: Vec::new() }) };
+    static STACK: RefCell<SliceStack> = const { RefCell::new(SliceStack { recording: 0, ids: Vec::new() }) };
 }
 
-/// A recording begins: no thread is in a slice yet.
+/// Begins a recording: all stacks count as empty.
 pub(super) fn begin() {
     RECORDING.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The calling thread enters a slice; returns whether it was taken.
+/// Pushes a slice of the calling thread; returns whether it was accepted.
 pub(super) fn push(id: u64) -> bool {
-    with(|ids| {
+    with_stack(|ids| {
         let fits = ids.len() < DEEPEST;
         if fits {
             ids.push(id);
@@ -39,19 +38,19 @@ pub(super) fn push(id: u64) -> bool {
     .unwrap_or(false)
 }
 
-/// The calling thread leaves the slice that it pushed last.
+/// Pops the slice that the calling thread pushed last.
 pub(super) fn pop() {
-    with(Vec::pop);
+    with_stack(Vec::pop);
 }
 
-/// Returns the slice that the calling thread is in, 0 if none.
+/// Returns the calling thread's innermost slice, 0 if none.
 pub(super) fn innermost() -> u64 {
-    with(|ids| ids.last().copied()).flatten().unwrap_or(0)
+    with_stack(|ids| ids.last().copied()).flatten().unwrap_or(0)
 }
 
-/// `None` on a thread that ends, and within itself.
-fn with<R>(act: impl FnOnce(&mut Vec<u64>) -> R) -> Option<R> {
-    let with_stack = |stack: &RefCell<Stack>| {
+/// Returns `None` on a thread that is ending, and in nested calls.
+fn with_stack<R>(act: impl FnOnce(&mut Vec<u64>) -> R) -> Option<R> {
+    let with_stack = |stack: &RefCell<SliceStack>| {
         let mut stack = stack.try_borrow_mut().ok()?;
         let recording = RECORDING.load(Ordering::Relaxed);
         if stack.recording != recording {
@@ -67,9 +66,9 @@ fn with<R>(act: impl FnOnce(&mut Vec<u64>) -> R) -> Option<R> {
 mod tests {
     use super::*;
 
-    // One test: recordings are counted for the whole process.
+    // A single test: recordings are counted for the whole process.
     #[test]
-    fn each_thread_has_its_own_and_each_recording_begins_anew() {
+    fn stacks_are_per_thread_and_per_recording() {
         begin();
         assert_eq!(innermost(), 0);
         assert!(push(7) && push(8));

@@ -1,6 +1,6 @@
-//! AMD's GPUs, through rocprofiler-sdk (ROCm 7), or roctracer where there is none, or one that is too old.
+//! The collector of AMD's GPUs, through rocprofiler-sdk (ROCm 7), or roctracer if that is missing or too old.
 //!
-//! Nothing of AMD's is loaded before there is a device, or a program that has HIP, and something of it is asked for.
+//! It loads no library of AMD's unless its types are selected, and there is a device or the program uses HIP.
 
 mod captures;
 mod hip;
@@ -23,19 +23,19 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tracer::Tracer;
 
-/// Records HIP: kernels, copies, fills and calls of the runtime.
+/// Records HIP: kernels, copies, fills and API calls of the runtime.
 ///
-/// Works with rocprofiler-sdk 1.0 and newer, and with roctracer 4 (ROCm 4.5 to 6). There may be any number of these in a
-/// process; one of them records at a time, and others are told that it is [busy](Why::Busy).
+/// Works with rocprofiler-sdk 1.0 and newer, and with roctracer 4 (ROCm 4.5 to 6). A process may have several of
+/// these collectors; only one records at a time, and the others report that it is [busy](Why::Busy).
 ///
-/// rocprofiler-sdk has to be told of a profiler before the program's first call of HIP: by a recording that is started, or
-/// by [`Profiler::prepare`](crate::Profiler::prepare). Later, some versions refuse it.
+/// A profiler must register with rocprofiler-sdk before the program's first HIP call: start a recording before, or
+/// call [`Profiler::prepare`](crate::Profiler::prepare). Some versions reject a later registration.
 pub struct Rocm {
-    /// The ways to the devices, best first.
-    ways: [Box<dyn Collector>; 2],
-    /// The one that is gone, for good.
+    /// The backends, best first.
+    backends: [Box<dyn Collector>; 2],
+    /// The backend in use, chosen once.
     chosen: OnceLock<usize>,
-    /// Whether ids are taken.
+    /// Whether external ids are accepted.
     takes_ids: AtomicBool,
 }
 
@@ -45,53 +45,53 @@ impl fmt::Debug for Rocm {
     }
 }
 
-/// What the table of vendors refers to.
+/// This vendor's row in the table of vendors.
 pub(super) const VENDOR: VendorFolder = VendorFolder::new(|options| Arc::new(Rocm::new(options)));
 
-/// Returns the most rows of devices, calls and work together; by default 5,000,000, as in libkineto.
+/// Returns the most rows of calls and device work together; by default 5,000,000, as in libkineto.
 fn max_rows(options: &Options) -> u64 {
     options.number("ROCTRACER_MAX_EVENTS").map_or(5_000_000, |most| u64::try_from(most).unwrap_or(0))
 }
 
-/// The collector's name, whichever way is gone.
+/// The collector's name, whichever backend is in use.
 const NAME: &str = "rocm";
 
 impl Rocm {
     /// Makes a collector that finds AMD's libraries by these options (`KINETO_ROCPROFILER_PATH`, `ROCM_PATH` …). Opens nothing yet.
     pub fn new(options: &Options) -> Rocm {
-        let ways: [Box<dyn Collector>; 2] =
+        let backends: [Box<dyn Collector>; 2] =
             [Box::new(Sdk::new(options.clone())), Box::new(Tracer::new(options.clone()))];
-        Rocm { ways, chosen: OnceLock::new(), takes_ids: AtomicBool::new(false) }
+        Rocm { backends, chosen: OnceLock::new(), takes_ids: AtomicBool::new(false) }
     }
 
-    /// The way that is gone, if one is.
-    fn way(&self) -> Option<&dyn Collector> {
-        self.ways.get(*self.chosen.get()?).map(|way| &**way)
+    /// Returns the backend in use.
+    fn backend(&self) -> Option<&dyn Collector> {
+        self.backends.get(*self.chosen.get()?).map(|backend| &**backend)
     }
 
-    /// Chooses the first way whose library is there and fits.
+    /// Chooses the first backend whose library is present and compatible.
     fn choose(&self) -> Result<&dyn Collector, Unavailable> {
-        if let Some(way) = self.way() {
-            return Ok(way);
+        if let Some(backend) = self.backend() {
+            return Ok(backend);
         }
-        search::gate()?;
+        search::check_for_device()?;
         let mut reasons = Vec::new();
-        for (at, way) in self.ways.iter().enumerate() {
-            match way.probe() {
+        for (at, backend) in self.backends.iter().enumerate() {
+            match backend.probe() {
                 Ok(_) => {
                     let at = *self.chosen.get_or_init(|| at);
-                    return Ok(&**self.ways.get(at).unwrap_or(way));
+                    return Ok(&**self.backends.get(at).unwrap_or(backend));
                 }
                 Err(reason) => reasons.push(reason),
             }
         }
-        Err(refused(&reasons))
+        Err(join_reasons(&reasons))
     }
 }
 
-/// Makes one reason of those of all ways.
-fn refused(reasons: &[Unavailable]) -> Unavailable {
-    // Without a device no library would be of use.
+/// Joins the reasons of all backends.
+fn join_reasons(reasons: &[Unavailable]) -> Unavailable {
+    // Without a device, the other reasons do not matter.
     if let Some(no_device) = reasons.iter().find(|reason| reason.why() == Why::NoDevice) {
         return no_device.clone();
     }
@@ -106,7 +106,7 @@ impl Collector for Rocm {
     }
 
     fn types(&self) -> ActivityTypes {
-        self.ways.iter().fold(ActivityTypes::EMPTY, |types, way| types | way.types())
+        self.backends.iter().fold(ActivityTypes::EMPTY, |types, backend| types | backend.types())
     }
 
     fn probe(&self) -> Result<Capabilities, Unavailable> {
@@ -114,8 +114,8 @@ impl Collector for Rocm {
     }
 
     fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
-        let way = self.choose()?;
-        let capabilities = way.start(selection, sink)?;
+        let backend = self.choose()?;
+        let capabilities = backend.start(selection, sink)?;
         self.takes_ids.store(true, Ordering::Release);
         Ok(capabilities)
     }
@@ -131,44 +131,44 @@ impl Collector for Rocm {
     }
 
     fn pause(&self) {
-        if let Some(way) = self.way() {
-            way.pause();
+        if let Some(backend) = self.backend() {
+            backend.pause();
         }
     }
 
     fn resume(&self) {
-        if let Some(way) = self.way() {
-            way.resume();
+        if let Some(backend) = self.backend() {
+            backend.resume();
         }
     }
 
     fn drain(&self) {
-        if let Some(way) = self.way() {
-            way.drain();
+        if let Some(backend) = self.backend() {
+            backend.drain();
         }
     }
 
     fn stop(&self, end: Timestamp, deadline: Instant) {
         self.takes_ids.store(false, Ordering::Release);
-        if let Some(way) = self.way() {
-            way.stop(end, deadline);
+        if let Some(backend) = self.backend() {
+            backend.stop(end, deadline);
         }
     }
 
     fn stopped(&self) -> Option<String> {
-        self.way()?.stopped()
+        self.backend()?.stopped()
     }
 
     fn attempts(&self) -> Vec<Attempt> {
-        self.ways.iter().flat_map(|way| way.attempts()).collect()
+        self.backends.iter().flat_map(|backend| backend.attempts()).collect()
     }
 
     fn devices(&self) -> Vec<DeviceDescription> {
-        self.way().map(Collector::devices).unwrap_or_default()
+        self.backend().map(Collector::devices).unwrap_or_default()
     }
 
     fn clock(&self) -> Option<u64> {
-        self.way()?.clock()
+        self.backend()?.clock()
     }
 }
 
@@ -177,12 +177,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_there_is_no_device_nothing_else_is_the_matter() {
+    fn missing_device_hides_other_reasons() {
         let [missing, no_device] =
             [(Why::LibraryNotFound, "a"), (Why::NoDevice, "b")].map(|(why, text)| Unavailable::new(why, text, text));
-        let reason = refused(&[missing.clone(), no_device]);
+        let reason = join_reasons(&[missing.clone(), no_device]);
         assert_eq!((reason.why(), reason.message(), reason.advice()), (Why::NoDevice, "b", "b"));
-        let reason = refused(&[missing.clone(), missing]);
+        let reason = join_reasons(&[missing.clone(), missing]);
         assert_eq!((reason.why(), reason.message(), reason.advice()), (Why::LibraryNotFound, "a, and a", "a"));
     }
 }

@@ -1,4 +1,4 @@
-//! Where AMD's libraries are looked for, and whether there is reason to.
+//! Searches for AMD's libraries, if there is a device or a program that uses HIP.
 
 use crate::collector::library::{Attempt, Candidate, Library, matching_paths};
 use crate::collector::{Options, Unavailable, Why};
@@ -7,27 +7,27 @@ use std::path::{Path, PathBuf};
 /// The names of HIP's runtime.
 pub(super) const HIP: [&str; 4] = ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"];
 
-/// What the kernel's driver for AMD's devices is reached by.
+/// The device file of the kernel's driver for AMD devices.
 const DRIVER: &str = "/dev/kfd";
 
-/// Where ROCm is where nobody says: the folder of each version has its name.
+/// ROCm's default folders; each version has its own.
 const INSTALLATIONS: [&str; 2] = ["/opt/rocm", "/opt/rocm-*"];
-/// Folders in an installation, and in an environment of Python's.
+/// Folders in an installation, and in a Python environment.
 const IN_INSTALLATION: [&str; 2] = ["lib", "lib64"];
 const IN_PYTHON: [&str; 2] =
     ["lib/python3*/site-packages/_rocm_sdk_core/lib", "lib/python3*/site-packages/_rocm_sdk_devel/lib"];
 
-/// Returns HIP's runtime, if the process has it already.
+/// Returns HIP's runtime, if the process has loaded it.
 pub(super) fn hip() -> Option<Library> {
     let names = HIP.iter().map(|name| Candidate::Mapped((*name).to_owned()));
     Library::first(names, &mut Vec::new())
 }
 
-/// Looks whether there are devices of AMD's, or a program that thinks so, before anything is loaded.
+/// Checks for AMD devices, or a program that uses HIP, before loading a library.
 ///
 /// # Errors
 /// There are none.
-pub(super) fn gate() -> Result<(), Unavailable> {
+pub(super) fn check_for_device() -> Result<(), Unavailable> {
     if !cfg!(target_os = "linux") {
         return Err(Unavailable::new(Why::Unsupported, "AMD's devices are recorded on Linux alone", "record on Linux"));
     }
@@ -38,8 +38,8 @@ pub(super) fn gate() -> Result<(), Unavailable> {
     Err(Unavailable::new(Why::NoDevice, message, "in a container, pass /dev/kfd and /dev/dri to it"))
 }
 
-/// Finds a library by its names, best first: what the process has already, then the file or folder that the user names,
-/// then where the loader looks, then ROCm's folders. Adds what was tried to `attempts`.
+/// Finds a library by its names, best first. The order: libraries that are already loaded, the file or folder that
+/// the user names, the loader's path, ROCm's folders. Adds the attempts to `attempts`.
 pub(super) fn find(
     names: &[&str],
     named: Option<&Path>,
@@ -54,14 +54,14 @@ pub(super) fn find(
     });
     let by_loader = names.iter().map(|name| Candidate::Loader((*name).to_owned()));
     let first = mapped.chain(named.map(Candidate::File)).chain(by_loader);
-    // Folders are looked into only if the loader finds nothing.
+    // Search folders only if the loader finds nothing.
     Library::first(first, attempts).or_else(|| {
         let files = folders(options).into_iter().flat_map(|folder| in_folder(&folder));
         Library::first(files.filter(|file| file.exists()).map(Candidate::File), attempts)
     })
 }
 
-/// Returns the folders to look into, in order.
+/// Returns the folders to search, in order.
 fn folders(options: &Options) -> Vec<PathBuf> {
     let named = options.paths(&["ROCM_PATH", "ROCM_HOME", "HIP_PATH"]);
     let installations = named.into_iter().chain(INSTALLATIONS.iter().map(PathBuf::from));
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn without_a_device_nothing_is_looked_for() {
         if !Path::new(DRIVER).exists() {
-            let reason = gate().unwrap_err();
+            let reason = check_for_device().unwrap_err();
             assert_eq!(reason.why(), Why::NoDevice);
         }
     }

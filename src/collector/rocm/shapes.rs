@@ -1,10 +1,10 @@
-//! What the words of HIP's records mean, as the arguments that libkineto writes, under its keys and in its order; but
-//! numbers are numbers, and addresses are texts in hexadecimal.
+//! The layouts of HIP's records: libkineto's arguments, in its order. Unlike there, numbers are JSON numbers, and
+//! addresses are hexadecimal strings.
 
 use crate::collector::{Name, RecordLayout, RecordView};
 use kineto_trace::activity::ArgValue;
 
-/// The shapes of all records. Each is one of these, so that no two lie at one address.
+/// The layouts of all records. They are variants of an enum, so that no two share an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum RocmShape {
@@ -22,14 +22,15 @@ pub(super) static CALL: RocmShape = RocmShape::Call;
 pub(super) static LAUNCH_CALL: RocmShape = RocmShape::LaunchCall;
 /// A call that copies: [`CopyCall`].
 pub(super) static COPY_CALL: RocmShape = RocmShape::CopyCall;
-/// A call that allocates memory, fills it or gives it back: [`MemoryCall`].
+/// A call that allocates, fills or frees memory: [`MemoryCall`].
 pub(super) static MEMORY_CALL: RocmShape = RocmShape::MemoryCall;
 /// A kernel: [`Kernel`].
 pub(super) static KERNEL: RocmShape = RocmShape::Kernel;
 /// A copy or a fill: [`Copy`].
 pub(super) static COPY: RocmShape = RocmShape::Copy;
 
-/// A call that launches a kernel. No row has its stream: some readers take what has one for work of a device.
+/// A call that launches a kernel. Its row does not show the stream: some readers take any row with a stream for
+/// device work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LaunchCall {
     /// The function's number.
@@ -56,41 +57,41 @@ pub(super) struct CopyCall {
     pub(super) kind: u32,
 }
 
-/// A call that allocates memory, fills it or gives it back.
+/// A call that allocates, fills or frees memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct MemoryCall {
     /// The function's number.
     pub(super) cid: u32,
     pub(super) ptr: u64,
-    /// How much, if the call says it.
+    /// The bytes, if the call names them.
     pub(super) bytes: Option<u64>,
 }
 
 /// A kernel on a device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kernel {
-    /// The hardware's queue, 0 if it is not known.
+    /// The hardware queue, 0 if not known.
     pub(super) queue: u64,
-    /// What kind of work it was, such as "Dispatch Kernel".
+    /// The kind of work, such as "Dispatch Kernel".
     pub(super) kind: Name,
-    /// In blocks; zeros if it is not known.
+    /// In blocks; zeros if not known.
     pub(super) grid: [u32; 3],
-    /// In threads; zeros if it is not known.
+    /// In threads; zeros if not known.
     pub(super) block: [u32; 3],
-    /// The graph that it is of, 0 if none.
+    /// Its graph, 0 if none.
     pub(super) graph: u32,
 }
 
 /// A copy or a fill on a device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copy {
-    /// The hardware's queue, 0 if it is not known.
+    /// The hardware queue, 0 if not known.
     pub(super) queue: u64,
-    /// What kind of work it was, such as "HtoD".
+    /// The kind of work, such as "HtoD".
     pub(super) kind: Name,
-    /// 0 if it is not known.
+    /// 0 if not known.
     pub(super) bytes: u64,
-    /// The graph that it is of, 0 if none.
+    /// Its graph, 0 if none.
     pub(super) graph: u32,
 }
 
@@ -102,7 +103,7 @@ pub(super) fn call_words(cid: u32) -> [u64; 1] {
     [cid.into()]
 }
 
-/// Three words.
+/// Packs grid and block into three words.
 fn size_words([gx, gy, gz]: [u32; 3], [bx, by, bz]: [u32; 3]) -> [u64; 3] {
     [pair(gx, gy), pair(gz, bx), pair(by, bz)]
 }
@@ -181,7 +182,7 @@ fn copy_call(record: &RecordView<'_>, each: Each<'_>) {
     address("src", record.word(2), each);
     address("dst", record.word(3), each);
     each("bytes", ArgValue::U64(record.word(1)));
-    // A text, as the kind of device work is: a key has one type.
+    // A string, like the kind of device work: each key has a single type.
     each("kind", ArgValue::Str(&record.high(0).to_string()));
 }
 
@@ -215,7 +216,7 @@ fn copy(record: &RecordView<'_>, each: Each<'_>) {
     in_graph(record, each);
 }
 
-/// What all work of devices has.
+/// Writes the arguments that all device work shares.
 fn placed(record: &RecordView<'_>, each: Each<'_>) {
     each("device", ArgValue::I64(record.device_id.into()));
     each("stream", ArgValue::I64(record.stream.into()));
@@ -230,7 +231,7 @@ fn in_graph(record: &RecordView<'_>, each: Each<'_>) {
     }
 }
 
-/// Grid and block, in three words from that one on.
+/// Writes grid and block from three words, starting at `at`.
 fn sizes(record: &RecordView<'_>, at: usize, each: Each<'_>) {
     each("grid", ArgValue::Ints(&[record.high(at), record.low(at), record.high(at + 1)].map(i64::from)));
     each("block", ArgValue::Ints(&[record.low(at + 1), record.high(at + 2), record.low(at + 2)].map(i64::from)));
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_have_their_arguments_as_numbers() {
+    fn call_arguments_are_numbers() {
         let mut names = NameTable::default();
         let kernel = names.add("vecadd");
         let launch = LaunchCall { cid: 107, kernel: Some(kernel), grid: [3, 2, 1], block: [128, 4, 5], shared: 64 };
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn work_says_where_it_ran() {
+    fn work_shows_where_it_ran() {
         let mut names = NameTable::default();
         let (dispatch, to_device) = (names.add("Dispatch Kernel"), names.add("HtoD"));
         let place = "device=2 stream=1 hsa_queue=3 correlation=9";

@@ -1,22 +1,22 @@
-//! The streams of devices, as small numbers.
+//! Numbers the streams of devices.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// Numbers for streams: on each device 1, 2 … in the order in which work of them is seen.
+/// Assigns stream numbers: on each device 1, 2 … in order of first use.
 ///
-/// HIP's stream is known from the call that launched. Of work whose call is not known there is the hardware's queue, which
-/// stands for a stream if it was seen with exactly that one; else it has a number of its own.
+/// The launching call names HIP's stream. Work of an unknown call only has the hardware's queue. If the queue was
+/// used by exactly one stream, it stands for that stream; otherwise it gets its own number.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     numbers: HashMap<(i32, StreamKey), u32>,
-    /// How many there are on each device.
+    /// The number of streams on each device.
     counts: HashMap<i32, u32>,
-    /// What streams each device's queues were seen with.
-    queues: HashMap<(i32, u64), Users>,
+    /// The streams that used each device's queues.
+    queues: HashMap<(i32, u64), QueueStreams>,
 }
 
-/// What has a number.
+/// The identity of a numbered stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum StreamKey {
     Stream(u64),
@@ -25,31 +25,32 @@ enum StreamKey {
 
 /// The streams of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Users {
+enum QueueStreams {
     One(u64),
     Many,
 }
 
-/// So many streams and queues are told apart: more can only be garbage, or streams made anew for every request.
+/// The most streams and queues that are distinguished. More come from corrupt records, or from programs that make a
+/// stream for each request.
 const MOST: usize = 4096;
 
-/// The number of all streams beyond.
+/// The number of all further streams.
 const OTHERS: u32 = 0;
 
-/// HIP's handles that stand for default streams; those of other streams are addresses.
+/// HIP's handles of default streams; handles of other streams are addresses.
 const LEGACY: u64 = 1;
 pub(super) const PER_THREAD: u64 = 2;
 
 impl Streams {
-    /// Returns the number of the stream that work ran on: HIP's stream if its call is known (0 is the default stream), and
-    /// the queue, 0 if that is not known.
+    /// Returns the number of the stream that work ran on. `stream` is HIP's stream if its call is known (0 is the
+    /// default stream); `queue` is 0 if not known.
     pub(super) fn number(&mut self, device: i32, stream: Option<u64>, queue: u64) -> u32 {
         let lane = match (stream, self.queues.get(&(device, queue))) {
             (Some(stream), _) => {
-                self.met(device, stream, queue);
+                self.note_queue(device, stream, queue);
                 StreamKey::Stream(stream)
             }
-            (None, Some(Users::One(stream))) => StreamKey::Stream(*stream),
+            (None, Some(QueueStreams::One(stream))) => StreamKey::Stream(*stream),
             (None, _) => StreamKey::Queue(queue),
         };
         let is_full = self.numbers.len() >= MOST;
@@ -64,21 +65,23 @@ impl Streams {
         }
     }
 
-    /// Notes that a queue served a stream.
-    fn met(&mut self, device: i32, stream: u64, queue: u64) {
+    /// Notes that a queue was used by a stream.
+    fn note_queue(&mut self, device: i32, stream: u64, queue: u64) {
         let is_full = self.queues.len() >= MOST;
         match self.queues.entry((device, queue)) {
-            // What is not known is no queue.
+            // 0 means that the queue is not known.
             _ if queue == 0 => {}
-            Entry::Occupied(mut known) if *known.get() != Users::One(stream) => *known.get_mut() = Users::Many,
+            Entry::Occupied(mut known) if *known.get() != QueueStreams::One(stream) => {
+                *known.get_mut() = QueueStreams::Many
+            }
             Entry::Occupied(_) => {}
-            Entry::Vacant(new) if !is_full => _ = new.insert(Users::One(stream)),
+            Entry::Vacant(new) if !is_full => _ = new.insert(QueueStreams::One(stream)),
             Entry::Vacant(_) => {}
         }
     }
 }
 
-/// Returns what tells a stream from others, 0 for the default one, by HIP's handle and the calling thread.
+/// Returns the identity of a stream from HIP's handle and the calling thread; 0 for the default stream.
 pub(super) fn of_handle(handle: u64, thread: i64) -> u64 {
     match handle {
         LEGACY => 0,
@@ -92,20 +95,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn default_streams_are_one_or_each_threads_own() {
+    fn default_streams_are_shared_or_per_thread() {
         assert_eq!([of_handle(0, 7), of_handle(LEGACY, 7), of_handle(0xA0, 7)], [0, 0, 0xA0]);
         assert_ne!(of_handle(PER_THREAD, 7), of_handle(PER_THREAD, 8));
     }
 
     #[test]
-    fn streams_are_numbered_on_each_device_as_they_come() {
+    fn streams_are_numbered_per_device() {
         let mut streams = Streams::default();
         let mut number = |device, stream: u64| streams.number(device, Some(stream), 0);
         assert_eq!([number(0, 0xA0), number(0, 0), number(0, 0xA0), number(1, 0)], [1, 2, 1, 1]);
     }
 
     #[test]
-    fn a_queue_stands_for_the_one_stream_that_it_was_seen_with() {
+    fn queue_stands_for_its_only_stream() {
         let mut streams = Streams::default();
         assert_eq!(streams.number(0, None, 5), 1, "nothing is known of it");
         assert_eq!(streams.number(0, Some(0xA0), 6), 2);
@@ -118,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_whatever_the_streams() {
+    fn number_of_streams_is_bounded() {
         let mut streams = Streams::default();
         for (device, stream) in (0..).zip(0..2 * MOST as u64) {
             streams.number(0, Some(stream), stream + 1);

@@ -1,10 +1,10 @@
-//! The agents that the library knows: processors and devices.
+//! The library's agents: processors and devices.
 
 use super::records::size;
 use crate::collector::DeviceDescription;
 use kineto_trace::sorting::sort_few_by_key;
 
-/// What an agent is.
+/// The type of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Agent {
     /// The host.
@@ -20,10 +20,10 @@ pub(super) struct Agents {
     pub(super) devices: Vec<DeviceDescription>,
 }
 
-/// No machine has more.
+/// The most agents; no machine has more.
 const MOST: usize = 1024;
 
-/// The least size of an agent's record: the last field that is used ends there.
+/// The least size of an agent's record: the end of the last field in use.
 const LEAST: usize = 292;
 
 /// Types of agents.
@@ -31,17 +31,17 @@ const CPU: u32 = 1;
 const GPU: u32 = 2;
 
 impl Agents {
-    /// Whether the machine has processors alone.
-    pub(super) fn lack_gpu(&self) -> bool {
+    /// Returns whether the machine has processors only.
+    pub(super) fn lacks_gpu(&self) -> bool {
         self.devices.is_empty() && !self.all.is_empty()
     }
 
-    /// Adds an agent by its record; `text` gives the C string at an address. What is no record is left out.
+    /// Adds an agent from its record; `text` returns the C string at an address. Skips invalid records.
     pub(super) fn add(&mut self, record: &[u8], text: impl Fn(u64) -> Option<String>) {
         let Some(record) = size(record).filter(|size| *size >= LEAST).and_then(|size| record.get(..size)) else {
             return;
         };
-        // The first of a handle is the one.
+        // If a handle occurs twice, the first agent counts.
         if self.all.len() >= MOST || self.get(word(record, 8)).is_some() {
             return;
         }
@@ -60,7 +60,7 @@ impl Agents {
         sort_few_by_key(&mut self.devices, |device| device.id);
     }
 
-    /// Returns the number of a device, `None` if that is no device.
+    /// Returns the number of a device, `None` for other agents.
     pub(super) fn device(&self, handle: u64) -> Option<i32> {
         match self.get(handle) {
             Some(Agent::Gpu(number)) => Some(number),
@@ -81,7 +81,7 @@ fn word(record: &[u8], at: usize) -> u64 {
     record.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
-/// What is known of a device, under libkineto's keys.
+/// Returns the properties of a device, under libkineto's keys.
 fn properties(record: &[u8]) -> Vec<(&'static str, i64)> {
     let number = |at| i64::from(number(record, at));
     let (wave, compute, local) = (number(64), number(100), number(52) * 1024);
@@ -96,7 +96,7 @@ fn properties(record: &[u8]) -> Vec<(&'static str, i64)> {
         ("numSms", number(72)),
         ("maxSharedMemoryPerMultiProcessor", local),
     ];
-    // The minor version may be 0; of the rest, that says that it is not known.
+    // The minor version may be 0; for other values 0 means that it is not known.
     all.into_iter().filter(|(key, value)| *value != 0 || *key == "computeMinor" && compute != 0).collect()
 }
 
@@ -104,7 +104,7 @@ fn properties(record: &[u8]) -> Vec<(&'static str, i64)> {
 pub(super) mod tests {
     use super::*;
 
-    /// An agent of that type, handle and number among its like; its name lies at 0xA0.
+    /// Makes an agent's record of that type, handle and logical number; its name is at address 0xA0.
     pub(crate) fn agent(kind: u32, handle: u64, number: u32) -> Vec<u8> {
         let mut record = vec![0; 312];
         let mut put = |at: usize, bytes: &[u8]| record[at..at + bytes.len()].copy_from_slice(bytes);
@@ -120,7 +120,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn devices_have_numbers_of_their_own_and_properties() {
+    fn devices_are_numbered_and_have_properties() {
         let mut agents = Agents::default();
         let text = |address| (address == 0xA0).then(|| "AMD Instinct MI300X".to_owned());
         for (kind, handle, number) in [(CPU, 1, 0), (GPU, 3, 1), (GPU, 2, 0), (7, 9, 0)] {
@@ -128,7 +128,7 @@ pub(super) mod tests {
         }
         assert_eq!([1, 2, 3, 9].map(|handle| agents.device(handle)), [None, Some(0), Some(1), None]);
         assert_eq!((agents.get(1), agents.get(9)), (Some(Agent::Host), None));
-        assert!(!agents.lack_gpu() && !Agents::default().lack_gpu(), "nothing is known");
+        assert!(!agents.lacks_gpu() && !Agents::default().lacks_gpu(), "nothing is known");
         let names: Vec<_> = agents.devices.iter().map(|device| (device.id, device.name.as_str())).collect();
         assert_eq!(names, [(0, "AMD Instinct MI300X"), (1, "AMD Instinct MI300X")]);
         let device = &agents.devices[0];
@@ -138,14 +138,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_cut_is_no_agent() {
+    fn truncated_record_is_no_agent() {
         let mut agents = Agents::default();
         let whole = agent(GPU, 1, 0);
         agents.add(&agent(CPU, 1, 0), |_| None);
         agents.add(&whole, |_| None);
         agents.add(&whole[..300], |_| None);
         agents.add(&[], |_| None);
-        assert!(agents.lack_gpu(), "the handle is another's");
+        assert!(agents.lacks_gpu(), "the handle is another's");
         (0..2 * MOST as u64).for_each(|handle| agents.add(&agent(CPU, handle, 0), |_| None));
         assert_eq!(agents.all.len(), MOST);
     }

@@ -1,12 +1,12 @@
-//! The arguments of a call, as the library writes them out: name by name, with each value as text.
+//! Parses the arguments of a call, which the library formats as names and values.
 
 use super::records::in_blocks;
 use crate::collector::rocm::hip::Does;
 
-/// What is wanted of a call's arguments.
+/// The arguments of interest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Arguments {
-    /// HIP's stream, 0 for the default one; `None` if the function has no such argument.
+    /// HIP's stream, 0 for the default stream; `None` if the function has no such argument.
     pub(super) stream: Option<u64>,
     /// In blocks.
     grid: [u32; 3],
@@ -26,7 +26,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Takes an argument.
+    /// Adds an argument.
     pub(super) fn take(&mut self, name: &str, value: &str) {
         let word = || number(value).unwrap_or(0);
         let side = || short(word());
@@ -56,12 +56,12 @@ impl Arguments {
         }
     }
 
-    /// In blocks.
+    /// Returns the grid in blocks.
     pub(super) fn grid(&self) -> [u32; 3] {
         self.items.map_or(self.grid, |items| in_blocks(items, self.block))
     }
 
-    /// How much is copied, filled or allocated by that function, if it is said.
+    /// Returns how many bytes the function copies, fills or allocates, if known.
     pub(super) fn bytes(&self, function: &str) -> Option<u64> {
         let of_one = match Does::of(function) {
             Does::Fill if function.contains("D16") => 2,
@@ -72,7 +72,8 @@ impl Arguments {
         self.size.map(|size| size.saturating_mul(of_one)).or(plane)
     }
 
-    /// HIP's number of the direction in which that function copies; that for "see the pointers" if it does not say it.
+    /// Returns HIP's number of the direction in which the function copies; if unknown, the number that infers it from
+    /// the pointers.
     pub(super) fn direction(&self, function: &str) -> u32 {
         const DEFAULT: u32 = 4;
         let names = [("HtoD", 1), ("DtoH", 2), ("DtoD", 3), ("Peer", 3)];
@@ -85,7 +86,7 @@ fn short(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// Reads a number or an address; what stands for no address is 0.
+/// Parses a number or an address; null pointers are 0.
 fn number(text: &str) -> Option<u64> {
     let text = text.trim();
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
@@ -95,7 +96,7 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// Reads three sides, such as `{z=1, y=1, x=128}` or `128,1,1`; those that are not there are 1.
+/// Parses three sides, such as `{z=1, y=1, x=128}` or `128,1,1`; missing sides are 1.
 fn sides(text: &str) -> [u32; 3] {
     let labelled = |label: &str| {
         let (_, rest) = text.split_once(label)?;
@@ -108,7 +109,7 @@ fn sides(text: &str) -> [u32; 3] {
     [(); 3].map(|()| short(numbers.next().unwrap_or(1)))
 }
 
-/// Reads a direction: HIP's number, or its name with or without what all of them begin with.
+/// Parses a direction: HIP's number, or its name with or without the common prefix.
 fn direction(text: &str) -> Option<u32> {
     let names = ["HostToHost", "HostToDevice", "DeviceToHost", "DeviceToDevice", "Default"];
     let by_name = || names.iter().position(|name| text.trim().ends_with(name)).and_then(|at| u32::try_from(at).ok());
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launch_has_its_sizes_in_whatever_form() {
+    fn launch_sizes_are_parsed_in_any_form() {
         let kernel = of(&[
             ("numBlocks", "{z=1, y=2, x=30}"),
             ("dimBlocks", "{z=1, y=4, x=128}"),
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_says_what_goes_where() {
+    fn copy_arguments_are_parsed() {
         let copy = of(&[("dst", "0x7f14"), ("src", "0x7f18"), ("sizeBytes", "9216"), ("kind", "HostToDevice")]);
         assert_eq!((copy.dst, copy.src), (0x7f14, 0x7f18));
         assert_eq!((copy.bytes("hipMemcpy"), copy.direction("hipMemcpy")), (Some(9216), 1));
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn fills_and_allocations_say_how_much() {
+    fn fill_and_allocation_sizes_are_parsed() {
         let fill = of(&[("dest", "0xA0"), ("value", "1"), ("count", "8")]);
         assert_eq!((fill.dst, fill.bytes("hipMemsetD32Async"), fill.bytes("hipMemsetD8")), (0xA0, Some(32), Some(8)));
         let allocated = of(&[("ptr", "0xB0"), ("size", "100")]);

@@ -1,8 +1,8 @@
-//! What rocprofiler-sdk calls, on whatever thread, in the middle of whatever the program does: nothing here waits for
-//! anything slow, makes a call of HIP's, or can panic.
-#![allow(unsafe_code, reason = "foreign code calls, with pointers")]
+//! Callbacks of rocprofiler-sdk, which run on any thread, inside any HIP call of the program. They do not block, call
+//! HIP, or panic.
+#![allow(unsafe_code, reason = "foreign code calls these functions with pointers")]
 
-use super::ffi::{Tool, sized, text_at};
+use super::ffi::{Tool, sized_record, text_at};
 use super::hub::{HUB, Hub};
 use super::names::{CODE_OBJECT, HIP_RUNTIME};
 use super::reader::{HipCall, Return};
@@ -13,8 +13,8 @@ use crate::collector::rocm::ids;
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Calls what must not unwind into foreign code.
-pub(super) fn contained(act: impl FnOnce()) {
+/// Runs a callback's body, which must not unwind into foreign code.
+pub(super) fn run_contained(act: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(act)).is_err()
         && let Some(hub) = HUB.get()
     {
@@ -22,12 +22,12 @@ pub(super) fn contained(act: impl FnOnce()) {
     }
 }
 
-/// What the library is told of this tool.
+/// The description of this tool for the library.
 static TOOL: Tool = Tool { size: size_of::<Tool>(), initialize, finalize, data: 0 };
 
-/// The library asks what is to be recorded.
+/// The library asks for the tool's description.
 pub(super) extern "C" fn configure(_: u32, _: *const c_char, _: u32, client: *mut c_void) -> *const Tool {
-    /// Who this is: `{size, name, number}`.
+    /// The client's struct: `{size, name, number}`.
     const LEAST: u64 = 24;
     const NAME: usize = 1;
     if !client.is_null() {
@@ -35,21 +35,21 @@ pub(super) extern "C" fn configure(_: u32, _: *const c_char, _: u32, client: *mu
         let size = unsafe { client.cast::<u64>().read_unaligned() };
         if size >= LEAST {
             let name = client.cast::<*const c_char>().wrapping_add(NAME);
-            // SAFETY: the struct is long enough to have the place for a name, which tools write.
+            // SAFETY: the struct is long enough to contain the name, which tools may write.
             unsafe { name.write_unaligned(c"tracing-kineto".as_ptr()) };
         }
     }
     &raw const TOOL
 }
 
-/// The library wants its contexts made: the one time at which they can be.
+/// The library is ready to make contexts, which is only possible now.
 extern "C" fn initialize(_end: *const c_void, _data: *mut c_void) -> c_int {
     let Some(hub) = HUB.get() else { return -1 };
-    contained(|| hub.configure());
+    run_contained(|| hub.configure());
     if hub.contexts().is_some() { 0 } else { -1 }
 }
 
-/// The library ends, mostly with the process.
+/// The library ends, usually when the process exit_call.
 extern "C" fn finalize(_data: *mut c_void) {
     if let Some(hub) = HUB.get() {
         hub.finalize();
@@ -58,14 +58,14 @@ extern "C" fn finalize(_data: *mut c_void) {
 
 /// A kernel was loaded.
 pub(super) extern "C" fn on_code(record: Callback, _own: *mut u64, _data: *mut c_void) {
-    contained(|| {
+    run_contained(|| {
         let Some(hub) = HUB.get() else { return };
         let is_symbol = record.kind() == CODE_OBJECT && hub.known().operations.is_kernel_symbol(record.operation());
         if !is_symbol || record.phase() != Phase::Enter {
             return;
         }
         let payload = std::ptr::with_exposed_provenance::<c_void>(address(record.payload()));
-        match sized(payload).and_then(records::symbol) {
+        match sized_record(payload).and_then(records::kernel_symbol) {
             Some((kernel, name)) => hub.loaded(kernel, text_at(name)),
             None => hub.lost(Loss::DeviceRecordsUnread, 1),
         }
@@ -76,37 +76,37 @@ fn address(word: u64) -> usize {
     usize::try_from(word).unwrap_or(0)
 }
 
-/// A call of HIP begins or ends.
+/// A HIP call begins or returns.
 pub(super) extern "C" fn on_call(record: Callback, own: *mut u64, _data: *mut c_void) {
     if own.is_null() || record.kind() != HIP_RUNTIME {
         return;
     }
-    contained(|| {
+    run_contained(|| {
         let Some(hub) = HUB.get() else { return };
-        hub.saw_call();
+        hub.count_call();
         if !hub.records() {
             return;
         }
         match record.phase() {
             Phase::Enter => {
-                enters(hub, record);
-                // As late as can be, so that what is done here is not in the row.
+                enter_call(hub, record);
+                // As late as possible, so that the row excludes the time of this callback.
                 let now = hub.api.timestamp().unwrap_or(0);
-                // SAFETY: the library gives a place for a word of ours.
+                // SAFETY: the library passes a place for a word of this tool.
                 unsafe { own.write(now) };
             }
             Phase::Exit => {
                 let end = hub.api.timestamp().unwrap_or(0);
-                // SAFETY: the library gives the place that it gave before.
+                // SAFETY: the library passes the same place as at the entry.
                 let start = unsafe { own.read() };
-                exits(hub, record, start, end);
+                exit_call(hub, record, start, end);
             }
             Phase::Other => {}
         }
     });
 }
 
-fn enters(hub: &Hub, record: Callback) {
+fn enter_call(hub: &Hub, record: Callback) {
     let number = record.operation();
     let Some(function) = hub.known().operations.function(number).filter(|function| function.does.launches()) else {
         return;
@@ -117,7 +117,7 @@ fn enters(hub: &Hub, record: Callback) {
     hub.read(|reader| reader.enter(&HipCall { function, number, thread, correlation, start }, arguments));
 }
 
-fn exits(hub: &Hub, record: Callback, start: u64, end: u64) {
+fn exit_call(hub: &Hub, record: Callback, start: u64, end: u64) {
     let number = record.operation();
     let Some(function) = hub.known().operations.function(number) else {
         return hub.lost(Loss::DeviceRecordsUnread, 1);
@@ -127,8 +127,8 @@ fn exits(hub: &Hub, record: Callback, start: u64, end: u64) {
         return hub.lost(Loss::OutOfWindow, 1);
     }
     let payload = std::ptr::with_exposed_provenance::<c_void>(address(record.payload()));
-    let failed = sized(payload).is_some_and(records::has_failed);
-    // What was allocated is known only now.
+    let failed = sized_record(payload).is_some_and(records::has_failed);
+    // The address of an allocation is known only now.
     let has_arguments = matches!(function.does, Does::Allocate | Does::Release) || function.captures.is_some();
     let arguments = has_arguments.then(|| hub.api.arguments(record));
     let (thread, correlation) = (record.thread(), record.correlation());
@@ -136,7 +136,7 @@ fn exits(hub: &Hub, record: Callback, start: u64, end: u64) {
     hub.read(|reader| reader.exit(&HipCall { function, number, thread, correlation, start }, &returned));
 }
 
-/// Records are handed over: each by a header, which says what it is and where.
+/// The library delivers records: each by a header with its kind and address.
 pub(super) extern "C" fn on_buffer(
     _context: u64,
     _buffer: u64,
@@ -145,11 +145,11 @@ pub(super) extern "C" fn on_buffer(
     _data: *mut c_void,
     dropped: u64,
 ) {
-    contained(|| {
+    run_contained(|| {
         let Some(hub) = HUB.get() else { return };
         hub.dropped(dropped);
         for at in 0..if headers.is_null() { 0 } else { count } {
-            // SAFETY: the library says that there are so many pointers.
+            // SAFETY: the library passes an array of `count` pointers.
             let header = unsafe { headers.wrapping_add(at).read() };
             read(hub, header);
         }
@@ -158,12 +158,12 @@ pub(super) extern "C" fn on_buffer(
 
 fn read(hub: &Hub, header: *const c_void) {
     if header.is_null() {
-        return hub.read(|reader| reader.missing(Loss::DeviceRecordsUnread, 1));
+        return hub.read(|reader| reader.count_lost(Loss::DeviceRecordsUnread, 1));
     }
-    // SAFETY: a header is two numbers and an address, 16 bytes.
+    // SAFETY: a header is 16 bytes: two 32-bit numbers and an address.
     let [category, kind] = unsafe { header.cast::<[u32; 2]>().read_unaligned() };
-    // SAFETY: a header is two numbers and an address, 16 bytes.
+    // SAFETY: a header is 16 bytes: two 32-bit numbers and an address.
     let record = unsafe { header.cast::<[*const c_void; 2]>().read_unaligned() }[1];
-    let bytes = sized(record).unwrap_or_default();
+    let bytes = sized_record(record).unwrap_or_default();
     hub.read(|reader| reader.record(Kind { category, kind }, bytes));
 }

@@ -1,4 +1,4 @@
-//! What there is one of in a process: this tool's registration, which is for good, and who records.
+//! Process-wide state: this tool's registration, which is permanent, and the current recording.
 
 use super::agents::Agents;
 use super::callbacks;
@@ -14,18 +14,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The one hub, once this tool has begun to register.
+/// The hub of the process, once registration has begun.
 pub(super) static HUB: OnceLock<Hub> = OnceLock::new();
 
-/// The one place where the library's callbacks and the recording meet.
+/// State that the library's callbacks and the recording share.
 #[derive(Debug)]
 pub(super) struct Hub {
     pub(super) api: &'static Api,
-    /// The process that registered: a forked child has a copy of the hub, and no HIP.
+    /// The process that registered: a forked child inherits the hub, but cannot use HIP.
     process: u32,
     known: OnceLock<Arc<ProcessNames>>,
     contexts: OnceLock<Contexts>,
-    /// Why there are none.
+    /// Why there are no contexts.
     refused: fork::Own<Option<(&'static str, SdkStatus)>>,
     symbols: fork::Own<Symbols>,
     /// A thread is registering.
@@ -33,43 +33,43 @@ pub(super) struct Hub {
     /// The library has ended.
     is_final: AtomicBool,
     taken: AtomicBool,
-    /// In which process calls are wanted, counted in forks from 1; 0 in none.
+    /// The process that records, counted in forks from 1; 0 if none.
     records: AtomicU64,
     reader: fork::Own<Option<Reader>>,
-    /// Calls that were told of.
+    /// The number of callbacks for calls.
     calls: AtomicU64,
-    /// A thread is having the buffer handed over.
+    /// A thread is flushing the buffer.
     flushes: AtomicBool,
-    /// Records that the library has dropped, as it counts them itself.
+    /// Records that the library has dropped, by its own count.
     dropped: AtomicU64,
 }
 
-/// What is recorded by.
+/// The contexts of this tool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Contexts {
-    /// Calls and work; it runs while something is recorded.
+    /// Calls and work; it runs during recordings.
     main: u64,
-    /// Where records of work are put.
+    /// The buffer of records of work.
     buffer: u64,
 }
 
-/// What to do where it is too late.
+/// Advice when registration is too late.
 pub(super) const EARLIER: &str = "start the recording, or call Profiler::prepare, before the program's first call of HIP, and \
                                   stop other profilers";
 
-/// The size of the buffer: half of it is some seven hundred kernels.
+/// The size of the buffer, half of which holds some seven hundred kernels.
 const BUFFER: usize = 256 << 10;
 
-/// How long the end waits between two looks, at first and at most.
+/// The pause between polls at the end of a recording, at first and at most.
 const SHORTEST_WAIT: Duration = Duration::from_micros(200);
 const LONGEST_WAIT: Duration = Duration::from_millis(20);
-/// How long the end waits for work that may never come.
+/// How long the end waits for work that may never arrive.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Registers this tool, unless that is done.
+/// Registers this tool, unless it is registered.
 ///
 /// # Errors
-/// Why it cannot be.
+/// Why it cannot be registered.
 pub(super) fn register(api: &'static Api) -> Result<&'static Hub, Unavailable> {
     let hub = HUB.get_or_init(|| Hub::new(api));
     if hub.process != std::process::id() {
@@ -79,7 +79,7 @@ pub(super) fn register(api: &'static Api) -> Result<&'static Hub, Unavailable> {
         return Ok(hub);
     }
     if hub.registers.swap(true, Ordering::AcqRel) {
-        return Err(Unavailable::new(Why::Busy, "another thread registers with rocprofiler-sdk just now", "try again"));
+        return Err(Unavailable::new(Why::Busy, "another thread is registering with rocprofiler-sdk", "try again"));
     }
     let forced = hub.api.force_configure(callbacks::configure);
     hub.registers.store(false, Ordering::Release);
@@ -90,14 +90,14 @@ pub(super) fn register(api: &'static Api) -> Result<&'static Hub, Unavailable> {
         (_, Some(refused)) => refused,
         (Err(status), None) => ("rocprofiler_force_configure", status),
         (Ok(()), None) => {
-            let message = "rocprofiler-sdk has taken this tool, but never asked what it records";
+            let message = "rocprofiler-sdk accepted this tool, but never initialized it";
             return Err(Unavailable::new(Why::Failed, message, "use rocprofiler-sdk of ROCm 7"));
         }
     };
     Err(hub.reason(what, status))
 }
 
-/// Gives the hub up when it is dropped, also by a panic.
+/// Releases the hub on drop, also after a panic.
 struct Release<'h>(&'h Hub);
 
 impl Drop for Release<'_> {
@@ -126,37 +126,38 @@ impl Hub {
         }
     }
 
-    /// What is the matter, and what to do about it.
+    /// Makes a reason with advice.
     fn reason(&self, what: &str, status: SdkStatus) -> Unavailable {
-        let words = self.api.words(status);
+        let text = self.api.status_text(status);
         match status {
             SdkStatus::LOCKED => {
-                let message = format!("it is too late to record AMD's devices: {what} says {words}");
+                let message = format!("it is too late to record AMD's devices: {what} returned {text}");
                 Unavailable::new(Why::Unsupported, message, EARLIER)
             }
             SdkStatus::CONFLICT => {
-                let message = format!("another tool records AMD's devices: {what} says {words}");
+                let message = format!("another tool records AMD's devices: {what} returned {text}");
                 Unavailable::new(Why::Busy, message, "stop the other profiler")
             }
-            _ => Unavailable::new(Why::Failed, format!("{what} failed: {words}"), "run `kineto doctor`"),
+            _ => Unavailable::new(Why::Failed, format!("{what} failed: {text}"), "run `kineto doctor`"),
         }
     }
 
-    /// What is known of the library; nothing until it was asked.
+    /// Returns the library's names and agents; flush_all before `configure`.
     pub(super) fn known(&self) -> &Arc<ProcessNames> {
         static NOTHING: LazyLock<Arc<ProcessNames>> = LazyLock::new(Arc::default);
         self.known.get().unwrap_or(&NOTHING)
     }
 
-    /// The contexts, once they are made.
+    /// Returns the contexts, once they are made.
     pub(super) fn contexts(&self) -> Option<Contexts> {
         self.contexts.get().copied()
     }
 
-    /// Asks what there is, and makes the contexts: from within the library's call, since it is locked at any other time.
+    /// Queries operations and agents, and makes the contexts. Call it inside the library's callback, since the
+    /// library is locked at any other time.
     pub(super) fn configure(&self) {
         let api = self.api;
-        let operations = Operations::ask(|kind, each| _ = api.operations(kind, each));
+        let operations = Operations::query(|kind, each| _ = api.operations(kind, each));
         let mut agents = Agents::default();
         let _ = api.agents(&mut |agent| agents.add(agent, text_at));
         let _ = self.known.set(Arc::new(ProcessNames { operations, agents }));
@@ -172,16 +173,16 @@ impl Hub {
         let creating = failed("rocprofiler_create_context");
         let telling = failed("rocprofiler_configure_callback_tracing_service");
         let starting = failed("rocprofiler_start_context");
-        // Kernels are loaded long before they are recorded: this one runs from now on.
+        // Kernels are loaded long before a recording, so this context always runs.
         let names = api.create_context().map_err(creating)?;
-        api.tell_of(names, CODE_OBJECT, &[], callbacks::on_code).map_err(telling)?;
+        api.enable_callbacks(names, CODE_OBJECT, &[], callbacks::on_code).map_err(telling)?;
         api.start_context(names).map_err(starting)?;
         let main = api.create_context().map_err(creating)?;
         let functions = self.known().operations.recorded();
         if functions.is_empty() {
             return Err(("rocprofiler_iterate_callback_tracing_kind_operations", SdkStatus::NO_KIND));
         }
-        api.tell_of(main, HIP_RUNTIME, &functions, callbacks::on_call).map_err(telling)?;
+        api.enable_callbacks(main, HIP_RUNTIME, &functions, callbacks::on_call).map_err(telling)?;
         let making = failed("rocprofiler_create_buffer");
         let buffer = api.create_buffer(main, BUFFER, callbacks::on_buffer).map_err(making)?;
         for kind in [KERNEL_DISPATCH, MEMORY_COPY] {
@@ -195,13 +196,13 @@ impl Hub {
         }
     }
 
-    /// Takes the hub for a recording, and has the library tell of calls and work, of which nothing is kept yet.
+    /// Acquires the hub for a recording, and starts the context; records are not kept yet.
     ///
     /// # Errors
-    /// Why it cannot.
-    pub(super) fn take(&self) -> Result<(), Unavailable> {
+    /// Why it cannot start.
+    pub(super) fn acquire(&self) -> Result<(), Unavailable> {
         if self.is_final() {
-            let message = "rocprofiler-sdk has ended, as it does with the process";
+            let message = "rocprofiler-sdk has ended: the process is exiting";
             return Err(Unavailable::new(Why::Failed, message, "record before the process exits"));
         }
         if self.taken.swap(true, Ordering::AcqRel) {
@@ -210,7 +211,7 @@ impl Hub {
         self.resume().inspect_err(|_| self.release())
     }
 
-    /// Begins a recording: what comes from now on is kept.
+    /// Begins a recording: records are kept from now on.
     pub(super) fn begin(&'static self, selection: &Selection, sink: RecordSink) {
         ids::begin();
         let ask = Box::new(|kernel| self.symbols.lock().get(kernel));
@@ -219,7 +220,7 @@ impl Hub {
     }
 
     /// Ends a recording that has not begun.
-    pub(super) fn give_up(&self) {
+    pub(super) fn abandon(&self) {
         self.pause();
         self.release();
     }
@@ -230,24 +231,24 @@ impl Hub {
         self.taken.store(false, Ordering::Release);
     }
 
-    /// Has the library tell of calls and work.
+    /// Starts the context.
     ///
     /// # Errors
-    /// Why it does not.
+    /// Why it does not start.
     pub(super) fn resume(&self) -> Result<(), Unavailable> {
         let Some(contexts) = self.contexts().filter(|_| !self.is_final()) else { return Ok(()) };
         self.api.start_context(contexts.main).map_err(|status| self.reason("rocprofiler_start_context", status))
     }
 
-    /// Has the library tell of no more calls, nor of work that they launch.
+    /// Stops the context.
     pub(super) fn pause(&self) {
         if let Some(contexts) = self.contexts().filter(|_| !self.is_final()) {
-            // One that does not run need not be stopped.
+            // A context that does not run need not be stopped.
             let _ = self.api.stop_context(contexts.main);
         }
     }
 
-    /// Has what is in the buffer handed over; `false` if that is being done already, or cannot be.
+    /// Flushes the buffer; returns `false` if another thread is doing so, or if it fails.
     pub(super) fn flush(&self) -> bool {
         let Some(contexts) = self.contexts().filter(|_| !self.is_final()) else { return false };
         if self.flushes.swap(true, Ordering::AcqRel) {
@@ -258,9 +259,9 @@ impl Hub {
         flushed
     }
 
-    /// Has what is in the buffer handed over, and waits for that: a flush that is taken is begun, and the next one is not
-    /// taken before it is done.
-    fn empty(&self) {
+    /// Flushes the buffer completely. An accepted flush is asynchronous, and the next flush is accepted only when it
+    /// is done.
+    fn flush_all(&self) {
         let patience_ends = Instant::now() + PATIENCE;
         for _ in 0..2 {
             while !self.flush() && !self.is_final() && Instant::now() < patience_ends {
@@ -269,17 +270,17 @@ impl Hub {
         }
     }
 
-    /// A call was told of.
-    pub(super) fn saw_call(&self) {
+    /// Counts a callback for a call.
+    pub(super) fn count_call(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns how many calls were told of.
+    /// Returns how many callbacks for calls arrived.
     pub(super) fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// Waits until the work of what was launched until then has come, but not beyond the deadline, and ends the recording.
+    /// Waits for the work of earlier launches, but not beyond the deadline, and ends the recording.
     pub(super) fn end(&self, at: u64, deadline: Instant) {
         let _release = Release(self);
         self.read(|reader| reader.close(at));
@@ -296,11 +297,11 @@ impl Hub {
             wait = (wait * 2).min(LONGEST_WAIT);
         }
         self.pause();
-        // What came while that was done.
-        self.empty();
+        // Records that arrived meanwhile.
+        self.flush_all();
         let [owed, _] = self.owed();
         if owed > 0 {
-            let note = format!("{owed} launches had not ended by the time limit: their work is not here");
+            let note = format!("{owed} launches had not ended by the time limit; their work is missing");
             self.read(|reader| reader.sink().note(note));
         }
     }
@@ -309,17 +310,17 @@ impl Hub {
         self.reader.lock().as_ref().map_or([0; 2], Reader::owed)
     }
 
-    /// The library ends: nothing in it may be called any more.
+    /// Notes that the library has ended: none of its functions may be called any more.
     pub(super) fn finalize(&self) {
         self.is_final.store(true, Ordering::Release);
     }
 
-    /// Whether the library has ended.
+    /// Returns whether the library has ended.
     pub(super) fn is_final(&self) -> bool {
         self.is_final.load(Ordering::Acquire)
     }
 
-    /// Whether calls are wanted; in a forked child, none are.
+    /// Returns whether calls are recorded; never in a forked child.
     #[inline]
     pub(super) fn records(&self) -> bool {
         self.records.load(Ordering::Acquire) == fork::generation() + 1
@@ -332,20 +333,20 @@ impl Hub {
         }
     }
 
-    /// Counts what is not there.
+    /// Counts lost records.
     pub(super) fn lost(&self, cause: Loss, count: u64) {
         if count > 0 {
             self.read(|reader| reader.sink().lost(cause, count));
         }
     }
 
-    /// The library has dropped that many records since it began.
+    /// Sets the number of records that the library has dropped since it began.
     pub(super) fn dropped(&self, all: u64) {
         let before = self.dropped.swap(all, Ordering::Relaxed);
-        self.read(|reader| reader.missing(Loss::VendorDropped, all.saturating_sub(before)));
+        self.read(|reader| reader.count_lost(Loss::VendorDropped, all.saturating_sub(before)));
     }
 
-    /// A kernel was loaded.
+    /// Adds a kernel that was loaded.
     pub(super) fn loaded(&self, kernel: u64, name: Option<String>) {
         match name {
             Some(name) => self.symbols.lock().add(kernel, &name),

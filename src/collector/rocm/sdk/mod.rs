@@ -1,7 +1,7 @@
-//! AMD's GPUs through rocprofiler-sdk 1.0 and newer, which comes with ROCm 7.
+//! The backend for rocprofiler-sdk 1.0 and newer, which is part of ROCm 7.
 //!
-//! This tool registers once in a process, before HIP begins ([`hub`]): contexts can be made at no other time. The library
-//! calls back at each call of HIP ([`callbacks`]), whose arguments it writes out as text ([`arguments`]), and hands over
+//! This tool registers once in a process, before HIP starts ([`hub`]): contexts can only be made then. The library
+//! calls back at each HIP call ([`callbacks`]), whose arguments it formats as text ([`arguments`]). It delivers
 //! buffers of records ([`records`]), which are read into the recording ([`reader`]).
 
 mod agents;
@@ -30,14 +30,14 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Records HIP by rocprofiler-sdk.
+/// Records HIP through rocprofiler-sdk.
 #[derive(Debug)]
 pub(super) struct Sdk {
     loaded: LazyLibrary<Loaded>,
     running: fork::Own<Option<Running>>,
 }
 
-/// The library, once it is found.
+/// The loaded library.
 #[derive(Debug)]
 struct Loaded {
     api: &'static Api,
@@ -45,7 +45,7 @@ struct Loaded {
     path: Option<PathBuf>,
 }
 
-/// A recording under way.
+/// An active recording.
 #[derive(Clone, Debug)]
 struct Running {
     hub: &'static Hub,
@@ -55,7 +55,7 @@ struct Running {
 /// The library's names.
 const NAMES: [&str; 2] = ["librocprofiler-sdk.so.1", "librocprofiler-sdk.so"];
 
-/// What can be recorded at best.
+/// The types that can be recorded at best.
 const TYPES: ActivityTypes = ActivityTypes::of(&[
     ActivityType::ConcurrentKernel,
     ActivityType::GpuMemcpy,
@@ -69,16 +69,16 @@ impl Sdk {
         Sdk { loaded: LazyLibrary::new(options), running: fork::Own::default() }
     }
 
-    /// Finds the library. Until it is found, each time anew.
+    /// Finds the library, searching again until it is found.
     fn load(&self) -> Result<&Loaded, Unavailable> {
         self.loaded.find(Loaded::find)
     }
 
-    /// Asks HIP for its versions, and sees whether the library tells of these calls; there is nothing to see if the program
-    /// has no HIP yet.
+    /// Queries HIP's versions, and checks whether the library reports these calls. Without HIP in the program there
+    /// is nothing to check.
     ///
-    /// HIP begins with that, if it has not begun: this tool is registered by now, as it has to be.
-    fn prove(hub: &Hub, capabilities: &mut Capabilities) -> Result<(), Unavailable> {
+    /// These calls start HIP if it has not started: by now this tool is registered, as required.
+    fn verify_calls_arrive(hub: &Hub, capabilities: &mut Capabilities) -> Result<(), Unavailable> {
         let before = hub.calls();
         let versions = runtime::versions();
         let made = !versions.is_empty();
@@ -86,7 +86,7 @@ impl Sdk {
         capabilities.proven = made.then(|| hub.calls() != before);
         if capabilities.proven == Some(false) {
             let message =
-                "it is too late to record AMD's devices: rocprofiler-sdk tells of no call, since HIP was used before";
+                "it is too late to record AMD's devices: HIP was used before, so rocprofiler-sdk reports no calls";
             return Err(Unavailable::new(Why::Unsupported, message, hub::EARLIER));
         }
         Ok(())
@@ -104,18 +104,16 @@ impl Loaded {
                 let advice = "install rocprofiler-sdk (ROCm 7), or set KINETO_ROCPROFILER_PATH to the file";
                 Unavailable::new(Why::LibraryNotFound, "there is no librocprofiler-sdk.so.1", advice)
             })?;
-        let incompatible = |message| Unavailable::new(Why::Incompatible, message, "use that of ROCm 7");
+        let incompatible = |message| Unavailable::new(Why::Incompatible, message, "use librocprofiler-sdk of ROCm 7");
         let version = ffi::version(library)
-            .ok_or_else(|| incompatible("librocprofiler-sdk does not say its version".to_owned()))?;
+            .ok_or_else(|| incompatible("librocprofiler-sdk does not report its version".to_owned()))?;
         let text = version.map(|part| part.to_string()).join(".");
         attempts.push(Attempt::new("rocprofiler_get_version", text.clone()));
         if version[0] < 1 {
-            return Err(incompatible(format!(
-                "librocprofiler-sdk {text} is older than 1.0: its records are other ones"
-            )));
+            return Err(incompatible(format!("librocprofiler-sdk {text} is older than 1.0, whose records differ")));
         }
         let api = Api::new(library)
-            .map_err(|name| incompatible(format!("librocprofiler-sdk {text} has no {}", name.to_string_lossy())))?;
+            .map_err(|name| incompatible(format!("librocprofiler-sdk {text} lacks {}", name.to_string_lossy())))?;
         let path = library.path(c"rocprofiler_get_version");
         Ok(Loaded { api: Box::leak(Box::new(api)), version, path })
     }
@@ -147,19 +145,19 @@ impl Collector for Sdk {
     fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
         let loaded = self.load()?;
         let hub = hub::register(loaded.api)?;
-        if hub.known().agents.lack_gpu() {
-            let advice = "see what `rocm-smi` says";
+        if hub.known().agents.lacks_gpu() {
+            let advice = "run `rocm-smi`";
             return Err(Unavailable::new(Why::NoDevice, "rocprofiler-sdk finds no GPU", advice));
         }
         let mut running = self.running.lock();
-        hub.take()?;
+        hub.acquire()?;
         let mut capabilities = loaded.capabilities();
         capabilities.types = TYPES.intersection(selection.types);
-        Sdk::prove(hub, &mut capabilities).inspect_err(|_| hub.give_up())?;
+        Sdk::verify_calls_arrive(hub, &mut capabilities).inspect_err(|_| hub.abandon())?;
         hub.begin(selection, sink.clone());
         *running = Some(Running { hub, sink });
         if hub.known().agents.devices.is_empty() {
-            capabilities.notes.push("rocprofiler-sdk names no GPU: the device of work is not known".to_owned());
+            capabilities.notes.push("rocprofiler-sdk lists no GPU; the device of work is unknown".to_owned());
         }
         Ok(capabilities)
     }
@@ -174,7 +172,7 @@ impl Collector for Sdk {
         if let Some(Running { hub, sink }) = self.recording()
             && let Err(reason) = hub.resume()
         {
-            sink.note(format!("it does not go on after a pause: {reason}"));
+            sink.note(format!("could not resume after a pause: {reason}"));
         }
     }
 
@@ -219,7 +217,7 @@ impl Drop for Sdk {
     }
 }
 
-/// Calls the library on a thread of its own, since it may not come back; returns whether it has in that time.
+/// Calls the library on a separate thread, since it may hang; returns whether the call returned in time.
 fn call_out(patience: Duration, call: impl FnOnce() + Send + 'static) -> bool {
     let (done, answer) = mpsc::channel();
     let work = move || {

@@ -1,4 +1,4 @@
-//! What the library's numbers are called: functions of HIP, copies, kernels.
+//! Names of the library's numbers: HIP functions, copies, kernels.
 
 use crate::collector::rocm::hip::{self, Direction, Does};
 use std::collections::HashMap;
@@ -9,15 +9,15 @@ pub(super) const HIP_RUNTIME: u32 = 5;
 pub(super) const CODE_OBJECT: u32 = 10;
 const MEMORY_COPY: u32 = 13;
 
-/// The operation by which a kernel is loaded, where the library does not say its name.
+/// The operation that loads a kernel, for libraries that do not name it.
 const KERNEL_SYMBOL: u32 = 2;
 
-/// A function of HIP.
+/// A HIP function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Function {
     pub(super) name: Box<str>,
     pub(super) does: Does,
-    /// Whether it begins a capture, or ends one.
+    /// Whether it begins (`true`) or ends a capture.
     pub(super) captures: Option<bool>,
 }
 
@@ -27,7 +27,7 @@ impl Function {
     }
 }
 
-/// The operations of the library, by number, as it names them itself: the numbers are others in each version.
+/// The library's operations by number. The library names them, since the numbers differ between versions.
 #[derive(Debug, Default)]
 pub(super) struct Operations {
     functions: HashMap<u32, Function>,
@@ -36,8 +36,8 @@ pub(super) struct Operations {
 }
 
 impl Operations {
-    /// Asks what the operations are called: `each` calls back with the number and name of all of a kind.
-    pub(super) fn ask(each: impl Fn(u32, &mut dyn FnMut(u32, &str))) -> Operations {
+    /// Queries the names of operations; `each` calls back with the number and name of all operations of a kind.
+    pub(super) fn query(each: impl Fn(u32, &mut dyn FnMut(u32, &str))) -> Operations {
         let mut known = Operations::default();
         each(HIP_RUNTIME, &mut |number, name| {
             known.functions.insert(number, Function::new(name));
@@ -60,7 +60,7 @@ impl Operations {
         known
     }
 
-    /// Returns the numbers of the functions whose calls are worth a row.
+    /// Returns the numbers of the functions that are recorded.
     pub(super) fn recorded(&self) -> Vec<u32> {
         let worth = self.functions.iter().filter(|(_, function)| !hip::is_noise(&function.name));
         let mut numbers: Vec<_> = worth.map(|(number, _)| *number).collect();
@@ -72,7 +72,7 @@ impl Operations {
         self.functions.get(&number)
     }
 
-    /// Returns where a copy goes, if the library says it.
+    /// Returns the direction of a copy, if the library names it.
     pub(super) fn copy(&self, number: u32) -> Option<Direction> {
         self.copies.get(&number).copied()
     }
@@ -82,18 +82,18 @@ impl Operations {
     }
 }
 
-/// The names of the kernels that were loaded, as the linker has them. What is unloaded stays, since its work may come later;
-/// numbers do not come again.
+/// The mangled names of loaded kernels. Names of unloaded kernels are kept, since their work may arrive later;
+/// numbers are not reused.
 #[derive(Debug, Default)]
 pub(super) struct Symbols(HashMap<u64, Arc<str>>);
 
-/// So many kernels are told apart.
+/// The most kernels that are kept.
 const MOST: usize = 1 << 18;
 
 impl Symbols {
     pub(super) fn add(&mut self, kernel: u64, name: &str) {
         if self.0.len() < MOST {
-            // The object that holds a kernel is called after it.
+            // The symbol of a kernel descriptor has a suffix.
             self.0.insert(kernel, name.strip_suffix(".kd").unwrap_or(name).into());
         }
     }
@@ -109,7 +109,7 @@ pub(super) mod tests {
 
     /// Operations as a library names them.
     pub(crate) fn operations() -> Operations {
-        Operations::ask(|kind, each| {
+        Operations::query(|kind, each| {
             let names: &[(u32, &str)] = match kind {
                 HIP_RUNTIME => &[
                     (48, "hipDeviceSynchronize"),
@@ -131,7 +131,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn operations_go_by_their_names() {
+    fn operations_are_found_by_name() {
         let known = operations();
         assert_eq!(known.recorded(), [48, 107, 134, 140, 150, 215, 301, 302]);
         assert_eq!(known.function(107).map(|function| function.does), Some(Does::Launch));

@@ -1,4 +1,4 @@
-//! Reads calls and records into a recording.
+//! Converts calls and records into records of the recording.
 
 use super::agents::{Agent, Agents};
 use super::arguments::Arguments;
@@ -16,74 +16,74 @@ use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Gives a kernel's name as the linker has it, by its number.
-pub(super) type Ask = Box<dyn Fn(u64) -> Option<Arc<str>> + Send>;
+/// Returns a kernel's mangled name, by its number.
+pub(super) type KernelNames = Box<dyn Fn(u64) -> Option<Arc<str>> + Send>;
 
-/// What a process knows of the library.
+/// The library's names and agents.
 #[derive(Debug, Default)]
 pub(super) struct ProcessNames {
     pub(super) operations: Operations,
     pub(super) agents: Agents,
 }
 
-/// A call of HIP.
+/// A HIP call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HipCall<'k> {
     pub(super) function: &'k Function,
     /// The function's number.
     pub(super) number: u32,
-    /// The calling thread, as the kernel counts it.
+    /// The kernel's id of the calling thread.
     pub(super) thread: i64,
     pub(super) correlation: u64,
-    /// When it began.
+    /// When it began, on the clock of the records.
     pub(super) start: u64,
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Return {
-    /// When.
+    /// When it returned.
     pub(super) end: u64,
     pub(super) failed: bool,
     /// The slice around it, 0 if none.
     pub(super) external: u64,
-    /// Its arguments, if they were to be had only now.
+    /// Its arguments, if they were available only at the return.
     pub(super) arguments: Option<Arguments>,
 }
 
-/// What a recording has met so far.
+/// The state of a recording.
 pub(super) struct Reader {
     sink: RecordSink,
     types: ActivityTypes,
     known: Arc<ProcessNames>,
-    ask: Ask,
+    kernel_symbol: KernelNames,
     streams: Streams,
     launches: PendingLaunches,
-    /// Arguments of calls that have not returned, by their correlation ids.
+    /// Arguments of calls in progress, by correlation id.
     pending: HashMap<u64, Arguments>,
     kernels: HashMap<u64, KernelState>,
     functions: HashMap<u32, Name>,
     captures: Captures,
-    /// Launches from then on are not waited for.
+    /// Later launches are not waited for.
     until: u64,
-    /// How many rows may come yet.
+    /// How many more rows are kept.
     left: u64,
-    /// Records are known to be missing, so work cannot be waited for launch by launch.
+    /// Records are known to be count_lost, so launches cannot be waited for one by one.
     is_missing_records: bool,
 }
 
-/// A kernel that this recording has met.
+/// A kernel of this recording.
 #[derive(Clone, Copy, Debug)]
 struct KernelState {
     name: Name,
-    /// It is the runtime's, by which it fills memory.
+    /// Whether the runtime uses it to fill memory.
     fills: bool,
 }
 
-/// So many calls may be under way; more can only be ones of which no return is told.
-const UNDER_WAY: usize = 4096;
+/// The most calls in progress; more can only be calls whose return was not reported.
+const MAX_CALLS: usize = 4096;
 
-/// What a kernel is called whose name is not known.
+/// The name of a kernel whose name is unknown.
 const UNKNOWN: &str = "unknown kernel";
 
 impl std::fmt::Debug for Reader {
@@ -92,7 +92,7 @@ impl std::fmt::Debug for Reader {
     }
 }
 
-/// On which stream work ran, and what launched it.
+/// The stream that work ran on, and its launch.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     stream: u32,
@@ -106,12 +106,17 @@ impl Place {
 }
 
 impl Reader {
-    pub(super) fn new(sink: RecordSink, selection: &Selection, known: Arc<ProcessNames>, ask: Ask) -> Reader {
+    pub(super) fn new(
+        sink: RecordSink,
+        selection: &Selection,
+        known: Arc<ProcessNames>,
+        kernel_symbol: KernelNames,
+    ) -> Reader {
         Reader {
             sink,
             types: selection.types,
             known,
-            ask,
+            kernel_symbol,
             streams: Streams::default(),
             launches: PendingLaunches::default(),
             pending: HashMap::new(),
@@ -128,12 +133,12 @@ impl Reader {
         &self.sink
     }
 
-    /// What is launched after that time is not waited for.
+    /// Stops to wait for later launches.
     pub(super) fn close(&mut self, end: u64) {
         self.until = end;
     }
 
-    /// Returns how many launches have no work yet: of which it is sure to come, and of which it may.
+    /// Returns how many launches lack work that will certainly arrive, and that may arrive.
     pub(super) fn owed(&self) -> [usize; 2] {
         match [self.launches.owed(), self.launches.hoped()] {
             [owed, hoped] if self.is_missing_records => [0, owed + hoped],
@@ -141,41 +146,41 @@ impl Reader {
         }
     }
 
-    /// Counts records that are not there.
-    pub(super) fn missing(&mut self, cause: Loss, count: u64) {
+    /// Counts lost records.
+    pub(super) fn count_lost(&mut self, cause: Loss, count: u64) {
         self.is_missing_records |= count > 0;
         self.sink.lost(cause, count);
     }
 
-    /// A call begins that launches something: before its work can come.
+    /// Notes the begin of a call that launches work, before its work can arrive.
     pub(super) fn enter(&mut self, call: &HipCall<'_>, arguments: Arguments) {
         let does = call.function.does;
         let runs_kernels = matches!(does, Does::Launch | Does::LaunchGraph);
         let stream = stream(call, &arguments);
-        let reaches_device = call.start <= self.until && !self.captures.take(call.thread, stream);
+        let reaches_device = call.start <= self.until && !self.captures.takes(call.thread, stream);
         let graph = if does == Does::LaunchGraph { self.launches.graph(arguments.graph) } else { 0 };
         let launch = PendingLaunch {
             stream,
             bytes: arguments.bytes(&call.function.name).unwrap_or(0),
             graph,
             is_owed: reaches_device && runs_kernels,
-            // Some are done by the host.
+            // The host performs some of them.
             is_hoped: reaches_device && !runs_kernels,
             ..PendingLaunch::new(does)
         };
         self.launches.add(call.correlation, launch);
-        if self.pending.len() >= UNDER_WAY {
+        if self.pending.len() >= MAX_CALLS {
             self.pending.clear();
         }
         self.pending.insert(call.correlation, arguments);
     }
 
-    /// A call returns.
+    /// Notes the return of a call.
     pub(super) fn exit(&mut self, call: &HipCall<'_>, returned: &Return) {
         let does = call.function.does;
         let arguments = self.pending.remove(&call.correlation).or(returned.arguments).unwrap_or_default();
         let stream = stream(call, &arguments);
-        // The end of one that came to nothing fails, and is its end all the same.
+        // Ending an invalidated capture fails, and still ends the capture.
         if let Some(begins) = call.function.captures
             && !(begins && returned.failed)
         {
@@ -184,7 +189,7 @@ impl Reader {
         if returned.failed {
             self.launches.forget(call.correlation);
         }
-        let launches = does.launches() && !returned.failed && !self.captures.take(call.thread, stream);
+        let launches = does.launches() && !returned.failed && !self.captures.takes(call.thread, stream);
         if !self.types.contains(ActivityType::CudaRuntime) {
             if launches && returned.external != 0 {
                 let external = External { correlation: call.correlation, id: returned.external };
@@ -221,7 +226,7 @@ impl Reader {
             Some(Record::Dispatch(kernel)) if is_timed(kernel.start(), kernel.end()) => self.kernel(&kernel),
             Some(Record::Copy(copy)) if is_timed(copy.start(), copy.end()) => self.copy(&copy),
             Some(Record::Other) => {}
-            _ => self.missing(Loss::DeviceRecordsUnread, 1),
+            _ => self.count_lost(Loss::DeviceRecordsUnread, 1),
         }
     }
 
@@ -242,7 +247,7 @@ impl Reader {
                 shape: &shapes::KERNEL,
                 words: &[],
             };
-            // A call that fills memory has nothing else done.
+            // Other kernels of a call that fills memory do not exist.
             if fills || place.launch.is_some_and(|launch| launch.does == Does::Fill) {
                 let bytes = place.launch.map_or(0, |launch| launch.bytes);
                 let fill =
@@ -263,10 +268,10 @@ impl Reader {
 
     fn copy(&mut self, copy: &Copy<'_>) {
         let agents = &self.known.agents;
-        // The device does it, whichever end it is at.
+        // The device performs it, whichever end it is at.
         let device = agents.device(copy.target()).or_else(|| agents.device(copy.source())).unwrap_or(-1);
         let ends = [agents.get(copy.source()), agents.get(copy.target())];
-        let direction = self.known.operations.copy(copy.operation()).unwrap_or_else(|| between(ends));
+        let direction = self.known.operations.copy(copy.operation()).unwrap_or_else(|| direction_between(ends));
         let place = self.place(device, 0, copy.correlation());
         let sink = self.sink.clone();
         sink.record(|batch| {
@@ -300,9 +305,9 @@ impl Reader {
         }
     }
 
-    /// Finds out where work ran.
+    /// Returns the stream and launch of work.
     fn place(&mut self, device: i32, queue: u64, correlation: u64) -> Place {
-        let launch = self.launches.worked(correlation);
+        let launch = self.launches.take_work(correlation);
         let stream = self.streams.number(device, launch.and_then(|launch| launch.stream), queue);
         Place { stream, launch }
     }
@@ -311,11 +316,11 @@ impl Reader {
         if let Some(known) = self.kernels.get(&kernel) {
             return *known;
         }
-        let Some(symbol) = (self.ask)(kernel) else {
-            // It may still be told.
+        let Some(symbol) = (self.kernel_symbol)(kernel) else {
+            // The name may still arrive.
             return KernelState { name: batch.name(UNKNOWN), fills: false };
         };
-        let new = KernelState { name: batch.name(&demangle(&symbol)), fills: hip::fills(&symbol) };
+        let new = KernelState { name: batch.name(&demangle(&symbol)), fills: hip::is_fill_kernel(&symbol) };
         self.kernels.insert(kernel, new);
         new
     }
@@ -325,8 +330,8 @@ impl Reader {
     }
 }
 
-/// The stream that a call names, or stands for: a copy that names none is the default stream's, while of a launch the name
-/// lies where it is not seen.
+/// Returns the stream of a call. A copy without a stream argument uses the default stream; the stream of some
+/// launches is unknown.
 fn stream(call: &HipCall<'_>, arguments: &Arguments) -> Option<u64> {
     let is_of_thread = call.function.name.ends_with("_spt");
     let handle = match arguments.stream {
@@ -337,13 +342,13 @@ fn stream(call: &HipCall<'_>, arguments: &Arguments) -> Option<u64> {
     Some(streams::of_handle(handle, call.thread))
 }
 
-/// Whether these are times at which something ran.
+/// Returns whether these are valid times of work.
 fn is_timed(start: u64, end: u64) -> bool {
     start != 0 && end >= start
 }
 
-/// Where a copy goes that has these ends: from, to.
-fn between(ends: [Option<Agent>; 2]) -> Direction {
+/// Returns the direction of a copy direction_between these agents: source, target.
+fn direction_between(ends: [Option<Agent>; 2]) -> Direction {
     match ends {
         [Some(Agent::Host), Some(Agent::Host)] => Direction::HostToHost,
         [Some(Agent::Host), Some(Agent::Gpu(_))] => Direction::HostToDevice,
@@ -353,7 +358,7 @@ fn between(ends: [Option<Agent>; 2]) -> Direction {
     }
 }
 
-/// What a call's row shows: as many words as the shape has that has the most.
+/// Returns the layout and words of a call's row, padded to the longest layout.
 fn call_words(call: &HipCall<'_>, arguments: &Arguments) -> (&'static RocmShape, [u64; 5]) {
     let (cid, name) = (call.number, &*call.function.name);
     let bytes = arguments.bytes(name);
@@ -366,18 +371,18 @@ fn call_words(call: &HipCall<'_>, arguments: &Arguments) -> (&'static RocmShape,
         Does::Copy => {
             let (src, dst, kind) = (arguments.src, arguments.dst, arguments.direction(name));
             let copy = CopyCall { cid, src, dst, bytes: bytes.unwrap_or(0), kind };
-            (&shapes::COPY_CALL, filled(&copy.words()))
+            (&shapes::COPY_CALL, padded(&copy.words()))
         }
-        Does::Fill => (&shapes::MEMORY_CALL, filled(&MemoryCall { cid, ptr: arguments.dst, bytes }.words())),
+        Does::Fill => (&shapes::MEMORY_CALL, padded(&MemoryCall { cid, ptr: arguments.dst, bytes }.words())),
         Does::Allocate | Does::Release => {
-            (&shapes::MEMORY_CALL, filled(&MemoryCall { cid, ptr: arguments.ptr, bytes }.words()))
+            (&shapes::MEMORY_CALL, padded(&MemoryCall { cid, ptr: arguments.ptr, bytes }.words()))
         }
-        Does::LaunchGraph | Does::Other => (&shapes::CALL, filled(&shapes::call_words(cid))),
+        Does::LaunchGraph | Does::Other => (&shapes::CALL, padded(&shapes::call_words(cid))),
     }
 }
 
-/// Zeros behind the words, which take no room.
-fn filled(words: &[u64]) -> [u64; 5] {
+/// Pads words with zeros, which are not stored.
+fn padded(words: &[u64]) -> [u64; 5] {
     let mut all = [0; 5];
     all.iter_mut().zip(words).for_each(|(to, from)| *to = *from);
     all

@@ -1,42 +1,42 @@
-//! What rocprofiler-sdk's records say, read from bytes by offset; the layouts are those of its version 1.0 and newer.
+//! Reads fields of rocprofiler-sdk's records by offset; the layouts are those of version 1.0 and newer.
 //!
-//! A record begins with its own size, and only grows at its end. A field is there if it lies within both that size and the
-//! bytes at hand.
+//! A record begins with its own size, and versions only append fields. A field exists if it lies within both that
+//! size and the available bytes.
 
 /// A record of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Record<'b> {
     Dispatch(Dispatch<'b>),
     Copy(Copy<'b>),
-    /// One that nobody asked for.
+    /// A record of another kind.
     Other,
 }
 
-/// What a record in a buffer is: its category and kind, as the header in front of it has them.
+/// The category and kind of a record, from its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     pub(super) category: u32,
     pub(super) kind: u32,
 }
 
-/// The category of records of tracing.
+/// The category of tracing records.
 const TRACING: u32 = 1;
-/// Kinds of records of tracing.
+/// Kinds of tracing records.
 pub(super) const MEMORY_COPY: u32 = 10;
 pub(super) const KERNEL_DISPATCH: u32 = 11;
 
-/// No record is longer; what says so is none.
+/// The longest possible record; a larger size is invalid.
 pub(super) const LONGEST: usize = 4096;
 
-/// A kernel that has run.
+/// A kernel that ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dispatch<'b>(&'b [u8]);
 
-/// A copy that was made.
+/// A copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Copy<'b>(&'b [u8]);
 
-/// Says a field's offset, type and name, of each record.
+/// Defines the fields of each record: offset, type and name.
 macro_rules! fields {
     ($record:ident, $least:literal: $($name:ident $type:ident @ $at:literal),* $(,)?) => {
         impl $record<'_> {
@@ -51,7 +51,7 @@ macro_rules! fields {
 
 fields! { Dispatch, 184:
     kind u32 @ 8, correlation u64 @ 16, start u64 @ 40, end u64 @ 48,
-    // What was dispatched is a struct of its own, from 56 on.
+    // The dispatch information is a nested struct at offset 56.
     agent u64 @ 64, queue u64 @ 72, kernel u64 @ 80,
     block_x u32 @ 104, block_y u32 @ 108, block_z u32 @ 112,
     items_x u32 @ 116, items_y u32 @ 120, items_z u32 @ 124,
@@ -67,14 +67,14 @@ fn bytes<const N: usize>(record: &[u8], at: usize) -> [u8; N] {
     record.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or([0; N])
 }
 
-/// Returns how long a record says that it is, if that can be.
+/// Returns the size that a record names, if it is valid.
 pub(super) fn size(record: &[u8]) -> Option<usize> {
     let size = usize::try_from(u64::from_le_bytes(*record.first_chunk()?)).ok()?;
     (8..=LONGEST).contains(&size).then_some(size)
 }
 
 impl<'b> Record<'b> {
-    /// Reads a record; `None` if it cannot be what its header says.
+    /// Reads a record; returns `None` if it contradicts its header.
     pub(super) fn read(header: Kind, record: &'b [u8]) -> Option<Record<'b>> {
         if header.category != TRACING || !matches!(header.kind, MEMORY_COPY | KERNEL_DISPATCH) {
             return Some(Record::Other);
@@ -92,33 +92,33 @@ impl<'b> Record<'b> {
 }
 
 impl Dispatch<'_> {
-    /// In threads.
+    /// Returns the block in threads.
     pub(super) fn block(&self) -> [u32; 3] {
         [self.block_x(), self.block_y(), self.block_z()]
     }
 
-    /// In blocks: the record has threads.
+    /// Returns the grid in blocks; the record has it in threads.
     pub(super) fn grid(&self) -> [u32; 3] {
         in_blocks([self.items_x(), self.items_y(), self.items_z()], self.block())
     }
 }
 
-/// Turns a size in threads into one in blocks.
+/// Converts a size in threads into blocks.
 pub(super) fn in_blocks([x, y, z]: [u32; 3], [block_x, block_y, block_z]: [u32; 3]) -> [u32; 3] {
     [(x, block_x), (y, block_y), (z, block_z)].map(|(items, block)| items.div_ceil(block.max(1)))
 }
 
-/// The words of a callback's record, as it is passed.
+/// A callback's record, as passed by value.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(super) struct Callback([u64; 8]);
 
-/// What a callback tells of.
+/// The phase of a callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Before a call, or when something was loaded.
+    /// Before a call, or when an object was loaded.
     Enter,
-    /// After it, or before something is unloaded.
+    /// After a call, or before an object is unloaded.
     Exit,
     Other,
 }
@@ -137,7 +137,7 @@ impl Callback {
         (self.word(at) & 0xFFFF_FFFF) as u32
     }
 
-    /// The calling thread, as the kernel counts it.
+    /// Returns the kernel's id of the calling thread.
     pub(super) fn thread(&self) -> i64 {
         self.word(1).cast_signed()
     }
@@ -162,24 +162,24 @@ impl Callback {
         }
     }
 
-    /// Where the rest lies.
+    /// Returns the address of the payload.
     pub(super) fn payload(&self) -> u64 {
         self.word(7)
     }
 }
 
-/// A kernel that was loaded: its id, and where its name lies.
-pub(super) fn symbol(record: &[u8]) -> Option<(u64, u64)> {
+/// Returns a loaded kernel's id, and the address of its name.
+pub(super) fn kernel_symbol(record: &[u8]) -> Option<(u64, u64)> {
     const LEAST: usize = 72;
     let record = record.get(..size(record)?)?;
     let word = |at| u64::from_le_bytes(bytes(record, at));
     (record.len() >= LEAST).then(|| (word(8), word(24)))
 }
 
-/// Whether a call has failed, by the record of what it returned. That stands at the end, behind the arguments of whatever
-/// function has the most.
+/// Returns whether a call has failed, from the record of its return value. That is at the end, after the arguments of
+/// the function with the most.
 pub(super) fn has_failed(record: &[u8]) -> bool {
-    /// The most that a function of HIP returns, and the last of its errors.
+    /// The longest return value of a HIP function, and HIP's last error code.
     const RETURNED: usize = 24;
     const LAST: u32 = 1999;
     let known = size(record).and_then(|size| record.get(..size)?.get(8..)?.last_chunk::<RETURNED>());

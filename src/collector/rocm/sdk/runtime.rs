@@ -1,21 +1,21 @@
-//! HIP's own versions, as far as the program has HIP.
+//! HIP's versions, if the program uses HIP.
 #![allow(unsafe_code, reason = "HIP is foreign code")]
 
 use crate::collector::rocm::search;
 
 type GetVersion = unsafe extern "C" fn(*mut i32) -> u32;
 
-/// Returns the versions of HIP's runtime and driver under libkineto's keys; nothing if the process does not have it.
+/// Returns the versions of HIP's runtime and driver under libkineto's keys; nothing if the process has not loaded it.
 ///
-/// HIP begins with these calls if it has not begun.
+/// These calls start HIP if it has not started.
 pub(super) fn versions() -> Vec<(String, String)> {
     let Some(hip) = search::hip() else { return Vec::new() };
     let versions = [("hip_runtime_version", c"hipRuntimeGetVersion"), ("hip_driver_version", c"hipDriverGetVersion")];
     let ask = |(key, name): (&str, _)| {
-        // SAFETY: that is the type that AMD documents for both.
+        // SAFETY: AMD documents this type for both functions.
         let get_version = unsafe { hip.function::<GetVersion>(name) }?;
         let mut version = 0;
-        // SAFETY: the pointer is a valid place for the result.
+        // SAFETY: the pointer is a valid place for a version.
         let error = unsafe { get_version(&raw mut version) };
         (error == 0 && version > 0).then(|| (key.to_owned(), version.to_string()))
     };

@@ -1,33 +1,33 @@
-//! The arguments of HIP's functions, read by offset from the data of a call.
+//! Reads the arguments of HIP's functions by offset from the data of a call.
 //!
-//! That data is the correlation id (8 bytes), the phase (4), and from byte 16 on a union of each function's arguments.
-//! What has changed with HIP's versions lies behind the union: the arguments of the functions here are where they are
-//! in every release from ROCm 4.5 to 7. Of other versions none are read.
+//! The data is the correlation id (8 bytes), the phase (4), and from byte 16 on a union of each function's arguments.
+//! Later HIP versions only changed the bytes after the union: the arguments of these functions have the same offsets
+//! from ROCm 4.5 to 7. Arguments of other versions are not read.
 
 use super::runtime::version;
 use crate::collector::rocm::hip::Direction;
 
-/// What the arguments of a call say.
+/// The arguments of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Args {
-    /// It launches a kernel.
+    /// Launches a kernel.
     Launch(LaunchArguments),
-    /// It launches a graph.
+    /// Launches a graph.
     Graph { graph: u64, stream: u64 },
-    /// It begins to capture a stream into a graph, or ends that.
+    /// Begins or ends a stream capture.
     Capture { stream: u64 },
-    /// It copies; `kind` is HIP's number of the direction.
+    /// Copies; `kind` is HIP's number of the direction.
     Copy { dst: u64, src: u64, bytes: u64, kind: u32, stream: Option<u64> },
-    /// It fills memory.
+    /// Fills memory.
     Fill { ptr: u64, bytes: u64, stream: Option<u64> },
-    /// It allocates memory: where the result will be put, and how much.
+    /// Allocates memory: where the address will be stored, and how much.
     Allocate { place: u64, bytes: u64 },
-    /// It gives memory back.
+    /// Frees memory.
     Release { ptr: u64 },
 }
 
 impl Args {
-    /// Returns HIP's handle of the stream, 0 for the default one; `None` for what has none.
+    /// Returns HIP's handle of the stream, 0 for the default stream; `None` without a stream argument.
     pub(super) fn stream(self) -> Option<u64> {
         match self {
             Args::Launch(launch) => Some(launch.stream),
@@ -51,38 +51,38 @@ pub(super) struct LaunchArguments {
     pub(super) stream: u64,
 }
 
-/// How a call says what it launches.
+/// How a call identifies its kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KernelArgument {
-    /// By the address of the function that stands for the kernel on the host.
+    /// By the address of the host function that stands for the kernel.
     Pointer(u64),
     /// By the handle of a module's function.
     Handle(u64),
 }
 
-/// Where the arguments of a function are.
+/// The offsets of a function's arguments.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Layout {
-    /// By pointer, and sizes as `dim3`.
+    /// Kernel by pointer, sizes as `dim3`.
     Launch,
-    /// By handle, and sizes as six numbers; whether the grid's are in threads, as OpenCL counts them.
+    /// Kernel by handle, sizes as six numbers; whether the grid is in threads, as in OpenCL.
     ModuleLaunch {
         counts_threads: bool,
     },
     GraphLaunch,
     Capture,
-    /// The direction is an argument, or known; the stream is the last argument, if it is one.
+    /// The direction is an argument, or known; the stream is the last argument, if there is one.
     Copy {
         has_stream: bool,
     },
-    CopyWays {
+    CopyDirected {
         direction: Direction,
         has_stream: bool,
     },
     CopyPeer {
         has_stream: bool,
     },
-    /// Bytes that each of the counted elements has.
+    /// The bytes of an element.
     Fill {
         width: u64,
         has_stream: bool,
@@ -91,22 +91,22 @@ pub(super) enum Layout {
     Release,
 }
 
-/// The versions of HIP of which the layouts are known.
-pub(super) fn are_known_of(hip: i32) -> bool {
+/// Returns whether the layouts of this HIP version are known.
+pub(super) fn are_known_for(hip: i32) -> bool {
     (version(4, 4)..version(8, 0)).contains(&hip)
 }
 
-/// As much of a call's data as any layout needs.
+/// The longest data that a layout needs.
 pub(super) const MOST: usize = 80;
 
 impl Layout {
-    /// Returns where the arguments of a function are, if they are of interest and known.
+    /// Returns the layout of a function's arguments, if they are of interest and known.
     pub(super) fn of(function: &str) -> Option<Layout> {
         let (name, has_stream) = match function.strip_suffix("Async").or(function.strip_suffix("WithStream")) {
             Some(name) => (name, true),
             None => (function, false),
         };
-        let ways = |direction| Layout::CopyWays { direction, has_stream };
+        let directed = |direction| Layout::CopyDirected { direction, has_stream };
         Some(match name {
             "hipLaunchKernel" | "hipExtLaunchKernel" | "hipLaunchCooperativeKernel" => Layout::Launch,
             "hipModuleLaunchKernel" | "hipModuleLaunchCooperativeKernel" => {
@@ -116,9 +116,9 @@ impl Layout {
             "hipGraphLaunch" => Layout::GraphLaunch,
             "hipStreamBeginCapture" | "hipStreamBeginCaptureToGraph" | "hipStreamEndCapture" => Layout::Capture,
             "hipMemcpy" => Layout::Copy { has_stream },
-            "hipMemcpyHtoD" => ways(Direction::HostToDevice),
-            "hipMemcpyDtoH" => ways(Direction::DeviceToHost),
-            "hipMemcpyDtoD" => ways(Direction::DeviceToDevice),
+            "hipMemcpyHtoD" => directed(Direction::HostToDevice),
+            "hipMemcpyDtoH" => directed(Direction::DeviceToHost),
+            "hipMemcpyDtoD" => directed(Direction::DeviceToDevice),
             "hipMemcpyPeer" => Layout::CopyPeer { has_stream },
             "hipMemset" | "hipMemsetD8" => Layout::Fill { width: 1, has_stream },
             "hipMemsetD16" => Layout::Fill { width: 2, has_stream },
@@ -129,23 +129,23 @@ impl Layout {
         })
     }
 
-    /// Returns how many bytes of the data are needed, no more than [`MOST`].
+    /// Returns how many bytes of the data are needed, at most [`MOST`].
     pub(super) fn length(self) -> usize {
         match self {
             Layout::Launch => 80,
             Layout::ModuleLaunch { .. } | Layout::CopyPeer { has_stream: true } => 64,
             Layout::Copy { has_stream: true } | Layout::CopyPeer { has_stream: false } => 56,
-            Layout::CopyWays { has_stream: true, .. } | Layout::Fill { has_stream: true, .. } => 48,
+            Layout::CopyDirected { has_stream: true, .. } | Layout::Fill { has_stream: true, .. } => 48,
             Layout::Copy { has_stream: false } => 44,
-            Layout::CopyWays { .. } | Layout::Fill { .. } | Layout::Allocate => 40,
+            Layout::CopyDirected { .. } | Layout::Fill { .. } | Layout::Allocate => 40,
             Layout::GraphLaunch => 32,
             Layout::Release | Layout::Capture => 24,
         }
     }
 
-    /// Reads the arguments; `None` if `data` is shorter than the [length](Layout::length).
+    /// Reads the arguments; returns `None` if `data` is shorter than [`length`](Layout::length).
     pub(super) fn read(self, data: &[u8]) -> Option<Args> {
-        let data = Data(data.get(..self.length())?);
+        let data = CallBytes(data.get(..self.length())?);
         let stream = |has_stream: bool, at| if has_stream { data.word(at) } else { None };
         Some(match self {
             Layout::Launch => Args::Launch(LaunchArguments {
@@ -167,7 +167,7 @@ impl Layout {
                 let (dst, src, bytes, kind) = (data.word(16)?, data.word(24)?, data.word(32)?, data.number(40)?);
                 Args::Copy { dst, src, bytes, kind, stream: stream(has_stream, 48) }
             }
-            Layout::CopyWays { direction, has_stream } => {
+            Layout::CopyDirected { direction, has_stream } => {
                 let (dst, src, bytes) = (data.word(16)?, data.word(24)?, data.word(32)?);
                 Args::Copy { dst, src, bytes, kind: number(direction), stream: stream(has_stream, 40) }
             }
@@ -186,7 +186,7 @@ impl Layout {
     }
 }
 
-/// HIP's number of a direction.
+/// Returns HIP's number of a direction.
 fn number(direction: Direction) -> u32 {
     match direction {
         Direction::HostToHost => 0,
@@ -197,7 +197,7 @@ fn number(direction: Direction) -> u32 {
     }
 }
 
-/// A size in threads, in blocks, of which the last may have fewer threads.
+/// Converts a size in threads into blocks, of which the last may be partial.
 fn in_blocks(threads: [u32; 3], block: [u32; 3]) -> [u32; 3] {
     std::array::from_fn(|at| match (threads.get(at), block.get(at)) {
         (Some(threads), Some(block)) => threads.div_ceil((*block).max(1)),
@@ -207,9 +207,9 @@ fn in_blocks(threads: [u32; 3], block: [u32; 3]) -> [u32; 3] {
 
 /// The data of a call.
 #[derive(Clone, Copy)]
-struct Data<'d>(&'d [u8]);
+struct CallBytes<'d>(&'d [u8]);
 
-impl Data<'_> {
+impl CallBytes<'_> {
     fn word(self, at: usize) -> Option<u64> {
         self.0.get(at..)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes))
     }
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Data with words at these places.
+    /// Makes data with words at these offsets.
     fn data(words: &[(usize, u64)]) -> [u8; MOST] {
         let mut data = [0xEE; MOST];
         words.iter().for_each(|(at, word)| data[*at..at + 8].copy_from_slice(&word.to_ne_bytes()));
@@ -284,15 +284,15 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_read_and_the_rest_has_no_layout() {
+    fn memory_arguments_are_read() {
         let words = [(16, 0xD0), (24, 0), (32, 4096), (40, 0xA0)];
         assert_eq!(read("hipMallocAsync", &words), Args::Allocate { place: 0xD0, bytes: 4096 });
         assert_eq!(read("hipFreeAsync", &words), Args::Release { ptr: 0xD0 });
         for name in ["hipDeviceSynchronize", "hipMemcpy2DAsync", "hipLaunchByPtr", "Async", ""] {
             assert!(Layout::of(name).is_none(), "{name}");
         }
-        assert!(are_known_of(50_221_153) && are_known_of(70_051_831));
-        assert!(!are_known_of(40_221_131) && !are_known_of(80_000_000) && !are_known_of(0));
+        assert!(are_known_for(50_221_153) && are_known_for(70_051_831));
+        assert!(!are_known_for(40_221_131) && !are_known_for(80_000_000) && !are_known_for(0));
     }
 
     const NAMES: [&str; 19] = [

@@ -1,6 +1,6 @@
-//! What roctracer calls: on the program's threads around calls of HIP, and on a thread of its own with records. Nothing
-//! here waits for anything slow, and no panic goes further.
-#![allow(unsafe_code, reason = "foreign code calls, with pointers")]
+//! Callbacks of roctracer: on the program's threads around HIP calls, and with records on the library's thread. They
+//! do not block, and contain panics.
+#![allow(unsafe_code, reason = "foreign code calls these functions with pointers")]
 
 use super::args::{Args, KernelArgument, MOST};
 use super::functions::Function;
@@ -14,42 +14,42 @@ use std::ffi::c_void;
 
 /// The domain of HIP's functions.
 const HIP_API: u32 = 3;
-/// What the data of a call says of when it is.
+/// Phases in the data of a call.
 const ENTER: u32 = 0;
 const EXIT: u32 = 1;
 
-/// No thread is in more calls of HIP at once.
+/// The most HIP calls that a thread may be in at once.
 const DEEPEST: usize = 64;
 
 thread_local! {
-    /// The calls that the thread is in: correlation id and beginning.
+    /// The calls that the thread is in: correlation id and start.
     static OPEN: RefCell<Vec<(u64, u64)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A call of HIP begins or ends.
+/// A HIP call begins or returns.
 pub(super) extern "C" fn on_call(domain: u32, number: u32, data: *const c_void, _user_data: *mut c_void) {
     if domain == HIP_API && !data.is_null() {
-        contained("a callback of a call", || told(number, CallData(data.cast())));
+        run_contained("a callback of a call", || handle_call(number, CallData(data.cast())));
     }
 }
 
-/// roctracer hands records over.
+/// roctracer delivers records.
 pub(super) extern "C" fn on_records(begin: *const u8, end: *const u8, _user_data: *mut c_void) {
     let Some(length) = end.addr().checked_sub(begin.addr()).filter(|_| !begin.is_null()) else { return };
-    // More than a buffer has is garbage: what can be believed of it is not known.
+    // More than a buffer can only be corrupt, so the bytes cannot be trusted.
     let length = if length <= BUFFER_BYTES { length } else { 1 };
-    // SAFETY: the library gives the ends of a part of its pool, which it does not write to until this returns.
+    // SAFETY: the library passes both ends of a part of its pool, which it does not write to until this returns.
     let bytes = unsafe { std::slice::from_raw_parts(begin, length) };
-    contained("a callback of records", || HUB.with(|recording| recording.read(bytes)));
+    run_contained("a callback of records", || HUB.with(|recording| recording.read(bytes)));
 }
 
-fn contained<R>(what: &str, act: impl FnOnce() -> R) {
+fn run_contained<R>(what: &str, act: impl FnOnce() -> R) {
     if let Err(reason) = attempt(what, act) {
         HUB.with(|recording| recording.sink.note(reason.message()));
     }
 }
 
-/// The data of a call, where it lies while a callback runs.
+/// The data of a call, valid during a callback.
 #[derive(Clone, Copy)]
 struct CallData(*const u8);
 
@@ -60,22 +60,22 @@ impl CallData {
     }
 
     fn phase(self) -> u32 {
-        // SAFETY: the phase is behind the correlation id, in every version.
+        // SAFETY: the phase follows the correlation id, in every version.
         unsafe { self.0.wrapping_add(8).cast::<u32>().read_unaligned() }
     }
 
-    /// Reads the arguments of a function, if it is known where they are.
+    /// Reads the arguments of a function, if its layout is known.
     fn args(self, function: &Function) -> Option<Args> {
         let layout = function.layout?;
         let mut bytes = [0; MOST];
         let length = layout.length().min(MOST);
-        // SAFETY: the function's arguments reach that far, in the versions of HIP of which the layout is known.
+        // SAFETY: the arguments are that long in all HIP versions whose layout is known.
         unsafe { std::ptr::copy_nonoverlapping(self.0, bytes.as_mut_ptr(), length) };
         layout.read(&bytes)
     }
 }
 
-fn told(number: u32, data: CallData) {
+fn handle_call(number: u32, data: CallData) {
     let Some(loaded) = HUB.loaded() else { return };
     let Some(function) = loaded.functions.get(number).filter(|function| !function.is_noise) else { return };
     match data.phase() {
@@ -89,7 +89,7 @@ fn enter(loaded: &Loaded, function: &Function, data: CallData) {
     let correlation = data.correlation();
     if function.does.launches() {
         let args = data.args(function);
-        // HIP is asked before the recording is locked: it may wait for others that wait for that.
+        // Query HIP before locking the recording: HIP may wait for threads that wait for this lock.
         let launching = Launching {
             function,
             correlation,
@@ -98,12 +98,12 @@ fn enter(loaded: &Loaded, function: &Function, data: CallData) {
             args,
             thread: thread::id(),
         };
-        HUB.with(|recording| recording.launching(launching));
+        HUB.with(|recording| recording.begin_call(launching));
     }
     let Some(start) = loaded.api.timestamp() else { return };
     let _ = OPEN.try_with(|open| {
         let Ok(mut open) = open.try_borrow_mut() else { return };
-        // What is still open there will never end.
+        // Calls that are still open there never return.
         if open.len() >= DEEPEST {
             open.remove(0);
         }
@@ -113,7 +113,7 @@ fn enter(loaded: &Loaded, function: &Function, data: CallData) {
 
 fn exit(loaded: &Loaded, function: &Function, number: u32, data: CallData) {
     let (correlation, end) = (data.correlation(), loaded.api.timestamp());
-    let start = OPEN.try_with(|open| begun(&mut *open.try_borrow_mut().ok()?, correlation));
+    let start = OPEN.try_with(|open| close_call(&mut *open.try_borrow_mut().ok()?, correlation));
     // It began before the recording.
     let (Ok(Some(start)), Some(end)) = (start, end) else { return };
     let args = data.args(function);
@@ -128,11 +128,11 @@ fn exit(loaded: &Loaded, function: &Function, number: u32, data: CallData) {
         external: ids::innermost(),
         thread: thread::id(),
     };
-    HUB.with(|recording| recording.called(&called));
+    HUB.with(|recording| recording.end_call(&called));
 }
 
-/// Takes a call out of those that a thread is in, and those within it, whose end was not seen.
-fn begun(open: &mut Vec<(u64, u64)>, correlation: u64) -> Option<u64> {
+/// Removes a call from those that a thread is in, with the calls within it whose return was not seen.
+fn close_call(open: &mut Vec<(u64, u64)>, correlation: u64) -> Option<u64> {
     let place = open.iter().rposition(|(known, _)| *known == correlation)?;
     let start = open.get(place).map(|(_, start)| *start);
     open.truncate(place);
@@ -149,14 +149,14 @@ fn kernel(loaded: &Loaded, args: Option<Args>) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns where what a call has allocated is, 0 if that is not known.
+/// Returns the address of an allocation, 0 if unknown.
 fn allocated(args: Args) -> u64 {
     let Args::Allocate { place, .. } = args else { return 0 };
     let place = usize::try_from(place).map_or(std::ptr::null(), std::ptr::with_exposed_provenance::<u64>);
     if place.is_null() || !place.is_aligned() {
         return 0;
     }
-    // SAFETY: the program gave that place to HIP, which has just put the result there.
+    // SAFETY: the program passed that place to HIP, which has just stored the address there.
     unsafe { place.read() }
 }
 
@@ -165,11 +165,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_end_in_the_order_of_a_stack_whatever_is_missing() {
+    fn calls_end_in_stack_order() {
         let mut open = vec![(1, 10), (2, 20), (3, 30), (4, 40)];
-        assert_eq!(begun(&mut open, 4), Some(40));
-        assert_eq!(begun(&mut open, 9), None, "it began before");
-        assert_eq!(begun(&mut open, 2), Some(20), "the end of 3 was not seen");
+        assert_eq!(close_call(&mut open, 4), Some(40));
+        assert_eq!(close_call(&mut open, 9), None, "it began before");
+        assert_eq!(close_call(&mut open, 2), Some(20), "the end of 3 was not seen");
         assert_eq!(open, [(1, 10)]);
     }
 
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_allocated_is_read_where_the_program_wants_it() {
+    fn allocated_address_is_read_from_its_place() {
         let place = 0xD0D0_u64;
         let at = |place: u64| allocated(Args::Allocate { place, bytes: 1 });
         let address = (&raw const place).expose_provenance() as u64;

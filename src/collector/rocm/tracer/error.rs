@@ -1,4 +1,4 @@
-//! roctracer's result codes, and what to do about them.
+//! roctracer's result codes, and advice for them.
 
 use crate::collector::{Unavailable, Why};
 use std::fmt;
@@ -8,7 +8,7 @@ use std::fmt;
 pub(super) struct TracerError(pub(super) i32);
 
 impl TracerError {
-    /// Returns AMD's name for it, without its beginning, and why it stands in the way.
+    /// Returns AMD's name without its prefix, and the category.
     fn meaning(self) -> (&'static str, Why) {
         match self.0 {
             -1 => ("ERROR", Why::Failed),
@@ -28,17 +28,16 @@ impl TracerError {
         }
     }
 
-    /// Makes the reason for which nothing is recorded; `during` is the call that failed, `said` the library's own
-    /// words.
-    pub(super) fn reason(self, during: &str, said: &str) -> Unavailable {
+    /// Makes the reason why nothing is recorded; `during` is the call that failed, `message` the library's own text.
+    pub(super) fn reason(self, during: &str, message: &str) -> Unavailable {
         let (_, why) = self.meaning();
-        let said = if said.is_empty() { String::new() } else { format!(", {said}") };
+        let message = if message.is_empty() { String::new() } else { format!(", {message}") };
         let advice = match why {
             Why::Busy => "stop the other profiler of this process first",
             Why::Incompatible => "use the libroctracer64 that came with the program's ROCm (KINETO_ROCTRACER_PATH)",
             _ => "",
         };
-        Unavailable::new(why, format!("{during}: {self}{said}"), advice)
+        Unavailable::new(why, format!("{during}: {self}{message}"), advice)
     }
 }
 
@@ -56,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_code_says_what_to_do() {
+    fn each_code_has_a_category_and_advice() {
         let reason = TracerError(-3).reason("roctracer_enable_domain_callback", "invalid argument");
         let text = "roctracer_enable_domain_callback: ROCTRACER_STATUS_ERROR_INVALID_ARGUMENT (-3), invalid argument; \
                     use the libroctracer64 that came with the program's ROCm (KINETO_ROCTRACER_PATH)";

@@ -1,4 +1,4 @@
-//! The functions of roctracer that are used, with safe ways to call them.
+//! Safe wrappers of the roctracer functions in use.
 #![allow(unsafe_code, reason = "roctracer is foreign code")]
 
 use super::error::TracerError;
@@ -6,29 +6,29 @@ use crate::collector::library::functions;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr::{null, null_mut};
 
-/// Is told of calls: domain, function, what is known of the call, and user data.
+/// Receives calls. Arguments: domain, function, data of the call, and user data.
 pub(super) type OnCall = extern "C" fn(u32, u32, *const c_void, *mut c_void);
-/// Is given records: where they begin, where they end, and user data.
+/// Receives records. Arguments: begin, end, and user data.
 pub(super) type OnRecords = extern "C" fn(*const u8, *const u8, *mut c_void);
 
 type Code = i32;
 
-/// The domain of what devices do.
+/// The domain of device work.
 pub(super) const HIP_OPS: u32 = 2;
 /// The domain of HIP's functions.
 const HIP_API: u32 = 3;
 
-/// Where roctracer writes the records of devices, until the process ends: older versions let go of it badly.
+/// The pool into which roctracer writes records. It is never closed: older versions fail to close it properly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PoolHandle(usize);
 
-/// How a pool is to be.
+/// The properties of a pool.
 #[derive(Debug)]
 #[repr(C)]
 struct Properties {
     mode: u32,
     buffer_bytes: usize,
-    /// Null for `malloc`: older versions free what it gives by `free`, whatever it is.
+    /// Null for `malloc`: older versions call `free` on the memory of any allocator.
     allocate: *const c_void,
     allocate_data: *mut c_void,
     on_records: OnRecords,
@@ -64,49 +64,49 @@ fn checked(code: Code) -> Result<(), TracerError> {
     if code == 0 { Ok(()) } else { Err(TracerError(code)) }
 }
 
-/// Copies a C string of the library's own, which stays.
-fn owned(text: *const c_char) -> Option<String> {
+/// Copies a C string of the library, which is static.
+fn copy_text(text: *const c_char) -> Option<String> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: the library gives a C string, or null.
+    // SAFETY: the library returns a C string, or null.
     Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
 impl Api {
     /// Returns the version, such as (4, 1).
     pub(super) fn version(&self) -> (u32, u32) {
-        // SAFETY: it takes nothing.
+        // SAFETY: it takes no arguments.
         let major = unsafe { (self.version_major)() };
-        // SAFETY: it takes nothing.
+        // SAFETY: it takes no arguments.
         let minor = unsafe { (self.version_minor)() };
         (major, minor)
     }
 
-    /// Returns the time by the clock of the records; `None` while ROCm's runtime has not begun.
+    /// Returns the time on the clock of the records; `None` before ROCm's runtime has started.
     #[inline]
     pub(super) fn timestamp(&self) -> Option<u64> {
         let mut time = 0;
-        // SAFETY: the pointer is a valid place for the result.
+        // SAFETY: the pointer is a valid place for a timestamp.
         let code = unsafe { (self.get_timestamp)(&raw mut time) };
         (code == 0 && time != 0).then_some(time)
     }
 
-    /// Returns the name of a function of HIP; `None` for a number that no function has.
+    /// Returns the name of a HIP function; `None` for an unused number.
     pub(super) fn function_name(&self, number: u32) -> Option<String> {
-        // SAFETY: any numbers may be passed.
-        let name = owned(unsafe { (self.op_string)(HIP_API, number, 0) })?;
+        // SAFETY: the library checks the numbers.
+        let name = copy_text(unsafe { (self.op_string)(HIP_API, number, 0) })?;
         (name != "unknown" && !name.is_empty()).then_some(name)
     }
 
-    /// Has HIP's functions told to `on_call`, less those of these names, as far as the library knows their numbers.
+    /// Enables callbacks for HIP's functions, except those named in `noise`, if the library knows their numbers.
     pub(super) fn enable_calls(&self, on_call: OnCall, noise: &[&str]) -> Result<(), TracerError> {
-        // SAFETY: this domain has no properties.
+        // SAFETY: a null pointer is right, since this domain has no properties.
         checked(unsafe { (self.set_properties)(HIP_API, null_mut()) })?;
-        // SAFETY: the function is never unloaded, and wants no user data.
+        // SAFETY: the callback is static, and ignores its null user data.
         checked(unsafe { (self.enable_callbacks)(HIP_API, on_call, null_mut()) })?;
         for number in noise.iter().filter_map(|name| self.number(name)) {
-            // SAFETY: any numbers may be passed. What cannot be switched off is left out when it comes.
+            // SAFETY: the library checks the numbers. Calls that cannot be disabled are dropped when they arrive.
             unsafe { (self.disable_callback)(HIP_API, number) };
         }
         Ok(())
@@ -114,7 +114,7 @@ impl Api {
 
     fn number(&self, name: &str) -> Option<u32> {
         let (name, mut number, mut kind) = (CString::new(name).ok()?, 0, 0);
-        // SAFETY: the name is a C string, and the pointers are valid places for the results.
+        // SAFETY: the name is a C string, and the pointers are valid places for numbers.
         let code = unsafe { (self.op_code?)(HIP_API, name.as_ptr(), &raw mut number, &raw mut kind) };
         (code == 0 && number != 0).then_some(number)
     }
@@ -124,7 +124,7 @@ impl Api {
         checked(unsafe { (self.disable_callbacks)(HIP_API) })
     }
 
-    /// Makes a pool of two buffers of that size, whose records `on_records` is given.
+    /// Makes a pool of two buffers of that size, which delivers its records to `on_records`.
     pub(super) fn open_pool(&self, buffer_bytes: usize, on_records: OnRecords) -> Result<PoolHandle, TracerError> {
         let properties = Properties {
             mode: 0,
@@ -135,14 +135,15 @@ impl Api {
             data: null_mut(),
         };
         let mut pool = null_mut();
-        // SAFETY: the properties are copied, the function is never unloaded, and the pointer is a place for the result.
+        // SAFETY: the library copies the properties, the callback is static, and the pointer is a valid place for a
+        // handle.
         checked(unsafe { (self.open_pool)(&raw const properties, &raw mut pool) })?;
         Ok(PoolHandle(pool.expose_provenance()))
     }
 
-    /// Has what devices do written into a pool.
+    /// Makes the library write records of device work into a pool.
     pub(super) fn enable_records(&self, pool: PoolHandle) -> Result<(), TracerError> {
-        // SAFETY: the pool is one that the library made, and is there for good.
+        // SAFETY: `open_pool` made the pool, which is never closed.
         checked(unsafe { (self.enable_records)(HIP_OPS, std::ptr::with_exposed_provenance_mut(pool.0)) })
     }
 
@@ -151,29 +152,29 @@ impl Api {
         checked(unsafe { (self.disable_records)(HIP_OPS) })
     }
 
-    /// Has the records of a pool handed over, and waits for that.
+    /// Flushes a pool, and waits until its records are delivered.
     pub(super) fn flush(&self, pool: PoolHandle) -> Result<(), TracerError> {
-        // SAFETY: the pool is one that the library made, and is there for good.
+        // SAFETY: `open_pool` made the pool, which is never closed.
         checked(unsafe { (self.flush)(std::ptr::with_exposed_provenance_mut(pool.0)) })
     }
 
-    /// Lets what is enabled begin, if somebody has stopped it.
+    /// Starts the enabled domains, in case another tool stopped them.
     pub(super) fn start(&self) {
-        // SAFETY: it takes nothing.
+        // SAFETY: it takes no arguments.
         unsafe { (self.start)() };
     }
 
-    /// Whether somebody else in the process has made the pool that roctracer has one of.
+    /// Returns whether another tool of the process has made the default pool.
     pub(super) fn is_used_by_another(&self) -> bool {
-        // SAFETY: it takes nothing.
+        // SAFETY: it takes no arguments.
         self.default_pool.is_some_and(|pool| !unsafe { pool() }.is_null())
     }
 
-    /// Returns the library's own words on what failed last; empty if it has none.
-    pub(super) fn last_words(&self) -> String {
-        // SAFETY: it takes nothing. Some versions leave the text to the caller and some do not: it stays.
+    /// Returns the library's text about the last failure; empty if it has none.
+    pub(super) fn last_error_text(&self) -> String {
+        // SAFETY: it takes no arguments. Some versions allocate the text for the caller; it is never freed.
         let words = self.error_string.map(|words| unsafe { words() });
-        words.and_then(owned).unwrap_or_default()
+        words.and_then(copy_text).unwrap_or_default()
     }
 }
 
@@ -183,7 +184,7 @@ mod tests {
     use std::mem::offset_of;
 
     #[test]
-    fn a_pool_is_described_as_the_library_reads_it() {
+    fn pool_properties_match_the_c_layout() {
         let offsets = [
             offset_of!(Properties, mode),
             offset_of!(Properties, buffer_bytes),

@@ -1,30 +1,30 @@
-//! HIP's functions by roctracer's numbers, which are asked for once: they change with HIP's versions.
+//! HIP's functions by roctracer's numbers, queried once: they differ between HIP versions.
 
 use super::args::Layout;
 use crate::collector::rocm::hip::{self, Does};
 
-/// All functions that have numbers.
+/// All functions by number.
 #[derive(Debug)]
 pub(super) struct Functions(Vec<Option<Function>>);
 
-/// A function of HIP.
+/// A HIP function.
 #[derive(Debug)]
 pub(super) struct Function {
     pub(super) name: String,
     pub(super) does: Does,
-    /// Its calls are not recorded.
+    /// Whether its calls are excluded.
     pub(super) is_noise: bool,
-    /// Where its arguments are; `None` if they are not of interest, or not known.
+    /// The layout of its arguments; `None` if they are not of interest, or unknown.
     pub(super) layout: Option<Layout>,
-    /// Whether what its thread launches goes into a graph from its return on, if that changes.
+    /// Whether it begins (`true`) or ends a capture of its thread's launches.
     pub(super) captures: Option<bool>,
 }
 
-/// Numbers beyond are not asked for: HIP 6 has 450.
+/// The end of the numbers that are queried: HIP 6 has 450.
 const MOST: u32 = 1024;
 
 impl Functions {
-    /// Asks for the names of all numbers; `are_args_known` is whether HIP's version is one whose arguments are known.
+    /// Queries the names of all numbers; `are_args_known` is whether the layouts of this HIP version are known.
     pub(super) fn new(name: impl Fn(u32) -> Option<String>, are_args_known: bool) -> Functions {
         Functions((0..MOST).map(|number| name(number).map(|name| Function::new(name, are_args_known))).collect())
     }

@@ -1,4 +1,4 @@
-//! What there is one of in a process, since roctracer has one table of callbacks: who records, and the pool.
+//! Process-wide state of roctracer's callbacks: the current recording, and the pool.
 
 use super::ffi::PoolHandle;
 use super::recording::TracerRecording;
@@ -7,22 +7,22 @@ use crate::collector::lease::OwningProcess;
 use crate::os::fork;
 use std::sync::{Arc, LazyLock, OnceLock};
 
-/// The one hub.
+/// The hub of the process.
 pub(super) static HUB: LazyLock<Hub> = LazyLock::new(Hub::default);
 
-/// The one place where roctracer's callbacks and the recording meet.
+/// State that roctracer's callbacks and the recording share.
 #[derive(Debug, Default)]
 pub(super) struct Hub {
-    /// The recording under way with the libraries that it uses: none in a forked child, whatever its parent did.
+    /// The current recording and its libraries; none in a forked child, whatever its parent did.
     recording: fork::Own<Option<(TracerRecording, Arc<Loaded>)>>,
-    /// The process that recorded first: a forked child has no HIP.
+    /// The process that recorded first: HIP does not work in a forked child.
     pub(super) owner: OwningProcess,
-    /// The pool, once there is one.
+    /// The pool, once it is made.
     pub(super) pool: OnceLock<PoolHandle>,
 }
 
 impl Hub {
-    /// Takes the hub for a recording; `false` if another one has it.
+    /// Acquires the hub for a recording; returns `false` if another recording holds it.
     pub(super) fn take(&self, recording: TracerRecording, loaded: Arc<Loaded>) -> bool {
         let mut held = self.recording.lock();
         let is_free = held.is_none();
@@ -32,19 +32,19 @@ impl Hub {
         is_free
     }
 
-    /// Gives it up: callbacks that come from now on do nothing.
+    /// Releases the hub: later callbacks do nothing.
     pub(super) fn release(&self) {
         let held = self.recording.lock().take();
-        // Not under the lock.
+        // Drop the recording without holding the lock.
         drop(held);
     }
 
-    /// Does something with the recording under way.
+    /// Calls `act` with the current recording.
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut TracerRecording) -> R) -> Option<R> {
         self.recording.lock().as_mut().map(|(recording, _)| act(recording))
     }
 
-    /// Returns the libraries that the recording under way uses.
+    /// Returns the libraries of the current recording.
     pub(super) fn loaded(&self) -> Option<Arc<Loaded>> {
         self.recording.lock().as_ref().map(|(_, loaded)| loaded.clone())
     }

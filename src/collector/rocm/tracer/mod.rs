@@ -1,9 +1,8 @@
-//! AMD's GPUs through roctracer, which ROCm has until 6.
+//! The backend for roctracer, which ROCm has up to version 6.
 //!
-//! HIP's calls are told of on the threads that make them ([`callbacks`]), with arguments that are read by offset
-//! ([`args`]); what devices did comes in records ([`records`]) on a thread of the library's. Both meet in the
-//! [`recording`], of which a process has one at a time ([`hub`]). A thread of our own ([`worker`]) has records handed
-//! over, and waits at the end.
+//! roctracer calls back around HIP calls, on the threads that make them ([`callbacks`]); arguments are read by offset
+//! ([`args`]). It delivers records of device work ([`records`]) on its own thread. Both go into the [`recording`], of
+//! which a process has one at a time ([`hub`]). A [`worker`] thread flushes records, and waits at the end.
 
 mod args;
 mod callbacks;
@@ -37,7 +36,7 @@ pub(in crate::collector::rocm) struct Tracer {
     running: fork::Own<Option<Running>>,
 }
 
-/// A recording under way.
+/// An active recording.
 #[derive(Debug)]
 struct Running {
     commands: WorkerRequests,
@@ -50,7 +49,7 @@ impl Tracer {
         Tracer { loaded: LazyLibrary::new(options), running: fork::Own::default() }
     }
 
-    /// Finds the libraries. Until they are found, each time anew.
+    /// Finds the libraries, searching again until they are found.
     fn load(&self) -> Result<&Arc<Loaded>, Unavailable> {
         self.loaded.find(|options, attempts| Loaded::find(options, attempts).map(Arc::new))
     }

@@ -1,8 +1,8 @@
-//! A recording: what calls and records become.
+//! Converts calls and records into records of the recording.
 
 use super::args::{self, Args};
 use super::functions::Function;
-use super::records::{self, Record, What};
+use super::records::{self, Record, WorkKind};
 use crate::buffer::Loss;
 use crate::collector::demangle::demangle;
 use crate::collector::rocm::captures::Captures;
@@ -14,39 +14,39 @@ use crate::collector::{ApiCall, Batch, DeviceWork, External, Name, RecordSink, T
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::collections::HashMap;
 
-/// A recording under way.
+/// An active recording.
 #[derive(Debug)]
 pub(super) struct TracerRecording {
     pub(super) sink: RecordSink,
     types: ActivityTypes,
     launches: PendingLaunches,
     streams: Streams,
-    /// Numbers of devices in records, with HIP's.
+    /// Numbers of devices in records, each with HIP's number.
     devices: Vec<(i32, i32)>,
-    /// Kernels, by their names as the compiler makes them.
+    /// Kernels by their mangled names.
     kernels: HashMap<Box<[u8]>, Name>,
     functions: HashMap<u32, Name>,
     captures: Captures,
     /// How many more rows are kept.
     pub(super) rows_left: u64,
-    /// Whether a callback has come.
-    pub(super) has_heard: bool,
-    /// It ends: what is launched from now on is not waited for.
-    pub(super) ends: bool,
-    /// Some records could not be read.
+    /// Whether a callback arrived.
+    pub(super) has_callback: bool,
+    /// Whether the recording is ending: later launches are not waited for.
+    pub(super) is_ending: bool,
+    /// Whether some records could not be read.
     is_missing_records: bool,
     text: Vec<u8>,
 }
 
-/// A call that puts work on a device, as it begins.
+/// A call that launches work, at its begin.
 #[derive(Clone, Debug)]
 pub(super) struct Launching<'f> {
     pub(super) function: &'f Function,
     pub(super) correlation: u64,
     pub(super) args: Option<Args>,
-    /// The kernel's name as the compiler makes it, if it is known.
+    /// The kernel's mangled name, if known.
     pub(super) kernel: Option<Vec<u8>>,
-    /// HIP's number of the device, if it is known.
+    /// HIP's number of the device, if known.
     pub(super) device: Option<i32>,
     pub(super) thread: i64,
 }
@@ -60,20 +60,20 @@ pub(super) struct Called<'f> {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) args: Option<Args>,
-    /// Where what it has allocated is, 0 if that is not known.
+    /// The address of an allocation, 0 if unknown.
     pub(super) allocated: u64,
-    /// The slice that the thread is in, 0 if none.
+    /// The thread's slice, 0 if none.
     pub(super) external: u64,
     pub(super) thread: i64,
 }
 
-/// What a kernel is called whose name cannot be read.
+/// The name of a kernel whose name cannot be read.
 const UNKNOWN: &str = "unknown kernel";
 /// The kind of a fill.
 const FILLS: &str = "Memset";
-/// So many numbers of devices are told apart; more can only be garbage.
+/// The most device numbers that are distinguished; more can only come from corrupt records.
 const DEVICES: usize = 4096;
-/// So many kernels are known without a look at their names.
+/// The most kernels whose names are cached.
 const KERNELS: usize = 1 << 16;
 
 impl TracerRecording {
@@ -88,22 +88,22 @@ impl TracerRecording {
             functions: HashMap::new(),
             captures: Captures::default(),
             rows_left: most_rows,
-            has_heard: false,
-            ends: false,
+            has_callback: false,
+            is_ending: false,
             is_missing_records: false,
             text: Vec::new(),
         }
     }
 
-    /// Returns how many launches have no record yet: of those that are sure to have one, and of those that may.
+    /// Returns how many launches lack work that will certainly arrive, and that may arrive.
     pub(super) fn owed(&self) -> [usize; 2] {
         let [owed, hoped] = [self.launches.owed(), self.launches.hoped()];
-        // Whose the records were that could not be read is not known.
+        // Unreadable records may have been that work.
         if self.is_missing_records { [0, owed + hoped] } else { [owed, hoped] }
     }
 
-    /// A call begins that puts work on a device, whose record may come before the call returns.
-    pub(super) fn launching(&mut self, call: Launching<'_>) {
+    /// Notes the begin of a call that launches work, whose record may arrive before the call returns.
+    pub(super) fn begin_call(&mut self, call: Launching<'_>) {
         let sink = self.sink.clone();
         let kernel = call.kernel.map(|name| sink.record(|batch| self.kernel(&name, batch)));
         let does = call.function.does;
@@ -114,7 +114,7 @@ impl TracerRecording {
             _ => ActivityType::ConcurrentKernel,
         };
         let stream = stream(call.args, call.thread);
-        let is_awaited = self.types.contains(kind) && !self.ends && !self.captures.take(call.thread, stream);
+        let is_awaited = self.types.contains(kind) && !self.is_ending && !self.captures.takes(call.thread, stream);
         let mut launch = PendingLaunch {
             stream,
             kernel,
@@ -132,12 +132,12 @@ impl TracerRecording {
         self.launches.add(call.correlation, launch);
     }
 
-    /// A call has returned.
-    pub(super) fn called(&mut self, call: &Called<'_>) {
-        self.has_heard = true;
+    /// Notes the return of a call.
+    pub(super) fn end_call(&mut self, call: &Called<'_>) {
+        self.has_callback = true;
         let sink = self.sink.clone();
         let stream = stream(call.args, call.thread);
-        let launches = call.function.does.launches() && !self.captures.take(call.thread, stream);
+        let launches = call.function.does.launches() && !self.captures.takes(call.thread, stream);
         if let Some(begins) = call.function.captures {
             self.captures.change(begins, call.thread, stream);
         }
@@ -153,7 +153,7 @@ impl TracerRecording {
             }
             let name = *self.functions.entry(call.number).or_insert_with(|| batch.name(&call.function.name));
             let kernel = self.launches.get(call.correlation).and_then(|launch| launch.kernel);
-            let (shape, words) = shaped(call, kernel);
+            let (shape, words) = call_row(call, kernel);
             batch.call(&ApiCall {
                 kind: ActivityType::CudaRuntime,
                 name,
@@ -169,14 +169,14 @@ impl TracerRecording {
         });
     }
 
-    /// Reads records of devices.
+    /// Reads records of device work.
     pub(super) fn read(&mut self, bytes: &[u8]) {
         let sink = self.sink.clone();
-        let (records, mut unread) = records::cut(bytes);
+        let (records, mut unread) = records::split_records(bytes);
         sink.record(|batch| {
             for record in records {
                 match record {
-                    Some(record) => self.worked(&record, batch),
+                    Some(record) => self.add_work(&record, batch),
                     None => unread += 1,
                 }
             }
@@ -185,29 +185,29 @@ impl TracerRecording {
         });
     }
 
-    /// A device did something.
-    fn worked(&mut self, record: &Record, batch: &mut Batch<'_>) {
-        if record.what == What::Mark {
+    /// Adds a record of device work.
+    fn add_work(&mut self, record: &Record, batch: &mut Batch<'_>) {
+        if record.what == WorkKind::Mark {
             return;
         }
-        let launch = self.launches.worked(record.correlation);
-        let done = Done { record, launch };
+        let launch = self.launches.take_work(record.correlation);
+        let done = DoneWork { record, launch };
         let device = self.device(record, launch);
         let stream = self.streams.number(device, launch.and_then(|launch| launch.stream), record.queue);
         let (kind, name, shape, words) = match record.what {
-            What::Mark => return,
-            What::Kernel { name: address, is_task } => {
+            WorkKind::Mark => return,
+            WorkKind::Kernel { name: address, is_task } => {
                 let kind = if is_task { "Dispatch Task" } else { "Dispatch Kernel" };
                 let (name, fills) = self.kernel_at(address, launch, batch);
-                // A call that fills memory has nothing else done.
+                // Other kernels of a call that fills memory do not exist.
                 if fills || launch.is_some_and(|launch| launch.does == Does::Fill) {
                     done.filled(0, batch)
                 } else {
                     done.ran(name, kind, batch)
                 }
             }
-            What::Copy { direction, bytes } => done.copied(direction, bytes, batch),
-            What::Fill { bytes } => done.filled(bytes, batch),
+            WorkKind::Copy { direction, bytes } => done.copied(direction, bytes, batch),
+            WorkKind::Fill { bytes } => done.filled(bytes, batch),
         };
         if self.types.contains(kind) && self.has_room(batch) {
             let (start, end, correlation) = (record.begin, record.end, record.correlation);
@@ -225,32 +225,32 @@ impl TracerRecording {
         has_room
     }
 
-    /// Returns HIP's number of the device of a record, which has that of a node of the machine: kernels, whose launches
-    /// know it, show which is which.
+    /// Returns HIP's number of a record's device, which the record gives as a node of the machine. Kernels, whose
+    /// launches know HIP's number, define the mapping.
     fn device(&mut self, record: &Record, launch: Option<PendingLaunch>) -> i32 {
         if let Some((_, device)) = self.devices.iter().find(|(node, _)| *node == record.device) {
             return *device;
         }
         let Some(device) = launch.and_then(|launch| launch.device) else { return record.device };
-        if matches!(record.what, What::Kernel { .. }) && self.devices.len() < DEVICES {
+        if matches!(record.what, WorkKind::Kernel { .. }) && self.devices.len() < DEVICES {
             self.devices.push((record.device, device));
         }
         device
     }
 
-    /// Returns the name of a kernel, and whether it is one by which the runtime fills memory.
+    /// Returns the name of a kernel, and whether the runtime uses it to fill memory.
     fn kernel_at(&mut self, address: u64, launch: Option<PendingLaunch>, batch: &mut Batch<'_>) -> (Name, bool) {
         let mut name = std::mem::take(&mut self.text);
         let found = match text::copy(address, &mut name) && !name.is_empty() {
-            true => (self.kernel(&name, batch), hip::fills(&String::from_utf8_lossy(&name))),
-            // Older versions do not say it.
+            true => (self.kernel(&name, batch), hip::is_fill_kernel(&String::from_utf8_lossy(&name))),
+            // Older versions do not report it.
             false => (launch.and_then(|launch| launch.kernel).unwrap_or_else(|| batch.name(UNKNOWN)), false),
         };
         self.text = name;
         found
     }
 
-    /// Returns the number of a kernel's name, as people write it.
+    /// Returns the number of a kernel's demangled name.
     fn kernel(&mut self, name: &[u8], batch: &mut Batch<'_>) -> Name {
         if let Some(known) = self.kernels.get(name) {
             return *known;
@@ -263,17 +263,17 @@ impl TracerRecording {
     }
 }
 
-/// What a device did, and the launch that had it do so, if that is known.
+/// A record of device work, with its launch if known.
 #[derive(Clone, Copy)]
-struct Done<'r> {
+struct DoneWork<'r> {
     record: &'r Record,
     launch: Option<PendingLaunch>,
 }
 
-/// A row of a device: its type, its name, and its words.
+/// A row of a device: type, name, layout and words.
 type Row = (ActivityType, Name, &'static RocmShape, [u64; 5]);
 
-impl Done<'_> {
+impl DoneWork<'_> {
     fn ran(self, name: Name, kind: &str, batch: &mut Batch<'_>) -> Row {
         let (queue, kind) = (self.record.queue, batch.name(kind));
         let known = self.launch.map(|launch| (launch.grid, launch.block, launch.graph));
@@ -283,15 +283,15 @@ impl Done<'_> {
 
     fn copied(self, direction: Direction, bytes: u64, batch: &mut Batch<'_>) -> Row {
         let name = batch.name(direction.name());
-        (ActivityType::GpuMemcpy, name, &shapes::COPY, self.moved(direction.kind(), bytes, batch))
+        (ActivityType::GpuMemcpy, name, &shapes::COPY, self.copy_words(direction.kind(), bytes, batch))
     }
 
     fn filled(self, bytes: u64, batch: &mut Batch<'_>) -> Row {
         let name = batch.name(hip::FILL);
-        (ActivityType::GpuMemset, name, &shapes::COPY, self.moved(FILLS, bytes, batch))
+        (ActivityType::GpuMemset, name, &shapes::COPY, self.copy_words(FILLS, bytes, batch))
     }
 
-    fn moved(self, kind: &str, bytes: u64, batch: &mut Batch<'_>) -> [u64; 5] {
+    fn copy_words(self, kind: &str, bytes: u64, batch: &mut Batch<'_>) -> [u64; 5] {
         let (queue, kind) = (self.record.queue, batch.name(kind));
         let (known, graph) = self.launch.map_or((0, 0), |launch| (launch.bytes, launch.graph));
         let bytes = if bytes > 0 { bytes } else { known };
@@ -299,8 +299,8 @@ impl Done<'_> {
     }
 }
 
-/// What a call's row shows.
-fn shaped(call: &Called<'_>, kernel: Option<Name>) -> (&'static RocmShape, [u64; 5]) {
+/// Returns the layout and words of a call's row.
+fn call_row(call: &Called<'_>, kernel: Option<Name>) -> (&'static RocmShape, [u64; 5]) {
     let cid = call.number;
     match call.args {
         Some(Args::Launch(args::LaunchArguments { grid, block, shared, .. })) => {
@@ -324,7 +324,7 @@ fn padded<const N: usize>(words: [u64; N]) -> [u64; 5] {
     std::array::from_fn(|at| words.get(at).copied().unwrap_or(0))
 }
 
-/// Returns what tells the stream that a call names, or stands for, from others.
+/// Returns the identity of the stream that a call uses.
 fn stream(args: Option<Args>, thread: i64) -> Option<u64> {
     args?.stream().map(|handle| streams::of_handle(handle, thread))
 }

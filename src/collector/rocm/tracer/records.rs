@@ -1,32 +1,32 @@
-//! roctracer's records of what devices did, read field by field from the bytes that they are.
+//! Reads the fields of roctracer's records of device work.
 
 use super::ffi::HIP_OPS;
 use crate::collector::rocm::hip::Direction;
 
-/// How long a record is, in every version.
+/// The size of a record, in every version.
 pub(super) const SIZE: usize = 64;
 
-/// What a device did.
+/// A kind of device work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
-    /// It ran a kernel: where the name lies, 0 if the version does not say, and whether it is one of a graph's.
+pub(super) enum WorkKind {
+    /// A kernel: the address of its name, 0 if the version does not report it, and whether it is part of a graph.
     Kernel { name: u64, is_task: bool },
-    /// It copied.
+    /// A copy.
     Copy { direction: Direction, bytes: u64 },
-    /// It filled memory.
+    /// A fill.
     Fill { bytes: u64 },
-    /// It came to a mark in a stream, which is no work.
+    /// A marker in a stream, which is not work.
     Mark,
 }
 
 /// A record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    pub(super) what: What,
+    pub(super) what: WorkKind,
     pub(super) correlation: u64,
     pub(super) begin: u64,
     pub(super) end: u64,
-    /// Since ROCm 5.4 the number of the agent's node, among which processors are; before, HIP's number of the device.
+    /// Since ROCm 5.4 the number of the agent's node, counting processors too; before, HIP's number of the device.
     pub(super) device: i32,
     pub(super) queue: u64,
 }
@@ -36,21 +36,21 @@ const DISPATCH: u32 = 0;
 const COPY: u32 = 1;
 const BARRIER: u32 = 2;
 
-/// No machine has more devices; what says so is garbage.
+/// The most devices; a greater number is corrupt.
 const DEVICES: i32 = 1 << 12;
 
 impl Record {
-    /// Reads a record; `None` if it cannot be one.
+    /// Reads a record; returns `None` if it is invalid.
     pub(super) fn read(bytes: &[u8; SIZE]) -> Option<Record> {
         if u32_at(bytes, 0) != HIP_OPS {
             return None;
         }
         let (kind, last) = (u32_at(bytes, 4), u64_at(bytes, 56));
         let what = match u32_at(bytes, 8) {
-            DISPATCH => What::Kernel { name: last, is_task: kind == kind::TASK },
-            COPY if matches!(kind, kind::FILL_BUFFER | kind::FILL_IMAGE) => What::Fill { bytes: last },
-            COPY => What::Copy { direction: direction(kind), bytes: last },
-            BARRIER => What::Mark,
+            DISPATCH => WorkKind::Kernel { name: last, is_task: kind == kind::TASK },
+            COPY if matches!(kind, kind::FILL_BUFFER | kind::FILL_IMAGE) => WorkKind::Fill { bytes: last },
+            COPY => WorkKind::Copy { direction: direction(kind), bytes: last },
+            BARRIER => WorkKind::Mark,
             _ => return None,
         };
         let record = Record {
@@ -61,16 +61,16 @@ impl Record {
             device: u32_at(bytes, 40).cast_signed(),
             queue: u64_at(bytes, 48),
         };
-        record.can_be().then_some(record)
+        record.is_valid().then_some(record)
     }
 
-    fn can_be(&self) -> bool {
+    fn is_valid(&self) -> bool {
         let has_times = self.begin != 0 && self.begin <= self.end;
-        (has_times || self.what == What::Mark) && (0..DEVICES).contains(&self.device)
+        (has_times || self.what == WorkKind::Mark) && (0..DEVICES).contains(&self.device)
     }
 }
 
-/// Kinds of work, by OpenCL's numbers of commands.
+/// Kinds of work, by OpenCL's command numbers.
 mod kind {
     pub(super) const TASK: u32 = 0x11F1;
     pub(super) const READ_BUFFER: u32 = 0x11F3;
@@ -109,15 +109,15 @@ fn u64_at(bytes: &[u8; SIZE], at: usize) -> u64 {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_ne_bytes(*bytes))
 }
 
-/// Cuts what roctracer hands over into records: those that can be read, and how many could not be.
-pub(super) fn cut(bytes: &[u8]) -> (impl Iterator<Item = Option<Record>> + '_, u64) {
+/// Splits bytes into records, `None` for unreadable ones; also returns how many were truncated.
+pub(super) fn split_records(bytes: &[u8]) -> (impl Iterator<Item = Option<Record>> + '_, u64) {
     let (whole, rest) = bytes.as_chunks::<SIZE>();
     (whole.iter().map(Record::read), u64::from(!rest.is_empty()))
 }
 
-/// A record whose fields, as offset, width and value, are put there by hand.
+/// Makes a record from fields: offset, width and value.
 #[cfg(test)]
-pub(super) fn made(fields: &[(usize, usize, u64)]) -> [u8; SIZE] {
+pub(super) fn make_record(fields: &[(usize, usize, u64)]) -> [u8; SIZE] {
     let mut bytes = [0; SIZE];
     for (at, width, value) in fields {
         bytes[*at..at + width].copy_from_slice(&value.to_ne_bytes()[..*width]);
@@ -130,9 +130,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A record of an operation and a kind, with what every record has.
+    /// Makes a record of an operation and a kind, with valid common fields.
     fn of(op: u64, kind: u64, last: u64) -> [u8; SIZE] {
-        made(&[
+        make_record(&[
             (0, 4, 2),
             (4, 4, kind),
             (8, 4, op),
@@ -148,27 +148,27 @@ mod tests {
     #[test]
     fn fields_are_where_the_header_puts_them() {
         let record = Record::read(&of(0, 0x11F0, 0xABCD)).unwrap();
-        let what = What::Kernel { name: 0xABCD, is_task: false };
+        let what = WorkKind::Kernel { name: 0xABCD, is_task: false };
         assert_eq!(record, Record { what, correlation: 505_113, begin: 1000, end: 2000, device: 2, queue: 7 });
     }
 
     #[test]
-    fn kinds_tell_what_was_done() {
+    fn kinds_are_classified() {
         let what = |op, kind| Record::read(&of(op, kind, 64)).map(|record| record.what);
-        let copy = |direction| Some(What::Copy { direction, bytes: 64 });
-        assert_eq!(what(0, 0x11F1), Some(What::Kernel { name: 64, is_task: true }));
+        let copy = |direction| Some(WorkKind::Copy { direction, bytes: 64 });
+        assert_eq!(what(0, 0x11F1), Some(WorkKind::Kernel { name: 64, is_task: true }));
         assert_eq!([0x11F3, 0x1201].map(|kind| what(1, kind)), [copy(Direction::DeviceToHost); 2]);
         assert_eq!([0x11F4, 0x1202].map(|kind| what(1, kind)), [copy(Direction::HostToDevice); 2]);
         assert_eq!([0x11F5, 0x1203].map(|kind| what(1, kind)), [copy(Direction::DeviceToDevice); 2]);
-        assert_eq!(what(1, 0x1207), Some(What::Fill { bytes: 64 }));
-        assert_eq!((what(1, 5), what(2, 0x11FE)), (copy(Direction::Unknown), Some(What::Mark)));
+        assert_eq!(what(1, 0x1207), Some(WorkKind::Fill { bytes: 64 }));
+        assert_eq!((what(1, 5), what(2, 0x11FE)), (copy(Direction::Unknown), Some(WorkKind::Mark)));
     }
 
     #[test]
-    fn what_cannot_be_a_record_is_none() {
+    fn invalid_records_are_rejected() {
         let changed = |fields: &[(usize, usize, u64)]| {
             let mut bytes = of(0, 0x11F0, 0);
-            let other = made(fields);
+            let other = make_record(fields);
             fields.iter().for_each(|(at, width, _)| bytes[*at..at + width].copy_from_slice(&other[*at..at + width]));
             Record::read(&bytes)
         };
@@ -186,22 +186,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_counted() {
+    fn truncated_records_are_counted() {
         let bytes = [of(0, 0x11F0, 0), of(1, 0x11F4, 8)].concat();
         for (length, whole, unread) in [(0, 0, 0), (63, 0, 1), (64, 1, 0), (100, 1, 1), (128, 2, 0)] {
-            let (records, cut) = cut(&bytes[..length]);
-            assert_eq!((records.flatten().count(), cut), (whole, unread), "{length}");
+            let (records, split_records) = split_records(&bytes[..length]);
+            assert_eq!((records.flatten().count(), split_records), (whole, unread), "{length}");
         }
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_records_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..1000)) {
-            let (records, unread) = cut(&bytes);
+            let (records, unread) = split_records(&bytes);
             let records: Vec<_> = records.collect();
             prop_assert_eq!((records.len(), unread), (bytes.len() / SIZE, u64::from(bytes.len() % SIZE != 0)));
             for record in records.into_iter().flatten() {
-                prop_assert!(record.what == What::Mark || record.begin <= record.end);
+                prop_assert!(record.what == WorkKind::Mark || record.begin <= record.end);
                 prop_assert!(record.device >= 0);
             }
         }

@@ -1,5 +1,5 @@
-//! The part of HIP's runtime that a profiler needs. Only functions whose types have never changed are called; no struct
-//! of HIP's is read, since those have.
+//! The HIP functions that a profiler needs. Only functions whose types have never changed are called, and no HIP
+//! struct is read, since layouts have changed.
 #![allow(unsafe_code, reason = "HIP is foreign code")]
 
 use crate::collector::DeviceDescription;
@@ -21,12 +21,12 @@ pub(super) struct Hip {
     device_of_stream: Option<unsafe extern "C" fn(*const c_void) -> c_int>,
 }
 
-/// A version of HIP as its functions tell it: 6.2.41133 is 60241133.
+/// Returns the number of a HIP version: 6.2.41133 is 60241133.
 pub(super) const fn version(major: i32, minor: i32) -> i32 {
     major * 10_000_000 + minor * 100_000
 }
 
-/// Properties and HIP's numbers for them since 5.0, in libkineto's order; `totalGlobalMem` comes before.
+/// Properties and HIP's attributes since 5.0, in libkineto's order; `totalGlobalMem` comes first.
 const PROPERTIES: [(&str, c_int); 9] = [
     ("computeMajor", 23),
     ("computeMinor", 61),
@@ -40,49 +40,49 @@ const PROPERTIES: [(&str, c_int); 9] = [
 ];
 
 impl Hip {
-    /// Finds the functions; `None` if the library is not HIP's.
+    /// Resolves the functions; returns `None` if the library is not HIP.
     pub(super) fn new(library: Library) -> Option<Hip> {
         Some(Hip {
-            // SAFETY: that is its type.
+            // SAFETY: HIP documents this type, which never changed.
             device_count: unsafe { library.function(c"hipGetDeviceCount") }?,
-            // SAFETY: that is its type.
+            // SAFETY: HIP documents this type, which never changed.
             runtime_version: unsafe { library.function(c"hipRuntimeGetVersion") },
-            // SAFETY: that is its type.
+            // SAFETY: HIP documents this type, which never changed.
             driver_version: unsafe { library.function(c"hipDriverGetVersion") },
-            // SAFETY: that is its type.
+            // SAFETY: HIP documents this type, which never changed.
             device_name: unsafe { library.function(c"hipDeviceGetName") },
-            // SAFETY: that is its type.
+            // SAFETY: HIP documents this type, which never changed.
             total_memory: unsafe { library.function(c"hipDeviceTotalMem") },
-            // SAFETY: that is its type.
+            // SAFETY: HIP documents this type, which never changed.
             attribute: unsafe { library.function(c"hipDeviceGetAttribute") },
-            // SAFETY: that is its type.
+            // SAFETY: HIP documents this type, which never changed.
             name_of_function: unsafe { library.function(c"hipKernelNameRef") },
-            // SAFETY: that is its type.
+            // SAFETY: HIP documents this type, which never changed.
             name_of_pointer: unsafe { library.function(c"hipKernelNameRefByPtr") },
-            // SAFETY: that is its type.
+            // SAFETY: HIP documents this type, which never changed.
             device_of_stream: unsafe { library.function(c"hipGetStreamDeviceId") },
         })
     }
 
     pub(super) fn runtime_version(&self) -> Option<i32> {
-        asked(self.runtime_version?)
+        query(self.runtime_version?)
     }
 
     pub(super) fn driver_version(&self) -> Option<i32> {
-        asked(self.driver_version?)
+        query(self.driver_version?)
     }
 
-    /// Returns the devices. Initialises HIP the first time, as any program of HIP's does.
+    /// Returns the devices. The first call initialises HIP, as any HIP program does.
     pub(super) fn devices(&self) -> Vec<DeviceDescription> {
-        // No machine has more; a number beyond it is an error of the library.
-        (0..asked(self.device_count).unwrap_or(0).min(1024)).map(|number| self.device(number)).collect()
+        // No machine has more; a larger count is an error of the library.
+        (0..query(self.device_count).unwrap_or(0).min(1024)).map(|number| self.device(number)).collect()
     }
 
     fn device(&self, number: c_int) -> DeviceDescription {
-        // Real ones have no name sometimes.
+        // Some devices have no name.
         let mut device = DeviceDescription::new(number, self.device_name(number).unwrap_or_default());
         device.properties.extend(self.total_memory(number).map(|bytes| ("totalGlobalMem", bytes)));
-        // Before 5.0 the numbers were others.
+        // Before 5.0 the attributes had other numbers.
         if self.runtime_version().is_some_and(|is| is >= version(5, 0)) {
             let known = |(key, attribute): &(&'static str, c_int)| Some((*key, self.attribute(number, *attribute)?));
             device.properties.extend(PROPERTIES.iter().filter_map(known));
@@ -93,52 +93,52 @@ impl Hip {
     fn device_name(&self, number: c_int) -> Option<String> {
         let mut name: [c_char; 256] = [0; 256];
         let length = c_int::try_from(name.len() - 1).unwrap_or(0);
-        // SAFETY: the pointer is a valid place for `length` bytes, one less than there are.
+        // SAFETY: the buffer has `length` bytes and a final zero behind them.
         if unsafe { (self.device_name?)(name.as_mut_ptr(), length, number) } != 0 {
             return None;
         }
-        // SAFETY: the last byte is zero still.
+        // SAFETY: the last byte is still zero.
         Some(unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
     }
 
     fn total_memory(&self, number: c_int) -> Option<i64> {
         let mut bytes = 0;
-        // SAFETY: the pointer is a valid place for the result.
+        // SAFETY: the pointer is a valid place for a size.
         let failed = unsafe { (self.total_memory?)(&raw mut bytes, number) } != 0;
         (!failed).then(|| i64::try_from(bytes).unwrap_or(i64::MAX))
     }
 
     fn attribute(&self, number: c_int, attribute: c_int) -> Option<i64> {
         let mut value = 0;
-        // SAFETY: the pointer is a valid place for the result.
+        // SAFETY: the pointer is a valid place for a value.
         (unsafe { (self.attribute?)(&raw mut value, attribute, number) } == 0).then_some(value.into())
     }
 
-    /// Returns the name of a kernel that a module has, by HIP's handle, which the program has just given to HIP itself.
+    /// Returns the name of a module's kernel, by HIP's handle, which the program has just passed to HIP.
     pub(super) fn name_of_function(&self, handle: u64) -> Option<Vec<u8>> {
         let handle = pointer(handle).filter(|handle| !handle.is_null())?;
-        // SAFETY: HIP looks at the handle no further than it does for the call itself.
-        text(unsafe { (self.name_of_function?)(handle) })
+        // SAFETY: the handle is valid, since the program has just passed it to HIP.
+        copy_text(unsafe { (self.name_of_function?)(handle) })
     }
 
-    /// Returns the name of a kernel by the address of the function that stands for it on the host.
+    /// Returns the name of a kernel, by the address of its host function.
     pub(super) fn name_of_pointer(&self, function: u64, stream: u64) -> Option<Vec<u8>> {
         let (function, stream) = (pointer(function)?, pointer(stream)?);
-        // SAFETY: HIP looks the address up; the stream is one that the program has just given to HIP itself.
-        text(unsafe { (self.name_of_pointer?)(function, stream) })
+        // SAFETY: HIP looks the address up; the stream is valid, since the program has just passed it to HIP.
+        copy_text(unsafe { (self.name_of_pointer?)(function, stream) })
     }
 
-    /// Returns HIP's number of the device that a stream is of; the calling thread's device for the default stream.
+    /// Returns HIP's number of a stream's device; the calling thread's device for the default stream.
     pub(super) fn device_of_stream(&self, stream: u64) -> Option<i32> {
-        // SAFETY: HIP looks the stream up, which the program has just given to HIP itself.
+        // SAFETY: the stream is valid, since the program has just passed it to HIP.
         let device = unsafe { (self.device_of_stream?)(pointer(stream)?) };
         (device >= 0).then_some(device)
     }
 }
 
-fn asked(call: unsafe extern "C" fn(*mut c_int) -> c_int) -> Option<i32> {
+fn query(call: unsafe extern "C" fn(*mut c_int) -> c_int) -> Option<i32> {
     let mut value = 0;
-    // SAFETY: the pointer is a valid place for the result.
+    // SAFETY: the pointer is a valid place for a number.
     (unsafe { call(&raw mut value) } == 0).then_some(value)
 }
 
@@ -146,11 +146,11 @@ fn pointer(address: u64) -> Option<*const c_void> {
     usize::try_from(address).ok().map(with_exposed_provenance)
 }
 
-fn text(name: *const c_char) -> Option<Vec<u8>> {
+fn copy_text(name: *const c_char) -> Option<Vec<u8>> {
     if name.is_null() {
         return None;
     }
-    // SAFETY: HIP gives a C string of its own, which stays as long as the kernel does.
+    // SAFETY: HIP returns a C string, which lives as long as the kernel.
     Some(unsafe { CStr::from_ptr(name) }.to_bytes().to_vec())
 }
 
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_numbers_as_hip_makes_them() {
+    fn versions_are_encoded_as_in_hip() {
         assert!((version(6, 2)..version(6, 3)).contains(&60_241_133));
         assert!((version(7, 0)..version(7, 1)).contains(&70_051_831));
     }

@@ -1,4 +1,4 @@
-//! Finds the libraries, and begins a recording with them.
+//! Finds the libraries, and starts a recording.
 
 use super::args;
 use super::callbacks;
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The libraries, once they are found.
+/// The loaded libraries.
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) hip: Hip,
@@ -29,7 +29,7 @@ pub(super) struct Loaded {
     path: Option<PathBuf>,
 }
 
-/// What is recorded of devices.
+/// The types of device work.
 const OF_DEVICES: ActivityTypes =
     ActivityTypes::of(&[ActivityType::ConcurrentKernel, ActivityType::GpuMemcpy, ActivityType::GpuMemset]);
 
@@ -39,49 +39,50 @@ pub(super) const BUFFER_BYTES: usize = 64 << 10;
 /// The names of roctracer.
 const NAMES: [&str; 2] = ["libroctracer64.so.4", "libroctracer64.so"];
 
-/// The version of roctracer whose records are known.
+/// The major version whose records are known.
 const MAJOR: u32 = 4;
 
-/// What can be recorded at best.
+/// Returns the types that can be recorded at best.
 pub(super) fn types() -> ActivityTypes {
     OF_DEVICES.with(ActivityType::CudaRuntime).with(ActivityType::ExternalCorrelation)
 }
 
 impl Loaded {
-    /// Finds HIP, and only behind it roctracer, which looks for HIP once, and ends the process where it needs it and
-    /// there is none.
+    /// Finds HIP first, then roctracer. roctracer searches for HIP only once, and ends the process when it needs HIP
+    /// and there is none.
     ///
     /// # Errors
     /// What is missing.
     pub(super) fn find(options: &Options, attempts: &mut Vec<Attempt>) -> Result<Loaded, Unavailable> {
         let library = search::find(&search::HIP, None, options, attempts);
         let hip = library.and_then(Hip::new).ok_or_else(|| {
-            let advice = "install ROCm, or say where it is by ROCM_PATH";
+            let advice = "install ROCm, or set ROCM_PATH";
             Unavailable::new(Why::LibraryNotFound, "there is no HIP runtime (libamdhip64)", advice)
         })?;
         let devices = hip.devices();
         if devices.is_empty() {
-            let advice = "see what `rocm-smi` says, and HIP_VISIBLE_DEVICES";
+            let advice = "run `rocm-smi`, and check HIP_VISIBLE_DEVICES";
             return Err(Unavailable::new(Why::NoDevice, "HIP finds no GPU", advice));
         }
         let library = search::find(&NAMES, options.path("KINETO_ROCTRACER_PATH").as_deref(), options, attempts)
             .ok_or_else(|| {
-                let advice = "install roctracer, which ROCm has until 6, or say where it is by KINETO_ROCTRACER_PATH";
+                let advice = "install roctracer (ROCm up to 6), or set KINETO_ROCTRACER_PATH";
                 Unavailable::new(Why::LibraryNotFound, "there is no libroctracer64.so.4", advice)
             })?;
         let other = "use the libroctracer64.so.4 of ROCm 5 or 6 (KINETO_ROCTRACER_PATH)";
         let api = Api::new(library).map_err(|name| {
-            let message = format!("libroctracer64 has no {}", name.to_string_lossy());
+            let message = format!("libroctracer64 lacks {}", name.to_string_lossy());
             Unavailable::new(Why::Incompatible, message, other)
         })?;
         let version = api.version();
         attempts.push(Attempt::new("roctracer_version", format!("{}.{}", version.0, version.1)));
         if version.0 != MAJOR {
-            let message = format!("libroctracer64 is version {}.{}, whose records are not known", version.0, version.1);
+            let message = format!("libroctracer64 is version {}.{}, whose records are unknown", version.0, version.1);
             return Err(Unavailable::new(Why::Incompatible, message, other));
         }
         let hip_version = hip.runtime_version();
-        let functions = Functions::new(|number| api.function_name(number), hip_version.is_some_and(args::are_known_of));
+        let functions =
+            Functions::new(|number| api.function_name(number), hip_version.is_some_and(args::are_known_for));
         let path = library.path(c"roctracer_version_major");
         Ok(Loaded { hip, api, functions, devices, version, hip_version, path })
     }
@@ -92,18 +93,18 @@ impl Loaded {
         metadata.extend(self.hip_version.map(|is| ("hip_runtime_version".to_owned(), is.to_string())));
         metadata.extend(self.hip.driver_version().map(|is| ("hip_driver_version".to_owned(), is.to_string())));
         let mut notes = Vec::new();
-        if !self.hip_version.is_some_and(args::are_known_of) {
-            let version = self.hip_version.map_or("of a version that it does not say".to_owned(), |is| is.to_string());
+        if !self.hip_version.is_some_and(args::are_known_for) {
+            let version = self.hip_version.map_or("of unknown version".to_owned(), |is| is.to_string());
             notes.push(format!(
-                "arguments of HIP's calls are left out, and streams and grids with them: where HIP {version} has them \
-                 is not known"
+                "arguments of HIP calls, and with them streams and grids, are missing: their layout in HIP {version} \
+                 is unknown"
             ));
         }
         let library = self.path.clone();
         Capabilities { types: types(), metadata, library, notes, ..Capabilities::default() }
     }
 
-    /// Begins to record.
+    /// Starts to record.
     pub(super) fn start(
         self: &Arc<Loaded>,
         selection: &Selection,
@@ -112,7 +113,7 @@ impl Loaded {
         let mut capabilities = self.capabilities();
         capabilities.types = selection.types.intersection(types());
         if self.api.is_used_by_another() && HUB.pool.get().is_none() {
-            let note = "another profiler of this process has used roctracer: whoever was last gets the records";
+            let note = "another profiler of this process uses roctracer; only the last to start gets the records";
             capabilities.notes.push(note.to_owned());
         }
         let recording =
@@ -123,22 +124,22 @@ impl Loaded {
         ids::begin();
         let records = !capabilities.types.intersection(OF_DEVICES).is_empty();
         let started = self
-            .arm(records)
+            .enable_recording(records)
             .and_then(|pool| Worker::spawn(self.clone(), pool).map_err(|error| Unavailable::no_thread(&error)));
         let commands = started.inspect_err(|_| {
-            self.let_go(records);
+            self.disable_recording(records);
             HUB.release();
         })?;
-        capabilities.proven = self.prove(selection);
+        capabilities.proven = self.verify_calls_arrive(selection);
         if capabilities.proven == Some(false) {
-            capabilities.notes.push("no call was seen while the recording was started".to_owned());
+            capabilities.notes.push("no call was reported during the start".to_owned());
         }
         Ok((capabilities, commands))
     }
 
-    /// Has roctracer tell of calls, and write records of devices into the pool if that is asked for.
-    fn arm(&self, records: bool) -> Result<Option<PoolHandle>, Unavailable> {
-        let failed = |during: &str, error: TracerError| error.reason(during, &self.api.last_words());
+    /// Makes roctracer report calls, and write records of device work into the pool if selected.
+    fn enable_recording(&self, records: bool) -> Result<Option<PoolHandle>, Unavailable> {
+        let failed = |during: &str, error: TracerError| error.reason(during, &self.api.last_error_text());
         let calls = self.api.enable_calls(callbacks::on_call, &hip::NOISE);
         calls.map_err(|error| failed("roctracer_enable_domain_callback", error))?;
         let pool = match HUB.pool.get() {
@@ -158,24 +159,24 @@ impl Loaded {
         Ok(pool)
     }
 
-    /// Has roctracer tell of nothing more. It is not stopped as a whole: others may use it.
-    pub(super) fn let_go(&self, records: bool) {
+    /// Disables calls and records. roctracer as a whole is not stopped: other tools may use it.
+    pub(super) fn disable_recording(&self, records: bool) {
         let _ = self.api.disable_calls();
         if records {
             let _ = self.api.disable_records();
         }
     }
 
-    /// Makes a call that changes nothing, and sees whether it is told of.
-    fn prove(&self, selection: &Selection) -> Option<bool> {
+    /// Makes a call without effects, and checks whether it is reported.
+    fn verify_calls_arrive(&self, selection: &Selection) -> Option<bool> {
         if selection.proof == Duration::ZERO {
             return None;
         }
         self.hip.driver_version()?;
         HUB.with(|recording| {
-            // That was none of the recording, which begins now.
+            // This call is not part of the recording, which begins now.
             recording.rows_left = super::super::max_rows(&selection.options);
-            recording.has_heard
+            recording.has_callback
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The thread that has records handed over while a recording runs, and ends it: roctracer may wait long in a call.
+//! The thread that flushes records during a recording and ends it: calls of roctracer may block for long.
 
 use super::ffi::PoolHandle;
 use super::hub::HUB;
@@ -8,58 +8,57 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 
-/// How often records are asked for.
+/// How often records are flushed.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
-/// How long the end waits between two looks, at first and at most.
+/// The pause between polls at the end of a recording, at first and at most.
 const SHORTEST_WAIT: Duration = Duration::from_micros(200);
 const LONGEST_WAIT: Duration = Duration::from_millis(20);
-/// How long it waits for work of which it is not known whether it comes, such as copies that need none.
+/// How long the end waits for work that may not arrive, such as copies by the host.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// What is asked of the thread.
+/// A request to the thread.
 #[derive(Debug)]
 enum WorkerRequest {
-    /// To have what is there handed over, and to say when that is done.
+    /// Flush, and signal the completion.
     Flush(SyncSender<()>),
-    /// To end the recording, waiting no longer than until then for what has been launched, and to say when that is
-    /// done.
+    /// End the recording, wait until the deadline for launched work, and signal the completion.
     End(Instant, SyncSender<()>),
 }
 
-/// The way to the thread. If it is dropped, the recording ends.
+/// A channel to the thread. Dropping it ends the recording.
 #[derive(Clone, Debug)]
 pub(super) struct WorkerRequests(Sender<WorkerRequest>);
 
 impl WorkerRequests {
-    /// Has what is there handed over, and waits for that.
+    /// Requests a flush, and waits for it.
     pub(super) fn flush(&self, patience: Duration) {
-        self.give(WorkerRequest::Flush, patience);
+        self.send_request(WorkerRequest::Flush, patience);
     }
 
-    /// Has the recording ended, and waits for that; `false` if it takes longer than `patience`.
+    /// Requests the end, and waits for it; returns `false` if it takes longer than `patience`.
     pub(super) fn end(&self, deadline: Instant, patience: Duration) -> bool {
-        self.give(|done| WorkerRequest::End(deadline, done), patience)
+        self.send_request(|done| WorkerRequest::End(deadline, done), patience)
     }
 
-    fn give(&self, order: impl FnOnce(SyncSender<()>) -> WorkerRequest, patience: Duration) -> bool {
+    fn send_request(&self, order: impl FnOnce(SyncSender<()>) -> WorkerRequest, patience: Duration) -> bool {
         let (done, is_done) = sync_channel(1);
-        // A thread that has ended, by a panic too, keeps nobody waiting.
+        // If the thread has ended, even by a panic, this returns at once.
         self.0.send(order(done)).is_err() || is_done.recv_timeout(patience) != Err(RecvTimeoutError::Timeout)
     }
 }
 
-/// A recording, as its thread has it.
+/// The state of a recording's thread.
 #[derive(Debug)]
 pub(super) struct Worker {
     loaded: Arc<Loaded>,
-    /// Where records of devices are, if any are recorded.
+    /// The pool of device records, if any are recorded.
     pool: Option<PoolHandle>,
     commands: Receiver<WorkerRequest>,
     has_failed: bool,
 }
 
 impl Worker {
-    /// Starts the thread of the recording that the hub has.
+    /// Starts the thread of the hub's recording.
     pub(super) fn spawn(loaded: Arc<Loaded>, pool: Option<PoolHandle>) -> std::io::Result<WorkerRequests> {
         let (commands, received) = channel();
         let worker = Worker { loaded, pool, commands: received, has_failed: false };
@@ -72,15 +71,15 @@ impl Worker {
         if let Some(sink) = HUB.with(|recording| recording.sink.clone()) {
             run_reader(&sink, || done = self.record());
         }
-        // Also after a panic: the hub is another recording's turn.
-        self.loaded.let_go(self.pool.is_some());
+        // Also after a panic: another recording may acquire the hub.
+        self.loaded.disable_recording(self.pool.is_some());
         HUB.release();
         if let Some(done) = done {
             let _ = done.try_send(());
         }
     }
 
-    /// Flushes until the recording ends; returns what waits for that.
+    /// Flushes until the recording ends; returns the channel that waits for the end.
     fn record(&mut self) -> Option<SyncSender<()>> {
         loop {
             match self.commands.recv_timeout(FLUSH_EVERY) {
@@ -110,10 +109,10 @@ impl Worker {
         }
     }
 
-    /// Waits for what was launched, and gives up what the recording held. The program is not made to wait for its
-    /// devices: it may be in the middle of a capture.
+    /// Waits for launched work, and releases the recording's resources. The program's devices are never synchronized:
+    /// a capture may be in progress.
     fn end(&mut self, deadline: Instant) {
-        HUB.with(|recording| recording.ends = true);
+        HUB.with(|recording| recording.is_ending = true);
         let (mut wait, patience_ends) = (SHORTEST_WAIT, Instant::now() + PATIENCE);
         loop {
             self.flush();
@@ -127,15 +126,15 @@ impl Worker {
             std::thread::sleep(wait.min(left));
             wait = (wait * 2).min(LONGEST_WAIT);
         }
-        self.loaded.let_go(self.pool.is_some());
-        // What came while that was done.
+        self.loaded.disable_recording(self.pool.is_some());
+        // Records that arrived meanwhile.
         self.flush();
         HUB.with(|recording| {
             let [owed, _] = recording.owed();
             if owed > 0 {
                 recording
                     .sink
-                    .note(format!("of {owed} launches there is no work: they had not ended in time, or failed"));
+                    .note(format!("{owed} launches have no device work: they had not ended in time, or failed"));
             }
         });
     }

@@ -1,9 +1,9 @@
-//! Calls and records on their way into a recording; records of any bytes.
+//! Tests of `reader.rs`, also with records of arbitrary bytes.
 
 use super::*;
 use crate::collector::rocm::sdk::agents::tests::agent;
 use crate::collector::rocm::sdk::names::tests::operations;
-use crate::collector::rocm::sdk::records::tests::{RAN, Ran, copy, dispatch, put};
+use crate::collector::rocm::sdk::records::tests::{DispatchFields, FIELDS, copy, dispatch, put};
 use crate::collector::rocm::sdk::records::{KERNEL_DISPATCH, MEMORY_COPY};
 use crate::collector::trial::{self, Findings};
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ fn reader(types: ActivityTypes) -> (Reader, RecordSink) {
     (Reader::new(sink.clone(), &Selection::of(types), known(), Box::new(ask)), sink)
 }
 
-/// Makes a call of that function, number and correlation id.
+/// Makes a call of that function number and correlation id.
 fn call(reader: &mut Reader, number: u32, correlation: u64, arguments: &[(&str, &str)], failed: bool) {
     call_by(42, reader, number, correlation, arguments, failed);
 }
@@ -56,11 +56,11 @@ fn args(findings: &Findings, kind: ActivityType) -> Vec<String> {
 }
 
 #[test]
-fn a_kernel_is_where_its_launch_put_it() {
+fn kernel_is_on_the_stream_of_its_launch() {
     let (mut reader, sink) = reader(ActivityTypes::ALL);
     call(&mut reader, 107, 7, &LAUNCH, false);
     assert_eq!(reader.owed(), [1, 0]);
-    reader.record(KERNEL, &dispatch(&RAN));
+    reader.record(KERNEL, &dispatch(&FIELDS));
     assert_eq!(reader.owed(), [0, 0]);
     let found = Findings::of_sink(&sink);
     let host = found.of(ActivityType::CudaRuntime).next().unwrap();
@@ -80,7 +80,7 @@ fn a_kernel_is_where_its_launch_put_it() {
 }
 
 #[test]
-fn a_copy_belongs_to_the_device_at_either_end() {
+fn copy_belongs_to_the_device_at_either_end() {
     let (mut reader, sink) = reader(ActivityTypes::ALL);
     let arguments = [("dst", "0x1"), ("src", "0x2"), ("sizeBytes", "4096"), ("kind", "2"), ("stream", "(null)")];
     call(&mut reader, 134, 8, &arguments, false);
@@ -109,11 +109,11 @@ fn a_copy_belongs_to_the_device_at_either_end() {
 }
 
 #[test]
-fn a_fill_is_a_fill_by_its_call_or_by_its_kernel() {
+fn fill_is_known_by_its_call_or_kernel() {
     let (mut reader, sink) = reader(ActivityTypes::ALL);
     call(&mut reader, 140, 7, &[("dst", "0xF0"), ("sizeBytes", "512"), ("stream", "0xA0")], false);
-    reader.record(KERNEL, &dispatch(&RAN));
-    reader.record(KERNEL, &dispatch(&Ran { correlation: 99, kernel: 6, ..RAN }));
+    reader.record(KERNEL, &dispatch(&FIELDS));
+    reader.record(KERNEL, &dispatch(&DispatchFields { correlation: 99, kernel: 6, ..FIELDS }));
     let found = Findings::of_sink(&sink);
     assert_eq!(found.of(ActivityType::ConcurrentKernel).count(), 0);
     let rows: Vec<_> = found.of(ActivityType::GpuMemset).map(|row| (row.name.as_str(), row.arg("bytes"))).collect();
@@ -122,14 +122,14 @@ fn a_fill_is_a_fill_by_its_call_or_by_its_kernel() {
 }
 
 #[test]
-fn a_graph_is_waited_for_once_and_its_kernels_say_whose_they_are() {
+fn graph_kernels_name_their_graph() {
     let (mut reader, sink) = reader(ActivityTypes::ALL);
     call(&mut reader, 301, 1, &[], false);
     call(&mut reader, 107, 2, &LAUNCH, false);
     call(&mut reader, 302, 3, &[], false);
     call(&mut reader, 215, 7, &[("graphExec", "0x6A"), ("stream", "0xA0")], false);
     assert_eq!(reader.owed(), [1, 0], "what is captured does not run");
-    (0..3).for_each(|_| reader.record(KERNEL, &dispatch(&RAN)));
+    (0..3).for_each(|_| reader.record(KERNEL, &dispatch(&FIELDS)));
     assert_eq!(reader.owed(), [0, 0]);
     let found = Findings::of_sink(&sink);
     let graphs: Vec<_> = found.of(ActivityType::ConcurrentKernel).map(|row| row.arg("graph id")).collect();
@@ -139,7 +139,7 @@ fn a_graph_is_waited_for_once_and_its_kernels_say_whose_they_are() {
 }
 
 #[test]
-fn what_another_thread_launches_into_a_capture_is_not_waited_for() {
+fn captured_launches_are_not_owed() {
     let (mut reader, _sink) = reader(ActivityTypes::ALL);
     call(&mut reader, 301, 1, &[("stream", "0xA0")], false);
     call_by(43, &mut reader, 107, 2, &LAUNCH, false);
@@ -153,16 +153,16 @@ fn what_another_thread_launches_into_a_capture_is_not_waited_for() {
 }
 
 #[test]
-fn a_launch_whose_stream_is_not_seen_is_where_its_queue_is() {
+fn launch_without_a_stream_follows_its_queue() {
     let (mut reader, sink) = reader(ActivityTypes::ALL);
     call(&mut reader, 107, 7, &LAUNCH, false);
-    reader.record(KERNEL, &dispatch(&RAN));
+    reader.record(KERNEL, &dispatch(&FIELDS));
     call(&mut reader, 107, 8, &[("config", "0x1")], false);
-    reader.record(KERNEL, &dispatch(&Ran { correlation: 8, ..RAN }));
+    reader.record(KERNEL, &dispatch(&DispatchFields { correlation: 8, ..FIELDS }));
     for thread in [43_i64, 44] {
         let correlation = thread.cast_unsigned();
         call_by(thread, &mut reader, 107, correlation, &[("stream", "0x2")], false);
-        reader.record(KERNEL, &dispatch(&Ran { correlation, ..RAN }));
+        reader.record(KERNEL, &dispatch(&DispatchFields { correlation, ..FIELDS }));
     }
     let found = Findings::of_sink(&sink);
     let streams: Vec<_> = found.of(ActivityType::ConcurrentKernel).map(|row| row.stream).collect();
@@ -171,15 +171,15 @@ fn a_launch_whose_stream_is_not_seen_is_where_its_queue_is() {
 }
 
 #[test]
-fn calls_do_not_depend_on_kernels_nor_kernels_on_calls() {
+fn calls_and_kernels_are_selected_separately() {
     let (mut calls, sink) = reader(ActivityTypes::of(&[ActivityType::CudaRuntime]));
     call(&mut calls, 107, 7, &LAUNCH, false);
-    calls.record(KERNEL, &dispatch(&RAN));
+    calls.record(KERNEL, &dispatch(&FIELDS));
     let found = Findings::of_sink(&sink);
     assert_eq!((found.records.len(), found.of(ActivityType::CudaRuntime).count()), (1, 1));
     let (mut kernels, sink) = reader(ActivityTypes::of(&[ActivityType::ConcurrentKernel]));
     call(&mut kernels, 107, 7, &LAUNCH, false);
-    kernels.record(KERNEL, &dispatch(&RAN));
+    kernels.record(KERNEL, &dispatch(&FIELDS));
     let found = Findings::of_sink(&sink);
     assert_eq!(found.of(ActivityType::ConcurrentKernel).count(), 1);
     let link = found.of(ActivityType::ExternalCorrelation).next().unwrap();
@@ -187,7 +187,7 @@ fn calls_do_not_depend_on_kernels_nor_kernels_on_calls() {
 }
 
 #[test]
-fn nothing_comes_of_a_call_that_failed() {
+fn failed_call_is_no_launch() {
     let (mut reader, sink) = reader(ActivityTypes::ALL);
     call(&mut reader, 107, 7, &LAUNCH, true);
     assert_eq!(reader.owed(), [0, 0]);
@@ -206,7 +206,7 @@ fn rows_beyond_the_limit_are_counted() {
     selection.options.set("ROCTRACER_MAX_EVENTS", 2);
     let mut reader = Reader::new(sink.clone(), &selection, known(), Box::new(|_| None));
     call(&mut reader, 107, 7, &LAUNCH, false);
-    (0..3).for_each(|_| reader.record(KERNEL, &dispatch(&RAN)));
+    (0..3).for_each(|_| reader.record(KERNEL, &dispatch(&FIELDS)));
     call(&mut reader, 48, 9, &[], false);
     let found = Findings::of_sink(&sink);
     assert_eq!((found.records.len(), found.lost(Loss::DeviceRecordsOverLimit)), (2, 3));
@@ -214,17 +214,17 @@ fn rows_beyond_the_limit_are_counted() {
 }
 
 #[test]
-fn times_that_cannot_be_are_counted() {
+fn invalid_times_are_counted() {
     let (mut reader, sink) = reader(ActivityTypes::ALL);
-    reader.record(KERNEL, &dispatch(&Ran { start: 5, end: 4, ..RAN }));
-    reader.record(KERNEL, &dispatch(&Ran { start: 0, ..RAN }));
+    reader.record(KERNEL, &dispatch(&DispatchFields { start: 5, end: 4, ..FIELDS }));
+    reader.record(KERNEL, &dispatch(&DispatchFields { start: 0, ..FIELDS }));
     call(&mut reader, 107, 7, &LAUNCH, false);
     assert_eq!(reader.owed(), [0, 1], "its record may be one of those");
-    reader.record(KERNEL, &dispatch(&RAN)[..100]);
+    reader.record(KERNEL, &dispatch(&FIELDS)[..100]);
     assert_eq!(Findings::of_sink(&sink).lost(Loss::DeviceRecordsUnread), 3);
 }
 
-/// A header with the bytes behind it: a true record, changed and cut here and there, or anything.
+/// A header with a record: valid, modified, truncated, or arbitrary.
 fn anything() -> impl Strategy<Value = (Kind, Vec<u8>)> {
     let of = |record: Vec<u8>, kind| {
         let changes = proptest::collection::vec((0..record.len(), any::<[u8; 8]>()), 0..4);
@@ -241,7 +241,7 @@ fn anything() -> impl Strategy<Value = (Kind, Vec<u8>)> {
     let garbage = (any::<u32>(), any::<u32>(), proptest::collection::vec(any::<u8>(), 0..300));
     let sized = (0_u64..400, proptest::collection::vec(any::<u8>(), 8..300), any::<bool>());
     prop_oneof![
-        of(dispatch(&RAN), KERNEL),
+        of(dispatch(&FIELDS), KERNEL),
         of(copy(2, 9, [GPU, HOST]), COPIED),
         garbage.prop_map(|(category, kind, bytes)| (Kind { category, kind }, bytes)),
         sized.prop_map(|(size, mut bytes, copies)| {
@@ -253,7 +253,7 @@ fn anything() -> impl Strategy<Value = (Kind, Vec<u8>)> {
 
 proptest! {
     #[test]
-    fn whatever_comes_is_a_row_or_counted(records in proptest::collection::vec(anything(), 0..40)) {
+    fn any_record_is_a_row_or_counted(records in proptest::collection::vec(anything(), 0..40)) {
         let (mut reader, sink) = reader(ActivityTypes::ALL);
         call(&mut reader, 107, 7, &LAUNCH, false);
         let foreign = |(header, _): &&(Kind, Vec<u8>)| *header != KERNEL && *header != COPIED;
@@ -265,14 +265,14 @@ proptest! {
     }
 
     #[test]
-    fn whatever_the_arguments_are_the_call_is_a_row(
+    fn call_is_a_row_with_any_arguments(
         pairs in proptest::collection::vec(("[a-zA-Z]{0,16}|numBlocks|kind|stream|width|height|count|globalWorkSizeX", ".{0,24}|[0-9]{1,25}|0x[0-9a-f]{1,20}"), 0..12),
         number in proptest::sample::select(vec![107_u32, 134, 140, 150, 215, 48]),
     ) {
         let (mut reader, sink) = reader(ActivityTypes::ALL);
         let pairs: Vec<_> = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         call(&mut reader, number, 7, &pairs, false);
-        reader.record(KERNEL, &dispatch(&RAN));
+        reader.record(KERNEL, &dispatch(&FIELDS));
         prop_assert_eq!(Findings::of_sink(&sink).records.len(), 2);
     }
 }

@@ -1,15 +1,15 @@
-//! Records of bytes, each field where it is.
+//! Builds records field by field, and tests reading them.
 
 use super::*;
 
-/// Writes that at an offset.
+/// Writes a value at an offset.
 pub(crate) fn put(record: &mut [u8], at: usize, value: &[u8]) {
     record[at..at + value.len()].copy_from_slice(value);
 }
 
-/// What a kernel's record of [`dispatch`] says.
+/// The fields of a record made by [`dispatch`].
 #[derive(Clone, Copy)]
-pub(crate) struct Ran {
+pub(crate) struct DispatchFields {
     pub(crate) correlation: u64,
     pub(crate) start: u64,
     pub(crate) end: u64,
@@ -18,18 +18,19 @@ pub(crate) struct Ran {
     pub(crate) kernel: u64,
 }
 
-pub(crate) const RAN: Ran = Ran { correlation: 7, start: 1000, end: 2000, agent: 0xA1, queue: 3, kernel: 5 };
+pub(crate) const FIELDS: DispatchFields =
+    DispatchFields { correlation: 7, start: 1000, end: 2000, agent: 0xA1, queue: 3, kernel: 5 };
 
 /// A kernel of 4 x 2 x 1 blocks of 64 x 2 x 1 threads.
-pub(crate) fn dispatch(ran: &Ran) -> Vec<u8> {
+pub(crate) fn dispatch(fields: &DispatchFields) -> Vec<u8> {
     let mut record = vec![0xEE; 184];
     put(&mut record, 0, &184_u64.to_le_bytes());
     put(&mut record, 8, &KERNEL_DISPATCH.to_le_bytes());
     put(&mut record, 12, &2_u32.to_le_bytes());
-    for (at, value) in [(16, ran.correlation), (24, 0), (32, 99), (40, ran.start), (48, ran.end), (56, 72)] {
+    for (at, value) in [(16, fields.correlation), (24, 0), (32, 99), (40, fields.start), (48, fields.end), (56, 72)] {
         put(&mut record, at, &value.to_le_bytes());
     }
-    for (at, value) in [(64, ran.agent), (72, ran.queue), (80, ran.kernel), (88, 1)] {
+    for (at, value) in [(64, fields.agent), (72, fields.queue), (80, fields.kernel), (88, 1)] {
         put(&mut record, at, &value.to_le_bytes());
     }
     for (at, value) in [64_u32, 2, 1, 250, 4, 1].into_iter().enumerate() {
@@ -56,8 +57,8 @@ const fn header(kind: u32) -> Kind {
 }
 
 #[test]
-fn a_kernel_is_read_by_its_offsets() {
-    let bytes = dispatch(&RAN);
+fn kernel_fields_are_read_by_offset() {
+    let bytes = dispatch(&FIELDS);
     let Some(Record::Dispatch(kernel)) = Record::read(header(KERNEL_DISPATCH), &bytes) else { panic!() };
     assert_eq!((kernel.correlation(), kernel.start(), kernel.end()), (7, 1000, 2000));
     assert_eq!((kernel.agent(), kernel.queue(), kernel.kernel()), (0xA1, 3, 5));
@@ -65,7 +66,7 @@ fn a_kernel_is_read_by_its_offsets() {
 }
 
 #[test]
-fn a_copy_is_read_by_its_offsets() {
+fn copy_fields_are_read_by_offset() {
     let bytes = copy(2, 9, [0xA1, 0xC0]);
     let Some(Record::Copy(copy)) = Record::read(header(MEMORY_COPY), &bytes) else { panic!() };
     assert_eq!((copy.operation(), copy.correlation(), copy.start(), copy.end()), (2, 9, 1000, 3000));
@@ -73,15 +74,15 @@ fn a_copy_is_read_by_its_offsets() {
 }
 
 #[test]
-fn what_is_cut_or_of_another_kind_is_no_record() {
-    let mut bytes = dispatch(&RAN);
+fn truncated_and_mismatched_records_are_rejected() {
+    let mut bytes = dispatch(&FIELDS);
     assert_eq!(Record::read(header(KERNEL_DISPATCH), &bytes[..183]), None, "cut");
-    assert_eq!(Record::read(header(MEMORY_COPY), &bytes), None, "its header says otherwise");
+    assert_eq!(Record::read(header(MEMORY_COPY), &bytes), None, "its header contradicts it");
     put(&mut bytes, 0, &176_u64.to_le_bytes());
-    assert_eq!(Record::read(header(KERNEL_DISPATCH), &bytes), None, "it says that it is shorter");
+    assert_eq!(Record::read(header(KERNEL_DISPATCH), &bytes), None, "it claims a shorter size");
     put(&mut bytes, 0, &u64::MAX.to_le_bytes());
-    assert_eq!(Record::read(header(KERNEL_DISPATCH), &bytes), None, "it says that it is endless");
-    // That of a version before 1.0, which has no addresses.
+    assert_eq!(Record::read(header(KERNEL_DISPATCH), &bytes), None, "it claims an endless size");
+    // A record before version 1.0, which lacks addresses.
     let mut old = copy(1, 1, [1, 2]);
     put(&mut old, 0, &80_u64.to_le_bytes());
     assert_eq!(Record::read(header(MEMORY_COPY), &old), None);
@@ -93,7 +94,7 @@ fn what_is_cut_or_of_another_kind_is_no_record() {
 }
 
 #[test]
-fn a_callback_is_read_by_its_offsets() {
+fn callback_fields_are_read_by_offset() {
     let callback = Callback::new([1, 42, 7, 0, 0, 5 | 107 << 32, 2, 0xF00]);
     assert_eq!((callback.thread(), callback.correlation()), (42, 7));
     assert_eq!((callback.kind(), callback.operation(), callback.phase()), (5, 107, Phase::Exit));
@@ -102,17 +103,17 @@ fn a_callback_is_read_by_its_offsets() {
 }
 
 #[test]
-fn a_symbol_has_an_id_and_a_name() {
+fn kernel_symbol_has_id_and_name() {
     let mut record = vec![0; 88];
     for (at, value) in [(0, 88), (8, 5), (16, 1), (24, 0xBEEF)] {
         put(&mut record, at, &u64::to_le_bytes(value));
     }
-    assert_eq!(symbol(&record), Some((5, 0xBEEF)));
-    assert_eq!((symbol(&record[..80]), symbol(&[])), (None, None));
+    assert_eq!(kernel_symbol(&record), Some((5, 0xBEEF)));
+    assert_eq!((kernel_symbol(&record[..80]), kernel_symbol(&[])), (None, None));
 }
 
 #[test]
-fn a_call_that_failed_says_so_at_its_end() {
+fn failed_call_is_detected_at_its_return() {
     let mut record = vec![0xFF; 96];
     put(&mut record, 0, &96_u64.to_le_bytes());
     put(&mut record, 72, &101_u64.to_le_bytes());
