@@ -72,12 +72,12 @@ pub(crate) struct Collected {
     pub(crate) losses: Vec<(Loss, u64)>,
     pub(crate) notes: Vec<String>,
     pub(crate) devices: Vec<DeviceDescription>,
-    /// Pairs of a device's number in the records and the number it is shown_device under, since another vendor uses the
+    /// Pairs of a device's number in the records and the number it is shown under, since another vendor uses the
     /// first.
     pub(super) renumbered: Vec<(i32, i32)>,
     /// Correlation ids of launches in pauses. Their work may be recorded before they are.
     pub(super) unwanted: HashSet<u64>,
-    /// The error of the collector's fixed clock, in nanoseconds.
+    /// The error of the collector's own clock, in nanoseconds.
     pub(crate) clock_error_ns: u64,
     pub(super) owned: Option<(Arc<dyn Budget>, u64)>,
 }
@@ -167,7 +167,7 @@ impl Collected {
         self.shown_device(entry.device_or_context().cast_signed())
     }
 
-    /// Returns the number under which a device is shown_device.
+    /// Returns the number under which a device is shown.
     #[inline]
     fn shown_device(&self, device: i32) -> i32 {
         self.renumbered.iter().find(|(fixed, _)| *fixed == device).map_or(device, |(_, shown_device)| *shown_device)

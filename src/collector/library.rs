@@ -247,7 +247,7 @@ pub(crate) fn matching_paths(pattern: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the version_numbers in a name, by which versions are ordered.
+/// Returns the numbers in a name, by which versions are ordered.
 pub(crate) fn version_numbers(name: &str) -> Vec<u64> {
     let parts = name.split(|character: char| !character.is_ascii_digit());
     parts.filter(|part| !part.is_empty()).map(|part| part.parse().unwrap_or(u64::MAX)).collect()

@@ -21,7 +21,7 @@ const SPARE: usize = 2;
 /// What a library gets when no buffer is free: beyond the limit, or outside of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OverflowBuffers {
-    /// None: the library itself drops records.
+    /// Nothing: the library itself drops records.
     None,
     /// Beyond the limit a scrap buffer, as long as fewer than the most are out; otherwise nothing.
     Limited(ScrapLimits),
@@ -115,7 +115,7 @@ impl OverflowBuffers {
 impl PoolBuffer {
     fn new(size: usize, is_scrap: bool) -> Option<PoolBuffer> {
         let layout = Layout::from_size_align(size, ALIGN).ok().filter(|layout| layout.size() > 0)?;
-        // SAFETY: the layout is not take_empty.
+        // SAFETY: the layout is not empty.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         Some(PoolBuffer { start, size, is_scrap, request: 0 })
     }
@@ -226,7 +226,7 @@ impl Pool {
         state.counts
     }
 
-    /// Returns the address and size of an take_empty buffer; `None` to refuse.
+    /// Returns the address and size of an empty buffer; `None` to refuse.
     pub(super) fn request(&self) -> Option<(NonNull<u8>, usize)> {
         let mut state = self.state();
         let Some(mut buffer) = state.take_empty() else { return state.last_scrap.as_ref().map(PoolBuffer::place) };
@@ -416,7 +416,7 @@ mod tests {
         assert_eq!(pool.request().unwrap().0, start);
         assert!(!pool.holds_records(u64::MAX), "the first word is zero again");
         pool.complete(start.as_ptr(), 0);
-        assert!(pool.take(soon(), || false).is_empty(), "an take_empty buffer is not read");
+        assert!(pool.take(soon(), || false).is_empty(), "an empty buffer is not read");
         assert_eq!(pool.close(), PoolCounts { filled: 1, ..PoolCounts::default() });
     }
 

@@ -1,24 +1,24 @@
-//! What the machine's own files show: its kernel, and whether this is a container.
+//! Reads the machine's state from files: its kernel, and whether this is a container.
 
 use std::fs;
 use std::path::Path;
 
-/// What was seen. Nothing is loaded or run for it.
+/// The findings, made without loading or running anything.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Machine {
     /// Such as "Linux 6.1.0".
     pub(super) kernel: String,
-    /// What kind of container this is, if it looks like one: a hint, no more.
+    /// The kind of container, if this looks like one; only a hint.
     pub(super) container: Option<&'static str>,
-    /// Whether this is Linux in Windows.
+    /// Whether this is Linux on WSL.
     pub(super) is_wsl: bool,
-    /// What the kernel reads its own clock from.
+    /// The kernel's clock source.
     pub(super) clock_source: Option<String>,
 }
 
 impl Machine {
-    /// Looks at the files below `root`, which is `/` but for tests.
-    pub(super) fn look(root: &Path) -> Machine {
+    /// Reads the files below `root`, which is `/` except in tests.
+    pub(super) fn read(root: &Path) -> Machine {
         let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
         let release = read("proc/sys/kernel/osrelease");
         let clock_source = read("sys/devices/system/clocksource/clocksource0/current_clocksource");
@@ -42,7 +42,7 @@ fn container(root: &Path) -> Option<&'static str> {
     let known = [("kubepods", "Kubernetes"), ("docker", "Docker"), ("libpod", "Podman"), ("lxc", "LXC")];
     let by_group = known.iter().find(|(mark, _)| groups.contains(mark)).map(|(_, name)| *name);
     by_group.or_else(|| {
-        // The root of a container is mostly made of layers.
+        // The root of a container is usually an overlay of layers.
         let mounts = fs::read_to_string(root.join("proc/self/mounts")).unwrap_or_default();
         mounts.lines().any(|line| line.starts_with("overlay / ")).then_some("of an unknown kind")
     })
@@ -62,19 +62,19 @@ mod tests {
     fn kernel_and_clock_are_read() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
-        let machine = Machine::look(root);
+        let machine = Machine::read(root);
         assert_eq!((machine.kernel.as_str(), machine.container, machine.is_wsl), ("", None, false));
         assert_eq!(machine.clock_source, None);
         file(root, "proc/sys/kernel/ostype", "Linux\n");
         file(root, "proc/sys/kernel/osrelease", "6.1.0-13-amd64\n");
         file(root, "sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n");
-        let machine = Machine::look(root);
+        let machine = Machine::read(root);
         assert_eq!(machine.kernel, "Linux 6.1.0-13-amd64");
         assert_eq!(machine.clock_source.as_deref(), Some("tsc"));
     }
 
     #[test]
-    fn containers_and_windows_are_told() {
+    fn containers_and_wsl_are_detected() {
         for (name, text, container) in [
             (".dockerenv", "", Some("Docker")),
             ("run/.containerenv", "", Some("Podman")),
@@ -84,10 +84,10 @@ mod tests {
         ] {
             let root = tempfile::tempdir().unwrap();
             file(root.path(), name, text);
-            assert_eq!(Machine::look(root.path()).container, container, "{name}");
+            assert_eq!(Machine::read(root.path()).container, container, "{name}");
         }
         let root = tempfile::tempdir().unwrap();
         file(root.path(), "proc/sys/kernel/osrelease", "5.15.153.1-microsoft-standard-WSL2\n");
-        assert!(Machine::look(root.path()).is_wsl);
+        assert!(Machine::read(root.path()).is_wsl);
     }
 }

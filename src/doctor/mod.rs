@@ -22,13 +22,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Examines this machine: looks for the libraries of GPUs, asks drivers, and reads the configuration.
+/// Examines this machine: searches the libraries of GPUs, queries drivers, and reads the configuration.
 ///
-/// It loads libraries and initialises NVIDIA's driver, as a program that uses the GPU does, and starts nothing unless
-/// [told to](Doctor::with_start). Whatever it finds is part of the [`Diagnosis`], never an error.
+/// It loads libraries and initialises NVIDIA's driver, as a program that uses the GPU does. It starts collectors only
+/// with [`with_start`](Doctor::with_start). All findings are part of the [`Diagnosis`], never an error.
 ///
-/// Nothing of libcupti is called before the driver has answered, since some versions end the process otherwise. The
-/// command-line tool, `kineto doctor`, examines in a child all the same.
+/// No function of libcupti is called before the driver has answered, since some versions end the process otherwise.
+/// As a further precaution, the command-line tool `kineto doctor` runs the examination in a child process.
 ///
 /// ```
 /// use tracing_kineto::Doctor;
@@ -38,11 +38,11 @@ use std::time::Duration;
 /// ```
 #[derive(Default)]
 pub struct Doctor {
-    /// Options of collectors that are added to the configuration.
+    /// Options of collectors that override the configuration.
     options: Vec<(&'static str, OptionValue)>,
     start: bool,
     collectors: Vec<Contained>,
-    /// The process's, unless a test has one of its own.
+    /// The environment; the process's, except in tests.
     env: Option<Env>,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Debug for Doctor {
     }
 }
 
-/// What the host records without any collector: spans and events, and what no device does but spans may say that they are.
+/// Types that the host records without a collector: those of spans and events, and those that only a span can have.
 const BY_HOST: ActivityTypes = ActivityTypes::of(&[
     ActivityType::CpuOp,
     ActivityType::UserAnnotation,
@@ -66,7 +66,7 @@ const BY_HOST: ActivityTypes = ActivityTypes::of(&[
 ]);
 
 impl Doctor {
-    /// A doctor that looks for libraries where a recording would.
+    /// Makes a doctor that searches libraries where a recording would.
     pub fn new() -> Doctor {
         Doctor::default()
     }
@@ -78,26 +78,26 @@ impl Doctor {
         self
     }
 
-    /// Examines that collector too; may be called more than once.
+    /// Examines that collector too; may be called several times.
     pub fn collector(mut self, collector: impl Collector + 'static) -> Doctor {
         self.collectors.push(Contained::new(Arc::new(collector)));
         self
     }
 
-    /// Starts each collector for a moment, which shows whether another profiler holds its library, whether this process
-    /// may use it, and whether records arrive. Takes up to a few seconds. Default: false.
+    /// Starts each collector briefly. That shows whether another profiler is using its library, whether this process
+    /// has the permission, and whether records arrive. Takes up to a few seconds. Default: false.
     pub fn with_start(mut self, start: bool) -> Doctor {
         self.start = start;
         self
     }
 
-    /// Looks at everything.
+    /// Runs the examination.
     pub fn examine(&self) -> Diagnosis {
         if !platform::CAN_RECORD {
             return self.refuse();
         }
         let env = self.env.clone().unwrap_or_else(Env::process);
-        let machine = Machine::look(Path::new("/"));
+        let machine = Machine::read(Path::new("/"));
         let (mut config, mut configuration) = configuration(&env);
         self.options.iter().for_each(|(name, value)| config.gpu.options.set(name, value.clone()));
         let selected = configuration.selected;
@@ -108,7 +108,7 @@ impl Doctor {
         collectors.extend(self.collectors.iter().map(|collector| self.examine_collector(collector, selected)));
         let mut recorded = collectors.iter().fold(BY_HOST, |types, collector| types.union(collector.records));
         if recorded.contains(ActivityType::ConcurrentKernel) {
-            // They are made of spans and kernels.
+            // They are derived from spans and kernels.
             recorded = recorded.with(ActivityType::GpuUserAnnotation);
         }
         configuration.not_recorded = selected.difference(recorded);
@@ -121,7 +121,7 @@ impl Doctor {
         }
     }
 
-    /// Returns a diagnosis of a platform that cannot record: nothing is asked.
+    /// Returns a diagnosis of a platform that is not supported.
     fn refuse(&self) -> Diagnosis {
         let reason = Unavailable::on_this_platform();
         let names = VENDORS.iter().map(|vendor| vendor.name);
@@ -182,7 +182,7 @@ impl Doctor {
         }
         let (plugins, others) = collector::plugins(folder);
         let found = plugins.iter().map(|plugin| self.examine_collector(&**plugin, config.activities));
-        // Who names the folder wants what is in it, whatever that would record.
+        // A user who names the folder wants its plugins, whatever they record.
         let refused =
             |(name, reason)| CollectorDiagnosis { is_selected: true, ..CollectorDiagnosis::refused(name, reason) };
         found.chain(others.into_iter().map(refused)).collect()
@@ -213,14 +213,14 @@ impl Doctor {
 impl CollectorDiagnosis {
     fn new(collector: &dyn Collector, selected: ActivityTypes) -> CollectorDiagnosis {
         let types = collector.types();
-        // The host's group names the calls that work on devices too; alone they ask for no device.
+        // The CPU group includes API calls of devices; selected alone, they need no device.
         let is_selected = !types.intersection(selected).difference(ActivityGroup::Cpu.types()).is_empty();
         let mut found = CollectorDiagnosis::unasked(collector.name());
         (found.types, found.is_selected) = (types, is_selected);
         found
     }
 
-    /// One of which nothing can be asked.
+    /// Makes the diagnosis of a collector that cannot be examined.
     fn refused(name: &'static str, reason: Unavailable) -> CollectorDiagnosis {
         let mut found = CollectorDiagnosis::unasked(name);
         found.refuse(reason);
@@ -246,7 +246,7 @@ impl CollectorDiagnosis {
         }
     }
 
-    /// It says that it can do this.
+    /// Adds the capabilities.
     fn take(&mut self, can: Capabilities) {
         let is_whole = can.types.is_superset(self.types) && can.proven != Some(false) && !can.is_incomplete;
         self.verdict = if is_whole { Verdict::Ready } else { Verdict::Degraded };
@@ -257,19 +257,19 @@ impl CollectorDiagnosis {
         self.notes = can.notes;
     }
 
-    /// It says why it cannot; what it uses stays.
+    /// Sets the reason why it cannot record; keeps what it uses.
     fn refuse(&mut self, reason: Unavailable) {
         self.verdict = Verdict::Unavailable;
         self.records = ActivityTypes::EMPTY;
         self.reason = Some(reason);
     }
 
-    /// Adds what the vendor found.
+    /// Adds the vendor's findings.
     fn add(&mut self, examination: Examination, drivers: &mut Vec<DriverDiagnosis>) {
         if let Some(reason) = examination.refusal {
             self.refuse(reason);
         }
-        // Records that have arrived are a better answer.
+        // Records that arrived refute the doubt.
         if examination.is_doubtful && self.verdict == Verdict::Ready && self.proven != Some(true) {
             self.verdict = Verdict::Degraded;
         }
@@ -286,7 +286,7 @@ fn switched_off(by: &str) -> Unavailable {
     Unavailable::new(Why::Disabled, format!("it is switched off by {by}"), "remove that setting")
 }
 
-/// The configuration that a layer would have, and what is to be said about it; the default one if it cannot be used.
+/// Returns the configuration of a layer, and its diagnosis; the default configuration if it is invalid.
 fn configuration(env: &Env) -> (Config, ConfigurationDiagnosis) {
     let mut warnings = Vec::new();
     let resolved = Config::resolve(&Overrides::default(), env, &mut warnings);
@@ -296,7 +296,7 @@ fn configuration(env: &Env) -> (Config, ConfigurationDiagnosis) {
         _ if resolved.is_err() => "fails",
         Activation::On => "makes a layer that records",
         Activation::Idle => "makes a layer that waits for requests",
-        Activation::Off => "makes no layer: nothing switches it on (KINETO_ENABLED=1 does)",
+        Activation::Off => "makes no layer: set KINETO_ENABLED=1 to enable it",
     };
     let config = resolved.unwrap_or_else(|_| {
         let mut config = Config::default();
@@ -350,9 +350,9 @@ mod tests {
     use crate::time::Timestamp;
     use std::time::Instant;
 
-    /// A collector that fares as it is told.
+    /// A collector that returns prepared results.
     #[derive(Clone, Debug)]
-    struct Told {
+    struct ScriptedCollector {
         probe: Result<Capabilities, Unavailable>,
         start: Result<Capabilities, Unavailable>,
     }
@@ -372,7 +372,7 @@ mod tests {
 
     const TYPES: ActivityTypes = ActivityTypes::of(&[ActivityType::ConcurrentKernel, ActivityType::CudaSync]);
 
-    impl Collector for Told {
+    impl Collector for ScriptedCollector {
         fn name(&self) -> &'static str {
             "told"
         }
@@ -387,7 +387,7 @@ mod tests {
         }
         fn stop(&self, _: Timestamp, _: Instant) {}
         fn devices(&self) -> Vec<collector::DeviceDescription> {
-            vec![collector::DeviceDescription::new(3, "Told 9000")]
+            vec![collector::DeviceDescription::new(3, "Scripted 9000")]
         }
     }
 
@@ -395,19 +395,19 @@ mod tests {
         Ok(Capabilities { types, proven, ..Capabilities::default() })
     }
 
-    /// The vendors' own collectors are not what is looked at.
+    /// The vendors' own collectors are not tested here.
     const OFF: [(&str, &str); 3] =
         [("KINETO_DISABLE_CUPTI", "1"), ("KINETO_DISABLE_ROCM", "1"), ("KINETO_DISABLE_XPU", "1")];
 
-    /// The examination of that collector under these variables, the vendors' switched off.
-    fn examine(told: &Told, start: bool, env: &[(&str, &str)]) -> Diagnosis {
+    /// Examines that collector with these variables, and the vendors' collectors disabled.
+    fn examine(told: &ScriptedCollector, start: bool, env: &[(&str, &str)]) -> Diagnosis {
         let env = env.iter().copied().chain(OFF);
         let doctor = Doctor { env: Some(Env::from_pairs(env)), ..Doctor::new() };
         doctor.collector(told.clone()).with_start(start).examine()
     }
 
     #[test]
-    fn verdicts_follow_from_what_a_collector_says() {
+    fn verdicts_follow_from_a_collectors_results() {
         let busy = || Err(Unavailable::new(Why::Busy, "taken", "wait"));
         let kernels = ActivityTypes::from_type(ActivityType::ConcurrentKernel);
         for (probe, start, verdict) in [
@@ -418,22 +418,22 @@ mod tests {
             (can(TYPES, None), Some(can(TYPES, Some(false))), Verdict::Degraded),
             (can(TYPES, None), Some(busy()), Verdict::Unavailable),
         ] {
-            let told = Told { probe, start: start.clone().unwrap_or_else(busy) };
+            let told = ScriptedCollector { probe, start: start.clone().unwrap_or_else(busy) };
             let diagnosis = examine(&told, start.is_some(), &[]);
             let found = diagnosis.collectors.last().unwrap();
             assert_eq!(found.verdict, verdict, "{told:?}");
             assert_eq!(found.started, matches!(start, Some(Ok(_))));
             let is_there = verdict != Verdict::Unavailable;
-            assert_eq!(diagnosis.to_string().contains("GPU 3               Told 9000"), is_there, "{diagnosis}");
-            assert_eq!(diagnosis.to_json().contains("Told 9000"), is_there);
+            assert_eq!(diagnosis.to_string().contains("GPU 3               Scripted 9000"), is_there, "{diagnosis}");
+            assert_eq!(diagnosis.to_json().contains("Scripted 9000"), is_there);
             assert_eq!(found.reason.is_some(), verdict == Verdict::Unavailable);
             assert_eq!(diagnosis.is_well(), verdict == Verdict::Ready);
         }
     }
 
     #[test]
-    fn a_vendor_without_a_device_does_no_harm_where_another_has_one() {
-        let told = |probe: Result<Capabilities, Unavailable>| Told { start: probe.clone(), probe };
+    fn vendor_without_a_device_is_fine_if_another_has_one() {
+        let told = |probe: Result<Capabilities, Unavailable>| ScriptedCollector { start: probe.clone(), probe };
         let absent = || told(Err(Unavailable::new(Why::NoDevice, "no device", "")));
         let busy = || told(Err(Unavailable::new(Why::Busy, "taken", "")));
         let ready = || told(can(TYPES, None));
@@ -452,13 +452,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_switched_off_is_not_asked_for() {
-        let told = Told { probe: can(TYPES, None), start: can(TYPES, None) };
+    fn disabled_collectors_are_not_examined() {
+        let told = ScriptedCollector { probe: can(TYPES, None), start: can(TYPES, None) };
         let diagnosis = examine(&told, false, &[]);
         let cupti = &diagnosis.collectors[0];
         assert_eq!((cupti.name, cupti.verdict, cupti.is_selected), ("cupti", Verdict::Unavailable, false));
         assert_eq!(cupti.reason.as_ref().map(Unavailable::why), Some(Why::Disabled));
-        assert!(cupti.attempts.is_empty(), "nothing was looked for");
+        assert!(cupti.attempts.is_empty(), "nothing was searched");
         let host = examine(&told, false, &[("KINETO_ACTIVITIES", "cpu")]);
         assert!(!host.collectors.last().unwrap().is_selected);
         let not_recorded = diagnosis.configuration.not_recorded;
@@ -467,8 +467,8 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_is_told_with_what_is_wrong_with_it() {
-        let told = Told { probe: can(TYPES, None), start: can(TYPES, None) };
+    fn configuration_is_reported_with_its_faults() {
+        let told = ScriptedCollector { probe: can(TYPES, None), start: can(TYPES, None) };
         let fine =
             examine(&told, false, &[("KINETO_GZIP_LEVEL", "3"), ("KINETO_ENABLED", "1"), ("KINETO_GZIP_LEVL", "1")]);
         let configuration = &fine.configuration;
@@ -491,7 +491,7 @@ mod tests {
 
     #[test]
     fn doubtful_collector_is_degraded_unless_records_arrive() {
-        let told = Told { probe: can(TYPES, None), start: can(TYPES, None) };
+        let told = ScriptedCollector { probe: can(TYPES, None), start: can(TYPES, None) };
         for (proven, verdict) in [(None, Verdict::Degraded), (Some(true), Verdict::Ready)] {
             let mut found = CollectorDiagnosis::new(&told, TYPES);
             found.take(can(TYPES, proven).unwrap());
@@ -504,7 +504,7 @@ mod tests {
 
     #[test]
     fn missing_parts_degrade_a_collector() {
-        let told = Told { probe: can(TYPES, None), start: can(TYPES, None) };
+        let told = ScriptedCollector { probe: can(TYPES, None), start: can(TYPES, None) };
         let mut found = CollectorDiagnosis::new(&told, TYPES);
         let mut capabilities = can(TYPES, None).unwrap();
         capabilities.is_incomplete = true;

@@ -1,14 +1,14 @@
-//! Text in sections and aligned lines, wrapped at a width that terminals have.
+//! Formats text in sections and aligned lines, wrapped to the width of terminals.
 
 use kineto_trace::activity::ActivityTypes;
 
-/// A text in the making.
+/// The text so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Page(String);
 
-/// No line is longer, but for words that are.
+/// The longest line, except for longer words.
 const WIDTH: usize = 100;
-/// Where texts begin.
+/// The column of values.
 const COLUMN: usize = 22;
 
 impl Page {

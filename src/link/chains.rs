@@ -16,7 +16,7 @@ const WALKING: usize = usize::MAX - 1;
 pub(super) struct Chains<'s, S> {
     spans: &'s S,
     links: List<ChainLink>,
-    /// The chain of each span that is an annotation or has been met on a path up.
+    /// The chain of each span that is an annotation, or was visited by a walk.
     of_span: IdMap<u64, usize>,
     /// The last slice, the span at which its walk began, and the chain of both.
     last: (u64, u64, usize),

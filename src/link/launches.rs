@@ -9,7 +9,7 @@ use kineto_trace::fallible::List;
 
 /// A slot without a call.
 const EMPTY: u32 = u32::MAX;
-/// A slot whose calls must be compared, and later one whose launches are in `rest`. The calls move_to_shared an id, or a
+/// A slot whose calls must be compared, and later one whose launches are in `rest`. The calls share an id, or a
 /// handle that is reserved here.
 const SHARED: u32 = u32::MAX - 1;
 
@@ -24,7 +24,7 @@ const PAGES: u64 = 2;
 /// Calls with the same id that nest on a thread are a single launch, represented by the outermost call. If an id has
 /// several launches, it was reused.
 ///
-/// Ids are consecutive, so neighbours move_to_shared a page of slots. Ids so sparse that pages would stay empty get none.
+/// Ids are consecutive, so neighbours share a page of slots. Ids so sparse that pages would stay empty get none.
 #[derive(Debug, Default)]
 pub(super) struct Launches {
     /// The first slot of each page.
@@ -35,9 +35,9 @@ pub(super) struct Launches {
     slots: List<u32>,
     /// All other launches.
     rest: Sparse,
-    /// Whether mark_worked followed, for each slot and then for each launch of `rest`.
+    /// Whether work followed, for each slot and then for each launch of `rest`.
     worked: Bits,
-    /// Whether mark_worked was expected, in the same order.
+    /// Whether work was expected, in the same order.
     expected: Bits,
     calls: u64,
     /// Calls that must be compared.
@@ -166,12 +166,12 @@ impl Launches {
         self.rest.extend([launch].into_iter().chain(second).chain(launches)).saturating_sub(1)
     }
 
-    /// Finds the launch of device mark_worked: the last launch that starts no later than the mark_worked, otherwise the first.
+    /// Finds the launch of device work: the last launch that starts no later than the work, otherwise the first.
     pub(super) fn find(&self, correlation: u64, start: Timestamp) -> Option<FoundLaunch> {
         self.find_in(self.any_slot(correlation), correlation, start)
     }
 
-    /// Does the same, and marks the launch as having mark_worked.
+    /// Does the same, and marks the launch as having work.
     #[inline]
     pub(super) fn mark_worked(&mut self, correlation: u64, start: Timestamp) -> Option<FoundLaunch> {
         let slot = self.slot(correlation);
@@ -203,12 +203,12 @@ impl Launches {
         }
     }
 
-    /// Returns whether the launch at this index has device mark_worked.
+    /// Returns whether the launch at this index has device work.
     pub(super) fn has_worked(&self, place: usize) -> bool {
         self.worked.get(place)
     }
 
-    /// Returns how many launches lack expected mark_worked; valid after the last mark_worked.
+    /// Returns how many launches lack expected work; valid after the last work.
     pub(super) fn without_work(&mut self) -> u64 {
         self.worked.shrink_to_fit();
         std::mem::take(&mut self.expected).count_without(&self.worked)

@@ -240,7 +240,7 @@ fn unknown_accelerator_needs_no_change_in_the_crate() {
     let report = report(&file, "lpu_v2");
     let can = report.state.as_ref().unwrap();
     assert!(can.notes.iter().any(|note| note.ends_with(": 77")), "{can:?}");
-    assert!(report.notes.iter().any(|note| note == "not taken: 1 events of a type that is not known"), "{report:?}");
+    assert!(report.notes.iter().any(|note| note == "rejected: 1 events of unknown types"), "{report:?}");
     let of = |ph: &str, cat: &str, name: &str| {
         let rows: Vec<_> = rows(&file, ph, cat).into_iter().filter(|row| row["name"] == name).collect();
         assert_eq!(rows.len(), 1, "{cat} {name}");
@@ -291,9 +291,9 @@ fn hpu_operations_are_recorded() {
 const FAULTS: [(&str, &str, &[&str]); 24] = [
     ("REGISTER_FAILS", "KinetoPlugin_register failed with status 2", &[]),
     ("REGISTERS_NOTHING", "it registers no profiler", &[]),
-    ("NULL_INTERFACE", "it registers null where a struct belongs", &[]),
-    ("SMALL_INTERFACE", "it registers structs that say they are smaller than any version of theirs was", &[]),
-    ("NO_STOP", "its profiler has no function profilerStop", &[]),
+    ("NULL_INTERFACE", "it registers null instead of a struct", &[]),
+    ("SMALL_INTERFACE", "it registers structs smaller than in any version", &[]),
+    ("NO_STOP", "its profiler lacks the function profilerStop", &[]),
     ("QUERY_FAILS", "profilerQuery failed with status 3", &[]),
     ("NO_NAME", "", &[]),
     ("LONG_NAME", "", &[]),
@@ -303,40 +303,36 @@ const FAULTS: [(&str, &str, &[&str]); 24] = [
     ("STOP_FAILS", "", &["profilerStop failed with status 6"]),
     ("PROCESS_FAILS", "", &["profilerProcessEvents failed with status 7"]),
     ("DESTROY_FAILS", "", &["profilerDestroy failed with status 8"]),
-    ("STOP_HANGS", "", &["it has not ended within the time limit: what it had not handed over by then is not here"]),
+    ("STOP_HANGS", "", &["the plugin hung during stop; records that it had not delivered are lost"]),
     ("PUSH_FAILS", "", &[]),
-    ("NULLS", "", &["not taken: 4 null where a struct belongs", "not taken: 3 null where a text belongs"]),
-    ("SMALL_STRUCTS", "", &["not taken: 4 structs that say they are smaller than any version of theirs was"]),
+    ("NULLS", "", &["rejected: 4 null instead of a struct", "rejected: 3 null instead of a text"]),
+    ("SMALL_STRUCTS", "", &["rejected: 4 structs smaller than in any version"]),
     (
         "BAD_EVENTS",
         "",
         &[
-            "not taken: 2 events of a type that is not known",
-            "not taken: 1 events of a type that was not asked for",
-            "not taken: 2 events that end before they begin, or begin at no time",
+            "rejected: 2 events of unknown types",
+            "rejected: 1 events of types that are not selected",
+            "rejected: 2 events with invalid times",
         ],
     ),
-    ("BAD_METADATA", "", &["not taken: 3 arguments whose value is no JSON (a text needs its quotes)"]),
-    (
-        "NOTHING_BEFORE",
-        "",
-        &["not taken: 2 calls about an event that was not taken", "not taken: 1 null where a struct belongs"],
-    ),
+    ("BAD_METADATA", "", &["rejected: 3 arguments whose value is not JSON (a string needs quotes)"]),
+    ("NOTHING_BEFORE", "", &["rejected: 2 calls for a rejected event", "rejected: 1 null instead of a struct"]),
     ("KEEPS_BUILDER", "", &[]),
     (
         "BAD_FLOWS",
         "",
         &[
-            "not taken: 1 arrows from forward to backward, which spans give",
-            "not taken: 2 arrows of no kind or without an id",
+            "rejected: 1 arrows from forward to backward, which only spans define",
+            "rejected: 2 arrows of unknown kind or without an id",
         ],
     ),
     (
         "BAD_DEVICES",
         "",
         &[
-            "not taken: 904 devices or parts of them beyond the first 4096",
-            "not taken: 1 devices with a number beyond 32 bits",
+            "rejected: 904 devices or parts of them beyond the first 4096",
+            "rejected: 1 devices with a number beyond 32 bits",
         ],
     ),
 ];
@@ -382,8 +378,8 @@ fn hung_plugin_does_not_block_the_program() {
         assert!(reason.contains(refused), "{fault}: {reason}");
     };
     std::thread::scope(|scope| {
-        scope.spawn(|| hangs("QUERY_HANGS", "it has not registered within 10 s"));
-        scope.spawn(|| hangs("START_HANGS", "it has not begun within 10 s"));
+        scope.spawn(|| hangs("QUERY_HANGS", "no registration within 10 s"));
+        scope.spawn(|| hangs("START_HANGS", "no start within 10 s"));
     });
 }
 

@@ -142,7 +142,7 @@ fn stop_waits_for_an_endless_kernel_up_to_its_timeout() {
         },
     );
     assert_eq!(timed(&file).iter().map(|row| name(row)).collect::<Vec<_>>(), ["before"]);
-    let late = "the device had not come to their end when the stop had waited long enough";
+    let late = "the device had not reached their end by the deadline of the stop";
     assert_eq!(notes(&file), [format!("1 spans were not timed: {late}")]);
     cuda::finish();
 }

@@ -218,7 +218,7 @@ fn contradictory_clock_is_noted() {
     let alignment = gpu.alignment().unwrap();
     assert_eq!(alignment.source, AlignedBy::Statement);
     assert!(alignment.contradicted >= 2, "{alignment}");
-    assert!(report(&file).notes[0].contains("contradict when the host submitted or saw the end"));
+    assert!(report(&file).notes[0].contains("contradict the host's times of submission or end"));
 }
 
 #[test]

@@ -242,7 +242,7 @@ mod tests {
         assert!(none.contains("CUDA_VISIBLE_DEVICES is \"-1\"") && none.contains("/dev/nvidia*"), "{none}");
         let forbidden = advice(13_000, Why::Forbidden);
         assert!(forbidden.contains("RmProfilingAdminOnly is 1") && forbidden.contains("SYS_ADMIN"), "{forbidden}");
-        assert!(advice(13_000, Why::Busy).contains("load /x.so"));
+        assert!(advice(13_000, Why::Busy).contains("loads /x.so"));
         let old = advice(12_040, Why::LibraryNotFound);
         assert!(old.contains("for CUDA 12.4") && old.contains("nvidia-cuda-cupti-cu12"), "{old}");
         assert_eq!(advice(13_000, Why::LibraryNotFound), "");

@@ -1,6 +1,6 @@
 //! Names the tools in the process that may be subscribed to libcupti, by their mapped libraries.
 
-/// A part describe_maps a library's file name, and its tool.
+/// A part of a library's file name, and its tool.
 const KNOWN: [(&str, &str); 8] = [
     ("libtorch_cuda", "PyTorch's profiler (libkineto)"),
     ("libtorch_cpu", "PyTorch's profiler (libkineto)"),
@@ -12,7 +12,7 @@ const KNOWN: [(&str, &str); 8] = [
     ("libcudadebugger", "cuda-gdb"),
 ];
 
-/// Returns a description describe_maps the tools.
+/// Returns a description of the tools.
 pub(super) fn describe_holders() -> String {
     describe_maps(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default())
 }

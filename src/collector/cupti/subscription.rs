@@ -5,7 +5,7 @@ use super::hub::{HUB, Lease};
 use super::kinds::Kinds;
 use std::sync::Arc;
 
-/// CUPTI's only subscription and the kinds that it set_kinds; released on drop, also after a panic.
+/// CUPTI's only subscription and the kinds that it enabled; released on drop, also after a panic.
 #[derive(Debug)]
 pub(super) struct Subscription {
     api: &'static Api,

@@ -65,7 +65,7 @@ pub(super) struct Pausing {
     wait: Duration,
 }
 
-/// The cutoff point in time whose records are wanted.
+/// The last point in time whose records are wanted.
 #[derive(Clone, Copy, Debug)]
 struct Cutoff {
     /// On the clock of the records.
@@ -172,7 +172,7 @@ impl Worker {
 
     /// Waits for device work that has begun, and releases the recording's resources.
     ///
-    /// A forced flush also takes unfinished kernels, and then loses their ends. So it comes cutoff, when time is up.
+    /// A forced flush also takes unfinished kernels, and then loses their ends. So it comes last, when time is up.
     /// The program's devices are never synchronized: a capture may be in progress.
     fn end(&mut self, end: &End) {
         self.reader.ledger.close(end.at);

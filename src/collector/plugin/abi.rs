@@ -1,19 +1,19 @@
-//! What a plugin and its host say to each other: the structs and numbers of `include/kineto_plugin.h`.
+//! The C ABI between a plugin and its host: the structs and numbers of `include/kineto_plugin.h`.
 //!
-//! They are those of a proposal for kineto (pull request 1148), with event types behind its last. Every struct begins with
-//! how many of its bytes the one who filled it in knows of: offset and size of its last field, no padding behind. Fields
-//! and types are only ever added behind the last.
+//! They are those of a proposal for kineto (pull request 1148), with further event types appended. Every struct
+//! begins with its size as known to the side that filled it in: the offset plus the size of its last field, without
+//! padding. Fields and types are only ever appended.
 
 use std::ffi::{c_char, c_int, c_void};
 
-/// What a library exports to be found as a plugin.
+/// The function that a plugin exports.
 pub(crate) const ENTRY: &std::ffi::CStr = c"KinetoPlugin_register";
-/// The longest name of a profiler, without the NUL behind it.
+/// The longest name of a profiler, without the final NUL.
 pub(crate) const NAME_MAX: usize = 31;
-/// The one who made it alone knows what is behind the pointer.
+/// An opaque pointer that only its maker dereferences.
 pub(crate) type Handle = *mut c_void;
 
-/// Takes the profilers of a plugin.
+/// Receives the profilers of a plugin.
 #[repr(C)]
 pub(crate) struct Registry {
     pub(crate) size: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Registry {
     pub(crate) register: unsafe extern "C" fn(Handle, *const Interface) -> c_int,
 }
 
-/// The functions of a profiler. Each returns 0, or something else if it has failed.
+/// The functions of a profiler. Each returns 0 on success.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Interface {
@@ -38,7 +38,7 @@ pub(crate) struct Interface {
     pub(crate) process: Option<unsafe extern "C" fn(*mut Process) -> c_int>,
 }
 
-/// Makes a profiler, which records those types.
+/// Makes a profiler for those types.
 #[repr(C)]
 pub(crate) struct Create {
     pub(crate) size: usize,
@@ -48,14 +48,14 @@ pub(crate) struct Create {
     pub(crate) types_len: usize,
 }
 
-/// What is done with a profiler and nothing else: destroyed, started, stopped, an id popped.
+/// The arguments of operations on a profiler: destroy, start, stop, pop.
 #[repr(C)]
 pub(crate) struct OnProfiler {
     pub(crate) size: usize,
     pub(crate) profiler: Handle,
 }
 
-/// Asks for the name, and for the types that can be recorded.
+/// Returns the name, and the types that can be recorded.
 #[repr(C)]
 pub(crate) struct Query {
     pub(crate) size: usize,
@@ -67,7 +67,7 @@ pub(crate) struct Query {
     pub(crate) types_max: usize,
 }
 
-/// The calling thread goes into a slice of that id.
+/// The calling thread enters a slice of that id.
 #[repr(C)]
 pub(crate) struct Push {
     pub(crate) size: usize,
@@ -75,7 +75,7 @@ pub(crate) struct Push {
     pub(crate) profiler: Handle,
 }
 
-/// Hands over what was recorded.
+/// Delivers the records.
 #[repr(C)]
 pub(crate) struct Process {
     pub(crate) size: usize,
@@ -83,7 +83,7 @@ pub(crate) struct Process {
     pub(crate) builder: *const Builder,
 }
 
-/// Takes what was recorded: an event, then what else is said of it.
+/// Receives the records: each event, then its further data.
 #[repr(C)]
 pub(crate) struct Builder {
     pub(crate) size: usize,
@@ -118,11 +118,11 @@ pub(crate) struct EventFlow {
     pub(crate) size: usize,
     pub(crate) kind: u32,
     pub(crate) id: u32,
-    /// Not 0 where the arrow begins; a byte, since C's `bool` may hold anything.
+    /// Nonzero at the start of an arrow; a byte, since C's `bool` may contain any value.
     pub(crate) is_start: u8,
 }
 
-/// What a device is called.
+/// The names of a device.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeviceInfo {
@@ -133,7 +133,7 @@ pub(crate) struct DeviceInfo {
     pub(crate) label: *const c_char,
 }
 
-/// What a part of a device is called, or a thread.
+/// The name of a part of a device, or of a thread.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResourceInfo {
@@ -144,9 +144,9 @@ pub(crate) struct ResourceInfo {
     pub(crate) name: *const c_char,
 }
 
-/// A struct that begins with how many bytes of it are filled in.
+/// A struct that begins with the number of bytes that are filled in.
 pub(crate) trait Versioned {
-    /// How many bytes the fields known here take.
+    /// The size of the fields known here.
     const KNOWN: usize;
 }
 

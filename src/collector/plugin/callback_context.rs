@@ -1,15 +1,15 @@
-//! What a plugin calls: where it registers its profilers, and where it hands over what they recorded.
-#![allow(unsafe_code, reason = "foreign code calls with pointers of its own")]
+//! Receives a plugin's calls: the registration of profilers, and the delivery of their events.
+#![allow(unsafe_code, reason = "foreign code calls these functions with pointers")]
 
 use super::abi::{Builder, DeviceInfo, Event, EventFlow, Handle, Interface, Registry, ResourceInfo, Versioned};
-use super::events::{Events, Refused};
+use super::events::{Events, Rejection};
 use crate::collector::DeviceDescription;
 use crate::collector::contained::in_callback;
 use crate::os::fork;
 use std::ffi::{CStr, c_char, c_int};
 
-/// The context of a plugin's calls, which pass it as a pointer. It is never freed, and accepts calls only while the plugin is
-/// asked for something: a later call with a pointer that the plugin has kept fails.
+/// The context of a plugin's calls, which pass it as a pointer. It is never freed, and only accepts calls during a
+/// call of the plugin: a later call with a stored pointer fails.
 #[derive(Debug)]
 pub(super) struct CallbackContext<T: 'static>(fork::Own<Option<T>>);
 
@@ -18,30 +18,31 @@ impl<T> CallbackContext<T> {
         Box::leak(Box::new(CallbackContext(fork::Own::default())))
     }
 
-    /// Is open during `ask`; returns what has come, and what `ask` did.
+    /// Accepts calls during `act`; returns what was received, and the result of `act`.
     fn during<R>(&'static self, empty: T, ask: impl FnOnce(Handle) -> R) -> (Option<T>, R) {
         *self.0.lock() = Some(empty);
         let answer = ask(std::ptr::from_ref(self).cast_mut().cast());
         (self.0.lock().take(), answer)
     }
 
-    /// Returns the context behind a handle.
+    /// Returns the context of a handle.
     ///
     /// # Safety
-    /// `handle` is one that [`during`](CallbackContext::during) of such a context has given out, or null.
+    /// `handle` is null, or [`during`](CallbackContext::during) passed it to `act`.
     unsafe fn of(handle: Handle) -> Option<&'static CallbackContext<T>> {
-        // SAFETY: the handle is null or points to a context; contexts are never freed, and are changed under their lock only.
+        // SAFETY: the handle is null or points to a context; contexts are never freed, and only changed under their
+        // lock.
         unsafe { handle.cast::<CallbackContext<T>>().as_ref() }
     }
 
-    /// Has what is open take something, if anything is; returns what foreign code is told.
-    fn take(context: Option<&CallbackContext<T>>, take: impl FnOnce(&mut T) -> Result<(), Refused>) -> c_int {
+    /// Passes the received value to `take`, if calls are accepted; returns the status for foreign code.
+    fn take(context: Option<&CallbackContext<T>>, take: impl FnOnce(&mut T) -> Result<(), Rejection>) -> c_int {
         let take = || context.is_some_and(|context| context.0.lock().as_mut().is_some_and(|open| take(open).is_ok()));
         if in_callback(take) { 0 } else { -1 }
     }
 }
 
-/// The profilers of a library, and what else it has tried to register.
+/// The profilers of a library, and what it failed to register.
 #[derive(Debug, Default)]
 pub(super) struct Registered {
     pub(super) profilers: Vec<Interface>,
@@ -49,7 +50,7 @@ pub(super) struct Registered {
 }
 
 impl CallbackContext<Registered> {
-    /// Has a library register its profilers; returns them with what its entry returned.
+    /// Calls a library's entry; returns the registered profilers, and the entry's status.
     pub(super) fn register(&'static self, entry: impl FnOnce(*const Registry) -> c_int) -> (Registered, c_int) {
         let (registered, status) = self.during(Registered::default(), |handle| {
             let registry = Registry { size: Registry::KNOWN, handle, register };
@@ -62,7 +63,7 @@ impl CallbackContext<Registered> {
 unsafe extern "C" fn register(handle: Handle, interface: *const Interface) -> c_int {
     // SAFETY: the plugin passes an interface, or null.
     let interface = unsafe { read(interface) };
-    // SAFETY: it passes the handle that it was given.
+    // SAFETY: the plugin passes the handle of its registry.
     let context = unsafe { CallbackContext::<Registered>::of(handle) };
     CallbackContext::take(context, |registered| match interface {
         Ok(interface) => {
@@ -71,13 +72,13 @@ unsafe extern "C" fn register(handle: Handle, interface: *const Interface) -> c_
         }
         Err(why) => {
             registered.refused.push(why.to_owned());
-            Err(Refused)
+            Err(Rejection)
         }
     })
 }
 
 impl CallbackContext<Events> {
-    /// Has a profiler hand over its events; returns the devices that it has described, and what the function returned.
+    /// Calls a profiler's `process`; returns the devices that it described, and its status.
     pub(super) fn process(
         &'static self,
         events: Events,
@@ -99,11 +100,11 @@ impl CallbackContext<Events> {
         (events.map(Events::finish).unwrap_or_default(), status)
     }
 
-    /// Has the events take what could be read; what could not is counted.
+    /// Passes a value that could be read to `take`; counts a fault if it could not.
     fn take_read<R>(
         context: Option<&CallbackContext<Events>>,
         read: Result<R, &'static str>,
-        take: impl FnOnce(&mut Events, R) -> Result<(), Refused>,
+        take: impl FnOnce(&mut Events, R) -> Result<(), Rejection>,
     ) -> c_int {
         CallbackContext::take(context, |events| match read {
             Ok(read) => take(events, read),
@@ -115,31 +116,31 @@ impl CallbackContext<Events> {
 unsafe extern "C" fn add_event(handle: Handle, event: *const Event) -> c_int {
     // SAFETY: the plugin passes an event, or null.
     let event = unsafe { read(event) };
-    // SAFETY: it passes the handle that it was given.
+    // SAFETY: the plugin passes the handle of its builder.
     CallbackContext::take_read(unsafe { CallbackContext::of(handle) }, event, Events::add)
 }
 
 unsafe extern "C" fn set_name(handle: Handle, name: *const c_char) -> c_int {
     // SAFETY: the plugin passes a C string, or null.
     let name = unsafe { text(name) };
-    // SAFETY: it passes the handle that it was given.
+    // SAFETY: the plugin passes the handle of its builder.
     CallbackContext::take_read(unsafe { CallbackContext::of(handle) }, name, |events, name| events.name(&name))
 }
 
 unsafe extern "C" fn set_flow(handle: Handle, flow: *const EventFlow) -> c_int {
     // SAFETY: the plugin passes an end of an arrow, or null.
     let flow = unsafe { read(flow) };
-    // SAFETY: it passes the handle that it was given.
+    // SAFETY: the plugin passes the handle of its builder.
     let context = unsafe { CallbackContext::of(handle) };
     CallbackContext::take_read(context, flow, |events, flow| events.flow(flow.kind, flow.id, flow.is_start != 0))
 }
 
 unsafe extern "C" fn add_metadata(handle: Handle, key: *const c_char, value: *const c_char) -> c_int {
-    // SAFETY: the plugin passes a C string, or null.
+    // SAFETY: the plugin passes a C string as key, or null.
     let key = unsafe { text(key) };
-    // SAFETY: and another one.
+    // SAFETY: the plugin passes a C string as value, or null.
     let value = unsafe { text(value) };
-    // SAFETY: it passes the handle that it was given.
+    // SAFETY: the plugin passes the handle of its builder.
     let context = unsafe { CallbackContext::of(handle) };
     CallbackContext::take_read(context, key.and_then(|key| Ok((key, value?))), |events, (key, value)| {
         events.metadata(&key, &value)
@@ -151,7 +152,7 @@ unsafe extern "C" fn add_device(handle: Handle, device: *const DeviceInfo) -> c_
     let device = unsafe { read(device) };
     // SAFETY: its texts are C strings, or null.
     let texts = device.map(|device| [device.name, device.label].map(|of| unsafe { text(of) }.unwrap_or_default()));
-    // SAFETY: it passes the handle that it was given.
+    // SAFETY: the plugin passes the handle of its builder.
     let context = unsafe { CallbackContext::of(handle) };
     CallbackContext::take_read(
         context,
@@ -165,41 +166,42 @@ unsafe extern "C" fn add_resource(handle: Handle, resource: *const ResourceInfo)
     let resource = unsafe { read(resource) };
     // SAFETY: its name is a C string, or null.
     let name = resource.map(|of| unsafe { text(of.name) }.unwrap_or_else(|_| of.resource.to_string()));
-    // SAFETY: it passes the handle that it was given.
+    // SAFETY: the plugin passes the handle of its builder.
     let context = unsafe { CallbackContext::of(handle) };
     CallbackContext::take_read(context, resource.and_then(|resource| Ok((resource, name?))), |events, (of, name)| {
         events.resource(of.device, of.resource, of.order, &name)
     })
 }
 
-/// Copies a struct of a plugin's, if it says that it has all the fields that are known here.
+/// Copies a struct of a plugin, if its size includes all fields known here.
 ///
 /// # Safety
-/// Null, or a struct of which as much is there as it says.
+/// `theirs` is null, or a struct of at least the size that it names.
 unsafe fn read<T: Versioned + Copy>(theirs: *const T) -> Result<T, &'static str> {
     if theirs.is_null() {
-        return Err("null where a struct belongs");
+        return Err("null instead of a struct");
     }
-    // SAFETY: every such struct begins with its size, and that is there.
+    // SAFETY: every such struct begins with its size, and the caller guarantees that.
     let size = unsafe { theirs.cast::<usize>().read_unaligned() };
     if size < T::KNOWN {
-        return Err("structs that say they are smaller than any version of theirs was");
+        return Err("structs smaller than in any version");
     }
     let mut ours = std::mem::MaybeUninit::<T>::zeroed();
-    // SAFETY: that many bytes are there, and `ours` has room for them. They may end before the struct's padding does.
+    // SAFETY: the struct is that long, and `ours` has room for it. It may lack the final padding.
     unsafe { std::ptr::copy_nonoverlapping(theirs.cast::<u8>(), ours.as_mut_ptr().cast::<u8>(), T::KNOWN) };
-    // SAFETY: integers and pointers of any value, functions that are null or are there; the padding is of no matter.
+    // SAFETY: integers and pointers may have any value, functions are null or valid, and padding may be
+    // uninitialized.
     Ok(unsafe { ours.assume_init() })
 }
 
-/// Copies a C string; what is no UTF-8 is replaced.
+/// Copies a C string; replaces invalid UTF-8.
 ///
 /// # Safety
-/// Null, or a C string.
+/// `theirs` is null, or a C string.
 unsafe fn text(theirs: *const c_char) -> Result<String, &'static str> {
     if theirs.is_null() {
-        return Err("null where a text belongs");
+        return Err("null instead of a text");
     }
-    // SAFETY: it is a C string, which stays while the plugin's call does.
+    // SAFETY: the caller guarantees a C string, which lives during the plugin's call.
     Ok(unsafe { CStr::from_ptr(theirs) }.to_string_lossy().into_owned())
 }

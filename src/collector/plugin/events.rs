@@ -1,8 +1,8 @@
-//! What a plugin recorded, on its way into the recording.
+//! Converts a plugin's events into records.
 
 use super::abi;
-use super::event_type::{EventType, Place};
-use super::said::{self, MetadataLayout, PAIRS};
+use super::event_type::{EventPlace, EventType};
+use super::metadata::{self, MetadataLayout, PAIRS};
 use crate::collector::{
     ApiCall, CounterSample, DeviceDescription, DeviceWork, External, Overhead, RecordSink, Stream, Thread,
 };
@@ -11,11 +11,11 @@ use kineto_trace::activity::{ActivityType, ActivityTypes, CorrelationId};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Takes events one by one; what is said after an event is said of that one.
+/// Receives events; further data belongs to the last event.
 #[derive(Debug)]
 pub(super) struct Events {
     sink: RecordSink,
-    /// What was selected.
+    /// The selected types.
     types: ActivityTypes,
     process: i32,
     last: Option<OpenEvent>,
@@ -23,46 +23,46 @@ pub(super) struct Events {
     faults: Faults,
 }
 
-/// An event, until the next one comes.
+/// An event that may still get further data.
 #[derive(Debug)]
 struct OpenEvent {
     kind: ActivityType,
-    place: Place,
+    place: EventPlace,
     raw: abi::Event,
     name: String,
     arrow: Option<Arrow>,
-    said: Vec<(String, Value)>,
+    metadata_pairs: Vec<(String, Value)>,
 }
 
-/// The end of an arrow from a launch to its work.
+/// An end of an arrow from a launch to its work.
 #[derive(Clone, Copy, Debug)]
 struct Arrow {
     id: u32,
     is_start: bool,
 }
 
-/// What a plugin has got wrong, counted.
+/// A plugin's errors, counted.
 #[derive(Debug, Default)]
 struct Faults(BTreeMap<&'static str, u64>);
 
-/// Why something that a plugin says is not taken; what it is told is -1.
+/// A call was rejected; the plugin gets the status -1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Refused;
+pub(super) struct Rejection;
 
-/// The kinds of arrow.
+/// The kinds of arrows.
 const FORWARD_BACKWARD: u32 = 1;
 const ASYNC: u32 = 2;
-/// Names, keys and texts longer than this are cut.
+/// Longer names, keys and texts are truncated.
 const TEXT_MAX: usize = 4096;
-/// One pair is kept for the correlation id that an arrow gives.
+/// A pair is reserved for the correlation id of an arrow.
 const ARGUMENTS_MAX: usize = PAIRS - 1;
-/// More devices, or streams of one, are none.
+/// The most devices, and the most streams of a device.
 const DEVICES_MAX: usize = 4096;
 
 impl Faults {
-    fn add(&mut self, what: &'static str) -> Refused {
+    fn add(&mut self, what: &'static str) -> Rejection {
         *self.0.entry(what).or_default() += 1;
-        Refused
+        Rejection
     }
 }
 
@@ -72,70 +72,70 @@ impl Events {
         Events { sink, types, process, last: None, devices: BTreeMap::new(), faults: Faults::default() }
     }
 
-    /// Begins an event. Of a type that is not known it is counted, and so is one whose type was not asked for.
-    pub(super) fn add(&mut self, raw: abi::Event) -> Result<(), Refused> {
+    /// Starts an event; counts events of unknown or unselected types.
+    pub(super) fn add(&mut self, raw: abi::Event) -> Result<(), Rejection> {
         self.finish_last();
         let Some(event_type) = EventType::from_number(raw.kind) else {
-            return Err(self.faults.add("events of a type that is not known"));
+            return Err(self.faults.add("events of unknown types"));
         };
         let (kind, place) = (event_type.kind(), event_type.place());
-        if !self.types.contains(kind) && place != Place::Correlation {
-            return Err(self.faults.add("events of a type that was not asked for"));
+        if !self.types.contains(kind) && place != EventPlace::Correlation {
+            return Err(self.faults.add("events of types that are not selected"));
         }
         if raw.start <= 0 || raw.end < raw.start {
-            return Err(self.faults.add("events that end before they begin, or begin at no time"));
+            return Err(self.faults.add("events with invalid times"));
         }
-        self.last = Some(OpenEvent { kind, place, raw, name: String::new(), arrow: None, said: Vec::new() });
+        self.last = Some(OpenEvent { kind, place, raw, name: String::new(), arrow: None, metadata_pairs: Vec::new() });
         Ok(())
     }
 
-    fn last(&mut self) -> Result<(&mut OpenEvent, &mut Faults), Refused> {
+    fn last(&mut self) -> Result<(&mut OpenEvent, &mut Faults), Rejection> {
         match &mut self.last {
             Some(last) => Ok((last, &mut self.faults)),
-            None => Err(self.faults.add("calls about an event that was not taken")),
+            None => Err(self.faults.add("calls for a rejected event")),
         }
     }
 
-    pub(super) fn name(&mut self, name: &str) -> Result<(), Refused> {
-        self.last().map(|(last, _)| last.name = cut(name).to_owned())
+    pub(super) fn name(&mut self, name: &str) -> Result<(), Rejection> {
+        self.last().map(|(last, _)| last.name = truncated(name).to_owned())
     }
 
-    pub(super) fn flow(&mut self, kind: u32, id: u32, is_start: bool) -> Result<(), Refused> {
+    pub(super) fn flow(&mut self, kind: u32, id: u32, is_start: bool) -> Result<(), Rejection> {
         let (last, faults) = self.last()?;
         match (kind, id) {
             (ASYNC, 1..) => last.arrow = Some(Arrow { id, is_start }),
-            (FORWARD_BACKWARD, _) => return Err(faults.add("arrows from forward to backward, which spans give")),
-            _ => return Err(faults.add("arrows of no kind or without an id")),
+            (FORWARD_BACKWARD, _) => return Err(faults.add("arrows from forward to backward, which only spans define")),
+            _ => return Err(faults.add("arrows of unknown kind or without an id")),
         }
         Ok(())
     }
 
     /// Adds an argument, whose value is JSON.
-    pub(super) fn metadata(&mut self, key: &str, json: &str) -> Result<(), Refused> {
+    pub(super) fn metadata(&mut self, key: &str, json: &str) -> Result<(), Rejection> {
         let (last, faults) = self.last()?;
-        let Some(value) = said::value(json) else {
-            return Err(faults.add("arguments whose value is no JSON (a text needs its quotes)"));
+        let Some(value) = metadata::value(json) else {
+            return Err(faults.add("arguments whose value is not JSON (a string needs quotes)"));
         };
         let value = match value {
-            Value::String(text) => Value::from(cut(&text)),
+            Value::String(text) => Value::from(truncated(&text)),
             value => value,
         };
-        // A key comes once.
-        let (key, count) = (cut(key), last.said.len());
-        match last.said.iter_mut().find(|(known, _)| known == key) {
+        // A repeated key replaces the value.
+        let (key, count) = (truncated(key), last.metadata_pairs.len());
+        match last.metadata_pairs.iter_mut().find(|(known, _)| known == key) {
             Some((_, known)) => *known = value,
             None if count >= ARGUMENTS_MAX => {
                 return Err(faults.add("arguments beyond the 126th of an event"));
             }
-            None => last.said.push((key.to_owned(), value)),
+            None => last.metadata_pairs.push((key.to_owned(), value)),
         }
         Ok(())
     }
 
     /// Describes a device.
-    pub(super) fn device(&mut self, id: i64, order: i64, name: &str, label: &str) -> Result<(), Refused> {
+    pub(super) fn device(&mut self, id: i64, order: i64, name: &str, label: &str) -> Result<(), Rejection> {
         let Ok(id) = i32::try_from(id) else { return Err(self.faults.add("devices with a number beyond 32 bits")) };
-        let (name, label) = (cut(name), cut(label));
+        let (name, label) = (truncated(name), truncated(label));
         let device = self.device_of(id)?;
         let known = std::mem::take(&mut device.streams);
         *device = DeviceDescription::new(id, name);
@@ -146,7 +146,7 @@ impl Events {
     }
 
     /// Describes a part of a device; threads have the names that the program gives them.
-    pub(super) fn resource(&mut self, device: i32, resource: i32, order: i32, name: &str) -> Result<(), Refused> {
+    pub(super) fn resource(&mut self, device: i32, resource: i32, order: i32, name: &str) -> Result<(), Rejection> {
         if device == self.process {
             return Ok(());
         }
@@ -154,19 +154,23 @@ impl Events {
         if device.streams.len() >= DEVICES_MAX {
             return Err(self.faults.add("devices or parts of them beyond the first 4096"));
         }
-        device.streams.push(Stream { id: resource.cast_unsigned(), name: cut(name).to_owned(), order: order.into() });
+        device.streams.push(Stream {
+            id: resource.cast_unsigned(),
+            name: truncated(name).to_owned(),
+            order: order.into(),
+        });
         Ok(())
     }
 
-    fn device_of(&mut self, id: i32) -> Result<&mut DeviceDescription, Refused> {
+    fn device_of(&mut self, id: i32) -> Result<&mut DeviceDescription, Rejection> {
         if self.devices.len() >= DEVICES_MAX && !self.devices.contains_key(&id) {
             return Err(self.faults.add("devices or parts of them beyond the first 4096"));
         }
         Ok(self.devices.entry(id).or_insert_with(|| DeviceDescription::new(id, String::new())))
     }
 
-    /// Counts what could not even be read.
-    pub(super) fn fault(&mut self, what: &'static str) -> Refused {
+    /// Counts a call whose arguments could not be read.
+    pub(super) fn fault(&mut self, what: &'static str) -> Rejection {
         self.faults.add(what)
     }
 
@@ -176,44 +180,45 @@ impl Events {
         }
     }
 
-    /// Ends it: returns the devices that were described; what was wrong is noted in the trace.
+    /// Ends the delivery: returns the described devices, and notes the errors in the trace.
     pub(super) fn finish(mut self) -> Vec<DeviceDescription> {
         self.finish_last();
         for (what, count) in &self.faults.0 {
-            self.sink.note(format!("not taken: {count} {what}"));
+            self.sink.note(format!("rejected: {count} {what}"));
         }
         self.devices.into_values().collect()
     }
 }
 
-fn cut(text: &str) -> &str {
+fn truncated(text: &str) -> &str {
     text.get(..boundary(text, TEXT_MAX)).unwrap_or_default()
 }
 
 impl OpenEvent {
-    /// Hands it to the recording.
+    /// Adds the event to the recording.
     fn record(mut self, events: &mut Events) {
         let Events { sink, types, process, .. } = events;
-        // What says which slice it belongs to is an arrow's business, and not shown twice.
+        // The external id is shown as an arrow, so it is not shown as an argument too.
         let external = self.take("External id").unwrap_or(0);
-        let correlation = self.arrow.map(|arrow| arrow.id.into()).or_else(|| self.said_id("correlation")).unwrap_or(0);
-        if correlation != 0 && self.said_id("correlation").is_none() {
-            self.said.retain(|(key, _)| key != "correlation");
-            self.said.insert(0, ("correlation".to_owned(), correlation.into()));
+        let correlation =
+            self.arrow.map(|arrow| arrow.id.into()).or_else(|| self.metadata_id("correlation")).unwrap_or(0);
+        if correlation != 0 && self.metadata_id("correlation").is_none() {
+            self.metadata_pairs.retain(|(key, _)| key != "correlation");
+            self.metadata_pairs.insert(0, ("correlation".to_owned(), correlation.into()));
         }
-        // Where no calls are, only the work itself can say whose it is.
+        // If calls are not recorded, only the work itself can name its slice.
         let has_calls = !types.intersection(ActivityTypes::RUNTIME.union(ActivityTypes::DRIVER)).is_empty();
         let (start, end) = (self.raw.start.cast_unsigned(), self.raw.end.cast_unsigned());
-        // A call may stand on the device whose queue it fills, as MTIA's do.
+        // A call may be shown on the device whose queue it fills, like MTIA's.
         let is_elsewhere = ![0, *process].contains(&self.raw.device);
-        let place = if self.place == Place::Host && is_elsewhere { Place::Device } else { self.place };
+        let place = if self.place == EventPlace::Host && is_elsewhere { EventPlace::Device } else { self.place };
         sink.record(|batch| {
             let name = batch.name(&self.name);
-            let words = &*said::words(&self.said, batch);
+            let words = &*metadata::words(&self.metadata_pairs, batch);
             let (kind, shape) = (self.kind, &MetadataLayout);
             let (device, stream) = (self.raw.device, self.raw.resource.cast_unsigned());
             match place {
-                Place::Host => batch.call(&ApiCall {
+                EventPlace::Host => batch.call(&ApiCall {
                     kind,
                     name,
                     thread: Thread::Id(self.raw.resource.into()),
@@ -225,29 +230,29 @@ impl OpenEvent {
                     shape,
                     words,
                 }),
-                Place::Device => {
+                EventPlace::Device => {
                     let work = DeviceWork { kind, name, device, stream, start, end, correlation, shape, words };
                     match external {
                         1.. if correlation == 0 || !has_calls => batch.work_of(CorrelationId(external), &work),
                         _ => batch.work(&work),
                     }
                 }
-                Place::Counter => {
+                EventPlace::Counter => {
                     batch.counters(&CounterSample { kind, name, device, stream, at: start, shape, words });
                 }
-                Place::Correlation => batch.external(External { correlation, id: self.raw.id.cast_unsigned() }),
-                Place::Overhead => batch.overhead(&Overhead { name, start, end }),
+                EventPlace::Correlation => batch.external(External { correlation, id: self.raw.id.cast_unsigned() }),
+                EventPlace::Overhead => batch.overhead(&Overhead { name, start, end }),
             }
         });
     }
 
-    fn said_id(&self, key: &str) -> Option<u64> {
-        self.said.iter().find(|(known, _)| known == key).and_then(|(_, value)| said::id(value))
+    fn metadata_id(&self, key: &str) -> Option<u64> {
+        self.metadata_pairs.iter().find(|(known, _)| known == key).and_then(|(_, value)| metadata::id(value))
     }
 
     fn take(&mut self, key: &str) -> Option<u64> {
-        let id = self.said_id(key)?;
-        self.said.retain(|(known, _)| known != key);
+        let id = self.metadata_id(key)?;
+        self.metadata_pairs.retain(|(known, _)| known != key);
         Some(id)
     }
 }
@@ -259,7 +264,7 @@ mod tests {
     use kineto_trace::activity::ActivityType;
     use proptest::prelude::*;
 
-    /// What a plugin may call.
+    /// A call of a plugin.
     #[derive(Clone, Debug)]
     enum Call {
         Add { kind: u32, start: i64, end: i64, id: i64, device: i32, resource: i32 },
@@ -293,7 +298,7 @@ mod tests {
         ]
     }
 
-    fn play(events: &mut Events, call: &Call) -> Result<(), Refused> {
+    fn play(events: &mut Events, call: &Call) -> Result<(), Rejection> {
         match call {
             Call::Add { kind, start, end, id, device, resource } => events.add(abi::Event {
                 size: 48,
@@ -324,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arrow_leaves_every_argument_its_place() {
+    fn arrow_keeps_all_arguments() {
         let (sink, mut events) = events(ActivityTypes::ALL);
         kernel(&mut events);
         let taken = (0..200).filter(|key| events.metadata(&format!("key {key}"), "1").is_ok()).count();
@@ -337,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_of_zeros_is_one() {
+    fn zero_argument_is_kept() {
         let (sink, mut events) = events(ActivityTypes::ALL);
         kernel(&mut events);
         events.metadata("", "false").unwrap();
@@ -346,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_have_an_end() {
+    fn long_texts_are_truncated() {
         let (sink, mut events) = events(ActivityTypes::ALL);
         let long = "x".repeat(TEXT_MAX + 1);
         kernel(&mut events);
@@ -362,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_calls_are_recorded_work_belongs_to_the_span_that_it_names() {
+    fn work_is_linked_to_its_span_without_calls() {
         let kernels = ActivityTypes::from_type(ActivityType::ConcurrentKernel);
         for (types, is_of_span) in [(kernels, true), (kernels.with(ActivityType::PrivateUse1Runtime), false)] {
             let (sink, mut events) = events(types);
@@ -377,16 +382,16 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a plugin calls: what was taken is in the recording, and what was not is counted.
+        /// For any calls of a plugin, accepted events are in the recording, and rejected ones are counted.
         #[test]
-        fn nothing_that_was_taken_is_missing(calls in prop::collection::vec(call(), 0..60)) {
+        fn accepted_events_are_recorded(calls in prop::collection::vec(call(), 0..60)) {
             let sink = trial::sink();
             let mut events = Events::new(sink.clone(), ActivityTypes::ALL.without(ActivityType::GpuMemset));
             let (mut taken, mut refused) = (0, 0);
             for call in &calls {
                 match play(&mut events, call) {
                     Ok(()) => taken += usize::from(matches!(call, Call::Add { .. })),
-                    Err(Refused) => refused += 1,
+                    Err(Rejection) => refused += 1,
                 }
             }
             let counted: u64 = events.faults.0.values().sum();

@@ -1,13 +1,13 @@
-//! Plugins: libraries by which any accelerator's vendor can record it, without a change in this crate.
+//! Plugins: libraries that record a vendor's accelerator without a change in this crate.
 //!
-//! `include/kineto_plugin.h` is what they are written against.
+//! They are written against `include/kineto_plugin.h`.
 
 pub(crate) mod abi;
 mod callback_context;
 mod calls;
 mod event_type;
 mod events;
-mod said;
+mod metadata;
 
 use super::{
     Attempt, Capabilities, Collector, DeviceDescription, Library, RecordSink, Rejected, Selection, Unavailable, Why,
@@ -26,37 +26,37 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A profiler that a library has registered, as a collector.
+/// A profiler that a library registered, as a collector.
 #[derive(Debug)]
 pub(crate) struct LoadedPlugin {
     name: &'static str,
     file: PathBuf,
     functions: Functions,
-    /// What it records: as event types, and as activity types.
+    /// What it records, as event types and as activity types.
     records: Vec<EventType>,
     types: ActivityTypes,
     notes: Vec<String>,
     context: &'static CallbackContext<Events>,
     running: Running,
     session: fork::Own<PluginSession>,
-    /// In which process it runs, counted in forks.
+    /// The fork generation of the process in which it runs.
     generation: AtomicU64,
-    /// It has not come back from a call, and is left alone until it does.
-    is_away: Arc<AtomicBool>,
-    /// A thread has not come back from telling it of a span.
+    /// Whether a call has not returned; until then, the plugin is not called.
+    is_busy: Arc<AtomicBool>,
+    /// Whether a thread is stuck in a push or pop.
     is_stuck: AtomicBool,
 }
 
-/// A plugin is being called, on whatever thread, until this is dropped.
-struct Away(Arc<AtomicBool>);
+/// Marks the plugin as busy until it is dropped, on any thread.
+struct BusyGuard(Arc<AtomicBool>);
 
-impl Drop for Away {
+impl Drop for BusyGuard {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
 }
 
-/// A recording, and what was described in the last one.
+/// A recording, and the devices of the last.
 #[derive(Debug, Default)]
 struct PluginSession {
     sink: Option<RecordSink>,
@@ -66,12 +66,12 @@ struct PluginSession {
 
 /// What to do about a plugin that fails.
 const REPLACE: &str = "update the plugin, or remove it from the folder";
-/// How long a plugin may take to register, and to begin.
+/// How long a plugin may take to register, and to start.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often it is looked whether threads have left.
-const MOMENT: Duration = Duration::from_micros(100);
+/// How often `close` checks whether threads have left.
+const POLL_EVERY: Duration = Duration::from_micros(100);
 
-/// Returns the profilers of all plugins in a folder, and why each of the others is none.
+/// Returns the profilers of all plugins in a folder, and why the others failed to load.
 pub(crate) fn plugins(folder: &Path) -> (Vec<Arc<dyn Collector>>, Vec<Rejected>) {
     let (mut found, mut off) = (Vec::<Arc<dyn Collector>>::new(), Vec::new());
     let files = std::fs::read_dir(folder).map(|entries| {
@@ -81,7 +81,7 @@ pub(crate) fn plugins(folder: &Path) -> (Vec<Arc<dyn Collector>>, Vec<Rejected>)
         files
     });
     let files = files.unwrap_or_else(|error| {
-        let why = format!("the folder of plugins {} cannot be read: {error}", folder.display());
+        let why = format!("cannot read the folder of plugins {}: {error}", folder.display());
         off.push(("plugins", Unavailable::new(Why::LibraryNotFound, why, "correct KINETO_PLUGIN_LIB_DIR_PATH")));
         Vec::new()
     });
@@ -101,13 +101,13 @@ fn is_library(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == std::env::consts::DLL_EXTENSION) && file.is_file()
 }
 
-/// Names of collectors stay for ever, as the libraries do.
+/// Leaks the name: collectors and libraries are never unloaded.
 fn name_of(text: &str) -> &'static str {
     let word = text.to_lowercase().replace(|sign: char| !sign.is_alphanumeric(), "_");
     Box::leak(word.into_boxed_str())
 }
 
-/// Calls foreign code on a thread of its own, since it may not come back; waits for it until `deadline`.
+/// Calls foreign code on a separate thread, since it may hang; waits for it until `deadline`.
 fn call_out<R: Send + 'static>(name: &str, deadline: Instant, call: impl FnOnce() -> R + Send + 'static) -> Option<R> {
     let (done, answer) = mpsc::channel();
     let work = move || _ = done.send(call());
@@ -118,12 +118,12 @@ fn call_out<R: Send + 'static>(name: &str, deadline: Instant, call: impl FnOnce(
 fn load_in_time(file: &Path, stem: &str) -> Vec<Result<LoadedPlugin, Unavailable>> {
     let own = file.to_owned();
     call_out(stem, Instant::now() + PATIENCE, move || load(&own)).unwrap_or_else(|| {
-        let why = format!("{}: it has not registered within 10 s", file.display());
+        let why = format!("{}: no registration within 10 s", file.display());
         vec![Err(Unavailable::new(Why::Failed, why, REPLACE))]
     })
 }
 
-/// Opens a library and has it register its profilers.
+/// Opens a library and makes it register its profilers.
 fn load(file: &Path) -> Vec<Result<LoadedPlugin, Unavailable>> {
     let refused = |why, text: String| Err(Unavailable::new(why, format!("{}: {text}", file.display()), REPLACE));
     let library = match Library::file(file) {
@@ -131,7 +131,7 @@ fn load(file: &Path) -> Vec<Result<LoadedPlugin, Unavailable>> {
         Err(words) => return vec![refused(Why::Failed, words)],
     };
     let Some((registered, status)) = calls::register(library) else {
-        let why = "it has no function KinetoPlugin_register, so it is no plugin";
+        let why = "not a plugin: it lacks KinetoPlugin_register";
         return vec![refused(Why::Unsupported, why.to_owned())];
     };
     if status != 0 {
@@ -139,7 +139,7 @@ fn load(file: &Path) -> Vec<Result<LoadedPlugin, Unavailable>> {
     }
     let profilers = registered.profilers.into_iter().map(|interface| match Functions::new(interface) {
         Ok(functions) => LoadedPlugin::new(file, functions),
-        Err(missing) => refused(Why::Incompatible, format!("its profiler has no function {missing}")),
+        Err(missing) => refused(Why::Incompatible, format!("its profiler lacks the function {missing}")),
     });
     let others = registered.refused.into_iter().map(|why| refused(Why::Incompatible, format!("it registers {why}")));
     let all: Vec<_> = profilers.chain(others).collect();
@@ -170,29 +170,33 @@ impl LoadedPlugin {
             running: Running::default(),
             session: fork::Own::default(),
             generation: AtomicU64::new(fork::generation()),
-            is_away: Arc::default(),
+            is_busy: Arc::default(),
             is_stuck: AtomicBool::new(false),
         })
     }
 
     fn can(&self) -> Result<Capabilities, Unavailable> {
         if self.generation.swap(fork::generation(), Ordering::Relaxed) != fork::generation() {
-            // Whoever was with it stayed in the parent.
+            // The thread that was in a call stayed in the parent.
             self.running.forget();
-            self.is_away.store(false, Ordering::Relaxed);
+            self.is_busy.store(false, Ordering::Relaxed);
         }
-        if self.is_stuck.load(Ordering::Relaxed) || self.is_away.load(Ordering::Acquire) {
-            let why = format!("{} has not come back from an earlier recording", self.file.display());
+        if self.is_stuck.load(Ordering::Relaxed) || self.is_busy.load(Ordering::Acquire) {
+            let why = format!("{} has not returned from a call of an earlier recording", self.file.display());
             return Err(Unavailable::new(Why::Failed, why, "give it a longer flush_timeout; tell the plugin's vendor"));
         }
         let (types, notes) = (self.types, self.notes.clone());
         Ok(Capabilities { types, library: Some(self.file.clone()), notes, ..Capabilities::default() })
     }
 
-    /// Calls the plugin and waits for it until `deadline`; it is asked for nothing more until it has come back.
-    fn ask<R: Send + 'static>(&self, deadline: Instant, call: impl FnOnce() -> R + Send + 'static) -> Option<R> {
-        self.is_away.store(true, Ordering::Relaxed);
-        let away = Away(self.is_away.clone());
+    /// Calls the plugin and waits for it until `deadline`; it is not called again until that call has returned.
+    fn call_plugin<R: Send + 'static>(
+        &self,
+        deadline: Instant,
+        call: impl FnOnce() -> R + Send + 'static,
+    ) -> Option<R> {
+        self.is_busy.store(true, Ordering::Relaxed);
+        let away = BusyGuard(self.is_busy.clone());
         call_out(self.name, deadline, move || {
             let answer = call();
             drop(away);
@@ -200,15 +204,15 @@ impl LoadedPlugin {
         })
     }
 
-    /// Takes the profiler from the threads that tell it where they are; `None` if one of them does not come back.
+    /// Rejects further pushes, and waits for those in progress; returns `None` if a thread is stuck.
     fn close(&self, deadline: Instant) -> Option<ProfilerHandle> {
         let profiler = self.running.close()?;
-        while !self.running.is_quiet() {
+        while !self.running.is_idle() {
             if Instant::now() >= deadline {
                 self.is_stuck.store(true, Ordering::Relaxed);
                 return None;
             }
-            thread::sleep(MOMENT);
+            thread::sleep(POLL_EVERY);
         }
         Some(profiler)
     }
@@ -232,11 +236,11 @@ impl Collector for LoadedPlugin {
         let asked = self.records.iter().filter(|known| selection.types.contains(known.kind()));
         let numbers: Vec<u32> = asked.map(|known| known.number()).collect();
         let functions = self.functions;
-        let begun = self.ask(Instant::now() + PATIENCE, move || functions.begin(&numbers));
+        let begun = self.call_plugin(Instant::now() + PATIENCE, move || functions.begin(&numbers));
         let profiler = match begun {
             Some(Ok(profiler)) => profiler,
             Some(Err(why)) => return Err(Unavailable::new(Why::Failed, why, REPLACE)),
-            None => return Err(Unavailable::new(Why::Failed, "it has not begun within 10 s", REPLACE)),
+            None => return Err(Unavailable::new(Why::Failed, "no start within 10 s", REPLACE)),
         };
         let types = self.types.intersection(selection.types);
         *self.session.lock() = PluginSession { sink: Some(sink), types, devices: Vec::new() };
@@ -267,12 +271,12 @@ impl Collector for LoadedPlugin {
         };
         let (Some(sink), Some(profiler)) = (sink.clone(), self.close(deadline)) else {
             if let Some(sink) = sink {
-                sink.note("it has not come back from being told of a span: what it recorded is not here");
+                sink.note("the plugin hung in a push or pop; its records are lost");
             }
             return;
         };
         let (functions, context, events) = (self.functions, self.context, Events::new(sink.clone(), types));
-        let ended = self.ask(deadline, move || {
+        let ended = self.call_plugin(deadline, move || {
             let mut devices = Vec::new();
             let failures = functions.end(profiler, |process| {
                 let (described, status) = context.process(events, process);
@@ -286,9 +290,7 @@ impl Collector for LoadedPlugin {
                 failures.into_iter().for_each(|failure| sink.note(failure));
                 self.session.lock().devices = devices;
             }
-            None => {
-                sink.note("it has not ended within the time limit: what it had not handed over by then is not here")
-            }
+            None => sink.note("the plugin hung during stop; records that it had not delivered are lost"),
         }
     }
 

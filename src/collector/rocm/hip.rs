@@ -127,7 +127,7 @@ impl Direction {
     }
 }
 
-/// The name of rows of is_fill_kernel.
+/// The name of rows of fills.
 pub(super) const FILL: &str = "Memset (Device)";
 
 /// Returns whether the runtime uses this kernel to fill memory: then its row is a fill.

@@ -1,4 +1,4 @@
-//! Device times around spans, measured by pairs of events: for devices that no profiler's library records.
+//! Device times of spans, measured by pairs of events: for devices without a vendor's profiling library.
 
 mod timeline;
 mod timer;
@@ -18,25 +18,31 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
-use timeline::{Pair, Timed, TimelineMark};
+use timeline::{Pair, TimedSpan, TimelineMark};
 
-/// Times spans on a device by a pair of events around each; torch's `KINETO_GPU_FALLBACK` as a collector.
+/// Times spans on a device by a pair of events around each span; torch's `KINETO_GPU_FALLBACK` as a collector.
 ///
-/// A slice becomes one row of its own name, a [`GpuUserAnnotation`](ActivityType::GpuUserAnnotation) on the stream that its
-/// events were recorded on, with the slice's id and marked `"timing_source": "events"`. It lasts from the one event to the
-/// other: all that was put on that stream between them, by whichever thread, and the gaps in between. It is no kernel, of
-/// which readers want a launch, and which do not nest; averages count it as the operation's device time all the same, less
-/// that of operations within. Beside a collector that records kernels they count both.
+/// A slice becomes a row of the same name: a [`GpuUserAnnotation`](ActivityType::GpuUserAnnotation) on the stream of
+/// its events, with the slice's id, marked `"timing_source": "events"`. It includes all work on that stream between
+/// the two events, of any thread, and the gaps. It is not a kernel row, since readers expect a launch for each
+/// kernel, and no nesting. Averages still count it as the operation's device time, less that of nested operations.
+/// Together with a collector that records kernels, averages count both.
 ///
-/// How rows of a stream lie to one another is measured. Where the stream lies on the host's clock is not: as early as it can
-/// be with no event before the host recorded it, which the rows say by `"start_source": "earliest_possible"`.
+/// The distances between rows of a stream are measured. The offset of a stream from the host's clock is not: each
+/// stream is placed as early as possible, with no event before the host recorded it. The rows mark this by
+/// `"start_source": "earliest_possible"`.
 ///
-/// Rows come when the recording stops, which waits for the device; a snapshot has none. Not timed are spans that are deeper
-/// than 64, that were entered before the recording or a pause of it began or were open when it ended, or that were left on
-/// another stream; what failed is counted in the [notes](crate::CollectorReport::notes). Needs
-/// [`ExternalCorrelation`](ActivityType::ExternalCorrelation) among the selected types, which it is by default.
+/// Rows appear when the recording stops, which waits for the device; a snapshot has none. Some spans are not timed:
 ///
-/// It costs two events for each span, a microsecond or more each, and bears them until the stop.
+/// - spans nested deeper than 64,
+/// - spans entered before the recording, or before a pause of it ended,
+/// - spans that are open when the recording ends,
+/// - spans left on another stream than they were entered on.
+///
+/// Failures are counted in the [notes](crate::CollectorReport::notes). The selected types must include
+/// [`ExternalCorrelation`](ActivityType::ExternalCorrelation), as they do by default.
+///
+/// It costs two events for each span, a microsecond or more each, which are kept until the stop.
 pub struct EventTimers<T> {
     timer: T,
     most: usize,
@@ -50,15 +56,15 @@ impl<T: fmt::Debug> fmt::Debug for EventTimers<T> {
     }
 }
 
-/// What a recording has so far.
+/// The state of a recording.
 #[derive(Debug, Default)]
 struct TimerRecords {
-    /// Of the recording that goes on, if one does.
+    /// The sink of the current recording, if there is one.
     sink: Option<RecordSink>,
     /// The spans that each thread is in.
     open: HashMap<ThreadId, Vec<(u64, TimelineMark)>>,
     pairs: Vec<Pair>,
-    /// Pairs that have begun, ended or not.
+    /// Pairs that have begun, whether ended or not.
     pending: usize,
     events: u64,
     missed: Vec<(NotTimed, u64)>,
@@ -66,12 +72,12 @@ struct TimerRecords {
     cut_by_pause: u64,
 }
 
-/// How many pairs of events a recording may have, unless [`EventTimers::most`] says otherwise.
+/// The default of [`EventTimers::most`].
 const MOST: usize = 1 << 17;
-/// How many causes are told apart.
+/// The most causes that are counted separately.
 const CAUSES: usize = 8;
 
-/// The shape of rows that events have measured.
+/// The layout of rows measured by events.
 #[derive(Debug)]
 struct ByEvents;
 
@@ -85,19 +91,19 @@ impl RecordLayout for ByEvents {
 }
 
 impl<T: DeviceTimer> EventTimers<T> {
-    /// Makes a collector of what that timer measures. Does nothing yet.
+    /// Makes a collector that uses that timer. Calls nothing yet.
     pub fn new(timer: T) -> EventTimers<T> {
         EventTimers { timer, most: MOST, runs: AtomicBool::new(false), taken: fork::Own::default() }
     }
 
-    /// The most pairs of events in one recording; spans beyond it are counted and not timed. Default: 131,072.
+    /// Limits the pairs of events in a recording; further spans are only counted. Default: 131,072.
     #[must_use]
     pub fn most(mut self, pairs: usize) -> EventTimers<T> {
         self.most = pairs;
         self
     }
 
-    /// Has an event recorded; counts it if that fails. The lock is not held meanwhile: the timer may take its time.
+    /// Records an event; counts a failure. The lock is not held meanwhile, since the timer may be slow.
     fn record(&self) -> Option<(Token, u64)> {
         let host = now();
         self.timer.record().map(|token| (token, host)).map_err(|cause| self.taken.lock().miss(cause)).ok()
@@ -107,7 +113,7 @@ impl<T: DeviceTimer> EventTimers<T> {
         self.timer.release(mark.token);
     }
 
-    /// Waits for the device to come to the end of each pair; returns how many it came to.
+    /// Waits for the device to reach the end of each pair; returns how many it reached.
     fn wait(&self, pairs: &mut [Pair], deadline: Instant) -> usize {
         pairs.sort_unstable_by_key(|pair| pair.last.nth);
         let passed = |pair: &Pair| loop {
@@ -120,7 +126,7 @@ impl<T: DeviceTimer> EventTimers<T> {
             }
             std::thread::sleep(left.min(Duration::from_micros(200)));
         };
-        // What stands behind the deadline on one stream may have passed on another.
+        // Events of other streams may have passed although one stream missed the deadline.
         let mut came = 0;
         for at in 0..pairs.len() {
             if pairs.get(at).is_some_and(passed) {
@@ -133,8 +139,8 @@ impl<T: DeviceTimer> EventTimers<T> {
 }
 
 impl TimerRecords {
-    /// Begins a pair, if there may be one more.
-    fn admit(&mut self, most: usize) -> bool {
+    /// Reserves a pair, unless the limit is reached.
+    fn reserve_pair(&mut self, most: usize) -> bool {
         let is_full = self.pending >= most;
         self.over_limit += u64::from(is_full);
         self.pending += usize::from(!is_full);
@@ -152,14 +158,14 @@ impl TimerRecords {
         if known.is_none() && self.missed.len() < CAUSES {
             return self.missed.push((cause, 1));
         }
-        // What is one cause too many is counted with the last.
+        // Further causes are counted with the last.
         if let Some((_, count)) = self.missed.get_mut(known.unwrap_or(CAUSES - 1)) {
             *count += 1;
         }
     }
 
-    /// Leaves what was not timed as notes; `untimed` are pairs that could not be measured, `late` those that had not ended.
-    fn tell(&self, sink: &RecordSink, untimed: usize, late: usize) {
+    /// Notes the spans that were not timed; `untimed` pairs could not be measured, `late` pairs had not ended.
+    fn note_losses(&self, sink: &RecordSink, untimed: usize, late: usize) {
         let open = self.open.values().map(Vec::len).sum::<usize>() as u64;
         let note = |count: u64, why: &dyn fmt::Display| {
             if count > 0 {
@@ -167,11 +173,11 @@ impl TimerRecords {
             }
         };
         self.missed.iter().for_each(|(cause, count)| note(*count, cause));
-        note(self.over_limit, &"the recording had as many pairs of events as it may");
-        note(self.cut_by_pause, &"the recording paused inside of them");
+        note(self.over_limit, &"limit of event pairs reached");
+        note(self.cut_by_pause, &"the recording paused inside them");
         note(open, &"they were open when the recording ended");
-        note(late as u64, &"the device had not come to their end when the stop had waited long enough");
-        note(untimed as u64, &"the time between their events cannot be had");
+        note(late as u64, &"the device had not reached their end by the deadline of the stop");
+        note(untimed as u64, &"the time between their events is not available");
     }
 }
 
@@ -190,7 +196,7 @@ impl<T: DeviceTimer> Collector for EventTimers<T> {
 
     fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
         if !selection.types.contains(ActivityType::ExternalCorrelation) {
-            let message = "spans are timed only where external_correlation is selected";
+            let message = "spans are timed only if external_correlation is selected";
             return Err(Unavailable::new(Why::Disabled, message, "add it to the activity types"));
         }
         let can = self.probe()?;
@@ -208,7 +214,7 @@ impl<T: DeviceTimer> Collector for EventTimers<T> {
     }
 
     fn push(&self, id: CorrelationId) -> bool {
-        if !self.runs.load(Ordering::Acquire) || !self.taken.lock().admit(self.most) {
+        if !self.runs.load(Ordering::Acquire) || !self.taken.lock().reserve_pair(self.most) {
             return false;
         }
         let Some(recorded) = self.record() else { return false };
@@ -225,7 +231,7 @@ impl<T: DeviceTimer> Collector for EventTimers<T> {
 
     fn pop(&self) {
         let thread = std::thread::current().id();
-        // None is there where the recording has ended or paused meanwhile.
+        // There is no mark if the recording ended or paused meanwhile.
         let Some((slice, first)) = self.taken.lock().open.get_mut(&thread).and_then(Vec::pop) else { return };
         let Some(recorded) = self.record() else { return self.release(first) };
         let mut taken = self.taken.lock();
@@ -258,13 +264,13 @@ impl<T: DeviceTimer> Collector for EventTimers<T> {
         let timed = timeline::measure(done, |from, to| self.timer.elapsed(from, to));
         sink.record(|batch| {
             let name = batch.name("");
-            for Timed { slice, device, stream, start, end } in timed.iter().copied() {
+            for TimedSpan { slice, device, stream, start, end } in timed.iter().copied() {
                 let (kind, shape, words) = (ActivityType::GpuUserAnnotation, &ByEvents, &[]);
                 let work = DeviceWork { kind, name, device, stream, start, end, correlation: 0, shape, words };
                 batch.work_of(CorrelationId(slice), &work);
             }
         });
-        taken.tell(&sink, done.len() - timed.len(), late.len());
+        taken.note_losses(&sink, done.len() - timed.len(), late.len());
         let open = taken.open.values().flatten().map(|(_, mark)| *mark);
         let ended = taken.pairs.iter().flat_map(|pair| [pair.first, pair.last]);
         open.chain(ended).for_each(|mark| self.release(mark));

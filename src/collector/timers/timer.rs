@@ -1,22 +1,21 @@
-//! What a device can do that measures times around spans.
+//! The interface of a device that can time spans.
 
 use crate::collector::{Capabilities, DeviceDescription, Unavailable};
 use std::fmt;
 use std::time::Duration;
 
-/// Takes times on a device by events that are put among its work; torch's `ProfilerStubs`.
+/// Measures times on a device by events among its work; torch's `ProfilerStubs`.
 ///
-/// [`EventTimers`](super::EventTimers) has one recorded when a span is entered and one when it is left, on the thread that
-/// does so, and asks for the time between them when the recording stops, on whichever thread stops it. Methods may be called
-/// by several threads at a time. None may wait but [`elapsed`](DeviceTimer::elapsed), and none may open spans that are to be
-/// recorded.
+/// [`EventTimers`](super::EventTimers) records an event when a thread enters a span, and one when it leaves. When the
+/// recording stops, it queries the time between them, on the stopping thread. Several threads may call the methods at
+/// a time. Only [`elapsed`](DeviceTimer::elapsed) may block, and no method may open recorded spans.
 pub trait DeviceTimer: fmt::Debug + Send + Sync {
-    /// Returns the name under which the trace speaks of it, one word in lower case. Default: "timers".
+    /// Returns the name that the trace uses: a single word in lower case. Default: "timers".
     fn name(&self) -> &'static str {
         "timers"
     }
 
-    /// Says whether it can measure here; called before each recording. Its `types` are not looked at.
+    /// Returns whether it can measure here; called before each recording. The returned `types` are ignored.
     ///
     /// # Errors
     /// What is missing, and what to do about it.
@@ -24,28 +23,29 @@ pub trait DeviceTimer: fmt::Debug + Send + Sync {
         Ok(Capabilities::default())
     }
 
-    /// Puts an event on the stream that the calling thread works on.
+    /// Records an event on the stream that the calling thread works on.
     ///
     /// # Errors
-    /// Why there is none: the span has no row then, and is counted.
+    /// Why there is no event: the span then has no row, and is counted.
     fn record(&self) -> Result<Token, NotTimed>;
 
-    /// Whether the device has come to that event; does not wait. Default: true, so that
-    /// [`elapsed`](DeviceTimer::elapsed) waits, however long that takes.
+    /// Returns whether the device has reached that event; does not wait. By default it returns true, so that
+    /// [`elapsed`](DeviceTimer::elapsed) waits for the event, however long that takes.
     fn has_passed(&self, _token: Token) -> bool {
         true
     }
 
-    /// Returns the time between two events of one stream; `None` if `to` came before `from`, or if it cannot be had.
+    /// Returns the time between two events of a stream; `None` if `to` precedes `from`, or if the time is not
+    /// available.
     ///
-    /// Waits for the device to come to both. It is asked for any two events of a stream, not only for those of one span, and
-    /// for an event and itself, which is [`Duration::ZERO`].
+    /// Waits for the device to reach both. The events may be any two of a stream, not only those of a span; the time
+    /// from an event to itself is [`Duration::ZERO`].
     fn elapsed(&self, from: Token, to: Token) -> Option<Duration>;
 
-    /// An event is not needed any more.
+    /// Releases an event that is not needed any more.
     fn release(&self, _token: Token) {}
 
-    /// Returns the devices that are there, in the order of their numbers.
+    /// Returns the devices of this machine, ordered by number.
     fn devices(&self) -> Vec<DeviceDescription> {
         Vec::new()
     }
@@ -54,7 +54,7 @@ pub trait DeviceTimer: fmt::Debug + Send + Sync {
 /// An event that was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token {
-    /// What its timer knows it by.
+    /// The timer's identifier of the event.
     pub id: u64,
     /// The number of its device.
     pub device: i32,
@@ -66,11 +66,11 @@ pub struct Token {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NotTimed {
-    /// The thread works on no device.
+    /// No device is current on the thread.
     NoContext,
-    /// The thread's stream is being captured into a graph, which an event would become a part of.
+    /// The thread's stream is being captured into a graph, and the event would become part of it.
     Capturing,
-    /// The device's library says so, by that number.
+    /// The device's library returned this error.
     Error(i64),
 }
 

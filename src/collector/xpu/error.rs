@@ -1,14 +1,14 @@
-//! PTI's result codes, and what to do about them.
+//! PTI's result codes, and advice for them.
 
 use crate::collector::{Unavailable, Why};
 use std::fmt;
 
-/// A result code of PTI other than 0. Any number may come: newer libraries have more.
+/// A result code of PTI other than 0. Newer libraries may return unknown codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PtiError(pub(super) u32);
 
 impl PtiError {
-    /// Returns Intel's name for it, without its beginning, and why it stands in the way.
+    /// Returns Intel's name without its prefix, and the category.
     fn meaning(self) -> (&'static str, Why) {
         match self.0 {
             2 => ("ERROR_NOT_IMPLEMENTED", Why::Incompatible),
@@ -36,30 +36,30 @@ impl PtiError {
         }
     }
 
-    /// Returns what to do about it; empty if that is not known.
+    /// Returns advice; empty if none is known.
     fn advice(self) -> &'static str {
         match self.0 {
             2 => {
-                "see that libpti.so lies beside libpti_view (in its folder `pti` since 1.0) with the libraries that \
+                "put libpti.so next to libpti_view (in its folder `pti` since 1.0) with the libraries that \
                 it needs: `pip install intel-pti intel-cmplr-lib-rt`"
             }
             50 => "update Intel's compute runtime and the Level Zero loader",
             51 => "start the program with ZE_ENABLE_TRACING_LAYER=1, or use a newer Level Zero loader",
             52 => "update the GPU's driver (Intel's compute runtime)",
-            104 => "stop what else collects metrics of the GPU, such as unitrace or VTune",
-            151 => "see which metrics the GPU has: `unitrace --metric-list`",
-            152 => "name metrics of one group alone",
+            104 => "stop other tools that collect GPU metrics, such as unitrace or VTune",
+            151 => "list the GPU's metrics: `unitrace --metric-list`",
+            152 => "name metrics of a single group",
             _ => "",
         }
     }
 
-    /// Returns what to do about it as the end of a sentence.
+    /// Returns the advice as the end of a sentence.
     pub(super) fn hint(self) -> String {
         let advice = self.advice();
         if advice.is_empty() { String::new() } else { format!("; {advice}") }
     }
 
-    /// Makes the reason for which nothing is recorded; `during` is the call that failed.
+    /// Makes the reason why nothing is recorded; `during` is the call that failed.
     pub(super) fn reason(self, during: &str) -> Unavailable {
         Unavailable::new(self.meaning().1, format!("{during}: {self}"), self.advice())
     }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_say_what_to_do() {
+    fn codes_have_a_category_and_advice() {
         for (code, why, says) in [
             (2, Why::Incompatible, "libpti.so"),
             (51, Why::Unsupported, "ZE_ENABLE_TRACING_LAYER=1"),

@@ -1,4 +1,4 @@
-//! The functions of libpti_view that are used, with safe ways to call them.
+//! Safe wrappers of the libpti_view functions in use.
 #![allow(unsafe_code, reason = "libpti_view is foreign code")]
 
 use super::error::PtiError;
@@ -8,9 +8,9 @@ use std::ffi::{CStr, c_char};
 use std::fmt;
 use std::ptr::null;
 
-/// Asks for an empty buffer: where it begins, and its size.
+/// Requests an empty buffer. Arguments: its address, and its size.
 pub(super) type Requested = extern "C" fn(*mut *mut u8, *mut usize);
-/// Gives a buffer back: where it begins, its size, how many bytes of it are records.
+/// Returns a buffer. Arguments: its address, its size, and the bytes of records in it.
 pub(super) type Completed = extern "C" fn(*mut u8, usize, usize);
 
 type Code = u32;
@@ -26,9 +26,9 @@ impl fmt::Display for Version {
     }
 }
 
-/// The kind of external ids that is ours.
+/// The kind of external ids that this crate uses.
 pub(super) const OWN_IDS: u32 = 2;
-/// The calls of a runtime that put work on a device, in all runtimes.
+/// The class of calls that put work on a device, in all runtimes.
 const WORK_OF_DEVICES: u32 = 1;
 const ALL_GROUPS: u32 = 0x7fff_ffff;
 
@@ -56,55 +56,55 @@ pub(super) fn checked(code: Code) -> Result<(), PtiError> {
     if code == 0 { Ok(()) } else { Err(PtiError(code)) }
 }
 
-/// Returns the version of a library of which nothing else may be called yet, or may not be there.
+/// Returns the version of a library whose other functions may be missing, or may not be called yet.
 pub(super) fn version(library: Library) -> Option<Version> {
-    // SAFETY: that is the type that Intel documents.
+    // SAFETY: Intel documents this type.
     let version = unsafe { library.function::<unsafe extern "C" fn() -> Version>(c"ptiVersion") }?;
-    // SAFETY: it takes nothing, and reads numbers that are built in.
+    // SAFETY: it takes no arguments, and returns constants.
     Some(unsafe { version() })
 }
 
-/// Copies a text that the library keeps.
+/// Copies a text of the library.
 fn text(text: *const c_char) -> Option<String> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: the library gives a C string of its own, which stays.
+    // SAFETY: the library returns a static C string.
     Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
 impl Api {
-    /// Returns the time by the clock of the records; `None` if the library does not know it.
+    /// Returns the time on the clock of the records; `None` if the library cannot read it.
     pub(super) fn timestamp(&self) -> Option<u64> {
-        // SAFETY: it takes nothing.
+        // SAFETY: it takes no arguments.
         Some(unsafe { (self.get_timestamp)() }).filter(|time| *time != 0)
     }
 
-    /// Has the library fill buffers of ours. It asks for the first one at once.
+    /// Makes the library fill buffers of this crate. It requests the first buffer at once.
     pub(super) fn set_callbacks(&self, requested: Requested, completed: Completed) -> Result<(), PtiError> {
-        // SAFETY: the functions are never unloaded, and keep their promises at any time.
+        // SAFETY: both functions are static, have PTI's types, and may run at any time.
         checked(unsafe { (self.set_callbacks)(requested, completed) })
     }
 
     pub(super) fn enable(&self, view: u32) -> Result<(), PtiError> {
-        // SAFETY: any number may be passed.
+        // SAFETY: PTI checks the number.
         checked(unsafe { (self.enable)(view) })
     }
 
     pub(super) fn disable(&self, view: u32) -> Result<(), PtiError> {
-        // SAFETY: any number may be passed.
+        // SAFETY: PTI checks the number.
         checked(unsafe { (self.disable)(view) })
     }
 
-    /// Has of a runtime's calls those recorded that put work on a device, and no others.
+    /// Limits the records of a runtime's calls to those that put work on a device.
     pub(super) fn record_launches(&self) -> Result<(), PtiError> {
-        // SAFETY: any numbers may be passed.
+        // SAFETY: PTI checks the numbers.
         checked(unsafe { (self.enable_class)(1, WORK_OF_DEVICES, ALL_GROUPS) })
     }
 
-    /// Has all buffers handed over that hold records.
+    /// Makes PTI return all buffers with records.
     pub(super) fn flush(&self) -> Result<(), PtiError> {
-        // SAFETY: it takes nothing.
+        // SAFETY: it takes no arguments.
         checked(unsafe { (self.flush_all)() })
     }
 
@@ -114,31 +114,31 @@ impl Api {
         unsafe { (self.push_id)(OWN_IDS, id) == 0 }
     }
 
-    /// Takes away the id that was pushed last on this thread; `false` if there is none.
+    /// Pops the id that was pushed last on this thread; returns `false` if there is none.
     #[inline]
     pub(super) fn pop(&self) -> bool {
         let mut last = 0;
-        // SAFETY: the pointer is a valid place for the result.
+        // SAFETY: the pointer is a valid place for an id.
         unsafe { (self.pop_id)(OWN_IDS, &raw mut last) == 0 }
     }
 
     /// Returns the name of a function.
     pub(super) fn function_name(&self, group: u32, function: u32) -> Option<String> {
         let mut name = null();
-        // SAFETY: the pointer is a valid place for the result.
+        // SAFETY: the pointer is a valid place for the name's address.
         let code = unsafe { (self.get_api_name)(group, function, &raw mut name) };
         if code == 0 { text(name) } else { None }
     }
 
     /// Returns the name of a kind of memory.
     pub(super) fn memory_name(&self, kind: u32) -> Option<String> {
-        // SAFETY: any number may be passed.
+        // SAFETY: PTI checks the number.
         text(unsafe { (self.memory_name)(kind) })
     }
 
     /// Returns the name of a kind of copy.
     pub(super) fn copy_name(&self, kind: u32) -> Option<String> {
-        // SAFETY: any number may be passed.
+        // SAFETY: PTI checks the number.
         text(unsafe { (self.copy_name)(kind) })
     }
 }
@@ -148,7 +148,7 @@ impl Walker for Api {
         const END: u32 = 1;
         let start = buffer.as_ptr();
         let mut record = at.map_or(null(), |at| start.wrapping_add(at));
-        // SAFETY: the buffer is as long as is said, and the record is null or one that the library named.
+        // SAFETY: the length is that of the buffer, and the record is null or a record that the library returned.
         match unsafe { (self.get_next_record)(start, buffer.len(), &raw mut record) } {
             0 => Ok(Some(record.addr().wrapping_sub(start.addr()))),
             END => Ok(None),

@@ -1,31 +1,30 @@
-//! What there is one of in a process, since PTI has no user data for its callbacks: the buffers, and who records.
+//! Process-wide state of PTI's callbacks, which have no user data: the buffers and the current recording.
 
 use super::views::Views;
 use crate::collector::lease::{ExclusiveLease, OwningProcess};
 use crate::collector::pool::Pool;
 use std::sync::Arc;
 
-/// The one hub.
+/// The hub of the process.
 pub(super) static HUB: Hub = Hub { pool: Pool::new(), lease: ExclusiveLease::new(), owner: OwningProcess::new() };
 
-/// The one place where PTI's callbacks and the recording meet.
+/// State that PTI's callbacks and the recording share.
 #[derive(Debug)]
 pub(super) struct Hub {
     pub(super) pool: Pool,
     pub(super) lease: ExclusiveLease,
-    /// The process that has the driver: a forked child has none.
+    /// The process that loaded the driver: a forked child cannot use it.
     pub(super) owner: OwningProcess,
 }
 
-/// The right to record with PTI, which one recording of the process has; given up when it is dropped, also by a panic, with
-/// the views that it has enabled.
+/// The exclusive lease of PTI. Dropping it, even during a panic, disables its views and releases it.
 #[derive(Debug)]
 pub(super) struct Lease {
     pub(super) views: Option<Arc<Views>>,
 }
 
 impl Lease {
-    /// Takes the lease; `None` if another recording has it.
+    /// Acquires the lease; returns `None` if another recording holds it.
     pub(super) fn take() -> Option<Lease> {
         HUB.lease.take().then(|| Lease { views: None })
     }

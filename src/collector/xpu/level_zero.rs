@@ -1,4 +1,4 @@
-//! Level Zero: whether there is a driver for Intel's GPUs, and which they are.
+//! Level Zero: finds a driver for Intel's GPUs, and lists the GPUs.
 #![allow(unsafe_code, reason = "the loader of Level Zero is foreign code")]
 
 use crate::collector::library::{Attempt, Candidate, Library};
@@ -9,7 +9,7 @@ use std::ptr::{null, null_mut};
 type Code = u32;
 type Handle = *mut c_void;
 
-/// The loader of Level Zero's drivers, with the functions that are used.
+/// The loader of Level Zero's drivers, with the functions in use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LevelZero {
     init: unsafe extern "C" fn(u32) -> Code,
@@ -29,17 +29,17 @@ pub(super) struct LevelZeroGpu {
 
 pub(super) const LOADER: &str = "libze_loader.so.1";
 const INTEL: u32 = 0x8086;
-/// The driver's version below which PTI ends the process.
-const LEAST: (u32, u32) = (1, 3);
-/// More are taken for garbage.
+/// The least driver version with which PTI does not end the process.
+const MIN_VERSION: (u32, u32) = (1, 3);
+/// The most drivers or devices; a larger count is corrupt.
 const MOST: u32 = 1024;
 
-/// `ze_device_properties_t`, as bytes, with room for more than any version of it has.
+/// `ze_device_properties_t` as bytes, with room for more than any version's.
 #[repr(C, align(8))]
 struct Properties([u8; 1024]);
 
 impl Properties {
-    /// Which struct it is stands first.
+    /// The first field: the type of the struct.
     const STRUCTURE: u32 = 3;
     const GPU: u32 = 1;
 
@@ -55,7 +55,7 @@ impl Properties {
         self.0.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_ne_bytes(*bytes))
     }
 
-    /// The GPU that it describes, if it is one.
+    /// Returns the GPU that it describes, if it is a GPU.
     fn gpu(&self) -> Option<LevelZeroGpu> {
         const KIND: usize = 16;
         const VENDOR: usize = 20;
@@ -70,19 +70,19 @@ impl Properties {
 
 #[cfg(test)]
 impl LevelZeroGpu {
-    /// One of Intel's.
+    /// Makes a GPU of Intel's.
     pub(super) fn of(uuid: [u8; 16], name: &str) -> LevelZeroGpu {
         LevelZeroGpu { uuid, name: name.to_owned(), vendor: INTEL }
     }
 }
 
 impl LevelZero {
-    /// Whether the loader is in the process already.
+    /// Returns whether the process has loaded the loader.
     pub(super) fn is_mapped() -> bool {
         Library::first([Candidate::Mapped(LOADER.to_owned())].into_iter(), &mut Vec::new()).is_some()
     }
 
-    /// Finds the loader, which must be one that PTI can use. Nothing of it is called.
+    /// Finds the loader, which must be compatible with PTI. Calls none of its functions.
     ///
     /// # Errors
     /// What is missing.
@@ -98,54 +98,54 @@ impl LevelZero {
             attempts.push(Attempt::new(format!("{LOADER}: {name}"), "not there"));
             Unavailable::new(
                 Why::Incompatible,
-                format!("the Level Zero loader is too old for PTI: it has no {name}"),
+                format!("the Level Zero loader is too old for PTI: it lacks {name}"),
                 advice,
             )
         };
-        // SAFETY: it is looked for, and not called.
+        // SAFETY: the symbol is resolved, but not called.
         if unsafe { library.function::<unsafe extern "C" fn(u32) -> Code>(c"zesInit") }.is_none() {
             return Err(missing("zesInit"));
         }
         let found = || {
             Some(LevelZero {
-                // SAFETY: that is the type that Level Zero's specification gives.
+                // SAFETY: Level Zero's specification gives this type.
                 init: unsafe { library.function(c"zeInit") }?,
-                // SAFETY: that is the type that Level Zero's specification gives.
+                // SAFETY: Level Zero's specification gives this type.
                 drivers: unsafe { library.function(c"zeDriverGet") }?,
-                // SAFETY: that is the type that Level Zero's specification gives.
+                // SAFETY: Level Zero's specification gives this type.
                 devices: unsafe { library.function(c"zeDeviceGet") }?,
-                // SAFETY: that is the type that Level Zero's specification gives.
+                // SAFETY: Level Zero's specification gives this type.
                 properties: unsafe { library.function(c"zeDeviceGetProperties") }?,
-                // SAFETY: that is the type that Level Zero's specification gives.
+                // SAFETY: Level Zero's specification gives this type.
                 version: unsafe { library.function(c"zeDriverGetApiVersion") },
             })
         };
         found().ok_or_else(|| missing("zeInit or zeDeviceGetProperties"))
     }
 
-    /// Has the drivers begin, and returns the GPUs in their order, one of which is Intel's.
+    /// Initialises the drivers, and returns the GPUs in order, at least one of which is Intel's.
     ///
     /// # Errors
-    /// There is none, or no driver that PTI can use: it ends the process then.
+    /// There is none, or no driver that PTI can use: PTI would end the process.
     pub(super) fn gpus(&self, attempts: &mut Vec<Attempt>) -> Result<Vec<LevelZeroGpu>, Unavailable> {
         const GPUS_ONLY: u32 = 1;
         let advice = "install Intel's compute runtime (package intel-opencl-icd with libze-intel-gpu1), and see \
                       that you may open /dev/dri/renderD* (group render)";
-        // SAFETY: any flags may be passed, and any number of calls be made.
+        // SAFETY: it takes flags, and may be called several times.
         let code = unsafe { (self.init)(GPUS_ONLY) };
         attempts.push(Attempt::new("zeInit", if code == 0 { "done".to_owned() } else { format!("0x{code:x}") }));
         if code != 0 {
-            let message = format!("Level Zero finds no driver for a GPU (zeInit: 0x{code:x})");
+            let message = format!("Level Zero finds no GPU driver (zeInit: 0x{code:x})");
             return Err(Unavailable::new(Why::NoDevice, message, advice));
         }
-        let drivers = listed(|count, list| {
-            // SAFETY: the list is null, or as long as the count says.
+        let drivers = query_list(|count, list| {
+            // SAFETY: the list is null, or as long as the count.
             unsafe { (self.drivers)(count, list) }
         });
         if let Some((major, minor)) =
-            drivers.first().and_then(|driver| self.version_of(*driver)).filter(|it| *it < LEAST)
+            drivers.first().and_then(|driver| self.version_of(*driver)).filter(|it| *it < MIN_VERSION)
         {
-            let message = format!("the Level Zero driver has version {major}.{minor}, with which PTI ends the process");
+            let message = format!("PTI does not support Level Zero driver {major}.{minor}: it would end the process");
             return Err(Unavailable::new(Why::Incompatible, message, "update Intel's compute runtime"));
         }
         let gpus: Vec<_> = drivers.iter().flat_map(|driver| self.gpus_of(*driver)).collect();
@@ -154,24 +154,24 @@ impl LevelZero {
         if gpus.iter().any(|gpu| gpu.vendor == INTEL) {
             return Ok(gpus);
         }
-        Err(Unavailable::new(Why::NoDevice, "Level Zero has no GPU of Intel's", advice))
+        Err(Unavailable::new(Why::NoDevice, "Level Zero lists no Intel GPU", advice))
     }
 
     fn version_of(&self, driver: Handle) -> Option<(u32, u32)> {
         let mut version = 0;
-        // SAFETY: the driver is one that the loader named, and the pointer is a valid place for the result.
+        // SAFETY: the loader returned the driver, and the pointer is a valid place for a version.
         let code = unsafe { (self.version?)(driver, &raw mut version) };
         (code == 0).then_some((version >> 16, version & 0xFFFF))
     }
 
     fn gpus_of(&self, driver: Handle) -> Vec<LevelZeroGpu> {
-        let devices = listed(|count, list| {
-            // SAFETY: the driver is one that the loader named; the list is null, or as long as the count says.
+        let devices = query_list(|count, list| {
+            // SAFETY: the loader returned the driver; the list is null, or as long as the count.
             unsafe { (self.devices)(driver, count, list) }
         });
         let gpu = |device: &Handle| {
             let mut properties = Properties::new();
-            // SAFETY: the device is one that the loader named, and the struct is longer than any version's.
+            // SAFETY: the loader returned the device, and the struct is longer than any version's.
             let code = unsafe { (self.properties)(*device, &raw mut properties) };
             if code == 0 { properties.gpu() } else { None }
         };
@@ -179,8 +179,8 @@ impl LevelZero {
     }
 }
 
-/// Asks how many there are, and then for all.
-fn listed(mut ask: impl FnMut(*mut u32, *mut Handle) -> Code) -> Vec<Handle> {
+/// Queries the count, then the list.
+fn query_list(mut ask: impl FnMut(*mut u32, *mut Handle) -> Code) -> Vec<Handle> {
     let mut count = 0;
     if ask(&raw mut count, null_mut()) != 0 || count == 0 {
         return Vec::new();
@@ -201,10 +201,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gpu_is_read_from_its_properties() {
+    fn gpu_is_read_from_its_properties() {
         let mut properties = Properties::new();
         assert_eq!(properties.number(0), 3);
-        assert_eq!(properties.gpu(), None, "no GPU");
+        assert_eq!(properties.gpu(), None, "not a GPU");
         properties.0[16] = 1;
         properties.0[20..24].copy_from_slice(&INTEL.to_ne_bytes());
         properties.0[96..112].copy_from_slice(&[7; 16]);
@@ -216,18 +216,18 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_no_longer_than_they_may_be() {
+    fn lists_are_limited() {
         let asked = |told: u32, code: Code| {
             let mut rooms = Vec::new();
-            let found = listed(|count, list| {
-                // SAFETY: the caller gives a valid place.
+            let found = query_list(|count, list| {
+                // SAFETY: the caller passes a valid place.
                 rooms.push(unsafe { count.read() });
                 let is_last = !list.is_null();
                 if is_last {
-                    // SAFETY: there is room for one at least.
+                    // SAFETY: the list has room for at least one handle.
                     unsafe { list.write(std::ptr::without_provenance_mut(8)) };
                 }
-                // SAFETY: the caller gives a valid place.
+                // SAFETY: the caller passes a valid place.
                 unsafe { count.write(told) };
                 if is_last { code } else { 0 }
             });

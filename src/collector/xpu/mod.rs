@@ -1,9 +1,9 @@
-//! Intel's GPUs, through libpti_view (Intel's Profiling Tools Interfaces).
+//! The collector of Intel's GPUs, through libpti_view (Intel's Profiling Tools Interfaces).
 //!
-//! The library is found when it is asked for, and nothing in it is called before the driver has answered: it ends the
-//! process otherwise ([`start`], [`level_zero`]). PTI writes into buffers of ours ([`pool`](super::pool)), which a thread
-//! ([`worker`]) reads ([`walk`](super::walk), [`records`]) into the recording ([`reader`], [`shapes`]). Metrics of kernels are asked
-//! for beside that ([`scope`]).
+//! The library is searched when it is first needed, and no function of it is called before the driver has answered:
+//! it ends the process otherwise ([`start`], [`level_zero`]). PTI fills buffers of this crate
+//! ([`pool`](super::pool)), which a thread ([`worker`]) reads ([`walk`](super::walk), [`records`]) into the recording
+//! ([`reader`], [`shapes`]). Kernel metrics have their own API ([`scope`]).
 
 mod callbacks;
 mod error;
@@ -43,15 +43,16 @@ use std::time::{Duration, Instant};
 use views::Views;
 use worker::ReaderCommands;
 
-/// Records Intel's GPUs: kernels, copies, fills, calls of SYCL's runtime and of Level Zero, waits, collective
-/// operations; where that is asked for, metrics of kernels.
+/// Records Intel's GPUs: kernels, copies, fills, API calls of SYCL's runtime and of Level Zero, waits, collective
+/// operations. On request, it also samples kernel metrics.
 ///
-/// Works with libpti_view 0.12 to 1.2 and, as far as records only grow, newer ones. There may be any number of these in
-/// a process; one of them records at a time, and others are told that it is [busy](super::Why::Busy).
+/// Works with libpti_view 0.12 to 1.2, and with newer versions as long as records only grow. A process may have
+/// several of these collectors; only one records at a time, and the others report that it is
+/// [busy](super::Why::Busy).
 pub struct Xpu {
     loaded: LazyLibrary<Loaded>,
     running: fork::Own<Option<Running>>,
-    /// Whether ids are taken.
+    /// Whether external ids are accepted.
     takes_ids: AtomicBool,
 }
 
@@ -62,14 +63,14 @@ impl fmt::Debug for Xpu {
 }
 
 thread_local! {
-    /// The recording for which the thread's ids were taken away.
+    /// The recording for which stale ids were removed on this thread.
     static CLEAN_FOR: Cell<u32> = const { Cell::new(0) };
 }
 
-/// What the table of vendors refers to.
+/// This vendor's row in the table of vendors.
 pub(super) const VENDOR: VendorFolder = VendorFolder::new(|options| Arc::new(Xpu::new(options)));
 
-/// A recording under way.
+/// An active recording.
 #[derive(Debug)]
 struct Running {
     commands: Arc<ReaderCommands>,
@@ -87,17 +88,17 @@ impl Xpu {
         }
     }
 
-    /// Returns what was looked for, and what came of it, the last time that the libraries were looked for.
+    /// Returns the places of the last search for the libraries, with the outcomes.
     pub fn attempts(&self) -> Vec<Attempt> {
         self.loaded.attempts()
     }
 
-    /// The recording under way.
+    /// Returns the active recording.
     fn recording(&self) -> Option<(Arc<ReaderCommands>, Arc<Views>)> {
         self.running.lock().as_ref().map(|running| (running.commands.clone(), running.views.clone()))
     }
 
-    /// Finds the libraries. Until they are found, each time anew.
+    /// Finds the libraries, searching again until they are found.
     fn load(&self) -> Result<&Loaded, Unavailable> {
         if HUB.owner.is_inherited() {
             return Err(Unavailable::in_fork("used Intel's GPUs"));

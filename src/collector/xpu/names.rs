@@ -1,20 +1,20 @@
-//! The names of PTI's functions and of what is copied where, each asked for once.
+//! Caches the names of PTI's functions, and of kinds of copies and fills.
 
 use super::ffi::Api;
 use crate::collector::{Batch, Name};
 use std::collections::HashMap;
 
-/// Gives the names that PTI has for its numbers.
-pub(super) trait Ask: Send {
-    /// The name of a function of that group.
+/// Returns PTI's names for its numbers.
+pub(super) trait PtiNames: Send {
+    /// Returns the name of a function of that group.
     fn function(&self, group: u32, function: u32) -> Option<String>;
-    /// The name of a kind of memory.
+    /// Returns the name of a kind of memory.
     fn memory(&self, kind: u32) -> Option<String>;
-    /// The name of a kind of copy.
+    /// Returns the name of a kind of copy.
     fn copy(&self, kind: u32) -> Option<String>;
 }
 
-impl Ask for &'static Api {
+impl PtiNames for &'static Api {
     fn function(&self, group: u32, function: u32) -> Option<String> {
         self.function_name(group, function)
     }
@@ -28,43 +28,43 @@ impl Ask for &'static Api {
     }
 }
 
-/// A function, as records name it.
+/// A function's name and effect.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Function {
     pub(super) name: Name,
-    /// Its name says that it puts work on a device, which allocating memory is not.
+    /// Its name implies that it puts work on a device; allocating memory does not count.
     pub(super) launches: bool,
-    /// And that the work is a kernel.
+    /// Its name implies that the work is a kernel.
     pub(super) runs_kernel: bool,
 }
 
-/// The names that a recording has met.
+/// The names seen in a recording.
 pub(super) struct CallNames {
-    ask: Box<dyn Ask>,
+    pti: Box<dyn PtiNames>,
     functions: HashMap<(u32, u32), Function>,
     copies: HashMap<[u32; 3], Name>,
     fills: HashMap<(u64, u32), Name>,
 }
 
-/// More of a kind can only be garbage; only what a fill writes may be anything.
+/// The most names of a kind. More are corrupt, except for the values of fills, which are arbitrary.
 const MOST: usize = 4096;
 
 impl std::fmt::Debug for CallNames {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Names").field("functions", &self.functions.len()).finish_non_exhaustive()
+        f.debug_struct("CallNames").field("functions", &self.functions.len()).finish_non_exhaustive()
     }
 }
 
 impl CallNames {
-    pub(super) fn new(ask: Box<dyn Ask>) -> CallNames {
-        CallNames { ask, functions: HashMap::new(), copies: HashMap::new(), fills: HashMap::new() }
+    pub(super) fn new(pti: Box<dyn PtiNames>) -> CallNames {
+        CallNames { pti, functions: HashMap::new(), copies: HashMap::new(), fills: HashMap::new() }
     }
 
     pub(super) fn function(&mut self, group: u32, function: u32, batch: &mut Batch<'_>) -> Function {
         if let Some(known) = self.functions.get(&(group, function)) {
             return *known;
         }
-        let text = self.ask.function(group, function).filter(|text| !text.is_empty());
+        let text = self.pti.function(group, function).filter(|text| !text.is_empty());
         let text = text.as_deref().unwrap_or("INVALID");
         let launches = text.contains("Enqueue");
         let found = Function { name: batch.name(text), launches, runs_kernel: launches && text.contains("Launch") };
@@ -79,7 +79,7 @@ impl CallNames {
             return *known;
         }
         let [what, source, target] = kinds;
-        let what = self.ask.copy(what).unwrap_or_else(|| "INVALID".to_owned());
+        let what = self.pti.copy(what).unwrap_or_else(|| "INVALID".to_owned());
         let name = batch.name(&format!("Memcpy {what} ({} -> {})", self.memory(source), self.memory(target)));
         if self.copies.len() < MOST {
             self.copies.insert(kinds, name);
@@ -99,17 +99,17 @@ impl CallNames {
     }
 
     fn memory(&self, kind: u32) -> String {
-        self.ask.memory(kind).unwrap_or_else(|| "INVALID".to_owned())
+        self.pti.memory(kind).unwrap_or_else(|| "INVALID".to_owned())
     }
 }
 
-/// Names as libpti_view gives them, for tests without it.
+/// The names that libpti_view returns, for tests without it.
 #[cfg(test)]
 #[derive(Debug)]
 pub(super) struct FixedNames;
 
 #[cfg(test)]
-impl Ask for FixedNames {
+impl PtiNames for FixedNames {
     fn function(&self, group: u32, function: u32) -> Option<String> {
         let name = match (group, function) {
             (3, 21) => "urEnqueueKernelLaunch",
@@ -138,7 +138,7 @@ mod tests {
     use crate::collector::trial;
 
     #[test]
-    fn each_is_asked_for_once_and_none_is_missing() {
+    fn each_name_is_queried_once() {
         let sink = trial::sink();
         let mut names = CallNames::new(Box::new(FixedNames));
         let found = sink.record(|batch| {

@@ -1,18 +1,18 @@
-//! Which launches have not come to their end yet.
+//! Tracks launches that have no kernel record yet.
 
 use std::collections::HashSet;
 
-/// The launches of kernels without a kernel's record, and the kernels without a launch's: either may come first.
+/// Launches without a kernel's record, and kernels without a launch's: either may arrive first.
 #[derive(Debug, Default)]
-pub(super) struct Owed {
+pub(super) struct OwedKernels {
     launched: HashSet<u32>,
     worked: HashSet<u32>,
 }
 
-/// More are not remembered.
+/// The most that are tracked.
 const MOST: usize = 1 << 20;
 
-impl Owed {
+impl OwedKernels {
     pub(super) fn launched(&mut self, correlation: u32) {
         if !self.worked.remove(&correlation) {
             add(&mut self.launched, correlation);
@@ -25,8 +25,8 @@ impl Owed {
         }
     }
 
-    /// Of what was launched so far nothing more may come.
-    pub(super) fn forget(&mut self) {
+    /// Drops all launches so far: their records may not arrive.
+    pub(super) fn clear(&mut self) {
         self.launched.clear();
     }
 
@@ -48,8 +48,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_launch_is_owed_its_kernel_whichever_comes_first() {
-        let mut owed = Owed::default();
+    fn launch_and_kernel_arrive_in_either_order() {
+        let mut owed = OwedKernels::default();
         owed.launched(1);
         owed.worked(2);
         owed.launched(2);
@@ -58,7 +58,7 @@ mod tests {
         owed.worked(1);
         assert_eq!(owed.count(), 0);
         owed.launched(3);
-        owed.forget();
+        owed.clear();
         assert_eq!(owed.count(), 0);
     }
 }

@@ -1,8 +1,8 @@
-//! Reads PTI's records into a recording.
+//! Converts PTI's records into records of the recording.
 
 use super::ffi::OWN_IDS;
-use super::names::{Ask, CallNames};
-use super::owed::Owed;
+use super::names::{CallNames, PtiNames};
+use super::owed::OwedKernels;
 use super::records::{Call, Kernel, Memcpy, Memset, PeerMemcpy, Record, Synchronization};
 use super::shapes;
 use super::streams::Streams;
@@ -14,25 +14,25 @@ use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What a recording has met so far.
+/// The state of a recording.
 #[derive(Debug)]
 pub(super) struct Reader {
     sink: RecordSink,
     types: ActivityTypes,
     names: CallNames,
     streams: Arc<Streams>,
-    owed: Owed,
-    /// Records are known to be missing, so kernels cannot be waited for launch by launch.
+    owed: OwedKernels,
+    /// Records are known to be missing, so launches cannot be waited for one by one.
     is_missing_records: bool,
-    /// When the recording began, by the clock of the records; 0 if that is not known.
+    /// When the recording began, on the clock of the records; 0 if unknown.
     since: u64,
-    /// Where kernels ran, by their ids, if somebody wants to know.
-    kernels: Option<HashMap<u64, Ran>>,
+    /// Where kernels ran, by id, if metrics are sampled.
+    kernels: Option<HashMap<u64, KernelPlace>>,
     text: Vec<u8>,
 }
 
-/// Where and when a kernel ran; `None` of one that is not kept.
-pub(super) type Ran = Option<Place>;
+/// Where and when a kernel ran; `None` if its record is not kept.
+pub(super) type KernelPlace = Option<Place>;
 
 /// Where and when a kernel ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,12 +43,12 @@ pub(super) struct Place {
     pub(super) end: u64,
 }
 
-/// What a wait has for a context: it is none of a device's.
+/// The context of a wait, which belongs to no device.
 const NO_CONTEXT: u32 = u32::MAX;
-/// Kernels beyond these have no metrics of their own.
+/// The most kernels whose place is kept for metrics.
 const KERNELS: usize = 1 << 20;
 
-/// What a record says that all work of devices has, of a type and with a name, and the words of its shape.
+/// Fills in the fields common to all device work, with a type, a name, and the words of a layout.
 macro_rules! work {
     ($record:ident, $at:expr, $kind:ident, $name:expr, $shape:ident, $words:expr) => {
         DeviceWork {
@@ -65,8 +65,8 @@ macro_rules! work {
     };
 }
 
-/// Where a record says that work ran; none if it was put into its queue in a pause, so that it is not wanted, or had
-/// ended before the recording began: PTI has the records of both when the program next waits.
+/// Returns where work ran. Returns early if it was queued in a pause, or had ended before the recording began: PTI
+/// delivers both when the program next waits.
 macro_rules! place {
     ($self:ident, $record:ident, $batch:ident) => {{
         let appended = $record.appended();
@@ -84,15 +84,15 @@ macro_rules! place {
 }
 
 impl Reader {
-    /// For a recording that begins at `since`, by the clock of the records; 0 if that is not known.
+    /// Makes the reader of a recording that begins at `since`, on the clock of the records; 0 if unknown.
     pub(super) fn new(
         sink: RecordSink,
         types: ActivityTypes,
-        ask: Box<dyn Ask>,
+        names: Box<dyn PtiNames>,
         streams: Arc<Streams>,
         since: u64,
     ) -> Reader {
-        let (names, owed) = (CallNames::new(ask), Owed::default());
+        let (names, owed) = (CallNames::new(names), OwedKernels::default());
         let kernels = types.contains(ActivityType::XpuScopeProfiler).then(HashMap::new);
         Reader { sink, types, names, streams, owed, is_missing_records: false, since, kernels, text: Vec::new() }
     }
@@ -101,28 +101,28 @@ impl Reader {
         &self.sink
     }
 
-    /// Returns how many launches of kernels have no kernel yet, as far as it is sure to come.
+    /// Returns how many launches of kernels lack a kernel's record that will certainly arrive.
     pub(super) fn owed(&self) -> usize {
         if self.is_missing_records { 0 } else { self.owed.count() }
     }
 
-    /// Kernels that were launched so far may have no records.
-    pub(super) fn forget_owed(&mut self) {
-        self.owed.forget();
+    /// Stops to wait for launches so far: their kernels may have no records.
+    pub(super) fn clear_owed(&mut self) {
+        self.owed.clear();
     }
 
-    /// Counts records that are not there.
-    pub(super) fn missing(&mut self, cause: Loss, count: u64) {
+    /// Counts lost records.
+    pub(super) fn count_lost(&mut self, cause: Loss, count: u64) {
         self.is_missing_records |= count > 0;
         self.sink.lost(cause, count);
     }
 
-    /// Returns where the kernel of that id ran, once; `None` if it has not come.
-    pub(super) fn ran(&mut self, kernel: u64) -> Option<Ran> {
+    /// Returns where the kernel of that id ran, and drops the entry; `None` if its record has not arrived.
+    pub(super) fn take_kernel_place(&mut self, kernel: u64) -> Option<KernelPlace> {
         self.kernels.as_mut()?.remove(&kernel)
     }
 
-    /// Reads all records of a buffer; returns whether it could be read to its end.
+    /// Reads all records of a buffer; returns whether the whole buffer could be read.
     pub(super) fn read(&mut self, bytes: &[u8], walker: &impl Walker) -> bool {
         let sink = self.sink.clone();
         let mut records = Records::new(bytes, walker);
@@ -137,17 +137,17 @@ impl Reader {
             unread
         });
         sink.lost(Loss::DeviceRecordsUnread, unread);
-        // How many more there were cannot be known.
-        self.missing(Loss::DeviceRecordsUnread, records.broken().into());
+        // The number of unread records is unknown.
+        self.count_lost(Loss::DeviceRecordsUnread, records.broken().into());
         !records.broken()
     }
 
-    /// No more comes.
+    /// Ends the recording.
     pub(super) fn finish(&mut self) {
-        let strangers = self.streams.strangers();
-        if strangers > 0 {
+        let unknown = self.streams.unknown_devices();
+        if unknown > 0 {
             self.sink.note(format!(
-                "{strangers} records name a device that is none of Level Zero's GPUs: they are shown on the first"
+                "{unknown} records name a device that Level Zero does not list; they are shown on the first GPU"
             ));
         }
     }
@@ -160,7 +160,7 @@ impl Reader {
             Record::ExternalCorrelation(external) if external.id_kind() == OWN_IDS => {
                 batch.external(External { correlation: external.correlation().into(), id: external.id() });
             }
-            // Another profiler's.
+            // Ids of another profiler.
             Record::ExternalCorrelation(_) => {}
             Record::Memcpy(copy) => self.copy(copy, batch),
             Record::PeerMemcpy(copy) => self.peer_copy(copy, batch),
@@ -185,8 +185,8 @@ impl Reader {
 
     fn call(&mut self, call: &Call<'_>, kind: ActivityType, batch: &mut Batch<'_>) {
         let function = self.names.function(call.group(), call.function(), batch);
-        // Calls of the driver share their ids with those of the runtime around them, and give work to lists that may
-        // never run.
+        // Driver calls share their ids with the runtime calls around them, and append work to lists that may never
+        // run.
         let launches = kind == ActivityType::XpuRuntime && function.launches;
         let is_owed = launches && function.runs_kernel && self.types.contains(ActivityType::ConcurrentKernel);
         if is_owed && !batch.overlaps_pause(call.start(), call.end()) {
@@ -242,7 +242,7 @@ impl Reader {
         batch.work(&work!(fill, at, GpuMemset, name, COPY, shapes::fill_words(fill, call)));
     }
 
-    /// A wait lies on the row of its thread, in a group of its own.
+    /// A wait is shown in the row of its thread, in a separate group.
     fn synchronization(&mut self, sync: &Synchronization<'_>, batch: &mut Batch<'_>) {
         let name = self.names.function(sync.group(), sync.function(), batch).name;
         batch.synchronization(&Wait {
@@ -286,19 +286,19 @@ impl Reader {
         });
     }
 
-    /// Returns the name at that address, or what it is called if none is there.
+    /// Returns the name at that address, or `otherwise` if there is none.
     fn name(&mut self, address: u64, otherwise: &str, batch: &mut Batch<'_>) -> Name {
         self.text(address, batch).unwrap_or_else(|| batch.name(otherwise))
     }
 
-    /// Returns the text at that address, if there is one and it is not empty.
+    /// Returns the text at that address, if there is any.
     fn text(&mut self, address: u64, batch: &mut Batch<'_>) -> Option<Name> {
         let there = text::copy(address, &mut self.text) && !self.text.is_empty();
         there.then(|| batch.name(&String::from_utf8_lossy(&self.text)))
     }
 }
 
-/// What libkineto calls kinds of overhead.
+/// Returns libkineto's name of a kind of overhead.
 fn overhead_name(kind: u32) -> &'static str {
     const NAMES: [&str; 6] = ["Unknown", "Unknown", "Resource", "Buffer Flush", "Driver", "Instrumentation"];
     NAMES.get(kind as usize).unwrap_or(&NAMES[0])

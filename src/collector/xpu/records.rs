@@ -1,9 +1,9 @@
-//! PTI's records, read field by field from the bytes that they are.
+//! Reads the fields of PTI's records from their bytes.
 //!
-//! Those of 1.0 are those of 0.12 with more at their ends, but for communication, whose fields have moved; so a field
-//! is there if the record is long enough. Nothing else is believed of what stands in a buffer.
+//! From 0.12 to 1.0 records only grew at their ends, except for communication, whose fields moved. So a field exists
+//! if the record is long enough. No other value in a buffer is trusted.
 
-/// Which view a record is of, by PTI's numbers.
+/// The views, by PTI's numbers.
 pub(super) mod view {
     pub(crate) const KERNEL: u32 = 1;
     pub(crate) const DRIVER: u32 = 3;
@@ -42,7 +42,7 @@ macro_rules! records {
         pub(super) struct $name<'b>(&'b [u8; $size]);
 
         impl<'b> $name<'b> {
-            /// `None` if the record is shorter than any version's.
+            /// Returns `None` if the record is shorter than in any version.
             #[inline]
             fn new(all: &'b [u8]) -> Option<$name<'b>> {
                 Some($name(all.first_chunk()?))
@@ -64,7 +64,7 @@ records! {
         submitted: u64 @ 120, task_begin: u64 @ 128, enqueue_begin: u64 @ 136, node: u64 @ 144, sycl_queue: u64 @ 152,
         invocation: u32 @ 160,
     }
-    /// A copy that stays on one device, or goes between it and the host.
+    /// A copy on a device, or between it and the host.
     Memcpy, 136 bytes {
         what: u32 @ 4, source_kind: u32 @ 8, target_kind: u32 @ 12, queue: u64 @ 16, context: u64 @ 24, name: u64 @ 32,
         uuid: uuid @ 56, id: u64 @ 72, correlation: u32 @ 80, appended: u64 @ 88, start: u64 @ 96, end: u64 @ 104,
@@ -96,7 +96,7 @@ records! {
     ExternalCorrelation, 24 bytes {
         correlation: u32 @ 4, id: u64 @ 8, id_kind: u32 @ 16,
     }
-    /// Time that PTI took.
+    /// Overhead of PTI.
     Overhead, 56 bytes {
         start: u64 @ 8, end: u64 @ 16, count: u64 @ 32, duration: u64 @ 40, what: u32 @ 48,
     }
@@ -110,7 +110,7 @@ records! {
     }
 }
 
-/// A record of a view that is known, seen where it lies.
+/// A borrowed record of a known view.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Record<'b> {
     Kernel(Kernel<'b>),
@@ -127,7 +127,7 @@ pub(super) enum Record<'b> {
 }
 
 impl<'b> Record<'b> {
-    /// Reads a record, all of whose bytes are given; `None` if it is of no known view, or too short for its view.
+    /// Reads a record from all of its bytes; returns `None` if its view is unknown, or it is too short.
     #[inline]
     pub(super) fn read(bytes: &'b [u8]) -> Option<Record<'b>> {
         Some(match view_of(bytes)? {
@@ -149,15 +149,15 @@ impl<'b> Record<'b> {
     }
 }
 
-/// Returns the view of the record that begins there.
+/// Returns the view of the record at the start of `bytes`.
 #[inline]
 pub(super) fn view_of(bytes: &[u8]) -> Option<u32> {
     field!(u32, bytes, 0)
 }
 
-/// A record of `size` bytes whose fields, as offset, size and value, are put there by hand.
+/// Makes a record of `size` bytes from fields: offset, size and value.
 #[cfg(test)]
-pub(super) fn made(number: u32, size: usize, fields: &[(usize, usize, u64)]) -> Vec<u8> {
+pub(super) fn make_record(number: u32, size: usize, fields: &[(usize, usize, u64)]) -> Vec<u8> {
     let mut bytes = vec![0u8; size];
     bytes[..4].copy_from_slice(&number.to_ne_bytes());
     for (at, width, value) in fields {

@@ -1,4 +1,4 @@
-//! Metrics of kernels, sampled by PTI's metrics scope: rows around the kernels, and counters.
+//! Kernel metrics, sampled by PTI's metrics scope: rows around the kernels, and counters.
 
 use super::error::PtiError;
 use super::level_zero::LevelZeroGpu;
@@ -10,7 +10,7 @@ use crate::collector::{Batch, CounterSample, DeviceWork, Name, Options, RecordSi
 use kineto_trace::activity::{ActivityType, CorrelationId};
 use std::ffi::CString;
 
-/// Metrics that are being sampled.
+/// An active sampling of metrics.
 #[derive(Debug)]
 pub(super) struct Sampling {
     api: &'static ScopeApi,
@@ -24,15 +24,15 @@ fn max_kernels(options: &Options) -> u64 {
     most.filter(|most| *most > 0).unwrap_or(1500)
 }
 
-/// The names of a metric in a recording: by itself, and with its unit.
-struct Named {
+/// The names of a metric in a recording, without and with its unit.
+struct MetricNames {
     kind: u32,
     name: Name,
     with_unit: Name,
 }
 
 impl Sampling {
-    /// Begins to sample; the second is what is not as it was asked for.
+    /// Starts to sample; the second value is a note about what differs from the selection.
     ///
     /// # Errors
     /// Why nothing is sampled, as a sentence.
@@ -46,45 +46,45 @@ impl Sampling {
             return Err("no metric is named (XPUPTI_PROFILER_METRICS)".to_owned());
         }
         if !options.flag("XPUPTI_PROFILER_ENABLE_PER_KERNEL") {
-            return Err("PTI samples metrics for each kernel alone (XPUPTI_PROFILER_ENABLE_PER_KERNEL=true)".to_owned());
+            return Err("PTI samples metrics only for each kernel (XPUPTI_PROFILER_ENABLE_PER_KERNEL=true)".to_owned());
         }
         let metrics: Result<Vec<_>, _> = metrics.iter().map(|name| CString::new(name.as_str())).collect();
-        let metrics = metrics.map_err(|_| "the name of a metric holds a zero".to_owned())?;
+        let metrics = metrics.map_err(|_| "the name of a metric contains a zero byte".to_owned())?;
         let number = devices.first().and_then(|device| device.parse().ok()).unwrap_or(0);
         let gpu = usize::try_from(number).ok().and_then(|number| gpus.get(number));
         let gpu = gpu.ok_or_else(|| format!("there is no GPU {number} (XPUPTI_PROFILER_DEVICES)"))?;
-        let said = |during: &str, error: PtiError| format!("{during}: {error}{}", error.hint());
-        let devices = api.devices().map_err(|error| said("ptiMetricsGetDevices", error))?;
+        let failed = |during: &str, error: PtiError| format!("{during}: {error}{}", error.hint());
+        let devices = api.devices().map_err(|error| failed("ptiMetricsGetDevices", error))?;
         let device = devices.iter().find(|device| device.uuid() == gpu.uuid).or(devices.first());
         let device = device.ok_or_else(|| "PTI finds no device with metrics".to_owned())?;
-        let scope = api.enable().map_err(|error| said("ptiMetricsScopeEnable", error))?;
+        let scope = api.enable().map_err(|error| failed("ptiMetricsScopeEnable", error))?;
         let sampling = Sampling { api, scope, is_running: true };
-        api.configure(scope, device, &metrics).map_err(|error| said("ptiMetricsScopeConfigure", error))?;
-        // Without room of its own size PTI makes some as it goes.
-        let _ = api.make_room(scope, max_kernels(options));
-        api.start(scope).map_err(|error| said("ptiMetricsScopeStartCollection", error))?;
-        let one = "PTI samples metrics of one device at a time: those of the first in XPUPTI_PROFILER_DEVICES";
+        api.configure(scope, device, &metrics).map_err(|error| failed("ptiMetricsScopeConfigure", error))?;
+        // Without a reserved buffer PTI allocates while sampling.
+        let _ = api.reserve_buffer(scope, max_kernels(options));
+        api.start(scope).map_err(|error| failed("ptiMetricsScopeStartCollection", error))?;
+        let one = "PTI samples only one device at a time: the first in XPUPTI_PROFILER_DEVICES";
         let note = (devices.len() > 1).then(|| one.to_owned());
         Ok((sampling, note))
     }
 
     /// Samples only while views record.
-    pub(super) fn follow(&mut self, views_record: bool, sink: &RecordSink) {
+    pub(super) fn follow_views(&mut self, views_record: bool, sink: &RecordSink) {
         if views_record == self.is_running {
             return;
         }
         let done = if views_record { self.api.start(self.scope) } else { self.api.stop(self.scope) };
         self.is_running = views_record;
         if let Err(error) = done {
-            sink.note(format!("metrics of kernels are not sampled as the recording pauses and goes on: {error}"));
+            sink.note(format!("could not pause or resume the sampling of kernel metrics: {error}"));
         }
     }
 
-    /// Ends sampling, and hands over what was sampled.
+    /// Stops sampling, and delivers the metrics.
     pub(super) fn end(self, reader: &mut Reader) {
         let sink = reader.sink().clone();
         if let Err(error) = self.read(reader, &sink) {
-            sink.note(format!("metrics of kernels are missing: {error}{}", error.hint()));
+            sink.note(format!("kernel metrics are missing: {error}{}", error.hint()));
         }
     }
 
@@ -97,10 +97,12 @@ impl Sampling {
         for nth in 0..self.api.count_buffers(self.scope)? {
             let calculated = self.api.calculate(self.scope, nth)?;
             sink.record(|batch| {
-                let named: Vec<_> = metrics.iter().map(|metric| Named::new(metric, batch)).collect();
+                let named: Vec<_> = metrics.iter().map(|metric| MetricNames::new(metric, batch)).collect();
                 for ([kernel, queue, name], values) in calculated.records(metrics.len()) {
                     match values {
-                        Some(values) => Sampled { kernel, queue, name, values }.put(&named, reader, &mut last, batch),
+                        Some(values) => {
+                            KernelMetrics { kernel, queue, name, values }.add_rows(&named, reader, &mut last, batch)
+                        }
                         None => batch.lost(Loss::DeviceRecordsUnread, 1),
                     }
                 }
@@ -116,24 +118,24 @@ impl Drop for Sampling {
     }
 }
 
-impl Named {
-    fn new(metric: &Metric, batch: &mut Batch<'_>) -> Named {
+impl MetricNames {
+    fn new(metric: &Metric, batch: &mut Batch<'_>) -> MetricNames {
         let with_unit = match &metric.unit {
             Some(unit) => batch.name(&format!("{}::{unit}", metric.name)),
             None => batch.name(&metric.name),
         };
-        Named { kind: metric.kind, name: batch.name(&metric.name), with_unit }
+        MetricNames { kind: metric.kind, name: batch.name(&metric.name), with_unit }
     }
 
-    fn words(named: &[Named], name: impl Fn(&Named) -> Name, value: impl Fn(usize) -> u64) -> Vec<u64> {
+    fn words(named: &[MetricNames], name: impl Fn(&MetricNames) -> Name, value: impl Fn(usize) -> u64) -> Vec<u64> {
         let words = named.iter().enumerate();
         let words = words.flat_map(|(nth, it)| [u64::from(it.kind) << 32 | u64::from(name(it).0), value(nth)]);
         words.chain([u64::MAX]).collect()
     }
 }
 
-/// What was sampled of a kernel.
-struct Sampled<'v> {
+/// The metrics of a kernel.
+struct KernelMetrics<'v> {
     kernel: u64,
     queue: u64,
     /// The address of its name.
@@ -141,14 +143,14 @@ struct Sampled<'v> {
     values: &'v [u64],
 }
 
-impl Sampled<'_> {
-    /// A row a nanosecond wider than the kernel at both ends, and counters that have the values while it ran.
-    fn put(&self, named: &[Named], reader: &mut Reader, last: &mut Place, batch: &mut Batch<'_>) {
-        let at = match reader.ran(self.kernel) {
+impl KernelMetrics<'_> {
+    /// Adds a row that is a nanosecond wider than the kernel at both ends, and counters with the values while it ran.
+    fn add_rows(&self, named: &[MetricNames], reader: &mut Reader, last: &mut Place, batch: &mut Batch<'_>) {
+        let at = match reader.take_kernel_place(self.kernel) {
             Some(Some(ran)) => ran,
             // It was launched in a pause.
             Some(None) => return,
-            // As libkineto: behind the one before, on the first device.
+            // As in libkineto: after the previous kernel, on the first device.
             None => Place { device: 0, stream: 0, start: last.end.saturating_add(3), end: last.end.saturating_add(4) },
         };
         *last = at;
@@ -159,7 +161,7 @@ impl Sampled<'_> {
         };
         let value = |nth| self.values.get(nth).copied().unwrap_or(0);
         let mut words = vec![self.kernel, self.queue];
-        words.extend(Named::words(named, |it| it.with_unit, value));
+        words.extend(MetricNames::words(named, |it| it.with_unit, value));
         let Place { device, stream, start, end } = at;
         let work = DeviceWork {
             kind: ActivityType::ConcurrentKernel,
@@ -172,15 +174,15 @@ impl Sampled<'_> {
             shape: &shapes::METRICS,
             words: &words,
         };
-        // Nobody launched it.
+        // No call launched it.
         batch.work_of(CorrelationId(0), &work);
         let name = batch.name("xpu");
         let mut sample = |at, words: &[u64]| {
             let (kind, shape) = (ActivityType::XpuScopeProfiler, &shapes::SAMPLE);
             batch.counters(&CounterSample { kind, name, device, stream, at, shape, words });
         };
-        sample(start, &Named::words(named, |it| it.name, value));
-        sample(end, &Named::words(named, |it| it.name, |_| 0));
+        sample(start, &MetricNames::words(named, |it| it.name, value));
+        sample(end, &MetricNames::words(named, |it| it.name, |_| 0));
     }
 }
 

@@ -1,4 +1,4 @@
-//! PTI's functions for metrics of kernels, with safe ways to call them.
+//! Safe wrappers of PTI's functions for kernel metrics.
 #![allow(unsafe_code, reason = "libpti_view is foreign code")]
 
 use super::error::PtiError;
@@ -10,21 +10,21 @@ use std::ptr::{null, null_mut};
 type Code = u32;
 type Handle = *mut c_void;
 
-/// One set of metrics of one device; whoever holds it gives it up in the end.
+/// A set of metrics of a device; its owner disables it at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PtiScope(usize);
 
-/// A device, as PTI names it.
+/// A device that can be sampled.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Described {
+pub(super) struct ScopeDevice {
     handle: Handle,
     address: [u8; 4],
     model: *const c_char,
     uuid: [u8; 16],
 }
 
-/// What each record's values mean.
+/// The types and names of the values in each record.
 #[repr(C)]
 #[derive(Debug)]
 struct Metadata {
@@ -35,7 +35,7 @@ struct Metadata {
     units: *const *const c_char,
 }
 
-/// A metric: its type by PTI's number, its name and its unit.
+/// A metric: PTI's number of its type, its name and its unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Metric {
     pub(super) kind: u32,
@@ -43,11 +43,11 @@ pub(super) struct Metric {
     pub(super) unit: Option<String>,
 }
 
-/// A kernel's record: the kernel's id, its queue, the addresses of its name and of its values.
+/// The words of a kernel's record: the kernel's id, its queue, the addresses of its name and of its values.
 pub(super) const RECORD_WORDS: usize = 4;
-/// Metrics are sampled for each kernel by itself.
+/// The mode that samples metrics for each kernel.
 const PER_KERNEL: u32 = 1;
-/// More are taken for garbage.
+/// Limits; larger values are corrupt.
 const DEVICES: u32 = 1024;
 pub(super) const METRICS: usize = 120;
 const BYTES: usize = 1 << 30;
@@ -56,7 +56,7 @@ functions! {
     /// libpti_view, with its functions for metrics.
     ScopeApi
     required {
-    devices = c"ptiMetricsGetDevices": unsafe extern "C" fn(*mut Described, *mut u32) -> Code;
+    devices = c"ptiMetricsGetDevices": unsafe extern "C" fn(*mut ScopeDevice, *mut u32) -> Code;
     enable = c"ptiMetricsScopeEnable": unsafe extern "C" fn(*mut Handle) -> Code;
     configure = c"ptiMetricsScopeConfigure":
         unsafe extern "C" fn(Handle, u32, *mut Handle, u32, *const *const c_char, usize) -> Code;
@@ -77,7 +77,7 @@ functions! {
     optional {}
 }
 
-impl Described {
+impl ScopeDevice {
     pub(super) fn uuid(&self) -> [u8; 16] {
         self.uuid
     }
@@ -89,15 +89,15 @@ impl PtiScope {
     }
 }
 
-/// The records of one collection buffer, with all that they refer to.
+/// The records of a collection buffer, with all that they refer to.
 #[derive(Debug)]
-pub(super) struct Calculated {
+pub(super) struct MetricRecords {
     words: Vec<u64>,
     records: usize,
 }
 
-impl Calculated {
-    /// Returns the records: kernel, queue, the address of the name, and the values as far as they lie where they must.
+impl MetricRecords {
+    /// Returns the records: kernel, queue, the address of the name, and the values if their address is valid.
     pub(super) fn records(&self, metrics: usize) -> impl Iterator<Item = ([u64; 3], Option<&[u64]>)> {
         let begin = self.words.as_ptr().expose_provenance() as u64;
         self.words.chunks_exact(RECORD_WORDS).take(self.records).filter_map(move |record| {
@@ -111,16 +111,16 @@ impl Calculated {
 
 impl ScopeApi {
     /// Returns the devices that can be sampled.
-    pub(super) fn devices(&self) -> Result<Vec<Described>, PtiError> {
+    pub(super) fn devices(&self) -> Result<Vec<ScopeDevice>, PtiError> {
         let mut count = 0;
-        // SAFETY: no list is given, and the count is a valid place for the result.
+        // SAFETY: the list is null, and the pointer is a valid place for a count.
         checked(unsafe { (self.devices)(null_mut(), &raw mut count) })?;
         let room = count.min(DEVICES);
-        let none = Described { handle: null_mut(), address: [0; 4], model: null(), uuid: [0; 16] };
+        let none = ScopeDevice { handle: null_mut(), address: [0; 4], model: null(), uuid: [0; 16] };
         let mut all = vec![none; room as usize];
         let mut count = room;
         if room > 0 {
-            // SAFETY: the list is as long as the count says.
+            // SAFETY: the list is as long as the count.
             checked(unsafe { (self.devices)(all.as_mut_ptr(), &raw mut count) })?;
         }
         all.truncate(count as usize);
@@ -129,61 +129,62 @@ impl ScopeApi {
 
     pub(super) fn enable(&self) -> Result<PtiScope, PtiError> {
         let mut scope = null_mut();
-        // SAFETY: the pointer is a valid place for the result.
+        // SAFETY: the pointer is a valid place for a handle.
         checked(unsafe { (self.enable)(&raw mut scope) })?;
         Ok(PtiScope(scope.expose_provenance()))
     }
 
-    /// Says of which device to sample which metrics for each kernel.
-    pub(super) fn configure(&self, scope: PtiScope, device: &Described, metrics: &[CString]) -> Result<(), PtiError> {
+    /// Sets the device and metrics to sample for each kernel.
+    pub(super) fn configure(&self, scope: PtiScope, device: &ScopeDevice, metrics: &[CString]) -> Result<(), PtiError> {
         let mut devices = [device.handle];
         let names: Vec<_> = metrics.iter().map(|name| name.as_ptr()).collect();
         let (devices, count) = (devices.as_mut_ptr(), names.len());
-        // SAFETY: the scope and the device are the library's, the lists are as long as is said, and nothing keeps them.
+        // SAFETY: PTI returned the scope and the device, the lengths are those of the lists, and PTI copies the
+        // lists.
         checked(unsafe { (self.configure)(scope.handle(), PER_KERNEL, devices, 1, names.as_ptr(), count) })
     }
 
-    /// Makes room for that many kernels.
-    pub(super) fn make_room(&self, scope: PtiScope, kernels: u64) -> Result<(), PtiError> {
+    /// Reserves a buffer for that many kernels.
+    pub(super) fn reserve_buffer(&self, scope: PtiScope, kernels: u64) -> Result<(), PtiError> {
         let mut bytes = 0;
         let kernels = usize::try_from(kernels).unwrap_or(usize::MAX);
-        // SAFETY: the scope is the library's, and the pointer is a valid place for the result.
+        // SAFETY: PTI returned the scope, and the pointer is a valid place for a size.
         checked(unsafe { (self.room_for)(scope.handle(), kernels, &raw mut bytes) })?;
-        // SAFETY: the scope is the library's.
+        // SAFETY: PTI returned the scope.
         checked(unsafe { (self.set_room)(scope.handle(), bytes) })
     }
 
     pub(super) fn start(&self, scope: PtiScope) -> Result<(), PtiError> {
-        // SAFETY: the scope is the library's.
+        // SAFETY: PTI returned the scope.
         checked(unsafe { (self.start)(scope.handle()) })
     }
 
     pub(super) fn stop(&self, scope: PtiScope) -> Result<(), PtiError> {
-        // SAFETY: the scope is the library's.
+        // SAFETY: PTI returned the scope.
         checked(unsafe { (self.stop)(scope.handle()) })
     }
 
-    /// Gives the scope up.
+    /// Disables the scope.
     pub(super) fn disable(&self, scope: PtiScope) {
-        // SAFETY: the scope is the library's, and nobody uses it any more.
+        // SAFETY: PTI returned the scope, and its owner does not use it after this.
         unsafe { (self.disable)(scope.handle()) };
     }
 
-    /// Returns what the values of each record mean.
+    /// Returns the metrics, in the order of a record's values.
     pub(super) fn metrics(&self, scope: PtiScope) -> Result<Vec<Metric>, PtiError> {
         let mut found = Metadata { size: size_of::<Metadata>(), count: 0, types: null(), names: null(), units: null() };
-        // SAFETY: the scope is the library's, and the struct is one of the size that it says.
+        // SAFETY: PTI returned the scope, and the struct has the size that it names.
         checked(unsafe { (self.metadata)(scope.handle(), &raw mut found) })?;
         if found.types.is_null() || found.names.is_null() {
             return Ok(Vec::new());
         }
         let metric = |at| {
-            // SAFETY: the library's lists are as long as the count says.
+            // SAFETY: PTI's lists are as long as the count.
             let kind = unsafe { found.types.wrapping_add(at).read() };
-            // SAFETY: the library's lists are as long as the count says.
+            // SAFETY: PTI's lists are as long as the count.
             let name = text(unsafe { found.names.wrapping_add(at).read() }).unwrap_or_default();
             let units = Some(found.units).filter(|units| !units.is_null());
-            // SAFETY: the library's lists are as long as the count says.
+            // SAFETY: PTI's lists are as long as the count.
             let unit = units.and_then(|units| text(unsafe { units.wrapping_add(at).read() }));
             Metric { kind, name, unit }
         };
@@ -192,21 +193,21 @@ impl ScopeApi {
 
     pub(super) fn count_buffers(&self, scope: PtiScope) -> Result<usize, PtiError> {
         let mut count = 0;
-        // SAFETY: the scope is the library's, and the pointer is a valid place for the result.
+        // SAFETY: PTI returned the scope, and the pointer is a valid place for a count.
         checked(unsafe { (self.count_buffers)(scope.handle(), &raw mut count) }).map(|()| count)
     }
 
-    /// Calculates the metrics of a collection buffer.
-    pub(super) fn calculate(&self, scope: PtiScope, nth: usize) -> Result<Calculated, PtiError> {
+    /// Computes the metrics of a collection buffer.
+    pub(super) fn calculate(&self, scope: PtiScope, nth: usize) -> Result<MetricRecords, PtiError> {
         const TOO_LARGE: PtiError = PtiError(153);
         let (mut buffer, mut size) = (null_mut(), 0);
-        // SAFETY: the scope is the library's, and the pointers are valid places for the results.
+        // SAFETY: PTI returned the scope, and the pointers are valid places for a buffer and its size.
         checked(unsafe { (self.buffer)(scope.handle(), nth, &raw mut buffer, &raw mut size) })?;
         let (mut bytes, mut records) = (0, 0);
-        // SAFETY: scope and buffer are the library's, and the pointers are valid places for the results.
+        // SAFETY: PTI returned scope and buffer, and the pointers are valid places for numbers.
         checked(unsafe { (self.measure)(scope.handle(), buffer, &raw mut bytes, &raw mut records) })?;
         if records == 0 {
-            return Ok(Calculated { words: Vec::new(), records: 0 });
+            return Ok(MetricRecords { words: Vec::new(), records: 0 });
         }
         if bytes > BYTES {
             return Err(TOO_LARGE);
@@ -214,18 +215,18 @@ impl ScopeApi {
         let mut words = vec![0u64; bytes.div_ceil(8)];
         let place = words.as_mut_ptr().cast();
         let mut records = 0;
-        // SAFETY: scope and buffer are the library's, the place is as long as is said, and it stays with the records.
+        // SAFETY: PTI returned scope and buffer, the length is that of the place, and the records keep it.
         checked(unsafe { (self.calculate)(scope.handle(), buffer, place, bytes, &raw mut records) })?;
-        Ok(Calculated { words, records })
+        Ok(MetricRecords { words, records })
     }
 }
 
-/// Copies a text that the library keeps.
+/// Copies a text of the library.
 fn text(text: *const c_char) -> Option<String> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: the library gives a C string of its own, which stays as long as the scope.
+    // SAFETY: PTI's C string lives as long as the scope.
     Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
@@ -234,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_read_only_where_they_can_be() {
+    fn values_are_read_only_in_bounds() {
         let mut words = vec![0u64; 3 * RECORD_WORDS + 2];
         let begin = words.as_ptr().expose_provenance() as u64;
         let behind = begin + 8 * 3 * RECORD_WORDS as u64;
@@ -242,16 +243,16 @@ mod tests {
             words[nth * RECORD_WORDS..][..4].copy_from_slice(&[nth as u64, 7, 8, values]);
         }
         words[12..].copy_from_slice(&[41, 42]);
-        // One more is said to be there than there is room for.
-        let calculated = Calculated { words, records: 9 };
+        // The count claims one value more than there is room for.
+        let calculated = MetricRecords { words, records: 9 };
         let found: Vec<_> =
             calculated.records(2).map(|(record, values)| (record[0], values.map(<[u64]>::to_vec))).collect();
         assert_eq!(found, [(0, Some(vec![41, 42])), (1, None), (2, None)]);
     }
 
     #[test]
-    fn structs_are_those_of_the_header() {
-        assert_eq!((size_of::<Described>(), std::mem::offset_of!(Described, uuid)), (40, 24));
+    fn structs_match_the_header() {
+        assert_eq!((size_of::<ScopeDevice>(), std::mem::offset_of!(ScopeDevice, uuid)), (40, 24));
         assert_eq!((size_of::<Metadata>(), std::mem::offset_of!(Metadata, units)), (40, 32));
     }
 }

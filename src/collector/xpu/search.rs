@@ -1,32 +1,32 @@
-//! Where libpti_view is looked for, and whether there is a GPU of Intel's that it could be for.
+//! Searches for libpti_view, if there is an Intel GPU.
 
 use super::level_zero::{LOADER, LevelZero};
 use crate::collector::library::{Attempt, Candidate, Library, matching_paths};
 use crate::collector::{Options, Unavailable, Why};
 use std::path::Path;
 
-/// The names that the loader knows the library by: 1.x, and 0.11 to 0.17.
+/// The names that the loader knows: 1.x, and 0.11 to 0.17.
 const NAMES: [&str; 2] = ["libpti_view.so.1", "libpti_view.so.0"];
-/// Where the kernel says whose GPUs there are.
+/// The kernel's files with the vendors of GPUs.
 const VENDORS: &str = "/sys/class/drm/renderD*/device/vendor";
 
-/// Sees whether there is a GPU of Intel's, without any library.
+/// Checks for an Intel GPU, without loading a library.
 ///
 /// # Errors
 /// There is none.
-pub(super) fn device(attempts: &mut Vec<Attempt>) -> Result<(), Unavailable> {
+pub(super) fn check_for_gpu(attempts: &mut Vec<Attempt>) -> Result<(), Unavailable> {
     let found = intel_gpus(Path::new(VENDORS));
-    attempts.push(Attempt::new(VENDORS, format!("{found} of Intel's")));
+    attempts.push(Attempt::new(VENDORS, format!("{found} from Intel")));
     if found > 0 {
         return Ok(());
     }
     if LevelZero::is_mapped() {
-        // A sandbox may hide the kernel's files; who has loaded it wants to use a GPU.
-        attempts.push(Attempt::new(format!("{LOADER}, in the process already"), "there"));
+        // A sandbox may hide the kernel's files; a program that has loaded the loader uses a GPU.
+        attempts.push(Attempt::new(format!("{LOADER}, loaded already"), "there"));
         return Ok(());
     }
-    let advice = "see that the driver i915 or xe is loaded, and that /sys/class/drm can be read";
-    Err(Unavailable::new(Why::NoDevice, "there is no GPU of Intel's", advice))
+    let advice = "load the driver i915 or xe, and make /sys/class/drm readable";
+    Err(Unavailable::new(Why::NoDevice, "no Intel GPU found", advice))
 }
 
 fn intel_gpus(pattern: &Path) -> usize {
@@ -36,8 +36,8 @@ fn intel_gpus(pattern: &Path) -> usize {
     matching_paths(pattern).iter().filter(|path| is_intel(path)).count()
 }
 
-/// Finds libpti_view; adds what was tried to `attempts`.
-pub(super) fn library(options: &Options, attempts: &mut Vec<Attempt>) -> Option<Library> {
+/// Finds libpti_view; adds the attempts to `attempts`.
+pub(super) fn find_library(options: &Options, attempts: &mut Vec<Attempt>) -> Option<Library> {
     let mapped = NAMES.iter().map(|name| Candidate::Mapped((*name).to_owned()));
     let named = options.path("KINETO_PTI_PATH").into_iter().flat_map(|path| match path.is_dir() {
         true => in_folder(&path),
@@ -50,34 +50,34 @@ pub(super) fn library(options: &Options, attempts: &mut Vec<Attempt>) -> Option<
     let by_loader = NAMES.iter().map(|name| Candidate::Loader((*name).to_owned()));
     let in_folders = named.chain(in_folders).inspect(|candidate| {
         if let Candidate::File(path) = candidate {
-            companions(path);
+            open_dependencies(path);
         }
     });
     Library::first(mapped.chain(in_folders).chain(by_loader), attempts)
 }
 
-/// Opens what libpti_view needs and may lie beside it, where the loader would not look: the libraries of Intel's
-/// compiler.
-fn companions(file: &Path) {
-    /// In the order in which they need one another.
+/// Opens libraries that libpti_view needs and that may be in its folder, which the loader does not search: the
+/// libraries of Intel's compiler.
+fn open_dependencies(file: &Path) {
+    /// In the order of their dependencies.
     const NAMES: [&str; 5] = ["libintlc.so.5", "libimf.so", "libsvml.so", "libirng.so", "libxptifw.so"];
     if let Some(folder) = file.parent().filter(|_| file.exists()) {
-        // What cannot be opened libpti_view misses, and the loader says so.
-        let beside = NAMES.map(|name| folder.join(name)).into_iter().filter(|path| path.exists());
-        beside.for_each(|path| _ = Library::file(&path));
+        // If one cannot be opened, the loader's message about libpti_view names it.
+        let in_folder_of_view = NAMES.map(|name| folder.join(name)).into_iter().filter(|path| path.exists());
+        in_folder_of_view.for_each(|path| _ = Library::file(&path));
     }
 }
 
-/// Opens the part of PTI that does the work, which libpti_view looks for by its name up to 0.17, if it lies beside it.
-pub(super) fn core(library: Library, attempts: &mut Vec<Attempt>) {
-    let beside = library.path(c"ptiVersion").and_then(|file| Some(file.parent()?.join("libpti.so")));
-    if let Some(path) = beside.filter(|path| path.exists()) {
+/// Opens the core of PTI if it is in the same folder; up to 0.17, libpti_view searches for it by name only.
+pub(super) fn open_core(library: Library, attempts: &mut Vec<Attempt>) {
+    let in_folder_of_view = library.path(c"ptiVersion").and_then(|file| Some(file.parent()?.join("libpti.so")));
+    if let Some(path) = in_folder_of_view.filter(|path| path.exists()) {
         let outcome = Library::file(&path).map_or_else(|error| error, |_| "opened".to_owned());
         attempts.push(Attempt::new(path.display().to_string(), outcome));
     }
 }
 
-/// Returns the files in a folder that are libpti_view, newest first, the one that does not say its version last.
+/// Returns the libpti_view files in a folder, newest first, the file without a version last.
 fn in_folder(folder: &Path) -> Vec<Candidate> {
     let mut found = matching_paths(&folder.join("libpti_view.so.*"));
     found.extend(matching_paths(&folder.join("libpti_view.so")));
@@ -115,7 +115,7 @@ mod tests {
             options.set(name, root.join(folder).to_str().unwrap());
         }
         let mut attempts = Vec::new();
-        assert!(library(&options, &mut attempts).is_none());
+        assert!(find_library(&options, &mut attempts).is_none());
         let begin = format!("{}/", root.display());
         let tried: Vec<_> = attempts.iter().filter_map(|attempt| attempt.what.strip_prefix(&begin)).collect();
         let expected = [
@@ -130,12 +130,12 @@ mod tests {
         assert!(attempts.last().unwrap().what.starts_with("libpti_view.so.0, by the loader"));
         attempts.clear();
         options.set("KINETO_PTI_PATH", "/nowhere/libpti_view.so.1");
-        library(&options, &mut attempts);
+        find_library(&options, &mut attempts);
         assert_eq!(attempts[0].to_string(), "/nowhere/libpti_view.so.1: not there");
     }
 
     #[test]
-    fn the_kernel_says_whose_gpus_there_are() {
+    fn intel_gpus_are_counted_by_vendor() {
         let root = tempfile::tempdir().unwrap();
         for (node, vendor) in [("renderD128", "0x8086\n"), ("renderD129", "0x10de\n"), ("renderD130", "0x8086\n")] {
             let folder = root.path().join(node).join("device");

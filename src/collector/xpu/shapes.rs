@@ -1,13 +1,13 @@
-//! What the words of PTI's records mean, as the arguments that libkineto writes, under its keys and in its order.
+//! The layouts of PTI's records: libkineto's arguments, in its order.
 //!
-//! A time that PTI does not know is 0 there; it has no argument here.
+//! Times that PTI does not know are omitted; libkineto writes 0.
 
 use super::records::{Kernel, Memcpy, Memset, Overhead, PeerMemcpy, Synchronization};
 use crate::collector::{Name, RecordLayout, RecordView};
 use crate::time::base_time;
 use kineto_trace::activity::ArgValue;
 
-/// The shapes of all records. Each is one of these, so that no two lie at one address.
+/// The layouts of all records. They are variants of an enum, so that no two share an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum XpuShape {
@@ -22,30 +22,31 @@ pub(super) enum XpuShape {
     Sample = 9,
 }
 
-/// A kernel: `[kernel id]`, then [what all work has](work_words), `[task begin]`, `[enqueue begin]`, `[node]`,
-/// `[invocation]`, `[source line]`, `[there is a source file | its name]`.
+/// A kernel: `[kernel id]`, the [common words of work](work_words), `[task begin]`, `[enqueue begin]`, `[node]`,
+/// `[invocation]`, `[source line]`, `[whether there is a source file | its name]`.
 pub(super) static KERNEL: XpuShape = XpuShape::Kernel;
-/// A copy or a fill: `[operation id]`, then what all work has, `[bytes]`, `[there is a function | its name]`.
+/// A copy or a fill: `[operation id]`, the common words of work, `[bytes]`, `[whether there is a function | its
+/// name]`.
 pub(super) static COPY: XpuShape = XpuShape::Copy;
-/// A copy between devices: like a copy, with `[from device | to device]` behind.
+/// A copy between devices: like a copy, followed by `[from device | to device]`.
 pub(super) static PEER_COPY: XpuShape = XpuShape::PeerCopy;
-/// A call: nothing.
+/// A call: no words.
 pub(super) static CALL: XpuShape = XpuShape::Call;
 /// A wait: `[context]`, `[queue]`, `[event]`, `[what | events]`, `[result]`.
 pub(super) static SYNC: XpuShape = XpuShape::Sync;
 /// A collective operation: `[communicator]`.
 pub(super) static COMMUNICATION: XpuShape = XpuShape::Communication;
-/// What PTI cost: `[1]`, `[duration]`, `[count]`.
+/// Overhead of PTI: `[1]`, `[duration]`, `[count]`.
 pub(super) static OVERHEAD: XpuShape = XpuShape::Overhead;
-/// The metrics of a kernel: `[kernel id]`, `[queue]`, then for each `[type | name with unit]`, `[value]`, and
-/// `[u64::MAX]`.
+/// The metrics of a kernel: `[kernel id]`, `[queue]`, then for each metric `[type | name with unit]`, `[value]`, and
+/// finally `[u64::MAX]`.
 pub(super) static METRICS: XpuShape = XpuShape::Metrics;
-/// The same as counters: for each `[type | name]`, `[value]`, and `[u64::MAX]`.
+/// The same as counters: for each metric `[type | name]`, `[value]`, and finally `[u64::MAX]`.
 pub(super) static SAMPLE: XpuShape = XpuShape::Sample;
 
-/// How many words all work has, behind the first.
+/// The number of common words of work, after the first word.
 const OF_WORK: usize = 5;
-/// The flag of words that hold a name.
+/// The flag of words that contain a name.
 const NAMED: u64 = 1 << 32;
 
 const fn pair(high: u32, low: u32) -> u64 {
@@ -56,7 +57,7 @@ fn named(name: Option<Name>) -> u64 {
     name.map_or(0, |name| NAMED | u64::from(name.0))
 }
 
-/// How long before the start something was, in a word that is 0 if that is not known.
+/// Returns how long before the start a time was, in a word that is 0 if the time is unknown.
 fn before(start: u64, at: u64) -> u64 {
     if at == 0 { 0 } else { start.wrapping_sub(at) << 1 | 1 }
 }
@@ -133,7 +134,7 @@ impl RecordLayout for XpuShape {
             XpuShape::Overhead => overhead(record, each),
             XpuShape::Metrics => {
                 each("kernel_id", ArgValue::U64(record.word(0)));
-                // As libkineto shows pointers.
+                // In libkineto's format of pointers.
                 each("queue", ArgValue::Str(&format!("0x{:x}", record.word(1))));
                 metrics(record, 2, each);
             }
@@ -143,36 +144,36 @@ impl RecordLayout for XpuShape {
 }
 
 fn kernel(record: &RecordView<'_>, each: Each<'_>) {
-    const BEHIND: usize = 1 + OF_WORK;
+    const AFTER: usize = 1 + OF_WORK;
     each("correlation", ArgValue::U64(record.correlation));
     time(record, 1, ["appended", "appended_rel_to_start"], each);
     time(record, 2, ["submitted", "submitted_rel_to_start"], each);
-    time(record, BEHIND, ["sycl_task_begin", "sycl_task_begin_rel_to_start"], each);
-    time(record, BEHIND + 1, ["sycl_enqk_begin", "sycl_enqk_begin_rel_to_start"], each);
+    time(record, AFTER, ["sycl_task_begin", "sycl_task_begin_rel_to_start"], each);
+    time(record, AFTER + 1, ["sycl_enqk_begin", "sycl_enqk_begin_rel_to_start"], each);
     place(record, each);
-    if record.high(BEHIND + 5) != 0 {
-        each("source_file_name", ArgValue::Str(record.text(BEHIND + 5)));
-        each("source_line_number", ArgValue::U64(record.word(BEHIND + 4)));
+    if record.high(AFTER + 5) != 0 {
+        each("source_file_name", ArgValue::Str(record.text(AFTER + 5)));
+        each("source_line_number", ArgValue::U64(record.word(AFTER + 4)));
     }
     each("kernel_id", ArgValue::U64(record.word(0)));
-    each("sycl_node_id", ArgValue::U64(record.word(BEHIND + 2)));
-    each("sycl_invocation_id", ArgValue::U64(record.word(BEHIND + 3)));
+    each("sycl_node_id", ArgValue::U64(record.word(AFTER + 2)));
+    each("sycl_invocation_id", ArgValue::U64(record.word(AFTER + 3)));
 }
 
-/// What copies and fills have.
+/// Writes the arguments of copies and fills.
 #[expect(clippy::cast_precision_loss, reason = "a ratio, written with a few digits")]
 fn copy(record: &RecordView<'_>, each: Each<'_>) {
-    const BEHIND: usize = 1 + OF_WORK;
+    const AFTER: usize = 1 + OF_WORK;
     each("correlation", ArgValue::U64(record.correlation));
-    if record.high(BEHIND + 1) != 0 {
-        each("l0 call", ArgValue::Str(record.text(BEHIND + 1)));
+    if record.high(AFTER + 1) != 0 {
+        each("l0 call", ArgValue::Str(record.text(AFTER + 1)));
     }
     time(record, 1, ["appended", "appended_rel_to_start"], each);
     time(record, 2, ["submitted", "submitted_rel_to_start"], each);
     place(record, each);
     // The key is misspelt in libkineto.
     each("memory opration id", ArgValue::U64(record.word(0)));
-    let bytes = record.word(BEHIND);
+    let bytes = record.word(AFTER);
     each("bytes", ArgValue::U64(bytes));
     let duration = record.end.since(record.start);
     if duration > 0 {
@@ -180,10 +181,11 @@ fn copy(record: &RecordView<'_>, each: Each<'_>) {
     }
 }
 
-/// Where work ran.
+/// Writes where work ran.
 fn place(record: &RecordView<'_>, each: Each<'_>) {
     each("device", ArgValue::I64(record.device_id.into()));
-    // HTA takes rows for work of a device by `stream`, and wants a number for `context`; libkineto has a text and no stream.
+    // HTA recognises device rows by `stream`, and expects a number for `context`; libkineto writes a string and no
+    // stream.
     each("stream", ArgValue::I64(record.stream.into()));
     each("context", ArgValue::U64(record.word(3)));
     each("sycl queue", ArgValue::U64(record.word(4)));
@@ -194,8 +196,8 @@ fn handle(handle: u64) -> String {
     format!("0x{handle:016x}")
 }
 
-/// A time and how far it lies from the start, in microseconds; the former, as times of events are, from the base of a
-/// file.
+/// Writes a time and its distance from the start, in microseconds. The time is relative to the base of a file, like
+/// the times of events.
 fn time(record: &RecordView<'_>, at: usize, keys: [&str; 2], each: Each<'_>) {
     let word = record.word(at);
     if word & 1 == 0 {
@@ -238,7 +240,7 @@ fn overhead(record: &RecordView<'_>, each: Each<'_>) {
     each("overhead count", ArgValue::U64(record.word(2)));
 }
 
-/// The values of metrics, from that word on, by their types.
+/// Writes the values of metrics by their types, starting at word `from`.
 fn metrics(record: &RecordView<'_>, from: usize, each: Each<'_>) {
     for at in (from..usize::from(u8::MAX)).step_by(2) {
         if record.word(at) == u64::MAX {
@@ -254,7 +256,7 @@ fn metrics(record: &RecordView<'_>, from: usize, each: Each<'_>) {
             4 => each(name, ArgValue::Bool(value & 0xFF != 0)),
             6 => each(name, ArgValue::U64(value & 0xFF)),
             7 => each(name, ArgValue::U64(value & 0xFFFF)),
-            // A text, which nobody keeps.
+            // A text, whose characters are not kept.
             5 => {}
             _ => each(name, ArgValue::U64(value)),
         }

@@ -1,4 +1,4 @@
-//! Finds the libraries, and begins a recording with them.
+//! Finds the libraries, and starts a recording.
 
 use super::callbacks;
 use super::error::PtiError;
@@ -20,28 +20,28 @@ use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The libraries, once they are found.
+/// The loaded libraries.
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) api: &'static Api,
     pub(super) streams: Arc<Streams>,
     gpus: Vec<LevelZeroGpu>,
-    /// What samples metrics, or what it lacks.
+    /// The API of metrics, or the name of a missing function.
     scope: Result<&'static ScopeApi, String>,
     version: Version,
     path: Option<PathBuf>,
-    /// SYCL was in the process before PTI.
-    came_late: bool,
+    /// SYCL was loaded before PTI.
+    is_late: bool,
 }
 
 /// The oldest version whose records are known.
-const LEAST: Version = Version(0, 12, 0);
+const MIN_VERSION: Version = Version(0, 12, 0);
 
 impl Loaded {
-    /// Finds a GPU, the loader of its driver, and only behind it PTI, of which nothing is called but its version before
-    /// the driver has answered: it ends the process where there is none.
+    /// Finds a GPU, the loader of its driver, and then PTI. Only PTI's version is queried before the driver has
+    /// answered: without a driver, PTI ends the process.
     ///
-    /// PTI is loaded before the driver begins, since it says in the environment that it wants to trace.
+    /// PTI is loaded before the driver starts, since it enables tracing by an environment variable.
     ///
     /// # Errors
     /// What is missing.
@@ -53,27 +53,27 @@ impl Loaded {
                 "record on Linux",
             ));
         }
-        search::device(attempts)?;
+        search::check_for_gpu(attempts)?;
         let level_zero = LevelZero::open(attempts)?;
-        let came_late = is_sycl_without_pti(&maps());
-        let library = search::library(options, attempts).ok_or_else(|| {
-            let message = "there is no libpti_view that can be loaded";
+        let is_late = is_sycl_without_pti(&maps());
+        let library = search::find_library(options, attempts).ok_or_else(|| {
+            let message = "no usable libpti_view found";
             let advice = "`pip install intel-pti`, or set KINETO_PTI_PATH to the file";
             Unavailable::new(Why::LibraryNotFound, message, advice)
         })?;
         let (api, version) = functions(library, attempts)?;
         let gpus = level_zero.gpus(attempts)?;
-        search::core(library, attempts);
+        search::open_core(library, attempts);
         let scope =
-            ScopeApi::new(library).map_err(|name| format!("libpti_view {version} has no {}", name.to_string_lossy()));
+            ScopeApi::new(library).map_err(|name| format!("libpti_view {version} lacks {}", name.to_string_lossy()));
         let scope = scope.map(|scope| &*Box::leak(Box::new(scope)));
         let (path, streams) = (library.path(c"ptiVersion"), Arc::new(Streams::new(gpus.clone())));
-        // For good, once all is there: what is missing is looked for anew at each start.
-        Ok(Loaded { api: Box::leak(Box::new(api)), streams, gpus, scope, version, path, came_late })
+        // Cached from here on; a missing library is searched again at each start.
+        Ok(Loaded { api: Box::leak(Box::new(api)), streams, gpus, scope, version, path, is_late })
     }
 
     pub(super) fn capabilities(&self) -> Capabilities {
-        let late = "SYCL was in the process before libpti_view: calls of its runtime may be missing; build the \
+        let late = "SYCL was loaded before libpti_view, so its API calls may be missing; build the \
                     layer, or load libpti_view, before the first use of SYCL";
         Capabilities {
             types: match self.scope {
@@ -82,12 +82,12 @@ impl Loaded {
             },
             metadata: vec![("xpupti_version".to_owned(), format!("\"{}\"", self.version))],
             library: self.path.clone(),
-            notes: if self.came_late { vec![late.to_owned()] } else { Vec::new() },
+            notes: if self.is_late { vec![late.to_owned()] } else { Vec::new() },
             ..Capabilities::default()
         }
     }
 
-    /// Begins to record, once the hub is ours.
+    /// Starts to record, while holding the lease.
     pub(super) fn start(
         &self,
         selection: &Selection,
@@ -96,20 +96,16 @@ impl Loaded {
     ) -> Result<(Capabilities, Arc<ReaderCommands>, Arc<Views>), Unavailable> {
         let mut capabilities = self.capabilities();
         if !HUB.pool.open(selection.buffer_bytes, OverflowBuffers::Always(callbacks::SCRAPS)) {
-            return Err(Unavailable::new(
-                Why::Failed,
-                "there is no memory for records",
-                "free memory, or raise its limit",
-            ));
+            return Err(Unavailable::new(Why::Failed, "out of memory for records", "free memory, or raise its limit"));
         }
         HUB.pool.preallocate();
         self.streams.clear();
-        let (commands, views) = self.arm(selection, sink, lease, &mut capabilities)?;
+        let (commands, views) = self.enable_recording(selection, sink, lease, &mut capabilities)?;
         Ok((capabilities, commands, views))
     }
 
-    /// Has PTI record what is asked for into buffers of ours.
-    fn arm(
+    /// Makes PTI record the selection into buffers of this crate.
+    fn enable_recording(
         &self,
         selection: &Selection,
         sink: &RecordSink,
@@ -117,7 +113,7 @@ impl Loaded {
         capabilities: &mut Capabilities,
     ) -> Result<(Arc<ReaderCommands>, Arc<Views>), Unavailable> {
         let failed = |error: PtiError| error.reason("ptiViewSetCallbacks");
-        self.api.set_callbacks(callbacks::requested, callbacks::completed).map_err(failed)?;
+        self.api.set_callbacks(callbacks::on_request, callbacks::on_complete).map_err(failed)?;
         let since = self.api.timestamp().unwrap_or(0);
         let (views, enabled, refused) = Views::enable(Box::new(self.api), selection.types);
         let sampling = self.sample(selection, capabilities);
@@ -128,7 +124,7 @@ impl Loaded {
         if let (Some(first), true) = (refused.first(), capabilities.types.is_empty()) {
             return Err(first.error.reason("ptiViewEnable"));
         }
-        for refused in refused.iter().filter(|refused| !refused.is_beside) {
+        for refused in refused.iter().filter(|refused| !refused.is_partial) {
             capabilities.is_incomplete = true;
             capabilities.notes.push(refusal_note(refused));
         }
@@ -151,7 +147,7 @@ impl Loaded {
         Ok((commands, views))
     }
 
-    /// Begins to sample metrics, if that is selected.
+    /// Starts to sample metrics, if selected.
     fn sample(&self, selection: &Selection, capabilities: &mut Capabilities) -> Option<Sampling> {
         if !selection.types.contains(ActivityType::XpuScopeProfiler) {
             return None;
@@ -163,34 +159,34 @@ impl Loaded {
                 Some(sampling)
             }
             Err(why) => {
-                capabilities.notes.push(format!("metrics of kernels are not sampled: {why}"));
+                capabilities.notes.push(format!("kernel metrics are not sampled: {why}"));
                 None
             }
         }
     }
 }
 
-/// Finds PTI's functions, if its version is one whose records are known.
+/// Resolves PTI's functions, if its version is supported.
 fn functions(library: Library, attempts: &mut Vec<Attempt>) -> Result<(Api, Version), Unavailable> {
     let advice = "use PTI 0.12 or newer: `pip install -U intel-pti`";
     let incompatible = |message: String| Unavailable::new(Why::Incompatible, message, advice);
-    let version = version(library).ok_or_else(|| incompatible("libpti_view has no ptiVersion".to_owned()))?;
+    let version = version(library).ok_or_else(|| incompatible("libpti_view lacks ptiVersion".to_owned()))?;
     attempts.push(Attempt::new("ptiVersion", version.to_string()));
-    if version < LEAST {
-        return Err(incompatible(format!("libpti_view {version} is too old: {LEAST} is needed")));
+    if version < MIN_VERSION {
+        return Err(incompatible(format!("libpti_view {version} is too old: {MIN_VERSION} is required")));
     }
     let missing =
-        |name: &std::ffi::CStr| incompatible(format!("libpti_view {version} has no {}", name.to_string_lossy()));
+        |name: &std::ffi::CStr| incompatible(format!("libpti_view {version} lacks {}", name.to_string_lossy()));
     Ok((Api::new(library).map_err(missing)?, version))
 }
 
-/// Returns why a type is not recorded.
+/// Returns a note on why a type is not recorded.
 fn refusal_note(refused: &Refused) -> String {
-    let newer = if refused.kind == ActivityType::CollectiveComm { "; PTI 0.17 or newer has it" } else { "" };
-    format!("{} is not recorded, or not all of it: {}{}{newer}", refused.kind, refused.error, refused.error.hint())
+    let newer = if refused.kind == ActivityType::CollectiveComm { "; it needs PTI 0.17 or newer" } else { "" };
+    format!("{} is not recorded, or only in part: {}{}{newer}", refused.kind, refused.error, refused.error.hint())
 }
 
-/// What can be recorded at best.
+/// Returns the types that can be recorded at best.
 pub(super) fn types() -> ActivityTypes {
     views::types().with(ActivityType::XpuScopeProfiler)
 }
@@ -209,12 +205,12 @@ mod tests {
 
     #[test]
     fn versions_are_in_order() {
-        assert!(Version(0, 11, 0) < LEAST && Version(0, 12, 4) >= LEAST && Version(1, 0, 0) > LEAST);
-        assert_eq!(LEAST.to_string(), "0.12.0");
+        assert!(Version(0, 11, 0) < MIN_VERSION && Version(0, 12, 4) >= MIN_VERSION && Version(1, 0, 0) > MIN_VERSION);
+        assert_eq!(MIN_VERSION.to_string(), "0.12.0");
     }
 
     #[test]
-    fn sycl_should_come_behind_pti() {
+    fn sycl_before_pti_is_detected() {
         assert!(is_sycl_without_pti("7f00 r-xp /opt/lib/libsycl.so.8\n"));
         assert!(!is_sycl_without_pti("7f00 r-xp /opt/lib/libsycl.so.8\n7f00 r-xp /opt/lib/libpti_view.so.1\n"));
         assert!(!is_sycl_without_pti(""));

@@ -1,4 +1,4 @@
-//! The views that PTI records, which rest while a recording is paused.
+//! The views that PTI records, which are disabled while a recording is paused.
 
 use super::error::PtiError;
 use super::ffi::Api;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// The activity types, with the views that PTI has of them.
+/// The activity types, with their PTI views.
 const VIEWS: [(ActivityType, &[u32]); 9] = [
     (ActivityType::ConcurrentKernel, &[view::KERNEL]),
     (ActivityType::GpuMemcpy, &[view::COPY, view::PEER_COPY]),
@@ -21,19 +21,19 @@ const VIEWS: [(ActivityType, &[u32]); 9] = [
     (ActivityType::Overhead, &[view::OVERHEAD]),
 ];
 
-/// The views whose records come when a device has done something.
+/// The views of device work.
 const OF_DEVICES: [u32; 4] = [view::KERNEL, view::COPY, view::PEER_COPY, view::FILL];
 
-/// What switches views.
-pub(super) trait Switches: std::fmt::Debug + Send + Sync {
+/// Enables and disables views.
+pub(super) trait ViewSwitch: std::fmt::Debug + Send + Sync {
     fn enable(&self, view: u32) -> Result<(), PtiError>;
     fn disable(&self, view: u32) -> Result<(), PtiError>;
 }
 
-impl Switches for &'static Api {
+impl ViewSwitch for &'static Api {
     fn enable(&self, view: u32) -> Result<(), PtiError> {
         Api::enable(self, view)?;
-        // Enabling it enables all calls.
+        // Enabling the view enables all calls.
         if view == view::RUNTIME { self.record_launches() } else { Ok(()) }
     }
 
@@ -44,14 +44,14 @@ impl Switches for &'static Api {
 
 /// The views of a recording.
 ///
-/// PTI hands over buffers that it is writing into when it is told to flush, without a lock against those that write. So
-/// what the program's calls write is switched off around a flush, and a pause or an end begins with that; views of
-/// devices go on until what was launched before has its records.
+/// A flush also returns buffers that PTI is writing into, without a lock against their writers. So views of API calls
+/// are disabled around a flush, and a pause or an end first disables them. Views of device work stay enabled until
+/// earlier launches have their records.
 #[derive(Debug)]
 pub(super) struct Views {
-    switches: Box<dyn Switches>,
+    view_switch: Box<dyn ViewSwitch>,
     views: Vec<u32>,
-    /// When the pause began that goes on, by the clock of the records; 0 for none.
+    /// When the current pause began, on the clock of the records; 0 for none.
     paused: AtomicU64,
     state: Mutex<State>,
 }
@@ -59,42 +59,45 @@ pub(super) struct Views {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Enabled,
-    /// Only what devices do is recorded: there is a pause.
-    Quiet,
-    Resting,
-    /// Only what devices do is recorded: the recording ends.
+    /// In a pause: only device work is recorded.
+    HostSuspended,
+    Suspended,
+    /// At the end: only device work is recorded.
     Closing,
     /// The recording has ended.
     Over,
 }
 
 impl Views {
-    /// Enables the views of these types; returns them with the types that they are of, and of all others why not.
-    pub(super) fn enable(switches: Box<dyn Switches>, types: ActivityTypes) -> (Views, ActivityTypes, Vec<Refused>) {
+    /// Enables the views of these types; returns them, the types enabled, and the failures.
+    pub(super) fn enable(
+        view_switch: Box<dyn ViewSwitch>,
+        types: ActivityTypes,
+    ) -> (Views, ActivityTypes, Vec<Refused>) {
         let (mut views, mut enabled, mut refused) = (Vec::new(), ActivityTypes::EMPTY, Vec::new());
         for (kind, its) in VIEWS.iter().filter(|(kind, _)| types.contains(*kind)) {
             for view in *its {
-                match switches.enable(*view) {
+                match view_switch.enable(*view) {
                     Ok(()) => {
                         views.push(*view);
                         enabled |= ActivityTypes::from_type(*kind);
                     }
                     Err(error) => {
-                        let _ = switches.disable(*view);
-                        refused.push(Refused { kind: *kind, is_beside: *view == view::PEER_COPY, error });
+                        let _ = view_switch.disable(*view);
+                        refused.push(Refused { kind: *kind, is_partial: *view == view::PEER_COPY, error });
                     }
                 }
             }
         }
         let state = Mutex::new(State::Enabled);
-        (Views { switches, views, paused: AtomicU64::new(0), state }, enabled, refused)
+        (Views { view_switch, views, paused: AtomicU64::new(0), state }, enabled, refused)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A pause begins at that time.
+    /// Starts a pause at that time.
     pub(super) fn pause(&self, at: u64) {
         self.paused.store(at.max(1), Ordering::SeqCst);
     }
@@ -103,18 +106,18 @@ impl Views {
         self.paused.load(Ordering::SeqCst) != 0
     }
 
-    /// Whether there is a pause in which something is recorded still.
-    pub(super) fn is_to_rest(&self) -> bool {
-        self.is_paused() && matches!(*self.state(), State::Enabled | State::Quiet)
+    /// Returns whether the recording is paused while some views are still enabled.
+    pub(super) fn has_pending_pause(&self) -> bool {
+        self.is_paused() && matches!(*self.state(), State::Enabled | State::HostSuspended)
     }
 
-    /// Whether all of them record.
+    /// Returns whether all views are enabled.
     pub(super) fn is_enabled(&self) -> bool {
         *self.state() == State::Enabled
     }
 
-    /// Calls `flush` while the program's calls are not recorded.
-    pub(super) fn hushed(&self, flush: impl FnOnce()) {
+    /// Calls `flush` with the views of API calls disabled.
+    pub(super) fn with_host_views_off(&self, flush: impl FnOnce()) {
         let state = self.state();
         let is_enabled = *state == State::Enabled;
         if is_enabled {
@@ -125,48 +128,48 @@ impl Views {
             self.switch(true, |view| !OF_DEVICES.contains(&view));
         }
         drop(state);
-        self.look_again();
+        self.retry_resume();
     }
 
-    /// Records no more of the program's calls, and then calls `flush`, unless the pause is over.
-    pub(super) fn quiet(&self, flush: impl FnOnce()) {
+    /// Disables the views of API calls and then calls `flush`, unless the pause has ended.
+    pub(super) fn suspend_host(&self, flush: impl FnOnce()) {
         let mut state = self.state();
-        // Looked at under the lock: who has resumed since, and met it free, counts on what is enabled.
+        // Checked under the lock: a thread that resumed since, and found the lock free, relies on the enabled views.
         if !self.is_paused() {
             return;
         }
         if *state == State::Enabled {
             self.switch(false, |view| !OF_DEVICES.contains(&view));
-            *state = State::Quiet;
+            *state = State::HostSuspended;
         }
-        if *state == State::Quiet {
+        if *state == State::HostSuspended {
             flush();
         }
     }
 
-    /// Records nothing any more once it is quiet, unless the pause is over.
-    pub(super) fn rest(&self) {
+    /// Disables all views after `suspend_host`, unless the pause has ended.
+    pub(super) fn suspend(&self) {
         let mut state = self.state();
-        if *state == State::Quiet && self.is_paused() {
+        if *state == State::HostSuspended && self.is_paused() {
             self.switch(false, |view| OF_DEVICES.contains(&view));
-            *state = State::Resting;
+            *state = State::Suspended;
         }
         drop(state);
-        self.look_again();
+        self.retry_resume();
     }
 
-    /// The pause is over.
+    /// Ends the pause.
     ///
-    /// This may be in the middle of a callback of PTI's, for which whoever switches views just then may be waiting; so
-    /// that one is not waited for but a moment, and enables them again itself.
+    /// This may run in a callback of PTI, for which the thread that switches views may be waiting. So it waits only
+    /// briefly; that thread then enables the views again itself.
     pub(super) fn resume(&self) {
         self.paused.store(0, Ordering::SeqCst);
-        self.look_again();
+        self.retry_resume();
     }
 
-    /// Enables what a pause has switched off, if that is over: who resumed may not have waited.
-    pub(super) fn look_again(&self) {
-        /// Longer than a flush takes: what is launched until the views are enabled has no call in the trace.
+    /// Enables the views after a pause, if it has ended: the thread that resumed may have given up waiting.
+    pub(super) fn retry_resume(&self) {
+        /// Longer than a flush takes: until the views are enabled, launches have no call in the trace.
         const PATIENCE: Duration = Duration::from_millis(100);
         let begun = Instant::now();
         let mut state = loop {
@@ -179,25 +182,25 @@ impl Views {
         };
         match *state {
             _ if self.is_paused() => return,
-            State::Quiet => self.switch(true, |view| !OF_DEVICES.contains(&view)),
-            State::Resting => self.switch(true, |_| true),
+            State::HostSuspended => self.switch(true, |view| !OF_DEVICES.contains(&view)),
+            State::Suspended => self.switch(true, |_| true),
             State::Enabled | State::Closing | State::Over => return,
         }
         *state = State::Enabled;
     }
 
-    /// Records no more of the program's calls, for good: the recording ends.
+    /// Disables the views of API calls for good: the recording ends.
     pub(super) fn close(&self) {
         let mut state = self.state();
         match *state {
             State::Enabled => self.switch(false, |view| !OF_DEVICES.contains(&view)),
-            State::Quiet => {}
-            State::Resting | State::Closing | State::Over => return,
+            State::HostSuspended => {}
+            State::Suspended | State::Closing | State::Over => return,
         }
         *state = State::Closing;
     }
 
-    /// The recording is over: disables the views for good.
+    /// Disables all views for good: the recording has ended.
     pub(super) fn end(&self) {
         self.close();
         let mut state = self.state();
@@ -209,21 +212,21 @@ impl Views {
 
     fn switch(&self, on: bool, which: impl Fn(u32) -> bool) {
         for view in self.views.iter().copied().filter(|view| which(*view)) {
-            let _ = if on { self.switches.enable(view) } else { self.switches.disable(view) };
+            let _ = if on { self.view_switch.enable(view) } else { self.view_switch.disable(view) };
         }
     }
 }
 
-/// What is not recorded of a type, and why.
+/// A view that could not be enabled, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) kind: ActivityType,
-    /// Most of the type is recorded all the same.
-    pub(super) is_beside: bool,
+    /// Whether most of the type is recorded anyway.
+    pub(super) is_partial: bool,
     pub(super) error: PtiError,
 }
 
-/// What can be recorded at best by views.
+/// Returns the types that views can record at best.
 pub(super) fn types() -> ActivityTypes {
     VIEWS.iter().fold(ActivityTypes::EMPTY, |types, (kind, _)| types.with(*kind))
 }
@@ -234,11 +237,11 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::Arc;
 
-    /// Remembers which views are on; has no communication.
+    /// Tracks which views are enabled; rejects communication.
     #[derive(Clone, Debug, Default)]
-    struct Board(Arc<Mutex<BTreeSet<u32>>>);
+    struct EnabledViews(Arc<Mutex<BTreeSet<u32>>>);
 
-    impl Switches for Board {
+    impl ViewSwitch for EnabledViews {
         fn enable(&self, view: u32) -> Result<(), PtiError> {
             if view == view::COMMUNICATION {
                 return Err(PtiError(3));
@@ -253,60 +256,60 @@ mod tests {
         }
     }
 
-    fn on(board: &Board) -> Vec<u32> {
-        board.0.lock().unwrap().iter().copied().collect()
+    fn on(enabled: &EnabledViews) -> Vec<u32> {
+        enabled.0.lock().unwrap().iter().copied().collect()
     }
 
     #[test]
-    fn each_type_has_its_views_and_what_is_refused_is_told() {
-        let board = Board::default();
-        let (_, enabled, refused) = Views::enable(Box::new(board.clone()), types());
-        assert_eq!(on(&board), [1, 3, 5, 6, 7, 8, 9, 10, 11]);
+    fn each_type_has_its_views_and_failures_are_reported() {
+        let switch = EnabledViews::default();
+        let (_, enabled, refused) = Views::enable(Box::new(switch.clone()), types());
+        assert_eq!(on(&switch), [1, 3, 5, 6, 7, 8, 9, 10, 11]);
         let kind = ActivityType::CollectiveComm;
-        assert_eq!(refused, [Refused { kind, is_beside: false, error: PtiError(3) }]);
+        assert_eq!(refused, [Refused { kind, is_partial: false, error: PtiError(3) }]);
         assert_eq!(enabled.iter().count(), 8);
     }
 
     #[test]
-    fn pauses_and_ends_silence_the_host_first() {
-        let board = Board::default();
+    fn pauses_and_ends_disable_host_views_first() {
+        let enabled = EnabledViews::default();
         let wanted = ActivityTypes::from(ActivityType::ConcurrentKernel).with(ActivityType::XpuRuntime);
-        let (views, ..) = Views::enable(Box::new(board.clone()), wanted);
-        views.hushed(|| assert_eq!(on(&board), [1]));
-        assert_eq!((on(&board), views.is_enabled()), (vec![1, 6], true));
+        let (views, ..) = Views::enable(Box::new(enabled.clone()), wanted);
+        views.with_host_views_off(|| assert_eq!(on(&enabled), [1]));
+        assert_eq!((on(&enabled), views.is_enabled()), (vec![1, 6], true));
         views.pause(5);
-        views.quiet(|| assert_eq!(on(&board), [1]));
-        assert_eq!((on(&board), views.is_to_rest()), (vec![1], true));
-        views.hushed(|| assert_eq!(on(&board), [1]));
-        views.rest();
-        assert_eq!((on(&board), views.is_to_rest(), views.is_enabled()), (vec![], false, false));
-        views.look_again();
-        assert!(on(&board).is_empty(), "the pause goes on");
+        views.suspend_host(|| assert_eq!(on(&enabled), [1]));
+        assert_eq!((on(&enabled), views.has_pending_pause()), (vec![1], true));
+        views.with_host_views_off(|| assert_eq!(on(&enabled), [1]));
+        views.suspend();
+        assert_eq!((on(&enabled), views.has_pending_pause(), views.is_enabled()), (vec![], false, false));
+        views.retry_resume();
+        assert!(on(&enabled).is_empty(), "the pause continues");
         views.resume();
-        assert_eq!((on(&board), views.is_enabled()), (vec![1, 6], true));
-        views.quiet(|| panic!("there is no pause"));
-        views.rest();
-        assert_eq!(on(&board), [1, 6], "there is no pause");
+        assert_eq!((on(&enabled), views.is_enabled()), (vec![1, 6], true));
+        views.suspend_host(|| panic!("there is no pause"));
+        views.suspend();
+        assert_eq!(on(&enabled), [1, 6], "there is no pause");
         views.close();
-        views.hushed(|| assert_eq!(on(&board), [1]));
-        assert_eq!(on(&board), [1], "it ends, so nobody goes on");
+        views.with_host_views_off(|| assert_eq!(on(&enabled), [1]));
+        assert_eq!(on(&enabled), [1], "the recording ends, so views stay disabled");
         views.end();
-        assert!(on(&board).is_empty());
+        assert!(on(&enabled).is_empty());
         views.resume();
-        assert!(on(&board).is_empty(), "it is over");
+        assert!(on(&enabled).is_empty(), "it has ended");
     }
 
     #[test]
-    fn who_resumes_while_views_are_switched_does_not_wait_for_it() {
-        let board = Board::default();
-        let (views, ..) = Views::enable(Box::new(board.clone()), ActivityTypes::from(ActivityType::XpuRuntime));
+    fn resume_does_not_wait_for_a_running_switch() {
+        let enabled = EnabledViews::default();
+        let (views, ..) = Views::enable(Box::new(enabled.clone()), ActivityTypes::from(ActivityType::XpuRuntime));
         views.pause(5);
-        views.quiet(|| ());
-        views.rest();
-        views.hushed(|| {
+        views.suspend_host(|| ());
+        views.suspend();
+        views.with_host_views_off(|| {
             std::thread::scope(|scope| scope.spawn(|| views.resume()).join().unwrap());
-            assert!(on(&board).is_empty());
+            assert!(on(&enabled).is_empty());
         });
-        assert_eq!(on(&board), [6], "whoever was at it looked again");
+        assert_eq!(on(&enabled), [6], "the switching thread retried");
     }
 }

@@ -49,7 +49,7 @@ extern "C" fn initialize(_end: *const c_void, _data: *mut c_void) -> c_int {
     if hub.contexts().is_some() { 0 } else { -1 }
 }
 
-/// The library ends, usually when the process exit_call.
+/// The library ends, usually when the process exits.
 extern "C" fn finalize(_data: *mut c_void) {
     if let Some(hub) = HUB.get() {
         hub.finalize();

@@ -142,7 +142,7 @@ impl Hub {
         }
     }
 
-    /// Returns the library's names and agents; flush_all before `configure`.
+    /// Returns the library's names and agents; empty before `configure`.
     pub(super) fn known(&self) -> &Arc<ProcessNames> {
         static NOTHING: LazyLock<Arc<ProcessNames>> = LazyLock::new(Arc::default);
         self.known.get().unwrap_or(&NOTHING)

@@ -68,7 +68,7 @@ pub(super) struct Reader {
     until: u64,
     /// How many more rows are kept.
     left: u64,
-    /// Records are known to be count_lost, so launches cannot be waited for one by one.
+    /// Records are known to be missing, so launches cannot be waited for one by one.
     is_missing_records: bool,
 }
 
@@ -347,7 +347,7 @@ fn is_timed(start: u64, end: u64) -> bool {
     start != 0 && end >= start
 }
 
-/// Returns the direction of a copy direction_between these agents: source, target.
+/// Returns the direction of a copy between these agents: source, target.
 fn direction_between(ends: [Option<Agent>; 2]) -> Direction {
     match ends {
         [Some(Agent::Host), Some(Agent::Host)] => Direction::HostToHost,

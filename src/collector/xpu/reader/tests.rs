@@ -1,7 +1,7 @@
-//! Tests of what records become, with records of any bytes.
+//! Tests of `reader.rs`, also with arbitrary bytes.
 
 use super::super::names::FixedNames;
-use super::super::records::{made, view_of};
+use super::super::records::{make_record, view_of};
 use super::super::streams;
 use super::super::views;
 use super::*;
@@ -9,15 +9,15 @@ use crate::collector::trial::{self, Findings, TrialRecord as Row};
 use crate::collector::walk::Unreadable;
 use proptest::prelude::*;
 
-/// A walker that knows the sizes of records by PTI's version.
+/// A walker that computes sizes from PTI's version.
 #[derive(Clone, Copy, Debug)]
-struct Strides {
+struct PtiRecordSizes {
     /// Whether it is 1.0 or newer.
     is_1_0: bool,
 }
 
-impl Strides {
-    /// Returns the size of a record; `None` for kinds that are not known.
+impl PtiRecordSizes {
+    /// Returns the size of a record; `None` for unknown views.
     fn size(self, view: u32) -> Option<usize> {
         let (older, newer) = match view {
             1 => (168, 184),
@@ -35,7 +35,7 @@ impl Strides {
     }
 }
 
-impl Walker for Strides {
+impl Walker for PtiRecordSizes {
     fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
         let Some(at) = at else { return Ok(Some(0)) };
         let view = buffer.get(at..).and_then(view_of).ok_or(Unreadable)?;
@@ -44,7 +44,7 @@ impl Walker for Strides {
     }
 }
 
-const NEW: Strides = Strides { is_1_0: true };
+const NEW: PtiRecordSizes = PtiRecordSizes { is_1_0: true };
 
 fn reader(samples: bool) -> (Reader, RecordSink) {
     let (sink, streams) = (trial::sink(), Arc::new(streams::tests::two()));
@@ -63,7 +63,7 @@ fn address(text: &[u8]) -> u64 {
     text.as_ptr().expose_provenance() as u64
 }
 
-/// A kernel on the second device.
+/// Makes a kernel's record, on the second device.
 fn kernel(name: u64, source: u64) -> Vec<u8> {
     let fields = [
         (8, 8, 0x51),
@@ -83,7 +83,7 @@ fn kernel(name: u64, source: u64) -> Vec<u8> {
         (152, 8, 3),
         (160, 4, 5),
     ];
-    made(1, 184, &fields)
+    make_record(1, 184, &fields)
 }
 
 fn keys(row: &Row) -> Vec<&str> {
@@ -156,9 +156,9 @@ fn copies_and_fills_have_libkinetos_arguments() {
     let fill = [(4, 4, 2), (64, 8, 78), (72, 4, 19), (88, 8, 1000), (96, 8, 1000), (112, 8, 64), (120, 8, 255)];
     let peer =
         [(4, 4, 10), (8, 4, 2), (12, 4, 2), (72, 8, u64::from_ne_bytes([2; 8])), (80, 8, u64::from_ne_bytes([2; 8]))];
-    let mut peer = made(10, 192, &peer);
+    let mut peer = make_record(10, 192, &peer);
     peer[88..104].fill(1);
-    let found = read(&[made(8, 152, &copy), made(9, 152, &fill), peer]);
+    let found = read(&[make_record(8, 152, &copy), make_record(9, 152, &fill), peer]);
     let [copy, fill, peer] = &found.records[..] else { panic!("{found:?}") };
     assert_eq!((&*copy.name, copy.device), ("Memcpy M2D (Host (User Allocated) -> Device)", 0));
     assert_eq!(copy.stream, 1 << 30, "SYCL does not know the queue");
@@ -192,11 +192,11 @@ fn copies_and_fills_have_libkinetos_arguments() {
 }
 
 #[test]
-fn calls_are_joined_to_their_slices_and_only_a_runtimes_launch() {
+fn only_runtime_calls_launch_work() {
     let call = |view, group, function| {
-        made(view, 48, &[(8, 8, 1), (16, 8, 9), (24, 4, group), (28, 4, function), (36, 4, 42), (40, 4, 18)])
+        make_record(view, 48, &[(8, 8, 1), (16, 8, 9), (24, 4, group), (28, 4, function), (36, 4, 42), (40, 4, 18)])
     };
-    let external = |kind| made(7, 24, &[(4, 4, 18), (8, 8, 5), (16, 4, kind)]);
+    let external = |kind| make_record(7, 24, &[(4, 4, 18), (8, 8, 5), (16, 4, kind)]);
     let (mut reader, sink) = reader(false);
     let records = [external(2), external(3), call(6, 3, 21), call(3, 1, 55), call(6, 3, 22)];
     assert!(reader.read(&records.concat(), &NEW));
@@ -222,13 +222,13 @@ fn calls_are_joined_to_their_slices_and_only_a_runtimes_launch() {
 }
 
 #[test]
-fn waits_collectives_and_overhead_have_libkinetos_arguments() {
+fn other_records_have_libkinetos_arguments() {
     let sync = [(4, 4, 4), (8, 8, 1), (16, 8, 2), (24, 8, 3), (32, 8, 10), (40, 8, 20), (48, 4, 42), (52, 4, 18)];
     let sync = [&sync[..], &[(56, 4, 6), (60, 4, 7), (64, 4, 32), (68, 4, 1)]].concat();
     let name = *b"allreduce\0";
     let fields = [(8, 8, 1), (16, 8, 9), (28, 4, 42), (48, 8, 5), (56, 8, address(&name))];
-    let overhead = made(5, 56, &[(8, 8, 1000), (16, 8, 2000), (32, 8, 3), (40, 8, 251), (48, 4, 5)]);
-    let found = read(&[made(11, 72, &sync), made(12, 64, &fields), overhead]);
+    let overhead = make_record(5, 56, &[(8, 8, 1000), (16, 8, 2000), (32, 8, 3), (40, 8, 251), (48, 4, 5)]);
+    let found = read(&[make_record(11, 72, &sync), make_record(12, 64, &fields), overhead]);
     let [collective, sync, overhead] = &found.records[..] else { panic!("{found:?}") };
     assert_eq!(
         (&*sync.name, sync.kind, sync.device, sync.stream),
@@ -250,49 +250,50 @@ fn waits_collectives_and_overhead_have_libkinetos_arguments() {
     assert_eq!((collective.thread, pairs(collective)), (Some(Thread::Id(42)), vec![("Communicator_id", "5")]));
     assert_eq!((&*overhead.name, overhead.kind), ("Instrumentation", ActivityType::Overhead));
     assert_eq!(pairs(overhead), [("overhead cost", "251"), ("overhead occupancy", "\"25%\""), ("overhead count", "3")]);
-    // What 0.17 writes.
+    // As written by 0.17.
     let (mut reader, sink) = reader(false);
-    let old = made(12, 56, &[(8, 8, 1), (16, 8, 9), (28, 4, 42), (40, 8, 6), (48, 8, 1)]);
-    assert!(reader.read(&old, &Strides { is_1_0: false }));
+    let old = make_record(12, 56, &[(8, 8, 1), (16, 8, 9), (28, 4, 42), (40, 8, 6), (48, 8, 1)]);
+    assert!(reader.read(&old, &PtiRecordSizes { is_1_0: false }));
     let found = Findings::of_sink(&sink);
     assert_eq!((&*found.records[0].name, found.records[0].arg("Communicator_id")), ("xccl::unknown", Some("6")));
 }
 
 #[test]
-fn what_was_queued_in_a_pause_is_not_kept() {
+fn work_queued_in_a_pause_is_dropped() {
     let (mut reader, sink) = reader(true);
     sink.pauses().begin(1_000_000_000_800);
     sink.pauses().end(1_000_000_001_000);
     assert!(reader.read(&kernel(0, 0), &NEW));
-    assert_eq!((reader.ran(7), reader.ran(7)), (Some(None), None));
+    assert_eq!((reader.take_kernel_place(7), reader.take_kernel_place(7)), (Some(None), None));
     let found = Findings::of_sink(&sink);
     assert_eq!((found.records.len(), found.lost(Loss::OutOfWindow)), (0, 1));
 }
 
 #[test]
-fn what_had_ended_before_the_recording_is_none_of_it() {
-    let found = read(&[made(9, 152, &[(88, 8, 400), (96, 8, 499)]), made(9, 152, &[(88, 8, 400), (96, 8, 500)])]);
+fn work_ended_before_the_recording_is_dropped() {
+    let found =
+        read(&[make_record(9, 152, &[(88, 8, 400), (96, 8, 499)]), make_record(9, 152, &[(88, 8, 400), (96, 8, 500)])]);
     assert_eq!((found.records.len(), found.losses), (1, vec![]));
 }
 
 #[test]
-fn what_cannot_be_read_is_counted() {
+fn unreadable_records_are_counted() {
     let (mut reader, sink) = reader(false);
-    let launch = made(6, 48, &[(8, 8, 600), (16, 8, 700), (24, 4, 3), (28, 4, 21), (40, 4, 5)]);
+    let launch = make_record(6, 48, &[(8, 8, 600), (16, 8, 700), (24, 4, 3), (28, 4, 21), (40, 4, 5)]);
     assert!(reader.read(&launch, &NEW));
     assert_eq!(reader.owed(), 1);
-    assert!(!reader.read(&made(99, 64, &[]), &NEW), "the walker knows no such view");
+    assert!(!reader.read(&make_record(99, 64, &[]), &NEW), "the walker knows no such view");
     assert_eq!(reader.owed(), 0, "its kernel may have been behind that");
     assert!(reader.read(&kernel(0, 0)[..100], &NEW), "cut");
     assert!(reader.read(&[], &NEW));
     assert_eq!(Findings::of_sink(&sink).lost(Loss::DeviceRecordsUnread), 3);
 }
 
-/// A walker that says anything, as a library that lies.
+/// A walker that returns arbitrary offsets, as a broken library may.
 #[derive(Debug)]
-struct Liar(Vec<usize>);
+struct BrokenWalker(Vec<usize>);
 
-impl Walker for Liar {
+impl Walker for BrokenWalker {
     fn next(&self, _: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
         let next = |at: usize| self.0.iter().copied().find(|next| *next > at);
         Ok(at.map_or(Some(0), next))
@@ -310,15 +311,15 @@ fn any_record() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn no_bytes_do_harm(
+    fn any_bytes_are_tolerated(
         records in proptest::collection::vec(any_record(), 0..8),
         cuts in proptest::collection::vec(0usize..1200, 0..12),
     ) {
         let bytes = records.concat();
         for is_1_0 in [false, true] {
             let (mut reader, sink) = reader(true);
-            reader.read(&bytes, &Strides { is_1_0 });
-            reader.read(&bytes, &Liar(cuts.clone()));
+            reader.read(&bytes, &PtiRecordSizes { is_1_0 });
+            reader.read(&bytes, &BrokenWalker(cuts.clone()));
             reader.finish();
             let found = Findings::of_sink(&sink);
             prop_assert!(found.records.len() <= 2 * bytes.len());
@@ -327,12 +328,12 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_in_whole_records_do_harm(
+    fn any_fields_are_tolerated(
         records in proptest::collection::vec((0usize..10, proptest::collection::vec(any::<u8>(), 192)), 0..6),
         is_1_0: bool,
     ) {
         const VIEWS: [u32; 10] = [1, 3, 5, 6, 7, 8, 9, 10, 11, 12];
-        let walker = Strides { is_1_0 };
+        let walker = PtiRecordSizes { is_1_0 };
         let whole = |(nth, bytes): &(usize, Vec<u8>)| {
             let view = VIEWS[*nth];
             let mut record = bytes[..walker.size(view).unwrap()].to_vec();
@@ -343,8 +344,8 @@ proptest! {
         let bytes: Vec<u8> = records.iter().flat_map(whole).collect();
         prop_assert!(reader.read(&bytes, &walker));
         let found = Findings::of_sink(&sink);
-        // Ids of others are no records of ours, and all else is one each.
-        let strangers = records.iter().filter(|(nth, _)| VIEWS[*nth] == 7).count();
-        prop_assert!(found.records.len() + strangers >= records.len());
+        // Ids of other profilers make no record; everything else makes one.
+        let foreign = records.iter().filter(|(nth, _)| VIEWS[*nth] == 7).count();
+        prop_assert!(found.records.len() + foreign >= records.len());
     }
 }

@@ -1,9 +1,9 @@
-//! Tests of the records of each version, by the offsets of their table.
+//! Tests of the records of each version, by the offsets in their headers.
 
-use super::made as record;
+use super::make_record as record;
 use super::*;
 
-/// The fields of a kernel: offset, size, value. Those of 1.0 have a device's handle and an engine behind.
+/// The fields of a kernel: offset, size, value. Version 1.0 appends a device handle and an engine.
 const KERNEL: [(usize, usize, u64); 17] = [
     (8, 8, 0x51),
     (16, 8, 0xC1),
@@ -136,7 +136,7 @@ fn fills_of_every_version_are_read() {
 }
 
 #[test]
-fn what_the_host_does_is_read() {
+fn host_records_are_read() {
     let fields = [(8, 8, 1), (16, 8, 2), (24, 4, 3), (28, 4, 21), (32, 4, 99), (36, 4, 4242), (40, 4, 18), (44, 4, 7)];
     let bytes = record(6, 48, &fields);
     let Some(Record::Runtime(call)) = Record::read(&bytes) else { panic!() };
@@ -172,7 +172,7 @@ fn what_the_host_does_is_read() {
 }
 
 #[test]
-fn communication_has_moved_its_fields() {
+fn moved_fields_of_communication_are_read() {
     let old =
         record(12, 56, &[(8, 8, 1), (16, 8, 2), (24, 4, 99), (28, 4, 42), (32, 8, 64), (40, 8, 5), (48, 8, 0xAB)]);
     let Some(Record::OldCommunication(it)) = Record::read(&old) else { panic!() };
@@ -186,7 +186,7 @@ fn communication_has_moved_its_fields() {
 }
 
 #[test]
-fn records_that_are_cut_or_unknown_are_none() {
+fn short_and_unknown_records_are_rejected() {
     for (view, size) in
         [(1, 168), (3, 48), (5, 56), (6, 48), (7, 24), (8, 136), (9, 136), (10, 168), (11, 72), (12, 56)]
     {

@@ -1,17 +1,17 @@
-//! What a plugin says of an event beside its times: keys with values, in the words of a record.
+//! The metadata of a plugin's events: keys with values, in the words of a record.
 
 use crate::collector::{Batch, RecordLayout, RecordView};
 use kineto_trace::activity::ArgValue;
 use serde_json::Value;
 
-/// Keys and values, a pair of words for each: the key's name and what kind of value it is, then the value.
+/// Keys and values, a pair of words for each: the key's name and the type of the value, then the value.
 #[derive(Debug)]
 pub(super) struct MetadataLayout;
 
-/// The most pairs that a record has room for.
+/// The most pairs in a record.
 pub(super) const PAIRS: usize = 127;
 
-// From 1: a record drops the zeros at its end, which would be a `false` of the first name.
+// From 1: a record drops trailing zeros, which would be a `false` of the first name.
 const BOOL: u64 = 1;
 const I64: u64 = 2;
 const U64: u64 = 3;
@@ -19,20 +19,20 @@ const F64: u64 = 4;
 const TEXT: u64 = 5;
 const JSON: u64 = 6;
 
-/// Reads a value, which is JSON; null says nothing.
+/// Parses a value, which is JSON; null counts as no value.
 pub(super) fn value(json: &str) -> Option<Value> {
     serde_json::from_str(json).ok()
 }
 
-/// Returns a value as an id, if it can be one.
+/// Returns a value as an id, if possible.
 pub(super) fn id(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// Returns the words for keys and values. A list or an object stays the text that it is.
-pub(super) fn words(said: &[(String, Value)], batch: &mut Batch<'_>) -> Vec<u64> {
-    let mut words = Vec::with_capacity(said.len() * 2);
-    for (key, value) in said.iter().take(PAIRS) {
+/// Returns the words of keys and values. Lists and objects are stored as text.
+pub(super) fn words(pairs: &[(String, Value)], batch: &mut Batch<'_>) -> Vec<u64> {
+    let mut words = Vec::with_capacity(pairs.len() * 2);
+    for (key, value) in pairs.iter().take(PAIRS) {
         let (kind, word) = match value {
             Value::Null => continue,
             Value::Bool(value) => (BOOL, u64::from(*value)),
