@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_can_be_the_least_and_equal_ones_are_all_named() {
+    fn all_limits_that_are_equal_and_least_are_named() {
         assert_eq!(active(&A100, &kernel(1024, 16, 0)), (2, "WARPS".into()));
         assert_eq!(active(&A100, &kernel(256, 47, 0)), (5, "REGS".into()));
         assert_eq!(active(&A100, &kernel(128, 16, 32_768)), (4, "SMEM".into()));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn registers_come_in_units_and_a_block_must_get_all_of_its_own() {
+    fn registers_are_allocated_in_units() {
         // 33 registers of 32 threads are 1056, which take 1280.
         assert_eq!(occupancy(&A100, &kernel(32, 33, 0)).registers_per_block, 1_280);
         // 12 warps to each of 4 parts, 48 in all, in blocks of 5.
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_memory_comes_in_units_with_the_drivers_share_from_ampere_on() {
+    fn shared_memory_includes_the_drivers_share_since_ampere() {
         assert_eq!(occupancy(&A100, &kernel(32, 16, 1)).shared_per_block, 1_152);
         let turing = Device { compute: (7, 5), shared_reserved_per_block: 0, ..A100 };
         assert_eq!(occupancy(&turing, &kernel(32, 16, 1)).shared_per_block, 256);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_asked_for_more_shared_memory_fits_if_that_is_known() {
+    fn kernel_with_opt_in_shared_memory_fits() {
         let kernel = kernel(128, 252, 67_584);
         assert_eq!(occupancy(&A100, &kernel).active_blocks, 0);
         let asked = Occupancy::new(&A100, &kernel, SharedLimit::OptIn).unwrap();
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_launched_or_known_has_no_blocks_or_no_answer() {
+    fn impossible_kernels_have_no_blocks_or_no_answer() {
         assert_eq!(active(&A100, &kernel(1025, 16, 0)), (0, "WARPS".into()));
         assert_eq!(Occupancy::new(&A100, &kernel(0, 16, 0), SharedLimit::Default), None);
         for device in [
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn the_achieved_part_is_bounded_by_the_launch_and_by_what_fits() {
+    fn achieved_occupancy_is_bounded_by_grid_and_limits() {
         let kernel = kernel(256, 47, 0);
         let fits = occupancy(&A100, &kernel);
         assert_eq!(fits.achieved(&A100, &kernel, [108, 1, 1]), 0.125, "a block each");

@@ -68,7 +68,7 @@ mod tests {
         pauses.end(1);
         pauses.begin(10);
         pauses.begin(12);
-        assert!(pauses.covers(11, 1000) && !pauses.covers(10, 11) && !pauses.covers(11, 0), "one that goes on");
+        assert!(pauses.covers(11, 1000) && !pauses.covers(10, 11) && !pauses.covers(11, 0), "an open pause");
         pauses.end(20);
         pauses.end(25);
         pauses.begin(30);

@@ -29,7 +29,7 @@ pub(super) struct DeviceCalls {
     get_uuid: Option<unsafe extern "C" fn(*mut [u8; 16], c_int) -> c_uint>,
 }
 
-/// Folders of the driver besides the loader's path: WSL, NixOS, and containers that mount it.
+/// Folders of the driver outside of the loader's path: WSL, NixOS, and containers that mount it.
 const FOLDERS: [&str; 3] = ["/usr/lib/wsl/lib", "/run/opengl-driver/lib", "/usr/local/nvidia/lib64"];
 const NAME: &str = "libcuda.so.1";
 

@@ -218,8 +218,8 @@ impl Worker {
         let sink = self.reader.sink();
         if counts.refused > 0 {
             let note = format!(
-                "CUPTI asked for a buffer {} times while all that ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB allows were in use, and was \
-                 refused, or given one of which nothing is kept; it may ask many times for the same one",
+                "CUPTI requested {} buffers beyond ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB; they were refused, or \
+                 their records dropped; CUPTI may repeat a request; raise the limit",
                 counts.refused
             );
             sink.note(note);

@@ -157,8 +157,7 @@ impl LoadedPlugin {
         let unknown: Vec<_> = unknown.map(u32::to_string).collect();
         let stem = file.file_stem().unwrap_or_default().to_string_lossy();
         let name = name_of(if described.name.is_empty() { &stem } else { &described.name });
-        let note =
-            format!("it has event types that are not known here, which it is not asked for: {}", unknown.join(", "));
+        let note = format!("unknown event types are not recorded: {}", unknown.join(", "));
         Ok(LoadedPlugin {
             name,
             file: file.to_owned(),

@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 /// Assigns stream numbers: on each device 1, 2 … in order of first use.
 ///
 /// The launching call names HIP's stream. Work of an unknown call only has the hardware's queue. If the queue was
-/// used by exactly one stream, it stands for that stream; otherwise it gets its own number.
+/// used by exactly one stream, it identifies that stream; otherwise it gets its own number.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     numbers: HashMap<(i32, StreamKey), u32>,

@@ -154,8 +154,8 @@ impl Worker {
         let sink = self.reader.sink();
         if counts.refused > 0 {
             sink.note(format!(
-                "PTI asked for a buffer {} times while all that ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB allows were in \
-                use, and was given one of which nothing is kept",
+                "PTI requested {} buffers beyond ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB; their records were dropped; raise \
+                 the limit",
                 counts.refused
             ));
         }

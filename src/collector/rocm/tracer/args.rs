@@ -54,7 +54,7 @@ pub(super) struct LaunchArguments {
 /// How a call identifies its kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KernelArgument {
-    /// By the address of the host function that stands for the kernel.
+    /// By the address of the kernel's host function.
     Pointer(u64),
     /// By the handle of a module's function.
     Handle(u64),
