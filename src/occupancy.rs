@@ -1,19 +1,20 @@
-//! How many blocks of a CUDA kernel fit on a multiprocessor, what keeps more from it, and how full a launch makes it.
+//! Computes how many blocks of a CUDA kernel fit on a multiprocessor, which limits apply, and how much of it a launch
+//! uses.
 //!
-//! The rules are those of NVIDIA's occupancy calculator with the default split of L1 and shared memory; the rows of
-//! libkineto show its figures.
+//! The rules are those of NVIDIA's occupancy calculator with the default split of L1 and shared memory; libkineto
+//! writes the same figures.
 
 use std::fmt;
 
-/// What a limit says that does not bind.
+/// The value of a limit that does not apply.
 pub(crate) const UNLIMITED: u32 = i32::MAX.cast_unsigned();
 
-/// Registers are handed to a warp in multiples of this.
+/// The allocation unit of a warp's registers.
 const REGISTER_UNIT: u32 = 256;
-/// Barriers that a kernel has unless it says otherwise, which no record does.
+/// The barriers of a kernel by default; records do not contain the number.
 const BARRIERS: u32 = 1;
 
-/// What a device has, as its driver says.
+/// The properties of a device, from its driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Device {
     /// Compute capability, major and minor.
@@ -22,30 +23,31 @@ pub(crate) struct Device {
     pub(crate) warp_size: u32,
     pub(crate) threads_per_block: u32,
     pub(crate) threads_per_multiprocessor: u32,
-    /// Where the driver does not say, [`blocks_per_multiprocessor`].
+    /// If the driver does not report it, [`blocks_per_multiprocessor`].
     pub(crate) blocks_per_multiprocessor: u32,
     pub(crate) registers_per_block: u32,
     pub(crate) registers_per_multiprocessor: u32,
-    /// In bytes, as all shared memory here.
+    /// In bytes, like all shared memory here.
     pub(crate) shared_per_block: u32,
-    /// For kernels that ask for more than `shared_per_block`.
+    /// For kernels that request more than `shared_per_block`.
     pub(crate) shared_per_block_optin: u32,
     pub(crate) shared_per_multiprocessor: u32,
-    /// What the driver takes of each block. Where the driver does not say, [`shared_reserved_per_block`].
+    /// The driver's share for each block. If the driver does not report it, [`shared_reserved_per_block`].
     pub(crate) shared_reserved_per_block: u32,
 }
 
-/// Which limit on a block's shared memory holds.
+/// The limit on a block's shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SharedLimit {
-    /// `shared_per_block`, as libkineto assumes: no block of a kernel that asked for more fits, and its rows say 0 %.
+    /// `shared_per_block`, as libkineto assumes. A kernel that requested more then has no blocks, and its rows show 0
+    /// %.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests compare with libkineto's figures"))]
     Default,
-    /// `shared_per_block_optin`: what is so, since a kernel that ran had asked for what it used.
+    /// `shared_per_block_optin`, the true limit: a kernel that ran had requested the memory that it used.
     OptIn,
 }
 
-/// What a kernel takes.
+/// The resources of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct KernelResources {
     pub(crate) threads_per_block: u32,
@@ -54,7 +56,7 @@ pub(crate) struct KernelResources {
     pub(crate) shared: u32,
 }
 
-/// Blocks of a kernel on a multiprocessor, by each limit; [`UNLIMITED`] for one that does not bind.
+/// The blocks of a kernel on a multiprocessor, by each limit; [`UNLIMITED`] for limits that do not apply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Occupancy {
     /// The least of all limits.
@@ -66,12 +68,12 @@ pub(crate) struct Occupancy {
     pub(crate) limit_blocks: u32,
     pub(crate) limit_barriers: u32,
     pub(crate) registers_per_block: u32,
-    /// In bytes, with what the driver takes.
+    /// In bytes, including the driver's share.
     pub(crate) shared_per_block: u32,
 }
 
 impl Occupancy {
-    /// Returns `None` where the question has no answer: a block without threads, or a device without something.
+    /// Returns `None` for a block without threads, or a device with missing properties.
     pub(crate) fn new(device: &Device, kernel: &KernelResources, shared: SharedLimit) -> Option<Occupancy> {
         let lacks = [device.multiprocessors, device.threads_per_multiprocessor, kernel.threads_per_block].contains(&0);
         if lacks || device.warp_size == 0 {
@@ -104,23 +106,24 @@ impl Occupancy {
         })
     }
 
-    /// How full the launch makes a multiprocessor, from 0 to 1: its threads there to those that it could have.
+    /// Returns the occupancy by the launch, from 0 to 1: its threads on a multiprocessor relative to the most
+    /// possible.
     ///
-    /// Blocks that wait for others to end count as little as multiprocessors that get none; in single precision, as
-    /// libkineto reckons.
+    /// Waiting blocks do not count, nor do multiprocessors without blocks. Computed in single precision, as in
+    /// libkineto.
     pub(crate) fn achieved(&self, device: &Device, kernel: &KernelResources, grid: [u32; 3]) -> f32 {
         let blocks = blocks_per_sm(device, grid).min(self.active_blocks as f32);
         blocks * kernel.threads_per_block as f32 / device.threads_per_multiprocessor as f32
     }
 }
 
-/// The blocks of a launch for each multiprocessor; infinite where their number is not known.
+/// Returns the blocks of a launch for each multiprocessor; infinite if the number of multiprocessors is unknown.
 pub(crate) fn blocks_per_sm(device: &Device, grid: [u32; 3]) -> f32 {
     let blocks = grid.into_iter().map(u64::from).fold(1, u64::saturating_mul);
     blocks as f32 / device.multiprocessors as f32
 }
 
-/// Which limits are the least: `none`, or names with `|` between them.
+/// Returns the names of the least limits, joined by `|`, or `none`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Factors([bool; 5]);
 
@@ -133,14 +136,14 @@ impl fmt::Display for Factors {
     }
 }
 
-/// The limit by registers, and the registers of a block.
+/// Returns the limit by registers, and the registers of a block.
 fn registers(device: &Device, per_thread: u32, warps: u32) -> (u32, u32) {
-    // Each part of a multiprocessor has a scheduler with registers of its own.
+    // Each part of a multiprocessor has a scheduler with its own registers.
     let parts = if device.compute == (6, 0) { 2 } else { 4 };
     let per_thread_max = if device.compute.0 < 7 { 255 } else { 256 };
     let per_warp = round_up(per_thread.saturating_mul(device.warp_size), REGISTER_UNIT);
     let per_block = per_warp.saturating_mul(warps);
-    // The hardware lets a block in as if its warps took whole rounds of four parts.
+    // The hardware admits a block as if its warps filled whole rounds of four parts.
     let checked = per_warp.saturating_mul(round_up(warps, 4));
     if per_thread > per_thread_max || checked.max(per_block) > device.registers_per_block {
         return (0, per_block);
@@ -149,7 +152,7 @@ fn registers(device: &Device, per_thread: u32, warps: u32) -> (u32, u32) {
     (warps_per_part.map_or(UNLIMITED, |each| each.saturating_mul(parts) / warps), per_block)
 }
 
-/// The limit by shared memory, and the shared memory of a block.
+/// Returns the limit by shared memory, and the shared memory of a block.
 fn shared_memory(device: &Device, bytes: u32, limit: SharedLimit) -> (u32, u32) {
     let unit = if device.compute.0 < 8 { 256 } else { 128 };
     let reserved = device.shared_reserved_per_block;
@@ -168,7 +171,7 @@ fn round_up(n: u32, unit: u32) -> u32 {
     n.checked_next_multiple_of(unit).unwrap_or(u32::MAX)
 }
 
-/// Blocks that a multiprocessor holds, by compute capability: the table of the CUDA C++ Programming Guide.
+/// Returns the most blocks on a multiprocessor, by compute capability: the table of the CUDA C++ Programming Guide.
 pub(crate) fn blocks_per_multiprocessor(compute: (u32, u32)) -> u32 {
     match compute {
         (..5, _) | (7, 5) | (8, 6 | 7) => 16,
@@ -177,7 +180,7 @@ pub(crate) fn blocks_per_multiprocessor(compute: (u32, u32)) -> u32 {
     }
 }
 
-/// Shared memory that the driver takes of each block, by compute capability.
+/// Returns the driver's share of a block's shared memory, by compute capability.
 pub(crate) fn shared_reserved_per_block(compute: (u32, u32)) -> u32 {
     if compute.0 < 8 { 0 } else { 1024 }
 }
@@ -256,11 +259,11 @@ mod tests {
 
     #[test]
     fn registers_are_allocated_in_units() {
-        // 33 registers of 32 threads are 1056, which take 1280.
+        // 33 registers of 32 threads are 1056, allocated as 1280.
         assert_eq!(occupancy(&A100, &kernel(32, 33, 0)).registers_per_block, 1_280);
         // 12 warps to each of 4 parts, 48 in all, in blocks of 5.
         assert_eq!(occupancy(&A100, &kernel(160, 40, 0)).limit_registers, 9);
-        // 29 warps of 2048 are below 65536 - but so many as 32 are checked for.
+        // 29 warps of 2048 are below 65536, but the check is for 32 warps.
         assert_eq!(occupancy(&A100, &kernel(29 * 32, 64, 0)).limit_registers, 1);
         assert_eq!(occupancy(&A100, &kernel(29 * 32, 65, 0)).limit_registers, 0);
         assert_eq!(occupancy(&A100, &kernel(32, 257, 0)).limit_registers, 0);
@@ -321,7 +324,7 @@ mod tests {
         assert_eq!([(7, 5), (8, 0), (12, 0)].map(shared_reserved_per_block), [0, 1024, 1024]);
     }
 
-    /// Against the figures in traces that libkineto made.
+    /// Compares with the figures in libkineto's traces.
     #[cfg(feature = "gzip")]
     mod traces {
         use super::super::*;
@@ -360,7 +363,7 @@ mod tests {
             })
         }
 
-        /// What libkineto says of the kernel (percent, and the figures where it has them), and what we do.
+        /// libkineto's figures of a kernel (percent, and others where present), and this crate's.
         fn kernel(args: &Value, devices: &[(u32, Device)]) -> Option<(Vec<Value>, Vec<Value>)> {
             let (_, device) = devices.iter().find(|(id, _)| Some(*id) == number(&args["device"]))?;
             let triple = |name: &str| {
@@ -391,14 +394,14 @@ mod tests {
             Some(std::iter::once((theirs.into(), percent.into())).chain(figures).unzip())
         }
 
-        /// The value of the first such key in the text.
+        /// Returns the value of the first such key in the text.
         fn value(text: &str, key: &str) -> Value {
             let (_, value) = text.split_once(key).unwrap();
             let value = value.trim_start_matches(|c: char| c == ':' || c.is_whitespace());
             serde_json::Deserializer::from_str(value).into_iter().next().unwrap().unwrap()
         }
 
-        /// Kernels that agree, and all. Only these are parsed: the whole would take long.
+        /// Counts kernels that agree, and all. Parsing only these is faster than parsing the whole trace.
         fn compare(path: &Path) -> (usize, usize) {
             let trace = std::io::read_to_string(GzDecoder::new(File::open(path).unwrap())).unwrap();
             let devices = value(&trace, "\"deviceProperties\"");
@@ -412,7 +415,7 @@ mod tests {
             (kernels.iter().filter(|(at, _)| agrees(*at)).count(), kernels.len())
         }
 
-        /// All of their libkinetos held kernels to the default limit on shared memory: 0 % for those that asked for more.
+        /// These libkineto versions applied the default limit on shared memory: 0 % for kernels that requested more.
         #[test]
         #[expect(clippy::print_stdout, reason = "says what it compared, or that it did not")]
         fn real_traces_say_the_same() {

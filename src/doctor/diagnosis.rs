@@ -1,4 +1,4 @@
-//! What the doctor found: plain values, as text for people and as JSON for programs.
+//! The doctor's findings: plain values, as text and as JSON.
 
 use super::page::Page;
 use crate::collector::{Attempt, DeviceDescription, DriverDiagnosis, Unavailable, Why};
@@ -7,56 +7,56 @@ use serde_json::{Map, Value, json};
 use std::fmt;
 use std::path::PathBuf;
 
-/// What [`Doctor::examine`](crate::Doctor::examine) found.
+/// The findings of [`Doctor::examine`](crate::Doctor::examine).
 ///
-/// Printed, it is a text of sections for people, no wider than 100 columns save for paths; [`to_json`](Diagnosis::to_json)
-/// has the same for programs.
+/// Its `Display` is text in sections, at most 100 columns wide except for paths; [`to_json`](Diagnosis::to_json)
+/// returns the same as JSON.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Diagnosis {
-    /// The machine: words such as "kernel" with what was seen.
+    /// The machine: labels such as "kernel" with values.
     pub machine: Vec<(&'static str, String)>,
     /// The clock of spans.
     pub clock: ClockDiagnosis,
-    /// The configuration, as environment and file have it.
+    /// The configuration, from the environment and the file.
     pub configuration: ConfigurationDiagnosis,
-    /// The drivers of vendors, as far as a vendor's collector examines its driver.
+    /// The vendors' drivers, if the vendor's collector examines them.
     pub drivers: Vec<DriverDiagnosis>,
-    /// The collectors, each examined.
+    /// The examined collectors.
     pub collectors: Vec<CollectorDiagnosis>,
 }
 
-/// What was found about the clock of spans.
+/// Findings about the clock of spans.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClockDiagnosis {
-    /// What is read: "tsc", "cntvct" or "monotonic"; "none" in WebAssembly.
+    /// The source: "tsc", "cntvct" or "monotonic"; "none" in WebAssembly.
     pub source: &'static str,
-    /// How far a time may be from CLOCK_REALTIME, in nanoseconds, by two readings now.
+    /// The largest distance from CLOCK_REALTIME in two readings, in nanoseconds.
     pub error_ns: u64,
-    /// What is not as it could be, and what to do about it.
+    /// Limitations, and what to do about them.
     pub notes: Vec<String>,
 }
 
-/// What was found about the configuration.
+/// Findings about the configuration.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ConfigurationDiagnosis {
-    /// What `KinetoLayer::from_env()` does under this environment.
+    /// The effect of `KinetoLayer::from_env()` in this environment.
     pub from_env: String,
-    /// The keys that are set: each with its value and who has set it.
+    /// The keys that are set, each with its value and source.
     pub set: Vec<(&'static str, String, String)>,
-    /// The activity types that are selected.
+    /// The selected activity types.
     pub selected: ActivityTypes,
-    /// Those of them that nothing records here.
+    /// Selected types that cannot be recorded here.
     pub not_recorded: ActivityTypes,
-    /// Why it cannot be used.
+    /// Why the configuration cannot be used.
     pub error: Option<String>,
-    /// What is odd about it.
+    /// Warnings.
     pub warnings: Vec<String>,
 }
 
-/// What was found about a collector.
+/// Findings about a collector.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CollectorDiagnosis {
@@ -64,46 +64,46 @@ pub struct CollectorDiagnosis {
     pub name: &'static str,
     /// Whether it can be used.
     pub verdict: Verdict,
-    /// Whether the configuration selects something of it, beyond what the host's group names too.
+    /// Whether the configuration selects any of its types, not counting those that the host's group includes.
     pub is_selected: bool,
-    /// What it could record at best.
+    /// The types that it could record at best.
     pub types: ActivityTypes,
-    /// What it can record here.
+    /// The types that it can record here.
     pub records: ActivityTypes,
     /// The library that it uses.
     pub library: Option<PathBuf>,
-    /// Versions and the like: keys with JSON values, such as `cupti_version`.
+    /// Entries such as versions: keys with JSON values, such as `cupti_version`.
     pub versions: Vec<(String, String)>,
     /// Its devices, unless they are listed with the vendor's [driver](Diagnosis::drivers).
     pub devices: Vec<DeviceDescription>,
     /// Why it records nothing.
     pub reason: Option<Unavailable>,
-    /// What is not as it could be.
+    /// Limitations.
     pub notes: Vec<String>,
     /// What to do.
     pub advice: Vec<String>,
-    /// Whether it was started for this.
+    /// Whether the doctor started it.
     pub started: bool,
-    /// If it was: whether records were seen to arrive; `None` where that cannot be shown.
+    /// Whether records were seen to arrive after the start; `None` if that cannot be verified.
     pub proven: Option<bool>,
-    /// Where its libraries were looked for, and what came of it.
+    /// The places of the last search for its libraries, with the outcomes.
     pub attempts: Vec<Attempt>,
 }
 
-/// Whether a collector can be used.
+/// Whether a collector works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// It records all that it could.
+    /// It records all of its types.
     Ready,
-    /// It records less than it could, or likely does not work.
+    /// It records only some of its types, or probably fails.
     Degraded,
     /// It records nothing.
     Unavailable,
 }
 
 impl Verdict {
-    /// Returns it in one word, lower case.
+    /// Returns the lower-case name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Verdict::Ready => "ready",
@@ -120,8 +120,8 @@ impl fmt::Display for Verdict {
 }
 
 impl Diagnosis {
-    /// Whether all that is asked for can be had: the configuration can be used, and each collector of which something is
-    /// selected is [ready](Verdict::Ready). Devices of one vendor may be missing where there are those of another.
+    /// Returns whether everything selected can be recorded: the configuration is valid, and each selected collector
+    /// is [ready](Verdict::Ready). A vendor's devices may be missing if there are devices of another vendor.
     pub fn is_well(&self) -> bool {
         let selected = || self.collectors.iter().filter(|collector| collector.is_selected);
         let has_device = selected().any(|collector| collector.verdict != Verdict::Unavailable);
@@ -132,7 +132,7 @@ impl Diagnosis {
         self.configuration.error.is_none() && selected().all(is_fine)
     }
 
-    /// Returns all of it as a JSON object.
+    /// Returns all findings as a JSON object.
     pub fn to_json(&self) -> String {
         let facts = |facts: &[(&'static str, String)]| -> Map<String, Value> {
             facts.iter().map(|(word, text)| ((*word).to_owned(), text.as_str().into())).collect()
@@ -184,7 +184,7 @@ impl ConfigurationDiagnosis {
         }
         self.warnings.iter().for_each(|warning| page.line("odd", warning));
         page.types("selected", self.selected);
-        page.types("not to be had", self.not_recorded);
+        page.types("not available", self.not_recorded);
     }
 }
 
@@ -213,7 +213,7 @@ impl CollectorDiagnosis {
     }
 
     fn show(&self, page: &mut Page) {
-        let asked = if self.is_selected { "" } else { " (nothing of it is selected)" };
+        let asked = if self.is_selected { "" } else { " (not selected)" };
         page.section(&format!("Collector {}: {}{asked}", self.name, self.verdict));
         if let Some(reason) = &self.reason {
             page.line("because", reason.message());
@@ -232,14 +232,16 @@ impl CollectorDiagnosis {
         self.notes.iter().for_each(|note| page.line("note", note));
         if self.reason.is_none() {
             let tried = match (self.started, self.proven) {
-                (false, _) => "not started: whether it is busy, and whether records arrive, only a start shows",
+                (false, _) => {
+                    "not started: only a start shows whether the library is in use, and whether records arrive"
+                }
                 (true, Some(true)) => "started, and records arrived",
                 (true, Some(false)) => "started, and no record arrived",
-                (true, None) => "started; whether records arrive cannot be shown",
+                (true, None) => "started; whether records arrive is unknown",
             };
             page.line("tried", tried);
         }
-        self.attempts.iter().for_each(|attempt| page.line("looked for", &attempt.to_string()));
+        self.attempts.iter().for_each(|attempt| page.line("searched", &attempt.to_string()));
     }
 }
 
@@ -263,7 +265,7 @@ impl fmt::Display for Diagnosis {
     }
 }
 
-/// A device in one line.
+/// Describes a device in a line.
 fn describe(device: &DeviceDescription, id: Option<&str>) -> String {
     let number = |key| device.property(key);
     let capability = number("computeMajor").zip(number("computeMinor"));
@@ -279,7 +281,7 @@ fn describe(device: &DeviceDescription, id: Option<&str>) -> String {
     parts.join(", ")
 }
 
-/// Says so if a device is, by its name, not a whole GPU: "… MIG 1g.10gb", "… A40-8Q".
+/// Returns a remark if the device's name shows that it is not a whole GPU: "… MIG 1g.10gb", "… A40-8Q".
 fn share(name: &str) -> Option<&'static str> {
     let number = name.rsplit_once('-').and_then(|(_, profile)| profile.strip_suffix(['A', 'B', 'C', 'Q']));
     let is_virtual = number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()));
@@ -292,7 +294,7 @@ pub(super) mod tests {
     use crate::collector::Why;
     use kineto_trace::activity::ActivityType;
 
-    /// A diagnosis of a machine with one GPU and a collector of that verdict.
+    /// Makes the diagnosis of a machine with a GPU and a collector of that verdict.
     fn sample(verdict: Verdict) -> Diagnosis {
         let mut device = DeviceDescription::new(0, "NVIDIA H100 MIG 1g.10gb");
         device.properties = vec![("computeMajor", 9), ("computeMinor", 0), ("totalGlobalMem", 10_600_000_000)];
@@ -348,7 +350,7 @@ pub(super) mod tests {
             "records kernel",
             "cannot record cuda_sync",
             "tried started, and records arrived",
-            "looked for libcuda.so.1, by the loader: opened",
+            "searched libcuda.so.1, by the loader: opened",
             "clock tsc, at most 40 ns from CLOCK_REALTIME",
             "set GZIP_LEVEL=3 (environment)",
         ] {
@@ -360,7 +362,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn parts_of_gpus_are_known_by_their_names() {
+    fn parts_of_gpus_are_recognised_by_name() {
         for (name, told) in [
             ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", Some("a part of a GPU (MIG)")),
             ("GRID T4-8C", Some("a share of a GPU (vGPU)")),
@@ -374,7 +376,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_json_has_the_same() {
+    fn json_has_the_same_findings() {
         let json: Value = serde_json::from_str(&sample(Verdict::Unavailable).to_json()).unwrap();
         assert_eq!(json["well"], false);
         assert_eq!(json["devices"][0]["properties"]["computeMajor"], 9);
@@ -388,7 +390,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn all_is_well_if_what_is_asked_for_is_ready() {
+    fn all_is_well_if_selected_collectors_are_ready() {
         assert!(sample(Verdict::Ready).is_well());
         assert!(!sample(Verdict::Degraded).is_well() && !sample(Verdict::Unavailable).is_well());
         let mut unasked = sample(Verdict::Unavailable);

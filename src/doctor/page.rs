@@ -12,7 +12,7 @@ const WIDTH: usize = 100;
 const COLUMN: usize = 22;
 
 impl Page {
-    /// Begins a section.
+    /// Starts a section.
     pub(super) fn section(&mut self, title: &str) {
         if !self.0.is_empty() {
             self.0.push('\n');
@@ -21,7 +21,7 @@ impl Page {
         self.0.push('\n');
     }
 
-    /// Adds a line, as many as its text needs.
+    /// Adds a labelled text, wrapped to as many lines as it needs.
     pub(super) fn line(&mut self, label: &str, text: &str) {
         let mut line = format!("  {label:<width$}", width = COLUMN - 3);
         let mut is_empty = true;
@@ -37,7 +37,7 @@ impl Page {
         self.push(&line);
     }
 
-    /// Adds a line of activity types, if there are some.
+    /// Adds a list of activity types, if there are any.
     pub(super) fn types(&mut self, label: &str, types: ActivityTypes) {
         let names: Vec<_> = types.iter().map(|kind| kind.as_str()).collect();
         if !names.is_empty() {
