@@ -30,7 +30,7 @@ const JSON_READERS: [&str; 6] = [
     "crates/kineto-cli/src/status.rs",
     "trace/header.rs",
     "trace/metadata.rs",
-    "collector/plugin/said.rs",
+    "collector/plugin/metadata.rs",
 ];
 /// The only files that name the crate whose macros emit spans and events: one defines ours, for users to call, the others
 /// have spans that a program asks for: those of collective operations, of the steps of a schedule, and of its C half.
