@@ -137,7 +137,7 @@ impl Library {
     #[cfg(unix)]
     fn mapped(name: &str) -> Option<Library> {
         use libloading::os::unix;
-        // `NOLOAD`: only a library that is loaded already.
+        // `NOLOAD`: only a library that is already loaded.
         let flags = libc::RTLD_NOLOAD | libc::RTLD_LAZY;
         // SAFETY: nothing is loaded, so no code runs.
         let opened = unsafe { unix::Library::open(Some(name), flags) };
@@ -212,7 +212,7 @@ impl Candidate {
 impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Candidate::Mapped(name) => write!(f, "{name}, loaded already"),
+            Candidate::Mapped(name) => write!(f, "{name}, already loaded"),
             Candidate::Loader(name) => write!(f, "{name}, by the loader"),
             Candidate::File(path) => path.display().fmt(f),
         }

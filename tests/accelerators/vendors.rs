@@ -231,7 +231,7 @@ fn use_xpu(xpu: Xpu) {
 
 /// Opens a library that the host has already loaded.
 fn loaded(library: &Path) -> Library {
-    // SAFETY: the library is loaded already, so no initialisers run.
+    // SAFETY: the library is already loaded, so no initialisers run.
     unsafe { Library::new(library) }.unwrap()
 }
 

@@ -57,7 +57,8 @@ fn slice_counts_include_nested_slices() {
     }
     let [faults, clock] = ["page-faults", "task-clock"].map(|counter| {
         let [outer, first, second] = ["outer", "first", "second"].map(|name| count(&file, name, counter));
-        assert!(second > 0 && outer >= first + second, "{counter}: {outer} {first} {second}");
+        // The second may fault in no page: the heap reuses those of the first.
+        assert!(first > 0 && outer >= first + second, "{counter}: {outer} {first} {second}");
         [first, second]
     });
     assert!(clock[0] > 2 * clock[1], "{clock:?}");

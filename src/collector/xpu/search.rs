@@ -22,7 +22,7 @@ pub(super) fn check_for_gpu(attempts: &mut Vec<Attempt>) -> Result<(), Unavailab
     }
     if LevelZero::is_mapped() {
         // A sandbox may hide the kernel's files; a program that has loaded the loader uses a GPU.
-        attempts.push(Attempt::new(format!("{LOADER}, loaded already"), "there"));
+        attempts.push(Attempt::new(format!("{LOADER}, already loaded"), "there"));
         return Ok(());
     }
     let advice = "load the driver i915 or xe, and make /sys/class/drm readable";

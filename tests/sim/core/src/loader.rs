@@ -36,7 +36,7 @@ pub fn file_of(address: *const c_void) -> Option<PathBuf> {
     Some(std::ffi::OsStr::from_bytes(name.to_bytes()).into())
 }
 
-/// Opens a library: the one that is loaded already, then `neighbors` in the folder of the library that contains `own`, then
+/// Opens a library: the one that is already loaded, then `neighbors` in the folder of the library that contains `own`, then
 /// the loader's. Yields null for each that does not exist.
 pub fn candidates(name: &CStr, own: *const c_void, neighbors: &[&str]) -> impl Iterator<Item = *mut c_void> {
     let open_neighbor = move |file: &str| {
