@@ -84,7 +84,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let slices = guard.finish()?.stats().slices;
         let made = if subject == "unseen" { 0 } else { u64::from(BATCHES + 1) * (CHILDREN + 1) };
         if slices != made {
-            return Err(format!("{made} spans were made, {slices} recorded").into());
+            return Err(format!("{made} spans were created, {slices} recorded").into());
         }
     }
     Ok(())
@@ -101,7 +101,7 @@ fn allocate(subject: &str) -> Result<(), Box<dyn std::error::Error>> {
     drop(layer);
     let records = guard.finish()?.stats().memory_events;
     let made = if subject == "ours" { 2 * u64::from(BATCHES + 1) * CHILDREN } else { 0 };
-    if records == made { Ok(()) } else { Err(format!("{made} records were made, {records} are there").into()) }
+    if records == made { Ok(()) } else { Err(format!("{made} records were expected, {records} were recorded").into()) }
 }
 
 /// The measured allocations.

@@ -3,7 +3,7 @@
 //!
 //! With several threads, the idle counters should not contend.
 #![allow(unsafe_code, reason = "an allocator has no safe form")]
-#![expect(clippy::unwrap_used, reason = "a benchmark that cannot be set up is none")]
+#![expect(clippy::unwrap_used, reason = "a benchmark panics if its setup fails")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt;

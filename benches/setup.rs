@@ -1,5 +1,5 @@
 //! Measures creating and installing the subscriber in fresh processes, compared with a layer that does nothing.
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark that cannot be run is none; it prints")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark panics if it cannot run, and prints")]
 
 use std::process::Command;
 use std::time::Instant;

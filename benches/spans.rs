@@ -2,7 +2,7 @@
 //!
 //! The difference to `base` is the cost of the layer. The subscriber is set for the thread only, which adds the same few
 //! nanoseconds to all three compared with a global one.
-#![expect(clippy::unwrap_used, reason = "a benchmark that cannot be set up is none")]
+#![expect(clippy::unwrap_used, reason = "a benchmark panics if its setup fails")]
 
 use std::cell::Cell;
 use std::fmt;
@@ -96,7 +96,7 @@ impl Subject {
             .bench_local_values(|()| dispatcher::with_default(&dispatch, batch));
         if let Some(guard) = guard.filter(|_| !matches!(self, Subject::Idle)) {
             let losses = guard.finish().unwrap().stats().losses;
-            assert!(losses.is_empty(), "what was measured was not recorded: {losses:?}");
+            assert!(losses.is_empty(), "measured spans were lost: {losses:?}");
         }
     }
 }

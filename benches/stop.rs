@@ -1,5 +1,5 @@
 //! Measures how long a stop takes: it should depend on the number of chunks, not on the number of records.
-#![expect(clippy::unwrap_used, reason = "a benchmark that cannot be set up is none")]
+#![expect(clippy::unwrap_used, reason = "a benchmark panics if its setup fails")]
 
 use std::hint::black_box;
 

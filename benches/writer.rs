@@ -3,8 +3,8 @@
 //!
 //! Before the benchmarks it compares saving with two lower bounds: writing the same bytes, and copying them, alternately. The
 //! file is in `/dev/shm` if that folder exists.
-#![expect(clippy::unwrap_used, reason = "a benchmark that cannot be set up is none")]
-#![expect(clippy::print_stdout, reason = "a benchmark prints what it measures")]
+#![expect(clippy::unwrap_used, reason = "a benchmark panics if its setup fails")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its measurements")]
 
 use std::fs;
 use std::hint::black_box;

@@ -1,6 +1,6 @@
 //! Keeps the shared library loaded: its threads and exit handlers outlive a `dlclose`.
 
-#[expect(clippy::disallowed_methods, reason = "a build script hears from cargo in this way")]
+#[expect(clippy::disallowed_methods, reason = "cargo passes variables to build scripts")]
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux") {

@@ -3,7 +3,7 @@
 //! ```sh
 //! cargo run --release --example memory
 //! ```
-#![expect(clippy::print_stdout, reason = "it says where it has written what")]
+#![expect(clippy::print_stdout, reason = "it prints the paths of its files")]
 
 use std::hint::black_box;
 use tracing_kineto::memory::{self, Category, Device, Tracked};

@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn text_that_sends_messages_is_cut_off() {
         struct Endless<'a>(&'a Logger, &'a MessageSite);
-        #[expect(clippy::recursive_format_impl, reason = "that it is cut off is what is tested")]
+        #[expect(clippy::recursive_format_impl, reason = "the recursion limit is tested")]
         impl fmt::Display for Endless<'_> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 self.0.emit(self.1, format_args!("{self}"));

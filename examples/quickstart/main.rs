@@ -8,7 +8,7 @@
 //! with two helper threads and a GPU (a simulated one if there is none). Almost everything in the trace comes from ordinary
 //! `tracing` spans; the program uses only the layer, `annotate!` for the steps and `counter!` for the queue of
 //! tracing-kineto.
-#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+#![expect(clippy::print_stdout, reason = "an example prints for its reader")]
 
 mod dataset;
 mod gpu;

@@ -82,7 +82,7 @@ impl Slots {
     }
 
     #[inline(always)]
-    #[expect(clippy::indexing_slicing, reason = "slot 0 is there; words are constants below 4")]
+    #[expect(clippy::indexing_slicing, reason = "slot 0 exists; words are constants below 4")]
     fn header(self, word: usize) -> &'static AtomicU64 {
         &self.0[0][word]
     }

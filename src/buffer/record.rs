@@ -87,7 +87,7 @@ impl Head {
         self.tag as u64 | (self.flags as u64) << 8 | (self.payload as u64) << 16 | (self.site as u64) << 32
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "the fields of the word are cut out of it")]
+    #[expect(clippy::cast_possible_truncation, reason = "the fields are extracted from the word")]
     fn of(word: u64) -> Option<Head> {
         Some(Head {
             tag: Tag::of(word as u8)?,
@@ -153,7 +153,7 @@ impl MemoryTag {
         self.kind as u32 | (self.category as u32) << 8 | (self.index.cast_unsigned() as u32) << 16
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "the fields of the word are cut out of it")]
+    #[expect(clippy::cast_possible_truncation, reason = "the fields are extracted from the word")]
     pub(crate) const fn of(word: u32) -> MemoryTag {
         MemoryTag { kind: word as u8, category: (word >> 8) as u8, index: ((word >> 16) as u16).cast_signed() }
     }

@@ -59,7 +59,7 @@ impl ArgumentKey {
             return Err(refused(why));
         }
         if keys.len() == KEYS_MAX {
-            return Err(refused(format!("there are {KEYS_MAX} different keys already; put into values what varies")));
+            return Err(refused(format!("there are {KEYS_MAX} different keys already; put variable data into values")));
         }
         let key = ArgumentKey::new(String::leak(name.to_owned()));
         let named = key.as_ref().map(|key| key.field.name()).zip(key.clone());
@@ -94,6 +94,6 @@ mod tests {
         }
         let refused = (0..=KEYS_MAX).find_map(|n| ArgumentKey::of(&format!("key {n}")).err()).unwrap();
         assert_eq!(refused.status, CStatus::BadArgument);
-        assert!(ArgumentKey::of("batch").is_ok(), "those that are there stay");
+        assert!(ArgumentKey::of("batch").is_ok(), "existing keys stay");
     }
 }

@@ -53,7 +53,7 @@ impl Env {
         if !platform::CAN_RECORD {
             return Env::default();
         }
-        #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
+        #[expect(clippy::disallowed_methods, reason = "only this function reads the environment")]
         let variables = std::env::vars_os();
         let ours = variables.filter(|(name, _)| may_concern_us(name.as_encoded_bytes()));
         let named = ours.filter_map(|(name, value)| Some((name.into_string().ok()?, value)));

@@ -130,7 +130,7 @@ impl Modes {
             false if modes.contains(Mode::Disabled) => {
                 Err(wrong(text.trim(), "disabled cannot be combined with another mode"))
             }
-            false => Err(wrong(text.trim(), "kineto and its fallbacks exclude one another; use one of them")),
+            false => Err(wrong(text.trim(), "kineto and its fallbacks exclude each other; use one of them")),
         }
     }
 }
@@ -213,7 +213,7 @@ mod tests {
         let fallback = Modes::parse("nvtx+kineto_gpu_fallback").unwrap();
         assert!(fallback.records() && !fallback.contains(Mode::Kineto));
         for two in ["kineto+kineto_gpu_fallback", "kineto_privateuse1_fallback+kineto_gpu_fallback"] {
-            assert!(Modes::parse(two).unwrap_err().to_string().contains("exclude one another"));
+            assert!(Modes::parse(two).unwrap_err().to_string().contains("exclude each other"));
         }
         assert!(Modes::parse("").unwrap_err().to_string().contains("expected disabled"));
     }

@@ -90,15 +90,13 @@ impl Timetable {
                 Err("a duration of 0 (ACTIVITIES_DURATION_MSECS) records nothing; set a longer one, or none".to_owned())
             }
             (None, Some(_), _) => {
-                Err("START_PERIOD_MS needs ACTIVITIES_DURATION_MSECS, which says how long each window takes".to_owned())
+                Err("START_PERIOD_MS needs ACTIVITIES_DURATION_MSECS, the duration of each window".to_owned())
             }
             (Some(length), Some(period), _) if period < length => Err(format!(
                 "START_PERIOD_MS, {period:?} from start to start, is shorter than a window of {length:?} \
                  (ACTIVITIES_DURATION_MSECS); set a longer one"
             )),
-            (_, None, Some(2..)) => {
-                Err("START_WINDOWS needs START_PERIOD_MS, which says how often a window begins".to_owned())
-            }
+            (_, None, Some(2..)) => Err("START_WINDOWS needs START_PERIOD_MS, the time between starts".to_owned()),
             _ => Ok(()),
         }
     }

@@ -227,8 +227,8 @@ impl fmt::Display for SettingKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SettingKind::Bool => f.write_str("true or false (also yes, no, y, n, t, f, 1, 0)"),
-            SettingKind::Presence => f.write_str("any text for yes, 0, false or off for no"),
-            SettingKind::One => f.write_str("1 for yes"),
+            SettingKind::Presence => f.write_str("any text for true; 0, false or off for false"),
+            SettingKind::One => f.write_str("1 for true"),
             SettingKind::Int(range) if *range.end() == i64::MAX => write!(f, "a whole number from {}", range.start()),
             SettingKind::Int(range) => write!(f, "a whole number from {} to {}", range.start(), range.end()),
             SettingKind::StartTime => f.write_str("ms since 1970, at most 10 s ago, or 0"),
@@ -236,10 +236,10 @@ impl fmt::Display for SettingKind {
             SettingKind::Mebibytes => write!(f, "MiB, a whole number from 1 to {}", i32::MAX),
             SettingKind::Milliseconds => write!(f, "ms, a whole number from 0 to {}", i32::MAX),
             SettingKind::Text => f.write_str("text"),
-            SettingKind::List => f.write_str("names with commas between"),
-            SettingKind::IntList => f.write_str("whole numbers with commas between"),
-            SettingKind::Types => f.write_str("activity types with commas between"),
-            SettingKind::Groups => f.write_str("cpu, cuda, xpu, mtia, hpu, privateuse1 or all, with commas between"),
+            SettingKind::List => f.write_str("comma-separated names"),
+            SettingKind::IntList => f.write_str("comma-separated whole numbers"),
+            SettingKind::Types => f.write_str("comma-separated activity types"),
+            SettingKind::Groups => f.write_str("cpu, cuda, xpu, mtia, hpu, privateuse1 or all, comma-separated"),
             SettingKind::Severity => f.write_str("verbose, info, warning, stage, error or usdt, or 0 to 5"),
             SettingKind::LogFormat => f.write_str("text, libkineto or json"),
             SettingKind::Events => f.write_str("off, error, warn, info, debug or trace"),
@@ -250,7 +250,7 @@ impl fmt::Display for SettingKind {
             ),
             SettingKind::Overflow => f.write_str("stop, keep_newest or spill"),
             SettingKind::LogFile => f.write_str("a path"),
-            SettingKind::Filter => f.write_str("target=level with commas between"),
+            SettingKind::Filter => f.write_str("comma-separated target=level"),
         }
     }
 }

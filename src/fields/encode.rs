@@ -116,7 +116,7 @@ fn put(sink: &mut impl Sink, field: &Field, code: u8, word: u64) {
 }
 
 /// Appends a value of two words.
-#[expect(clippy::cast_possible_truncation, reason = "the halves are cut out of it")]
+#[expect(clippy::cast_possible_truncation, reason = "the halves are extracted from it")]
 fn put_long(sink: &mut impl Sink, field: &Field, code: u8, value: u128) {
     sink.push([header(field, code, 0), value as u64, (value >> 64) as u64]);
 }

@@ -154,8 +154,8 @@ mod tests {
         }
         fn pop(&self, annotates: bool, takers: u64) {
             assert_eq!(takers, 5);
-            let slice = self.slices.lock().unwrap().pop().expect("there is something to pop");
-            assert_eq!(annotates, slice % 2 == 1, "it is popped as what it was pushed");
+            let slice = self.slices.lock().unwrap().pop().expect("a slice was pushed");
+            assert_eq!(annotates, slice % 2 == 1, "push and pop agree on the kind");
         }
     }
 

@@ -73,7 +73,7 @@ fn sources(settings: &OnDemandConfig, alarm: Option<Alarm>) -> Vec<Box<dyn Reque
     let mut add = |what: &str, source: io::Result<Box<dyn RequestSource>>| match source {
         Ok(source) => sources.push(source),
         Err(why) => {
-            diag!(Warning, "ondemand", "requests {what} are not served: {why}; correct it and start the program again")
+            diag!(Warning, "ondemand", "requests {what} are not served: {why}; correct it and restart the program")
         }
     };
     if settings.may_ask_daemon() {

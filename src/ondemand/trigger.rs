@@ -294,7 +294,7 @@ fn read(file: File) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "it is not UTF-8; write plain text".to_owned())
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is what errors are mapped by")]
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` needs this signature")]
 fn unreadable(why: io::Error) -> String {
     format!("it cannot be read: {why}")
 }

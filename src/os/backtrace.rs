@@ -1,5 +1,5 @@
 //! The calling thread's stack: return addresses, and their symbols.
-#![allow(unsafe_code, reason = "the safe form of a walk up the stack takes a lock of the process")]
+#![allow(unsafe_code, reason = "the safe stack walk takes a process-wide lock")]
 
 /// The function that contains a return address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

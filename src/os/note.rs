@@ -1,5 +1,5 @@
 //! An ELF note in every program and library that contains this crate, by which one copy finds another.
-#![allow(unsafe_code, reason = "what the loader has loaded has no safe form")]
+#![allow(unsafe_code, reason = "the loader's list of files has no safe form")]
 
 use std::path::PathBuf;
 

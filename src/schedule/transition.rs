@@ -23,7 +23,7 @@ const UNSAVED_RECORDING: Transition = Transition::Warn(
     "the recording is dropped: the schedule ended it without RecordAndSave; return that for its last step",
 );
 const COLLECTOR_STOPPED: Transition =
-    Transition::Warn("a collector has stopped by itself: the trace ends here; the next cycle records again");
+    Transition::Warn("a collector has stopped on its own: the trace ends here; the next cycle records again");
 
 /// Returns the transitions from `previous` to `next`; `None` is the end of the schedule.
 pub(crate) fn transitions(previous: ProfilerAction, next: Option<ProfilerAction>) -> &'static [Transition] {

@@ -278,7 +278,7 @@ impl Session {
         current
     }
 
-    /// Returns which collector stopped by itself during a request, and why.
+    /// Returns the collector that stopped on its own during a request, and the cause.
     pub(crate) fn stopped_collector(&self) -> Option<String> {
         self.active_request().and_then(|_| self.collectors.stopped())
     }

@@ -501,7 +501,7 @@ impl ScheduleRun {
         let when = match action {
             ProfilerAction::Warmup => "during warm-up",
             ProfilerAction::DeviceStopped => {
-                return "a collector had stopped by itself; its message names the cause".to_owned();
+                return "a collector had stopped on its own; its message names the cause".to_owned();
             }
             _ => "while it waited",
         };

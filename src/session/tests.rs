@@ -88,8 +88,8 @@ fn impossible_records_are_reported_and_skipped() {
     assert_eq!(
         violations,
         [
-            "what threads have committed can be read: 1 chunks are read in part (1x)",
-            "records are of known threads and callsites: 4 are not, and are left out (1x)"
+            "committed chunks are readable: 1 chunks are partly unreadable (1x)",
+            "records belong to known threads and callsites: 4 do not, and are omitted (1x)"
         ]
     );
     assert_eq!(trace.events().len(), 0);

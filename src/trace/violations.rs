@@ -93,24 +93,27 @@ impl Trace {
                 let mut add = |assertion: &str, error: &str| all.add(assertion, error, [&inner.info.trace_id, ""]);
                 let Index { damaged, strange, .. } = self.index();
                 if *damaged > 0 {
-                    add("what threads have committed can be read", &format!("{damaged} chunks are read in part"));
+                    add("committed chunks are readable", &format!("{damaged} chunks are partly unreadable"));
                 }
                 if *strange > 0 {
-                    add("records are of known threads and callsites", &format!("{strange} are not, and are left out"));
+                    add("records belong to known threads and callsites", &format!("{strange} do not, and are omitted"));
                 }
                 if !inner.recorded.windows.is_sorted_by(|one, next| one.end <= next.start) {
-                    add("what lies between pauses follows one another", "the processor's counter went backwards");
+                    add("the windows between pauses are in order", "the processor's counter went backwards");
                 }
                 for (collection, linked) in inner.collections.iter().zip(self.linked()) {
                     let name = collection.name;
                     linked.losses(|loss, count| {
                         if loss == Loss::TimesBeyondEnd && count > 0 {
-                            add("records are delivered after their end", &format!("{name}: {count} were before"));
+                            add(
+                                "records are delivered after their end",
+                                &format!("{name}: {count} were delivered earlier"),
+                            );
                         }
                     });
                     for (_, count) in collection.records.losses.iter().filter(|(l, _)| *l == Loss::DeviceRecordsUnread)
                     {
-                        add("a collector's records can be read", &format!("{name}: {count} cannot"));
+                        add("a collector's records are readable", &format!("{name}: {count} are not"));
                     }
                 }
                 all

@@ -38,7 +38,7 @@ fn late_daemon_is_found() {
     }
     let place = TestFolders::new();
     let program = place.start("serve");
-    program.wait_for("the dynolog daemon is not there");
+    program.wait_for("the dynolog daemon is not reachable");
     let daemon = Daemon::start(&place.sockets(), &[]);
     trace_once(&place, &daemon, &program, "a.json");
     let (said, _) = program.end();
@@ -54,7 +54,7 @@ fn restarted_daemon_is_found() {
     let program = place.start("serve");
     trace_once(&place, &daemon, &program, "a.json");
     drop(daemon);
-    program.wait_for("the dynolog daemon is no longer there");
+    program.wait_for("the dynolog daemon is no longer reachable");
     let daemon = Daemon::start(&place.sockets(), &[]);
     trace_once(&place, &daemon, &program, "b.json");
     let (said, _) = program.end();
@@ -136,11 +136,11 @@ fn socket_folder_may_be_made_late() {
     let place = TestFolders::new();
     fs::remove_dir(place.sockets()).unwrap();
     let program = place.start("serve");
-    program.wait_for(&format!("asked again and again: create {}", place.sockets().display()));
+    program.wait_for(&format!("polling continues: create {}", place.sockets().display()));
     fs::create_dir(place.sockets()).unwrap();
     trace_by(&place, &Stub::start(&place.sockets()), &program, "a.json");
     let (said, _) = program.end();
-    assert_eq!(said.matches("cannot be asked").count(), 1, "{said}");
+    assert_eq!(said.matches("cannot be polled").count(), 1, "{said}");
 }
 
 fn daemon_that_replaces_a_hung_one_is_found() {

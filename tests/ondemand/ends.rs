@@ -35,7 +35,7 @@ fn collected_at_the_end(scenario: &str) {
 fn exit_does_not_wait_for_an_absent_daemon() {
     let place = TestFolders::new();
     let mut program = place.start("idle");
-    program.wait_for("the dynolog daemon is not there");
+    program.wait_for("the dynolog daemon is not reachable");
     program.send("threads");
     let (_, out) = program.end();
     println!("no daemon: {out}");

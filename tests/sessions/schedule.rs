@@ -719,7 +719,7 @@ fn next_cycle_records_after_a_collector_stopped_itself() {
             assert_eq!(stopped.state, StepState::DeviceStopped { reason: "fragile: the cable is out".to_owned() });
             assert_eq!(File::of(stopped.cycle.unwrap().trace).parents(), "ProfilerStep#1<");
             assert_eq!(collector.calls(), (1, 1));
-            assert_logged(&logged, "a collector has stopped by itself");
+            assert_logged(&logged, "a collector has stopped on its own");
             let outcome = profiler.step().to_string();
             assert_eq!(outcome, "step 3: nothing until the next cycle: fragile: the cable is out");
             // At the end of the cycle, a warm-up follows, the collector stops again, and the cycle's trace is empty.

@@ -1,5 +1,5 @@
 //! Reads a Vulkan device's clock and CLOCK_MONOTONIC together, by VK_EXT_calibrated_timestamps.
-#![allow(unsafe_code, reason = "wgpu reaches Vulkan's own handles and functions by unsafe functions alone")]
+#![allow(unsafe_code, reason = "wgpu exposes Vulkan's handles and functions only through unsafe functions")]
 
 use ash::ext::calibrated_timestamps as ext;
 use ash::vk::{CalibratedTimestampInfoEXT as Info, TimeDomainEXT as Domain};

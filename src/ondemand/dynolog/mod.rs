@@ -136,14 +136,14 @@ impl DaemonClient {
     fn reject_impostor(&mut self, user: Option<u32>, now: Instant) {
         (self.fabric, self.asked, self.unheard) = (None, None, None);
         self.due = now + PATIENCE;
-        let (whose, advice) = match user {
+        let (owner, advice) = match user {
             Some(user) => (
                 format!("user {user}"),
                 format!("end that process; only if it is your own daemon, set KINETO_DAEMON_UID={user}"),
             ),
             None => ("an unknown user".to_owned(), "find and end that process".to_owned()),
         };
-        let what = format!("may be impersonated: a process of {whose} answers under its name and is not believed");
+        let what = format!("may be impersonated: a process of {owner} answers under its name and is ignored");
         self.report(Trouble::Impostor, &what, &advice);
     }
 
@@ -159,7 +159,7 @@ impl DaemonClient {
                     Some(folder) => format!("create {}, or make it writable", folder.display()),
                     None => "raise the limit on open files (ulimit -n)".to_owned(),
                 };
-                let what = format!("cannot be asked ({why})");
+                let what = format!("cannot be polled ({why})");
                 return self.report(Trouble::Unbound, &what, &advice);
             }
         };
@@ -219,7 +219,7 @@ impl DaemonClient {
     /// Reports that there is no daemon, if there is none.
     fn report_absent(&mut self) {
         let Some((_, why)) = &self.absent else { return };
-        let before = if self.is_registered { "no longer there" } else { "not there" };
+        let before = if self.is_registered { "no longer reachable" } else { "not reachable" };
         let what = format!("is {before} ({why})");
         let advice = "start it with --enable_ipc_monitor, in the same network namespace, or with the same \
                       KINETO_IPC_SOCKET_DIR";
@@ -231,7 +231,7 @@ impl DaemonClient {
         self.is_registered = false;
         if !self.reported.contains(&trouble) {
             self.reported.push(trouble);
-            diag!(Warning, "ondemand", "the dynolog daemon {what}; it is asked again and again: {advice}");
+            diag!(Warning, "ondemand", "the dynolog daemon {what}; polling continues: {advice}");
         }
     }
 }
