@@ -21,7 +21,7 @@ const BATCH: u64 = 1000;
 const BATCHES: u32 = 500;
 const SOFTWARE: [&str; 4] = ["task-clock", "page-faults", "minor-faults", "major-faults"];
 /// Subjects with optional data of slices; stacks need their feature.
-const BESIDE: &[Subject] = if cfg!(feature = "backtrace") {
+const WITH_EXTRAS: &[Subject] = if cfg!(feature = "backtrace") {
     &[Subject::Recording, Subject::Stacks(8), Subject::Stacks(32), Subject::Counting(1), Subject::Counting(4)]
 } else {
     &[Subject::Recording, Subject::Counting(1), Subject::Counting(4)]
@@ -149,8 +149,8 @@ fn entered_again(bencher: Bencher<'_, '_>, subject: Subject) {
 }
 
 /// Spans below 64 calls, with optional data.
-#[divan::bench(args = BESIDE)]
-fn beside(bencher: Bencher<'_, '_>, subject: Subject) {
+#[divan::bench(args = WITH_EXTRAS)]
+fn with_extras(bencher: Bencher<'_, '_>, subject: Subject) {
     #[inline(never)]
     fn below(depth: u32) {
         if black_box(depth) > 0 {

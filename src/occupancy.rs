@@ -336,8 +336,8 @@ mod tests {
 
         #[expect(clippy::disallowed_methods, reason = "traces lie outside of the package")]
         fn folder() -> PathBuf {
-            let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/traces");
-            std::env::var_os("KINETO_TRACES").map_or_else(beside, PathBuf::from)
+            let default_folder = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/traces");
+            std::env::var_os("KINETO_TRACES").map_or_else(default_folder, PathBuf::from)
         }
 
         fn number(value: &Value) -> Option<u32> {

@@ -36,8 +36,8 @@ impl Callsite for Argument {
     }
 }
 
-static NOBODY: Argument = Argument { metadata: OnceLock::new() };
-static NONE: Metadata<'static> = metadata(&[], &NOBODY);
+static NO_ARGUMENT: Argument = Argument { metadata: OnceLock::new() };
+static NONE: Metadata<'static> = metadata(&[], &NO_ARGUMENT);
 
 const fn metadata(names: &'static [&'static str], callsite: &'static Argument) -> Metadata<'static> {
     let fields = FieldSet::new(names, Identifier(callsite));

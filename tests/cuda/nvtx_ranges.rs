@@ -150,8 +150,8 @@ fn check(version: &str, file: &File) -> [usize; 5] {
     // The end of a range from before the recording.
     assert_eq!(stats.losses, [(tracing_kineto::Loss::OutOfWindow, 1)], "{version}: {stats}");
     let detailed = rows.iter().chain(&instants).filter(|row| row["args"].get("nvtx.payload").is_some()).count();
-    let beside = rows.iter().filter(|row| row["tid"].as_i64().unwrap() > 10_000_000).count();
-    [rows.len(), instants.len(), detailed, beside, kernels.len()]
+    let extra_rows = rows.iter().filter(|row| row["tid"].as_i64().unwrap() > 10_000_000).count();
+    [rows.len(), instants.len(), detailed, extra_rows, kernels.len()]
 }
 
 #[test]

@@ -195,8 +195,8 @@ fn memory_profile_is_taken_on_demand() {
     let kind = |refused: Result<(), tracing_kineto::Error>| refused.unwrap_err().kind();
     assert_eq!(kind(profiler.export_memory_profile(&path)), ErrorKind::NotActive);
     assert_eq!(kind(profiler.stop_memory_profile().map(drop)), ErrorKind::NotActive);
-    for beside in [false, true] {
-        if beside {
+    for is_recording in [false, true] {
+        if is_recording {
             profiler.start().unwrap();
         }
         profiler.start_memory_profile().unwrap();

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 /// Returns their folder, outside of the package: `KINETO_TRACES`, or else next to the package.
 pub fn folder() -> PathBuf {
-    let beside = || crate::root().join("../shared/traces");
-    std::env::var_os("KINETO_TRACES").map_or_else(beside, PathBuf::from)
+    let default_folder = || crate::root().join("../shared/traces");
+    std::env::var_os("KINETO_TRACES").map_or_else(default_folder, PathBuf::from)
 }
 
 /// Returns whether the folder exists; prints a note if not.

@@ -271,13 +271,13 @@ fn listen_as(user: Option<u32>, folder: &Path) -> ListeningProcess {
 }
 
 fn command_serves_no_set_user_id_program() {
-    const NOBODY: u32 = 65534;
+    const UNPRIVILEGED_USER: u32 = 65534;
     let place = TestFolders::new();
-    if std::os::unix::fs::chown(place.triggers(), Some(NOBODY), None).is_err() {
+    if std::os::unix::fs::chown(place.triggers(), Some(UNPRIVILEGED_USER), None).is_err() {
         println!("skipped: only root can be another user");
         return;
     }
-    let listening = listen_as(Some(NOBODY), &place.triggers());
+    let listening = listen_as(Some(UNPRIVILEGED_USER), &place.triggers());
     let output = kineto_in_time(&[&listening.0.id().to_string(), "--no-wait"]);
     assert!(output.status == 1 && output.errors.contains("disabled in set-user-ID"), "{output:?}");
     assert_eq!(fs::read_dir(place.triggers()).unwrap().count(), 0);

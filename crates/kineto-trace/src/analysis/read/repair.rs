@@ -61,7 +61,7 @@ pub fn repair(input: impl AsRef<Path>, output: impl AsRef<Path>) -> Result<Optio
 /// The levels at which a file can be cut: its object, and the values in it.
 const LEVELS: usize = 2;
 
-/// Looks for the end of the last whole value.
+/// Finds the end of the last whole value.
 #[derive(Debug, Default)]
 struct Scan {
     /// The bytes that were read.
