@@ -230,7 +230,7 @@ fn json_has_the_figures_of_the_text() {
     let cupti = &busy["collectors"][0];
     assert_eq!((&busy["well"], &cupti["verdict"]), (&json!(false), &json!("unavailable")));
     assert_eq!((&cupti["reason"]["why"], &cupti["records"]), (&json!("Busy"), &json!([])));
-    assert!(cupti["advice"].is_array() && cupti["reason"]["advice"].as_str().unwrap().contains("stop that one"));
+    assert!(cupti["advice"].is_array() && cupti["reason"]["advice"].as_str().unwrap().contains("stop it first"));
 }
 
 #[test]
