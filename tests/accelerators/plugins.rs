@@ -311,8 +311,8 @@ const FAULTS: [(&str, &str, &[&str]); 24] = [
         "BAD_EVENTS",
         "",
         &[
-            "rejected: 2 events of unknown types",
             "rejected: 1 events of types that are not selected",
+            "rejected: 2 events of unknown types",
             "rejected: 2 events with invalid times",
         ],
     ),
@@ -432,10 +432,11 @@ fn file_that_is_not_a_plugin_is_named_with_the_reason() {
     };
     let found = reasons(KinetoLayer::builder().plugins(folder.path()));
     assert!(found["text"].contains("invalid ELF header") || found["text"].contains("file too short"), "{found:?}");
-    assert!(found["other"].contains("no function KinetoPlugin_register"), "{found:?}");
+    assert!(found["other"].contains("it lacks KinetoPlugin_register"), "{found:?}");
     assert!(!found.contains_key("readme"));
     let nowhere = reasons(KinetoLayer::builder().plugins(folder.path().join("nowhere")));
-    assert!(nowhere["plugins"].contains("cannot be read") && nowhere["plugins"].contains("KINETO_PLUGIN_LIB_DIR_PATH"));
+    assert!(nowhere["plugins"].contains("cannot read the folder"), "{nowhere:?}");
+    assert!(nowhere["plugins"].contains("KINETO_PLUGIN_LIB_DIR_PATH"), "{nowhere:?}");
 }
 
 #[test]
@@ -483,10 +484,7 @@ fn plugin_is_used_again_after_a_slow_stop() {
         profiler.start().unwrap();
         let stats = profiler.stop().unwrap().stats();
         let report = stats.collectors.iter().find(|report| report.name == "faulty").unwrap();
-        assert!(
-            report.state.is_ok() && report.notes.iter().any(|note| note.contains("within the time limit")),
-            "{stats}"
-        );
+        assert!(report.state.is_ok() && report.notes.iter().any(|note| note.contains("hung during stop")), "{stats}");
         assert!(!can(), "its stop has not returned");
         // SAFETY: the function takes no argument.
         unsafe { allow_stop() };
