@@ -161,8 +161,8 @@ fn banned_expressions_do_not_occur() {
 
 #[test]
 fn function_names_are_short() {
-    /// How many are longer; this number only shrinks.
-    const LONG: usize = 3;
+    /// How many are longer: the name of a function of ROCm. This number only shrinks.
+    const LONG: usize = 1;
     let files = files(&[".rs"]).unwrap();
     assert!(files.len() > 500, "the files were not found");
     let long =
@@ -361,7 +361,7 @@ fn no_such_test(name: &str) -> Option<String> {
 }
 
 #[test]
-fn every_key_has_code_that_acts_on_it_and_a_test_that_shows_it() {
+fn each_key_has_an_owner_and_a_test() {
     let table = tracing_kineto::KinetoLayerBuilder::reference();
     let (keys, sources) = (keys::keys_of(&table), sources().unwrap());
     let missing = keys::LIBKINETO.iter().filter(|key| !keys.contains(**key)).map(|key| format!("{key} is no key here"));

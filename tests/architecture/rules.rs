@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_finds_what_it_forbids_and_lets_its_place_do_it() {
+    fn each_rule_finds_faults_except_in_its_place() {
         check(
             no_formats,
             "const A: &str = \"{\\\"ph\\\":\\\"X\\\"}\";",
