@@ -143,7 +143,7 @@ pub trait Collector: fmt::Debug + Send + Sync {
     fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable>;
 
     /// Notes that the calling thread enters a slice: calls that it makes from now on belong to it. Returns whether it
-    /// was accepted; if not, there is no matching_paths [`pop`](Collector::pop).
+    /// was accepted; if not, there is no matching [`pop`](Collector::pop).
     ///
     /// Called only while it runs, and only if external correlation is selected; a call in progress may still arrive
     /// just after the stop. Spans that the collector opens itself are not recorded.

@@ -50,8 +50,9 @@ pub(super) struct Trigger {
 const RETRY: Duration = Duration::from_secs(1);
 /// How often a busy process checks whether it can take a request.
 const BUSY_RETRY: Duration = Duration::from_millis(100);
-/// How far the times of files may lag behind the clock.
-const TICK: Duration = Duration::from_millis(10);
+/// How far the times of files may lag behind the clock: some file systems store whole seconds, and a virtual machine that
+/// waits for its host updates them late.
+const FILE_TIME_ERROR: Duration = Duration::from_secs(1);
 /// The wait while nothing is due.
 const NEVER_DUE: Duration = Duration::from_secs(3600);
 /// The maximum length of a request.
@@ -78,7 +79,7 @@ impl Trigger {
             due: Some(now),
             is_reported: false,
             answers: VecDeque::new(),
-            born: now.checked_sub(process::age().unwrap_or(TICK)).unwrap_or(now),
+            born: now.checked_sub(process::age().unwrap_or_default()).unwrap_or(now),
         }
     }
 
@@ -193,7 +194,7 @@ impl Trigger {
             format!("it belongs to user {user}, who is not trusted; set KINETO_DAEMON_UID={user} to trust them")
         } else if file.len() > TEXT_MAX {
             format!("it has {} bytes, and {TEXT_MAX} are allowed; shorten it", file.len())
-        } else if is_older(file, self.begin()) {
+        } else if is_older(changed(file), self.begin()) {
             "it is older than this process and was meant for an earlier one of the same id; send it again".to_owned()
         } else {
             return Ok(());
@@ -263,7 +264,7 @@ impl Trigger {
         let prefix = format!("{}.", std::process::id());
         let is_answer = |name: &str| name.starts_with(&prefix) && name.ends_with(".answer");
         for entry in fs::read_dir(&self.folder).into_iter().flatten().take(LEFTOVERS_MAX).flatten() {
-            let is_left = |found: Metadata| found.uid() == datagram::user() && is_older(&found, begin);
+            let is_left = |found: Metadata| found.uid() == datagram::user() && is_older(changed(&found), begin);
             if entry.file_name().to_str().is_some_and(is_answer) && entry.metadata().is_ok_and(is_left) {
                 let _ = fs::remove_file(entry.path());
             }
@@ -278,11 +279,15 @@ fn is_file_name(id: &str) -> bool {
     (1..=TEXT_MAX).contains(&id.len()) && id.bytes().all(is_plain)
 }
 
-/// Returns whether a file was last changed before the process began, by its ctime, which no program can set.
-fn is_older(file: &Metadata, begin: Option<SystemTime>) -> bool {
+/// Returns when a file was last changed, by its ctime, which no program can set.
+fn changed(file: &Metadata) -> SystemTime {
     let part = |number: i64| u64::try_from(number).unwrap_or(0);
-    let changed = UNIX_EPOCH + Duration::from_secs(part(file.ctime())) + Duration::from_nanos(part(file.ctime_nsec()));
-    begin.is_some_and(|begin| changed < begin)
+    UNIX_EPOCH + Duration::from_secs(part(file.ctime())) + Duration::from_nanos(part(file.ctime_nsec()))
+}
+
+/// Returns whether a file that was changed at this time is older than the process, as far as file systems tell the time.
+fn is_older(changed: SystemTime, begin: Option<SystemTime>) -> bool {
+    begin.is_some_and(|begin| changed + FILE_TIME_ERROR < begin)
 }
 
 fn read(file: File) -> Result<String, String> {
@@ -536,13 +541,13 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "asks the operating system")]
-    fn file_is_older_than_a_later_process() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::thread::sleep(Duration::from_millis(20));
-        let (metadata, now) = (file.as_file().metadata().unwrap(), SystemTime::now());
-        assert!(is_older(&metadata, Some(now)) && !is_older(&metadata, now.checked_sub(NEVER_DUE)));
-        assert!(!is_older(&metadata, None));
+    fn file_is_older_beyond_the_error_of_its_time() {
+        let begin = UNIX_EPOCH + Duration::from_secs(1000);
+        assert!(is_older(begin - FILE_TIME_ERROR - Duration::from_nanos(1), Some(begin)));
+        for later in [begin - FILE_TIME_ERROR, begin, begin + NEVER_DUE] {
+            assert!(!is_older(later, Some(begin)), "{later:?}");
+        }
+        assert!(!is_older(UNIX_EPOCH, None));
     }
 
     #[test]

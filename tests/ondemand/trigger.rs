@@ -192,7 +192,7 @@ fn request_file_older_than_the_process_is_refused() {
     let Some(command) = in_pid_namespace(&[], &[]) else { return };
     let path = place.triggers().join("1.request");
     fs::write(&path, place.text_for_a_time("a.json", 10)).unwrap();
-    std::thread::sleep(Duration::from_millis(50));
+    std::thread::sleep(Duration::from_millis(1100));
     let folder = place.triggers().display().to_string();
     let program = place.start_by(command, "serve", &[("KINETO_USE_DAEMON", "0"), ("KINETO_TRIGGER_DIR", &folder)]);
     program.wait_for("was refused: it is older than this process");
