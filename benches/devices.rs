@@ -14,7 +14,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tracing_kineto::activity::CorrelationId;
 use tracing_kineto::integration::Collector;
 use tracing_kineto::integration::{
-    ApiCall, Capabilities, DeviceWork, RecordLayout, RecordSink, RecordView, Selection, Thread, Unavailable,
+    ApiCall, Capabilities, DeviceWork, RecordLayout, RecordSink, RecordView, Recording, Selection, Thread, Unavailable,
 };
 use tracing_kineto::{ActivityType, ActivityTypes, ArgValue, KinetoLayer, Timestamp, annotate};
 use tracing_subscriber::layer::SubscriberExt;
@@ -48,10 +48,13 @@ impl Collector for Source {
     fn probe(&self) -> Result<Capabilities, Unavailable> {
         Ok(Capabilities::default())
     }
-    fn start(&self, _: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
+    fn start(&self, _: &Selection, sink: RecordSink) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
         *self.sink.lock().unwrap() = Some(sink);
-        self.probe()
+        Ok((self.probe()?, Box::new(self.clone())))
     }
+}
+
+impl Recording for Source {
     fn push(&self, id: CorrelationId) -> bool {
         *self.pushed.lock().unwrap() = id.0;
         true

@@ -25,7 +25,7 @@ use tracing::subscriber::set_global_default;
 use tracing::{Span, info_span};
 use tracing_kineto::activity::CorrelationId;
 use tracing_kineto::integration::Collector;
-use tracing_kineto::integration::{Capabilities, RecordSink, Selection, Unavailable};
+use tracing_kineto::integration::{Capabilities, RecordSink, Recording, Selection, Unavailable};
 use tracing_kineto::memory::Tracked;
 use tracing_kineto::{ActivityType, ActivityTypes, KinetoGuard, KinetoLayer, ThreadFilter, Timestamp};
 use tracing_subscriber::layer::SubscriberExt;
@@ -40,7 +40,7 @@ struct DefaultMethods;
 impl<S: tracing::Subscriber> Layer<S> for DefaultMethods {}
 
 /// A collector that takes each slice and records nothing.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Told;
 
 impl Collector for Told {
@@ -53,9 +53,12 @@ impl Collector for Told {
     fn probe(&self) -> Result<Capabilities, Unavailable> {
         Ok(Capabilities::default())
     }
-    fn start(&self, _: &Selection, _: RecordSink) -> Result<Capabilities, Unavailable> {
-        self.probe()
+    fn start(&self, _: &Selection, _: RecordSink) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
+        Ok((self.probe()?, Box::new(self.clone())))
     }
+}
+
+impl Recording for Told {
     fn push(&self, id: CorrelationId) -> bool {
         black_box(id);
         true

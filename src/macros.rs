@@ -94,10 +94,10 @@ macro_rules! profile {
         value
     }};
     ($name:literal, $body:expr $(,)?) => {
-        $crate::profile!(@ $crate::__private::Recording::begin(::core::format_args!($name)), $name, $body)
+        $crate::profile!(@ $crate::__private::BlockRecording::begin(::core::format_args!($name)), $name, $body)
     };
     ($profiler:expr, $name:literal, $body:expr $(,)?) => {
-        $crate::profile!(@ $crate::__private::Recording::with(&$profiler, ::core::format_args!($name)), $name, $body)
+        $crate::profile!(@ $crate::__private::BlockRecording::with(&$profiler, ::core::format_args!($name)), $name, $body)
     };
 }
 
@@ -105,7 +105,7 @@ macro_rules! profile {
 #[doc(hidden)]
 pub mod __private {
     #[cfg(feature = "analysis")]
-    pub use crate::profile::Recording;
+    pub use crate::profile::BlockRecording;
     pub use tracing;
 
     /// Returns whether a format string has placeholders.

@@ -17,14 +17,14 @@ use tracing_subscriber::layer::SubscriberExt;
 
 /// The recording of a block; prints its table when it is dropped, unless by a panic.
 #[must_use = "it ends when it is dropped"]
-pub struct Recording {
+pub struct BlockRecording {
     name: String,
     state: Result<(Profiler, BlockExtent), Error>,
 }
 
-impl fmt::Debug for Recording {
+impl fmt::Debug for BlockRecording {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recording").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("BlockRecording").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -37,19 +37,19 @@ enum BlockExtent {
     Annotation,
 }
 
-impl Recording {
+impl BlockRecording {
     /// Starts with the program's newest layer, or installs a layer for this purpose.
-    pub fn begin(name: fmt::Arguments<'_>) -> Recording {
+    pub fn begin(name: fmt::Arguments<'_>) -> BlockRecording {
         let profiler = session::newest().map(|session| Ok(Profiler::new(session.into())));
-        Recording::new(name, profiler.unwrap_or_else(install))
+        BlockRecording::new(name, profiler.unwrap_or_else(install))
     }
 
     /// Starts with that profiler.
-    pub fn with(profiler: &Profiler, name: fmt::Arguments<'_>) -> Recording {
-        Recording::new(name, Ok(profiler.clone()))
+    pub fn with(profiler: &Profiler, name: fmt::Arguments<'_>) -> BlockRecording {
+        BlockRecording::new(name, Ok(profiler.clone()))
     }
 
-    fn new(name: fmt::Arguments<'_>, profiler: Result<Profiler, Error>) -> Recording {
+    fn new(name: fmt::Arguments<'_>, profiler: Result<Profiler, Error>) -> BlockRecording {
         let state = profiler.and_then(|profiler| match profiler.status() {
             Status::Recording => Ok((profiler, BlockExtent::Annotation)),
             Status::Paused => {
@@ -57,7 +57,7 @@ impl Recording {
             }
             _ => profiler.start().map(|()| (profiler, BlockExtent::All)),
         });
-        Recording { name: name.to_string(), state }
+        BlockRecording { name: name.to_string(), state }
     }
 
     /// Returns the times of the block.
@@ -85,7 +85,7 @@ impl Recording {
     }
 }
 
-impl Drop for Recording {
+impl Drop for BlockRecording {
     fn drop(&mut self) {
         let averages = match &self.state {
             Ok((profiler, extent)) => self.averages(profiler, *extent),

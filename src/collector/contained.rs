@@ -1,7 +1,6 @@
 //! Contains the panics of collectors that the program provides.
 
-use super::{Attempt, Capabilities, Collector, DeviceDescription, RecordSink, Selection, Unavailable, Why};
-use crate::os::fork;
+use super::{Attempt, Capabilities, Collector, DeviceDescription, RecordSink, Recording, Selection, Unavailable, Why};
 use crate::time::Timestamp;
 use kineto_trace::activity::{ActivityTypes, CorrelationId};
 use std::any::Any;
@@ -10,41 +9,43 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Wraps a collector that may panic.
-///
-/// If `start` panics, the panic is the reason why it records nothing. After a later panic only `stop` is called, and
-/// a note reports it.
+/// Wraps a collector that may panic: a panic is the reason why it records nothing.
 #[derive(Debug)]
 pub(crate) struct Contained {
     collector: Arc<dyn Collector>,
     name: &'static str,
     types: Result<ActivityTypes, Unavailable>,
-    /// Whether it has panicked in the current recording.
+}
+
+/// Wraps a recording that may panic. After a panic only `stop` is called, and a note reports it.
+#[derive(Debug)]
+struct ContainedRecording {
+    recording: Box<dyn Recording>,
+    sink: RecordSink,
+    /// Whether it has panicked.
     is_broken: AtomicBool,
-    /// The sink of the current recording, or of the last one.
-    sink: fork::Own<Option<RecordSink>>,
 }
 
 impl Contained {
     pub(crate) fn new(collector: Arc<dyn Collector>) -> Contained {
         let name = attempt("name", || collector.name());
         let types = name.clone().and_then(|_| attempt("types", || collector.types()));
-        let (is_broken, sink) = (AtomicBool::new(false), fork::Own::default());
-        Contained { name: name.unwrap_or("unnamed"), types, collector, is_broken, sink }
+        Contained { name: name.unwrap_or("unnamed"), types, collector }
     }
+}
 
-    /// Calls a method, or returns the default once the collector has panicked.
-    fn call_unless_broken<R: Default>(&self, what: &str, call: impl FnOnce(&dyn Collector) -> R) -> R {
+impl ContainedRecording {
+    /// Calls a method, or returns the default once the recording has panicked.
+    fn call_unless_broken<R: Default>(&self, what: &str, call: impl FnOnce(&dyn Recording) -> R) -> R {
         // Relaxed: a thread that does not see the store yet makes one more call.
         if self.is_broken.load(Ordering::Relaxed) { R::default() } else { self.call_contained(what, call) }
     }
 
-    fn call_contained<R: Default>(&self, what: &str, call: impl FnOnce(&dyn Collector) -> R) -> R {
-        attempt(what, || call(&*self.collector)).unwrap_or_else(|reason| {
+    fn call_contained<R: Default>(&self, what: &str, call: impl FnOnce(&dyn Recording) -> R) -> R {
+        attempt(what, || call(&*self.recording)).unwrap_or_else(|reason| {
             self.is_broken.store(true, Ordering::Relaxed);
-            if let Some(sink) = &*self.sink.lock() {
-                sink.note(format!("{}; the collector was disabled for the rest of the recording", reason.message()));
-            }
+            let what = reason.message();
+            self.sink.note(format!("{what}; the collector was disabled for the rest of the recording"));
             R::default()
         })
     }
@@ -96,51 +97,14 @@ impl Collector for Contained {
         attempt("probe", || self.collector.probe())?
     }
 
-    fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
+    fn start(
+        &self,
+        selection: &Selection,
+        sink: RecordSink,
+    ) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
         self.types.clone()?;
-        self.is_broken.store(false, Ordering::Relaxed);
-        *self.sink.lock() = Some(sink.clone());
-        attempt("start", || self.collector.start(selection, sink))?
-    }
-
-    fn push(&self, id: CorrelationId) -> bool {
-        self.call_unless_broken("push", |collector| collector.push(id))
-    }
-
-    fn pop(&self) {
-        self.call_unless_broken("pop", |collector| collector.pop());
-    }
-
-    fn push_annotation(&self, id: CorrelationId) -> bool {
-        self.call_unless_broken("push", |collector| collector.push_annotation(id))
-    }
-
-    fn pop_annotation(&self) {
-        self.call_unless_broken("pop", |collector| collector.pop_annotation());
-    }
-
-    fn pause(&self) {
-        self.call_unless_broken("pause", |collector| collector.pause());
-    }
-
-    fn resume(&self) {
-        self.call_unless_broken("resume", |collector| collector.resume());
-    }
-
-    fn sees_ranges(&self) -> bool {
-        self.call_unless_broken("sees_ranges", |collector| collector.sees_ranges())
-    }
-
-    fn drain(&self) {
-        self.call_unless_broken("drain", |collector| collector.drain());
-    }
-
-    fn stop(&self, end: Timestamp, deadline: Instant) {
-        self.call_contained("stop", |collector| collector.stop(end, deadline));
-    }
-
-    fn stopped(&self) -> Option<String> {
-        self.call_unless_broken("stopped", |collector| collector.stopped())
+        let (capabilities, recording) = attempt("start", || self.collector.start(selection, sink.clone()))??;
+        Ok((capabilities, Box::new(ContainedRecording { recording, sink, is_broken: AtomicBool::new(false) })))
     }
 
     fn attempts(&self) -> Vec<Attempt> {
@@ -148,11 +112,57 @@ impl Collector for Contained {
     }
 
     fn devices(&self) -> Vec<DeviceDescription> {
-        self.call_unless_broken("devices", |collector| collector.devices())
+        attempt("devices", || self.collector.devices()).unwrap_or_default()
+    }
+}
+
+impl Recording for ContainedRecording {
+    fn push(&self, id: CorrelationId) -> bool {
+        self.call_unless_broken("push", |recording| recording.push(id))
+    }
+
+    fn pop(&self) {
+        self.call_unless_broken("pop", |recording| recording.pop());
+    }
+
+    fn push_annotation(&self, id: CorrelationId) -> bool {
+        self.call_unless_broken("push", |recording| recording.push_annotation(id))
+    }
+
+    fn pop_annotation(&self) {
+        self.call_unless_broken("pop", |recording| recording.pop_annotation());
+    }
+
+    fn pause(&self) {
+        self.call_unless_broken("pause", |recording| recording.pause());
+    }
+
+    fn resume(&self) {
+        self.call_unless_broken("resume", |recording| recording.resume());
+    }
+
+    fn sees_ranges(&self) -> bool {
+        self.call_unless_broken("sees_ranges", |recording| recording.sees_ranges())
+    }
+
+    fn drain(&self) {
+        self.call_unless_broken("drain", |recording| recording.drain());
+    }
+
+    fn stopped(&self) -> Option<String> {
+        self.call_unless_broken("stopped", |recording| recording.stopped())
     }
 
     fn clock(&self) -> Option<u64> {
-        self.call_unless_broken("clock", |collector| collector.clock())
+        self.call_unless_broken("clock", |recording| recording.clock())
+    }
+
+    fn devices(&self) -> Vec<DeviceDescription> {
+        self.call_unless_broken("devices", |recording| recording.devices())
+    }
+
+    fn stop(&self, end: Timestamp, deadline: Instant) {
+        self.call_contained("stop", |recording| recording.stop(end, deadline));
     }
 }
 

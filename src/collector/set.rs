@@ -6,13 +6,13 @@ use super::renumber::renumber_devices;
 use super::report::CollectorReport;
 use super::store::{Budget, RecordSink};
 use super::switch::Switch;
-use super::{Capabilities, Collector, Rejected, Selection, Unavailable};
+use super::{Capabilities, Collector, Recording, Rejected, Selection, Unavailable};
 use crate::correlation::CorrelationSink;
 use crate::os::fork;
 use crate::time::{Ticks, Timestamp};
 use kineto_trace::activity::CorrelationId;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
 /// All collectors of a session, and their recording.
@@ -21,8 +21,9 @@ pub(crate) struct CollectorSet {
     collectors: Vec<Arc<dyn Collector>>,
     /// Disabled collectors, each with the reason.
     off: Vec<Rejected>,
-    running: fork::Own<Vec<StartedCollector>>,
-    slice_sink: OnceLock<&'static SliceSink>,
+    started: fork::Own<Vec<StartedCollector>>,
+    /// The receiver of slices in the current recording, or in the last.
+    slice_sink: fork::Own<Option<Arc<SliceSink>>>,
 }
 
 /// A collector that takes part in the recording.
@@ -30,7 +31,7 @@ pub(crate) struct CollectorSet {
 struct StartedCollector {
     collector: Arc<dyn Collector>,
     sink: RecordSink,
-    state: Result<Capabilities, Unavailable>,
+    state: Result<(Capabilities, Arc<dyn Recording>), Unavailable>,
     readings: Vec<BracketedReading>,
 }
 
@@ -49,13 +50,11 @@ pub(crate) struct Collection {
     pub(crate) uncut_window: Option<(Ticks, Ticks)>,
 }
 
-/// The collectors that receive slices. Threads hold plain references to it, so it is never freed; each layer makes at
-/// most one.
+/// The recordings that receive slices. A thread holds it until its next recording, so its last calls may come late.
 #[derive(Debug)]
 struct SliceSink {
-    collectors: Vec<Arc<dyn Collector>>,
-    /// A bit for each collector: whether it receives slices.
-    open: AtomicU64,
+    recordings: Vec<Arc<dyn Recording>>,
+    is_open: AtomicBool,
 }
 
 /// Records that lie in the future by no more than this are taken for clock errors.
@@ -63,39 +62,41 @@ const CLOCK_TOLERANCE_NS: u64 = 1_000_000_000;
 
 impl CorrelationSink for SliceSink {
     fn push(&self, slice: u64, annotates: bool) -> u64 {
-        let took = |collector: &dyn Collector| match annotates {
-            true => collector.push_annotation(CorrelationId(slice)),
-            false => collector.push(CorrelationId(slice)),
+        // Relaxed: a thread that sees the old value makes one more call, which recordings tolerate.
+        if !self.is_open.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let took = |recording: &dyn Recording| match annotates {
+            true => recording.push_annotation(CorrelationId(slice)),
+            false => recording.push(CorrelationId(slice)),
         };
-        self.running(u64::MAX).fold(0, |takers, (at, collector)| takers | u64::from(took(collector)) << at)
+        self.among(u64::MAX).fold(0, |takers, (at, recording)| takers | u64::from(took(recording)) << at)
     }
 
     fn pop(&self, annotates: bool, takers: u64) {
-        // A collector that did not accept the slice would leave another.
-        self.running(takers).for_each(|(_, collector)| match annotates {
-            true => collector.pop_annotation(),
-            false => collector.pop(),
+        // A recording that did not accept the slice would leave another.
+        self.among(takers).for_each(|(_, recording)| match annotates {
+            true => recording.pop_annotation(),
+            false => recording.pop(),
         });
     }
 }
 
 impl SliceSink {
-    /// Returns the running collectors of `among`, with their indices.
-    fn running(&self, among: u64) -> impl Iterator<Item = (usize, &dyn Collector)> {
-        // Relaxed: a thread that sees an old value may call a stopped collector, which tolerates it.
-        let open = self.open.load(Ordering::Relaxed) & among;
-        let all = self.collectors.iter().take(64).enumerate();
-        all.filter(move |(at, _)| open >> at & 1 != 0).map(|(at, collector)| (at, &**collector))
+    /// Returns the recordings of a mask, with their indices.
+    fn among(&self, mask: u64) -> impl Iterator<Item = (usize, &dyn Recording)> {
+        let all = self.recordings.iter().take(64).enumerate();
+        all.filter(move |(at, _)| mask >> at & 1 != 0).map(|(at, recording)| (at, &**recording))
     }
 }
 
 impl CollectorSet {
     pub(crate) fn new(collectors: Vec<Arc<dyn Collector>>, off: Vec<Rejected>) -> CollectorSet {
-        CollectorSet { collectors, off, running: fork::Own::default(), slice_sink: OnceLock::new() }
+        CollectorSet { collectors, off, started: fork::Own::default(), slice_sink: fork::Own::default() }
     }
 
-    fn running(&self) -> MutexGuard<'_, Vec<StartedCollector>> {
-        self.running.lock()
+    fn started(&self) -> MutexGuard<'_, Vec<StartedCollector>> {
+        self.started.lock()
     }
 
     /// Probes each collector.
@@ -108,27 +109,28 @@ impl CollectorSet {
     /// Starts the collectors that the selection needs; returns a report on each.
     pub(crate) fn start(&self, selection: &Selection, budget: &Arc<dyn Budget>) -> Vec<CollectorReport> {
         let wanted = |collector: &&Arc<dyn Collector>| collector.is_selected(selection);
-        let mut running = Vec::new();
+        let mut started = Vec::new();
         for collector in self.collectors.iter().filter(wanted) {
             let sink = RecordSink::new(budget.clone());
             sink.wait();
             let state = collector.start(selection, sink.clone());
-            running.push(StartedCollector { collector: collector.clone(), sink, state, readings: Vec::new() });
+            let state = state.map(|(capabilities, recording)| (capabilities, Arc::from(recording)));
+            started.push(StartedCollector { collector: collector.clone(), sink, state, readings: Vec::new() });
         }
-        *self.running() = running;
+        *self.started() = started;
         self.reports()
     }
 
     /// Returns a report on each collector of the recording.
     pub(crate) fn reports(&self) -> Vec<CollectorReport> {
-        let report = |running: &StartedCollector| CollectorReport::new(running.collector.name(), running.state.clone());
-        CollectorReport::dedupe_names(self.running().iter().map(report))
+        let report = |each: &StartedCollector| CollectorReport::new(each.collector.name(), each.capabilities());
+        CollectorReport::dedupe_names(self.started().iter().map(report))
     }
 
     /// Begins the recording: drops the records delivered so far.
     pub(crate) fn begin(&self) {
-        for running in &*self.running() {
-            running.sink.discard();
+        for each in &*self.started() {
+            each.sink.discard();
         }
         self.read_clocks();
     }
@@ -136,75 +138,71 @@ impl CollectorSet {
     /// Returns a switch for each collector of the recording, in order.
     pub(crate) fn switches(&self) -> Vec<Switch> {
         let switch =
-            |each: &StartedCollector| Switch::new(each.collector.clone(), each.sink.clone(), each.state.is_ok());
-        self.running().iter().map(switch).collect()
+            |each: &StartedCollector| Switch::new(each.collector.types(), each.recording().cloned(), each.sink.clone());
+        self.started().iter().map(switch).collect()
     }
 
-    /// Returns whether a running collector sees the marks of ranges.
+    /// Returns whether a collector of the recording sees the marks of ranges.
     pub(crate) fn sees_ranges(&self) -> bool {
-        self.running().iter().any(|running| running.state.is_ok() && running.collector.sees_ranges())
+        self.started().iter().filter_map(StartedCollector::recording).any(|recording| recording.sees_ranges())
     }
 
-    /// Reads the clocks of all running collectors.
+    /// Reads the clocks of all recordings.
     pub(crate) fn read_clocks(&self) {
-        for running in self.running().iter_mut().filter(|running| running.state.is_ok()) {
-            let reading = BracketedReading::take(|| running.collector.clock());
-            running.readings.extend(reading);
+        for StartedCollector { state, readings, .. } in self.started().iter_mut() {
+            if let Ok((_, recording)) = state {
+                readings.extend(BracketedReading::take(|| recording.clock()));
+            }
         }
     }
 
-    /// Returns which running collector has stopped early, and why.
+    /// Returns which collector has stopped early, and why.
     pub(crate) fn stopped(&self) -> Option<String> {
-        self.running().iter().filter(|running| running.state.is_ok()).find_map(|running| {
-            let full = || running.sink.is_full().then(|| "the buffer limit leaves no room for its records".to_owned());
-            let why = running.collector.stopped().or_else(full)?;
-            Some(format!("{}: {why}", running.collector.name()))
+        self.started().iter().find_map(|each| {
+            let full = || each.sink.is_full().then(|| "the buffer limit leaves no room for its records".to_owned());
+            let why = each.recording()?.stopped().or_else(full)?;
+            Some(format!("{}: {why}", each.collector.name()))
         })
     }
 
-    /// Returns the sink for slices, if a running collector wants them.
-    pub(crate) fn slice_sink(&self, selection: &Selection) -> Option<&'static dyn CorrelationSink> {
+    /// Returns the receiver of slices for a recording, if a collector wants them.
+    pub(crate) fn slice_sink(&self, selection: &Selection) -> Option<Arc<dyn CorrelationSink>> {
         if !selection.types.contains(kineto_trace::activity::ActivityType::ExternalCorrelation) {
             return None;
         }
-        let running = self.running();
-        let runs = |collector: &Arc<dyn Collector>| {
-            running.iter().any(|running| running.state.is_ok() && Arc::ptr_eq(&running.collector, collector))
-        };
-        let open = self.collectors.iter().take(64).enumerate().filter(|(_, collector)| runs(collector));
-        let open = open.fold(0, |open, (at, _)| open | 1 << at);
-        let new = || &*Box::leak(Box::new(SliceSink { collectors: self.collectors.clone(), open: AtomicU64::new(0) }));
-        (open != 0).then(|| {
-            let slice_sink: &'static SliceSink = self.slice_sink.get_or_init(new);
-            slice_sink.open.store(open, Ordering::Relaxed);
-            slice_sink as &'static dyn CorrelationSink
+        let recordings: Vec<_> = self.started().iter().filter_map(StartedCollector::recording).cloned().collect();
+        (!recordings.is_empty()).then(|| {
+            let slice_sink = Arc::new(SliceSink { recordings, is_open: AtomicBool::new(true) });
+            *self.slice_sink.lock() = Some(slice_sink.clone());
+            slice_sink as Arc<dyn CorrelationSink>
         })
     }
 
     /// Stops all collectors; returns their records.
     pub(crate) fn stop(&self, end: Timestamp, deadline: Instant) -> Vec<Collection> {
-        let running = std::mem::take(&mut *self.running());
-        if let Some(slice_sink) = self.slice_sink.get() {
-            slice_sink.open.store(0, Ordering::Relaxed);
+        let started = self.end(end, deadline);
+        self.collections(&started, true)
+    }
+
+    fn end(&self, end: Timestamp, deadline: Instant) -> Vec<StartedCollector> {
+        let started = std::mem::take(&mut *self.started());
+        if let Some(slice_sink) = self.slice_sink.lock().take() {
+            slice_sink.is_open.store(false, Ordering::Relaxed);
         }
-        for each in running.iter().filter(|each| each.state.is_ok()) {
-            each.collector.stop(end, deadline);
-        }
-        self.collections(&running, true)
+        started.iter().filter_map(StartedCollector::recording).for_each(|recording| recording.stop(end, deadline));
+        started
     }
 
     /// Returns the records delivered so far.
     pub(crate) fn snapshot(&self) -> Vec<Collection> {
         self.read_clocks();
-        let running = self.running();
-        for each in running.iter().filter(|each| each.state.is_ok()) {
-            each.collector.drain();
-        }
-        self.collections(&running, false)
+        let started = self.started();
+        started.iter().filter_map(StartedCollector::recording).for_each(|recording| recording.drain());
+        self.collections(&started, false)
     }
 
-    fn collections(&self, running: &[StartedCollector], close: bool) -> Vec<Collection> {
-        let ran = running.iter().map(|running| running.collect(close));
+    fn collections(&self, started: &[StartedCollector], close: bool) -> Vec<Collection> {
+        let ran = started.iter().map(|each| each.collect(close));
         let off = self.off.iter().map(|(name, reason)| Collection {
             name,
             state: Err(reason.clone()),
@@ -222,21 +220,27 @@ impl CollectorSet {
 
 impl Drop for CollectorSet {
     fn drop(&mut self) {
-        let now = Instant::now();
-        for each in self.running().drain(..).filter(|each| each.state.is_ok()) {
-            each.collector.stop(Timestamp::default(), now);
-        }
+        drop(self.end(Timestamp::default(), Instant::now()));
     }
 }
 
 impl StartedCollector {
+    /// Returns the recording, unless the collector failed to start.
+    fn recording(&self) -> Option<&Arc<dyn Recording>> {
+        self.state.as_ref().ok().map(|(_, recording)| recording)
+    }
+
+    fn capabilities(&self) -> Result<Capabilities, Unavailable> {
+        self.state.clone().map(|(capabilities, _)| capabilities)
+    }
+
     fn collect(&self, close: bool) -> Collection {
-        let devices = if self.state.is_ok() { self.collector.devices() } else { Vec::new() };
+        let devices = self.recording().map(|recording| recording.devices()).unwrap_or_default();
         let mut records = self.sink.collect(close);
         records.devices = devices;
         let clock = ClockMap::new(&self.readings);
         let latest = super::clock::now().saturating_add(clock.error_at_most_ns()).saturating_add(CLOCK_TOLERANCE_NS);
-        let (name, state) = (self.collector.name(), self.state.clone());
+        let (name, state) = (self.collector.name(), self.capabilities());
         Collection {
             name,
             state,
@@ -246,5 +250,40 @@ impl StartedCollector {
             windows: Vec::new(),
             uncut_window: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    /// Logs its calls; refuses slice 7.
+    #[derive(Debug, Default)]
+    struct LoggingRecording(Mutex<Vec<String>>);
+
+    impl Recording for LoggingRecording {
+        fn push(&self, id: CorrelationId) -> bool {
+            self.0.lock().unwrap().push(format!("push {}", id.0));
+            id.0 != 7
+        }
+
+        fn pop(&self) {
+            self.0.lock().unwrap().push("pop".to_owned());
+        }
+
+        fn stop(&self, _: Timestamp, _: Instant) {}
+    }
+
+    #[test]
+    fn ended_recording_takes_no_slices_but_pops_its_own() {
+        let [one, other] = [(); 2].map(|()| Arc::new(LoggingRecording::default()));
+        let sink = SliceSink { recordings: vec![one.clone(), other.clone()], is_open: AtomicBool::new(true) };
+        assert_eq!((sink.push(7, false), sink.push(8, true)), (0, 0b11));
+        sink.is_open.store(false, Ordering::Relaxed);
+        assert_eq!(sink.push(9, false), 0);
+        sink.pop(true, 0b10);
+        assert_eq!(*one.0.lock().unwrap(), ["push 7", "push 8"]);
+        assert_eq!(*other.0.lock().unwrap(), ["push 7", "push 8", "pop"]);
     }
 }

@@ -128,7 +128,7 @@ impl RecordSink {
         }
     }
 
-    /// Reports the error of delivered timestamps against the [clock](super::Collector::clock), in nanoseconds. The
+    /// Reports the error of delivered timestamps against the [clock](super::Recording::clock), in nanoseconds. The
     /// largest reported error is added to that clock's own error against CLOCK_REALTIME.
     pub fn clock_error(&self, ns: u64) {
         let mut state = self.state();

@@ -1,7 +1,7 @@
 //! Pauses and resumes a running collector.
 
 use super::clock::now;
-use super::{Collector, RecordSink};
+use super::{RecordSink, Recording};
 use kineto_trace::activity::{ActivityGroup, ActivityTypes};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,9 +13,11 @@ use std::time::{Duration, Instant};
 /// Two threads may request different states at the same time, perhaps inside a vendor's callback, so no thread waits.
 /// If another thread is already switching, that thread applies the latest request when it is done.
 pub(crate) struct Switch {
-    collector: Arc<dyn Collector>,
+    /// The types that the collector can record.
+    types: ActivityTypes,
+    /// The recording; `None` if the collector failed to start.
+    recording: Option<Arc<dyn Recording>>,
     sink: RecordSink,
-    records: bool,
     wanted: AtomicBool,
     /// The state that the collector was switched to last; `None` when its recording has ended.
     applied: Mutex<Option<bool>>,
@@ -23,17 +25,18 @@ pub(crate) struct Switch {
 
 impl Switch {
     /// Makes a switch for a collector that runs, or that failed to start.
-    pub(super) fn new(collector: Arc<dyn Collector>, sink: RecordSink, records: bool) -> Switch {
-        Switch { collector, sink, records, wanted: AtomicBool::new(true), applied: Mutex::new(records.then_some(true)) }
+    pub(super) fn new(types: ActivityTypes, recording: Option<Arc<dyn Recording>>, sink: RecordSink) -> Switch {
+        let applied = Mutex::new(recording.as_ref().map(|_| true));
+        Switch { types, recording, sink, wanted: AtomicBool::new(true), applied }
     }
 
     /// Returns whether it runs, and records some of these types. API calls also belong to the host's group; they
     /// count only if the collector records nothing else.
     pub(crate) fn is_among(&self, types: ActivityTypes) -> bool {
-        if !self.records {
+        if self.recording.is_none() {
             return false;
         }
-        let all = self.collector.types();
+        let all = self.types;
         let own = all.difference(ActivityGroup::Cpu.types());
         !types.intersection(if own.is_empty() { all } else { own }).is_empty()
     }
@@ -52,13 +55,15 @@ impl Switch {
                 Err(TryLockError::WouldBlock) => return,
             };
             let wanted = self.wanted.load(Ordering::SeqCst);
-            match *applied {
-                Some(on) if on != wanted => {
-                    let tell = if wanted { <dyn Collector>::resume } else { <dyn Collector>::pause };
-                    tell(&*self.collector);
-                    *applied = Some(wanted);
+            if let (Some(recording), Some(on)) = (&self.recording, &mut *applied)
+                && *on != wanted
+            {
+                if wanted {
+                    recording.resume()
+                } else {
+                    recording.pause()
                 }
-                _ => {}
+                *on = wanted;
             }
             let is_over = applied.is_none();
             drop(applied);
@@ -70,7 +75,7 @@ impl Switch {
 
     /// Reads the clock of the collector's records.
     pub(crate) fn now(&self) -> u64 {
-        self.collector.clock().unwrap_or_else(now)
+        self.recording.as_ref().and_then(|recording| recording.clock()).unwrap_or_else(now)
     }
 
     /// Keeps or drops records that begin from then on.
@@ -96,41 +101,26 @@ impl Switch {
 impl fmt::Debug for Switch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let applied = *self.applied.lock().unwrap_or_else(PoisonError::into_inner);
-        f.debug_struct("Switch")
-            .field("collector", &self.collector.name())
-            .field("applied", &applied)
-            .finish_non_exhaustive()
+        f.debug_struct("Switch").field("recording", &self.recording).field("applied", &applied).finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collector::{Capabilities, Selection, Unavailable, trial};
+    use crate::collector::trial;
     use crate::time::Timestamp;
     use kineto_trace::activity::ActivityType;
     use std::sync::OnceLock;
 
     /// Logs its calls; during its first pause, a resume is requested.
     #[derive(Debug, Default)]
-    struct LoggingCollector {
+    struct SwitchLog {
         applied: Mutex<Vec<&'static str>>,
         switch: OnceLock<Arc<Switch>>,
     }
 
-    impl Collector for LoggingCollector {
-        fn name(&self) -> &'static str {
-            "applied"
-        }
-        fn types(&self) -> ActivityTypes {
-            ActivityTypes::from(ActivityType::ConcurrentKernel).with(ActivityType::CudaDriver)
-        }
-        fn probe(&self) -> Result<Capabilities, Unavailable> {
-            Ok(Capabilities::default())
-        }
-        fn start(&self, _: &Selection, _: RecordSink) -> Result<Capabilities, Unavailable> {
-            self.probe()
-        }
+    impl Recording for SwitchLog {
         fn stop(&self, _: Timestamp, _: Instant) {}
         fn pause(&self) {
             self.applied.lock().unwrap().push("pause");
@@ -145,10 +135,13 @@ mod tests {
         }
     }
 
+    /// The types of a collector whose recording is the log.
+    const TYPES: ActivityTypes = ActivityTypes::of(&[ActivityType::ConcurrentKernel, ActivityType::CudaDriver]);
+
     #[test]
     fn resume_during_a_pause_is_applied_after_it() {
-        let applied = Arc::new(LoggingCollector::default());
-        let switch = Arc::new(Switch::new(applied.clone(), trial::sink(), true));
+        let applied = Arc::new(SwitchLog::default());
+        let switch = Arc::new(Switch::new(TYPES, Some(applied.clone()), trial::sink()));
         switch.apply();
         assert!(applied.applied.lock().unwrap().is_empty(), "it is already recording");
         applied.switch.set(switch.clone()).unwrap();
@@ -163,9 +156,9 @@ mod tests {
 
     #[test]
     fn group_selects_its_devices_collectors() {
-        let switch = Switch::new(Arc::new(LoggingCollector::default()), trial::sink(), true);
+        let switch = Switch::new(TYPES, Some(Arc::new(SwitchLog::default())), trial::sink());
         let groups = [ActivityGroup::Cuda, ActivityGroup::Cpu, ActivityGroup::Hpu];
         assert_eq!(groups.map(|group| switch.is_among(group.types())), [true, false, false]);
-        assert!(!Switch::new(Arc::new(LoggingCollector::default()), trial::sink(), false).is_among(ActivityTypes::ALL));
+        assert!(!Switch::new(TYPES, None, trial::sink()).is_among(ActivityTypes::ALL));
     }
 }

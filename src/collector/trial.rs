@@ -2,7 +2,7 @@
 
 use super::collected::{Collected, Entry, Role};
 use super::store::{Budget, RecordSink};
-use super::{Capabilities, Collector, Options, RecordView, Selection, Thread, Unavailable};
+use super::{Capabilities, Collector, Options, RecordView, Recording, Selection, Thread, Unavailable};
 use crate::buffer::Loss;
 use crate::os::platform;
 use crate::time::Timestamp;
@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 /// Runs a collector without a session: for tests of collectors, and to check whether a collector works here.
 pub struct Trial<'c> {
     collector: &'c dyn Collector,
+    recording: Box<dyn Recording>,
+    is_stopped: bool,
     sink: RecordSink,
     /// What `start` returned.
     pub capabilities: Capabilities,
@@ -75,29 +77,47 @@ impl<'c> Trial<'c> {
             return Err(Unavailable::on_this_platform());
         }
         let sink = sink();
-        let capabilities = collector.start(selection, sink.clone())?;
+        let (capabilities, recording) = collector.start(selection, sink.clone())?;
         sink.discard();
-        Ok(Trial { collector, sink, capabilities })
+        Ok(Trial { collector, recording, is_stopped: false, sink, capabilities })
     }
 
-    /// Stops the collector, which waits for device work no longer than `patience`; returns the records.
-    pub fn stop(self, patience: Duration) -> Findings {
+    /// Returns the recording.
+    pub fn recording(&self) -> &dyn Recording {
+        &*self.recording
+    }
+
+    /// Stops the recording, which waits for device work no longer than `patience`; returns the records.
+    pub fn stop(mut self, patience: Duration) -> Findings {
+        self.end(patience);
+        self.findings(true)
+    }
+
+    fn end(&mut self, patience: Duration) {
         let now = platform::unix_time();
         let now = Timestamp::from_nanos(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
-        self.collector.stop(now, Instant::now() + patience);
-        self.findings(true)
+        self.is_stopped = true;
+        self.recording.stop(now, Instant::now() + patience);
     }
 
     /// Returns the records delivered so far.
     pub fn look(&self) -> Findings {
-        self.collector.drain();
+        self.recording.drain();
         self.findings(false)
     }
 
     fn findings(&self, close: bool) -> Findings {
         let mut collected = self.sink.collect(close);
-        collected.devices = self.collector.devices();
+        collected.devices = self.recording.devices();
         Findings::new(&collected)
+    }
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        if !self.is_stopped {
+            self.end(Duration::ZERO);
+        }
     }
 }
 

@@ -346,7 +346,7 @@ fn machine_facts(machine: &Machine) -> Vec<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collector::RecordSink;
+    use crate::collector::{RecordSink, Recording};
     use crate::time::Timestamp;
     use std::time::Instant;
 
@@ -382,13 +382,16 @@ mod tests {
         fn probe(&self) -> Result<Capabilities, Unavailable> {
             self.probe.clone()
         }
-        fn start(&self, _: &Selection, _: RecordSink) -> Result<Capabilities, Unavailable> {
-            self.start.clone()
+        fn start(&self, _: &Selection, _: RecordSink) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
+            Ok((self.start.clone()?, Box::new(self.clone())))
         }
-        fn stop(&self, _: Timestamp, _: Instant) {}
         fn devices(&self) -> Vec<collector::DeviceDescription> {
             vec![collector::DeviceDescription::new(3, "Scripted 9000")]
         }
+    }
+
+    impl Recording for ScriptedCollector {
+        fn stop(&self, _: Timestamp, _: Instant) {}
     }
 
     fn can(types: ActivityTypes, proven: Option<bool>) -> Result<Capabilities, Unavailable> {

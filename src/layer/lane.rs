@@ -23,6 +23,7 @@ use crate::os::{counters, platform};
 use crate::recorder::{BEYOND, Frames, Recorder, SpanState, ids, state};
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
+use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use tracing_core::Metadata;
 
@@ -100,22 +101,29 @@ impl Lane {
         &self,
         epoch: u64,
         place: LanePosition,
-        correlation_sink: Option<&'static dyn CorrelationSink>,
+        correlation_sink: Option<Arc<dyn CorrelationSink>>,
         observed: bool,
     ) {
-        self.close_down();
+        // The slices of the recording before are popped before its receiver is dropped.
+        let receives = correlation_sink.is_some();
+        self.pushed_slices.open(correlation_sink);
+        self.reset();
         self.place.set(Some(place));
         self.last_exit.set(0);
         self.seen_exits.set(place.frames.exits());
         self.cache.clear();
-        self.pushed_slices.open(correlation_sink);
-        self.fast_epoch.set(if correlation_sink.is_some() || observed { NO_EPOCH } else { epoch });
+        self.fast_epoch.set(if receives || observed { NO_EPOCH } else { epoch });
         self.unobserved_epoch.set(if observed { NO_EPOCH } else { epoch });
         self.epoch.set(epoch);
     }
 
-    /// Removes the lane's epoch, frames and chunk.
+    /// Removes the lane's epoch, frames and chunk, and the receiver of its slices.
     pub(crate) fn close_down(&self) {
+        self.pushed_slices.close();
+        self.reset();
+    }
+
+    fn reset(&self) {
         self.epoch.set(NO_EPOCH);
         self.fast_epoch.set(NO_EPOCH);
         self.unobserved_epoch.set(NO_EPOCH);

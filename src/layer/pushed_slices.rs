@@ -3,18 +3,20 @@
 use super::lane::NO_EPOCH;
 use super::thread_lanes::Busy;
 use crate::correlation::CorrelationSink;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
 
 /// The slices that the thread has pushed and not popped.
 ///
 /// A slice that another thread ends stays here until the owner's next slow path. Launches meanwhile carry that slice's id;
-/// the link ignores it, because it knows when the slice ended. Recordings without a sink leave the list unchanged; the next
-/// one with a sink corrects it.
+/// the link ignores it, because it knows when the slice ended.
 pub(crate) struct PushedSlices {
-    /// The receiver of slices in this recording, if there is one.
-    correlation_sink: Cell<Option<&'static dyn CorrelationSink>>,
-    /// The receiver of the slices below.
-    last_sink: Cell<Option<&'static dyn CorrelationSink>>,
+    /// Whether slices are pushed in this recording.
+    is_open: Cell<bool>,
+    /// The receiver of the slices below. It stays valid until the thread has popped them, even if the recording has ended.
+    /// [`close`](PushedSlices::close) drops it.
+    sink: ManuallyDrop<RefCell<Option<Arc<dyn CorrelationSink>>>>,
     slices: [Cell<PushedSlice>; DEPTH],
     length: Cell<usize>,
 }
@@ -46,19 +48,34 @@ const DEPTH: usize = 64;
 impl PushedSlices {
     pub(crate) const fn new() -> PushedSlices {
         let slices = [const { Cell::new(PushedSlice { slice: 0, annotates: false, takers: 0 }) }; DEPTH];
-        PushedSlices { correlation_sink: Cell::new(None), last_sink: Cell::new(None), slices, length: Cell::new(0) }
+        PushedSlices {
+            is_open: Cell::new(false),
+            sink: ManuallyDrop::new(RefCell::new(None)),
+            slices,
+            length: Cell::new(0),
+        }
     }
 
-    /// Begins a recording, in which the thread has no open slice yet.
-    pub(crate) fn open(&self, correlation_sink: Option<&'static dyn CorrelationSink>) {
-        self.correlation_sink.set(correlation_sink);
-        if correlation_sink.is_some() {
-            // The pushed slices may be another layer's.
-            while let Some(pushed) = self.last() {
-                self.forget(pushed);
-            }
-            self.last_sink.set(correlation_sink);
+    /// Begins a recording, in which the thread has no open slice yet. The slices of an earlier one are popped.
+    pub(crate) fn open(&self, sink: Option<Arc<dyn CorrelationSink>>) {
+        while let Some(pushed) = self.last() {
+            self.forget(pushed);
         }
+        self.is_open.set(sink.is_some());
+        self.set_sink(sink);
+    }
+
+    /// Drops the receiver, without calling it: the thread may be ending.
+    pub(crate) fn close(&self) {
+        self.is_open.set(false);
+        self.length.set(0);
+        self.set_sink(None);
+    }
+
+    fn set_sink(&self, sink: Option<Arc<dyn CorrelationSink>>) {
+        let before = self.sink.try_borrow_mut().map(|mut held| std::mem::replace(&mut *held, sink));
+        // Outside the borrow: this may be the last reference to a recording.
+        drop(before);
     }
 
     /// Calls `tell` if there is a sink, and hides the lane with those epochs meanwhile.
@@ -66,7 +83,7 @@ impl PushedSlices {
     /// Otherwise spans that collectors open would run a hook inside this one, and would be pushed to collectors again.
     #[inline]
     pub(super) fn with_lane_hidden(&self, epochs: [&Cell<u64>; 2], tell: impl FnOnce(&PushedSlices)) {
-        if self.correlation_sink.get().is_some() {
+        if self.is_open.get() {
             let are = epochs.map(|epoch| epoch.replace(NO_EPOCH));
             let _hidden = Hidden { epochs, are, _busy: Busy::begin() };
             tell(self);
@@ -76,8 +93,8 @@ impl PushedSlices {
     /// Pushes a slice that the thread enters.
     #[inline]
     pub(crate) fn push(&self, slice: u64, annotates: bool) {
-        if let Some(correlation_sink) = self.correlation_sink.get() {
-            self.tell(correlation_sink, slice, annotates);
+        if self.is_open.get() {
+            self.tell(slice, annotates);
         }
     }
 
@@ -85,7 +102,7 @@ impl PushedSlices {
     #[inline]
     pub(crate) fn pop(&self, slice: u64) {
         // A slice that no collector took was not kept.
-        if self.correlation_sink.get().is_some()
+        if self.is_open.get()
             && let Some(pushed) = self.last().filter(|pushed| pushed.slice == slice)
         {
             self.forget(pushed);
@@ -96,7 +113,9 @@ impl PushedSlices {
     ///
     /// Slice 0 is skipped.
     pub(crate) fn follow(&self, slices: impl Iterator<Item = (u64, bool)>) {
-        let Some(correlation_sink) = self.correlation_sink.get() else { return };
+        if !self.is_open.get() {
+            return;
+        }
         let mut slices = slices.filter(|(slice, _)| *slice != 0).peekable();
         let mut same = 0;
         while let Some(pushed) = self.slices.get(same)
@@ -108,7 +127,7 @@ impl PushedSlices {
         while let Some(pushed) = self.last().filter(|_| self.length.get() > same) {
             self.forget(pushed);
         }
-        slices.for_each(|(slice, annotates)| self.tell(correlation_sink, slice, annotates));
+        slices.for_each(|(slice, annotates)| self.tell(slice, annotates));
     }
 
     fn last(&self) -> Option<PushedSlice> {
@@ -118,15 +137,15 @@ impl PushedSlices {
     /// Pops the last slice.
     fn forget(&self, last: PushedSlice) {
         self.length.set(self.length.get().saturating_sub(1));
-        if let Some(correlation_sink) = self.last_sink.get() {
-            correlation_sink.pop(last.annotates, last.takers);
+        if let Some(sink) = &*self.sink.borrow() {
+            sink.pop(last.annotates, last.takers);
         }
     }
 
-    fn tell(&self, correlation_sink: &dyn CorrelationSink, slice: u64, annotates: bool) {
+    fn tell(&self, slice: u64, annotates: bool) {
         let length = self.length.get();
         let Some(place) = self.slices.get(length).filter(|_| slice != 0) else { return };
-        let takers = correlation_sink.push(slice, annotates);
+        let takers = self.sink.borrow().as_ref().map_or(0, |sink| sink.push(slice, annotates));
         if takers != 0 {
             place.set(PushedSlice { slice, annotates, takers });
             self.length.set(length + 1);
@@ -159,8 +178,8 @@ mod tests {
         }
     }
 
-    fn stack(refuses: u64) -> &'static Stack {
-        Box::leak(Box::new(Stack { refuses, ..Stack::default() }))
+    fn stack(refuses: u64) -> Arc<Stack> {
+        Arc::new(Stack { refuses, ..Stack::default() })
     }
 
     /// Odd ids belong to annotations.
@@ -176,54 +195,64 @@ mod tests {
     fn pushes_and_pops_only_with_a_sink() {
         let (pushed_slices, stack) = (PushedSlices::new(), stack(0));
         push(&pushed_slices, 1);
-        pushed_slices.open(Some(stack));
+        pushed_slices.open(Some(stack.clone()));
         [2, 3].into_iter().for_each(|slice| push(&pushed_slices, slice));
         pushed_slices.pop(3);
-        assert_eq!(slices_of(stack), [2]);
+        assert_eq!(slices_of(&stack), [2]);
         pushed_slices.open(None);
         pushed_slices.pop(2);
-        assert_eq!(slices_of(stack), [2], "a recording without collectors changes nothing");
-        pushed_slices.open(Some(stack));
-        assert!(slices_of(stack).is_empty());
+        assert!(slices_of(&stack).is_empty(), "the next recording begins without slices");
+        push(&pushed_slices, 4);
+        assert!(slices_of(&stack).is_empty());
     }
 
     #[test]
     fn refused_slices_are_not_popped() {
         let (pushed_slices, stack) = (PushedSlices::new(), stack(7));
-        pushed_slices.open(Some(stack));
+        pushed_slices.open(Some(stack.clone()));
         [1, 7, 0].into_iter().for_each(|slice| push(&pushed_slices, slice));
         [0, 7].into_iter().for_each(|slice| pushed_slices.pop(slice));
-        assert_eq!(slices_of(stack), [1]);
+        assert_eq!(slices_of(&stack), [1]);
     }
 
     #[test]
     fn follows_stack_that_changed_in_the_middle() {
         let (pushed_slices, stack) = (PushedSlices::new(), stack(0));
-        pushed_slices.open(Some(stack));
+        pushed_slices.open(Some(stack.clone()));
         for slices in [&[1, 2, 3][..], &[1, 3], &[1, 3, 0, 4], &[], &[5]] {
             pushed_slices.follow(slices.iter().map(|slice| (*slice, slice % 2 == 1)));
             let expected: Vec<_> = slices.iter().copied().filter(|slice| *slice != 0).collect();
-            assert_eq!(slices_of(stack), expected);
+            assert_eq!(slices_of(&stack), expected);
         }
     }
 
     #[test]
     fn new_sink_receives_no_pops_of_the_old_one() {
         let (pushed_slices, one, other) = (PushedSlices::new(), stack(0), stack(0));
-        pushed_slices.open(Some(one));
+        pushed_slices.open(Some(one.clone()));
         [1, 2].into_iter().for_each(|slice| push(&pushed_slices, slice));
-        pushed_slices.open(Some(other));
+        pushed_slices.open(Some(other.clone()));
         push(&pushed_slices, 3);
-        assert_eq!((slices_of(one), slices_of(other)), (vec![], vec![3]));
+        assert_eq!((slices_of(&one), slices_of(&other)), (vec![], vec![3]));
+    }
+
+    #[test]
+    fn receiver_is_dropped_when_the_lane_closes() {
+        let (pushed_slices, stack) = (PushedSlices::new(), stack(0));
+        pushed_slices.open(Some(stack.clone()));
+        push(&pushed_slices, 1);
+        pushed_slices.close();
+        assert_eq!((Arc::strong_count(&stack), slices_of(&stack)), (1, vec![1]), "it is not called any more");
+        pushed_slices.pop(1);
     }
 
     #[test]
     fn pushes_are_limited_to_depth() {
         let (pushed_slices, stack) = (PushedSlices::new(), stack(0));
-        pushed_slices.open(Some(stack));
+        pushed_slices.open(Some(stack.clone()));
         (1..=100).for_each(|slice| push(&pushed_slices, slice));
-        assert_eq!(slices_of(stack).len(), DEPTH);
+        assert_eq!(slices_of(&stack).len(), DEPTH);
         (1..=100).rev().for_each(|slice| pushed_slices.pop(slice));
-        assert!(slices_of(stack).is_empty());
+        assert!(slices_of(&stack).is_empty());
     }
 }

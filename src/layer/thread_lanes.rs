@@ -30,7 +30,16 @@ const _: () = assert!(!std::mem::needs_drop::<Lane>());
 struct ThreadStore {
     first: Option<LaneResources>,
     /// Lanes of further layers, with their resources.
-    others: Vec<(Rc<Lane>, LaneResources)>,
+    others: Vec<(OtherLane, LaneResources)>,
+}
+
+/// The lane of a further layer, which is closed when its owner drops it.
+struct OtherLane(Rc<Lane>);
+
+impl Drop for OtherLane {
+    fn drop(&mut self) {
+        self.0.close_down();
+    }
 }
 
 /// The resources of one lane.
@@ -85,7 +94,7 @@ pub(crate) fn with<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Missing>
 fn with_other<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Missing>) -> Result<R, Missing> {
     let find = |store: &RefCell<ThreadStore>| {
         let store = store.try_borrow().ok()?;
-        store.others.iter().find(|(lane, _)| lane.epoch() == epoch).map(|(lane, _)| lane.clone())
+        store.others.iter().find(|(lane, _)| lane.0.epoch() == epoch).map(|(lane, _)| lane.0.clone())
     };
     match STORE.try_with(find) {
         Ok(Some(lane)) => hook(&lane),
@@ -107,11 +116,11 @@ pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64, allocator: bool) -> b
     let name = if allocator { String::new() } else { thread::name() };
     let row = recorder.lanes().enter(frames, name, clock::now());
     let chunk = recorder.chunk_for_new_thread(epoch);
-    let other = (!is_first).then(|| Rc::new(Lane::new()));
+    let other = (!is_first).then(|| OtherLane(Rc::new(Lane::new())));
     let counters = recorder.slice_extras.has_counters().then(|| recorder.slice_extras.open(&recorder.losses)).flatten();
     let owned = LaneResources { epoch, recorder: recorder.clone(), frames, chunk, counters, row, is_first };
     match &other {
-        Some(lane) => owned.open(lane),
+        Some(lane) => owned.open(&lane.0),
         None => LANE.with(|lane| {
             owned.open(lane);
             if allocator {
@@ -125,12 +134,11 @@ pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64, allocator: bool) -> b
         let mut store = store.try_borrow_mut().ok()?;
         Some(match other {
             Some(lane) => {
-                let over: Vec<_> =
-                    store.others.extract_if(.., |(_, owned)| owned.has_ended()).map(|(_, o)| o).collect();
+                let over: Vec<_> = store.others.extract_if(.., |(_, owned)| owned.has_ended()).collect();
                 store.others.push((lane, owned));
-                over
+                (None, over)
             }
-            None => store.first.replace(owned).into_iter().collect(),
+            None => (store.first.replace(owned), Vec::new()),
         })
     });
     // Resources of ended epochs are dropped here, outside the borrow; dropping a lane that could not be kept closes it.
@@ -175,7 +183,7 @@ pub(crate) fn install(recorder: &Recorder, epoch: u64) {
             return Some(LANE.with(|lane| owned.install(lane, chunk)));
         }
         let (lane, owned) = others.iter_mut().find(|(_, owned)| owned.epoch == epoch)?;
-        Some(owned.install(lane, chunk))
+        Some(owned.install(&lane.0, chunk))
     });
     // Drops the previous chunk outside the borrow.
     drop(before);
@@ -192,11 +200,8 @@ pub(crate) fn leave(epoch: u64) {
             other.map(|(lane, owned)| (Some(lane), owned))
         })
     });
-    if let Ok(Some((lane, owned))) = left {
-        lane.inspect(|lane| lane.close_down());
-        // Outside the borrow.
-        drop(owned);
-    }
+    // Outside the borrow.
+    drop(left);
 }
 
 /// Forgets the forking thread's lanes, so that its next hook in the child detects the fork.
@@ -205,7 +210,7 @@ pub(crate) fn forget_lane() {
     LANE.with(Lane::close_down);
     let _ = STORE.try_with(|store| {
         if let Ok(store) = store.try_borrow() {
-            store.others.iter().for_each(|(lane, _)| lane.close_down());
+            store.others.iter().for_each(|(lane, _)| lane.0.close_down());
         }
     });
 }

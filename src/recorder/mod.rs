@@ -56,7 +56,7 @@ pub(crate) struct Recorder {
     /// Bumped when a span closes that threads may have cached; see `layer::cache`.
     closings: [AtomicU32; CLOSINGS],
     /// Receives the slice ids that threads enter. Each thread reads it once an epoch.
-    correlation_sink: fork::Own<Option<&'static dyn CorrelationSink>>,
+    correlation_sink: fork::Own<Option<Arc<dyn CorrelationSink>>>,
     /// The observers of spans.
     pub(crate) observers: Observers,
     /// Where allocators find this recorder, if it records memory.
@@ -230,14 +230,14 @@ impl Recorder {
     }
 
     /// Returns the receiver of the slice ids that threads enter, if there is one.
-    pub(crate) fn correlation_sink(&self) -> Option<&'static dyn CorrelationSink> {
-        *self.correlation_sink.lock()
+    pub(crate) fn correlation_sink(&self) -> Option<Arc<dyn CorrelationSink>> {
+        self.correlation_sink.lock().clone()
     }
 
     /// Starts an epoch, in which threads push slice ids to `correlation_sink`, and returns it.
     ///
     /// All recordings that only observers receive share one epoch.
-    pub(crate) fn open(&self, correlation_sink: Option<&'static dyn CorrelationSink>) -> u64 {
+    pub(crate) fn open(&self, correlation_sink: Option<Arc<dyn CorrelationSink>>) -> u64 {
         *self.correlation_sink.lock() = correlation_sink;
         self.observers.resume();
         let epoch = if self.settings.records { NEXT_EPOCH.fetch_add(1, Ordering::Relaxed) } else { OBSERVERS_ONLY };

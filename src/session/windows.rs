@@ -31,7 +31,7 @@ struct WindowState {
     since: Option<Anchor>,
     host: HostWindows,
     devices: Vec<DeviceWindows>,
-    correlation_sink: Option<&'static dyn CorrelationSink>,
+    correlation_sink: Option<Arc<dyn CorrelationSink>>,
 }
 
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ impl RecordingWindows {
     }
 
     /// Begins a recording with no window open. Returns `false` if a thread that did not survive a fork holds the lock.
-    pub(super) fn begin(&self, switches: Vec<Switch>, correlation_sink: Option<&'static dyn CorrelationSink>) -> bool {
+    pub(super) fn begin(&self, switches: Vec<Switch>, correlation_sink: Option<Arc<dyn CorrelationSink>>) -> bool {
         let Some(mut state) = lock_within(&self.state, FORKED_LOCK) else { return false };
         let device =
             |switch| DeviceWindows { switch: Arc::new(switch), wanted: false, open: None, windows: Vec::new() };
@@ -111,7 +111,7 @@ impl RecordingWindows {
             let now = self.anchor();
             state.open_devices(&times, now);
             if state.host.wanted && state.host.open.is_none() {
-                state.host.open = Some((self.recorder.open(state.correlation_sink), now));
+                state.host.open = Some((self.recorder.open(state.correlation_sink.clone()), now));
                 if self.recorder.records_memory() {
                     memory::gather();
                 }

@@ -8,7 +8,7 @@ use support::cuda::{Cuda, Stream};
 use support::gpu::{PATIENCE, in_child, machine};
 use tracing_kineto::activity::CorrelationId;
 use tracing_kineto::integration::trial::{Findings, Trial, TrialRecord};
-use tracing_kineto::integration::{Collector, Cupti, Options, Selection, Thread, Why};
+use tracing_kineto::integration::{Collector, Cupti, Options, Recording, Selection, Thread, Why};
 use tracing_kineto::{ActivityType, ActivityTypes, Loss};
 
 const TYPES: ActivityTypes = ActivityTypes::of(&[
@@ -28,17 +28,17 @@ fn selection() -> Selection {
 }
 
 /// Runs `work` while the collector records; returns its findings.
-fn recorded(work: impl FnOnce(&Cupti)) -> Findings {
+fn recorded(work: impl FnOnce(&dyn Recording)) -> Findings {
     let cupti = Cupti::new(&Options::default());
     let trial = Trial::start(&cupti, &selection()).unwrap();
-    work(&cupti);
+    work(trial.recording());
     trial.stop(PATIENCE)
 }
 
-fn inside<R>(cupti: &Cupti, slice: u64, work: impl FnOnce() -> R) -> R {
-    assert!(cupti.push(CorrelationId(slice)));
+fn inside<R>(recording: &dyn Recording, slice: u64, work: impl FnOnce() -> R) -> R {
+    assert!(recording.push(CorrelationId(slice)));
     let result = work();
-    cupti.pop();
+    recording.pop();
     result
 }
 
@@ -75,22 +75,22 @@ fn all_work_is_found_with_each_version() {
         let cuda = &machine.cuda;
         let (one, two) = (cuda.stream(), cuda.stream_with_priority(-2));
         let memory = cuda.allocate(4096);
-        let found = recorded(|cupti| {
-            inside(cupti, 101, || cuda.memcpy_htod(memory, &[1; 4096], one));
-            inside(cupti, 102, || cuda.memset(memory, 0, one));
+        let found = recorded(|recording| {
+            inside(recording, 101, || cuda.memcpy_htod(memory, &[1; 4096], one));
+            inside(recording, 102, || cuda.memset(memory, 0, one));
             let add = cuda.only_kernel("_Z3addPKfS0_Pfi");
-            inside(cupti, 103, || {
+            inside(recording, 103, || {
                 cuda.launch(add, 10, one);
-                inside(cupti, 104, || cuda.launch(add, 10, two));
+                inside(recording, 104, || cuda.launch(add, 10, two));
             });
             let event = cuda.event();
             cuda.record(event, one);
             cuda.wait(two, event);
             cuda.synchronize_event(event);
-            inside(cupti, 105, || cuda.launch_by_runtime(add, 10, one));
+            inside(recording, 105, || cuda.launch_by_runtime(add, 10, one));
             let graph = cuda.graph(one, || (0..4).for_each(|_| cuda.launch(add, 3, one)));
-            inside(cupti, 106, || cuda.launch_graph(graph, one));
-            inside(cupti, 107, || cuda.memcpy_dtoh(&mut [0; 1024], memory, one));
+            inside(recording, 106, || cuda.launch_graph(graph, one));
+            inside(recording, 107, || cuda.memcpy_dtoh(&mut [0; 1024], memory, one));
             cuda.synchronize_stream(one);
             cuda.synchronize();
         });
@@ -215,16 +215,15 @@ fn successive_recordings_leak_no_ids() {
     let cupti = Cupti::new(&Options::default());
     for round in 1..4u64 {
         let trial = Trial::start(&cupti, &selection()).unwrap();
-        assert!(cupti.push(CorrelationId(round * 10)));
+        assert!(trial.recording().push(CorrelationId(round * 10)));
         launch_ten(cuda);
         // The recording stops inside the slice.
         let found = trial.stop(PATIENCE);
-        assert!(!cupti.push(CorrelationId(5)), "stopped");
         let slices: HashSet<_> = kernels(&found).iter().map(|kernel| launch(&found, kernel).external).collect();
         assert_eq!(slices, HashSet::from([round * 10]));
     }
     let trial = Trial::start(&cupti, &selection()).unwrap();
-    inside(&cupti, 77, || ());
+    inside(trial.recording(), 77, || ());
     launch_ten(cuda);
     let found = trial.stop(PATIENCE);
     assert!(kernels(&found).iter().all(|kernel| launch(&found, kernel).external == 0), "no id is left over");
@@ -316,8 +315,8 @@ fn garbage_and_unknown_kinds_are_counted_and_skipped() {
 #[test]
 fn refused_push_is_reported_to_the_caller() {
     let machine = machine("push_error=1");
-    let found = recorded(|cupti| {
-        assert!(!cupti.push(CorrelationId(1)));
+    let found = recorded(|recording| {
+        assert!(!recording.push(CorrelationId(1)));
         launch_ten(&machine.cuda);
     });
     assert_eq!(kernels(&found).len(), 10);
@@ -356,7 +355,7 @@ fn records_of_many_threads_and_contexts_do_not_mix() {
     let machine = machine("devices=2");
     let cuda = machine.cuda;
     let together = Barrier::new(4);
-    let found = recorded(|cupti| {
+    let found = recorded(|recording| {
         std::thread::scope(|scope| {
             for thread in 0..4u64 {
                 let together = &together;
@@ -365,7 +364,7 @@ fn records_of_many_threads_and_contexts_do_not_mix() {
                     cuda.set_current(cuda.context((thread % 2) as i32));
                     let kernel = cuda.only_kernel("of_thread_us10");
                     let stream = cuda.stream();
-                    (0..25).for_each(|n| inside(cupti, 1000 * (thread + 1) + n, || cuda.launch(kernel, 1, stream)));
+                    (0..25).for_each(|n| inside(recording, 1000 * (thread + 1) + n, || cuda.launch(kernel, 1, stream)));
                     together.wait();
                 });
             }

@@ -15,8 +15,8 @@ use tracing::field::Empty;
 use tracing::{Instrument, error, info, info_span};
 use tracing_kineto::activity::{Activity, ActivityType, Body, Track};
 use tracing_kineto::integration::{
-    ApiCall, Capabilities, DeviceDescription, DeviceWork, RecordLayout, RecordSink, RecordView, Selection, Thread,
-    Unavailable,
+    ApiCall, Capabilities, DeviceDescription, DeviceWork, RecordLayout, RecordSink, RecordView, Recording, Selection,
+    Thread, Unavailable,
 };
 use tracing_kineto::integration::{Collector, CpuTraceBuilder};
 use tracing_kineto::{ActivityTypes, ArgValue, Error, ErrorKind, KinetoLayer, Profiler, Timestamp, annotate};
@@ -161,7 +161,7 @@ fn make_spans() {
 static SINK: Mutex<Option<RecordSink>> = Mutex::new(None);
 
 /// A device with calls that belong to no slice.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct ToyCollector;
 
 impl Collector for ToyCollector {
@@ -176,10 +176,13 @@ impl Collector for ToyCollector {
         can.types = self.types();
         Ok(can)
     }
-    fn start(&self, _: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
+    fn start(&self, _: &Selection, sink: RecordSink) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
         *SINK.lock().unwrap() = Some(sink);
-        self.probe()
+        Ok((self.probe()?, Box::new(self.clone())))
     }
+}
+
+impl Recording for ToyCollector {
     fn stop(&self, _: Timestamp, _: Instant) {}
     fn devices(&self) -> Vec<DeviceDescription> {
         vec![DeviceDescription::new(0, "toy")]

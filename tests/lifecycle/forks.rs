@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Instant;
 use tracing_kineto::integration::Collector;
-use tracing_kineto::integration::{Capabilities, RecordSink, Selection, Unavailable};
+use tracing_kineto::integration::{Capabilities, RecordSink, Recording, Selection, Unavailable};
 use tracing_kineto::{
     ActivityType, ActivityTypes, ErrorKind, KinetoLayer, Mode, ObservedSpan, RecordingFlags, SessionObserver,
     SpanObserver, Status, Timestamp, memory,
@@ -380,7 +380,7 @@ fn fork_inside_of_a_span_that_is_waited_for(folder: &Path) {
 }
 
 /// Records an overhead row at each start.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct OverheadCollector;
 
 impl Collector for OverheadCollector {
@@ -393,12 +393,15 @@ impl Collector for OverheadCollector {
     fn probe(&self) -> Result<Capabilities, Unavailable> {
         Ok(Capabilities::default())
     }
-    fn start(&self, _: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
+    fn start(&self, _: &Selection, sink: RecordSink) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
         static STARTS: AtomicUsize = AtomicUsize::new(0);
         let first = STARTS.fetch_add(1, Ordering::Relaxed) == 0;
         sink.record(|batch| batch.name(&"costs".repeat(if first { 100_000 } else { 1 })));
-        self.probe()
+        Ok((self.probe()?, Box::new(self.clone())))
     }
+}
+
+impl Recording for OverheadCollector {
     fn stop(&self, _: Timestamp, _: Instant) {}
 }
 
@@ -422,7 +425,7 @@ static IS_SLOW: AtomicBool = AtomicBool::new(false);
 static IS_READ: AtomicBool = AtomicBool::new(false);
 
 /// A collector whose clock blocks while [`IS_SLOW`] is set.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct SlowClock;
 
 impl Collector for SlowClock {
@@ -435,9 +438,12 @@ impl Collector for SlowClock {
     fn probe(&self) -> Result<Capabilities, Unavailable> {
         Ok(Capabilities::default())
     }
-    fn start(&self, _: &Selection, _: RecordSink) -> Result<Capabilities, Unavailable> {
-        self.probe()
+    fn start(&self, _: &Selection, _: RecordSink) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
+        Ok((self.probe()?, Box::new(self.clone())))
     }
+}
+
+impl Recording for SlowClock {
     fn stop(&self, _: Timestamp, _: Instant) {}
     fn clock(&self) -> Option<u64> {
         while IS_SLOW.load(Ordering::Relaxed) {

@@ -10,7 +10,7 @@ use support::traced::{
     self, built, from_env, input, report, serve, until_command, with_reporter, work, work_until_command,
 };
 use tracing_kineto::integration::Collector;
-use tracing_kineto::integration::{Capabilities, RecordSink, Selection, Unavailable};
+use tracing_kineto::integration::{Capabilities, RecordSink, Recording, Selection, Unavailable};
 use tracing_kineto::memory::{self, Device};
 use tracing_kineto::{
     ActivityType, ActivityTypes, KinetoGuard, KinetoLayer, Profiler, RecordingFlags, Schedule, SessionObserver, Status,
@@ -160,7 +160,7 @@ fn preforks() {
 }
 
 /// A collector that reports its calls, and stops by itself once the flag is set.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct ReportingCollector(Arc<AtomicBool>);
 
 impl Collector for ReportingCollector {
@@ -174,10 +174,13 @@ impl Collector for ReportingCollector {
         report("collector: probed");
         Ok(Capabilities::default())
     }
-    fn start(&self, _: &Selection, _: RecordSink) -> Result<Capabilities, Unavailable> {
+    fn start(&self, _: &Selection, _: RecordSink) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
         report("collector: started");
-        Ok(Capabilities::default())
+        Ok((Capabilities::default(), Box::new(self.clone())))
     }
+}
+
+impl Recording for ReportingCollector {
     fn stopped(&self) -> Option<String> {
         self.0.load(Ordering::Relaxed).then(|| "its buffers are full".to_owned())
     }
@@ -205,7 +208,7 @@ fn collects() {
 }
 
 /// A collector whose start waits for three steps of the program.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct SlowCollector(Arc<AtomicU64>);
 
 impl Collector for SlowCollector {
@@ -218,7 +221,7 @@ impl Collector for SlowCollector {
     fn probe(&self) -> Result<Capabilities, Unavailable> {
         Ok(Capabilities::default())
     }
-    fn start(&self, _: &Selection, _: RecordSink) -> Result<Capabilities, Unavailable> {
+    fn start(&self, _: &Selection, _: RecordSink) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
         let (asked, from) = (Instant::now(), self.0.load(Ordering::Relaxed));
         while self.0.load(Ordering::Relaxed) < from + 3 {
             if asked.elapsed() > Duration::from_secs(20) {
@@ -227,8 +230,11 @@ impl Collector for SlowCollector {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        Ok(Capabilities::default())
+        Ok((Capabilities::default(), Box::new(self.clone())))
     }
+}
+
+impl Recording for SlowCollector {
     fn stop(&self, _: Timestamp, _: Instant) {}
 }
 

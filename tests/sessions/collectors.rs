@@ -11,7 +11,7 @@ use tracing_kineto::activity::CorrelationId;
 use tracing_kineto::integration::Collector;
 use tracing_kineto::integration::{
     ApiCall, Attempt, Capabilities, CollectorReport, CounterSample, DeviceDescription, DeviceWork, Name, Overhead,
-    RecordLayout, RecordSink, RecordView, Selection, Thread, Unavailable, Why,
+    RecordLayout, RecordSink, RecordView, Recording, Selection, Thread, Unavailable, Why,
 };
 use tracing_kineto::{ActivityType, ActivityTypes, ArgValue, Collective, Loss, ProcessGroup, Timestamp, annotate};
 use tracing_subscriber::layer::SubscriberExt;
@@ -74,12 +74,15 @@ impl Collector for Toy {
         can.metadata = vec![("toy_version".to_owned(), "3".to_owned())];
         self.refuses.clone().map_or(Ok(can), Err)
     }
-    fn start(&self, _: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
+    fn start(&self, _: &Selection, sink: RecordSink) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
         self.state.starts.fetch_add(1, Ordering::Relaxed);
         let can = self.probe()?;
         *self.state.sink.lock().unwrap() = Some(sink);
-        Ok(can)
+        Ok((can, Box::new(self.clone())))
     }
+}
+
+impl Recording for Toy {
     fn push(&self, id: CorrelationId) -> bool {
         PUSHED.with_borrow_mut(|pushed| pushed.push(id.0));
         true
@@ -160,9 +163,12 @@ impl Collector for EverySecondSlice {
         can.metadata = [("toy_version", "4"), ("odd", "{")].map(|(key, json)| (key.to_owned(), json.to_owned())).into();
         Ok(can)
     }
-    fn start(&self, _: &Selection, _: RecordSink) -> Result<Capabilities, Unavailable> {
-        self.probe()
+    fn start(&self, _: &Selection, _: RecordSink) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
+        Ok((self.probe()?, Box::new(self.clone())))
     }
+}
+
+impl Recording for EverySecondSlice {
     fn push(&self, _: CorrelationId) -> bool {
         let takes = info_span!("of the collector").in_scope(|| self.asked.fetch_add(1, Ordering::Relaxed) % 2 == 1);
         self.pushed.fetch_add(u64::from(takes), Ordering::Relaxed);
@@ -176,7 +182,7 @@ impl Collector for EverySecondSlice {
 }
 
 /// Panics in one of its methods.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct PanickingCollector(&'static str);
 
 impl PanickingCollector {
@@ -198,10 +204,17 @@ impl Collector for PanickingCollector {
         self.panic_in("probe");
         Ok(Capabilities::default())
     }
-    fn start(&self, _: &Selection, _: RecordSink) -> Result<Capabilities, Unavailable> {
+    fn start(&self, _: &Selection, _: RecordSink) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
         self.panic_in("start");
-        Ok(Capabilities::default())
+        Ok((Capabilities::default(), Box::new(self.clone())))
     }
+    fn attempts(&self) -> Vec<Attempt> {
+        self.panic_in("attempts");
+        Vec::new()
+    }
+}
+
+impl Recording for PanickingCollector {
     fn push(&self, _: CorrelationId) -> bool {
         self.panic_in("push");
         true
@@ -214,10 +227,6 @@ impl Collector for PanickingCollector {
     }
     fn stop(&self, _: Timestamp, _: Instant) {
         self.panic_in("stop");
-    }
-    fn attempts(&self) -> Vec<Attempt> {
-        self.panic_in("attempts");
-        Vec::new()
     }
     fn devices(&self) -> Vec<DeviceDescription> {
         self.panic_in("devices");

@@ -4,11 +4,11 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tracing_kineto::integration::Collector;
-use tracing_kineto::integration::{Capabilities, RecordSink, Selection, Unavailable};
+use tracing_kineto::integration::{Capabilities, RecordSink, Recording, Selection, Unavailable};
 use tracing_kineto::{ActivityType, ActivityTypes, ErrorKind, KinetoLayer, Timestamp};
 
 /// A collector that keeps the selection it was started with.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct SelectionSpy(Arc<Mutex<Option<Selection>>>);
 
 impl Collector for SelectionSpy {
@@ -21,10 +21,13 @@ impl Collector for SelectionSpy {
     fn probe(&self) -> Result<Capabilities, Unavailable> {
         Ok(Capabilities::default())
     }
-    fn start(&self, selection: &Selection, _: RecordSink) -> Result<Capabilities, Unavailable> {
+    fn start(&self, selection: &Selection, _: RecordSink) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
         *self.0.lock().unwrap() = Some(selection.clone());
-        Ok(Capabilities::default())
+        Ok((Capabilities::default(), Box::new(self.clone())))
     }
+}
+
+impl Recording for SelectionSpy {
     fn stop(&self, _: Timestamp, _: Instant) {}
 }
 

@@ -11,8 +11,8 @@ use tracing_kineto::activity::{Accelerator, ArgValue, CorrelationId, DeviceType}
 use tracing_kineto::analysis::{Event, Events};
 use tracing_kineto::integration::Collector;
 use tracing_kineto::integration::{
-    ApiCall, Capabilities, DeviceTimer, DeviceWork, NotTimed, RecordLayout, RecordSink, RecordView, Selection, Thread,
-    Token, Unavailable,
+    ApiCall, Capabilities, DeviceTimer, DeviceWork, NotTimed, RecordLayout, RecordSink, RecordView, Recording,
+    Selection, Thread, Token, Unavailable,
 };
 use tracing_kineto::{ActivityType, ActivityTypes, ErrorKind, KinetoLayer, Mode, ObservedSpan, SpanObserver};
 
@@ -86,10 +86,13 @@ impl Collector for Npu {
         can.types = self.types();
         Ok(can)
     }
-    fn start(&self, _: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
+    fn start(&self, _: &Selection, sink: RecordSink) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
         *self.0.sink.lock().unwrap() = Some(sink);
-        Collector::probe(self)
+        Ok((Collector::probe(self)?, Box::new(self.clone())))
     }
+}
+
+impl Recording for Npu {
     fn push(&self, id: CorrelationId) -> bool {
         PUSHED.set(id.0);
         true

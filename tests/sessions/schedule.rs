@@ -7,7 +7,7 @@ use std::time::Instant;
 use support::{File, layer, on_thread};
 use tracing::info_span;
 use tracing_kineto::integration::Collector;
-use tracing_kineto::integration::{Capabilities, RecordSink, Selection, Unavailable};
+use tracing_kineto::integration::{Capabilities, RecordSink, Recording, Selection, Unavailable};
 use tracing_kineto::{
     ActivityType, ActivityTypes, Error, ErrorKind, KinetoGuard, KinetoLayer, KinetoLayerBuilder, LogSink, Profiler,
     ProfilerAction, Schedule, Status, StepState, Timestamp, Trace, tensorboard_trace_handler,
@@ -688,10 +688,13 @@ impl Collector for FragileCollector {
         (can.types, can.proven) = (self.types(), Some(true));
         Ok(can)
     }
-    fn start(&self, _: &Selection, _: RecordSink) -> Result<Capabilities, Unavailable> {
+    fn start(&self, _: &Selection, _: RecordSink) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
         self.0[0].fetch_add(1, Ordering::Relaxed);
-        self.probe()
+        Ok((self.probe()?, Box::new(self.clone())))
     }
+}
+
+impl Recording for FragileCollector {
     fn stop(&self, _: Timestamp, _: Instant) {
         self.0[1].fetch_add(1, Ordering::Relaxed);
     }

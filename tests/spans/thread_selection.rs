@@ -6,7 +6,7 @@ use support::{File, enter, exit, layer, on_thread, record_with};
 use tracing::{error, info, info_span, subscriber};
 use tracing_kineto::activity::CorrelationId;
 use tracing_kineto::integration::Collector;
-use tracing_kineto::integration::{Capabilities, RecordSink, Selection, Unavailable};
+use tracing_kineto::integration::{Capabilities, RecordSink, Recording, Selection, Unavailable};
 use tracing_kineto::memory::{self, Device};
 use tracing_kineto::{
     ActivityType, ActivityTypes, ErrorKind, Loss, Mode, ObservedSpan, SpanObserver, ThreadFilter, Timestamp,
@@ -206,9 +206,12 @@ impl Collector for PushedIds {
     fn probe(&self) -> Result<Capabilities, Unavailable> {
         Ok(Capabilities::default())
     }
-    fn start(&self, _: &Selection, _: RecordSink) -> Result<Capabilities, Unavailable> {
-        self.probe()
+    fn start(&self, _: &Selection, _: RecordSink) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
+        Ok((self.probe()?, Box::new(self.clone())))
     }
+}
+
+impl Recording for PushedIds {
     fn push(&self, id: CorrelationId) -> bool {
         self.0.lock().unwrap().push(id.0);
         true

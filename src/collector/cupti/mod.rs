@@ -29,16 +29,18 @@ mod subscription;
 mod worker;
 
 use super::clock::{now, to_vendor_clock};
+use super::cuda::Driver;
 use super::lazy_library::LazyLibrary;
 use super::library::Attempt;
 use super::reader_commands::EndLimits;
 use super::vendor::VendorFolder;
 use super::{
-    Capabilities, Collector, CudaEvents, DeviceDescription, EventTimers, Options, RecordSink, Selection, Unavailable,
+    Capabilities, Collector, CudaEvents, DeviceDescription, EventTimers, Options, RecordSink, Recording, Selection,
+    Unavailable,
 };
 use crate::buffer::Loss;
-use crate::os::fork;
 use crate::time::Timestamp;
+use ffi::Api;
 use hub::HUB;
 use kinds::Kinds;
 use kineto_trace::activity::{ActivityTypes, CorrelationId};
@@ -57,9 +59,6 @@ use worker::{End, ReaderCommands};
 /// of these collectors; only one records at a time, and the others report that it is [busy](super::Why::Busy).
 pub struct Cupti {
     loaded: LazyLibrary<Loaded>,
-    running: fork::Own<Option<Running>>,
-    /// Whether external ids are accepted.
-    takes_ids: AtomicBool,
 }
 
 impl fmt::Debug for Cupti {
@@ -81,12 +80,17 @@ pub(super) const VENDOR: VendorFolder = VendorFolder {
     examine: advice::examine,
 };
 
-/// An active recording.
+/// A recording, which holds the lease of libcupti until its thread has ended.
 #[derive(Debug)]
-struct Running {
+struct CuptiRecording {
+    driver: &'static Driver,
+    api: &'static Api,
     commands: Arc<ReaderCommands>,
     kinds: Arc<Kinds>,
     sink: RecordSink,
+    /// Whether it was stopped: the library is not called any more.
+    is_over: AtomicBool,
+    /// Whether to detach the library at the end.
     teardown: bool,
     /// No record arrived during the start.
     is_unproven: bool,
@@ -95,21 +99,12 @@ struct Running {
 impl Cupti {
     /// Makes a collector that finds libcupti by these options (`KINETO_CUPTI_PATH`, `CUDA_HOME` …). Opens nothing yet.
     pub fn new(options: &Options) -> Cupti {
-        Cupti {
-            loaded: LazyLibrary::new(options.clone()),
-            running: fork::Own::default(),
-            takes_ids: AtomicBool::new(false),
-        }
+        Cupti { loaded: LazyLibrary::new(options.clone()) }
     }
 
     /// Returns the places of the last search for the libraries, with the outcomes.
     pub fn attempts(&self) -> Vec<Attempt> {
         self.loaded.attempts()
-    }
-
-    /// Returns the active recording.
-    fn recording(&self) -> Option<(Arc<ReaderCommands>, Arc<Kinds>)> {
-        self.running.lock().as_ref().map(|running| (running.commands.clone(), running.kinds.clone()))
     }
 
     /// Finds the libraries, searching again until they are found.
@@ -136,75 +131,32 @@ impl Collector for Cupti {
         self.load().map(Loaded::capabilities)
     }
 
-    fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
+    fn start(
+        &self,
+        selection: &Selection,
+        sink: RecordSink,
+    ) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
         let loaded = self.load()?;
         HUB.owner.claim();
         if HUB.owner.is_inherited() {
             return Err(Unavailable::in_fork("recorded CUDA"));
         }
-        let mut running = self.running.lock();
-        let lease = if running.is_some() { None } else { HUB.lease() };
-        let lease = lease.ok_or_else(|| Unavailable::taken("libcupti"))?;
+        let lease = HUB.lease().ok_or_else(|| Unavailable::taken("libcupti"))?;
         HUB.set_range(selection.range.clone());
         let (capabilities, commands, kinds) = loaded.start(selection, &sink, lease)?;
         let (teardown, is_unproven) = (selection.options.flag("TEARDOWN_CUPTI"), capabilities.proven == Some(false));
-        *running = Some(Running { commands, kinds, sink, teardown, is_unproven });
-        self.takes_ids.store(true, Ordering::Release);
-        Ok(capabilities)
-    }
-
-    fn push(&self, id: CorrelationId) -> bool {
-        if !self.takes_ids.load(Ordering::Acquire) {
-            return false;
-        }
-        let Some(loaded) = self.loaded.get() else { return false };
-        HUB.lease.forget_stale_ids(&CLEAN_FOR, || loaded.api.pop());
-        loaded.api.push(id.0)
-    }
-
-    fn pop(&self) {
-        if self.takes_ids.load(Ordering::Acquire)
-            && let Some(loaded) = self.loaded.get()
-        {
-            loaded.api.pop();
-        }
-    }
-
-    fn pause(&self) {
-        if let Some((commands, kinds)) = self.recording() {
-            kinds.pause(self.clock().unwrap_or_else(now));
-            commands.poll();
-        }
-    }
-
-    fn resume(&self) {
-        if let Some((_, kinds)) = self.recording() {
-            kinds.resume();
-        }
-    }
-
-    fn sees_ranges(&self) -> bool {
-        true
-    }
-
-    fn drain(&self) {
-        if let Some((commands, _)) = self.recording() {
-            commands.drain(Duration::from_secs(1));
-        }
-    }
-
-    fn stop(&self, end: Timestamp, deadline: Instant) {
-        let Some(running) = self.running.lock().take() else { return };
-        let Some(loaded) = self.loaded.get() else { return };
-        self.takes_ids.store(false, Ordering::Release);
-        let limits = EndLimits::new(Instant::now(), deadline);
-        let at = to_vendor_clock(end, loaded.api.timestamp());
-        let Running { teardown, is_unproven, .. } = running;
-        let end = End { at, deadline: limits.work, teardown, is_unproven };
-        if !running.commands.end(end, limits.library) {
-            running.sink.note("libcupti hung during the stop; the records in its buffers are lost");
-            running.sink.lost(Loss::DeviceBuffersKept, HUB.pool.close().kept);
-        }
+        let Loaded { driver, api, .. } = *loaded;
+        let recording = CuptiRecording {
+            driver,
+            api,
+            commands,
+            kinds,
+            sink,
+            is_over: AtomicBool::new(false),
+            teardown,
+            is_unproven,
+        };
+        Ok((capabilities, Box::new(recording)))
     }
 
     fn attempts(&self) -> Vec<Attempt> {
@@ -214,14 +166,57 @@ impl Collector for Cupti {
     fn devices(&self) -> Vec<DeviceDescription> {
         self.loaded.get().map(|loaded| loaded.driver.devices().to_vec()).unwrap_or_default()
     }
-
-    fn clock(&self) -> Option<u64> {
-        self.loaded.get()?.api.timestamp()
-    }
 }
 
-impl Drop for Cupti {
-    fn drop(&mut self) {
-        self.stop(Timestamp::default(), Instant::now());
+impl Recording for CuptiRecording {
+    fn push(&self, id: CorrelationId) -> bool {
+        if self.is_over.load(Ordering::Relaxed) {
+            return false;
+        }
+        HUB.lease.forget_stale_ids(&CLEAN_FOR, || self.api.pop());
+        self.api.push(id.0)
+    }
+
+    fn pop(&self) {
+        // The next recording removes what is left.
+        if !self.is_over.load(Ordering::Relaxed) {
+            self.api.pop();
+        }
+    }
+
+    fn pause(&self) {
+        self.kinds.pause(self.clock().unwrap_or_else(now));
+        self.commands.poll();
+    }
+
+    fn resume(&self) {
+        self.kinds.resume();
+    }
+
+    fn sees_ranges(&self) -> bool {
+        true
+    }
+
+    fn drain(&self) {
+        self.commands.drain(Duration::from_secs(1));
+    }
+
+    fn clock(&self) -> Option<u64> {
+        self.api.timestamp()
+    }
+
+    fn stop(&self, end: Timestamp, deadline: Instant) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let limits = EndLimits::new(Instant::now(), deadline);
+        let at = to_vendor_clock(end, self.api.timestamp());
+        let end = End { at, deadline: limits.work, teardown: self.teardown, is_unproven: self.is_unproven };
+        if !self.commands.end(end, limits.library) {
+            self.sink.note("libcupti hung during the stop; the records in its buffers are lost");
+            self.sink.lost(Loss::DeviceBuffersKept, HUB.pool.close().kept);
+        }
+    }
+
+    fn devices(&self) -> Vec<DeviceDescription> {
+        self.driver.devices().to_vec()
     }
 }

@@ -9,8 +9,8 @@ pub use clock::{AlignedBy, Alignment, DeviceClock};
 use super::clock::now;
 use super::contained::attempt;
 use super::{
-    ApiCall, Capabilities, Collector, DeviceDescription, RecordLayout, RecordSink, RecordView, Selection, Thread,
-    Unavailable, Why,
+    ApiCall, Capabilities, Collector, DeviceDescription, RecordLayout, RecordSink, RecordView, Recording, Selection,
+    Thread, Unavailable, Why,
 };
 use crate::os::{fork, thread};
 use crate::time::Timestamp;
@@ -69,8 +69,6 @@ struct DeferredState {
     cpu_clock: Option<Box<ReadClock>>,
     /// Whether submissions are accepted.
     runs: AtomicBool,
-    /// The number of the current recording, or of the last.
-    recording: AtomicU64,
     settings: fork::Own<Settings>,
     known: fork::Own<ClockObservations>,
     records: fork::Own<DeferredRecords>,
@@ -95,6 +93,15 @@ impl Default for Settings {
         let (call, most) = (ActivityType::PrivateUse1Runtime, 1 << 17);
         Settings { device: DeviceDescription::new(0, "device"), call, most, resolver: None, calibrator: None }
     }
+}
+
+/// A recording of [`DeferredEvents`].
+#[derive(Debug)]
+struct DeferredRecording {
+    events: DeferredEvents,
+    /// Its number in the process.
+    number: u64,
+    sink: RecordSink,
 }
 
 /// Work submitted to a device, which gets its name and times later.
@@ -130,8 +137,8 @@ static RECORDING: AtomicU64 = AtomicU64::new(1);
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// The slices that this thread is in, with the number of the collector and of its recording.
-    static INSIDE: RefCell<Vec<(u64, u64, u64)>> = const { RefCell::new(Vec::new()) };
+    /// The slices that this thread is in, each with the number of the recording that it was pushed to.
+    static INSIDE: RefCell<Vec<(u64, u64)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The layout of a submission, which has no words.
@@ -163,7 +170,6 @@ impl DeferredEvents {
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
             cpu_clock,
             runs: AtomicBool::new(false),
-            recording: AtomicU64::new(0),
             settings: fork::Own::default(),
             known: fork::Own::default(),
             records: fork::Own::default(),
@@ -256,7 +262,7 @@ impl DeferredEvents {
             return (Submission::NONE, done);
         }
         drop(records);
-        let external = self.slice(submission.recording);
+        let external = slice_in(submission.recording);
         sink.record(|batch| {
             let (name, thread) = (batch.name(name), Thread::Id(thread::id()));
             let (start, end, correlation) = (before, after.max(before + 1), submission.id);
@@ -324,13 +330,6 @@ impl DeferredEvents {
         self.shared.records.lock().open.len()
     }
 
-    /// Returns the slice that the calling thread is in; 0 for none.
-    fn slice(&self, recording: u64) -> u64 {
-        let own = |told: &&(u64, u64, u64)| (told.0, told.1) == (self.shared.number, recording);
-        let innermost = |inside: &RefCell<Vec<_>>| inside.borrow().iter().rev().find(own).map_or(0, |told| told.2);
-        INSIDE.try_with(innermost).unwrap_or(0)
-    }
-
     /// Reads both clocks with the program's calibrator.
     fn calibrate_now(&self, sink: &RecordSink) {
         let Some(calibrator) = self.shared.settings.lock().calibrator.clone() else { return };
@@ -354,6 +353,15 @@ impl DeferredEvents {
             sink.note(format!("the resolver exceeded its deadline by {over:.1?}"));
         }
     }
+}
+
+/// Returns the slice of a recording that the calling thread is in; 0 for none.
+fn slice_in(recording: u64) -> u64 {
+    let innermost = |inside: &RefCell<Vec<(u64, u64)>>| {
+        let inside = inside.borrow();
+        inside.iter().rev().find(|(number, _)| *number == recording).map_or(0, |(_, slice)| *slice)
+    };
+    INSIDE.try_with(innermost).unwrap_or(0)
 }
 
 impl fmt::Debug for DeferredEvents {
@@ -386,7 +394,11 @@ impl Collector for DeferredEvents {
         Ok(Capabilities { types: self.types(), ..Capabilities::default() })
     }
 
-    fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
+    fn start(
+        &self,
+        selection: &Selection,
+        sink: RecordSink,
+    ) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
         let can = self.probe()?;
         let mut records = self.shared.records.lock();
         if records.sink.is_some() {
@@ -396,55 +408,59 @@ impl Collector for DeferredEvents {
                 "stop that recording first",
             ));
         }
-        let recording = RECORDING.fetch_add(1, Ordering::Relaxed);
-        *records = DeferredRecords::new(recording, selection.types, sink.clone());
+        let number = RECORDING.fetch_add(1, Ordering::Relaxed);
+        *records = DeferredRecords::new(number, selection.types, sink.clone());
         drop(records);
         self.shared.known.lock().forget_brackets();
         self.calibrate_now(&sink);
-        self.shared.recording.store(recording, Ordering::Relaxed);
         self.shared.runs.store(true, Ordering::Release);
-        Ok(can)
-    }
-
-    fn push(&self, id: CorrelationId) -> bool {
-        let recording = self.shared.recording.load(Ordering::Relaxed);
-        INSIDE.try_with(|inside| inside.borrow_mut().push((self.shared.number, recording, id.0))).is_ok()
-    }
-
-    fn pop(&self) {
-        let own = |inside: &RefCell<Vec<(u64, u64, u64)>>| {
-            let mut inside = inside.borrow_mut();
-            let last = inside.iter().rposition(|told| told.0 == self.shared.number);
-            last.map(|last| inside.remove(last))
-        };
-        _ = INSIDE.try_with(own);
-    }
-
-    fn pause(&self) {
-        self.shared.runs.store(false, Ordering::Release);
-    }
-
-    fn resume(&self) {
-        self.shared.runs.store(true, Ordering::Release);
-    }
-
-    fn stop(&self, _end: Timestamp, deadline: Instant) {
-        self.shared.runs.store(false, Ordering::Release);
-        let Some(sink) = self.shared.records.lock().sink.clone() else { return };
-        self.resolve_open(&sink, deadline);
-        self.calibrate_now(&sink);
-        let records = std::mem::take(&mut *self.shared.records.lock());
-        let device = self.shared.settings.lock().device.id;
-        if let Some(alignment) = records.deliver(&sink, device, &self.shared.known.lock()) {
-            *self.shared.alignment.lock() = Some(alignment);
-        }
+        Ok((can, Box::new(DeferredRecording { events: self.clone(), number, sink })))
     }
 
     fn devices(&self) -> Vec<DeviceDescription> {
         vec![self.shared.settings.lock().device.clone()]
     }
+}
+
+impl Recording for DeferredRecording {
+    fn push(&self, id: CorrelationId) -> bool {
+        INSIDE.try_with(|inside| inside.borrow_mut().push((self.number, id.0))).is_ok()
+    }
+
+    fn pop(&self) {
+        let remove_last = |inside: &RefCell<Vec<(u64, u64)>>| {
+            let mut inside = inside.borrow_mut();
+            let last = inside.iter().rposition(|(number, _)| *number == self.number);
+            last.map(|last| inside.remove(last))
+        };
+        _ = INSIDE.try_with(remove_last);
+    }
+
+    fn pause(&self) {
+        self.events.shared.runs.store(false, Ordering::Release);
+    }
+
+    fn resume(&self) {
+        self.events.shared.runs.store(true, Ordering::Release);
+    }
 
     fn clock(&self) -> Option<u64> {
-        self.shared.cpu_clock.as_ref().map(|read| read())
+        self.events.shared.cpu_clock.as_ref().map(|read| read())
+    }
+
+    fn stop(&self, _end: Timestamp, deadline: Instant) {
+        let DeferredState { runs, settings, known, records, alignment, .. } = &*self.events.shared;
+        runs.store(false, Ordering::Release);
+        self.events.resolve_open(&self.sink, deadline);
+        self.events.calibrate_now(&self.sink);
+        let records = std::mem::take(&mut *records.lock());
+        let device = settings.lock().device.id;
+        if let Some(found) = records.deliver(&self.sink, device, &known.lock()) {
+            *alignment.lock() = Some(found);
+        }
+    }
+
+    fn devices(&self) -> Vec<DeviceDescription> {
+        self.events.devices()
     }
 }

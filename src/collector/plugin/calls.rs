@@ -28,9 +28,10 @@ const TYPES_MAX: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Functions(Interface);
 
-/// The running profiler, into which every thread may push slices.
-#[derive(Debug, Default)]
-pub(super) struct Running {
+/// A running profiler, into which every thread may push slices.
+#[derive(Debug)]
+pub(super) struct SharedProfiler {
+    /// Null once it is closed.
     profiler: AtomicPtr<std::ffi::c_void>,
     /// How many threads are in a push or pop.
     inside: AtomicU32,
@@ -134,9 +135,9 @@ impl Functions {
     }
 
     /// Pushes a slice of the calling thread.
-    pub(super) fn push(self, running: &Running, id: u64, annotates: bool) -> bool {
+    pub(super) fn push(self, shared: &SharedProfiler, id: u64, annotates: bool) -> bool {
         let Some((push, _)) = self.push_pop_functions(annotates) else { return false };
-        running.with(|profiler| {
+        shared.with(|profiler| {
             let mut params = Push { size: Push::KNOWN, id, profiler };
             // SAFETY: the profiler is not destroyed while a thread is in a push.
             (unsafe { push(&raw mut params) }) == 0
@@ -144,9 +145,9 @@ impl Functions {
     }
 
     /// Pops the slice that the calling thread pushed last.
-    pub(super) fn pop(self, running: &Running, annotates: bool) {
+    pub(super) fn pop(self, shared: &SharedProfiler, annotates: bool) {
         let Some((_, pop)) = self.push_pop_functions(annotates) else { return };
-        running.with(|profiler| call_with_profiler(Some(pop), ProfilerHandle(profiler.expose_provenance())) == 0);
+        shared.with(|profiler| call_with_profiler(Some(pop), ProfilerHandle(profiler.expose_provenance())) == 0);
     }
 }
 
@@ -160,10 +161,9 @@ impl ProfilerHandle {
     }
 }
 
-impl Running {
-    /// Accepts pushes for that profiler from now on.
-    pub(super) fn open(&self, profiler: ProfilerHandle) {
-        self.profiler.store(profiler.handle(), Ordering::SeqCst);
+impl SharedProfiler {
+    pub(super) fn new(profiler: ProfilerHandle) -> SharedProfiler {
+        SharedProfiler { profiler: AtomicPtr::new(profiler.handle()), inside: AtomicU32::new(0) }
     }
 
     /// Rejects pushes from now on, while those in progress continue; returns the profiler, if there is one.
@@ -175,12 +175,6 @@ impl Running {
     /// Returns whether no thread is in a push or pop.
     pub(super) fn is_idle(&self) -> bool {
         self.inside.load(Ordering::SeqCst) == 0
-    }
-
-    /// Resets the count in a forked child, which has none of the counted threads.
-    pub(super) fn forget(&self) {
-        self.profiler.store(ptr::null_mut(), Ordering::SeqCst);
-        self.inside.store(0, Ordering::SeqCst);
     }
 
     /// The thread is counted before it reads the profiler, so `close` waits for every thread that may have read it.

@@ -10,12 +10,13 @@ mod events;
 mod metadata;
 
 use super::{
-    Attempt, Capabilities, Collector, DeviceDescription, Library, RecordSink, Rejected, Selection, Unavailable, Why,
+    Attempt, Capabilities, Collector, DeviceDescription, Library, RecordSink, Recording, Rejected, Selection,
+    Unavailable, Why,
 };
 use crate::os::fork;
 use crate::time::Timestamp;
 use callback_context::CallbackContext;
-use calls::{Functions, ProfilerHandle, Running};
+use calls::{Functions, ProfilerHandle, SharedProfiler};
 pub use event_type::EventType;
 use events::Events;
 use kineto_trace::activity::{ActivityTypes, CorrelationId};
@@ -37,14 +38,24 @@ pub(crate) struct LoadedPlugin {
     types: ActivityTypes,
     notes: Vec<String>,
     context: &'static CallbackContext<Events>,
-    running: Running,
-    session: fork::Own<PluginSession>,
     /// The fork generation of the process in which it runs.
     generation: AtomicU64,
     /// Whether a call has not returned; until then, the plugin is not called.
     is_busy: Arc<AtomicBool>,
-    /// Whether a thread is stuck in a push or pop.
-    is_stuck: AtomicBool,
+}
+
+/// A recording of a plugin.
+#[derive(Debug)]
+struct PluginRecording {
+    name: &'static str,
+    functions: Functions,
+    context: &'static CallbackContext<Events>,
+    profiler: SharedProfiler,
+    is_busy: Arc<AtomicBool>,
+    types: ActivityTypes,
+    sink: RecordSink,
+    /// The devices that the plugin describes when it delivers its records.
+    devices: fork::Own<Vec<DeviceDescription>>,
 }
 
 /// Marks the plugin as busy until it is dropped, on any thread.
@@ -54,14 +65,6 @@ impl Drop for BusyGuard {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
-}
-
-/// A recording, and the devices of the last.
-#[derive(Debug, Default)]
-struct PluginSession {
-    sink: Option<RecordSink>,
-    types: ActivityTypes,
-    devices: Vec<DeviceDescription>,
 }
 
 /// What to do about a plugin that fails.
@@ -166,49 +169,48 @@ impl LoadedPlugin {
             records: known,
             notes: Some(note).filter(|_| !unknown.is_empty()).into_iter().collect(),
             context: CallbackContext::new(),
-            running: Running::default(),
-            session: fork::Own::default(),
             generation: AtomicU64::new(fork::generation()),
             is_busy: Arc::default(),
-            is_stuck: AtomicBool::new(false),
         })
     }
 
     fn can(&self) -> Result<Capabilities, Unavailable> {
         if self.generation.swap(fork::generation(), Ordering::Relaxed) != fork::generation() {
             // The thread that was in a call stayed in the parent.
-            self.running.forget();
             self.is_busy.store(false, Ordering::Relaxed);
         }
-        if self.is_stuck.load(Ordering::Relaxed) || self.is_busy.load(Ordering::Acquire) {
+        if self.is_busy.load(Ordering::Acquire) {
             let why = format!("{} has not returned from a call of an earlier recording", self.file.display());
             return Err(Unavailable::new(Why::Failed, why, "give it a longer flush_timeout; tell the plugin's vendor"));
         }
         let (types, notes) = (self.types, self.notes.clone());
         Ok(Capabilities { types, library: Some(self.file.clone()), notes, ..Capabilities::default() })
     }
+}
 
-    /// Calls the plugin and waits for it until `deadline`; it is not called again until that call has returned.
-    fn call_plugin<R: Send + 'static>(
-        &self,
-        deadline: Instant,
-        call: impl FnOnce() -> R + Send + 'static,
-    ) -> Option<R> {
-        self.is_busy.store(true, Ordering::Relaxed);
-        let away = BusyGuard(self.is_busy.clone());
-        call_out(self.name, deadline, move || {
-            let answer = call();
-            drop(away);
-            answer
-        })
-    }
+/// Calls a plugin and waits for it until `deadline`; it is busy until that call has returned.
+fn call_plugin<R: Send + 'static>(
+    name: &str,
+    is_busy: &Arc<AtomicBool>,
+    deadline: Instant,
+    call: impl FnOnce() -> R + Send + 'static,
+) -> Option<R> {
+    is_busy.store(true, Ordering::Relaxed);
+    let busy = BusyGuard(is_busy.clone());
+    call_out(name, deadline, move || {
+        let answer = call();
+        drop(busy);
+        answer
+    })
+}
 
-    /// Rejects further pushes, and waits for those in progress; returns `None` if a thread is stuck.
+impl PluginRecording {
+    /// Rejects further pushes, and waits for those in progress; returns `None` if a thread is stuck in one.
     fn close(&self, deadline: Instant) -> Option<ProfilerHandle> {
-        let profiler = self.running.close()?;
-        while !self.running.is_idle() {
+        let profiler = self.profiler.close()?;
+        while !self.profiler.is_idle() {
             if Instant::now() >= deadline {
-                self.is_stuck.store(true, Ordering::Relaxed);
+                self.is_busy.store(true, Ordering::Relaxed);
                 return None;
             }
             thread::sleep(POLL_EVERY);
@@ -230,52 +232,55 @@ impl Collector for LoadedPlugin {
         self.can()
     }
 
-    fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
+    fn start(
+        &self,
+        selection: &Selection,
+        sink: RecordSink,
+    ) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
         let can = self.can()?;
         let asked = self.records.iter().filter(|known| selection.types.contains(known.kind()));
         let numbers: Vec<u32> = asked.map(|known| known.number()).collect();
-        let functions = self.functions;
-        let begun = self.call_plugin(Instant::now() + PATIENCE, move || functions.begin(&numbers));
-        let profiler = match begun {
-            Some(Ok(profiler)) => profiler,
+        let LoadedPlugin { name, functions, context, .. } = *self;
+        let deadline = Instant::now() + PATIENCE;
+        let profiler = match call_plugin(name, &self.is_busy, deadline, move || functions.begin(&numbers)) {
+            Some(Ok(profiler)) => SharedProfiler::new(profiler),
             Some(Err(why)) => return Err(Unavailable::new(Why::Failed, why, REPLACE)),
             None => return Err(Unavailable::new(Why::Failed, "no start within 10 s", REPLACE)),
         };
-        let types = self.types.intersection(selection.types);
-        *self.session.lock() = PluginSession { sink: Some(sink), types, devices: Vec::new() };
-        self.running.open(profiler);
-        Ok(Capabilities { types, ..can })
+        let (types, is_busy) = (self.types.intersection(selection.types), self.is_busy.clone());
+        let devices = fork::Own::default();
+        let recording = PluginRecording { name, functions, context, profiler, is_busy, types, sink, devices };
+        Ok((Capabilities { types, ..can }, Box::new(recording)))
     }
 
+    fn attempts(&self) -> Vec<Attempt> {
+        vec![Attempt::new(self.file.display().to_string(), "opened")]
+    }
+}
+
+impl Recording for PluginRecording {
     fn push(&self, id: CorrelationId) -> bool {
-        self.functions.push(&self.running, id.0, false)
+        self.functions.push(&self.profiler, id.0, false)
     }
 
     fn pop(&self) {
-        self.functions.pop(&self.running, false);
+        self.functions.pop(&self.profiler, false);
     }
 
     fn push_annotation(&self, id: CorrelationId) -> bool {
-        self.functions.push(&self.running, id.0, true)
+        self.functions.push(&self.profiler, id.0, true)
     }
 
     fn pop_annotation(&self) {
-        self.functions.pop(&self.running, true);
+        self.functions.pop(&self.profiler, true);
     }
 
     fn stop(&self, _end: Timestamp, deadline: Instant) {
-        let (sink, types) = {
-            let mut session = self.session.lock();
-            (session.sink.take(), session.types)
+        let Some(profiler) = self.close(deadline) else {
+            return self.sink.note("the plugin hung in a push or pop; its records are lost");
         };
-        let (Some(sink), Some(profiler)) = (sink.clone(), self.close(deadline)) else {
-            if let Some(sink) = sink {
-                sink.note("the plugin hung in a push or pop; its records are lost");
-            }
-            return;
-        };
-        let (functions, context, events) = (self.functions, self.context, Events::new(sink.clone(), types));
-        let ended = self.call_plugin(deadline, move || {
+        let (functions, context, events) = (self.functions, self.context, Events::new(self.sink.clone(), self.types));
+        let ended = call_plugin(self.name, &self.is_busy, deadline, move || {
             let mut devices = Vec::new();
             let failures = functions.end(profiler, |process| {
                 let (described, status) = context.process(events, process);
@@ -286,18 +291,14 @@ impl Collector for LoadedPlugin {
         });
         match ended {
             Some((devices, failures)) => {
-                failures.into_iter().for_each(|failure| sink.note(failure));
-                self.session.lock().devices = devices;
+                failures.into_iter().for_each(|failure| self.sink.note(failure));
+                *self.devices.lock() = devices;
             }
-            None => sink.note("the plugin hung during stop; records that it had not delivered are lost"),
+            None => self.sink.note("the plugin hung during stop; records that it had not delivered are lost"),
         }
     }
 
-    fn attempts(&self) -> Vec<Attempt> {
-        vec![Attempt::new(self.file.display().to_string(), "opened")]
-    }
-
     fn devices(&self) -> Vec<DeviceDescription> {
-        self.session.lock().devices.clone()
+        self.devices.lock().clone()
     }
 }

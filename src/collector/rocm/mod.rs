@@ -13,14 +13,13 @@ mod streams;
 mod tracer;
 
 use super::vendor::VendorFolder;
-use super::{Attempt, Capabilities, Collector, DeviceDescription, Options, RecordSink, Selection, Unavailable, Why};
-use crate::time::Timestamp;
-use kineto_trace::activity::{ActivityTypes, CorrelationId};
+use super::{
+    Attempt, Capabilities, Collector, DeviceDescription, Options, RecordSink, Recording, Selection, Unavailable, Why,
+};
+use kineto_trace::activity::ActivityTypes;
 use sdk::Sdk;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 use tracer::Tracer;
 
 /// Records HIP: kernels, copies, fills and API calls of the runtime.
@@ -35,8 +34,6 @@ pub struct Rocm {
     backends: [Box<dyn Collector>; 2],
     /// The backend in use, chosen once.
     chosen: OnceLock<usize>,
-    /// Whether external ids are accepted.
-    takes_ids: AtomicBool,
 }
 
 impl fmt::Debug for Rocm {
@@ -61,7 +58,7 @@ impl Rocm {
     pub fn new(options: &Options) -> Rocm {
         let backends: [Box<dyn Collector>; 2] =
             [Box::new(Sdk::new(options.clone())), Box::new(Tracer::new(options.clone()))];
-        Rocm { backends, chosen: OnceLock::new(), takes_ids: AtomicBool::new(false) }
+        Rocm { backends, chosen: OnceLock::new() }
     }
 
     /// Returns the backend in use.
@@ -113,50 +110,12 @@ impl Collector for Rocm {
         self.choose()?.probe()
     }
 
-    fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
-        let backend = self.choose()?;
-        let capabilities = backend.start(selection, sink)?;
-        self.takes_ids.store(true, Ordering::Release);
-        Ok(capabilities)
-    }
-
-    fn push(&self, id: CorrelationId) -> bool {
-        self.takes_ids.load(Ordering::Acquire) && ids::push(id.0)
-    }
-
-    fn pop(&self) {
-        if self.takes_ids.load(Ordering::Acquire) {
-            ids::pop();
-        }
-    }
-
-    fn pause(&self) {
-        if let Some(backend) = self.backend() {
-            backend.pause();
-        }
-    }
-
-    fn resume(&self) {
-        if let Some(backend) = self.backend() {
-            backend.resume();
-        }
-    }
-
-    fn drain(&self) {
-        if let Some(backend) = self.backend() {
-            backend.drain();
-        }
-    }
-
-    fn stop(&self, end: Timestamp, deadline: Instant) {
-        self.takes_ids.store(false, Ordering::Release);
-        if let Some(backend) = self.backend() {
-            backend.stop(end, deadline);
-        }
-    }
-
-    fn stopped(&self) -> Option<String> {
-        self.backend()?.stopped()
+    fn start(
+        &self,
+        selection: &Selection,
+        sink: RecordSink,
+    ) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
+        self.choose()?.start(selection, sink)
     }
 
     fn attempts(&self) -> Vec<Attempt> {
@@ -165,10 +124,6 @@ impl Collector for Rocm {
 
     fn devices(&self) -> Vec<DeviceDescription> {
         self.backend().map(Collector::devices).unwrap_or_default()
-    }
-
-    fn clock(&self) -> Option<u64> {
-        self.backend()?.clock()
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) static COPY_CALL: RocmShape = RocmShape::CopyCall;
 pub(super) static MEMORY_CALL: RocmShape = RocmShape::MemoryCall;
 /// A kernel: [`Kernel`].
 pub(super) static KERNEL: RocmShape = RocmShape::Kernel;
-/// A copy or a fill: [`Copy`].
+/// A copy or a fill: [`struct@Copy`].
 pub(super) static COPY: RocmShape = RocmShape::Copy;
 
 /// A call that launches a kernel. Its row does not show the stream: some readers take any row with a stream for

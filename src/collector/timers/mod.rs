@@ -7,7 +7,7 @@ pub use timer::{DeviceTimer, NotTimed, Token};
 
 use super::clock::now;
 use super::{
-    Capabilities, Collector, DeviceDescription, DeviceWork, RecordLayout, RecordSink, RecordView, Selection,
+    Capabilities, Collector, DeviceDescription, DeviceWork, RecordLayout, RecordSink, RecordView, Recording, Selection,
     Unavailable, Why,
 };
 use crate::os::fork;
@@ -15,7 +15,7 @@ use crate::time::Timestamp;
 use kineto_trace::activity::{ActivityType, ActivityTypes, ArgValue, CorrelationId};
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 use timeline::{Pair, TimedSpan, TimelineMark};
@@ -44,10 +44,10 @@ use timeline::{Pair, TimedSpan, TimelineMark};
 ///
 /// It costs two events for each span, a microsecond or more each, which are kept until the stop.
 pub struct EventTimers<T> {
-    timer: T,
+    timer: Arc<T>,
     most: usize,
-    runs: AtomicBool,
-    taken: fork::Own<TimerRecords>,
+    /// Whether a recording uses the timer; not in a forked child.
+    is_in_use: Arc<fork::Own<bool>>,
 }
 
 impl<T: fmt::Debug> fmt::Debug for EventTimers<T> {
@@ -56,11 +56,26 @@ impl<T: fmt::Debug> fmt::Debug for EventTimers<T> {
     }
 }
 
-/// The state of a recording.
+/// A recording of [`EventTimers`].
+struct TimerRecording<T> {
+    timer: Arc<T>,
+    most: usize,
+    sink: RecordSink,
+    records: fork::Own<TimerRecords>,
+    is_in_use: Arc<fork::Own<bool>>,
+}
+
+impl<T: fmt::Debug> fmt::Debug for TimerRecording<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimerRecording").field("timer", &self.timer).finish_non_exhaustive()
+    }
+}
+
+/// The pairs of events of a recording.
 #[derive(Debug, Default)]
 struct TimerRecords {
-    /// The sink of the current recording, if there is one.
-    sink: Option<RecordSink>,
+    /// Whether the recording has ended.
+    is_over: bool,
     /// The spans that each thread is in.
     open: HashMap<ThreadId, Vec<(u64, TimelineMark)>>,
     pairs: Vec<Pair>,
@@ -93,7 +108,7 @@ impl RecordLayout for ByEvents {
 impl<T: DeviceTimer> EventTimers<T> {
     /// Makes a collector that uses that timer. Calls nothing yet.
     pub fn new(timer: T) -> EventTimers<T> {
-        EventTimers { timer, most: MOST, runs: AtomicBool::new(false), taken: fork::Own::default() }
+        EventTimers { timer: Arc::new(timer), most: MOST, is_in_use: Arc::default() }
     }
 
     /// Limits the pairs of events in a recording; further spans are only counted. Default: 131,072.
@@ -102,11 +117,13 @@ impl<T: DeviceTimer> EventTimers<T> {
         self.most = pairs;
         self
     }
+}
 
+impl<T: DeviceTimer> TimerRecording<T> {
     /// Records an event; counts a failure. The lock is not held meanwhile, since the timer may be slow.
     fn record(&self) -> Option<(Token, u64)> {
         let host = now();
-        self.timer.record().map(|token| (token, host)).map_err(|cause| self.taken.lock().miss(cause)).ok()
+        self.timer.record().map(|token| (token, host)).map_err(|cause| self.records.lock().miss(cause)).ok()
     }
 
     fn release(&self, mark: TimelineMark) {
@@ -181,7 +198,7 @@ impl TimerRecords {
     }
 }
 
-impl<T: DeviceTimer> Collector for EventTimers<T> {
+impl<T: DeviceTimer + 'static> Collector for EventTimers<T> {
     fn name(&self) -> &'static str {
         self.timer.name()
     }
@@ -194,75 +211,82 @@ impl<T: DeviceTimer> Collector for EventTimers<T> {
         self.timer.probe().map(|can| Capabilities { types: self.types(), ..can })
     }
 
-    fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
+    fn start(
+        &self,
+        selection: &Selection,
+        sink: RecordSink,
+    ) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
         if !selection.types.contains(ActivityType::ExternalCorrelation) {
             let message = "spans are timed only if external_correlation is selected";
             return Err(Unavailable::new(Why::Disabled, message, "add it to the activity types"));
         }
         let can = self.probe()?;
-        let mut taken = self.taken.lock();
-        if taken.sink.is_some() {
+        if std::mem::replace(&mut *self.is_in_use.lock(), true) {
             return Err(Unavailable::new(
                 Why::Busy,
                 "these timers are in use by another recording",
                 "stop that recording first",
             ));
         }
-        *taken = TimerRecords { sink: Some(sink), ..TimerRecords::default() };
-        self.runs.store(true, Ordering::Release);
-        Ok(can)
+        let (timer, most, is_in_use) = (self.timer.clone(), self.most, self.is_in_use.clone());
+        Ok((can, Box::new(TimerRecording { timer, most, sink, records: fork::Own::default(), is_in_use })))
     }
 
+    fn devices(&self) -> Vec<DeviceDescription> {
+        self.timer.devices()
+    }
+}
+
+impl<T: DeviceTimer> Recording for TimerRecording<T> {
     fn push(&self, id: CorrelationId) -> bool {
-        if !self.runs.load(Ordering::Acquire) || !self.taken.lock().reserve_pair(self.most) {
+        if !self.records.lock().reserve_pair(self.most) {
             return false;
         }
         let Some(recorded) = self.record() else { return false };
-        let mut taken = self.taken.lock();
-        if taken.sink.is_none() {
-            drop(taken);
+        let mut records = self.records.lock();
+        if records.is_over {
+            drop(records);
             self.timer.release(recorded.0);
             return false;
         }
-        let mark = taken.mark(recorded);
-        taken.open.entry(std::thread::current().id()).or_default().push((id.0, mark));
+        let mark = records.mark(recorded);
+        records.open.entry(std::thread::current().id()).or_default().push((id.0, mark));
         true
     }
 
     fn pop(&self) {
         let thread = std::thread::current().id();
         // There is no mark if the recording ended or paused meanwhile.
-        let Some((slice, first)) = self.taken.lock().open.get_mut(&thread).and_then(Vec::pop) else { return };
+        let Some((slice, first)) = self.records.lock().open.get_mut(&thread).and_then(Vec::pop) else { return };
         let Some(recorded) = self.record() else { return self.release(first) };
-        let mut taken = self.taken.lock();
-        let last = taken.mark(recorded);
-        if taken.sink.is_some() {
-            return taken.pairs.push(Pair { slice, first, last });
+        let mut records = self.records.lock();
+        let last = records.mark(recorded);
+        if !records.is_over {
+            return records.pairs.push(Pair { slice, first, last });
         }
-        drop(taken);
+        drop(records);
         [first, last].into_iter().for_each(|mark| self.release(mark));
     }
 
     fn pause(&self) {
         let open = {
-            let mut taken = self.taken.lock();
-            let open = std::mem::take(&mut taken.open);
+            let mut records = self.records.lock();
+            let open = std::mem::take(&mut records.open);
             let cut = open.values().map(Vec::len).sum::<usize>();
-            taken.cut_by_pause += cut as u64;
-            taken.pending = taken.pending.saturating_sub(cut);
+            records.cut_by_pause += cut as u64;
+            records.pending = records.pending.saturating_sub(cut);
             open
         };
         open.into_values().flatten().for_each(|(_, mark)| self.release(mark));
     }
 
     fn stop(&self, _end: Timestamp, deadline: Instant) {
-        self.runs.store(false, Ordering::Release);
-        let mut taken = std::mem::take(&mut *self.taken.lock());
-        let Some(sink) = taken.sink.take() else { return };
-        let came = self.wait(&mut taken.pairs, deadline);
-        let (done, late) = taken.pairs.split_at(came);
+        let over = TimerRecords { is_over: true, ..TimerRecords::default() };
+        let mut records = std::mem::replace(&mut *self.records.lock(), over);
+        let came = self.wait(&mut records.pairs, deadline);
+        let (done, late) = records.pairs.split_at(came);
         let timed = timeline::measure(done, |from, to| self.timer.elapsed(from, to));
-        sink.record(|batch| {
+        self.sink.record(|batch| {
             let name = batch.name("");
             for TimedSpan { slice, device, stream, start, end } in timed.iter().copied() {
                 let (kind, shape, words) = (ActivityType::GpuUserAnnotation, &ByEvents, &[]);
@@ -270,10 +294,11 @@ impl<T: DeviceTimer> Collector for EventTimers<T> {
                 batch.work_of(CorrelationId(slice), &work);
             }
         });
-        taken.note_losses(&sink, done.len() - timed.len(), late.len());
-        let open = taken.open.values().flatten().map(|(_, mark)| *mark);
-        let ended = taken.pairs.iter().flat_map(|pair| [pair.first, pair.last]);
+        records.note_losses(&self.sink, done.len() - timed.len(), late.len());
+        let open = records.open.values().flatten().map(|(_, mark)| *mark);
+        let ended = records.pairs.iter().flat_map(|pair| [pair.first, pair.last]);
         open.chain(ended).for_each(|mark| self.release(mark));
+        *self.is_in_use.lock() = false;
     }
 
     fn devices(&self) -> Vec<DeviceDescription> {

@@ -28,10 +28,10 @@ use super::lazy_library::LazyLibrary;
 use super::library::Attempt;
 use super::reader_commands::EndLimits;
 use super::vendor::VendorFolder;
-use super::{Capabilities, Collector, DeviceDescription, Options, RecordSink, Selection, Unavailable};
+use super::{Capabilities, Collector, DeviceDescription, Options, RecordSink, Recording, Selection, Unavailable};
 use crate::buffer::Loss;
-use crate::os::fork;
 use crate::time::Timestamp;
+use ffi::Api;
 use hub::{HUB, Lease};
 use kineto_trace::activity::{ActivityTypes, CorrelationId};
 use start::Loaded;
@@ -40,6 +40,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use streams::Streams;
 use views::Views;
 use worker::ReaderCommands;
 
@@ -51,9 +52,6 @@ use worker::ReaderCommands;
 /// [busy](super::Why::Busy).
 pub struct Xpu {
     loaded: LazyLibrary<Loaded>,
-    running: fork::Own<Option<Running>>,
-    /// Whether external ids are accepted.
-    takes_ids: AtomicBool,
 }
 
 impl fmt::Debug for Xpu {
@@ -70,32 +68,27 @@ thread_local! {
 /// This vendor's row in the table of vendors.
 pub(super) const VENDOR: VendorFolder = VendorFolder::new(|options| Arc::new(Xpu::new(options)));
 
-/// An active recording.
+/// A recording, which holds the lease of libpti_view until its thread has ended.
 #[derive(Debug)]
-struct Running {
+struct XpuRecording {
+    api: &'static Api,
+    streams: Arc<Streams>,
     commands: Arc<ReaderCommands>,
     views: Arc<Views>,
     sink: RecordSink,
+    /// Whether it was stopped: the library is not called any more.
+    is_over: AtomicBool,
 }
 
 impl Xpu {
     /// Makes a collector that finds libpti_view by these options (`KINETO_PTI_PATH`, `ONEAPI_ROOT` …). Opens nothing yet.
     pub fn new(options: &Options) -> Xpu {
-        Xpu {
-            loaded: LazyLibrary::new(options.clone()),
-            running: fork::Own::default(),
-            takes_ids: AtomicBool::new(false),
-        }
+        Xpu { loaded: LazyLibrary::new(options.clone()) }
     }
 
     /// Returns the places of the last search for the libraries, with the outcomes.
     pub fn attempts(&self) -> Vec<Attempt> {
         self.loaded.attempts()
-    }
-
-    /// Returns the active recording.
-    fn recording(&self) -> Option<(Arc<ReaderCommands>, Arc<Views>)> {
-        self.running.lock().as_ref().map(|running| (running.commands.clone(), running.views.clone()))
     }
 
     /// Finds the libraries, searching again until they are found.
@@ -120,62 +113,19 @@ impl Collector for Xpu {
         self.load().map(Loaded::capabilities)
     }
 
-    fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
+    fn start(
+        &self,
+        selection: &Selection,
+        sink: RecordSink,
+    ) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
         let loaded = self.load()?;
-        let mut running = self.running.lock();
-        let lease = if running.is_some() { None } else { Lease::take() };
-        let lease = lease.ok_or_else(|| Unavailable::taken("libpti_view"))?;
+        let lease = Lease::take().ok_or_else(|| Unavailable::taken("libpti_view"))?;
         let (capabilities, commands, views) = loaded.start(selection, &sink, lease)?;
-        *running = Some(Running { commands, views, sink });
-        self.takes_ids.store(true, Ordering::Release);
-        Ok(capabilities)
-    }
-
-    fn push(&self, id: CorrelationId) -> bool {
-        if !self.takes_ids.load(Ordering::Acquire) {
-            return false;
-        }
-        let Some(loaded) = self.loaded.get() else { return false };
-        HUB.lease.forget_stale_ids(&CLEAN_FOR, || loaded.api.pop());
-        loaded.api.push(id.0)
-    }
-
-    fn pop(&self) {
-        if self.takes_ids.load(Ordering::Acquire)
-            && let Some(loaded) = self.loaded.get()
-        {
-            loaded.api.pop();
-        }
-    }
-
-    fn pause(&self) {
-        if let Some((commands, views)) = self.recording() {
-            views.pause(self.clock().unwrap_or_else(now));
-            commands.poll();
-        }
-    }
-
-    fn resume(&self) {
-        if let Some((commands, views)) = self.recording() {
-            views.resume();
-            commands.poll();
-        }
-    }
-
-    fn drain(&self) {
-        if let Some((commands, _)) = self.recording() {
-            commands.drain(Duration::from_secs(1));
-        }
-    }
-
-    fn stop(&self, _end: Timestamp, deadline: Instant) {
-        let Some(running) = self.running.lock().take() else { return };
-        self.takes_ids.store(false, Ordering::Release);
-        let limits = EndLimits::new(Instant::now(), deadline);
-        if !running.commands.end(limits.work, limits.library) {
-            running.sink.note("libpti_view hung during the stop; the records in its buffers are lost");
-            running.sink.lost(Loss::DeviceBuffersKept, HUB.pool.close().kept);
-        }
+        let (api, streams) = (loaded.api, loaded.streams.clone());
+        Ok((
+            capabilities,
+            Box::new(XpuRecording { api, streams, commands, views, sink, is_over: AtomicBool::new(false) }),
+        ))
     }
 
     fn attempts(&self) -> Vec<Attempt> {
@@ -185,14 +135,52 @@ impl Collector for Xpu {
     fn devices(&self) -> Vec<DeviceDescription> {
         self.loaded.get().map(|loaded| loaded.streams.devices()).unwrap_or_default()
     }
-
-    fn clock(&self) -> Option<u64> {
-        self.loaded.get()?.api.timestamp()
-    }
 }
 
-impl Drop for Xpu {
-    fn drop(&mut self) {
-        self.stop(Timestamp::default(), Instant::now());
+impl Recording for XpuRecording {
+    fn push(&self, id: CorrelationId) -> bool {
+        if self.is_over.load(Ordering::Relaxed) {
+            return false;
+        }
+        HUB.lease.forget_stale_ids(&CLEAN_FOR, || self.api.pop());
+        self.api.push(id.0)
+    }
+
+    fn pop(&self) {
+        // The next recording removes what is left.
+        if !self.is_over.load(Ordering::Relaxed) {
+            self.api.pop();
+        }
+    }
+
+    fn pause(&self) {
+        self.views.pause(self.clock().unwrap_or_else(now));
+        self.commands.poll();
+    }
+
+    fn resume(&self) {
+        self.views.resume();
+        self.commands.poll();
+    }
+
+    fn drain(&self) {
+        self.commands.drain(Duration::from_secs(1));
+    }
+
+    fn clock(&self) -> Option<u64> {
+        self.api.timestamp()
+    }
+
+    fn stop(&self, _end: Timestamp, deadline: Instant) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let limits = EndLimits::new(Instant::now(), deadline);
+        if !self.commands.end(limits.work, limits.library) {
+            self.sink.note("libpti_view hung during the stop; the records in its buffers are lost");
+            self.sink.lost(Loss::DeviceBuffersKept, HUB.pool.close().kept);
+        }
+    }
+
+    fn devices(&self) -> Vec<DeviceDescription> {
+        self.streams.devices()
     }
 }

@@ -14,18 +14,19 @@ mod reader;
 mod records;
 mod runtime;
 
-use super::search;
+use super::{ids, search};
 use crate::collector::clock::to_vendor_clock;
 use crate::collector::contained::run_reader;
 use crate::collector::lazy_library::LazyLibrary;
 use crate::collector::library::Attempt;
 use crate::collector::reader_commands::EndLimits;
-use crate::collector::{Capabilities, Collector, DeviceDescription, Options, RecordSink, Selection, Unavailable, Why};
-use crate::os::fork;
+use crate::collector::{
+    Capabilities, Collector, DeviceDescription, Options, RecordSink, Recording, Selection, Unavailable, Why,
+};
 use crate::time::Timestamp;
 use ffi::Api;
 use hub::{HUB, Hub};
-use kineto_trace::activity::{ActivityType, ActivityTypes};
+use kineto_trace::activity::{ActivityType, ActivityTypes, CorrelationId};
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -34,7 +35,6 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct Sdk {
     loaded: LazyLibrary<Loaded>,
-    running: fork::Own<Option<Running>>,
 }
 
 /// The loaded library.
@@ -45,9 +45,10 @@ struct Loaded {
     path: Option<PathBuf>,
 }
 
-/// An active recording.
-#[derive(Clone, Debug)]
-struct Running {
+/// A recording, which the hub holds.
+#[derive(Debug)]
+struct SdkRecording {
+    api: &'static Api,
     hub: &'static Hub,
     sink: RecordSink,
 }
@@ -66,7 +67,7 @@ const TYPES: ActivityTypes = ActivityTypes::of(&[
 
 impl Sdk {
     pub(super) fn new(options: Options) -> Sdk {
-        Sdk { loaded: LazyLibrary::new(options), running: fork::Own::default() }
+        Sdk { loaded: LazyLibrary::new(options) }
     }
 
     /// Finds the library, searching again until it is found.
@@ -90,10 +91,6 @@ impl Sdk {
             return Err(Unavailable::new(Why::Unsupported, message, hub::EARLIER));
         }
         Ok(())
-    }
-
-    fn recording(&self) -> Option<Running> {
-        self.running.lock().clone()
     }
 }
 
@@ -142,60 +139,26 @@ impl Collector for Sdk {
         self.load().map(Loaded::capabilities)
     }
 
-    fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
+    fn start(
+        &self,
+        selection: &Selection,
+        sink: RecordSink,
+    ) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
         let loaded = self.load()?;
         let hub = hub::register(loaded.api)?;
         if hub.known().agents.lacks_gpu() {
             let advice = "run `rocm-smi`";
             return Err(Unavailable::new(Why::NoDevice, "rocprofiler-sdk finds no GPU", advice));
         }
-        let mut running = self.running.lock();
         hub.acquire()?;
         let mut capabilities = loaded.capabilities();
         capabilities.types = TYPES.intersection(selection.types);
         Sdk::verify_calls_arrive(hub, &mut capabilities).inspect_err(|_| hub.abandon())?;
         hub.begin(selection, sink.clone());
-        *running = Some(Running { hub, sink });
         if hub.known().agents.devices.is_empty() {
             capabilities.notes.push("rocprofiler-sdk lists no GPU; the device of work is unknown".to_owned());
         }
-        Ok(capabilities)
-    }
-
-    fn pause(&self) {
-        if let Some(Running { hub, .. }) = self.recording() {
-            hub.pause();
-        }
-    }
-
-    fn resume(&self) {
-        if let Some(Running { hub, sink }) = self.recording()
-            && let Err(reason) = hub.resume()
-        {
-            sink.note(format!("could not resume after a pause: {reason}"));
-        }
-    }
-
-    fn drain(&self) {
-        const PATIENCE: Duration = Duration::from_secs(1);
-        if let Some(Running { hub, .. }) = self.recording() {
-            call_out(PATIENCE, || _ = hub.flush());
-        }
-    }
-
-    fn stop(&self, end: Timestamp, deadline: Instant) {
-        let Some(Running { hub, sink }) = self.running.lock().take() else { return };
-        let at = self.loaded.get().map_or(u64::MAX, |loaded| to_vendor_clock(end, loaded.api.timestamp()));
-        let limits = EndLimits::new(Instant::now(), deadline);
-        let own = sink.clone();
-        if !call_out(limits.library, move || run_reader(&own, || hub.end(at, limits.work))) {
-            sink.note("rocprofiler-sdk hung during the stop; the records in its buffers are lost");
-        }
-    }
-
-    fn stopped(&self) -> Option<String> {
-        let running = self.recording()?;
-        running.hub.is_final().then(|| "rocprofiler-sdk has ended".to_owned())
+        Ok((capabilities, Box::new(SdkRecording { api: loaded.api, hub, sink })))
     }
 
     fn attempts(&self) -> Vec<Attempt> {
@@ -205,15 +168,52 @@ impl Collector for Sdk {
     fn devices(&self) -> Vec<DeviceDescription> {
         HUB.get().map(|hub| hub.known().agents.devices.clone()).unwrap_or_default()
     }
-
-    fn clock(&self) -> Option<u64> {
-        self.loaded.get()?.api.timestamp()
-    }
 }
 
-impl Drop for Sdk {
-    fn drop(&mut self) {
-        self.stop(Timestamp::default(), Instant::now());
+impl Recording for SdkRecording {
+    fn push(&self, id: CorrelationId) -> bool {
+        ids::push(id.0)
+    }
+
+    fn pop(&self) {
+        ids::pop();
+    }
+
+    fn pause(&self) {
+        self.hub.pause();
+    }
+
+    fn resume(&self) {
+        if let Err(reason) = self.hub.resume() {
+            self.sink.note(format!("could not resume after a pause: {reason}"));
+        }
+    }
+
+    fn drain(&self) {
+        const PATIENCE: Duration = Duration::from_secs(1);
+        let hub = self.hub;
+        call_out(PATIENCE, || _ = hub.flush());
+    }
+
+    fn stopped(&self) -> Option<String> {
+        self.hub.is_final().then(|| "rocprofiler-sdk has ended".to_owned())
+    }
+
+    fn clock(&self) -> Option<u64> {
+        self.api.timestamp()
+    }
+
+    fn stop(&self, end: Timestamp, deadline: Instant) {
+        let at = to_vendor_clock(end, self.api.timestamp());
+        let limits = EndLimits::new(Instant::now(), deadline);
+        let (hub, own) = (self.hub, self.sink.clone());
+        if !call_out(limits.library, move || run_reader(&own, || hub.end(at, limits.work))) {
+            self.sink.note("rocprofiler-sdk hung during the stop; the records in its buffers are lost");
+        }
+    }
+
+    fn devices(&self) -> Vec<DeviceDescription> {
+        self.hub.known().agents.devices.clone()
     }
 }
 

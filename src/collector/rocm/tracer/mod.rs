@@ -19,11 +19,13 @@ mod worker;
 use crate::collector::lazy_library::LazyLibrary;
 use crate::collector::library::Attempt;
 use crate::collector::reader_commands::EndLimits;
-use crate::collector::{Capabilities, Collector, DeviceDescription, Options, RecordSink, Selection, Unavailable};
-use crate::os::fork;
+use crate::collector::rocm::ids;
+use crate::collector::{
+    Capabilities, Collector, DeviceDescription, Options, RecordSink, Recording, Selection, Unavailable,
+};
 use crate::time::Timestamp;
 use hub::HUB;
-use kineto_trace::activity::ActivityTypes;
+use kineto_trace::activity::{ActivityTypes, CorrelationId};
 use start::Loaded;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,12 +35,12 @@ use worker::WorkerRequests;
 #[derive(Debug)]
 pub(in crate::collector::rocm) struct Tracer {
     loaded: LazyLibrary<Arc<Loaded>>,
-    running: fork::Own<Option<Running>>,
 }
 
-/// An active recording.
+/// A running recording, which the hub holds until its thread has ended.
 #[derive(Debug)]
-struct Running {
+struct RunningTracer {
+    loaded: Arc<Loaded>,
     commands: WorkerRequests,
     sink: RecordSink,
 }
@@ -46,7 +48,7 @@ struct Running {
 impl Tracer {
     /// Makes a collector that finds the libraries by these options. Opens nothing yet.
     pub(in crate::collector::rocm) fn new(options: Options) -> Tracer {
-        Tracer { loaded: LazyLibrary::new(options), running: fork::Own::default() }
+        Tracer { loaded: LazyLibrary::new(options) }
     }
 
     /// Finds the libraries, searching again until they are found.
@@ -68,31 +70,18 @@ impl Collector for Tracer {
         self.load().map(|loaded| loaded.capabilities())
     }
 
-    fn start(&self, selection: &Selection, sink: RecordSink) -> Result<Capabilities, Unavailable> {
+    fn start(
+        &self,
+        selection: &Selection,
+        sink: RecordSink,
+    ) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
         HUB.owner.claim();
         if HUB.owner.is_inherited() {
             return Err(Unavailable::in_fork("recorded HIP"));
         }
-        let loaded = self.load()?;
-        let mut running = self.running.lock();
+        let loaded = self.load()?.clone();
         let (capabilities, commands) = loaded.start(selection, &sink)?;
-        *running = Some(Running { commands, sink });
-        Ok(capabilities)
-    }
-
-    fn drain(&self) {
-        let commands = self.running.lock().as_ref().map(|running| running.commands.clone());
-        if let Some(commands) = commands {
-            commands.flush(Duration::from_secs(1));
-        }
-    }
-
-    fn stop(&self, _end: Timestamp, deadline: Instant) {
-        let Some(running) = self.running.lock().take() else { return };
-        let limits = EndLimits::new(Instant::now(), deadline);
-        if !running.commands.end(limits.work, limits.library) {
-            running.sink.note("roctracer hung during the stop; the records in its buffers are lost");
-        }
+        Ok((capabilities, Box::new(RunningTracer { loaded, commands, sink })))
     }
 
     fn attempts(&self) -> Vec<Attempt> {
@@ -102,14 +91,33 @@ impl Collector for Tracer {
     fn devices(&self) -> Vec<DeviceDescription> {
         self.loaded.get().map(|loaded| loaded.devices.clone()).unwrap_or_default()
     }
-
-    fn clock(&self) -> Option<u64> {
-        self.loaded.get()?.api.timestamp()
-    }
 }
 
-impl Drop for Tracer {
-    fn drop(&mut self) {
-        self.stop(Timestamp::default(), Instant::now());
+impl Recording for RunningTracer {
+    fn push(&self, id: CorrelationId) -> bool {
+        ids::push(id.0)
+    }
+
+    fn pop(&self) {
+        ids::pop();
+    }
+
+    fn drain(&self) {
+        self.commands.flush(Duration::from_secs(1));
+    }
+
+    fn clock(&self) -> Option<u64> {
+        self.loaded.api.timestamp()
+    }
+
+    fn stop(&self, _end: Timestamp, deadline: Instant) {
+        let limits = EndLimits::new(Instant::now(), deadline);
+        if !self.commands.end(limits.work, limits.library) {
+            self.sink.note("roctracer hung during the stop; the records in its buffers are lost");
+        }
+    }
+
+    fn devices(&self) -> Vec<DeviceDescription> {
+        self.loaded.devices.clone()
     }
 }
