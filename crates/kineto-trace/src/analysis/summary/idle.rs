@@ -1,6 +1,6 @@
 //! Idle time of streams and devices: gaps by cause, and the longest gaps.
 
-use super::intervals::Intervals;
+use super::intervals::{Intervals, gaps};
 use super::work::{Devices, StreamId, Work};
 use crate::analysis::event::Event;
 use crate::analysis::events::Events;
@@ -50,27 +50,24 @@ impl IdleTime {
         /// HTA's `consecutive_kernel_delay`.
         const KERNEL_WAIT_NS: u64 = 30_000;
 
-        let (mut idle, mut last): (IdleTime, Option<Timestamp>) = (IdleTime::default(), None);
-        for next in work {
-            if let Some(end) = last.filter(|end| next.start() > *end) {
-                let gap = next.start().since(end);
-                let (ns, number) = match next.launch {
-                    Some(launch) if launch.start() > end => (&mut idle.host_wait_ns, 0),
-                    _ if gap < KERNEL_WAIT_NS => (&mut idle.kernel_wait_ns, 1),
-                    _ => (&mut idle.other_ns, 2),
-                };
-                *ns += gap;
-                idle.gaps.iter_mut().skip(number).take(1).for_each(|count| *count += 1);
-                match next.launch {
-                    Some(launch) => {
-                        let before = launch.start().min(next.start()).max(end).since(end);
-                        idle.before_launch_ns += before;
-                        idle.after_launch_ns += gap - before;
-                    }
-                    None => idle.unlinked_ns += gap,
+        let mut idle = IdleTime::default();
+        for (before, next) in gaps(work, |work| work.interval()) {
+            let (end, gap) = (before.end(), next.start().since(before.end()));
+            let (ns, number) = match next.launch {
+                Some(launch) if launch.start() > end => (&mut idle.host_wait_ns, 0),
+                _ if gap < KERNEL_WAIT_NS => (&mut idle.kernel_wait_ns, 1),
+                _ => (&mut idle.other_ns, 2),
+            };
+            *ns += gap;
+            idle.gaps.iter_mut().skip(number).take(1).for_each(|count| *count += 1);
+            match next.launch {
+                Some(launch) => {
+                    let before = launch.start().min(next.start()).max(end).since(end);
+                    idle.before_launch_ns += before;
+                    idle.after_launch_ns += gap - before;
                 }
+                None => idle.unlinked_ns += gap,
             }
-            last = last.max(Some(next.end()));
         }
         idle
     }
@@ -127,11 +124,7 @@ pub struct GapHost {
 pub(super) fn longest_gaps(events: &Events, devices: &Devices<'_>, forest: &Forest, limit: usize) -> Vec<Gap> {
     let mut work: Vec<_> = devices.busy().copied().collect();
     work.sort_by_key(Work::interval);
-    let (mut found, mut last): (Vec<_>, Option<Work<'_>>) = (Vec::new(), None);
-    for next in work {
-        found.extend(last.filter(|last| next.start() > last.end()).map(|last| (last, next)));
-        last = last.filter(|last| last.end() >= next.end()).or(Some(next));
-    }
+    let mut found: Vec<_> = gaps(work, Work::interval).collect();
     found.sort_by_key(|(before, after)| (std::cmp::Reverse(after.start().since(before.end())), before.end()));
     found.truncate(limit);
     let hosts = HostTime::new(events, forest, found.iter().filter_map(|(_, after)| after.launch));
@@ -176,13 +169,13 @@ impl<'e> HostTime<'e> {
     /// Returns the operation with the most self time between two times, on the thread of a launch. At equal times,
     /// returns the first by name.
     fn longest(&self, launch: Event<'e>, start: Timestamp, end: Timestamp) -> Option<GapHost> {
-        let clipped = |event: &Event<'_>| (event.start().max(start), event.end().min(end));
         let is_inside = |event: &Event<'_>| event.start() < end && event.end() > start;
         let mut times: BTreeMap<(&str, &str), u64> = BTreeMap::new();
         for (op, children) in self.ops.get(&self.threads.of(&launch))? {
             if is_inside(op) {
-                let (from, to) = clipped(op);
-                let inside = Intervals::union(children.iter().filter(|child| is_inside(child)).map(clipped));
+                let (from, to) = (op.start().max(start), op.end().min(end));
+                let children = children.iter().filter(|child| is_inside(child));
+                let inside = Intervals::union(children.map(|child| (child.start(), child.end())));
                 let own = to.since(from) - inside.ns_within(from, to);
                 *times.entry((op.name(), op.category())).or_default() += own;
             }

@@ -1,4 +1,4 @@
-//! Sets of times, as disjoint intervals.
+//! Sets of times, as disjoint intervals, and the gaps between intervals.
 
 use crate::time::Timestamp;
 
@@ -52,6 +52,20 @@ impl Intervals {
     }
 }
 
+/// Returns the gaps between items in order of their start: the item that ends last before each, and the item that ends it.
+pub(super) fn gaps<T: Copy>(
+    sorted: impl IntoIterator<Item = T>,
+    interval: impl Fn(&T) -> (Timestamp, Timestamp),
+) -> impl Iterator<Item = (T, T)> {
+    let mut last: Option<T> = None;
+    sorted.into_iter().filter_map(move |next| {
+        let (start, end) = interval(&next);
+        let before = last.filter(|last| interval(last).1 < start);
+        last = last.filter(|last| interval(last).1 >= end).or(Some(next));
+        before.map(|before| (before, next))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,6 +91,11 @@ mod tests {
             prop_assert_eq!(set(&a).intersection(&set(&b)).ns(), count(&|at| has(&a, at) && has(&b, at)));
             let within = set(&a).ns_within(Timestamp::from_nanos(window.0), Timestamp::from_nanos(window.1));
             prop_assert_eq!(within, count(&|at| has(&a, at) && (window.0..window.1).contains(&at)));
+            let mut sorted: Vec<_> = a.iter().map(|part| (Timestamp::from_nanos(part.0), Timestamp::from_nanos(part.1))).collect();
+            sorted.sort_unstable();
+            let idle: u64 = gaps(sorted, |part| *part).map(|(before, after)| after.0.since(before.1)).sum();
+            let all = a.iter().map(|part| part.0).min().unwrap_or(0)..a.iter().map(|part| part.1).max().unwrap_or(0);
+            prop_assert_eq!(idle, count(&|at| all.contains(&at) && !has(&a, at)));
         }
     }
 }
