@@ -3,6 +3,7 @@
 use crate::callsite::{NAME_FIELD, Site, has_field};
 use crate::text::{Bounded, boundary};
 use kineto_trace::activity::{ActivityType, ArgValue, Args};
+use kineto_trace::write::OwnedValue;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tracing_core::Metadata;
@@ -17,18 +18,7 @@ pub struct ObservedSpan {
     kind: ActivityType,
     number: u64,
     name: Option<Box<str>>,
-    fields: Vec<(&'static str, FieldValue)>,
-}
-
-#[derive(Clone, Debug)]
-enum FieldValue {
-    Bool(bool),
-    I64(i64),
-    U64(u64),
-    F64(f64),
-    I128(i128),
-    U128(u128),
-    Text(Box<str>),
+    fields: Vec<(&'static str, OwnedValue)>,
 }
 
 /// Captures the values of the fields that the layer records.
@@ -74,13 +64,13 @@ impl ObservedSpan {
 
     /// Returns the value of a field.
     pub fn field(&self, name: &str) -> Option<ArgValue<'_>> {
-        self.fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value.view())
+        self.fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value.show())
     }
 }
 
 impl Args for ObservedSpan {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        self.fields.iter().for_each(|(field, value)| each(field, value.view()));
+        self.fields.iter().for_each(|(field, value)| each(field, value.show()));
     }
 }
 
@@ -91,27 +81,13 @@ impl fmt::Debug for ObservedSpan {
     }
 }
 
-impl FieldValue {
-    fn view(&self) -> ArgValue<'_> {
-        match self {
-            FieldValue::Bool(value) => ArgValue::Bool(*value),
-            FieldValue::I64(value) => ArgValue::I64(*value),
-            FieldValue::U64(value) => ArgValue::U64(*value),
-            FieldValue::F64(value) => ArgValue::F64(*value),
-            FieldValue::I128(value) => ArgValue::I128(*value),
-            FieldValue::U128(value) => ArgValue::U128(*value),
-            FieldValue::Text(text) => ArgValue::Str(text),
-        }
-    }
-}
-
 impl Capture<'_> {
-    fn put(&mut self, field: &Field, value: FieldValue) {
+    fn put(&mut self, field: &Field, value: OwnedValue) {
         if !has_field(self.fields, field.index()) {
             return;
         }
         match value {
-            FieldValue::Text(text) if field.name() == NAME_FIELD => self.span.name = Some(text),
+            OwnedValue::Text(text) if field.name() == NAME_FIELD => self.span.name = Some(text),
             value => match self.span.fields.iter_mut().find(|(name, _)| *name == field.name()) {
                 Some((_, known)) => *known = value,
                 None => self.span.fields.push((field.name(), value)),
@@ -119,8 +95,8 @@ impl Capture<'_> {
         }
     }
 
-    fn text(&self, text: &str) -> FieldValue {
-        FieldValue::Text(text.get(..boundary(text, self.bytes_max)).unwrap_or_default().into())
+    fn text(&self, text: &str) -> OwnedValue {
+        OwnedValue::Text(text.get(..boundary(text, self.bytes_max)).unwrap_or_default().into())
     }
 }
 
@@ -129,7 +105,7 @@ impl Visit for Capture<'_> {
         // User code runs here, and may panic or open spans; nothing is borrowed.
         if has_field(self.fields, field.index()) {
             let text = Bounded::debug(value, self.bytes_max).text;
-            self.put(field, FieldValue::Text(text.into()));
+            self.put(field, OwnedValue::Text(text.into()));
         }
     }
     fn record_str(&mut self, field: &Field, value: &str) {
@@ -137,21 +113,21 @@ impl Visit for Capture<'_> {
         self.put(field, text);
     }
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.put(field, FieldValue::Bool(value));
+        self.put(field, OwnedValue::of(ArgValue::Bool(value)));
     }
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.put(field, FieldValue::I64(value));
+        self.put(field, OwnedValue::of(ArgValue::I64(value)));
     }
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.put(field, FieldValue::U64(value));
+        self.put(field, OwnedValue::of(ArgValue::U64(value)));
     }
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.put(field, FieldValue::F64(value));
+        self.put(field, OwnedValue::of(ArgValue::F64(value)));
     }
     fn record_i128(&mut self, field: &Field, value: i128) {
-        self.put(field, FieldValue::I128(value));
+        self.put(field, OwnedValue::of(ArgValue::I128(value)));
     }
     fn record_u128(&mut self, field: &Field, value: u128) {
-        self.put(field, FieldValue::U128(value));
+        self.put(field, OwnedValue::of(ArgValue::U128(value)));
     }
 }

@@ -1,10 +1,10 @@
 //! A program's changes to the events of its traces.
 
-use super::value::OwnedValue;
 use crate::diag::diag;
 use crate::time::Timestamp;
 use kineto_trace::activity::{Activity, ArgValue, Args, Flow, Track};
 use kineto_trace::rows::{Rows, SliceRow};
+use kineto_trace::write::OwnedValue;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

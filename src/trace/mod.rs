@@ -26,7 +26,6 @@ mod stats;
 mod symbols;
 mod thread;
 mod timeline;
-mod value;
 mod violations;
 mod walk;
 

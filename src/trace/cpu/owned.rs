@@ -2,8 +2,8 @@
 
 use crate::os::platform;
 use crate::time::Timestamp;
-use crate::trace::value::OwnedValue;
 use kineto_trace::activity::{self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, Track};
+use kineto_trace::write::OwnedValue;
 use std::cmp::Reverse;
 
 /// A copy of an activity.

@@ -13,9 +13,11 @@ mod golden;
 #[cfg(feature = "gzip")]
 mod gzip;
 mod json;
+mod owned;
 pub mod perfetto;
 mod picture;
 pub mod timeline;
 mod value;
 
+pub use owned::OwnedValue;
 pub use value::{counter_value, json_text};
