@@ -2,30 +2,19 @@
 
 #[cfg(feature = "analysis")]
 mod analysis;
-mod args;
-mod backward;
 mod cpu;
 mod device;
-mod drops;
 mod edit;
 mod execution;
-mod extra_args;
-mod groups;
 mod header;
 mod index;
 mod memory;
 mod metadata;
-mod nest;
-mod open_futures;
-mod operations;
 mod progress;
 mod recorded;
 mod related;
-mod requests;
 mod stats;
-mod symbols;
 mod thread;
-mod timeline;
 mod violations;
 mod walk;
 
@@ -38,7 +27,7 @@ pub(crate) use metadata::TraceMetadata;
 pub(crate) use progress::Progress;
 pub(crate) use recorded::{Recorded, Stretch, Window};
 pub use stats::{RecordedTime, TraceStats};
-pub(crate) use symbols::StackSymbols;
+pub(crate) use thread::symbols::StackSymbols;
 pub use violations::InvariantViolation;
 pub(crate) use violations::Violations;
 
@@ -54,12 +43,12 @@ use crate::write::perfetto::PerfettoWriter;
 use cpu::CpuRows;
 use device::{HostRecords, LinkedCollection};
 use index::Index;
+use index::requests::Requests;
 use kineto_trace::activity::{Activity, Track};
 use kineto_trace::fallible::{self, Lazy, List};
 use kineto_trace::rows::{Rows, ThreadRow};
-use operations::{OperationOptions, WithOperations};
+use related::operations::{OperationOptions, WithOperations};
 use related::{Finder, Related};
-use requests::Requests;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -1,13 +1,13 @@
 //! Turns the records of a session into rows, thread by thread, without keeping any.
 
-use super::args::{FieldArgs, Source};
 use super::cpu::CpuRows;
 use super::device::{DEVICES, DeviceRows, LinkedCollection};
 use super::index::Index;
+use super::index::requests::{AsyncTrack, Requests};
 use super::recorded::Recorded;
-use super::requests::{AsyncTrack, Requests};
-use super::symbols::StackSymbols;
 use super::thread::ThreadRows;
+use super::thread::args::{FieldArgs, Source};
+use super::thread::symbols::StackSymbols;
 use crate::callsite::{COUNTER_TARGET, EventRole, Site};
 use crate::clock::Converter;
 use crate::collector::Collection;

@@ -3,7 +3,7 @@
 use super::CpuTrace;
 use super::owned::{OwnActivity, TrackId};
 use crate::time::Timestamp;
-use crate::trace::nest::{Nest, RowSlot};
+use crate::trace::thread::nest::{Nest, RowSlot};
 use crate::trace::walk::{NEXT_ROW, WalkCounts};
 use kineto_trace::activity::{ActivityTypes, Body, Track};
 use kineto_trace::fallible::List;

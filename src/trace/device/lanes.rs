@@ -1,7 +1,7 @@
 //! Allocates rows of devices, each to one nest of slices.
 
 use crate::time::Timestamp;
-use crate::trace::nest::{Nest, RowSlot};
+use crate::trace::thread::nest::{Nest, RowSlot};
 use crate::trace::walk::{NEXT_ROW, Walk};
 use kineto_trace::fallible::{self, List};
 use std::collections::BTreeSet;

@@ -5,8 +5,8 @@ use super::{LinkedCollection, NEVER, StreamMark, has_arrows, is_work};
 use crate::collector::{Collection, DeviceDescription, Entry, RecordView, Role, Stream};
 use crate::link::{Call, DeviceAnnotation, LinkedWait, RecordHandle, RecordSource as _};
 use crate::time::Timestamp;
-use crate::trace::args::Source;
 use crate::trace::memory::MemoryRows;
+use crate::trace::thread::args::Source;
 use crate::trace::walk::{NEXT_ROW, Walk, WalkCounts};
 use kineto_trace::activity::{
     self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, OVERHEAD_GROUP, Track,
@@ -501,7 +501,7 @@ impl Args for OverheadArgs<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::nest::Nest;
+    use crate::trace::thread::nest::Nest;
 
     #[test]
     fn close_annotations_share_the_gap() {

@@ -1,7 +1,7 @@
 //! Adds module hierarchies and overload names to operations, if options enable them.
 
-use super::args::Source;
 use super::backward::{FORWARD_THREAD, SCOPE, is_of_backward, is_operation};
+use crate::trace::thread::args::Source;
 use kineto_trace::activity::{ArgValue, Args};
 use kineto_trace::fallible::List;
 use kineto_trace::rows::{Rows, SiteRow, SliceRow, SpanArgs};
@@ -10,13 +10,13 @@ use std::rc::Rc;
 
 /// Which of the two options are enabled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct OperationOptions {
-    pub(super) modules: bool,
-    pub(super) overloads: bool,
+pub(in crate::trace) struct OperationOptions {
+    pub(in crate::trace) modules: bool,
+    pub(in crate::trace) overloads: bool,
 }
 
 /// Forwards rows, with additions to operations.
-pub(super) struct WithOperations<'r> {
+pub(in crate::trace) struct WithOperations<'r> {
     rows: &'r mut dyn Rows,
     source: &'r Source<'r>,
     sites: List<Fields>,
@@ -43,7 +43,11 @@ const MODULES: &str = "Module Hierarchy";
 
 impl<'r> WithOperations<'r> {
     /// Forwards rows to `rows`.
-    pub(super) fn new(wanted: OperationOptions, source: &'r Source<'r>, rows: &'r mut dyn Rows) -> WithOperations<'r> {
+    pub(in crate::trace) fn new(
+        wanted: OperationOptions,
+        source: &'r Source<'r>,
+        rows: &'r mut dyn Rows,
+    ) -> WithOperations<'r> {
         let fields = |site: &SiteRow| Fields {
             module: site.keys.field("module").filter(|_| wanted.modules),
             overload: site.keys.field("overload_name").filter(|_| wanted.overloads),

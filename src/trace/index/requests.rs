@@ -1,10 +1,10 @@
 //! Groups async spans into requests, and decides which of them share a track.
 
-use super::index::{Index, Track};
-use super::recorded::Recorded;
+use super::{Index, Track};
 use crate::clock::Converter;
 use crate::config::AsyncSpans;
 use crate::time::Timestamp;
+use crate::trace::recorded::Recorded;
 use kineto_trace::fallible::{List, Map};
 use std::cmp::Reverse;
 
@@ -37,7 +37,7 @@ pub(crate) struct AsyncTrack {
 
 /// Caches the requests of recently looked-up spans.
 #[derive(Debug)]
-pub(super) struct RequestCache([(u64, Option<u64>); CACHED]);
+pub(in crate::trace) struct RequestCache([(u64, Option<u64>); CACHED]);
 
 const CACHED: usize = 64;
 
@@ -45,7 +45,12 @@ const CACHED: usize = 64;
 const MOST_ANCESTORS: usize = 1 << 20;
 
 impl Requests {
-    pub(super) fn new(recorded: &Recorded, index: &Index, converter: &Converter, how: AsyncSpans) -> Requests {
+    pub(in crate::trace) fn new(
+        recorded: &Recorded,
+        index: &Index,
+        converter: &Converter,
+        how: AsyncSpans,
+    ) -> Requests {
         let has_track = |track: &Track| match how {
             AsyncSpans::PerPoll => false,
             AsyncSpans::Auto => index.polled_sites.contains(&track.site),
@@ -92,12 +97,18 @@ impl Requests {
     }
 
     /// Returns the spans with a track, in the order of their start.
-    pub(super) fn tracks(&self) -> &[AsyncTrack] {
+    pub(in crate::trace) fn tracks(&self) -> &[AsyncTrack] {
         &self.tracks
     }
 
     /// Returns the request of a span with the parent `parent`; `None` if it belongs to none.
-    pub(super) fn of(&self, recorded: &Recorded, cache: &mut RequestCache, span: u64, parent: u64) -> Option<u64> {
+    pub(in crate::trace) fn of(
+        &self,
+        recorded: &Recorded,
+        cache: &mut RequestCache,
+        span: u64,
+        parent: u64,
+    ) -> Option<u64> {
         if self.tracks.is_empty() {
             return None;
         }

@@ -1,6 +1,8 @@
 //! Allocators' reports as rows of a trace.
 
-use super::args::Source;
+mod timeline;
+
+use super::thread::args::Source;
 use crate::buffer::{CommittedRecord, MemoryTag, flag};
 use crate::collector::Collection;
 use crate::memory::{CATEGORY_FIELD, Category, Device};

@@ -1,26 +1,31 @@
 //! Writes the rows of one thread.
 
-use super::args::{EventArgs, FieldArgs, Source};
+pub(super) mod args;
+mod extra_args;
+pub(super) mod nest;
+pub(super) mod symbols;
+
 use super::cpu::OwnRecords;
 use super::device::{HostCall, HostCalls};
-use super::extra_args::ExtraArgs;
+use super::index::requests::RequestCache;
 use super::index::{Index, Run, is_clipped};
 use super::memory::{MemoryRecord, MemoryRows, is_replaced};
-use super::nest::{Nest, RowSlot};
 use super::recorded::{Recorded, Window};
-use super::requests::RequestCache;
 use super::walk::{Walk, WalkCounts};
 use crate::buffer::{CommittedRecord, Tag, flag};
 use crate::callsite::NAME_FIELD;
 use crate::clock::Cursor;
 use crate::fields::{Word, values};
 use crate::time::{Ticks, Timestamp};
+use args::{EventArgs, FieldArgs, Source};
+use extra_args::ExtraArgs;
 use kineto_trace::activity::{
     Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, FlowEnd, FlowKind, Track,
 };
 use kineto_trace::fallible::List;
 use kineto_trace::rows::{Rows, SliceRow, SpanArgs};
 use kineto_trace::sorting::sort_few_by_key;
+use nest::{Nest, RowSlot};
 use std::io;
 
 /// Delivers the slices and events of a thread, in order of their start.

@@ -13,10 +13,10 @@
 //!
 //! [`open_futures`](super::open_futures) decides about spans that have not closed.
 
-use super::recorded::Recorded;
 use crate::buffer::{CommittedRecord, Tag, flag};
 use crate::clock::Converter;
 use crate::time::Ticks;
+use crate::trace::recorded::Recorded;
 use kineto_trace::fallible::{List, Map, Set};
 use std::cmp::Reverse;
 

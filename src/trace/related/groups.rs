@@ -6,7 +6,7 @@ use kineto_trace::activity::{Activity, ArgValue};
 
 /// Each group once, with its first description.
 #[derive(Debug, Default)]
-pub(super) struct Groups {
+pub(in crate::trace) struct Groups {
     groups: Vec<ProcessGroup>,
     /// This process's rank in the group of all processes.
     rank: Option<u32>,
@@ -45,7 +45,7 @@ impl Groups {
     }
 
     /// Adds the groups to the known facts about the job. Without such facts, the result depends on a group of all processes.
-    pub(super) fn add_to(&self, known: Option<&DistributedInfo>) -> Option<DistributedInfo> {
+    pub(in crate::trace) fn add_to(&self, known: Option<&DistributedInfo>) -> Option<DistributedInfo> {
         let all = self.groups.iter().find(|group| group.description == ALL);
         let of_all = || Some(DistributedInfo::new(self.rank?, all?.size));
         let mut info = known.cloned().or_else(of_all)?;

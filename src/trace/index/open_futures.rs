@@ -9,9 +9,9 @@
 //!
 //! A future that one thread polls and that keeps no span from poll to poll looks like a span that is entered for each call.
 
-use super::index::Index;
-use super::recorded::Recorded;
+use super::Index;
 use crate::time::Ticks;
+use crate::trace::recorded::Recorded;
 use kineto_trace::fallible::{List, Map, Set};
 
 /// A slice of a span.

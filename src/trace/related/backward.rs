@@ -11,10 +11,10 @@ use std::cmp::Reverse;
 pub(super) const EVALUATE: &str = "autograd::engine::evaluate_function: ";
 
 pub(super) const SEQUENCE: &str = "Sequence number";
-pub(super) const FORWARD_THREAD: &str = "Fwd thread id";
+pub(in crate::trace) const FORWARD_THREAD: &str = "Fwd thread id";
 /// The scope's number, and the key of its name.
-pub(super) const SCOPE: &str = "Record function scope";
-pub(super) const SCOPE_NAME: &str = "record_scope";
+pub(in crate::trace) const SCOPE: &str = "Record function scope";
+pub(in crate::trace) const SCOPE_NAME: &str = "record_scope";
 
 /// Collects the operations of a trace that have a sequence number.
 #[derive(Debug, Default)]
@@ -183,7 +183,7 @@ pub(super) fn is_backward(key: &str, value: ArgValue<'_>) -> bool {
 }
 
 /// Returns whether an argument marks its operation as a backward one, by its scope or by its forward thread.
-pub(super) fn is_of_backward(key: &str, value: ArgValue<'_>) -> bool {
+pub(in crate::trace) fn is_of_backward(key: &str, value: ArgValue<'_>) -> bool {
     is_backward(key, value) || key == FORWARD_THREAD && integer(value).is_some_and(|thread| thread > 0)
 }
 

@@ -1,9 +1,9 @@
 //! The arguments of host rows, decoded from the records on demand.
 
-use super::index::Index;
-use super::recorded::Recorded;
 use crate::buffer::{CommittedRecord, Tag};
 use crate::fields::{Datum, Value, Word, values};
+use crate::trace::index::Index;
+use crate::trace::recorded::Recorded;
 use kineto_trace::activity::catalogue::{Owner, lookup};
 use kineto_trace::activity::{ArgValue, Args};
 use kineto_trace::fallible::List;

@@ -1,7 +1,11 @@
 //! Relations between rows: found by a separate walk, and added to the rows when they are delivered.
 
-use super::backward::{Addition, EVALUATE, FORWARD_THREAD, ForwardOperations, Node, SCOPE, SEQUENCE, is_operation};
-use super::groups::Groups;
+pub(super) mod backward;
+mod groups;
+pub(super) mod operations;
+
+use backward::{Addition, EVALUATE, FORWARD_THREAD, ForwardOperations, Node, SCOPE, SEQUENCE, is_operation};
+use groups::Groups;
 use kineto_trace::activity::catalogue::lookup;
 use kineto_trace::activity::{Activity, ArgValue, Args};
 use kineto_trace::fallible::List;

@@ -1,10 +1,10 @@
 //! The contents of a device's memory over time: PyTorch's memory timeline.
 
-use super::Trace;
-use super::memory::{Categories, MemoryRecord, is_replaced};
+use super::{Categories, MemoryRecord, is_replaced};
 use crate::buffer::Tag;
 use crate::memory::{Category, Device, MemoryAction, MemoryRow, MemoryTimeline};
 use crate::time::Timestamp;
+use crate::trace::Trace;
 use std::collections::{BTreeSet, HashMap};
 
 impl Trace {
@@ -64,7 +64,7 @@ impl Trace {
     }
 
     /// Returns the number of allocators' reports that are left out because collectors recorded the same memory.
-    pub(super) fn memory_replaced(&self) -> u64 {
+    pub(in crate::trace) fn memory_replaced(&self) -> u64 {
         let collections = &self.inner.collections;
         if !collections.iter().any(|collection| collection.state.as_ref().is_ok_and(|can| can.memory_of.is_some())) {
             return 0;

@@ -1,8 +1,8 @@
 //! Call stacks and CPU counters of slices, as their arguments.
 
-use super::backward::{FORWARD_THREAD, SCOPE, SCOPE_NAME, is_of_backward};
-use super::walk::Walk;
 use crate::buffer::{CommittedRecord, Tag};
+use crate::trace::related::backward::{FORWARD_THREAD, SCOPE, SCOPE_NAME, is_of_backward};
+use crate::trace::walk::Walk;
 use kineto_trace::activity::{ArgValue, Args};
 use kineto_trace::keys::Keys;
 

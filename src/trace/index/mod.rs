@@ -3,8 +3,10 @@
 //! Its size depends on rare records (late ends, late values, errors, spans entered more than once), not on the number of
 //! slices, which are read in place.
 
-use super::drops::Drops;
-use super::open_futures::open_futures;
+mod drops;
+mod open_futures;
+pub(super) mod requests;
+
 use super::progress::Progress;
 use super::recorded::{Recorded, Window};
 use crate::buffer::{CommittedRecord, Tag, flag};
@@ -13,7 +15,9 @@ use crate::clock::Converter;
 use crate::fields::{Datum, Value, values};
 use crate::memory::Category;
 use crate::time::Ticks;
+use drops::Drops;
 use kineto_trace::fallible::{List, Map, Set};
+use open_futures::open_futures;
 
 /// Locates the data of a trace's rows.
 #[derive(Debug, Default)]
