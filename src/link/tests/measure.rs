@@ -1,12 +1,12 @@
 //! Measures the time and memory of linking, for each device record.
 //!
-//! `cargo test --release --lib link::measure -- --ignored --nocapture`
+//! `cargo test --release --lib link::tests::measure -- --ignored --nocapture`
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use super::fake::FakeRecords;
-use super::{Links, RecordSource, Spans};
+use crate::link::{Links, RecordSource, Spans};
 use crate::time::Timestamp;
 use kineto_trace::fallible::List;
 
@@ -53,7 +53,6 @@ fn launches(kernels: usize, is_paired: bool, has_ids: bool, spread: u64) -> Fake
     records
 }
 
-#[cfg(test)]
 #[expect(clippy::print_stdout, reason = "a measurement prints its results")]
 fn measure(what: &str, records: &FakeRecords) {
     let (mut read, mut join, mut walk, mut kept) = (f64::MAX, f64::MAX, f64::MAX, 0);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::fake::{FakeRecords, FakeSpans, ns};
-use super::{
+use crate::link::{
     Call, DeviceAnnotation, LinkCounts, LinkedEventRecord, LinkedExternal, LinkedWait, Links, RecordHandle, Spans, Work,
 };
 

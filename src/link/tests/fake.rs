@@ -1,6 +1,6 @@
 //! Records and spans in plain vectors, for tests.
 
-use super::{Call, CallJoin, LinkedEventRecord, LinkedExternal, Links, RecordHandle, RecordSource, Spans, Work};
+use crate::link::{Call, CallJoin, LinkedEventRecord, LinkedExternal, Links, RecordHandle, RecordSource, Spans, Work};
 use crate::time::Timestamp;
 use kineto_trace::fallible::List;
 
