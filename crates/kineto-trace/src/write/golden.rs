@@ -148,7 +148,7 @@ fn written() -> String {
     }
     let (start, end) = (at(2, 0), at(9999, 999));
     writer.span(&SpanRow { name: "PyTorch Profiler", iteration: 0, start, end, op_count: 0 }).unwrap();
-    assert_eq!(writer.skipped(), 0);
+    assert_eq!(writer.skipped, 0);
     String::from_utf8(writer.finish(at(10_000, 0), None, "/tmp/golden.json").unwrap()).unwrap()
 }
 

@@ -178,7 +178,7 @@ mod tests {
     fn reserved_keys_are_written_once() {
         let metadata = pairs(&[("traceEvents", "[]"), ("schemaVersion", "2"), ("traceName", "7"), ("kept", "1")]);
         let writer = ChromeWriter::new(Vec::new(), &Header { metadata: &metadata, ..HEADER }).unwrap();
-        assert_eq!(writer.skipped(), 3);
+        assert_eq!(writer.skipped, 3);
         let text = String::from_utf8(writer.finish(Timestamp::default(), None, "x").unwrap()).unwrap();
         for key in ["traceEvents", "schemaVersion", "traceName", "kept"] {
             assert_eq!(text.matches(&format!("\"{key}\":")).count(), 1, "{key}");

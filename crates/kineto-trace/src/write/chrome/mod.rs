@@ -30,7 +30,9 @@ pub struct ChromeWriter<W> {
     base: Timestamp,
     sync_rows: SyncRows,
     has_distributed_info: bool,
-    skipped: u64,
+    /// The number of values that the format cannot hold and that were skipped: counter values that are not finite numbers, args
+    /// called "External id" in addition to the activity's own, and metadata under a reserved key.
+    pub(in crate::write) skipped: u64,
     /// The number of rows written and of all rows, if they differ.
     incomplete: Option<(u64, u64)>,
 }
@@ -68,13 +70,6 @@ impl<W: Write> ChromeWriter<W> {
     /// Marks the file as containing only the first `rows` of `of` rows.
     pub fn mark_incomplete(&mut self, rows: u64, of: u64) {
         self.incomplete = Some((rows, of));
-    }
-
-    /// Returns the number of values that the format cannot hold and that were skipped: counter values that are not
-    /// finite numbers, args called "External id" in addition to the activity's own, and metadata under a reserved key.
-    #[cfg(test)]
-    pub(crate) fn skipped(&self) -> u64 {
-        self.skipped
     }
 
     /// Appends a time relative to the base; times before the base become 0.

@@ -158,7 +158,7 @@ mod tests {
             let counter = Activity { kind, body: Body::Counter { at: ns(2000) }, args: &args, ..SLICE };
             let mut writer = ChromeWriter::new(Vec::new(), &HEADER).unwrap();
             writer.activity(&counter).unwrap();
-            assert_eq!(writer.skipped(), 2);
+            assert_eq!(writer.skipped, 2);
             assert!(of(counter).is_empty());
         }
     }

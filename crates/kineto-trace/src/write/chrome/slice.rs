@@ -156,7 +156,7 @@ mod tests {
         let args: [(&str, ArgValue<'_>); 1] = [("External id", ArgValue::I64(1))];
         let mut writer = ChromeWriter::new(Vec::new(), &HEADER).unwrap();
         writer.activity(&Activity { args: &args, ..SLICE }).unwrap();
-        assert_eq!(writer.skipped(), 1);
+        assert_eq!(writer.skipped, 1);
         assert!(of(Activity { args: &args, ..SLICE })[0].ends_with(r#""args":{"External id":7}}"#));
         let without = Activity { args: &args, id: CorrelationId(0), ..SLICE };
         assert!(of(without)[0].ends_with(r#""args":{"External id":1}}"#));

@@ -404,7 +404,7 @@ fn successive_spans_of_one_name_share_lanes() {
     let mut bytes = Vec::new();
     let found = written(|writer| {
         rows.iter().for_each(|row| writer.async_track(row).unwrap());
-        bytes.push(writer.tracks.sequences());
+        bytes.push(writer.tracks.sequences);
     });
     assert_eq!(bytes, [2]);
     assert!(found.iter().all(|event| event.track == "Async spans > get" && event.category == "async"));

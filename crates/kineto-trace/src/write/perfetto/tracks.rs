@@ -18,7 +18,8 @@ pub(super) struct Tracks {
     /// By uuid.
     numbers: HashMap<u64, usize>,
     groups: Vec<TrackGroup>,
-    sequences: u64,
+    /// The number of lanes.
+    pub(super) sequences: u64,
     /// A cache of the last lookup: the process, the thread and the track's index.
     recent: Option<(i64, i64, usize)>,
 }
@@ -222,12 +223,6 @@ impl Tracks {
                 lane.sequence.end(out, base, end);
             }
         }
-    }
-
-    /// Returns the number of lanes.
-    #[cfg(test)]
-    pub(super) fn sequences(&self) -> u64 {
-        self.sequences
     }
 
     /// Appends the descriptors of all groups and tracks.
