@@ -1,7 +1,7 @@
 //! The calls of a thread, to be merged into its rows.
 
 use super::{LinkedCollection, has_arrows};
-use crate::collector::{Collection, Entry, RecordView};
+use crate::collector::{Collection, Entry};
 use crate::link::{Links, RecordHandle};
 use crate::time::Timestamp;
 use kineto_trace::activity::{ArgValue, Args};
@@ -124,19 +124,8 @@ impl HostCall<'_> {
 
 impl Args for HostCall<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        let records = &self.collection.records;
-        let Some(shape) = records.shape(&self.entry) else { return };
-        let shaped = RecordView {
-            words: self.entry.words,
-            names: &records.names,
-            start: self.start,
-            end: self.end,
-            correlation: self.entry.correlation(),
-            device_id: -1,
-            device: None,
-            stream: 0,
-            wait: None,
-        };
-        shape.visit(&shaped, each);
+        if let Some(layout) = self.collection.records.shape(&self.entry) {
+            layout.visit(&self.collection.view(&self.entry, (self.start, self.end)), each);
+        }
     }
 }

@@ -17,7 +17,7 @@ use super::index::Index;
 use super::recorded::Recorded;
 use crate::buffer::Loss;
 use crate::clock::Converter;
-use crate::collector::{Collection, CollectorReport, Entry, Role};
+use crate::collector::{Collection, CollectorReport, Entry, RecordView, Role};
 use crate::link::{self, Links, RecordHandle, RecordSource as _, Spans as _, Work};
 use crate::time::Timestamp;
 use kineto_trace::activity::{ActivityType, Flow, FlowEnd, FlowKind};
@@ -319,6 +319,12 @@ impl Collection {
     /// Returns 1 if the end of a record is impossibly late.
     fn is_beyond_end(&self, entry: &Entry<'_>) -> u64 {
         u64::from(entry.end() != 0 && self.interval(entry).1 == NEVER)
+    }
+
+    /// Returns a record as its layout reads it, without a device.
+    fn view<'t>(&'t self, entry: &Entry<'t>, (start, end): (Timestamp, Timestamp)) -> RecordView<'t> {
+        let (words, names, correlation) = (entry.words, &self.records.names, entry.correlation());
+        RecordView { words, names, start, end, correlation, device_id: -1, device: None, stream: 0, wait: None }
     }
 
     #[inline]

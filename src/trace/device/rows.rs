@@ -2,7 +2,7 @@
 
 use super::lanes::{DeviceRow, StreamLanes, UsedRows};
 use super::{LinkedCollection, NEVER, StreamMark, has_arrows, is_work};
-use crate::collector::{Collection, DeviceDescription, Entry, RecordView, Role, Stream};
+use crate::collector::{Collection, DeviceDescription, Entry, RecordLayout, RecordView, Role, Stream};
 use crate::link::{Call, DeviceAnnotation, LinkedWait, RecordHandle, RecordSource as _};
 use crate::time::Timestamp;
 use crate::trace::memory::MemoryRows;
@@ -129,7 +129,15 @@ impl<'w> DeviceRows<'w> {
         for entry in entries {
             let (start, end) = collection.interval(&entry);
             let (row, place) = lanes.place(start, linked.drawn(end), used_rows);
-            let args = OverheadArgs { collection, entry: &entry };
+            let args = WorkArgs {
+                source: self.source,
+                // Without words it has no layout.
+                layout: collection.records.shape(&entry).filter(|_| !entry.words.is_empty()),
+                view: RecordView { correlation: 0, ..collection.view(&entry, (start, end)) },
+                linked: 0,
+                finished: true,
+                clipped: false,
+            };
             let (name, track) = (collection.records.names.text(entry.name), Track::new(OVERHEAD_GROUP, row));
             let body = Body::Slice { start: place.start, end: place.end };
             let mut overhead = Activity::new(ActivityType::Overhead, name, track, body);
@@ -347,23 +355,18 @@ impl<'w> StreamRows<'_, 'w> {
     ) -> io::Result<()> {
         let records = &self.collection.records;
         let device = records.devices.iter().find(|device| device.id == self.device);
-        let shaped = RecordView {
-            words: entry.words,
-            names: &records.names,
-            start,
-            end,
-            correlation: entry.correlation(),
+        let view = RecordView {
             device_id: self.device,
             device,
             stream: self.stream,
             wait: wait.map(|wait| crate::collector::Wait { stream: wait.stream, correlation: wait.correlation }),
+            ..self.collection.view(entry, (start, end))
         };
         let args = WorkArgs {
-            all: self.all,
-            collection: self.collection,
-            entry,
-            shaped,
-            linked,
+            source: self.all.source,
+            layout: records.shape(entry),
+            view,
+            linked: if is_work(entry.kind()) { linked } else { 0 },
             finished: self.collection.interval(entry).1 != NEVER,
             clipped: self.linked.is_clipped(start),
         };
@@ -451,24 +454,24 @@ fn again(row: usize) -> String {
     if row == 0 { String::new() } else { format!(" ({})", row + 1) }
 }
 
-/// The arguments of work: its own, those of its collective operation, and those of the recording.
-struct WorkArgs<'a, 'w> {
-    all: &'a DeviceRows<'w>,
-    collection: &'a Collection,
-    entry: &'a Entry<'a>,
-    shaped: RecordView<'a>,
+/// The arguments of work or of an overhead: its own, those of its collective operation, and those of the recording.
+struct WorkArgs<'w> {
+    source: &'w Source<'w>,
+    layout: Option<&'static dyn RecordLayout>,
+    view: RecordView<'w>,
+    /// The slice of work; 0 for none.
     linked: u64,
     finished: bool,
     clipped: bool,
 }
 
-impl Args for WorkArgs<'_, '_> {
+impl Args for WorkArgs<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        if let Some(shape) = self.collection.records.shape(self.entry) {
-            shape.visit(&self.shaped, each);
+        if let Some(layout) = self.layout {
+            layout.visit(&self.view, each);
         }
-        if self.linked != 0 && is_work(self.entry.kind()) {
-            self.all.source.show_collective(self.linked, each);
+        if self.linked != 0 {
+            self.source.show_collective(self.linked, each);
         }
         if !self.finished {
             each("finished", ArgValue::Bool(false));
@@ -476,25 +479,6 @@ impl Args for WorkArgs<'_, '_> {
         if self.clipped {
             each("clipped", ArgValue::Bool(true));
         }
-    }
-}
-
-/// The arguments of an overhead of a vendor's library.
-struct OverheadArgs<'a> {
-    collection: &'a Collection,
-    entry: &'a Entry<'a>,
-}
-
-impl Args for OverheadArgs<'_> {
-    fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        let (records, words) = (&self.collection.records, self.entry.words);
-        // Without words it has no shape.
-        let Some(shape) = records.shape(self.entry).filter(|_| !words.is_empty()) else { return };
-        let (start, end) = self.collection.interval(self.entry);
-        let (names, device) = (&records.names, None);
-        let shaped =
-            RecordView { words, names, start, end, correlation: 0, device_id: -1, device, stream: 0, wait: None };
-        shape.visit(&shaped, each);
     }
 }
 
