@@ -3,10 +3,9 @@
 use std::cmp::Reverse;
 
 use super::chains::Chains;
-use super::hash::IdMap;
 use super::{Spans, Work};
 use crate::time::Timestamp;
-use kineto_trace::fallible::List;
+use kineto_trace::fallible::{List, Map};
 
 /// The extent of an annotation's work on a stream, from its first start to its last end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +24,7 @@ pub(super) struct AnnotationProjector<'s, S> {
     /// The current run of each stream, by its number.
     running: List<Option<StreamRun>>,
     /// Finished runs, by stream and chain.
-    done: IdMap<(usize, usize), StreamRun>,
+    done: Map<(usize, usize), StreamRun>,
 }
 
 /// Consecutive work of a stream within the same chain.
@@ -38,7 +37,7 @@ struct StreamRun {
 
 impl<'s, S: Spans> AnnotationProjector<'s, S> {
     pub(super) fn new(spans: &'s S) -> AnnotationProjector<'s, S> {
-        AnnotationProjector { chains: Chains::new(spans), running: List::new(), done: IdMap::default() }
+        AnnotationProjector { chains: Chains::new(spans), running: List::new(), done: Map::default() }
     }
 
     /// Adds work that was launched in a slice, on a stream of this number; numbers are dense.

@@ -1,8 +1,7 @@
 //! The chain of annotations around each span.
 
 use super::Spans;
-use super::hash::IdMap;
-use kineto_trace::fallible::{self, List};
+use kineto_trace::fallible::{self, List, Map};
 
 /// The most new spans that a walk visits; no program nests deeper.
 const DEPTH: usize = 10_000;
@@ -17,7 +16,7 @@ pub(super) struct Chains<'s, S> {
     spans: &'s S,
     links: List<ChainLink>,
     /// The chain of each span that is an annotation, or was visited by a walk.
-    of_span: IdMap<u64, usize>,
+    of_span: Map<u64, usize>,
     /// The last slice, the span at which its walk began, and the chain of both.
     last: (u64, u64, usize),
     path: List<u64>,
@@ -32,7 +31,7 @@ pub(super) struct ChainLink {
 
 impl<'s, S: Spans> Chains<'s, S> {
     pub(super) fn new(spans: &'s S) -> Chains<'s, S> {
-        Chains { spans, links: List::new(), of_span: IdMap::default(), last: (0, 0, NONE), path: List::new() }
+        Chains { spans, links: List::new(), of_span: Map::default(), last: (0, 0, NONE), path: List::new() }
     }
 
     pub(super) fn link(&self, chain: usize) -> Option<ChainLink> {

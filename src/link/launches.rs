@@ -1,11 +1,10 @@
 //! A table of launches by correlation id.
 
 use super::bits::Bits;
-use super::hash::IdMap;
 use super::sparse::{Sparse, SparseLaunch};
 use super::{Call, RecordHandle, RecordSource};
 use crate::time::Timestamp;
-use kineto_trace::fallible::List;
+use kineto_trace::fallible::{List, Map};
 
 /// A slot without a call.
 const EMPTY: u32 = u32::MAX;
@@ -28,7 +27,7 @@ const PAGES: u64 = 2;
 #[derive(Debug, Default)]
 pub(super) struct Launches {
     /// The first slot of each page.
-    pages: IdMap<u64, usize>,
+    pages: Map<u64, usize>,
     /// The last page used, which is usually the next too, and its first slot.
     last: (u64, usize),
     /// The handle of the launch of each id of a page.

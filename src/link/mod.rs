@@ -8,7 +8,6 @@ mod annotations;
 mod bits;
 mod chains;
 mod counts;
-mod hash;
 mod launches;
 mod order;
 mod origins;

@@ -3,10 +3,9 @@
 use std::cmp::Reverse;
 use std::hash::Hash;
 
-use super::hash::IdMap;
 use super::{Call, RecordHandle, Work};
 use crate::time::Timestamp;
-use kineto_trace::fallible::List;
+use kineto_trace::fallible::{List, Map};
 
 /// How far back a late record may be inserted as it arrives.
 const REACH: usize = 64;
@@ -33,7 +32,7 @@ impl Work {
 #[derive(Debug)]
 pub(super) struct RecordOrder<L> {
     lanes: List<OrderedLane<L>>,
-    numbers: IdMap<L, usize>,
+    numbers: Map<L, usize>,
     /// Whether a record of some lane began before an earlier record had ended.
     may_overlap: bool,
 }
@@ -51,7 +50,7 @@ struct OrderedLane<L> {
 
 impl<L: Copy + Ord + Hash> RecordOrder<L> {
     pub(super) fn new() -> RecordOrder<L> {
-        RecordOrder { lanes: List::new(), numbers: IdMap::default(), may_overlap: false }
+        RecordOrder { lanes: List::new(), numbers: Map::default(), may_overlap: false }
     }
 
     /// Adds a record; `place_of` returns the place of an earlier record. Returns the number of its lane, in order of
@@ -78,7 +77,7 @@ impl<L: Copy + Ord + Hash> RecordOrder<L> {
 
     /// Orders lanes and records, after the last record.
     pub(super) fn finish(&mut self, place_of: impl Fn(RecordHandle) -> Place) {
-        self.numbers = IdMap::default();
+        self.numbers = Map::default();
         self.lanes.sort_unstable_by_key(|lane| lane.key);
         for lane in &mut self.lanes {
             lane.finish(&place_of);

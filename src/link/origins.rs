@@ -3,11 +3,10 @@
 use std::slice;
 
 use super::bits::Bits;
-use super::hash::IdMap;
 use super::launches::Launches;
 use super::{Call, LinkCounts, LinkedExternal, RecordHandle, RecordSource, Spans};
 use crate::time::Timestamp;
-use kineto_trace::fallible::List;
+use kineto_trace::fallible::{List, Map};
 
 /// The slices that made the calls.
 ///
@@ -43,7 +42,7 @@ pub(super) struct SliceSearch<'a, S> {
     /// Calls without an external id.
     unnamed: List<RecordHandle>,
     /// Ids that arrived apart from their calls, by correlation.
-    strays: IdMap<u64, u64>,
+    strays: Map<u64, u64>,
     others: List<(RecordHandle, u64)>,
     /// Launches to be linked by time.
     questions: List<Question>,
@@ -67,7 +66,7 @@ impl<'a, S: Spans> SliceSearch<'a, S> {
         SliceSearch {
             spans,
             unnamed: List::new(),
-            strays: IdMap::default(),
+            strays: Map::default(),
             others: List::new(),
             questions,
             undecided,

@@ -4,10 +4,11 @@
 //! the code inside needs no error handling; its result is dropped. Outside of an attempt, the process aborts as with
 //! `std`.
 
+use crate::hash::{HashMap, HashSet};
 use std::cell::Cell;
-use std::collections::{HashMap, HashSet, TryReserveError};
+use std::collections::TryReserveError;
 use std::fmt;
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::Hash;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -280,13 +281,13 @@ impl<'l, T> IntoIterator for &'l mut List<T> {
 
 /// A fallible `HashMap`.
 #[derive(Clone)]
-pub struct Map<K, V, S = RandomState> {
-    map: HashMap<K, V, S>,
+pub struct Map<K, V> {
+    map: HashMap<K, V>,
     /// Holds a value that could not be inserted.
     unplaced: Option<V>,
 }
 
-impl<K: Eq + Hash, V, S: BuildHasher> Map<K, V, S> {
+impl<K: Eq + Hash, V> Map<K, V> {
     #[inline]
     fn reserve(&mut self, more: usize) -> bool {
         may_grow(self.map.try_reserve(more))
@@ -319,28 +320,28 @@ impl<K: Eq + Hash, V, S: BuildHasher> Map<K, V, S> {
     }
 }
 
-impl<K, V, S> fmt::Debug for Map<K, V, S> {
+impl<K, V> fmt::Debug for Map<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Map").field("len", &self.map.len()).finish_non_exhaustive()
     }
 }
 
-impl<K, V, S: Default> Default for Map<K, V, S> {
-    fn default() -> Map<K, V, S> {
+impl<K, V> Default for Map<K, V> {
+    fn default() -> Map<K, V> {
         Map { map: HashMap::default(), unplaced: None }
     }
 }
 
-impl<K, V, S> Deref for Map<K, V, S> {
-    type Target = HashMap<K, V, S>;
+impl<K, V> Deref for Map<K, V> {
+    type Target = HashMap<K, V>;
 
     #[inline]
-    fn deref(&self) -> &HashMap<K, V, S> {
+    fn deref(&self) -> &HashMap<K, V> {
         &self.map
     }
 }
 
-impl<K: Eq + Hash, V, S: BuildHasher> Extend<(K, V)> for Map<K, V, S> {
+impl<K: Eq + Hash, V> Extend<(K, V)> for Map<K, V> {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, items: I) {
         let items = items.into_iter();
         if self.reserve(items.size_hint().0) {
@@ -349,15 +350,15 @@ impl<K: Eq + Hash, V, S: BuildHasher> Extend<(K, V)> for Map<K, V, S> {
     }
 }
 
-impl<K: Eq + Hash, V, S: BuildHasher + Default> FromIterator<(K, V)> for Map<K, V, S> {
-    fn from_iter<I: IntoIterator<Item = (K, V)>>(items: I) -> Map<K, V, S> {
+impl<K: Eq + Hash, V> FromIterator<(K, V)> for Map<K, V> {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(items: I) -> Map<K, V> {
         let mut map = Map::default();
         map.extend(items);
         map
     }
 }
 
-impl<K, V, S> IntoIterator for Map<K, V, S> {
+impl<K, V> IntoIterator for Map<K, V> {
     type Item = (K, V);
     type IntoIter = std::collections::hash_map::IntoIter<K, V>;
 
