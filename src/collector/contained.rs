@@ -168,8 +168,8 @@ impl Recording for ContainedRecording {
 
 #[cfg(all(test, not(miri)))]
 mod tests {
-    use super::super::pool::Pool;
-    use super::super::reader_commands::{EndNotifier, ReaderCommands};
+    use super::super::buffered::commands::{EndNotifier, ReaderCommands, RecordingEnd};
+    use super::super::buffered::pool::Pool;
     use super::super::trial;
     use super::*;
     use std::time::Duration;
@@ -178,13 +178,14 @@ mod tests {
     fn panicking_reader_leaves_a_note_and_ends() {
         static POOL: Pool = Pool::new();
         let sink = trial::sink();
-        let commands = Arc::new(ReaderCommands::<()>::new(&POOL));
+        let commands = Arc::new(ReaderCommands::new(&POOL));
+        let end = RecordingEnd { at: 0, deadline: Instant::now() };
         let (ended, own) = (EndNotifier(commands.clone()), sink.clone());
         let thread = std::thread::Builder::new().spawn(move || {
             let _ended = ended;
             run_reader(&own, || panic!("a number of the vendor's"));
         });
-        assert!(commands.end((), Duration::from_secs(60)));
+        assert!(commands.end(end, Duration::from_secs(60)));
         let notes = &sink.collect(true).notes;
         assert_eq!(notes.len(), 1);
         assert!(notes[0].contains("a number of the vendor's"), "{notes:?}");

@@ -14,6 +14,7 @@
     )
 )]
 
+mod buffered;
 mod clock;
 mod collected;
 mod contained;
@@ -38,9 +39,7 @@ mod plugin;
 #[cfg(not(feature = "plugins"))]
 #[path = "no_plugin.rs"]
 mod plugin;
-mod pool;
 mod range;
-mod reader_commands;
 mod record;
 mod renumber;
 mod report;
@@ -56,7 +55,6 @@ mod timers;
 pub mod trial;
 mod unavailable;
 mod vendor;
-mod walk;
 #[cfg(feature = "xpu")]
 mod xpu;
 

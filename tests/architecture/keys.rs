@@ -118,7 +118,7 @@ pub(crate) const OWNERS: &[Owner] = &[
     owner("CUDA_PROFILER_RANGE", "session/mod.rs", "profiler_range", "cuda/pauses.rs::nothing_is_recorded_outside_of_profiler_ranges"),
     owner("NVTX_RANGES", "collector/cupti/start.rs", "NVTX_RANGES", "cuda/nvtx_ranges.rs::nvtx_ranges_are_absent_by_default"),
     owner("DISABLE_CUPTI", "collector/vendor.rs", "DISABLE_CUPTI", "cuda/processes.rs::cupti_can_be_disabled"),
-    owner("TEARDOWN_CUPTI", "collector/cupti/mod.rs", "TEARDOWN_CUPTI", "cuda/processes.rs::libcupti_can_be_released_after_each_recording"),
+    owner("TEARDOWN_CUPTI", "collector/cupti/start.rs", "TEARDOWN_CUPTI", "cuda/processes.rs::libcupti_can_be_released_after_each_recording"),
     owner("KINETO_CUPTI_PATH", "collector/cupti/search.rs", "KINETO_CUPTI_PATH", "crates/kineto-cli/tests/doctor.rs::library_newer_than_the_driver_must_be_named"),
     owner("DISABLE_ROCM", "collector/vendor.rs", "DISABLE_ROCM", "rocm/recording.rs::rocm_can_be_disabled"),
     owner("ROCTRACER_MAX_EVENTS", "collector/rocm/mod.rs", "ROCTRACER_MAX_EVENTS", "rocm/either.rs::rows_are_limited_by_the_key"),

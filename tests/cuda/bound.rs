@@ -107,7 +107,7 @@ impl LaunchRun {
         let lost = lost(Loss::VendorDropped) + lost(Loss::DeviceRecordsOverLimit);
         assert!(lost > 0, "the limits are too wide for this test");
         let is_noted = |part: &str| outcome.notes.iter().any(|note| note.contains(part));
-        let refused = is_noted("CUPTI requested ") && is_noted("refused");
+        let refused = is_noted("CUPTI requested ");
         // On a busy machine the stop times out during the library's own flush.
         let hung = is_noted("libcupti hung during the stop");
         assert!(refused || hung || self.kernel == SHORT, "CUPTI's buffers are not full: {outcome:?}");

@@ -2,8 +2,10 @@
 #![allow(unsafe_code, reason = "libcupti is foreign code")]
 
 use super::error::CuptiError;
+use crate::collector::buffered::kinds::KindSwitch;
+use crate::collector::buffered::recording::RecordingApi;
+use crate::collector::buffered::walk::{Unreadable, Walker};
 use crate::collector::library::functions;
-use crate::collector::walk::{Unreadable, Walker};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{null, null_mut};
 
@@ -72,14 +74,6 @@ impl Api {
         checked(unsafe { (self.get_version)(&raw mut version) }).map(|()| version)
     }
 
-    /// Returns the time on the clock of the records; `None` if the library cannot read it.
-    pub(super) fn timestamp(&self) -> Option<u64> {
-        let mut time = 0;
-        // SAFETY: the pointer is a valid place for a timestamp.
-        let code = unsafe { (self.get_timestamp)(&raw mut time) };
-        (code == 0 && time != 0).then_some(time)
-    }
-
     pub(super) fn subscribe(&self, on_call: OnCall) -> Result<Subscriber, CuptiError> {
         let mut subscriber = null_mut();
         // SAFETY: the pointer is a valid place for a handle, and the callback ignores its null user data.
@@ -111,16 +105,6 @@ impl Api {
         checked(unsafe { (self.register_callbacks)(requested, completed) })
     }
 
-    pub(super) fn enable(&self, kind: u32) -> Result<(), CuptiError> {
-        // SAFETY: CUPTI checks the number.
-        checked(unsafe { (self.enable)(kind) })
-    }
-
-    pub(super) fn disable(&self, kind: u32) -> Result<(), CuptiError> {
-        // SAFETY: CUPTI checks the number.
-        checked(unsafe { (self.disable)(kind) })
-    }
-
     /// Makes CUPTI return buffers: those whose records are complete, or with `forced` all.
     pub(super) fn flush(&self, forced: bool) -> Result<(), CuptiError> {
         // SAFETY: it takes no pointer.
@@ -133,20 +117,6 @@ impl Api {
         // SAFETY: a null context means all, and the pointer is a valid place for a count.
         let code = unsafe { (self.get_dropped)(null_mut(), 0, &raw mut dropped) };
         if code == 0 { dropped as u64 } else { 0 }
-    }
-
-    #[inline]
-    pub(super) fn push(&self, id: u64) -> bool {
-        // SAFETY: it takes no pointer.
-        unsafe { (self.push_id)(OWN_IDS, id) == 0 }
-    }
-
-    /// Pops the id that was pushed last on this thread; returns `false` if there is none.
-    #[inline]
-    pub(super) fn pop(&self) -> bool {
-        let mut last = 0;
-        // SAFETY: the pointer is a valid place for an id.
-        unsafe { (self.pop_id)(OWN_IDS, &raw mut last) == 0 }
     }
 
     /// Returns the name of a function.
@@ -190,6 +160,42 @@ impl Api {
         let Some(call) = self.finalize else { return Err(CuptiError(NOT_IMPLEMENTED)) };
         // SAFETY: it takes no pointer; the caller is in a callback at the exit of a call, as NVIDIA requires.
         checked(unsafe { call() })
+    }
+}
+
+impl KindSwitch for &'static Api {
+    type Error = CuptiError;
+
+    fn enable(&self, kind: u32) -> Result<(), CuptiError> {
+        // SAFETY: CUPTI checks the number.
+        checked(unsafe { (self.enable)(kind) })
+    }
+
+    fn disable(&self, kind: u32) {
+        // SAFETY: CUPTI checks the number.
+        let _ = unsafe { (self.disable)(kind) };
+    }
+}
+
+impl RecordingApi for Api {
+    fn timestamp(&self) -> Option<u64> {
+        let mut time = 0;
+        // SAFETY: the pointer is a valid place for a timestamp.
+        let code = unsafe { (self.get_timestamp)(&raw mut time) };
+        (code == 0 && time != 0).then_some(time)
+    }
+
+    #[inline]
+    fn push(&self, id: u64) -> bool {
+        // SAFETY: it takes no pointer.
+        unsafe { (self.push_id)(OWN_IDS, id) == 0 }
+    }
+
+    #[inline]
+    fn pop(&self) -> bool {
+        let mut last = 0;
+        // SAFETY: the pointer is a valid place for an id.
+        unsafe { (self.pop_id)(OWN_IDS, &raw mut last) == 0 }
     }
 }
 

@@ -1,10 +1,10 @@
 //! Process-wide state of CUPTI's callbacks, which have no user data: the buffers and the current recording.
 
 use super::callbacks::UNLOADS;
-use super::worker::ReaderCommands;
 use crate::collector::CaptureRange;
+use crate::collector::buffered::commands::ReaderCommands;
+use crate::collector::buffered::pool::Pool;
 use crate::collector::lease::{ExclusiveLease, OwningProcess};
-use crate::collector::pool::Pool;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

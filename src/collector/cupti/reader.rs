@@ -2,14 +2,14 @@
 
 use super::ffi::{DRIVER, RUNTIME};
 use super::kernels::KernelNames;
-use super::ledger::Ledger;
 use super::markers::Markers;
 use super::names::Functions;
 use super::records::{Api, CudaEvent, GraphTrace, Kernel, Memcpy, Memcpy2, Memory2, Memset, Record, Synchronization};
 use super::shapes;
 use super::steps::RecordSteps;
 use crate::buffer::Loss;
-use crate::collector::walk::{Records, Walker};
+use crate::collector::buffered::launches::UnfinishedLaunches;
+use crate::collector::buffered::walk::{Records, Walker};
 use crate::collector::{
     ApiCall, Batch, DeviceMemory, DeviceWork, EventRecord, External, Name, Overhead, RecordSink,
     Synchronization as Wait, Thread,
@@ -28,7 +28,7 @@ pub(super) struct Reader {
     functions: Functions,
     /// Names composed from numbers.
     composed: Vec<(u32, Name)>,
-    pub(super) ledger: Ledger,
+    pub(super) launches: UnfinishedLaunches,
     markers: Markers,
     /// The ids that arrived last, the newest at `newest`.
     pushed: [PushedId; THREADS],
@@ -101,7 +101,7 @@ impl Reader {
             kernels: KernelNames::default(),
             functions: Functions::default(),
             composed: Vec::new(),
-            ledger: Ledger::new(),
+            launches: UnfinishedLaunches::new(),
             markers: Markers::new(types),
             pushed: [PushedId { correlation: 0, id: 0, taken: true }; THREADS],
             newest: 0,
@@ -137,7 +137,8 @@ impl Reader {
             self.markers.deliver_complete(batch);
             unread
         });
-        // The number of unread records is unknown.
+        // The number of records in the rest of a broken buffer is unknown.
+        self.launches.note_missing(records.broken().into());
         sink.lost(Loss::DeviceRecordsUnread, unread + u64::from(records.broken()));
         !records.broken()
     }
@@ -197,7 +198,7 @@ impl Reader {
         let number = call.function();
         let function = self.functions.get((domain, number), || (self.function_name)(domain, number), batch);
         let (does, correlation, thread) = (function.does, call.correlation(), call.thread());
-        self.ledger.call(call.start());
+        self.launches.call(call.start());
         let external = self.id_around(correlation);
         let (own, until) = self.own;
         if does.is_noise || thread == own && call.start() < until {
@@ -205,13 +206,13 @@ impl Reader {
         }
         let worked = call.result() == 0;
         if worked && (does.begins_capture || does.ends_capture) {
-            self.ledger.capture(thread, does.begins_capture);
+            self.launches.capture(thread, does.begins_capture);
         }
-        let launches = does.launches && worked && self.ledger.reaches_device(thread);
+        let launches = does.launches && worked && self.launches.reaches_device(thread);
         // Only wait for kernels that are recorded, and not for those of a pause.
         let is_owed = launches && !batch.overlaps_pause(call.start(), call.end());
         if is_owed && does.runs_kernels && self.types.contains(ActivityType::ConcurrentKernel) {
-            self.ledger.launched(correlation, call.start());
+            self.launches.launched(correlation, call.start());
         }
         batch.call(&ApiCall {
             kind: if domain == RUNTIME { ActivityType::CudaRuntime } else { ActivityType::CudaDriver },
@@ -283,7 +284,7 @@ impl Reader {
     #[inline]
     fn on_device(&mut self, context: u32, device: u32, correlation: u32, batch: &mut Batch<'_>) {
         self.in_context(context, device, batch);
-        self.ledger.worked(correlation);
+        self.launches.worked(correlation);
     }
 
     #[inline]

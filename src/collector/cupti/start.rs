@@ -4,22 +4,26 @@ use super::callbacks::{self, UNLOADS};
 use super::error::CuptiError;
 use super::ffi::{Api, DRIVER, RUNTIME, Subscriber};
 use super::hub::{HUB, Lease};
-use super::kinds::Kinds;
 use super::nvtx::find_nvtx_fault;
 use super::reader::Reader;
 use super::records::kind;
 use super::subscription::Subscription;
-use super::worker::{ReaderCommands, Worker};
+use super::worker::CuptiLibrary;
 use super::{holders, names, search};
+use crate::collector::buffered::commands::ReaderCommands;
+use crate::collector::buffered::engine::ReaderThread;
+use crate::collector::buffered::kinds::{KindSwitch, PausableKinds};
+use crate::collector::buffered::pool::{OverflowBuffers, ScrapLimits};
 use crate::collector::cuda::{Driver, cuda_version, is_inside_init};
 use crate::collector::library::Attempt;
-use crate::collector::pool::{OverflowBuffers, ScrapLimits};
-use crate::collector::reader_commands::EndNotifier;
 use crate::collector::{Capabilities, Options, RecordSink, Selection, Unavailable, Why};
 use kineto_trace::activity::{ActivityType, ActivityTypes, DeviceType};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// The kinds of a recording.
+pub(super) type CuptiKinds = PausableKinds<&'static Api>;
 
 /// The loaded libraries.
 #[derive(Debug)]
@@ -113,7 +117,7 @@ impl Loaded {
         selection: &Selection,
         sink: &RecordSink,
         lease: Lease,
-    ) -> Result<(Capabilities, Arc<ReaderCommands>, Arc<Kinds>), Unavailable> {
+    ) -> Result<(Capabilities, Arc<ReaderCommands>, Arc<CuptiKinds>), Unavailable> {
         // Inside `cuInit` the device count is not known yet, and records only arrive once it is done.
         let is_inside = is_inside_init();
         if !is_inside && self.driver.devices().is_empty() {
@@ -124,8 +128,8 @@ impl Loaded {
         let subscriber = self.api.subscribe(callbacks::on_call).map_err(held)?;
         let mut capabilities = self.capabilities();
         let subscription = Subscription::new(self.api, subscriber, lease);
-        let (commands, kinds) = self.enable_recording(selection, sink, subscription, &mut capabilities)?;
         let proof = if is_inside { Duration::ZERO } else { selection.proof };
+        let (commands, kinds) = self.enable_recording(selection, sink, proof, subscription, &mut capabilities)?;
         capabilities.proven = self.verify_records_arrive(proof, capabilities.types, &commands);
         self.watch_unloads(subscriber, &mut capabilities);
         if selection.range.is_some() {
@@ -166,9 +170,10 @@ impl Loaded {
         &self,
         selection: &Selection,
         sink: &RecordSink,
+        proof: Duration,
         mut subscription: Subscription,
         capabilities: &mut Capabilities,
-    ) -> Result<(Arc<ReaderCommands>, Arc<Kinds>), Unavailable> {
+    ) -> Result<(Arc<ReaderCommands>, Arc<CuptiKinds>), Unavailable> {
         let api = self.api;
         if selection.options.flag("CUPTI_PER_THREAD_BUFFER_ENABLED")
             && let Err(error) = api.use_per_thread_buffers()
@@ -186,25 +191,19 @@ impl Loaded {
         api.register(callbacks::on_request, callbacks::on_complete).map_err(failed)?;
         // Drops made for another profiler.
         api.dropped();
-        let kinds = Arc::new(Kinds::new(api, self.enable(selection, capabilities)?));
+        /// A resume may run in a callback, for which the thread that disables kinds waits.
+        const PATIENCE: Duration = Duration::from_millis(2);
+        let kinds = self.enable(selection, capabilities)?;
+        let kinds = Arc::new(PausableKinds::new(api, Vec::new(), kinds, PATIENCE));
         subscription.set_kinds(kinds.clone());
         let commands = Arc::new(ReaderCommands::new(&HUB.pool));
         let ask = Box::new(|domain, function| api.callback_name(domain, function));
         let reader = Reader::new(sink.clone(), capabilities.types, ask);
-        let worker = Worker {
-            api,
-            driver: self.driver,
-            kinds: kinds.clone(),
-            reader,
-            commands: commands.clone(),
-            subscription,
-            _ended: EndNotifier(commands.clone()),
-            is_missing_records: false,
-            pausing: None,
-        };
+        let (driver, teardown) = (self.driver, selection.options.flag("TEARDOWN_CUPTI"));
+        let makes_test_call = makes_test_call(proof, capabilities.types);
+        let library = CuptiLibrary { api, driver, reader, subscription, makes_test_call, teardown };
         HUB.set_reader(Some(commands.clone()));
-        let thread = std::thread::Builder::new().name("kineto-cupti".to_owned());
-        thread.spawn(move || worker.run()).map_err(|error| Unavailable::no_thread(&error))?;
+        ReaderThread::spawn("kineto-cupti", &HUB.pool, &commands, &kinds, library)?;
         Ok((commands, kinds))
     }
 
@@ -294,7 +293,7 @@ impl Loaded {
         recorded: ActivityTypes,
         commands: &ReaderCommands,
     ) -> Option<bool> {
-        if patience == Duration::ZERO || !recorded.contains(ActivityType::CudaDriver) {
+        if !makes_test_call(patience, recorded) {
             return None;
         }
         let until = Instant::now() + patience;
@@ -311,6 +310,10 @@ impl Loaded {
         }
         Some(true)
     }
+}
+
+fn makes_test_call(patience: Duration, recorded: ActivityTypes) -> bool {
+    patience != Duration::ZERO && recorded.contains(ActivityType::CudaDriver)
 }
 
 /// Returns the types that can be recorded at best.

@@ -3,7 +3,7 @@
 #[cfg(test)]
 use super::records::kind;
 use super::records::kind_of;
-use crate::collector::walk::{Unreadable, Walker};
+use crate::collector::buffered::walk::{Unreadable, Walker};
 use std::cell::Cell;
 
 /// Skips a record without calling CUPTI's walker once it has seen a record of that kind in the same buffer.
@@ -94,7 +94,7 @@ impl Walker for RecordSizes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collector::walk::{Records, ScriptedWalker};
+    use crate::collector::buffered::walk::{Records, ScriptedWalker};
     use proptest::prelude::*;
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::ffi::{Api, Subscriber};
 use super::hub::{HUB, Lease};
-use super::kinds::Kinds;
+use crate::collector::buffered::kinds::PausableKinds;
 use std::sync::Arc;
 
 /// CUPTI's only subscription and the kinds that it enabled; released on drop, also after a panic.
@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub(super) struct Subscription {
     api: &'static Api,
     pub(super) subscriber: Subscriber,
-    kinds: Option<Arc<Kinds>>,
+    kinds: Option<Arc<PausableKinds<&'static Api>>>,
     /// The library was detached as a whole, including the subscription.
     is_detached: bool,
     /// Dropped last: then another recording may start.
@@ -23,7 +23,7 @@ impl Subscription {
     }
 
     /// Sets the kinds to disable at the end.
-    pub(super) fn set_kinds(&mut self, kinds: Arc<Kinds>) {
+    pub(super) fn set_kinds(&mut self, kinds: Arc<PausableKinds<&'static Api>>) {
         self.kinds = Some(kinds);
     }
 

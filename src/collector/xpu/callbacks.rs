@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "foreign code calls these functions with pointers")]
 
 use super::hub::HUB;
-use crate::collector::pool::{self, ScrapLimits};
+use crate::collector::buffered::pool::{self, ScrapLimits};
 
 /// No request of PTI's is refused: up to 0.17, it writes into the buffer even if that is null. It writes under a
 /// lock, so requests may share a scrap buffer.

@@ -2,8 +2,9 @@
 #![allow(unsafe_code, reason = "libpti_view is foreign code")]
 
 use super::error::PtiError;
+use crate::collector::buffered::recording::RecordingApi;
+use crate::collector::buffered::walk::{Unreadable, Walker};
 use crate::collector::library::{Library, functions};
-use crate::collector::walk::{Unreadable, Walker};
 use std::ffi::{CStr, c_char};
 use std::fmt;
 use std::ptr::null;
@@ -74,12 +75,6 @@ fn text(text: *const c_char) -> Option<String> {
 }
 
 impl Api {
-    /// Returns the time on the clock of the records; `None` if the library cannot read it.
-    pub(super) fn timestamp(&self) -> Option<u64> {
-        // SAFETY: it takes no arguments.
-        Some(unsafe { (self.get_timestamp)() }).filter(|time| *time != 0)
-    }
-
     /// Makes the library fill buffers of this crate. It requests the first buffer at once.
     pub(super) fn set_callbacks(&self, requested: Requested, completed: Completed) -> Result<(), PtiError> {
         // SAFETY: both functions are static, have PTI's types, and may run at any time.
@@ -108,20 +103,6 @@ impl Api {
         checked(unsafe { (self.flush_all)() })
     }
 
-    #[inline]
-    pub(super) fn push(&self, id: u64) -> bool {
-        // SAFETY: it takes no pointer.
-        unsafe { (self.push_id)(OWN_IDS, id) == 0 }
-    }
-
-    /// Pops the id that was pushed last on this thread; returns `false` if there is none.
-    #[inline]
-    pub(super) fn pop(&self) -> bool {
-        let mut last = 0;
-        // SAFETY: the pointer is a valid place for an id.
-        unsafe { (self.pop_id)(OWN_IDS, &raw mut last) == 0 }
-    }
-
     /// Returns the name of a function.
     pub(super) fn function_name(&self, group: u32, function: u32) -> Option<String> {
         let mut name = null();
@@ -140,6 +121,26 @@ impl Api {
     pub(super) fn copy_name(&self, kind: u32) -> Option<String> {
         // SAFETY: PTI checks the number.
         text(unsafe { (self.copy_name)(kind) })
+    }
+}
+
+impl RecordingApi for Api {
+    fn timestamp(&self) -> Option<u64> {
+        // SAFETY: it takes no arguments.
+        Some(unsafe { (self.get_timestamp)() }).filter(|time| *time != 0)
+    }
+
+    #[inline]
+    fn push(&self, id: u64) -> bool {
+        // SAFETY: it takes no pointer.
+        unsafe { (self.push_id)(OWN_IDS, id) == 0 }
+    }
+
+    #[inline]
+    fn pop(&self) -> bool {
+        let mut last = 0;
+        // SAFETY: the pointer is a valid place for an id.
+        unsafe { (self.pop_id)(OWN_IDS, &raw mut last) == 0 }
     }
 }
 

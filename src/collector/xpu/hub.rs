@@ -1,8 +1,9 @@
 //! Process-wide state of PTI's callbacks, which have no user data: the buffers and the current recording.
 
-use super::views::Views;
+use super::ffi::Api;
+use crate::collector::buffered::kinds::PausableKinds;
+use crate::collector::buffered::pool::Pool;
 use crate::collector::lease::{ExclusiveLease, OwningProcess};
-use crate::collector::pool::Pool;
 use std::sync::Arc;
 
 /// The hub of the process.
@@ -20,7 +21,7 @@ pub(super) struct Hub {
 /// The exclusive lease of PTI. Dropping it, even during a panic, disables its views and releases it.
 #[derive(Debug)]
 pub(super) struct Lease {
-    pub(super) views: Option<Arc<Views>>,
+    pub(super) views: Option<Arc<PausableKinds<&'static Api>>>,
 }
 
 impl Lease {

@@ -2,12 +2,12 @@
 
 use super::ffi::OWN_IDS;
 use super::names::{CallNames, PtiNames};
-use super::owed::OwedKernels;
 use super::records::{Call, Kernel, Memcpy, Memset, PeerMemcpy, Record, Synchronization};
 use super::shapes;
 use super::streams::Streams;
 use crate::buffer::Loss;
-use crate::collector::walk::{Records, Walker};
+use crate::collector::buffered::launches::UnfinishedLaunches;
+use crate::collector::buffered::walk::{Records, Walker};
 use crate::collector::{ApiCall, Batch, DeviceWork, External, Name, Overhead, RecordSink, Thread, text};
 use crate::collector::{RecordLayout, Synchronization as Wait};
 use kineto_trace::activity::{ActivityType, ActivityTypes};
@@ -21,9 +21,8 @@ pub(super) struct Reader {
     types: ActivityTypes,
     names: CallNames,
     streams: Arc<Streams>,
-    owed: OwedKernels,
-    /// Records are known to be missing, so launches cannot be waited for one by one.
-    is_missing_records: bool,
+    /// Launches of kernels.
+    pub(super) launches: UnfinishedLaunches,
     /// When the recording began, on the clock of the records; 0 if unknown.
     since: u64,
     /// Where kernels ran, by id, if metrics are sampled.
@@ -92,29 +91,13 @@ impl Reader {
         streams: Arc<Streams>,
         since: u64,
     ) -> Reader {
-        let (names, owed) = (CallNames::new(names), OwedKernels::default());
+        let (names, launches) = (CallNames::new(names), UnfinishedLaunches::new());
         let kernels = types.contains(ActivityType::XpuScopeProfiler).then(HashMap::new);
-        Reader { sink, types, names, streams, owed, is_missing_records: false, since, kernels, text: Vec::new() }
+        Reader { sink, types, names, streams, launches, since, kernels, text: Vec::new() }
     }
 
     pub(super) fn sink(&self) -> &RecordSink {
         &self.sink
-    }
-
-    /// Returns how many launches of kernels lack a kernel's record that will certainly arrive.
-    pub(super) fn owed(&self) -> usize {
-        if self.is_missing_records { 0 } else { self.owed.count() }
-    }
-
-    /// Stops to wait for launches so far: their kernels may have no records.
-    pub(super) fn clear_owed(&mut self) {
-        self.owed.clear();
-    }
-
-    /// Counts lost records.
-    pub(super) fn count_lost(&mut self, cause: Loss, count: u64) {
-        self.is_missing_records |= count > 0;
-        self.sink.lost(cause, count);
     }
 
     /// Returns where the kernel of that id ran, and drops the entry; `None` if its record has not arrived.
@@ -136,9 +119,9 @@ impl Reader {
             }
             unread
         });
-        sink.lost(Loss::DeviceRecordsUnread, unread);
-        // The number of unread records is unknown.
-        self.count_lost(Loss::DeviceRecordsUnread, records.broken().into());
+        // The number of records in the rest of a broken buffer is unknown.
+        self.launches.note_missing(records.broken().into());
+        sink.lost(Loss::DeviceRecordsUnread, unread + u64::from(records.broken()));
         !records.broken()
     }
 
@@ -190,7 +173,7 @@ impl Reader {
         let launches = kind == ActivityType::XpuRuntime && function.launches;
         let is_owed = launches && function.runs_kernel && self.types.contains(ActivityType::ConcurrentKernel);
         if is_owed && !batch.overlaps_pause(call.start(), call.end()) {
-            self.owed.launched(call.correlation());
+            self.launches.launched(call.correlation(), call.start());
         }
         batch.call(&ApiCall {
             kind,
@@ -207,7 +190,7 @@ impl Reader {
     }
 
     fn kernel(&mut self, kernel: &Kernel<'_>, batch: &mut Batch<'_>) {
-        self.owed.worked(kernel.correlation());
+        self.launches.worked(kernel.correlation());
         let at = place!(self, kernel, batch);
         if let Some(kernels) = &mut self.kernels
             && kernels.len() < KERNELS

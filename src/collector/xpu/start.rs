@@ -10,15 +10,22 @@ use super::scope::Sampling;
 use super::scope_ffi::ScopeApi;
 use super::search;
 use super::streams::Streams;
-use super::views::{self, Refused, Views};
-use super::worker::{ReaderCommands, Worker};
+use super::views::{self, Refused};
+use super::worker::PtiLibrary;
+use crate::collector::buffered::commands::ReaderCommands;
+use crate::collector::buffered::engine::ReaderThread;
+use crate::collector::buffered::kinds::PausableKinds;
+use crate::collector::buffered::pool::OverflowBuffers;
+use crate::collector::buffered::recording::RecordingApi;
 use crate::collector::library::{Attempt, Library};
-use crate::collector::pool::OverflowBuffers;
-use crate::collector::reader_commands::EndNotifier;
 use crate::collector::{Capabilities, Options, RecordSink, Selection, Unavailable, Why};
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// The views of a recording.
+pub(super) type PtiViews = PausableKinds<&'static Api>;
 
 /// The loaded libraries.
 #[derive(Debug)]
@@ -93,7 +100,7 @@ impl Loaded {
         selection: &Selection,
         sink: &RecordSink,
         lease: Lease,
-    ) -> Result<(Capabilities, Arc<ReaderCommands>, Arc<Views>), Unavailable> {
+    ) -> Result<(Capabilities, Arc<ReaderCommands>, Arc<PtiViews>), Unavailable> {
         let mut capabilities = self.capabilities();
         if !HUB.pool.open(selection.buffer_bytes, OverflowBuffers::Always(callbacks::SCRAPS)) {
             return Err(Unavailable::new(Why::Failed, "out of memory for records", "free memory, or raise its limit"));
@@ -111,11 +118,11 @@ impl Loaded {
         sink: &RecordSink,
         mut lease: Lease,
         capabilities: &mut Capabilities,
-    ) -> Result<(Arc<ReaderCommands>, Arc<Views>), Unavailable> {
+    ) -> Result<(Arc<ReaderCommands>, Arc<PtiViews>), Unavailable> {
         let failed = |error: PtiError| error.reason("ptiViewSetCallbacks");
         self.api.set_callbacks(callbacks::on_request, callbacks::on_complete).map_err(failed)?;
         let since = self.api.timestamp().unwrap_or(0);
-        let (views, enabled, refused) = Views::enable(Box::new(self.api), selection.types);
+        let (views, enabled, refused) = views::enable_views(&self.api, selection.types);
         let sampling = self.sample(selection, capabilities);
         capabilities.types = enabled;
         if sampling.is_some() {
@@ -128,22 +135,16 @@ impl Loaded {
             capabilities.is_incomplete = true;
             capabilities.notes.push(refusal_note(refused));
         }
-        let (views, commands) = (Arc::new(views), Arc::new(ReaderCommands::new(&HUB.pool)));
+        /// Longer than a flush takes: until the views are enabled, launches have no call in the trace.
+        const PATIENCE: Duration = Duration::from_millis(100);
+        let (calls, others) = views.into_iter().partition(|view| views::is_of_calls(*view));
+        let views = Arc::new(PausableKinds::new(self.api, calls, others, PATIENCE));
+        let commands = Arc::new(ReaderCommands::new(&HUB.pool));
         lease.views = Some(views.clone());
         let (types, streams) = (capabilities.types, self.streams.clone());
         let reader = Reader::new(sink.clone(), types, Box::new(self.api), streams, since);
-        let worker = Worker {
-            api: self.api,
-            views: views.clone(),
-            reader,
-            commands: commands.clone(),
-            sampling,
-            pausing: None,
-            _lease: lease,
-            _ended: EndNotifier(commands.clone()),
-        };
-        let thread = std::thread::Builder::new().name("kineto-xpu".to_owned());
-        thread.spawn(move || worker.run()).map_err(|error| Unavailable::no_thread(&error))?;
+        let library = PtiLibrary { api: self.api, views: views.clone(), reader, sampling, _lease: lease };
+        ReaderThread::spawn("kineto-xpu", &HUB.pool, &commands, &views, library)?;
         Ok((commands, views))
     }
 

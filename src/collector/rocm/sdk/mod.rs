@@ -15,11 +15,11 @@ mod records;
 mod runtime;
 
 use super::{ids, search};
+use crate::collector::buffered::commands::EndLimits;
 use crate::collector::clock::to_vendor_clock;
 use crate::collector::contained::run_reader;
 use crate::collector::lazy_library::LazyLibrary;
 use crate::collector::library::Attempt;
-use crate::collector::reader_commands::EndLimits;
 use crate::collector::{
     Capabilities, Collector, DeviceDescription, Options, RecordSink, Recording, Selection, Unavailable, Why,
 };

@@ -16,9 +16,9 @@ mod runtime;
 mod start;
 mod worker;
 
+use crate::collector::buffered::commands::EndLimits;
 use crate::collector::lazy_library::LazyLibrary;
 use crate::collector::library::Attempt;
-use crate::collector::reader_commands::EndLimits;
 use crate::collector::rocm::ids;
 use crate::collector::{
     Capabilities, Collector, DeviceDescription, Options, RecordSink, Recording, Selection, Unavailable,

@@ -5,8 +5,8 @@ use super::super::records::{make_record, view_of};
 use super::super::streams;
 use super::super::views;
 use super::*;
+use crate::collector::buffered::walk::Unreadable;
 use crate::collector::trial::{self, Findings, TrialRecord as Row};
-use crate::collector::walk::Unreadable;
 use proptest::prelude::*;
 
 /// A walker that computes sizes from PTI's version.
@@ -200,9 +200,9 @@ fn only_runtime_calls_launch_work() {
     let (mut reader, sink) = reader(false);
     let records = [external(2), external(3), call(6, 3, 21), call(3, 1, 55), call(6, 3, 22)];
     assert!(reader.read(&records.concat(), &NEW));
-    assert_eq!(reader.owed(), 1, "a kernel is owed, a copy is not");
+    assert_eq!(reader.launches.count(), 1, "a kernel is owed, a copy is not");
     assert!(reader.read(&kernel(0, 0), &NEW));
-    assert_eq!(reader.owed(), 0);
+    assert_eq!(reader.launches.count(), 0);
     let found = Findings::of_sink(&sink);
     let calls: Vec<_> = found.records.iter().filter(|row| row.thread.is_some()).collect();
     let told: Vec<_> = calls.iter().map(|row| (&*row.name, row.kind, row.launches)).collect();
@@ -281,9 +281,9 @@ fn unreadable_records_are_counted() {
     let (mut reader, sink) = reader(false);
     let launch = make_record(6, 48, &[(8, 8, 600), (16, 8, 700), (24, 4, 3), (28, 4, 21), (40, 4, 5)]);
     assert!(reader.read(&launch, &NEW));
-    assert_eq!(reader.owed(), 1);
+    assert_eq!(reader.launches.count(), 1);
     assert!(!reader.read(&make_record(99, 64, &[]), &NEW), "the walker knows no such view");
-    assert_eq!(reader.owed(), 0, "its kernel may have been behind that");
+    assert_eq!(reader.launches.count(), 0, "its kernel may have been behind that");
     assert!(reader.read(&kernel(0, 0)[..100], &NEW), "cut");
     assert!(reader.read(&[], &NEW));
     assert_eq!(Findings::of_sink(&sink).lost(Loss::DeviceRecordsUnread), 3);

@@ -20,7 +20,7 @@ const SPARE: usize = 2;
 
 /// What a library gets when no buffer is free: beyond the limit, or outside of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OverflowBuffers {
+pub(in crate::collector) enum OverflowBuffers {
     /// Nothing: the library itself drops records.
     None,
     /// Beyond the limit a scrap buffer, as long as fewer than the most are out; otherwise nothing.
@@ -31,11 +31,11 @@ pub(super) enum OverflowBuffers {
 
 /// Limits on scrap buffers: small buffers whose records are counted and dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ScrapLimits {
+pub(in crate::collector) struct ScrapLimits {
     /// The size of a scrap buffer, which fits the longest record.
-    pub(super) bytes: usize,
+    pub(in crate::collector) bytes: usize,
     /// The most that may be out at once.
-    pub(super) most: usize,
+    pub(in crate::collector) most: usize,
 }
 
 /// Memory for records.
@@ -53,14 +53,14 @@ unsafe impl Send for PoolBuffer {}
 
 /// A buffer with records.
 #[derive(Debug)]
-pub(super) struct FilledBuffer {
+pub(in crate::collector) struct FilledBuffer {
     buffer: PoolBuffer,
     valid: usize,
 }
 
 /// All buffers of the process for a library, whose buffer callback is process-wide.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(in crate::collector) struct Pool {
     state: Mutex<PoolState>,
     changed: Condvar,
 }
@@ -88,17 +88,17 @@ struct PoolState {
 
 /// What happened in a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct PoolCounts {
+pub(in crate::collector) struct PoolCounts {
     /// Buffers that came back with records.
-    pub(super) filled: u64,
+    pub(in crate::collector) filled: u64,
     /// Requests beyond the limit, refused or given a scrap buffer.
-    pub(super) refused: u64,
+    pub(in crate::collector) refused: u64,
     /// Buffers that came back and are not in this pool.
-    pub(super) unknown: u64,
+    pub(in crate::collector) unknown: u64,
     /// Buffers that came back and whose records could not be counted.
-    pub(super) uncounted: u64,
+    pub(in crate::collector) uncounted: u64,
     /// Buffers with records that were not read before the recording ended.
-    pub(super) kept: u64,
+    pub(in crate::collector) kept: u64,
 }
 
 impl OverflowBuffers {
@@ -154,19 +154,19 @@ impl Drop for PoolBuffer {
 }
 
 impl FilledBuffer {
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(in crate::collector) fn bytes(&self) -> &[u8] {
         // SAFETY: all of the buffer is initialized, and the library has given it back.
         unsafe { std::slice::from_raw_parts(self.buffer.start.as_ptr(), self.valid.min(self.buffer.size)) }
     }
 
     /// Returns whether it is a scrap buffer.
-    pub(super) fn is_scrap(&self) -> bool {
+    pub(in crate::collector) fn is_scrap(&self) -> bool {
         self.buffer.is_scrap
     }
 }
 
 impl Pool {
-    pub(super) const fn new() -> Pool {
+    pub(in crate::collector) const fn new() -> Pool {
         let counts = PoolCounts { filled: 0, refused: 0, unknown: 0, uncounted: 0, kept: 0 };
         let state = PoolState {
             size: 0,
@@ -191,7 +191,7 @@ impl Pool {
 
     /// Starts to hand out buffers of at most `limit` bytes in all. Returns `false` if the shared scrap buffer cannot
     /// be allocated.
-    pub(super) fn open(&self, limit: u64, overflow: OverflowBuffers) -> bool {
+    pub(in crate::collector) fn open(&self, limit: u64, overflow: OverflowBuffers) -> bool {
         let size = (limit / BUFFERS).clamp(BUFFER_BYTES_LEAST, BUFFER_BYTES) & !4095;
         let [size, limit] = [size, limit.max(size)].map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         let mut state = self.state();
@@ -214,7 +214,7 @@ impl Pool {
     }
 
     /// Stops to hand out buffers. Those that the library still has are freed when they come back.
-    pub(super) fn close(&self) -> PoolCounts {
+    pub(in crate::collector) fn close(&self) -> PoolCounts {
         let mut state = self.state();
         if state.size > 0 {
             state.counts.kept = (state.ready.len() + state.with_records(u64::MAX).count()) as u64;
@@ -227,7 +227,7 @@ impl Pool {
     }
 
     /// Returns the address and size of an empty buffer; `None` to refuse.
-    pub(super) fn request(&self) -> Option<(NonNull<u8>, usize)> {
+    pub(in crate::collector) fn request(&self) -> Option<(NonNull<u8>, usize)> {
         let mut state = self.state();
         let Some(mut buffer) = state.take_empty() else { return state.last_scrap.as_ref().map(PoolBuffer::place) };
         state.requests += 1;
@@ -239,7 +239,7 @@ impl Pool {
     }
 
     /// Takes a buffer back, of which `valid` bytes are records.
-    pub(super) fn complete(&self, start: *mut u8, valid: usize) {
+    pub(in crate::collector) fn complete(&self, start: *mut u8, valid: usize) {
         let mut state = self.state();
         match state.out.iter().position(|buffer| buffer.start.as_ptr() == start) {
             Some(place) => {
@@ -262,7 +262,7 @@ impl Pool {
     }
 
     /// Takes all unread buffers. If there is none, waits until `until` for the first, or until `wanted` returns true.
-    pub(super) fn take(&self, until: Instant, wanted: impl Fn() -> bool) -> Vec<FilledBuffer> {
+    pub(in crate::collector) fn take(&self, until: Instant, wanted: impl Fn() -> bool) -> Vec<FilledBuffer> {
         let mut state = self.state();
         while state.ready.is_empty() && !wanted() {
             let left = until.saturating_duration_since(Instant::now());
@@ -276,18 +276,18 @@ impl Pool {
     }
 
     /// Makes the waiting thread check `wanted` again.
-    pub(super) fn wake(&self) {
+    pub(in crate::collector) fn wake(&self) {
         drop(self.state());
         self.changed.notify_all();
     }
 
     /// Takes back a buffer that has been read.
-    pub(super) fn give_back(&self, filled: FilledBuffer) {
+    pub(in crate::collector) fn give_back(&self, filled: FilledBuffer) {
         self.state().recycle(filled.buffer);
     }
 
     /// Allocates buffers ahead of need, outside of callbacks.
-    pub(super) fn preallocate(&self) {
+    pub(in crate::collector) fn preallocate(&self) {
         loop {
             let mut state = self.state();
             if state.size == 0 || state.free.len() >= SPARE || state.bytes + state.size > state.limit {
@@ -312,23 +312,23 @@ impl Pool {
     }
 
     /// Returns how many buffers have been handed out.
-    pub(super) fn requests(&self) -> u64 {
+    pub(in crate::collector) fn requests(&self) -> u64 {
         self.state().requests
     }
 
     /// Returns whether the library has written records into a buffer of the recording, up to that request, and not
     /// returned it.
-    pub(super) fn holds_records(&self, requests: u64) -> bool {
+    pub(in crate::collector) fn holds_records(&self, requests: u64) -> bool {
         self.state().with_records(requests).next().is_some()
     }
 
-    pub(super) fn counts(&self) -> PoolCounts {
+    pub(in crate::collector) fn counts(&self) -> PoolCounts {
         self.state().counts
     }
 }
 
 /// Returns memory that is never freed, for a forked child, in which the pool's lock may be held for ever.
-pub(super) fn leak_buffer(bytes: usize) -> Option<(NonNull<u8>, usize)> {
+pub(in crate::collector) fn leak_buffer(bytes: usize) -> Option<(NonNull<u8>, usize)> {
     PoolBuffer::new(bytes, true).map(|scrap| ManuallyDrop::new(scrap).place())
 }
 

@@ -1,7 +1,7 @@
 //! Splits a buffer of a vendor's records.
 
 /// Finds where records begin.
-pub(super) trait Walker {
+pub(in crate::collector) trait Walker {
     /// Returns the offset of the record after the record at `at`, or of the first; `None` after the last.
     ///
     /// # Errors
@@ -11,14 +11,14 @@ pub(super) trait Walker {
 
 /// The rest of a buffer cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unreadable;
+pub(in crate::collector) struct Unreadable;
 
 /// Iterates over the records of a buffer, each as all of its bytes.
 ///
 /// A record ends where the next begins. If the walker fails, does not advance, or leaves the buffer, the iteration
 /// ends and the buffer is [broken](Records::broken).
 #[derive(Debug)]
-pub(super) struct Records<'b, W> {
+pub(in crate::collector) struct Records<'b, W> {
     buffer: &'b [u8],
     walker: &'b W,
     /// The offset of the next record.
@@ -27,7 +27,7 @@ pub(super) struct Records<'b, W> {
 }
 
 impl<'b, W: Walker> Records<'b, W> {
-    pub(super) fn new(buffer: &'b [u8], walker: &'b W) -> Records<'b, W> {
+    pub(in crate::collector) fn new(buffer: &'b [u8], walker: &'b W) -> Records<'b, W> {
         let mut records = Records { buffer, walker, at: None, broken: false };
         if !buffer.is_empty() {
             records.at = records.step(None);
@@ -37,7 +37,7 @@ impl<'b, W: Walker> Records<'b, W> {
     }
 
     /// Returns whether the rest of the buffer cannot be read.
-    pub(super) fn broken(&self) -> bool {
+    pub(in crate::collector) fn broken(&self) -> bool {
         self.broken
     }
 
@@ -68,7 +68,7 @@ impl<'b, W: Walker> Iterator for Records<'b, W> {
 /// A walker that returns what a test prescribes.
 #[cfg(test)]
 #[derive(Debug)]
-pub(super) struct ScriptedWalker(pub(super) Vec<Result<Option<usize>, Unreadable>>);
+pub(in crate::collector) struct ScriptedWalker(pub(in crate::collector) Vec<Result<Option<usize>, Unreadable>>);
 
 #[cfg(test)]
 impl Walker for ScriptedWalker {

@@ -5,31 +5,40 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A channel to the reader thread of a recording; `E` describes how the recording is to end.
+/// A channel to the reader thread of a recording.
 #[derive(Debug)]
-pub(super) struct ReaderCommands<E> {
+pub(in crate::collector) struct ReaderCommands {
     /// The pool on which the thread waits.
     pool: &'static Pool,
-    state: Mutex<CommandState<E>>,
+    state: Mutex<CommandState>,
     done: Condvar,
     /// Whether a command is pending.
     pending: AtomicBool,
 }
 
 #[derive(Debug)]
-struct CommandState<E> {
+struct CommandState {
     /// Drains requested, and drains completed.
     drains: u64,
     drained: u64,
-    end: Option<E>,
+    end: Option<RecordingEnd>,
     ended: bool,
+}
+
+/// How a recording is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::collector) struct RecordingEnd {
+    /// The end time, on the clock of the records.
+    pub(in crate::collector) at: u64,
+    /// How long to wait for device work that has begun.
+    pub(in crate::collector) deadline: Instant,
 }
 
 /// Reports the end of the recording on drop, so that it is reported after a panic too.
 #[derive(Debug)]
-pub(super) struct EndNotifier<E: Copy>(pub(super) Arc<ReaderCommands<E>>);
+pub(in crate::collector) struct EndNotifier(pub(in crate::collector) Arc<ReaderCommands>);
 
-impl<E: Copy> Drop for EndNotifier<E> {
+impl Drop for EndNotifier {
     fn drop(&mut self) {
         self.0.finish();
     }
@@ -37,29 +46,29 @@ impl<E: Copy> Drop for EndNotifier<E> {
 
 /// A command to the reader thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReaderCommand<E> {
+pub(in crate::collector) enum ReaderCommand {
     /// Read the complete buffers, and report with [`finish_drains`](ReaderCommands::finish_drains) that all drains up
     /// to this number are done.
     Drain(u64),
     /// End the recording.
-    End(E),
+    End(RecordingEnd),
     /// Check for other work.
     Poll,
 }
 
 /// How long the end of a recording may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EndLimits {
+pub(in crate::collector) struct EndLimits {
     /// Until then, the end waits for device work that has begun.
-    pub(super) work: Instant,
+    pub(in crate::collector) work: Instant,
     /// How long it waits for the library.
-    pub(super) library: Duration,
+    pub(in crate::collector) library: Duration,
 }
 
 impl EndLimits {
     /// Divides the time left until `deadline`. The last part is for the calls that follow the wait for work: the
     /// library flushes its buffers and releases its memory.
-    pub(super) fn new(now: Instant, deadline: Instant) -> EndLimits {
+    pub(in crate::collector) fn new(now: Instant, deadline: Instant) -> EndLimits {
         /// The time reserved for these calls, and so the least that a hung library costs.
         const CALLS: Duration = Duration::from_millis(500);
         let left = deadline.saturating_duration_since(now);
@@ -67,19 +76,19 @@ impl EndLimits {
     }
 }
 
-impl<E: Copy> ReaderCommands<E> {
+impl ReaderCommands {
     /// Makes a channel to a thread that waits for buffers of this pool.
-    pub(super) fn new(pool: &'static Pool) -> ReaderCommands<E> {
+    pub(in crate::collector) fn new(pool: &'static Pool) -> ReaderCommands {
         let state = CommandState { drains: 0, drained: 0, end: None, ended: false };
         ReaderCommands { pool, state: Mutex::new(state), done: Condvar::new(), pending: AtomicBool::new(false) }
     }
 
-    fn state(&self) -> MutexGuard<'_, CommandState<E>> {
+    fn state(&self) -> MutexGuard<'_, CommandState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Requests a drain, and waits for it.
-    pub(super) fn drain(&self, patience: Duration) {
+    pub(in crate::collector) fn drain(&self, patience: Duration) {
         let mut state = self.state();
         state.drains += 1;
         let drain = state.drains;
@@ -88,7 +97,7 @@ impl<E: Copy> ReaderCommands<E> {
     }
 
     /// Requests the end, and waits for it; returns `false` if it takes longer than `patience`.
-    pub(super) fn end(&self, end: E, patience: Duration) -> bool {
+    pub(in crate::collector) fn end(&self, end: RecordingEnd, patience: Duration) -> bool {
         let mut state = self.state();
         state.end = Some(end);
         self.submit(state);
@@ -96,28 +105,28 @@ impl<E: Copy> ReaderCommands<E> {
     }
 
     /// Makes the thread check for other work.
-    pub(super) fn poll(&self) {
+    pub(in crate::collector) fn poll(&self) {
         self.submit(self.state());
     }
 
-    fn submit(&self, state: MutexGuard<'_, CommandState<E>>) {
+    fn submit(&self, state: MutexGuard<'_, CommandState>) {
         self.pending.store(true, Ordering::Release);
         drop(state);
         self.pool.wake();
     }
 
-    fn wait(&self, patience: Duration, is_done: impl Fn(&CommandState<E>) -> bool) -> bool {
+    fn wait(&self, patience: Duration, is_done: impl Fn(&CommandState) -> bool) -> bool {
         let until = self.done.wait_timeout_while(self.state(), patience, |state| !is_done(state));
         !until.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
     /// Returns whether a command is pending.
-    pub(super) fn is_pending(&self) -> bool {
+    pub(in crate::collector) fn is_pending(&self) -> bool {
         self.pending.load(Ordering::Acquire)
     }
 
     /// Takes the next command.
-    pub(super) fn take(&self) -> Option<ReaderCommand<E>> {
+    pub(in crate::collector) fn take(&self) -> Option<ReaderCommand> {
         if !self.pending.swap(false, Ordering::AcqRel) {
             return None;
         }
@@ -130,7 +139,7 @@ impl<E: Copy> ReaderCommands<E> {
     }
 
     /// Reports that all drains up to this number are done.
-    pub(super) fn finish_drains(&self, drains: u64) {
+    pub(in crate::collector) fn finish_drains(&self, drains: u64) {
         self.state().drained = drains;
         self.done.notify_all();
     }
@@ -161,6 +170,7 @@ mod tests {
     fn commands_are_taken_and_awaited() {
         static POOL: Pool = Pool::new();
         let (commands, long) = (ReaderCommands::new(&POOL), Duration::from_secs(60));
+        let end = RecordingEnd { at: 7, deadline: Instant::now() };
         assert!(!commands.is_pending() && commands.take().is_none());
         commands.poll();
         assert!(commands.is_pending());
@@ -174,16 +184,16 @@ mod tests {
                     POOL.take(Instant::now() + long, || commands.is_pending());
                     match commands.take() {
                         Some(ReaderCommand::Drain(drains)) => commands.finish_drains(drains),
-                        Some(ReaderCommand::End("now")) => return commands.finish(),
+                        Some(ReaderCommand::End(RecordingEnd { at: 7, .. })) => return commands.finish(),
                         other => assert_eq!(other, None),
                     }
                 }
             });
             commands.drain(long);
             assert_eq!(commands.state().drained, 2);
-            assert!(commands.end("now", long));
+            assert!(commands.end(end, long));
         });
         commands.drain(long);
-        assert!(!ReaderCommands::new(&POOL).end((), Duration::ZERO), "no thread answers");
+        assert!(!ReaderCommands::new(&POOL).end(end, Duration::ZERO), "no thread answers");
     }
 }

@@ -1,0 +1,251 @@
+//! The thread that reads a library's buffers during a recording, and ends it.
+
+use super::commands::{EndNotifier, ReaderCommand, ReaderCommands, RecordingEnd};
+use super::kinds::{KindSwitch, PausableKinds};
+use super::launches::UnfinishedLaunches;
+use super::pool::{FilledBuffer, Pool, PoolCounts};
+use crate::buffer::Loss;
+use crate::collector::contained::run_reader;
+use crate::collector::{RecordSink, Unavailable};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A library that writes the records of a recording into buffers of a pool. Dropping it releases its resources.
+pub(in crate::collector) trait BufferedLibrary: fmt::Debug + Send + 'static {
+    /// Its name in messages.
+    const NAME: &'static str;
+    /// The shortest and the longest pause between two polls at the end, and the longest in a pause.
+    const WAITS: [Duration; 3];
+    /// Whether it returns complete buffers only when it is flushed.
+    const NEEDS_FLUSHES: bool;
+
+    /// Switches its kinds of records.
+    type Switch: KindSwitch;
+
+    fn sink(&self) -> &RecordSink;
+
+    fn launches(&mut self) -> &mut UnfinishedLaunches;
+
+    /// Called first on the thread.
+    fn begin(&mut self) {}
+
+    /// Makes the library return its buffers: those with complete records, or, if `forced`, all.
+    fn flush(&mut self, forced: bool);
+
+    /// Reads the records of a buffer.
+    fn read(&mut self, bytes: &[u8]);
+
+    /// Returns how many records a scrap buffer contains.
+    fn count_records(&self, bytes: &[u8]) -> u64;
+
+    /// Called at least once a second.
+    fn poll(&mut self) {}
+
+    /// Returns whether all records that are wanted have arrived, as far as that can be known.
+    fn has_records(&mut self, cutoff: &Cutoff) -> bool;
+
+    /// Returns whether a pause may disable the kinds.
+    fn can_suspend(&mut self, cutoff: &Cutoff) -> bool {
+        self.has_records(cutoff)
+    }
+
+    /// Ends the recording after the kinds were disabled and the last buffers read.
+    fn finish(&mut self, counts: &PoolCounts);
+}
+
+/// The last point in time whose records are wanted.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::collector) struct Cutoff {
+    /// On the clock of the records.
+    pub(in crate::collector) at: u64,
+    /// Earlier records are in buffers that were requested up to this number.
+    pub(in crate::collector) requests: u64,
+    /// How long to wait for buffers of a program that keeps launching, which are never complete.
+    pub(in crate::collector) patience_ends: Instant,
+    /// How often it was polled.
+    pub(in crate::collector) polls: u32,
+}
+
+/// A pause that waits for records of earlier launches.
+#[derive(Clone, Copy, Debug)]
+struct Pausing {
+    cutoff: Cutoff,
+    poll_at: Instant,
+    wait: Duration,
+}
+
+/// The state of a recording's thread.
+#[derive(Debug)]
+pub(in crate::collector) struct ReaderThread<L: BufferedLibrary> {
+    pool: &'static Pool,
+    commands: Arc<ReaderCommands>,
+    kinds: Arc<PausableKinds<L::Switch>>,
+    pausing: Option<Pausing>,
+    library: L,
+    /// Dropped after the library: a start that waits for the end may go on then.
+    _ended: EndNotifier,
+}
+
+/// How often the thread polls, and flushes a library that needs it.
+const POLL_EVERY: Duration = Duration::from_secs(1);
+/// How long a pause or an end waits for buffers that are never complete.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+impl<L: BufferedLibrary> ReaderThread<L> {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The operating system refuses a thread.
+    pub(in crate::collector) fn spawn(
+        name: &str,
+        pool: &'static Pool,
+        commands: &Arc<ReaderCommands>,
+        kinds: &Arc<PausableKinds<L::Switch>>,
+        library: L,
+    ) -> Result<(), Unavailable> {
+        let (commands, kinds) = (commands.clone(), kinds.clone());
+        let _ended = EndNotifier(commands.clone());
+        let reader = ReaderThread { pool, commands, kinds, pausing: None, library, _ended };
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || reader.run());
+        thread.map(drop).map_err(|error| Unavailable::no_thread(&error))
+    }
+
+    /// Reads buffers until the recording ends.
+    fn run(mut self) {
+        let sink = self.library.sink().clone();
+        run_reader(&sink, || self.record());
+        sink.lost(Loss::DeviceBuffersKept, self.pool.close().kept);
+    }
+
+    fn record(&mut self) {
+        self.library.begin();
+        let commands = self.commands.clone();
+        let mut poll_at = Instant::now() + POLL_EVERY;
+        loop {
+            self.pool.preallocate();
+            let until = self.pausing.map_or(poll_at, |pausing| poll_at.min(pausing.poll_at));
+            let filled = self.pool.take(until, || commands.is_pending());
+            self.read(filled);
+            match commands.take() {
+                Some(ReaderCommand::End(end)) => return self.end(&end),
+                Some(ReaderCommand::Drain(drains)) => {
+                    self.flush(false);
+                    commands.finish_drains(drains);
+                }
+                Some(ReaderCommand::Poll) | None => {}
+            }
+            self.suspend_kinds();
+            self.library.poll();
+            if Instant::now() >= poll_at {
+                if L::NEEDS_FLUSHES {
+                    self.flush(false);
+                }
+                poll_at = Instant::now() + POLL_EVERY;
+            }
+        }
+    }
+
+    /// Disables the kinds in a pause, once the records of earlier launches have arrived, or had time to.
+    fn suspend_kinds(&mut self) {
+        if let Some(at) = self.kinds.pending_pause() {
+            let (now, [shortest, _, longest]) = (Instant::now(), L::WAITS);
+            let begun = || Pausing { cutoff: self.cutoff(at), poll_at: now, wait: shortest };
+            let mut pausing = self.pausing.filter(|pausing| pausing.cutoff.at == at).unwrap_or_else(begun);
+            if now >= pausing.poll_at {
+                let library = &mut self.library;
+                self.kinds.suspend_calls(|| library.flush(false));
+                self.read_returned();
+                if self.library.can_suspend(&pausing.cutoff) {
+                    self.kinds.suspend();
+                    // Work that ends while the kinds are disabled has no record.
+                    self.library.launches().clear();
+                }
+                pausing.poll_at = now + pausing.wait;
+                pausing.wait = (pausing.wait * 2).min(longest);
+                pausing.cutoff.polls += 1;
+            }
+            self.pausing = Some(pausing);
+        } else {
+            self.pausing = None;
+        }
+        self.kinds.retry_resume();
+    }
+
+    fn cutoff(&self, at: u64) -> Cutoff {
+        Cutoff { at, requests: self.pool.requests(), patience_ends: Instant::now() + PATIENCE, polls: 0 }
+    }
+
+    fn flush(&mut self, forced: bool) {
+        let library = &mut self.library;
+        self.kinds.flush(|| library.flush(forced));
+        self.read_returned();
+    }
+
+    fn read_returned(&mut self) {
+        let filled = self.pool.take(Instant::now(), || true);
+        self.read(filled);
+    }
+
+    fn read(&mut self, filled: Vec<FilledBuffer>) {
+        for filled in filled {
+            if filled.is_scrap() {
+                let dropped = self.library.count_records(filled.bytes());
+                self.library.launches().note_missing(dropped);
+                self.library.sink().lost(Loss::DeviceRecordsOverLimit, dropped);
+            } else {
+                self.library.read(filled.bytes());
+            }
+            self.pool.give_back(filled);
+        }
+    }
+
+    /// Waits for device work that has begun, and ends the recording.
+    ///
+    /// A forced flush also takes unfinished kernels, and then loses their ends. So it comes last, when time is up.
+    /// The program's devices are never synchronized: a capture may be in progress.
+    fn end(&mut self, end: &RecordingEnd) {
+        self.kinds.close();
+        self.library.launches().close(end.at);
+        let (cutoff, [mut wait, longest, _]) = (self.cutoff(end.at), L::WAITS);
+        loop {
+            self.flush(false);
+            if self.library.has_records(&cutoff) {
+                break;
+            }
+            let left = end.deadline.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                self.flush(true);
+                break;
+            }
+            let filled = self.pool.take(Instant::now() + wait.min(left), || false);
+            self.read(filled);
+            wait = (wait * 2).min(longest);
+        }
+        self.kinds.end();
+        // Records that arrived meanwhile.
+        self.flush(false);
+        let counts = self.pool.close();
+        self.report_losses(&counts);
+        self.library.finish(&counts);
+    }
+
+    fn report_losses(&self, counts: &PoolCounts) {
+        let sink = self.library.sink();
+        if counts.refused > 0 {
+            sink.note(format!(
+                "{} requested {} buffers beyond ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB, so records are missing; raise the \
+                 limit",
+                L::NAME,
+                counts.refused
+            ));
+        }
+        if counts.uncounted > 0 {
+            sink.lost(Loss::DeviceRecordsOverLimit, counts.uncounted);
+            sink.note(format!("{} buffers were discarded; the number of lost records is unknown", counts.uncounted));
+        }
+        if counts.unknown > 0 {
+            sink.note(format!("{} returned {} buffers of another profiler", L::NAME, counts.unknown));
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Tracks launches whose device records have not arrived.
+
+/// Correlation ids in a page.
+const PAGE: usize = 1 << 16;
+/// Pages that are kept: older launches are no longer waited for.
+const PAGES: usize = 32;
+
+/// Tracks for each correlation id whether something was launched with it, and whether its device record arrived.
+///
+/// Two bits for each id, in pages, since ids are consecutive.
+#[derive(Debug)]
+pub(in crate::collector) struct UnfinishedLaunches {
+    pages: Vec<LaunchPage>,
+    /// Threads whose work is captured into a graph instead of running.
+    capturing: Vec<u32>,
+    /// Launches from then on are ignored.
+    until: u64,
+    /// The latest start of a call.
+    latest_call: u64,
+    /// Whether records are known to be missing, so that launches cannot be waited for.
+    is_missing_records: bool,
+}
+
+#[derive(Debug)]
+struct LaunchPage {
+    number: u32,
+    launched: Box<[u64; PAGE / 64]>,
+    worked: Box<[u64; PAGE / 64]>,
+}
+
+impl LaunchPage {
+    fn new(number: u32) -> LaunchPage {
+        LaunchPage { number, launched: Box::new([0; PAGE / 64]), worked: Box::new([0; PAGE / 64]) }
+    }
+}
+
+impl UnfinishedLaunches {
+    pub(in crate::collector) fn new() -> UnfinishedLaunches {
+        UnfinishedLaunches {
+            pages: Vec::new(),
+            capturing: Vec::new(),
+            until: u64::MAX,
+            latest_call: 0,
+            is_missing_records: false,
+        }
+    }
+
+    /// Notes a call that began at that time.
+    #[inline]
+    pub(in crate::collector) fn call(&mut self, start: u64) {
+        self.latest_call = self.latest_call.max(start);
+    }
+
+    /// Ignores launches after that time, on the clock of the records.
+    pub(in crate::collector) fn close(&mut self, end: u64) {
+        self.until = end;
+    }
+
+    /// Returns whether a call was recorded that began after that time.
+    pub(in crate::collector) fn is_past(&self, at: u64) -> bool {
+        self.latest_call > at
+    }
+
+    /// Notes that a thread begins or ends the capture of a graph.
+    pub(in crate::collector) fn capture(&mut self, thread: u32, begins: bool) {
+        self.capturing.retain(|capturing| *capturing != thread);
+        if begins {
+            self.capturing.push(thread);
+        }
+    }
+
+    /// Returns whether launches of a thread run on a device.
+    #[inline]
+    pub(in crate::collector) fn reaches_device(&self, thread: u32) -> bool {
+        self.capturing.is_empty() || !self.capturing.contains(&thread)
+    }
+
+    /// Notes a launch with that id.
+    #[inline]
+    pub(in crate::collector) fn launched(&mut self, correlation: u32, start: u64) {
+        if start <= self.until {
+            let (page, word, bit) = self.place(correlation);
+            if let Some(word) = page.launched.get_mut(word) {
+                *word |= bit;
+            }
+        }
+    }
+
+    /// Notes a device record with that id.
+    #[inline]
+    pub(in crate::collector) fn worked(&mut self, correlation: u32) {
+        let (page, word, bit) = self.place(correlation);
+        if let Some(word) = page.worked.get_mut(word) {
+            *word |= bit;
+        }
+    }
+
+    /// Notes that this number of records is missing: from now on no launch is waited for.
+    pub(in crate::collector) fn note_missing(&mut self, records: u64) {
+        self.is_missing_records |= records > 0;
+    }
+
+    /// Stops to wait for the launches so far: their device records may not arrive.
+    pub(in crate::collector) fn clear(&mut self) {
+        for page in &mut self.pages {
+            page.launched.fill(0);
+        }
+    }
+
+    /// Returns how many launches have no device record that will certainly arrive.
+    pub(in crate::collector) fn count(&self) -> u64 {
+        if self.is_missing_records {
+            return 0;
+        }
+        let words = self.pages.iter().flat_map(|page| page.launched.iter().zip(page.worked.iter()));
+        words.map(|(launched, worked)| u64::from((launched & !worked).count_ones())).sum()
+    }
+
+    #[inline]
+    fn place(&mut self, correlation: u32) -> (&mut LaunchPage, usize, u64) {
+        let (number, within) = (correlation >> 16, correlation as usize % PAGE);
+        let slot = self.slot(number);
+        #[expect(clippy::indexing_slicing, reason = "the slot was just made or found")]
+        let page = &mut self.pages[slot];
+        (page, within / 64, 1 << (within % 64))
+    }
+
+    #[inline]
+    fn slot(&mut self, number: u32) -> usize {
+        let slot = number as usize % PAGES;
+        match self.pages.get(slot) {
+            Some(page) if page.number == number => slot,
+            _ => self.make(number, slot),
+        }
+    }
+
+    #[cold]
+    fn make(&mut self, number: u32, slot: usize) -> usize {
+        while self.pages.len() <= slot {
+            let made = self.pages.len();
+            self.pages.push(LaunchPage::new(u32::try_from(made).unwrap_or(0)));
+        }
+        if let Some(page) = self.pages.get_mut(slot).filter(|page| page.number != number) {
+            *page = LaunchPage::new(number);
+        }
+        slot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launch_and_its_record_arrive_in_either_order() {
+        let mut launches = UnfinishedLaunches::new();
+        for id in [1, 63, 64, 70_000, u32::MAX] {
+            launches.launched(id, 10);
+        }
+        assert_eq!(launches.count(), 5);
+        launches.worked(2);
+        launches.launched(2, 10);
+        assert_eq!(launches.count(), 5);
+        for id in [1, 63, 64, 70_000, u32::MAX] {
+            launches.worked(id);
+        }
+        assert_eq!(launches.count(), 0);
+    }
+
+    #[test]
+    fn launches_after_the_end_are_ignored() {
+        let mut launches = UnfinishedLaunches::new();
+        launches.launched(1, 10);
+        launches.call(10);
+        launches.close(100);
+        assert!(!launches.is_past(100));
+        launches.launched(2, 101);
+        launches.call(101);
+        assert!(launches.is_past(100));
+        assert_eq!(launches.count(), 1);
+    }
+
+    #[test]
+    fn captured_launches_are_not_owed() {
+        let mut launches = UnfinishedLaunches::new();
+        launches.capture(7, true);
+        launches.capture(7, true);
+        assert!(!launches.reaches_device(7) && launches.reaches_device(8));
+        launches.capture(7, false);
+        assert!(launches.reaches_device(7));
+    }
+
+    #[test]
+    fn cleared_and_missing_launches_are_not_waited_for() {
+        let mut launches = UnfinishedLaunches::new();
+        launches.launched(1, 10);
+        launches.clear();
+        launches.worked(1);
+        launches.launched(2, 10);
+        launches.note_missing(0);
+        assert_eq!(launches.count(), 1);
+        launches.note_missing(1);
+        assert_eq!(launches.count(), 0);
+    }
+
+    #[test]
+    fn memory_is_bounded_for_any_ids() {
+        let mut launches = UnfinishedLaunches::new();
+        for id in (0..1000u32).map(|id| id.wrapping_mul(0x0101_0101)) {
+            launches.launched(id, 0);
+        }
+        assert!(launches.pages.len() <= PAGES);
+    }
+}

@@ -1,0 +1,116 @@
+//! The recording of a library that writes into buffers.
+
+use super::commands::{EndLimits, ReaderCommands, RecordingEnd};
+use super::kinds::{KindSwitch, PausableKinds};
+use super::pool::Pool;
+use crate::buffer::Loss;
+use crate::collector::clock::{now, to_vendor_clock};
+use crate::collector::lease::ExclusiveLease;
+use crate::collector::{DeviceDescription, RecordSink, Recording};
+use crate::time::Timestamp;
+use kineto_trace::activity::CorrelationId;
+use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::LocalKey;
+use std::time::{Duration, Instant};
+
+/// The functions of a library that a recording calls on the program's threads.
+pub(in crate::collector) trait RecordingApi: fmt::Debug + Sync + 'static {
+    /// Pushes an external id on the calling thread; returns whether it was accepted.
+    fn push(&self, id: u64) -> bool;
+
+    /// Pops the id that was pushed last on the calling thread; returns `false` if there is none.
+    fn pop(&self) -> bool;
+
+    /// Reads the clock of the records.
+    fn timestamp(&self) -> Option<u64>;
+}
+
+/// What a library has once in the process.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::collector) struct LibraryState {
+    /// The library's name in messages.
+    pub(in crate::collector) name: &'static str,
+    pub(in crate::collector) pool: &'static Pool,
+    pub(in crate::collector) lease: &'static ExclusiveLease,
+    /// The recording for which stale ids were removed on a thread.
+    pub(in crate::collector) clean_for: &'static LocalKey<Cell<u32>>,
+    /// Whether it sees the calls by which a program opens and closes a range.
+    pub(in crate::collector) sees_ranges: bool,
+}
+
+/// A recording, whose thread holds the lease of the library until it has ended.
+pub(in crate::collector) struct BufferedRecording<A: 'static> {
+    pub(in crate::collector) library: LibraryState,
+    pub(in crate::collector) api: &'static A,
+    pub(in crate::collector) commands: Arc<ReaderCommands>,
+    pub(in crate::collector) kinds: Arc<PausableKinds<&'static A>>,
+    pub(in crate::collector) sink: RecordSink,
+    pub(in crate::collector) devices: Box<dyn Fn() -> Vec<DeviceDescription> + Send + Sync>,
+    /// Whether it was stopped: the library is not called any more.
+    pub(in crate::collector) is_over: AtomicBool,
+}
+
+impl<A> fmt::Debug for BufferedRecording<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BufferedRecording").field("library", &self.library.name).finish_non_exhaustive()
+    }
+}
+
+impl<A: RecordingApi> Recording for BufferedRecording<A>
+where
+    &'static A: KindSwitch,
+{
+    fn push(&self, id: CorrelationId) -> bool {
+        if self.is_over.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.library.lease.forget_stale_ids(self.library.clean_for, || self.api.pop());
+        self.api.push(id.0)
+    }
+
+    fn pop(&self) {
+        // The next recording removes what is left.
+        if !self.is_over.load(Ordering::Relaxed) {
+            self.api.pop();
+        }
+    }
+
+    fn pause(&self) {
+        self.kinds.pause(self.clock().unwrap_or_else(now));
+        self.commands.poll();
+    }
+
+    fn resume(&self) {
+        self.kinds.resume();
+        self.commands.poll();
+    }
+
+    fn sees_ranges(&self) -> bool {
+        self.library.sees_ranges
+    }
+
+    fn drain(&self) {
+        self.commands.drain(Duration::from_secs(1));
+    }
+
+    fn clock(&self) -> Option<u64> {
+        self.api.timestamp()
+    }
+
+    fn stop(&self, end: Timestamp, deadline: Instant) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let limits = EndLimits::new(Instant::now(), deadline);
+        let end = RecordingEnd { at: to_vendor_clock(end, self.api.timestamp()), deadline: limits.work };
+        if !self.commands.end(end, limits.library) {
+            self.sink.note(format!("{} hung during the stop; the records in its buffers are lost", self.library.name));
+            self.sink.lost(Loss::DeviceBuffersKept, self.library.pool.close().kept);
+        }
+    }
+
+    fn devices(&self) -> Vec<DeviceDescription> {
+        (self.devices)()
+    }
+}
