@@ -28,6 +28,7 @@ mod cupti;
 mod deferred;
 mod demangle;
 mod device;
+mod fields;
 mod lazy_library;
 mod lease;
 mod library;

@@ -165,9 +165,10 @@ impl Markers {
 #[cfg(test)]
 #[cfg(not(miri))]
 mod tests {
-    use super::super::records::{Record, make_record as record};
+    use super::super::records::Record;
     use super::*;
     use crate::collector::RecordSink;
+    use crate::collector::fields::make_record as record;
     use crate::collector::trial::{self, Findings};
 
     fn address(text: &'static [u8]) -> u64 {

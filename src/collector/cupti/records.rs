@@ -3,6 +3,8 @@
 //! From 11.7 to 13.4 records only grew at their ends, so a field exists if the record is long enough, whatever the
 //! version. No other value in a buffer is trusted.
 
+use crate::collector::fields::{Field, records};
+
 /// The activity kinds, by CUPTI's numbers.
 pub(super) mod kind {
     pub(crate) const MEMCPY: u32 = 1;
@@ -22,116 +24,74 @@ pub(super) mod kind {
     pub(crate) const GRAPH_TRACE: u32 = 51;
 }
 
-macro_rules! field {
-    (u8, $bytes:expr, $at:expr) => {
-        $bytes.get($at).copied()
-    };
-    ($type:ident, $bytes:expr, $at:expr) => {
-        $bytes.get($at..).and_then(|rest| rest.first_chunk()).map(|bytes| $type::from_ne_bytes(*bytes))
-    };
-}
-
-macro_rules! views {
-    ($($(#[$doc:meta])* $name:ident, $size:literal bytes { $($field:ident: $type:ident @ $at:literal,)* }
-        $(+ { $($later:ident: $kind:ident @ $place:literal,)* })?)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug)]
-        pub(super) struct $name<'b> {
-            first: &'b [u8; $size],
-            #[allow(dead_code, reason = "some kinds have never grown")]
-            all: &'b [u8],
-        }
-
-        impl<'b> $name<'b> {
-            /// Returns `None` if the record is shorter than in any version.
-            #[inline]
-            fn new(all: &'b [u8]) -> Option<$name<'b>> {
-                Some($name { first: all.first_chunk()?, all })
-            }
-
-            // Fields of every version.
-            $(#[inline]
-            pub(super) fn $field(&self) -> $type {
-                field!($type, self.first, $at).unwrap_or_default()
-            })*
-
-            // Fields of later versions.
-            $($(#[inline]
-            pub(super) fn $later(&self) -> Option<$kind> {
-                field!($kind, self.all, $place)
-            })*)?
-        }
-    )*};
-}
-
-views! {
+records! {
     /// A kernel.
     Kernel, 176 bytes {
-        registers: u16 @ 6, start: u64 @ 16, end: u64 @ 24, device: u32 @ 40, context: u32 @ 44, stream: u32 @ 48,
-        grid_x: u32 @ 52, grid_y: u32 @ 56, grid_z: u32 @ 60, block_x: u32 @ 64, block_y: u32 @ 68, block_z: u32 @ 72,
-        static_shared: u32 @ 76, dynamic_shared: u32 @ 80, correlation: u32 @ 92, name: u64 @ 104, queued: u64 @ 120,
-        graph_node: u64 @ 144, graph: u32 @ 156, channel: u32 @ 168, channel_type: u32 @ 172,
+        registers: u16 = 6, start: u64 = 16, end: u64 = 24, device: u32 = 40, context: u32 = 44, stream: u32 = 48,
+        grid_x: u32 = 52, grid_y: u32 = 56, grid_z: u32 = 60, block_x: u32 = 64, block_y: u32 = 68, block_z: u32 = 72,
+        static_shared: u32 = 76, dynamic_shared: u32 = 80, correlation: u32 = 92, name: u64 = 104, queued: u64 = 120,
+        graph_node: u64 = 144, graph: u32 = 156, channel: u32 = 168, channel_type: u32 = 172,
     }
-    + { priority: u32 @ 216, }
+    + { priority: u32 = 216, }
     /// A copy on a device, or between it and the host.
     Memcpy, 88 bytes {
-        copy_kind: u8 @ 4, source_kind: u8 @ 5, target_kind: u8 @ 6, bytes: u64 @ 8, start: u64 @ 16, end: u64 @ 24,
-        device: u32 @ 32, context: u32 @ 36, stream: u32 @ 40, correlation: u32 @ 44, graph_node: u64 @ 64,
-        graph: u32 @ 72, channel: u32 @ 76, channel_type: u32 @ 80,
+        copy_kind: u8 = 4, source_kind: u8 = 5, target_kind: u8 = 6, bytes: u64 = 8, start: u64 = 16, end: u64 = 24,
+        device: u32 = 32, context: u32 = 36, stream: u32 = 40, correlation: u32 = 44, graph_node: u64 = 64,
+        graph: u32 = 72, channel: u32 = 76, channel_type: u32 = 80,
     }
     /// A copy between devices.
     Memcpy2, 96 bytes {
-        copy_kind: u8 @ 4, source_kind: u8 @ 5, target_kind: u8 @ 6, bytes: u64 @ 8, start: u64 @ 16, end: u64 @ 24,
-        device: u32 @ 32, context: u32 @ 36, stream: u32 @ 40, source_device: u32 @ 44, source_context: u32 @ 48,
-        target_device: u32 @ 52, target_context: u32 @ 56, correlation: u32 @ 60, graph_node: u64 @ 72,
-        graph: u32 @ 80, channel: u32 @ 84, channel_type: u32 @ 88,
+        copy_kind: u8 = 4, source_kind: u8 = 5, target_kind: u8 = 6, bytes: u64 = 8, start: u64 = 16, end: u64 = 24,
+        device: u32 = 32, context: u32 = 36, stream: u32 = 40, source_device: u32 = 44, source_context: u32 = 48,
+        target_device: u32 = 52, target_context: u32 = 56, correlation: u32 = 60, graph_node: u64 = 72,
+        graph: u32 = 80, channel: u32 = 84, channel_type: u32 = 88,
     }
     /// A fill.
     Memset, 88 bytes {
-        bytes: u64 @ 8, start: u64 @ 16, end: u64 @ 24, device: u32 @ 32, context: u32 @ 36, stream: u32 @ 40,
-        correlation: u32 @ 44, memory_kind: u16 @ 50, graph_node: u64 @ 64, graph: u32 @ 72, channel: u32 @ 76,
-        channel_type: u32 @ 80,
+        bytes: u64 = 8, start: u64 = 16, end: u64 = 24, device: u32 = 32, context: u32 = 36, stream: u32 = 40,
+        correlation: u32 = 44, memory_kind: u16 = 50, graph_node: u64 = 64, graph: u32 = 72, channel: u32 = 76,
+        channel_type: u32 = 80,
     }
     /// A call of the runtime or the driver.
     Api, 40 bytes {
-        function: u32 @ 4, start: u64 @ 8, end: u64 @ 16, thread: u32 @ 28, correlation: u32 @ 32, result: u32 @ 36,
+        function: u32 = 4, start: u64 = 8, end: u64 = 16, thread: u32 = 28, correlation: u32 = 32, result: u32 = 36,
     }
     /// A wait.
     Synchronization, 40 bytes {
-        what: u32 @ 4, start: u64 @ 8, end: u64 @ 16, correlation: u32 @ 24, context: u32 @ 28, stream: u32 @ 32,
-        event: u32 @ 36,
+        what: u32 = 4, start: u64 = 8, end: u64 = 16, correlation: u32 = 24, context: u32 = 28, stream: u32 = 32,
+        event: u32 = 36,
     }
     /// An event that was recorded.
     CudaEvent, 24 bytes {
-        correlation: u32 @ 4, context: u32 @ 8, stream: u32 @ 12, event: u32 @ 16,
+        correlation: u32 = 4, context: u32 = 8, stream: u32 = 12, event: u32 = 16,
     }
-    + { device: u32 @ 24, device_time: u64 @ 40, }
+    + { device: u32 = 24, device_time: u64 = 40, }
     /// An id that was pushed around a call.
     ExternalCorrelation, 24 bytes {
-        id_kind: u32 @ 4, id: u64 @ 8, correlation: u32 @ 16,
+        id_kind: u32 = 4, id: u64 = 8, correlation: u32 = 16,
     }
     /// Overhead of CUPTI.
     Overhead, 40 bytes {
-        what: u32 @ 4, start: u64 @ 24, end: u64 @ 32,
+        what: u32 = 4, start: u64 = 24, end: u64 = 32,
     }
     /// The begin or end of an NVTX range, or an instant.
     Marker, 56 bytes {
-        flags: u32 @ 4, timestamp: u64 @ 8, id: u32 @ 16, object_kind: u32 @ 20, process: u32 @ 24, thread: u32 @ 28,
-        name: u64 @ 40, domain: u64 @ 48,
+        flags: u32 = 4, timestamp: u64 = 8, id: u32 = 16, object_kind: u32 = 20, process: u32 = 24, thread: u32 = 28,
+        name: u64 = 40, domain: u64 = 48,
     }
     /// Further data of a marker.
     MarkerData, 32 bytes {
-        flags: u32 @ 4, id: u32 @ 8, payload_kind: u32 @ 12, payload: u64 @ 16, color: u32 @ 24, category: u32 @ 28,
+        flags: u32 = 4, id: u32 = 8, payload_kind: u32 = 12, payload: u64 = 16, color: u32 = 24, category: u32 = 28,
     }
     /// A device allocation or free.
     Memory2, 120 bytes {
-        operation: u32 @ 4, memory_kind: u32 @ 8, correlation: u32 @ 12, address: u64 @ 16, bytes: u64 @ 24,
-        timestamp: u64 @ 32, device: u32 @ 52,
+        operation: u32 = 4, memory_kind: u32 = 8, correlation: u32 = 12, address: u64 = 16, bytes: u64 = 24,
+        timestamp: u64 = 32, device: u32 = 52,
     }
     /// The launch of a graph as a whole.
     GraphTrace, 48 bytes {
-        correlation: u32 @ 4, start: u64 @ 8, end: u64 @ 16, device: u32 @ 24, graph: u32 @ 28, context: u32 @ 32,
-        stream: u32 @ 36,
+        correlation: u32 = 4, start: u64 = 8, end: u64 = 16, device: u32 = 24, graph: u32 = 28, context: u32 = 32,
+        stream: u32 = 36,
     }
 }
 
@@ -182,24 +142,13 @@ impl<'b> Record<'b> {
 /// Returns the kind of the record at the start of `bytes`.
 #[inline]
 pub(super) fn kind_of(bytes: &[u8]) -> Option<u32> {
-    field!(u32, bytes, 0)
-}
-
-/// Makes a record of `size` bytes from fields: offset, size and value.
-#[cfg(test)]
-pub(super) fn make_record(number: u32, size: usize, fields: &[(usize, usize, u64)]) -> Vec<u8> {
-    let mut bytes = vec![0u8; size];
-    bytes[..4].copy_from_slice(&number.to_ne_bytes());
-    for (at, width, value) in fields {
-        bytes[*at..at + width].copy_from_slice(&value.to_le_bytes()[..*width]);
-    }
-    bytes
+    Field::read(bytes, 0)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::make_record as record;
     use super::*;
+    use crate::collector::fields::make_record as record;
 
     const KERNEL: [(usize, usize, u64); 21] = [
         (6, 2, 40),

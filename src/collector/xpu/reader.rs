@@ -2,14 +2,14 @@
 
 use super::ffi::OWN_IDS;
 use super::names::{CallNames, PtiNames};
-use super::records::{Call, Kernel, Memcpy, Memset, PeerMemcpy, Record, Synchronization};
+use super::records::{Call, Communication, Kernel, Memcpy, Memset, PeerMemcpy, Record, Synchronization};
 use super::shapes;
 use super::streams::Streams;
 use crate::buffer::Loss;
+use crate::collector::Synchronization as Wait;
 use crate::collector::buffered::launches::UnfinishedLaunches;
 use crate::collector::buffered::walk::{Records, Walker};
 use crate::collector::{ApiCall, Batch, DeviceWork, External, Name, Overhead, RecordSink, Thread, text};
-use crate::collector::{RecordLayout, Synchronization as Wait};
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -155,14 +155,7 @@ impl Reader {
                 let words = shapes::overhead_words(overhead);
                 batch.overhead_with(&Overhead { name, start, end }, &shapes::OVERHEAD, &words);
             }
-            Record::OldCommunication(it) => {
-                let thread = Thread::Id(it.thread().into());
-                self.communication(it.name(), thread, [it.start(), it.end()], it.communicator(), batch);
-            }
-            Record::Communication(it) => {
-                let thread = Thread::Id(it.thread().into());
-                self.communication(it.name(), thread, [it.start(), it.end()], it.communicator(), batch);
-            }
+            Record::Communication(communication) => self.communication(communication, batch),
         }
     }
 
@@ -242,30 +235,22 @@ impl Reader {
         });
     }
 
-    fn communication(
-        &mut self,
-        name: u64,
-        thread: Thread,
-        [start, end]: [u64; 2],
-        communicator: u64,
-        batch: &mut Batch<'_>,
-    ) {
+    fn communication(&mut self, communication: &Communication<'_>, batch: &mut Batch<'_>) {
+        let (communicator, name) = communication.communicator_and_name();
         let there = text::copy(name, &mut self.text);
         let name = if there { String::from_utf8_lossy(&self.text) } else { "unknown".into() };
         let name = batch.name(&format!("xccl::{name}"));
-        let shape: &'static dyn RecordLayout = &shapes::COMMUNICATION;
-        let (kind, words) = (ActivityType::CollectiveComm, &[communicator]);
         batch.call(&ApiCall {
-            kind,
+            kind: ActivityType::CollectiveComm,
             name,
-            thread,
-            start,
-            end,
+            thread: Thread::Id(communication.thread().into()),
+            start: communication.start(),
+            end: communication.end(),
             correlation: 0,
             external: 0,
             launches: false,
-            shape,
-            words,
+            shape: &shapes::COMMUNICATION,
+            words: &[communicator],
         });
     }
 

@@ -1,8 +1,8 @@
 //! Tests of `reader.rs`.
 
-use super::super::records::make_record;
 use super::super::steps::RecordSizes;
 use super::*;
+use crate::collector::fields::make_record;
 use crate::collector::trial::{self, Findings, TrialRecord as Found};
 use proptest::prelude::*;
 use std::time::Instant;

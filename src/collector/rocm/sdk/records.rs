@@ -3,6 +3,8 @@
 //! A record begins with its own size, and versions only append fields. A field exists if it lies within both that
 //! size and the available bytes.
 
+use crate::collector::fields::{Field, records};
+
 /// A record of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Record<'b> {
@@ -28,48 +30,23 @@ pub(super) const KERNEL_DISPATCH: u32 = 11;
 /// The longest possible record; a larger size is invalid.
 pub(super) const LONGEST: usize = 4096;
 
-/// A kernel that ran.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Dispatch<'b>(&'b [u8]);
-
-/// A copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Copy<'b>(&'b [u8]);
-
-/// Defines the fields of each record: offset, type and name.
-macro_rules! fields {
-    ($record:ident, $least:literal: $($name:ident $type:ident @ $at:literal),* $(,)?) => {
-        impl $record<'_> {
-            /// The least size of such a record.
-            pub(super) const LEAST: usize = $least;
-            $(pub(super) fn $name(&self) -> $type {
-                $type::from_le_bytes(bytes(self.0, $at))
-            })*
-        }
-    };
-}
-
-fields! { Dispatch, 184:
-    kind u32 @ 8, correlation u64 @ 16, start u64 @ 40, end u64 @ 48,
-    // The dispatch information is a nested struct at offset 56.
-    agent u64 @ 64, queue u64 @ 72, kernel u64 @ 80,
-    block_x u32 @ 104, block_y u32 @ 108, block_z u32 @ 112,
-    items_x u32 @ 116, items_y u32 @ 120, items_z u32 @ 124,
-}
-
-fields! { Copy, 96:
-    kind u32 @ 8, operation u32 @ 12, correlation u64 @ 16, start u64 @ 40, end u64 @ 48,
-    target u64 @ 56, source u64 @ 64, bytes_copied u64 @ 72,
-}
-
-/// Returns the bytes at that offset; zeros beyond the end.
-fn bytes<const N: usize>(record: &[u8], at: usize) -> [u8; N] {
-    record.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or([0; N])
+records! {
+    /// A kernel that ran. The dispatch is a nested struct at offset 56.
+    Dispatch, 184 bytes {
+        kind: u32 = 8, correlation: u64 = 16, start: u64 = 40, end: u64 = 48, agent: u64 = 64, queue: u64 = 72,
+        kernel: u64 = 80, block_x: u32 = 104, block_y: u32 = 108, block_z: u32 = 112, items_x: u32 = 116,
+        items_y: u32 = 120, items_z: u32 = 124,
+    }
+    /// A copy.
+    Copy, 96 bytes {
+        kind: u32 = 8, operation: u32 = 12, correlation: u64 = 16, start: u64 = 40, end: u64 = 48, target: u64 = 56,
+        source: u64 = 64, bytes_copied: u64 = 72,
+    }
 }
 
 /// Returns the size that a record names, if it is valid.
 pub(super) fn size(record: &[u8]) -> Option<usize> {
-    let size = usize::try_from(u64::from_le_bytes(*record.first_chunk()?)).ok()?;
+    let size = usize::try_from(<u64 as Field>::read(record, 0)?).ok()?;
     (8..=LONGEST).contains(&size).then_some(size)
 }
 
@@ -80,14 +57,11 @@ impl<'b> Record<'b> {
             return Some(Record::Other);
         }
         let record = record.get(..size(record)?)?;
-        let (least, kind) = match header.kind {
-            MEMORY_COPY => (Copy::LEAST, Copy(record).kind()),
-            _ => (Dispatch::LEAST, Dispatch(record).kind()),
+        let record = match header.kind {
+            MEMORY_COPY => Record::Copy(Copy::new(record).filter(|copy| copy.kind() == MEMORY_COPY)?),
+            _ => Record::Dispatch(Dispatch::new(record).filter(|kernel| kernel.kind() == KERNEL_DISPATCH)?),
         };
-        if record.len() < least || kind != header.kind {
-            return None;
-        }
-        Some(if kind == MEMORY_COPY { Record::Copy(Copy(record)) } else { Record::Dispatch(Dispatch(record)) })
+        Some(record)
     }
 }
 
@@ -171,9 +145,8 @@ impl Callback {
 /// Returns a loaded kernel's id, and the address of its name.
 pub(super) fn kernel_symbol(record: &[u8]) -> Option<(u64, u64)> {
     const LEAST: usize = 72;
-    let record = record.get(..size(record)?)?;
-    let word = |at| u64::from_le_bytes(bytes(record, at));
-    (record.len() >= LEAST).then(|| (word(8), word(24)))
+    let record = record.get(..size(record)?).filter(|record| record.len() >= LEAST)?;
+    Some((Field::read(record, 8)?, Field::read(record, 24)?))
 }
 
 /// Returns whether a call has failed, from the record of its return value. That is at the end, after the arguments of
@@ -183,7 +156,7 @@ pub(super) fn has_failed(record: &[u8]) -> bool {
     const RETURNED: usize = 24;
     const LAST: u32 = 1999;
     let known = size(record).and_then(|size| record.get(..size)?.get(8..)?.last_chunk::<RETURNED>());
-    let code = known.map_or(0, |returned| u32::from_le_bytes(bytes(returned, 0)));
+    let code: u32 = known.and_then(|returned| Field::read(returned, 0)).unwrap_or(0);
     (1..=LAST).contains(&code)
 }
 

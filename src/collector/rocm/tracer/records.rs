@@ -1,6 +1,7 @@
 //! Reads the fields of roctracer's records of device work.
 
 use super::ffi::HIP_OPS;
+use crate::collector::fields::records;
 use crate::collector::rocm::hip::Direction;
 
 /// The size of a record, in every version.
@@ -31,6 +32,14 @@ pub(super) struct Record {
     pub(super) queue: u64,
 }
 
+records! {
+    /// A record's fields. The last is a name or a number of bytes.
+    RawRecord, 64 bytes {
+        domain: u32 = 0, kind: u32 = 4, operation: u32 = 8, correlation: u64 = 16, begin: u64 = 24, end: u64 = 32,
+        device: u32 = 40, queue: u64 = 48, last: u64 = 56,
+    }
+}
+
 /// Operations of the domain.
 const DISPATCH: u32 = 0;
 const COPY: u32 = 1;
@@ -42,25 +51,17 @@ const DEVICES: i32 = 1 << 12;
 impl Record {
     /// Reads a record; returns `None` if it is invalid.
     pub(super) fn read(bytes: &[u8; SIZE]) -> Option<Record> {
-        if u32_at(bytes, 0) != HIP_OPS {
-            return None;
-        }
-        let (kind, last) = (u32_at(bytes, 4), u64_at(bytes, 56));
-        let what = match u32_at(bytes, 8) {
+        let raw = RawRecord::new(bytes).filter(|raw| raw.domain() == HIP_OPS)?;
+        let (kind, last) = (raw.kind(), raw.last());
+        let what = match raw.operation() {
             DISPATCH => WorkKind::Kernel { name: last, is_task: kind == kind::TASK },
             COPY if matches!(kind, kind::FILL_BUFFER | kind::FILL_IMAGE) => WorkKind::Fill { bytes: last },
             COPY => WorkKind::Copy { direction: direction(kind), bytes: last },
             BARRIER => WorkKind::Mark,
             _ => return None,
         };
-        let record = Record {
-            what,
-            correlation: u64_at(bytes, 16),
-            begin: u64_at(bytes, 24),
-            end: u64_at(bytes, 32),
-            device: u32_at(bytes, 40).cast_signed(),
-            queue: u64_at(bytes, 48),
-        };
+        let (correlation, begin, end) = (raw.correlation(), raw.begin(), raw.end());
+        let record = Record { what, correlation, begin, end, device: raw.device().cast_signed(), queue: raw.queue() };
         record.is_valid().then_some(record)
     }
 
@@ -101,14 +102,6 @@ fn direction(kind: u32) -> Direction {
     }
 }
 
-fn u32_at(bytes: &[u8; SIZE], at: usize) -> u32 {
-    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_ne_bytes(*bytes))
-}
-
-fn u64_at(bytes: &[u8; SIZE], at: usize) -> u64 {
-    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_ne_bytes(*bytes))
-}
-
 /// Splits bytes into records, `None` for unreadable ones; also returns how many were truncated.
 pub(super) fn split_records(bytes: &[u8]) -> (impl Iterator<Item = Option<Record>> + '_, u64) {
     let (whole, rest) = bytes.as_chunks::<SIZE>();
@@ -118,11 +111,7 @@ pub(super) fn split_records(bytes: &[u8]) -> (impl Iterator<Item = Option<Record
 /// Makes a record from fields: offset, width and value.
 #[cfg(test)]
 pub(super) fn make_record(fields: &[(usize, usize, u64)]) -> [u8; SIZE] {
-    let mut bytes = [0; SIZE];
-    for (at, width, value) in fields {
-        bytes[*at..at + width].copy_from_slice(&value.to_ne_bytes()[..*width]);
-    }
-    bytes
+    *crate::collector::fields::make_record(HIP_OPS, SIZE, fields).first_chunk().unwrap()
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! Tests of `reader.rs`, also with arbitrary bytes.
 
 use super::super::names::FixedNames;
-use super::super::records::{make_record, view_of};
+use super::super::records::view_of;
 use super::super::streams;
 use super::super::views;
 use super::*;
 use crate::collector::buffered::walk::Unreadable;
+use crate::collector::fields::make_record;
 use crate::collector::trial::{self, Findings, TrialRecord as Row};
 use proptest::prelude::*;
 
