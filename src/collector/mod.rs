@@ -34,6 +34,7 @@ mod lease;
 mod library;
 mod names;
 mod options;
+mod packed;
 mod pauses;
 #[cfg(feature = "plugins")]
 mod plugin;

@@ -3,6 +3,7 @@
 use super::markers::Details;
 use super::records::{Api, GraphTrace, Kernel, Memcpy, Memcpy2, Memset};
 use crate::collector::cuda::{BLOCKS_PER_MULTIPROCESSOR, RESERVED_SHARED_MEMORY};
+use crate::collector::packed::{MinusOne, PackedValue, packed, prepend};
 use crate::collector::{DeviceDescription, Name, RecordLayout, RecordView};
 use crate::occupancy::{self, Occupancy, SharedLimit};
 use kineto_trace::activity::ArgValue;
@@ -21,89 +22,121 @@ pub(super) enum CudaShape {
     Marker = 8,
 }
 
-/// A kernel: `[gridX | blockX, registers]`, `[context | flags, channel type, priority]`, `[shared memory: static | dynamic]`,
-/// `[channel | graph]`, `[graph node]`, `[gridY - 1 | gridZ - 1]`, `[blockY - 1 | blockZ - 1]`, `[queued]`.
-///
-/// Rare words come last; they are usually 0, and trailing zeros are not stored.
 pub(super) static KERNEL: CudaShape = CudaShape::Kernel;
-/// A copy or a fill: `[bytes]`, `[context | flags, channel type]`, `[channel | graph]`, `[graph node]`.
+/// A copy or a fill.
 pub(super) static COPY: CudaShape = CudaShape::Copy;
-/// A copy between devices: like a copy, followed by the device that performs it, `[from device | to device]`, `[from
-/// context | to context]` and `[in device]`.
+/// A copy between devices.
 pub(super) static PEER_COPY: CudaShape = CudaShape::PeerCopy;
-/// A call: `[number of the function]`.
+/// A call of the runtime or the driver.
 pub(super) static CALL: CudaShape = CudaShape::Call;
-/// A wait: `[context | what for]`, `[event]`.
+/// A wait.
 pub(super) static SYNC: CudaShape = CudaShape::Sync;
-/// An event: `[context | event]`.
+/// An event that was recorded.
 pub(super) static EVENT: CudaShape = CudaShape::Event;
-/// The launch of a graph as a whole: `[context | graph]`.
+/// The launch of a graph as a whole.
 pub(super) static GRAPH: CudaShape = CudaShape::Graph;
-
-/// An NVTX range or instant: `[category | domain]`, `[kind of payload, whether it has a colour | colour]`,
-/// `[payload]`.
+/// An NVTX range or instant.
 pub(super) static MARKER: CudaShape = CudaShape::Marker;
 
-/// The flag of records with a priority, which exists since CUDA 13.1.
-const HAS_PRIORITY: u64 = 1 << 30;
-
-/// The flag of markers with a colour.
-const HAS_COLOR: u32 = 1 << 31;
+packed! {
+    PackedKernel, 8 words {
+        registers: u16 = 0, block_x: u16 = 0 >> 16, grid_x: u32 = 0 >> 32,
+        /// Exists since CUDA 13.1. CUDA's priorities are small numbers around 0.
+        priority: Option<i16> = 1,
+        channel_type: u8 = 1 >> 24, context: u32 = 1 >> 32, dynamic_shared: u32 = 2, static_shared: u32 = 2 >> 32,
+        graph: u32 = 3, channel: u32 = 3 >> 32, graph_node: u64 = 4, grid_z: MinusOne = 5, grid_y: MinusOne = 5 >> 32,
+        block_z: MinusOne = 6, block_y: MinusOne = 6 >> 32, queued: u64 = 7,
+    }
+    PackedCopy, 4 words {
+        bytes: u64 = 0, channel_type: u8 = 1, context: u32 = 1 >> 32, graph: u32 = 2, channel: u32 = 2 >> 32,
+        graph_node: u64 = 3,
+    }
+    /// The words of a copy between devices that follow those of a copy.
+    PackedEnds, 7 words {
+        target_device: u32 = 4, source_device: u32 = 4 >> 32, target_context: u32 = 5, source_context: u32 = 5 >> 32,
+        /// The device that performs the copy.
+        device: u32 = 6,
+    }
+    PackedSync, 2 words {
+        what: u32 = 0, context: u32 = 0 >> 32, event: u32 = 1,
+    }
+    PackedEvent, 1 words {
+        event: u32 = 0, context: u32 = 0 >> 32,
+    }
+    PackedGraph, 1 words {
+        graph: u32 = 0, context: u32 = 0 >> 32,
+    }
+    PackedMarker, 3 words {
+        domain: Name = 0, category: u32 = 0 >> 32, color: Option<u32> = 1, payload_kind: u16 = 1 >> 33, payload: u64 = 2,
+    }
+}
 
 /// The names of waits, by number.
 pub(super) const SYNC_NAMES: [&str; 5] =
     ["Unknown Sync", "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync"];
 
-const fn pair(high: u32, low: u32) -> u64 {
-    (high as u64) << 32 | low as u64
+fn capped(value: u32) -> u16 {
+    u16::try_from(value).unwrap_or(u16::MAX)
 }
 
-fn capped(value: u32) -> u64 {
-    u64::from(value.min(0xFFFF))
-}
-
-/// Packs context, flags, channel type and priority into a word.
-fn where_it_ran(context: u32, channel_type: u32, priority: Option<u32>) -> u64 {
-    let flags = if priority.is_some() { HAS_PRIORITY } else { 0 };
-    // CUDA's priorities are small numbers around 0.
-    let priority = u64::from(priority.unwrap_or(0) & 0xFFFF);
-    pair(context, 0) | flags | u64::from(channel_type.min(0xFF)) << 16 | priority
+fn channel_type(number: u32) -> u8 {
+    u8::try_from(number).unwrap_or(u8::MAX)
 }
 
 pub(super) fn kernel_words(kernel: &Kernel<'_>) -> [u64; 8] {
-    let block = capped(kernel.block_x()) << 16 | u64::from(kernel.registers());
-    [
-        pair(kernel.grid_x(), 0) | block,
-        where_it_ran(kernel.context(), kernel.channel_type(), kernel.priority()),
-        pair(kernel.static_shared(), kernel.dynamic_shared()),
-        pair(kernel.channel(), kernel.graph()),
-        kernel.graph_node(),
-        pair(kernel.grid_y().wrapping_sub(1), kernel.grid_z().wrapping_sub(1)),
-        pair(kernel.block_y().wrapping_sub(1), kernel.block_z().wrapping_sub(1)),
-        kernel.queued(),
-    ]
+    let packed = PackedKernel {
+        registers: kernel.registers(),
+        block_x: capped(kernel.block_x()),
+        grid_x: kernel.grid_x(),
+        priority: kernel.priority().map(|priority| i16::from_bits(priority.into())),
+        channel_type: channel_type(kernel.channel_type()),
+        context: kernel.context(),
+        dynamic_shared: kernel.dynamic_shared(),
+        static_shared: kernel.static_shared(),
+        graph: kernel.graph(),
+        channel: kernel.channel(),
+        graph_node: kernel.graph_node(),
+        grid_z: MinusOne(kernel.grid_z()),
+        grid_y: MinusOne(kernel.grid_y()),
+        block_z: MinusOne(kernel.block_z()),
+        block_y: MinusOne(kernel.block_y()),
+        queued: kernel.queued(),
+    };
+    packed.words()
+}
+
+/// Packs the fields that all copies and fills have.
+macro_rules! pack_copy {
+    ($copy:ident) => {
+        PackedCopy {
+            bytes: $copy.bytes(),
+            channel_type: channel_type($copy.channel_type()),
+            context: $copy.context(),
+            graph: $copy.graph(),
+            channel: $copy.channel(),
+            graph_node: $copy.graph_node(),
+        }
+        .words()
+    };
 }
 
 pub(super) fn copy_words(copy: &Memcpy<'_>) -> [u64; 4] {
-    let place = where_it_ran(copy.context(), copy.channel_type(), None);
-    [copy.bytes(), place, pair(copy.channel(), copy.graph()), copy.graph_node()]
+    pack_copy!(copy)
 }
 
 pub(super) fn fill_words(fill: &Memset<'_>) -> [u64; 4] {
-    let place = where_it_ran(fill.context(), fill.channel_type(), None);
-    [fill.bytes(), place, pair(fill.channel(), fill.graph()), fill.graph_node()]
+    pack_copy!(fill)
 }
 
 pub(super) fn peer_copy_words(copy: &Memcpy2<'_>) -> [u64; 7] {
-    [
-        copy.bytes(),
-        where_it_ran(copy.context(), copy.channel_type(), None),
-        pair(copy.channel(), copy.graph()),
-        copy.graph_node(),
-        pair(copy.source_device(), copy.target_device()),
-        pair(copy.source_context(), copy.target_context()),
-        copy.device().into(),
-    ]
+    let ends = PackedEnds {
+        target_device: copy.target_device(),
+        source_device: copy.source_device(),
+        target_context: copy.target_context(),
+        source_context: copy.source_context(),
+        device: copy.device(),
+    };
+    prepend(pack_copy!(copy), ends.words())
 }
 
 pub(super) fn call_words(call: &Api<'_>) -> [u64; 1] {
@@ -111,21 +144,20 @@ pub(super) fn call_words(call: &Api<'_>) -> [u64; 1] {
 }
 
 pub(super) fn sync_words(context: u32, what: u32, event: u32) -> [u64; 2] {
-    [pair(context, what), event.into()]
+    PackedSync { what, context, event }.words()
 }
 
 pub(super) fn event_words(context: u32, event: u32) -> [u64; 1] {
-    [pair(context, event)]
+    PackedEvent { event, context }.words()
 }
 
 pub(super) fn graph_words(graph: &GraphTrace<'_>) -> [u64; 1] {
-    [pair(graph.context(), graph.graph())]
+    PackedGraph { graph: graph.graph(), context: graph.context() }.words()
 }
 
 pub(super) fn marker_words(domain: Name, details: &Details) -> [u64; 3] {
-    let (kind, payload) = details.payload;
-    let has_color = if details.color.is_some() { HAS_COLOR } else { 0 };
-    [pair(details.category, domain.0), pair(kind & !HAS_COLOR | has_color, details.color.unwrap_or(0)), payload]
+    let ((payload_kind, payload), category, color) = (details.payload, details.category, details.color);
+    PackedMarker { domain, category, color, payload_kind: capped(payload_kind), payload }.words()
 }
 
 type Each<'e> = &'e mut dyn FnMut(&str, ArgValue<'_>);
@@ -142,15 +174,17 @@ impl RecordLayout for CudaShape {
             }
             CudaShape::Sync => sync(record, each),
             CudaShape::Event => {
-                each("event_id", ArgValue::U64(record.low(0).into()));
+                let event = PackedEvent::read(record);
+                each("event_id", ArgValue::U64(event.event.into()));
                 each("stream", stream(record.stream));
-                correlated(record, record.high(0), each);
+                correlated(record, event.context, each);
             }
             CudaShape::Graph => {
-                device_and_context(record, record.high(0), each);
+                let graph = PackedGraph::read(record);
+                device_and_context(record, graph.context, each);
                 each("stream", stream(record.stream));
                 each("correlation", ArgValue::U64(record.correlation));
-                each("graph id", ArgValue::U64(record.low(0).into()));
+                each("graph id", ArgValue::U64(graph.graph.into()));
             }
             CudaShape::Marker => marker(record, each),
         }
@@ -158,35 +192,34 @@ impl RecordLayout for CudaShape {
 }
 
 fn kernel(record: &RecordView<'_>, each: Each<'_>) {
-    let registers = record.word(0) & 0xFFFF;
-    let (static_shared, dynamic_shared) = (record.high(2), record.low(2));
-    let plus_one = |value: u32| i64::from(value.wrapping_add(1));
-    let grid = [record.high(0).into(), plus_one(record.high(5)), plus_one(record.low(5))];
-    let block = [(record.word(0) >> 16 & 0xFFFF).cast_signed(), plus_one(record.high(6)), plus_one(record.low(6))];
-    each("queued", ArgValue::U64(record.word(7)));
-    device_and_context(record, record.high(1), each);
+    let kernel = PackedKernel::read(record);
+    let grid = [kernel.grid_x, kernel.grid_y.0, kernel.grid_z.0];
+    let block = [kernel.block_x.into(), kernel.block_y.0, kernel.block_z.0];
+    each("queued", ArgValue::U64(kernel.queued));
+    device_and_context(record, kernel.context, each);
     each("stream", stream(record.stream));
     each("correlation", ArgValue::U64(record.correlation));
-    each("registers per thread", ArgValue::U64(registers));
-    let shared = i64::from(static_shared) + i64::from(dynamic_shared);
+    each("registers per thread", ArgValue::U64(kernel.registers.into()));
+    let shared = i64::from(kernel.static_shared) + i64::from(kernel.dynamic_shared);
     each("shared memory", ArgValue::I64(shared));
     let asked = occupancy::KernelResources {
-        threads_per_block: block.iter().fold(1, |product, side| u32::saturating_mul(product, counted(*side))),
-        registers_per_thread: counted(registers.cast_signed()),
+        threads_per_block: block.into_iter().fold(1, u32::saturating_mul),
+        registers_per_thread: kernel.registers.into(),
         shared: counted(shared),
     };
     let device = record.device.map(capacity);
     if let Some(device) = &device {
-        let blocks = occupancy::blocks_per_sm(device, grid.map(counted));
+        let blocks = occupancy::blocks_per_sm(device, grid);
         each("blocks per SM", ArgValue::F64(blocks.into()));
         each("warps per SM", ArgValue::F64(warps_per_sm(blocks, &asked, device).into()));
     }
-    each("grid", ArgValue::Ints(&grid));
-    each("block", ArgValue::Ints(&block));
+    each("grid", ArgValue::Ints(&grid.map(i64::from)));
+    each("block", ArgValue::Ints(&block.map(i64::from)));
     if let Some(device) = &device {
-        occupied(device, &asked, grid.map(counted), each);
+        occupied(device, &asked, grid, each);
     }
-    ran_in_graph(record, [1, 3, 4], each);
+    ran_in_graph(kernel.graph, kernel.graph_node, kernel.priority, each);
+    ran_on_channel(kernel.channel, kernel.channel_type, each);
 }
 
 /// Returns the device properties that determine occupancy.
@@ -244,52 +277,54 @@ fn occupied(device: &occupancy::Device, kernel: &occupancy::KernelResources, gri
 }
 
 fn copy(record: &RecordView<'_>, each: Each<'_>) {
-    device_and_context(record, record.high(1), each);
-    copied(record, each);
+    let copy = PackedCopy::read(record);
+    device_and_context(record, copy.context, each);
+    copied(record, &copy, each);
 }
 
 fn peer_copy(record: &RecordView<'_>, each: Each<'_>) {
-    each("fromDevice", ArgValue::U64(record.high(4).into()));
-    each("inDevice", ArgValue::U64(record.low(6).into()));
-    each("toDevice", ArgValue::U64(record.low(4).into()));
-    each("fromContext", ArgValue::U64(record.high(5).into()));
-    each("inContext", ArgValue::U64(record.high(1).into()));
-    each("toContext", ArgValue::U64(record.low(5).into()));
-    copied(record, each);
+    let (copy, ends) = (PackedCopy::read(record), PackedEnds::read(record));
+    each("fromDevice", ArgValue::U64(ends.source_device.into()));
+    each("inDevice", ArgValue::U64(ends.device.into()));
+    each("toDevice", ArgValue::U64(ends.target_device.into()));
+    each("fromContext", ArgValue::U64(ends.source_context.into()));
+    each("inContext", ArgValue::U64(copy.context.into()));
+    each("toContext", ArgValue::U64(ends.target_context.into()));
+    copied(record, &copy, each);
 }
 
 /// Writes the arguments that all copies and fills share.
 #[expect(clippy::cast_precision_loss, reason = "a ratio, written with a few digits")]
-fn copied(record: &RecordView<'_>, each: Each<'_>) {
+fn copied(record: &RecordView<'_>, copy: &PackedCopy, each: Each<'_>) {
     each("stream", stream(record.stream));
     each("correlation", ArgValue::U64(record.correlation));
-    let bytes = record.word(0);
-    each("bytes", ArgValue::U64(bytes));
+    each("bytes", ArgValue::U64(copy.bytes));
     let duration = record.end.as_nanos().saturating_sub(record.start.as_nanos());
     if duration > 0 {
-        each("memory bandwidth (GB/s)", ArgValue::F64(bytes as f64 / duration as f64));
+        each("memory bandwidth (GB/s)", ArgValue::F64(copy.bytes as f64 / duration as f64));
     }
-    ran_in_graph(record, [1, 2, 3], each);
+    ran_in_graph(copy.graph, copy.graph_node, None, each);
+    ran_on_channel(copy.channel, copy.channel_type, each);
 }
 
-/// Writes graph, priority (in newer versions) and channel; the numbers are the indices of the words for flags, graph
-/// and node.
-fn ran_in_graph(record: &RecordView<'_>, [flags, graph, node]: [usize; 3], each: Each<'_>) {
-    let word = record.word(flags);
-    each("graph id", ArgValue::U64(record.low(graph).into()));
-    each("graph node id", ArgValue::U64(record.word(node)));
-    if word & HAS_PRIORITY != 0 {
-        let [low, high, ..] = word.to_le_bytes();
-        each("priority", ArgValue::I64(i16::from_le_bytes([low, high]).into()));
+fn ran_in_graph(graph: u32, node: u64, priority: Option<i16>, each: Each<'_>) {
+    each("graph id", ArgValue::U64(graph.into()));
+    each("graph node id", ArgValue::U64(node));
+    if let Some(priority) = priority {
+        each("priority", ArgValue::I64(priority.into()));
     }
-    each("channel", ArgValue::U64(record.high(graph).into()));
-    each("channel_type", ArgValue::I64((word >> 16 & 0xFF).cast_signed()));
+}
+
+fn ran_on_channel(number: u32, channel_type: u8, each: Each<'_>) {
+    each("channel", ArgValue::U64(number.into()));
+    each("channel_type", ArgValue::I64(channel_type.into()));
 }
 
 fn sync(record: &RecordView<'_>, each: Each<'_>) {
     const EVENT_SYNC: usize = 1;
     const STREAM_WAIT_EVENT: usize = 2;
-    let what = record.low(0) as usize;
+    let sync = PackedSync::read(record);
+    let what = sync.what as usize;
     each("cuda_sync_kind", ArgValue::Str(SYNC_NAMES.get(what).unwrap_or(&SYNC_NAMES[0])));
     if matches!(what, EVENT_SYNC | STREAM_WAIT_EVENT) {
         let (on, by) = match record.wait {
@@ -298,23 +333,24 @@ fn sync(record: &RecordView<'_>, each: Each<'_>) {
         };
         each("wait_on_stream", on);
         each("wait_on_cuda_event_record_corr_id", by);
-        each("wait_on_cuda_event_id", ArgValue::U64(record.word(1)));
+        each("wait_on_cuda_event_id", ArgValue::U64(sync.event.into()));
     }
     each("stream", stream(record.stream));
-    correlated(record, record.high(0), each);
+    correlated(record, sync.context, each);
 }
 
 /// Writes NVTX attributes under the field names that spans use. A missing payload cannot be told from a payload of 0.
 fn marker(record: &RecordView<'_>, each: Each<'_>) {
-    each("nvtx.domain", ArgValue::Str(record.text(0)));
-    if record.high(0) != 0 {
-        each("nvtx.category", ArgValue::U64(record.high(0).into()));
+    let marker = PackedMarker::read(record);
+    each("nvtx.domain", ArgValue::Str(record.names.text(marker.domain)));
+    if marker.category != 0 {
+        each("nvtx.category", ArgValue::U64(marker.category.into()));
     }
-    if record.high(1) & HAS_COLOR != 0 {
-        each("nvtx.color", ArgValue::Str(&format!("#{:06x}", record.low(1) & 0xFF_FFFF)));
+    if let Some(color) = marker.color {
+        each("nvtx.color", ArgValue::Str(&format!("#{:06x}", color & 0xFF_FFFF)));
     }
-    let payload = record.word(2);
-    match record.high(1) & !HAS_COLOR {
+    let payload = marker.payload;
+    match marker.payload_kind {
         _ if payload == 0 => {}
         0 => each("nvtx.payload", ArgValue::F64(f64::from_bits(payload))),
         1 => each("nvtx.payload", ArgValue::U64(payload)),

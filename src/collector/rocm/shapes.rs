@@ -1,6 +1,7 @@
 //! The layouts of HIP's records: libkineto's arguments, in its order. Unlike there, numbers are JSON numbers, and
 //! addresses are hexadecimal strings.
 
+use crate::collector::packed::{packed, prepend};
 use crate::collector::{Name, RecordLayout, RecordView};
 use kineto_trace::activity::ArgValue;
 
@@ -16,134 +17,95 @@ pub(super) enum RocmShape {
     Copy = 6,
 }
 
-/// A call: `[function]`.
+/// A call of another kind.
 pub(super) static CALL: RocmShape = RocmShape::Call;
-/// A call that launches a kernel: [`LaunchCall`].
+/// A [`LaunchCall`].
 pub(super) static LAUNCH_CALL: RocmShape = RocmShape::LaunchCall;
-/// A call that copies: [`CopyCall`].
+/// A [`CopyCall`].
 pub(super) static COPY_CALL: RocmShape = RocmShape::CopyCall;
-/// A call that allocates, fills or frees memory: [`MemoryCall`].
+/// A [`MemoryCall`].
 pub(super) static MEMORY_CALL: RocmShape = RocmShape::MemoryCall;
-/// A kernel: [`Kernel`].
+/// A [`Kernel`].
 pub(super) static KERNEL: RocmShape = RocmShape::Kernel;
-/// A copy or a fill: [`struct@Copy`].
+/// A [`struct@Copy`].
 pub(super) static COPY: RocmShape = RocmShape::Copy;
 
-/// A call that launches a kernel. Its row does not show the stream: some readers take any row with a stream for
-/// device work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct LaunchCall {
-    /// The function's number.
-    pub(super) cid: u32,
-    /// The kernel, if it is known.
-    pub(super) kernel: Option<Name>,
-    /// In blocks.
-    pub(super) grid: [u32; 3],
-    /// In threads.
-    pub(super) block: [u32; 3],
-    /// In bytes.
-    pub(super) shared: u32,
+packed! {
+    /// A call that launches a kernel. Its row does not show the stream: some readers take any row with a stream for
+    /// device work.
+    LaunchCall, 5 words {
+        /// The function's number.
+        cid: u32 = 0,
+        /// In bytes.
+        shared: u32 = 0 >> 32,
+        /// The kernel, if it is known.
+        kernel: Option<Name> = 4,
+    }
+    /// A call that copies.
+    CopyCall, 4 words {
+        /// The function's number.
+        cid: u32 = 0,
+        /// HIP's number of the direction.
+        kind: u32 = 0 >> 32,
+        bytes: u64 = 1, src: u64 = 2, dst: u64 = 3,
+    }
+    /// A call that allocates, fills or frees memory.
+    MemoryCall, 3 words {
+        /// The function's number.
+        cid: u32 = 0,
+        /// Whether the call names the bytes.
+        has_bytes: bool = 0 >> 32,
+        ptr: u64 = 1, bytes: u64 = 2,
+    }
+    /// A kernel on a device.
+    Kernel, 5 words {
+        /// Its graph, 0 if none.
+        graph: u32 = 0,
+        /// The kind of work, such as "Dispatch Kernel".
+        kind: Name = 0 >> 32,
+        /// The hardware queue, 0 if not known.
+        queue: u64 = 4,
+    }
+    /// A copy or a fill on a device.
+    Copy, 3 words {
+        /// Its graph, 0 if none.
+        graph: u32 = 0,
+        /// The kind of work, such as "HtoD".
+        kind: Name = 0 >> 32,
+        /// The hardware queue, 0 if not known.
+        queue: u64 = 1,
+        /// 0 if not known.
+        bytes: u64 = 2,
+    }
+    /// The grid in blocks and the block in threads, of a kernel and of its launch; zeros if not known.
+    Sizes, 4 words {
+        grid_x: u32 = 1, grid_y: u32 = 1 >> 32, grid_z: u32 = 2, block_x: u32 = 2 >> 32, block_y: u32 = 3,
+        block_z: u32 = 3 >> 32,
+    }
 }
 
-/// A call that copies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct CopyCall {
-    /// The function's number.
-    pub(super) cid: u32,
-    pub(super) src: u64,
-    pub(super) dst: u64,
-    pub(super) bytes: u64,
-    /// HIP's number of the direction.
-    pub(super) kind: u32,
+impl Sizes {
+    pub(super) fn new([grid_x, grid_y, grid_z]: [u32; 3], [block_x, block_y, block_z]: [u32; 3]) -> Sizes {
+        Sizes { grid_x, grid_y, grid_z, block_x, block_y, block_z }
+    }
 }
 
-/// A call that allocates, fills or frees memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct MemoryCall {
-    /// The function's number.
-    pub(super) cid: u32,
-    pub(super) ptr: u64,
-    /// The bytes, if the call names them.
-    pub(super) bytes: Option<u64>,
-}
-
-/// A kernel on a device.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Kernel {
-    /// The hardware queue, 0 if not known.
-    pub(super) queue: u64,
-    /// The kind of work, such as "Dispatch Kernel".
-    pub(super) kind: Name,
-    /// In blocks; zeros if not known.
-    pub(super) grid: [u32; 3],
-    /// In threads; zeros if not known.
-    pub(super) block: [u32; 3],
-    /// Its graph, 0 if none.
-    pub(super) graph: u32,
-}
-
-/// A copy or a fill on a device.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Copy {
-    /// The hardware queue, 0 if not known.
-    pub(super) queue: u64,
-    /// The kind of work, such as "HtoD".
-    pub(super) kind: Name,
-    /// 0 if not known.
-    pub(super) bytes: u64,
-    /// Its graph, 0 if none.
-    pub(super) graph: u32,
-}
-
-const fn pair(high: u32, low: u32) -> u64 {
-    (high as u64) << 32 | low as u64
+impl MemoryCall {
+    pub(super) fn new(cid: u32, ptr: u64, bytes: Option<u64>) -> MemoryCall {
+        MemoryCall { cid, has_bytes: bytes.is_some(), ptr, bytes: bytes.unwrap_or(0) }
+    }
 }
 
 pub(super) fn call_words(cid: u32) -> [u64; 1] {
     [cid.into()]
 }
 
-/// Packs grid and block into three words.
-fn size_words([gx, gy, gz]: [u32; 3], [bx, by, bz]: [u32; 3]) -> [u64; 3] {
-    [pair(gx, gy), pair(gz, bx), pair(by, bz)]
+pub(super) fn launch_words(call: LaunchCall, sizes: Sizes) -> [u64; 5] {
+    prepend(sizes.words(), call.words())
 }
 
-impl LaunchCall {
-    /// `[kernel + 1 | function]`, grid and block, `[shared memory]`.
-    pub(super) fn words(&self) -> [u64; 5] {
-        let kernel = self.kernel.map_or(0, |name| name.0.saturating_add(1));
-        let [a, b, c] = size_words(self.grid, self.block);
-        [pair(kernel, self.cid), a, b, c, self.shared.into()]
-    }
-}
-
-impl CopyCall {
-    /// `[direction | function]`, `[bytes]`, `[src]`, `[dst]`.
-    pub(super) fn words(&self) -> [u64; 4] {
-        [pair(self.kind, self.cid), self.bytes, self.src, self.dst]
-    }
-}
-
-impl MemoryCall {
-    /// `[whether bytes are known | function]`, `[ptr]`, `[bytes]`.
-    pub(super) fn words(&self) -> [u64; 3] {
-        [pair(self.bytes.is_some().into(), self.cid), self.ptr, self.bytes.unwrap_or(0)]
-    }
-}
-
-impl Kernel {
-    /// `[kind | graph]`, `[queue]`, grid and block.
-    pub(super) fn words(&self) -> [u64; 5] {
-        let [a, b, c] = size_words(self.grid, self.block);
-        [pair(self.kind.0, self.graph), self.queue, a, b, c]
-    }
-}
-
-impl Copy {
-    /// `[kind | graph]`, `[queue]`, `[bytes]`.
-    pub(super) fn words(&self) -> [u64; 3] {
-        [pair(self.kind.0, self.graph), self.queue, self.bytes]
-    }
+pub(super) fn kernel_words(kernel: Kernel, sizes: Sizes) -> [u64; 5] {
+    prepend(sizes.words(), kernel.words())
 }
 
 type Each<'e> = &'e mut dyn FnMut(&str, ArgValue<'_>);
@@ -167,74 +129,77 @@ fn called(record: &RecordView<'_>, each: Each<'_>) {
 }
 
 fn launch_call(record: &RecordView<'_>, each: Each<'_>) {
-    if let Some(kernel) = record.high(0).checked_sub(1) {
-        each("kernel", ArgValue::Str(record.names.text(Name(kernel))));
+    let call = LaunchCall::read(record);
+    if let Some(kernel) = call.kernel {
+        each("kernel", ArgValue::Str(record.names.text(kernel)));
     }
     called(record, each);
-    if record.word(1) != 0 || record.word(2) != 0 {
-        sizes(record, 1, each);
-    }
-    each("shared memory", ArgValue::U64(record.word(4)));
+    sizes(record, each);
+    each("shared memory", ArgValue::U64(call.shared.into()));
 }
 
 fn copy_call(record: &RecordView<'_>, each: Each<'_>) {
+    let copy = CopyCall::read(record);
     called(record, each);
-    address("src", record.word(2), each);
-    address("dst", record.word(3), each);
-    each("bytes", ArgValue::U64(record.word(1)));
+    address("src", copy.src, each);
+    address("dst", copy.dst, each);
+    each("bytes", ArgValue::U64(copy.bytes));
     // A string, like the kind of device work: each key has a single type.
-    each("kind", ArgValue::Str(&record.high(0).to_string()));
+    each("kind", ArgValue::Str(&copy.kind.to_string()));
 }
 
 fn memory_call(record: &RecordView<'_>, each: Each<'_>) {
-    if record.high(0) != 0 {
-        each("bytes", ArgValue::U64(record.word(2)));
+    let call = MemoryCall::read(record);
+    if call.has_bytes {
+        each("bytes", ArgValue::U64(call.bytes));
     }
     called(record, each);
-    address("ptr", record.word(1), each);
+    address("ptr", call.ptr, each);
 }
 
 fn kernel(record: &RecordView<'_>, each: Each<'_>) {
-    placed(record, each);
-    if record.word(3) != 0 || record.word(2) != 0 {
-        sizes(record, 2, each);
-    }
-    in_graph(record, each);
+    let kernel = Kernel::read(record);
+    placed(record, kernel.queue, kernel.kind, each);
+    sizes(record, each);
+    in_graph(kernel.graph, each);
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a ratio, written with a few digits")]
 fn copy(record: &RecordView<'_>, each: Each<'_>) {
-    placed(record, each);
-    let bytes = record.word(2);
-    if bytes > 0 {
-        each("bytes", ArgValue::U64(bytes));
+    let copy = Copy::read(record);
+    placed(record, copy.queue, copy.kind, each);
+    if copy.bytes > 0 {
+        each("bytes", ArgValue::U64(copy.bytes));
         let duration = record.end.as_nanos().saturating_sub(record.start.as_nanos());
         if duration > 0 {
-            each("memory bandwidth (GB/s)", ArgValue::F64(bytes as f64 / duration as f64));
+            each("memory bandwidth (GB/s)", ArgValue::F64(copy.bytes as f64 / duration as f64));
         }
     }
-    in_graph(record, each);
+    in_graph(copy.graph, each);
 }
 
 /// Writes the arguments that all device work shares.
-fn placed(record: &RecordView<'_>, each: Each<'_>) {
+fn placed(record: &RecordView<'_>, queue: u64, kind: Name, each: Each<'_>) {
     each("device", ArgValue::I64(record.device_id.into()));
     each("stream", ArgValue::I64(record.stream.into()));
-    each("hsa_queue", ArgValue::U64(record.word(1)));
+    each("hsa_queue", ArgValue::U64(queue));
     each("correlation", ArgValue::U64(record.correlation));
-    each("kind", ArgValue::Str(record.names.text(Name(record.high(0)))));
+    each("kind", ArgValue::Str(record.names.text(kind)));
 }
 
-fn in_graph(record: &RecordView<'_>, each: Each<'_>) {
-    if record.low(0) != 0 {
-        each("graph id", ArgValue::U64(record.low(0).into()));
+fn in_graph(graph: u32, each: Each<'_>) {
+    if graph != 0 {
+        each("graph id", ArgValue::U64(graph.into()));
     }
 }
 
-/// Writes grid and block from three words, starting at `at`.
-fn sizes(record: &RecordView<'_>, at: usize, each: Each<'_>) {
-    each("grid", ArgValue::Ints(&[record.high(at), record.low(at), record.high(at + 1)].map(i64::from)));
-    each("block", ArgValue::Ints(&[record.low(at + 1), record.high(at + 2), record.low(at + 2)].map(i64::from)));
+/// Writes grid and block, if they are known.
+fn sizes(record: &RecordView<'_>, each: Each<'_>) {
+    let Sizes { grid_x, grid_y, grid_z, block_x, block_y, block_z } = Sizes::read(record);
+    if [grid_x, grid_y, grid_z, block_x] != [0; 4] {
+        each("grid", ArgValue::Ints(&[grid_x, grid_y, grid_z].map(i64::from)));
+        each("block", ArgValue::Ints(&[block_x, block_y, block_z].map(i64::from)));
+    }
 }
 
 fn address(key: &str, address: u64, each: Each<'_>) {
@@ -268,17 +233,18 @@ mod tests {
     fn call_arguments_are_numbers() {
         let mut names = NameTable::default();
         let kernel = names.add("vecadd");
-        let launch = LaunchCall { cid: 107, kernel: Some(kernel), grid: [3, 2, 1], block: [128, 4, 5], shared: 64 };
+        let launch = LaunchCall { cid: 107, kernel: Some(kernel), shared: 64 };
+        let words = |call| launch_words(call, Sizes::new([3, 2, 1], [128, 4, 5]));
         let sizes = "cid=107 correlation=9 grid=[3, 2, 1] block=[128, 4, 5] shared memory=64";
-        assert_eq!(shown(LAUNCH_CALL, &launch.words(), &names), format!("kernel=\"vecadd\" {sizes}"));
+        assert_eq!(shown(LAUNCH_CALL, &words(launch), &names), format!("kernel=\"vecadd\" {sizes}"));
         let unnamed = LaunchCall { kernel: None, ..launch };
-        assert_eq!(shown(LAUNCH_CALL, &unnamed.words(), &names), sizes);
+        assert_eq!(shown(LAUNCH_CALL, &words(unnamed), &names), sizes);
         let copy = CopyCall { cid: 134, src: 0x7f18, dst: 0x7f14, bytes: 9216, kind: 1 };
         let copied = "cid=134 correlation=9 src=\"0x7f18\" dst=\"0x7f14\" bytes=9216 kind=\"1\"";
         assert_eq!(shown(COPY_CALL, &copy.words(), &names), copied);
-        let memory = MemoryCall { cid: 1, ptr: 0xA0, bytes: Some(0) };
+        let memory = MemoryCall { cid: 1, ptr: 0xA0, has_bytes: true, bytes: 0 };
         assert_eq!(shown(MEMORY_CALL, &memory.words(), &names), "bytes=0 cid=1 correlation=9 ptr=\"0xa0\"");
-        let freed = MemoryCall { bytes: None, ..memory };
+        let freed = MemoryCall { has_bytes: false, ..memory };
         assert_eq!(shown(MEMORY_CALL, &freed.words(), &names), "cid=1 correlation=9 ptr=\"0xa0\"");
         assert_eq!(shown(CALL, &call_words(48), &names), "cid=48 correlation=9");
     }
@@ -288,10 +254,11 @@ mod tests {
         let mut names = NameTable::default();
         let (dispatch, to_device) = (names.add("Dispatch Kernel"), names.add("HtoD"));
         let place = "device=2 stream=1 hsa_queue=3 correlation=9";
-        let kernel = Kernel { queue: 3, kind: dispatch, grid: [7, 1, 1], block: [256, 2, 1], graph: 0 };
+        let kernel = Kernel { queue: 3, kind: dispatch, graph: 0 };
+        let words = kernel_words(kernel, Sizes::new([7, 1, 1], [256, 2, 1]));
         let ran = format!("{place} kind=\"Dispatch Kernel\" grid=[7, 1, 1] block=[256, 2, 1]");
-        assert_eq!(shown(KERNEL, &kernel.words(), &names), ran);
-        let node = Kernel { grid: [0; 3], block: [0; 3], graph: 5, ..kernel };
+        assert_eq!(shown(KERNEL, &words, &names), ran);
+        let node = Kernel { graph: 5, ..kernel };
         assert_eq!(shown(KERNEL, &node.words(), &names), format!("{place} kind=\"Dispatch Kernel\" graph id=5"));
         let copy = Copy { queue: 3, kind: to_device, bytes: 4000, graph: 0 };
         let copied = format!("{place} kind=\"HtoD\" bytes=4000 memory bandwidth (GB/s)=2.0");

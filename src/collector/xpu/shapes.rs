@@ -3,6 +3,7 @@
 //! Times that PTI does not know are omitted; libkineto writes 0.
 
 use super::records::{Kernel, Memcpy, Memset, Overhead, PeerMemcpy, Synchronization};
+use crate::collector::packed::{PackedValue, packed, prepend};
 use crate::collector::{Name, RecordLayout, RecordView};
 use crate::time::base_time;
 use kineto_trace::activity::ArgValue;
@@ -22,21 +23,18 @@ pub(super) enum XpuShape {
     Sample = 9,
 }
 
-/// A kernel: `[kernel id]`, the [common words of work](work_words), `[task begin]`, `[enqueue begin]`, `[node]`,
-/// `[invocation]`, `[source line]`, `[whether there is a source file | its name]`.
 pub(super) static KERNEL: XpuShape = XpuShape::Kernel;
-/// A copy or a fill: `[operation id]`, the common words of work, `[bytes]`, `[whether there is a function | its
-/// name]`.
+/// A copy or a fill.
 pub(super) static COPY: XpuShape = XpuShape::Copy;
-/// A copy between devices: like a copy, followed by `[from device | to device]`.
+/// A copy between devices.
 pub(super) static PEER_COPY: XpuShape = XpuShape::PeerCopy;
 /// A call: no words.
 pub(super) static CALL: XpuShape = XpuShape::Call;
-/// A wait: `[context]`, `[queue]`, `[event]`, `[what | events]`, `[result]`.
+/// A wait.
 pub(super) static SYNC: XpuShape = XpuShape::Sync;
 /// A collective operation: `[communicator]`.
 pub(super) static COMMUNICATION: XpuShape = XpuShape::Communication;
-/// Overhead of PTI: `[1]`, `[duration]`, `[count]`.
+/// Overhead of PTI.
 pub(super) static OVERHEAD: XpuShape = XpuShape::Overhead;
 /// The metrics of a kernel: `[kernel id]`, `[queue]`, then for each metric `[type | name with unit]`, `[value]`, and
 /// finally `[u64::MAX]`.
@@ -44,76 +42,105 @@ pub(super) static METRICS: XpuShape = XpuShape::Metrics;
 /// The same as counters: for each metric `[type | name]`, `[value]`, and finally `[u64::MAX]`.
 pub(super) static SAMPLE: XpuShape = XpuShape::Sample;
 
-/// The number of common words of work, after the first word.
-const OF_WORK: usize = 5;
-/// The flag of words that contain a name.
-const NAMED: u64 = 1 << 32;
-
-const fn pair(high: u32, low: u32) -> u64 {
-    (high as u64) << 32 | low as u64
+packed! {
+    /// The first words of all work.
+    PackedWork, 6 words {
+        /// Of the kernel or the operation.
+        id: u64 = 0,
+        appended: TimeBefore = 1, submitted: TimeBefore = 2, context: u64 = 3, sycl_queue: u64 = 4, queue: u64 = 5,
+    }
+    /// The words of a kernel after those of all work.
+    PackedKernel, 12 words {
+        task_begin: TimeBefore = 6, enqueue_begin: TimeBefore = 7, node: u64 = 8, invocation: u32 = 9, line: u64 = 10,
+        file: Option<Name> = 11,
+    }
+    /// The words of a copy or a fill after those of all work.
+    PackedCopy, 8 words {
+        bytes: u64 = 6, call: Option<Name> = 7,
+    }
+    /// The word of a copy between devices after those of a copy.
+    PackedEnds, 9 words {
+        to: i32 = 8, from: i32 = 8 >> 32,
+    }
+    PackedSync, 5 words {
+        context: u64 = 0, queue: u64 = 1, event: u64 = 2, events: u32 = 3, what: u32 = 3 >> 32, result: u32 = 4,
+    }
+    PackedOverhead, 3 words {
+        /// Marks the record, whose other words may be 0.
+        is_present: bool = 0,
+        duration: u64 = 1, count: u64 = 2,
+    }
 }
 
-fn named(name: Option<Name>) -> u64 {
-    name.map_or(0, |name| NAMED | u64::from(name.0))
+/// How many nanoseconds before the start of work a time was; `None` if the time is not known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimeBefore(Option<i64>);
+
+impl TimeBefore {
+    fn new(start: u64, at: u64) -> TimeBefore {
+        TimeBefore((at != 0).then(|| start.wrapping_sub(at).cast_signed()))
+    }
 }
 
-/// Returns how long before the start a time was, in a word that is 0 if the time is unknown.
-fn before(start: u64, at: u64) -> u64 {
-    if at == 0 { 0 } else { start.wrapping_sub(at) << 1 | 1 }
+impl PackedValue for TimeBefore {
+    const BITS: u32 = 64;
+
+    fn to_bits(self) -> u64 {
+        self.0.map_or(0, |ns| ns.cast_unsigned() << 1 | 1)
+    }
+
+    fn from_bits(bits: u64) -> TimeBefore {
+        TimeBefore((bits & 1 != 0).then(|| bits.cast_signed() >> 1))
+    }
 }
 
-/// `[appended]`, `[submitted]`, `[context]`, `[sycl queue]`, `[l0 queue]`.
-macro_rules! work_words {
-    ($record:ident) => {{
-        let start = $record.start();
-        let (appended, submitted) = (before(start, $record.appended()), before(start, $record.submitted()));
-        [appended, submitted, $record.context(), $record.sycl_queue(), $record.queue()]
-    }};
+/// Packs the fields that all work has.
+macro_rules! pack_work {
+    ($record:ident) => {
+        PackedWork {
+            id: $record.id(),
+            appended: TimeBefore::new($record.start(), $record.appended()),
+            submitted: TimeBefore::new($record.start(), $record.submitted()),
+            context: $record.context(),
+            sycl_queue: $record.sycl_queue(),
+            queue: $record.queue(),
+        }
+        .words()
+    };
 }
 
-pub(super) fn kernel_words(kernel: &Kernel<'_>, source: Option<Name>) -> [u64; 12] {
-    let [appended, submitted, context, sycl_queue, queue] = work_words!(kernel);
-    let start = kernel.start();
-    let (task, enqueue) = (before(start, kernel.task_begin()), before(start, kernel.enqueue_begin()));
-    let line = if source.is_some() { kernel.source_line() } else { 0 };
-    [
-        kernel.id(),
-        appended,
-        submitted,
-        context,
-        sycl_queue,
-        queue,
-        task,
-        enqueue,
-        kernel.node(),
-        kernel.invocation().into(),
-        line,
-        named(source),
-    ]
+pub(super) fn kernel_words(kernel: &Kernel<'_>, file: Option<Name>) -> [u64; 12] {
+    let packed = PackedKernel {
+        task_begin: TimeBefore::new(kernel.start(), kernel.task_begin()),
+        enqueue_begin: TimeBefore::new(kernel.start(), kernel.enqueue_begin()),
+        node: kernel.node(),
+        invocation: kernel.invocation(),
+        line: if file.is_some() { kernel.source_line() } else { 0 },
+        file,
+    };
+    prepend(pack_work!(kernel), packed.words())
 }
 
 pub(super) fn copy_words(copy: &Memcpy<'_>, call: Option<Name>) -> [u64; 8] {
-    let [appended, submitted, context, sycl_queue, queue] = work_words!(copy);
-    [copy.id(), appended, submitted, context, sycl_queue, queue, copy.bytes(), named(call)]
+    prepend(pack_work!(copy), PackedCopy { bytes: copy.bytes(), call }.words())
 }
 
 pub(super) fn fill_words(fill: &Memset<'_>, call: Option<Name>) -> [u64; 8] {
-    let [appended, submitted, context, sycl_queue, queue] = work_words!(fill);
-    [fill.id(), appended, submitted, context, sycl_queue, queue, fill.bytes(), named(call)]
+    prepend(pack_work!(fill), PackedCopy { bytes: fill.bytes(), call }.words())
 }
 
 pub(super) fn peer_copy_words(copy: &PeerMemcpy<'_>, call: Option<Name>, from: i32, to: i32) -> [u64; 9] {
-    let [appended, submitted, context, sycl_queue, queue] = work_words!(copy);
-    let devices = pair(from.cast_unsigned(), to.cast_unsigned());
-    [copy.id(), appended, submitted, context, sycl_queue, queue, copy.bytes(), named(call), devices]
+    let packed = prepend(PackedCopy { bytes: copy.bytes(), call }.words(), PackedEnds { to, from }.words());
+    prepend(pack_work!(copy), packed)
 }
 
 pub(super) fn sync_words(sync: &Synchronization<'_>) -> [u64; 5] {
-    [sync.context(), sync.queue(), sync.event(), pair(sync.what(), sync.events()), sync.result().into()]
+    let (context, queue, event, events) = (sync.context(), sync.queue(), sync.event(), sync.events());
+    PackedSync { context, queue, event, events, what: sync.what(), result: sync.result() }.words()
 }
 
 pub(super) fn overhead_words(overhead: &Overhead<'_>) -> [u64; 3] {
-    [1, overhead.duration(), overhead.count()]
+    PackedOverhead { is_present: true, duration: overhead.duration(), count: overhead.count() }.words()
 }
 
 type Each<'e> = &'e mut dyn FnMut(&str, ArgValue<'_>);
@@ -125,8 +152,9 @@ impl RecordLayout for XpuShape {
             XpuShape::Copy => copy(record, each),
             XpuShape::PeerCopy => {
                 copy(record, each);
-                each("fromDevice", ArgValue::I64(record.high(8).cast_signed().into()));
-                each("toDevice", ArgValue::I64(record.low(8).cast_signed().into()));
+                let ends = PackedEnds::read(record);
+                each("fromDevice", ArgValue::I64(ends.from.into()));
+                each("toDevice", ArgValue::I64(ends.to.into()));
             }
             XpuShape::Call => each("correlation", ArgValue::U64(record.correlation)),
             XpuShape::Sync => sync(record, each),
@@ -144,52 +172,51 @@ impl RecordLayout for XpuShape {
 }
 
 fn kernel(record: &RecordView<'_>, each: Each<'_>) {
-    const AFTER: usize = 1 + OF_WORK;
+    let (work, kernel) = (PackedWork::read(record), PackedKernel::read(record));
     each("correlation", ArgValue::U64(record.correlation));
-    time(record, 1, ["appended", "appended_rel_to_start"], each);
-    time(record, 2, ["submitted", "submitted_rel_to_start"], each);
-    time(record, AFTER, ["sycl_task_begin", "sycl_task_begin_rel_to_start"], each);
-    time(record, AFTER + 1, ["sycl_enqk_begin", "sycl_enqk_begin_rel_to_start"], each);
-    place(record, each);
-    if record.high(AFTER + 5) != 0 {
-        each("source_file_name", ArgValue::Str(record.text(AFTER + 5)));
-        each("source_line_number", ArgValue::U64(record.word(AFTER + 4)));
+    time(record, work.appended, ["appended", "appended_rel_to_start"], each);
+    time(record, work.submitted, ["submitted", "submitted_rel_to_start"], each);
+    time(record, kernel.task_begin, ["sycl_task_begin", "sycl_task_begin_rel_to_start"], each);
+    time(record, kernel.enqueue_begin, ["sycl_enqk_begin", "sycl_enqk_begin_rel_to_start"], each);
+    place(record, &work, each);
+    if let Some(file) = kernel.file {
+        each("source_file_name", ArgValue::Str(record.names.text(file)));
+        each("source_line_number", ArgValue::U64(kernel.line));
     }
-    each("kernel_id", ArgValue::U64(record.word(0)));
-    each("sycl_node_id", ArgValue::U64(record.word(AFTER + 2)));
-    each("sycl_invocation_id", ArgValue::U64(record.word(AFTER + 3)));
+    each("kernel_id", ArgValue::U64(work.id));
+    each("sycl_node_id", ArgValue::U64(kernel.node));
+    each("sycl_invocation_id", ArgValue::U64(kernel.invocation.into()));
 }
 
 /// Writes the arguments of copies and fills.
 #[expect(clippy::cast_precision_loss, reason = "a ratio, written with a few digits")]
 fn copy(record: &RecordView<'_>, each: Each<'_>) {
-    const AFTER: usize = 1 + OF_WORK;
+    let (work, copy) = (PackedWork::read(record), PackedCopy::read(record));
     each("correlation", ArgValue::U64(record.correlation));
-    if record.high(AFTER + 1) != 0 {
-        each("l0 call", ArgValue::Str(record.text(AFTER + 1)));
+    if let Some(call) = copy.call {
+        each("l0 call", ArgValue::Str(record.names.text(call)));
     }
-    time(record, 1, ["appended", "appended_rel_to_start"], each);
-    time(record, 2, ["submitted", "submitted_rel_to_start"], each);
-    place(record, each);
+    time(record, work.appended, ["appended", "appended_rel_to_start"], each);
+    time(record, work.submitted, ["submitted", "submitted_rel_to_start"], each);
+    place(record, &work, each);
     // The key is misspelt in libkineto.
-    each("memory opration id", ArgValue::U64(record.word(0)));
-    let bytes = record.word(AFTER);
-    each("bytes", ArgValue::U64(bytes));
+    each("memory opration id", ArgValue::U64(work.id));
+    each("bytes", ArgValue::U64(copy.bytes));
     let duration = record.end.since(record.start);
     if duration > 0 {
-        each("memory bandwidth (GB/s)", ArgValue::F64(bytes as f64 / duration as f64));
+        each("memory bandwidth (GB/s)", ArgValue::F64(copy.bytes as f64 / duration as f64));
     }
 }
 
 /// Writes where work ran.
-fn place(record: &RecordView<'_>, each: Each<'_>) {
+fn place(record: &RecordView<'_>, work: &PackedWork, each: Each<'_>) {
     each("device", ArgValue::I64(record.device_id.into()));
     // HTA recognises device rows by `stream`, and expects a number for `context`; libkineto writes a string and no
     // stream.
     each("stream", ArgValue::I64(record.stream.into()));
-    each("context", ArgValue::U64(record.word(3)));
-    each("sycl queue", ArgValue::U64(record.word(4)));
-    each("l0 queue", ArgValue::Str(&handle(record.word(5))));
+    each("context", ArgValue::U64(work.context));
+    each("sycl queue", ArgValue::U64(work.sycl_queue));
+    each("l0 queue", ArgValue::Str(&handle(work.queue)));
 }
 
 fn handle(handle: u64) -> String {
@@ -198,12 +225,9 @@ fn handle(handle: u64) -> String {
 
 /// Writes a time and its distance from the start, in microseconds. The time is relative to the base of a file, like
 /// the times of events.
-fn time(record: &RecordView<'_>, at: usize, keys: [&str; 2], each: Each<'_>) {
-    let word = record.word(at);
-    if word & 1 == 0 {
-        return;
-    }
-    let from_start = -i128::from(word.cast_signed() >> 1);
+fn time(record: &RecordView<'_>, TimeBefore(before): TimeBefore, keys: [&str; 2], each: Each<'_>) {
+    let Some(before) = before else { return };
+    let from_start = -i128::from(before);
     let from_base = i128::from(record.start.since(base_time(record.start))) + from_start;
     for (key, ns) in keys.into_iter().zip([from_base, from_start]) {
         let sign = if ns < 0 { "-" } else { "" };
@@ -223,21 +247,23 @@ fn sync(record: &RecordView<'_>, each: Each<'_>) {
         "HOST_COMMAND_QUEUE",
         "HOST_DEVICE",
     ];
+    let sync = PackedSync::read(record);
     each("correlation", ArgValue::U64(record.correlation));
-    each("Type", ArgValue::Str(TYPES.get(record.high(3) as usize).unwrap_or(&TYPES[0])));
-    each("Context_handle", ArgValue::Str(&handle(record.word(0))));
-    each("Queue_handle", ArgValue::Str(&handle(record.word(1))));
-    each("Event_handle", ArgValue::Str(&handle(record.word(2))));
-    each("Number_wait_events", ArgValue::U64(record.low(3).into()));
-    each("Return_code", ArgValue::I64(record.low(4).into()));
+    each("Type", ArgValue::Str(TYPES.get(sync.what as usize).unwrap_or(&TYPES[0])));
+    each("Context_handle", ArgValue::Str(&handle(sync.context)));
+    each("Queue_handle", ArgValue::Str(&handle(sync.queue)));
+    each("Event_handle", ArgValue::Str(&handle(sync.event)));
+    each("Number_wait_events", ArgValue::U64(sync.events.into()));
+    each("Return_code", ArgValue::I64(sync.result.into()));
 }
 
 fn overhead(record: &RecordView<'_>, each: Each<'_>) {
-    let (cost, observed) = (record.word(1), record.end.since(record.start));
-    let occupancy = u128::from(cost) * 100 / u128::from(observed.max(1));
-    each("overhead cost", ArgValue::U64(cost));
+    let PackedOverhead { duration, count, .. } = PackedOverhead::read(record);
+    let observed = record.end.since(record.start);
+    let occupancy = u128::from(duration) * 100 / u128::from(observed.max(1));
+    each("overhead cost", ArgValue::U64(duration));
     each("overhead occupancy", ArgValue::Str(&format!("{}%", if observed == 0 { 0 } else { occupancy })));
-    each("overhead count", ArgValue::U64(record.word(2)));
+    each("overhead count", ArgValue::U64(count));
 }
 
 /// Writes the values of metrics by their types, starting at word `from`.

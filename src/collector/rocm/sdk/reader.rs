@@ -9,7 +9,7 @@ use crate::collector::demangle::demangle;
 use crate::collector::rocm::captures::Captures;
 use crate::collector::rocm::hip::{self, Direction, Does};
 use crate::collector::rocm::launches::{PendingLaunch, PendingLaunches};
-use crate::collector::rocm::shapes::{self, CopyCall, LaunchCall, MemoryCall, RocmShape};
+use crate::collector::rocm::shapes::{self, CopyCall, LaunchCall, MemoryCall, RocmShape, Sizes};
 use crate::collector::rocm::streams::{self, Streams};
 use crate::collector::{ApiCall, Batch, DeviceWork, External, Name, RecordSink, Selection, Thread};
 use kineto_trace::activity::{ActivityType, ActivityTypes};
@@ -255,14 +255,10 @@ impl Reader {
                 (work.kind, work.name, work.shape) = (ActivityType::GpuMemset, batch.name(hip::FILL), &shapes::COPY);
                 return self.work(&DeviceWork { words: &fill.words(), ..work }, batch);
             }
-            let ran = shapes::Kernel {
-                queue: kernel.queue(),
-                kind: batch.name("Dispatch Kernel"),
-                grid: kernel.grid(),
-                block: kernel.block(),
-                graph: place.graph(),
-            };
-            self.work(&DeviceWork { words: &ran.words(), ..work }, batch);
+            let (queue, kind, graph) = (kernel.queue(), batch.name("Dispatch Kernel"), place.graph());
+            let sizes = Sizes::new(kernel.grid(), kernel.block());
+            let words = &shapes::kernel_words(shapes::Kernel { queue, kind, graph }, sizes);
+            self.work(&DeviceWork { words, ..work }, batch);
         });
     }
 
@@ -365,17 +361,17 @@ fn call_words(call: &HipCall<'_>, arguments: &Arguments) -> (&'static RocmShape,
     match call.function.does {
         Does::Launch => {
             let (grid, block, shared) = (arguments.grid(), arguments.block, arguments.shared);
-            let launch = LaunchCall { cid, kernel: None, grid, block, shared };
-            (&shapes::LAUNCH_CALL, launch.words())
+            let launch = LaunchCall { cid, kernel: None, shared };
+            (&shapes::LAUNCH_CALL, shapes::launch_words(launch, Sizes::new(grid, block)))
         }
         Does::Copy => {
             let (src, dst, kind) = (arguments.src, arguments.dst, arguments.direction(name));
             let copy = CopyCall { cid, src, dst, bytes: bytes.unwrap_or(0), kind };
             (&shapes::COPY_CALL, padded(&copy.words()))
         }
-        Does::Fill => (&shapes::MEMORY_CALL, padded(&MemoryCall { cid, ptr: arguments.dst, bytes }.words())),
+        Does::Fill => (&shapes::MEMORY_CALL, padded(&MemoryCall::new(cid, arguments.dst, bytes).words())),
         Does::Allocate | Does::Release => {
-            (&shapes::MEMORY_CALL, padded(&MemoryCall { cid, ptr: arguments.ptr, bytes }.words()))
+            (&shapes::MEMORY_CALL, padded(&MemoryCall::new(cid, arguments.ptr, bytes).words()))
         }
         Does::LaunchGraph | Does::Other => (&shapes::CALL, padded(&shapes::call_words(cid))),
     }

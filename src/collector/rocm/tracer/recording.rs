@@ -8,7 +8,7 @@ use crate::collector::demangle::demangle;
 use crate::collector::rocm::captures::Captures;
 use crate::collector::rocm::hip::{self, Direction, Does};
 use crate::collector::rocm::launches::{PendingLaunch, PendingLaunches};
-use crate::collector::rocm::shapes::{self, CopyCall, Kernel, LaunchCall, MemoryCall, RocmShape};
+use crate::collector::rocm::shapes::{self, CopyCall, Kernel, LaunchCall, MemoryCall, RocmShape, Sizes};
 use crate::collector::rocm::streams::{self, Streams};
 use crate::collector::{ApiCall, Batch, DeviceWork, External, Name, RecordSink, Thread, text};
 use kineto_trace::activity::{ActivityType, ActivityTypes};
@@ -278,7 +278,8 @@ impl DoneWork<'_> {
         let (queue, kind) = (self.record.queue, batch.name(kind));
         let known = self.launch.map(|launch| (launch.grid, launch.block, launch.graph));
         let (grid, block, graph) = known.unwrap_or_default();
-        (ActivityType::ConcurrentKernel, name, &shapes::KERNEL, Kernel { queue, kind, grid, block, graph }.words())
+        let words = shapes::kernel_words(Kernel { queue, kind, graph }, Sizes::new(grid, block));
+        (ActivityType::ConcurrentKernel, name, &shapes::KERNEL, words)
     }
 
     fn copied(self, direction: Direction, bytes: u64, batch: &mut Batch<'_>) -> Row {
@@ -304,20 +305,21 @@ fn call_row(call: &Called<'_>, kernel: Option<Name>) -> (&'static RocmShape, [u6
     let cid = call.number;
     match call.args {
         Some(Args::Launch(args::LaunchArguments { grid, block, shared, .. })) => {
-            (&shapes::LAUNCH_CALL, LaunchCall { cid, kernel, grid, block, shared }.words())
+            let launch = LaunchCall { cid, kernel, shared };
+            (&shapes::LAUNCH_CALL, shapes::launch_words(launch, Sizes::new(grid, block)))
         }
         Some(Args::Copy { dst, src, bytes, kind, .. }) => {
             (&shapes::COPY_CALL, padded(CopyCall { cid, src, dst, bytes, kind }.words()))
         }
-        Some(Args::Fill { ptr, bytes, .. }) => memory(MemoryCall { cid, ptr, bytes: Some(bytes) }),
-        Some(Args::Allocate { bytes, .. }) => memory(MemoryCall { cid, ptr: call.allocated, bytes: Some(bytes) }),
-        Some(Args::Release { ptr }) => memory(MemoryCall { cid, ptr, bytes: None }),
+        Some(Args::Fill { ptr, bytes, .. }) => memory(cid, ptr, Some(bytes)),
+        Some(Args::Allocate { bytes, .. }) => memory(cid, call.allocated, Some(bytes)),
+        Some(Args::Release { ptr }) => memory(cid, ptr, None),
         Some(Args::Graph { .. } | Args::Capture { .. }) | None => (&shapes::CALL, padded(shapes::call_words(cid))),
     }
 }
 
-fn memory(call: MemoryCall) -> (&'static RocmShape, [u64; 5]) {
-    (&shapes::MEMORY_CALL, padded(call.words()))
+fn memory(cid: u32, ptr: u64, bytes: Option<u64>) -> (&'static RocmShape, [u64; 5]) {
+    (&shapes::MEMORY_CALL, padded(MemoryCall::new(cid, ptr, bytes).words()))
 }
 
 fn padded<const N: usize>(words: [u64; N]) -> [u64; 5] {
