@@ -182,7 +182,9 @@ impl KeyAverages {
         self.kernels.iter().map(|row| row.self_device_ns).fold(0, u64::saturating_add)
     }
 
-    /// Returns the device time that belongs to no operation because its launch is unknown, in nanoseconds.
+    /// Returns the device time that is attributed to no operation, in nanoseconds.
+    ///
+    /// The launch is unknown, or no selected operation was around it.
     pub fn unlaunched_ns(&self) -> u64 {
         self.unlaunched_ns
     }

@@ -9,7 +9,7 @@ use super::forest::Forest;
 use super::futures::Futures;
 use super::nesting::{Nesting, Threads};
 use super::stacks::CallStacks;
-use super::timed::{TimedWork, is_timed};
+use super::timed::{TimedWork, WorkNodes, is_timed};
 use super::values;
 use crate::activity::{ActivityType, ArgValue, DeviceType};
 use crate::hash::HashMap;
@@ -106,9 +106,9 @@ impl<'e> Averaging<'e> {
         self
     }
 
-    /// Selects operations that begin in this window, and device work that was launched in it.
+    /// Selects operations and allocations that begin in this window (`start..end`), and device work that was launched in it.
     ///
-    /// Device work whose launch is unknown is selected by its own begin.
+    /// Device work whose launch is unknown is selected by the start of its operation, or else by its own.
     pub fn within(mut self, start: Timestamp, end: Timestamp) -> Self {
         self.window = Some((start, end));
         self
@@ -126,8 +126,9 @@ impl<'e> Averaging<'e> {
         let mut averages = KeyAverages { device: device_name(events), ..KeyAverages::default() };
 
         let mut costs = vec![OpCost::default(); forest.nodes.len()];
-        let attribution = Attribution::new(events, &nesting);
-        self.charge_work(&forest, &attribution, &mut costs, &mut rows, &mut averages);
+        let work_nodes =
+            WorkNodes { attribution: Attribution::new(events, &nesting), nesting: &nesting, forest: &forest };
+        self.charge_work(&work_nodes, &mut costs, &mut rows, &mut averages);
         self.charge_memory(&forest, &mut costs, &mut averages);
         self.charge_flops(&forest, &mut costs, &mut averages);
         add_to_parents(&forest, &mut costs);
@@ -156,29 +157,27 @@ impl<'e> Averaging<'e> {
         self.window.is_none_or(|(start, end)| (start..end).contains(&at))
     }
 
-    /// Adds the rows of devices, and charges their time to the operations that launched it.
+    /// Adds the rows of devices, and charges the time of kernels to the operations that launched them.
     fn charge_work(
         &self,
-        forest: &Forest,
-        attribution: &Attribution,
+        nodes: &WorkNodes<'_>,
         costs: &mut [OpCost],
         rows: &mut RowBuilder<'_, 'e>,
         averages: &mut KeyAverages,
     ) {
-        let mut timed = TimedWork::new(self.events, forest, attribution);
-        let mut copies = AnnotationCoverage::default();
+        let mut timed = TimedWork::new(self.events, nodes);
+        let mut annotations = AnnotationCoverage::default();
         for event in self.events.iter() {
             let Some(section) = section(&event) else { continue };
-            let op = attribution.op(event);
-            let launched = attribution.launch(event).or(op).unwrap_or(event);
+            let launched = nodes.attribution.launch(event).or(nodes.attribution.op(event)).unwrap_or(event);
             if !self.is_within(launched.start()) {
                 continue;
             }
-            let node = op.and_then(|op| forest.node_of(op.index()));
+            let node = nodes.of(event);
             let ns = event.duration_ns();
             let place = rows.place(&event, section, None);
             let (all_ns, own_ns) = match section {
-                Section::DeviceAnnotations => [copies.uncovered_ns(place, event); 2].into(),
+                Section::DeviceAnnotations => [annotations.uncovered_ns(place, event); 2].into(),
                 _ => (ns, timed.own_ns(&event, node)),
             };
             let row = rows.at(place);
@@ -194,7 +193,7 @@ impl<'e> Averaging<'e> {
         }
     }
 
-    /// Charges allocations to the innermost operation that was open on the same thread.
+    /// Charges allocations to the innermost operation that was open on the same thread at that time.
     fn charge_memory(&self, forest: &Forest, costs: &mut [OpCost], averages: &mut KeyAverages) {
         let mut sweep = forest.sweep(self.events);
         let mut outside = Average { name: MEMORY.to_owned(), is_top_level: true, ..Average::default() };
@@ -561,6 +560,14 @@ mod tests {
         let hidden = [("hidden", ArgValue::Bool(true))];
         let events = SampleTrace::default().op("a", 0, 100).op_with("own", 10, 90, &hidden).op("b", 20, 30).events();
         assert_eq!(rows(events.key_averages().ops()), ["a x1 90/100 0/0", "b x1 10/10 0/0"]);
+    }
+
+    #[test]
+    fn kernels_of_hidden_op_count_for_op_around_it() {
+        let hidden = [("hidden", ArgValue::Bool(true))];
+        let sample = SampleTrace::default().op("a", 0, 100).op_with("own", 10, 90, &hidden).kernel("k", 20, 25, 2);
+        let averages = sample.events().key_averages();
+        assert_eq!((rows(averages.ops()), averages.unlaunched_ns()), (vec!["a x1 100/100 5/5".to_owned()], 0));
     }
 
     #[test]

@@ -4,8 +4,26 @@ use super::attribution::Attribution;
 use super::event::Event;
 use super::events::Events;
 use super::forest::Forest;
+use super::nesting::Nesting;
 use crate::activity::{ActivityType, ArgValue};
 use crate::hash::HashMap;
+
+/// Finds the node of a forest that device work counts for.
+#[derive(Debug)]
+pub(super) struct WorkNodes<'t> {
+    pub(super) attribution: Attribution,
+    pub(super) nesting: &'t Nesting,
+    pub(super) forest: &'t Forest,
+}
+
+impl WorkNodes<'_> {
+    /// Returns the node of the work's operation, or of the innermost one around that which is in the forest.
+    pub(super) fn of<'e>(&self, work: Event<'e>) -> Option<usize> {
+        let around = |op: &Event<'e>| self.nesting.parent(*op);
+        let mut ops = std::iter::successors(self.attribution.op(work), around).filter(Event::is_op);
+        ops.find_map(|op| self.forest.node_of(op.index()))
+    }
+}
 
 /// Time of nested operations inside timed rows, which would otherwise count twice.
 #[derive(Debug, Default)]
@@ -15,10 +33,11 @@ pub(super) struct TimedWork {
 }
 
 impl TimedWork {
-    pub(super) fn new(events: &Events, forest: &Forest, attribution: &Attribution) -> TimedWork {
+    pub(super) fn new(events: &Events, nodes: &WorkNodes<'_>) -> TimedWork {
+        let forest = nodes.forest;
         let mut all_ns: HashMap<usize, u64> = HashMap::default();
         for event in events.iter().filter(is_timed) {
-            if let Some(node) = attribution.op(event).and_then(|op| forest.node_of(op.index())) {
+            if let Some(node) = nodes.of(event) {
                 *all_ns.entry(node).or_default() += event.duration_ns();
             }
         }
