@@ -55,12 +55,12 @@ fn starved(summary: &Summary) -> Option<Finding> {
     }
     let share = percent(idle, devices.window_ns);
     let gap = summary.gaps.first().map(|gap| {
-        let host = gap.host.as_ref().map(|host| format!(" while the CPU is in {}", cut(&host.name, NAME)));
+        let host = gap.host.as_ref().map(|host| format!(" while the CPU is in `{}`", cut(&host.name, NAME)));
         let host = host.unwrap_or_default();
-        format!(" The longest gap, {}, follows {}{host}.", shown(gap.ns), cut(&gap.before, NAME))
+        format!(" The longest gap, {}, follows `{}`{host}.", shown(gap.ns), cut(&gap.before, NAME))
     });
     Some(Finding {
-        title: format!("The CPU starves the GPU: it is idle for {share:.0} % of its time."),
+        title: format!("The GPU is idle for {share:.0} % of the time, and waits for the CPU to launch work."),
         evidence: format!(
             "{host:.0} % of the idle time of streams passes before the next launch.{} Launch ahead: avoid \
              synchronisation and host work between launches.",
@@ -70,7 +70,7 @@ fn starved(summary: &Summary) -> Option<Finding> {
     })
 }
 
-/// Kernels are shorter than their launches.
+/// Device work is shorter than its launches.
 fn small_kernels(summary: &Summary) -> Option<Finding> {
     const LEAST: u64 = 100;
     const PERCENT: f64 = 25.0;
@@ -83,7 +83,7 @@ fn small_kernels(summary: &Summary) -> Option<Finding> {
     let call_ns = launches.mean_call_ns as u64;
     Some(Finding {
         title: format!(
-            "{} of {} kernels run for less time than their launch takes ({}).",
+            "{} of {} kernels, copies and fills run for less time than their launch takes (mean: {}).",
             launches.short_kernels,
             launches.count,
             shown(call_ns)
@@ -100,15 +100,19 @@ fn exposed_communication(summary: &Summary) -> Option<Finding> {
     let devices = summary.occupation.as_ref()?;
     let exposed = devices.exposed_communication_ns;
     (percent(exposed, devices.window_ns) >= PERCENT).then(|| {
-        let kind = summary.collectives.first().map(|row| format!(" Most of it is {}.", row.kind)).unwrap_or_default();
+        let kind = summary
+            .collectives
+            .first()
+            .map(|row| format!(" The largest collective is {}.", row.kind))
+            .unwrap_or_default();
         Finding {
             title: format!(
-                "Communication is exposed for {} ({:.0} % of it).",
+                "Communication runs without computation for {} ({:.0} % of its time).",
                 shown(exposed),
                 percent(exposed, devices.communication_ns)
             ),
             evidence: format!(
-                "Only {} overlaps with computation.{kind} Start it earlier, or in smaller buckets.",
+                "Only {} overlaps with computation.{kind} Start communication earlier, or in smaller buckets.",
                 shown(devices.overlapped_communication_ns)
             ),
             gain_ns: exposed,
@@ -124,8 +128,9 @@ fn pageable_copies(summary: &Summary) -> Option<Finding> {
     let (count, ns) = pageable.fold((0, 0), |sum, row| (sum.0 + row.durations.count, sum.1 + row.durations.sum_ns));
     let window = summary.occupation.as_ref()?.window_ns;
     (percent(ns, window) >= PERCENT).then(|| Finding {
-        title: format!("{count} copies use pageable memory: {}.", shown(ns)),
-        evidence: "Pin the buffers of the host: such copies are faster, and kernels run meanwhile.".to_owned(),
+        title: format!("Copies with pageable memory take {} ({count} in all).", shown(ns)),
+        evidence: "Pin the buffers of the host: copies from pinned memory are faster, and kernels run meanwhile."
+            .to_owned(),
         gain_ns: ns,
     })
 }
@@ -143,17 +148,13 @@ fn uneven_steps(summary: &Summary) -> Option<Finding> {
     let longest = long.first()?;
     Some(Finding {
         title: format!(
-            "Step {} takes {}, the median of {} steps {}.",
+            "Step {} takes {}; the median of {} steps is {}.",
             longest.number,
             shown(longest.ns_with_device()),
             steps.len(),
             shown(median)
         ),
-        evidence: format!("{} take more than {PERCENT_OVER} % longer. Compare their operators.", counted(long.len())),
+        evidence: format!("Steps more than {PERCENT_OVER} % over the median: {}. Compare their operators.", long.len()),
         gain_ns: long.iter().map(|step| step.ns_with_device() - median).sum(),
     })
-}
-
-fn counted(steps: usize) -> String {
-    if steps == 1 { "1 step".to_owned() } else { format!("{steps} steps") }
 }

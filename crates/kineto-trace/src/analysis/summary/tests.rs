@@ -53,8 +53,8 @@ fn starved_device_is_found_with_its_gap() {
     let summary = late.summary();
     let findings = summary.findings();
     assert_eq!(findings.len(), 1, "{findings:?}");
-    assert_eq!(findings[0].title, "The CPU starves the GPU: it is idle for 69 % of its time.");
-    assert!(findings[0].evidence.contains("400.000us, follows a while the CPU is in load"), "{findings:?}");
+    assert_eq!(findings[0].title, "The GPU is idle for 69 % of the time, and waits for the CPU to launch work.");
+    assert!(findings[0].evidence.contains("400.000us, follows `a` while the CPU is in `load`"), "{findings:?}");
     assert_eq!((findings[0].gain_ns, summary.gaps.len()), (400_000, 1));
     let early = TraceText::default().kernel(1, "a", (0, 5), (20, 120)).kernel(2, "b", (6, 9), (520, 600));
     assert!(early.titles().is_empty());
@@ -67,8 +67,11 @@ fn many_small_kernels_are_found() {
             lines.kernel(i + 1, "tiny", (i * 10, i * 10 + 9), (i * 10 + 9, i * 10 + 14))
         })
     };
-    assert!(launches(200).titles()[0].starts_with("200 of 200 kernels run for less time than their launch takes (9."));
-    assert!(launches(20).titles().iter().all(|title| !title.contains("kernels run")));
+    assert!(
+        launches(200).titles()[0]
+            .starts_with("200 of 200 kernels, copies and fills run for less time than their launch takes (mean: 9.")
+    );
+    assert!(launches(20).titles().iter().all(|title| !title.contains("run for less")));
 }
 
 #[test]
@@ -76,7 +79,10 @@ fn exposed_communication_is_found() {
     let train = |comm: (u32, u32)| {
         TraceText::default().kernel(1, "gemm", (0, 1), (2, 1000)).kernel(2, "ncclDevKernel_AllReduce", (1, 2), comm)
     };
-    assert_eq!(train((900, 1500)).titles(), ["Communication is exposed for 500.000us (83 % of it)."]);
+    assert_eq!(
+        train((900, 1500)).titles(),
+        ["Communication runs without computation for 500.000us (83 % of its time)."]
+    );
     assert!(train((300, 900)).titles().is_empty());
 }
 
@@ -86,7 +92,10 @@ fn pageable_copies_are_found() {
         let args = "\"correlation\":1,\"device\":0,\"stream\":7,\"bytes\":4000";
         TraceText::default().add("gpu_memcpy", name, (0, 7), (0, 100), args).kernel(2, "gemm", (0, 1), (100, 200))
     };
-    assert_eq!(copy("Memcpy HtoD (Pageable -> Device)").titles(), ["1 copies use pageable memory: 100.000us."]);
+    assert_eq!(
+        copy("Memcpy HtoD (Pageable -> Device)").titles(),
+        ["Copies with pageable memory take 100.000us (1 in all)."]
+    );
     assert!(copy("Memcpy HtoD (Pinned -> Device)").titles().is_empty());
     let copies = copy("Memcpy HtoD (Pinned -> Device)").summary().copies;
     assert_eq!((copies[0].kind.as_str(), copies[0].bytes, copies[0].gb_per_s), ("Memcpy HtoD", 4000, Some(0.04)));
@@ -100,7 +109,7 @@ fn uneven_steps_are_found() {
         };
         [(1, 0, 100), (2, 100, 200), (3, 200, 200 + last)].into_iter().fold(TraceText::default(), step)
     };
-    assert_eq!(steps(300).titles(), ["Step 3 takes 300.000us, the median of 3 steps 100.000us."]);
+    assert_eq!(steps(300).titles(), ["Step 3 takes 300.000us; the median of 3 steps is 100.000us."]);
     assert!(steps(110).titles().is_empty());
 }
 
