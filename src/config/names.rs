@@ -24,7 +24,9 @@ enum NameSegment<'t> {
 const KNOWN: [&str; 4] = ["host", "pid", "rank", "time"];
 
 impl NamePlaceholders {
-    /// Returns the path with all placeholders replaced; the time is in UTC, to the second: `20261123T143000Z`.
+    /// Returns the path with all known placeholders replaced; the time is in UTC, to the second: `20261123T143000Z`.
+    ///
+    /// A path that is not UTF-8 is returned as it is.
     pub(crate) fn expand(&self, path: &Path) -> PathBuf {
         let Some(text) = path.to_str().filter(|text| text.contains('{')) else { return path.to_owned() };
         let value = |part| match part {
@@ -46,7 +48,7 @@ impl NamePlaceholders {
 }
 
 impl Config {
-    /// Returns the current values of the placeholders.
+    /// Returns the values of the placeholders; the time is that of the call.
     pub(crate) fn name_placeholders(&self) -> NamePlaceholders {
         NamePlaceholders {
             host: self.host_name.clone().unwrap_or_else(process::host_name),

@@ -9,17 +9,17 @@ use std::time::Duration;
 /// The settings for external requests.
 #[derive(Clone, Debug)]
 pub(crate) struct OnDemandConfig {
-    /// Whether the environment enables polling the daemon.
+    /// `KINETO_USE_DAEMON`: whether the daemon is polled, unless `fabric` decides.
     pub(crate) use_daemon: bool,
-    /// Whether the configuration file enables or disables it, if it does either.
+    /// `ENABLE_IPC_FABRIC`, from the file or the environment, if set: it overrides `use_daemon`.
     pub(crate) fabric: Option<bool>,
-    /// The interval at which the daemon is polled, if set.
+    /// The interval at which the daemon is polled; `None` chooses it from the daemon's response time.
     pub(crate) interval: Option<Duration>,
     /// The folder of the daemon's sockets; abstract sockets if unset.
     pub(crate) socket_folder: Option<PathBuf>,
     /// The folder to which requests may write.
     pub(crate) trace_folder: PathBuf,
-    /// The longest time that a request may record, and wait for an iteration.
+    /// The maximum duration of a recording, and also the maximum time that it waits for its first iteration.
     pub(crate) longest: Duration,
     /// How far ahead a request's start time may be.
     pub(crate) latest_start: Duration,
@@ -27,15 +27,15 @@ pub(crate) struct OnDemandConfig {
     pub(crate) file_mode: u32,
     /// The watched folder for request files, if set.
     pub(crate) trigger_folder: Option<PathBuf>,
-    /// A trusted user, in addition to root and the process's own.
+    /// The id of a trusted user, in addition to root and the process's own.
     pub(crate) trusted: Option<u32>,
-    /// The job under which the process registers.
+    /// The Slurm job under which the process registers.
     pub(crate) job: i64,
     /// The recordings that start by time or iteration.
     pub(crate) timetable: Timetable,
 }
 
-/// The interval of a daemon's loop.
+/// The minimum interval: dynolog's own loop is no faster.
 const SHORTEST: Duration = Duration::from_millis(10);
 
 impl OnDemandConfig {
@@ -49,7 +49,7 @@ impl OnDemandConfig {
         self.may_ask_daemon() || self.trigger_folder.is_some()
     }
 
-    /// Returns whether the daemon is polled, now or after a change of the file.
+    /// Returns whether the daemon is polled, or only `ENABLE_IPC_FABRIC` disables that, which the file may change.
     pub(crate) fn may_ask_daemon(&self) -> bool {
         self.use_daemon || self.asks_daemon()
     }

@@ -1,4 +1,4 @@
-//! Keys with values: the settings of each source, and their merge.
+//! The settings of each source, and their merge by priority.
 
 use std::fmt;
 
@@ -11,16 +11,16 @@ use kineto_trace::sorting::sort_few_by_key;
 pub(crate) struct SourceSettings(Vec<(Key, Value)>);
 
 impl SourceSettings {
-    /// Sets `key`; of keys with the same meaning, the last one wins.
+    /// Sets `key`; replaces an earlier value, also of its family if [`Key::replaces_family`] is true.
     pub(super) fn set(&mut self, key: Key, value: Value) {
         self.0.retain(|(other, _)| *other != key && !(key.replaces_family() && other.family() == key.family()));
         self.0.push((key, value));
     }
 
-    /// Sets `key` to the parsed `text`.
+    /// Sets `key` to the parsed `text`. Some values only give a warning.
     ///
     /// # Errors
-    /// A clause that describes the problem.
+    /// The problem, as a part of a message.
     pub(super) fn read(&mut self, key: Key, text: &str, warnings: &mut Vec<String>) -> Result<(), String> {
         let kind = &key.spec().kind;
         match (kind.parse(text), kind) {
@@ -174,7 +174,7 @@ pub(crate) struct SettingError {
     pub(super) line: Option<usize>,
     /// The invalid text.
     pub(super) found: String,
-    /// A clause that describes the problem.
+    /// The problem, as a part of a message.
     pub(super) wrong: String,
     /// The default that is used instead.
     default: Option<&'static str>,

@@ -17,7 +17,9 @@ pub(crate) fn id() -> i64 {
     i64::try_from(id).unwrap_or(0)
 }
 
-/// Returns a number of the calling thread that is unique in the process.
+/// Returns a number of the calling thread that is unique in the process; 0 while its thread-locals are destroyed.
+///
+/// These platforms' own ids are not used.
 #[cfg(not(any(target_os = "linux", target_os = "macos", target_os = "ios")))]
 pub(crate) fn id() -> i64 {
     use std::sync::atomic::{AtomicI64, Ordering};
@@ -26,7 +28,7 @@ pub(crate) fn id() -> i64 {
     ID.try_with(|id| *id).unwrap_or(0)
 }
 
-/// Returns the lower half of `pthread_self`, which names threads in vendors' records; 0 if unsupported.
+/// Returns the lower half of `pthread_self`, by which CUPTI's records identify a thread; 0 except on Unix.
 pub(crate) fn handle() -> u32 {
     #[cfg(unix)]
     {

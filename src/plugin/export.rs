@@ -40,7 +40,7 @@ macro_rules! export_plugin {
         /// The entry point that the host of plugins calls.
         ///
         /// # Safety
-        /// `registry` is a `KinetoPlugin_Registry`, or null.
+        /// `registry` is null, or points to a `KinetoPlugin_Registry` that is valid during the call.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn KinetoPlugin_register(registry: *const ::std::ffi::c_void) -> ::std::ffi::c_int {
             // SAFETY: the caller upholds the same contract.
@@ -55,10 +55,10 @@ const ASYNC: u32 = 2;
 /// Registers a plugin with the host that has loaded its library.
 ///
 /// # Safety
-/// `registry` is a `KinetoPlugin_Registry`, or null.
+/// `registry` is null, or points to a `KinetoPlugin_Registry` that is valid during the call.
 #[doc(hidden)]
 pub unsafe fn __register<P: Plugin>(registry: *const c_void) -> c_int {
-    // SAFETY: by the caller's contract it is null or a `KinetoPlugin_Registry`, valid during the call.
+    // SAFETY: by the caller's contract.
     let Some(registry) = (unsafe { whole(registry.cast::<Registry>()) }) else { return -1 };
     let interface = Interface {
         size: Interface::KNOWN,
@@ -82,7 +82,7 @@ fn contained(call: impl FnOnce() -> bool) -> c_int {
     if catch_unwind(AssertUnwindSafe(call)).unwrap_or(false) { 0 } else { -1 }
 }
 
-/// Returns a struct of the host, unless it is null or older than the first version.
+/// Returns a struct of the host, unless it is null or lacks fields that are known here.
 ///
 /// # Safety
 /// Null, or a struct that is valid for `'h` and as large as its size field.

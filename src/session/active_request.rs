@@ -1,32 +1,33 @@
 //! The external request that a recording belongs to.
 
-/// Tracks which request uses the session. Requests are numbered in the order of their arrival, so the last number tells which
-/// have ended.
+/// Tracks which request has the recording, or the memory profile.
+///
+/// Ids ascend in the order in which requests begin, from 1. So every id up to the last is over, except the active one.
 #[derive(Debug, Default)]
 pub(super) struct ActiveRequest {
-    /// The request that uses the session.
+    /// The request that has the recording.
     request_id: Option<u64>,
-    /// The last request that has begun or was marked as done.
+    /// The highest id that has begun or was marked as done.
     last: u64,
 }
 
 impl ActiveRequest {
-    /// Returns the request that uses the session.
+    /// Returns the request that has the recording.
     pub(super) fn id(&self) -> Option<u64> {
         self.request_id
     }
 
-    /// Returns whether that request uses the session.
+    /// Returns whether the request has the recording.
     pub(super) fn is_active(&self, request_id: u64) -> bool {
         self.request_id == Some(request_id)
     }
 
-    /// Returns whether that request has ended.
+    /// Returns whether the request cannot get the recording any more: it ended or failed, or a later one began.
     pub(super) fn is_done(&self, request_id: u64) -> bool {
         request_id <= self.last && !self.is_active(request_id)
     }
 
-    /// Gives the session to that request.
+    /// Gives the recording to a request.
     pub(super) fn begin(&mut self, request_id: u64) {
         (self.request_id, self.last) = (Some(request_id), request_id);
     }

@@ -14,7 +14,7 @@ pub(super) struct Column<'a> {
     pub(super) rank: u8,
     cell: Arc<dyn Fn(&Average) -> String + 'a>,
     side: Truncation,
-    /// The longest text that is not truncated; torch's table sometimes has a limit other than the width.
+    /// [`Truncation::End`] truncates texts of `most` - 3 or more characters, as torch does, even if they would fit.
     most: usize,
     is_left: bool,
 }
@@ -74,7 +74,7 @@ impl<'a> Column<'a> {
         self.aligned(&self.cut_text(&printable(text)))
     }
 
-    /// Returns the number of lines of a cell.
+    /// Returns the number of lines of a cell that may have several; 0 for other cells.
     pub(super) fn line_count(&self, row: &Average) -> usize {
         if self.is_multi_line() { (self.cell)(row).lines().count() } else { 0 }
     }

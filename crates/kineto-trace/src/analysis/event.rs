@@ -85,17 +85,17 @@ impl<'e> Event<'e> {
         self.row().track as usize
     }
 
-    /// Returns its own id; `None` if it has none.
+    /// Returns the id by which device work names the slice that launched it; `None` if it has none.
     pub fn id(&self) -> Option<CorrelationId> {
         Some(CorrelationId(self.row().id)).filter(|id| id.0 != 0)
     }
 
-    /// Returns the id of the host event that launched it; `None` if unknown.
+    /// Returns the id of the host slice that launched it or, for an instant, in which it happened; `None` if unknown.
     pub fn linked(&self) -> Option<CorrelationId> {
         Some(CorrelationId(self.row().linked)).filter(|id| id.0 != 0)
     }
 
-    /// Returns the id of the host event that launched it, else its own: torch's `externalId`.
+    /// Returns [`linked`](Event::linked), else [`id`](Event::id): torch's `externalId`.
     pub fn external_id(&self) -> Option<CorrelationId> {
         self.linked().or(self.id())
     }
@@ -113,7 +113,7 @@ impl<'e> Event<'e> {
         own.map(|(_, flow)| *flow)
     }
 
-    /// Returns the id that a launch shares with the work that it launched.
+    /// Returns the id that a call of the runtime shares with the work that it launched, in the vendor's numbering.
     pub fn correlation(&self) -> Option<u64> {
         self.written("correlation").and_then(unsigned).filter(|id| *id != 0)
     }
@@ -174,7 +174,7 @@ impl<'e> Event<'e> {
         self.written("thread id").and_then(signed).or(number(&self.track().thread))
     }
 
-    /// Returns whether it is a poll of a span with an async track: its thread did other work before the span ended.
+    /// Returns whether its span has an async track, because the span's thread did other work before it ended.
     pub fn is_async(&self) -> bool {
         let span = self.span();
         span.is_some_and(|span| self.events.async_spans.binary_search(&span).is_ok())

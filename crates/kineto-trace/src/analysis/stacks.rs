@@ -18,10 +18,12 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StackMetric {
-    /// The time on the host without that of operations inside; torch's `self_cpu_time_total`.
+    /// The time on the host, without that of nested operations; torch's `self_cpu_time_total`.
     #[default]
     SelfHost,
-    /// The time of the kernels that the operation itself launched; torch's `self_cuda_time_total`.
+    /// The time of kernels, copies and fills that the operation itself launched; torch's `self_cuda_time_total`.
+    ///
+    /// Unlike [`Average::self_device_ns`](super::Average::self_device_ns), spans timed by events do not count.
     SelfDevice,
 }
 
@@ -34,7 +36,8 @@ impl FromStr for StackMetric {
             Ok(SortBy::SelfHost) => Ok(StackMetric::SelfHost),
             Ok(SortBy::SelfDevice) => Ok(StackMetric::SelfDevice),
             _ => {
-                let text = format!("stacks have no `{name}`; give self_cpu_time_total or self_device_time_total");
+                let text =
+                    format!("unknown metric of stacks `{name}`; use self_cpu_time_total or self_cuda_time_total");
                 Err(Error::new(ErrorKind::Config, text))
             }
         }
@@ -52,10 +55,10 @@ pub struct FoldedStacks<'e> {
 }
 
 impl Events {
-    /// Returns the folded stacks of all operations.
+    /// Returns the folded stacks of all operations and API calls. They are computed when they are written.
     ///
     /// A stack consists of an operation and the spans and interpreter functions around it on its thread, in order of
-    /// their starts. If an operation recorded a `Call stack`, its frames come before all others.
+    /// their starts. If an operation recorded a `Call stack`, that is at the root. White space and `;` in a frame become `_`.
     pub fn stacks(&self, metric: StackMetric) -> FoldedStacks<'_> {
         FoldedStacks { events: self, metric, with_locations: false }
     }
@@ -70,13 +73,13 @@ impl Events {
 }
 
 impl FoldedStacks<'_> {
-    /// Shows spans as `name (file:line)` where the trace has their locations. Default: false.
+    /// Shows spans as `name_(file:line)` where the trace has their locations. Default: false.
     pub fn with_locations(mut self, on: bool) -> Self {
         self.with_locations = on;
         self
     }
 
-    /// Writes the lines in alphabetical order; stacks below half a microsecond are left out.
+    /// Writes the lines in alphabetical order; times are rounded to microseconds, and stacks that round to 0 are omitted.
     ///
     /// # Errors
     /// If `out` fails.

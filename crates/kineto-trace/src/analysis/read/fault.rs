@@ -21,8 +21,10 @@ pub(in crate::analysis) enum Cause {
     Truncated,
     /// JSON, but not a trace; contains why.
     NotATrace(&'static str),
-    /// Exceeds a limit; contains which.
+    /// Exceeds a fixed limit; contains which.
     TooLarge(&'static str),
+    /// Longer than the options allow.
+    TooLong,
     /// The time limit passed.
     TimeLimit,
     /// Reading failed.
@@ -61,8 +63,12 @@ impl Fault {
                 format!("not a trace: {why} (at byte {at}); give a file of Kineto, PyTorch or chrome://tracing"),
             ),
             Cause::TooLarge(what) => {
-                Error::new(ErrorKind::TooLarge, format!("{what} (at byte {at}); ReadOptions has the limits"))
+                Error::new(ErrorKind::TooLarge, format!("{what} (at byte {at}); shorten the file there"))
             }
+            Cause::TooLong => Error::new(
+                ErrorKind::TooLarge,
+                format!("the file has more than {at} bytes of JSON; raise ReadOptions::max_bytes"),
+            ),
             Cause::TimeLimit => Error::new(
                 ErrorKind::Timeout,
                 format!("the time limit was reached at byte {at}; raise it in ReadOptions"),

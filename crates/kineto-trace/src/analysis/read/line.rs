@@ -112,7 +112,7 @@ fn text_of<'a>(value: JsonValue<'a>, builder: &mut Builder) -> Option<Cow<'a, st
     }
 }
 
-/// Returns a number, given as such or as a string.
+/// Returns the text of a number, or a string that may be one.
 fn decimal(value: JsonValue<'_>) -> Option<&str> {
     match value {
         JsonValue::Number(text) => Some(text),

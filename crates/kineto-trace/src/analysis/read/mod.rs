@@ -51,9 +51,9 @@ impl ReadOptions {
         ReadOptions { partial: false, max_bytes: 64 << 30, time_limit: None }
     }
 
-    /// Sets whether a truncated file is read up to its last event; by default it is an error.
+    /// Sets whether a truncated file is read up to its last event, with [`Note::CutOff`](super::Note::CutOff).
     ///
-    /// [`Note::CutOff`](super::Note::CutOff) reports that.
+    /// Default: false; then it is an error, as is always a file without any event.
     #[must_use]
     pub fn partial(mut self, partial: bool) -> ReadOptions {
         self.partial = partial;
@@ -122,10 +122,10 @@ impl Events {
     /// counted in [`notes`](Events::notes). The file is never in memory as a whole.
     ///
     /// # Errors
-    /// With the path, and with the offset except for the first kind: [`Io`](ErrorKind::Io), [`Json`](ErrorKind::Json)
+    /// All name the path, and all but [`Unsupported`](ErrorKind::Unsupported) and a failed open name the byte: [`Io`](ErrorKind::Io), [`Json`](ErrorKind::Json)
     /// if it is not JSON, [`Truncated`](ErrorKind::Truncated) if it ends too early ([`ReadOptions::partial`] reads such
-    /// files), [`NotATrace`](ErrorKind::NotATrace), [`TooLarge`](ErrorKind::TooLarge) beyond the limits of
-    /// [`ReadOptions`], and [`Unsupported`](ErrorKind::Unsupported) for gzip without the feature `gzip`.
+    /// files), [`NotATrace`](ErrorKind::NotATrace), [`TooLarge`](ErrorKind::TooLarge) beyond
+    /// [`ReadOptions::max_bytes`] or a fixed limit, and `Unsupported` for gzip without the feature `gzip`.
     pub fn read(path: impl AsRef<Path>) -> Result<Events, Error> {
         ReadOptions::new().read(path)
     }

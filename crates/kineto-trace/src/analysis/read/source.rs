@@ -1,4 +1,4 @@
-//! A window on a file, from which whole values are taken.
+//! Reads whole JSON values from a file through a buffer.
 
 use super::fault::{Cause, Fault};
 use super::json::{Json, Result, plain};
@@ -7,8 +7,8 @@ use std::io::{ErrorKind, Read};
 /// The maximum size of an event or a header value, in bytes.
 const VALUE_MAX: usize = 64 << 20;
 
-/// The number of bytes read at a time.
-const STEP: usize = 256 << 10;
+/// The initial size of the buffer, which is refilled when less than half of this is free.
+const INITIAL_SIZE: usize = 256 << 10;
 
 /// Takes values from a reader without holding the whole file in memory.
 #[derive(Debug)]
@@ -18,15 +18,15 @@ pub(super) struct Source<R> {
     /// The range of the window that is read but not yet taken.
     start: usize,
     end: usize,
-    /// The offset of the window in the file.
+    /// The offset in the file of the window's first byte.
     origin: u64,
     bytes_max: u64,
 }
 
 impl<R: Read> Source<R> {
-    /// `bytes_max` limits the length of the file.
+    /// `bytes_max` limits the length of the file, after decompression.
     pub(super) fn new(reader: R, bytes_max: u64) -> Source<R> {
-        Source { reader, window: vec![0; STEP], start: 0, end: 0, origin: 0, bytes_max }
+        Source { reader, window: vec![0; INITIAL_SIZE], start: 0, end: 0, origin: 0, bytes_max }
     }
 
     /// Returns the offset of the next byte.
@@ -56,7 +56,7 @@ impl<R: Read> Source<R> {
         self.start += 1;
     }
 
-    /// Skips one of these bytes, and returns it.
+    /// Skips white space and one of these bytes, and returns that; `expected` describes them in an error.
     pub(super) fn expect(&mut self, bytes: &[u8], expected: &'static str) -> Result<u8> {
         match self.peek()? {
             Some(byte) if bytes.contains(&byte) => {
@@ -68,7 +68,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Takes a whole value, found by its end alone; it may still be invalid JSON.
+    /// Takes a whole value. Only quotes and brackets are matched, so it may still be invalid JSON.
     pub(super) fn value(&mut self) -> Result<Json<'_>> {
         self.peek()?;
         let mut scan = ValueScanner::default();
@@ -96,16 +96,16 @@ impl<R: Read> Source<R> {
         fault.unwrap_or_else(|| Fault::new(Cause::Truncated, self.origin + self.end as u64))
     }
 
-    /// Reads more bytes; returns whether there were any.
+    /// Reads more bytes behind the rest, which may move or enlarge the window; returns whether there were any.
     fn fill(&mut self) -> Result<bool> {
         if self.start > 0 {
             self.window.copy_within(self.start..self.end, 0);
             self.origin += self.start as u64;
             (self.start, self.end) = (0, self.end - self.start);
         }
-        if self.window.len() - self.end < STEP / 2 {
+        if self.window.len() - self.end < INITIAL_SIZE / 2 {
             if self.window.len() >= VALUE_MAX {
-                let cause = Cause::TooLarge("an event takes more than 64 MiB");
+                let cause = Cause::TooLarge("an event or a header value takes more than 64 MiB");
                 return Err(Fault::new(cause, self.position()));
             }
             self.window.resize(self.window.len() * 2, 0);
@@ -122,7 +122,7 @@ impl<R: Read> Source<R> {
         };
         self.end += read.min(room.len());
         if self.origin + self.end as u64 > self.bytes_max {
-            return Err(Fault::new(Cause::TooLarge("the file is longer than allowed"), self.bytes_max));
+            return Err(Fault::new(Cause::TooLong, self.bytes_max));
         }
         Ok(read > 0)
     }
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn size_limits_are_enforced() {
         let fault = |text: &[u8], max| Source::new(text, max).value().err().map(|fault| format!("{:?}", fault.cause));
-        assert!(fault(b"[1, 2, 3]", 8).is_some_and(|cause| cause.contains("longer than allowed")));
+        assert!(fault(b"[1, 2, 3]", 8).is_some_and(|cause| cause == "TooLong"));
         let long = [b"\"".as_slice(), &vec![b'a'; VALUE_MAX + 1]].concat();
         assert!(fault(&long, u64::MAX).is_some_and(|cause| cause.contains("64 MiB")));
     }
