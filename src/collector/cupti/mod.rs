@@ -62,7 +62,7 @@ thread_local! {
     static CLEAN_FOR: Cell<u32> = const { Cell::new(0) };
 }
 
-const LIBRARY: LibraryState =
+static LIBRARY: LibraryState =
     LibraryState { name: "libcupti", pool: &HUB.pool, lease: &HUB.lease, clean_for: &CLEAN_FOR, sees_ranges: true };
 
 /// This vendor's row in the table of vendors.

@@ -55,7 +55,7 @@ thread_local! {
     static CLEAN_FOR: Cell<u32> = const { Cell::new(0) };
 }
 
-const LIBRARY: LibraryState =
+static LIBRARY: LibraryState =
     LibraryState { name: "libpti_view", pool: &HUB.pool, lease: &HUB.lease, clean_for: &CLEAN_FOR, sees_ranges: false };
 
 /// This vendor's row in the table of vendors.

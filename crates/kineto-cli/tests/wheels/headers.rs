@@ -89,11 +89,11 @@ fn camel_case(name: &str) -> String {
     parts.fold(first, |name, part| name + &part[..1].to_uppercase() + &part[1..])
 }
 
-/// Returns the views declared in `records.rs`.
+/// Returns the records declared in `records.rs`.
 fn views() -> Vec<View> {
     let source = support::root().join("src/collector/cupti/records.rs");
     let source = std::fs::read_to_string(source).unwrap();
-    let (_, list) = source.split_once("\nviews! {").unwrap();
+    let (_, list) = source.split_once("\nrecords! {").unwrap();
     let (list, _) = list.split_once("\n}").unwrap();
     let mut views: Vec<View> = Vec::new();
     let mut is_later = false;
@@ -104,9 +104,9 @@ fn views() -> Vec<View> {
             is_later = false;
         }
         is_later |= line.starts_with('+');
-        for field in line.trim_start_matches("+ {").split(", ").filter(|part| part.contains('@')) {
+        for field in line.trim_start_matches("+ {").split(", ").filter(|part| part.contains('=')) {
             let (name, rest) = field.split_once(':').unwrap();
-            let (kind, at) = rest.split_once('@').unwrap();
+            let (kind, at) = rest.split_once('=').unwrap();
             let at = at.trim().trim_end_matches(['}', ',', ' ']).parse().unwrap();
             let size = kind.trim().trim_start_matches('u').parse::<usize>().unwrap() / 8;
             views.last_mut().unwrap().fields.push(Field { name: name.trim().to_owned(), at, size, is_later });
