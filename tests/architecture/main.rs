@@ -46,7 +46,7 @@ fn sources() -> io::Result<Vec<Source>> {
     Ok(found)
 }
 
-/// What stands between `<!-- name -->` and `<!-- /name -->`.
+/// The text between `<!-- name -->` and `<!-- /name -->`.
 fn section<'d>(document: &'d str, name: &str) -> Option<&'d str> {
     let (_, rest) = document.split_once(&format!("<!-- {name} -->"))?;
     rest.split_once(&format!("<!-- /{name} -->")).map(|(section, _)| section)
@@ -349,7 +349,7 @@ fn torch_parity_names_tests_that_exist() {
     assert_none(&faults);
 }
 
-/// Says so if a name is one of a test, `file.rs::name`, and there is no such test.
+/// Reports if a name is one of a test, `file.rs::name`, and there is no such test.
 fn no_such_test(name: &str) -> Option<String> {
     let (file, test) = name.split_once(".rs::")?;
     let from_root = ["src/", "crates/"].iter().any(|folder| file.starts_with(folder));

@@ -7,7 +7,7 @@ use crate::lexer::{Kind, Token};
 pub(crate) struct Path {
     /// `crate`, `super`, names, and `*` at the end of a glob.
     pub(crate) segments: Vec<String>,
-    /// The module in which it stands, from the crate's root.
+    /// The module that contains it, from the crate's root.
     pub(crate) module: Vec<String>,
     pub(crate) line: usize,
 }
@@ -85,7 +85,7 @@ pub(crate) fn paths(tokens: &[Token], module: &[String]) -> Vec<Path> {
     found
 }
 
-/// Reads the path at `at`, whose first segments are `before`; returns what is behind it.
+/// Reads the path at `at`, whose first segments are `before`; returns the rest.
 fn path(tokens: &[Token], mut at: usize, before: &[String], module: &[String], found: &mut Vec<Path>) -> usize {
     let line = tokens.get(at).map_or(0, |token| token.line);
     let mut segments = before.to_vec();
@@ -106,14 +106,14 @@ fn path(tokens: &[Token], mut at: usize, before: &[String], module: &[String], f
             _ => break,
         }
         at += 1;
-        // A path goes on behind `::` if a name, a group or a glob follows, but not a turbofish.
+        // A path continues after `::` if a name, a group or a glob follows, but not a turbofish.
         let goes_on = |token: &Token| matches!(token.kind, Kind::Word(_) | Kind::Sign('{' | '*'));
         if !(tokens.get(at).is_some_and(Token::is_separator) && tokens.get(at + 1).is_some_and(goes_on)) {
             break;
         }
         at += 1;
     }
-    // In a group, `self` means what stands before it.
+    // In a group, `self` means the path before it.
     if !before.is_empty() && segments.last().is_some_and(|last| last == "self") {
         segments.pop();
     }
