@@ -35,7 +35,7 @@ pub struct KinetoGuard {
 impl fmt::Debug for KinetoGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KinetoGuard")
-            .field("status", &self.session.get().map_or(Status::Idle, |session| session.status_now()))
+            .field("status", &self.session.get().map_or(Status::Idle, |session| session.recording.status_now()))
             .finish_non_exhaustive()
     }
 }
@@ -76,7 +76,7 @@ impl KinetoGuard {
     pub fn finish(mut self) -> Result<Trace, Error> {
         let session = self.session.take();
         if let Some(session) = session.get() {
-            session.close_requests(session.patience());
+            session.requests.close(session.settings.patience());
             session.set_claim(None);
         }
         Profiler::new(session).stop()
@@ -87,7 +87,7 @@ impl KinetoGuard {
     pub(crate) fn close(&mut self) -> Result<(), Error> {
         let session = self.session.take();
         let Some(session) = session.get() else { return Ok(()) };
-        session.close_requests(session.patience());
+        session.requests.close(session.settings.patience());
         let lived = self.built.map_or(Duration::ZERO, |built| built.elapsed());
         let closed = write(session, |why| explain_early_drop(session, lived, why));
         session.end_guard();
@@ -158,25 +158,27 @@ impl Drop for RecordingGuard {
 
 impl fmt::Debug for RecordingGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let status = self.session.get().map_or(Status::Idle, |session| session.status_now());
+        let status = self.session.get().map_or(Status::Idle, |session| session.recording.status_now());
         f.debug_struct("RecordingGuard").field("status", &status).finish_non_exhaustive()
     }
 }
 
 /// Ends the running recording or schedule and writes the trace; `why_empty` may replace the reason why it is empty.
 fn write(session: &Session, why_empty: impl Fn(&str) -> String) -> Result<(), Error> {
-    if session.is_forked() || (session.status() == Status::Idle && !session.is_stepping()) {
+    if session.recording.is_forked() || (session.recording.status() == Status::Idle && !session.is_stepping()) {
         return Ok(());
     }
     let failed = |error: Error| {
         diag!(Error, "guard", "the trace was not written: {error}");
         Err(error)
     };
-    let _ending = session.begin_ending();
+    let _ending = session.writes.begin_ending();
     match session.finish(true) {
         Ok(Ending::Recording(trace)) => match session.why_empty(&trace) {
             Some(why) => diag!(Warning, "guard", "nothing was recorded: {}", why_empty(why)),
-            None => session.write_in_time(trace, session.patience()).or_else(failed)?,
+            None => session.output().map_or(Ok(()), |path| {
+                session.writes.write_in_time(trace, path, session.settings.patience()).or_else(failed)
+            })?,
         },
         // The error has been reported.
         Ok(Ending::Cycle(Cycle { error: Some(error), .. })) => return Err(error),

@@ -25,7 +25,7 @@ pub struct Profiler {
 impl fmt::Debug for Profiler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Profiler")
-            .field("status", &self.session.get().map_or(Status::Idle, |session| session.status_now()))
+            .field("status", &self.session.get().map_or(Status::Idle, |session| session.recording.status_now()))
             .finish_non_exhaustive()
     }
 }
@@ -88,7 +88,7 @@ impl Profiler {
 
     /// Returns the capabilities of each collector on this machine, without starting it.
     pub fn collectors(&self) -> Vec<CollectorReport> {
-        self.session.get().map(|session| session.probe()).unwrap_or_default()
+        self.session.get().map(|session| session.recording.probe()).unwrap_or_default()
     }
 
     /// Starts a recording, or begins the schedule if there is one.
@@ -181,7 +181,7 @@ impl Profiler {
     /// Returns the trace id of the recording that is running or prepared: 32 upper-case hexadecimal digits, the result of the
     /// builder's [`trace_id_callback`](crate::KinetoLayerBuilder::trace_id_callback), or `REQUEST_TRACE_ID`.
     pub fn trace_id(&self) -> Option<String> {
-        self.session.get()?.trace_id()
+        self.session.get()?.recording.trace_id()
     }
 
     /// Pauses the recording until [`resume`](Profiler::resume): spans, and device work that is launched from now on. No effect
@@ -194,7 +194,7 @@ impl Profiler {
     /// # Errors
     /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is running.
     pub fn pause(&self) -> Result<(), Error> {
-        self.session()?.pause(ActivityTypes::ALL)
+        self.session()?.recording.pause(ActivityTypes::ALL)
     }
 
     /// Returns a layer that records only while a span of that name is entered, on any thread. Add it to the registry before
@@ -217,7 +217,7 @@ impl Profiler {
     /// # Errors
     /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is running.
     pub fn resume(&self) -> Result<(), Error> {
-        self.session()?.resume(ActivityTypes::ALL)
+        self.session()?.recording.resume(ActivityTypes::ALL)
     }
 
     /// Records the calling thread from now on, whatever [`ThreadFilter`](crate::ThreadFilter) is set; torch's
@@ -230,7 +230,7 @@ impl Profiler {
     /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is running;
     /// [`AlreadyActive`](crate::ErrorKind::AlreadyActive) if the thread is recorded.
     pub fn enable_in_this_thread(&self) -> Result<ThreadRecording, Error> {
-        self.session()?.join()
+        self.session()?.recording.join()
     }
 
     /// Excludes the calling thread from the recording: its spans, events and allocations, also for observers. Its open slices
@@ -242,7 +242,7 @@ impl Profiler {
     /// # Errors
     /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is running, or the thread is not recorded.
     pub fn disable_in_this_thread(&self) -> Result<(), Error> {
-        self.session()?.leave()
+        self.session()?.recording.leave()
     }
 
     /// Pauses a group until [`resume_activities`](Profiler::resume_activities), like PyTorch's
@@ -255,7 +255,7 @@ impl Profiler {
     /// # Errors
     /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is running.
     pub fn pause_activities(&self, types: impl Into<ActivityTypes>) -> Result<(), Error> {
-        self.session()?.pause(types.into())
+        self.session()?.recording.pause(types.into())
     }
 
     /// Resumes a group, whether it was paused with others or by itself.
@@ -263,7 +263,7 @@ impl Profiler {
     /// # Errors
     /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is running.
     pub fn resume_activities(&self, types: impl Into<ActivityTypes>) -> Result<(), Error> {
-        self.session()?.resume(types.into())
+        self.session()?.recording.resume(types.into())
     }
 
     /// Returns what was recorded so far, while the recording continues.
@@ -271,7 +271,7 @@ impl Profiler {
     /// # Errors
     /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is running.
     pub fn snapshot(&self) -> Result<Trace, Error> {
-        self.session()?.snapshot()
+        self.session()?.recording.snapshot()
     }
 
     /// Writes what was recorded so far to the guard's output, while the recording continues; returns when the file is
@@ -294,7 +294,7 @@ impl Profiler {
     /// # Errors
     /// [`AlreadyActive`](crate::ErrorKind::AlreadyActive) if a memory profile is running.
     pub fn start_memory_profile(&self) -> Result<(), Error> {
-        self.session()?.start_memory_profile()
+        self.session()?.memory_profile.start()
     }
 
     /// Ends the memory profile and returns it; it is kept for
@@ -303,7 +303,7 @@ impl Profiler {
     /// # Errors
     /// [`NotActive`](crate::ErrorKind::NotActive) if none is running.
     pub fn stop_memory_profile(&self) -> Result<Trace, Error> {
-        self.session()?.stop_memory_profile()
+        self.session()?.memory_profile.stop()
     }
 
     /// Writes the timeline of the last memory profile: that of the first device, or of the host if there is none. The
@@ -313,7 +313,7 @@ impl Profiler {
     /// [`NotActive`](crate::ErrorKind::NotActive) if there is no profile, or no allocator has reported anything; those of
     /// [`MemoryTimeline::save`](crate::MemoryTimeline::save).
     pub fn export_memory_profile(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        self.session()?.export_memory_profile(path.as_ref())
+        self.session()?.memory_profile.export(path.as_ref())
     }
 
     /// Adds a builder's activities to the running recording; `end` is the end of the period that the builder covers.
@@ -326,7 +326,7 @@ impl Profiler {
     /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is running; [`TooLarge`](crate::ErrorKind::TooLarge) at the
     /// buffer limit. The builder is dropped then.
     pub fn transfer(&self, builder: CpuTraceBuilder, end: Timestamp) -> Result<(), Error> {
-        self.session()?.transfer(builder, end)
+        self.session()?.recording.transfer(builder, end)
     }
 
     /// Records a finished slice on the calling thread's row, for work that a runtime or a delegate has timed itself.
@@ -358,7 +358,7 @@ impl Profiler {
         end: Timestamp,
         args: &dyn Args,
     ) -> Result<(), Error> {
-        self.session()?.record_slice((name, backend), (start, end), args)
+        self.session()?.recording.record_slice((name, backend), (start, end), args)
     }
 
     /// Records that an assertion did not hold in the running recording, like kineto's `logInvariantViolation`: the assertion,
@@ -371,7 +371,7 @@ impl Profiler {
     /// # Errors
     /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is running.
     pub fn log_invariant_violation(&self, assertion: &str, error: &str, group: &str) -> Result<(), Error> {
-        self.session()?.log_violation(assertion, error, group)
+        self.session()?.recording.log_violation(assertion, error, group)
     }
 
     /// Adds a text to the header of the running recording, or of the next one; it has an effect until the file is written.
@@ -380,7 +380,7 @@ impl Profiler {
     pub fn add_metadata(&self, key: &str, value: &str) {
         if let Some(session) = self.session.get() {
             // It fails only in a child that was forked during a start, which has no recording to describe.
-            let _ = session.with_metadata(|metadata| metadata.add(key, value));
+            let _ = session.recording.with_metadata(|metadata| metadata.add(key, value));
         }
     }
 
@@ -390,7 +390,7 @@ impl Profiler {
     /// [`Json`](crate::ErrorKind::Json) if `json` is not valid JSON.
     pub fn add_metadata_json(&self, key: &str, json: &str) -> Result<(), Error> {
         match self.session.get() {
-            Some(session) => session.with_metadata(|metadata| metadata.add_json(key, json))?,
+            Some(session) => session.recording.with_metadata(|metadata| metadata.add_json(key, json))?,
             None => Ok(()),
         }
     }
@@ -400,17 +400,17 @@ impl Profiler {
     /// # Errors
     /// [`Json`](crate::ErrorKind::Json) if `json` is not valid JSON.
     pub fn preset_metadata_json(&self, key: &str, json: &str) -> Result<(), Error> {
-        self.session.get().map_or(Ok(()), |session| session.steps.presets().add_json(key, json))
+        self.session.get().map_or(Ok(()), |session| session.recording.presets().add_json(key, json))
     }
 
     /// Adds a text to the header of each recording that starts from now on.
     pub fn preset_metadata(&self, key: &str, value: &str) {
-        self.session.get().into_iter().for_each(|session| session.steps.presets().add(key, value));
+        self.session.get().into_iter().for_each(|session| session.recording.presets().add(key, value));
     }
 
     /// Returns whether a recording is idle, prepared, recording or paused.
     pub fn status(&self) -> Status {
-        self.session.get().map_or(Status::Idle, |session| session.status())
+        self.session.get().map_or(Status::Idle, |session| session.recording.status())
     }
 }
 
@@ -451,6 +451,6 @@ impl Prepared {
 
 impl Drop for Prepared {
     fn drop(&mut self) {
-        self.session.cancel_preparation(self.preparation);
+        self.session.recording.cancel_preparation(self.preparation);
     }
 }

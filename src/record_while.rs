@@ -1,6 +1,6 @@
 //! A layer that lets the recording run only while a span with a given name is open.
 
-use crate::session::{Session, SessionHandle};
+use crate::session::{SessionHandle, SessionRecording};
 use std::fmt;
 use tracing_core::Subscriber;
 use tracing_core::span::Id;
@@ -27,16 +27,17 @@ impl fmt::Debug for RecordWhile {
 
 impl RecordWhile {
     pub(crate) fn new(session: SessionHandle, name: &str) -> RecordWhile {
-        session.get().into_iter().for_each(|session| session.wait_for_span());
+        session.get().into_iter().for_each(|session| session.recording.wait_for_span());
         RecordWhile { session, name: name.to_owned() }
     }
 
-    fn session<S>(&self, id: &Id, ctx: &Context<'_, S>) -> Option<&Session>
+    /// Returns the recordings if the span is one that they depend on.
+    fn recording<S>(&self, id: &Id, ctx: &Context<'_, S>) -> Option<&SessionRecording>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         let session = self.session.get()?;
-        (ctx.metadata(id)?.name() == self.name).then_some(session)
+        (ctx.metadata(id)?.name() == self.name).then_some(&*session.recording)
     }
 }
 
@@ -45,10 +46,10 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     fn on_enter(&self, id: &Id, ctx: Context<'_, S>) {
-        self.session(id, &ctx).into_iter().for_each(Session::enter_awaited_span);
+        self.recording(id, &ctx).into_iter().for_each(SessionRecording::enter_awaited_span);
     }
 
     fn on_exit(&self, id: &Id, ctx: Context<'_, S>) {
-        self.session(id, &ctx).into_iter().for_each(Session::exit_awaited_span);
+        self.recording(id, &ctx).into_iter().for_each(SessionRecording::exit_awaited_span);
     }
 }

@@ -49,7 +49,6 @@ pub struct KinetoLayerBuilder {
     scope_targets: Vec<(String, RecordScope)>,
     threads: ThreadFilter,
     sinks: Vec<(String, Arc<dyn TraceSink>)>,
-    post_process: Option<PostProcess>,
     collectors: Vec<Arc<dyn Collector>>,
     timer: Option<Arc<dyn Collector>>,
     observers: Vec<Arc<dyn SpanObserver>>,
@@ -268,7 +267,7 @@ impl KinetoLayerBuilder {
     /// Like torch's `enableProfilerWithEventPostProcess`. It must make the same change each time. Statistics count the
     /// recorded events; async tracks are not changed. An event for which `edit` panics stays unchanged.
     pub fn post_process(mut self, edit: impl Fn(&mut EventEdit<'_>) + Send + Sync + 'static) -> Self {
-        self.post_process = Some(PostProcess(Arc::new(edit)));
+        self.options.post_process = Some(PostProcess(Arc::new(edit)));
         self
     }
 
@@ -451,15 +450,14 @@ impl KinetoLayerBuilder {
             signal::watch();
         }
         let collectors = devices::collectors(&config, self.timer, self.collectors);
-        let session = Session::new(recorder.clone(), config, sinks, collectors);
-        self.post_process.into_iter().for_each(|edit| session.set_post_process(edit));
+        let session = Session::new(recorder.clone(), config, self.options, sinks, collectors);
         session.set_claim(claim);
         session.set_observers(self.session_observers);
-        session.with_metadata(|metadata| {
+        session.recording.with_metadata(|metadata| {
             self.metadata.iter().for_each(|(key, value)| metadata.add(key, value));
             self.metadata_json.iter().try_for_each(|(key, json)| metadata.add_json(key, json))
         })??;
-        session.steps.configure(self.schedule, self.handler, self.options)?;
+        session.steps.configure(self.schedule, self.handler)?;
         if record {
             session.begin_schedule()?;
             // A signal before the first record must report why there is no trace.
@@ -596,8 +594,8 @@ mod tests {
     /// Records spans and events before, between and after two times; `None` if that took too long.
     fn record(session: &Session, ticket: u64) -> Option<(Trace, [SystemTime; 2])> {
         let [from, until] = [80, 160].map(|ahead| SystemTime::now() + Duration::from_millis(ahead));
-        let settings = || session.settings_for(&ParsedRequest::parse("").unwrap(), "/tmp/none.json".into()).0;
-        session.start_for(ticket, Some((from, until)), settings).unwrap();
+        let settings = || session.settings.of_request(&ParsedRequest::parse("").unwrap(), "/tmp/none.json".into()).0;
+        session.requests.start(ticket, Some((from, until)), settings).unwrap();
         let is_before = |time: SystemTime| SystemTime::now() + Duration::from_millis(2) < time;
         let wait_for = |time: SystemTime| {
             while SystemTime::now() < time + Duration::from_millis(2) {
@@ -625,7 +623,7 @@ mod tests {
         drop(polled);
         tracing::info_span!("behind").in_scope(|| tracing::info!("an event behind"));
         drop(around);
-        let trace = session.stop_for(ticket).unwrap();
+        let trace = session.requests.stop(ticket).unwrap();
         is_in_time.then_some((trace, [from, until]))
     }
 
@@ -667,8 +665,8 @@ mod tests {
         assert_eq!((stats.slices, stats.events), (6 + FILL, 1));
         assert_eq!(losses, [("clipped_slices", 2), ("unfinished_slices", 2)]);
         // Times in the past cut nothing.
-        session.start_for(100, Some((times[0], times[1])), Config::default).unwrap();
-        let (start, end) = session.stop_for(100).unwrap().window();
+        session.requests.start(100, Some((times[0], times[1])), Config::default).unwrap();
+        let (start, end) = session.requests.stop(100).unwrap().window();
         assert!(start > times[1].into() && end > start, "{start:?} {end:?}");
         drop(guard);
     }

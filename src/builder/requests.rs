@@ -73,8 +73,8 @@ impl Profiler {
     pub fn after_fork(&self) -> Result<(), Error> {
         // There is no session if the layer is off.
         if let Ok(session) = self.session()
-            && session.settings().ondemand.has_requesters()
-            && session.forget_requests_of_parent()?
+            && session.settings.next().ondemand.has_requesters()
+            && session.requests.forget_parent()?
         {
             serve(session);
         }

@@ -34,7 +34,7 @@ pub(super) fn initialize() {
 
 /// Reports why CUDA is not recorded, if so.
 fn report() {
-    let reports = session::newest().map(|session| session.collector_reports()).unwrap_or_default();
+    let reports = session::newest().map(|session| session.recording.collector_reports()).unwrap_or_default();
     for report in reports.iter().filter(|report| report.name == "cupti") {
         if let Err(why) = &report.state {
             diag!(Error, "injection", "CUDA is not recorded: {why}");

@@ -43,30 +43,30 @@ impl Job {
         if let Some(missing) = missing {
             report_progress!(Warning, Ongoing, self.request.answer, "{}: {missing}", self.request.name());
         }
-        session.prepare_for(self.id, config)
+        session.requests.prepare(self.id, config)
     }
 
     /// Begins the recording.
     pub(super) fn start(&self, session: &Session) -> Result<(), Error> {
         let (id, between) = (self.id, self.plan.between());
         match self.request.kind {
-            RequestKind::MemoryProfile => session.start_memory_profile_for(id, between),
-            RequestKind::Trace => session.start_for(id, between, || self.settings(session).0),
+            RequestKind::MemoryProfile => session.memory_profile.start_for(id, between),
+            RequestKind::Trace => session.requests.start(id, between, || self.settings(session).0),
         }
     }
 
     /// Stops recording at once. An error is reported when the file is saved.
     pub(super) fn halt(&self, session: &Session) {
         if self.request.kind == RequestKind::Trace {
-            let _ = session.halt_for(self.id);
+            let _ = session.requests.halt(self.id);
         }
     }
 
     /// Discards the recording, for that reason.
     pub(super) fn cancel(&self, session: &Session, why: &str) {
         match self.request.kind {
-            RequestKind::MemoryProfile => session.discard_memory_profile_for(self.id),
-            RequestKind::Trace => session.discard_for(self.id, why),
+            RequestKind::MemoryProfile => session.memory_profile.discard_for(self.id),
+            RequestKind::Trace => session.requests.discard(self.id, why),
         }
     }
 
@@ -75,22 +75,22 @@ impl Job {
     pub(super) fn save(&self, session: &Session, written: &WrittenFiles) -> Result<SavedFile, Error> {
         let Request { kind, output, .. } = &*self.request;
         let trace = match kind {
-            RequestKind::MemoryProfile => session.stop_memory_profile_for(self.id)?,
-            RequestKind::Trace => session.stop_for(self.id)?,
+            RequestKind::MemoryProfile => session.memory_profile.stop_for(self.id)?,
+            RequestKind::Trace => session.requests.stop(self.id)?,
         };
-        let _active = session.begin_writing(&trace);
+        let _active = session.writes.begin_writing(&trace);
         // No caller could handle violations; the file contains them.
         let _ = trace.check_violations();
         let files = match self.request.is_own {
             true => None,
-            false => Some(RequestFiles::open(&self.request, &session.settings().ondemand, written)?),
+            false => Some(RequestFiles::open(&self.request, &session.settings.next().ondemand, written)?),
         };
         let to: &dyn Destination = match &files {
             Some(files) => files,
             None => trace.destination(),
         };
         let path = match kind {
-            RequestKind::MemoryProfile => session.save_memory_profile(&trace, to, output)?,
+            RequestKind::MemoryProfile => session.memory_profile.save(&trace, to, output)?,
             RequestKind::Trace => trace.save_all_to(to, output)?,
         };
         let content = match (kind, trace.why_empty()) {
@@ -104,6 +104,6 @@ impl Job {
 
     /// Returns the recording's settings, and a warning if it requests options that only the layer can enable.
     fn settings(&self, session: &Session) -> (Config, Option<&'static str>) {
-        session.settings_for(&self.request.asked, self.request.output.clone())
+        session.settings.of_request(&self.request.asked, self.request.output.clone())
     }
 }

@@ -57,11 +57,11 @@ pub(crate) fn serve(session: &Arc<Session>) {
 
 /// Starts a recording that begins now, and the thread for everything else.
 fn start(session: &Arc<Session>, runner: Arc<Runner>) -> io::Result<()> {
-    let (settings, now) = (session.settings(), Instant::now());
+    let (settings, now) = (session.settings.next(), Instant::now());
     let timetable = settings.ondemand.timetable.clone();
     // The parent serves the timetable; a forked child does not repeat it.
-    let has_alarm = timetable.is_wanted() && !session.is_of_parent();
-    let mut alarm = has_alarm.then(|| Alarm::new(timetable, session.output_of_windows(), now));
+    let has_alarm = timetable.is_wanted() && !session.requests.is_of_parent();
+    let mut alarm = has_alarm.then(|| Alarm::new(timetable, session.settings.scheduled_output(), now));
     let first = alarm.as_mut().map(|alarm| alarm.poll_requests(now, true)).unwrap_or_default();
     runner.start(session, &first, ConfigReloader::new(settings.clone()), move || sources(&settings.ondemand, alarm))
 }

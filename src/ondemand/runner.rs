@@ -78,7 +78,7 @@ impl Runner {
         reloader: ConfigReloader,
         open: impl FnOnce() -> Vec<Box<dyn RequestSource>> + Send + 'static,
     ) -> io::Result<()> {
-        session.set_request_handler(self.clone());
+        session.requests.set_handler(self.clone());
         first.iter().for_each(|incoming| self.admit(session, incoming));
         self.perform_due(session, false);
         let own = self.clone();
@@ -108,7 +108,7 @@ impl Runner {
             let Some(session) = self.session.upgrade() else { break };
             reloader.reload_if_changed(&session, &mut sources);
             for source in &mut sources {
-                let busy = self.machine().is_busy() || session.used_by_program().is_some();
+                let busy = self.machine().is_busy() || session.requests.used_by_program().is_some();
                 let incoming = source.poll_requests(Instant::now(), busy);
                 incoming.iter().for_each(|incoming| self.admit(&session, incoming));
             }
@@ -143,7 +143,7 @@ impl Runner {
         if ParsedRequest::is_cancel(&incoming.text) {
             return self.cancel_requests(incoming);
         }
-        let settings = session.settings();
+        let settings = session.settings.next();
         let request = match Request::read(incoming, &settings.ondemand, &settings.name_placeholders()) {
             Ok(request) => request,
             Err(why) => {
@@ -158,10 +158,10 @@ impl Runner {
             report_progress!(Warning, Ongoing, request.answer, "{name}: {warning}");
         }
         // No message while the lock is held: a message sink may step, or start.
-        let moment = read_clocks(session.iteration());
+        let moment = read_clocks(session.steps.iteration());
         let mut machine = self.machine();
         let admission = machine.admit(request.clone(), &moment);
-        session.watch_iteration(machine.watched());
+        session.requests.watch_iteration(machine.watched());
         drop(machine);
         match admission {
             Admission::Accepted if request.ahead(&moment) >= REPORTED_AHEAD => {
@@ -202,11 +202,14 @@ impl Runner {
     fn perform_due(&self, session: &Arc<Session>, begins: bool) {
         // If another caller is starting or ending a recording, it performs the next due actions.
         while !self.machine().is_underway() {
-            let program = ProgramState { busy: session.used_by_program(), stopped: session.stopped_collector() };
-            let moment = ClockReading { begins, ..read_clocks(session.iteration()) };
+            let program = ProgramState {
+                busy: session.requests.used_by_program(),
+                stopped: session.requests.stopped_collector(),
+            };
+            let moment = ClockReading { begins, ..read_clocks(session.steps.iteration()) };
             let mut machine = self.machine();
             let action = machine.advance(&moment, &program);
-            session.watch_iteration(machine.watched());
+            session.requests.watch_iteration(machine.watched());
             drop(machine);
             let Some(action) = action else { return };
             self.perform(session, action);
@@ -247,7 +250,7 @@ impl Runner {
 
     fn begin(&self, session: &Session, job: &Job) {
         let begun = job.start(session);
-        let moment = read_clocks(session.iteration());
+        let moment = read_clocks(session.steps.iteration());
         let is_wanted = match &begun {
             Ok(()) => self.machine().begun(job.id, &moment),
             Err(_) => self.machine().failed(job.id),
@@ -308,7 +311,7 @@ impl Runner {
     fn status(&self, session: &Session) -> String {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // The session may be busy for seconds, so its state is read before the machine is locked.
-        let by_program = session.used_by_program().is_some();
+        let by_program = session.requests.used_by_program().is_some();
         let machine = self.machine();
         let (state, request, waiting) = machine.status();
         let state = if by_program && matches!(state, "idle") { "recording by itself" } else { state };
@@ -326,7 +329,7 @@ impl Runner {
 
     /// Ends all requests because the program ends.
     fn finish(&self, session: &Arc<Session>) {
-        let actions = self.machine().close(&read_clocks(session.iteration()));
+        let actions = self.machine().close(&read_clocks(session.steps.iteration()));
         actions.into_iter().for_each(|action| self.perform(session, action));
         let machine = self.machine();
         // The wait of `close` has its own limit.
@@ -363,8 +366,8 @@ impl RequestHandler for Runner {
         let mut has_ended = self.has_ended.lock().unwrap_or_else(PoisonError::into_inner);
         while !*has_ended {
             // A trace is registered only when its recording has ended.
-            session.iter().for_each(|session| session.limit_writes(patience));
-            let left = wait.left(session.as_ref().map_or(0, |session| session.write_steps()));
+            session.iter().for_each(|session| session.writes.limit(patience));
+            let left = wait.left(session.as_ref().map_or(0, |session| session.writes.steps()));
             if left.is_zero() {
                 drop(has_ended);
                 diag!(Error, "ondemand", "a requested trace was not written: {}", wait.why_over());

@@ -1,7 +1,7 @@
 //! Writes traces when the process ends without dropping a guard.
 
 use super::observer::SessionEvent;
-use super::requested::FOREIGN;
+use super::requests::FOREIGN;
 use super::saving::{Patience, PendingWrite};
 use super::{Session, Status, lock_within};
 use crate::diag::diag;
@@ -35,7 +35,7 @@ pub(crate) fn register(session: &Arc<Session>) {
 pub(crate) fn newest() -> Option<Arc<Session>> {
     let sessions = sessions().lock().unwrap_or_else(PoisonError::into_inner).clone();
     let live: Vec<_> = sessions.iter().rev().filter_map(Weak::upgrade).collect();
-    live.iter().find(|session| session.status() == Status::Idle).or(live.first()).cloned()
+    live.iter().find(|session| session.recording.status() == Status::Idle).or(live.first()).cloned()
 }
 
 /// Writes what each recording of this process has so far to its output; recordings continue.
@@ -56,13 +56,13 @@ pub fn flush_all() {
 pub(crate) fn at_exit() {
     let sessions = ending_sessions(Instant::now());
     for (session, deadline) in &sessions {
-        session.close_requests(Patience::Until(*deadline));
+        session.requests.close(Patience::Until(*deadline));
         session.writes.wait_for_others(*deadline);
     }
     flush(&sessions, |session, deadline| {
-        let _scope = session.notify_scope();
+        let _scope = session.recording.observers.notify_scope();
         let begun = if session.deliver_at_exit(deadline) { Ok(None) } else { session.begin_flush(deadline) };
-        session.observers.push(SessionEvent::Stopped);
+        session.recording.observers.push(SessionEvent::Stopped);
         begun
     });
     sessions.iter().for_each(|(session, _)| session.report_why_nothing());
@@ -76,7 +76,7 @@ fn ending_sessions(now: Instant) -> Vec<(Arc<Session>, Instant)> {
     let Some(sessions) = lock_within(sessions(), Duration::from_secs(1)) else { return Vec::new() };
     let live: Vec<_> = sessions.iter().filter_map(Weak::upgrade).collect();
     drop(sessions);
-    live.into_iter().map(|session| (session.clone(), session.deadline(now))).collect()
+    live.into_iter().map(|session| (session.clone(), session.settings.deadline(now))).collect()
 }
 
 /// Begins to flush each session that records for the program, then waits for all files.
@@ -98,7 +98,7 @@ fn flush(
 impl Session {
     /// Returns whether the session has a recording that the end of the process must write.
     fn has_unwritten(&self, deadline: Instant) -> bool {
-        if !self.is_reachable(deadline) {
+        if !self.recording.is_reachable(deadline) {
             diag!(
                 Error,
                 "flush",
@@ -107,21 +107,19 @@ impl Session {
             return false;
         }
         // A requested recording is written by its request.
-        let is_recording = matches!(self.status(), Status::Recording | Status::Paused);
-        is_recording && !self.is_forked() && self.active_request().is_none()
+        let is_recording = matches!(self.recording.status(), Status::Recording | Status::Paused);
+        is_recording && !self.recording.is_forked() && self.requests.active_request().is_none()
     }
 
     /// Begins to write what was recorded so far to the output, if any, for a process that ends at `deadline`.
     fn begin_flush(&self, deadline: Instant) -> Result<Option<PendingWrite<'_>>, Error> {
-        if self.output().is_none() {
-            return Ok(None);
-        }
-        let trace = self.snapshot()?;
+        let Some(path) = self.output() else { return Ok(None) };
+        let trace = self.recording.snapshot()?;
         if let Some(why) = self.why_empty(&trace) {
             diag!(Warning, "flush", "nothing was recorded: {why}");
             return Ok(None);
         }
-        self.begin_write(trace, Patience::Until(deadline))
+        self.writes.begin_write(trace, path, Patience::Until(deadline))
     }
 
     /// Writes what was recorded so far to the output.
@@ -131,10 +129,10 @@ impl Session {
                 "cannot flush: the layer has no output; set `output` on the builder, or use `snapshot` and `save`";
             return Err(Error::new(ErrorKind::Config, advice));
         };
-        if self.active_request().is_some() {
+        if self.requests.active_request().is_some() {
             return Err(Error::new(ErrorKind::NotActive, FOREIGN));
         }
-        self.snapshot()?.save_all(&path)
+        self.recording.snapshot()?.save_all(&path)
     }
 }
 

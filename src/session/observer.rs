@@ -1,8 +1,7 @@
 //! Observers of a session's recordings, and the order in which they are notified.
 
-use super::Session;
 use crate::collector::attempt;
-use crate::config::{Mode, RecordingFlags};
+use crate::config::RecordingFlags;
 use crate::diag::diag;
 use crate::os::{fork, thread};
 use crate::recorder::Recorder;
@@ -148,24 +147,8 @@ struct PendingEvents {
 /// A call of the session, created before any lock is taken. When the outermost one is dropped, pending events are
 /// delivered.
 #[must_use = "events are delivered when it is dropped"]
-pub(crate) struct NotifyScope<'s> {
+pub(super) struct NotifyScope<'s> {
     observers: Option<&'s SessionObservers>,
-}
-
-impl Session {
-    /// Sets the program's observers, unless the crate is disabled or they are set already.
-    pub(crate) fn set_observers(&self, of_program: Vec<NamedObserver>) {
-        if !self.config.mode.contains(Mode::Disabled) {
-            let _ = self.observers.of_program.set(of_program);
-        }
-    }
-
-    /// Begins a call that may cause events; see [`NotifyScope`].
-    pub(crate) fn notify_scope(&self) -> NotifyScope<'_> {
-        let observers = (!self.observers.of_program().is_empty()).then_some(&self.observers);
-        observers.inspect(|observers| observers.pending.lock().inside.push(thread::id()));
-        NotifyScope { observers }
-    }
 }
 
 impl SessionObserver for LayerObserver {
@@ -202,6 +185,18 @@ impl SessionObservers {
     pub(super) fn new(recorder: Arc<Recorder>) -> SessionObservers {
         let (of_program, pending) = Default::default();
         SessionObservers { layer: LayerObserver { recorder }, of_program, pending }
+    }
+
+    /// Sets the program's observers, unless they are set already.
+    pub(super) fn set(&self, of_program: Vec<NamedObserver>) {
+        let _ = self.of_program.set(of_program);
+    }
+
+    /// Begins a call that may cause events; see [`NotifyScope`].
+    pub(super) fn notify_scope(&self) -> NotifyScope<'_> {
+        let observers = (!self.of_program().is_empty()).then_some(self);
+        observers.inspect(|observers| observers.pending.lock().inside.push(thread::id()));
+        NotifyScope { observers }
     }
 
     fn of_program(&self) -> &[NamedObserver] {

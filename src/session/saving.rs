@@ -1,6 +1,6 @@
 //! Writes a trace to the output within a time limit, shows the progress, and reports the file.
 
-use super::{Session, YEAR, later};
+use super::later;
 use crate::diag::{self, diag};
 use crate::error::{Error, ErrorKind};
 use crate::os::{fork, thread};
@@ -21,9 +21,6 @@ pub(crate) enum Patience {
 
 /// How long a writer may take to close its file after its time limit.
 const TIME_TO_CLOSE: Duration = Duration::from_secs(1);
-
-/// The minimum of `flush_timeout`: a working writer may make no progress for some milliseconds.
-const LEAST: Duration = Duration::from_secs(1);
 
 impl Patience {
     /// Starts to wait for writers.
@@ -65,7 +62,7 @@ impl WriteWait {
 
 /// The traces that threads are ending or writing now; a forked child starts with none.
 #[derive(Debug, Default)]
-pub(super) struct Writes {
+pub(crate) struct Writes {
     active: fork::Own<Vec<(i64, Option<Trace>)>>,
 }
 
@@ -77,15 +74,31 @@ pub(crate) struct ActiveWrite<'w> {
 }
 
 impl Writes {
-    /// Registers the calling thread as ending a recording (`None`) or writing a trace.
-    pub(super) fn enter(&self, trace: Option<&Trace>) -> ActiveWrite<'_> {
+    /// Registers the calling thread as ending a recording, so that the end of the process waits for its file.
+    pub(crate) fn begin_ending(&self) -> ActiveWrite<'_> {
+        self.enter(None)
+    }
+
+    /// Registers the calling thread as writing a trace, so that the end of the process waits for it.
+    pub(crate) fn begin_writing(&self, trace: &Trace) -> ActiveWrite<'_> {
+        self.enter(Some(trace))
+    }
+
+    fn enter(&self, trace: Option<&Trace>) -> ActiveWrite<'_> {
         let thread = thread::id();
         self.active.lock().push((thread, trace.cloned()));
         ActiveWrite { writes: self, thread }
     }
 
-    /// Makes all writers close their files at `deadline`, with the rows written by then.
-    fn close_at(&self, deadline: Instant) {
+    /// Returns a number that grows with the progress of all writers, plus the number of their traces.
+    pub(crate) fn steps(&self) -> u64 {
+        let active = self.active.lock();
+        active.iter().filter_map(|(_, trace)| trace.as_ref()).map(|trace| trace.progress().steps() + 1).sum()
+    }
+
+    /// Makes all writers close their files in time, with the rows written by then, if the process is ending.
+    pub(crate) fn limit(&self, patience: Patience) {
+        let Patience::Until(deadline) = patience else { return };
         let active = self.active.lock();
         active.iter().filter_map(|(_, trace)| trace.as_ref()).for_each(|trace| trace.progress().close_at(deadline));
     }
@@ -95,68 +108,28 @@ impl Writes {
         const INTERVAL: Duration = Duration::from_millis(5);
         let own = thread::id();
         let is_over = || self.active.lock().iter().all(|(thread, _)| *thread == own);
-        let mut wait = Patience::Until(deadline).wait();
+        let patience = Patience::Until(deadline);
+        let mut wait = patience.wait();
         while !is_over() && !wait.left(0).is_zero() {
-            self.close_at(deadline);
+            self.limit(patience);
             std::thread::sleep(INTERVAL);
         }
     }
-}
 
-impl Drop for ActiveWrite<'_> {
-    fn drop(&mut self) {
-        let mut active = self.writes.active.lock();
-        // The writes of one thread nest.
-        if let Some(at) = active.iter().rposition(|(thread, _)| *thread == self.thread) {
-            active.remove(at);
-        }
-    }
-}
-
-impl Session {
-    /// Registers the calling thread as ending a recording, so that the end of the process waits for its file.
-    pub(crate) fn begin_ending(&self) -> ActiveWrite<'_> {
-        self.writes.enter(None)
+    /// Writes a trace to a file on a new thread, and waits for it. If the thread cannot be started, the calling one writes,
+    /// which may take longer than `patience`.
+    pub(crate) fn write_in_time(&self, trace: Trace, path: PathBuf, patience: Patience) -> Result<(), Error> {
+        self.begin_write(trace, path, patience)?.map_or(Ok(()), PendingWrite::wait)
     }
 
-    /// Registers the calling thread as writing a trace, so that the end of the process waits for it.
-    pub(crate) fn begin_writing(&self, trace: &Trace) -> ActiveWrite<'_> {
-        self.writes.enter(Some(trace))
-    }
-
-    /// Returns a number that grows with the progress of all writers, plus the number of their traces.
-    pub(crate) fn write_steps(&self) -> u64 {
-        let active = self.writes.active.lock();
-        active.iter().filter_map(|(_, trace)| trace.as_ref()).map(|trace| trace.progress().steps() + 1).sum()
-    }
-
-    /// Makes all writers close their files in time, if the process is ending.
-    pub(crate) fn limit_writes(&self, patience: Patience) {
-        if let Patience::Until(deadline) = patience {
-            self.writes.close_at(deadline);
-        }
-    }
-
-    /// Returns how long the program waits for a file without progress.
-    pub(crate) fn patience(&self) -> Patience {
-        Patience::WhileAlive(self.flush_timeout().max(LEAST))
-    }
-
-    /// Returns until when a process that begins to end at `now` waits for files.
-    pub(super) fn deadline(&self, now: Instant) -> Instant {
-        now + self.flush_timeout().clamp(LEAST, YEAR)
-    }
-
-    /// Writes a trace to the output, if any, on a new thread, and waits for it. If the thread cannot be started, the calling
-    /// one writes, which may take longer than `patience`.
-    pub(crate) fn write_in_time(&self, trace: Trace, patience: Patience) -> Result<(), Error> {
-        self.begin_write(trace, patience)?.map_or(Ok(()), PendingWrite::wait)
-    }
-
-    /// Begins to write a trace to the output, if any, on a new thread.
-    pub(super) fn begin_write(&self, trace: Trace, patience: Patience) -> Result<Option<PendingWrite<'_>>, Error> {
-        let Some(path) = self.output() else { return Ok(None) };
-        let active = self.writes.enter(Some(&trace));
+    /// Begins to write a trace to a file on a new thread.
+    pub(super) fn begin_write(
+        &self,
+        trace: Trace,
+        path: PathBuf,
+        patience: Patience,
+    ) -> Result<Option<PendingWrite<'_>>, Error> {
+        let active = self.enter(Some(&trace));
         if let Patience::Until(deadline) = patience {
             trace.progress().close_at(deadline);
         }
@@ -174,6 +147,16 @@ impl Session {
             return Ok(None);
         }
         Ok(Some(PendingWrite { outcome, trace, path, patience, _active: active }))
+    }
+}
+
+impl Drop for ActiveWrite<'_> {
+    fn drop(&mut self) {
+        let mut active = self.writes.active.lock();
+        // The writes of one thread nest.
+        if let Some(at) = active.iter().rposition(|(thread, _)| *thread == self.thread) {
+            active.remove(at);
+        }
     }
 }
 

@@ -1,20 +1,42 @@
-//! The settings of the next recording: those of the program's start, with later changes of the configuration file.
+//! The settings of a session: those of the program's start, and those of the next recording.
 
-use super::{FORKED_LOCK, Session, lock_within};
-use crate::config::Config;
-use std::sync::Arc;
-use std::time::Duration;
+use super::saving::Patience;
+use super::{FORKED_LOCK, YEAR, lock_within};
+use crate::config::{Config, Output, ParsedRequest};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-impl Session {
+/// The settings that the program started with, with later changes of the configuration file.
+#[derive(Debug)]
+pub(crate) struct SessionSettings {
+    first: Arc<Config>,
+    next: Mutex<Arc<Config>>,
+}
+
+/// The minimum of `flush_timeout`: a working writer may make no progress for some milliseconds.
+const LEAST: Duration = Duration::from_secs(1);
+
+impl SessionSettings {
+    pub(super) fn new(config: Config) -> SessionSettings {
+        let first = Arc::new(config);
+        SessionSettings { next: Mutex::new(first.clone()), first }
+    }
+
+    /// Returns the settings that the program started with.
+    pub(super) fn first(&self) -> &Arc<Config> {
+        &self.first
+    }
+
     /// Returns the settings of the next recording.
-    pub(crate) fn settings(&self) -> Arc<Config> {
+    pub(crate) fn next(&self) -> Arc<Config> {
         // In a forked child, the thread that held the lock may not exist.
-        lock_within(&self.next, FORKED_LOCK).map_or_else(|| self.config.clone(), |next| next.clone())
+        lock_within(&self.next, FORKED_LOCK).map_or_else(|| self.first.clone(), |next| next.clone())
     }
 
     /// Applies a reloaded configuration. Keys that may change at once do; the others apply to the next recording.
     pub(crate) fn apply_reloaded(&self, read: &Config) -> Arc<Config> {
-        let before = self.settings();
+        let before = self.next();
         let config = Arc::new(before.apply_reloaded(read));
         if let Some(mut next) = lock_within(&self.next, FORKED_LOCK) {
             *next = config.clone();
@@ -23,8 +45,35 @@ impl Session {
         config
     }
 
+    /// Returns the settings of a requested recording, and a warning if it requests options that only the layer can enable.
+    pub(crate) fn of_request(&self, asked: &ParsedRequest, output: PathBuf) -> (Config, Option<&'static str>) {
+        let missing = "PROFILE_WITH_STACK has no effect: the layer records no call stacks; start the program with \
+                       KINETO_PROFILE_WITH_STACK";
+        let config = self.next().of_request(asked, output);
+        let lacks_stacks = config.flags.with_stack && !self.first.flags.with_stack;
+        (config, lacks_stacks.then_some(missing))
+    }
+
+    /// Returns the file of recordings that the configuration schedules: the program's output, or the default one if it has
+    /// none.
+    pub(crate) fn scheduled_output(&self) -> PathBuf {
+        let (settings, parts) = (self.next(), self.next().name_placeholders());
+        let own = settings.output.path(&parts).or_else(|| Output::Default.path(&parts));
+        own.unwrap_or_default()
+    }
+
     /// Returns how long the file may take that is written when a recording ends.
-    pub(crate) fn flush_timeout(&self) -> Duration {
-        self.settings().flush_timeout
+    pub(super) fn flush_timeout(&self) -> Duration {
+        self.next().flush_timeout
+    }
+
+    /// Returns how long the program waits for a file without progress.
+    pub(crate) fn patience(&self) -> Patience {
+        Patience::WhileAlive(self.flush_timeout().max(LEAST))
+    }
+
+    /// Returns until when a process that begins to end at `now` waits for files.
+    pub(super) fn deadline(&self, now: Instant) -> Instant {
+        now + self.flush_timeout().clamp(LEAST, YEAR)
     }
 }

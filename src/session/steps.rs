@@ -10,17 +10,17 @@ use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::handler::{self, TraceHandler};
 use crate::os::{fork, thread};
-use crate::schedule::{Iterations, ProfilerAction, Schedule, SchedulePosition, Transition, transitions};
+use crate::schedule::{Iterations, PROFILER_STEP, ProfilerAction, Schedule, SchedulePosition, Transition, transitions};
 use crate::text::counted;
-use crate::trace::{Trace, TraceMetadata};
+use crate::trace::Trace;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The state of a program's steps, and the options of its recordings.
+/// The state of a program's steps.
 #[derive(Debug, Default)]
 pub(crate) struct StepControl {
     run: Mutex<ScheduleRun>,
@@ -28,31 +28,12 @@ pub(crate) struct StepControl {
     owner: AtomicI64,
     /// The fork generation in which `run` was locked last.
     generation: AtomicU64,
-    options: OnceLock<SessionOptions>,
     /// The number in the next file's name; 0 for none.
     file: AtomicU64,
     has_handler: AtomicBool,
     iterations: fork::PerProcess<Mutex<Iterations>>,
     kept: Mutex<Vec<Trace>>,
-    presets: TraceMetadata,
 }
-
-/// Options that are fixed when the layer is built.
-#[derive(Default)]
-pub(crate) struct SessionOptions {
-    pub(crate) trace_id: Option<Arc<NewId>>,
-    /// Whether traces of cycles are kept.
-    pub(crate) accumulates: bool,
-    /// Whether a trace may be saved only once.
-    pub(crate) is_strict: bool,
-    /// The time limit for collecting a trace's events.
-    pub(crate) post_processing_timeout: Option<Duration>,
-    /// The name of the PrivateUse1 backend.
-    pub(crate) private_use1: Option<String>,
-}
-
-/// Returns the trace id of a recording.
-type NewId = dyn Fn() -> String + Send + Sync;
 
 #[derive(Default)]
 struct ScheduleRun {
@@ -104,11 +85,8 @@ impl StepControl {
         &self,
         schedule: Option<Schedule>,
         handler: Option<Box<dyn TraceHandler>>,
-        options: SessionOptions,
     ) -> Result<(), Error> {
         self.has_handler.store(handler.is_some(), Ordering::Relaxed);
-        // A layer is built once.
-        let _ = self.options.set(options);
         let mut lock = self.lock_step(None)?;
         lock.run.handler = handler;
         self.set_schedule(&mut lock.run, schedule);
@@ -169,39 +147,18 @@ impl StepControl {
         }
     }
 
-    /// Returns the trace id of a new recording, if the program provides one.
-    pub(super) fn new_trace_id(&self, status: Status) -> Option<String> {
-        let name = self.options.get().and_then(|options| options.trace_id.as_ref())?;
-        // A prepared recording has its id already.
-        (status == Status::Idle).then_some(())?;
-        let named = catch_unwind(AssertUnwindSafe(|| name())).ok();
-        if named.is_none() {
-            diag!(
-                Error,
-                "schedule",
-                "the trace id is random: the callback that provides it panicked; fix the callback"
-            );
-        }
-        named.filter(|name| !name.is_empty())
-    }
-
     pub(crate) fn has_handler(&self) -> bool {
         self.has_handler.load(Ordering::Relaxed)
-    }
-
-    /// Returns the options of the builder.
-    pub(super) fn options(&self) -> Option<&SessionOptions> {
-        self.options.get()
-    }
-
-    /// Returns the header entries of all recordings.
-    pub(crate) fn presets(&self) -> &TraceMetadata {
-        &self.presets
     }
 
     /// Returns the accumulated traces.
     pub(crate) fn traces(&self) -> Vec<Trace> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the iteration that the program is in, if it counts them.
+    pub(crate) fn iteration(&self) -> Option<u64> {
+        self.with_iterations(|iterations| iterations.is_counted().then(|| iterations.current()))
     }
 
     /// Calls `work` with the counts of iterations.
@@ -216,7 +173,7 @@ impl StepControl {
 impl Session {
     /// Begins the schedule, or a recording if there is no schedule.
     pub(crate) fn begin_schedule(&self) -> Result<(), Error> {
-        let _scope = self.notify_scope();
+        let _scope = self.recording.observers.notify_scope();
         let mut lock = self.steps.lock_step(None)?;
         let run = &mut *lock.run;
         if run.is_of_parent() {
@@ -231,11 +188,11 @@ impl Session {
         }
         let Some(schedule) = &run.schedule else { return self.start() };
         let action = schedule.checked(run.step)?;
-        self.evict_request(&mut *self.lock()?);
-        if self.status() != Status::Idle {
+        self.requests.evict(&mut *self.recording.lock()?);
+        if self.recording.status() != Status::Idle {
             return active("a recording is running or prepared already; stop it first");
         }
-        let filter = self.config.filter.as_ref();
+        let filter = self.settings.first().filter.as_ref();
         if filter.is_some_and(|filter| !filter.would_enable(annotation::TARGET, &tracing_core::Level::INFO)) {
             run.annotation.report_own_filter();
         }
@@ -249,7 +206,7 @@ impl Session {
 
     /// Ends the current step and begins the next one.
     pub(crate) fn step(&self) -> StepOutcome {
-        let _scope = self.notify_scope();
+        let _scope = self.recording.observers.notify_scope();
         let mut lock = match self.steps.lock_step(None) {
             Ok(lock) => lock,
             Err(why) => return StepOutcome::nothing(0, &why),
@@ -260,8 +217,8 @@ impl Session {
             (Some(position), Some(schedule)) => self.advance_schedule(run, position, &schedule),
             (_, None) => {
                 run.step += 1;
-                self.count_step();
-                let state = match self.status_now() {
+                self.count_iteration(PROFILER_STEP);
+                let state = match self.recording.status_now() {
                     Status::Recording => StepState::Recording { is_last: false },
                     status => StepState::Nothing { reason: why_nothing(status).to_owned() },
                 };
@@ -283,7 +240,7 @@ impl Session {
                 return StepOutcome::nothing(run.step, &why);
             }
         };
-        let stopped = self.collectors.stopped();
+        let stopped = self.recording.stopped_collector();
         let next = position.next(scheduled, stopped.is_some());
         run.stopped = match next.action {
             ProfilerAction::DeviceStopped => stopped.unwrap_or_else(|| std::mem::take(&mut run.stopped)),
@@ -297,7 +254,7 @@ impl Session {
             // Continues as after a wait.
             Some(_) => SchedulePosition::new(ProfilerAction::None),
         });
-        self.count_step();
+        self.count_iteration(PROFILER_STEP);
         run.annotation.begin(run.step);
         let state = match failed {
             Some(why) => {
@@ -313,7 +270,7 @@ impl Session {
     ///
     /// With `at_end`, the program is ending, and a violated assertion does not prevent saving.
     pub(crate) fn finish(&self, at_end: bool) -> Result<Ending, Error> {
-        let _scope = self.notify_scope();
+        let _scope = self.recording.observers.notify_scope();
         let mut lock = self.steps.lock_step(None)?;
         let run = &mut *lock.run;
         if run.position.is_some() && run.is_of_parent() {
@@ -342,7 +299,7 @@ impl Session {
         transitions: &[Transition],
         at_end: bool,
     ) -> (Option<Cycle>, Option<Error>) {
-        let _ending = transitions.contains(&Transition::Stop).then(|| self.begin_ending());
+        let _ending = transitions.contains(&Transition::Stop).then(|| self.writes.begin_ending());
         let (mut cycle, mut trace, mut discards) = (None, None, false);
         let mut act = |act: &Transition| -> Result<(), Error> {
             match act {
@@ -385,7 +342,7 @@ impl Session {
                 (None, Some(error))
             }
         };
-        if self.steps.options.get().is_some_and(|options| options.accumulates) {
+        if self.recording.options.accumulates {
             self.steps.kept.lock().unwrap_or_else(PoisonError::into_inner).push(trace.clone());
         }
         run.cycles += 1;
@@ -403,19 +360,19 @@ impl Session {
             };
         }
         let Some(path) = self.output() else { return Ok(None) };
-        self.write_in_time(trace.clone(), self.patience())?;
+        self.writes.write_in_time(trace.clone(), path.clone(), self.settings.patience())?;
         Ok(Some(path))
     }
 
     /// Delivers what is recorded so far to the handler when the process ends without the guard. Returns whether there is a
     /// handler.
     pub(super) fn deliver_at_exit(&self, deadline: Instant) -> bool {
-        if !self.steps.has_handler() || self.active_request().is_some() {
+        if !self.steps.has_handler() || self.requests.active_request().is_some() {
             return false;
         }
         let patience = deadline.saturating_duration_since(Instant::now());
         let delivered = self.steps.lock_step(Some(patience)).and_then(|mut lock| {
-            let trace = self.snapshot()?;
+            let trace = self.recording.snapshot()?;
             let _ = trace.check_violations();
             self.deliver(&mut lock.run, &trace)
         });
@@ -429,7 +386,7 @@ impl Session {
     pub(super) fn report_why_nothing(&self) {
         let Ok(lock) = self.steps.lock_step(Some(Duration::ZERO)) else { return };
         let run = &*lock.run;
-        let is_recording = self.status_now() != Status::Idle;
+        let is_recording = self.recording.status_now() != Status::Idle;
         if let Some(position) =
             run.position.as_ref().filter(|_| !is_recording && run.cycles == 0 && !run.is_of_parent())
         {
@@ -444,7 +401,7 @@ impl Session {
         if let Some(schedule) = &schedule {
             schedule.checked(0)?;
         }
-        if run.position.is_some() && !run.is_of_parent() || self.used_by_program().is_some() {
+        if run.position.is_some() && !run.is_of_parent() || self.requests.used_by_program().is_some() {
             let why = "cannot set the schedule: a schedule or a recording is running; stop it first";
             return Err(Error::new(ErrorKind::AlreadyActive, why));
         }
@@ -526,11 +483,5 @@ impl fmt::Debug for ScheduleRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (schedule, position) = (&self.schedule, &self.position);
         f.debug_struct("ScheduleRun").field("schedule", schedule).field("position", position).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for SessionOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionOptions").field("accumulates", &self.accumulates).finish_non_exhaustive()
     }
 }

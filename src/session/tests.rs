@@ -5,49 +5,14 @@ use super::*;
 impl Session {
     /// Returns a session without a layer.
     pub(super) fn for_tests() -> Arc<Session> {
+        Session::with_config(Config::default())
+    }
+
+    fn with_config(config: Config) -> Arc<Session> {
         let recorder = Arc::new(Recorder::for_tests());
-        Session::new(recorder, Config::default(), Sinks::default(), CollectorSet::new(vec![], vec![]))
+        let collectors = CollectorSet::new(vec![], vec![]);
+        Session::new(recorder, config, SessionOptions::default(), Sinks::default(), collectors)
     }
-}
-
-#[test]
-fn first_chunk_starts_the_thread_and_reads_the_clocks() {
-    let session = Session::for_tests();
-    session.start().unwrap();
-    session.pause(ActivityTypes::ALL).unwrap();
-    session.resume(ActivityTypes::ALL).unwrap();
-    std::thread::sleep(Duration::from_millis(20));
-    assert_eq!((session.recorder.pool().bytes(), session.clock_thread.anchors().len()), (0, 3));
-    drop(session.recorder.open_chunk(session.recorder.epoch()));
-    assert_eq!(session.clock_thread.anchors().len(), 4);
-    // The thread fills the pool.
-    while session.recorder.pool().bytes() < 16 * crate::buffer::Chunk::BYTES {
-        std::thread::yield_now();
-    }
-}
-
-#[test]
-#[cfg_attr(miri, ignore = "waits for seconds of the real clock")]
-fn clocks_are_read_each_second_after_a_pause() {
-    let session = Session::for_tests();
-    session.start().unwrap();
-    drop(session.recorder.open_chunk(session.recorder.epoch()));
-    session.pause(ActivityTypes::ALL).unwrap();
-    // Long enough for the clock thread to notice that nothing is recorded.
-    std::thread::sleep(Duration::from_millis(1200));
-    session.resume(ActivityTypes::ALL).unwrap();
-    let before = session.clock_thread.anchors().len();
-    std::thread::sleep(Duration::from_millis(2500));
-    assert!(session.clock_thread.anchors().len() > before, "{before}");
-}
-
-#[test]
-fn session_is_unreachable_while_its_lock_is_held() {
-    let session = Session::for_tests();
-    let held = session.lock().unwrap();
-    assert!(!session.is_reachable(Instant::now()));
-    drop(held);
-    assert!(session.is_reachable(Instant::now()));
 }
 
 #[test]
@@ -56,11 +21,14 @@ fn each_recording_has_its_own_trace_id() {
         let mut config = Config::default();
         config.mode = mode.into();
         config.group_trace_id = "7".to_owned();
-        let recorder = Arc::new(Recorder::for_tests());
-        let session = Session::new(recorder, config, Sinks::default(), CollectorSet::new(vec![], vec![]));
+        let session = Session::with_config(config);
         let id = |trace: Trace| trace.metadata().into_iter().find(|(key, _)| key == "trace_id");
         session.start().unwrap();
-        let ids = [id(session.snapshot().unwrap()), id(session.snapshot().unwrap()), id(session.stop().unwrap())];
+        let ids = [
+            id(session.recording.snapshot().unwrap()),
+            id(session.recording.snapshot().unwrap()),
+            id(session.stop().unwrap()),
+        ];
         assert!(ids[0].is_some() && ids.iter().all(|id| *id == ids[0]), "{ids:?}");
         session.start().unwrap();
         let next = session.stop().unwrap();
@@ -115,16 +83,15 @@ fn chunks_opened_after_a_stop_return_to_the_budget() {
 fn failed_request_is_not_prepared_nor_changes_the_output() {
     let mut config = Config::default();
     config.output = Output::Exact("/no/such/own.json".into());
-    let recorder = Arc::new(Recorder::for_tests());
-    let session = Session::new(recorder, config, Sinks::default(), CollectorSet::new(vec![], vec![]));
+    let session = Session::with_config(config);
     session.start().unwrap();
-    assert_eq!(session.start_for(1, None, Config::default).unwrap_err().kind(), ErrorKind::AlreadyActive);
+    assert_eq!(session.requests.start(1, None, Config::default).unwrap_err().kind(), ErrorKind::AlreadyActive);
     session.stop().unwrap();
     // The preparation was in progress when the start failed.
-    session.prepare_for(1, Config::default()).unwrap();
-    assert_eq!(session.status(), Status::Idle);
-    session.start_for(2, None, Config::default).unwrap();
+    session.requests.prepare(1, Config::default()).unwrap();
+    assert_eq!(session.recording.status(), Status::Idle);
+    session.requests.start(2, None, Config::default).unwrap();
     assert_eq!(session.output(), Some("/no/such/own.json".into()));
     assert_eq!(session.flush().unwrap_err().kind(), ErrorKind::NotActive);
-    session.stop_for(2).unwrap();
+    session.requests.stop(2).unwrap();
 }

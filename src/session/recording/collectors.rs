@@ -1,12 +1,12 @@
 //! Starts the collectors before a recording.
 
 use super::budget::PoolBudget;
-use super::observer::SessionEvent;
 use super::windows::RecordingWindows;
-use super::{Session, SessionPhase, SessionState};
+use super::{RecordingState, SessionPhase, SessionRecording};
 use crate::collector::{Budget, CaptureRange, CollectorReport, Marks, Selection};
 use crate::config::Config;
 use crate::error::{Error, ErrorKind};
+use crate::session::observer::SessionEvent;
 use crate::time::Timestamp;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -14,26 +14,26 @@ use std::time::{Duration, Instant};
 /// How long to wait for a collector's first records, which show that it works.
 const PROOF: Duration = Duration::from_millis(100);
 
-impl Session {
-    /// Starts the collectors, so that a later start takes no time. Returns the preparation's number, and a report for each
-    /// collector.
-    pub(crate) fn prepare(&self) -> Result<(u64, Vec<CollectorReport>), Error> {
-        let _scope = self.notify_scope();
-        let name = self.steps.new_trace_id(self.program_status());
-        let mut state = self.lock()?;
-        self.evict_request(&mut state);
+impl SessionRecording {
+    /// Starts the collectors for the program, so that a later start takes no time. Returns the preparation's number, and a
+    /// report for each collector.
+    pub(in crate::session) fn prepare(
+        &self,
+        state: &mut RecordingState,
+        trace_id: Option<String>,
+    ) -> Result<(u64, Vec<CollectorReport>), Error> {
         let preparation = state.prepared + 1;
-        let reports = self.start_own_collectors(&mut state, SessionPhase::Prepared(preparation), name)?;
+        let reports = self.start_own_collectors(state, SessionPhase::Prepared(preparation), trace_id)?;
         state.prepared = preparation;
         Ok((preparation, reports))
     }
 
     /// Starts the collectors if no recording is running or prepared, and enters `phase`.
-    pub(super) fn start_collectors(
+    pub(in crate::session) fn start_collectors(
         &self,
-        state: &mut SessionState,
+        state: &mut RecordingState,
         phase: SessionPhase,
-        name: Option<String>,
+        trace_id: Option<String>,
         config: Arc<Config>,
     ) -> Result<Vec<CollectorReport>, Error> {
         if self.recorder.is_forked() {
@@ -43,11 +43,11 @@ impl Session {
         }
         let reports = match state.phase {
             SessionPhase::Idle => {
-                state.trace_id = name.map(OnceLock::from).unwrap_or_default();
+                state.trace_id = trace_id.map(OnceLock::from).unwrap_or_default();
                 state.config = config;
                 let budget: Arc<dyn Budget> = Arc::new(PoolBudget::new(self.recorder.clone()));
                 let starts = || self.collectors.start(&self.selection(&state.config), &budget);
-                let reports = if self.config.mode.records() { starts() } else { Vec::new() };
+                let reports = if self.settings.first().mode.records() { starts() } else { Vec::new() };
                 self.observers.push(SessionEvent::Prepared(state.config.flags));
                 reports
             }
@@ -64,18 +64,18 @@ impl Session {
     /// Starts the collectors with the current settings for a recording of the program, unless it is prepared already.
     pub(super) fn start_own_collectors(
         &self,
-        state: &mut SessionState,
+        state: &mut RecordingState,
         phase: SessionPhase,
-        name: Option<String>,
+        trace_id: Option<String>,
     ) -> Result<Vec<CollectorReport>, Error> {
-        let reports = self.start_collectors(state, phase, name, self.settings())?;
+        let reports = self.start_collectors(state, phase, trace_id, self.settings.next())?;
         state.output.clone_from(&state.config.output);
         Ok(reports)
     }
 
-    /// Cancels the [`prepare`](Session::prepare) of that number, unless a recording has begun since.
+    /// Cancels the [`prepare`](SessionRecording::prepare) of that number, unless a recording has begun since.
     pub(crate) fn cancel_preparation(&self, preparation: u64) {
-        let _scope = self.notify_scope();
+        let _scope = self.observers.notify_scope();
         let Ok(mut state) = self.lock() else { return };
         if matches!(state.phase, SessionPhase::Prepared(current) if current == preparation)
             && !self.recorder.is_forked()
@@ -95,8 +95,8 @@ impl Session {
             proof: PROOF,
             device_memory: gpu.device_memory,
             range: gpu.profiler_range.then(|| {
-                let recording_windows: Weak<RecordingWindows> = Arc::downgrade(&self.recording_windows);
-                CaptureRange::new(recording_windows as Weak<dyn Marks>)
+                let windows: Weak<RecordingWindows> = Arc::downgrade(&self.windows);
+                CaptureRange::new(windows as Weak<dyn Marks>)
             }),
             custom_config: gpu.custom_config.clone(),
             options: gpu.options.clone(),
@@ -112,5 +112,10 @@ impl Session {
     /// Asks each collector what it can do here.
     pub(crate) fn probe(&self) -> Vec<CollectorReport> {
         self.collectors.probe()
+    }
+
+    /// Returns the collector that stopped on its own, and the cause.
+    pub(in crate::session) fn stopped_collector(&self) -> Option<String> {
+        self.collectors.stopped()
     }
 }

@@ -1,6 +1,6 @@
 //! Recordings that run only while a selected span is open.
 
-use super::Session;
+use super::SessionRecording;
 use crate::os::fork;
 use kineto_trace::activity::ActivityTypes;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ impl WhileOpen {
     }
 }
 
-impl Session {
+impl SessionRecording {
     /// Pauses the running recording, and each that starts, until such a span is entered.
     pub(crate) fn wait_for_span(&self) {
         self.change_entered(|entered| entered);

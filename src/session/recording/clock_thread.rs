@@ -145,7 +145,7 @@ impl ClockState {
         let _own = ManuallyDrop::new(InternalAllocGuard::begin());
         self.begun.store(true, Ordering::Relaxed);
         // From now on there are records to flush.
-        signal::serve(super::at_exit);
+        signal::serve(crate::session::at_exit);
         let mut next = Instant::now() + PERIOD;
         // The thread that started this one is inside a hook, perhaps on the only processor.
         std::thread::sleep(Duration::from_millis(1));

@@ -1,6 +1,6 @@
 //! Threads that the program includes in a recording, or excludes from it.
 
-use super::{Session, SessionPhase};
+use super::{SessionPhase, SessionRecording};
 use crate::error::{Error, ErrorKind};
 use crate::layer::thread_selection;
 use std::fmt;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// [`Profiler::enable_in_this_thread`](crate::Profiler::enable_in_this_thread).
 #[must_use = "dropping it excludes the thread again; call `keep` to record it to the end"]
 pub struct ThreadRecording {
-    session: Arc<Session>,
+    session: Arc<SessionRecording>,
     recording: u64,
     /// Keeps it on its thread.
     _thread: PhantomData<*const ()>,
@@ -40,7 +40,7 @@ impl Drop for ThreadRecording {
     }
 }
 
-impl Session {
+impl SessionRecording {
     /// Records the calling thread from now on.
     pub(crate) fn join(self: &Arc<Self>) -> Result<ThreadRecording, Error> {
         let recording = self.check_recording("include")?;

@@ -1,12 +1,12 @@
 //! The windows in which the host and each collector record. They pause together or one by one.
 
 use super::clock_thread::ClockThread;
-use super::{FORKED_LOCK, lock_within};
 use crate::clock::{Anchor, Converter};
 use crate::collector::{Collection, Marks, Switch};
 use crate::correlation::CorrelationSink;
 use crate::memory;
 use crate::recorder::{RecordedBuffers, Recorder};
+use crate::session::{FORKED_LOCK, lock_within};
 use crate::time::Ticks;
 use crate::trace::{Recorded, Stretch, Window};
 use kineto_trace::activity::{ActivityType, ActivityTypes};

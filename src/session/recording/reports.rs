@@ -1,7 +1,7 @@
 //! Slices that a program reports after the fact, one by one or in a builder.
 
 use super::budget::PoolBudget;
-use super::{Session, SessionPhase, SessionState, new_trace_id, trace_info};
+use super::{RecordingState, SessionPhase, SessionRecording, new_trace_id, none_is_running, trace_info};
 use crate::clock::Converter;
 use crate::collector::Budget;
 use crate::config::Config;
@@ -32,7 +32,7 @@ impl Reports {
     }
 }
 
-impl Session {
+impl SessionRecording {
     /// Adds a builder's activities to the recording.
     pub(crate) fn transfer(&self, builder: CpuTraceBuilder, end: Timestamp) -> Result<(), Error> {
         let mut state = self.recording()?;
@@ -64,13 +64,13 @@ impl Session {
         open.push(&slice).map(drop)
     }
 
-    fn recording(&self) -> Result<MutexGuard<'_, SessionState>, Error> {
+    fn recording(&self) -> Result<MutexGuard<'_, RecordingState>, Error> {
         let state = self.lock()?;
         self.check_process()?;
         if matches!(state.phase, SessionPhase::Recording) {
             return Ok(state);
         }
-        Err(Error::new(ErrorKind::NotActive, "no recording is running; start one first"))
+        Err(none_is_running())
     }
 
     fn budget(&self) -> Arc<dyn Budget> {

@@ -1,0 +1,500 @@
+//! One recording after another: starts the collectors, opens and ends the recording, and makes its trace.
+
+mod budget;
+mod clock_thread;
+mod collectors;
+mod reports;
+mod threads;
+mod while_open;
+mod windows;
+
+pub use threads::ThreadRecording;
+
+use super::active_request::ActiveRequest;
+use super::observer::{SessionEvent, SessionObservers};
+use super::settings::SessionSettings;
+use super::{FORKED_LOCK, Status, later, lock_until, lock_within};
+use crate::buffer::Loss;
+use crate::clock::{self, Anchor, Converter};
+use crate::collector::{Collection, CollectorSet};
+use crate::config::{Config, Mode, Output};
+use crate::diag::diag;
+use crate::error::{Error, ErrorKind};
+use crate::layer::thread_selection;
+use crate::os::{fork, platform, process};
+use crate::recorder::memory_listeners::InternalAllocGuard;
+use crate::recorder::{Recorder, ThreadFilter};
+use crate::time::Timestamp;
+use crate::trace::{PostProcess, Recorded, StackSymbols, Trace, TraceInfo, TraceMetadata, Violations};
+use crate::write::sink::Sinks;
+use clock_thread::ClockThread;
+use kineto_trace::activity::ActivityTypes;
+use reports::Reports;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+use while_open::WhileOpen;
+use windows::{OF_HOST, RecordingWindows};
+
+/// The recordings of one layer, or those of a memory profile.
+///
+/// Functions that take a [`RecordingState`] are called with the lock held, so that a caller decides and acts in one step.
+#[derive(Debug)]
+pub(crate) struct SessionRecording {
+    pub(super) recorder: Arc<Recorder>,
+    pub(super) settings: Arc<SessionSettings>,
+    pub(super) options: SessionOptions,
+    pub(super) observers: Arc<SessionObservers>,
+    collectors: Arc<CollectorSet>,
+    sinks: Arc<Sinks>,
+    state: Mutex<RecordingState>,
+    windows: Arc<RecordingWindows>,
+    clock_thread: Arc<ClockThread>,
+    while_open: WhileOpen,
+    /// The header entries of all recordings.
+    presets: TraceMetadata,
+}
+
+/// Options that are fixed when the layer is built.
+#[derive(Default)]
+pub(crate) struct SessionOptions {
+    /// Provides the trace ids of recordings.
+    pub(crate) trace_id: Option<Arc<dyn Fn() -> String + Send + Sync>>,
+    /// Whether traces of cycles are kept.
+    pub(crate) accumulates: bool,
+    /// Whether a trace may be saved only once.
+    pub(crate) is_strict: bool,
+    /// The time limit for collecting a trace's events.
+    pub(crate) post_processing_timeout: Option<Duration>,
+    /// The name of the PrivateUse1 backend.
+    pub(crate) private_use1: Option<String>,
+    /// The program's callback that changes events of its traces.
+    pub(crate) post_process: Option<PostProcess>,
+}
+
+#[derive(Debug)]
+pub(super) struct RecordingState {
+    pub(super) phase: SessionPhase,
+    /// The settings of the current recording, or of the last one.
+    pub(super) config: Arc<Config>,
+    /// The output of the program's current recording, or of its last one.
+    pub(super) output: Output,
+    /// The external request that the recording is for.
+    pub(super) active_request: ActiveRequest,
+    /// The times that the trace is cut to, if a request gives them: the recording begins a little earlier.
+    between: Option<(SystemTime, SystemTime)>,
+    /// How often collectors were prepared.
+    prepared: u64,
+    /// The trace id of the current recording, made on first use.
+    trace_id: OnceLock<String>,
+    metadata: Arc<TraceMetadata>,
+    /// The slices that the program pushed through its builders.
+    reports: Reports,
+    /// The assertions that did not hold.
+    violations: Violations,
+    /// Whether a trace owns the metadata; the next recording then starts with a copy.
+    given_away: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum SessionPhase {
+    Idle,
+    /// Holds the number of the `prepare` call.
+    Prepared(u64),
+    Recording,
+}
+
+const LOCKED_AT_FORK: &str =
+    "the process was forked while its parent was starting or stopping a recording; fork at another time";
+
+impl SessionRecording {
+    pub(super) fn new(
+        recorder: Arc<Recorder>,
+        settings: Arc<SessionSettings>,
+        options: SessionOptions,
+        sinks: Sinks,
+        collectors: CollectorSet,
+    ) -> SessionRecording {
+        let config = settings.first().clone();
+        let state = RecordingState {
+            phase: SessionPhase::Idle,
+            output: config.output.clone(),
+            config,
+            active_request: ActiveRequest::default(),
+            between: None,
+            prepared: 0,
+            trace_id: OnceLock::new(),
+            metadata: Arc::default(),
+            reports: Reports::default(),
+            violations: Violations::default(),
+            given_away: false,
+        };
+        let collectors = Arc::new(collectors);
+        let clock_thread = Arc::new(ClockThread::new(recorder.clone(), collectors.clone()));
+        SessionRecording {
+            observers: Arc::new(SessionObservers::new(recorder.clone())),
+            windows: Arc::new(RecordingWindows::new(recorder.clone(), clock_thread.clone())),
+            recorder,
+            settings,
+            options,
+            collectors,
+            sinks: Arc::new(sinks),
+            state: Mutex::new(state),
+            clock_thread,
+            while_open: WhileOpen::default(),
+            presets: TraceMetadata::default(),
+        }
+    }
+
+    pub(super) fn lock(&self) -> Result<MutexGuard<'_, RecordingState>, Error> {
+        if !self.recorder.is_forked() {
+            return Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        // In a forked child, the thread that held the lock may not exist.
+        lock_within(&self.state, FORKED_LOCK).ok_or_else(|| Error::new(ErrorKind::Forked, LOCKED_AT_FORK))
+    }
+
+    /// Returns whether the session's lock is free before `deadline`. It is not if this thread itself, or one that hangs, is
+    /// starting or stopping a recording.
+    pub(super) fn is_reachable(&self, deadline: Instant) -> bool {
+        lock_until(&self.state, deadline).is_some()
+    }
+
+    /// Starts a recording of the program; with `between`, its trace is cut to these times.
+    pub(super) fn start(
+        &self,
+        state: &mut RecordingState,
+        trace_id: Option<String>,
+        between: Option<(SystemTime, SystemTime)>,
+    ) -> Result<(), Error> {
+        self.start_own_collectors(state, SessionPhase::Idle, trace_id)?;
+        self.open(state, between)
+    }
+
+    /// Begins the recording after its collectors have started.
+    pub(super) fn open(
+        &self,
+        state: &mut RecordingState,
+        between: Option<(SystemTime, SystemTime)>,
+    ) -> Result<(), Error> {
+        let config = state.config.clone();
+        state.between = between;
+        if state.given_away {
+            state.metadata = Arc::new(state.metadata.copy());
+            state.given_away = false;
+        }
+        (state.reports, state.violations) = Default::default();
+        state.metadata.set_all(&self.presets);
+        self.recorder.discard();
+        self.recorder.gather_losses();
+        self.recorder.losses.take();
+        self.clock_thread.start();
+        if self.recorder.records_memory() {
+            self.clock_thread.start_ahead();
+        }
+        self.collectors.begin();
+        self.recorder.begin_recording();
+        if self.recorder.thread_selection.filter == ThreadFilter::Current {
+            thread_selection::begin(&self.recorder);
+        }
+        let slice_sink = self.collectors.slice_sink(&self.selection(&config));
+        if !self.windows.begin(self.collectors.switches(), slice_sink) {
+            drop(self.collectors.stop(Timestamp::default(), Instant::now()));
+            self.observers.push(SessionEvent::Cancelled(LOCKED_AT_FORK.to_owned()));
+            return Err(Error::new(ErrorKind::Forked, LOCKED_AT_FORK));
+        }
+        if !config.mode.contains(Mode::Disabled) {
+            self.recorder.observers.start();
+        }
+        state.phase = SessionPhase::Recording;
+        self.observers.push(SessionEvent::Started);
+        if !config.gpu.profiler_range && !self.while_open.is_awaiting_span() {
+            self.windows.resume(self.initial_types(state));
+            return Ok(());
+        }
+        self.windows.begin_paused();
+        if config.gpu.profiler_range && !self.collectors.sees_ranges() {
+            diag!(
+                Warning,
+                "range",
+                "nothing is recorded: CUDA_PROFILER_RANGE needs CUPTI, which does not record here; run `kineto doctor` \
+                 for the cause"
+            );
+        }
+        Ok(())
+    }
+
+    /// Returns the types that are recorded from the start on. Host types are all on or all off for a request, and for a
+    /// program whose configuration file changed them: each callsite is decided once for the layer.
+    fn initial_types(&self, state: &RecordingState) -> ActivityTypes {
+        let has_cpu = |config: &Config| !config.activities.intersection(OF_HOST).is_empty();
+        let is_decided_by_callsite = state.active_request.id().is_none() && !has_cpu(self.settings.first());
+        match has_cpu(&state.config) || is_decided_by_callsite {
+            true => ActivityTypes::ALL,
+            false => ActivityTypes::ALL.difference(OF_HOST),
+        }
+    }
+
+    /// Ends the recording and returns what is committed, without waiting for any thread.
+    pub(super) fn end(&self, state: &mut RecordingState) -> Result<Trace, Error> {
+        let is_recording = matches!(state.phase, SessionPhase::Recording);
+        let windows = is_recording.then(|| self.windows.end()).flatten().ok_or_else(none_is_running)?;
+        state.phase = SessionPhase::Idle;
+        self.observers.push(SessionEvent::Stopped);
+        self.recorder.observers.stop();
+        self.collectors.read_clocks();
+        let end = Anchor::take().unix;
+        let mut collections = self.collectors.stop(end, later(self.settings.flush_timeout()));
+        state.given_away = true;
+        state.reports.close(end);
+        self.recorder.gather_losses();
+        let converter = converter(self.clock_thread.stop(), windows.since, None);
+        let windows = windows.between(state.between, &converter);
+        let recorded = windows.assign(&mut collections, self.recorder.take_recorded(), &self.recorder, true);
+        Ok(self.trace(state, recorded, collections, converter, &self.recorder.losses.take()))
+    }
+
+    /// Returns what was recorded so far, while the recording continues.
+    pub(crate) fn snapshot(&self) -> Result<Trace, Error> {
+        let _own = InternalAllocGuard::begin();
+        self.recorder.gather_losses();
+        let mut state = self.lock()?;
+        self.check_process()?;
+        let end = Anchor::take();
+        let is_recording = matches!(state.phase, SessionPhase::Recording);
+        let windows = is_recording.then(|| self.windows.snapshot(end.ticks())).flatten();
+        let windows = windows.ok_or_else(none_is_running)?;
+        let taken = self.recorder.snapshot();
+        state.reports.close(end.unix);
+        let mut collections = self.collectors.snapshot();
+        let converter = converter(self.clock_thread.anchors(), windows.since, Some(end));
+        let windows = windows.between(state.between, &converter);
+        let recorded = windows.assign(&mut collections, taken, &self.recorder, false);
+        Ok(self.trace(&state, recorded, collections, converter, &self.recorder.losses.counts()))
+    }
+
+    /// Discards the recording, for that reason.
+    pub(super) fn discard(&self, state: &mut RecordingState, why: &str) {
+        if matches!(state.phase, SessionPhase::Recording) {
+            self.windows.end();
+            self.recorder.observers.stop();
+            drop(self.clock_thread.stop());
+            self.recorder.discard();
+        }
+        drop(self.collectors.stop(Timestamp::default(), Instant::now()));
+        state.phase = SessionPhase::Idle;
+        state.active_request.end();
+        self.observers.push(SessionEvent::Cancelled(why.to_owned()));
+    }
+
+    /// Makes the trace of a recording.
+    fn trace(
+        &self,
+        state: &RecordingState,
+        recorded: Recorded,
+        collections: Vec<Collection>,
+        converter: Converter,
+        losses: &[u64; Loss::ALL.len()],
+    ) -> Trace {
+        let trace_info = TraceInfo {
+            losses: *losses,
+            observers: self.recorder.observers.reports(),
+            counters: self.recorder.slice_extras.reports(),
+            is_strict: self.options.is_strict,
+            post_processing_timeout: self.options.post_processing_timeout,
+            private_use1: self.options.private_use1.clone(),
+            violations: state.violations.clone(),
+            some_threads: self.recorder.thread_selection.selective() != 0,
+            sinks: self.sinks.clone(),
+            post_process: self.options.post_process.clone(),
+            ..trace_info(&state.config, self.name(state))
+        };
+        Trace::new(recorded, collections, state.reports.parts(), converter, state.metadata.clone(), trace_info)
+    }
+
+    /// Returns the trace id of a new recording, if the program provides one. Calls the program, so the lock must be free.
+    pub(super) fn provided_trace_id(&self, status: Status) -> Option<String> {
+        let provide = self.options.trace_id.as_ref()?;
+        // A prepared recording has its id already.
+        (status == Status::Idle).then_some(())?;
+        let provided = catch_unwind(AssertUnwindSafe(|| provide())).ok();
+        if provided.is_none() {
+            diag!(
+                Error,
+                "schedule",
+                "the trace id is random: the callback that provides it panicked; fix the callback"
+            );
+        }
+        provided.filter(|id| !id.is_empty())
+    }
+
+    /// Returns the trace id of the recording, and creates it if there is none.
+    fn name(&self, state: &RecordingState) -> String {
+        let new = || state.config.trace_id.clone().unwrap_or_else(new_trace_id);
+        state.trace_id.get_or_init(new).clone()
+    }
+
+    /// Returns the trace id of the recording that is running or prepared.
+    pub(crate) fn trace_id(&self) -> Option<String> {
+        let state = self.lock().ok().filter(|_| !self.recorder.is_forked())?;
+        (!matches!(state.phase, SessionPhase::Idle)).then(|| self.name(&state))
+    }
+
+    /// Records an assertion that did not hold.
+    pub(crate) fn log_violation(&self, assertion: &str, error: &str, group: &str) -> Result<(), Error> {
+        let mut state = self.lock()?;
+        self.check_process()?;
+        if !matches!(state.phase, SessionPhase::Recording) {
+            let why = "the violation was not recorded: no recording is running; start one first";
+            return Err(Error::new(ErrorKind::NotActive, why));
+        }
+        let name = self.name(&state);
+        let is_new = state.violations.add(assertion, error, [&name, group]);
+        drop(state);
+        if is_new {
+            diag!(Warning, "invariant", "{assertion}: {error}");
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_process(&self) -> Result<(), Error> {
+        if self.recorder.is_forked() {
+            let why = "the recording belongs to the parent process; start one in this process";
+            return Err(Error::new(ErrorKind::Forked, why));
+        }
+        Ok(())
+    }
+
+    /// Pauses the recording of these types.
+    pub(crate) fn pause(&self, types: ActivityTypes) -> Result<(), Error> {
+        let _own = InternalAllocGuard::begin();
+        let _state = self.lock()?;
+        self.check_process()?;
+        let none = || Error::new(ErrorKind::NotActive, "cannot pause: no recording is running; start one first");
+        self.windows.pause(types).then_some(()).ok_or_else(none)
+    }
+
+    /// Resumes the recording of these types after a pause.
+    pub(crate) fn resume(&self, types: ActivityTypes) -> Result<(), Error> {
+        let _own = InternalAllocGuard::begin();
+        let _state = self.lock()?;
+        self.check_process()?;
+        let none = || Error::new(ErrorKind::NotActive, "cannot resume: no recording is running; start one first");
+        self.windows.resume(types).then_some(()).ok_or_else(none)
+    }
+
+    /// Stops recording at once, without ending the recording.
+    pub(super) fn halt(&self) {
+        self.windows.pause(ActivityTypes::ALL);
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        let phase = self.lock().map(|state| state.phase).ok().filter(|_| !self.recorder.is_forked());
+        match phase {
+            Some(SessionPhase::Recording) if self.windows.is_open() == Some(true) => Status::Recording,
+            Some(SessionPhase::Recording) => Status::Paused,
+            Some(SessionPhase::Prepared(_)) => Status::Prepared,
+            Some(SessionPhase::Idle) | None => Status::Idle,
+        }
+    }
+
+    /// Returns the status without waiting for a start or stop in progress; `Prepared` counts as `Idle`.
+    pub(crate) fn status_now(&self) -> Status {
+        match (!self.recorder.is_forked()).then(|| self.windows.is_open()).flatten() {
+            Some(true) => Status::Recording,
+            Some(false) => Status::Paused,
+            None => Status::Idle,
+        }
+    }
+
+    pub(crate) fn is_forked(&self) -> bool {
+        self.recorder.is_forked()
+    }
+
+    /// Calls `change` with the metadata of the running recording, or of the next one.
+    pub(crate) fn with_metadata<R>(&self, change: impl FnOnce(&TraceMetadata) -> R) -> Result<R, Error> {
+        let metadata = self.lock()?.metadata.clone();
+        Ok(change(&metadata))
+    }
+
+    /// Returns the header entries of all recordings.
+    pub(crate) fn presets(&self) -> &TraceMetadata {
+        &self.presets
+    }
+}
+
+impl Drop for SessionRecording {
+    fn drop(&mut self) {
+        self.recorder.close();
+        self.recorder.release_listener_slot();
+    }
+}
+
+impl fmt::Debug for SessionOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionOptions").field("accumulates", &self.accumulates).finish_non_exhaustive()
+    }
+}
+
+/// Returns the part of a trace's header that follows from the process and the settings.
+fn trace_info(config: &Config, trace_id: String) -> TraceInfo {
+    TraceInfo {
+        is_recording: true,
+        mode: config.mode,
+        losses: [0; Loss::ALL.len()],
+        observers: Vec::new(),
+        counters: Vec::new(),
+        process: i64::from(platform::process_id()),
+        process_name: process::name(),
+        host_name: config.host_name.clone().unwrap_or_else(process::host_name),
+        trace_id,
+        group_trace_id: config.group_trace_id.clone(),
+        job: config.job_metadata.clone(),
+        distributed: config.distributed.clone(),
+        effective: config.effective_json(),
+        clock: clock::source(),
+        async_spans: config.async_spans,
+        with_target: config.with_target,
+        with_location: config.with_location,
+        flags: config.flags,
+        overload_names: config.overload_names,
+        fwd_bwd: config.fwd_bwd,
+        selected: config.activities,
+        wait_events: config.gpu.wait_events,
+        profiler_range: config.gpu.profiler_range,
+        gzip_level: config.gzip_level,
+        execution_trace: config.execution_trace,
+        is_strict: false,
+        some_threads: false,
+        post_processing_timeout: None,
+        private_use1: None,
+        violations: Violations::default(),
+        sinks: Arc::default(),
+        post_process: None,
+        symbols: Arc::new(StackSymbols::new(config.slice_extras.stack_frames)),
+    }
+}
+
+fn none_is_running() -> Error {
+    Error::new(ErrorKind::NotActive, "no recording is running; start one first")
+}
+
+/// Creates the converter of a recording. It has only the anchor `since` if no window was ever open.
+fn converter(mut anchors: Vec<Anchor>, since: Anchor, end: Option<Anchor>) -> Converter {
+    if anchors.is_empty() {
+        anchors.push(since);
+    }
+    anchors.extend(end);
+    Converter::new(&anchors)
+}
+
+/// Returns 32 random upper-case hexadecimal digits, as torch does; each recording gets different ones.
+fn new_trace_id() -> String {
+    use std::hash::{BuildHasher, RandomState};
+    let half = || RandomState::new().hash_one((platform::process_id(), fork::generation(), platform::unix_time()));
+    format!("{:016X}{:016X}", half(), half())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,238 @@
+//! Recordings for external requests. A recording of the program evicts them.
+
+use super::Status;
+use super::active_request::ActiveRequest;
+use super::recording::{RecordingState, SessionPhase, SessionRecording};
+use super::saving::Patience;
+use crate::config::Config;
+use crate::error::{Error, ErrorKind};
+use crate::os::fork;
+use crate::recorder::memory_listeners::InternalAllocGuard;
+use crate::trace::Trace;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+/// Serves the external requests of a session.
+pub(crate) trait RequestHandler: fmt::Debug + Send + Sync {
+    /// Reports that the program has reached the watched iteration or a later one, on the thread that counts.
+    fn reached(&self, iteration: u64);
+
+    /// Reports that the program has evicted the request. It must take no lock.
+    fn evicted(&self);
+
+    /// Ends the running recording, and waits for its file as long as `patience` allows.
+    fn close(&self, patience: Patience);
+}
+
+/// The external requests of a session.
+#[derive(Debug)]
+pub(crate) struct SessionRequests {
+    recording: Arc<SessionRecording>,
+    link: Arc<RequestLink>,
+    /// The fork generation in which the session was created.
+    born: u64,
+}
+
+/// The handler of a session's requests.
+#[derive(Debug, Default)]
+pub(super) struct RequestLink {
+    /// The handler of this process: a forked child serves no requests unless the program enables it.
+    handler: fork::Own<Option<Arc<dyn RequestHandler>>>,
+    /// The iteration at which the handler is called; 0 if none is watched.
+    watched: AtomicU64,
+}
+
+/// The preparation number of all requests; the program's preparations count from 1.
+const BY_REQUEST: u64 = 0;
+
+const OWN: &str = "the program is recording itself; try again when its recording has ended";
+const TAKEN: &str = "the program started its own recording";
+pub(super) const FOREIGN: &str = "the running recording belongs to an external request; wait until it ends";
+
+impl RequestLink {
+    /// Reports to the handler that the program has evicted its request.
+    pub(super) fn report_eviction(&self) {
+        if let Some(handler) = self.handler() {
+            handler.evicted();
+        }
+    }
+
+    fn handler(&self) -> Option<Arc<dyn RequestHandler>> {
+        self.handler.lock().clone()
+    }
+}
+
+impl SessionRequests {
+    pub(super) fn new(recording: Arc<SessionRecording>, link: Arc<RequestLink>) -> SessionRequests {
+        SessionRequests { recording, link, born: fork::generation() }
+    }
+
+    /// Sets the request handler, unless there is one already.
+    pub(crate) fn set_handler(&self, handler: Arc<dyn RequestHandler>) {
+        self.link.handler.lock().get_or_insert(handler);
+    }
+
+    /// Forgets the parent's requests in a forked child. Returns `false` in the process that created the session, and if this
+    /// process serves requests already.
+    pub(crate) fn forget_parent(&self) -> Result<bool, Error> {
+        if !self.is_of_parent() || self.link.handler().is_some() {
+            return Ok(false);
+        }
+        self.recording.lock()?.active_request = ActiveRequest::default();
+        Ok(true)
+    }
+
+    /// Returns whether the session was created before this process was forked.
+    pub(crate) fn is_of_parent(&self) -> bool {
+        fork::generation() != self.born
+    }
+
+    /// Ends the running request, and accepts no further ones.
+    pub(crate) fn close(&self, patience: Patience) {
+        if let Some(handler) = self.link.handler() {
+            handler.close(patience);
+        }
+    }
+
+    /// Returns why a requested recording cannot begin, if the program uses the session itself.
+    pub(crate) fn used_by_program(&self) -> Option<&'static str> {
+        // A recording of the parent does not count in a forked child.
+        let state = self.recording.lock().ok().filter(|_| !self.recording.recorder.is_forked())?;
+        (state.active_request.id().is_none() && !matches!(state.phase, SessionPhase::Idle)).then_some(OWN)
+    }
+
+    /// Returns the status of the program's own recording.
+    pub(super) fn program_status(&self) -> Status {
+        if self.active_request().is_some() { Status::Idle } else { self.recording.status() }
+    }
+
+    /// Returns the number of the request that uses the session.
+    pub(super) fn active_request(&self) -> Option<u64> {
+        self.recording.lock().ok().filter(|_| !self.recording.recorder.is_forked())?.active_request.id()
+    }
+
+    /// Returns why that request lost the recording, if it did.
+    pub(super) fn why_evicted(&self, request_id: u64) -> Option<&'static str> {
+        let is_evicted = self.recording.lock().is_ok_and(|state| state.active_request.is_done(request_id));
+        is_evicted.then_some(TAKEN)
+    }
+
+    /// Starts the collectors for a request.
+    pub(crate) fn prepare(&self, request_id: u64, config: Config) -> Result<(), Error> {
+        let _scope = self.recording.observers.notify_scope();
+        let _own = InternalAllocGuard::begin();
+        let mut state = self.recording.lock()?;
+        // It may have begun or been cancelled meanwhile.
+        if state.active_request.is_active(request_id) || state.active_request.is_done(request_id) {
+            return Ok(());
+        }
+        self.acquire(&mut state, request_id, config)
+    }
+
+    fn acquire(&self, state: &mut RecordingState, request_id: u64, config: Config) -> Result<(), Error> {
+        // Even if this fails: a preparation that arrives after its start failed is ignored.
+        state.active_request.mark_done(request_id);
+        if !matches!(state.phase, SessionPhase::Idle) && !self.recording.recorder.is_forked() {
+            return Err(Error::new(ErrorKind::AlreadyActive, OWN));
+        }
+        self.recording.start_collectors(state, SessionPhase::Prepared(BY_REQUEST), None, Arc::new(config))?;
+        state.active_request.begin(request_id);
+        Ok(())
+    }
+
+    /// Starts the recording of a request; with `between`, the trace is cut to these times. Calls `config` for its settings if
+    /// nothing was prepared.
+    pub(crate) fn start(
+        &self,
+        request_id: u64,
+        between: Option<(SystemTime, SystemTime)>,
+        config: impl FnOnce() -> Config,
+    ) -> Result<(), Error> {
+        let _scope = self.recording.observers.notify_scope();
+        let _own = InternalAllocGuard::begin();
+        let mut state = self.recording.lock()?;
+        if state.active_request.is_done(request_id) {
+            return Err(Error::new(ErrorKind::AlreadyActive, OWN));
+        }
+        if !state.active_request.is_active(request_id) {
+            self.acquire(&mut state, request_id, config())?;
+        }
+        let config = state.config.clone();
+        let started = self.recording.start_collectors(&mut state, SessionPhase::Idle, None, config);
+        let begun = started.and_then(|_| self.recording.open(&mut state, between));
+        if begun.is_err() {
+            state.active_request.end();
+        }
+        begun
+    }
+
+    /// Stops recording for a request at once, without ending the recording.
+    pub(crate) fn halt(&self, request_id: u64) -> Result<(), Error> {
+        let state = self.recording.lock()?;
+        self.check_active_request(&state, request_id)?;
+        self.recording.halt();
+        Ok(())
+    }
+
+    /// Ends the recording of a request and returns it.
+    pub(crate) fn stop(&self, request_id: u64) -> Result<Trace, Error> {
+        let _scope = self.recording.observers.notify_scope();
+        let _own = InternalAllocGuard::begin();
+        let mut state = self.recording.lock()?;
+        self.check_active_request(&state, request_id)?;
+        let trace = self.recording.end(&mut state);
+        state.active_request.end();
+        trace
+    }
+
+    /// Discards the recording of a request, for that reason.
+    pub(crate) fn discard(&self, request_id: u64, why: &str) {
+        let _scope = self.recording.observers.notify_scope();
+        let Ok(mut state) = self.recording.lock() else { return };
+        state.active_request.mark_done(request_id);
+        if state.active_request.is_active(request_id) && !self.recording.recorder.is_forked() {
+            self.recording.discard(&mut state, why);
+        }
+    }
+
+    fn check_active_request(&self, state: &RecordingState, request_id: u64) -> Result<(), Error> {
+        self.recording.check_process()?;
+        let evicted = || Error::new(ErrorKind::NotActive, TAKEN);
+        state.active_request.is_active(request_id).then_some(()).ok_or_else(evicted)
+    }
+
+    /// Evicts the current request, because the program uses the session itself.
+    pub(super) fn evict(&self, state: &mut RecordingState) {
+        if state.active_request.id().is_none() {
+            return;
+        }
+        if self.recording.recorder.is_forked() {
+            return state.active_request.end();
+        }
+        self.recording.discard(state, TAKEN);
+        self.link.report_eviction();
+    }
+
+    /// Sets the iteration from which [`RequestHandler::reached`] is called; `None` for never.
+    pub(crate) fn watch_iteration(&self, iteration: Option<u64>) {
+        self.link.watched.store(iteration.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Calls the handler if it watches for the iteration that has begun.
+    pub(super) fn report_iteration(&self, current: u64) {
+        let watched = self.link.watched.load(Ordering::Relaxed);
+        if watched != 0
+            && current >= watched
+            && let Some(handler) = self.link.handler()
+        {
+            handler.reached(current);
+        }
+    }
+
+    /// Returns the collector that stopped on its own during a request, and the cause.
+    pub(crate) fn stopped_collector(&self) -> Option<String> {
+        self.active_request().and_then(|_| self.recording.stopped_collector())
+    }
+}
