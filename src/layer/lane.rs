@@ -15,6 +15,7 @@ mod slow_path;
 use super::cache::Cache;
 use super::missing::Missing;
 use super::pushed_slices::PushedSlices;
+use super::thread_lanes::Busy;
 use crate::buffer::{Head, Loss, RecordPayload, Tag, Writer, flag};
 use crate::callsite::Site;
 use crate::clock;
@@ -34,8 +35,8 @@ pub(crate) struct Lane {
     /// The epoch, or [`NO_EPOCH`] if the slow path is needed: for collectors that take slices, observers of spans, or slices
     /// with extras. Recordings without these need no further check.
     pub(super) fast_epoch: Cell<u64>,
-    /// The epoch, or [`NO_EPOCH`] if observers receive spans.
-    pub(super) unobserved_epoch: Cell<u64>,
+    /// Whether observers receive spans.
+    pub(super) is_observed: Cell<bool>,
     place: Cell<Option<LanePosition>>,
     /// Whether the buffer limit is reached, so that records that do not fit are lost.
     limited: Cell<bool>,
@@ -67,6 +68,19 @@ pub(super) struct DeepFrame {
     pub(super) slice: u64,
 }
 
+/// A lane that is hidden from hooks until this is dropped.
+struct Hidden<'l> {
+    epoch: &'l Cell<u64>,
+    is: u64,
+    _busy: Option<Busy>,
+}
+
+impl Drop for Hidden<'_> {
+    fn drop(&mut self) {
+        self.epoch.set(self.is);
+    }
+}
+
 /// The epoch of a closed lane; not 0, which means that nothing is recorded.
 pub(super) const NO_EPOCH: u64 = u64::MAX;
 
@@ -84,7 +98,7 @@ impl Lane {
         Lane {
             epoch: Cell::new(NO_EPOCH),
             fast_epoch: Cell::new(NO_EPOCH),
-            unobserved_epoch: Cell::new(NO_EPOCH),
+            is_observed: Cell::new(false),
             place: Cell::new(None),
             limited: Cell::new(false),
             last_exit: Cell::new(0),
@@ -113,7 +127,7 @@ impl Lane {
         self.seen_exits.set(place.frames.exits());
         self.cache.clear();
         self.fast_epoch.set(if receives || observed { NO_EPOCH } else { epoch });
-        self.unobserved_epoch.set(if observed { NO_EPOCH } else { epoch });
+        self.is_observed.set(observed);
         self.epoch.set(epoch);
     }
 
@@ -126,7 +140,6 @@ impl Lane {
     fn reset(&self) {
         self.epoch.set(NO_EPOCH);
         self.fast_epoch.set(NO_EPOCH);
-        self.unobserved_epoch.set(NO_EPOCH);
         self.place.set(None);
         self.counters.set(None);
         if let Ok(mut deep) = self.deep.try_borrow_mut() {
@@ -154,6 +167,16 @@ impl Lane {
     #[inline(always)]
     pub(crate) fn fast_epoch(&self) -> u64 {
         if platform::CAN_RECORD { self.fast_epoch.get() } else { NO_EPOCH }
+    }
+
+    /// Calls `tell` if collectors receive slices. The lane is hidden meanwhile, so that spans that collectors open are not
+    /// recorded inside this hook, and are not pushed to collectors again.
+    #[inline]
+    pub(super) fn tell_collectors(&self, tell: impl FnOnce(&PushedSlices)) {
+        if self.pushed_slices.is_open() {
+            let _hidden = Hidden { epoch: &self.epoch, is: self.epoch.replace(NO_EPOCH), _busy: Busy::begin() };
+            tell(&self.pushed_slices);
+        }
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -266,9 +289,7 @@ impl Lane {
         frames.set_top(top);
         if PUSH {
             let annotates = state::annotates(meta);
-            self.pushed_slices.with_lane_hidden([&self.epoch, &self.unobserved_epoch], |pushed_slices| {
-                pushed_slices.push(slice, annotates)
-            });
+            self.tell_collectors(|pushed_slices| pushed_slices.push(slice, annotates));
         }
         // The clock is read last, so that the hook's cost lies outside the slice.
         writer.put_slice(slice, head, clock::counter(), span);
@@ -289,9 +310,7 @@ impl Lane {
         frame.set(key, known, slice);
         frames.set_top(top);
         let annotates = state::annotates(known.meta);
-        self.pushed_slices.with_lane_hidden([&self.epoch, &self.unobserved_epoch], |pushed_slices| {
-            pushed_slices.push(slice, annotates)
-        });
+        self.tell_collectors(|pushed_slices| pushed_slices.push(slice, annotates));
         writer.put_slice(slice, state::slice(known.meta), clock::counter(), known.span);
         true
     }
@@ -329,9 +348,7 @@ impl Lane {
             frame.clear();
         }
         if PUSH {
-            self.pushed_slices.with_lane_hidden([&self.epoch, &self.unobserved_epoch], |pushed_slices| {
-                pushed_slices.pop(frame.slice())
-            });
+            self.tell_collectors(|pushed_slices| pushed_slices.pop(frame.slice()));
         }
         true
     }

@@ -64,9 +64,11 @@ impl KinetoLayer {
             && !thread_selection::is_excluded(&self.recorder)
     }
 
-    #[inline(always)]
-    fn hook(&self, epoch: u64) -> Hook<'_> {
-        Hook { recorder: &self.recorder, epoch }
+    /// Returns the call of a hook if a recording includes this thread's spans.
+    #[inline]
+    fn hook(&self, epoch: u64) -> Option<Hook<'_>> {
+        let records = epoch != 0 && epoch != OBSERVERS_ONLY;
+        (records && !thread_selection::is_excluded(&self.recorder)).then_some(Hook { recorder: &self.recorder, epoch })
     }
 }
 
@@ -242,16 +244,13 @@ where
             if self.has_observers() {
                 observe::record(&self.recorder, id, values, &ctx);
             }
-            if epoch != OBSERVERS_ONLY && !thread_selection::is_excluded(&self.recorder) {
-                self.record(id, values, &ctx, self.hook(epoch));
-            }
+            self.hook(epoch).into_iter().for_each(|hook| self.record(id, values, &ctx, hook));
         }
     }
 
     fn on_follows_from(&self, id: &Id, follows: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if epoch != 0 && epoch != OBSERVERS_ONLY && !thread_selection::is_excluded(&self.recorder) {
-            let hook = self.hook(epoch);
+        if let Some(hook) = self.hook(epoch) {
             match [id, follows].map(|id| find::lookup(&ctx, &hook, id.into_u64())) {
                 [Some(span), Some(followed)] if span != 0 && followed != 0 => {
                     hook.put(Head::new(Tag::Follows, 0, 0), [span, followed, 0], &[]);
@@ -268,9 +267,9 @@ where
             if self.has_observers() {
                 observe::event(&self.recorder, event);
             }
-            if epoch != OBSERVERS_ONLY && !thread_selection::is_excluded(&self.recorder) {
+            if let Some(hook) = self.hook(epoch) {
                 thread_lanes::name(&self.recorder, epoch);
-                event::record(event, &ctx, self.hook(epoch));
+                event::record(event, &ctx, hook);
             }
         }
     }
@@ -317,14 +316,11 @@ impl KinetoLayer {
         if self.has_observers() {
             observe::new_span(&self.recorder, attrs, key);
         }
-        if epoch == OBSERVERS_ONLY {
-            return;
-        }
         // A new span is not pushed to collectors, so their lanes may take this path too.
         if attrs.is_contextual() && thread_lanes::with_first_lane(epoch, |lane| lane.new_span(key, attrs.metadata())) {
             return;
         }
-        let hook = self.hook(epoch);
+        let Some(hook) = self.hook(epoch) else { return };
         let site = hook.site(attrs.metadata()).of_span(|fields| attrs.record(fields));
         let parent = if attrs.is_contextual() { Parent::Current } else { find::parent(&ctx, &hook, attrs) };
         if !site.is_recorded() || (site.fields == 0 && !site.needs_values) {
@@ -348,22 +344,19 @@ impl KinetoLayer {
         if self.has_observers() {
             observe::enter(&self.recorder, key, &ctx);
         }
-        if epoch == OBSERVERS_ONLY {
-            return;
-        }
         thread_lanes::name(&self.recorder, epoch);
-        if self.recorder.slice_extras.are_enabled() && !thread_selection::is_excluded(&self.recorder) {
-            return self.enter_with_extras(key, ctx, epoch);
-        }
+        let has_extras = self.recorder.slice_extras.are_enabled();
         let further = |lane: &Lane| {
             lane.enter::<true>(key) || lane.enter_unrecorded(key) || lane.enter_again(key, &self.recorder)
         };
-        if thread_lanes::with_first_lane(epoch, further) || thread_selection::is_excluded(&self.recorder) {
+        if !has_extras && thread_lanes::with_first_lane(epoch, further) {
             return;
         }
-        let hook = self.hook(epoch);
-        self.retry(key, &ctx, hook, |lane| lane.enter_slowly(key, &[], &self.recorder));
-        hook.drop_handed_span();
+        match self.hook(epoch) {
+            Some(hook) if has_extras => self.enter_with_extras(key, &ctx, hook),
+            Some(hook) => self.enter_slowly(key, &[], &ctx, hook),
+            None => {}
+        }
     }
 
     #[inline(never)]
@@ -371,9 +364,7 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        if epoch != OBSERVERS_ONLY {
-            self.leave(key, ctx, epoch);
-        }
+        self.leave(key, ctx, epoch);
         if self.has_observers() {
             observe::exit(&self.recorder, key);
         }
@@ -384,13 +375,25 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        if self.recorder.slice_extras.has_counters() && !thread_selection::is_excluded(&self.recorder) {
-            return self.leave_counted(key, ctx, epoch);
+        let has_counters = self.recorder.slice_extras.has_counters();
+        let further = |lane: &Lane| lane.exit::<true>(key) || lane.exit_unrecorded(key);
+        if !has_counters && thread_lanes::with_first_lane(epoch, further) {
+            return;
         }
-        let done = thread_lanes::with_first_lane(epoch, |lane| lane.exit::<true>(key) || lane.exit_unrecorded(key));
-        if !done && !thread_selection::is_excluded(&self.recorder) {
-            self.leave_slowly(key, clock::now(), &ctx, self.hook(epoch));
+        match self.hook(epoch) {
+            Some(hook) if has_counters => self.leave_counted(key, &ctx, hook),
+            Some(hook) => self.leave_slowly(key, clock::now(), &ctx, hook),
+            None => {}
         }
+    }
+
+    /// Records the enter of a span on the slow path; `stack` holds its return addresses if stacks are recorded.
+    fn enter_slowly<S>(&self, key: u64, stack: &[u64], ctx: &Context<'_, S>, hook: Hook<'_>)
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        self.retry(key, ctx, hook, |lane| lane.enter_slowly(key, stack, &self.recorder));
+        hook.drop_handed_span();
     }
 
     /// Records the exit of a span on the slow path.
@@ -425,10 +428,9 @@ impl KinetoLayer {
         {
             return;
         }
-        let hook = self.hook(epoch);
-        if thread_selection::is_excluded(&self.recorder) {
-            return thread_selection::close_excluded(&hook, key);
-        }
+        let Some(hook) = self.hook(epoch) else {
+            return thread_selection::close_excluded(&Hook { recorder: &self.recorder, epoch }, key);
+        };
         let own = match find::is_in_no_frame(&hook, key) {
             true => None,
             false => match self.retry(key, &ctx, hook, |lane| lane.close_slowly(key, &self.recorder)) {

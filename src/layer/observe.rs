@@ -1,4 +1,7 @@
 //! Reports spans and events to observers.
+//!
+//! Observers receive spans with their fields, also in recordings that write no records and so have no lanes. Collectors receive
+//! the ids of slices, which only a lane has. So `observer::stack` and `pushed_slices` each keep what a thread has entered.
 
 use super::ValuesCallsite;
 use super::thread_lanes::Busy;

@@ -1,7 +1,5 @@
 //! The slices that a thread has pushed to collectors.
 
-use super::lane::NO_EPOCH;
-use super::thread_lanes::Busy;
 use crate::correlation::CorrelationSink;
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -27,19 +25,6 @@ struct PushedSlice {
     slice: u64,
     annotates: bool,
     takers: u64,
-}
-
-/// A lane that is hidden from hooks until this is dropped.
-struct Hidden<'l> {
-    epochs: [&'l Cell<u64>; 2],
-    are: [u64; 2],
-    _busy: Option<Busy>,
-}
-
-impl Drop for Hidden<'_> {
-    fn drop(&mut self) {
-        self.epochs.into_iter().zip(self.are).for_each(|(epoch, is)| epoch.set(is));
-    }
 }
 
 /// Deeper slices are not pushed; launches inside them are linked by time.
@@ -78,22 +63,16 @@ impl PushedSlices {
         drop(before);
     }
 
-    /// Calls `tell` if there is a sink, and hides the lane with those epochs meanwhile.
-    ///
-    /// Otherwise spans that collectors open would run a hook inside this one, and would be pushed to collectors again.
+    /// Returns whether slices are pushed in this recording.
     #[inline]
-    pub(super) fn with_lane_hidden(&self, epochs: [&Cell<u64>; 2], tell: impl FnOnce(&PushedSlices)) {
-        if self.is_open.get() {
-            let are = epochs.map(|epoch| epoch.replace(NO_EPOCH));
-            let _hidden = Hidden { epochs, are, _busy: Busy::begin() };
-            tell(self);
-        }
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open.get()
     }
 
     /// Pushes a slice that the thread enters.
     #[inline]
     pub(crate) fn push(&self, slice: u64, annotates: bool) {
-        if self.is_open.get() {
+        if self.is_open() {
             self.tell(slice, annotates);
         }
     }

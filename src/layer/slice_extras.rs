@@ -21,30 +21,27 @@ const FRAMES: usize = SliceExtras::FRAMES_MAX + OWN_FRAMES;
 impl KinetoLayer {
     /// Enters a span: captures the stack, then the counters, then the clock.
     #[inline(never)]
-    pub(super) fn enter_with_extras<S>(&self, key: u64, ctx: Context<'_, S>, epoch: u64)
+    pub(super) fn enter_with_extras<S>(&self, key: u64, ctx: &Context<'_, S>, hook: Hook<'_>)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let hook = self.hook(epoch);
-        let enter = |stack: &[u64]| self.retry(key, &ctx, hook, |lane| lane.enter_slowly(key, stack, &self.recorder));
-        if has_stacks(key, &ctx, &hook) {
+        if has_stacks(key, ctx, &hook) {
             let mut addresses = [0; FRAMES];
-            enter(capture(&hook, &mut addresses));
+            self.enter_slowly(key, capture(&hook, &mut addresses), ctx, hook);
         } else {
-            enter(&[]);
+            self.enter_slowly(key, &[], ctx, hook);
         }
-        hook.drop_handed_span();
     }
 
     /// Exits a span: reads the clock, then the counters.
     #[inline(never)]
-    pub(super) fn leave_counted<S>(&self, key: u64, ctx: Context<'_, S>, epoch: u64)
+    pub(super) fn leave_counted<S>(&self, key: u64, ctx: &Context<'_, S>, hook: Hook<'_>)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let (end, hook) = (clock::now(), self.hook(epoch));
+        let end = clock::now();
         let counted = hook.with(|lane| Ok(lane.counted(key))).flatten();
-        self.leave_slowly(key, end, &ctx, hook);
+        self.leave_slowly(key, end, ctx, hook);
         if let Some((slice, reading)) = counted {
             hook.put(Head::new(Tag::Counts, 0, 0), [slice, 0, 0], reading.words());
         }

@@ -82,7 +82,7 @@ pub(crate) fn with_first_lane(epoch: u64, hook: impl FnOnce(&Lane) -> bool) -> b
 /// Like [`with_first_lane`], unless observers receive spans.
 #[inline(always)]
 pub(crate) fn with_unobserved_lane(epoch: u64, hook: impl FnOnce(&Lane) -> bool) -> bool {
-    LANE.with(|lane| lane.unobserved_epoch.get() == epoch && hook(lane))
+    LANE.with(|lane| lane.epoch() == epoch && !lane.is_observed.get() && hook(lane))
 }
 
 /// Calls `hook` with the thread's lane for `epoch`, whichever layer it belongs to.
@@ -158,8 +158,7 @@ fn name_now(recorder: &Arc<Recorder>, epoch: u64) {
     let Some(_busy) = Busy::begin() else { return };
     UNNAMED.with(|unnamed| unnamed.set(NO_EPOCH));
     if recorder.correlation_sink().is_none() && !recorder.slice_extras.are_enabled() {
-        // Also disabled if observers receive spans.
-        LANE.with(|lane| lane.fast_epoch.set(lane.unobserved_epoch.get()));
+        LANE.with(|lane| lane.fast_epoch.set(if lane.is_observed.get() { NO_EPOCH } else { epoch }));
     }
     let row = |store: &RefCell<ThreadStore>| {
         let store = store.try_borrow().ok()?;

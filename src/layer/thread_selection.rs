@@ -165,9 +165,7 @@ impl Lane {
         let deep = deep.iter().flat_map(|deep| deep.iter().rev()).map(|open| open.slice);
         let visible = self.place()?.frames.open().map(|(_, frame)| frame.slice());
         deep.chain(visible).try_for_each(|slice| self.end(slice, end, true, recorder))?;
-        self.pushed_slices.with_lane_hidden([&self.epoch, &self.unobserved_epoch], |pushed_slices| {
-            pushed_slices.follow(std::iter::empty())
-        });
+        self.tell_collectors(|pushed_slices| pushed_slices.follow(std::iter::empty()));
         Ok(())
     }
 }

@@ -93,9 +93,7 @@ impl Lane {
         frames.set_top((frames.top() + 1).min(BEYOND));
         if slice != 0 {
             let annotates = state::annotates(known.meta);
-            self.pushed_slices.with_lane_hidden([&self.epoch, &self.unobserved_epoch], |pushed_slices| {
-                pushed_slices.push(slice, annotates)
-            });
+            self.tell_collectors(|pushed_slices| pushed_slices.push(slice, annotates));
             writer.put_slice(slice, state::slice(known.meta), clock::now(), word);
         }
         Ok(())
@@ -186,7 +184,7 @@ impl Lane {
     fn follow(&self, frames: &Frames) {
         let deep = self.deep.try_borrow().ok();
         let deep = deep.iter().flat_map(|deep| deep.iter().map(|open| (open.slice, state::annotates(open.state.meta))));
-        self.pushed_slices.with_lane_hidden([&self.epoch, &self.unobserved_epoch], |pushed_slices| {
+        self.tell_collectors(|pushed_slices| {
             let open = frames.open().rev().map(|(_, frame)| (frame.slice(), state::annotates(frame.meta())));
             pushed_slices.follow(open.chain(deep))
         });
