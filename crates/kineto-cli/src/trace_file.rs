@@ -2,8 +2,9 @@
 
 use kineto_trace::Error;
 use kineto_trace::analysis::{Events, ReadOptions};
-use std::io;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// The arguments of commands that read one trace.
 #[derive(clap::Args, Debug)]
@@ -23,8 +24,32 @@ impl Input {
     }
 }
 
-/// Reads a trace; `-` is the standard input.
+/// Reads a trace; `-` is the standard input. A terminal shows the progress.
 pub(crate) fn read(path: &Path, partial: bool) -> Result<Events, Error> {
-    let options = ReadOptions::new().partial(partial);
-    if path.as_os_str() == "-" { options.from_reader(io::stdin().lock()) } else { options.read(path) }
+    let is_shown = io::stderr().is_terminal();
+    let mut options = ReadOptions::new().partial(partial);
+    if is_shown {
+        let (name, begun) = (path.display().to_string(), Instant::now());
+        options = options.on_progress(move |bytes| show_progress(&name, bytes, begun.elapsed()));
+    }
+    let events = if path.as_os_str() == "-" { options.from_reader(io::stdin().lock()) } else { options.read(path) };
+    if is_shown {
+        erase_line();
+    }
+    events
+}
+
+/// Shows how much of a file is read, unless reading takes no longer than a moment.
+fn show_progress(name: &str, bytes: u64, elapsed: Duration) {
+    const MOMENT: Duration = Duration::from_millis(500);
+    const MEGABYTE: u64 = 1_000_000;
+    /// Each so many bytes.
+    const STEP: u64 = 10 * MEGABYTE;
+    if elapsed > MOMENT && bytes % STEP < STEP / 20 {
+        let _ = write!(io::stderr().lock(), "\r\x1b[Kreading {name}: {} MB", bytes / MEGABYTE);
+    }
+}
+
+fn erase_line() {
+    let _ = write!(io::stderr().lock(), "\r\x1b[K");
 }

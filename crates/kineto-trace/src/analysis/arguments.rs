@@ -1,6 +1,6 @@
 //! The arguments of all events, in one list.
 
-use super::read::{Json, JsonValue};
+use super::read::{Json, JsonNumber, JsonValue};
 use super::strings::{StringId, Strings};
 use crate::activity::{ArgValue, Args};
 use crate::write::json_text;
@@ -23,6 +23,13 @@ pub(crate) struct Arguments {
 pub(crate) struct ArgumentRange {
     first: u32,
     count: u32,
+}
+
+/// A position between two events' arguments.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ArgumentMark {
+    pub(super) entry: u32,
+    text: usize,
 }
 
 impl ArgumentRange {
@@ -69,6 +76,17 @@ impl Arguments {
         self.since(first)
     }
 
+    /// Returns the position behind the last argument, to come back to with [`rewind`](Arguments::rewind).
+    pub(super) fn mark(&self) -> ArgumentMark {
+        ArgumentMark { entry: self.start(), text: self.texts.len() }
+    }
+
+    /// Discards all arguments behind a mark.
+    pub(super) fn rewind(&mut self, mark: ArgumentMark) {
+        self.entries.truncate(mark.entry as usize);
+        self.texts.truncate(mark.text);
+    }
+
     /// Returns where the arguments of the next event begin.
     pub(super) fn start(&self) -> u32 {
         u32::try_from(self.entries.len()).unwrap_or(u32::MAX)
@@ -88,11 +106,6 @@ impl Arguments {
     pub(super) fn read(&mut self, first: u32, key: StringId, value: JsonValue<'_>) -> Repairs {
         let (value, invalid) = self.store_parsed(value);
         Repairs { duplicate: self.put(first, key, value), invalid }
-    }
-
-    /// Discards all arguments from `first` on.
-    pub(super) fn truncate(&mut self, first: u32) {
-        self.entries.truncate(first as usize);
     }
 
     /// Removes an argument of the last event.
@@ -160,7 +173,7 @@ impl Arguments {
         match value {
             JsonValue::Null => (self.json("null"), false),
             JsonValue::Bool(value) => (StoredValue::Bool(value), false),
-            JsonValue::Number(text) => (self.number(text), false),
+            JsonValue::Number(number) => (self.number(number), false),
             JsonValue::NotFinite(value) => (self.parse_and_store(&json_text(&ArgValue::F64(value))), false),
             JsonValue::Text(text) => {
                 let (text, whole) = text.get();
@@ -173,10 +186,11 @@ impl Arguments {
         }
     }
 
-    fn number(&mut self, text: &str) -> StoredValue {
-        if let (Ok(value), false) = (text.parse(), text == "-0") {
+    fn number(&mut self, number: JsonNumber<'_>) -> StoredValue {
+        if let Some(value) = number.integer() {
             return StoredValue::I64(value);
         }
+        let text = number.get();
         if let Ok(value) = text.parse() {
             return StoredValue::U64(value);
         }
@@ -206,6 +220,11 @@ impl Arguments {
     /// Calls `each` with the arguments of one event, in order.
     pub(crate) fn visit(&self, span: ArgumentRange, keys: &Strings, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         self.of(span).iter().for_each(|entry| each(keys.get(entry.key), self.value(entry.value)));
+    }
+
+    /// Returns whether any event may have an argument of this key.
+    pub(super) fn has(&self, key: StringId) -> bool {
+        self.last.get(key.index()).is_some_and(|last| *last != 0)
     }
 
     /// Returns one argument of one event.
@@ -247,7 +266,7 @@ mod tests {
         let first = arguments.start();
         let json = json_text(&value);
         arguments.read(first, keys.intern("a"), Json::new(json.as_bytes(), 0).value().unwrap());
-        let shown = |span| format!("{:?}", arguments.get(span, keys.find("a").unwrap()).unwrap());
+        let shown = |span| format!("{:?}", arguments.get(span, keys.find(b"a").unwrap()).unwrap());
         (shown(span), shown(arguments.since(first)))
     }
 
@@ -286,7 +305,9 @@ mod tests {
         let (a, b) = (keys.intern("a"), keys.intern("b"));
         let one = arguments.push(&[("a", ArgValue::I64(1)), ("b", ArgValue::I64(2))], &mut keys);
         let first = arguments.start();
-        let read = |arguments: &mut Arguments, key, text| arguments.read(first, key, JsonValue::Number(text)).duplicate;
+        let read = |arguments: &mut Arguments, key, text: &'static str| {
+            arguments.read(first, key, JsonValue::Number(JsonNumber(text.as_bytes()))).duplicate
+        };
         assert_eq!([("3", b), ("4", b), ("5", a)].map(|(n, key)| read(&mut arguments, key, n)), [false, true, false]);
         let mut two = arguments.since(first);
         let all = |arguments: &Arguments, span| {

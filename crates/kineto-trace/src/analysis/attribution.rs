@@ -1,10 +1,10 @@
 //! Attributes device work to the call that launched it and to an operation of the host.
 
+use super::by_id::EventsById;
 use super::event::Event;
 use super::events::Events;
 use super::nesting::Nesting;
 use super::timed::is_timed;
-use crate::hash::HashMap;
 use std::fmt;
 
 /// Maps device work to the call that launched it and to the operation that it is attributed to.
@@ -52,22 +52,19 @@ impl Events {
 
 impl Attribution {
     pub(super) fn new(events: &Events, nesting: &Nesting) -> Attribution {
-        let calls = calls(events);
-        let mut ops = HashMap::default();
-        for op in nesting.iter(events).filter(Event::is_op) {
-            if let Some(id) = op.id() {
-                ops.entry(id).or_insert(op);
-            }
-        }
+        let ops = nesting.iter(events).filter(Event::is_op);
+        let ops = EventsById::new(ops.filter_map(|op| Some((op.id()?.0, op))));
+        let calls = events.iter().filter(|event| event.is_slice() && event.is_call());
+        let calls = EventsById::new(calls.filter_map(|call| Some((call.correlation()?, call))));
         let mut links = vec![(None, None); events.len()];
         let mut counts = AttributionCounts::default();
         let number = |event: Option<Event<'_>>| event.and_then(|event| u32::try_from(event.index()).ok());
         for event in events.iter().filter(|event| event.is_slice() && !event.is_call()) {
-            let launch = event.correlation().and_then(|id| calls.get(&id)).copied();
+            let launch = event.correlation().and_then(|id| calls.get(events, id));
             if let Some(link) = links.get_mut(event.index()) {
                 link.0 = number(launch);
                 if event.is_device_work() || is_timed(&event) {
-                    let named = event.external_id().and_then(|id| ops.get(&id)).copied();
+                    let named = event.external_id().and_then(|id| ops.get(events, id.0));
                     link.1 = number(counts.choose(launch, named, nesting));
                 }
             }
@@ -116,15 +113,4 @@ impl AttributionCounts {
         *count += 1;
         believed.or(inner)
     }
-}
-
-/// Returns runtime and driver calls by correlation id; of several with one id, the earliest.
-fn calls(events: &Events) -> HashMap<u64, Event<'_>> {
-    let mut calls = HashMap::default();
-    for call in events.iter().filter(|event| event.is_slice() && event.is_call()) {
-        if let Some(id) = call.correlation() {
-            calls.entry(id).or_insert(call);
-        }
-    }
-    calls
 }

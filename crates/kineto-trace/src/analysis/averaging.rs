@@ -116,8 +116,14 @@ impl<'e> Averaging<'e> {
 
     /// Computes the averages, in time and memory linear in the number of events except for sorting.
     pub fn compute(self) -> KeyAverages {
+        let nesting = Nesting::new(self.events);
+        let attribution = Attribution::new(self.events, &nesting);
+        self.compute_with(&nesting, &attribution)
+    }
+
+    /// Computes the averages from the events' relations.
+    pub(super) fn compute_with(self, nesting: &Nesting, attribution: &Attribution) -> KeyAverages {
         let events = self.events;
-        let nesting = Nesting::new(events);
         let belongs = |event: &Event<'_>| self.is_within(event.start()) && !event.is_hidden();
         let forest = Forest::new(events, &nesting.only(events, belongs)).merge_namesakes(events);
         let stacks = self.groups.iter().any(|group| matches!(group.key, GroupKey::BuiltIn(GroupBy::Stack(_))));
@@ -126,8 +132,7 @@ impl<'e> Averaging<'e> {
         let mut averages = KeyAverages { device: device_name(events), ..KeyAverages::default() };
 
         let mut costs = vec![OpCost::default(); forest.nodes.len()];
-        let work_nodes =
-            WorkNodes { attribution: Attribution::new(events, &nesting), nesting: &nesting, forest: &forest };
+        let work_nodes = WorkNodes { attribution, nesting, forest: &forest };
         self.charge_work(&work_nodes, &mut costs, &mut rows, &mut averages);
         self.charge_memory(&forest, &mut costs, &mut averages);
         self.charge_flops(&forest, &mut costs, &mut averages);

@@ -18,6 +18,7 @@ use std::time::Duration;
 /// Collects events in any order.
 ///
 /// Times are nanoseconds from a base that need not be known before the end.
+#[derive(Default)]
 pub struct Builder {
     pub(super) events: Events,
     tracks: HashMap<(TrackId, TrackId), u32>,
@@ -25,7 +26,11 @@ pub struct Builder {
     arrows: Arrows,
     ends: Vec<SliceEnd>,
     async_spans: BTreeSet<u64>,
-    keys: IdKeys,
+    /// The kinds of the categories met so far.
+    kinds: HashMap<StringId, Option<ActivityType>>,
+    /// The tracks of host threads and streams met last: process, thread, and the number of the track plus 1.
+    recent_tracks: [(i64, i64, u32); RECENT],
+    next_recent: usize,
     /// The time limit for collecting events.
     pub(super) deadline: Deadline,
 }
@@ -38,14 +43,14 @@ impl fmt::Debug for Builder {
 
 /// An event to be added.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct EventDraft<'n> {
+pub(super) struct EventDraft {
     pub(super) phase: Phase,
     pub(super) track: u32,
     pub(super) start: i64,
     /// `None` for a slice whose end arrives separately.
     pub(super) end: Option<i64>,
-    pub(super) category: &'n str,
-    pub(super) name: &'n str,
+    pub(super) category: StringId,
+    pub(super) name: StringId,
     pub(super) arguments: ArgumentRange,
     /// The "External id", if it is not among the arguments.
     pub(super) external: Option<u64>,
@@ -61,32 +66,11 @@ struct SliceEnd {
     arguments: ArgumentRange,
 }
 
-/// Keys of the arguments that identify an event.
-#[derive(Clone, Copy, Debug)]
-struct IdKeys {
-    external: StringId,
-    old_external: StringId,
-    span: StringId,
-    correlation: StringId,
-}
+/// The number of tracks that are found without a search.
+const RECENT: usize = 8;
 
 /// The value of [`EventRow::end`] until the end is known.
 const OPEN: Timestamp = Timestamp::from_nanos(u64::MAX);
-
-impl Default for Builder {
-    fn default() -> Builder {
-        let mut events = Events::default();
-        let mut key = |name| events.strings.intern(name);
-        let keys = IdKeys {
-            external: key("External id"),
-            old_external: key("external id"),
-            span: key("span id"),
-            correlation: key("correlation"),
-        };
-        let (tracks, processes, arrows, ends, async_spans, deadline) = Default::default();
-        Builder { events, tracks, processes, arrows, ends, async_spans, keys, deadline }
-    }
-}
 
 impl Builder {
     /// Returns a builder that stops after `limit`.
@@ -94,22 +78,24 @@ impl Builder {
         Builder { deadline: Deadline::after(limit), ..Builder::default() }
     }
 
-    pub(super) fn push(&mut self, new: &EventDraft<'_>) {
-        let kind = ActivityType::from_name(new.category);
+    pub(super) fn push(&mut self, new: &EventDraft) {
+        let events = &mut self.events;
+        let kind = *self
+            .kinds
+            .entry(new.category)
+            .or_insert_with(|| ActivityType::from_name(events.strings.get(new.category)));
         let mut arguments = new.arguments;
         let (id, linked) = self.ids(kind, new.phase, &mut arguments, new.external);
         let start = relative(new.start);
-        let events = &mut self.events;
-        let (name, category) = (events.strings.intern(new.name), events.strings.intern(new.category));
         let end = new.end.map_or(OPEN, |end| relative(end.max(new.start)));
-        events.rows.push(EventRow {
+        self.events.rows.push(EventRow {
             start,
             end,
             id,
             linked,
             arguments,
-            name,
-            category,
+            name: new.name,
+            category: new.category,
             track: new.track,
             kind,
             phase: new.phase,
@@ -125,19 +111,17 @@ impl Builder {
         arguments: &mut ArgumentRange,
         external: Option<u64>,
     ) -> (u64, u64) {
-        let IdKeys { external: key, old_external, span, correlation } = self.keys;
         let columns = &mut self.events.arguments;
-        let (found, key) = match (external, number(columns, *arguments, key)) {
-            (Some(id), _) => (Some(id), key),
-            (None, Some(id)) => (Some(id), key),
-            (None, None) => (number(columns, *arguments, old_external), old_external),
+        let (found, key) = match external.or_else(|| number(columns, *arguments, StringId::EXTERNAL)) {
+            Some(id) => (Some(id), StringId::EXTERNAL),
+            None => (number(columns, *arguments, StringId::OLD_EXTERNAL), StringId::OLD_EXTERNAL),
         };
         let Some(id) = found else { return (0, 0) };
         columns.remove(arguments, key);
         let number = |key| number(columns, *arguments, key);
         // An instant has no own id: the id names the slice around it.
         let own = phase == Phase::Slice && owns(kind);
-        if own || number(span).is_some() || is_wait(kind) && number(correlation) == Some(id) {
+        if own || number(StringId::SPAN).is_some() || is_wait(kind) && number(StringId::CORRELATION) == Some(id) {
             (id, 0)
         } else {
             (0, id)
@@ -168,8 +152,22 @@ impl Builder {
 
     /// Records that the span of an async track has one: the span named by the arguments, else the first on the track.
     pub(super) fn async_span_of(&mut self, arguments: ArgumentRange, track: Option<u64>) {
-        let span = number(&self.events.arguments, arguments, self.keys.span);
+        let span = number(&self.events.arguments, arguments, StringId::SPAN);
         self.async_spans.extend(span.or(track));
+    }
+
+    /// Returns the number of the track of a host thread or a stream, and adds it if it is missing.
+    pub(super) fn track_of_ids(&mut self, process: i64, thread: i64) -> u32 {
+        let known = self.recent_tracks.iter().find(|(p, t, number)| (*p, *t) == (process, thread) && *number != 0);
+        if let Some((.., number)) = known {
+            return number - 1;
+        }
+        let track = self.track(TrackId::Id(process), TrackId::Id(thread));
+        if let Some(place) = self.recent_tracks.get_mut(self.next_recent % RECENT) {
+            *place = (process, thread, track.saturating_add(1));
+        }
+        self.next_recent += 1;
+        track
     }
 
     /// Returns the number of a track, and adds it if it is missing.
@@ -257,15 +255,16 @@ impl Builder {
 
     /// Sorts the rows, and returns the new index of each.
     fn sort(&mut self) -> Vec<u32> {
-        let rows = &self.events.rows;
-        let mut order: Vec<u32> = (0..u32::try_from(rows.len()).unwrap_or(u32::MAX)).collect();
-        let row = |index: &u32| rows.get(*index as usize);
-        let times = |index: &u32| row(index).map(|row| (row.start, Reverse(row.end)));
-        let is_call = |index: &u32| row(index).is_some_and(|row| is_call(self.events.strings.get(row.category)));
-        order.sort_by(|a, b| times(a).cmp(&times(b)).then_with(|| is_call(a).cmp(&is_call(b))));
-        let sorted = order.iter().filter_map(|index| rows.get(*index as usize).copied()).collect();
+        let Events { rows, strings, .. } = &self.events;
+        let is_call = |row: &EventRow| is_call(strings.get(row.category));
+        let keys = (0..).zip(rows).map(|(index, row)| (row.start, Reverse(row.end), index));
+        let mut order: Vec<(Timestamp, Reverse<Timestamp>, u32)> = keys.collect();
+        let calls_last = |index: &u32| (rows.get(*index as usize).is_some_and(is_call), *index);
+        order
+            .sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| calls_last(&a.2).cmp(&calls_last(&b.2))));
+        let sorted = order.iter().filter_map(|(.., index)| rows.get(*index as usize).copied()).collect();
         let mut places = vec![0; order.len()];
-        for (place, index) in (0..).zip(&order) {
+        for (place, (.., index)) in (0..).zip(&order) {
             if let Some(slot) = places.get_mut(*index as usize) {
                 *slot = place;
             }

@@ -44,6 +44,11 @@ impl<'e> Event<'e> {
         self.events.strings.get(self.row().category)
     }
 
+    /// Returns the id of its category.
+    pub(super) fn category_id(&self) -> StringId {
+        self.row().category
+    }
+
     /// Returns whether it has a duration, unlike an instant or a counter.
     pub fn is_slice(&self) -> bool {
         self.row().phase == Phase::Slice
@@ -115,7 +120,7 @@ impl<'e> Event<'e> {
 
     /// Returns the id that a call of the runtime shares with the work that it launched, in the vendor's numbering.
     pub fn correlation(&self) -> Option<u64> {
-        self.written("correlation").and_then(unsigned).filter(|id| *id != 0)
+        self.written_as(StringId::CORRELATION).and_then(unsigned).filter(|id| *id != 0)
     }
 
     /// Returns whether it is a call of a runtime or a driver.
@@ -134,7 +139,7 @@ impl<'e> Event<'e> {
 
     /// Returns the type of the device that it ran on, or of an allocation's memory; `None` if its type is unknown.
     pub fn device_type(&self) -> Option<DeviceType> {
-        if let Some(number) = self.written("Device Type").filter(|_| self.is_instant()) {
+        if let Some(number) = self.written_as(StringId::DEVICE_TYPE).filter(|_| self.is_instant()) {
             let number = unsigned(number)?;
             return DeviceType::ALL.into_iter().find(|device| u64::from(device.number()) == number);
         }
@@ -144,9 +149,11 @@ impl<'e> Event<'e> {
     /// Returns the index of the device that it ran on, or of an allocation's memory. `None` on the host, where torch
     /// returns the process id.
     pub fn device_index(&self) -> Option<u32> {
-        let index = match self.written("Device Id").filter(|_| self.is_instant()) {
+        let index = match self.written_as(StringId::DEVICE_ID).filter(|_| self.is_instant()) {
             Some(index) => signed(index),
-            None if self.is_on_device() => self.written("device").and_then(signed).or(number(&self.track().process)),
+            None if self.is_on_device() => {
+                self.written_as(StringId::DEVICE).and_then(signed).or(number(&self.track().process))
+            }
             None => None,
         };
         index.and_then(|index| index.try_into().ok())
@@ -154,7 +161,7 @@ impl<'e> Event<'e> {
 
     /// Returns the stream; `None` on the host, and for device events without a stream.
     pub fn stream(&self) -> Option<u64> {
-        let stream = match self.written("stream") {
+        let stream = match self.written_as(StringId::STREAM) {
             _ if !self.is_on_device() => None,
             Some(stream) => signed(stream),
             None => number(&self.track().thread),
@@ -171,7 +178,7 @@ impl<'e> Event<'e> {
     pub fn thread(&self) -> Option<i64> {
         self.process()?;
         // A slice that overlaps another of its thread is drawn on a separate row, whose id is not a thread id.
-        self.written("thread id").and_then(signed).or(number(&self.track().thread))
+        self.written_as(StringId::THREAD).and_then(signed).or(number(&self.track().thread))
     }
 
     /// Returns whether its span has an async track, because the span's thread did other work before it ended.
@@ -182,7 +189,7 @@ impl<'e> Event<'e> {
 
     /// Returns the id of the span that a slice belongs to, or in which an instant happened.
     pub fn span(&self) -> Option<u64> {
-        self.written("span id").and_then(unsigned)
+        self.written_as(StringId::SPAN).and_then(unsigned)
     }
 
     /// Returns the id of the span's parent: the explicit `parent`, else the span that its thread had entered last.
@@ -190,12 +197,15 @@ impl<'e> Event<'e> {
     /// If a thread has entered span A, then B, then A again, the parent is A. The registry of `tracing-subscriber`
     /// ignores the second enter of A and returns B.
     pub fn parent_span(&self) -> Option<u64> {
-        self.written("parent id").and_then(unsigned)
+        self.written_as(StringId::PARENT).and_then(unsigned)
     }
 
     /// Returns whether tables leave it out, because it is a program's own bookkeeping.
     pub fn is_hidden(&self) -> bool {
-        match self.written("hidden") {
+        if !self.events.arguments.has(StringId::HIDDEN) {
+            return false;
+        }
+        match self.written_as(StringId::HIDDEN) {
             Some(ArgValue::Bool(hidden)) => hidden,
             Some(hidden) => unsigned(hidden) == Some(1),
             None => false,
@@ -205,7 +215,7 @@ impl<'e> Event<'e> {
     /// Returns whether it was still running when the recording stopped; its end is then the recording's.
     pub fn is_unfinished(&self) -> bool {
         // torch also marks instants this way.
-        self.is_slice() && matches!(self.written("finished"), Some(ArgValue::Bool(false)))
+        self.is_slice() && matches!(self.written_as(StringId::FINISHED), Some(ArgValue::Bool(false)))
     }
 
     /// Returns all arguments as a JSON object.
@@ -230,7 +240,7 @@ impl<'e> Event<'e> {
 
     /// Returns the argument with exactly this key in the trace file.
     pub(super) fn written(&self, key: &str) -> Option<ArgValue<'e>> {
-        self.written_as(self.events.strings.find(key)?)
+        self.written_as(self.events.strings.find(key.as_bytes())?)
     }
 
     /// Returns the argument with this key.

@@ -159,7 +159,7 @@ impl<'e> EventMetadata<'e> {
         let read = json.object(|key, json| {
             let value = json.value()?;
             let number = match value {
-                JsonValue::Number(text) => text.parse().ok(),
+                JsonValue::Number(number) => number.get().parse().ok(),
                 _ => None,
             };
             match (key.get().0.as_ref(), value) {

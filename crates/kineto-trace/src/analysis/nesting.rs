@@ -41,8 +41,8 @@ pub(super) struct OpenSlices<'e> {
 /// Maps events to threads. A slice that overlaps others of its thread is drawn on another row.
 #[derive(Clone, Debug)]
 pub(super) struct Threads<'e> {
-    /// The key of the argument that names such a slice's thread; `None` if no event has it.
-    key: Option<StringId>,
+    /// Whether any slice names its thread.
+    are_named: bool,
     /// By process and thread.
     rows: HashMap<(&'e TrackId, i64), usize>,
 }
@@ -155,12 +155,15 @@ impl<'e> Threads<'e> {
     pub(super) fn new(events: &'e Events) -> Threads<'e> {
         let id = |track: &'e EventTrack| Some((&track.process, number(&track.thread)?));
         let rows = events.tracks().iter().enumerate().filter_map(|(row, track)| Some((id(track)?, row)));
-        Threads { key: events.strings.find("thread id"), rows: rows.collect() }
+        Threads { are_named: events.arguments.has(StringId::THREAD), rows: rows.collect() }
     }
 
     /// Returns the track of an event's thread.
     pub(super) fn of(&self, event: &Event<'_>) -> usize {
-        let named = self.key.and_then(|key| event.written_as(key)).and_then(signed);
+        if !self.are_named {
+            return event.track_index();
+        }
+        let named = event.written_as(StringId::THREAD).and_then(signed);
         named.and_then(|thread| self.find(event, thread)).unwrap_or(event.track_index())
     }
 

@@ -42,8 +42,8 @@ impl Builder {
             track: self.track_of(if is_slice { layout::track_in_file(activity) } else { activity.track }),
             start: signed(start),
             end: Some(signed(end)),
-            category: activity.kind.as_str(),
-            name: &name,
+            category: self.events.strings.intern(activity.kind.as_str()),
+            name: self.events.strings.intern(&name),
             arguments,
             external: match is_slice {
                 true => layout::external_id(activity).map(|id| id.0),
@@ -76,7 +76,8 @@ impl Builder {
         for (name, values) in sets {
             let track = self.track_of(Track { process, thread: activity.track.thread });
             let arguments = self.events.arguments.push(&CounterValues(&values), &mut self.events.strings);
-            let (start, category) = (signed(at), kind.as_str());
+            let strings = &mut self.events.strings;
+            let (start, category, name) = (signed(at), strings.intern(kind.as_str()), strings.intern(name));
             let new = EventDraft {
                 phase: Phase::Counter,
                 track,

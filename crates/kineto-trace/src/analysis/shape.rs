@@ -44,7 +44,7 @@ pub(super) fn integers(json: &str) -> Option<Vec<i64>> {
     let mut whole = true;
     let read = Json::new(json.as_bytes(), 0).array(|json| {
         let number: Option<i64> = match json.value()? {
-            JsonValue::Number(text) => text.parse().ok(),
+            JsonValue::Number(number) => number.get().parse().ok(),
             _ => None,
         };
         whole &= number.is_some();

@@ -1,7 +1,8 @@
 //! Interned strings, by id.
 
-use crate::hash::HashMap;
-use std::sync::Arc;
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use std::hash::BuildHasher;
 
 /// The id of a string in [`Strings`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,34 +16,101 @@ impl StringId {
 }
 
 /// Interned strings by id, and ids by string.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Strings {
-    numbers: HashMap<Arc<str>, StringId>,
-    texts: Vec<Arc<str>>,
+    ids: HashTable<StringId>,
+    hasher: RandomState,
+    /// All strings, one behind the other.
+    text: String,
+    /// The end of each string in `text`.
+    ends: Vec<usize>,
+}
+
+/// Declares strings that each table contains from its beginning, so that their ids are constants.
+macro_rules! known {
+    ($($name:ident $number:literal $text:literal)+) => {
+        impl StringId {
+            $(pub(super) const $name: StringId = StringId($number);)+
+        }
+
+        /// All known strings with their ids.
+        const KNOWN: &[(StringId, &str)] = &[$((StringId($number), $text)),+];
+    };
+}
+
+known! {
+    EMPTY 0 ""
+    EXTERNAL 1 "External id"
+    OLD_EXTERNAL 2 "external id"
+    SPAN 3 "span id"
+    PARENT 4 "parent id"
+    CORRELATION 5 "correlation"
+    DEVICE 6 "device"
+    STREAM 7 "stream"
+    DEVICE_ID 8 "Device Id"
+    DEVICE_TYPE 9 "Device Type"
+    THREAD 10 "thread id"
+    HIDDEN 11 "hidden"
+    FINISHED 12 "finished"
+    NAME 13 "name"
+    LABELS 14 "labels"
+    BYTES 15 "bytes"
+    COLLECTIVE 16 "Collective name"
+    TRACE 17 "Trace"
+    ASYNC 18 "async"
+}
+
+impl Default for Strings {
+    fn default() -> Strings {
+        let (ids, hasher) = (HashTable::new(), RandomState::default());
+        let mut strings = Strings { ids, hasher, text: String::new(), ends: Vec::new() };
+        for (id, text) in KNOWN {
+            let interned = strings.intern(text);
+            debug_assert_eq!(interned, *id, "{text}");
+        }
+        strings
+    }
 }
 
 impl Strings {
     /// Returns the id of `text`, and interns it if it is new.
     pub(crate) fn intern(&mut self, text: &str) -> StringId {
-        if let Some(index) = self.numbers.get(text) {
-            return *index;
+        let hash = self.hasher.hash_one(text.as_bytes());
+        if let Some(id) = self.find_hashed(hash, text.as_bytes()) {
+            return id;
         }
-        let index = StringId(u32::try_from(self.texts.len()).unwrap_or(u32::MAX));
-        let text: Arc<str> = text.into();
-        self.texts.push(text.clone());
-        self.numbers.insert(text, index);
-        index
+        let id = StringId(u32::try_from(self.ends.len()).unwrap_or(u32::MAX));
+        self.text.push_str(text);
+        self.ends.push(self.text.len());
+        let (text, ends, hasher) = (&self.text, &self.ends, &self.hasher);
+        self.ids.insert_unique(hash, id, |id| hasher.hash_one(bytes(text, ends, *id)));
+        id
     }
 
-    /// Returns the id of `text` if it is interned.
-    pub(crate) fn find(&self, text: &str) -> Option<StringId> {
-        self.numbers.get(text).copied()
+    /// Returns the id of a string if it is interned; other bytes than UTF-8 never are.
+    pub(super) fn find(&self, text: &[u8]) -> Option<StringId> {
+        self.find_hashed(self.hasher.hash_one(text), text)
+    }
+
+    fn find_hashed(&self, hash: u64, text: &[u8]) -> Option<StringId> {
+        self.ids.find(hash, |id| bytes(&self.text, &self.ends, *id) == text).copied()
     }
 
     /// Returns the string with this id; empty if the id belongs to another table.
-    pub(crate) fn get(&self, text: StringId) -> &str {
-        self.texts.get(text.0 as usize).map_or("", |text| text)
+    pub(crate) fn get(&self, id: StringId) -> &str {
+        let (start, end) = range(&self.ends, id);
+        self.text.get(start..end).unwrap_or_default()
     }
+}
+
+fn range(ends: &[usize], id: StringId) -> (usize, usize) {
+    let end = |index: usize| ends.get(index).copied().unwrap_or(0);
+    (id.index().checked_sub(1).map_or(0, end), end(id.index()))
+}
+
+fn bytes<'t>(text: &'t str, ends: &[usize], id: StringId) -> &'t [u8] {
+    let (start, end) = range(ends, id);
+    text.as_bytes().get(start..end).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -55,6 +123,18 @@ mod tests {
         let (kernel, copy) = (strings.intern("kernel"), strings.intern("copy"));
         assert_eq!(strings.intern("kernel"), kernel);
         assert_eq!((strings.get(kernel), strings.get(copy)), ("kernel", "copy"));
-        assert_eq!((strings.find("copy"), strings.find("none")), (Some(copy), None));
+        assert_eq!((strings.find(b"copy"), strings.find(b"none")), (Some(copy), None));
+        for number in 0..1000 {
+            strings.intern(&number.to_string());
+        }
+        assert_eq!(strings.find(b"777").map(|id| strings.get(id)), Some("777"));
+    }
+
+    #[test]
+    fn known_strings_have_their_ids() {
+        let strings = Strings::default();
+        for (id, text) in KNOWN {
+            assert_eq!((strings.get(*id), strings.find(text.as_bytes())), (*text, Some(*id)));
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::hash::HashMap;
 /// Finds the node of a forest that device work counts for.
 #[derive(Debug)]
 pub(super) struct WorkNodes<'t> {
-    pub(super) attribution: Attribution,
+    pub(super) attribution: &'t Attribution,
     pub(super) nesting: &'t Nesting,
     pub(super) forest: &'t Forest,
 }

@@ -32,8 +32,10 @@ pub(in crate::analysis) enum Cause {
 }
 
 impl Fault {
-    pub(super) fn new(cause: Cause, at: u64) -> Fault {
-        Fault { cause, at }
+    /// Boxed, so that a result is not larger than what was read.
+    #[cold]
+    pub(super) fn new(cause: Cause, at: u64) -> Box<Fault> {
+        Box::new(Fault { cause, at })
     }
 
     /// Converts it to an error for the caller.

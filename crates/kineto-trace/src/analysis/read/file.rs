@@ -4,11 +4,12 @@ use super::fault::{Cause, Fault};
 use super::json::{JsonValue, Result};
 use super::line::Element;
 use super::source::Source;
-use super::time::{nanos, whole};
+use super::time::whole;
 use crate::activity::{FlowEnd, FlowKind};
 use crate::analysis::builder::{Builder, EventDraft};
 use crate::analysis::events::{Events, FileFigures, Phase, TrackId};
 use crate::analysis::notes::Note;
+use crate::analysis::strings::StringId;
 use crate::write::chrome::INCOMPLETE;
 use std::io::Read;
 use std::time::Duration;
@@ -137,7 +138,7 @@ impl FileReader {
     /// Sets the origin of times.
     fn base(&mut self, value: &JsonValue<'_>) {
         let text = match value {
-            JsonValue::Number(text) => Some(*text),
+            JsonValue::Number(number) => Some(number.get()),
             JsonValue::Text(text) => text.plain(),
             _ => None,
         };
@@ -154,27 +155,30 @@ impl FileReader {
             return Ok(());
         }
         loop {
-            let mut json = source.value()?;
-            self.elements += 1;
+            let is_object = source.peek()? == Some(b'{');
             if !self.is_late && self.builder.deadline.is_over() {
                 self.is_late = true;
                 self.note(Note::TimeLimit);
                 if self.has_base {
+                    self.elements += 1;
                     return Err(Fault::new(Cause::TimeLimit, source.position()));
                 }
             }
-            if self.is_late {
-                json.skip()?;
-                json.end()?;
-            } else if json.is_object() {
-                let line = Element::read(&mut json, &mut self.builder)?;
-                json.end()?;
-                self.line(&line);
+            if is_object && !self.is_late {
+                source.read(|json| {
+                    let line = Element::read(json, &mut self.builder)?;
+                    self.line(&line);
+                    Ok(())
+                })?;
             } else {
+                let mut json = source.value()?;
                 json.skip()?;
                 json.end()?;
-                self.note(Note::NotAnEvent);
+                if !self.is_late {
+                    self.note(Note::NotAnEvent);
+                }
             }
+            self.elements += 1;
             if self.builder.events.arguments.is_full() || self.builder.events.rows.len() >= u32::MAX as usize {
                 return Err(Fault::new(
                     Cause::TooLarge("more than four billion events or arguments"),
@@ -191,7 +195,7 @@ impl FileReader {
     fn line(&mut self, line: &Element<'_>) {
         let Some(phase) = line.phase else { return self.drop_line(line, Note::NotAnEvent) };
         self.with_phase += 1;
-        let at = line.time.and_then(nanos);
+        let at = line.time;
         match (phase, at) {
             ('X', Some(at)) => self.slice(line, at),
             ('i' | 'I', Some(at)) => self.instant(line, at),
@@ -204,7 +208,7 @@ impl FileReader {
             ('M', _) => self.about(line),
             ('s' | 'f', Some(at)) => self.arrow(line, phase, at),
             ('b' | 'e' | 'n', _) => {
-                if line.category.as_deref() == Some("async") {
+                if line.category == Some(StringId::ASYNC) {
                     self.builder.async_span_of(line.arguments, line.local_id());
                 }
                 self.drop_line(line, Note::AsyncTrack);
@@ -220,13 +224,13 @@ impl FileReader {
     }
 
     fn forget(&mut self, line: &Element<'_>) {
-        self.builder.events.arguments.truncate(line.first_argument);
+        self.builder.events.arguments.rewind(line.mark);
     }
 
     fn slice(&mut self, line: &Element<'_>, at: i64) {
-        let Some(lasted) = line.duration.and_then(nanos) else { return self.drop_line(line, Note::WithoutTime) };
+        let Some(lasted) = line.duration else { return self.drop_line(line, Note::WithoutTime) };
         let end = at.saturating_add(lasted.max(0));
-        if line.category.as_deref() == Some("Trace") {
+        if line.category == Some(StringId::TRACE) {
             let (start, last) = self.span.unwrap_or((at, end));
             self.span = Some((start.min(at), last.max(end)));
             return self.forget(line);
@@ -239,10 +243,11 @@ impl FileReader {
 
     fn instant(&mut self, line: &Element<'_>, at: i64) {
         let is_in = |group: &str| matches!(&line.process, TrackId::Name(name) if name == group);
-        if is_in("") && line.name == "Record Window End" {
+        let name = self.builder.events.strings.get(line.name);
+        if is_in("") && name == "Record Window End" {
             self.window_end = Some(at);
             self.forget(line);
-        } else if is_in("Traces") && line.name.starts_with("Iteration Start") {
+        } else if is_in("Traces") && name.starts_with("Iteration Start") {
             self.start = Some(self.start.map_or(at, |start| start.min(at)));
             self.forget(line);
         } else {
@@ -252,29 +257,38 @@ impl FileReader {
 
     fn event(&mut self, line: &Element<'_>, phase: Phase, start: i64, end: Option<i64>) {
         let track = self.track(line);
-        let category = line.category.as_deref().map_or("", renamed);
-        let (name, arguments) = (&line.name, line.arguments);
+        let category = line.category.map_or(StringId::EMPTY, |category| self.renamed(category));
+        let (name, arguments) = (line.name, line.arguments);
         self.builder.push(&EventDraft { phase, track, start, end, category, name, arguments, external: None });
     }
 
     fn track(&mut self, line: &Element<'_>) -> u32 {
-        self.builder.track(line.process.clone(), line.thread.clone())
+        match (&line.process, &line.thread) {
+            (TrackId::Id(process), TrackId::Id(thread)) => self.builder.track_of_ids(*process, *thread),
+            (process, thread) => self.builder.track(process.clone(), thread.clone()),
+        }
+    }
+
+    /// Returns the current name of a category.
+    fn renamed(&mut self, category: StringId) -> StringId {
+        let strings = &mut self.builder.events.strings;
+        renamed(strings.get(category)).map_or(category, |current| strings.intern(current))
     }
 
     /// Handles a metadata row, which only names others.
     fn about(&mut self, line: &Element<'_>) {
         self.forget(line);
-        let Some(text) = line.display_name.as_deref() else { return };
-        match line.name.as_ref() {
-            "thread_name" => self.builder.name(line.process.clone(), line.thread.clone(), text),
-            "process_name" => text.clone_into(&mut self.builder.process(line.process.clone()).name),
-            "process_labels" => text.clone_into(&mut self.builder.process(line.process.clone()).label),
+        let Some(text) = line.display_name() else { return };
+        match self.builder.events.strings.get(line.name) {
+            "thread_name" => self.builder.name(line.process.clone(), line.thread.clone(), &text),
+            "process_name" => self.builder.process(line.process.clone()).name = text.into_owned(),
+            "process_labels" => self.builder.process(line.process.clone()).label = text.into_owned(),
             _ => {}
         }
     }
 
     fn arrow(&mut self, line: &Element<'_>, phase: char, at: i64) {
-        let kind = line.category.as_deref().and_then(arrow_kind);
+        let kind = line.category.and_then(|category| arrow_kind(self.builder.events.strings.get(category)));
         let (Some(kind), Some(id)) = (kind, line.id) else { return self.drop_line(line, Note::LooseArrow) };
         self.forget(line);
         let track = self.track(line);
@@ -292,15 +306,15 @@ fn arrow_kind(category: &str) -> Option<FlowKind> {
     }
 }
 
-/// Maps an old name of a category to the current one.
-fn renamed(category: &str) -> &str {
+/// Returns the current name of a category if this one is old.
+fn renamed(category: &str) -> Option<&'static str> {
     match category {
-        "Operator" => "cpu_op",
-        "Runtime" => "cuda_runtime",
-        "Kernel" => "kernel",
-        "Memcpy" => "gpu_memcpy",
-        "Memset" => "gpu_memset",
-        other => other,
+        "Operator" => Some("cpu_op"),
+        "Runtime" => Some("cuda_runtime"),
+        "Kernel" => Some("kernel"),
+        "Memcpy" => Some("gpu_memcpy"),
+        "Memset" => Some("gpu_memset"),
+        _ => None,
     }
 }
 

@@ -21,14 +21,17 @@ pub(in crate::analysis) struct Json<'a> {
 pub(in crate::analysis) enum JsonValue<'a> {
     Null,
     Bool(bool),
-    /// Matches JSON's grammar.
-    Number(&'a str),
+    Number(JsonNumber<'a>),
     /// A float that JSON cannot represent, as C and Python print it; libkineto's counters may contain it.
     NotFinite(f64),
     Text(JsonText<'a>),
     /// A list or object with its brackets; valid JSON except for invalid UTF-8.
     Nested(&'a [u8]),
 }
+
+/// A number as written, which matches JSON's grammar.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::analysis) struct JsonNumber<'a>(pub(in crate::analysis) &'a [u8]);
 
 /// A string as written between its quotes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,7 +40,7 @@ pub(in crate::analysis) struct JsonText<'a> {
     escaped: bool,
 }
 
-pub(super) type Result<T> = std::result::Result<T, Fault>;
+pub(super) type Result<T> = std::result::Result<T, Box<Fault>>;
 
 impl<'a> Json<'a> {
     /// `origin` is the offset of `text` in the file.
@@ -105,6 +108,11 @@ impl<'a> Json<'a> {
                 _ => Ok(()),
             },
         }
+    }
+
+    /// Returns how many bytes are read.
+    pub(super) fn position(&self) -> usize {
+        self.at
     }
 
     /// Returns the whole text.
@@ -226,8 +234,7 @@ impl<'a> Json<'a> {
             self.at += usize::from(matches!(self.text.get(self.at), Some(b'+' | b'-')));
             self.digits()?;
         }
-        let text = self.text.get(start..self.at).unwrap_or_default();
-        Ok(JsonValue::Number(str::from_utf8(text).unwrap_or_default()))
+        Ok(JsonValue::Number(JsonNumber(self.text.get(start..self.at).unwrap_or_default())))
     }
 
     /// Skips at least one digit, and returns how many.
@@ -290,6 +297,28 @@ pub(super) fn plain(bytes: &[u8]) -> usize {
     bytes.len() - rest.len() + rest.iter().position(stops).unwrap_or(rest.len())
 }
 
+impl<'a> JsonNumber<'a> {
+    /// Returns the number as a string.
+    pub(in crate::analysis) fn get(self) -> &'a str {
+        str::from_utf8(self.0).unwrap_or_default()
+    }
+
+    /// Returns the number if it is an integer without fraction and exponent, except -0.
+    pub(in crate::analysis) fn integer(self) -> Option<i64> {
+        /// So many digits fit into 64 bits.
+        const DIGITS: usize = 18;
+        let (is_negative, digits) = self.0.strip_prefix(b"-").map_or((false, self.0), |digits| (true, digits));
+        if digits.len() > DIGITS {
+            return self.get().parse().ok();
+        }
+        let mut value = 0;
+        for digit in digits {
+            value = value * 10 + i64::from(digit.checked_sub(b'0').filter(|digit| *digit < 10)?);
+        }
+        (!is_negative || value != 0).then_some(if is_negative { -value } else { value })
+    }
+}
+
 impl<'a> JsonText<'a> {
     /// Returns the string, and whether it was valid; invalid parts are replaced by U+FFFD.
     pub(in crate::analysis) fn get(self) -> (Cow<'a, str>, bool) {
@@ -309,6 +338,11 @@ impl<'a> JsonText<'a> {
     /// Returns the string if it has no escapes.
     pub(in crate::analysis) fn plain(self) -> Option<&'a str> {
         str::from_utf8(self.raw).ok().filter(|_| !self.escaped)
+    }
+
+    /// Returns the bytes if it has no escapes; they may be other than UTF-8.
+    pub(in crate::analysis) fn bytes(self) -> Option<&'a [u8]> {
+        (!self.escaped).then_some(self.raw)
     }
 
     /// Returns whether it equals `word`.
@@ -367,8 +401,10 @@ mod tests {
         let mut json = Json::new(text.as_bytes(), 100);
         match json.skip().and_then(|()| json.end()) {
             Ok(()) => String::new(),
-            Err(Fault { cause: Cause::NotJson(expected), at }) => format!("{expected}@{at}"),
-            Err(Fault { cause, at }) => format!("{cause:?}@{at}"),
+            Err(fault) => match fault.cause {
+                Cause::NotJson(expected) => format!("{expected}@{}", fault.at),
+                cause => format!("{cause:?}@{}", fault.at),
+            },
         }
     }
 
@@ -405,7 +441,7 @@ mod tests {
     #[test]
     fn values_are_returned_as_written() {
         let read = |text: &'static str| Json::new(text.as_bytes(), 0).value().unwrap();
-        assert_eq!(read(" -1.50e+3 "), JsonValue::Number("-1.50e+3"));
+        assert_eq!(read(" -1.50e+3 "), JsonValue::Number(JsonNumber(b"-1.50e+3")));
         assert_eq!(read("[1, {\"a\": []}] "), JsonValue::Nested(b"[1, {\"a\": []}]"));
         assert_eq!(read("-inf"), JsonValue::NotFinite(f64::NEG_INFINITY));
         assert!(matches!(read("NaN,"), JsonValue::NotFinite(f) if f.is_nan()));

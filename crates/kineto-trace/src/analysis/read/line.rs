@@ -1,73 +1,101 @@
 //! One element of a file's list of events.
 
 use super::json::{Json, JsonText, JsonValue, Result};
-use crate::analysis::arguments::ArgumentRange;
+use super::time::nanos;
+use crate::analysis::arguments::{ArgumentMark, ArgumentRange};
 use crate::analysis::builder::Builder;
 use crate::analysis::events::TrackId;
 use crate::analysis::notes::Note;
+use crate::analysis::strings::{StringId, Strings};
 use std::borrow::Cow;
 
 /// The members of an element; its arguments are already stored.
 #[derive(Debug)]
 pub(super) struct Element<'a> {
     pub(super) phase: Option<char>,
-    pub(super) category: Option<Cow<'a, str>>,
-    pub(super) name: Cow<'a, str>,
+    pub(super) category: Option<StringId>,
+    pub(super) name: StringId,
     pub(super) process: TrackId,
     pub(super) thread: TrackId,
-    /// In microseconds, as written in the file.
-    pub(super) time: Option<&'a str>,
-    pub(super) duration: Option<&'a str>,
+    /// In nanoseconds.
+    pub(super) time: Option<i64>,
+    pub(super) duration: Option<i64>,
     pub(super) id: Option<u64>,
     /// The id that is unique only in its process.
-    local_id: Option<Cow<'a, str>>,
-    pub(super) first_argument: u32,
+    local_id: Option<JsonText<'a>>,
+    pub(super) mark: ArgumentMark,
     pub(super) arguments: ArgumentRange,
-    /// The value of the argument `name` or `labels`.
-    pub(super) display_name: Option<Cow<'a, str>>,
+    /// The argument `name` or `labels`.
+    display_name: Option<JsonValue<'a>>,
+    repairs: ElementRepairs,
+}
+
+/// How often parts of an element were repaired.
+#[derive(Clone, Copy, Debug, Default)]
+struct ElementRepairs {
+    invalid_texts: u64,
+    duplicate_arguments: u64,
+    malformed_arguments: u64,
 }
 
 impl<'a> Element<'a> {
-    /// Reads an element, which is an object.
+    /// Reads an element, which is an object. If it is truncated, nothing of it is stored.
     pub(super) fn read(json: &mut Json<'a>, builder: &mut Builder) -> Result<Element<'a>> {
+        let mark = builder.events.arguments.mark();
         let mut line = Element {
             phase: None,
             category: None,
-            name: Cow::Borrowed(""),
+            name: StringId::EMPTY,
             process: TrackId::Id(0),
             thread: TrackId::Id(0),
             time: None,
             duration: None,
             id: None,
             local_id: None,
-            first_argument: builder.events.arguments.start(),
+            mark,
             arguments: ArgumentRange::default(),
             display_name: None,
+            repairs: ElementRepairs::default(),
         };
-        json.object(|key, json| line.member(key, json, builder))?;
-        line.arguments = builder.events.arguments.since(line.first_argument);
+        if let Err(fault) = json.object(|key, json| line.member(key, json, builder)) {
+            builder.events.arguments.rewind(mark);
+            return Err(fault);
+        }
+        line.arguments = builder.events.arguments.since(mark.entry);
+        let notes = &mut builder.events.notes;
+        notes.add(Note::InvalidText, line.repairs.invalid_texts);
+        notes.add(Note::DuplicateArgument, line.repairs.duplicate_arguments);
+        notes.add(Note::MalformedArguments, line.repairs.malformed_arguments);
         Ok(line)
     }
 
     fn member(&mut self, key: JsonText<'a>, json: &mut Json<'a>, builder: &mut Builder) -> Result<()> {
-        let mut text = |value| text_of(value, builder);
-        match key.get().0.as_ref() {
-            "ph" => self.phase = text(json.value()?).and_then(|text| text.chars().next()),
-            "cat" => self.category = text(json.value()?),
-            "name" => self.name = text(json.value()?).unwrap_or_default(),
-            "pid" => self.process = track_id(json.value()?, builder),
-            "tid" => self.thread = track_id(json.value()?, builder),
-            "ts" => self.time = decimal(json.value()?),
-            "dur" => self.duration = decimal(json.value()?),
-            "id" => self.id = text(json.value()?).and_then(|id| id.parse().ok()),
-            "id2" if json.is_object() => json.object(|key, json| {
+        let strings = &mut builder.events.strings;
+        let escaped;
+        let key = match key.bytes() {
+            Some(bytes) => bytes,
+            None => {
+                escaped = key.get().0;
+                escaped.as_bytes()
+            }
+        };
+        match key {
+            b"ph" => self.phase = self.text(json.value()?).and_then(|text| text.chars().next()),
+            b"cat" => self.category = self.interned(json.value()?, strings),
+            b"name" => self.name = self.interned(json.value()?, strings).unwrap_or(StringId::EMPTY),
+            b"pid" => self.process = self.track_id(json.value()?),
+            b"tid" => self.thread = self.track_id(json.value()?),
+            b"ts" => self.time = microseconds(json.value()?),
+            b"dur" => self.duration = microseconds(json.value()?),
+            b"id" => self.id = self.text(json.value()?).and_then(|id| id.parse().ok()),
+            b"id2" if json.is_object() => json.object(|key, json| {
                 let value = json.value()?;
-                if key.is("local") {
-                    self.local_id = text_of(value, builder);
+                if let (true, JsonValue::Text(id)) = (key.is("local"), value) {
+                    self.local_id = Some(id);
                 }
                 Ok(())
             })?,
-            "args" => self.args(json, builder)?,
+            b"args" => self.args(json, builder)?,
             _ => json.skip()?,
         }
         Ok(())
@@ -76,56 +104,87 @@ impl<'a> Element<'a> {
     fn args(&mut self, json: &mut Json<'a>, builder: &mut Builder) -> Result<()> {
         if !json.is_object() {
             if json.value()? != JsonValue::Null {
-                builder.events.notes.add(Note::MalformedArguments, 1);
+                self.repairs.malformed_arguments += 1;
             }
             return Ok(());
         }
+        let events = &mut builder.events;
         json.object(|key, json| {
-            let (value, (name, whole)) = (json.value()?, key.get());
-            if matches!(name.as_ref(), "name" | "labels") {
-                self.display_name = text_of(value, builder);
+            let value = json.value()?;
+            let (key, is_whole) = intern(key, &mut events.strings);
+            if key == StringId::NAME || key == StringId::LABELS {
+                self.display_name = Some(value);
             }
-            let events = &mut builder.events;
-            let repairs = events.arguments.read(self.first_argument, events.strings.intern(&name), value);
-            events.notes.add(Note::DuplicateArgument, repairs.duplicate.into());
-            events.notes.add(Note::InvalidText, (repairs.invalid || !whole).into());
+            let repairs = events.arguments.read(self.mark.entry, key, value);
+            self.repairs.duplicate_arguments += u64::from(repairs.duplicate);
+            self.repairs.invalid_texts += u64::from(repairs.invalid || !is_whole);
             Ok(())
         })
     }
 
+    /// Returns a string, or a number as a string.
+    fn text(&mut self, value: JsonValue<'a>) -> Option<Cow<'a, str>> {
+        match value {
+            JsonValue::Text(text) => {
+                let (text, is_whole) = text.get();
+                self.repairs.invalid_texts += u64::from(!is_whole);
+                Some(text)
+            }
+            JsonValue::Number(number) => Some(Cow::Borrowed(number.get())),
+            _ => None,
+        }
+    }
+
+    /// Interns a string, or a number as a string.
+    fn interned(&mut self, value: JsonValue<'a>, strings: &mut Strings) -> Option<StringId> {
+        match value {
+            JsonValue::Text(text) => {
+                let (id, is_whole) = intern(text, strings);
+                self.repairs.invalid_texts += u64::from(!is_whole);
+                Some(id)
+            }
+            value => self.text(value).map(|text| strings.intern(&text)),
+        }
+    }
+
+    fn track_id(&mut self, value: JsonValue<'a>) -> TrackId {
+        let number = match value {
+            JsonValue::Number(number) => number.integer(),
+            JsonValue::Null => Some(0),
+            _ => None,
+        };
+        number.map_or_else(|| TrackId::Name(self.text(value).unwrap_or_default().into_owned()), TrackId::Id)
+    }
+
+    /// Returns the name that a metadata row gives.
+    pub(super) fn display_name(&self) -> Option<Cow<'a, str>> {
+        match self.display_name? {
+            JsonValue::Text(text) => Some(text.get().0),
+            JsonValue::Number(number) => Some(Cow::Borrowed(number.get())),
+            _ => None,
+        }
+    }
+
     /// Returns the number of an async track, in this crate's notation.
     pub(super) fn local_id(&self) -> Option<u64> {
-        u64::from_str_radix(self.local_id.as_deref()?.strip_prefix("0x")?, 16).ok()
+        u64::from_str_radix(self.local_id?.plain()?.strip_prefix("0x")?, 16).ok()
     }
 }
 
-/// Returns a string, or a number as a string.
-fn text_of<'a>(value: JsonValue<'a>, builder: &mut Builder) -> Option<Cow<'a, str>> {
+/// Interns a string; also returns whether it was valid. A string that is known already is not decoded again.
+fn intern(text: JsonText<'_>, strings: &mut Strings) -> (StringId, bool) {
+    if let Some(known) = text.bytes().and_then(|bytes| strings.find(bytes)) {
+        return (known, true);
+    }
+    let (text, is_whole) = text.get();
+    (strings.intern(&text), is_whole)
+}
+
+/// Returns the nanoseconds of a number of microseconds, or of a string that may be one.
+fn microseconds(value: JsonValue<'_>) -> Option<i64> {
     match value {
-        JsonValue::Text(text) => {
-            let (text, whole) = text.get();
-            builder.events.notes.add(Note::InvalidText, (!whole).into());
-            Some(text)
-        }
-        JsonValue::Number(text) => Some(Cow::Borrowed(text)),
+        JsonValue::Number(number) => nanos(number.get()),
+        JsonValue::Text(text) => nanos(text.plain()?),
         _ => None,
     }
-}
-
-/// Returns the text of a number, or a string that may be one.
-fn decimal(value: JsonValue<'_>) -> Option<&str> {
-    match value {
-        JsonValue::Number(text) => Some(text),
-        JsonValue::Text(text) => text.plain(),
-        _ => None,
-    }
-}
-
-fn track_id(value: JsonValue<'_>, builder: &mut Builder) -> TrackId {
-    let number = match value {
-        JsonValue::Number(text) => text.parse().ok(),
-        JsonValue::Null => Some(0),
-        _ => None,
-    };
-    number.map_or_else(|| TrackId::Name(text_of(value, builder).unwrap_or_default().into_owned()), TrackId::Id)
 }

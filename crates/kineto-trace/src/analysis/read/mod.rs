@@ -1,5 +1,7 @@
 //! Reads events from a file of Kineto's JSON.
 
+#[cfg(feature = "gzip")]
+mod ahead;
 mod fault;
 mod file;
 mod json;
@@ -8,7 +10,7 @@ mod repair;
 mod source;
 mod time;
 
-pub(super) use json::{Json, JsonValue};
+pub(super) use json::{Json, JsonNumber, JsonValue};
 pub use repair::{Repair, repair};
 
 use super::events::Events;
@@ -18,9 +20,11 @@ use crate::error::ErrorKind;
 use fault::{Cause, Fault};
 use file::FileReader;
 use source::Source;
+use std::fmt;
 use std::fs::File;
-use std::io::{Cursor, Read};
+use std::io::{self, Chain, Cursor, Read};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Options for reading a trace; [`Events::read`] uses the defaults.
@@ -32,11 +36,25 @@ use std::time::Duration;
 /// let events = ReadOptions::new().partial(true).read("app.pt.trace.json.gz")?;
 /// # Ok::<(), kineto_trace::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ReadOptions {
     partial: bool,
     max_bytes: u64,
     time_limit: Option<Duration>,
+    progress: Progress,
+}
+
+/// Receives the number of bytes of JSON read so far.
+type Progress = Option<Arc<dyn Fn(u64) + Send + Sync>>;
+
+impl fmt::Debug for ReadOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadOptions")
+            .field("partial", &self.partial)
+            .field("max_bytes", &self.max_bytes)
+            .field("time_limit", &self.time_limit)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for ReadOptions {
@@ -48,7 +66,7 @@ impl Default for ReadOptions {
 impl ReadOptions {
     /// Returns options for complete files of up to 64 GiB of JSON.
     pub fn new() -> ReadOptions {
-        ReadOptions { partial: false, max_bytes: 64 << 30, time_limit: None }
+        ReadOptions { partial: false, max_bytes: 64 << 30, time_limit: None, progress: None }
     }
 
     /// Sets whether a truncated file is read up to its last event, with [`Note::CutOff`](super::Note::CutOff).
@@ -80,6 +98,15 @@ impl ReadOptions {
         self
     }
 
+    /// Sets a callback that receives the number of bytes of JSON read so far, about every 256 KiB.
+    ///
+    /// For a compressed file these are the bytes after decompression, so their final number is not known before the end.
+    #[must_use]
+    pub fn on_progress(mut self, report: impl Fn(u64) + Send + Sync + 'static) -> ReadOptions {
+        self.progress = Some(Arc::new(report));
+        self
+    }
+
     /// Reads a trace file, as [`Events::read`].
     ///
     /// # Errors
@@ -87,7 +114,14 @@ impl ReadOptions {
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Events, Error> {
         let path = path.as_ref();
         let file = File::open(path).map_err(|error| Error::io("open", path, error, "name a trace file"))?;
-        self.from_reader(file).map_err(|error| error.about(path))
+        let text = unpacked(file).map_err(|error| error.about(path))?;
+        // Reading a plain file takes less time than handing it over.
+        let events = match text {
+            Unpacked::Plain(text) => self.text(text),
+            #[cfg(feature = "gzip")]
+            Unpacked::Gzip(text) => self.text(ahead::read_ahead(text)),
+        };
+        events.map_err(|error| error.about(path))
     }
 
     /// Reads a trace from any reader, as [`Events::from_reader`].
@@ -100,12 +134,14 @@ impl ReadOptions {
 
     fn text(&self, reader: impl Read) -> Result<Events, Error> {
         let mut file = FileReader::within(self.time_limit);
-        let mut source = Source::new(reader, self.max_bytes);
+        let mut source = Source::new(reader, self.max_bytes, self.progress.clone());
         match file.read(&mut source) {
-            Err(Fault { cause: Cause::TimeLimit, .. }) => {}
-            Err(Fault { cause: Cause::Truncated, .. }) if self.partial && file.has_events() => file.cut_off(),
-            Err(fault) => return Err(fault.into_error()),
             Ok(()) => {}
+            Err(fault) => match fault.cause {
+                Cause::TimeLimit => {}
+                Cause::Truncated if self.partial && file.has_events() => file.cut_off(),
+                _ => return Err(fault.into_error()),
+            },
         }
         Ok(file.finish(source.position()))
     }
@@ -139,18 +175,38 @@ impl Events {
     }
 }
 
+/// The JSON of a file that may be compressed.
+enum Unpacked<R: Read> {
+    Plain(Prefixed<R>),
+    #[cfg(feature = "gzip")]
+    Gzip(Box<flate2::read::MultiGzDecoder<Prefixed<R>>>),
+}
+
+/// A reader whose first bytes have been read.
+type Prefixed<R> = Chain<Cursor<Vec<u8>>, R>;
+
+impl<R: Read> Read for Unpacked<R> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Unpacked::Plain(reader) => reader.read(room),
+            #[cfg(feature = "gzip")]
+            Unpacked::Gzip(reader) => reader.read(room),
+        }
+    }
+}
+
 /// Returns a reader of the JSON of a file that may be compressed, which its first bytes tell.
-fn unpacked<'r>(mut reader: impl Read + 'r) -> Result<Box<dyn Read + 'r>, Error> {
+fn unpacked<R: Read>(mut reader: R) -> Result<Unpacked<R>, Error> {
     let mut first = Vec::new();
     let read = reader.by_ref().take(2).read_to_end(&mut first);
     read.map_err(|error| Fault::new(Cause::Io(error), 0).into_error())?;
     let is_packed = first == [0x1f, 0x8b];
     let reader = Cursor::new(first).chain(reader);
     if !is_packed {
-        return Ok(Box::new(reader));
+        return Ok(Unpacked::Plain(reader));
     }
     #[cfg(feature = "gzip")]
-    return Ok(Box::new(flate2::read::MultiGzDecoder::new(reader)));
+    return Ok(Unpacked::Gzip(Box::new(flate2::read::MultiGzDecoder::new(reader))));
     #[cfg(not(feature = "gzip"))]
     Err(Error::new(ErrorKind::Unsupported, "compressed by gzip; build with the feature `gzip`, or unpack it"))
 }
@@ -210,6 +266,20 @@ mod tests {
         let cut = Events::read(&path).unwrap_err();
         assert_eq!((cut.kind(), cut.path()), (ErrorKind::Truncated, Some(path.as_path())));
         assert!(cut.to_string().contains("a trace.json: cut off at byte 1"), "{cut}");
+    }
+
+    #[test]
+    fn progress_ends_at_the_length_of_the_json() {
+        let text = format!("[{}]", vec!["{\"ph\":\"X\",\"ts\":1,\"dur\":1}"; 40_000].join(","));
+        let reports = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let target = reports.clone();
+        let options = ReadOptions::new().on_progress(move |bytes| target.lock().unwrap().push(bytes));
+        options.from_reader(text.as_bytes()).unwrap();
+        let reports = reports.lock().unwrap();
+        assert!(
+            reports.len() > 3 && reports.is_sorted() && reports.last() == Some(&(text.len() as u64)),
+            "{reports:?}"
+        );
     }
 
     #[cfg(feature = "gzip")]

@@ -83,7 +83,7 @@ struct Cut {
 }
 
 impl Scan {
-    fn read(&mut self, mut reader: impl Read) -> Result<(), Fault> {
+    fn read(&mut self, mut reader: impl Read) -> Result<(), Box<Fault>> {
         let mut buffer = vec![0; 256 << 10];
         loop {
             let count = match reader.read(&mut buffer) {
@@ -103,7 +103,7 @@ impl Scan {
         }
     }
 
-    fn take(&mut self, byte: u8) -> Result<(), Fault> {
+    fn take(&mut self, byte: u8) -> Result<(), Box<Fault>> {
         if self.in_text {
             self.in_text = self.is_escaped || byte != b'"';
             self.is_escaped = !self.is_escaped && byte == b'\\';

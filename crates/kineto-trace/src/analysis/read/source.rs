@@ -1,5 +1,6 @@
 //! Reads whole JSON values from a file through a buffer.
 
+use super::Progress;
 use super::fault::{Cause, Fault};
 use super::json::{Json, Result, plain};
 use std::io::{ErrorKind, Read};
@@ -11,7 +12,6 @@ const VALUE_MAX: usize = 64 << 20;
 const INITIAL_SIZE: usize = 256 << 10;
 
 /// Takes values from a reader without holding the whole file in memory.
-#[derive(Debug)]
 pub(super) struct Source<R> {
     reader: R,
     window: Vec<u8>,
@@ -21,12 +21,13 @@ pub(super) struct Source<R> {
     /// The offset in the file of the window's first byte.
     origin: u64,
     bytes_max: u64,
+    progress: Progress,
 }
 
 impl<R: Read> Source<R> {
     /// `bytes_max` limits the length of the file, after decompression.
-    pub(super) fn new(reader: R, bytes_max: u64) -> Source<R> {
-        Source { reader, window: vec![0; INITIAL_SIZE], start: 0, end: 0, origin: 0, bytes_max }
+    pub(super) fn new(reader: R, bytes_max: u64, progress: Progress) -> Source<R> {
+        Source { reader, window: vec![0; INITIAL_SIZE], start: 0, end: 0, origin: 0, bytes_max, progress }
     }
 
     /// Returns the offset of the next byte.
@@ -68,6 +69,22 @@ impl<R: Read> Source<R> {
         }
     }
 
+    /// Takes what `read` reads, which is called again with more bytes if it needs more than the window contains.
+    pub(super) fn read<T>(&mut self, mut read: impl FnMut(&mut Json<'_>) -> Result<T>) -> Result<T> {
+        loop {
+            let rest = self.window.get(self.start..self.end).unwrap_or_default();
+            let mut json = Json::new(rest, self.position());
+            match read(&mut json) {
+                Ok(result) => {
+                    self.start += json.position();
+                    return Ok(result);
+                }
+                Err(fault) if matches!(fault.cause, Cause::Truncated) && self.fill()? => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+
     /// Takes a whole value. Only quotes and brackets are matched, so it may still be invalid JSON.
     pub(super) fn value(&mut self) -> Result<Json<'_>> {
         self.peek()?;
@@ -90,7 +107,7 @@ impl<R: Read> Source<R> {
     }
 
     /// Returns the error of a value without an end: invalid JSON, or the end of the file.
-    fn cut_off(&self) -> Fault {
+    fn cut_off(&self) -> Box<Fault> {
         let rest = self.window.get(self.start..self.end).unwrap_or_default();
         let fault = Json::new(rest, self.position()).skip().err();
         fault.unwrap_or_else(|| Fault::new(Cause::Truncated, self.origin + self.end as u64))
@@ -123,6 +140,9 @@ impl<R: Read> Source<R> {
         self.end += read.min(room.len());
         if self.origin + self.end as u64 > self.bytes_max {
             return Err(Fault::new(Cause::TooLong, self.bytes_max));
+        }
+        if let Some(report) = &self.progress {
+            report(self.origin + self.end as u64);
         }
         Ok(read > 0)
     }
@@ -180,7 +200,7 @@ impl ValueScanner {
 
 #[cfg(test)]
 mod tests {
-    use super::super::json::JsonValue;
+    use super::super::json::{JsonNumber, JsonValue};
     use super::*;
 
     /// Returns one byte per read.
@@ -198,7 +218,7 @@ mod tests {
     #[test]
     fn values_are_taken_singly_from_a_slow_reader() {
         let text = b" {\"a\": [\"}\\\"]\", {}]} , 12 ,\"x\\\\\" , null]";
-        let mut source = Source::new(SlowReader(text), u64::MAX);
+        let mut source = Source::new(SlowReader(text), u64::MAX, None);
         let mut taken = Vec::new();
         for _ in 0..4 {
             let value = source.value().unwrap().value().unwrap();
@@ -209,7 +229,7 @@ mod tests {
             source.expect(b",]", "a comma").unwrap();
         }
         assert_eq!(taken[0], "{\"a\": [\"}\\\"]\", {}]}");
-        assert_eq!(taken[1], "Number(\"12\")");
+        assert_eq!(taken[1], format!("{:?}", JsonValue::Number(JsonNumber(b"12"))));
         assert!(taken[2].starts_with("Text("));
         assert_eq!(taken[3], "Null");
         assert_eq!((source.peek().unwrap(), source.position()), (None, text.len() as u64));
@@ -217,15 +237,17 @@ mod tests {
 
     #[test]
     fn value_without_end_is_truncated_or_invalid() {
-        let fault =
-            |text: &str| Source::new(text.as_bytes(), u64::MAX).value().err().map(|f| (f.at, format!("{:?}", f.cause)));
+        let fault = |text: &str| {
+            Source::new(text.as_bytes(), u64::MAX, None).value().err().map(|f| (f.at, format!("{:?}", f.cause)))
+        };
         assert_eq!(fault(" {\"a\": \"b"), Some((9, "Truncated".to_owned())));
         assert!(fault("{\"a\": [1} ").is_some_and(|(at, cause)| at == 8 && cause.starts_with("NotJson")));
     }
 
     #[test]
     fn size_limits_are_enforced() {
-        let fault = |text: &[u8], max| Source::new(text, max).value().err().map(|fault| format!("{:?}", fault.cause));
+        let fault =
+            |text: &[u8], max| Source::new(text, max, None).value().err().map(|fault| format!("{:?}", fault.cause));
         assert!(fault(b"[1, 2, 3]", 8).is_some_and(|cause| cause == "TooLong"));
         let long = [b"\"".as_slice(), &vec![b'a'; VALUE_MAX + 1]].concat();
         assert!(fault(&long, u64::MAX).is_some_and(|cause| cause.contains("64 MiB")));

@@ -4,7 +4,30 @@
 ///
 /// It works on the digits, never on a float. Digits after the third decimal are rounded half to even.
 pub(super) fn nanos(number: &str) -> Option<i64> {
-    rounded(number, 3)
+    plain_nanos(number.as_bytes()).or_else(|| rounded(number, 3))
+}
+
+/// Converts a number of at most 17 digits, of which at most three are decimals: nearly all that files contain.
+fn plain_nanos(number: &[u8]) -> Option<i64> {
+    let (mut value, mut decimals) = (0_i64, None);
+    for byte in number.get(..18).is_none().then_some(number)? {
+        match (byte, decimals) {
+            (b'0'..=b'9', _) => {
+                value = value * 10 + i64::from(byte - b'0');
+                decimals = decimals.map(|decimals| decimals + 1);
+            }
+            (b'.', None) => decimals = Some(0),
+            _ => return None,
+        }
+    }
+    let scale = match decimals.unwrap_or(0) {
+        0 => 1000,
+        1 => 100,
+        2 => 10,
+        3 => 1,
+        _ => return None,
+    };
+    value.checked_mul(scale)
 }
 
 /// Rounds a JSON number to a whole number; `None` if it exceeds 64 bits.

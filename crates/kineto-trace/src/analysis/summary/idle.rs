@@ -127,7 +127,7 @@ pub(super) fn longest_gaps(events: &Events, devices: &Devices<'_>, forest: &Fore
     let mut found: Vec<_> = gaps(work, Work::interval).collect();
     found.sort_by_key(|(before, after)| (std::cmp::Reverse(after.start().since(before.end())), before.end()));
     found.truncate(limit);
-    let hosts = HostTime::new(events, forest, found.iter().filter_map(|(_, after)| after.launch));
+    let hosts = HostTime::new(events, forest, &found);
     let gap = |(before, after): &(Work<'_>, Work<'_>)| Gap {
         start: before.end(),
         ns: after.start().since(before.end()),
@@ -147,13 +147,18 @@ struct HostTime<'e> {
 }
 
 impl<'e> HostTime<'e> {
-    fn new(events: &'e Events, forest: &Forest, launches: impl Iterator<Item = Event<'e>>) -> HostTime<'e> {
+    /// Collects the operations during these gaps on the threads that ended them.
+    fn new(events: &'e Events, forest: &Forest, gaps: &[(Work<'e>, Work<'e>)]) -> HostTime<'e> {
         let threads = Threads::new(events);
+        let launches = gaps.iter().filter_map(|(_, after)| after.launch);
         let mut ops: HashMap<usize, Vec<_>> = launches.map(|launch| (threads.of(&launch), Vec::new())).collect();
+        let overlaps_gap = |event: &Event<'_>| {
+            gaps.iter().any(|(before, after)| event.start() < after.start() && event.end() > before.end())
+        };
         // By node: the index of its operation.
         let mut places = HashMap::default();
         for node in forest.counted() {
-            let Some(event) = forest.event(events, node) else { continue };
+            let Some(event) = forest.event(events, node).filter(overlaps_gap) else { continue };
             let thread = threads.of(&event);
             let Some(on_thread) = ops.get_mut(&thread) else { continue };
             places.insert(node, on_thread.len());

@@ -24,12 +24,16 @@ pub use work::{StreamId, WorkClass};
 
 use super::attribution::{Attribution, AttributionCounts};
 use super::averages::KeyAverages;
+use super::both::both;
 use super::event::Event;
 use super::events::{Events, FileFigures};
 use super::forest::Forest;
 use super::nesting::Nesting;
 use super::notes::Note;
 use super::read::{Json, JsonValue};
+use super::strings::StringId;
+use crate::activity::ActivityType;
+use crate::hash::HashMap;
 use crate::time::Timestamp;
 use intervals::Intervals;
 use std::collections::BTreeMap;
@@ -126,12 +130,18 @@ impl Events {
 
 impl Summary {
     fn new(events: &Events) -> Summary {
-        const GAPS: usize = 5;
-
         let nesting = Nesting::new(events);
         let attribution = Attribution::new(events, &nesting);
-        let forest = Forest::new(events, &nesting).merge_namesakes(events);
-        let devices = Devices::new(events, &attribution);
+        let averages = || events.averages().compute_with(&nesting, &attribution);
+        let (averages, summary) = both(averages, || Summary::without_averages(events, &nesting, &attribution));
+        Summary { averages, ..summary }
+    }
+
+    fn without_averages(events: &Events, nesting: &Nesting, attribution: &Attribution) -> Summary {
+        const GAPS: usize = 5;
+
+        let forest = Forest::new(events, nesting).merge_namesakes(events);
+        let devices = Devices::new(events, attribution);
         let busy = Intervals::union(devices.busy().map(|work| work.interval()));
         let streams = devices.by_stream();
         let stream_idle: Vec<_> = streams
@@ -142,9 +152,9 @@ impl Summary {
         stream_idle.iter().for_each(|stream| idle += stream.idle);
         let slices = || events.iter().filter(Event::is_slice);
         let start = slices().next().map_or(Timestamp::default(), |first| first.start());
-        let mut categories = BTreeMap::new();
-        slices().for_each(|slice| *categories.entry(slice.category()).or_default() += 1u64);
-        let annotations = |category| groups::annotations(slices().filter(move |event| event.category() == category));
+        let mut categories: HashMap<StringId, u64> = HashMap::default();
+        slices().for_each(|slice| *categories.entry(slice.category_id()).or_default() += 1u64);
+        let annotations = |kind| groups::annotations(slices().filter(move |event| event.kind() == Some(kind)));
         let mut numbers: Vec<_> = devices.streams.iter().map(|stream| &stream.device).collect();
         numbers.sort_unstable();
         numbers.dedup();
@@ -152,7 +162,7 @@ impl Summary {
             start,
             span_ns: slices().map(|slice| slice.end()).max().unwrap_or(start).since(start),
             slices: slices().count() as u64,
-            categories: categories.into_iter().map(|(category, count)| (category.to_owned(), count)).collect(),
+            categories: categories.into_iter().map(|(id, count)| (events.strings.get(id).to_owned(), count)).collect(),
             rank: rank(events),
             device_events: devices.work.len() as u64,
             devices: numbers.len() as u64,
@@ -166,9 +176,9 @@ impl Summary {
             launches: LaunchFigures::new(&devices.work),
             queues: streams.iter().filter_map(|(stream, work)| QueueFigures::new(stream, work)).collect(),
             steps: steps::steps(events, &devices, &busy),
-            host_annotations: annotations("user_annotation"),
-            device_annotations: annotations("gpu_user_annotation"),
-            averages: events.key_averages(),
+            host_annotations: annotations(ActivityType::UserAnnotation),
+            device_annotations: annotations(ActivityType::GpuUserAnnotation),
+            averages: KeyAverages::default(),
             attribution: attribution.counts(),
             notes: events.notes().collect(),
             file: events.file,
@@ -197,7 +207,7 @@ fn rank(events: &Events) -> Option<i64> {
     let read = Json::new(info.as_bytes(), 0).object(|key, json| {
         let value = json.value()?;
         if let (JsonValue::Number(number), Some("rank")) = (value, key.plain()) {
-            rank = number.parse().ok();
+            rank = number.integer();
         }
         Ok(())
     });

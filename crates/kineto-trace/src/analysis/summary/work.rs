@@ -3,6 +3,7 @@
 use crate::analysis::attribution::Attribution;
 use crate::analysis::event::Event;
 use crate::analysis::events::{Events, TrackId};
+use crate::analysis::strings::StringId;
 use crate::analysis::values::signed;
 use crate::hash::HashMap;
 use crate::time::Timestamp;
@@ -39,7 +40,7 @@ impl WorkClass {
         let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
         if is_copy(event) || starts(&MEMORY) {
             WorkClass::Memory
-        } else if is_communication(name) || event.written("Collective name").is_some() {
+        } else if is_communication(name) || event.written_as(StringId::COLLECTIVE).is_some() {
             WorkClass::Communication
         } else if category == "mtia_ccp_events" && starts(&WAIT) {
             WorkClass::Wait
