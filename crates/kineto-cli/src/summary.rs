@@ -1,31 +1,37 @@
 //! `kineto summary`: prints where the time of traces went.
 
-use crate::trace_file::read;
+use crate::trace_file::{read, trace_files};
 use crate::{print_error, print_text};
-use kineto_trace::analysis::Events;
+use kineto_trace::analysis::Summary;
+use serde_json::json;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Prints where the time of a trace went: devices, idle time and its causes, steps, operators, kernels.
 ///
-/// Reads Kineto's JSON, plain or compressed by gzip, of this crate, PyTorch or libkineto. `-` is the standard input.
+/// Reads Kineto's JSON, plain or compressed by gzip, of this crate, PyTorch or libkineto. `-` is the standard input; of a folder, each
+/// trace in it is read. Several traces end with one line for each.
 ///
 /// Exit status: 0 if all traces were read, 1 if one was not, 2 if the arguments are wrong.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     kineto summary app.pt.trace.json.gz\n  \
     kineto summary --json rank0.json | jq .temporal\n  \
-    kineto summary --rows 50 rank*.pt.trace.json.gz")]
+    kineto summary --findings rank*.pt.trace.json.gz\n  \
+    kineto summary --rows 50 traces/")]
 pub(crate) struct SummaryArguments {
-    /// The trace files.
+    /// The trace files, or folders of them.
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// Prints one JSON object for each trace, a line each; times are microseconds.
     #[arg(long)]
     json: bool,
+    /// Prints only what to do next; with `--json` in at most 16 KiB for each trace.
+    #[arg(long)]
+    findings: bool,
     /// Lists this many operators and kernels.
-    #[arg(long, default_value_t = 10, value_name = "N", conflicts_with = "json")]
+    #[arg(long, default_value_t = 10, value_name = "N", conflicts_with_all = ["json", "findings"])]
     rows: usize,
     /// Reads a truncated file up to its last event.
     #[arg(long)]
@@ -35,25 +41,93 @@ pub(crate) struct SummaryArguments {
 /// Prints the summary of each trace.
 pub(crate) fn run(arguments: &SummaryArguments) -> ExitCode {
     let mut status = ExitCode::SUCCESS;
-    for (number, path) in arguments.traces.iter().enumerate() {
-        match read(path, arguments.partial) {
+    let mut lines = Vec::new();
+    for path in arguments.traces.iter().flat_map(|path| trace_files(path)) {
+        match read(&path, arguments.partial) {
             Ok(events) => {
-                let separator = if number > 0 && !arguments.json { "\n" } else { "" };
-                print_text(&format!("{separator}{}", formatted(path, &events, arguments)));
+                let summary = events.summary();
+                let separator = if lines.is_empty() || arguments.json { "" } else { "\n" };
+                print_text(&format!("{separator}{}", formatted(&path, &summary, arguments)));
+                lines.push(RankLine::new(&path, &summary));
             }
             Err(error) => {
                 status = print_error(&error);
             }
         }
     }
+    if lines.len() > 1 && !arguments.json {
+        print_text(&format!("\n{}", ranks(&lines)));
+    }
     status
 }
 
-fn formatted(path: &Path, events: &Events, arguments: &SummaryArguments) -> String {
-    let summary = events.summary();
+fn formatted(path: &Path, summary: &Summary, arguments: &SummaryArguments) -> String {
     if arguments.json {
-        return summary.to_json() + "\n";
+        return if arguments.findings { findings_json(path, summary) } else { summary.to_json() } + "\n";
     }
-    let screen = summary.screen().rows(arguments.rows).color(io::stdout().is_terminal());
-    format!("{}\n{screen}", path.display())
+    let screen = summary.screen().rows(arguments.rows).brief(arguments.findings);
+    format!("{}\n{}", path.display(), screen.color(io::stdout().is_terminal()))
+}
+
+/// Returns the findings as a JSON object; times are microseconds.
+fn findings_json(path: &Path, summary: &Summary) -> String {
+    let findings = summary.findings().into_iter().map(
+        |finding| json!({ "title": finding.title, "evidence": finding.evidence, "gain": micros(finding.gain_ns) }),
+    );
+    let (findings, span) = (findings.collect::<Vec<_>>(), micros(summary.span_ns));
+    let (trace, notes) =
+        (path.display().to_string(), summary.notes.iter().map(|(note, _)| note.as_str()).collect::<Vec<_>>());
+    json!({ "schema": "kineto-findings/1", "unit": "us", "trace": trace, "span": span, "findings": findings, "notes": notes })
+        .to_string()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]
+fn micros(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}
+
+/// One trace of several, in a line.
+struct RankLine {
+    name: String,
+    rank: Option<i64>,
+    span_ns: u64,
+    /// Busy, computing and exposed communication, as shares of the device's window.
+    shares: Option<[f64; 3]>,
+}
+
+impl RankLine {
+    fn new(path: &Path, summary: &Summary) -> RankLine {
+        let shares = summary.occupation.as_ref().map(|found| {
+            [found.busy_ns, found.compute_ns, found.exposed_communication_ns]
+                .map(|ns| micros(ns) * 100.0 / micros(found.window_ns.max(1)))
+        });
+        let name =
+            path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
+        RankLine { name, rank: summary.rank, span_ns: summary.span_ns, shares }
+    }
+}
+
+/// Returns one line for each trace; the longest is marked.
+fn ranks(lines: &[RankLine]) -> String {
+    let longest = lines.iter().map(|line| line.span_ns).max();
+    let mut text = format!(
+        "{} traces\n  {:>5} {:>14} {:>8} {:>8} {:>8}  file\n",
+        lines.len(),
+        "rank",
+        "span",
+        "busy",
+        "compute",
+        "exposed"
+    );
+    for line in lines {
+        let rank = line.rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string());
+        let shares: String = match line.shares {
+            Some(shares) => shares.iter().map(|share| format!(" {share:>6.1} %")).collect(),
+            None => format!(" {:>8} {:>8} {:>8}", "-", "-", "-"),
+        };
+        let mark = if Some(line.span_ns) == longest { "  <- longest" } else { "" };
+        let span = format!("{:.3} ms", micros(line.span_ns) / 1e3);
+        text += &format!("  {rank:>5} {span:>14}{shares}  {}{mark}\n", line.name);
+    }
+    text
 }

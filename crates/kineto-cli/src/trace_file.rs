@@ -2,6 +2,7 @@
 
 use kineto_trace::Error;
 use kineto_trace::analysis::{Events, ReadOptions};
+use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -37,6 +38,20 @@ pub(crate) fn read(path: &Path, partial: bool) -> Result<Events, Error> {
         erase_line();
     }
     events
+}
+
+/// Returns the traces of a folder in order of their names; of any other path, the path.
+///
+/// A folder without traces is returned itself: reading it gives the error.
+pub(crate) fn trace_files(path: &Path) -> Vec<PathBuf> {
+    let is_trace = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.ends_with(".json") || name.ends_with(".json.gz")
+    };
+    let entries = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut files: Vec<_> = entries.filter(is_trace).collect();
+    files.sort();
+    if files.is_empty() { vec![path.to_owned()] } else { files }
 }
 
 /// Shows how much of a file is read, unless reading takes no longer than a moment.

@@ -27,6 +27,44 @@ fn json_is_one_line_for_each_trace() {
 }
 
 #[test]
+fn findings_are_printed_alone() {
+    let (_folder, whole, _) = traces();
+    let path = whole.to_str().unwrap();
+    let (text, _, status) = run(&["summary", "--findings", path]);
+    assert!(text.contains("What to do next") && !text.contains("Operators"), "{text}");
+    let (out, _, json_status) = run(&["summary", "--findings", "--json", path]);
+    let found: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (&found["schema"], &found["span"], &found["trace"]),
+        (&"kineto-findings/1".into(), &15.0.into(), &path.into())
+    );
+    assert!(found["findings"].is_array() && out.len() <= 16 << 10, "{out}");
+    assert_eq!((status, json_status), (Some(0), Some(0)));
+}
+
+#[test]
+fn folder_of_ranks_ends_with_a_line_for_each() {
+    let folder = tempfile::tempdir().unwrap();
+    for (rank, longer) in [(0, 10), (1, 30)] {
+        let text = TRACE.replacen('{', &format!("{{\"distributedInfo\": {{\"rank\": {rank}}},"), 1);
+        std::fs::write(
+            folder.path().join(format!("rank{rank}.json")),
+            text.replace("\"dur\":10", &format!("\"dur\":{longer}")),
+        )
+        .unwrap();
+    }
+    std::fs::write(folder.path().join("notes.txt"), "none").unwrap();
+    let (out, errors, status) = run(&["summary", folder.path().to_str().unwrap()]);
+    assert_eq!((errors.as_str(), status), ("", Some(0)));
+    let lines: Vec<_> = out.lines().rev().take(4).collect();
+    assert!(lines[3] == "2 traces" && lines[1].ends_with("rank0.json"), "{out}");
+    assert!(lines[0].trim_start().starts_with("1 ") && lines[0].ends_with("rank1.json  <- longest"), "{out}");
+    let empty = tempfile::tempdir().unwrap();
+    let (_, errors, status) = run(&["summary", empty.path().to_str().unwrap()]);
+    assert!(status == Some(1) && errors.contains("directory"), "{errors}");
+}
+
+#[test]
 fn standard_input_is_read() {
     let mut child =
         command(&["summary", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

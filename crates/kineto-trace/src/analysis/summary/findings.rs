@@ -2,6 +2,7 @@
 
 use super::screen::cut;
 use super::{StepFigures, Summary};
+use crate::analysis::averages::Average;
 use crate::analysis::units::time;
 use std::cmp::Reverse;
 
@@ -22,7 +23,17 @@ impl Summary {
     pub fn findings(&self) -> Vec<Finding> {
         const MOST: usize = 5;
 
-        let all = [starved, small_kernels, exposed_communication, pageable_copies, uneven_steps];
+        let all = [
+            starved,
+            small_kernels,
+            synchronizations,
+            exposed_communication,
+            pageable_copies,
+            lone_copies,
+            allocations,
+            uneven_steps,
+            full_queue,
+        ];
         let mut found: Vec<Finding> = all.iter().filter_map(|find| find(self)).collect();
         found.sort_by_key(|finding| Reverse(finding.gain_ns));
         found.truncate(MOST);
@@ -132,6 +143,112 @@ fn pageable_copies(summary: &Summary) -> Option<Finding> {
         evidence: "Pin the buffers of the host: copies from pinned memory are faster, and kernels run meanwhile."
             .to_owned(),
         gain_ns: ns,
+    })
+}
+
+/// The calls of one kind on the host: number, time, and the row that takes the most time.
+struct Calls<'s> {
+    count: u64,
+    ns: u64,
+    main: &'s Average,
+}
+
+impl<'s> Calls<'s> {
+    /// Sums the rows whose name `is_meant` accepts; `None` if there are none.
+    fn of(summary: &'s Summary, is_meant: impl Fn(&str) -> bool) -> Option<Calls<'s>> {
+        let rows: Vec<_> = summary.averages.ops().iter().filter(|row| is_meant(row.name())).collect();
+        let main = rows.iter().max_by_key(|row| row.cpu_ns())?;
+        let (count, ns) = rows.iter().fold((0, 0), |sum, row| (sum.0 + row.count(), sum.1 + row.cpu_ns()));
+        Some(Calls { count, ns, main })
+    }
+
+    /// Names the largest row, and how often it occurs in a step if there are steps.
+    fn evidence(&self, summary: &Summary) -> String {
+        let main = format!("`{}` is called {} times", self.main.name(), self.main.count());
+        match self.main.count().checked_div(summary.steps.len() as u64) {
+            Some(per_step) => format!("{main}, {per_step} a step"),
+            None => main,
+        }
+    }
+}
+
+/// The host often waits for the device.
+fn synchronizations(summary: &Summary) -> Option<Finding> {
+    const LEAST: u64 = 10;
+    const PERCENT: f64 = 5.0;
+
+    let calls = Calls::of(summary, |name| name.ends_with("Synchronize") || name.ends_with("Synchronize_ptsz"))?;
+    let devices = summary.occupation.as_ref()?;
+    let is_repeated = calls.count >= LEAST && calls.count > summary.steps.len() as u64;
+    (is_repeated && percent(calls.ns, summary.span_ns) >= PERCENT).then(|| Finding {
+        title: format!("The CPU waits for the GPU {} times, {} in all.", calls.count, shown(calls.ns)),
+        evidence: format!(
+            "{}. Each read of a result on the host waits for all queued work: read less often, or after the next launches.",
+            calls.evidence(summary)
+        ),
+        gain_ns: calls.ns.min(devices.idle_ns()),
+    })
+}
+
+/// The host allocates or frees device memory all the time.
+fn allocations(summary: &Summary) -> Option<Finding> {
+    const LEAST: u64 = 20;
+    const PERCENT: f64 = 1.0;
+    const NAMES: [&str; 10] = [
+        "cudaMalloc",
+        "cudaFree",
+        "cudaHostAlloc",
+        "cudaMallocHost",
+        "cudaFreeHost",
+        "cuMemAlloc_v2",
+        "cuMemFree_v2",
+        "hipMalloc",
+        "hipFree",
+        "hipHostMalloc",
+    ];
+
+    let calls = Calls::of(summary, |name| NAMES.contains(&name))?;
+    (calls.count >= LEAST && percent(calls.ns, summary.span_ns) >= PERCENT).then(|| Finding {
+        title: format!("Allocating and freeing memory takes {} ({} calls).", shown(calls.ns), calls.count),
+        evidence: format!(
+            "{}. A free waits for the device: keep buffers, or allocate from a pool.",
+            calls.evidence(summary)
+        ),
+        gain_ns: calls.ns,
+    })
+}
+
+/// Copies run while no kernel does, because all work is in one stream.
+fn lone_copies(summary: &Summary) -> Option<Finding> {
+    const PERCENT: f64 = 5.0;
+
+    let devices = summary.occupation.as_ref()?;
+    let alone = devices.exclusive.memory_ns;
+    let has_one_stream = summary.stream_idle.len() as u64 == summary.devices;
+    let is_found = has_one_stream && devices.compute_ns > 0 && percent(alone, devices.window_ns) >= PERCENT;
+    (is_found && pageable_copies(summary).is_none()).then(|| Finding {
+        title: format!("Copies and fills run alone for {}: no kernel runs meanwhile.", shown(alone)),
+        evidence:
+            "All work of a device is in one stream. Copy in a second one, ahead of the kernels that need the data."
+                .to_owned(),
+        gain_ns: alone.min(devices.compute_ns),
+    })
+}
+
+/// So many launches are queued that a further launch waits.
+fn full_queue(summary: &Summary) -> Option<Finding> {
+    /// CUDA's queue of a stream holds 1,024 launches.
+    const FULL: i64 = 1000;
+
+    let queue = summary.queues.iter().filter(|queue| queue.max >= FULL).max_by_key(|queue| queue.max)?;
+    Some(Finding {
+        title: format!("The launch queue is full: up to {} launches wait in a stream.", queue.max),
+        evidence: format!(
+            "{} launches take long, because each waits until a kernel starts. Other work of that thread is late: launch \
+             fewer and larger kernels, or graphs.",
+            summary.launches.slow_calls
+        ),
+        gain_ns: 0,
     })
 }
 

@@ -16,6 +16,7 @@ pub struct Screen<'s> {
     width: usize,
     rows: usize,
     has_color: bool,
+    is_brief: bool,
 }
 
 /// The width of numeric columns.
@@ -23,7 +24,7 @@ const NUMBER: usize = 12;
 
 impl<'s> Screen<'s> {
     pub(super) fn new(summary: &'s Summary) -> Screen<'s> {
-        Screen { summary, width: 100, rows: 10, has_color: false }
+        Screen { summary, width: 100, rows: 10, has_color: false, is_brief: false }
     }
 
     /// Sets the line length in characters. Default: 100; at least 80.
@@ -34,6 +35,11 @@ impl<'s> Screen<'s> {
     /// Sets the number of operators and kernels to list. Default: 10.
     pub fn rows(self, rows: usize) -> Self {
         Screen { rows, ..self }
+    }
+
+    /// Sets whether only the first line and what to do next are shown. Default: false.
+    pub fn brief(self, is_brief: bool) -> Self {
+        Screen { is_brief, ..self }
     }
 
     /// Sets whether headings are bold, with ANSI escapes. Default: false.
@@ -109,8 +115,10 @@ impl<'s> Screen<'s> {
             return writeln!(f, "  No problem was found.");
         }
         for (number, finding) in (1..).zip(&findings) {
-            let gain = format!("Worth up to {}.", shown(finding.gain_ns));
-            let text = format!("{} {} {gain}", finding.title, finding.evidence);
+            let mut text = format!("{} {}", finding.title, finding.evidence);
+            if finding.gain_ns > 0 {
+                text += &format!(" Worth up to {}.", shown(finding.gain_ns));
+            }
             let lines = filled_lines(&text.split_whitespace().collect::<Vec<_>>(), " ", self.width - 5);
             for (line, text) in lines.iter().enumerate() {
                 let mark = if line == 0 { number.to_string() } else { String::new() };
@@ -193,6 +201,9 @@ impl<'s> Screen<'s> {
 impl fmt::Display for Screen<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.overview(f)?;
+        if self.is_brief {
+            return self.findings(f);
+        }
         if let Some(found) = &self.summary.occupation {
             self.devices(f, found)?;
         }

@@ -96,9 +96,77 @@ fn pageable_copies_are_found() {
         copy("Memcpy HtoD (Pageable -> Device)").titles(),
         ["Copies with pageable memory take 100.000us (1 in all)."]
     );
-    assert!(copy("Memcpy HtoD (Pinned -> Device)").titles().is_empty());
+    let pinned = copy("Memcpy HtoD (Pinned -> Device)").titles();
+    assert!(pinned.iter().all(|title| !title.contains("pageable")), "{pinned:?}");
     let copies = copy("Memcpy HtoD (Pinned -> Device)").summary().copies;
     assert_eq!((copies[0].kind.as_str(), copies[0].bytes, copies[0].gb_per_s), ("Memcpy HtoD", 4000, Some(0.04)));
+}
+
+#[test]
+fn repeated_synchronizations_are_found() {
+    let reads = |count: u32, ns: u32| {
+        (0..count).fold(TraceText::default(), |lines, i| {
+            let at = i * 100;
+            let name = "cudaStreamSynchronize";
+            lines.kernel(i + 1, "gemm", (at, at + 5), (at + 5, at + 40)).add(
+                "cuda_runtime",
+                name,
+                (1, 1),
+                (at + 50, at + 50 + ns),
+                "",
+            )
+        })
+    };
+    let found = reads(20, 30).summary().findings();
+    let found = found.iter().find(|finding| finding.title == "The CPU waits for the GPU 20 times, 600.000us in all.");
+    assert!(found.is_some_and(|found| found.evidence.starts_with("`cudaStreamSynchronize` is called 20 times. ")));
+    for quiet in [reads(5, 30), reads(20, 1)] {
+        assert!(quiet.titles().iter().all(|title| !title.starts_with("The CPU waits")), "{:?}", quiet.titles());
+    }
+}
+
+#[test]
+fn repeated_allocations_are_found() {
+    let calls = |count: u32| {
+        (0..count).fold(TraceText::default(), |lines, i| {
+            lines.add(
+                "cuda_runtime",
+                if i % 2 == 0 { "cudaMalloc" } else { "cudaFree" },
+                (1, 1),
+                (i * 10, i * 10 + 4),
+                "",
+            )
+        })
+    };
+    assert_eq!(calls(30).titles(), ["Allocating and freeing memory takes 120.000us (30 calls)."]);
+    assert!(calls(10).titles().is_empty());
+}
+
+#[test]
+fn copies_alone_in_the_only_stream_are_found() {
+    let copies = |stream: u32| {
+        let args = format!("\"device\":0,\"stream\":{stream}");
+        TraceText::default().kernel(1, "gemm", (0, 1), (100, 1000)).add(
+            "gpu_memcpy",
+            "Memcpy HtoD (Pinned -> Device)",
+            (0, stream),
+            (0, 100),
+            &args,
+        )
+    };
+    assert_eq!(copies(7).titles(), ["Copies and fills run alone for 100.000us: no kernel runs meanwhile."]);
+    assert!(copies(8).titles().is_empty());
+}
+
+#[test]
+fn full_launch_queue_is_found() {
+    let launches = |count: u32| {
+        (0..count).fold(TraceText::default(), |lines, i| {
+            lines.kernel(i + 1, "gemm", (i, i + 1), (5000 + i * 50, 5050 + i * 50))
+        })
+    };
+    assert_eq!(launches(1020).titles(), ["The launch queue is full: up to 1020 launches wait in a stream."]);
+    assert!(launches(900).titles().is_empty());
 }
 
 #[test]
