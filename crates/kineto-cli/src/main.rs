@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::disallowed_methods, reason = "a command prints")]
 
+mod convert;
 mod doctor;
 #[cfg(target_os = "linux")]
 mod listener;
@@ -37,6 +38,7 @@ enum Command {
     Stacks(stacks::StacksArguments),
     View(view::ViewArguments),
     Record(record::RecordArguments),
+    Convert(convert::ConvertArguments),
     Repair(repair::RepairArguments),
     Doctor(doctor::DoctorArguments),
     #[cfg(target_os = "linux")]
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Command::Stacks(arguments) => stacks::run(&arguments),
         Command::View(arguments) => view::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
+        Command::Convert(arguments) => convert::run(&arguments),
         Command::Repair(arguments) => repair::run(&arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         #[cfg(target_os = "linux")]

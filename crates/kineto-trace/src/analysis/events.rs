@@ -31,6 +31,8 @@ pub struct Events {
     /// The keys of the trace's header, with their values as JSON.
     pub(super) header: Vec<(String, String)>,
     pub(super) window: Option<(Timestamp, Timestamp)>,
+    /// The rows of whole recordings in a file.
+    pub(super) recordings: Vec<RecordingRow>,
     pub(super) notes: Notes,
     pub(super) file: FileFigures,
 }
@@ -42,6 +44,15 @@ impl fmt::Debug for Events {
             .field("tracks", &self.tracks.len())
             .finish_non_exhaustive()
     }
+}
+
+/// The row of a whole recording in a file.
+#[derive(Clone, Debug)]
+pub(super) struct RecordingRow {
+    /// Its name and number, such as "PyTorch Profiler (0)".
+    pub(super) name: String,
+    pub(super) start: Timestamp,
+    pub(super) end: Timestamp,
 }
 
 /// Figures of the file that was read; all 0 for a recording.

@@ -22,6 +22,7 @@ mod notes;
 mod op;
 mod read;
 mod recorded;
+mod rewrite;
 #[cfg(test)]
 mod sample;
 mod shape;

@@ -6,8 +6,8 @@ use super::line::Element;
 use super::source::Source;
 use super::time::whole;
 use crate::activity::{FlowEnd, FlowKind};
-use crate::analysis::builder::{Builder, EventDraft};
-use crate::analysis::events::{Events, FileFigures, Phase, TrackId};
+use crate::analysis::builder::{Builder, EventDraft, absolute, relative};
+use crate::analysis::events::{Events, FileFigures, Phase, RecordingRow, TrackId};
 use crate::analysis::notes::Note;
 use crate::analysis::strings::StringId;
 use crate::write::chrome::INCOMPLETE;
@@ -24,8 +24,8 @@ pub(super) struct FileReader {
     /// Whether the time limit has passed; the remaining elements are skipped.
     is_late: bool,
     start: Option<i64>,
-    /// The start of the recording as given by its row, and the end of that row.
-    span: Option<(i64, i64)>,
+    /// The names, starts and ends of the rows of whole recordings.
+    recordings: Vec<(StringId, i64, i64)>,
     window_end: Option<i64>,
     /// The number of elements in the list, and of those with a phase.
     elements: u64,
@@ -75,9 +75,17 @@ impl FileReader {
 
     pub(super) fn finish(mut self, bytes: u64) -> Events {
         self.builder.events.file = FileFigures { bytes, elements: self.elements, base_ns: self.base };
-        let start = self.span.map(|(start, _)| start).or(self.start);
-        let end = self.window_end.or(self.span.map(|(_, end)| end));
-        self.builder.finish(self.base, (start, end))
+        let start = self.recordings.iter().map(|(_, start, _)| *start).min().or(self.start);
+        let end = self.window_end.or(self.recordings.iter().map(|(.., end)| *end).max());
+        let mut events = self.builder.finish(self.base, (start, end));
+        let at = |ns| absolute(relative(ns), self.base).0;
+        let row = |(name, start, end)| RecordingRow {
+            name: events.strings.get(name).to_owned(),
+            start: at(start),
+            end: at(end),
+        };
+        events.recordings = self.recordings.into_iter().map(row).collect();
+        events
     }
 
     fn note(&mut self, note: Note) {
@@ -231,8 +239,7 @@ impl FileReader {
         let Some(lasted) = line.duration else { return self.drop_line(line, Note::WithoutTime) };
         let end = at.saturating_add(lasted.max(0));
         if line.category == Some(StringId::TRACE) {
-            let (start, last) = self.span.unwrap_or((at, end));
-            self.span = Some((start.min(at), last.max(end)));
+            self.recordings.push((line.name, at, end));
             return self.forget(line);
         }
         if lasted < 0 {

@@ -1,0 +1,54 @@
+//! Tests of `kineto convert`: each format, and errors.
+
+use super::{run, traces};
+
+#[test]
+fn output_name_gives_the_format() {
+    let (folder, whole, _) = traces();
+    let convert = |name: &str| {
+        let output = folder.path().join(name);
+        let result = run(&["convert", whole.to_str().unwrap(), "-o", output.to_str().unwrap()]);
+        assert_eq!(result, (String::new(), String::new(), Some(0)), "{name}");
+        std::fs::read(output).unwrap()
+    };
+    assert!(convert("a.json").starts_with(b"{\"schemaVersion\":1"));
+    assert!(convert("a.json.gz").starts_with(&[0x1f, 0x8b]) && convert("a.pftrace.gz").starts_with(&[0x1f, 0x8b]));
+    let native = convert("a.pftrace");
+    assert!(native.windows(4).any(|bytes| bytes == b"gemm") && !native.starts_with(b"{"));
+    let folded = String::from_utf8(convert("a.folded")).unwrap();
+    assert!(folded.contains("train;cudaLaunchKernel 2"), "{folded}");
+    let csv = String::from_utf8(convert("a.csv")).unwrap();
+    let lines: Vec<_> = csv.lines().collect();
+    assert_eq!(lines[0], "start_ns,duration_ns,category,name,process,thread,id,linked,arguments");
+    assert_eq!(
+        (lines.len(), lines[3]),
+        (4, r#"5000,10000,kernel,gemm,0,7,,,"{""correlation"":1,""device"":0,""stream"":7}""#)
+    );
+}
+
+#[test]
+fn converted_trace_has_the_same_summary() {
+    let (folder, whole, _) = traces();
+    let copy = folder.path().join("copy.json");
+    assert_eq!(run(&["convert", whole.to_str().unwrap(), "-o", copy.to_str().unwrap()]).2, Some(0));
+    let figures = |path: &std::path::Path| {
+        let (out, _, _) = run(&["summary", "--json", path.to_str().unwrap()]);
+        let mut figures: serde_json::Value = serde_json::from_str(&out).unwrap();
+        figures.as_object_mut().unwrap().remove("load");
+        figures
+    };
+    assert_eq!(figures(&whole), figures(&copy));
+}
+
+#[test]
+fn conversion_that_fails_leaves_no_file() {
+    let (folder, whole, cut) = traces();
+    let output = folder.path().join("out.json");
+    let (_, errors, status) = run(&["convert", cut.to_str().unwrap(), "-o", output.to_str().unwrap()]);
+    assert!(status == Some(1) && errors.contains("cut off at byte") && !output.exists(), "{errors}");
+    let (_, errors, status) =
+        run(&["convert", whole.to_str().unwrap(), "-o", folder.path().join("a.zip").to_str().unwrap()]);
+    assert!(status == Some(1) && errors.contains("use .json.gz"), "{errors}");
+    let (_, errors, status) = run(&["convert", whole.to_str().unwrap(), "-o", "/no/such/folder/a.csv"]);
+    assert!(status == Some(1) && errors.contains("/no/such/folder/a.csv"), "{errors}");
+}
