@@ -233,3 +233,20 @@ fn nests(mut calls: &[Call]) -> impl Iterator<Item = &[Call]> {
         Some(nest)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sparse_ids_get_few_pages_and_dense_ids_all() {
+        let (mut sparse, mut dense) = (Launches::default(), Launches::default());
+        let made = (1..=100).filter(|nth| sparse.make_slot(nth * 1_000_000).is_some()).count();
+        assert_eq!((made, sparse.slots.len()), (2, 2 * 1024));
+        for id in 0..20 * PAGE {
+            dense.calls += 1;
+            assert!(dense.slot(id).or_else(|| dense.make_slot(id)).is_some(), "{id}");
+        }
+        assert_eq!(dense.slots.len(), 20 * 1024);
+    }
+}
