@@ -16,6 +16,7 @@ mod table;
 mod trace_file;
 #[cfg(target_os = "linux")]
 mod trigger;
+mod validate;
 mod view;
 
 use clap::{Parser, Subcommand};
@@ -39,6 +40,7 @@ enum Command {
     View(view::ViewArguments),
     Record(record::RecordArguments),
     Convert(convert::ConvertArguments),
+    Validate(validate::ValidateArguments),
     Repair(repair::RepairArguments),
     Doctor(doctor::DoctorArguments),
     #[cfg(target_os = "linux")]
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Command::View(arguments) => view::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
+        Command::Validate(arguments) => validate::run(&arguments),
         Command::Repair(arguments) => repair::run(&arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         #[cfg(target_os = "linux")]

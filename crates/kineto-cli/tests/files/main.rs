@@ -5,6 +5,7 @@ mod averages;
 mod convert;
 mod repair;
 mod summary;
+mod validate;
 mod view;
 
 use std::fs;

@@ -34,6 +34,7 @@ mod table;
 mod timed;
 mod tree;
 mod units;
+mod validate;
 mod values;
 
 pub use crate::error::{Error, ErrorKind};
@@ -55,3 +56,4 @@ pub use summary::Summary;
 pub use table::Table;
 pub use tree::{EventTree, Violation};
 pub use units::TimeUnit;
+pub use validate::BrokenRule;

@@ -1,0 +1,73 @@
+//! `kineto validate`: says which tools cannot read a trace wholly, and why.
+
+use crate::trace_file::{read, trace_files};
+use crate::{print_error, print_text};
+use kineto_trace::analysis::{BrokenRule, Events, TrackId};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Says which rules of Perfetto, TensorBoard and HTA a trace breaks, with the first event that breaks each.
+///
+/// Exit status: 0 if no rule is broken; 1 if one is, or if a trace was not read; 2 for wrong arguments.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    kineto validate app.pt.trace.json.gz\n  \
+    kineto validate traces/")]
+pub(crate) struct ValidateArguments {
+    /// The trace files, or folders of them.
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+}
+
+/// Validates each trace.
+pub(crate) fn run(arguments: &ValidateArguments) -> ExitCode {
+    let mut status = ExitCode::SUCCESS;
+    for path in arguments.traces.iter().flat_map(|path| trace_files(path)) {
+        match read(&path, false) {
+            Ok(events) => {
+                let text = report(&path, &events);
+                if text.contains('\n') {
+                    status = ExitCode::FAILURE;
+                }
+                print_text(&format!("{text}\n"));
+            }
+            Err(error) => status = print_error(&error),
+        }
+    }
+    status
+}
+
+/// Returns one line, and two more for each broken rule.
+fn report(path: &Path, events: &Events) -> String {
+    let mut broken: Vec<String> = events.broken_rules().iter().map(|rule| formatted(events, rule)).collect();
+    broken.extend(name_fault(path));
+    if broken.is_empty() {
+        return format!("{}: no problem in {} events", path.display(), events.len());
+    }
+    format!("{}:\n{}", path.display(), broken.join("\n"))
+}
+
+fn formatted(events: &Events, rule: &BrokenRule) -> String {
+    let BrokenRule { reader, problem, effect, remedy, .. } = rule;
+    let count = if rule.count > 0 { format!(" ({})", rule.count) } else { String::new() };
+    let first = rule.first.and_then(|first| events.get(first)).map_or_else(String::new, |event| {
+        let track = event.track();
+        let at = event.start().since(events.window().0);
+        format!("first: `{}` on {}/{}, {at} ns after the start; ", event.name(), id(&track.process), id(&track.thread))
+    });
+    format!("  {reader} {effect}: {problem}{count}\n    {first}to do: {remedy}")
+}
+
+/// Returns what TensorBoard needs of the name, if it lacks that.
+fn name_fault(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_string_lossy();
+    let is_listed = name.ends_with(".pt.trace.json") || name.ends_with(".pt.trace.json.gz");
+    (!is_listed).then(|| "  TensorBoard does not list the file: its name does not end with .pt.trace.json or .pt.trace.json.gz\n    to do: rename it".to_owned())
+}
+
+fn id(id: &TrackId) -> String {
+    match id {
+        TrackId::Id(id) => id.to_string(),
+        TrackId::Name(name) => name.clone(),
+    }
+}
