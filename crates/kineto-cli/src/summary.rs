@@ -1,6 +1,6 @@
 //! `kineto summary`: prints where the time of traces went.
 
-use crate::trace_file::{read, trace_files};
+use crate::trace_file::{Part, trace_files};
 use crate::{print_error, print_text};
 use kineto_trace::analysis::Summary;
 use serde_json::json;
@@ -19,6 +19,7 @@ use std::process::ExitCode;
     kineto summary app.pt.trace.json.gz\n  \
     kineto summary --json rank0.json | jq .temporal\n  \
     kineto summary --findings rank*.pt.trace.json.gz\n  \
+    kineto summary --step 7 app.pt.trace.json.gz\n  \
     kineto summary --rows 50 traces/")]
 pub(crate) struct SummaryArguments {
     /// The trace files, or folders of them.
@@ -33,9 +34,8 @@ pub(crate) struct SummaryArguments {
     /// Lists this many operators and kernels.
     #[arg(long, default_value_t = 10, value_name = "N", conflicts_with_all = ["json", "findings"])]
     rows: usize,
-    /// Reads a truncated file up to its last event.
-    #[arg(long)]
-    partial: bool,
+    #[command(flatten)]
+    part: Part,
 }
 
 /// Prints the summary of each trace.
@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &SummaryArguments) -> ExitCode {
     let mut status = ExitCode::SUCCESS;
     let mut lines = Vec::new();
     for path in arguments.traces.iter().flat_map(|path| trace_files(path)) {
-        match read(&path, arguments.partial) {
+        match arguments.part.read(&path) {
             Ok(events) => {
                 let summary = events.summary();
                 let separator = if lines.is_empty() || arguments.json { "" } else { "\n" };

@@ -1,7 +1,8 @@
 //! Arguments and reading of a command's trace file.
 
 use kineto_trace::Error;
-use kineto_trace::analysis::{Events, ReadOptions};
+use kineto_trace::Timestamp;
+use kineto_trace::analysis::{EventFilter, Events, ReadOptions};
 use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -13,16 +14,69 @@ pub(crate) struct Input {
     /// The trace file; `-` is the standard input.
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
+    #[command(flatten)]
+    part: Part,
+}
+
+/// The arguments that select a part of a trace.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Part {
     /// Reads a truncated file up to its last event.
     #[arg(long)]
     partial: bool,
+    /// Only the step `ProfilerStep#N`, and the device work launched in it.
+    #[arg(long, value_name = "N", help_heading = "Part of the trace")]
+    step: Option<u64>,
+    /// Only what begins this many milliseconds after the start of the trace, or later.
+    #[arg(long, value_name = "MS", help_heading = "Part of the trace")]
+    from: Option<f64>,
+    /// Only what begins less than this many milliseconds after the start of the trace.
+    #[arg(long, value_name = "MS", help_heading = "Part of the trace")]
+    to: Option<f64>,
+    /// Only this thread, and the device work that it launched.
+    #[arg(long, value_name = "ID", help_heading = "Part of the trace")]
+    thread: Option<i64>,
+    /// Of devices, only this stream.
+    #[arg(long, value_name = "NUMBER", help_heading = "Part of the trace")]
+    stream: Option<u64>,
+    /// Only events whose name contains this text.
+    #[arg(long, value_name = "TEXT", help_heading = "Part of the trace")]
+    name: Option<String>,
 }
 
 impl Input {
     /// Reads the trace.
     pub(crate) fn read(&self) -> Result<Events, Error> {
-        read(&self.trace, self.partial)
+        self.part.read(&self.trace)
     }
+}
+
+impl Part {
+    /// Reads the part of a trace; `-` is the standard input.
+    pub(crate) fn read(&self, path: &Path) -> Result<Events, Error> {
+        let events = read(path, self.partial)?;
+        let filter = self.filter(events.window().0);
+        events.filtered(&filter)
+    }
+
+    fn filter(&self, start: Timestamp) -> EventFilter {
+        let mut filter = EventFilter::new();
+        if self.from.is_some() || self.to.is_some() {
+            let from = self.from.map_or(Timestamp::default(), |from| after(start, from));
+            let to = self.to.map_or(Timestamp::from_nanos(u64::MAX), |to| after(start, to));
+            filter = filter.within(from, to);
+        }
+        let filter = self.step.into_iter().fold(filter, EventFilter::step);
+        let filter = self.thread.into_iter().fold(filter, EventFilter::thread);
+        let filter = self.stream.into_iter().fold(filter, EventFilter::stream);
+        self.name.iter().fold(filter, |filter, name| filter.name(name))
+    }
+}
+
+/// Returns the time that is so many milliseconds after another.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a conversion to u64 saturates")]
+fn after(start: Timestamp, ms: f64) -> Timestamp {
+    Timestamp::from_nanos(start.as_nanos().saturating_add((ms * 1e6).round() as u64))
 }
 
 /// Reads a trace; `-` is the standard input. A terminal shows the progress.

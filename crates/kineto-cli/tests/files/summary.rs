@@ -65,6 +65,22 @@ fn folder_of_ranks_ends_with_a_line_for_each() {
 }
 
 #[test]
+fn part_of_a_trace_is_selected() {
+    let (_folder, whole, _) = traces();
+    let path = whole.to_str().unwrap();
+    let slices = |arguments: &[&str]| {
+        let (out, errors, status) = run(&[&["summary", "--json", path], arguments].concat());
+        assert_eq!((errors.as_str(), status), ("", Some(0)), "{arguments:?}");
+        let figures: serde_json::Value = serde_json::from_str(&out).unwrap();
+        figures["load"]["slices"].as_u64().unwrap()
+    };
+    assert_eq!(slices(&["--from", "0", "--to", "0.001"]), 3, "the kernel counts to its launch");
+    assert_eq!((slices(&["--from", "0.001"]), slices(&["--name", "train"]), slices(&["--stream", "9"])), (0, 1, 2));
+    let (_, errors, status) = run(&["summary", "--step", "3", path]);
+    assert!(status == Some(1) && errors.contains("there is no step 3: the trace has no steps"), "{errors}");
+}
+
+#[test]
 fn standard_input_is_read() {
     let mut child =
         command(&["summary", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -20,6 +20,7 @@ pub use launches::{LaunchFigures, QueueFigures};
 pub use occupation::{Exclusive, Occupation};
 pub use screen::Screen;
 pub use steps::StepFigures;
+pub(super) use steps::step_number;
 pub use work::{StreamId, WorkClass};
 
 use super::attribution::{Attribution, AttributionCounts};
