@@ -79,10 +79,22 @@ impl<R: Read> Source<R> {
                     self.start += json.position();
                     return Ok(result);
                 }
-                Err(fault) if matches!(fault.cause, Cause::Truncated) && self.fill()? => {}
+                Err(fault) if matches!(fault.cause, Cause::Truncated) && self.double()? => {}
                 Err(fault) => return Err(fault),
             }
         }
+    }
+
+    /// Reads at least as many bytes as the window contains, or to the end of the file; returns whether there were any. So all
+    /// attempts at a long value take no longer than twice the last one.
+    fn double(&mut self) -> Result<bool> {
+        let before = self.end - self.start;
+        while self.end - self.start < 2 * before.max(1) {
+            if !self.fill()? {
+                break;
+            }
+        }
+        Ok(self.end - self.start > before)
     }
 
     /// Takes a whole value. Only quotes and brackets are matched, so it may still be invalid JSON.
@@ -233,6 +245,21 @@ mod tests {
         assert!(taken[2].starts_with("Text("));
         assert_eq!(taken[3], "Null");
         assert_eq!((source.peek().unwrap(), source.position()), (None, text.len() as u64));
+    }
+
+    #[test]
+    fn long_value_from_a_slow_reader_is_read_a_few_times() {
+        let text = format!("{{\"a\": \"{}\"}} ,", "b".repeat(100_000));
+        let (mut source, mut attempts) = (Source::new(SlowReader(text.as_bytes()), u64::MAX, None), 0);
+        let read = source.read(|json| {
+            attempts += 1;
+            json.skip()
+        });
+        assert!(read.is_ok() && attempts < 20, "{attempts}");
+        assert_eq!(source.position(), text.len() as u64 - 2);
+        let mut cut = Source::new(SlowReader(&text.as_bytes()[..50_000]), u64::MAX, None);
+        let fault = cut.read(|json| json.skip()).unwrap_err();
+        assert!(matches!(fault.cause, Cause::Truncated) && fault.at == 50_000, "{fault:?}");
     }
 
     #[test]
