@@ -2,18 +2,17 @@
 
 use crate::print_error;
 use crate::trace_file::Input;
-use kineto_trace::Error;
 use kineto_trace::activity::CorrelationId;
 use kineto_trace::analysis::{Event, Events, StackMetric, TrackId};
-use std::fs::File;
+use kineto_trace::write::file;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Writes a trace in another format, which the name of the output gives.
 ///
-/// `.json` is Kineto's JSON, `.pftrace` Perfetto's format; both may end with `.gz`. `.csv` has a line for each event, `.folded` a line for
-/// each stack of operators with its self time in microseconds, which flamegraph.pl, inferno and speedscope read.
+/// `.json` is Kineto's JSON, `.pftrace` Perfetto's format. `.csv` has a line for each event, `.folded` a line for each stack of operators
+/// with its self time in microseconds, which flamegraph.pl, inferno and speedscope read. Each may end with `.gz`.
 ///
 /// Exit status: 0 if the file was written; 1 if not; 2 for wrong arguments.
 #[derive(clap::Args, Debug)]
@@ -29,26 +28,33 @@ pub(crate) struct ConvertArguments {
     output: PathBuf,
 }
 
+/// The ends of names that give a format.
+const FORMATS: [&str; 5] = ["json", "pftrace", "perfetto-trace", "csv", "folded"];
+
+const GZIP_LEVEL: u32 = 1;
+
 /// Converts the trace.
 pub(crate) fn run(arguments: &ConvertArguments) -> ExitCode {
-    match arguments.input.read().and_then(|events| save(&events, &arguments.output)) {
+    let output = &arguments.output;
+    let name = output.to_string_lossy().to_ascii_lowercase();
+    let format = name.strip_suffix(".gz").unwrap_or(&name).rsplit('.').next().unwrap_or_default();
+    if !FORMATS.contains(&format) {
+        let why = "its name ends with no known format; use .json, .pftrace, .csv or .folded, each also with .gz";
+        return print_error(&format_args!("cannot write {}: {why}", output.display()));
+    }
+    let converted = arguments.input.read().and_then(|events| match format {
+        "csv" => file::save(output, GZIP_LEVEL, |out| write_csv(&events, BufWriter::new(out))),
+        "folded" => events.stacks(StackMetric::SelfHost).save(output),
+        _ => events.save(output),
+    });
+    match converted {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => print_error(&error),
     }
 }
 
-fn save(events: &Events, output: &Path) -> Result<(), Error> {
-    match output.extension().and_then(|extension| extension.to_str()) {
-        Some("csv") => save_csv(events, output)
-            .map_err(|error| Error::io("write", output, error, "free space, or choose another folder")),
-        Some("folded") => events.stacks(StackMetric::SelfHost).save(output),
-        _ => events.save(output),
-    }
-}
-
 /// Writes a line for each event; times are nanoseconds.
-fn save_csv(events: &Events, output: &Path) -> io::Result<()> {
-    let mut out = BufWriter::new(File::create(output)?);
+fn write_csv(events: &Events, mut out: impl Write) -> io::Result<()> {
     out.write_all(b"start_ns,duration_ns,category,name,process,thread,id,linked,arguments\n")?;
     events.iter().try_for_each(|event| out.write_all(csv_line(&event).as_bytes()))?;
     out.flush()

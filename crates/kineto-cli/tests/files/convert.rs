@@ -13,6 +13,7 @@ fn output_name_gives_the_format() {
     };
     assert!(convert("a.json").starts_with(b"{\"schemaVersion\":1"));
     assert!(convert("a.json.gz").starts_with(&[0x1f, 0x8b]) && convert("a.pftrace.gz").starts_with(&[0x1f, 0x8b]));
+    assert!(convert("a.csv.gz").starts_with(&[0x1f, 0x8b]));
     let native = convert("a.pftrace");
     assert!(native.windows(4).any(|bytes| bytes == b"gemm") && !native.starts_with(b"{"));
     let folded = String::from_utf8(convert("a.folded")).unwrap();
@@ -48,7 +49,7 @@ fn conversion_that_fails_leaves_no_file() {
     assert!(status == Some(1) && errors.contains("cut off at byte") && !output.exists(), "{errors}");
     let (_, errors, status) =
         run(&["convert", whole.to_str().unwrap(), "-o", folder.path().join("a.zip").to_str().unwrap()]);
-    assert!(status == Some(1) && errors.contains("use .json.gz"), "{errors}");
+    assert!(status == Some(1) && errors.contains("use .json, .pftrace, .csv or .folded"), "{errors}");
     let (_, errors, status) = run(&["convert", whole.to_str().unwrap(), "-o", "/no/such/folder/a.csv"]);
     assert!(status == Some(1) && errors.contains("/no/such/folder/a.csv"), "{errors}");
 }
