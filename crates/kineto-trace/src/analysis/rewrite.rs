@@ -94,7 +94,10 @@ impl Events {
             rows.thread(&ThreadRow { track: on, name: &track.name, sort_index, continues: None, at })?;
         }
         let mut slices = 0;
-        for event in self.iter() {
+        let mut events: Vec<_> = self.iter().collect();
+        // Of two events that begin at once, Perfetto needs the one first at which an arrow starts.
+        events.sort_by_key(|event| (event.start(), event.is_on_device()));
+        for event in events {
             slices += u64::from(event.is_slice());
             let value = HardwareCounterArgs(event);
             let has_name = event.is_counter() && event.kind() == Some(ActivityType::HardwareCounters);
