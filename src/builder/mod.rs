@@ -485,7 +485,7 @@ fn settle_output(
     let claim = |path: &Path| if Sinks::is_file(path) { OutputClaim::take(path).map(Some) } else { Some(None) };
     let claim = if is_written { config.claim_output(claim, numbered_layer, &mut warnings)?.flatten() } else { None };
     config::report(&warnings);
-    config.output.path(&config.name_placeholders()).iter().for_each(|output| report_abandoned(output));
+    config.output.path(&config.placeholder_values()).iter().for_each(|output| report_abandoned(output));
     Ok(claim)
 }
 

@@ -73,7 +73,7 @@ impl Profiler {
     pub fn after_fork(&self) -> Result<(), Error> {
         // There is no session if the layer is off.
         if let Ok(session) = self.session()
-            && session.settings.next().ondemand.has_requesters()
+            && session.settings.next().ondemand.accepts_requests()
             && session.requests.forget_parent()?
         {
             serve(session);

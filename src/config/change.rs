@@ -135,8 +135,11 @@ mod tests {
         assert!(!read.with_args && read.filter.is_some());
         let reloaded = started.config.apply_reloaded(&read);
         assert!(reloaded.with_args && reloaded.filter.is_none() && reloaded.events == tracing_core::LevelFilter::OFF);
-        assert_eq!((reloaded.log_level, reloaded.ondemand.interval), (Severity::Info, Some(Duration::from_secs(7))));
-        assert!(reloaded.ondemand.asks_daemon() && !started.config.ondemand.asks_daemon());
+        assert_eq!(
+            (reloaded.log_level, reloaded.ondemand.poll_interval),
+            (Severity::Info, Some(Duration::from_secs(7)))
+        );
+        assert!(reloaded.ondemand.polls_daemon() && !started.config.ondemand.polls_daemon());
         assert_eq!(reloaded.activities, ActivityTypes::from(ActivityType::ConcurrentKernel));
         assert_eq!((reloaded.host_name.as_deref(), reloaded.gzip_level), (Some("h"), 9));
         assert_eq!(reloaded.distributed, started.config.distributed);

@@ -107,7 +107,7 @@ impl Env {
     /// Returns whether a key's variable is set and not empty; for a presence flag, whether it is not an off value.
     fn is_set(&self, key: Key) -> bool {
         let is_on = |text: &OsStr| {
-            key.spec().kind != SettingKind::Presence || text.to_str().is_some_and(|text| value::presence(text.trim()))
+            key.spec().kind != SettingKind::AnyText || text.to_str().is_some_and(|text| value::presence(text.trim()))
         };
         self.0.iter().any(|(name, text)| key.is_variable(name) && !text.is_empty() && is_on(text))
     }
@@ -160,7 +160,7 @@ impl Env {
             let Some(name) = self.0.keys().find(|name| key.is_variable(name)) else { continue };
             let Some(text) = self.text(name) else { continue };
             if let Err(wrong) = reading.settings.read(key, text.trim(), &mut reading.warnings) {
-                reading.errors.push(SettingError::new(None, &format!("{name}={text}"), wrong).of(key));
+                reading.errors.push(SettingError::new(None, &format!("{name}={text}"), wrong).with_default_of(key));
             }
         }
         reading

@@ -161,7 +161,7 @@ keys! {
         "writes an operation's name as `name.overload`, from its field `overload_name`" => (overload_names);
     FwdBwd: Both Now Next "FWD_BWD", SettingKind::Bool, Literal("true"), "fwd_bwd(bool)",
         "draws arrows from forward to backward operations, by the fields `seq` and `fwd_thread`" => (fwd_bwd);
-    Collectives: Environment Now Start "TORCH_PROFILER_ENABLE_COLLECTIVE_PROFILING", SettingKind::One, Literal("false"),
+    Collectives: Environment Now Start "TORCH_PROFILER_ENABLE_COLLECTIVE_PROFILING", SettingKind::OneIsTrue, Literal("false"),
         "collective_profiling(bool)", "adds `collective_comm` to the activities: spans of `Collective` are of that type" => (collectives);
     DenyFields: Both Now Start "DENY_FIELDS", SettingKind::List, Literal(""), "deny_fields(names)",
         "fields of these names are never recorded" => (deny_fields);
@@ -302,7 +302,7 @@ keys! {
     CustomConfig: Both Now Next "CUSTOM_CONFIG", SettingKind::Text, Literal(""), "",
         "text for collectors; disable_runtime_events, disable_ccp_events, disable_insight_events and disable_counter_events \
          deselect MTIA's types" => (in gpu);
-    UseDaemon: Environment Now Start "KINETO_USE_DAEMON", SettingKind::Presence, Literal("false"), "",
+    UseDaemon: Environment Now Start "KINETO_USE_DAEMON", SettingKind::AnyText, Literal("false"), "",
         "polls the dynolog daemon for requests; records nothing else unless KINETO_RECORD_FROM_START is set (Linux)" => (ondemand.use_daemon);
     OnDemandFolder: Environment Now Start "KINETO_ONDEMAND_TRACE_DIR", SettingKind::Text, Literal("/tmp/"), "",
         "folder in or below which requests may write files" => (in ondemand);

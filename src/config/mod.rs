@@ -41,7 +41,7 @@ pub use flags::RecordingFlags;
 pub(crate) use gpu::Gpu;
 pub use mode::{Mode, Modes, UnknownMode};
 #[cfg(target_os = "linux")]
-pub(crate) use names::{NamePlaceholders, has_pid};
+pub(crate) use names::{PlaceholderValues, has_pid_placeholder};
 pub(crate) use ondemand::OnDemandConfig;
 pub(crate) use output::Output;
 pub use overflow::Overflow;
@@ -223,7 +223,7 @@ impl Config {
                  schedule; unset them, or remove the schedule"
             );
         }
-        let serves = self.ondemand.is_wanted();
+        let serves = self.ondemand.is_enabled();
         if waits || serves && !has_schedule {
             self.record_on_request_only();
         }
@@ -480,11 +480,14 @@ mod tests {
         let env = [("KINETO_ACTIVITIES_LOG_FILE", "/tmp/x.json")];
         let from_env = config(&Overrides::default(), &env, "");
         assert_eq!(
-            from_env.output.path(&NamePlaceholders { pid: 9, ..from_env.name_placeholders() }),
+            from_env.output.path(&PlaceholderValues { pid: 9, ..from_env.placeholder_values() }),
             Some("/tmp/x_9.json".into())
         );
         let overrides = Overrides::default().with(Key::LogFile, Output::Exact("/tmp/y.json".into()));
-        assert_eq!(config(&overrides, &env, "").output.path(&from_env.name_placeholders()), Some("/tmp/y.json".into()));
+        assert_eq!(
+            config(&overrides, &env, "").output.path(&from_env.placeholder_values()),
+            Some("/tmp/y.json".into())
+        );
     }
 
     #[test]

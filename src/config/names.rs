@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The values of the placeholders.
 #[derive(Clone, Debug)]
-pub(crate) struct NamePlaceholders {
+pub(crate) struct PlaceholderValues {
     pub(crate) host: String,
     pub(crate) pid: u32,
     pub(crate) rank: u32,
@@ -16,14 +16,14 @@ pub(crate) struct NamePlaceholders {
 }
 
 /// A literal text, or the name of a placeholder.
-enum NameSegment<'t> {
+enum PathSegment<'t> {
     Text(&'t str),
-    Part(&'t str),
+    Placeholder(&'t str),
 }
 
 const KNOWN: [&str; 4] = ["host", "pid", "rank", "time"];
 
-impl NamePlaceholders {
+impl PlaceholderValues {
     /// Returns the path with all known placeholders replaced; the time is in UTC, to the second: `20261123T143000Z`.
     ///
     /// A path that is not UTF-8 is returned as it is.
@@ -40,17 +40,17 @@ impl NamePlaceholders {
             unknown => format!("{{{unknown}}}"),
         };
         let expand = |piece| match piece {
-            NameSegment::Text(text) => text.to_owned(),
-            NameSegment::Part(part) => value(part),
+            PathSegment::Text(text) => text.to_owned(),
+            PathSegment::Placeholder(part) => value(part),
         };
-        pieces(text).into_iter().map(expand).collect::<String>().into()
+        split_placeholders(text).into_iter().map(expand).collect::<String>().into()
     }
 }
 
 impl Config {
     /// Returns the values of the placeholders; the time is that of the call.
-    pub(crate) fn name_placeholders(&self) -> NamePlaceholders {
-        NamePlaceholders {
+    pub(crate) fn placeholder_values(&self) -> PlaceholderValues {
+        PlaceholderValues {
             host: self.host_name.clone().unwrap_or_else(process::host_name),
             pid: std::process::id(),
             rank: self.distributed.as_ref().map_or(0, |info| info.rank),
@@ -60,7 +60,7 @@ impl Config {
 }
 
 /// Returns whether a path contains `{pid}`.
-pub(crate) fn has_pid(path: &Path) -> bool {
+pub(crate) fn has_pid_placeholder(path: &Path) -> bool {
     path.to_str().is_some_and(|text| text.contains("{pid}"))
 }
 
@@ -68,25 +68,25 @@ pub(crate) fn has_pid(path: &Path) -> bool {
 ///
 /// # Errors
 /// If one is unknown; the text is a clause that names it.
-pub(super) fn check(path: &Path) -> Result<(), String> {
-    let unknown = |piece: &NameSegment<'_>| matches!(piece, NameSegment::Part(part) if !KNOWN.contains(part));
-    match pieces(path.to_str().unwrap_or_default()).into_iter().find(unknown) {
-        Some(NameSegment::Part(part)) => {
+pub(super) fn check_placeholders(path: &Path) -> Result<(), String> {
+    let unknown = |piece: &PathSegment<'_>| matches!(piece, PathSegment::Placeholder(part) if !KNOWN.contains(part));
+    match split_placeholders(path.to_str().unwrap_or_default()).into_iter().find(unknown) {
+        Some(PathSegment::Placeholder(part)) => {
             Err(format!("{{{part}}} is unknown; a name has {{host}}, {{pid}}, {{rank}}, {{time}}"))
         }
         _ => Ok(()),
     }
 }
 
-fn pieces(text: &str) -> Vec<NameSegment<'_>> {
+fn split_placeholders(text: &str) -> Vec<PathSegment<'_>> {
     let (mut pieces, mut rest) = (Vec::new(), text);
     while let Some((before, behind)) = rest.split_once('{')
         && let Some((part, after)) = behind.split_once('}')
     {
-        pieces.extend([NameSegment::Text(before), NameSegment::Part(part)]);
+        pieces.extend([PathSegment::Text(before), PathSegment::Placeholder(part)]);
         rest = after;
     }
-    pieces.push(NameSegment::Text(rest));
+    pieces.push(PathSegment::Text(rest));
     pieces
 }
 
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn placeholders_are_expanded_or_refused() {
         let time = UNIX_EPOCH + Duration::from_secs(1_795_401_955);
-        let parts = NamePlaceholders { host: "node/1".into(), pid: 7, rank: 3, time };
+        let parts = PlaceholderValues { host: "node/1".into(), pid: 7, rank: 3, time };
         for (path, expected) in [
             ("/x/{host}/{rank}.{pid}.json", "/x/node_1/3.7.json"),
             ("a_{time}.json", "a_20261123T024555Z.json"),
@@ -108,10 +108,10 @@ mod tests {
             ("a", "a"),
         ] {
             assert_eq!(parts.expand(Path::new(path)), Path::new(expected));
-            assert_eq!(check(Path::new(path)), Ok(()));
+            assert_eq!(check_placeholders(Path::new(path)), Ok(()));
         }
         for path in ["{x}", "a{}b", "{pid}{PID}", "{pid }"] {
-            assert!(check(Path::new(path)).unwrap_err().contains("is unknown"), "{path}");
+            assert!(check_placeholders(Path::new(path)).unwrap_err().contains("is unknown"), "{path}");
         }
     }
 }

@@ -12,51 +12,51 @@ pub(crate) struct OnDemandConfig {
     /// `KINETO_USE_DAEMON`: whether the daemon is polled, unless `fabric` decides.
     pub(crate) use_daemon: bool,
     /// `ENABLE_IPC_FABRIC`, from the file or the environment, if set: it overrides `use_daemon`.
-    pub(crate) fabric: Option<bool>,
+    pub(crate) polling_override: Option<bool>,
     /// The interval at which the daemon is polled; `None` chooses it from the daemon's response time.
-    pub(crate) interval: Option<Duration>,
+    pub(crate) poll_interval: Option<Duration>,
     /// The folder of the daemon's sockets; abstract sockets if unset.
     pub(crate) socket_folder: Option<PathBuf>,
     /// The folder to which requests may write.
     pub(crate) trace_folder: PathBuf,
     /// The maximum duration of a recording, and also the maximum time that it waits for its first iteration.
-    pub(crate) longest: Duration,
+    pub(crate) max_duration: Duration,
     /// How far ahead a request's start time may be.
-    pub(crate) latest_start: Duration,
+    pub(crate) max_start_delay: Duration,
     /// The permissions of files that requests write.
     pub(crate) file_mode: u32,
     /// The watched folder for request files, if set.
     pub(crate) trigger_folder: Option<PathBuf>,
     /// The id of a trusted user, in addition to root and the process's own.
-    pub(crate) trusted: Option<u32>,
+    pub(crate) trusted_uid: Option<u32>,
     /// The Slurm job under which the process registers.
-    pub(crate) job: i64,
+    pub(crate) slurm_job_id: i64,
     /// The recordings that start by time or iteration.
     pub(crate) timetable: Timetable,
 }
 
 /// The minimum interval: dynolog's own loop is no faster.
-const SHORTEST: Duration = Duration::from_millis(10);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 impl OnDemandConfig {
     /// Returns whether any source may request a recording, including a daemon whose polling the file disables for now.
-    pub(crate) fn is_wanted(&self) -> bool {
-        self.has_requesters() || self.timetable.is_wanted()
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.accepts_requests() || self.timetable.is_wanted()
     }
 
     /// Returns whether the daemon or a file in the trigger folder can ask for a recording.
-    pub(crate) fn has_requesters(&self) -> bool {
-        self.may_ask_daemon() || self.trigger_folder.is_some()
+    pub(crate) fn accepts_requests(&self) -> bool {
+        self.needs_daemon_client() || self.trigger_folder.is_some()
     }
 
     /// Returns whether the daemon is polled, or only `ENABLE_IPC_FABRIC` disables that, which the file may change.
-    pub(crate) fn may_ask_daemon(&self) -> bool {
-        self.use_daemon || self.asks_daemon()
+    pub(crate) fn needs_daemon_client(&self) -> bool {
+        self.use_daemon || self.polls_daemon()
     }
 
     /// Returns whether the daemon is polled.
-    pub(crate) fn asks_daemon(&self) -> bool {
-        self.fabric.unwrap_or(self.use_daemon)
+    pub(crate) fn polls_daemon(&self) -> bool {
+        self.polling_override.unwrap_or(self.use_daemon)
     }
 
     /// Applies a key's value.
@@ -64,18 +64,20 @@ impl OnDemandConfig {
         let seconds = |number| Duration::from_secs(u64::try_from(number).unwrap_or(0));
         let folder = |path: &String| Some(PathBuf::from(path)).filter(|_| !path.is_empty());
         match (key, value) {
-            (Key::IpcFabric, Value::Bool(on)) => self.fabric = Some(*on),
-            (Key::UpdateInterval, Value::Int(number)) => self.interval = Some(seconds(*number).max(SHORTEST)),
+            (Key::IpcFabric, Value::Bool(on)) => self.polling_override = Some(*on),
+            (Key::UpdateInterval, Value::Int(number)) => {
+                self.poll_interval = Some(seconds(*number).max(MIN_POLL_INTERVAL))
+            }
             (Key::SocketFolder, Value::Text(path)) => self.socket_folder = folder(path),
             (Key::OnDemandFolder, Value::Text(path)) => {
                 self.trace_folder = folder(path).unwrap_or_else(|| OnDemandConfig::default().trace_folder);
             }
-            (Key::LongestRequest, Value::Int(number)) => self.longest = seconds(*number),
-            (Key::LatestStart, Value::Int(number)) => self.latest_start = seconds(*number),
+            (Key::LongestRequest, Value::Int(number)) => self.max_duration = seconds(*number),
+            (Key::LatestStart, Value::Int(number)) => self.max_start_delay = seconds(*number),
             (Key::FileMode, Value::Mode(mode)) => self.file_mode = *mode,
             (Key::TriggerFolder, Value::Text(path)) => self.trigger_folder = folder(path),
-            (Key::DaemonUser, Value::Int(user)) => self.trusted = u32::try_from(*user).ok(),
-            (Key::SlurmJob, Value::Text(job)) => self.job = leading_number(job),
+            (Key::DaemonUser, Value::Int(user)) => self.trusted_uid = u32::try_from(*user).ok(),
+            (Key::SlurmJob, Value::Text(job)) => self.slurm_job_id = leading_number(job),
             _ => self.timetable.set(key, value),
         }
     }
@@ -85,16 +87,16 @@ impl Default for OnDemandConfig {
     fn default() -> OnDemandConfig {
         OnDemandConfig {
             use_daemon: false,
-            fabric: None,
-            interval: None,
+            polling_override: None,
+            poll_interval: None,
             socket_folder: None,
             trace_folder: PathBuf::from("/tmp/"),
-            longest: Duration::from_secs(3600),
-            latest_start: Duration::from_secs(3600),
+            max_duration: Duration::from_secs(3600),
+            max_start_delay: Duration::from_secs(3600),
             file_mode: 0o600,
             trigger_folder: None,
-            trusted: None,
-            job: 0,
+            trusted_uid: None,
+            slurm_job_id: 0,
             timetable: Timetable::default(),
         }
     }
@@ -129,22 +131,22 @@ mod tests {
     #[test]
     fn file_key_wins_over_the_variable() {
         let mut settings = OnDemandConfig::default();
-        assert!(!settings.asks_daemon());
+        assert!(!settings.polls_daemon());
         settings.use_daemon = true;
-        assert!(settings.asks_daemon());
+        assert!(settings.polls_daemon());
         settings.set(Key::IpcFabric, &Value::Bool(false));
-        assert!(!settings.asks_daemon() && settings.is_wanted());
+        assert!(!settings.polls_daemon() && settings.is_enabled());
         settings.set(Key::UpdateInterval, &Value::Int(0));
-        assert_eq!(settings.interval, Some(SHORTEST));
+        assert_eq!(settings.poll_interval, Some(MIN_POLL_INTERVAL));
     }
 
     #[test]
     fn requests_come_from_the_daemon_or_a_folder() {
         let mut settings = OnDemandConfig::default();
         settings.set(Key::TriggerFolder, &Value::Text(String::new()));
-        assert!(!settings.is_wanted());
+        assert!(!settings.is_enabled());
         settings.set(Key::TriggerFolder, &Value::Text("/run/app".into()));
-        assert!(settings.is_wanted());
-        assert!(!settings.asks_daemon());
+        assert!(settings.is_enabled());
+        assert!(!settings.polls_daemon());
     }
 }

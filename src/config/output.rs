@@ -2,7 +2,7 @@
 
 use super::Config;
 use super::keys::Key;
-use super::names::{self, NamePlaceholders, has_pid};
+use super::names::{self, PlaceholderValues, has_pid_placeholder};
 use super::settings::ConfigSource;
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
@@ -24,12 +24,12 @@ pub(crate) enum Output {
 
 impl Output {
     /// Returns the path with placeholders expanded, if there is one.
-    pub(crate) fn path(&self, parts: &NamePlaceholders) -> Option<PathBuf> {
+    pub(crate) fn path(&self, parts: &PlaceholderValues) -> Option<PathBuf> {
         let pid = parts.pid;
         match self {
             Output::Nowhere => None,
             Output::Default => Some(default_folder().join(format!("{DEFAULT}_{pid}.json"))),
-            Output::PerProcess(path) if !has_pid(path) => Some(parts.expand(&with_pid(path, pid))),
+            Output::PerProcess(path) if !has_pid_placeholder(path) => Some(parts.expand(&with_pid(path, pid))),
             Output::PerProcess(path) | Output::Exact(path) => Some(parts.expand(path)),
         }
     }
@@ -65,7 +65,7 @@ impl Config {
         numbered: fn(&Path, u64) -> PathBuf,
         warnings: &mut Vec<String>,
     ) -> Result<Option<T>, Error> {
-        let parts = self.name_placeholders();
+        let parts = self.placeholder_values();
         let Some(wanted) = self.output.path(&parts) else { return Ok(None) };
         if let Some(claimed) = claim(&wanted) {
             return Ok(Some(claimed));
@@ -112,9 +112,9 @@ impl Config {
             ConfigSource::File => !self.file.is_named(),
             _ => false,
         };
-        let parts = self.name_placeholders();
+        let parts = self.placeholder_values();
         let wrong = |why| Error::new(ErrorKind::Config, format!("cannot write to {}: {why}", given.display()));
-        match names::check(given).map_err(wrong).and_then(|()| check(&parts.expand(given))) {
+        match names::check_placeholders(given).map_err(wrong).and_then(|()| check(&parts.expand(given))) {
             Ok(path) => {
                 self.output = absolute(if parts.expand(given) == given { path } else { absolute_of(given) });
                 self.merged.replace(Key::LogFile, Value::Output(self.output.clone()));
@@ -156,8 +156,8 @@ fn with_pid(path: &Path, pid: u32) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn parts(pid: u32) -> NamePlaceholders {
-        NamePlaceholders { pid, host: "h".to_owned(), rank: 5, time: std::time::UNIX_EPOCH }
+    fn parts(pid: u32) -> PlaceholderValues {
+        PlaceholderValues { pid, host: "h".to_owned(), rank: 5, time: std::time::UNIX_EPOCH }
     }
 
     #[test]

@@ -156,7 +156,7 @@ impl Config {
         config.trace_id = id(&asked.trace_id).or(config.trace_id);
         config.group_trace_id = id(&asked.group_trace_id).unwrap_or(config.group_trace_id);
         config.output = Output::Exact(output);
-        config.merged = self.merged.with(ConfigSource::Request, &asked.settings);
+        config.merged = self.merged.overridden_by(ConfigSource::Request, &asked.settings);
         config
     }
 }
@@ -221,7 +221,7 @@ mod tests {
         let flags = RecordingFlags { profile_memory: true, with_stack: true, with_modules: true, ..config.flags };
         assert!(config.flags == flags && config.with_location && !config.flags.record_shapes);
         assert_eq!((config.gzip_level, config.trace_id.as_deref()), (7, Some("own")));
-        assert_eq!(config.output.path(&config.name_placeholders()), Some("/tmp/a_1.json".into()));
+        assert_eq!(config.output.path(&config.placeholder_values()), Some("/tmp/a_1.json".into()));
         let json: serde_json::Value = serde_json::from_str(&config.effective_json()).unwrap();
         assert_eq!((&json["ACTIVITY_TYPES"], &json["from"]["ACTIVITY_TYPES"]), (&"kernel".into(), &"request".into()));
         let asked = ParsedRequest::parse("REQUEST_TRACE_ID=5\nREQUEST_GROUP_TRACE_ID=6").unwrap();

@@ -26,7 +26,7 @@ impl SourceSettings {
         match (kind.parse(text), kind) {
             // An invalid log level should not prevent profiling.
             (Err(wrong), SettingKind::Severity) => warnings.push(format!("{}={text:?}: {wrong}", key.spec().name)),
-            (Err(wrong), _) => return Err(wrong + &in_own_unit(key, text).unwrap_or_default()),
+            (Err(wrong), _) => return Err(wrong + &unit_hint(key, text).unwrap_or_default()),
             (Ok(Value::Int(0)), _) if key == Key::StartRoundup => {
                 warnings.push(format!("{}=0 means nothing and is ignored", key.spec().name));
             }
@@ -97,7 +97,7 @@ impl MergedSettings {
     pub(super) fn new(sources: [(ConfigSource, SourceSettings); 3]) -> Self {
         let mut merged = MergedSettings(Vec::new());
         for (source, SourceSettings(settings)) in sources {
-            let settings = settings.into_iter().filter(|(key, _)| !merged.decides(*key));
+            let settings = settings.into_iter().filter(|(key, _)| !merged.has_family_of(*key));
             let settings: Vec<_> = settings.map(|(key, value)| (key, value, source)).collect();
             merged.0.extend(settings);
         }
@@ -116,7 +116,7 @@ impl MergedSettings {
     }
 
     /// Returns the settings with the families that `settings` contains replaced by those.
-    pub(super) fn with(&self, source: ConfigSource, settings: &SourceSettings) -> MergedSettings {
+    pub(super) fn overridden_by(&self, source: ConfigSource, settings: &SourceSettings) -> MergedSettings {
         let decides = |key: Key| settings.iter().any(|(set, _)| set.family() == key.family());
         let own = self.0.iter().filter(|(key, _, _)| !decides(*key)).cloned();
         let mut merged =
@@ -145,7 +145,7 @@ impl MergedSettings {
     }
 
     /// Returns whether a key of the same family is set.
-    fn decides(&self, key: Key) -> bool {
+    fn has_family_of(&self, key: Key) -> bool {
         self.0.iter().any(|(set, _, _)| set.family() == key.family())
     }
 
@@ -157,7 +157,7 @@ impl MergedSettings {
     pub(super) fn value_and_source(&self, key: Key) -> Option<(String, ConfigSource)> {
         match self.0.iter().find(|(set, _, _)| *set == key) {
             Some((_, value, source)) => Some((value.to_string(), *source)),
-            None if self.decides(key) => None,
+            None if self.has_family_of(key) => None,
             None => key.default_text().map(|text| (text.to_owned(), ConfigSource::Default)),
         }
     }
@@ -175,21 +175,26 @@ pub(crate) struct SettingError {
     /// The invalid text.
     pub(super) found: String,
     /// The problem, as a part of a message.
-    pub(super) wrong: String,
+    pub(super) problem: String,
     /// The default that is used instead.
     default: Option<&'static str>,
 }
 
 impl SettingError {
     /// The most characters of the text that a message repeats.
-    const SHOWN: usize = 100;
+    const MAX_SHOWN_CHARS: usize = 100;
 
     pub(super) fn new(line: Option<usize>, found: &str, wrong: impl Into<String>) -> Self {
-        SettingError { line, found: found.chars().take(Self::SHOWN).collect(), wrong: wrong.into(), default: None }
+        SettingError {
+            line,
+            found: found.chars().take(Self::MAX_SHOWN_CHARS).collect(),
+            problem: wrong.into(),
+            default: None,
+        }
     }
 
     /// Adds the default of `key`, which is used if the value is ignored.
-    pub(super) fn of(self, key: Key) -> Self {
+    pub(super) fn with_default_of(self, key: Key) -> Self {
         let (KeyDefault::Literal(text) | KeyDefault::Described(text)) = key.spec().default;
         SettingError { default: Some(text).filter(|text| !text.is_empty()), ..self }
     }
@@ -206,12 +211,12 @@ impl fmt::Display for SettingError {
         if let Some(line) = self.line {
             write!(f, "line {line}: ")?;
         }
-        write!(f, "`{}`: {}", self.found.escape_debug(), self.wrong)
+        write!(f, "`{}`: {}", self.found.escape_debug(), self.problem)
     }
 }
 
 /// Returns advice for a number with a unit: the number in the key's own unit.
-fn in_own_unit(key: Key, text: &str) -> Option<String> {
+fn unit_hint(key: Key, text: &str) -> Option<String> {
     const TIMES: &[(&[&str], f64)] =
         &[(&["ms"], 1e-3), (&["s", "sec", "secs"], 1.0), (&["m", "min"], 60.0), (&["h"], 3600.0)];
     const SIZES: &[(&[&str], f64)] =
@@ -248,8 +253,8 @@ pub(crate) mod tests {
     /// Returns two texts for `key` with different meanings.
     pub(crate) fn sample(key: Key) -> (&'static str, &'static str) {
         match &key.spec().kind {
-            SettingKind::Bool | SettingKind::Presence => ("true", "false"),
-            SettingKind::One => ("1", "0"),
+            SettingKind::Bool | SettingKind::AnyText => ("true", "false"),
+            SettingKind::OneIsTrue => ("1", "0"),
             SettingKind::Text | SettingKind::List | SettingKind::LogFile => ("a", "b"),
             SettingKind::Types => ("kernel", "cpu_op"),
             SettingKind::Groups => ("cpu", "cuda"),

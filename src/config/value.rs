@@ -120,9 +120,9 @@ pub(crate) enum SettingKind {
     /// n, y, no, yes, f, t, false, true, 0, 1 in any case.
     Bool,
     /// As in PyTorch's variables, any value means true. Unlike there, 0, false, off and the like mean false.
-    Presence,
+    AnyText,
     /// As in some of PyTorch's variables, 1 means true, any other value false.
-    One,
+    OneIsTrue,
     /// A whole number, base 10, never negative.
     Int(RangeInclusive<i64>),
     /// Milliseconds since 1970, at most 10 s ago, as in libkineto; 0 means unset.
@@ -168,8 +168,8 @@ impl SettingKind {
     pub(super) fn parse(&self, text: &str) -> Result<Value, String> {
         match self {
             SettingKind::Bool => bool(text).map(Value::Bool),
-            SettingKind::Presence => Some(Value::Bool(presence(text))),
-            SettingKind::One => Some(Value::Bool(text == "1")),
+            SettingKind::AnyText => Some(Value::Bool(presence(text))),
+            SettingKind::OneIsTrue => Some(Value::Bool(text == "1")),
             SettingKind::Int(range) => int(text, range).map(Value::Int),
             SettingKind::StartTime => {
                 let earliest = i64::try_from(milliseconds_now()).unwrap_or(i64::MAX).saturating_sub(10_000);
@@ -201,7 +201,7 @@ impl SettingKind {
             SettingKind::Modes => return Modes::parse(text).map(Value::Modes).map_err(|unknown| unknown.to_string()),
             SettingKind::Overflow => by_name(Overflow::ALL, Overflow::as_str, text).map(Value::Overflow),
             SettingKind::LogFile => {
-                names::check(Path::new(text))?;
+                names::check_placeholders(Path::new(text))?;
                 (!text.is_empty()).then(|| Value::Output(Output::PerProcess(PathBuf::from(text))))
             }
             SettingKind::Filter => return filter(text).map(|targets| Value::Filter(Box::new(targets))),
@@ -227,8 +227,8 @@ impl fmt::Display for SettingKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SettingKind::Bool => f.write_str("true or false (also yes, no, y, n, t, f, 1, 0)"),
-            SettingKind::Presence => f.write_str("any text for true; 0, false or off for false"),
-            SettingKind::One => f.write_str("1 for true"),
+            SettingKind::AnyText => f.write_str("any text for true; 0, false or off for false"),
+            SettingKind::OneIsTrue => f.write_str("1 for true"),
             SettingKind::Int(range) if *range.end() == i64::MAX => write!(f, "a whole number from {}", range.start()),
             SettingKind::Int(range) => write!(f, "a whole number from {} to {}", range.start(), range.end()),
             SettingKind::StartTime => f.write_str("ms since 1970, at most 10 s ago, or 0"),
@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn presence_is_true_except_for_off_values() {
         for (text, expected) in [("1", true), ("", false), ("0", false), ("False", false), ("no", false), ("x", true)] {
-            assert_eq!(shown(&SettingKind::Presence, text), Some(expected.to_string()), "{text}");
+            assert_eq!(shown(&SettingKind::AnyText, text), Some(expected.to_string()), "{text}");
         }
     }
 

@@ -113,7 +113,7 @@ pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64, allocator: bool) -> b
         return false;
     }
     let frames = Frames::take();
-    let name = if allocator { String::new() } else { thread::name() };
+    let name = if allocator { String::new() } else { thread::rust_name() };
     let row = recorder.lanes().enter(frames, name, clock::now());
     let chunk = recorder.chunk_for_new_thread(epoch);
     let other = (!is_first).then(|| OtherLane(Rc::new(Lane::new())));
@@ -165,7 +165,7 @@ fn name_now(recorder: &Arc<Recorder>, epoch: u64) {
         store.first.as_ref().filter(|owned| owned.epoch == epoch).map(|owned| owned.row)
     };
     if let Ok(Some(row)) = STORE.try_with(row) {
-        recorder.lanes().name(row, thread::name());
+        recorder.lanes().name(row, thread::rust_name());
     }
 }
 

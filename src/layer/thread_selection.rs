@@ -81,7 +81,7 @@ fn decision(recording: u64) -> Option<Decision> {
 #[cold]
 fn decide(recorder: &Recorder, recording: u64, allocator: bool) -> Decision {
     let _own = InternalAllocGuard::begin();
-    let takes = recorder.thread_selection.filter.takes((!allocator).then_some(thread::name));
+    let takes = recorder.thread_selection.filter.takes((!allocator).then_some(thread::rust_name));
     let decision = Decision {
         layer: recorder.thread_selection.layer,
         recording,

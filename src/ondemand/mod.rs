@@ -76,13 +76,13 @@ fn sources(settings: &OnDemandConfig, alarm: Option<Alarm>) -> Vec<Box<dyn Reque
             diag!(Warning, "ondemand", "requests {what} are not served: {why}; correct it and restart the program")
         }
     };
-    if settings.may_ask_daemon() {
+    if settings.needs_daemon_client() {
         // It exists even while it does not poll: the configuration file may enable polling later.
         let client = DaemonClient::new(settings).map(|client| -> Box<dyn RequestSource> { Box::new(client) });
         add("from the dynolog daemon", client);
     }
     if let Some(folder) = &settings.trigger_folder {
-        sources.push(Box::new(Trigger::new(folder, settings.trusted)));
+        sources.push(Box::new(Trigger::new(folder, settings.trusted_uid)));
     }
     sources
 }

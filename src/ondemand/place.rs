@@ -2,7 +2,7 @@
 
 use super::request::Request;
 use super::source::report_progress;
-use crate::config::{NamePlaceholders, OnDemandConfig, has_pid};
+use crate::config::{OnDemandConfig, PlaceholderValues, has_pid_placeholder};
 use crate::error::{Error, ErrorKind};
 use crate::handler::numbered;
 use crate::os::file_lock;
@@ -32,7 +32,7 @@ impl OutputFile {
     pub(super) fn find(
         asked: Option<&Path>,
         folder: &Path,
-        parts: &NamePlaceholders,
+        parts: &PlaceholderValues,
         default: &str,
     ) -> Result<OutputFile, String> {
         let allowed = fs::canonicalize(folder).map_err(|error| {
@@ -42,7 +42,7 @@ impl OutputFile {
             )
         })?;
         let fallback = || allowed.join(with_pid(default, parts.pid));
-        Ok(match asked.map(|asked| check(&parts.expand(asked), &allowed, parts.pid, has_pid(asked))) {
+        Ok(match asked.map(|asked| check(&parts.expand(asked), &allowed, parts.pid, has_pid_placeholder(asked))) {
             None => OutputFile { path: fallback(), rejection: None },
             Some(Ok(path)) => OutputFile { path, rejection: None },
             Some(Err(why)) => OutputFile { path: fallback(), rejection: Some(why) },
@@ -243,8 +243,8 @@ mod tests {
     use super::*;
     use std::time::SystemTime;
 
-    fn parts() -> NamePlaceholders {
-        NamePlaceholders { host: "h".to_owned(), pid: 7, rank: 3, time: SystemTime::now() }
+    fn parts() -> PlaceholderValues {
+        PlaceholderValues { host: "h".to_owned(), pid: 7, rank: 3, time: SystemTime::now() }
     }
 
     #[test]

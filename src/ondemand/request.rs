@@ -3,7 +3,7 @@
 use super::machine::ClockReading;
 use super::place::OutputFile;
 use super::source::{AnswerChannel, Incoming};
-use crate::config::{NamePlaceholders, OnDemandConfig, ParsedRequest, Timetable};
+use crate::config::{OnDemandConfig, ParsedRequest, PlaceholderValues, Timetable};
 use crate::text::counted;
 use std::fmt;
 use std::path::PathBuf;
@@ -75,7 +75,7 @@ impl Request {
     pub(super) fn read(
         incoming: &Incoming,
         settings: &OnDemandConfig,
-        parts: &NamePlaceholders,
+        parts: &PlaceholderValues,
     ) -> Result<Request, String> {
         let mut asked = ParsedRequest::parse(&incoming.text)?;
         if !asked.is_enabled {
@@ -103,7 +103,7 @@ impl Request {
             when: When::of(&asked, is_own),
             output: output.path,
             is_own,
-            longest: if is_own { Timetable::FOREVER } else { settings.longest },
+            longest: if is_own { Timetable::FOREVER } else { settings.max_duration },
             asked,
         })
     }
@@ -165,7 +165,7 @@ fn check_bounds(asked: &ParsedRequest, settings: &OnDemandConfig, now: SystemTim
         false => Err(format!("{kind} must be {bounds}")),
     };
     let length = asked.memory_profile.unwrap_or(asked.duration);
-    let (longest, latest) = (settings.longest, settings.latest_start);
+    let (longest, latest) = (settings.max_duration, settings.max_start_delay);
     let bounds = format!("between 1 ms and {longest:?} (KINETO_ONDEMAND_MAX_DURATION_SECS)");
     within("the duration", !length.is_zero() && length <= longest, &bounds)?;
     within("the warm-up", asked.warmup.is_none_or(|warmup| warmup <= WARMUP_MAX), "60 s at most")?;
@@ -210,7 +210,7 @@ mod tests {
         Request::read(
             &incoming,
             &OnDemandConfig::default(),
-            &NamePlaceholders { pid: 7, ..Config::default().name_placeholders() },
+            &PlaceholderValues { pid: 7, ..Config::default().placeholder_values() },
         )
     }
 
@@ -304,7 +304,7 @@ mod tests {
                  PROFILE_START_ITERATION={start}\nPROFILE_START_ITERATION_ROUNDUP={roundup}"
             );
             match read(&text).map(|request| request.when) {
-                Ok(When::Time { length, .. }) => prop_assert!(length <= OnDemandConfig::default().longest && iterations == 0),
+                Ok(When::Time { length, .. }) => prop_assert!(length <= OnDemandConfig::default().max_duration && iterations == 0),
                 Ok(When::Iterations { count, roundup, .. }) => prop_assert!(count <= ITERATIONS_MAX && roundup > 0),
                 Err(why) => prop_assert!(!why.is_empty()),
             }

@@ -144,7 +144,7 @@ impl Runner {
             return self.cancel_requests(incoming);
         }
         let settings = session.settings.next();
-        let request = match Request::read(incoming, &settings.ondemand, &settings.name_placeholders()) {
+        let request = match Request::read(incoming, &settings.ondemand, &settings.placeholder_values()) {
             Ok(request) => request,
             Err(why) => {
                 let outcome = Outcome::new(id_of(&incoming.text).unwrap_or(""), Outcome::REFUSED).because(&why);

@@ -29,12 +29,12 @@ pub(crate) fn id() -> i64 {
 }
 
 /// Returns the lower half of `pthread_self`, by which CUPTI's records identify a thread; 0 except on Unix.
-pub(crate) fn handle() -> u32 {
+pub(crate) fn pthread_low32() -> u32 {
     #[cfg(unix)]
     {
         // SAFETY: pthread_self takes nothing and cannot fail.
-        let own = unsafe { libc::pthread_self() } as u64;
-        (own & 0xFFFF_FFFF) as u32
+        let this_thread = unsafe { libc::pthread_self() } as u64;
+        (this_thread & 0xFFFF_FFFF) as u32
     }
     #[cfg(not(unix))]
     {
@@ -43,22 +43,22 @@ pub(crate) fn handle() -> u32 {
 }
 
 /// Returns the name that Rust gave the calling thread; empty if it has none.
-pub(crate) fn name() -> String {
+pub(crate) fn rust_name() -> String {
     std::thread::current().name().unwrap_or_default().to_owned()
 }
 
 /// Returns the operating system's name for the calling thread; empty if it has none.
 ///
 /// On Linux, a new thread inherits the name of its creator until it is renamed; at most 15 bytes.
-pub(crate) fn own_kernel_name() -> String {
+pub(crate) fn kernel_name() -> String {
     #[cfg(any(target_os = "linux", target_os = "macos", target_os = "ios"))]
     {
         let mut name = [0_u8; 64];
         // SAFETY: pthread_self takes nothing and cannot fail.
-        let own = unsafe { libc::pthread_self() };
+        let this_thread = unsafe { libc::pthread_self() };
         // SAFETY: `own` is the calling thread, which lives, and at most `name.len()` bytes are written.
-        let failed = unsafe { libc::pthread_getname_np(own, name.as_mut_ptr().cast(), name.len()) };
-        let text = name.split(|byte| *byte == 0).next().filter(|_| failed == 0).unwrap_or_default();
+        let status = unsafe { libc::pthread_getname_np(this_thread, name.as_mut_ptr().cast(), name.len()) };
+        let text = name.split(|byte| *byte == 0).next().filter(|_| status == 0).unwrap_or_default();
         String::from_utf8_lossy(text).into_owned()
     }
     #[cfg(not(any(target_os = "linux", target_os = "macos", target_os = "ios")))]
@@ -68,7 +68,7 @@ pub(crate) fn own_kernel_name() -> String {
 }
 
 /// Returns the kernel's name of a live thread of this process, which may be set late; at most 15 bytes.
-pub(crate) fn kernel_name(id: i64) -> Option<String> {
+pub(crate) fn kernel_name_of(id: i64) -> Option<String> {
     if !cfg!(target_os = "linux") {
         return None;
     }
@@ -81,8 +81,10 @@ mod tests {
     #[test]
     fn threads_have_distinct_ids_and_names() {
         let here = super::id();
-        let there =
-            std::thread::Builder::new().name("worker \"ä\"".into()).spawn(|| (super::id(), super::name())).unwrap();
+        let there = std::thread::Builder::new()
+            .name("worker \"ä\"".into())
+            .spawn(|| (super::id(), super::rust_name()))
+            .unwrap();
         let (id, name) = there.join().unwrap();
         assert_ne!(here, id);
         assert_eq!(name, "worker \"ä\"");
@@ -92,7 +94,7 @@ mod tests {
     #[cfg(all(target_os = "linux", not(miri)))]
     fn kernel_has_the_thread_name() {
         let thread = std::thread::Builder::new().name("named".into());
-        let names = thread.spawn(|| (super::own_kernel_name(), super::kernel_name(super::id()))).unwrap().join();
+        let names = thread.spawn(|| (super::kernel_name(), super::kernel_name_of(super::id()))).unwrap().join();
         assert_eq!(names.unwrap(), ("named".to_owned(), Some("named".to_owned())));
     }
 }

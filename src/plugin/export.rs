@@ -50,7 +50,7 @@ macro_rules! export_plugin {
 }
 
 /// An arrow from a call to its device work.
-const ASYNC: u32 = 2;
+const FLOW_ASYNC_CPU_GPU: u32 = 2;
 
 /// Registers a plugin with the host that has loaded its library.
 ///
@@ -59,7 +59,7 @@ const ASYNC: u32 = 2;
 #[doc(hidden)]
 pub unsafe fn __register<P: Plugin>(registry: *const c_void) -> c_int {
     // SAFETY: by the caller's contract.
-    let Some(registry) = (unsafe { whole(registry.cast::<Registry>()) }) else { return -1 };
+    let Some(registry) = (unsafe { checked_ref(registry.cast::<Registry>()) }) else { return -1 };
     let interface = Interface {
         size: Interface::KNOWN,
         create: Some(create::<P>),
@@ -78,7 +78,7 @@ pub unsafe fn __register<P: Plugin>(registry: *const c_void) -> c_int {
 }
 
 /// Returns 0 if `call` returns true, -1 if it returns false or panics.
-fn contained(call: impl FnOnce() -> bool) -> c_int {
+fn status_of(call: impl FnOnce() -> bool) -> c_int {
     if catch_unwind(AssertUnwindSafe(call)).unwrap_or(false) { 0 } else { -1 }
 }
 
@@ -86,7 +86,7 @@ fn contained(call: impl FnOnce() -> bool) -> c_int {
 ///
 /// # Safety
 /// Null, or a struct that is valid for `'h` and as large as its size field.
-unsafe fn whole<'h, T: Versioned>(theirs: *const T) -> Option<&'h T> {
+unsafe fn checked_ref<'h, T: Versioned>(theirs: *const T) -> Option<&'h T> {
     // SAFETY: the struct is not null, and begins with its size. The rest may be missing, so there is no reference yet.
     let is_whole = !theirs.is_null() && unsafe { theirs.cast::<usize>().read() } >= T::KNOWN;
     // SAFETY: by its size field, it is at least as large as `T`.
@@ -97,14 +97,14 @@ unsafe fn whole<'h, T: Versioned>(theirs: *const T) -> Option<&'h T> {
 ///
 /// # Safety
 /// `handle` is null, or was returned by [`create`] for the same `P` and is not destroyed.
-unsafe fn plugin<'p, P: Plugin>(handle: Handle) -> Option<&'p P> {
+unsafe fn plugin_ref<'p, P: Plugin>(handle: Handle) -> Option<&'p P> {
     // SAFETY: by the caller's contract it is null or a live `P`, and only shared references exist.
     unsafe { handle.cast::<P>().as_ref() }
 }
 
 unsafe extern "C" fn query<P: Plugin>(query: *mut Query) -> c_int {
     // SAFETY: the host passes a struct that is valid during the call.
-    let Some(query) = (unsafe { whole(query) }) else { return -1 };
+    let Some(query) = (unsafe { checked_ref(query) }) else { return -1 };
     if query.name.is_null() || query.types.is_null() {
         return -1;
     }
@@ -123,7 +123,7 @@ unsafe extern "C" fn query<P: Plugin>(query: *mut Query) -> c_int {
 
 unsafe extern "C" fn create<P: Plugin>(create: *mut Create) -> c_int {
     // SAFETY: the host passes a struct that is valid during the call.
-    if unsafe { whole(create) }.is_none() {
+    if unsafe { checked_ref(create) }.is_none() {
         return -1;
     }
     // SAFETY: it was checked above, and the host does not access it during the call.
@@ -135,7 +135,7 @@ unsafe extern "C" fn create<P: Plugin>(create: *mut Create) -> c_int {
         unsafe { std::slice::from_raw_parts(create.types, create.types_len) }
     };
     let types: Vec<_> = types.iter().filter_map(|number| EventType::from_number(*number)).collect();
-    contained(|| {
+    status_of(|| {
         let Ok(plugin) = P::start(&types) else { return false };
         create.profiler = Box::into_raw(Box::new(plugin)).cast();
         true
@@ -149,10 +149,10 @@ unsafe extern "C" fn start(_: *mut OnProfiler) -> c_int {
 
 unsafe extern "C" fn destroy<P: Plugin>(params: *mut OnProfiler) -> c_int {
     // SAFETY: the host passes a struct that is valid during the call.
-    let Some(params) = (unsafe { whole(params) }).filter(|params| !params.profiler.is_null()) else { return -1 };
+    let Some(params) = (unsafe { checked_ref(params) }).filter(|params| !params.profiler.is_null()) else { return -1 };
     // SAFETY: [`create`] returned it from a box, and the host does not use it again.
     let plugin = unsafe { Box::from_raw(params.profiler.cast::<P>()) };
-    contained(|| {
+    status_of(|| {
         drop(plugin);
         true
     })
@@ -162,12 +162,12 @@ unsafe extern "C" fn destroy<P: Plugin>(params: *mut OnProfiler) -> c_int {
 ///
 /// # Safety
 /// `params` is null or the host's struct, valid during the call.
-unsafe fn on<P: Plugin>(params: *mut OnProfiler, call: impl FnOnce(&P)) -> c_int {
+unsafe fn with_plugin<P: Plugin>(params: *mut OnProfiler, call: impl FnOnce(&P)) -> c_int {
     // SAFETY: the caller upholds the same contract.
-    let Some(params) = (unsafe { whole(params) }) else { return -1 };
+    let Some(params) = (unsafe { checked_ref(params) }) else { return -1 };
     // SAFETY: the host received the handle from `create`.
-    let Some(plugin) = (unsafe { plugin::<P>(params.profiler) }) else { return -1 };
-    contained(|| {
+    let Some(plugin) = (unsafe { plugin_ref::<P>(params.profiler) }) else { return -1 };
+    status_of(|| {
         call(plugin);
         true
     })
@@ -175,29 +175,29 @@ unsafe fn on<P: Plugin>(params: *mut OnProfiler, call: impl FnOnce(&P)) -> c_int
 
 unsafe extern "C" fn stop<P: Plugin>(params: *mut OnProfiler) -> c_int {
     // SAFETY: the host passes a struct that is valid during the call.
-    unsafe { on(params, P::stop) }
+    unsafe { with_plugin(params, P::stop) }
 }
 
 unsafe extern "C" fn pop<P: Plugin>(params: *mut OnProfiler) -> c_int {
     // SAFETY: the host passes a struct that is valid during the call.
-    unsafe { on(params, P::pop) }
+    unsafe { with_plugin(params, P::pop) }
 }
 
 unsafe extern "C" fn pop_user<P: Plugin>(params: *mut OnProfiler) -> c_int {
     // SAFETY: the host passes a struct that is valid during the call.
-    unsafe { on(params, P::pop_annotation) }
+    unsafe { with_plugin(params, P::pop_annotation) }
 }
 
 /// Calls `taken` with the plugin and the id of a call's parameters.
 ///
 /// # Safety
 /// `params` is null or the host's struct, valid during the call.
-unsafe fn take<P: Plugin>(params: *mut Push, taken: impl FnOnce(&P, u64)) -> c_int {
+unsafe fn with_plugin_and_id<P: Plugin>(params: *mut Push, taken: impl FnOnce(&P, u64)) -> c_int {
     // SAFETY: the caller upholds the same contract.
-    let Some(params) = (unsafe { whole(params) }) else { return -1 };
+    let Some(params) = (unsafe { checked_ref(params) }) else { return -1 };
     // SAFETY: the host received the handle from `create`.
-    let Some(plugin) = (unsafe { plugin::<P>(params.profiler) }) else { return -1 };
-    contained(|| {
+    let Some(plugin) = (unsafe { plugin_ref::<P>(params.profiler) }) else { return -1 };
+    status_of(|| {
         taken(plugin, params.id);
         true
     })
@@ -205,31 +205,31 @@ unsafe fn take<P: Plugin>(params: *mut Push, taken: impl FnOnce(&P, u64)) -> c_i
 
 unsafe extern "C" fn push<P: Plugin>(params: *mut Push) -> c_int {
     // SAFETY: the host passes a struct that is valid during the call.
-    unsafe { take(params, P::push) }
+    unsafe { with_plugin_and_id(params, P::push) }
 }
 
 unsafe extern "C" fn push_user<P: Plugin>(params: *mut Push) -> c_int {
     // SAFETY: the host passes a struct that is valid during the call.
-    unsafe { take(params, P::push_annotation) }
+    unsafe { with_plugin_and_id(params, P::push_annotation) }
 }
 
 unsafe extern "C" fn process<P: Plugin>(params: *mut Process) -> c_int {
     // SAFETY: the host passes a struct that is valid during the call.
-    let Some(params) = (unsafe { whole(params) }) else { return -1 };
+    let Some(params) = (unsafe { checked_ref(params) }) else { return -1 };
     // SAFETY: the host received the handle from `create`.
-    let Some(plugin) = (unsafe { plugin::<P>(params.profiler) }) else { return -1 };
+    let Some(plugin) = (unsafe { plugin_ref::<P>(params.profiler) }) else { return -1 };
     // SAFETY: the host passes a struct that is valid during the call.
-    let Some(builder) = (unsafe { whole(params.builder) }) else { return -1 };
-    contained(|| {
-        plugin.deliver(&mut TraceBuilder(Out(builder)));
+    let Some(builder) = (unsafe { checked_ref(params.builder) }) else { return -1 };
+    status_of(|| {
+        plugin.deliver(&mut TraceBuilder(EventSink(builder)));
         true
     })
 }
 
 /// The host's functions that receive events.
-pub(super) struct Out<'o>(&'o Builder);
+pub(super) struct EventSink<'o>(&'o Builder);
 
-impl Out<'_> {
+impl EventSink<'_> {
     pub(super) fn event(&mut self, event: &PluginEvent<'_>, args: &[(&str, ArgValue<'_>)]) -> bool {
         let PluginEvent { kind, name, start, end, device, resource, correlation, span } = *event;
         let nanos = |at: crate::time::Timestamp| at.as_nanos().cast_signed();
@@ -240,13 +240,13 @@ impl Out<'_> {
         if unsafe { (self.0.add_event)(self.0.handle, &raw const raw) } != 0 {
             return false;
         }
-        let name = text(name);
+        let name = c_string(name);
         // SAFETY: the host's function, with its handle and a C string.
         unsafe { (self.0.set_name)(self.0.handle, name.as_ptr()) };
         if correlation != 0 {
             // The arrow starts at the host's end.
             let is_start = u8::from(kind.kind().is_cpu());
-            let flow = EventFlow { size: EventFlow::KNOWN, kind: ASYNC, id: correlation, is_start };
+            let flow = EventFlow { size: EventFlow::KNOWN, kind: FLOW_ASYNC_CPU_GPU, id: correlation, is_start };
             // SAFETY: the host's function, with its handle and a struct that is valid during the call.
             unsafe { (self.0.set_flow)(self.0.handle, &raw const flow) };
         }
@@ -258,13 +258,13 @@ impl Out<'_> {
     }
 
     fn argument(&self, key: &str, json: &str) {
-        let (key, json) = (text(key), text(json));
+        let (key, json) = (c_string(key), c_string(json));
         // SAFETY: the host's function, with its handle and two C strings.
         unsafe { (self.0.add_metadata)(self.0.handle, key.as_ptr(), json.as_ptr()) };
     }
 
     pub(super) fn device(&mut self, id: i32, name: &str, label: &str, order: i64) -> bool {
-        let (name, label) = (text(name), text(label));
+        let (name, label) = (c_string(name), c_string(label));
         let (size, name, label) = (DeviceInfo::KNOWN, name.as_ptr(), label.as_ptr());
         let device = DeviceInfo { size, id: id.into(), order, name, label };
         // SAFETY: the host's function, with its handle and a struct that is valid during the call, as are its texts.
@@ -272,7 +272,7 @@ impl Out<'_> {
     }
 
     pub(super) fn resource(&mut self, device: i32, resource: i32, name: &str, order: i32) -> bool {
-        let name = text(name);
+        let name = c_string(name);
         let resource = ResourceInfo { size: ResourceInfo::KNOWN, device, resource, order, name: name.as_ptr() };
         // SAFETY: the host's function, with its handle and a struct that is valid during the call, as is its text.
         unsafe { (self.0.add_resource)(self.0.handle, &raw const resource) == 0 }
@@ -280,6 +280,6 @@ impl Out<'_> {
 }
 
 /// Returns a C string without the text's NUL bytes.
-fn text(text: &str) -> CString {
+fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', "")).unwrap_or_default()
 }

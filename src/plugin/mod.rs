@@ -13,7 +13,7 @@ pub use crate::collector::EventType;
 pub use export::__register;
 
 use crate::time::Timestamp;
-use export::Out;
+use export::EventSink;
 use kineto_trace::activity::ArgValue;
 use std::fmt;
 
@@ -63,7 +63,7 @@ pub trait Plugin: Send + Sync + 'static {
 pub struct NotStarted;
 
 /// Receives the records of a plugin.
-pub struct TraceBuilder<'o>(Out<'o>);
+pub struct TraceBuilder<'o>(EventSink<'o>);
 
 impl fmt::Debug for TraceBuilder<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -77,9 +77,9 @@ impl LaneRegistry {
     ///
     /// If that name is empty, reads the kernel's now, because it is gone once the thread has ended.
     pub(crate) fn enter(&self, frames: &'static Frames, name: String, now: Ticks) -> u64 {
-        let (thread, handle) = (thread::id(), thread::handle());
+        let (thread, handle) = (thread::id(), thread::pthread_low32());
         let is_kernels_name = name.is_empty();
-        let name = if is_kernels_name { thread::own_kernel_name() } else { name };
+        let name = if is_kernels_name { thread::kernel_name() } else { name };
         let row = LaneRow { thread, name, handle, since: now, until: None };
         let row = Arc::new(row);
         let mut known = loop {
@@ -184,7 +184,7 @@ impl LaneEntry {
     fn named(&self) -> LaneRow {
         let mut row = LaneRow { until: self.until, ..LaneRow::clone(&self.row) };
         if self.is_kernels_name && self.until.is_none() {
-            row.name = thread::kernel_name(row.thread).unwrap_or(row.name);
+            row.name = thread::kernel_name_of(row.thread).unwrap_or(row.name);
         }
         row
     }

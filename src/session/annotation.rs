@@ -15,19 +15,19 @@ pub(crate) const TARGET: &str = "tracing_kineto";
 /// The annotation of the current step.
 #[derive(Debug, Default)]
 pub(super) struct Annotation {
-    open: Option<Arc<OpenAnnotation>>,
+    open: Option<Arc<EnteredAnnotation>>,
     /// The step that began before a subscriber was installed.
-    late: Option<u64>,
+    pending_step: Option<u64>,
     /// Whether a message has reported why there are no annotations.
     is_reported: bool,
 }
 
 /// A span that a thread has entered.
 #[derive(Debug)]
-struct OpenAnnotation {
+struct EnteredAnnotation {
     span: Span,
     /// Whether layers have received the exit.
-    is_ended: AtomicBool,
+    has_exited_layers: AtomicBool,
 }
 
 /// The annotations that a thread has entered.
@@ -35,10 +35,10 @@ struct OpenAnnotation {
 /// A registry has a list of each thread's spans, and only the thread itself can remove one. If another thread ends a step,
 /// this one removes the span at its next step, or when the thread ends.
 #[derive(Default)]
-struct ThreadAnnotations(RefCell<Vec<Arc<OpenAnnotation>>>);
+struct ThreadAnnotations(RefCell<Vec<Arc<EnteredAnnotation>>>);
 
 thread_local! {
-    static INSIDE: ThreadAnnotations = ThreadAnnotations::default();
+    static ENTERED: ThreadAnnotations = ThreadAnnotations::default();
     /// Whether the thread has entered an annotation. Until then [`INSIDE`] is not touched: thread-locals are dropped in
     /// reverse order of their creation, and it must be dropped before those of the layers.
     static HAS_ENTERED: Cell<bool> = const { Cell::new(false) };
@@ -49,7 +49,7 @@ impl Annotation {
     pub(super) fn begin(&mut self, step: u64) {
         self.end();
         if dispatcher::get_default(Dispatch::is::<NoSubscriber>) {
-            self.late = Some(step);
+            self.pending_step = Some(step);
             return;
         }
         let span = tracing::span!(
@@ -60,26 +60,26 @@ impl Annotation {
             return self.report_missing();
         }
         span.with_subscriber(|(id, dispatch)| dispatch.enter(id));
-        let entered = Arc::new(OpenAnnotation { span, is_ended: AtomicBool::new(false) });
+        let entered = Arc::new(EnteredAnnotation { span, has_exited_layers: AtomicBool::new(false) });
         HAS_ENTERED.set(true);
-        let _ = INSIDE.try_with(|inside| inside.0.borrow_mut().push(entered.clone()));
+        let _ = ENTERED.try_with(|inside| inside.0.borrow_mut().push(entered.clone()));
         self.open = Some(entered);
     }
 
     /// Opens the annotation that found no subscriber, if there is one now.
     pub(super) fn begin_late(&mut self) {
-        if let Some(step) = self.late.take() {
+        if let Some(step) = self.pending_step.take() {
             self.begin(step);
         }
     }
 
     /// Ends the annotation now, whichever thread has entered it.
     pub(super) fn end(&mut self) {
-        self.late = None;
+        self.pending_step = None;
         let open = self.open.take();
         if HAS_ENTERED.get() {
-            let ends = |own: &Arc<OpenAnnotation>| open.as_ref().is_some_and(|open| Arc::ptr_eq(open, own));
-            let _ = INSIDE.try_with(|inside| inside.leave(ends));
+            let ends = |own: &Arc<EnteredAnnotation>| open.as_ref().is_some_and(|open| Arc::ptr_eq(open, own));
+            let _ = ENTERED.try_with(|inside| inside.leave(ends));
         }
         if let Some(open) = open {
             // Has an effect only if another thread has entered it.
@@ -123,8 +123,9 @@ impl Annotation {
 
 impl ThreadAnnotations {
     /// Exits the annotations that other threads have ended, and those that end now.
-    fn leave(&self, ends: impl Fn(&Arc<OpenAnnotation>) -> bool) {
-        let is_over = |entered: &Arc<OpenAnnotation>| entered.is_ended.load(Ordering::Relaxed) || ends(entered);
+    fn leave(&self, ends: impl Fn(&Arc<EnteredAnnotation>) -> bool) {
+        let is_over =
+            |entered: &Arc<EnteredAnnotation>| entered.has_exited_layers.load(Ordering::Relaxed) || ends(entered);
         // Layers are called outside the borrow.
         let over: Vec<_> = self.0.borrow_mut().extract_if(.., |entered| is_over(entered)).collect();
         over.iter().for_each(|entered| entered.leave());
@@ -137,7 +138,7 @@ impl Drop for ThreadAnnotations {
     }
 }
 
-impl OpenAnnotation {
+impl EnteredAnnotation {
     /// Exits the span on the thread that has entered it.
     fn leave(&self) {
         if !self.exit_layers() {
@@ -152,7 +153,7 @@ impl OpenAnnotation {
     /// Exits the span for the layers, on any thread; returns `false` if that was done before. On the thread that has entered
     /// it, this also exits it for the registry.
     fn exit_layers(&self) -> bool {
-        let is_first = !self.is_ended.swap(true, Ordering::Relaxed);
+        let is_first = !self.has_exited_layers.swap(true, Ordering::Relaxed);
         if is_first {
             self.span.with_subscriber(|(id, dispatch)| dispatch.exit(id));
         }

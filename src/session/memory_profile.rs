@@ -48,14 +48,14 @@ impl MemoryProfile {
 
     /// Returns why that request lost its memory profile, if it did.
     pub(super) fn why_evicted(&self, request_id: u64) -> Option<&'static str> {
-        self.state.lock().active_request.is_done(request_id).then_some(EVICTED)
+        self.state.lock().active_request.is_over(request_id).then_some(EVICTED)
     }
 
     /// Starts a memory profile of the program, and evicts that of a request.
     pub(crate) fn start(&self) -> Result<(), Error> {
         let _scope = self.session.observers.notify_scope();
         let mut state = self.state.lock();
-        if let Some(request_id) = state.active_request.id() {
+        if let Some(request_id) = state.active_request.active_id() {
             drop(self.end(&mut state, Some(request_id), EVICTED));
             self.requests.report_eviction();
         }
@@ -70,10 +70,10 @@ impl MemoryProfile {
     pub(crate) fn start_for(&self, request_id: u64, between: Option<(SystemTime, SystemTime)>) -> Result<(), Error> {
         let _scope = self.session.observers.notify_scope();
         let mut state = self.state.lock();
-        if state.active_request.is_done(request_id) {
+        if state.active_request.is_over(request_id) {
             return Err(Error::new(ErrorKind::NotActive, EVICTED));
         }
-        state.active_request.mark_done(request_id);
+        state.active_request.mark_over(request_id);
         // An empty profile would only be reported at its end.
         if !memory::has_reporter() {
             return Err(Error::new(ErrorKind::NotActive, NO_REPORTS));
@@ -118,7 +118,7 @@ impl MemoryProfile {
     pub(crate) fn stop(&self) -> Result<Trace, Error> {
         let _scope = self.session.observers.notify_scope();
         let mut state = self.state.lock();
-        let none = match state.active_request.id() {
+        let none = match state.active_request.active_id() {
             Some(_) => FOREIGN,
             None => "no memory profile is running; start one first",
         };
@@ -137,13 +137,13 @@ impl MemoryProfile {
     pub(crate) fn discard_for(&self, request_id: u64) {
         let _scope = self.session.observers.notify_scope();
         let mut state = self.state.lock();
-        state.active_request.mark_done(request_id);
+        state.active_request.mark_over(request_id);
         drop(self.end(&mut state, Some(request_id), EVICTED));
     }
 
     /// Ends the memory profile of that request; `None` is the program.
     fn end(&self, state: &mut MemoryProfileState, request_id: Option<u64>, none: &str) -> Result<Trace, Error> {
-        let running = state.running.take_if(|_| state.active_request.id() == request_id);
+        let running = state.running.take_if(|_| state.active_request.active_id() == request_id);
         let running = running.ok_or_else(|| Error::new(ErrorKind::NotActive, none))?;
         state.active_request.end();
         let _own = InternalAllocGuard::begin();
@@ -157,7 +157,7 @@ impl MemoryProfile {
         let _scope = self.session.observers.notify_scope();
         let state = self.state.lock();
         let refused = |why: &str| Err(Error::new(ErrorKind::NotActive, why));
-        if state.running.is_some() && state.active_request.id().is_none() {
+        if state.running.is_some() && state.active_request.active_id().is_none() {
             return refused("the memory profile is still running; stop it first");
         }
         let Some(trace) = state.last.clone() else {

@@ -127,7 +127,7 @@ impl Session {
     /// In a forked child the name contains the process id, because the parent writes its file under the plain name.
     pub(crate) fn output(&self) -> Option<PathBuf> {
         let settings = self.settings.next();
-        let parts = settings.name_placeholders();
+        let parts = settings.placeholder_values();
         let state = self.recording.lock();
         let output = state.map_or_else(|_| self.settings.first().output.clone(), |state| state.output.clone());
         let path = match &output {
@@ -196,7 +196,7 @@ impl Session {
         let _own = InternalAllocGuard::begin();
         let mut state = self.recording.lock()?;
         self.recording.check_process()?;
-        if state.active_request.id().is_some() {
+        if state.active_request.active_id().is_some() {
             return Err(Error::new(ErrorKind::NotActive, FOREIGN));
         }
         self.recording.end(&mut state)

@@ -100,7 +100,7 @@ impl SessionRequests {
     pub(crate) fn used_by_program(&self) -> Option<&'static str> {
         // A recording of the parent does not count in a forked child.
         let state = self.recording.lock().ok().filter(|_| !self.recording.recorder.is_forked())?;
-        (state.active_request.id().is_none() && !matches!(state.phase, SessionPhase::Idle)).then_some(OWN)
+        (state.active_request.active_id().is_none() && !matches!(state.phase, SessionPhase::Idle)).then_some(OWN)
     }
 
     /// Returns the status of the program's own recording.
@@ -110,12 +110,12 @@ impl SessionRequests {
 
     /// Returns the number of the request that uses the session.
     pub(super) fn active_request(&self) -> Option<u64> {
-        self.recording.lock().ok().filter(|_| !self.recording.recorder.is_forked())?.active_request.id()
+        self.recording.lock().ok().filter(|_| !self.recording.recorder.is_forked())?.active_request.active_id()
     }
 
     /// Returns why that request lost the recording, if it did.
     pub(super) fn why_evicted(&self, request_id: u64) -> Option<&'static str> {
-        let is_evicted = self.recording.lock().is_ok_and(|state| state.active_request.is_done(request_id));
+        let is_evicted = self.recording.lock().is_ok_and(|state| state.active_request.is_over(request_id));
         is_evicted.then_some(TAKEN)
     }
 
@@ -125,7 +125,7 @@ impl SessionRequests {
         let _own = InternalAllocGuard::begin();
         let mut state = self.recording.lock()?;
         // It may have begun or been cancelled meanwhile.
-        if state.active_request.is_active(request_id) || state.active_request.is_done(request_id) {
+        if state.active_request.is_active(request_id) || state.active_request.is_over(request_id) {
             return Ok(());
         }
         self.acquire(&mut state, request_id, config)
@@ -133,7 +133,7 @@ impl SessionRequests {
 
     fn acquire(&self, state: &mut RecordingState, request_id: u64, config: Config) -> Result<(), Error> {
         // Even if this fails: a preparation that arrives after its start failed is ignored.
-        state.active_request.mark_done(request_id);
+        state.active_request.mark_over(request_id);
         if !matches!(state.phase, SessionPhase::Idle) && !self.recording.recorder.is_forked() {
             return Err(Error::new(ErrorKind::AlreadyActive, OWN));
         }
@@ -153,7 +153,7 @@ impl SessionRequests {
         let _scope = self.recording.observers.notify_scope();
         let _own = InternalAllocGuard::begin();
         let mut state = self.recording.lock()?;
-        if state.active_request.is_done(request_id) {
+        if state.active_request.is_over(request_id) {
             return Err(Error::new(ErrorKind::AlreadyActive, OWN));
         }
         if !state.active_request.is_active(request_id) {
@@ -191,7 +191,7 @@ impl SessionRequests {
     pub(crate) fn discard(&self, request_id: u64, why: &str) {
         let _scope = self.recording.observers.notify_scope();
         let Ok(mut state) = self.recording.lock() else { return };
-        state.active_request.mark_done(request_id);
+        state.active_request.mark_over(request_id);
         if state.active_request.is_active(request_id) && !self.recording.recorder.is_forked() {
             self.recording.discard(&mut state, why);
         }
@@ -205,7 +205,7 @@ impl SessionRequests {
 
     /// Evicts the current request, because the program uses the session itself.
     pub(super) fn evict(&self, state: &mut RecordingState) {
-        if state.active_request.id().is_none() {
+        if state.active_request.active_id().is_none() {
             return;
         }
         if self.recording.recorder.is_forked() {

@@ -57,7 +57,7 @@ impl SessionSettings {
     /// Returns the file of recordings that the configuration schedules: the program's output, or the default one if it has
     /// none.
     pub(crate) fn scheduled_output(&self) -> PathBuf {
-        let (settings, parts) = (self.next(), self.next().name_placeholders());
+        let (settings, parts) = (self.next(), self.next().placeholder_values());
         let own = settings.output.path(&parts).or_else(|| Output::Default.path(&parts));
         own.unwrap_or_default()
     }

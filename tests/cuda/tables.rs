@@ -27,7 +27,7 @@ fn device_time_is_in_the_rows_of_its_span_and_its_kernel() {
     assert_eq!(op("sum").self_device_ns(), kernel("add").self_device_ns());
     assert_eq!(op("forward").self_device_ns(), kernel("mul").self_device_ns());
     assert_eq!(op("ProfilerStep*").device_ns(), averages.device_base_ns());
-    assert_eq!((op("ProfilerStep*").self_device_ns(), averages.unlaunched_ns()), (0, 0));
+    assert_eq!((op("ProfilerStep*").self_device_ns(), averages.unattributed_device_ns()), (0, 0));
     assert_eq!(op("forward").device_ns(), averages.device_base_ns());
     assert_eq!(averages.device_annotations()[0].name(), "ProfilerStep*");
     let steps = op("ProfilerStep*").cpu_ns();

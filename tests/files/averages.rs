@@ -94,7 +94,7 @@ fn operations_have_the_known_counts_and_times() {
         assert_same_time(averages.cpu_base_ns() as f64, &total["self_cpu_sum"], trace);
         assert_same_time(averages.device_base_ns() as f64, &total["device_sum"], trace);
         assert_same_time(
-            (averages.device_base_ns() - averages.unlaunched_ns()) as f64,
+            (averages.device_base_ns() - averages.unattributed_device_ns()) as f64,
             &total["self_device_sum"],
             trace,
         );

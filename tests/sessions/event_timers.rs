@@ -187,7 +187,7 @@ fn averages_split_device_time_by_operation() {
     let expected = [("inner".to_owned(), 16_000, 16_000), ("outer".to_owned(), 2_400, 18_400)];
     assert_eq!(rows(averages.ops()), expected);
     assert_eq!(rows(averages.kernels()), expected);
-    assert_eq!((averages.device_base_ns(), averages.unlaunched_ns()), (18_400, 0));
+    assert_eq!((averages.device_base_ns(), averages.unattributed_device_ns()), (18_400, 0));
 }
 
 #[test]

@@ -13,7 +13,7 @@ const TOOL_LIBRARIES: [(&str, &str); 8] = [
 ];
 
 /// Returns a description of the tools.
-pub(super) fn describe_holders() -> String {
+pub(super) fn describe_subscribers() -> String {
     tools_in(&std::fs::read_to_string("/proc/self/maps").unwrap_or_default())
 }
 

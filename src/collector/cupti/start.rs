@@ -124,7 +124,7 @@ impl Loaded {
             let advice = "run `nvidia-smi`, and check CUDA_VISIBLE_DEVICES";
             return Err(Unavailable::new(Why::NoDevice, "the CUDA driver finds no GPU", advice));
         }
-        let held = |error: CuptiError| error.reason("cuptiSubscribe", &holders::describe_holders());
+        let held = |error: CuptiError| error.reason("cuptiSubscribe", &holders::describe_subscribers());
         let subscriber = self.api.subscribe(callbacks::on_call).map_err(held)?;
         let mut capabilities = self.capabilities();
         let subscription = Subscription::new(self.api, subscriber, lease);

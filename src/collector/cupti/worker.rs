@@ -48,7 +48,7 @@ impl BufferedLibrary for CuptiLibrary {
     fn begin(&mut self) {
         if !self.driver.knows_devices() {
             self.driver.devices();
-            self.reader.exclude_calls(thread::handle(), self.api.timestamp().unwrap_or_else(now));
+            self.reader.exclude_calls(thread::pthread_low32(), self.api.timestamp().unwrap_or_else(now));
         }
     }
 

@@ -285,7 +285,7 @@ impl Client {
 
     /// Passes the calling thread's name to the tool.
     pub(super) fn name_thread(&self) {
-        let (thread, name) = (u32::try_from(thread::id()).unwrap_or(0), c_text(&thread::name()));
+        let (thread, name) = (u32::try_from(thread::id()).unwrap_or(0), c_text(&thread::rust_name()));
         tell!(CORE[NAME_THREAD], NameThread, thread, name.as_ptr());
     }
 }

@@ -72,11 +72,11 @@ impl DaemonClient {
     pub(super) fn new(settings: &OnDemandConfig) -> io::Result<DaemonClient> {
         let mut client = DaemonClient {
             fabric: None,
-            location: (settings.socket_folder.clone(), settings.trusted),
+            location: (settings.socket_folder.clone(), settings.trusted_uid),
             pids: ancestors(),
-            job: settings.job,
-            is_polling: settings.asks_daemon(),
-            pace: Pace::new(settings.interval),
+            job: settings.slurm_job_id,
+            is_polling: settings.polls_daemon(),
+            pace: Pace::new(settings.poll_interval),
             due: Instant::now(),
             asked: None,
             absent: None,
@@ -255,13 +255,13 @@ impl RequestSource for DaemonClient {
     }
 
     fn apply_settings(&mut self, settings: &OnDemandConfig) {
-        if settings.asks_daemon() && !self.is_polling {
+        if settings.polls_daemon() && !self.is_polling {
             // The daemon may have forgotten this process, because it was not polled.
             (self.is_registered, self.unheard) = (false, None);
             self.reported.clear();
         }
-        self.is_polling = settings.asks_daemon();
-        self.pace.apply_settings(settings.interval);
+        self.is_polling = settings.polls_daemon();
+        self.pace.apply_settings(settings.poll_interval);
         self.due = self.due.min(Instant::now() + self.pace.next());
     }
 
@@ -342,7 +342,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "asks the operating system")]
     fn daemon_that_was_not_polled_is_not_reported() {
         let (_folder, _daemon, mut client) = pair();
-        let settings = |fabric| OnDemandConfig { fabric: Some(fabric), ..OnDemandConfig::default() };
+        let settings = |fabric| OnDemandConfig { polling_override: Some(fabric), ..OnDemandConfig::default() };
         let now = Instant::now();
         client.poll(now, false);
         client.apply_settings(&settings(false));

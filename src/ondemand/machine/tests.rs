@@ -1,7 +1,7 @@
 //! Tests of the request state machine.
 
 use super::*;
-use crate::config::{Config, NamePlaceholders, OnDemandConfig, Timetable};
+use crate::config::{Config, OnDemandConfig, PlaceholderValues, Timetable};
 use crate::ondemand::source::Incoming;
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
@@ -26,7 +26,7 @@ impl Bench {
     fn admit_into(&mut self, text: &str, output: Option<&str>) -> Admission {
         let output = output.map(PathBuf::from);
         let incoming = Incoming { text: text.to_owned(), by: "a test".to_owned(), output, answer: None };
-        let parts = NamePlaceholders { pid: 7, time: self.moment.wall, ..Config::default().name_placeholders() };
+        let parts = PlaceholderValues { pid: 7, time: self.moment.wall, ..Config::default().placeholder_values() };
         let request = Request::read(&incoming, &OnDemandConfig::default(), &parts).unwrap();
         self.machine.admit(request, &self.moment)
     }

@@ -229,7 +229,7 @@ impl SessionRecording {
     /// program whose configuration file changed them: each callsite is decided once for the layer.
     fn initial_types(&self, state: &RecordingState) -> ActivityTypes {
         let has_cpu = |config: &Config| !config.activities.intersection(OF_HOST).is_empty();
-        let is_decided_by_callsite = state.active_request.id().is_none() && !has_cpu(self.settings.first());
+        let is_decided_by_callsite = state.active_request.active_id().is_none() && !has_cpu(self.settings.first());
         match has_cpu(&state.config) || is_decided_by_callsite {
             true => ActivityTypes::ALL,
             false => ActivityTypes::ALL.difference(OF_HOST),

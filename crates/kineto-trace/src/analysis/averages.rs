@@ -1,6 +1,6 @@
 //! Times, counts and memory of operations and kernels, grouped by name: torch's `key_averages`.
 
-use super::averaging::Averaging;
+use super::averaging::AveragesBuilder;
 use super::events::Events;
 use super::table::Table;
 use std::fmt;
@@ -33,8 +33,8 @@ pub struct KeyAverages {
     pub(super) device: String,
     pub(super) has_memory: bool,
     /// Memory allocated and freed outside all operations, as torch's row.
-    pub(super) outside: Option<Average>,
-    pub(super) unlaunched_ns: u64,
+    pub(super) outside_ops: Option<Average>,
+    pub(super) unattributed_device_ns: u64,
     pub(super) flops: u64,
     pub(super) notes: Vec<String>,
 }
@@ -66,8 +66,8 @@ pub struct Average {
     pub(super) cpu_ns: u64,
     pub(super) self_device_ns: u64,
     pub(super) device_ns: u64,
-    pub(super) own: Bytes,
-    pub(super) all: Bytes,
+    pub(super) self_bytes: Bytes,
+    pub(super) total_bytes: Bytes,
     pub(super) flops: u64,
     /// Durations in ascending order.
     pub(super) durations: Vec<u64>,
@@ -120,8 +120,8 @@ impl Events {
     }
 
     /// Returns a builder that groups and filters operations and kernels.
-    pub fn averages(&self) -> Averaging<'_> {
-        Averaging::new(self)
+    pub fn averages(&self) -> AveragesBuilder<'_> {
+        AveragesBuilder::new(self)
     }
 }
 
@@ -185,13 +185,13 @@ impl KeyAverages {
     /// Returns the device time that is attributed to no operation, in nanoseconds.
     ///
     /// The launch is unknown, or no selected operation was around it.
-    pub fn unlaunched_ns(&self) -> u64 {
-        self.unlaunched_ns
+    pub fn unattributed_device_ns(&self) -> u64 {
+        self.unattributed_device_ns
     }
 
     /// Returns the net host and device bytes allocated outside all operations.
     pub fn unattributed_bytes(&self) -> (i64, i64) {
-        self.outside.as_ref().map_or((0, 0), |row| (row.own.host, row.own.device))
+        self.outside_ops.as_ref().map_or((0, 0), |row| (row.self_bytes.host, row.self_bytes.device))
     }
 
     /// Returns all operations as one row, named "Total"; torch's `total_average()`.
@@ -202,15 +202,15 @@ impl KeyAverages {
         let mut total = Average { name: "Total".to_owned(), ..Average::default() };
         for row in &self.ops {
             total.self_cpu_ns = total.self_cpu_ns.saturating_add(row.self_cpu_ns);
-            total.own.add(row.own);
+            total.self_bytes.add(row.self_bytes);
             total.durations.extend_from_slice(&row.durations);
         }
         total.durations.sort_unstable();
         total.cpu_ns = u64::try_from(total.self_cpu_ns).unwrap_or(0);
         total.self_device_ns = self.device_base_ns();
         total.device_ns = total.self_device_ns;
-        total.own.add(self.outside.as_ref().map(|row| row.own).unwrap_or_default());
-        total.all = total.own;
+        total.self_bytes.add(self.outside_ops.as_ref().map(|row| row.self_bytes).unwrap_or_default());
+        total.total_bytes = total.self_bytes;
         total.flops = self.flops;
         total
     }
@@ -284,22 +284,22 @@ impl Average {
 
     /// Returns the host memory allocated directly inside, less that freed, in bytes.
     pub fn self_cpu_bytes(&self) -> i64 {
-        self.own.host
+        self.self_bytes.host
     }
 
     /// Returns the host memory allocated inside, less that freed, in bytes.
     pub fn cpu_bytes(&self) -> i64 {
-        self.all.host
+        self.total_bytes.host
     }
 
     /// Returns the device memory allocated directly inside, less that freed, in bytes.
     pub fn self_device_bytes(&self) -> i64 {
-        self.own.device
+        self.self_bytes.device
     }
 
     /// Returns the device memory allocated inside, less that freed, in bytes.
     pub fn device_bytes(&self) -> i64 {
-        self.all.device
+        self.total_bytes.device
     }
 
     /// Returns the number of floating-point operations; 0 if unknown.

@@ -29,7 +29,7 @@ use std::fmt;
 /// # }
 /// ```
 #[must_use = "call `compute` to get the averages"]
-pub struct Averaging<'e> {
+pub struct AveragesBuilder<'e> {
     events: &'e Events,
     groups: Vec<Grouping<'e>>,
     flops: FlopRegistry,
@@ -68,24 +68,24 @@ enum GroupKey<'e> {
 impl GroupBy {
     fn title(self) -> &'static str {
         match self {
-            GroupBy::Shapes => SHAPES,
-            GroupBy::Stack(_) => SOURCE,
+            GroupBy::Shapes => SHAPES_TITLE,
+            GroupBy::Stack(_) => STACK_TITLE,
             GroupBy::Device => "Device",
             GroupBy::Thread => "Thread",
             GroupBy::Target => "Target",
-            GroupBy::Overload => OVERLOAD,
+            GroupBy::Overload => OVERLOAD_TITLE,
         }
     }
 }
 
 /// Titles of columns that have a fixed place in the table.
-pub(super) const SHAPES: &str = "Input Shapes";
-pub(super) const SOURCE: &str = "Source Location";
-pub(super) const OVERLOAD: &str = "Overload Name";
+pub(super) const SHAPES_TITLE: &str = "Input Shapes";
+pub(super) const STACK_TITLE: &str = "Source Location";
+pub(super) const OVERLOAD_TITLE: &str = "Overload Name";
 
-impl<'e> Averaging<'e> {
-    pub(super) fn new(events: &'e Events) -> Averaging<'e> {
-        Averaging { events, groups: Vec::new(), flops: FlopRegistry::default(), window: None }
+impl<'e> AveragesBuilder<'e> {
+    pub(super) fn new(events: &'e Events) -> AveragesBuilder<'e> {
+        AveragesBuilder { events, groups: Vec::new(), flops: FlopRegistry::default(), window: None }
     }
 
     /// Adds a grouping key.
@@ -124,8 +124,8 @@ impl<'e> Averaging<'e> {
     /// Computes the averages from the events' relations.
     pub(super) fn compute_with(self, nesting: &Nesting, attribution: &Attribution) -> KeyAverages {
         let events = self.events;
-        let belongs = |event: &Event<'_>| self.is_within(event.start()) && !event.is_hidden();
-        let forest = Forest::new(events, &nesting.only(events, belongs)).merge_namesakes(events);
+        let is_selected = |event: &Event<'_>| self.is_within(event.start()) && !event.is_hidden();
+        let forest = Forest::new(events, &nesting.only(events, is_selected)).merge_same_named_only_children(events);
         let stacks = self.groups.iter().any(|group| matches!(group.key, GroupKey::BuiltIn(GroupBy::Stack(_))));
         let stacks = stacks.then(|| CallStacks::new(events, &forest));
         let mut rows = RowBuilder::new(&self, stacks);
@@ -133,9 +133,9 @@ impl<'e> Averaging<'e> {
 
         let mut costs = vec![OpCost::default(); forest.nodes.len()];
         let work_nodes = WorkNodes { attribution, nesting, forest: &forest };
-        self.charge_work(&work_nodes, &mut costs, &mut rows, &mut averages);
-        self.charge_memory(&forest, &mut costs, &mut averages);
-        self.charge_flops(&forest, &mut costs, &mut averages);
+        self.attribute_work(&work_nodes, &mut costs, &mut rows, &mut averages);
+        self.attribute_memory(&forest, &mut costs, &mut averages);
+        self.attribute_flops(&forest, &mut costs, &mut averages);
         add_to_parents(&forest, &mut costs);
         rows.add_ops(&forest, &costs);
 
@@ -163,7 +163,7 @@ impl<'e> Averaging<'e> {
     }
 
     /// Adds the rows of devices, and charges the time of kernels to the operations that launched them.
-    fn charge_work(
+    fn attribute_work(
         &self,
         nodes: &WorkNodes<'_>,
         costs: &mut [OpCost],
@@ -173,62 +173,63 @@ impl<'e> Averaging<'e> {
         let mut timed = TimedWork::new(self.events, nodes);
         let mut annotations = AnnotationCoverage::default();
         for event in self.events.iter() {
-            let Some(section) = section(&event) else { continue };
+            let Some(section) = section_of(&event) else { continue };
             let launched = nodes.attribution.launch(event).or(nodes.attribution.op(event)).unwrap_or(event);
             if !self.is_within(launched.start()) {
                 continue;
             }
             let node = nodes.of(event);
             let ns = event.duration_ns();
-            let place = rows.place(&event, section, None);
+            let place = rows.row_index(&event, section, None);
             let (all_ns, own_ns) = match section {
                 Section::DeviceAnnotations => [annotations.uncovered_ns(place, event); 2].into(),
                 _ => (ns, timed.own_ns(&event, node)),
             };
-            let row = rows.at(place);
+            let row = rows.row_mut(place);
             row.self_device_ns = row.self_device_ns.saturating_add(own_ns);
             row.device_ns = row.device_ns.saturating_add(all_ns);
             row.durations.push(ns);
             if section == Section::Kernels {
                 match node.and_then(|node| costs.get_mut(node)) {
-                    Some(cost) => cost.own_device_ns = cost.own_device_ns.saturating_add(own_ns),
-                    None => averages.unlaunched_ns = averages.unlaunched_ns.saturating_add(own_ns),
+                    Some(cost) => cost.self_device_ns = cost.self_device_ns.saturating_add(own_ns),
+                    None => averages.unattributed_device_ns = averages.unattributed_device_ns.saturating_add(own_ns),
                 }
             }
         }
     }
 
     /// Charges allocations to the innermost operation that was open on the same thread at that time.
-    fn charge_memory(&self, forest: &Forest, costs: &mut [OpCost], averages: &mut KeyAverages) {
+    fn attribute_memory(&self, forest: &Forest, costs: &mut [OpCost], averages: &mut KeyAverages) {
         let mut sweep = forest.sweep(self.events);
         let mut outside = Average { name: MEMORY.to_owned(), is_top_level: true, ..Average::default() };
         let memory = self.events.iter().filter(|event| event.is_instant() && event.name() == MEMORY);
         for event in memory.filter(|event| self.is_within(event.start())) {
             let Some(bytes) = event.bytes() else { continue };
             let on_host =
-                event.arg("Device Type").and_then(values::signed).is_none_or(|kind| HOST_KINDS.contains(&kind));
+                event.arg("Device Type").and_then(values::signed).is_none_or(|kind| HOST_DEVICE_TYPES.contains(&kind));
             let bytes = if on_host { Bytes { host: bytes, device: 0 } } else { Bytes { host: 0, device: bytes } };
             averages.has_memory = true;
             match sweep.innermost(&event).and_then(|node| costs.get_mut(node)) {
-                Some(cost) => cost.own.add(bytes),
+                Some(cost) => cost.self_bytes.add(bytes),
                 None => {
-                    outside.own.add(bytes);
+                    outside.self_bytes.add(bytes);
                     outside.durations.push(0);
                 }
             }
         }
-        outside.all = outside.own;
+        outside.total_bytes = outside.self_bytes;
         outside.first = u32::MAX;
-        averages.outside = (!outside.durations.is_empty()).then_some(outside);
+        averages.outside_ops = (!outside.durations.is_empty()).then_some(outside);
     }
 
-    fn charge_flops(&self, forest: &Forest, costs: &mut [OpCost], averages: &mut KeyAverages) {
-        for number in forest.counted() {
-            let around = forest.parent(number).and_then(|parent| costs.get(parent)).is_some_and(|cost| cost.in_flops);
+    fn attribute_flops(&self, forest: &Forest, costs: &mut [OpCost], averages: &mut KeyAverages) {
+        for number in forest.unmerged_nodes() {
+            let around =
+                forest.parent(number).and_then(|parent| costs.get(parent)).is_some_and(|cost| cost.is_flops_counted);
             let flops = forest.event(self.events, number).and_then(|event| self.flops.flops(&event)).unwrap_or(0);
             if let Some(cost) = costs.get_mut(number) {
                 cost.flops = flops;
-                cost.in_flops = around || flops > 0;
+                cost.is_flops_counted = around || flops > 0;
                 averages.flops = averages.flops.saturating_add(if around { 0 } else { flops });
             }
         }
@@ -238,13 +239,13 @@ impl<'e> Averaging<'e> {
 /// What an operation costs in addition to its time.
 #[derive(Clone, Copy, Debug, Default)]
 struct OpCost {
-    own_device_ns: u64,
+    self_device_ns: u64,
     device_ns: u64,
-    own: Bytes,
-    all: Bytes,
+    self_bytes: Bytes,
+    total_bytes: Bytes,
     flops: u64,
     /// Whether it or an operation around it has FLOPs.
-    in_flops: bool,
+    is_flops_counted: bool,
 }
 
 /// How far annotations have been counted: each stream has a copy of an annotation, with overlapping times.
@@ -266,90 +267,91 @@ impl<'e> AnnotationCoverage<'e> {
 
 /// The rows being built.
 struct RowBuilder<'a, 'e> {
-    averaging: &'a Averaging<'e>,
+    averaging: &'a AveragesBuilder<'e>,
     stacks: Option<CallStacks<'a>>,
     rows: Vec<Average>,
-    places: HashMap<(&'e str, Section, bool, Vec<String>), usize>,
+    row_indices: HashMap<(&'e str, Section, bool, Vec<String>), usize>,
     futures: Futures,
     threads: Threads<'e>,
 }
 
 impl<'a, 'e> RowBuilder<'a, 'e> {
-    fn new(averaging: &'a Averaging<'e>, stacks: Option<CallStacks<'a>>) -> RowBuilder<'a, 'e> {
+    fn new(averaging: &'a AveragesBuilder<'e>, stacks: Option<CallStacks<'a>>) -> RowBuilder<'a, 'e> {
         let (rows, places, futures) = Default::default();
-        RowBuilder { averaging, stacks, rows, places, futures, threads: Threads::new(averaging.events) }
+        RowBuilder { averaging, stacks, rows, row_indices: places, futures, threads: Threads::new(averaging.events) }
     }
 
     /// Returns the row of an event, and adds it if it is missing.
-    fn of(&mut self, event: &Event<'e>, section: Section, node: Option<usize>) -> &mut Average {
-        let place = self.place(event, section, node);
-        self.at(place)
+    fn row_of(&mut self, event: &Event<'e>, section: Section, node: Option<usize>) -> &mut Average {
+        let place = self.row_index(event, section, node);
+        self.row_mut(place)
     }
 
-    fn at(&mut self, place: usize) -> &mut Average {
+    fn row_mut(&mut self, place: usize) -> &mut Average {
         #[expect(clippy::indexing_slicing, reason = "places are those of rows")]
         &mut self.rows[place]
     }
 
     /// Counts an operation in its row, as a call or a poll of a future.
-    fn count(&mut self, event: &Event<'e>, node: usize) {
-        let (place, ns) = (self.place(event, Section::Ops, Some(node)), event.duration_ns());
+    fn add_call(&mut self, event: &Event<'e>, node: usize) {
+        let (place, ns) = (self.row_index(event, Section::Ops, Some(node)), event.duration_ns());
         let Some(span) = event.arg("polls").and_then(|_| event.span()) else {
-            return self.at(place).durations.push(ns);
+            return self.row_mut(place).durations.push(ns);
         };
-        self.at(place).further_polls += 1;
+        self.row_mut(place).further_polls += 1;
         self.futures.add(span, place, event.start(), ns);
     }
 
     /// Counts each future as one call, in the row of its first poll.
     fn count_futures(&mut self) {
         for (place, busy_ns) in std::mem::take(&mut self.futures).calls() {
-            let row = self.at(place);
+            let row = self.row_mut(place);
             row.durations.push(busy_ns);
             row.further_polls -= 1;
         }
     }
 
     /// Returns the index of the row of an event, and adds the row if it is missing.
-    fn place(&mut self, event: &Event<'e>, section: Section, node: Option<usize>) -> usize {
+    fn row_index(&mut self, event: &Event<'e>, section: Section, node: Option<usize>) -> usize {
         let name = if event.name().starts_with("ProfilerStep#") { "ProfilerStep*" } else { event.name() };
         let is_annotation = section == Section::DeviceAnnotations || event.kind() == Some(ActivityType::UserAnnotation);
         let groups = &self.averaging.groups;
-        let keys: Vec<String> = groups.iter().map(|group| self.key(group, event, section, node)).collect();
+        let keys: Vec<String> = groups.iter().map(|group| self.group_key(group, event, section, node)).collect();
         let first = u32::try_from(event.index()).unwrap_or(u32::MAX);
         let rows = &mut self.rows;
-        let place = *self.places.entry((name, section, is_annotation, keys)).or_insert_with_key(|(_, _, _, keys)| {
-            let (name, keys) = (name.to_owned(), keys.clone());
-            let (is_top_level, first) = (true, u32::MAX);
-            rows.push(Average { name, keys, section, is_annotation, is_top_level, first, ..Average::default() });
-            rows.len() - 1
-        });
-        let row = self.at(place);
+        let place =
+            *self.row_indices.entry((name, section, is_annotation, keys)).or_insert_with_key(|(_, _, _, keys)| {
+                let (name, keys) = (name.to_owned(), keys.clone());
+                let (is_top_level, first) = (true, u32::MAX);
+                rows.push(Average { name, keys, section, is_annotation, is_top_level, first, ..Average::default() });
+                rows.len() - 1
+            });
+        let row = self.row_mut(place);
         row.first = row.first.min(first);
         place
     }
 
-    fn key(&self, group: &Grouping<'e>, event: &Event<'_>, section: Section, node: Option<usize>) -> String {
+    fn group_key(&self, group: &Grouping<'e>, event: &Event<'_>, section: Section, node: Option<usize>) -> String {
         let known = match &group.key {
             GroupKey::Custom(key) => return key(event),
             GroupKey::BuiltIn(known) => *known,
         };
-        let text = |keys: &[&str]| keys.iter().find_map(|key| event.arg(key)).map(shown).unwrap_or_default();
+        let text = |keys: &[&str]| keys.iter().find_map(|key| event.arg(key)).map(value_text).unwrap_or_default();
         match known {
-            GroupBy::Shapes => shapes(&text(&["Input Dims"])),
+            GroupBy::Shapes => format_shapes(&text(&["Input Dims"])),
             GroupBy::Target => text(&["target"]),
             GroupBy::Overload => text(&["Overload Name", "overload_name"]),
             GroupBy::Stack(n) => {
                 let stacks = self.stacks.as_ref().zip(node);
-                stacks.map(|(stacks, node)| stacks.callers(node, n).join("\n")).unwrap_or_default()
+                stacks.map(|(stacks, node)| stacks.describe_callers(node, n).join("\n")).unwrap_or_default()
             }
             GroupBy::Device if section == Section::Ops => "host".to_owned(),
             GroupBy::Device => {
-                event.device_index().map_or_else(|| lane(&event.track().process), |device| device.to_string())
+                event.device_index().map_or_else(|| track_id_text(&event.track().process), |device| device.to_string())
             }
             GroupBy::Thread => {
                 let track = self.averaging.events.tracks().get(self.threads.of(event));
-                track.map(|track| (lane(&track.thread), &track.name)).map_or_else(String::new, |(id, name)| {
+                track.map(|track| (track_id_text(&track.thread), &track.name)).map_or_else(String::new, |(id, name)| {
                     // Threads of a pool may share a name.
                     if name.contains(&id) { name.clone() } else { format!("{name} {id}").trim_start().to_owned() }
                 })
@@ -361,21 +363,21 @@ impl<'a, 'e> RowBuilder<'a, 'e> {
     fn add_ops(&mut self, forest: &Forest, costs: &[OpCost]) {
         let events = self.averaging.events;
         let self_ns = forest.self_ns();
-        for number in forest.counted() {
+        for number in forest.unmerged_nodes() {
             let event = forest.event(events, number).zip(costs.get(number)).zip(self_ns.get(number));
             let Some(((event, cost), self_ns)) = event else { continue };
-            let row = self.of(&event, Section::Ops, Some(number));
+            let row = self.row_of(&event, Section::Ops, Some(number));
             if row.first as usize == event.index() {
                 row.is_top_level = forest.parent(number).is_none();
             }
             row.cpu_ns = row.cpu_ns.saturating_add(event.duration_ns());
             row.self_cpu_ns = row.self_cpu_ns.saturating_add(*self_ns);
-            row.self_device_ns = row.self_device_ns.saturating_add(cost.own_device_ns);
+            row.self_device_ns = row.self_device_ns.saturating_add(cost.self_device_ns);
             row.device_ns = row.device_ns.saturating_add(cost.device_ns);
-            row.own.add(cost.own);
-            row.all.add(cost.all);
+            row.self_bytes.add(cost.self_bytes);
+            row.total_bytes.add(cost.total_bytes);
             row.flops = row.flops.saturating_add(cost.flops);
-            self.count(&event, number);
+            self.add_call(&event, number);
         }
         self.count_futures();
     }
@@ -383,20 +385,20 @@ impl<'a, 'e> RowBuilder<'a, 'e> {
 
 /// Adds each operation's costs to its parent's. Children come after their parents.
 fn add_to_parents(forest: &Forest, costs: &mut [OpCost]) {
-    for number in forest.counted().rev() {
+    for number in forest.unmerged_nodes().rev() {
         let Some(cost) = costs.get_mut(number) else { continue };
-        cost.device_ns = cost.device_ns.saturating_add(cost.own_device_ns);
-        cost.all.add(cost.own);
+        cost.device_ns = cost.device_ns.saturating_add(cost.self_device_ns);
+        cost.total_bytes.add(cost.self_bytes);
         let cost = *cost;
         if let Some(parent) = forest.parent(number).and_then(|parent| costs.get_mut(parent)) {
             parent.device_ns = parent.device_ns.saturating_add(cost.device_ns);
-            parent.all.add(cost.all);
+            parent.total_bytes.add(cost.total_bytes);
         }
     }
 }
 
 /// Returns the section of a device event; `None` if it has no row.
-fn section(event: &Event<'_>) -> Option<Section> {
+fn section_of(event: &Event<'_>) -> Option<Section> {
     match event.kind().filter(|_| event.is_slice() && !event.is_hidden())? {
         _ if is_timed(event) => Some(Section::Kernels),
         ActivityType::GpuUserAnnotation => Some(Section::DeviceAnnotations),
@@ -405,7 +407,7 @@ fn section(event: &Event<'_>) -> Option<Section> {
 }
 
 /// torch's device type numbers whose memory is the host's: CPU, MKLDNN and IDEEP.
-const HOST_KINDS: [i64; 3] = [0, 2, 5];
+const HOST_DEVICE_TYPES: [i64; 3] = [0, 2, 5];
 
 /// The name of memory events.
 const MEMORY: &str = "[memory]";
@@ -418,7 +420,7 @@ fn device_name(events: &Events) -> String {
     }
 }
 
-fn lane(id: &TrackId) -> String {
+fn track_id_text(id: &TrackId) -> String {
     match id {
         TrackId::Id(id) => id.to_string(),
         TrackId::Name(name) => name.clone(),
@@ -426,23 +428,23 @@ fn lane(id: &TrackId) -> String {
 }
 
 /// Returns a list with a space after each comma, "[]" if empty, as torch prints shapes.
-fn shapes(text: &str) -> String {
+fn format_shapes(text: &str) -> String {
     let parts: Vec<&str> = text.split(',').map(str::trim).collect();
     if text.is_empty() { "[]".to_owned() } else { parts.join(", ") }
 }
 
 /// Returns a value as shown in a table.
-fn shown(value: ArgValue<'_>) -> String {
+fn value_text(value: ArgValue<'_>) -> String {
     match value {
         ArgValue::Str(text) => text.to_owned(),
         other => json_text(&other),
     }
 }
 
-impl fmt::Debug for Averaging<'_> {
+impl fmt::Debug for AveragesBuilder<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let titles: Vec<_> = self.groups.iter().map(|group| &group.title).collect();
-        f.debug_struct("Averaging").field("groups", &titles).field("window", &self.window).finish_non_exhaustive()
+        f.debug_struct("AveragesBuilder").field("groups", &titles).field("window", &self.window).finish_non_exhaustive()
     }
 }
 
@@ -514,7 +516,7 @@ mod tests {
         let averages = sample.events().key_averages();
         let expected = ["add x1 18/20 3/7", "cudaLaunchKernel x1 10/10 0/0", "fill x2 2/2 4/4", "mm x1 0/10 0/0"];
         assert_eq!(rows(averages.ops()), expected);
-        assert_eq!((averages.device_base_ns(), averages.unlaunched_ns()), (7000, 0));
+        assert_eq!((averages.device_base_ns(), averages.unattributed_device_ns()), (7000, 0));
     }
 
     #[test]
@@ -530,7 +532,7 @@ mod tests {
         assert_eq!(rows(averages.ops()), ["train x1 90/100 0/30", "mm x1 10/10 30/30"]);
         assert_eq!(rows(averages.kernels()), ["gemm x2 0/0 30/30", "Memcpy HtoD x1 0/0 5/5"]);
         assert_eq!(rows(averages.device_annotations()), ["train x1 0/0 45/45"]);
-        assert_eq!((averages.device_base_ns(), averages.unlaunched_ns()), (35_000, 5000));
+        assert_eq!((averages.device_base_ns(), averages.unattributed_device_ns()), (35_000, 5000));
         assert_eq!(averages.get(Section::Kernels, "gemm").unwrap().min_ns(), 10_000);
     }
 
@@ -572,7 +574,7 @@ mod tests {
         let hidden = [("hidden", ArgValue::Bool(true))];
         let sample = SampleTrace::default().op("a", 0, 100).op_with("own", 10, 90, &hidden).kernel("k", 20, 25, 2);
         let averages = sample.events().key_averages();
-        assert_eq!((rows(averages.ops()), averages.unlaunched_ns()), (vec!["a x1 100/100 5/5".to_owned()], 0));
+        assert_eq!((rows(averages.ops()), averages.unattributed_device_ns()), (vec!["a x1 100/100 5/5".to_owned()], 0));
     }
 
     #[test]
@@ -608,7 +610,7 @@ mod tests {
             .host(ActivityType::CpuOp, "mm", 2, (0, 10), crate::activity::NO_ARGS)
             .kernel("gemm", 0, 10, 1);
         let events = sample.events();
-        let keys = |averaging: Averaging<'_>| {
+        let keys = |averaging: AveragesBuilder<'_>| {
             let averages = averaging.compute();
             let keys = |row: &Average| format!("{} x{}", row.keys().join("|"), row.count());
             averages.iter().map(keys).collect::<Vec<_>>()
@@ -690,7 +692,7 @@ mod tests {
         let averages = events.key_averages();
         let op = &averages.ops()[0];
         assert_eq!((op.self_cpu_ns(), op.cpu_bytes(), op.device_bytes()), (i64::MAX, i64::MIN, i64::MAX));
-        assert_eq!((averages.device_base_ns(), averages.unlaunched_ns()), (u64::MAX, u64::MAX));
+        assert_eq!((averages.device_base_ns(), averages.unattributed_device_ns()), (u64::MAX, u64::MAX));
         assert_eq!(op.mean_ns(), 9.2e18);
         assert_eq!(averages.total_average().self_cpu_ns(), i64::MAX);
         assert!(!averages.table().spread(true).to_string().is_empty());

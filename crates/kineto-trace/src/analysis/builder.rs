@@ -134,13 +134,13 @@ impl Builder {
     }
 
     /// Adds one end of an arrow; it belongs to the last event if that covers its place.
-    pub(super) fn arrow(&mut self, track: u32, at: i64, flow: Flow) {
+    pub(super) fn add_flow(&mut self, track: u32, at: i64, flow: Flow) {
         let before = self.events.rows.len().checked_sub(1);
         self.arrows.push(ArrowEnd { track, at: relative(at), before, flow });
     }
 
     /// Adds one end of an arrow to the last event.
-    pub(super) fn arrow_of_last(&mut self, flow: Flow) {
+    pub(super) fn flow_of_last(&mut self, flow: Flow) {
         let last = u32::try_from(self.events.rows.len()).unwrap_or(0).saturating_sub(1);
         self.events.flows.push((last, flow));
     }
@@ -189,7 +189,7 @@ impl Builder {
     }
 
     /// Returns a process, and adds it if it is missing.
-    pub(super) fn process(&mut self, id: TrackId) -> &mut EventProcess {
+    pub(super) fn process_entry(&mut self, id: TrackId) -> &mut EventProcess {
         let processes = &mut self.events.processes;
         let at = *self.processes.entry(id).or_insert_with_key(|id| {
             processes.push(EventProcess { id: id.clone(), name: String::new(), label: String::new() });

@@ -11,11 +11,11 @@ pub(super) struct Column<'a> {
     pub(super) title: String,
     pub(super) width: usize,
     /// The column of the highest rank is dropped first, a column of rank 0 never.
-    pub(super) rank: u8,
+    pub(super) drop_priority: u8,
     cell: Arc<dyn Fn(&Average) -> String + 'a>,
-    side: Truncation,
+    truncation: Truncation,
     /// [`Truncation::End`] truncates texts of `most` - 3 or more characters, as torch does, even if they would fit.
-    most: usize,
+    end_limit: usize,
     is_left: bool,
 }
 
@@ -23,55 +23,63 @@ pub(super) struct Column<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Truncation {
     /// Never: numbers.
-    None,
+    Never,
     /// At the end, marked by "...".
     End,
     /// At the beginning, marked by "..."; the cell may have several lines.
     Start,
     /// At the end, without a mark.
-    Plain,
+    EndUnmarked,
 }
 
 impl<'a> Column<'a> {
     pub(super) fn new(
         title: impl Into<String>,
         width: usize,
-        rank: u8,
+        drop_priority: u8,
         cell: impl Fn(&Average) -> String + 'a,
     ) -> Column<'a> {
         let cell = Arc::new(cell);
-        Column { title: title.into(), width, rank, cell, side: Truncation::None, most: usize::MAX, is_left: false }
+        Column {
+            title: title.into(),
+            width,
+            drop_priority,
+            cell,
+            truncation: Truncation::Never,
+            end_limit: usize::MAX,
+            is_left: false,
+        }
     }
 
-    pub(super) fn cut(mut self, side: Truncation, most: usize) -> Self {
-        (self.side, self.most) = (side, most);
+    pub(super) fn with_truncation(mut self, side: Truncation, most: usize) -> Self {
+        (self.truncation, self.end_limit) = (side, most);
         self
     }
 
-    pub(super) fn left(mut self) -> Self {
+    pub(super) fn left_aligned(mut self) -> Self {
         self.is_left = true;
         self
     }
 
     /// Narrows the column by `by` characters, down to `least`.
-    pub(super) fn narrow(&mut self, least: usize, by: usize) {
+    pub(super) fn narrow_by(&mut self, least: usize, by: usize) {
         self.width = self.width.saturating_sub(by).max(least.min(self.width));
-        self.most = self.most.min(self.width);
+        self.end_limit = self.end_limit.min(self.width);
     }
 
     /// Returns whether a cell may have several lines, so that rows need a separator.
     pub(super) fn is_multi_line(&self) -> bool {
-        self.side == Truncation::Start
+        self.truncation == Truncation::Start
     }
 
     pub(super) fn heading(&self) -> String {
         self.aligned(&self.title)
     }
 
-    pub(super) fn cell(&self, row: &Average) -> String {
+    pub(super) fn first_line(&self, row: &Average) -> String {
         let text = (self.cell)(row);
         let text = if self.is_multi_line() { text.lines().next().unwrap_or("") } else { &text };
-        self.aligned(&self.cut_text(&printable(text)))
+        self.aligned(&self.truncate_text(&escape_control_chars(text)))
     }
 
     /// Returns the number of lines of a cell that may have several; 0 for other cells.
@@ -82,7 +90,7 @@ impl<'a> Column<'a> {
     /// Returns one line of a cell; empty if there is no such line.
     pub(super) fn cell_line(&self, row: &Average, at: usize) -> String {
         let text = if self.is_multi_line() { (self.cell)(row) } else { String::new() };
-        self.aligned(&self.cut_text(&printable(text.lines().nth(at).unwrap_or(""))))
+        self.aligned(&self.truncate_text(&escape_control_chars(text.lines().nth(at).unwrap_or(""))))
     }
 
     fn aligned(&self, text: &str) -> String {
@@ -90,25 +98,25 @@ impl<'a> Column<'a> {
         if self.is_left { format!("{text:<width$}  ") } else { format!("{text:>width$}  ") }
     }
 
-    fn cut_text(&self, text: &str) -> String {
+    fn truncate_text(&self, text: &str) -> String {
         let length = text.chars().count();
-        match self.side {
-            Truncation::End if length >= self.most.saturating_sub(3) => {
-                let kept: String = text.chars().take(self.most.saturating_sub(3)).collect();
+        match self.truncation {
+            Truncation::End if length >= self.end_limit.saturating_sub(3) => {
+                let kept: String = text.chars().take(self.end_limit.saturating_sub(3)).collect();
                 kept + "..."
             }
             Truncation::Start if length > self.width => {
                 let kept: String = text.chars().skip(length - self.width + 3).collect();
                 format!("...{kept}")
             }
-            Truncation::Plain => text.chars().take(self.width).collect(),
+            Truncation::EndUnmarked => text.chars().take(self.width).collect(),
             _ => text.to_owned(),
         }
     }
 }
 
 /// Escapes control characters, which a terminal would interpret.
-pub(super) fn printable(text: &str) -> Cow<'_, str> {
+pub(super) fn escape_control_chars(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return Cow::Borrowed(text);
     }

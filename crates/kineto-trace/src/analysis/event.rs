@@ -120,7 +120,7 @@ impl<'e> Event<'e> {
 
     /// Returns the id that a call of the runtime shares with the work that it launched, in the vendor's numbering.
     pub fn correlation(&self) -> Option<u64> {
-        self.written_as(StringId::CORRELATION).and_then(unsigned).filter(|id| *id != 0)
+        self.arg_by_id(StringId::CORRELATION).and_then(unsigned).filter(|id| *id != 0)
     }
 
     /// Returns whether it is a call of a runtime or a driver.
@@ -139,7 +139,7 @@ impl<'e> Event<'e> {
 
     /// Returns the type of the device that it ran on, or of an allocation's memory; `None` if its type is unknown.
     pub fn device_type(&self) -> Option<DeviceType> {
-        if let Some(number) = self.written_as(StringId::DEVICE_TYPE).filter(|_| self.is_instant()) {
+        if let Some(number) = self.arg_by_id(StringId::DEVICE_TYPE).filter(|_| self.is_instant()) {
             let number = unsigned(number)?;
             return DeviceType::ALL.into_iter().find(|device| u64::from(device.number()) == number);
         }
@@ -149,10 +149,10 @@ impl<'e> Event<'e> {
     /// Returns the index of the device that it ran on, or of an allocation's memory. `None` on the host, where torch
     /// returns the process id.
     pub fn device_index(&self) -> Option<u32> {
-        let index = match self.written_as(StringId::DEVICE_ID).filter(|_| self.is_instant()) {
+        let index = match self.arg_by_id(StringId::DEVICE_ID).filter(|_| self.is_instant()) {
             Some(index) => signed(index),
             None if self.is_on_device() => {
-                self.written_as(StringId::DEVICE).and_then(signed).or(number(&self.track().process))
+                self.arg_by_id(StringId::DEVICE).and_then(signed).or(id_number(&self.track().process))
             }
             None => None,
         };
@@ -161,24 +161,24 @@ impl<'e> Event<'e> {
 
     /// Returns the stream; `None` on the host, and for device events without a stream.
     pub fn stream(&self) -> Option<u64> {
-        let stream = match self.written_as(StringId::STREAM) {
+        let stream = match self.arg_by_id(StringId::STREAM) {
             _ if !self.is_on_device() => None,
             Some(stream) => signed(stream),
-            None => number(&self.track().thread),
+            None => id_number(&self.track().thread),
         };
         stream.and_then(|stream| stream.try_into().ok())
     }
 
     /// Returns the process id; `None` on a device.
     pub fn process(&self) -> Option<i64> {
-        number(&self.track().process).filter(|id| !self.is_on_device() && *id >= 0 && *id != OVERHEAD_GROUP)
+        id_number(&self.track().process).filter(|id| !self.is_on_device() && *id >= 0 && *id != OVERHEAD_GROUP)
     }
 
     /// Returns the operating system's thread id; `None` on a device.
     pub fn thread(&self) -> Option<i64> {
         self.process()?;
         // A slice that overlaps another of its thread is drawn on a separate row, whose id is not a thread id.
-        self.written_as(StringId::THREAD).and_then(signed).or(number(&self.track().thread))
+        self.arg_by_id(StringId::THREAD).and_then(signed).or(id_number(&self.track().thread))
     }
 
     /// Returns whether its span has an async track, because the span's thread did other work before it ended.
@@ -189,7 +189,7 @@ impl<'e> Event<'e> {
 
     /// Returns the id of the span that a slice belongs to, or in which an instant happened.
     pub fn span(&self) -> Option<u64> {
-        self.written_as(StringId::SPAN).and_then(unsigned)
+        self.arg_by_id(StringId::SPAN).and_then(unsigned)
     }
 
     /// Returns the id of the span's parent: the explicit `parent`, else the span that its thread had entered last.
@@ -197,7 +197,7 @@ impl<'e> Event<'e> {
     /// If a thread has entered span A, then B, then A again, the parent is A. The registry of `tracing-subscriber`
     /// ignores the second enter of A and returns B.
     pub fn parent_span(&self) -> Option<u64> {
-        self.written_as(StringId::PARENT).and_then(unsigned)
+        self.arg_by_id(StringId::PARENT).and_then(unsigned)
     }
 
     /// Returns whether tables leave it out, because it is a program's own bookkeeping.
@@ -205,7 +205,7 @@ impl<'e> Event<'e> {
         if !self.events.arguments.has(StringId::HIDDEN) {
             return false;
         }
-        match self.written_as(StringId::HIDDEN) {
+        match self.arg_by_id(StringId::HIDDEN) {
             Some(ArgValue::Bool(hidden)) => hidden,
             Some(hidden) => unsigned(hidden) == Some(1),
             None => false,
@@ -215,7 +215,7 @@ impl<'e> Event<'e> {
     /// Returns whether it was still running when the recording stopped; its end is then the recording's.
     pub fn is_unfinished(&self) -> bool {
         // torch also marks instants this way.
-        self.is_slice() && matches!(self.written_as(StringId::FINISHED), Some(ArgValue::Bool(false)))
+        self.is_slice() && matches!(self.arg_by_id(StringId::FINISHED), Some(ArgValue::Bool(false)))
     }
 
     /// Returns all arguments as a JSON object.
@@ -232,19 +232,19 @@ impl<'e> Event<'e> {
     /// A field that the file calls `stream (field)`, to distinguish it from an argument of that name, is found as
     /// `stream`.
     pub fn arg(&self, key: &str) -> Option<ArgValue<'e>> {
-        self.written(key).or_else(|| {
+        self.exact_arg(key).or_else(|| {
             let shown = format!("{key}{}", field_names::SUFFIX);
-            self.written(&shown).filter(|_| field_names::original(&shown).is_some())
+            self.exact_arg(&shown).filter(|_| field_names::original(&shown).is_some())
         })
     }
 
     /// Returns the argument with exactly this key in the trace file.
-    pub(super) fn written(&self, key: &str) -> Option<ArgValue<'e>> {
-        self.written_as(self.events.strings.find(key.as_bytes())?)
+    pub(super) fn exact_arg(&self, key: &str) -> Option<ArgValue<'e>> {
+        self.arg_by_id(self.events.strings.find(key.as_bytes())?)
     }
 
     /// Returns the argument with this key.
-    pub(super) fn written_as(&self, key: StringId) -> Option<ArgValue<'e>> {
+    pub(super) fn arg_by_id(&self, key: StringId) -> Option<ArgValue<'e>> {
         self.events.arguments.get(self.row().arguments, key)
     }
 
@@ -255,7 +255,7 @@ impl<'e> Event<'e> {
     }
 }
 
-pub(super) fn number(id: &TrackId) -> Option<i64> {
+pub(super) fn id_number(id: &TrackId) -> Option<i64> {
     match id {
         TrackId::Id(id) => Some(*id),
         TrackId::Name(_) => None,
@@ -265,7 +265,7 @@ pub(super) fn number(id: &TrackId) -> Option<i64> {
 impl Args for Event<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         self.events.arguments.visit(self.row().arguments, &self.events.strings, &mut |key, value| {
-            let own = field_names::original(key).filter(|own| self.written(own).is_none());
+            let own = field_names::original(key).filter(|own| self.exact_arg(own).is_none());
             each(own.unwrap_or(key), value);
         });
     }

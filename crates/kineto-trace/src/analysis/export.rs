@@ -42,7 +42,7 @@ impl KeyAverages {
             "device": self.device,
             "cpu_base_ns": self.cpu_base_ns(),
             "device_base_ns": self.device_base_ns(),
-            "unlaunched_ns": self.unlaunched_ns,
+            "unattributed_device_ns": self.unattributed_device_ns,
             "unattributed_cpu_bytes": self.unattributed_bytes().0,
             "unattributed_device_bytes": self.unattributed_bytes().1,
             "total_flops": self.flops,
@@ -86,10 +86,10 @@ const NUMBERS: [NumberColumn; 18] = [
     ("p90_ns", |row| row.percentile_ns(0.9).into()),
     ("p95_ns", |row| row.percentile_ns(0.95).into()),
     ("p99_ns", |row| row.percentile_ns(0.99).into()),
-    ("self_cpu_bytes", |row| row.own.host.into()),
-    ("cpu_bytes", |row| row.all.host.into()),
-    ("self_device_bytes", |row| row.own.device.into()),
-    ("device_bytes", |row| row.all.device.into()),
+    ("self_cpu_bytes", |row| row.self_bytes.host.into()),
+    ("cpu_bytes", |row| row.total_bytes.host.into()),
+    ("self_device_bytes", |row| row.self_bytes.device.into()),
+    ("device_bytes", |row| row.total_bytes.device.into()),
     ("flops", |row| row.flops.into()),
 ];
 

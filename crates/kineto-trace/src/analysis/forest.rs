@@ -53,7 +53,7 @@ impl Forest {
     /// Merges an only child into a parent of the same name; torch's `_remove_dup_nodes`.
     ///
     /// Work that either of them launched counts for the parent; torch drops the parent's own.
-    pub(super) fn merge_namesakes(mut self, events: &Events) -> Forest {
+    pub(super) fn merge_same_named_only_children(mut self, events: &Events) -> Forest {
         let name = |node: &ForestNode| events.rows.get(node.event as usize).map(|row| row.name);
         // A parent comes before its children, so its `counts_as` is final.
         for number in 0..self.nodes.len() {
@@ -83,7 +83,7 @@ impl Forest {
     }
 
     /// Returns the nodes that are not merged into another, parents before children.
-    pub(super) fn counted(&self) -> impl DoubleEndedIterator<Item = usize> {
+    pub(super) fn unmerged_nodes(&self) -> impl DoubleEndedIterator<Item = usize> {
         let counts = |(number, node): (usize, &ForestNode)| (node.counts_as as usize == number).then_some(number);
         self.nodes.iter().enumerate().filter_map(counts)
     }
@@ -96,7 +96,7 @@ impl Forest {
     /// Returns the time of each node without its children's, in nanoseconds; 0 for merged nodes.
     pub(super) fn self_ns(&self) -> Vec<i64> {
         let mut own = vec![0i64; self.nodes.len()];
-        for number in self.counted() {
+        for number in self.unmerged_nodes() {
             let ns = self.nodes.get(number).map_or(0, |node| i64::try_from(node.inside_ns).unwrap_or(i64::MAX));
             let mut add = |node: usize, ns: i64| own.get_mut(node).map(|own| *own = own.saturating_add(ns));
             add(number, ns);

@@ -141,12 +141,12 @@ impl<'e> EventMetadata<'e> {
 
     /// Returns the correlation id of the record call of the event that was waited for; `None` if unknown.
     pub fn wait_on_record(&self) -> Option<u64> {
-        self.0.written("wait_on_cuda_event_record_corr_id").and_then(unsigned)
+        self.0.exact_arg("wait_on_cuda_event_record_corr_id").and_then(unsigned)
     }
 
     /// Returns whether the collective was asynchronous.
     pub fn is_asynchronous(&self) -> Option<bool> {
-        match self.0.written("Is asynchronized op")? {
+        match self.0.exact_arg("Is asynchronized op")? {
             ArgValue::Bool(yes) => Some(yes),
             _ => None,
         }

@@ -41,7 +41,7 @@ mod values;
 pub use crate::error::{Error, ErrorKind};
 pub use attribution::{Attribution, AttributionCounts};
 pub use averages::{Average, KeyAverages, Section};
-pub use averaging::{Averaging, GroupBy};
+pub use averaging::{AveragesBuilder, GroupBy};
 #[doc(hidden)]
 pub use builder::Builder;
 pub use event::Event;

@@ -9,7 +9,7 @@
 //! counts once. Where slices overlap on one row, as in files of other programs, the overlap counts for both, as in
 //! torch.
 
-use super::event::{Event, number};
+use super::event::{Event, id_number};
 use super::events::{EventTrack, Events, TrackId};
 use super::strings::StringId;
 use super::values::signed;
@@ -153,7 +153,7 @@ impl<'e> OpenSlices<'e> {
 
 impl<'e> Threads<'e> {
     pub(super) fn new(events: &'e Events) -> Threads<'e> {
-        let id = |track: &'e EventTrack| Some((&track.process, number(&track.thread)?));
+        let id = |track: &'e EventTrack| Some((&track.process, id_number(&track.thread)?));
         let rows = events.tracks().iter().enumerate().filter_map(|(row, track)| Some((id(track)?, row)));
         Threads { are_named: events.arguments.has(StringId::THREAD), rows: rows.collect() }
     }
@@ -163,7 +163,7 @@ impl<'e> Threads<'e> {
         if !self.are_named {
             return event.track_index();
         }
-        let named = event.written_as(StringId::THREAD).and_then(signed);
+        let named = event.arg_by_id(StringId::THREAD).and_then(signed);
         named.and_then(|thread| self.find(event, thread)).unwrap_or(event.track_index())
     }
 

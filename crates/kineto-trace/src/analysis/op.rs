@@ -21,7 +21,7 @@ impl<'e> Event<'e> {
     /// `None` if there is no such argument, as in files of PyTorch.
     pub fn scope(&self) -> Option<RecordScope> {
         let recorded =
-            self.written("Record function scope").or_else(|| self.written("record_scope")).and_then(|recorded| {
+            self.exact_arg("Record function scope").or_else(|| self.exact_arg("record_scope")).and_then(|recorded| {
                 match recorded {
                     ArgValue::Str(name) => name.parse().ok(),
                     number => unsigned(number).and_then(|number| RecordScope::from_number(number.try_into().ok()?)),
@@ -33,14 +33,14 @@ impl<'e> Event<'e> {
 
     /// Returns the number that a forward operation shares with its backward operation, unique in the forward thread.
     pub fn sequence_number(&self) -> Option<u64> {
-        self.written("Sequence number").and_then(unsigned)
+        self.exact_arg("Sequence number").and_then(unsigned)
     }
 
     /// Returns the backend's handle of the operation; for a span, its field `debug_handle`.
     ///
     /// torch keeps it in memory only, with -1 for none, and never writes it to a file.
     pub fn debug_handle(&self) -> Option<i64> {
-        self.written("debug_handle").and_then(signed)
+        self.exact_arg("debug_handle").and_then(signed)
     }
 
     /// Returns the forward operation's thread, for a backward operation.
@@ -48,12 +48,12 @@ impl<'e> Event<'e> {
     /// torch has its own thread numbers, from 1; [`EventTree`](super::EventTree) resolves them.
     pub fn forward_thread(&self) -> Option<u64> {
         self.sequence_number()?;
-        self.written("Fwd thread id").and_then(unsigned).filter(|thread| *thread != 0)
+        self.exact_arg("Fwd thread id").and_then(unsigned).filter(|thread| *thread != 0)
     }
 
     /// Returns torch's handle of the operation's call, which links it to the execution trace.
     pub fn record_function_id(&self) -> Option<u64> {
-        self.written("Record function id").and_then(unsigned).filter(|id| *id != 0)
+        self.exact_arg("Record function id").and_then(unsigned).filter(|id| *id != 0)
     }
 
     /// Returns the shapes of the inputs, with the structure of lists of tensors.
@@ -97,47 +97,47 @@ impl<'e> Event<'e> {
 
     /// Returns the call site, as "file:line".
     pub fn call_from(&self) -> Option<&'e str> {
-        self.written("CallFrom").and_then(text)
+        self.exact_arg("CallFrom").and_then(text)
     }
 
     /// Returns the name of the backend that ran it, if any.
     pub fn backend(&self) -> Option<&'e str> {
-        self.written("Backend").and_then(text).filter(|name| !name.is_empty())
+        self.exact_arg("Backend").and_then(text).filter(|name| !name.is_empty())
     }
 
     /// Returns the id of an interpreter's function.
     pub fn python_id(&self) -> Option<u64> {
-        self.written("Python id").and_then(unsigned)
+        self.exact_arg("Python id").and_then(unsigned)
     }
 
     /// Returns the id of the caller of an interpreter's function; `None` for the outermost.
     pub fn python_parent_id(&self) -> Option<u64> {
-        self.written("Python parent id").and_then(unsigned)
+        self.exact_arg("Python parent id").and_then(unsigned)
     }
 
     /// Returns which instance of its class a called module is.
     pub fn python_module_id(&self) -> Option<u64> {
-        self.written("Python module id").and_then(unsigned)
+        self.exact_arg("Python module id").and_then(unsigned)
     }
 
     /// Returns the number of bytes allocated (positive) or freed (negative), copied or filled.
     pub fn bytes(&self) -> Option<i64> {
-        self.written("Bytes").or_else(|| self.written("bytes")).and_then(signed)
+        self.exact_arg("Bytes").or_else(|| self.exact_arg("bytes")).and_then(signed)
     }
 
     /// Returns the address of an allocation.
     pub fn address(&self) -> Option<u64> {
-        self.written("Addr").and_then(unsigned)
+        self.exact_arg("Addr").and_then(unsigned)
     }
 
     /// Returns the allocator's total of allocated bytes after the event.
     pub fn total_allocated(&self) -> Option<u64> {
-        self.written("Total Allocated").and_then(unsigned)
+        self.exact_arg("Total Allocated").and_then(unsigned)
     }
 
     /// Returns the allocator's total of reserved bytes after the event.
     pub fn total_reserved(&self) -> Option<u64> {
-        self.written("Total Reserved").and_then(unsigned)
+        self.exact_arg("Total Reserved").and_then(unsigned)
     }
 
     pub(super) fn json(&self, key: &str) -> Option<&'e str> {

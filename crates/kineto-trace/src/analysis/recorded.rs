@@ -22,17 +22,17 @@ impl Builder {
     pub fn finish_recording(mut self, header: Vec<(String, String)>, start: Timestamp, end: Timestamp) -> Events {
         let written = |(key, json): (String, String)| (key, json_text(&ArgValue::Json(&json)));
         self.events.header = header.into_iter().map(written).collect();
-        self.finish(0, (Some(signed(start)), Some(signed(end))))
+        self.finish(0, (Some(signed_nanos(start)), Some(signed_nanos(end))))
     }
 
-    pub(super) fn take(&mut self, activity: &Activity<'_>) {
+    pub(super) fn add_activity(&mut self, activity: &Activity<'_>) {
         let (phase, start, end) = match activity.body {
             Body::Slice { start, end } => {
                 let (start, end) = layout::times_in_file(activity.kind, start, end);
                 (Phase::Slice, start, end)
             }
             Body::Instant { at } => (Phase::Instant, at, at),
-            Body::Counter { at } => return self.counter(activity, at),
+            Body::Counter { at } => return self.add_counters(activity, at),
         };
         let is_slice = phase == Phase::Slice;
         let arguments = self.events.arguments.push(activity.args, &mut self.events.strings);
@@ -40,8 +40,8 @@ impl Builder {
         let new = EventDraft {
             phase,
             track: self.track_of(if is_slice { layout::track_in_file(activity) } else { activity.track }),
-            start: signed(start),
-            end: Some(signed(end)),
+            start: signed_nanos(start),
+            end: Some(signed_nanos(end)),
             category: self.events.strings.intern(activity.kind.as_str()),
             name: self.events.strings.intern(&name),
             arguments,
@@ -51,11 +51,11 @@ impl Builder {
             },
         };
         self.push(&new);
-        activity.flow.into_iter().for_each(|flow| self.arrow_of_last(flow));
+        activity.flow.into_iter().for_each(|flow| self.flow_of_last(flow));
     }
 
     /// Adds a set of counter values as a file has it: numbers only, and each hardware counter separately.
-    fn counter(&mut self, activity: &Activity<'_>, at: Timestamp) {
+    fn add_counters(&mut self, activity: &Activity<'_>, at: Timestamp) {
         let kind = activity.kind;
         let mut sets: Vec<(&str, Vec<(String, ArgValue<'static>)>)> = Vec::new();
         let mut names = Vec::new();
@@ -77,7 +77,7 @@ impl Builder {
             let track = self.track_of(Track { process, thread: activity.track.thread });
             let arguments = self.events.arguments.push(&CounterValues(&values), &mut self.events.strings);
             let strings = &mut self.events.strings;
-            let (start, category, name) = (signed(at), strings.intern(kind.as_str()), strings.intern(name));
+            let (start, category, name) = (signed_nanos(at), strings.intern(kind.as_str()), strings.intern(name));
             let new = EventDraft {
                 phase: Phase::Counter,
                 track,
@@ -92,12 +92,12 @@ impl Builder {
         }
         if let Some(flow) = activity.flow {
             let track = self.track_of(activity.track);
-            self.arrow(track, signed(at), flow);
+            self.add_flow(track, signed_nanos(at), flow);
         }
     }
 
     fn track_of(&mut self, track: Track<'_>) -> u32 {
-        let (process, thread) = ids(track);
+        let (process, thread) = track_ids_in_file(track);
         self.track(process, thread)
     }
 }
@@ -113,13 +113,13 @@ impl Args for CounterValues<'_> {
 
 impl Rows for Builder {
     fn process(&mut self, row: &ProcessRow<'_>) -> io::Result<()> {
-        let process = self.process(id(row.process));
+        let process = self.process_entry(lane_id(row.process));
         row.name.clone_into(&mut process.name);
         row.label.clone_into(&mut process.label);
         Ok(())
     }
     fn thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
-        let (process, thread) = ids(row.track);
+        let (process, thread) = track_ids_in_file(row.track);
         self.name(process, thread, row.name);
         Ok(())
     }
@@ -127,12 +127,12 @@ impl Rows for Builder {
         if self.deadline.is_over() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        self.take(activity);
+        self.add_activity(activity);
         Ok(())
     }
     fn flow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) -> io::Result<()> {
         let track = self.track_of(track);
-        self.arrow(track, signed(at), flow);
+        self.add_flow(track, signed_nanos(at), flow);
         Ok(())
     }
     fn async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
@@ -142,15 +142,15 @@ impl Rows for Builder {
 }
 
 /// Returns the track as in a file, with the absolute value of the thread id.
-fn ids(track: Track<'_>) -> (TrackId, TrackId) {
+fn track_ids_in_file(track: Track<'_>) -> (TrackId, TrackId) {
     let thread = match track.thread {
         Lane::Id(id) => TrackId::Id(id.checked_abs().unwrap_or(0)),
         Lane::Name(name) => TrackId::Name(name.to_owned()),
     };
-    (id(track.process), thread)
+    (lane_id(track.process), thread)
 }
 
-fn id(lane: Lane<'_>) -> TrackId {
+fn lane_id(lane: Lane<'_>) -> TrackId {
     match lane {
         Lane::Id(id) => TrackId::Id(id),
         Lane::Name(name) => TrackId::Name(name.to_owned()),
@@ -158,7 +158,7 @@ fn id(lane: Lane<'_>) -> TrackId {
 }
 
 /// Returns nanoseconds as signed numbers, as libkineto does; they last until the year 2262.
-fn signed(at: Timestamp) -> i64 {
+fn signed_nanos(at: Timestamp) -> i64 {
     i64::try_from(at.as_nanos()).unwrap_or(i64::MAX)
 }
 

@@ -75,7 +75,7 @@ impl SampleTrace {
         args: &dyn Args,
     ) -> SampleTrace {
         let (id, linked) = (CorrelationId(id), CorrelationId(linked));
-        self.builder.take(&Activity { kind, name, track, body, id, linked, flow: None, args });
+        self.builder.add_activity(&Activity { kind, name, track, body, id, linked, flow: None, args });
         self
     }
 

@@ -104,7 +104,7 @@ impl FoldedStacks<'_> {
     /// Returns all stacks with their nanoseconds, in alphabetical order.
     fn fold(&self) -> Vec<(String, i64)> {
         let nesting = Nesting::new(self.events);
-        let forest = Forest::new(self.events, &nesting).merge_namesakes(self.events);
+        let forest = Forest::new(self.events, &nesting).merge_same_named_only_children(self.events);
         let times = match self.metric {
             StackMetric::SelfHost => forest.self_ns(),
             StackMetric::SelfDevice => device_ns(self.events, &nesting, &forest),
@@ -113,7 +113,7 @@ impl FoldedStacks<'_> {
         let mut lines = HashMap::<String, i64>::default();
         for (node, ns) in times.into_iter().enumerate().filter(|(_, ns)| *ns > 0) {
             let mut line = String::new();
-            for frame in stacks.frames(node, self.with_locations).iter().rev() {
+            for frame in stacks.stack_of(node, self.with_locations).iter().rev() {
                 if !line.is_empty() {
                     line.push(';');
                 }
@@ -149,9 +149,9 @@ fn device_ns(events: &Events, nesting: &Nesting, forest: &Forest) -> Vec<i64> {
 pub(super) struct CallStacks<'a> {
     events: &'a Events,
     ops: &'a Forest,
-    frames: Forest,
+    interpreter_frames: Forest,
     /// The innermost frame around each operation.
-    around: Vec<Option<usize>>,
+    enclosing_frame: Vec<Option<usize>>,
 }
 
 impl<'a> CallStacks<'a> {
@@ -160,18 +160,19 @@ impl<'a> CallStacks<'a> {
         let mut sweep = frames.sweep(events);
         let innermost = |node| sweep.innermost(&ops.event(events, node)?);
         let around = (0..ops.nodes.len()).map(innermost).collect();
-        CallStacks { events, ops, frames, around }
+        CallStacks { events, ops, interpreter_frames: frames, enclosing_frame: around }
     }
 
     /// Returns an operation and its callers, innermost first.
-    fn frames(&self, node: usize, with_locations: bool) -> Vec<String> {
+    fn stack_of(&self, node: usize, with_locations: bool) -> Vec<String> {
         let text = |event: Event<'_>| {
-            let location = event.written("location").and_then(values::text).filter(|_| with_locations);
+            let location = event.exact_arg("location").and_then(values::text).filter(|_| with_locations);
             location.map_or_else(|| event.name().to_owned(), |location| format!("{} ({location})", event.name()))
         };
         let mut spans = self.ops.ancestry(self.events, Some(node)).peekable();
-        let mut frames = self.frames.ancestry(self.events, self.around.get(node).copied().flatten()).peekable();
-        let called = spans.peek().copied();
+        let mut frames =
+            self.interpreter_frames.ancestry(self.events, self.enclosing_frame.get(node).copied().flatten()).peekable();
+        let op = spans.peek().copied();
         let mut stack = Vec::new();
         loop {
             let take_frame = match (spans.peek(), frames.peek()) {
@@ -181,15 +182,15 @@ impl<'a> CallStacks<'a> {
             };
             stack.extend(if take_frame { frames.next() } else { spans.next() }.map(text));
         }
-        stack.extend(called.iter().flat_map(Event::stack).map(str::to_owned));
+        stack.extend(op.iter().flat_map(Event::stack).map(str::to_owned));
         stack
     }
 
     /// Returns an operation's callers: its own source location if known, then the spans and frames around it.
-    pub(super) fn callers(&self, node: usize, most: usize) -> Vec<String> {
-        let own = self.ops.event(self.events, node).and_then(|op| op.written("location")).and_then(values::text);
+    pub(super) fn describe_callers(&self, node: usize, most: usize) -> Vec<String> {
+        let own = self.ops.event(self.events, node).and_then(|op| op.exact_arg("location")).and_then(values::text);
         let own = own.map(str::to_owned);
-        own.into_iter().chain(self.frames(node, true).into_iter().skip(1)).take(most).collect()
+        own.into_iter().chain(self.stack_of(node, true).into_iter().skip(1)).take(most).collect()
     }
 }
 

@@ -1,8 +1,8 @@
 //! The printed table of averages, with torch's columns, units and order.
 
 use super::averages::{Average, KeyAverages, Section};
-use super::averaging::{OVERLOAD, SHAPES, SOURCE};
-use super::columns::{Column, Truncation, printable};
+use super::averaging::{OVERLOAD_TITLE, SHAPES_TITLE, STACK_TITLE};
+use super::columns::{Column, Truncation, escape_control_chars};
 use super::sort::SortBy;
 use super::units::{TimeUnit, bytes, flop_unit, percentage, time};
 use crate::sorting::sort_few_by;
@@ -144,7 +144,7 @@ impl<'a> Table<'a> {
     /// Returns the rows of a table in order. All of them determine the widths of columns, even beyond the row limit.
     pub(super) fn rows(&self, sections: &[Section]) -> Vec<&'a Average> {
         let rows = self.averages.iter().filter(|row| sections.contains(&row.section));
-        let rows = rows.chain(self.averages.outside.as_ref().filter(|_| self.as_torch));
+        let rows = rows.chain(self.averages.outside_ops.as_ref().filter(|_| self.as_torch));
         let mut rows: Vec<&Average> = rows.collect();
         if let Some(key) = self.sort_by {
             sort_few_by(&mut rows, |a, b| key.compare(b, a).then(a.first.cmp(&b.first)));
@@ -164,7 +164,7 @@ impl<'a> Table<'a> {
     /// Returns the columns of a table for these sections and rows.
     fn columns(&self, sections: &[Section], rows: &[&'a Average], what: &str) -> Vec<Column<'a>> {
         let mut columns = vec![self.name_column(what, rows, |row| row.name.clone())];
-        columns.extend(self.group_columns(rows, |title| title == OVERLOAD));
+        columns.extend(self.group_columns(rows, |title| title == OVERLOAD_TITLE));
         let (ops, devices) = (sections.contains(&Section::Ops), sections.contains(&Section::Kernels));
         if ops {
             columns.extend(self.cpu_columns());
@@ -183,9 +183,9 @@ impl<'a> Table<'a> {
             columns.extend(self.memory_columns());
         }
         columns.push(Column::new("# of Calls", NUMBER, 0, |row| row.count().to_string()));
-        columns.extend(self.group_columns(rows, |title| ![OVERLOAD, SHAPES, SOURCE].contains(&title)));
-        columns.extend(self.group_columns(rows, |title| title == SHAPES));
-        columns.extend(self.group_columns(rows, |title| title == SOURCE));
+        columns.extend(self.group_columns(rows, |title| ![OVERLOAD_TITLE, SHAPES_TITLE, STACK_TITLE].contains(&title)));
+        columns.extend(self.group_columns(rows, |title| title == SHAPES_TITLE));
+        columns.extend(self.group_columns(rows, |title| title == STACK_TITLE));
         columns.extend(self.flops_column(rows).filter(|_| ops && self.flops));
         columns
     }
@@ -196,9 +196,9 @@ impl<'a> Table<'a> {
     }
 
     fn name_column(&self, title: &str, rows: &[&Average], name: impl Fn(&Average) -> String + 'a) -> Column<'a> {
-        let longest = rows.iter().map(|row| printable(&name(row)).chars().count()).max().unwrap_or(0);
+        let longest = rows.iter().map(|row| escape_control_chars(&name(row)).chars().count()).max().unwrap_or(0);
         Column::new(title, self.at_least(title, longest + 4).min(self.max_name), 0, name)
-            .cut(Truncation::End, self.max_name)
+            .with_truncation(Truncation::End, self.max_name)
     }
 
     /// Returns the columns of groups that `wanted` selects and for which some row has a key.
@@ -209,19 +209,17 @@ impl<'a> Table<'a> {
             let has_key = |row: &&Average| row.keys.get(at).is_some_and(|key| !["", "[]"].contains(&key.as_str()));
             rows.iter().find(|row| has_key(row))?;
             let lines = rows.iter().filter_map(|row| row.keys.get(at)).flat_map(|key| key.lines());
-            let longest = lines.map(|line| printable(line).chars().count()).max().unwrap_or(0);
+            let longest = lines.map(|line| escape_control_chars(line).chars().count()).max().unwrap_or(0);
             let width = self.at_least(title, longest + 4);
             Some(match title.as_str() {
-                OVERLOAD => self.name_column(title, rows, key),
-                SHAPES => {
-                    Column::new(title, width.min(self.max_shapes), 0, key).cut(Truncation::Plain, self.max_shapes)
-                }
-                SOURCE => Column::new(title, width.min(self.max_source), 0, key)
-                    .cut(Truncation::Start, self.max_source)
-                    .left(),
-                _ => {
-                    Column::new(title, width.min(self.max_name).max(NUMBER), 0, key).cut(Truncation::End, self.max_name)
-                }
+                OVERLOAD_TITLE => self.name_column(title, rows, key),
+                SHAPES_TITLE => Column::new(title, width.min(self.max_shapes), 0, key)
+                    .with_truncation(Truncation::EndUnmarked, self.max_shapes),
+                STACK_TITLE => Column::new(title, width.min(self.max_source), 0, key)
+                    .with_truncation(Truncation::Start, self.max_source)
+                    .left_aligned(),
+                _ => Column::new(title, width.min(self.max_name).max(NUMBER), 0, key)
+                    .with_truncation(Truncation::End, self.max_name),
             })
         };
         groups.filter_map(column).collect()
@@ -263,13 +261,13 @@ impl<'a> Table<'a> {
 
     fn memory_columns(&self) -> Vec<Column<'a>> {
         let mut columns = vec![
-            Column::new("CPU Mem", NUMBER, 7, |row| bytes(row.all.host)),
-            Column::new("Self CPU Mem", NUMBER, 3, |row| bytes(row.own.host)),
+            Column::new("CPU Mem", NUMBER, 7, |row| bytes(row.total_bytes.host)),
+            Column::new("Self CPU Mem", NUMBER, 3, |row| bytes(row.self_bytes.host)),
         ];
-        if self.any(|row| row.own.device != 0) {
+        if self.any(|row| row.self_bytes.device != 0) {
             let device = &self.averages.device;
-            columns.push(Column::new(format!("{device} Mem"), NUMBER, 7, |row| bytes(row.all.device)));
-            columns.push(Column::new(format!("Self {device} Mem"), NUMBER, 3, |row| bytes(row.own.device)));
+            columns.push(Column::new(format!("{device} Mem"), NUMBER, 7, |row| bytes(row.total_bytes.device)));
+            columns.push(Column::new(format!("Self {device} Mem"), NUMBER, 3, |row| bytes(row.self_bytes.device)));
         }
         columns
     }
@@ -292,13 +290,13 @@ impl<'a> Table<'a> {
         loop {
             let over = line_length(columns).saturating_sub(width);
             if let Some(name) = columns.first_mut().filter(|_| over > 0) {
-                name.narrow(NAME_MIN, over);
+                name.narrow_by(NAME_MIN, over);
             }
-            let rank = columns.iter().map(|column| column.rank).max().unwrap_or(0);
+            let rank = columns.iter().map(|column| column.drop_priority).max().unwrap_or(0);
             if line_length(columns) <= width || rank == 0 {
                 return left_out;
             }
-            if let Some(at) = columns.iter().rposition(|column| column.rank == rank) {
+            if let Some(at) = columns.iter().rposition(|column| column.drop_priority == rank) {
                 columns.remove(at);
                 left_out += 1;
             }
@@ -339,7 +337,7 @@ impl<'a> Table<'a> {
         line(f, rule.clone())?;
         let shown = self.row_limit.unwrap_or(usize::MAX);
         for row in rows.iter().take(shown) {
-            line(f, columns.iter().map(|column| column.cell(row)).collect())?;
+            line(f, columns.iter().map(|column| column.first_line(row)).collect())?;
             let more = columns.iter().map(|column| column.line_count(row)).max().unwrap_or(0);
             for at in 1..more {
                 line(f, columns.iter().map(|column| column.cell_line(row, at)).collect())?;
@@ -382,8 +380,8 @@ impl<'a> Table<'a> {
         if self.as_torch {
             return Ok(());
         }
-        if averages.unlaunched_ns > 0 {
-            writeln!(f, "Attributed to no operation: {}", shown(averages.unlaunched_ns as f64))?;
+        if averages.unattributed_device_ns > 0 {
+            writeln!(f, "Attributed to no operation: {}", shown(averages.unattributed_device_ns as f64))?;
         }
         let (host, on_device) = averages.unattributed_bytes();
         if (host, on_device) != (0, 0) {

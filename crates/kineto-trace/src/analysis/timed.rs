@@ -69,5 +69,5 @@ impl TimedWork {
 /// `tracing_kineto::integration::EventTimers` measures it.
 pub(super) fn is_timed(event: &Event<'_>) -> bool {
     event.kind() == Some(ActivityType::GpuUserAnnotation)
-        && matches!(event.written("timing_source"), Some(ArgValue::Str("events")))
+        && matches!(event.exact_arg("timing_source"), Some(ArgValue::Str("events")))
 }

@@ -1,6 +1,6 @@
 //! Checks a trace against the rules of the tools that read it.
 
-use super::event::{Event, number};
+use super::event::{Event, id_number};
 use super::events::Events;
 use super::strings::StringId;
 use super::values::signed;
@@ -97,8 +97,8 @@ impl Events {
     pub fn broken_rules(&self) -> Vec<BrokenRule> {
         let attribution = self.attribution();
         let work = || self.iter().filter(|event| event.is_slice() && event.is_device_work());
-        let stream = |event: &Event<'_>| event.written_as(StringId::STREAM).and_then(signed);
-        let device = |event: &Event<'_>| event.written_as(StringId::DEVICE).and_then(signed);
+        let stream = |event: &Event<'_>| event.arg_by_id(StringId::STREAM).and_then(signed);
+        let device = |event: &Event<'_>| event.arg_by_id(StringId::DEVICE).and_then(signed);
         let is_unlaunched = |event: &Event<'_>| event.correlation().is_some() && attribution.launch(*event).is_none();
         let is_early = |event: &Event<'_>| attribution.launch(*event).is_some_and(|call| event.start() < call.start());
         let mut broken = Vec::new();
@@ -108,7 +108,7 @@ impl Events {
         broken.extend(NO_CORRELATION.of(work().filter(|event| event.correlation().is_none())));
         broken.extend(NO_LAUNCH.of(work().filter(is_unlaunched)));
         let is_elsewhere =
-            |event: &Event<'_>| device(event).is_some_and(|id| Some(id) != number(&event.track().process));
+            |event: &Event<'_>| device(event).is_some_and(|id| Some(id) != id_number(&event.track().process));
         broken.extend(OTHER_DEVICE.of(work().filter(is_elsewhere)));
         broken.extend(self.has_compact_rank().then(|| COMPACT_RANK.of_file()));
         broken.extend(self.has_coarse_times().then(|| COARSE_TIMES.of_file()));

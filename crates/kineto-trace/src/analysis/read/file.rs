@@ -3,7 +3,7 @@
 use super::fault::{Cause, Fault};
 use super::json::{JsonValue, Result};
 use super::line::Element;
-use super::source::Source;
+use super::source::ValueReader;
 use super::time::whole;
 use crate::activity::{FlowEnd, FlowKind};
 use crate::analysis::builder::{Builder, EventDraft, absolute, relative};
@@ -42,20 +42,20 @@ impl FileReader {
     }
 
     /// Reads the whole file.
-    pub(super) fn read(&mut self, source: &mut Source<impl Read>) -> Result<()> {
+    pub(super) fn read(&mut self, source: &mut ValueReader<impl Read>) -> Result<()> {
         // A byte order mark is not JSON, but some editors write one.
         for mark in [0xef, 0xbb, 0xbf] {
-            if source.peek()? == Some(mark) {
-                source.pass();
+            if source.skip_space_and_peek()? == Some(mark) {
+                source.skip_byte();
             }
         }
-        match source.peek()? {
+        match source.skip_space_and_peek()? {
             None => return Err(Fault::new(Cause::NotATrace("it is empty"), 0)),
             Some(b'[') => self.events(source)?,
             Some(b'{') => self.object(source)?,
             Some(_) => return Err(Fault::new(Cause::OtherFormat, source.position())),
         }
-        if source.peek()?.is_some() {
+        if source.skip_space_and_peek()?.is_some() {
             return Err(Fault::new(Cause::NotJson("nothing more"), source.position()));
         }
         if self.elements > 0 && self.with_phase == 0 && !self.is_late {
@@ -92,15 +92,15 @@ impl FileReader {
         self.builder.events.notes.add(note, 1);
     }
 
-    fn object(&mut self, source: &mut Source<impl Read>) -> Result<()> {
-        source.expect(b"{", "an object or a list")?;
+    fn object(&mut self, source: &mut ValueReader<impl Read>) -> Result<()> {
+        source.take_one_of(b"{", "an object or a list")?;
         let mut has_list = false;
-        if source.peek()? == Some(b'}') {
-            source.pass();
+        if source.skip_space_and_peek()? == Some(b'}') {
+            source.skip_byte();
         } else {
             loop {
                 has_list |= self.member(source)?;
-                if source.expect(b",}", "a comma or the object's end")? == b'}' {
+                if source.take_one_of(b",}", "a comma or the object's end")? == b'}' {
                     break;
                 }
             }
@@ -113,20 +113,20 @@ impl FileReader {
     }
 
     /// Reads a member of the top level; returns whether it was the list of events.
-    fn member(&mut self, source: &mut Source<impl Read>) -> Result<bool> {
-        let mut json = source.value()?;
+    fn member(&mut self, source: &mut ValueReader<impl Read>) -> Result<bool> {
+        let mut json = source.next_value()?;
         let JsonValue::Text(key) = json.value()? else { return json.fault("a text") };
         json.end()?;
         let key = key.get().0.into_owned();
-        source.expect(b":", "a colon")?;
+        source.take_one_of(b":", "a colon")?;
         if key == "traceEvents" {
-            if source.peek()?.is_some_and(|byte| byte != b'[') {
+            if source.skip_space_and_peek()?.is_some_and(|byte| byte != b'[') {
                 return Err(Fault::new(Cause::NotATrace("its traceEvents is no list"), source.position()));
             }
             self.events(source)?;
             return Ok(true);
         }
-        let mut json = source.value()?;
+        let mut json = source.next_value()?;
         let text = String::from_utf8_lossy(json.text()).into_owned();
         let value = json.value()?;
         json.end()?;
@@ -156,14 +156,14 @@ impl FileReader {
         }
     }
 
-    fn events(&mut self, source: &mut Source<impl Read>) -> Result<()> {
-        source.expect(b"[", "a list")?;
-        if source.peek()? == Some(b']') {
-            source.pass();
+    fn events(&mut self, source: &mut ValueReader<impl Read>) -> Result<()> {
+        source.take_one_of(b"[", "a list")?;
+        if source.skip_space_and_peek()? == Some(b']') {
+            source.skip_byte();
             return Ok(());
         }
         loop {
-            let is_object = source.peek()? == Some(b'{');
+            let is_object = source.skip_space_and_peek()? == Some(b'{');
             if !self.is_late && self.builder.deadline.is_over() {
                 self.is_late = true;
                 self.note(Note::TimeLimit);
@@ -179,7 +179,7 @@ impl FileReader {
                     Ok(())
                 })?;
             } else {
-                let mut json = source.value()?;
+                let mut json = source.next_value()?;
                 json.skip()?;
                 json.end()?;
                 if !self.is_late {
@@ -193,7 +193,7 @@ impl FileReader {
                     source.position(),
                 ));
             }
-            if source.expect(b",]", "a comma or the list's end")? == b']' {
+            if source.take_one_of(b",]", "a comma or the list's end")? == b']' {
                 return Ok(());
             }
         }
@@ -288,8 +288,8 @@ impl FileReader {
         let Some(text) = line.display_name() else { return };
         match self.builder.events.strings.get(line.name) {
             "thread_name" => self.builder.name(line.process.clone(), line.thread.clone(), &text),
-            "process_name" => self.builder.process(line.process.clone()).name = text.into_owned(),
-            "process_labels" => self.builder.process(line.process.clone()).label = text.into_owned(),
+            "process_name" => self.builder.process_entry(line.process.clone()).name = text.into_owned(),
+            "process_labels" => self.builder.process_entry(line.process.clone()).label = text.into_owned(),
             _ => {}
         }
     }
@@ -300,7 +300,7 @@ impl FileReader {
         self.forget(line);
         let track = self.track(line);
         let end = if phase == 's' { FlowEnd::Start } else { FlowEnd::Finish };
-        self.builder.arrow(track, at, crate::activity::Flow { kind, id, end });
+        self.builder.add_flow(track, at, crate::activity::Flow { kind, id, end });
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Element<'a> {
     pub(super) mark: ArgumentMark,
     pub(super) arguments: ArgumentRange,
     /// The argument `name` or `labels`.
-    display_name: Option<JsonValue<'a>>,
+    metadata_text: Option<JsonValue<'a>>,
     repairs: ElementRepairs,
 }
 
@@ -42,7 +42,7 @@ impl<'a> Element<'a> {
     /// Reads an element, which is an object. If it is truncated, nothing of it is stored.
     pub(super) fn read(json: &mut Json<'a>, builder: &mut Builder) -> Result<Element<'a>> {
         let mark = builder.events.arguments.mark();
-        let mut line = Element {
+        let mut element = Element {
             phase: None,
             category: None,
             name: StringId::EMPTY,
@@ -54,22 +54,22 @@ impl<'a> Element<'a> {
             local_id: None,
             mark,
             arguments: ArgumentRange::default(),
-            display_name: None,
+            metadata_text: None,
             repairs: ElementRepairs::default(),
         };
-        if let Err(fault) = json.object(|key, json| line.member(key, json, builder)) {
+        if let Err(fault) = json.object(|key, json| element.read_member(key, json, builder)) {
             builder.events.arguments.rewind(mark);
             return Err(fault);
         }
-        line.arguments = builder.events.arguments.since(mark.entry);
+        element.arguments = builder.events.arguments.since(mark.entry);
         let notes = &mut builder.events.notes;
-        notes.add(Note::InvalidText, line.repairs.invalid_texts);
-        notes.add(Note::DuplicateArgument, line.repairs.duplicate_arguments);
-        notes.add(Note::MalformedArguments, line.repairs.malformed_arguments);
-        Ok(line)
+        notes.add(Note::InvalidText, element.repairs.invalid_texts);
+        notes.add(Note::DuplicateArgument, element.repairs.duplicate_arguments);
+        notes.add(Note::MalformedArguments, element.repairs.malformed_arguments);
+        Ok(element)
     }
 
-    fn member(&mut self, key: JsonText<'a>, json: &mut Json<'a>, builder: &mut Builder) -> Result<()> {
+    fn read_member(&mut self, key: JsonText<'a>, json: &mut Json<'a>, builder: &mut Builder) -> Result<()> {
         let strings = &mut builder.events.strings;
         let escaped;
         let key = match key.bytes() {
@@ -80,14 +80,14 @@ impl<'a> Element<'a> {
             }
         };
         match key {
-            b"ph" => self.phase = self.text(json.value()?).and_then(|text| text.chars().next()),
-            b"cat" => self.category = self.interned(json.value()?, strings),
-            b"name" => self.name = self.interned(json.value()?, strings).unwrap_or(StringId::EMPTY),
-            b"pid" => self.process = self.track_id(json.value()?),
-            b"tid" => self.thread = self.track_id(json.value()?),
+            b"ph" => self.phase = self.read_text(json.value()?).and_then(|text| text.chars().next()),
+            b"cat" => self.category = self.intern_text(json.value()?, strings),
+            b"name" => self.name = self.intern_text(json.value()?, strings).unwrap_or(StringId::EMPTY),
+            b"pid" => self.process = self.read_track_id(json.value()?),
+            b"tid" => self.thread = self.read_track_id(json.value()?),
             b"ts" => self.time = microseconds(json.value()?),
             b"dur" => self.duration = microseconds(json.value()?),
-            b"id" => self.id = self.text(json.value()?).and_then(|id| id.parse().ok()),
+            b"id" => self.id = self.read_text(json.value()?).and_then(|id| id.parse().ok()),
             b"id2" if json.is_object() => json.object(|key, json| {
                 let value = json.value()?;
                 if let (true, JsonValue::Text(id)) = (key.is("local"), value) {
@@ -95,13 +95,13 @@ impl<'a> Element<'a> {
                 }
                 Ok(())
             })?,
-            b"args" => self.args(json, builder)?,
+            b"args" => self.read_args(json, builder)?,
             _ => json.skip()?,
         }
         Ok(())
     }
 
-    fn args(&mut self, json: &mut Json<'a>, builder: &mut Builder) -> Result<()> {
+    fn read_args(&mut self, json: &mut Json<'a>, builder: &mut Builder) -> Result<()> {
         if !json.is_object() {
             if json.value()? != JsonValue::Null {
                 self.repairs.malformed_arguments += 1;
@@ -113,7 +113,7 @@ impl<'a> Element<'a> {
             let value = json.value()?;
             let (key, is_whole) = intern(key, &mut events.strings);
             if key == StringId::NAME || key == StringId::LABELS {
-                self.display_name = Some(value);
+                self.metadata_text = Some(value);
             }
             let repairs = events.arguments.read(self.mark.entry, key, value);
             self.repairs.duplicate_arguments += u64::from(repairs.duplicate);
@@ -123,7 +123,7 @@ impl<'a> Element<'a> {
     }
 
     /// Returns a string, or a number as a string.
-    fn text(&mut self, value: JsonValue<'a>) -> Option<Cow<'a, str>> {
+    fn read_text(&mut self, value: JsonValue<'a>) -> Option<Cow<'a, str>> {
         match value {
             JsonValue::Text(text) => {
                 let (text, is_whole) = text.get();
@@ -136,29 +136,29 @@ impl<'a> Element<'a> {
     }
 
     /// Interns a string, or a number as a string.
-    fn interned(&mut self, value: JsonValue<'a>, strings: &mut Strings) -> Option<StringId> {
+    fn intern_text(&mut self, value: JsonValue<'a>, strings: &mut Strings) -> Option<StringId> {
         match value {
             JsonValue::Text(text) => {
                 let (id, is_whole) = intern(text, strings);
                 self.repairs.invalid_texts += u64::from(!is_whole);
                 Some(id)
             }
-            value => self.text(value).map(|text| strings.intern(&text)),
+            value => self.read_text(value).map(|text| strings.intern(&text)),
         }
     }
 
-    fn track_id(&mut self, value: JsonValue<'a>) -> TrackId {
+    fn read_track_id(&mut self, value: JsonValue<'a>) -> TrackId {
         let number = match value {
             JsonValue::Number(number) => number.integer(),
             JsonValue::Null => Some(0),
             _ => None,
         };
-        number.map_or_else(|| TrackId::Name(self.text(value).unwrap_or_default().into_owned()), TrackId::Id)
+        number.map_or_else(|| TrackId::Name(self.read_text(value).unwrap_or_default().into_owned()), TrackId::Id)
     }
 
     /// Returns the name that a metadata row gives.
     pub(super) fn display_name(&self) -> Option<Cow<'a, str>> {
-        match self.display_name? {
+        match self.metadata_text? {
             JsonValue::Text(text) => Some(text.get().0),
             JsonValue::Number(number) => Some(Cow::Borrowed(number.get())),
             _ => None,

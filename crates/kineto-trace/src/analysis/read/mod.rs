@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::error::ErrorKind;
 use fault::{Cause, Fault};
 use file::FileReader;
-use source::Source;
+use source::ValueReader;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Chain, Cursor, Read};
@@ -134,7 +134,7 @@ impl ReadOptions {
 
     fn text(&self, reader: impl Read) -> Result<Events, Error> {
         let mut file = FileReader::within(self.time_limit);
-        let mut source = Source::new(reader, self.max_bytes, self.progress.clone());
+        let mut source = ValueReader::new(reader, self.max_bytes, self.progress.clone());
         match file.read(&mut source) {
             Ok(()) => {}
             Err(fault) => match fault.cause {

@@ -12,37 +12,45 @@ const VALUE_MAX: usize = 64 << 20;
 const INITIAL_SIZE: usize = 256 << 10;
 
 /// Takes values from a reader without holding the whole file in memory.
-pub(super) struct Source<R> {
+pub(super) struct ValueReader<R> {
     reader: R,
-    window: Vec<u8>,
+    buffer: Vec<u8>,
     /// The range of the window that is read but not yet taken.
     start: usize,
     end: usize,
     /// The offset in the file of the window's first byte.
-    origin: u64,
-    bytes_max: u64,
+    buffer_offset: u64,
+    max_file_len: u64,
     progress: Progress,
 }
 
-impl<R: Read> Source<R> {
+impl<R: Read> ValueReader<R> {
     /// `bytes_max` limits the length of the file, after decompression.
-    pub(super) fn new(reader: R, bytes_max: u64, progress: Progress) -> Source<R> {
-        Source { reader, window: vec![0; INITIAL_SIZE], start: 0, end: 0, origin: 0, bytes_max, progress }
+    pub(super) fn new(reader: R, bytes_max: u64, progress: Progress) -> ValueReader<R> {
+        ValueReader {
+            reader,
+            buffer: vec![0; INITIAL_SIZE],
+            start: 0,
+            end: 0,
+            buffer_offset: 0,
+            max_file_len: bytes_max,
+            progress,
+        }
     }
 
     /// Returns the offset of the next byte.
     pub(super) fn position(&self) -> u64 {
-        self.origin + self.start as u64
+        self.buffer_offset + self.start as u64
     }
 
     /// Skips white space, and returns the next byte; `None` at the end of the file.
-    pub(super) fn peek(&mut self) -> Result<Option<u8>> {
+    pub(super) fn skip_space_and_peek(&mut self) -> Result<Option<u8>> {
         loop {
-            let rest = self.window.get(self.start..self.end).unwrap_or_default();
+            let rest = self.buffer.get(self.start..self.end).unwrap_or_default();
             match rest.iter().position(|byte| !matches!(byte, b' ' | b'\n' | b'\t' | b'\r')) {
                 Some(spaces) => {
                     self.start += spaces;
-                    return Ok(self.window.get(self.start).copied());
+                    return Ok(self.buffer.get(self.start).copied());
                 }
                 None => self.start = self.end,
             }
@@ -53,15 +61,15 @@ impl<R: Read> Source<R> {
     }
 
     /// Skips the peeked byte.
-    pub(super) fn pass(&mut self) {
+    pub(super) fn skip_byte(&mut self) {
         self.start += 1;
     }
 
     /// Skips white space and one of these bytes, and returns that; `expected` describes them in an error.
-    pub(super) fn expect(&mut self, bytes: &[u8], expected: &'static str) -> Result<u8> {
-        match self.peek()? {
+    pub(super) fn take_one_of(&mut self, bytes: &[u8], expected: &'static str) -> Result<u8> {
+        match self.skip_space_and_peek()? {
             Some(byte) if bytes.contains(&byte) => {
-                self.pass();
+                self.skip_byte();
                 Ok(byte)
             }
             Some(_) => Err(Fault::new(Cause::NotJson(expected), self.position())),
@@ -72,14 +80,14 @@ impl<R: Read> Source<R> {
     /// Takes what `read` reads, which is called again with more bytes if it needs more than the window contains.
     pub(super) fn read<T>(&mut self, mut read: impl FnMut(&mut Json<'_>) -> Result<T>) -> Result<T> {
         loop {
-            let rest = self.window.get(self.start..self.end).unwrap_or_default();
+            let rest = self.buffer.get(self.start..self.end).unwrap_or_default();
             let mut json = Json::new(rest, self.position());
             match read(&mut json) {
                 Ok(result) => {
                     self.start += json.position();
                     return Ok(result);
                 }
-                Err(fault) if matches!(fault.cause, Cause::Truncated) && self.double()? => {}
+                Err(fault) if matches!(fault.cause, Cause::Truncated) && self.double_rest()? => {}
                 Err(fault) => return Err(fault),
             }
         }
@@ -87,7 +95,7 @@ impl<R: Read> Source<R> {
 
     /// Reads at least as many bytes as the window contains, or to the end of the file; returns whether there were any. So all
     /// attempts at a long value take no longer than twice the last one.
-    fn double(&mut self) -> Result<bool> {
+    fn double_rest(&mut self) -> Result<bool> {
         let before = self.end - self.start;
         while self.end - self.start < 2 * before.max(1) {
             if !self.fill()? {
@@ -98,63 +106,63 @@ impl<R: Read> Source<R> {
     }
 
     /// Takes a whole value. Only quotes and brackets are matched, so it may still be invalid JSON.
-    pub(super) fn value(&mut self) -> Result<Json<'_>> {
-        self.peek()?;
+    pub(super) fn next_value(&mut self) -> Result<Json<'_>> {
+        self.skip_space_and_peek()?;
         let mut scan = ValueScanner::default();
         let length = loop {
-            let rest = self.window.get(self.start..self.end).unwrap_or_default();
-            if let Some(length) = scan.end(rest) {
+            let rest = self.buffer.get(self.start..self.end).unwrap_or_default();
+            if let Some(length) = scan.find_end(rest) {
                 break length;
             }
             if !self.fill()? {
-                return Err(self.cut_off());
+                return Err(self.unterminated_fault());
             }
         };
         if length == 0 {
             return Err(Fault::new(Cause::NotJson("a value"), self.position()));
         }
-        let (text, origin) = (self.window.get(self.start..self.start + length), self.position());
+        let (text, origin) = (self.buffer.get(self.start..self.start + length), self.position());
         self.start += length;
         Ok(Json::new(text.unwrap_or_default(), origin))
     }
 
     /// Returns the error of a value without an end: invalid JSON, or the end of the file.
-    fn cut_off(&self) -> Box<Fault> {
-        let rest = self.window.get(self.start..self.end).unwrap_or_default();
+    fn unterminated_fault(&self) -> Box<Fault> {
+        let rest = self.buffer.get(self.start..self.end).unwrap_or_default();
         let fault = Json::new(rest, self.position()).skip().err();
-        fault.unwrap_or_else(|| Fault::new(Cause::Truncated, self.origin + self.end as u64))
+        fault.unwrap_or_else(|| Fault::new(Cause::Truncated, self.buffer_offset + self.end as u64))
     }
 
     /// Reads more bytes behind the rest, which may move or enlarge the window; returns whether there were any.
     fn fill(&mut self) -> Result<bool> {
         if self.start > 0 {
-            self.window.copy_within(self.start..self.end, 0);
-            self.origin += self.start as u64;
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.buffer_offset += self.start as u64;
             (self.start, self.end) = (0, self.end - self.start);
         }
-        if self.window.len() - self.end < INITIAL_SIZE / 2 {
-            if self.window.len() >= VALUE_MAX {
+        if self.buffer.len() - self.end < INITIAL_SIZE / 2 {
+            if self.buffer.len() >= VALUE_MAX {
                 let cause = Cause::TooLarge("an event or a header value takes more than 64 MiB");
                 return Err(Fault::new(cause, self.position()));
             }
-            self.window.resize(self.window.len() * 2, 0);
+            self.buffer.resize(self.buffer.len() * 2, 0);
         }
-        let room = self.window.get_mut(self.end..).unwrap_or_default();
+        let free = self.buffer.get_mut(self.end..).unwrap_or_default();
         let read = loop {
-            match self.reader.read(room) {
+            match self.reader.read(free) {
                 Ok(read) => break read,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // A decompressor reports a truncated file this way.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => break 0,
-                Err(error) => return Err(Fault::new(Cause::Io(error), self.origin + self.end as u64)),
+                Err(error) => return Err(Fault::new(Cause::Io(error), self.buffer_offset + self.end as u64)),
             }
         };
-        self.end += read.min(room.len());
-        if self.origin + self.end as u64 > self.bytes_max {
-            return Err(Fault::new(Cause::TooLong, self.bytes_max));
+        self.end += read.min(free.len());
+        if self.buffer_offset + self.end as u64 > self.max_file_len {
+            return Err(Fault::new(Cause::TooLong, self.max_file_len));
         }
         if let Some(report) = &self.progress {
-            report(self.origin + self.end as u64);
+            report(self.buffer_offset + self.end as u64);
         }
         Ok(read > 0)
     }
@@ -163,28 +171,28 @@ impl<R: Read> Source<R> {
 /// Finds the end of a value by its quotes and brackets alone.
 #[derive(Debug, Default)]
 struct ValueScanner {
-    at: usize,
+    scanned: usize,
     depth: usize,
-    in_text: bool,
+    in_string: bool,
 }
 
 impl ValueScanner {
     /// Returns the length of the value at the beginning of `bytes`; `None` if it continues beyond them. `bytes` may
     /// have grown since the last call.
-    fn end(&mut self, bytes: &[u8]) -> Option<usize> {
+    fn find_end(&mut self, bytes: &[u8]) -> Option<usize> {
         loop {
-            let rest = bytes.get(self.at..)?;
-            if self.in_text {
-                self.at += plain(rest);
-                match bytes.get(self.at)? {
-                    b'\\' => self.at += 2,
+            let rest = bytes.get(self.scanned..)?;
+            if self.in_string {
+                self.scanned += plain(rest);
+                match bytes.get(self.scanned)? {
+                    b'\\' => self.scanned += 2,
                     b'"' => {
-                        (self.at, self.in_text) = (self.at + 1, false);
+                        (self.scanned, self.in_string) = (self.scanned + 1, false);
                         if self.depth == 0 {
-                            return Some(self.at);
+                            return Some(self.scanned);
                         }
                     }
-                    _ => self.at += 1,
+                    _ => self.scanned += 1,
                 }
                 continue;
             }
@@ -195,16 +203,16 @@ impl ValueScanner {
                 _ => false,
             };
             let Some(found) = rest.iter().position(ends) else {
-                self.at = bytes.len();
+                self.scanned = bytes.len();
                 return None;
             };
-            self.at += found + 1;
+            self.scanned += found + 1;
             match rest.get(found) {
-                Some(b'"') => self.in_text = true,
+                Some(b'"') => self.in_string = true,
                 Some(b'{' | b'[') => self.depth += 1,
                 Some(b'}' | b']') if self.depth > 1 => self.depth -= 1,
-                Some(b'}' | b']') if self.depth == 1 => return Some(self.at),
-                _ => return Some(self.at - 1),
+                Some(b'}' | b']') if self.depth == 1 => return Some(self.scanned),
+                _ => return Some(self.scanned - 1),
             }
         }
     }
@@ -230,34 +238,34 @@ mod tests {
     #[test]
     fn values_are_taken_singly_from_a_slow_reader() {
         let text = b" {\"a\": [\"}\\\"]\", {}]} , 12 ,\"x\\\\\" , null]";
-        let mut source = Source::new(SlowReader(text), u64::MAX, None);
+        let mut source = ValueReader::new(SlowReader(text), u64::MAX, None);
         let mut taken = Vec::new();
         for _ in 0..4 {
-            let value = source.value().unwrap().value().unwrap();
+            let value = source.next_value().unwrap().value().unwrap();
             taken.push(match value {
                 JsonValue::Nested(text) => String::from_utf8(text.to_vec()).unwrap(),
                 other => format!("{other:?}"),
             });
-            source.expect(b",]", "a comma").unwrap();
+            source.take_one_of(b",]", "a comma").unwrap();
         }
         assert_eq!(taken[0], "{\"a\": [\"}\\\"]\", {}]}");
         assert_eq!(taken[1], format!("{:?}", JsonValue::Number(JsonNumber(b"12"))));
         assert!(taken[2].starts_with("Text("));
         assert_eq!(taken[3], "Null");
-        assert_eq!((source.peek().unwrap(), source.position()), (None, text.len() as u64));
+        assert_eq!((source.skip_space_and_peek().unwrap(), source.position()), (None, text.len() as u64));
     }
 
     #[test]
     fn long_value_from_a_slow_reader_is_read_a_few_times() {
         let text = format!("{{\"a\": \"{}\"}} ,", "b".repeat(100_000));
-        let (mut source, mut attempts) = (Source::new(SlowReader(text.as_bytes()), u64::MAX, None), 0);
+        let (mut source, mut attempts) = (ValueReader::new(SlowReader(text.as_bytes()), u64::MAX, None), 0);
         let read = source.read(|json| {
             attempts += 1;
             json.skip()
         });
         assert!(read.is_ok() && attempts < 20, "{attempts}");
         assert_eq!(source.position(), text.len() as u64 - 2);
-        let mut cut = Source::new(SlowReader(&text.as_bytes()[..50_000]), u64::MAX, None);
+        let mut cut = ValueReader::new(SlowReader(&text.as_bytes()[..50_000]), u64::MAX, None);
         let fault = cut.read(|json| json.skip()).unwrap_err();
         assert!(matches!(fault.cause, Cause::Truncated) && fault.at == 50_000, "{fault:?}");
     }
@@ -265,7 +273,10 @@ mod tests {
     #[test]
     fn value_without_end_is_truncated_or_invalid() {
         let fault = |text: &str| {
-            Source::new(text.as_bytes(), u64::MAX, None).value().err().map(|f| (f.at, format!("{:?}", f.cause)))
+            ValueReader::new(text.as_bytes(), u64::MAX, None)
+                .next_value()
+                .err()
+                .map(|f| (f.at, format!("{:?}", f.cause)))
         };
         assert_eq!(fault(" {\"a\": \"b"), Some((9, "Truncated".to_owned())));
         assert!(fault("{\"a\": [1} ").is_some_and(|(at, cause)| at == 8 && cause.starts_with("NotJson")));
@@ -273,8 +284,9 @@ mod tests {
 
     #[test]
     fn size_limits_are_enforced() {
-        let fault =
-            |text: &[u8], max| Source::new(text, max, None).value().err().map(|fault| format!("{:?}", fault.cause));
+        let fault = |text: &[u8], max| {
+            ValueReader::new(text, max, None).next_value().err().map(|fault| format!("{:?}", fault.cause))
+        };
         assert!(fault(b"[1, 2, 3]", 8).is_some_and(|cause| cause == "TooLong"));
         let long = [b"\"".as_slice(), &vec![b'a'; VALUE_MAX + 1]].concat();
         assert!(fault(&long, u64::MAX).is_some_and(|cause| cause.contains("64 MiB")));

@@ -1,6 +1,6 @@
 //! The largest problems in a summary, with evidence and the possible gain.
 
-use super::screen::cut;
+use super::screen::truncate_name;
 use super::{StepFigures, Summary};
 use crate::analysis::averages::Average;
 use crate::analysis::units::time;
@@ -21,22 +21,22 @@ pub struct Finding {
 impl Summary {
     /// Returns the problems found, by possible gain in descending order; at most five.
     pub fn findings(&self) -> Vec<Finding> {
-        const MOST: usize = 5;
+        const MAX_FINDINGS: usize = 5;
 
         let all = [
-            starved,
-            small_kernels,
-            synchronizations,
-            exposed_communication,
-            pageable_copies,
-            lone_copies,
-            allocations,
-            uneven_steps,
-            full_queue,
+            find_starved_devices,
+            find_short_work,
+            find_synchronizations,
+            find_exposed_communication,
+            find_pageable_copies,
+            find_lone_copies,
+            find_allocations,
+            find_uneven_steps,
+            find_full_queue,
         ];
         let mut found: Vec<Finding> = all.iter().filter_map(|find| find(self)).collect();
         found.sort_by_key(|finding| Reverse(finding.gain_ns));
-        found.truncate(MOST);
+        found.truncate(MAX_FINDINGS);
         found
     }
 }
@@ -48,27 +48,34 @@ pub(super) fn percent(part: u64, whole: u64) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "times of fewer than 2^53 nanoseconds")]
-pub(super) fn shown(ns: u64) -> String {
+pub(super) fn format_ns(ns: u64) -> String {
     time(ns as f64, None)
 }
 
 /// The host launches too late: devices are idle, mostly before the next launch.
-fn starved(summary: &Summary) -> Option<Finding> {
-    const IDLE_PERCENT: f64 = 20.0;
-    const HOST_PERCENT: f64 = 50.0;
+fn find_starved_devices(summary: &Summary) -> Option<Finding> {
+    const MIN_IDLE_PERCENT: f64 = 20.0;
+    const MIN_HOST_PERCENT: f64 = 50.0;
     /// The maximum length of a name in the text.
-    const NAME: usize = 40;
+    const MAX_NAME_CHARS: usize = 40;
 
     let devices = summary.occupation.as_ref()?;
     let (idle, host) = (devices.idle_ns(), percent(summary.idle.before_launch_ns, summary.idle.total_ns()));
-    if percent(idle, devices.window_ns) < IDLE_PERCENT || host < HOST_PERCENT {
+    if percent(idle, devices.window_ns) < MIN_IDLE_PERCENT || host < MIN_HOST_PERCENT {
         return None;
     }
     let share = percent(idle, devices.window_ns);
     let gap = summary.gaps.first().map(|gap| {
-        let host = gap.host.as_ref().map(|host| format!(" while the CPU is in `{}`", cut(&host.name, NAME)));
+        let host = gap
+            .host
+            .as_ref()
+            .map(|host| format!(" while the CPU is in `{}`", truncate_name(&host.name, MAX_NAME_CHARS)));
         let host = host.unwrap_or_default();
-        format!(" The longest gap, {}, follows `{}`{host}.", shown(gap.ns), cut(&gap.before, NAME))
+        format!(
+            " The longest gap, {}, follows `{}`{host}.",
+            format_ns(gap.ns),
+            truncate_name(&gap.before, MAX_NAME_CHARS)
+        )
     });
     Some(Finding {
         title: format!("The GPU is idle for {share:.0} % of the time, and waits for the CPU to launch work."),
@@ -82,12 +89,12 @@ fn starved(summary: &Summary) -> Option<Finding> {
 }
 
 /// Device work is shorter than its launches.
-fn small_kernels(summary: &Summary) -> Option<Finding> {
-    const LEAST: u64 = 100;
-    const PERCENT: f64 = 25.0;
+fn find_short_work(summary: &Summary) -> Option<Finding> {
+    const MIN_COUNT: u64 = 100;
+    const MIN_PERCENT: f64 = 25.0;
 
     let launches = &summary.launches;
-    if launches.short_kernels < LEAST || percent(launches.short_kernels, launches.count) < PERCENT {
+    if launches.short_kernels < MIN_COUNT || percent(launches.short_kernels, launches.count) < MIN_PERCENT {
         return None;
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of durations")]
@@ -97,7 +104,7 @@ fn small_kernels(summary: &Summary) -> Option<Finding> {
             "{} of {} kernels, copies and fills run for less time than their launch takes (mean: {}).",
             launches.short_kernels,
             launches.count,
-            shown(call_ns)
+            format_ns(call_ns)
         ),
         evidence: "Fuse operators, enlarge batches, or launch a graph.".to_owned(),
         gain_ns: (launches.short_kernels * call_ns).min(summary.occupation.as_ref().map_or(0, |found| found.idle_ns())),
@@ -105,12 +112,12 @@ fn small_kernels(summary: &Summary) -> Option<Finding> {
 }
 
 /// Communication runs without concurrent computation.
-fn exposed_communication(summary: &Summary) -> Option<Finding> {
-    const PERCENT: f64 = 3.0;
+fn find_exposed_communication(summary: &Summary) -> Option<Finding> {
+    const MIN_PERCENT: f64 = 3.0;
 
     let devices = summary.occupation.as_ref()?;
     let exposed = devices.exposed_communication_ns;
-    (percent(exposed, devices.window_ns) >= PERCENT).then(|| {
+    (percent(exposed, devices.window_ns) >= MIN_PERCENT).then(|| {
         let kind = summary
             .collectives
             .first()
@@ -119,12 +126,12 @@ fn exposed_communication(summary: &Summary) -> Option<Finding> {
         Finding {
             title: format!(
                 "Communication runs without computation for {} ({:.0} % of its time).",
-                shown(exposed),
+                format_ns(exposed),
                 percent(exposed, devices.communication_ns)
             ),
             evidence: format!(
                 "Only {} overlaps with computation.{kind} Start communication earlier, or in smaller buckets.",
-                shown(devices.overlapped_communication_ns)
+                format_ns(devices.overlapped_communication_ns)
             ),
             gain_ns: exposed,
         }
@@ -132,14 +139,14 @@ fn exposed_communication(summary: &Summary) -> Option<Finding> {
 }
 
 /// Copies use host memory that is not pinned.
-fn pageable_copies(summary: &Summary) -> Option<Finding> {
-    const PERCENT: f64 = 1.0;
+fn find_pageable_copies(summary: &Summary) -> Option<Finding> {
+    const MIN_PERCENT: f64 = 1.0;
 
     let pageable = summary.kernels.iter().filter(|row| row.name.contains("Pageable"));
     let (count, ns) = pageable.fold((0, 0), |sum, row| (sum.0 + row.durations.count, sum.1 + row.durations.sum_ns));
     let window = summary.occupation.as_ref()?.window_ns;
-    (percent(ns, window) >= PERCENT).then(|| Finding {
-        title: format!("Copies with pageable memory take {} ({count} in all).", shown(ns)),
+    (percent(ns, window) >= MIN_PERCENT).then(|| Finding {
+        title: format!("Copies with pageable memory take {} ({count} in all).", format_ns(ns)),
         evidence: "Pin the buffers of the host: copies from pinned memory are faster, and kernels run meanwhile."
             .to_owned(),
         gain_ns: ns,
@@ -173,15 +180,15 @@ impl<'s> Calls<'s> {
 }
 
 /// The host often waits for the device.
-fn synchronizations(summary: &Summary) -> Option<Finding> {
-    const LEAST: u64 = 10;
-    const PERCENT: f64 = 5.0;
+fn find_synchronizations(summary: &Summary) -> Option<Finding> {
+    const MIN_COUNT: u64 = 10;
+    const MIN_PERCENT: f64 = 5.0;
 
     let calls = Calls::of(summary, |name| name.ends_with("Synchronize") || name.ends_with("Synchronize_ptsz"))?;
     let devices = summary.occupation.as_ref()?;
-    let is_repeated = calls.count >= LEAST && calls.count > summary.steps.len() as u64;
-    (is_repeated && percent(calls.ns, summary.span_ns) >= PERCENT).then(|| Finding {
-        title: format!("The CPU waits for the GPU {} times, {} in all.", calls.count, shown(calls.ns)),
+    let is_repeated = calls.count >= MIN_COUNT && calls.count > summary.steps.len() as u64;
+    (is_repeated && percent(calls.ns, summary.span_ns) >= MIN_PERCENT).then(|| Finding {
+        title: format!("The CPU waits for the GPU {} times, {} in all.", calls.count, format_ns(calls.ns)),
         evidence: format!(
             "{}. Each read of a result on the host waits for all queued work: read less often, or after the next launches.",
             calls.evidence(summary)
@@ -191,9 +198,9 @@ fn synchronizations(summary: &Summary) -> Option<Finding> {
 }
 
 /// The host allocates or frees device memory all the time.
-fn allocations(summary: &Summary) -> Option<Finding> {
-    const LEAST: u64 = 20;
-    const PERCENT: f64 = 1.0;
+fn find_allocations(summary: &Summary) -> Option<Finding> {
+    const MIN_COUNT: u64 = 20;
+    const MIN_PERCENT: f64 = 1.0;
     const NAMES: [&str; 10] = [
         "cudaMalloc",
         "cudaFree",
@@ -208,8 +215,8 @@ fn allocations(summary: &Summary) -> Option<Finding> {
     ];
 
     let calls = Calls::of(summary, |name| NAMES.contains(&name))?;
-    (calls.count >= LEAST && percent(calls.ns, summary.span_ns) >= PERCENT).then(|| Finding {
-        title: format!("Allocating and freeing memory takes {} ({} calls).", shown(calls.ns), calls.count),
+    (calls.count >= MIN_COUNT && percent(calls.ns, summary.span_ns) >= MIN_PERCENT).then(|| Finding {
+        title: format!("Allocating and freeing memory takes {} ({} calls).", format_ns(calls.ns), calls.count),
         evidence: format!(
             "{}. A free waits for the device: keep buffers, or allocate from a pool.",
             calls.evidence(summary)
@@ -219,15 +226,15 @@ fn allocations(summary: &Summary) -> Option<Finding> {
 }
 
 /// Copies run while no kernel does, because all work is in one stream.
-fn lone_copies(summary: &Summary) -> Option<Finding> {
-    const PERCENT: f64 = 5.0;
+fn find_lone_copies(summary: &Summary) -> Option<Finding> {
+    const MIN_PERCENT: f64 = 5.0;
 
     let devices = summary.occupation.as_ref()?;
     let alone = devices.exclusive.memory_ns;
     let has_one_stream = summary.stream_idle.len() as u64 == summary.devices;
-    let is_found = has_one_stream && devices.compute_ns > 0 && percent(alone, devices.window_ns) >= PERCENT;
-    (is_found && pageable_copies(summary).is_none()).then(|| Finding {
-        title: format!("Copies and fills run alone for {}: no kernel runs meanwhile.", shown(alone)),
+    let is_found = has_one_stream && devices.compute_ns > 0 && percent(alone, devices.window_ns) >= MIN_PERCENT;
+    (is_found && find_pageable_copies(summary).is_none()).then(|| Finding {
+        title: format!("Copies and fills run alone for {}: no kernel runs meanwhile.", format_ns(alone)),
         evidence:
             "All work of a device is in one stream. Copy in a second one, ahead of the kernels that need the data."
                 .to_owned(),
@@ -236,11 +243,11 @@ fn lone_copies(summary: &Summary) -> Option<Finding> {
 }
 
 /// So many launches are queued that a further launch waits.
-fn full_queue(summary: &Summary) -> Option<Finding> {
+fn find_full_queue(summary: &Summary) -> Option<Finding> {
     /// CUDA's queue of a stream holds 1,024 launches.
-    const FULL: i64 = 1000;
+    const MIN_QUEUED: i64 = 1000;
 
-    let queue = summary.queues.iter().filter(|queue| queue.max >= FULL).max_by_key(|queue| queue.max)?;
+    let queue = summary.queues.iter().filter(|queue| queue.max >= MIN_QUEUED).max_by_key(|queue| queue.max)?;
     Some(Finding {
         title: format!("The launch queue is full: up to {} launches wait in a stream.", queue.max),
         evidence: format!(
@@ -253,25 +260,28 @@ fn full_queue(summary: &Summary) -> Option<Finding> {
 }
 
 /// A step is much longer than the median step.
-fn uneven_steps(summary: &Summary) -> Option<Finding> {
-    const LEAST: usize = 3;
-    const PERCENT_OVER: u64 = 50;
+fn find_uneven_steps(summary: &Summary) -> Option<Finding> {
+    const MIN_COUNT: usize = 3;
+    const MIN_PERCENT_OVER: u64 = 50;
 
     let mut steps: Vec<&StepFigures> = summary.steps.iter().collect();
     steps.sort_by_key(|step| step.ns_with_device());
-    let median = steps.get(steps.len() / 2).filter(|_| steps.len() >= LEAST)?.ns_with_device();
-    let is_long = |step: &&&StepFigures| step.ns_with_device() > median + median * PERCENT_OVER / 100;
+    let median = steps.get(steps.len() / 2).filter(|_| steps.len() >= MIN_COUNT)?.ns_with_device();
+    let is_long = |step: &&&StepFigures| step.ns_with_device() > median + median * MIN_PERCENT_OVER / 100;
     let long: Vec<_> = steps.iter().rev().filter(is_long).collect();
     let longest = long.first()?;
     Some(Finding {
         title: format!(
             "Step {} takes {}; the median of {} steps is {}.",
             longest.number,
-            shown(longest.ns_with_device()),
+            format_ns(longest.ns_with_device()),
             steps.len(),
-            shown(median)
+            format_ns(median)
         ),
-        evidence: format!("Steps more than {PERCENT_OVER} % over the median: {}. Compare their operators.", long.len()),
+        evidence: format!(
+            "Steps more than {MIN_PERCENT_OVER} % over the median: {}. Compare their operators.",
+            long.len()
+        ),
         gain_ns: long.iter().map(|step| step.ns_with_device() - median).sum(),
     })
 }

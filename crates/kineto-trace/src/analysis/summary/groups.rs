@@ -160,7 +160,7 @@ fn collective_kind(event: &Event<'_>) -> &'static str {
         ("generic", "Generic"),
     ];
 
-    let named = event.written_as(StringId::COLLECTIVE).and_then(text).filter(|name| !name.is_empty());
+    let named = event.arg_by_id(StringId::COLLECTIVE).and_then(text).filter(|name| !name.is_empty());
     let name = named.unwrap_or(event.name()).to_lowercase().replace('_', "");
     let name = name.replace("nccldevkernel", "").replace("ncclkernel", "");
     KINDS.iter().find(|(word, _)| name.contains(word)).map_or("Other", |(_, kind)| kind)
@@ -174,7 +174,7 @@ pub(super) fn copies(work: &[Work<'_>]) -> Vec<CopyFigures> {
         kinds.entry(copy_kind(work.event.name())).or_default().push(work);
     }
     let figures = |(kind, all): (String, Vec<&Work<'_>>)| {
-        let bytes = |work: &Work<'_>| work.event.written_as(StringId::BYTES).and_then(signed)?.try_into().ok();
+        let bytes = |work: &Work<'_>| work.event.arg_by_id(StringId::BYTES).and_then(signed)?.try_into().ok();
         let sized: Vec<(u64, u64)> = all.iter().filter_map(|work| Some((bytes(work)?, work.ns()))).collect();
         let (total, ns) =
             sized.iter().fold((0u64, 0u64), |sum, (bytes, ns)| (sum.0.saturating_add(*bytes), sum.1 + ns));

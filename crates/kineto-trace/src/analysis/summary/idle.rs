@@ -157,7 +157,7 @@ impl<'e> HostTime<'e> {
         };
         // By node: the index of its operation.
         let mut places = HashMap::default();
-        for node in forest.counted() {
+        for node in forest.unmerged_nodes() {
             let Some(event) = forest.event(events, node).filter(overlaps_gap) else { continue };
             let thread = threads.of(&event);
             let Some(on_thread) = ops.get_mut(&thread) else { continue };

@@ -141,7 +141,7 @@ impl Summary {
     fn without_averages(events: &Events, nesting: &Nesting, attribution: &Attribution) -> Summary {
         const GAPS: usize = 5;
 
-        let forest = Forest::new(events, nesting).merge_namesakes(events);
+        let forest = Forest::new(events, nesting).merge_same_named_only_children(events);
         let devices = Devices::new(events, attribution);
         let busy = Intervals::union(devices.busy().map(|work| work.interval()));
         let streams = devices.by_stream();

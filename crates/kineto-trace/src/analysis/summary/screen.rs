@@ -1,6 +1,6 @@
 //! Formats a summary as text: the overview first, then tables.
 
-use super::findings::{percent, shown};
+use super::findings::{format_ns, percent};
 use super::{Occupation, Summary};
 use crate::analysis::averages::Average;
 use std::cmp::Reverse;
@@ -53,7 +53,7 @@ impl<'s> Screen<'s> {
 
     fn overview(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let summary = self.summary;
-        let mut parts = vec![shown(summary.span_ns), format!("{} slices", summary.slices)];
+        let mut parts = vec![format_ns(summary.span_ns), format!("{} slices", summary.slices)];
         parts.extend(summary.rank.map(|rank| format!("rank {rank}")));
         if summary.devices > 0 {
             parts.push(counted(summary.devices, "device"));
@@ -63,7 +63,7 @@ impl<'s> Screen<'s> {
             let mut times: Vec<u64> = summary.steps.iter().map(|step| step.ns).collect();
             times.sort_unstable();
             let median = times.get(times.len() / 2).copied().unwrap_or(0);
-            parts.push(format!("{} of {}", counted(times.len() as u64, "step"), shown(median)));
+            parts.push(format!("{} of {}", counted(times.len() as u64, "step"), format_ns(median)));
         }
         filled_lines(&parts, "   ", self.width).iter().try_for_each(|line| writeln!(f, "{line}"))?;
         let losses: Vec<_> = summary.notes.iter().filter(|(note, _)| note.is_loss()).collect();
@@ -83,7 +83,7 @@ impl<'s> Screen<'s> {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 25")]
         let filled = ((busy * BAR as f64 / 100.0).round() as usize).min(BAR);
         let bar = format!("{}{}", "█".repeat(filled), "░".repeat(BAR - filled));
-        self.heading(f, &format!("{subject} busy {busy:.0} % of {}   {bar}", shown(found.window_ns)))?;
+        self.heading(f, &format!("{subject} busy {busy:.0} % of {}   {bar}", format_ns(found.window_ns)))?;
         let parts = [
             format!("compute {:.1} %", share(found.compute_ns)),
             format!(
@@ -117,7 +117,7 @@ impl<'s> Screen<'s> {
         for (number, finding) in (1..).zip(&findings) {
             let mut text = format!("{} {}", finding.title, finding.evidence);
             if finding.gain_ns > 0 {
-                text += &format!(" Worth up to {}.", shown(finding.gain_ns));
+                text += &format!(" Worth up to {}.", format_ns(finding.gain_ns));
             }
             let lines = filled_lines(&text.split_whitespace().collect::<Vec<_>>(), " ", self.width - 5);
             for (line, text) in lines.iter().enumerate() {
@@ -139,7 +139,7 @@ impl<'s> Screen<'s> {
         for step in steps.iter().take(MOST) {
             let busy = percent(step.device_busy_in_window_ns, step.ns);
             let device = if self.summary.devices > 0 { format!("   devices busy {busy:.0} %") } else { String::new() };
-            writeln!(f, "  #{:<6} {:>NUMBER$}{device}", step.number, shown(step.ns))?;
+            writeln!(f, "  #{:<6} {:>NUMBER$}{device}", step.number, format_ns(step.ns))?;
         }
         match steps.len().checked_sub(MOST) {
             Some(more @ 1..) => writeln!(f, "  … {}", counted(more as u64, "more step")),
@@ -160,7 +160,7 @@ impl<'s> Screen<'s> {
         let cells = |row: &Average| {
             let own = u64::try_from(row.self_cpu_ns()).unwrap_or(0);
             let third = if has_devices { row.device_ns() } else { row.cpu_ns() / row.count().max(1) };
-            [shown(own), shown(row.cpu_ns()), shown(third), row.count().to_string()]
+            [format_ns(own), format_ns(row.cpu_ns()), format_ns(third), row.count().to_string()]
         };
         let rows = rows.into_iter().map(|row| (row.name(), cells(row)));
         self.table(f, ["self CPU", "total CPU", third, "calls"], rows)
@@ -176,7 +176,7 @@ impl<'s> Screen<'s> {
             let count = row.durations.count;
             let mean = row.durations.sum_ns / count.max(1);
             let share = format!("{:.1} %", percent(row.durations.sum_ns, total));
-            (row.name.as_str(), [shown(row.durations.sum_ns), shown(mean), share, count.to_string()])
+            (row.name.as_str(), [format_ns(row.durations.sum_ns), format_ns(mean), share, count.to_string()])
         });
         self.table(f, ["total", "mean", "share", "calls"], rows)
     }
@@ -192,7 +192,7 @@ impl<'s> Screen<'s> {
         writeln!(f, "  {:name$}{}", "", numbers(titles))?;
         let more = rows.len().saturating_sub(self.rows);
         for (text, cells) in rows.take(self.rows) {
-            writeln!(f, "  {:name$}{}", cut(text, name), numbers(cells.each_ref().map(String::as_str)))?;
+            writeln!(f, "  {:name$}{}", truncate_name(text, name), numbers(cells.each_ref().map(String::as_str)))?;
         }
         if more > 0 { writeln!(f, "  … {}", counted(more as u64, "more row")) } else { Ok(()) }
     }
@@ -219,7 +219,7 @@ fn counted(count: u64, noun: &str) -> String {
 }
 
 /// Returns a name without control characters, truncated to `width`.
-pub(super) fn cut(name: &str, width: usize) -> String {
+pub(super) fn truncate_name(name: &str, width: usize) -> String {
     let name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if name.chars().count() <= width {
         return name;
@@ -237,7 +237,7 @@ fn filled_lines<T: AsRef<str>>(parts: &[T], separator: &str, width: usize) -> Ve
                 line.push_str(separator);
                 line.push_str(part);
             }
-            _ => lines.push(cut(part, width)),
+            _ => lines.push(truncate_name(part, width)),
         }
     }
     lines

@@ -40,7 +40,7 @@ impl WorkClass {
         let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
         if is_copy(event) || starts(&MEMORY) {
             WorkClass::Memory
-        } else if is_communication(name) || event.written_as(StringId::COLLECTIVE).is_some() {
+        } else if is_communication(name) || event.arg_by_id(StringId::COLLECTIVE).is_some() {
             WorkClass::Communication
         } else if category == "mtia_ccp_events" && starts(&WAIT) {
             WorkClass::Wait
@@ -117,7 +117,7 @@ impl<'e> Devices<'e> {
         for event in events.iter().filter(|event| event.is_slice() && event.is_device_work()) {
             let track = event.track();
             let id =
-                |key: &str, drawn: &TrackId| event.written(key).and_then(signed).map_or(drawn.clone(), TrackId::Id);
+                |key: &str, drawn: &TrackId| event.exact_arg(key).and_then(signed).map_or(drawn.clone(), TrackId::Id);
             let stream = StreamId { device: id("device", &track.process), stream: id("stream", &track.thread) };
             let stream = *numbers.entry(stream).or_insert_with_key(|stream| {
                 streams.push(stream.clone());
