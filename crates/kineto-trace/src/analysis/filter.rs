@@ -1,7 +1,6 @@
 //! Selects a part of a trace's events.
 
-use super::event::Event;
-use super::events::Events;
+use super::events::{Event, Events};
 use super::summary::step_number;
 use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;

@@ -1,9 +1,7 @@
 //! Writes events to a file again, in the format that its name gives.
 
-use super::event::Event;
-use super::events::{Events, RecordingRow, TrackId};
+use super::events::{Event, Events, RecordingRow, StringId, TrackId};
 use super::read::{Json, JsonValue};
-use super::strings::StringId;
 use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, CorrelationId, FlowEnd, Lane, Track};
 use crate::error::Error;
 use crate::hash::HashMap;

@@ -1,7 +1,6 @@
 //! Builds small traces for tests.
 
-use super::builder::Builder;
-use super::events::Events;
+use super::events::{Builder, Events};
 use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, CorrelationId, NO_ARGS, Track};
 use crate::time::Timestamp;
 

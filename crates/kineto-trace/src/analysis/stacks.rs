@@ -1,12 +1,8 @@
 //! Call stacks of operations, and the folded lines that flame graphs are made from.
 
-use super::attribution::Attribution;
-use super::event::Event;
-use super::events::Events;
-use super::forest::Forest;
-use super::nesting::Nesting;
-use super::sort::SortBy;
-use super::values;
+use super::averages::SortBy;
+use super::events::{Event, Events, values};
+use super::relations::{Attribution, Forest, Nesting};
 use crate::error::{Error, ErrorKind};
 use crate::hash::HashMap;
 use crate::write::file;
@@ -196,9 +192,9 @@ impl<'a> CallStacks<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::SampleTrace;
     use super::*;
     use crate::activity::{ActivityType, ArgValue, NO_ARGS};
+    use crate::analysis::sample::SampleTrace;
 
     fn folded(stacks: FoldedStacks<'_>) -> String {
         let mut text = Vec::new();
@@ -244,8 +240,8 @@ mod tests {
         let events = sample.op_with("called", 200, 300, &call).events();
         let expected = "main;step 51\nmain;step;add 10\nmain;step;forward;mm 37\nroot;leaf;called 100\n";
         assert_eq!(folded(events.stacks(StackMetric::SelfHost)), expected);
-        let averages = events.averages().by(super::super::GroupBy::Stack(2)).compute();
-        let keys = |name| averages.get(super::super::Section::Ops, name).unwrap().keys()[0].clone();
+        let averages = events.averages().by(crate::analysis::GroupBy::Stack(2)).compute();
+        let keys = |name| averages.get(crate::analysis::Section::Ops, name).unwrap().keys()[0].clone();
         assert_eq!([keys("mm"), keys("add"), keys("called")], ["forward\nstep", "step\nmain", "leaf\nroot"]);
     }
 

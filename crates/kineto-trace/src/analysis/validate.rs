@@ -1,9 +1,7 @@
 //! Checks a trace against the rules of the tools that read it.
 
-use super::event::{Event, id_number};
-use super::events::Events;
-use super::strings::StringId;
-use super::values::signed;
+use super::events::values::signed;
+use super::events::{Event, Events, StringId, id_number};
 use crate::time::Timestamp;
 
 /// A rule of a reader that a trace breaks, with the first event that breaks it.

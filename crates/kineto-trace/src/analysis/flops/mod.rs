@@ -5,7 +5,7 @@ mod operands;
 
 pub use operands::Operands;
 
-use super::event::Event;
+use super::events::Event;
 use crate::hash::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -79,9 +79,9 @@ impl fmt::Debug for FlopRegistry {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::SampleTrace;
     use super::*;
     use crate::activity::ArgValue;
+    use crate::analysis::sample::SampleTrace;
 
     /// Returns the default registry's result for an operation with these inputs.
     fn flops(op: &str, dims: &str, concrete: &str) -> Option<u64> {

@@ -1,8 +1,7 @@
 //! The inputs of an operation, as formulas see them.
 
 use crate::activity::ArgValue;
-use crate::analysis::event::Event;
-use crate::analysis::shape::Shape;
+use crate::analysis::events::{Event, Shape};
 use crate::write::json_text;
 use std::fmt;
 

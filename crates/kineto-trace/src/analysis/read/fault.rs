@@ -5,14 +5,14 @@ use std::io;
 
 /// Why reading stopped.
 #[derive(Debug)]
-pub(in crate::analysis) struct Fault {
+pub(crate) struct Fault {
     pub(super) cause: Cause,
     /// The offset in bytes, from 0.
     pub(super) at: u64,
 }
 
 #[derive(Debug)]
-pub(in crate::analysis) enum Cause {
+pub(crate) enum Cause {
     /// Not JSON; contains what was expected.
     NotJson(&'static str),
     /// Does not begin like a trace in JSON.

@@ -6,10 +6,9 @@ use super::line::Element;
 use super::source::ValueReader;
 use super::time::whole;
 use crate::activity::{FlowEnd, FlowKind};
-use crate::analysis::builder::{Builder, EventDraft, absolute, relative};
-use crate::analysis::events::{Events, FileFigures, Phase, RecordingRow, TrackId};
-use crate::analysis::notes::Note;
-use crate::analysis::strings::StringId;
+use crate::analysis::events::{
+    Builder, EventDraft, Events, FileFigures, Note, Phase, RecordingRow, StringId, TrackId, absolute, relative,
+};
 use crate::write::chrome::INCOMPLETE;
 use std::io::Read;
 use std::time::Duration;

@@ -8,7 +8,7 @@ pub(super) const DEPTH: usize = 128;
 
 /// Reads values one after another.
 #[derive(Clone, Debug)]
-pub(in crate::analysis) struct Json<'a> {
+pub(crate) struct Json<'a> {
     text: &'a [u8],
     at: usize,
     depth: usize,
@@ -18,7 +18,7 @@ pub(in crate::analysis) struct Json<'a> {
 
 /// A value; numbers, strings, lists and objects are unparsed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::analysis) enum JsonValue<'a> {
+pub(crate) enum JsonValue<'a> {
     Null,
     Bool(bool),
     Number(JsonNumber<'a>),
@@ -31,11 +31,11 @@ pub(in crate::analysis) enum JsonValue<'a> {
 
 /// A number as written, which matches JSON's grammar.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::analysis) struct JsonNumber<'a>(pub(in crate::analysis) &'a [u8]);
+pub(crate) struct JsonNumber<'a>(pub(in crate::analysis) &'a [u8]);
 
 /// A string as written between its quotes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::analysis) struct JsonText<'a> {
+pub(crate) struct JsonText<'a> {
     raw: &'a [u8],
     escaped: bool,
 }
@@ -44,15 +44,12 @@ pub(super) type Result<T> = std::result::Result<T, Box<Fault>>;
 
 impl<'a> Json<'a> {
     /// `origin` is the offset of `text` in the file.
-    pub(in crate::analysis) fn new(text: &'a [u8], origin: u64) -> Json<'a> {
+    pub(crate) fn new(text: &'a [u8], origin: u64) -> Json<'a> {
         Json { text, at: 0, depth: 0, origin }
     }
 
     /// Reads an object: calls `each` with every key and the reader before its value, which `each` must read.
-    pub(in crate::analysis) fn object(
-        &mut self,
-        mut each: impl FnMut(JsonText<'a>, &mut Self) -> Result<()>,
-    ) -> Result<()> {
+    pub(crate) fn object(&mut self, mut each: impl FnMut(JsonText<'a>, &mut Self) -> Result<()>) -> Result<()> {
         self.open(b'{', "an object")?;
         let mut more = self.skip_space() != b'}';
         while more {
@@ -70,7 +67,7 @@ impl<'a> Json<'a> {
     }
 
     /// Reads a list: calls `each` with the reader before every element, which `each` must read.
-    pub(in crate::analysis) fn array(&mut self, mut each: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
+    pub(crate) fn array(&mut self, mut each: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
         self.open(b'[', "a list")?;
         let mut more = self.skip_space() != b']';
         while more {
@@ -81,7 +78,7 @@ impl<'a> Json<'a> {
         Ok(())
     }
 
-    pub(in crate::analysis) fn value(&mut self) -> Result<JsonValue<'a>> {
+    pub(crate) fn value(&mut self) -> Result<JsonValue<'a>> {
         match self.skip_space() {
             b'"' => self.quoted().map(JsonValue::Text),
             b'{' | b'[' => {
@@ -99,7 +96,7 @@ impl<'a> Json<'a> {
     }
 
     /// Skips one value.
-    pub(in crate::analysis) fn skip(&mut self) -> Result<()> {
+    pub(crate) fn skip(&mut self) -> Result<()> {
         match self.skip_space() {
             b'{' => self.object(|_, json| json.skip()),
             b'[' => self.array(Json::skip),
@@ -299,12 +296,12 @@ pub(super) fn plain(bytes: &[u8]) -> usize {
 
 impl<'a> JsonNumber<'a> {
     /// Returns the number as a string.
-    pub(in crate::analysis) fn get(self) -> &'a str {
+    pub(crate) fn get(self) -> &'a str {
         str::from_utf8(self.0).unwrap_or_default()
     }
 
     /// Returns the number if it is an integer without fraction and exponent, except -0.
-    pub(in crate::analysis) fn integer(self) -> Option<i64> {
+    pub(crate) fn integer(self) -> Option<i64> {
         /// So many digits fit into 64 bits.
         const DIGITS: usize = 18;
         let (is_negative, digits) = self.0.strip_prefix(b"-").map_or((false, self.0), |digits| (true, digits));
@@ -321,7 +318,7 @@ impl<'a> JsonNumber<'a> {
 
 impl<'a> JsonText<'a> {
     /// Returns the string, and whether it was valid; invalid parts are replaced by U+FFFD.
-    pub(in crate::analysis) fn get(self) -> (Cow<'a, str>, bool) {
+    pub(crate) fn get(self) -> (Cow<'a, str>, bool) {
         match str::from_utf8(self.raw) {
             Ok(text) if !self.escaped => (Cow::Borrowed(text), true),
             Ok(text) => {
@@ -336,12 +333,12 @@ impl<'a> JsonText<'a> {
     }
 
     /// Returns the string if it has no escapes.
-    pub(in crate::analysis) fn plain(self) -> Option<&'a str> {
+    pub(crate) fn plain(self) -> Option<&'a str> {
         str::from_utf8(self.raw).ok().filter(|_| !self.escaped)
     }
 
     /// Returns the bytes if it has no escapes; they may be other than UTF-8.
-    pub(in crate::analysis) fn bytes(self) -> Option<&'a [u8]> {
+    pub(crate) fn bytes(self) -> Option<&'a [u8]> {
         (!self.escaped).then_some(self.raw)
     }
 

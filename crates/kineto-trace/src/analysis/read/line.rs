@@ -2,11 +2,7 @@
 
 use super::json::{Json, JsonText, JsonValue, Result};
 use super::time::nanos;
-use crate::analysis::arguments::{ArgumentMark, ArgumentRange};
-use crate::analysis::builder::Builder;
-use crate::analysis::events::TrackId;
-use crate::analysis::notes::Note;
-use crate::analysis::strings::{StringId, Strings};
+use crate::analysis::events::{ArgumentMark, ArgumentRange, Builder, Note, StringId, Strings, TrackId};
 use std::borrow::Cow;
 
 /// The members of an element; its arguments are already stored.

@@ -298,7 +298,7 @@ mod tests {
         let cut = &packed[..packed.len() - 30];
         assert_eq!(Events::from_reader(cut).unwrap_err().kind(), ErrorKind::Truncated);
         let part = ReadOptions::new().partial(true).from_reader(cut).unwrap();
-        assert!(part.len() >= 900 && part.notes().any(|(note, _)| note == super::super::Note::CutOff));
+        assert!(part.len() >= 900 && part.notes().any(|(note, _)| note == crate::analysis::Note::CutOff));
         let broken = [&packed[..2], b"what is this"].concat();
         assert_eq!(Events::from_reader(broken.as_slice()).unwrap_err().kind(), ErrorKind::Io);
     }

@@ -2,8 +2,7 @@
 
 use super::screen::truncate_name;
 use super::{StepFigures, Summary};
-use crate::analysis::averages::Average;
-use crate::analysis::units::time;
+use crate::analysis::averages::{Average, time};
 use std::cmp::Reverse;
 
 /// A problem that costs time and can be fixed.

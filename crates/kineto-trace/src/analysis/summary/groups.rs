@@ -2,9 +2,8 @@
 
 use super::intervals::Intervals;
 use super::work::{Work, WorkClass, is_copy};
-use crate::analysis::event::Event;
-use crate::analysis::strings::StringId;
-use crate::analysis::values::{signed, text};
+use crate::analysis::events::values::{signed, text};
+use crate::analysis::events::{Event, StringId};
 use crate::hash::HashMap;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -2,10 +2,8 @@
 
 use super::intervals::{Intervals, gaps};
 use super::work::{Devices, StreamId, Work};
-use crate::analysis::event::Event;
-use crate::analysis::events::Events;
-use crate::analysis::forest::Forest;
-use crate::analysis::nesting::Threads;
+use crate::analysis::events::{Event, Events};
+use crate::analysis::relations::{Forest, Threads};
 use crate::hash::HashMap;
 use crate::time::Timestamp;
 use std::collections::BTreeMap;

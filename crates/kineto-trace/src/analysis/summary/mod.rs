@@ -23,16 +23,11 @@ pub use steps::StepFigures;
 pub(super) use steps::step_number;
 pub use work::{StreamId, WorkClass};
 
-use super::attribution::{Attribution, AttributionCounts};
 use super::averages::KeyAverages;
 use super::both::both;
-use super::event::Event;
-use super::events::{Events, FileFigures};
-use super::forest::Forest;
-use super::nesting::Nesting;
-use super::notes::Note;
+use super::events::{Event, Events, FileFigures, Note, StringId};
 use super::read::{Json, JsonValue};
-use super::strings::StringId;
+use super::relations::{Attribution, AttributionCounts, Forest, Nesting};
 use crate::activity::ActivityType;
 use crate::hash::HashMap;
 use crate::time::Timestamp;

@@ -59,7 +59,7 @@ pub(super) fn steps(events: &Events, devices: &Devices<'_>, busy: &Intervals) ->
 }
 
 /// Returns `n` of "ProfilerStep#n".
-pub(in crate::analysis) fn step_number(name: &str) -> Option<u64> {
+pub(crate) fn step_number(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("ProfilerStep#")?;
     digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
 }

@@ -1,10 +1,8 @@
 //! Device work: its class, its stream and its launch.
 
-use crate::analysis::attribution::Attribution;
-use crate::analysis::event::Event;
-use crate::analysis::events::{Events, TrackId};
-use crate::analysis::strings::StringId;
-use crate::analysis::values::signed;
+use crate::analysis::events::values::signed;
+use crate::analysis::events::{Event, Events, StringId, TrackId};
+use crate::analysis::relations::Attribution;
 use crate::hash::HashMap;
 use crate::time::Timestamp;
 

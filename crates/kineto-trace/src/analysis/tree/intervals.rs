@@ -2,9 +2,8 @@
 
 use super::{EventTree, Violation};
 use crate::activity::{FlowEnd, FlowKind};
-use crate::analysis::event::Event;
-use crate::analysis::events::Events;
-use crate::analysis::nesting::{OpenSlices, Threads};
+use crate::analysis::events::{Event, Events};
+use crate::analysis::relations::{OpenSlices, Threads};
 use crate::hash::HashMap;
 
 impl Events {

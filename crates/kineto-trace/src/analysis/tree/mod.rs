@@ -3,8 +3,7 @@
 mod intervals;
 mod spans;
 
-use super::event::Event;
-use super::events::Events;
+use super::events::{Event, Events};
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -210,7 +209,7 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     /// Parses events from lines of "name start end row [key=value…]".
-    pub(in crate::analysis) fn events(lines: &str) -> Events {
+    pub(crate) fn events(lines: &str) -> Events {
         let mut list = Vec::new();
         for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let mut words = line.split_whitespace();
@@ -235,7 +234,7 @@ pub(super) mod tests {
     }
 
     /// Formats the tree as "name(children)", with roots and children in order.
-    pub(in crate::analysis) fn shown(tree: &EventTree<'_>) -> String {
+    pub(crate) fn shown(tree: &EventTree<'_>) -> String {
         fn show(tree: &EventTree<'_>, event: Event<'_>) -> String {
             let inner: Vec<_> = tree.children(event).map(|child| show(tree, child)).collect();
             if inner.is_empty() { event.name().to_owned() } else { format!("{}({})", event.name(), inner.join(" ")) }

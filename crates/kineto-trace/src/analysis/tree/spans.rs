@@ -1,9 +1,7 @@
 //! The tree by spans: a span lies in its parent span, whatever the thread and time.
 
-use super::intervals;
-use super::{EventTree, Violation};
-use crate::analysis::event::Event;
-use crate::analysis::events::Events;
+use super::{EventTree, Violation, intervals};
+use crate::analysis::events::{Event, Events};
 use crate::hash::HashMap;
 
 impl Events {

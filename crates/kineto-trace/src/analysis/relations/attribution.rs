@@ -1,10 +1,8 @@
 //! Attributes device work to the call that launched it and to an operation of the host.
 
-use super::by_id::EventsById;
-use super::event::Event;
-use super::events::Events;
 use super::nesting::Nesting;
-use super::timed::is_timed;
+use crate::analysis::averages::is_timed;
+use crate::analysis::events::{Event, Events, EventsById};
 use std::fmt;
 
 /// Maps device work to the call that launched it and to the operation that it is attributed to.
@@ -51,7 +49,7 @@ impl Events {
 }
 
 impl Attribution {
-    pub(super) fn new(events: &Events, nesting: &Nesting) -> Attribution {
+    pub(crate) fn new(events: &Events, nesting: &Nesting) -> Attribution {
         let ops = nesting.iter(events).filter(Event::is_op);
         let ops = EventsById::new(ops.filter_map(|op| Some((op.id()?.0, op))));
         let calls = events.iter().filter(|event| event.is_slice() && event.is_call());

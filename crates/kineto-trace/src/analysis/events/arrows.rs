@@ -1,8 +1,8 @@
 //! Binds the ends of arrows to events.
 
 use super::builder::absolute;
-use super::events::{EventRow, Events, Phase};
 use super::notes::Note;
+use super::{EventRow, Events, Phase};
 use crate::activity::Flow;
 use crate::time::Timestamp;
 

@@ -1,19 +1,18 @@
 //! The host's operations as a forest by time; an only child of its parent's name is merged with the parent.
 
-use super::event::Event;
-use super::events::Events;
 use super::nesting::{Nesting, OpenSlices};
+use crate::analysis::events::{Event, Events};
 
 /// Slices of the host; parents come before their children.
 #[derive(Debug, Default)]
-pub(super) struct Forest {
-    pub(super) nodes: Vec<ForestNode>,
+pub(crate) struct Forest {
+    pub(crate) nodes: Vec<ForestNode>,
     /// By event: its node, or [`NONE`] if it is not in the forest.
     of_event: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ForestNode {
+pub(crate) struct ForestNode {
     pub(super) event: u32,
     /// The node of the slice around it.
     parent: u32,
@@ -29,7 +28,7 @@ const NONE: u32 = u32::MAX;
 
 impl Forest {
     /// Adds all slices of `nesting`.
-    pub(super) fn new(events: &Events, nesting: &Nesting) -> Forest {
+    pub(crate) fn new(events: &Events, nesting: &Nesting) -> Forest {
         let mut forest = Forest { nodes: Vec::new(), of_event: vec![NONE; events.len()] };
         for event in nesting.iter(events) {
             let parent = nesting.parent(event).and_then(|around| forest.of_event.get(around.index()).copied());
@@ -53,7 +52,7 @@ impl Forest {
     /// Merges an only child into a parent of the same name; torch's `_remove_dup_nodes`.
     ///
     /// Work that either of them launched counts for the parent; torch drops the parent's own.
-    pub(super) fn merge_same_named_only_children(mut self, events: &Events) -> Forest {
+    pub(crate) fn merge_same_named_only_children(mut self, events: &Events) -> Forest {
         let name = |node: &ForestNode| events.rows.get(node.event as usize).map(|row| row.name);
         // A parent comes before its children, so its `counts_as` is final.
         for number in 0..self.nodes.len() {
@@ -73,28 +72,28 @@ impl Forest {
     }
 
     /// Returns the node that an event counts as, if it is in the forest.
-    pub(super) fn node_of(&self, event: usize) -> Option<usize> {
+    pub(crate) fn node_of(&self, event: usize) -> Option<usize> {
         let node = *self.of_event.get(event)?;
         self.nodes.get(node as usize).map(|node| node.counts_as as usize)
     }
 
-    pub(super) fn event<'e>(&self, events: &'e Events, node: usize) -> Option<Event<'e>> {
+    pub(crate) fn event<'e>(&self, events: &'e Events, node: usize) -> Option<Event<'e>> {
         events.get(self.nodes.get(node)?.event as usize)
     }
 
     /// Returns the nodes that are not merged into another, parents before children.
-    pub(super) fn unmerged_nodes(&self) -> impl DoubleEndedIterator<Item = usize> {
+    pub(crate) fn unmerged_nodes(&self) -> impl DoubleEndedIterator<Item = usize> {
         let counts = |(number, node): (usize, &ForestNode)| (node.counts_as as usize == number).then_some(number);
         self.nodes.iter().enumerate().filter_map(counts)
     }
 
     /// Returns the parent of a node.
-    pub(super) fn parent(&self, node: usize) -> Option<usize> {
+    pub(crate) fn parent(&self, node: usize) -> Option<usize> {
         self.nodes.get(node).filter(|node| node.parent != NONE).map(|node| node.parent as usize)
     }
 
     /// Returns the time of each node without its children's, in nanoseconds; 0 for merged nodes.
-    pub(super) fn self_ns(&self) -> Vec<i64> {
+    pub(crate) fn self_ns(&self) -> Vec<i64> {
         let mut own = vec![0i64; self.nodes.len()];
         for number in self.unmerged_nodes() {
             let ns = self.nodes.get(number).map_or(0, |node| i64::try_from(node.inside_ns).unwrap_or(i64::MAX));
@@ -106,19 +105,19 @@ impl Forest {
     }
 
     /// Returns the events of a node and of its ancestors, innermost first.
-    pub(super) fn ancestry<'a>(&'a self, events: &'a Events, node: Option<usize>) -> impl Iterator<Item = Event<'a>> {
+    pub(crate) fn ancestry<'a>(&'a self, events: &'a Events, node: Option<usize>) -> impl Iterator<Item = Event<'a>> {
         std::iter::successors(node, |node| self.parent(*node)).filter_map(|node| self.event(events, node))
     }
 
     /// Returns a cursor that tracks open slices over time.
-    pub(super) fn sweep<'a>(&'a self, events: &'a Events) -> Sweep<'a> {
+    pub(crate) fn sweep<'a>(&'a self, events: &'a Events) -> Sweep<'a> {
         Sweep { forest: self, events, next: 0, open: OpenSlices::new(events) }
     }
 }
 
 /// Tracks the open slices of each thread, in order of time.
 #[derive(Debug)]
-pub(super) struct Sweep<'a> {
+pub(crate) struct Sweep<'a> {
     forest: &'a Forest,
     events: &'a Events,
     next: usize,
@@ -129,7 +128,7 @@ impl Sweep<'_> {
     /// Returns the node of the innermost slice that is open on the thread of `event` at its start.
     ///
     /// Events must come in order of their start.
-    pub(super) fn innermost(&mut self, event: &Event<'_>) -> Option<usize> {
+    pub(crate) fn innermost(&mut self, event: &Event<'_>) -> Option<usize> {
         while let Some(next) = self.forest.event(self.events, self.next).filter(|next| next.start() <= event.start()) {
             self.open.innermost(&next);
             self.open.push(&next, self.next);

@@ -1,10 +1,10 @@
 //! The printed table of averages, with torch's columns, units and order.
 
-use super::averages::{Average, KeyAverages, Section};
-use super::averaging::{OVERLOAD_TITLE, SHAPES_TITLE, STACK_TITLE};
+use super::builder::{OVERLOAD_TITLE, SHAPES_TITLE, STACK_TITLE};
 use super::columns::{Column, Truncation, escape_control_chars};
 use super::sort::SortBy;
 use super::units::{TimeUnit, bytes, flop_unit, percentage, time};
+use super::{Average, KeyAverages, Section};
 use crate::sorting::sort_few_by;
 use std::fmt;
 
@@ -420,10 +420,10 @@ fn line_length(columns: &[Column<'_>]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::GroupBy;
-    use super::super::sample::SampleTrace;
     use super::*;
     use crate::activity::{ActivityType, ArgValue, NO_ARGS};
+    use crate::analysis::GroupBy;
+    use crate::analysis::sample::SampleTrace;
 
     fn sample() -> SampleTrace {
         let dims =

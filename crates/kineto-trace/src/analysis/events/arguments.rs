@@ -1,8 +1,8 @@
 //! The arguments of all events, in one list.
 
-use super::read::{Json, JsonNumber, JsonValue};
 use super::strings::{StringId, Strings};
 use crate::activity::{ArgValue, Args};
+use crate::analysis::read::{Json, JsonNumber, JsonValue};
 use crate::write::json_text;
 use std::borrow::Cow;
 
@@ -27,8 +27,8 @@ pub(crate) struct ArgumentRange {
 
 /// A position between two events' arguments.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ArgumentMark {
-    pub(super) entry: u32,
+pub(crate) struct ArgumentMark {
+    pub(crate) entry: u32,
     text: usize,
 }
 
@@ -58,11 +58,11 @@ enum StoredValue {
 
 /// What had to be repaired in an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Repairs {
+pub(crate) struct Repairs {
     /// The event already had an argument of this name.
-    pub(super) duplicate: bool,
+    pub(crate) duplicate: bool,
     /// The text was not valid UTF-8.
-    pub(super) invalid: bool,
+    pub(crate) invalid: bool,
 }
 
 impl Arguments {
@@ -77,12 +77,12 @@ impl Arguments {
     }
 
     /// Returns the position behind the last argument, to come back to with [`rewind`](Arguments::rewind).
-    pub(super) fn mark(&self) -> ArgumentMark {
+    pub(crate) fn mark(&self) -> ArgumentMark {
         ArgumentMark { entry: self.start(), text: self.texts.len() }
     }
 
     /// Discards all arguments behind a mark.
-    pub(super) fn rewind(&mut self, mark: ArgumentMark) {
+    pub(crate) fn rewind(&mut self, mark: ArgumentMark) {
         self.entries.truncate(mark.entry as usize);
         self.texts.truncate(mark.text);
     }
@@ -93,17 +93,17 @@ impl Arguments {
     }
 
     /// Returns the range from `first` to the last argument stored.
-    pub(super) fn since(&self, first: u32) -> ArgumentRange {
+    pub(crate) fn since(&self, first: u32) -> ArgumentRange {
         ArgumentRange { first, count: self.start() - first }
     }
 
     /// Returns whether no further event fits.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.start() > u32::MAX - (1 << 26)
     }
 
     /// Stores an argument that was read from a file; `first` is the index of its event's first argument.
-    pub(super) fn read(&mut self, first: u32, key: StringId, value: JsonValue<'_>) -> Repairs {
+    pub(crate) fn read(&mut self, first: u32, key: StringId, value: JsonValue<'_>) -> Repairs {
         let (value, invalid) = self.store_parsed(value);
         Repairs { duplicate: self.put(first, key, value), invalid }
     }
@@ -223,7 +223,7 @@ impl Arguments {
     }
 
     /// Returns whether any event may have an argument of this key.
-    pub(super) fn has(&self, key: StringId) -> bool {
+    pub(crate) fn has(&self, key: StringId) -> bool {
         self.last.get(key.index()).is_some_and(|last| *last != 0)
     }
 

@@ -9,10 +9,8 @@
 //! counts once. Where slices overlap on one row, as in files of other programs, the overlap counts for both, as in
 //! torch.
 
-use super::event::{Event, id_number};
-use super::events::{EventTrack, Events, TrackId};
-use super::strings::StringId;
-use super::values::signed;
+use crate::analysis::events::values::signed;
+use crate::analysis::events::{Event, EventTrack, Events, StringId, TrackId, id_number};
 use crate::hash::HashMap;
 use crate::time::Timestamp;
 
@@ -20,7 +18,7 @@ use crate::time::Timestamp;
 ///
 /// It excludes functions of an interpreter, and operations that torch hides.
 #[derive(Clone, Debug)]
-pub(super) struct Nesting {
+pub(crate) struct Nesting {
     /// By event: the index of the slice around it.
     parents: Vec<Option<u32>>,
     order: Vec<u32>,
@@ -30,7 +28,7 @@ pub(super) struct Nesting {
 
 /// The open slices of each thread, in order of time. The caller numbers the slices.
 #[derive(Debug)]
-pub(super) struct OpenSlices<'e> {
+pub(crate) struct OpenSlices<'e> {
     threads: Threads<'e>,
     /// By thread, outermost first.
     open: Vec<Vec<(usize, Timestamp)>>,
@@ -40,7 +38,7 @@ pub(super) struct OpenSlices<'e> {
 
 /// Maps events to threads. A slice that overlaps others of its thread is drawn on another row.
 #[derive(Clone, Debug)]
-pub(super) struct Threads<'e> {
+pub(crate) struct Threads<'e> {
     /// Whether any slice names its thread.
     are_named: bool,
     /// By process and thread.
@@ -60,17 +58,17 @@ const HIDDEN: [&str; 8] = [
 ];
 
 impl Nesting {
-    pub(super) fn new(events: &Events) -> Nesting {
+    pub(crate) fn new(events: &Events) -> Nesting {
         Nesting::of(events, |event| (event.is_op() || event.is_call()) && !HIDDEN.contains(&event.name()))
     }
 
     /// Nests the slices that `nests` selects.
-    pub(super) fn of(events: &Events, nests: impl Fn(&Event<'_>) -> bool) -> Nesting {
+    pub(crate) fn of(events: &Events, nests: impl Fn(&Event<'_>) -> bool) -> Nesting {
         Nesting::nest(events, events.iter().filter(|event| event.is_slice() && nests(event)))
     }
 
     /// Nests the subset of slices that `belongs` selects.
-    pub(super) fn only(&self, events: &Events, belongs: impl Fn(&Event<'_>) -> bool) -> Nesting {
+    pub(crate) fn only(&self, events: &Events, belongs: impl Fn(&Event<'_>) -> bool) -> Nesting {
         Nesting::nest(events, self.iter(events).filter(belongs))
     }
 
@@ -95,7 +93,7 @@ impl Nesting {
     }
 
     /// Returns the slice around an event.
-    pub(super) fn parent<'e>(&self, event: Event<'e>) -> Option<Event<'e>> {
+    pub(crate) fn parent<'e>(&self, event: Event<'e>) -> Option<Event<'e>> {
         let parent = self.parents.get(event.index()).copied().flatten()?;
         event.events.get(parent as usize)
     }
@@ -114,18 +112,18 @@ impl Nesting {
 }
 
 impl<'e> OpenSlices<'e> {
-    pub(super) fn new(events: &'e Events) -> OpenSlices<'e> {
+    pub(crate) fn new(events: &'e Events) -> OpenSlices<'e> {
         let open = vec![Vec::new(); events.tracks().len()];
         OpenSlices { threads: Threads::new(events), open, overlapped: Vec::new() }
     }
 
     /// Returns the slice around an event. Events must come in the order of a trace.
-    pub(super) fn innermost(&mut self, event: &Event<'_>) -> Option<usize> {
+    pub(crate) fn innermost(&mut self, event: &Event<'_>) -> Option<usize> {
         self.innermost_of(self.threads.of(event), event.start(), event.end())
     }
 
     /// Returns the open slice of a thread that contains these times.
-    pub(super) fn innermost_of(&mut self, thread: usize, start: Timestamp, end: Timestamp) -> Option<usize> {
+    pub(crate) fn innermost_of(&mut self, thread: usize, start: Timestamp, end: Timestamp) -> Option<usize> {
         self.overlapped.clear();
         let open = self.open.get_mut(thread)?;
         while let Some((number, top)) = open.pop_if(|(_, top)| *top <= start || *top < end) {
@@ -135,31 +133,31 @@ impl<'e> OpenSlices<'e> {
     }
 
     /// Returns the slices that the last event began in and outlives, innermost first.
-    pub(super) fn overlapped(&self) -> &[usize] {
+    pub(crate) fn overlapped(&self) -> &[usize] {
         &self.overlapped
     }
 
-    pub(super) fn push(&mut self, slice: &Event<'_>, number: usize) {
+    pub(crate) fn push(&mut self, slice: &Event<'_>, number: usize) {
         if let Some(open) = self.open.get_mut(self.threads.of(slice)).filter(|_| slice.end() > slice.start()) {
             open.push((number, slice.end()));
         }
     }
 
     /// Returns the map from events to threads.
-    pub(super) fn threads(&self) -> &Threads<'e> {
+    pub(crate) fn threads(&self) -> &Threads<'e> {
         &self.threads
     }
 }
 
 impl<'e> Threads<'e> {
-    pub(super) fn new(events: &'e Events) -> Threads<'e> {
+    pub(crate) fn new(events: &'e Events) -> Threads<'e> {
         let id = |track: &'e EventTrack| Some((&track.process, id_number(&track.thread)?));
         let rows = events.tracks().iter().enumerate().filter_map(|(row, track)| Some((id(track)?, row)));
         Threads { are_named: events.arguments.has(StringId::THREAD), rows: rows.collect() }
     }
 
     /// Returns the track of an event's thread.
-    pub(super) fn of(&self, event: &Event<'_>) -> usize {
+    pub(crate) fn of(&self, event: &Event<'_>) -> usize {
         if !self.are_named {
             return event.track_index();
         }
@@ -168,16 +166,16 @@ impl<'e> Threads<'e> {
     }
 
     /// Returns the track of another thread of the event's process.
-    pub(super) fn find(&self, event: &Event<'_>, thread: i64) -> Option<usize> {
+    pub(crate) fn find(&self, event: &Event<'_>, thread: i64) -> Option<usize> {
         self.rows.get(&(&event.track().process, thread)).copied()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::{SampleTrace, micros};
     use super::*;
     use crate::activity::{ActivityType, ArgValue, Args};
+    use crate::analysis::sample::{SampleTrace, micros};
     use proptest::prelude::*;
     use std::cmp::Reverse;
     use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Sort keys of tables.
 
-use super::averages::Average;
+use super::Average;
 use crate::error::{Error, ErrorKind};
 use std::cmp::Ordering;
 use std::str::FromStr;

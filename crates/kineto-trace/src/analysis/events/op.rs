@@ -45,7 +45,7 @@ impl<'e> Event<'e> {
 
     /// Returns the forward operation's thread, for a backward operation.
     ///
-    /// torch has its own thread numbers, from 1; [`EventTree`](super::EventTree) resolves them.
+    /// torch has its own thread numbers, from 1; [`EventTree`](crate::analysis::EventTree) resolves them.
     pub fn forward_thread(&self) -> Option<u64> {
         self.sequence_number()?;
         self.exact_arg("Fwd thread id").and_then(unsigned).filter(|thread| *thread != 0)

@@ -1,6 +1,6 @@
 //! The shapes of an operation's inputs.
 
-use super::read::{Json, JsonValue};
+use crate::analysis::read::{Json, JsonValue};
 
 /// The shape or strides of one input of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

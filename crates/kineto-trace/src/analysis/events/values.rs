@@ -16,7 +16,7 @@ pub(super) fn unsigned(value: ArgValue<'_>) -> Option<u64> {
 }
 
 /// Returns an integer; text may be decimal or hexadecimal.
-pub(super) fn signed(value: ArgValue<'_>) -> Option<i64> {
+pub(crate) fn signed(value: ArgValue<'_>) -> Option<i64> {
     match value {
         ArgValue::I64(value) => Some(value),
         ArgValue::Str(text) => text.parse().ok().or_else(|| unsigned(value).and_then(|value| value.try_into().ok())),
@@ -36,7 +36,7 @@ pub(super) fn float(value: ArgValue<'_>) -> Option<f64> {
     }
 }
 
-pub(super) fn text(value: ArgValue<'_>) -> Option<&str> {
+pub(crate) fn text(value: ArgValue<'_>) -> Option<&str> {
     match value {
         ArgValue::Str(text) => Some(text),
         _ => None,

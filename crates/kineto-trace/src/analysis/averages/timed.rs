@@ -1,11 +1,8 @@
 //! Device rows measured by events around operations, and the part of each that belongs to its operation alone.
 
-use super::attribution::Attribution;
-use super::event::Event;
-use super::events::Events;
-use super::forest::Forest;
-use super::nesting::Nesting;
 use crate::activity::{ActivityType, ArgValue};
+use crate::analysis::events::{Event, Events};
+use crate::analysis::relations::{Attribution, Forest, Nesting};
 use crate::hash::HashMap;
 
 /// Finds the node of a forest that device work counts for.
@@ -67,7 +64,7 @@ impl TimedWork {
 
 /// Returns whether a device row lasts from one event around an operation to another, as
 /// `tracing_kineto::integration::EventTimers` measures it.
-pub(super) fn is_timed(event: &Event<'_>) -> bool {
+pub(crate) fn is_timed(event: &Event<'_>) -> bool {
     event.kind() == Some(ActivityType::GpuUserAnnotation)
         && matches!(event.exact_arg("timing_source"), Some(ArgValue::Str("events")))
 }

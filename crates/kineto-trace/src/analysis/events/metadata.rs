@@ -1,10 +1,10 @@
 //! Typed access to the arguments of device work: torch's `EventMetadata`.
 
 use super::event::Event;
-use super::read::{Json, JsonValue};
 use super::shape::integers;
 use super::values::{float, signed, text, unsigned};
 use crate::activity::ArgValue;
+use crate::analysis::read::{Json, JsonValue};
 
 /// Arguments of device work and of its collective operation: torch's `EventMetadata`.
 ///

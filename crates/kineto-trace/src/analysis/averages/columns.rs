@@ -1,6 +1,6 @@
 //! The columns of a printed table: cells are truncated and aligned.
 
-use super::averages::Average;
+use super::Average;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;

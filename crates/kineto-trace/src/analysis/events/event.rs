@@ -1,11 +1,10 @@
 //! One event of a trace, as a view.
 
 use super::builder::is_call;
-use super::events::{EventRow, EventTrack, Events, Phase, TrackId};
 use super::strings::StringId;
 use super::values::{signed, unsigned};
-use crate::activity::field_names;
-use crate::activity::{ActivityType, ArgValue, Args, CorrelationId, DeviceType, Flow, OVERHEAD_GROUP};
+use super::{EventRow, EventTrack, Events, Phase, TrackId};
+use crate::activity::{ActivityType, ArgValue, Args, CorrelationId, DeviceType, Flow, OVERHEAD_GROUP, field_names};
 use crate::time::Timestamp;
 use crate::write::json_text;
 
@@ -14,8 +13,8 @@ use crate::write::json_text;
 /// The accessors are those of torch's `KinetoEvent` and `FunctionEvent`; they return `None` instead of -1 or 0.
 #[derive(Clone, Copy)]
 pub struct Event<'e> {
-    pub(super) events: &'e Events,
-    pub(super) index: usize,
+    pub(crate) events: &'e Events,
+    pub(crate) index: usize,
 }
 
 impl<'e> Event<'e> {
@@ -45,7 +44,7 @@ impl<'e> Event<'e> {
     }
 
     /// Returns the id of its category.
-    pub(super) fn category_id(&self) -> StringId {
+    pub(crate) fn category_id(&self) -> StringId {
         self.row().category
     }
 
@@ -223,7 +222,7 @@ impl<'e> Event<'e> {
         json_text(&ArgValue::Dict(self))
     }
 
-    pub(super) fn is_on_device(&self) -> bool {
+    pub(crate) fn is_on_device(&self) -> bool {
         self.kind().is_some_and(|kind| kind.device(self.events.accelerator) != DeviceType::Cpu)
     }
 
@@ -239,23 +238,23 @@ impl<'e> Event<'e> {
     }
 
     /// Returns the argument with exactly this key in the trace file.
-    pub(super) fn exact_arg(&self, key: &str) -> Option<ArgValue<'e>> {
+    pub(crate) fn exact_arg(&self, key: &str) -> Option<ArgValue<'e>> {
         self.arg_by_id(self.events.strings.find(key.as_bytes())?)
     }
 
     /// Returns the argument with this key.
-    pub(super) fn arg_by_id(&self, key: StringId) -> Option<ArgValue<'e>> {
+    pub(crate) fn arg_by_id(&self, key: StringId) -> Option<ArgValue<'e>> {
         self.events.arguments.get(self.row().arguments, key)
     }
 
     /// Returns whether both are on the same host thread or on the same track.
-    pub(super) fn is_on_thread_of(&self, other: &Event<'_>) -> bool {
+    pub(crate) fn is_on_thread_of(&self, other: &Event<'_>) -> bool {
         let thread = |event: &Event<'_>| Some((event.process()?, event.thread()?));
         self.track_index() == other.track_index() || thread(self).is_some_and(|own| Some(own) == thread(other))
     }
 }
 
-pub(super) fn id_number(id: &TrackId) -> Option<i64> {
+pub(crate) fn id_number(id: &TrackId) -> Option<i64> {
     match id {
         TrackId::Id(id) => Some(*id),
         TrackId::Name(_) => None,

@@ -62,7 +62,7 @@ impl Note {
     ];
 
     /// Returns whether recorded events are missing from the file.
-    pub(super) const fn is_loss(self) -> bool {
+    pub(crate) const fn is_loss(self) -> bool {
         matches!(self, Note::CutOff | Note::TimeLimit | Note::Incomplete)
     }
 
@@ -97,10 +97,10 @@ impl fmt::Display for Note {
 
 /// The number of occurrences of each cause.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Notes([u64; Note::ALL.len()]);
+pub(crate) struct Notes([u64; Note::ALL.len()]);
 
 impl Notes {
-    pub(super) fn add(&mut self, note: Note, count: u64) {
+    pub(crate) fn add(&mut self, note: Note, count: u64) {
         if let Some(slot) = self.0.get_mut(note as usize) {
             *slot += count;
         }

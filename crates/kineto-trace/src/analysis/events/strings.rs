@@ -30,7 +30,7 @@ pub(crate) struct Strings {
 macro_rules! known {
     ($($name:ident $number:literal $text:literal)+) => {
         impl StringId {
-            $(pub(super) const $name: StringId = StringId($number);)+
+            $(pub(crate) const $name: StringId = StringId($number);)+
         }
 
         /// All known strings with their ids.
@@ -88,7 +88,7 @@ impl Strings {
     }
 
     /// Returns the id of a string if it is interned; other bytes than UTF-8 never are.
-    pub(super) fn find(&self, text: &[u8]) -> Option<StringId> {
+    pub(crate) fn find(&self, text: &[u8]) -> Option<StringId> {
         self.find_hashed(self.hasher.hash_one(text), text)
     }
 

@@ -13,7 +13,7 @@ pub enum TimeUnit {
 }
 
 /// Formats a time with three decimals, in `unit` or else the largest unit in which it is at least 1.
-pub(super) fn time(ns: f64, unit: Option<TimeUnit>) -> String {
+pub(crate) fn time(ns: f64, unit: Option<TimeUnit>) -> String {
     let micros = ns / 1e3;
     let unit = unit.unwrap_or(match micros {
         us if us >= 1e6 => TimeUnit::Seconds,

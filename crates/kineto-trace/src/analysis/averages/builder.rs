@@ -1,17 +1,13 @@
 //! Groups and sums the events of a trace into averages.
 
-use super::attribution::Attribution;
-use super::averages::{Average, Bytes, KeyAverages, Section};
-use super::event::Event;
-use super::events::{Events, TrackId};
-use super::flops::FlopRegistry;
-use super::forest::Forest;
 use super::futures::Futures;
-use super::nesting::{Nesting, Threads};
-use super::stacks::CallStacks;
 use super::timed::{TimedWork, WorkNodes, is_timed};
-use super::values;
+use super::{Average, Bytes, KeyAverages, Section};
 use crate::activity::{ActivityType, ArgValue, DeviceType};
+use crate::analysis::events::{Event, Events, TrackId, values};
+use crate::analysis::flops::FlopRegistry;
+use crate::analysis::relations::{Attribution, Forest, Nesting, Threads};
+use crate::analysis::stacks::CallStacks;
 use crate::hash::HashMap;
 use crate::sorting::sort_few_by_key;
 use crate::time::Timestamp;
@@ -122,7 +118,7 @@ impl<'e> AveragesBuilder<'e> {
     }
 
     /// Computes the averages from the events' relations.
-    pub(super) fn compute_with(self, nesting: &Nesting, attribution: &Attribution) -> KeyAverages {
+    pub(crate) fn compute_with(self, nesting: &Nesting, attribution: &Attribution) -> KeyAverages {
         let events = self.events;
         let is_selected = |event: &Event<'_>| self.is_within(event.start()) && !event.is_hidden();
         let forest = Forest::new(events, &nesting.only(events, is_selected)).merge_same_named_only_children(events);
@@ -450,8 +446,8 @@ impl fmt::Debug for AveragesBuilder<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::{SampleTrace, micros};
     use super::*;
+    use crate::analysis::sample::{SampleTrace, micros};
     use ActivityType::{CudaRuntime, GpuMemcpy, GpuUserAnnotation, PythonFunction, UserAnnotation};
 
     /// Rows as "name count self/total host, self/total device", in microseconds.

@@ -1,6 +1,6 @@
 //! Exports averages as CSV and JSON.
 
-use super::averages::{Average, KeyAverages, Section};
+use super::{Average, KeyAverages, Section};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
@@ -105,9 +105,9 @@ fn write_record(out: &mut impl Write, fields: impl Iterator<Item = String>) -> i
 
 #[cfg(test)]
 mod tests {
-    use super::super::GroupBy;
-    use super::super::sample::SampleTrace;
     use super::*;
+    use crate::analysis::GroupBy;
+    use crate::analysis::sample::SampleTrace;
 
     fn averages() -> KeyAverages {
         let sample = SampleTrace::default().op("a \"b\", c", 0, 10).op("mm", 2, 6).kernel("gemm", 10, 15, 2);

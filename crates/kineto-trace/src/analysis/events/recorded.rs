@@ -1,8 +1,8 @@
 //! Builds events from a recording.
 
 use super::builder::{Builder, EventDraft};
-use super::events::{Events, Phase, TrackId};
 use super::notes::Note;
+use super::{Events, Phase, TrackId};
 use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, Flow, Lane, Track};
 use crate::layout;
 use crate::rows::{AsyncRow, ProcessRow, Rows, ThreadRow};
@@ -25,7 +25,7 @@ impl Builder {
         self.finish(0, (Some(signed_nanos(start)), Some(signed_nanos(end))))
     }
 
-    pub(super) fn add_activity(&mut self, activity: &Activity<'_>) {
+    pub(crate) fn add_activity(&mut self, activity: &Activity<'_>) {
         let (phase, start, end) = match activity.body {
             Body::Slice { start, end } => {
                 let (start, end) = layout::times_in_file(activity.kind, start, end);

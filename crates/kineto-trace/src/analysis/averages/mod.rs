@@ -1,8 +1,23 @@
 //! Times, counts and memory of operations and kernels, grouped by name: torch's `key_averages`.
 
-use super::averaging::AveragesBuilder;
-use super::events::Events;
-use super::table::Table;
+mod builder;
+mod columns;
+mod export;
+mod futures;
+mod sort;
+mod table;
+mod timed;
+mod units;
+
+pub use builder::{AveragesBuilder, GroupBy};
+pub use sort::SortBy;
+pub use table::Table;
+pub use units::TimeUnit;
+
+pub(super) use timed::is_timed;
+pub(super) use units::time;
+
+use crate::analysis::events::Events;
 use std::fmt;
 
 /// Counts and times of operations and kernels, grouped by name unless set otherwise.

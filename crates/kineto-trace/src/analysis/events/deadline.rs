@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// A deadline; the default never expires.
 #[derive(Debug, Default)]
-pub(super) struct Deadline {
+pub(crate) struct Deadline {
     at: Option<Instant>,
     checks: u32,
     is_over: bool,
@@ -22,7 +22,7 @@ impl Deadline {
     }
 
     /// Returns whether the deadline has passed; once true, it stays true.
-    pub(super) fn is_over(&mut self) -> bool {
+    pub(crate) fn is_over(&mut self) -> bool {
         let Some(at) = self.at else { return false };
         if self.checks.is_multiple_of(Deadline::STEP) {
             self.is_over |= Instant::now() >= at;

@@ -1,11 +1,34 @@
 //! The events of a trace in memory, in order of their start.
 
-use super::arguments::{ArgumentRange, Arguments};
-use super::event::Event;
-use super::notes::{Note, Notes};
-use super::strings::{StringId, Strings};
+mod arguments;
+mod arrows;
+mod builder;
+mod by_id;
+mod deadline;
+mod event;
+mod metadata;
+mod notes;
+mod op;
+mod recorded;
+mod shape;
+mod strings;
+pub(super) mod values;
+
+pub use builder::Builder;
+pub use event::Event;
+pub use metadata::{EventMetadata, OccupancyMetadata};
+pub use notes::Note;
+pub use shape::Shape;
+
+pub(super) use arguments::{ArgumentMark, ArgumentRange, Arguments};
+pub(super) use builder::{EventDraft, absolute, relative};
+pub(super) use by_id::EventsById;
+pub(super) use event::id_number;
+pub(super) use strings::{StringId, Strings};
+
 use crate::activity::{Accelerator, ActivityType, DeviceType, Flow};
 use crate::time::Timestamp;
+use notes::Notes;
 use std::fmt;
 
 /// The events of a trace in memory: slices, instants and counters, in order of their start.
@@ -85,7 +108,7 @@ pub(super) struct EventRow {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     Slice,
     Instant,
     Counter,

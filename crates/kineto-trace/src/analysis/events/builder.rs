@@ -3,9 +3,9 @@
 use super::arguments::{ArgumentRange, Arguments};
 use super::arrows::{ArrowEnd, Arrows};
 use super::deadline::Deadline;
-use super::events::{EventProcess, EventRow, EventTrack, Events, Phase, TrackId};
 use super::notes::Note;
 use super::strings::StringId;
+use super::{EventProcess, EventRow, EventTrack, Events, Phase, TrackId};
 use crate::activity::{Accelerator, ActivityType, ArgValue, Flow};
 use crate::hash::HashMap;
 use crate::time::Timestamp;
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Times are nanoseconds from a base that need not be known before the end.
 #[derive(Default)]
 pub struct Builder {
-    pub(super) events: Events,
+    pub(crate) events: Events,
     tracks: HashMap<(TrackId, TrackId), u32>,
     processes: HashMap<TrackId, usize>,
     arrows: Arrows,
@@ -32,7 +32,7 @@ pub struct Builder {
     recent_tracks: [(i64, i64, u32); RECENT],
     next_recent: usize,
     /// The time limit for collecting events.
-    pub(super) deadline: Deadline,
+    pub(crate) deadline: Deadline,
 }
 
 impl fmt::Debug for Builder {
@@ -43,17 +43,17 @@ impl fmt::Debug for Builder {
 
 /// An event to be added.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct EventDraft {
-    pub(super) phase: Phase,
-    pub(super) track: u32,
-    pub(super) start: i64,
+pub(crate) struct EventDraft {
+    pub(crate) phase: Phase,
+    pub(crate) track: u32,
+    pub(crate) start: i64,
     /// `None` for a slice whose end arrives separately.
-    pub(super) end: Option<i64>,
-    pub(super) category: StringId,
-    pub(super) name: StringId,
-    pub(super) arguments: ArgumentRange,
+    pub(crate) end: Option<i64>,
+    pub(crate) category: StringId,
+    pub(crate) name: StringId,
+    pub(crate) arguments: ArgumentRange,
     /// The "External id", if it is not among the arguments.
-    pub(super) external: Option<u64>,
+    pub(crate) external: Option<u64>,
 }
 
 /// The end of a slice that began earlier.
@@ -78,7 +78,7 @@ impl Builder {
         Builder { deadline: Deadline::after(limit), ..Builder::default() }
     }
 
-    pub(super) fn push(&mut self, new: &EventDraft) {
+    pub(crate) fn push(&mut self, new: &EventDraft) {
         let events = &mut self.events;
         let kind = *self
             .kinds
@@ -129,12 +129,12 @@ impl Builder {
     }
 
     /// Ends the open slice that began last on a track.
-    pub(super) fn end(&mut self, track: u32, at: i64, arguments: ArgumentRange) {
+    pub(crate) fn end(&mut self, track: u32, at: i64, arguments: ArgumentRange) {
         self.ends.push(SliceEnd { track, at: relative(at), place: self.events.rows.len(), arguments });
     }
 
     /// Adds one end of an arrow; it belongs to the last event if that covers its place.
-    pub(super) fn add_flow(&mut self, track: u32, at: i64, flow: Flow) {
+    pub(crate) fn add_flow(&mut self, track: u32, at: i64, flow: Flow) {
         let before = self.events.rows.len().checked_sub(1);
         self.arrows.push(ArrowEnd { track, at: relative(at), before, flow });
     }
@@ -151,13 +151,13 @@ impl Builder {
     }
 
     /// Records that the span of an async track has one: the span named by the arguments, else the first on the track.
-    pub(super) fn async_span_of(&mut self, arguments: ArgumentRange, track: Option<u64>) {
+    pub(crate) fn async_span_of(&mut self, arguments: ArgumentRange, track: Option<u64>) {
         let span = number(&self.events.arguments, arguments, StringId::SPAN);
         self.async_spans.extend(span.or(track));
     }
 
     /// Returns the number of the track of a host thread or a stream, and adds it if it is missing.
-    pub(super) fn track_of_ids(&mut self, process: i64, thread: i64) -> u32 {
+    pub(crate) fn track_of_ids(&mut self, process: i64, thread: i64) -> u32 {
         let known = self.recent_tracks.iter().find(|(p, t, number)| (*p, *t) == (process, thread) && *number != 0);
         if let Some((.., number)) = known {
             return number - 1;
@@ -171,7 +171,7 @@ impl Builder {
     }
 
     /// Returns the number of a track, and adds it if it is missing.
-    pub(super) fn track(&mut self, process: TrackId, thread: TrackId) -> u32 {
+    pub(crate) fn track(&mut self, process: TrackId, thread: TrackId) -> u32 {
         let tracks = &mut self.events.tracks;
         *self.tracks.entry((process, thread)).or_insert_with_key(|(process, thread)| {
             let number = u32::try_from(tracks.len()).unwrap_or(u32::MAX);
@@ -181,7 +181,7 @@ impl Builder {
     }
 
     /// Names a track.
-    pub(super) fn name(&mut self, process: TrackId, thread: TrackId, name: &str) {
+    pub(crate) fn name(&mut self, process: TrackId, thread: TrackId, name: &str) {
         let track = self.track(process, thread) as usize;
         if let Some(track) = self.events.tracks.get_mut(track) {
             name.clone_into(&mut track.name);
@@ -189,7 +189,7 @@ impl Builder {
     }
 
     /// Returns a process, and adds it if it is missing.
-    pub(super) fn process_entry(&mut self, id: TrackId) -> &mut EventProcess {
+    pub(crate) fn process_entry(&mut self, id: TrackId) -> &mut EventProcess {
         let processes = &mut self.events.processes;
         let at = *self.processes.entry(id).or_insert_with_key(|id| {
             processes.push(EventProcess { id: id.clone(), name: String::new(), label: String::new() });
@@ -201,7 +201,7 @@ impl Builder {
 
     /// Returns the sorted events. `base` is the origin of all times and of the window, in nanoseconds since the Unix
     /// epoch.
-    pub(super) fn finish(mut self, base: i64, window: (Option<i64>, Option<i64>)) -> Events {
+    pub(crate) fn finish(mut self, base: i64, window: (Option<i64>, Option<i64>)) -> Events {
         let last = self.events.rows.iter().filter(|row| row.end != OPEN).map(|row| row.end).max();
         let last = window.1.map(relative).or(last);
         self.close(last);
@@ -287,12 +287,12 @@ impl EventRow {
 }
 
 /// Maps signed nanoseconds to unsigned ones, keeping their order.
-pub(super) fn relative(ns: i64) -> Timestamp {
+pub(crate) fn relative(ns: i64) -> Timestamp {
     Timestamp::from_nanos(ns.cast_unsigned() ^ (1 << 63))
 }
 
 /// Returns the time that [`relative`] encoded, and whether it is before the epoch and was clamped to it.
-pub(super) fn absolute(at: Timestamp, base: i64) -> (Timestamp, bool) {
+pub(crate) fn absolute(at: Timestamp, base: i64) -> (Timestamp, bool) {
     let ns = (at.as_nanos() ^ (1 << 63)).cast_signed();
     let ns = i128::from(ns) + i128::from(base);
     (Timestamp::from_nanos(u64::try_from(ns.max(0)).unwrap_or(u64::MAX)), ns < 0)

@@ -1,12 +1,12 @@
 //! Finds events by an id that they have in common with others.
 
+use super::Events;
 use super::event::Event;
-use super::events::Events;
 use crate::hash::HashMap;
 
 /// The first event with each id.
 #[derive(Debug)]
-pub(super) enum EventsById {
+pub(crate) enum EventsById {
     /// The indexes of the events by id, from the least one on; [`NONE`] for an id that no event has. Ids mostly ascend with
     /// time, so neighbors in the trace are neighbors here.
     Dense(u64, Vec<u32>),
@@ -20,7 +20,7 @@ const PLACES_MAX: u64 = 4;
 
 impl EventsById {
     /// Takes the events in order, each with its id.
-    pub(super) fn new<'e>(events: impl Iterator<Item = (u64, Event<'e>)>) -> EventsById {
+    pub(crate) fn new<'e>(events: impl Iterator<Item = (u64, Event<'e>)>) -> EventsById {
         let index = |event: Event<'_>| u32::try_from(event.index()).unwrap_or(NONE);
         let ids: Vec<(u64, u32)> = events.map(|(id, event)| (id, index(event))).collect();
         let least = ids.iter().map(|(id, _)| *id).min().unwrap_or(0);
@@ -42,7 +42,7 @@ impl EventsById {
     }
 
     /// Returns the first event with that id.
-    pub(super) fn get<'e>(&self, events: &'e Events, id: u64) -> Option<Event<'e>> {
+    pub(crate) fn get<'e>(&self, events: &'e Events, id: u64) -> Option<Event<'e>> {
         let index = match self {
             EventsById::Dense(least, by_id) => *by_id.get(usize::try_from(id.checked_sub(*least)?).ok()?)?,
             EventsById::Sparse(by_id) => *by_id.get(&id)?,
@@ -53,9 +53,9 @@ impl EventsById {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::SampleTrace;
     use super::*;
     use crate::activity::{ActivityType, NO_ARGS};
+    use crate::analysis::sample::SampleTrace;
 
     #[test]
     fn first_event_of_an_id_is_found_in_dense_and_sparse_lists() {
