@@ -213,6 +213,19 @@ mod tests {
             (5_000_000, 5_000_500, 5_001_000, 5_002_000)
         );
         assert_eq!(c.steps(), 0);
+        // 30 ticks of a third of a nanosecond, and the rounding.
+        assert_eq!((c.error_ns(), converter(&[]).error_ns()), (11, 0));
+    }
+
+    #[test]
+    fn one_cursor_gives_the_times_of_all_pieces_in_any_order() {
+        let c = converter(&[anchor(1000, 0, 5_000_000), anchor(4000, 1000, 5_001_000), anchor(8000, 3000, 5_003_000)]);
+        let ticks = [1000, 1003, 3999, 4000, 4002, 9000, 700, 1006, 4001].map(Ticks);
+        let mut cursor = Cursor::new(&c);
+        assert_eq!(ticks.map(|ticks| cursor.timestamp(ticks)), ticks.map(|ticks| c.timestamp(ticks)));
+        let mut cursor = Cursor::new(&c);
+        cursor.timestamp(Ticks(1000));
+        assert_eq!(cursor.timestamp(Ticks(1300)).as_nanos(), 5_000_100);
     }
 
     #[test]
@@ -249,9 +262,9 @@ mod tests {
         // 10 ms during which CLOCK_REALTIME is set forward by 0.9 ms, on a counter of 3 GHz.
         let c = converter(&[anchor(0, 0, 5_000_000), anchor(30_000_000, 10_000_000, 15_900_000)]);
         assert_eq!((c.steps(), at(&c, 27_000_000) - at(&c, 3_000_000)), (1, 8_000_000));
-        // A difference within the brackets is no step.
-        let c = converter(&[anchor(0, 0, 5_000_000), anchor(300_000, 100_000, 5_100_015)]);
-        assert_eq!(c.steps(), 0);
+        // A difference within the brackets (40 ns) and the slewing (100 ns) is no step, and a larger one is.
+        let steps = |ns: u64| converter(&[anchor(0, 0, 5_000_000), anchor(300_000, 100_000, 5_100_000 + ns)]).steps();
+        assert_eq!([15, 140, 141].map(steps), [0, 0, 1]);
     }
 
     /// A machine whose clocks are read each second.

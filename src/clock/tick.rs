@@ -129,6 +129,19 @@ mod tests {
     }
 
     #[test]
+    #[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
+    fn counter_is_invariant_where_the_kernel_says_so() {
+        let processors = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+        let flags = processors.lines().find_map(|line| line.strip_prefix("flags")).unwrap();
+        assert_eq!(is_invariant(), flags.split_whitespace().any(|flag| flag == "nonstop_tsc"));
+    }
+
+    #[test]
+    fn source_and_counter_agree() {
+        assert_eq!(is_counter(), source() != "monotonic");
+    }
+
+    #[test]
     fn counter_advances_over_a_sleep() {
         let before = now();
         std::thread::sleep(std::time::Duration::from_millis(2));

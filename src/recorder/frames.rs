@@ -446,6 +446,7 @@ mod tests {
         assert!(frames.all().all(|(_, frame)| frame.key() != 7), "in all its frames");
         frames.frame(FRAMES - 1).move_to(frames.frame(9));
         assert!(frames.frame(9).holds(5) && frames.frame(9).key() != 5, "wherever it goes");
+        assert!(!frames.frame(9).holds(6));
         frames.forget(5);
         assert_eq!((frames.lend(5), frames.lend(6)), (None, None));
     }
@@ -474,6 +475,32 @@ mod tests {
         let twice = state::entered(once);
         assert_eq!(twice & (state::FIRST | state::AGAIN), state::AGAIN);
         assert_eq!(state::entered(twice), twice);
+    }
+
+    #[test]
+    fn ignored_span_has_no_id_and_is_known_by_its_callsite() {
+        let ignored = SpanState { span: 50, meta: state::ignored(3), parent: 0 };
+        assert_eq!((ignored.recorded(), state_of(50).recorded()), (0, 50));
+        assert!(state::is_known_elsewhere(ignored.meta) && !state::is_shared(ignored.meta));
+        assert!(!state::is_known_elsewhere(ignored.meta | state::OWN), "its scope does not follow from the callsite");
+        assert!(!state::is_known_elsewhere(state::new(3)));
+        let stored = state::new(3) | state::STORED;
+        assert!(state::is_known_elsewhere(stored) && state::is_shared(stored));
+        assert!(!state::annotates(stored) && state::annotates(stored | state::ANNOTATES));
+        assert_eq!((state::site(stored), state::site(ignored.meta)), (3, 3));
+    }
+
+    #[test]
+    fn ending_owner_leaves_the_spans_that_only_it_knows() {
+        let frames = Frames::new();
+        frames.frame(2).set(5, state_of(50), 99);
+        frames.frame(3).set(6, SpanState { span: 60, meta: state::new(3) | state::STORED, parent: 0 }, 0);
+        frames.frame(4).set(7, state_of(70), 0);
+        frames.frame(4).take();
+        frames.frame(5).set(8, state_of(80), 0);
+        frames.lend(8);
+        let left: Vec<_> = frames.only_here().collect();
+        assert_eq!(left, [(5, state_of(50)), (lent(8), state_of(80))]);
     }
 
     #[test]

@@ -189,3 +189,39 @@ impl LaneEntry {
         row
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::recorder::frames::state;
+
+    #[test]
+    fn row_has_the_last_name_from_rust() {
+        let (lanes, frames) = (LaneRegistry::default(), Frames::take());
+        let number = lanes.enter(frames, "first".to_owned(), Ticks(1));
+        let names = || lanes.rows().into_iter().map(|row| row.name).collect::<Vec<_>>();
+        lanes.name(number, "second".to_owned());
+        assert_eq!(names(), ["second"]);
+        lanes.name(number, String::new());
+        lanes.name(number + 1, "of no lane".to_owned());
+        assert_eq!(names(), ["second"]);
+        assert_eq!((lanes.rows()[0].thread, lanes.rows()[0].since), (thread::id(), Ticks(1)));
+        frames.give_back();
+    }
+
+    #[test]
+    fn ended_thread_leaves_its_spans_while_the_epoch_continues() {
+        let (lanes, frames) = (LaneRegistry::default(), Frames::take());
+        let state = SpanState { span: 50, meta: state::new(3), parent: 0 };
+        for (epoch_continues, found) in [(false, None), (true, Some(state))] {
+            lanes.enter(frames, "thread".to_owned(), Ticks(1));
+            frames.frame(2).set(5, state, 0);
+            lanes.leave(frames, epoch_continues, Ticks(9));
+            frames.forget(5);
+            assert_eq!((lanes.lend(5), lanes.take_out(5), lanes.take_out(5)), (found, found, None));
+        }
+        let ends = lanes.take().into_iter().map(|row| row.until).collect::<Vec<_>>();
+        assert_eq!((ends, lanes.rows().len()), (vec![Some(Ticks(9)); 2], 0));
+        frames.give_back();
+    }
+}

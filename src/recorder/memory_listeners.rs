@@ -211,3 +211,47 @@ impl Drop for InternalAllocGuard {
         OWN.with(|own| own.set(own.get() - 1));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_open(slot: &ListenerSlot) -> bool {
+        open().any(|listener| std::ptr::eq(listener, slot.listener))
+    }
+
+    #[test]
+    fn each_open_listener_is_found_until_it_closes() {
+        let recorder = Arc::new(Recorder::for_tests());
+        let slots = [(); 3].map(|()| ListenerSlot::take(&recorder).unwrap());
+        let are_open = || slots.each_ref().map(is_open);
+        slots.iter().for_each(|slot| slot.open(7));
+        assert_eq!((are_open(), slots[1].listener.epoch()), ([true; 3], 7));
+        slots[1].listener.close();
+        assert_eq!(are_open(), [true, false, true]);
+        slots[2].leave();
+        slots[2].open(8);
+        assert_eq!(are_open(), [true, false, false], "a slot that was left stays closed");
+    }
+
+    #[test]
+    fn dropped_slot_is_free_again() {
+        let recorder = Arc::new(Recorder::for_tests());
+        for _ in 0..2 * SLOTS {
+            let slot = ListenerSlot::take(&recorder).expect("the last one was released");
+            assert!(slot.listener.recorder().is_some());
+        }
+    }
+
+    #[test]
+    fn lost_events_are_counted_by_cause_and_taken_once() {
+        let recorder = Arc::new(Recorder::for_tests());
+        let slot = ListenerSlot::take(&recorder).unwrap();
+        for cause in [Loss::MemoryOverLimit, Loss::MemoryOwn, Loss::MemoryOwn] {
+            slot.listener.count(cause);
+        }
+        let taken = slot.take_losses();
+        assert_eq!(taken, [(Loss::MemoryOverLimit, 1), (Loss::MemoryMissed, 0), (Loss::MemoryOwn, 2)]);
+        assert_eq!(slot.take_losses().map(|(_, count)| count), [0; 3]);
+    }
+}

@@ -407,3 +407,35 @@ pub(crate) const fn bucket(key: u64) -> usize {
     // Registry keys differ in their low bits (slots of a page) and in high ones (threads, generations).
     (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_thread_continues_the_chunk_of_an_ended_one_of_the_same_epoch() {
+        let recorder = Recorder::for_tests();
+        let epoch = recorder.open(None);
+        let chunk = recorder.open_chunk(epoch).unwrap();
+        let first_id = chunk.first_id();
+        recorder.leave_chunk(chunk);
+        let continued = recorder.chunk_for_new_thread(epoch).unwrap();
+        assert_eq!(continued.first_id(), first_id);
+        assert_ne!(recorder.chunk_for_new_thread(epoch).unwrap().first_id(), first_id, "only one thread continues it");
+
+        recorder.close();
+        let next = recorder.open(None);
+        recorder.leave_chunk(continued);
+        let other = recorder.chunk_for_new_thread(next).unwrap();
+        assert_eq!((other.epoch(), other.first_id() == first_id), (next, false));
+    }
+
+    #[test]
+    fn allocators_reports_are_recorded_while_a_slot_is_held_and_wanted() {
+        let recorder = Arc::new(Recorder::for_tests());
+        assert!(!recorder.records_memory());
+        assert!(recorder.claim_listener_slot() && recorder.records_memory());
+        recorder.set_records_memory(false);
+        assert!(!recorder.records_memory());
+    }
+}

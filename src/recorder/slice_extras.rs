@@ -69,7 +69,9 @@ impl SliceExtras {
         let is_counted =
             |event: &&PerfEvent| reports.iter().any(|report| report.name == event.name && report.state.is_ok());
         let events = wanted.into_iter().filter(is_counted).collect();
-        warn(&reports);
+        if let Some(names) = uncounted(&reports) {
+            diag!(Warning, "counters", "not counted: {names}");
+        }
         Ok(SliceExtras { frames, events, reports, has_warned: AtomicBool::new(false) })
     }
 
@@ -116,15 +118,15 @@ fn unknown(name: &str) -> String {
     format!("the performance event `{name}` is not known; known are {}", known.join(", "))
 }
 
-/// Warns, in one message, about all events that cannot be counted.
-fn warn(reports: &[CounterReport]) {
+/// Returns the names of the events that cannot be counted, with the reason of the first; `None` if all can.
+fn uncounted(reports: &[CounterReport]) -> Option<String> {
     let refused = || reports.iter().filter_map(|report| Some((report.name, report.state.as_ref().err()?)));
-    let Some((_, first)) = refused().next() else { return };
+    let (_, first) = refused().next()?;
     let names: Vec<_> = refused().filter(|(_, why)| *why == first).map(|(name, _)| name).collect();
     let more = refused().count() - names.len();
     let rest =
         if more > 0 { format!(" ({more} more for other reasons; see the trace's statistics)") } else { String::new() };
-    diag!(Warning, "counters", "not counted: {}: {first}{rest}", names.join(", "));
+    Some(format!("{}: {first}{rest}", names.join(", ")))
 }
 
 /// Translates the kernel's error.
@@ -197,6 +199,29 @@ mod tests {
         let expected: Vec<_> = reports.iter().filter(|r| r.state.is_ok()).map(|r| r.name).collect();
         assert_eq!(counted, expected);
         assert!(reports.iter().all(|report| report.state.is_ok() || report.to_string().len() > 20), "{reports:?}");
+    }
+
+    #[test]
+    fn uncounted_events_share_one_message() {
+        let report = |name, why: Option<Why>| CounterReport {
+            name,
+            state: why.map_or(Ok(()), |why| Err(Unavailable::new(why, "the reason", "the remedy"))),
+        };
+        let counted = report("cycles", None);
+        assert_eq!(uncounted(std::slice::from_ref(&counted)), None);
+        let [a, b, c] = [("a", Why::Forbidden), ("b", Why::Forbidden), ("c", Why::Unsupported)]
+            .map(|(name, why)| report(name, Some(why)));
+        assert_eq!(uncounted(&[a.clone(), counted, b.clone()]).unwrap(), "a, b: the reason; the remedy");
+        let message = uncounted(&[a, b, c]).unwrap();
+        assert_eq!(message, "a, b: the reason; the remedy (1 more for other reasons; see the trace's statistics)");
+    }
+
+    #[test]
+    fn extras_are_enabled_by_stacks_or_counters() {
+        assert!(!SliceExtras::default().are_enabled());
+        assert!(SliceExtras::new(1, &[]).unwrap().are_enabled());
+        let counting = SliceExtras { events: vec![&EVENTS[0]], ..SliceExtras::default() };
+        assert!(counting.are_enabled() && counting.has_counters());
     }
 
     #[test]

@@ -164,6 +164,10 @@ mod tests {
         (1..=50_000).for_each(|key| table.forget(key));
         assert!(capacity() <= CLOSINGS * SPARSE_FROM * 2, "{}", capacity());
         assert_eq!(table.len(), 0);
+        let before = capacity();
+        table.with_new(1, |_| ());
+        table.forget(1);
+        assert_eq!(capacity(), before, "a small table keeps its memory");
         assert!(table.with(1, |_| ()).is_none() && table.remove(1).is_none());
     }
 
