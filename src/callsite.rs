@@ -241,10 +241,12 @@ impl Rules {
         }
         let error = *metadata.level() == Level::ERROR;
         let wanted = metadata.target() == INSTANT_TARGET || self.events.is_some_and(|max| *metadata.level() <= max);
-        match wanted && self.selected.contains(ActivityType::CpuInstantEvent) {
-            true => EventRole::Instant { error },
-            false if error => EventRole::Error,
-            false => EventRole::Nothing,
+        if wanted && self.selected.contains(ActivityType::CpuInstantEvent) {
+            EventRole::Instant { error }
+        } else if error {
+            EventRole::Error
+        } else {
+            EventRole::Nothing
         }
     }
 

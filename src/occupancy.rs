@@ -80,9 +80,10 @@ impl Occupancy {
             return None;
         }
         let warps = kernel.threads_per_block.div_ceil(device.warp_size);
-        let limit_warps = match kernel.threads_per_block <= device.threads_per_block {
-            true => (device.threads_per_multiprocessor / device.warp_size) / warps,
-            false => 0,
+        let limit_warps = if kernel.threads_per_block <= device.threads_per_block {
+            (device.threads_per_multiprocessor / device.warp_size) / warps
+        } else {
+            0
         };
         let (limit_registers, registers_per_block) = registers(device, kernel.registers_per_thread, warps);
         let (limit_shared, shared_per_block) = shared_memory(device, kernel.shared, shared);

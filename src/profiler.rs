@@ -38,9 +38,10 @@ pub(crate) struct NoSession;
 
 impl From<NoSession> for Error {
     fn from(_: NoSession) -> Error {
-        match platform::CAN_RECORD {
-            true => Error::new(ErrorKind::NotActive, "the profiler is disabled; set KINETO_ENABLED=1"),
-            false => Error::new(ErrorKind::Unsupported, Unavailable::on_this_platform().to_string()),
+        if platform::CAN_RECORD {
+            Error::new(ErrorKind::NotActive, "the profiler is disabled; set KINETO_ENABLED=1")
+        } else {
+            Error::new(ErrorKind::Unsupported, Unavailable::on_this_platform().to_string())
         }
     }
 }

@@ -66,19 +66,20 @@ impl CorrelationSink for SliceSink {
         if !self.is_open.load(Ordering::Relaxed) {
             return 0;
         }
-        let took = |recording: &dyn Recording| match annotates {
-            true => recording.push_annotation(CorrelationId(slice)),
-            false => recording.push(CorrelationId(slice)),
+        let took = |recording: &dyn Recording| {
+            if annotates {
+                recording.push_annotation(CorrelationId(slice))
+            } else {
+                recording.push(CorrelationId(slice))
+            }
         };
         self.among(u64::MAX).fold(0, |takers, (at, recording)| takers | u64::from(took(recording)) << at)
     }
 
     fn pop(&self, annotates: bool, takers: u64) {
         // A recording that did not accept the slice would leave another.
-        self.among(takers).for_each(|(_, recording)| match annotates {
-            true => recording.pop_annotation(),
-            false => recording.pop(),
-        });
+        self.among(takers)
+            .for_each(|(_, recording)| if annotates { recording.pop_annotation() } else { recording.pop() });
     }
 }
 

@@ -163,9 +163,10 @@ impl RecordSink {
     /// Returns the records. With `close`, records that arrive later are only counted.
     pub(crate) fn collect(&self, close: bool) -> Collected {
         let mut state = self.state();
-        let taken = match close {
-            true => std::mem::replace(&mut *state, StoreState { closed: true, ..StoreState::default() }),
-            false => state.clone(),
+        let taken = if close {
+            std::mem::replace(&mut *state, StoreState { closed: true, ..StoreState::default() })
+        } else {
+            state.clone()
         };
         drop(state);
         let arenas = taken.arenas.map(|Arena { full: mut blocks, open }| {
@@ -175,9 +176,10 @@ impl RecordSink {
         // A snapshot copies the part-filled blocks, charged to the budget if there is room, and the names.
         let copied =
             arenas.iter().filter_map(|blocks| blocks.last()).map(|open| size_of_val(open.as_slice()) as u64).sum();
-        let owned = match close {
-            true => taken.bytes,
-            false => Some(copied).filter(|copied| self.store.budget.reserve(*copied)).unwrap_or(0),
+        let owned = if close {
+            taken.bytes
+        } else {
+            Some(copied).filter(|copied| self.store.budget.reserve(*copied)).unwrap_or(0)
         };
         Collected {
             arenas,

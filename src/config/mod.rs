@@ -13,12 +13,12 @@ mod flags;
 mod gpu;
 mod keys;
 mod mode;
-mod names;
 mod ondemand;
 mod output;
 mod overflow;
 mod overrides;
 mod parse;
+mod placeholders;
 mod request;
 mod settings;
 mod slice_extras;
@@ -40,12 +40,12 @@ pub(crate) use file::ConfigFile;
 pub use flags::RecordingFlags;
 pub(crate) use gpu::Gpu;
 pub use mode::{Mode, Modes, UnknownMode};
-#[cfg(target_os = "linux")]
-pub(crate) use names::{PlaceholderValues, has_pid_placeholder};
 pub(crate) use ondemand::OnDemandConfig;
 pub(crate) use output::Output;
 pub use overflow::Overflow;
 pub(crate) use overrides::Overrides;
+#[cfg(target_os = "linux")]
+pub(crate) use placeholders::{PlaceholderValues, has_pid_placeholder};
 pub(crate) use request::ParsedRequest;
 use settings::{ConfigSource, MergedSettings, SettingError, SourceSettings};
 pub(crate) use slice_extras::SliceExtrasConfig;

@@ -125,12 +125,12 @@ impl Modes {
         for name in text.split('+') {
             modes.0 |= Mode::of_state(name).map_err(|why| wrong(name.trim(), why))?.bit();
         }
-        match modes.are_compatible() {
-            true => Ok(modes),
-            false if modes.contains(Mode::Disabled) => {
-                Err(wrong(text.trim(), "disabled cannot be combined with another mode"))
-            }
-            false => Err(wrong(text.trim(), "kineto and its fallbacks exclude each other; use one of them")),
+        if modes.are_compatible() {
+            Ok(modes)
+        } else if modes.contains(Mode::Disabled) {
+            Err(wrong(text.trim(), "disabled cannot be combined with another mode"))
+        } else {
+            Err(wrong(text.trim(), "kineto and its fallbacks exclude each other; use one of them"))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Config;
 use super::keys::Key;
-use super::names::{self, PlaceholderValues, has_pid_placeholder};
+use super::placeholders::{self, PlaceholderValues, has_pid_placeholder};
 use super::settings::ConfigSource;
 use super::value::Value;
 use crate::error::{Error, ErrorKind};
@@ -114,7 +114,7 @@ impl Config {
         };
         let parts = self.placeholder_values();
         let wrong = |why| Error::new(ErrorKind::Config, format!("cannot write to {}: {why}", given.display()));
-        match names::check_placeholders(given).map_err(wrong).and_then(|()| check(&parts.expand(given))) {
+        match placeholders::check_placeholders(given).map_err(wrong).and_then(|()| check(&parts.expand(given))) {
             Ok(path) => {
                 self.output = absolute(if parts.expand(given) == given { path } else { absolute_of(given) });
                 self.merged.replace(Key::LogFile, Value::Output(self.output.clone()));

@@ -28,7 +28,7 @@ impl SourceSettings {
             (Err(wrong), SettingKind::Severity) => warnings.push(format!("{}={text:?}: {wrong}", key.spec().name)),
             (Err(wrong), _) => return Err(wrong + &unit_hint(key, text).unwrap_or_default()),
             (Ok(Value::Int(0)), _) if key == Key::StartRoundup => {
-                warnings.push(format!("{}=0 means nothing and is ignored", key.spec().name));
+                warnings.push(format!("{}=0 is ignored: it rounds to nothing", key.spec().name));
             }
             (Ok(value), _) => match key.warning() {
                 Some(warning) => warnings.push(warning),
@@ -115,10 +115,10 @@ impl MergedSettings {
         self.0.retain(|(set, _, _)| *set != key);
     }
 
-    /// Returns the settings with the families that `settings` contains replaced by those.
+    /// Returns these settings with `settings` on top: each key that `settings` contains replaces all keys of its family.
     pub(super) fn overridden_by(&self, source: ConfigSource, settings: &SourceSettings) -> MergedSettings {
-        let decides = |key: Key| settings.iter().any(|(set, _)| set.family() == key.family());
-        let own = self.0.iter().filter(|(key, _, _)| !decides(*key)).cloned();
+        let is_replaced = |key: Key| settings.iter().any(|(set, _)| set.family() == key.family());
+        let own = self.0.iter().filter(|(key, _, _)| !is_replaced(*key)).cloned();
         let mut merged =
             MergedSettings(own.chain(settings.iter().map(|(key, value)| (key, value.clone(), source))).collect());
         sort_few_by_key(&mut merged.0, |(key, _, _)| *key);

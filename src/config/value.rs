@@ -10,9 +10,9 @@ use tracing_subscriber::filter::Targets;
 
 use super::async_spans::AsyncSpans;
 use super::mode::Modes;
-use super::names;
 use super::output::Output;
 use super::overflow::Overflow;
+use super::placeholders;
 use crate::diag::{LogFormat, Severity};
 use crate::os::platform;
 use kineto_trace::activity::{ActivityGroup, ActivityTypes};
@@ -201,7 +201,7 @@ impl SettingKind {
             SettingKind::Modes => return Modes::parse(text).map(Value::Modes).map_err(|unknown| unknown.to_string()),
             SettingKind::Overflow => by_name(Overflow::ALL, Overflow::as_str, text).map(Value::Overflow),
             SettingKind::LogFile => {
-                names::check_placeholders(Path::new(text))?;
+                placeholders::check_placeholders(Path::new(text))?;
                 (!text.is_empty()).then(|| Value::Output(Output::PerProcess(PathBuf::from(text))))
             }
             SettingKind::Filter => return filter(text).map(|targets| Value::Filter(Box::new(targets))),

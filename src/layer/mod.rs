@@ -431,12 +431,13 @@ impl KinetoLayer {
         let Some(hook) = self.hook(epoch) else {
             return thread_selection::close_excluded(&Hook { recorder: &self.recorder, epoch }, key);
         };
-        let own = match find::is_in_no_frame(&hook, key) {
-            true => None,
-            false => match self.retry(key, &ctx, hook, |lane| lane.close_slowly(key, &self.recorder)) {
+        let own = if find::is_in_no_frame(&hook, key) {
+            None
+        } else {
+            match self.retry(key, &ctx, hook, |lane| lane.close_slowly(key, &self.recorder)) {
                 Some(Missing::CloseElsewhere) => hook.with(|lane| Ok(lane.forget(key))).flatten(),
                 _ => return,
-            },
+            }
         };
         if let Some(closed) = find::close(&hook, key, own) {
             hook.with(|lane| lane.close_record(key, closed, &self.recorder));

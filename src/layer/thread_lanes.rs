@@ -67,9 +67,12 @@ pub(crate) fn fast_path(epoch: u64, hook: impl FnOnce(&Lane) -> bool) -> bool {
 /// Like [`fast_path`], for a hook that has no effect on an excluded thread or while nothing is recorded.
 #[inline(always)]
 pub(crate) fn fast_path_or_ignored(epoch: u64, recorder: &Recorder, hook: impl FnOnce(&Lane) -> bool) -> bool {
-    LANE.with(|lane| match lane.fast_epoch() == epoch {
-        true => hook(lane),
-        false => epoch == 0 || thread_selection::is_known_excluded(recorder),
+    LANE.with(|lane| {
+        if lane.fast_epoch() == epoch {
+            hook(lane)
+        } else {
+            epoch == 0 || thread_selection::is_known_excluded(recorder)
+        }
     })
 }
 

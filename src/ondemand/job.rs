@@ -81,9 +81,10 @@ impl Job {
         let _active = session.writes.begin_writing(&trace);
         // No caller could handle violations; the file contains them.
         let _ = trace.check_violations();
-        let files = match self.request.is_own {
-            true => None,
-            false => Some(RequestFiles::open(&self.request, &session.settings.next().ondemand, written)?),
+        let files = if self.request.is_own {
+            None
+        } else {
+            Some(RequestFiles::open(&self.request, &session.settings.next().ondemand, written)?)
         };
         let to: &dyn Destination = match &files {
             Some(files) => files,

@@ -160,9 +160,8 @@ impl When {
 
 /// Checks each number against its bounds.
 fn check_bounds(asked: &ParsedRequest, settings: &OnDemandConfig, now: SystemTime) -> Result<(), String> {
-    let within = |kind: &str, is_within: bool, bounds: &str| match is_within {
-        true => Ok(()),
-        false => Err(format!("{kind} must be {bounds}")),
+    let within = |kind: &str, is_within: bool, bounds: &str| {
+        if is_within { Ok(()) } else { Err(format!("{kind} must be {bounds}")) }
     };
     let length = asked.memory_profile.unwrap_or(asked.duration);
     let (longest, latest) = (settings.max_duration, settings.max_start_delay);

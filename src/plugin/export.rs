@@ -37,7 +37,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[macro_export]
 macro_rules! export_plugin {
     ($plugin:ty) => {
-        /// The entry point that the host of plugins calls.
+        /// The entry point that the loading program calls.
         ///
         /// # Safety
         /// `registry` is null, or points to a `KinetoPlugin_Registry` that is valid during the call.
@@ -52,7 +52,7 @@ macro_rules! export_plugin {
 /// An arrow from a call to its device work.
 const FLOW_ASYNC_CPU_GPU: u32 = 2;
 
-/// Registers a plugin with the host that has loaded its library.
+/// Registers a plugin with the program that has loaded its library.
 ///
 /// # Safety
 /// `registry` is null, or points to a `KinetoPlugin_Registry` that is valid during the call.
@@ -82,7 +82,7 @@ fn status_of(call: impl FnOnce() -> bool) -> c_int {
     if catch_unwind(AssertUnwindSafe(call)).unwrap_or(false) { 0 } else { -1 }
 }
 
-/// Returns a struct of the host, unless it is null or lacks fields that are known here.
+/// Returns a struct of the loading program, unless it is null or lacks fields that are known here.
 ///
 /// # Safety
 /// Null, or a struct that is valid for `'h` and as large as its size field.
@@ -161,7 +161,7 @@ unsafe extern "C" fn destroy<P: Plugin>(params: *mut OnProfiler) -> c_int {
 /// Calls `call` with the plugin of a call's parameters.
 ///
 /// # Safety
-/// `params` is null or the host's struct, valid during the call.
+/// `params` is null or the loading program's struct, valid during the call.
 unsafe fn with_plugin<P: Plugin>(params: *mut OnProfiler, call: impl FnOnce(&P)) -> c_int {
     // SAFETY: the caller upholds the same contract.
     let Some(params) = (unsafe { checked_ref(params) }) else { return -1 };
@@ -191,7 +191,7 @@ unsafe extern "C" fn pop_user<P: Plugin>(params: *mut OnProfiler) -> c_int {
 /// Calls `taken` with the plugin and the id of a call's parameters.
 ///
 /// # Safety
-/// `params` is null or the host's struct, valid during the call.
+/// `params` is null or the loading program's struct, valid during the call.
 unsafe fn with_plugin_and_id<P: Plugin>(params: *mut Push, taken: impl FnOnce(&P, u64)) -> c_int {
     // SAFETY: the caller upholds the same contract.
     let Some(params) = (unsafe { checked_ref(params) }) else { return -1 };
@@ -226,7 +226,7 @@ unsafe extern "C" fn process<P: Plugin>(params: *mut Process) -> c_int {
     })
 }
 
-/// The host's functions that receive events.
+/// The loading program's functions that receive events.
 pub(super) struct EventSink<'o>(&'o Builder);
 
 impl EventSink<'_> {

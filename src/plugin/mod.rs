@@ -4,7 +4,7 @@
 //! `KINETO_PLUGIN_LIB_DIR_PATH` or [`plugins`](crate::KinetoLayerBuilder::plugins) names the library's folder. A program that
 //! knows its accelerator implements [`Collector`](crate::integration::Collector) instead, and needs no library.
 //!
-//! Plugin and host communicate through the C interface `include/kineto_plugin.h`, so their compilers may differ.
+//! The plugin and the program that loads it communicate through the C interface `include/kineto_plugin.h`, so their compilers may differ.
 
 mod export;
 
@@ -19,7 +19,7 @@ use std::fmt;
 
 /// Records an accelerator for the programs that load it: one value is one recording.
 ///
-/// If a method panics, the call returns an error to the host.
+/// If a method panics, the call returns an error to the loading program.
 pub trait Plugin: Send + Sync + 'static {
     /// The collector's name, such as "mtia"; at most 31 bytes are used.
     const NAME: &'static str;
@@ -30,7 +30,7 @@ pub trait Plugin: Send + Sync + 'static {
     /// Begins a recording of `types`, a subset of [`TYPES`](Plugin::TYPES).
     ///
     /// # Errors
-    /// [`NotStarted`], which the host reports in its trace.
+    /// [`NotStarted`], which the loading program reports in its trace.
     fn start(types: &[EventType]) -> Result<Self, NotStarted>
     where
         Self: Sized;
@@ -122,7 +122,7 @@ impl<'e> PluginEvent<'e> {
 }
 
 impl TraceBuilder<'_> {
-    /// Adds an event with its arguments; returns whether the host has accepted it.
+    /// Adds an event with its arguments; returns whether the loading program has accepted it.
     ///
     /// Texts, numbers and booleans are kept; other values become JSON.
     pub fn event(&mut self, event: &PluginEvent<'_>, args: &[(&str, ArgValue<'_>)]) -> bool {

@@ -413,7 +413,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn new_thread_continues_the_chunk_of_an_ended_one_of_the_same_epoch() {
+    fn chunk_is_continued_within_its_epoch() {
         let recorder = Recorder::for_tests();
         let epoch = recorder.open(None);
         let chunk = recorder.open_chunk(epoch).unwrap();
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn allocators_reports_are_recorded_while_a_slot_is_held_and_wanted() {
+    fn memory_is_recorded_by_a_wanted_slot() {
         let recorder = Arc::new(Recorder::for_tests());
         assert!(!recorder.records_memory());
         assert!(recorder.claim_listener_slot() && recorder.records_memory());

@@ -225,9 +225,10 @@ impl Cycles {
         // Without the first wait, the first cycle begins after its wait.
         let step = step.saturating_add(if self.skip_first_wait { self.wait } else { 0 });
         let steps = self.wait + self.warmup + self.active;
-        match self.repeat > 0 && step / steps >= self.repeat {
-            true => CyclePosition::Over,
-            false => CyclePosition::In(step % steps),
+        if self.repeat > 0 && step / steps >= self.repeat {
+            CyclePosition::Over
+        } else {
+            CyclePosition::In(step % steps)
         }
     }
 

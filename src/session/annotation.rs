@@ -33,13 +33,13 @@ struct EnteredAnnotation {
 /// The annotations that a thread has entered.
 ///
 /// A registry has a list of each thread's spans, and only the thread itself can remove one. If another thread ends a step,
-/// this one removes the span at its next step, or when the thread ends.
+/// the thread that entered its span removes it at its own next step, or when it ends.
 #[derive(Default)]
 struct ThreadAnnotations(RefCell<Vec<Arc<EnteredAnnotation>>>);
 
 thread_local! {
     static ENTERED: ThreadAnnotations = ThreadAnnotations::default();
-    /// Whether the thread has entered an annotation. Until then [`INSIDE`] is not touched: thread-locals are dropped in
+    /// Whether the thread has entered an annotation. Until then [`ENTERED`] is not touched: thread-locals are dropped in
     /// reverse order of their creation, and it must be dropped before those of the layers.
     static HAS_ENTERED: Cell<bool> = const { Cell::new(false) };
 }
@@ -92,19 +92,20 @@ impl Annotation {
         if std::mem::replace(&mut self.is_reported, true) {
             return;
         }
-        match LevelFilter::current() < LevelFilter::INFO {
-            true => diag!(
+        if LevelFilter::current() < LevelFilter::INFO {
+            diag!(
                 Warning,
                 "schedule",
                 "steps have no ProfilerStep annotations: every layer filters out level INFO, or a max_level_* feature of the \
                  crate `tracing` removes it; enable `{TARGET}=info`"
-            ),
-            false => diag!(
+            )
+        } else {
+            diag!(
                 Warning,
                 "schedule",
                 "steps have no ProfilerStep annotations: a filter in front of all layers hides them; add `{TARGET}=info` to it \
                  (RUST_LOG=…,{TARGET}=info), or give each layer its own filter"
-            ),
+            )
         }
     }
 

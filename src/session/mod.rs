@@ -164,9 +164,10 @@ impl Session {
         // If memory is short here, saving reports it.
         let why = fallible::attempt(|| trace.why_empty().filter(|_| trace.stats().violations.is_empty()));
         let why = why.ok().flatten()?;
-        Some(match self.is_installed() || self.recorder.is_forked() {
-            true => why,
-            false => "the layer was not installed; add it with tracing_subscriber::registry().with(layer).init()",
+        Some(if self.is_installed() || self.recorder.is_forked() {
+            why
+        } else {
+            "the layer was not installed; add it with tracing_subscriber::registry().with(layer).init()"
         })
     }
 

@@ -279,9 +279,10 @@ impl Session {
         let Some(position) = run.position.take() else {
             run.annotation.end();
             let trace = self.stop()?;
-            return Ok(match run.handler.is_some() {
-                true => Ending::Cycle(self.end_cycle(run, trace, at_end)),
-                false => Ending::Recording(trace),
+            return Ok(if run.handler.is_some() {
+                Ending::Cycle(self.end_cycle(run, trace, at_end))
+            } else {
+                Ending::Recording(trace)
             });
         };
         run.annotation.end();

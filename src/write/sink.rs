@@ -134,10 +134,12 @@ impl Sinks {
             return Ok(file::check(&path).map(|()| path)?);
         };
         let scheme = scheme.to_ascii_lowercase();
-        match self.by_scheme.contains_key(&scheme) {
-            true => Ok(()),
-            false if scheme == FILE => Ok(file::check(Path::new(rest))?),
-            false => Err(self.unknown(url, &scheme)),
+        if self.by_scheme.contains_key(&scheme) {
+            Ok(())
+        } else if scheme == FILE {
+            Ok(file::check(Path::new(rest))?)
+        } else {
+            Err(self.unknown(url, &scheme))
         }
         .map(|()| target.to_owned())
     }

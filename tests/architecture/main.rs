@@ -366,9 +366,12 @@ fn each_key_has_an_owner_and_a_test() {
     let (keys, sources) = (keys::keys_of(&table), sources().unwrap());
     let missing = keys::LIBKINETO.iter().filter(|key| !keys.contains(**key)).map(|key| format!("{key} is no key here"));
     let owned = keys::OWNERS.iter().flat_map(|owner| keys::faults(owner, &sources));
-    let untested = keys::OWNERS.iter().filter_map(|owner| match owner.test.contains(".rs::") {
-        true => no_such_test(owner.test),
-        false => Some(format!("`{}` is the name of no test", owner.test)),
+    let untested = keys::OWNERS.iter().filter_map(|owner| {
+        if owner.test.contains(".rs::") {
+            no_such_test(owner.test)
+        } else {
+            Some(format!("`{}` is the name of no test", owner.test))
+        }
     });
     let unowned = keys::unowned(&keys, keys::OWNERS);
     assert_none(&missing.chain(unowned).chain(owned).chain(untested).collect::<Vec<_>>());

@@ -38,9 +38,10 @@ pub(crate) fn wait(child: i32) -> End {
         let ended = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) };
         assert!(ended >= 0, "{}", std::io::Error::last_os_error());
         if ended == child {
-            return match libc::WIFSIGNALED(status) {
-                true => End::Signal(libc::WTERMSIG(status)),
-                false => End::Exit(libc::WEXITSTATUS(status)),
+            return if libc::WIFSIGNALED(status) {
+                End::Signal(libc::WTERMSIG(status))
+            } else {
+                End::Exit(libc::WEXITSTATUS(status))
             };
         }
         if Instant::now() > deadline {

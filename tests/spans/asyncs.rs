@@ -139,9 +139,10 @@ fn cancelled_future_ends_its_track_when_dropped() {
             let mut task = task(info_span!("task"), 100);
             (0..3).for_each(|_| assert!(!poll(&mut task)));
             info_span!("timeout").in_scope(|| ());
-            match elsewhere {
-                true => on_thread("canceller", || drop(task)),
-                false => drop(task),
+            if elsewhere {
+                on_thread("canceller", || drop(task))
+            } else {
+                drop(task)
             }
             info_span!("after").in_scope(|| ());
         });

@@ -58,9 +58,10 @@ const ALL: &str = "main\n  app\n    detail\n      lib\n";
 fn fmt_and_our_layer_see_everything_in_either_order() {
     for ours_first in [true, false] {
         let (log, (ours, guard)) = (Log::default(), layer(|b| b));
-        match ours_first {
-            true => tracing::subscriber::with_default(registry().with(ours).with(log.layer()), work),
-            false => tracing::subscriber::with_default(registry().with(log.layer()).with(ours), work),
+        if ours_first {
+            tracing::subscriber::with_default(registry().with(ours).with(log.layer()), work)
+        } else {
+            tracing::subscriber::with_default(registry().with(log.layer()).with(ours), work)
         }
         assert_eq!(finish(guard).tree(&[]), ALL);
         let text = log.text();

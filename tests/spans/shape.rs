@@ -283,9 +283,10 @@ proptest! {
         let text = |key: &str| args[key].as_str().map_or_else(|| args[key].to_string(), str::to_owned);
         prop_assert_eq!((text("i"), text("u"), text("w"), args["b"].as_bool()), (i.to_string(), u.to_string(), w.to_string(), Some(b)));
         prop_assert_eq!(args["u"].is_string(), u > i64::MAX as u64);
-        match f.is_finite() {
-            true => prop_assert_eq!(text("f").parse::<f64>().unwrap(), f),
-            false => prop_assert!(["nan", "inf", "-inf"].contains(&text("f").as_str())),
-        }
+        if f.is_finite() {
+prop_assert_eq!(text("f").parse::<f64>().unwrap(), f)
+} else {
+prop_assert!(["nan", "inf", "-inf"].contains(&text("f").as_str()))
+}
     }
 }

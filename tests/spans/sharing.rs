@@ -179,10 +179,8 @@ fn random_use_by_threads_loses_and_doubles_nothing() {
                 let parent = (n > 0 && dice.below(2) == 0).then(|| dice.below(n as u64) as usize);
                 let id = parent.and_then(|parent| shared[parent].span.id());
                 let with_fields = dice.below(2) == 0;
-                let make = || match with_fields {
-                    true => info_span!(parent: id, "fields", n),
-                    false => info_span!(parent: id, "plain"),
-                };
+                let make =
+                    || if with_fields { info_span!(parent: id, "fields", n) } else { info_span!(parent: id, "plain") };
                 let span = if dice.below(3) == 0 { on_thread("maker", make) } else { make() };
                 shared.push(SharedSpan { span, parent, with_fields, entered: AtomicUsize::new(0) });
             }

@@ -80,15 +80,12 @@ fn run_at_thread_end(local_first: bool, first: impl FnOnce() + Send, last: impl 
         let mut last = last;
         let last = move || dispatcher::with_default(&dispatch, &mut last);
         let arm = || RUN_ON_DROP.with(|local| local.replace(Some(RunOnDrop(Box::new(last)))));
-        match local_first {
-            true => {
-                drop(arm());
-                first();
-            }
-            false => {
-                first();
-                drop(arm());
-            }
+        if local_first {
+            drop(arm());
+            first();
+        } else {
+            first();
+            drop(arm());
         }
     });
 }

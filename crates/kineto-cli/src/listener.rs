@@ -146,9 +146,12 @@ impl Listener {
 /// caller has named it.
 fn open_folder(path: &Path, is_named: bool) -> Result<File, String> {
     let follow = if is_named { OFlags::empty() } else { OFlags::NOFOLLOW };
-    open_path(path, OFlags::DIRECTORY | follow).map_err(|why| match path.is_symlink() && !is_named {
-        true => format!("{} is a link; pass --dir to follow it", path.display()),
-        false => format!("cannot use {}: {why}", path.display()),
+    open_path(path, OFlags::DIRECTORY | follow).map_err(|why| {
+        if path.is_symlink() && !is_named {
+            format!("{} is a link; pass --dir to follow it", path.display())
+        } else {
+            format!("cannot use {}: {why}", path.display())
+        }
     })
 }
 

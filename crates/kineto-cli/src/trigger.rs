@@ -134,11 +134,12 @@ fn poll_request(request: &mut SubmittedRequest, is_in_time: bool) -> Option<bool
 
 /// Returns the message for a timeout (--timeout).
 fn timeout_message(request: &SubmittedRequest) -> String {
-    match request.withdraw() {
-        true => "the request was not taken in time and was withdrawn: the process is recording, polls \
+    if request.withdraw() {
+        "the request was not taken in time and was withdrawn: the process is recording, polls \
                  another folder, or does not trust this user (see its log)"
-            .to_owned(),
-        false => format!("its file was not written in time; the result will be in {}", request.answer_location()),
+            .to_owned()
+    } else {
+        format!("its file was not written in time; the result will be in {}", request.answer_location())
     }
 }
 
@@ -161,9 +162,10 @@ fn mark(is_terminal: bool, mark: &str) -> String {
 
 /// Parses a text that fits into one line of a request.
 fn one_line(text: &str) -> Result<String, &'static str> {
-    match text.is_empty() || text.contains(char::is_control) {
-        true => Err("expected a single line of text"),
-        false => Ok(text.to_owned()),
+    if text.is_empty() || text.contains(char::is_control) {
+        Err("expected a single line of text")
+    } else {
+        Ok(text.to_owned())
     }
 }
 
@@ -229,9 +231,10 @@ impl TriggerArguments {
 
 /// Quotes a path that would otherwise be misread.
 fn quoted(path: &str) -> String {
-    match path.contains(['#', '"']) || path.trim() != path {
-        true => format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\"")),
-        false => path.to_owned(),
+    if path.contains(['#', '"']) || path.trim() != path {
+        format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\""))
+    } else {
+        path.to_owned()
     }
 }
 

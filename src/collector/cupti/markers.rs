@@ -118,9 +118,10 @@ impl Markers {
 
     /// Returns the text at that address, left in `self.text`, or `none`.
     fn name(&mut self, address: u64, none: &str, batch: &mut Batch<'_>) -> Name {
-        match text::copy(address, &mut self.text) {
-            true => batch.name(&String::from_utf8_lossy(&self.text)),
-            false => batch.name(none),
+        if text::copy(address, &mut self.text) {
+            batch.name(&String::from_utf8_lossy(&self.text))
+        } else {
+            batch.name(none)
         }
     }
 

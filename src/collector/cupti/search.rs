@@ -27,10 +27,9 @@ const IN_PYTHON: [&str; 2] =
 pub(super) fn find(options: &Options, driver: i32, attempts: &mut Vec<Attempt>) -> Option<Library> {
     let newest = u64::try_from(driver / 1000).unwrap_or(0);
     let first = NAMES.iter().map(|(name, _)| Candidate::Mapped((*name).to_owned()));
-    let named = named(options).into_iter().flat_map(|path| match path.is_dir() {
-        true => in_folder(&path),
-        false => vec![Candidate::File(path)],
-    });
+    let named = named(options)
+        .into_iter()
+        .flat_map(|path| if path.is_dir() { in_folder(&path) } else { vec![Candidate::File(path)] });
     let first = first.chain(named);
     if let Some(library) = Library::first(first, attempts) {
         return Some(library);

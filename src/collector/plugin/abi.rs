@@ -1,4 +1,4 @@
-//! The C ABI between a plugin and its host: the structs and numbers of `include/kineto_plugin.h`.
+//! The C ABI between a plugin and the program that loads it: the structs and numbers of `include/kineto_plugin.h`.
 //!
 //! They are those of a proposal for kineto (pull request 1148), with further event types appended. Every struct
 //! begins with its size as known to the side that filled it in: the offset plus the size of its last field, without

@@ -48,10 +48,7 @@ pub(super) fn find(
 ) -> Option<Library> {
     let in_folder = |folder: &Path| names.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
     let mapped = names.iter().map(|name| Candidate::Mapped((*name).to_owned()));
-    let named = named.into_iter().flat_map(|path| match path.is_dir() {
-        true => in_folder(path),
-        false => vec![path.to_owned()],
-    });
+    let named = named.into_iter().flat_map(|path| if path.is_dir() { in_folder(path) } else { vec![path.to_owned()] });
     let by_loader = names.iter().map(|name| Candidate::Loader((*name).to_owned()));
     let first = mapped.chain(named.map(Candidate::File)).chain(by_loader);
     // Search folders only if the loader finds nothing.

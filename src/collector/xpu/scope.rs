@@ -155,9 +155,10 @@ impl KernelMetrics<'_> {
         };
         *last = at;
         let mut name = Vec::new();
-        let name = match text::copy(self.name, &mut name) {
-            true => format!("metrics: {}", String::from_utf8_lossy(&name)),
-            false => format!("metrics: kernel_{}", self.kernel),
+        let name = if text::copy(self.name, &mut name) {
+            format!("metrics: {}", String::from_utf8_lossy(&name))
+        } else {
+            format!("metrics: kernel_{}", self.kernel)
         };
         let value = |nth| self.values.get(nth).copied().unwrap_or(0);
         let mut words = vec![self.kernel, self.queue];

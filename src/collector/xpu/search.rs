@@ -39,10 +39,10 @@ fn intel_gpus(pattern: &Path) -> usize {
 /// Finds libpti_view; adds the attempts to `attempts`.
 pub(super) fn find_library(options: &Options, attempts: &mut Vec<Attempt>) -> Option<Library> {
     let mapped = NAMES.iter().map(|name| Candidate::Mapped((*name).to_owned()));
-    let named = options.path("KINETO_PTI_PATH").into_iter().flat_map(|path| match path.is_dir() {
-        true => in_folder(&path),
-        false => vec![Candidate::File(path)],
-    });
+    let named = options
+        .path("KINETO_PTI_PATH")
+        .into_iter()
+        .flat_map(|path| if path.is_dir() { in_folder(&path) } else { vec![Candidate::File(path)] });
     let environments =
         options.paths(&["VIRTUAL_ENV", "CONDA_PREFIX"]).into_iter().map(|environment| environment.join("lib"));
     let oneapi = options.path("ONEAPI_ROOT").map(|oneapi| oneapi.join("pti/latest/lib"));

@@ -230,9 +230,10 @@ impl SessionRecording {
     fn initial_types(&self, state: &RecordingState) -> ActivityTypes {
         let has_cpu = |config: &Config| !config.activities.intersection(OF_HOST).is_empty();
         let is_decided_by_callsite = state.active_request.active_id().is_none() && !has_cpu(self.settings.first());
-        match has_cpu(&state.config) || is_decided_by_callsite {
-            true => ActivityTypes::ALL,
-            false => ActivityTypes::ALL.difference(OF_HOST),
+        if has_cpu(&state.config) || is_decided_by_callsite {
+            ActivityTypes::ALL
+        } else {
+            ActivityTypes::ALL.difference(OF_HOST)
         }
     }
 

@@ -71,14 +71,16 @@ impl<'t> HostSpans<'t> {
         if recorded.is_without_pause() && !recorded.disorder {
             return Some(NEVER);
         }
-        Some(recorded.window_around(&record).map_or(NEVER, |window| match recorded.disorder {
-            // Its thread may not have noticed yet that another thread exited it.
-            true => {
+        Some(recorded.window_around(&record).map_or(NEVER, |window| {
+            if recorded.disorder {
+                // Its thread may not have noticed yet that another thread exited it.
+
                 let end = converter.timestamp(index.times(window, &record).1).as_nanos();
                 Timestamp::from_nanos(end.saturating_add(self.slack_ns))
+            } else {
+                // Slices that are open during a pause are pushed again after it.
+                converter.timestamp(window.end)
             }
-            // Slices that are open during a pause are pushed again after it.
-            false => converter.timestamp(window.end),
         }))
     }
 

@@ -241,10 +241,11 @@ impl TracerRecording {
     /// Returns the name of a kernel, and whether the runtime uses it to fill memory.
     fn kernel_at(&mut self, address: u64, launch: Option<PendingLaunch>, batch: &mut Batch<'_>) -> (Name, bool) {
         let mut name = std::mem::take(&mut self.text);
-        let found = match text::copy(address, &mut name) && !name.is_empty() {
-            true => (self.kernel(&name, batch), hip::is_fill_kernel(&String::from_utf8_lossy(&name))),
+        let found = if text::copy(address, &mut name) && !name.is_empty() {
+            (self.kernel(&name, batch), hip::is_fill_kernel(&String::from_utf8_lossy(&name)))
+        } else {
             // Older versions do not report it.
-            false => (launch.and_then(|launch| launch.kernel).unwrap_or_else(|| batch.name(UNKNOWN)), false),
+            (launch.and_then(|launch| launch.kernel).unwrap_or_else(|| batch.name(UNKNOWN)), false)
         };
         self.text = name;
         found

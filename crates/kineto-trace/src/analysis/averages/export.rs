@@ -95,9 +95,8 @@ const NUMBERS: [NumberColumn; 18] = [
 
 /// Writes one record; fields with a comma, quote or line break are quoted.
 fn write_record(out: &mut impl Write, fields: impl Iterator<Item = String>) -> io::Result<()> {
-    let quoted = |field: String| match field.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", field.replace('"', "\"\"")),
-        false => field,
+    let quoted = |field: String| {
+        if field.contains([',', '"', '\n', '\r']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
     };
     let fields: Vec<String> = fields.map(quoted).collect();
     write!(out, "{}\r\n", fields.join(","))

@@ -321,9 +321,8 @@ impl<'a> Table<'a> {
         if !self.as_torch && !is_first {
             writeln!(f)?;
         }
-        let line = |f: &mut fmt::Formatter<'_>, text: String| match self.as_torch {
-            true => writeln!(f, "{text}"),
-            false => writeln!(f, "{}", text.trim_end()),
+        let line = |f: &mut fmt::Formatter<'_>, text: String| {
+            if self.as_torch { writeln!(f, "{text}") } else { writeln!(f, "{}", text.trim_end()) }
         };
         let rule: String = columns.iter().map(|column| "-".repeat(column.width) + "  ").collect();
         if let Some(header) = self.header.as_ref().filter(|_| is_first) {

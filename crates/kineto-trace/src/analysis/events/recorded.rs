@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::io;
 
 impl Builder {
-    /// Records that the time limit passed before the last event; returns the number of events.
+    /// Adds the note that the events end early, at the time limit; returns the number of events so far.
     pub fn note_time_limit(&mut self) -> usize {
         self.events.notes.add(Note::TimeLimit, 1);
         self.events.rows.len()
@@ -45,9 +45,10 @@ impl Builder {
             category: self.events.strings.intern(activity.kind.as_str()),
             name: self.events.strings.intern(&name),
             arguments,
-            external: match is_slice {
-                true => layout::external_id(activity).map(|id| id.0),
-                false => Some(activity.linked.0).filter(|id| *id != 0),
+            external: if is_slice {
+                layout::external_id(activity).map(|id| id.0)
+            } else {
+                Some(activity.linked.0).filter(|id| *id != 0)
             },
         };
         self.push(&new);

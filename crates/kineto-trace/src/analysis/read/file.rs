@@ -1,8 +1,8 @@
 //! Reads a whole file: its header and its list of events.
 
+use super::element::Element;
 use super::fault::{Cause, Fault};
 use super::json::{JsonValue, Result};
-use super::line::Element;
 use super::source::ValueReader;
 use super::time::whole;
 use crate::activity::{FlowEnd, FlowKind};

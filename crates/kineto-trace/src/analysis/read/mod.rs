@@ -2,10 +2,10 @@
 
 #[cfg(feature = "gzip")]
 mod ahead;
+mod element;
 mod fault;
 mod file;
 mod json;
-mod line;
 mod repair;
 mod source;
 mod time;

@@ -1,4 +1,4 @@
-//! The placeholders of an output's name: `{host}`, `{pid}`, `{rank}`, `{time}`.
+//! The placeholders in the path of an output: `{host}`, `{pid}`, `{rank}`, `{time}`.
 
 use super::Config;
 use crate::os::process;
@@ -29,7 +29,7 @@ impl PlaceholderValues {
     /// A path that is not UTF-8 is returned as it is.
     pub(crate) fn expand(&self, path: &Path) -> PathBuf {
         let Some(text) = path.to_str().filter(|text| text.contains('{')) else { return path.to_owned() };
-        let value = |part| match part {
+        let value = |name| match name {
             "host" => self.host.replace(['/', '\0'], "_"),
             "pid" => self.pid.to_string(),
             "rank" => self.rank.to_string(),
@@ -39,9 +39,9 @@ impl PlaceholderValues {
             }
             unknown => format!("{{{unknown}}}"),
         };
-        let expand = |piece| match piece {
+        let expand = |segment| match segment {
             PathSegment::Text(text) => text.to_owned(),
-            PathSegment::Placeholder(part) => value(part),
+            PathSegment::Placeholder(name) => value(name),
         };
         split_placeholders(text).into_iter().map(expand).collect::<String>().into()
     }
@@ -67,27 +67,28 @@ pub(crate) fn has_pid_placeholder(path: &Path) -> bool {
 /// Checks that a path contains only known placeholders.
 ///
 /// # Errors
-/// If one is unknown; the text is a clause that names it.
+/// If one is unknown; the text names it and is part of a message.
 pub(super) fn check_placeholders(path: &Path) -> Result<(), String> {
-    let unknown = |piece: &PathSegment<'_>| matches!(piece, PathSegment::Placeholder(part) if !KNOWN.contains(part));
+    let unknown =
+        |segment: &PathSegment<'_>| matches!(segment, PathSegment::Placeholder(name) if !KNOWN.contains(name));
     match split_placeholders(path.to_str().unwrap_or_default()).into_iter().find(unknown) {
-        Some(PathSegment::Placeholder(part)) => {
-            Err(format!("{{{part}}} is unknown; a name has {{host}}, {{pid}}, {{rank}}, {{time}}"))
+        Some(PathSegment::Placeholder(name)) => {
+            Err(format!("unknown placeholder {{{name}}}; use {{host}}, {{pid}}, {{rank}} or {{time}}"))
         }
         _ => Ok(()),
     }
 }
 
 fn split_placeholders(text: &str) -> Vec<PathSegment<'_>> {
-    let (mut pieces, mut rest) = (Vec::new(), text);
+    let (mut segments, mut rest) = (Vec::new(), text);
     while let Some((before, behind)) = rest.split_once('{')
-        && let Some((part, after)) = behind.split_once('}')
+        && let Some((name, after)) = behind.split_once('}')
     {
-        pieces.extend([PathSegment::Text(before), PathSegment::Placeholder(part)]);
+        segments.extend([PathSegment::Text(before), PathSegment::Placeholder(name)]);
         rest = after;
     }
-    pieces.push(PathSegment::Text(rest));
-    pieces
+    segments.push(PathSegment::Text(rest));
+    segments
 }
 
 #[cfg(test)]
@@ -98,7 +99,7 @@ mod tests {
     #[test]
     fn placeholders_are_expanded_or_refused() {
         let time = UNIX_EPOCH + Duration::from_secs(1_795_401_955);
-        let parts = PlaceholderValues { host: "node/1".into(), pid: 7, rank: 3, time };
+        let values = PlaceholderValues { host: "node/1".into(), pid: 7, rank: 3, time };
         for (path, expected) in [
             ("/x/{host}/{rank}.{pid}.json", "/x/node_1/3.7.json"),
             ("a_{time}.json", "a_20261123T024555Z.json"),
@@ -107,11 +108,11 @@ mod tests {
             ("a}b", "a}b"),
             ("a", "a"),
         ] {
-            assert_eq!(parts.expand(Path::new(path)), Path::new(expected));
+            assert_eq!(values.expand(Path::new(path)), Path::new(expected));
             assert_eq!(check_placeholders(Path::new(path)), Ok(()));
         }
         for path in ["{x}", "a{}b", "{pid}{PID}", "{pid }"] {
-            assert!(check_placeholders(Path::new(path)).unwrap_err().contains("is unknown"), "{path}");
+            assert!(check_placeholders(Path::new(path)).unwrap_err().starts_with("unknown placeholder"), "{path}");
         }
     }
 }
