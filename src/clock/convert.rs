@@ -320,6 +320,16 @@ mod tests {
     }
 
     #[test]
+    fn clocks_that_agree_outweigh_the_counter() {
+        const SECOND: u64 = 1_000_000_000;
+        let mut machine = Machine::new();
+        // As after a move to a machine whose counter is twice as fast, while NTP slews.
+        let moved = [2 * SECOND, SECOND, SECOND + 400_000];
+        [[SECOND; 3], [SECOND; 3], moved, [SECOND; 3]].into_iter().for_each(|time| machine.passes(time));
+        assert_eq!(machine.milliseconds(), (vec![1_000_000, 1_000_000, 500_200, 1_000_000], 0));
+    }
+
+    #[test]
     fn ordered_ticks_give_ordered_times() {
         let anchors: Vec<_> = (0..50u64).map(|i| anchor(i * 2_600_000, i * 1_000_000, i * 1_000_000 + i % 7)).collect();
         let c = converter(&anchors);
@@ -346,6 +356,7 @@ mod tests {
         assert_eq!(converter(&[]).ticks(Timestamp::default()), Ticks(u64::MAX));
         let back = converter(&[anchor(0, 0, 10 * second), anchor(second, second, 5 * second)]);
         assert_eq!(back.ticks(Timestamp::from_nanos(10 * second + 7)), Ticks(7), "the first time that it is so");
+        assert_eq!(back.ticks(Timestamp::from_nanos(11 * second)), Ticks(7 * second), "the step has skipped it");
     }
 
     #[test]

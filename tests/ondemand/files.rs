@@ -193,7 +193,7 @@ fn file_names_have_the_parts_of_the_process() {
     let named = place.traces().into_iter().find(|name| name != "node7").unwrap();
     assert!(named.ends_with(&format!("Z_{}.json", program.pid())) && named.contains('T'), "{named}");
     let answer = ask(&place, &program, &place.text_for_a_time("{job}.json", 1), "failed\n");
-    assert!(answer.contains("{job} is unknown"), "{answer}");
+    assert!(answer.contains("unknown placeholder {job}"), "{answer}");
     program.end();
 }
 

@@ -124,5 +124,5 @@ fn build_fails_when_an_output_name_has_an_unknown_part() {
     drop(guard.finish());
     let error = KinetoLayer::builder().output(folder.path().join("{job}.json")).build().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);
-    assert!(error.to_string().contains("{job} is unknown"), "{error}");
+    assert!(error.to_string().contains("unknown placeholder {job}"), "{error}");
 }
