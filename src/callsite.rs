@@ -86,15 +86,15 @@ pub(crate) struct ScopeFields {
 }
 
 impl ScopeFields {
-    fn of(metadata: &Metadata<'_>) -> ScopeFields {
+    fn from_metadata(metadata: &Metadata<'_>) -> ScopeFields {
         let field = |key| {
             let mut fields = metadata.fields().iter();
-            fields.find(|f| catalogue::lookup(f.name()).is_some_and(|entry| entry.key == key)).map(|f| f.index())
+            fields.find(|f| catalogue::lookup_field(f.name()).is_some_and(|entry| entry.key == key)).map(|f| f.index())
         };
         ScopeFields { scope: field("Record function scope"), forward_thread: field("Fwd thread id") }
     }
 
-    pub(crate) fn contain(self, field: usize) -> bool {
+    pub(crate) fn contains_field(self, field: usize) -> bool {
         [self.scope, self.forward_thread].contains(&Some(field))
     }
 }
@@ -142,7 +142,7 @@ impl Site {
 
     /// Returns the state of a span that is not recorded.
     pub(crate) fn excluded_state(&self) -> u64 {
-        state::ignored(self.index) | self.state & state::OWN
+        state::new_ignored(self.index) | self.state & state::OWN
     }
 
     /// Returns the class of the callsite's slices.
@@ -173,9 +173,9 @@ impl Site {
     }
 
     /// Decides the class by the first value of `kineto.kind`; returns false if that is not a valid kind of spans.
-    pub(crate) fn decide(&self, kind: &str, rules: &Rules) -> bool {
+    pub(crate) fn decide_by_kind(&self, kind: &str, rules: &Rules) -> bool {
         let named = kind.parse::<ActivityType>().ok().filter(|kind| kind.is_cpu());
-        self.store(named.unwrap_or(ActivityType::CpuOp), rules);
+        self.store_class(named.unwrap_or(ActivityType::CpuOp), rules);
         named.is_some()
     }
 
@@ -187,7 +187,7 @@ impl Site {
         })
     }
 
-    fn store(&self, class: ActivityType, rules: &Rules) {
+    fn store_class(&self, class: ActivityType, rules: &Rules) {
         // If fields decide, they do so for each span.
         let in_scope = self.scopes.is_some() || rules.scopes.is_empty() || rules.scopes.contains(&self.scope_as(class));
         let recorded = in_scope && rules.selected.contains(class) && rules.is_enabled(self.metadata);
@@ -207,7 +207,7 @@ impl Rules {
     }
 
     /// Returns the class of a callsite's spans; `None` if the first value of `kineto.kind` decides.
-    fn class(&self, metadata: &Metadata<'_>) -> Option<ActivityType> {
+    fn decide_class(&self, metadata: &Metadata<'_>) -> Option<ActivityType> {
         let has = |name| metadata.fields().field(name).is_some();
         if has(ANNOTATION_FIELD) {
             return Some(ActivityType::UserAnnotation);
@@ -232,7 +232,7 @@ impl Rules {
         fits.max_by_key(|(prefix, _)| prefix.len()).map(|(_, scope)| *scope)
     }
 
-    fn event(&self, metadata: &Metadata<'_>) -> EventRole {
+    fn decide_event_role(&self, metadata: &Metadata<'_>) -> EventRole {
         if !metadata.is_event() || !self.is_enabled(metadata) {
             return EventRole::Nothing;
         }
@@ -250,7 +250,7 @@ impl Rules {
         }
     }
 
-    fn fields(&self, metadata: &Metadata<'_>) -> u64 {
+    fn decide_fields(&self, metadata: &Metadata<'_>) -> u64 {
         let denied = |name: &str| self.denied_fields.iter().any(|denied| denied == name);
         let is_arg = |name: &str| match name {
             KIND_FIELD | ANNOTATION_FIELD => false,
@@ -305,14 +305,14 @@ impl Sites {
     }
 
     /// Returns the callsites of this process.
-    fn known(&self) -> &RwLock<KnownSites> {
+    fn known_sites(&self) -> &RwLock<KnownSites> {
         self.known.get(|_| RwLock::default())
     }
 
     /// Returns the decisions about a callsite, and makes them for a new one.
-    pub(crate) fn site(&self, metadata: &'static Metadata<'static>) -> &'static Site {
+    pub(crate) fn site_for(&self, metadata: &'static Metadata<'static>) -> &'static Site {
         let address = std::ptr::from_ref(metadata).addr();
-        if let Some(site) = self.known().read().unwrap_or_else(PoisonError::into_inner).by_address.get(&address) {
+        if let Some(site) = self.known_sites().read().unwrap_or_else(PoisonError::into_inner).by_address.get(&address) {
             return site;
         }
         // Before the lock is taken: this runs user code (the classifier) and allocates.
@@ -333,7 +333,7 @@ impl Sites {
     /// Locks the list with capacity for one more. The allocator must not be called under the lock, because one that creates
     /// spans re-enters this function.
     fn lock_with_capacity(&self) -> RwLockWriteGuard<'_, KnownSites> {
-        let lock = || self.known().write().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.known_sites().write().unwrap_or_else(PoisonError::into_inner);
         loop {
             let known = lock();
             if known.has_capacity() {
@@ -355,9 +355,9 @@ impl Sites {
     }
 
     fn decide_site(&self, metadata: &'static Metadata<'static>) -> Site {
-        let class = self.rules.class(metadata);
+        let class = self.rules.decide_class(metadata);
         let kind_field = class.is_none().then(|| metadata.fields().field(KIND_FIELD).map(|f| f.index())).flatten();
-        let fields = ScopeFields::of(metadata);
+        let fields = ScopeFields::from_metadata(metadata);
         let scope = self.rules.scope_of_target(metadata.target()).filter(|_| fields.scope.is_none());
         let wants_stacks = self.rules.stacks.as_ref();
         let wants_stacks = wants_stacks.is_none_or(|of| of.would_enable(metadata.target(), metadata.level()));
@@ -365,12 +365,12 @@ impl Sites {
             index: 0,
             state: 0,
             metadata,
-            fields: self.rules.fields(metadata),
+            fields: self.rules.decide_fields(metadata),
             kind_field,
             needs_values: kind_field.is_some() || scopes.is_some(),
             scope,
             scopes,
-            event: self.rules.event(metadata),
+            event: self.rules.decide_event_role(metadata),
             has_stacks: wants_stacks && scope != Some(RecordScope::BackwardFunction),
             class: AtomicU8::new(class),
         };
@@ -381,14 +381,14 @@ impl Sites {
         });
         let site = site(UNDECIDED, scopes);
         if let Some(class) = class {
-            site.store(class, &self.rules);
+            site.store_class(class, &self.rules);
         }
         site
     }
 
     /// Returns the callsites seen so far; a record's `site` is an index into this list.
-    pub(crate) fn all(&self) -> Vec<&'static Site> {
-        let lock = || self.known().read().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn all_sites(&self) -> Vec<&'static Site> {
+        let lock = || self.known_sites().read().unwrap_or_else(PoisonError::into_inner);
         loop {
             let wanted = lock().in_order.len();
             let mut all = Vec::with_capacity(wanted);
@@ -413,7 +413,7 @@ mod tests {
         let enabled = tracing_subscriber::registry();
         let span = tracing::subscriber::with_default(enabled, || tracing::info_span!("span"));
         let metadata = span.metadata().unwrap();
-        let _held = sites.known().write();
-        assert!(fork::tests::succeeds_in_child(|| sites.site(metadata).index == 0));
+        let _held = sites.known_sites().write();
+        assert!(fork::tests::succeeds_in_child(|| sites.site_for(metadata).index == 0));
     }
 }

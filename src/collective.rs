@@ -119,7 +119,7 @@ impl<'c> Collective<'c> {
     pub fn span(&self) -> Span {
         let group = self.group;
         let not_empty = |text: &'c str| Some(text).filter(|text| !text.is_empty());
-        let stride = group.stride();
+        let stride = group.rank_stride();
         tracing::info_span!(
             target: COMMS_TARGET,
             "record_param_comms",
@@ -127,14 +127,14 @@ impl<'c> Collective<'c> {
             dtype = not_empty(self.dtype),
             in_msg_nelems = self.in_elements,
             out_msg_nelems = self.out_elements,
-            in_split_size = Shortened::of(self.in_splits).map(display),
-            out_split_size = Shortened::of(self.out_splits).map(display),
+            in_split_size = Shortened::from_list(self.in_splits).map(display),
+            out_split_size = Shortened::from_list(self.out_splits).map(display),
             global_rank_start = stride.map(|(start, _)| start),
             global_rank_stride = stride.map(|(_, stride)| stride),
             "Group size" = group.size,
             process_group_name = group.name,
             process_group_description = not_empty(&group.description),
-            process_group_ranks = Shortened::of(&group.ranks).map(display),
+            process_group_ranks = Shortened::from_list(&group.ranks).map(display),
             backend_config = not_empty(&group.backend),
             "Rank" = self.rank,
             src_rank = self.source,
@@ -149,7 +149,7 @@ impl<'c> Collective<'c> {
     fn comms_id(&self) -> Option<u64> {
         let is_between_two = self.source.is_some() || self.destination.is_some();
         let (start, stride) =
-            self.group.stride().map_or((u64::MAX, 0), |(start, stride)| (start.into(), stride.into()));
+            self.group.rank_stride().map_or((u64::MAX, 0), |(start, stride)| (start.into(), stride.into()));
         let numbers = [self.seq?, is_between_two.into(), start, stride, self.group.size.into()];
         let numbers = numbers.into_iter().flat_map(u64::to_le_bytes);
         let bytes = self.group.name.bytes().chain([0]).chain(numbers);
@@ -168,7 +168,7 @@ const WHOLE: usize = 30;
 
 impl<'s, T> Shortened<'s, T> {
     /// Returns `None` for an empty list.
-    fn of(list: &'s [T]) -> Option<Shortened<'s, T>> {
+    fn from_list(list: &'s [T]) -> Option<Shortened<'s, T>> {
         (!list.is_empty()).then_some(Shortened(list))
     }
 }
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(Shortened(&list[..2]).to_string(), "[0, 1]");
         assert!(Shortened(&list[..30]).to_string().ends_with(", 28, 29]"));
         assert!(Shortened(&list).to_string().ends_with(", 27, 28, ..., 30]"));
-        assert!(Shortened::of(&list[..0]).is_none());
+        assert!(Shortened::from_list(&list[..0]).is_none());
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::fmt::Debug;
 /// Receives the slice that the calling thread is in, so that launches inside can be linked to it.
 pub(crate) trait CorrelationSink: Debug + Send + Sync {
     /// Called when the thread enters a slice. Returns a bit for each collector that took it; if 0, `pop` is not called.
-    fn push(&self, slice: u64, annotates: bool) -> u64;
+    fn push_slice(&self, slice: u64, annotates: bool) -> u64;
 
     /// Called when the thread leaves the slice that it pushed last; `annotates` and `takers` are those of the push.
-    fn pop(&self, annotates: bool, takers: u64);
+    fn pop_slice(&self, annotates: bool, takers: u64);
 }

@@ -20,7 +20,7 @@ use std::sync::{Arc, PoisonError, RwLock, TryLockError};
 use crate::os::platform;
 #[cfg(unix)]
 use crate::os::stderr;
-use crate::text::counted;
+use crate::text::count_with_noun;
 use format::LineStyle;
 pub(crate) use format::LogFormat;
 use line::Line;
@@ -151,7 +151,7 @@ impl Logger {
     /// Returns whether stages of a recording are shown on a terminal.
     pub(crate) fn has_terminal(&self) -> bool {
         let shows_stages = self.threshold.load(Ordering::Relaxed) <= Severity::Stage.number();
-        shows_stages && glance(&self.sink).is_none() && io::stderr().is_terminal()
+        shows_stages && try_read_clone(&self.sink).is_none() && io::stderr().is_terminal()
     }
 
     /// Returns whether a message of that site passes the threshold and the module list.
@@ -162,7 +162,7 @@ impl Logger {
         if site.severity != Severity::Verbose {
             return true;
         }
-        glance(&self.modules)
+        try_read_clone(&self.modules)
             .is_none_or(|modules| site.module.split("::").any(|part| modules.iter().any(|name| name == part)))
     }
 
@@ -173,17 +173,18 @@ impl Logger {
 
     /// Does the same as [`emit`](Logger::emit), with an object that is added to a line in JSON.
     pub(crate) fn emit_with(&self, site: &MessageSite, data: Option<&str>, text: fmt::Arguments<'_>) {
-        let Some(nesting) = Nesting::enter() else {
+        let Some(nesting) = Nesting::try_enter() else {
             site.count_suppressed();
             return;
         };
         let seconds = platform::unix_time().as_secs();
-        let Some(suppressed) = site.admit(seconds) else { return };
+        let Some(suppressed) = site.admit_message(seconds) else { return };
         let MessageSite { severity, topic, file, line, .. } = *site;
-        let style = LineStyle { format: LogFormat::of(self.format.load(Ordering::Relaxed)), has_colours: false };
+        let style =
+            LineStyle { format: LogFormat::from_number(self.format.load(Ordering::Relaxed)), has_colours: false };
         let message = Message { severity, topic, file, line, seconds, suppressed, text, data, style };
         let delivered = nesting.outermost
-            && catch_unwind(AssertUnwindSafe(|| match glance(&self.sink) {
+            && catch_unwind(AssertUnwindSafe(|| match try_read_clone(&self.sink) {
                 Some(sink) => {
                     sink(&message);
                     true
@@ -203,7 +204,7 @@ impl Logger {
 /// Copies the value of a lock without waiting; `None` while it is being replaced.
 ///
 /// In a child that was forked at that moment, the lock stays held.
-fn glance<T: Clone>(lock: &RwLock<Option<T>>) -> Option<T> {
+fn try_read_clone<T: Clone>(lock: &RwLock<Option<T>>) -> Option<T> {
     match lock.try_read() {
         Ok(held) => held.clone(),
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().clone(),
@@ -213,7 +214,7 @@ fn glance<T: Clone>(lock: &RwLock<Option<T>>) -> Option<T> {
 
 /// Writes a page that the program requested to stderr, unchanged and with one call.
 #[cfg(feature = "analysis")]
-pub(crate) fn show(page: &str) {
+pub(crate) fn print_page(page: &str) {
     let _ = io::Write::write_all(&mut io::stderr(), page.as_bytes());
 }
 
@@ -233,7 +234,11 @@ fn write_to_stderr(message: &Message<'_>) {
         0 => Line::new(format_args!("{message}")),
         n => line_with_text(
             message,
-            format_args!("{} ({} dropped before: stderr was full or closed)", message.text, counted(n, "message")),
+            format_args!(
+                "{} ({} dropped before: stderr was full or closed)",
+                message.text,
+                count_with_noun(n, "message")
+            ),
         ),
     };
     if !write_now(line.as_bytes()) {
@@ -249,7 +254,7 @@ fn line_with_text(message: &Message<'_>, text: fmt::Arguments<'_>) -> Line {
 /// Writes to stderr without waiting for its reader; returns `false` if nothing was written.
 fn write_now(text: &[u8]) -> bool {
     #[cfg(unix)]
-    return stderr::write(text);
+    return stderr::write_line(text);
     #[cfg(not(unix))]
     io::Write::write_all(&mut io::stderr(), text).is_ok()
 }
@@ -265,7 +270,7 @@ thread_local! {
 
 impl Nesting {
     /// Returns `None` at the third level.
-    fn enter() -> Option<Self> {
+    fn try_enter() -> Option<Self> {
         // In a thread that is ending, the count is gone and no sink is called.
         let depth = DEPTH.try_with(|depth| depth.replace(depth.get().saturating_add(1))).unwrap_or(1);
         let nesting = Nesting { outermost: depth == 0 };

@@ -65,7 +65,7 @@ impl Error {
 
     /// Creates an [`ErrorKind::Io`] about `path`, or an [`ErrorKind::OutOfMemory`]: "cannot `what` `path`: `source`; `advice`".
     pub(crate) fn io(what: &str, path: &Path, source: io::Error, advice: &str) -> Self {
-        kineto_trace::Error::io(what, path, source, advice).into()
+        kineto_trace::Error::from_io(what, path, source, advice).into()
     }
 
     /// Attaches a trace to the error.

@@ -89,7 +89,7 @@ impl KinetoGuard {
         let Some(session) = session.get() else { return Ok(()) };
         session.requests.close(session.settings.patience());
         let lived = self.built.map_or(Duration::ZERO, |built| built.elapsed());
-        let closed = write(session, |why| explain_early_drop(session, lived, why));
+        let closed = finish_and_write(session, |why| explain_early_drop(session, lived, why));
         session.end_guard();
         closed
     }
@@ -150,7 +150,7 @@ impl Drop for RecordingGuard {
     fn drop(&mut self) {
         if let Some(session) = self.session.get() {
             // Errors have been reported.
-            let _ = write(session, str::to_owned);
+            let _ = finish_and_write(session, str::to_owned);
             session.steps.end_numbered_file();
         }
     }
@@ -164,7 +164,7 @@ impl fmt::Debug for RecordingGuard {
 }
 
 /// Ends the running recording or schedule and writes the trace; `why_empty` may replace the reason why it is empty.
-fn write(session: &Session, why_empty: impl Fn(&str) -> String) -> Result<(), Error> {
+fn finish_and_write(session: &Session, why_empty: impl Fn(&str) -> String) -> Result<(), Error> {
     if session.recording.is_forked() || (session.recording.status() == Status::Idle && !session.is_stepping()) {
         return Ok(());
     }
@@ -176,7 +176,7 @@ fn write(session: &Session, why_empty: impl Fn(&str) -> String) -> Result<(), Er
     match session.finish(true) {
         Ok(Ending::Recording(trace)) => match session.why_empty(&trace) {
             Some(why) => diag!(Warning, "guard", "nothing was recorded: {}", why_empty(why)),
-            None => session.output().map_or(Ok(()), |path| {
+            None => session.output_path().map_or(Ok(()), |path| {
                 session.writes.write_in_time(trace, path, session.settings.patience()).or_else(failed)
             })?,
         },

@@ -119,7 +119,7 @@ impl TensorboardTraceHandler {
         self
     }
 
-    fn worker(&mut self) -> &str {
+    fn worker_or_default(&mut self) -> &str {
         let process = platform::process_id();
         if self.named.as_ref().is_none_or(|(made_in, _)| *made_in != process) {
             let host = Some(process::host_name()).filter(|host| !host.is_empty());
@@ -134,9 +134,9 @@ impl TensorboardTraceHandler {
         fs::create_dir_all(&self.folder).map_err(failed)
     }
 
-    fn path(&mut self, nanoseconds: u128) -> PathBuf {
+    fn trace_path(&mut self, nanoseconds: u128) -> PathBuf {
         let end = if self.gzip { ".gz" } else { "" };
-        let name = format!("{}.{nanoseconds}.pt.trace.json{end}", self.worker());
+        let name = format!("{}.{nanoseconds}.pt.trace.json{end}", self.worker_or_default());
         self.folder.join(name)
     }
 }
@@ -147,12 +147,12 @@ impl TraceHandler for TensorboardTraceHandler {
         // The program may change its working directory later.
         self.folder = std::path::absolute(&self.folder).map_err(failed)?;
         self.make_folder()?;
-        Ok(file::check(&self.path(0))?)
+        Ok(file::check_writable(&self.trace_path(0))?)
     }
 
     fn ready(&mut self, trace: Trace) -> Result<Option<PathBuf>, HandlerError> {
         self.make_folder()?;
-        let path = self.path(platform::unix_time().as_nanos());
+        let path = self.trace_path(platform::unix_time().as_nanos());
         trace.save(&path)?;
         Ok(Some(path))
     }
@@ -160,7 +160,7 @@ impl TraceHandler for TensorboardTraceHandler {
 
 /// Returns the file of cycle `number` for `path`: `app.3.pt.trace.json` for `app.pt.trace.json`, so that TensorBoard shows the
 /// cycles as those of one worker.
-pub(crate) fn numbered(path: &Path, number: u64) -> PathBuf {
+pub(crate) fn numbered_path(path: &Path, number: u64) -> PathBuf {
     with_number(path, '.', number)
 }
 
@@ -189,9 +189,9 @@ mod tests {
     fn file_names_equal_those_of_torch() {
         let mut handler = tensorboard_trace_handler("runs");
         let worker = format!("{}_{}", process::host_name(), std::process::id());
-        assert_eq!(handler.path(17), Path::new("runs").join(format!("{worker}.17.pt.trace.json")));
+        assert_eq!(handler.trace_path(17), Path::new("runs").join(format!("{worker}.17.pt.trace.json")));
         let mut handler = handler.worker_name("worker0").gzip(true);
-        assert_eq!(handler.path(18), Path::new("runs/worker0.18.pt.trace.json.gz"));
+        assert_eq!(handler.trace_path(18), Path::new("runs/worker0.18.pt.trace.json.gz"));
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
         use std::os::unix::ffi::OsStrExt;
 
         let path = |name: &[u8]| PathBuf::from(OsStr::from_bytes(name));
-        assert_eq!(numbered(&path(b"/tmp/\xff.json"), 3), path(b"/tmp/\xff.3.json"));
+        assert_eq!(numbered_path(&path(b"/tmp/\xff.json"), 3), path(b"/tmp/\xff.3.json"));
         assert_eq!(numbered_layer(&path(b"/tmp/a.\xff.json.gz"), 2), path(b"/tmp/a.\xff_2.json.gz"));
     }
 
@@ -216,7 +216,7 @@ mod tests {
             ("s3://bucket/app.json", "s3://bucket/app.3.json"),
             ("/", "/"),
         ] {
-            assert_eq!(numbered(Path::new(path), 3), Path::new(expected));
+            assert_eq!(numbered_path(Path::new(path), 3), Path::new(expected));
         }
     }
 

@@ -97,7 +97,7 @@ macro_rules! profile {
         $crate::profile!(@ $crate::__private::BlockRecording::begin(::core::format_args!($name)), $name, $body)
     };
     ($profiler:expr, $name:literal, $body:expr $(,)?) => {
-        $crate::profile!(@ $crate::__private::BlockRecording::with(&$profiler, ::core::format_args!($name)), $name, $body)
+        $crate::profile!(@ $crate::__private::BlockRecording::with_profiler(&$profiler, ::core::format_args!($name)), $name, $body)
     };
 }
 

@@ -85,7 +85,7 @@ impl Occupancy {
         } else {
             0
         };
-        let (limit_registers, registers_per_block) = registers(device, kernel.registers_per_thread, warps);
+        let (limit_registers, registers_per_block) = register_limit(device, kernel.registers_per_thread, warps);
         let (limit_shared, shared_per_block) = shared_memory(device, kernel.shared, shared);
         let limit_blocks = device.blocks_per_multiprocessor;
         let limit_barriers = match device.compute.0 {
@@ -112,7 +112,7 @@ impl Occupancy {
     ///
     /// Waiting blocks do not count, nor do multiprocessors without blocks. Computed in single precision, as in
     /// libkineto.
-    pub(crate) fn achieved(&self, device: &Device, kernel: &KernelResources, grid: [u32; 3]) -> f32 {
+    pub(crate) fn achieved_occupancy(&self, device: &Device, kernel: &KernelResources, grid: [u32; 3]) -> f32 {
         let blocks = blocks_per_sm(device, grid).min(self.active_blocks as f32);
         blocks * kernel.threads_per_block as f32 / device.threads_per_multiprocessor as f32
     }
@@ -138,7 +138,7 @@ impl fmt::Display for Factors {
 }
 
 /// Returns the limit by registers, and the registers of a block.
-fn registers(device: &Device, per_thread: u32, warps: u32) -> (u32, u32) {
+fn register_limit(device: &Device, per_thread: u32, warps: u32) -> (u32, u32) {
     // Each part of a multiprocessor has a scheduler with its own registers.
     let parts = if device.compute == (6, 0) { 2 } else { 4 };
     let per_thread_max = if device.compute.0 < 7 { 255 } else { 256 };
@@ -311,9 +311,9 @@ mod tests {
     fn achieved_occupancy_is_bounded_by_grid_and_limits() {
         let kernel = kernel(256, 47, 0);
         let fits = occupancy(&A100, &kernel);
-        assert_eq!(fits.achieved(&A100, &kernel, [108, 1, 1]), 0.125, "a block each");
-        assert_eq!(fits.achieved(&A100, &kernel, [54, 1, 1]), 0.0625, "a block for every other one");
-        assert_eq!(fits.achieved(&A100, &kernel, [65_535, 65_535, 65_535]), 0.625);
+        assert_eq!(fits.achieved_occupancy(&A100, &kernel, [108, 1, 1]), 0.125, "a block each");
+        assert_eq!(fits.achieved_occupancy(&A100, &kernel, [54, 1, 1]), 0.0625, "a block for every other one");
+        assert_eq!(fits.achieved_occupancy(&A100, &kernel, [65_535, 65_535, 65_535]), 0.625);
         assert_eq!(blocks_per_sm(&Device { multiprocessors: 0, ..A100 }, [1, 1, 1]), f32::INFINITY);
     }
 
@@ -377,7 +377,7 @@ mod tests {
                 shared: number(&args["shared memory"])?,
             };
             let ours = Occupancy::new(device, &kernel, SharedLimit::Default)?;
-            let percent = (f64::from(ours.achieved(device, &kernel, triple("grid")?)) * 100.0).round();
+            let percent = (f64::from(ours.achieved_occupancy(device, &kernel, triple("grid")?)) * 100.0).round();
             let figures = [
                 ("activeBlocksPerMultiprocessor", ours.active_blocks.into()),
                 ("limitingFactors", ours.limiting.to_string().into()),

@@ -40,12 +40,12 @@ enum BlockExtent {
 impl BlockRecording {
     /// Starts with the program's newest layer, or installs a layer for this purpose.
     pub fn begin(name: fmt::Arguments<'_>) -> BlockRecording {
-        let profiler = session::newest().map(|session| Ok(Profiler::new(session.into())));
-        BlockRecording::new(name, profiler.unwrap_or_else(install))
+        let profiler = session::newest_session().map(|session| Ok(Profiler::new(session.into())));
+        BlockRecording::new(name, profiler.unwrap_or_else(install_layer))
     }
 
     /// Starts with that profiler.
-    pub fn with(profiler: &Profiler, name: fmt::Arguments<'_>) -> BlockRecording {
+    pub fn with_profiler(profiler: &Profiler, name: fmt::Arguments<'_>) -> BlockRecording {
         BlockRecording::new(name, Ok(profiler.clone()))
     }
 
@@ -61,7 +61,7 @@ impl BlockRecording {
     }
 
     /// Returns the times of the block.
-    fn averages(&self, profiler: &Profiler, extent: BlockExtent) -> Result<KeyAverages, Error> {
+    fn block_averages(&self, profiler: &Profiler, extent: BlockExtent) -> Result<KeyAverages, Error> {
         let nothing = |why: &str| Error::new(ErrorKind::NotActive, format!("nothing was recorded: {why}"));
         match extent {
             BlockExtent::All => {
@@ -71,13 +71,13 @@ impl BlockRecording {
             BlockExtent::Annotation => {
                 let trace = profiler.snapshot()?;
                 let why = trace.why_empty().unwrap_or("the annotation around the block was not");
-                self.within(&trace.events()).ok_or_else(|| nothing(why))
+                self.annotation_averages(&trace.events()).ok_or_else(|| nothing(why))
             }
         }
     }
 
     /// Returns the contents of the last annotation with the block's name on this thread.
-    fn within(&self, events: &Events) -> Option<KeyAverages> {
+    fn annotation_averages(&self, events: &Events) -> Option<KeyAverages> {
         let here = TrackId::Id(thread::id());
         let mut annotations = events.iter().filter(|event| event.kind() == Some(ActivityType::UserAnnotation));
         let block = annotations.rfind(|event| event.name() == self.name && event.track().thread == here)?;
@@ -88,7 +88,7 @@ impl BlockRecording {
 impl Drop for BlockRecording {
     fn drop(&mut self) {
         let averages = match &self.state {
-            Ok((profiler, extent)) => self.averages(profiler, *extent),
+            Ok((profiler, extent)) => self.block_averages(profiler, *extent),
             Err(error) => Err(Error::new(error.kind(), error.to_string())),
         };
         match averages {
@@ -99,7 +99,7 @@ impl Drop for BlockRecording {
                     Some(width) => table.width(width),
                     None => table,
                 };
-                diag::show(&table.to_string());
+                diag::print_page(&table.to_string());
             }
             Err(error) => diag!(Warning, "profile", "\"{}\" ran without a profile: {error}", self.name),
         }
@@ -136,7 +136,7 @@ impl Trace {
 }
 
 /// Installs a layer as the global default subscriber for the life of the process, if the program has none.
-fn install() -> Result<Profiler, Error> {
+fn install_layer() -> Result<Profiler, Error> {
     static GUARD: OnceLock<KinetoGuard> = OnceLock::new();
     let (layer, guard) = KinetoLayer::builder().no_output().record_from_start(false).build()?;
     // A layer that cannot record must not occupy the program's only global default.

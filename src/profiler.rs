@@ -89,7 +89,7 @@ impl Profiler {
 
     /// Returns the capabilities of each collector on this machine, without starting it.
     pub fn collectors(&self) -> Vec<CollectorReport> {
-        self.session.get().map(|session| session.recording.probe()).unwrap_or_default()
+        self.session.get().map(|session| session.recording.probe_collectors()).unwrap_or_default()
     }
 
     /// Starts a recording, or begins the schedule if there is one.
@@ -124,7 +124,7 @@ impl Profiler {
     pub fn stop(&self) -> Result<Trace, Error> {
         let session = self.session()?;
         match session.finish(false)? {
-            Ending::Recording(trace) => trace.check_violations().map(|()| trace.hand_out(session.output())),
+            Ending::Recording(trace) => trace.check_violations().map(|()| trace.hand_out(session.output_path())),
             Ending::Cycle(Cycle { error: Some(error), .. }) if error.kind() == ErrorKind::InvariantViolated => {
                 Err(error)
             }
@@ -143,7 +143,7 @@ impl Profiler {
     pub fn step(&self) -> StepOutcome {
         match self.session() {
             Ok(session) => session.step(),
-            Err(none) => StepOutcome::of(0, StepState::Nothing { reason: Error::from(none).to_string() }),
+            Err(none) => StepOutcome::from_state(0, StepState::Nothing { reason: Error::from(none).to_string() }),
         }
     }
 
@@ -159,7 +159,7 @@ impl Profiler {
     /// Returns the traces of the cycles that have ended, if the builder's
     /// [`acc_events`](crate::KinetoLayerBuilder::acc_events) is set.
     pub fn traces(&self) -> Vec<Trace> {
-        self.session.get().map(|session| session.steps.traces()).unwrap_or_default()
+        self.session.get().map(|session| session.steps.kept_traces()).unwrap_or_default()
     }
 
     /// Returns the current iteration of the program: the largest count of all requesters.
@@ -231,7 +231,7 @@ impl Profiler {
     /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is running;
     /// [`AlreadyActive`](crate::ErrorKind::AlreadyActive) if the thread is recorded.
     pub fn enable_in_this_thread(&self) -> Result<ThreadRecording, Error> {
-        self.session()?.recording.join()
+        self.session()?.recording.include_thread()
     }
 
     /// Excludes the calling thread from the recording: its spans, events and allocations, also for observers. Its open slices
@@ -243,7 +243,7 @@ impl Profiler {
     /// # Errors
     /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is running, or the thread is not recorded.
     pub fn disable_in_this_thread(&self) -> Result<(), Error> {
-        self.session()?.recording.leave()
+        self.session()?.recording.exclude_thread()
     }
 
     /// Pauses a group until [`resume_activities`](Profiler::resume_activities), like PyTorch's
@@ -381,7 +381,7 @@ impl Profiler {
     pub fn add_metadata(&self, key: &str, value: &str) {
         if let Some(session) = self.session.get() {
             // It fails only in a child that was forked during a start, which has no recording to describe.
-            let _ = session.recording.with_metadata(|metadata| metadata.add(key, value));
+            let _ = session.recording.with_metadata(|metadata| metadata.add_text(key, value));
         }
     }
 
@@ -401,12 +401,12 @@ impl Profiler {
     /// # Errors
     /// [`Json`](crate::ErrorKind::Json) if `json` is not valid JSON.
     pub fn preset_metadata_json(&self, key: &str, json: &str) -> Result<(), Error> {
-        self.session.get().map_or(Ok(()), |session| session.recording.presets().add_json(key, json))
+        self.session.get().map_or(Ok(()), |session| session.recording.header_presets().add_json(key, json))
     }
 
     /// Adds a text to the header of each recording that starts from now on.
     pub fn preset_metadata(&self, key: &str, value: &str) {
-        self.session.get().into_iter().for_each(|session| session.recording.presets().add(key, value));
+        self.session.get().into_iter().for_each(|session| session.recording.header_presets().add_text(key, value));
     }
 
     /// Returns whether a recording is idle, prepared, recording or paused.

@@ -32,7 +32,7 @@ impl RecordWhile {
     }
 
     /// Returns the recordings if the span is one that they depend on.
-    fn recording<S>(&self, id: &Id, ctx: &Context<'_, S>) -> Option<&SessionRecording>
+    fn recording_of_span<S>(&self, id: &Id, ctx: &Context<'_, S>) -> Option<&SessionRecording>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
@@ -46,10 +46,10 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     fn on_enter(&self, id: &Id, ctx: Context<'_, S>) {
-        self.recording(id, &ctx).into_iter().for_each(SessionRecording::enter_awaited_span);
+        self.recording_of_span(id, &ctx).into_iter().for_each(SessionRecording::enter_awaited_span);
     }
 
     fn on_exit(&self, id: &Id, ctx: Context<'_, S>) {
-        self.recording(id, &ctx).into_iter().for_each(SessionRecording::exit_awaited_span);
+        self.recording_of_span(id, &ctx).into_iter().for_each(SessionRecording::exit_awaited_span);
     }
 }

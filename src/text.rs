@@ -1,6 +1,6 @@
 //! Texts with a length limit, and counted nouns.
 
-pub(crate) use kineto_trace::text::{boundary, counted};
+pub(crate) use kineto_trace::text::{count_with_noun, floor_char_boundary};
 use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -18,7 +18,7 @@ impl Write for Bounded {
             self.text.push_str(more);
             return Ok(());
         }
-        self.text.push_str(more.get(..boundary(more, bytes_left)).unwrap_or_default());
+        self.text.push_str(more.get(..floor_char_boundary(more, bytes_left)).unwrap_or_default());
         self.cut = true;
         Err(fmt::Error)
     }
@@ -26,7 +26,7 @@ impl Write for Bounded {
 
 impl Bounded {
     /// Formats a value, up to `bytes_max`.
-    pub(crate) fn debug(value: &dyn fmt::Debug, bytes_max: usize) -> Bounded {
+    pub(crate) fn from_debug(value: &dyn fmt::Debug, bytes_max: usize) -> Bounded {
         let mut text = Bounded { text: String::new(), bytes_max, cut: false };
         // An error comes from the limit or from the value; the text before it is kept. A panic must not reach the program,
         // which did not request the text.

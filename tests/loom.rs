@@ -284,7 +284,7 @@ fn span_resolved_by_two_threads_is_defined_once() {
         frames.frame(2).set(5, SpanState { span: 0, ..made(5) }, 0);
         let other = frames.clone();
         let borrower = thread::spawn(move || other.lend(5).unwrap());
-        // Imitates `Lane::span`.
+        // Imitates `Lane::span_id`.
         let frame = frames.frame(2);
         if frame.key() == 5 {
             frame.set_span(50);

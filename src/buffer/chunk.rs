@@ -51,11 +51,11 @@ impl Slots {
     /// Maps some chunks and returns one of them; `None` if there is no memory for one.
     #[cfg(not(all(test, loom)))]
     #[cold]
-    fn more() -> Option<Slots> {
+    fn map_new() -> Option<Slots> {
         // Few enough to cost no time, as their pages are not present yet; enough for one sizable mapping.
         const AT_ONCE: usize = if cfg!(miri) { 1 } else { 16 };
         const WORDS: usize = SLOTS * 4;
-        let (slots, _) = memory::words(AT_ONCE * WORDS).or_else(|| memory::words(WORDS))?.as_chunks();
+        let (slots, _) = memory::zeroed_words(AT_ONCE * WORDS).or_else(|| memory::zeroed_words(WORDS))?.as_chunks();
         let (one, others) = slots.as_chunks().0.split_first()?;
         let spare = SPARE.get(|_| SegQueue::new());
         others.iter().for_each(|slots| spare.push(Slots(slots)));
@@ -64,7 +64,7 @@ impl Slots {
 
     /// A placeholder for a missing chunk; never written.
     #[cfg(not(all(test, loom)))]
-    pub(crate) fn none() -> Slots {
+    pub(crate) fn full_placeholder() -> Slots {
         // Full from the start; no id belongs to it.
         static NONE: [[AtomicU64; 4]; SLOTS] = {
             let mut slots = [const { [const { AtomicU64::new(0) }; 4] }; SLOTS];
@@ -83,32 +83,32 @@ impl Slots {
 
     #[inline(always)]
     #[expect(clippy::indexing_slicing, reason = "slot 0 exists; words are constants below 4")]
-    fn header(self, word: usize) -> &'static AtomicU64 {
+    fn header_word(self, word: usize) -> &'static AtomicU64 {
         &self.0[0][word]
     }
 
     /// Returns how many slots are committed, the header included.
-    pub(crate) fn committed(self) -> usize {
+    pub(crate) fn committed_len(self) -> usize {
         // Acquire: pairs with `commit`, so that every slot below the length is complete.
-        let next = self.header(NEXT_ID).load(Ordering::Acquire);
+        let next = self.header_word(NEXT_ID).load(Ordering::Acquire);
         usize::try_from(next.saturating_sub(self.first_id())).unwrap_or(0).min(SLOTS)
     }
 
     /// Returns the id of the next record, for the writing thread; a multiple of [`SLOTS`] once the chunk is full.
     #[inline(always)]
     pub(crate) fn next_id(self) -> u64 {
-        self.header(NEXT_ID).load(Ordering::Relaxed)
+        self.header_word(NEXT_ID).load(Ordering::Relaxed)
     }
 
     /// Returns the id of slot 0.
     #[inline(always)]
     pub(crate) fn first_id(self) -> u64 {
-        self.header(FIRST_ID).load(Ordering::Relaxed)
+        self.header_word(FIRST_ID).load(Ordering::Relaxed)
     }
 
     /// Writes a slot below [`SLOTS`] that is not committed yet.
     #[inline(always)]
-    pub(crate) fn write(self, at: usize, words: [u64; 4]) {
+    pub(crate) fn write_slot(self, at: usize, words: [u64; 4]) {
         let ([a, b, c, d], [wa, wb, wc, wd]) = (self.slot(at), words);
         a.store(wa, Ordering::Relaxed);
         b.store(wb, Ordering::Relaxed);
@@ -118,20 +118,20 @@ impl Slots {
 
     /// Returns the words of all slots, for writing uncommitted ones.
     #[inline(always)]
-    pub(crate) fn words(self) -> &'static [AtomicU64] {
+    pub(crate) fn all_words(self) -> &'static [AtomicU64] {
         self.0.as_flattened()
     }
 
     /// Publishes all records with ids below `next_id`.
     #[inline(always)]
-    pub(crate) fn commit(self, next_id: u64) {
+    pub(crate) fn commit_below(self, next_id: u64) {
         // Release: a reader that sees the id sees the slots.
-        self.header(NEXT_ID).store(next_id, Ordering::Release);
+        self.header_word(NEXT_ID).store(next_id, Ordering::Release);
     }
 
     /// Stores the end of the slice in a slot below [`SLOTS`], which may be committed already.
     #[inline(always)]
-    pub(crate) fn end(self, at: usize, ticks: u64) {
+    pub(crate) fn store_end(self, at: usize, ticks: u64) {
         let [_, _, end, _] = self.slot(at);
         // Relaxed: the word is independent; a reader sees the old or the new one.
         end.store(ticks, Ordering::Relaxed);
@@ -145,10 +145,10 @@ impl Chunk {
     /// Returns an empty chunk whose pages are all present, so that no write faults; `None` if there is no memory.
     #[cfg(not(all(test, loom)))]
     pub(crate) fn new() -> Option<Chunk> {
-        let slots = SPARE.get(|_| SegQueue::new()).pop().or_else(Slots::more)?;
-        memory::populate(slots.0.as_flattened());
-        slots.header(NEXT_ID).store(slots.first_id(), Ordering::Relaxed);
-        slots.header(HOLDERS).store(1, Ordering::Relaxed);
+        let slots = SPARE.get(|_| SegQueue::new()).pop().or_else(Slots::map_new)?;
+        memory::populate_pages(slots.0.as_flattened());
+        slots.header_word(NEXT_ID).store(slots.first_id(), Ordering::Relaxed);
+        slots.header_word(HOLDERS).store(1, Ordering::Relaxed);
         Some(Chunk { slots })
     }
 
@@ -164,10 +164,10 @@ impl Chunk {
     /// yet.
     pub(crate) fn open(&self, first_id: u64, epoch: u64) {
         debug_assert!(first_id > 0 && first_id.is_multiple_of(SLOTS as u64), "{first_id}");
-        self.slots.header(FIRST_ID).store(first_id, Ordering::Relaxed);
-        self.slots.header(EPOCH).store(epoch, Ordering::Relaxed);
+        self.slots.header_word(FIRST_ID).store(first_id, Ordering::Relaxed);
+        self.slots.header_word(EPOCH).store(epoch, Ordering::Relaxed);
         // Release: a reader that sees a length of 1 or more sees the epoch.
-        self.slots.commit(first_id + 1);
+        self.slots.commit_below(first_id + 1);
     }
 
     /// Returns the slots, to be written by one thread at a time and only while a handle is held.
@@ -178,7 +178,7 @@ impl Chunk {
     /// Returns whether this is the only handle, so that the chunk can be opened again.
     pub(crate) fn is_unique(&self) -> bool {
         // Acquire: everything that the last other holder did has happened.
-        self.slots.header(HOLDERS).load(Ordering::Acquire) == 1
+        self.slots.header_word(HOLDERS).load(Ordering::Acquire) == 1
     }
 
     /// Returns the id of slot 0.
@@ -188,23 +188,23 @@ impl Chunk {
 
     /// Returns the epoch in which the chunk was opened.
     pub(crate) fn epoch(&self) -> u64 {
-        self.slots.header(EPOCH).load(Ordering::Relaxed)
+        self.slots.header_word(EPOCH).load(Ordering::Relaxed)
     }
 
     /// Returns how many slots are committed, the header included.
-    pub(crate) fn committed(&self) -> usize {
-        self.slots.committed()
+    pub(crate) fn committed_len(&self) -> usize {
+        self.slots.committed_len()
     }
 
     /// Returns `count` words of committed slots, from the word `at`; no words if some are out of range.
-    pub(crate) fn words(&self, at: usize, count: usize) -> impl Iterator<Item = u64> + use<> {
-        let words = self.slots.words().get(at..).and_then(|words| words.get(..count)).unwrap_or_default();
+    pub(crate) fn read_words(&self, at: usize, count: usize) -> impl Iterator<Item = u64> + use<> {
+        let words = self.slots.all_words().get(at..).and_then(|words| words.get(..count)).unwrap_or_default();
         words.iter().map(|word| word.load(Ordering::Relaxed))
     }
 
     /// Reads a committed slot; a slot out of range reads as zeros.
     #[inline(always)]
-    pub(crate) fn read(&self, at: usize) -> [u64; 4] {
+    pub(crate) fn read_slot(&self, at: usize) -> [u64; 4] {
         match self.slots.0.get(at) {
             Some([a, b, c, d]) => [a, b, c, d].map(|word| word.load(Ordering::Relaxed)),
             None => [0; 4],
@@ -214,7 +214,7 @@ impl Chunk {
 
 impl Clone for Chunk {
     fn clone(&self) -> Chunk {
-        self.slots.header(HOLDERS).fetch_add(1, Ordering::Relaxed);
+        self.slots.header_word(HOLDERS).fetch_add(1, Ordering::Relaxed);
         Chunk { slots: self.slots }
     }
 }
@@ -222,10 +222,10 @@ impl Clone for Chunk {
 impl Drop for Chunk {
     fn drop(&mut self) {
         // Release, and Acquire for the last: all accesses by holders precede the reuse of the chunk.
-        if self.slots.header(HOLDERS).fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.slots.header_word(HOLDERS).fetch_sub(1, Ordering::AcqRel) == 1 {
             #[cfg(not(all(test, loom)))]
             {
-                memory::discard(self.slots.0.as_flattened());
+                memory::discard_pages(self.slots.0.as_flattened());
                 SPARE.get(|_| SegQueue::new()).push(self.slots);
             }
         }
@@ -241,13 +241,16 @@ mod tests {
         assert_eq!(Chunk::BYTES, 64 * 1024);
         let chunk = Chunk::new().unwrap();
         chunk.open(4096, 7);
-        chunk.slots().write(1, [1, 2, 3, 4]);
-        assert_eq!(chunk.committed(), 1, "written is not yet committed");
-        chunk.slots().commit(4098);
-        assert_eq!((chunk.committed(), chunk.first_id(), chunk.epoch(), chunk.read(1)), (2, 4096, 7, [1, 2, 3, 4]));
-        chunk.slots().end(1, 9);
-        assert_eq!(chunk.read(1), [1, 2, 9, 4]);
-        assert_eq!(chunk.read(SLOTS), [0; 4]);
+        chunk.slots().write_slot(1, [1, 2, 3, 4]);
+        assert_eq!(chunk.committed_len(), 1, "written is not yet committed");
+        chunk.slots().commit_below(4098);
+        assert_eq!(
+            (chunk.committed_len(), chunk.first_id(), chunk.epoch(), chunk.read_slot(1)),
+            (2, 4096, 7, [1, 2, 3, 4])
+        );
+        chunk.slots().store_end(1, 9);
+        assert_eq!(chunk.read_slot(1), [1, 2, 9, 4]);
+        assert_eq!(chunk.read_slot(SLOTS), [0; 4]);
     }
 
     #[test]
@@ -257,17 +260,17 @@ mod tests {
         chunk.open(SLOTS as u64, 1);
         let reader = chunk.clone();
         let thread = std::thread::Builder::new().spawn(move || {
-            while reader.committed() < LAST {
-                for at in 1..reader.committed() {
-                    let [a, b, _, d] = reader.read(at);
+            while reader.committed_len() < LAST {
+                for at in 1..reader.committed_len() {
+                    let [a, b, _, d] = reader.read_slot(at);
                     assert_eq!((a, b, d), (at as u64, at as u64, at as u64));
                 }
             }
         });
         for at in 1..LAST {
-            chunk.slots().write(at, [at as u64, at as u64, 0, at as u64]);
-            chunk.slots().commit((SLOTS + at + 1) as u64);
-            chunk.slots().end(at, 5);
+            chunk.slots().write_slot(at, [at as u64, at as u64, 0, at as u64]);
+            chunk.slots().commit_below((SLOTS + at + 1) as u64);
+            chunk.slots().store_end(at, 5);
         }
         thread.unwrap().join().unwrap();
     }

@@ -38,7 +38,7 @@ impl Losses {
     }
 
     /// Takes all counts, in the order of [`Loss::ALL`], and resets them.
-    pub(crate) fn take(&self) -> [u64; Loss::ALL.len()] {
+    pub(crate) fn take_counts(&self) -> [u64; Loss::ALL.len()] {
         std::array::from_fn(|i| self.counts.get(i).map_or(0, |counter| counter.swap(0, Ordering::Relaxed)))
     }
 }
@@ -53,9 +53,9 @@ mod tests {
         for (i, loss) in Loss::ALL.iter().enumerate() {
             losses.add(*loss, i as u64 + 1);
         }
-        let counts = losses.take();
+        let counts = losses.take_counts();
         assert!(counts.iter().enumerate().all(|(i, count)| *count == i as u64 + 1));
-        assert_eq!(losses.take(), [0; Loss::ALL.len()]);
+        assert_eq!(losses.take_counts(), [0; Loss::ALL.len()]);
         let mut keys: Vec<_> = Loss::ALL.iter().map(|loss| loss.as_str()).collect();
         keys.sort_unstable();
         keys.dedup();

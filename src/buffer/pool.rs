@@ -29,7 +29,7 @@ pub(crate) struct ChunkPool {
 pub(crate) trait Starter: fmt::Debug + Send + Sync {
     /// Starts the thread. Called when the first chunk is taken, and again for each further chunk while there is no such
     /// thread.
-    fn start(self: Arc<Self>) -> Option<Thread>;
+    fn spawn_helper(self: Arc<Self>) -> Option<Thread>;
 }
 
 impl ChunkPool {
@@ -65,7 +65,7 @@ impl ChunkPool {
         let Some(starter) = self.starter.get().and_then(Weak::upgrade) else { return };
         // Not a lock: an allocator that creates spans re-enters this function while the thread is being started.
         if !self.starting.swap(true, Ordering::Acquire) {
-            if let Some(helper) = starter.start() {
+            if let Some(helper) = starter.spawn_helper() {
                 // Unpark it in case a chunk was taken before its handle was stored.
                 self.helper.get_or_init(|| helper).unpark();
             }
@@ -74,12 +74,12 @@ impl ChunkPool {
     }
 
     /// Returns an empty chunk: a ready one, else a new one; `None` at the limit, or if the system has no memory left.
-    pub(crate) fn take(&self) -> Option<Chunk> {
+    pub(crate) fn take_chunk(&self) -> Option<Chunk> {
         // Reserve before waking the helper, which may use up the rest of the budget for ready chunks; then pop one of those.
         let made = || {
-            let made = self.reserve(Chunk::BYTES).then(Chunk::new)?;
+            let made = self.reserve_bytes(Chunk::BYTES).then(Chunk::new)?;
             if made.is_none() {
-                self.release(Chunk::BYTES);
+                self.release_bytes(Chunk::BYTES);
             }
             made
         };
@@ -100,8 +100,8 @@ impl ChunkPool {
         while !self.ready.is_full() && is_left() {
             // Reserve and push back to back: a thread that takes a chunk in between would find neither budget nor chunk.
             let Some(chunk) = Chunk::new() else { return };
-            if self.reserve(Chunk::BYTES) && self.ready.push(chunk).is_err() {
-                self.release(Chunk::BYTES);
+            if self.reserve_bytes(Chunk::BYTES) && self.ready.push(chunk).is_err() {
+                self.release_bytes(Chunk::BYTES);
             }
         }
     }
@@ -110,13 +110,13 @@ impl ChunkPool {
     pub(crate) fn give_back(&self, chunks: impl IntoIterator<Item = Chunk>) {
         for chunk in chunks {
             if !(chunk.is_unique() && self.ready.push(chunk).is_ok()) {
-                self.release(Chunk::BYTES);
+                self.release_bytes(Chunk::BYTES);
             }
         }
     }
 
     /// Reserves `bytes` of the budget; `false` if fewer are left.
-    pub(crate) fn reserve(&self, bytes: u64) -> bool {
+    pub(crate) fn reserve_bytes(&self, bytes: u64) -> bool {
         self.reserve_leaving(bytes, 0)
     }
 
@@ -125,7 +125,7 @@ impl ChunkPool {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let fits = before.saturating_add(bytes).saturating_add(left) <= self.bytes_max;
         if !fits {
-            self.release(bytes);
+            self.release_bytes(bytes);
         }
         fits
     }
@@ -137,13 +137,13 @@ impl ChunkPool {
             if self.ready.pop().is_none() {
                 return false;
             }
-            self.release(Chunk::BYTES);
+            self.release_bytes(Chunk::BYTES);
         }
         true
     }
 
     /// Returns `bytes` to the budget.
-    pub(crate) fn release(&self, bytes: u64) {
+    pub(crate) fn release_bytes(&self, bytes: u64) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
@@ -168,10 +168,10 @@ mod tests {
         let pool = ChunkPool::new(3 * Chunk::BYTES);
         pool.refill();
         assert_eq!(pool.bytes(), 3 * Chunk::BYTES);
-        let taken: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
-        assert_eq!((taken.len(), pool.reserve(1)), (3, false));
+        let taken: Vec<_> = std::iter::from_fn(|| pool.take_chunk()).collect();
+        assert_eq!((taken.len(), pool.reserve_bytes(1)), (3, false));
         pool.give_back(taken);
-        assert!(pool.take().is_some());
+        assert!(pool.take_chunk().is_some());
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
         #[derive(Debug)]
         struct Quick(ChunkPool);
         impl Starter for Quick {
-            fn start(self: Arc<Self>) -> Option<Thread> {
+            fn spawn_helper(self: Arc<Self>) -> Option<Thread> {
                 self.0.refill();
                 None
             }
@@ -187,7 +187,7 @@ mod tests {
         let quick = Arc::new(Quick(ChunkPool::new(3 * Chunk::BYTES)));
         let starter: Weak<dyn Starter> = Arc::downgrade(&(quick.clone() as Arc<dyn Starter>));
         quick.0.set_starter(starter);
-        assert_eq!(std::iter::from_fn(|| quick.0.take()).count(), 3);
+        assert_eq!(std::iter::from_fn(|| quick.0.take_chunk()).count(), 3);
     }
 
     #[test]
@@ -196,19 +196,19 @@ mod tests {
         pool.refill();
         assert!(!pool.reserve_for_use(2 * Chunk::BYTES - 5, 2 * Chunk::BYTES), "some is to be left");
         assert!(pool.reserve_for_use(2 * Chunk::BYTES - 5, Chunk::BYTES));
-        assert!(pool.take().is_some() && pool.take().is_none());
+        assert!(pool.take_chunk().is_some() && pool.take_chunk().is_none());
         assert!(pool.reserve_for_use(5, 0) && !pool.reserve_for_use(1, 0));
     }
 
     #[test]
     fn chunk_with_another_handle_is_not_reused() {
         let pool = ChunkPool::new(10 * Chunk::BYTES);
-        let chunk = pool.take().unwrap();
+        let chunk = pool.take_chunk().unwrap();
         chunk.open(2048, 1);
         let held = chunk.clone();
         pool.give_back([chunk]);
         assert_eq!(pool.bytes(), 0);
-        pool.take().unwrap().open(4096, 2);
+        pool.take_chunk().unwrap().open(4096, 2);
         assert_eq!(held.first_id(), 2048);
     }
 }

@@ -83,14 +83,14 @@ impl Head {
     }
 
     #[inline(always)]
-    pub(crate) const fn word(self) -> u64 {
+    pub(crate) const fn to_word(self) -> u64 {
         self.tag as u64 | (self.flags as u64) << 8 | (self.payload as u64) << 16 | (self.site as u64) << 32
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the fields are extracted from the word")]
-    fn of(word: u64) -> Option<Head> {
+    fn from_word(word: u64) -> Option<Head> {
         Some(Head {
-            tag: Tag::of(word as u8)?,
+            tag: Tag::from_byte(word as u8)?,
             flags: (word >> 8) as u8,
             payload: (word >> 16) as u16,
             site: (word >> 32) as u32,
@@ -99,15 +99,15 @@ impl Head {
 
     /// Returns how many slots a record with this head takes.
     #[inline(always)]
-    pub(crate) const fn slots(self) -> usize {
-        (1 + self.tag.words() + self.payload as usize).div_ceil(4)
+    pub(crate) const fn slot_count(self) -> usize {
+        (1 + self.tag.fixed_words() + self.payload as usize).div_ceil(4)
     }
 }
 
 impl Tag {
     /// Returns how many words of the head slot the tag uses.
     #[inline(always)]
-    pub(crate) const fn words(self) -> usize {
+    pub(crate) const fn fixed_words(self) -> usize {
         match self {
             Tag::Stack => 0,
             Tag::Slice | Tag::Memory => 3,
@@ -116,7 +116,7 @@ impl Tag {
         }
     }
 
-    fn of(byte: u8) -> Option<Tag> {
+    fn from_byte(byte: u8) -> Option<Tag> {
         const ALL: [Tag; 13] = [
             Tag::Slice,
             Tag::Span,
@@ -149,12 +149,12 @@ pub(crate) struct MemoryTag {
 
 impl MemoryTag {
     #[inline(always)]
-    pub(crate) const fn word(self) -> u32 {
+    pub(crate) const fn to_word(self) -> u32 {
         self.kind as u32 | (self.category as u32) << 8 | (self.index.cast_unsigned() as u32) << 16
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the fields are extracted from the word")]
-    pub(crate) const fn of(word: u32) -> MemoryTag {
+    pub(crate) const fn from_word(word: u32) -> MemoryTag {
         MemoryTag { kind: word as u8, category: (word >> 8) as u8, index: ((word >> 16) as u16).cast_signed() }
     }
 }
@@ -173,20 +173,20 @@ pub(crate) struct CommittedRecord<'c> {
 impl<'c> CommittedRecord<'c> {
     /// Reads the record at slot `at`; `None` after the last, or if the chunk is damaged.
     #[inline]
-    pub(crate) fn read(chunk: &'c Chunk, at: usize, committed: usize) -> Option<CommittedRecord<'c>> {
+    pub(crate) fn read_at(chunk: &'c Chunk, at: usize, committed: usize) -> Option<CommittedRecord<'c>> {
         if at >= committed {
             return None;
         }
-        let [word, a, b, c] = chunk.read(at);
-        let head = Head::of(word)?;
-        (at + head.slots() <= committed).then_some(CommittedRecord { chunk, at, head, words: [a, b, c] })
+        let [word, a, b, c] = chunk.read_slot(at);
+        let head = Head::from_word(word)?;
+        (at + head.slot_count() <= committed).then_some(CommittedRecord { chunk, at, head, words: [a, b, c] })
     }
 
     /// Writes a record at slot `at`, without its payload and without committing it; ignores `words` beyond those of the tag.
     #[inline(always)]
-    pub(crate) fn write(slots: Slots, at: usize, head: Head, words: [u64; 3]) {
-        let place = slots.words().get(at * 4..at * 4 + 4).unwrap_or_default();
-        let own = std::iter::once(head.word()).chain(words).take(1 + head.tag.words());
+    pub(crate) fn write_head(slots: Slots, at: usize, head: Head, words: [u64; 3]) {
+        let place = slots.all_words().get(at * 4..at * 4 + 4).unwrap_or_default();
+        let own = std::iter::once(head.to_word()).chain(words).take(1 + head.tag.fixed_words());
         place.iter().zip(own).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
     }
 
@@ -197,12 +197,12 @@ impl<'c> CommittedRecord<'c> {
 
     /// Returns the id of a slice's span.
     #[inline]
-    pub(crate) fn span(&self) -> u64 {
+    pub(crate) fn span_id(&self) -> u64 {
         if self.head.flags & flag::DEFINES != 0 { self.id() } else { self.words[2] }
     }
 
     /// Returns the id of a span's parent, if this is the record that defines the span.
-    pub(crate) fn parent(&self) -> Option<u64> {
+    pub(crate) fn parent_id(&self) -> Option<u64> {
         match self.head.tag {
             Tag::Span => Some(self.words[0]),
             Tag::Slice if self.head.flags & flag::DEFINES != 0 => Some(self.words[2]),
@@ -212,14 +212,14 @@ impl<'c> CommittedRecord<'c> {
 
     /// Returns the slot after the record.
     #[inline]
-    pub(crate) fn next(&self) -> usize {
-        self.at + self.head.slots()
+    pub(crate) fn next_slot(&self) -> usize {
+        self.at + self.head.slot_count()
     }
 
     /// Returns the words of the payload.
     #[inline]
-    pub(crate) fn payload(&self) -> impl Iterator<Item = u64> + use<> {
-        self.chunk.words(self.at * 4 + 1 + self.head.tag.words(), self.head.payload.into())
+    pub(crate) fn payload_words(&self) -> impl Iterator<Item = u64> + use<> {
+        self.chunk.read_words(self.at * 4 + 1 + self.head.tag.fixed_words(), self.head.payload.into())
     }
 }
 
@@ -235,21 +235,21 @@ mod tests {
         // Words of earlier records in the slots must not matter.
         let chunk = Chunk::new().unwrap();
         let longest: &[usize] = if cfg!(miri) { &[] } else { &[600, PAYLOAD_MAX] };
-        for tag in (1..=13).filter_map(Tag::of) {
+        for tag in (1..=13).filter_map(Tag::from_byte) {
             for length in (0..20).chain(longest.iter().copied()) {
                 chunk.open(SLOTS as u64, 1);
                 let expected: Vec<u64> = (0..length).map(|i| i as u64 * 7 + 1).collect();
-                let writer = Writer::of(&chunk);
-                let mut payload = writer.payload(SLOTS as u64 + 1, tag);
-                expected.iter().for_each(|word| payload.push([*word]));
+                let writer = Writer::for_chunk(&chunk);
+                let mut payload = writer.begin_payload(SLOTS as u64 + 1, tag);
+                expected.iter().for_each(|word| payload.push_words([*word]));
                 let head = Head::new(tag, flag::FIRST | flag::CLIPPED, 77);
                 assert!(writer.put_with(SLOTS as u64 + 1, payload, head, [11, 22, 33]));
-                let record = CommittedRecord::read(&chunk, 1, chunk.committed()).unwrap();
+                let record = CommittedRecord::read_at(&chunk, 1, chunk.committed_len()).unwrap();
                 let payload = u16::try_from(length).unwrap();
                 assert_eq!((record.head, record.id()), (Head { payload, ..head }, SLOTS as u64 + 1));
-                assert_eq!(record.words[..tag.words()], [11, 22, 33][..tag.words()]);
-                assert_eq!(record.payload().collect::<Vec<u64>>(), expected, "{tag:?} with {length} words");
-                assert!(CommittedRecord::read(&chunk, record.next(), chunk.committed()).is_none());
+                assert_eq!(record.words[..tag.fixed_words()], [11, 22, 33][..tag.fixed_words()]);
+                assert_eq!(record.payload_words().collect::<Vec<u64>>(), expected, "{tag:?} with {length} words");
+                assert!(CommittedRecord::read_at(&chunk, record.next_slot(), chunk.committed_len()).is_none());
             }
         }
     }
@@ -258,7 +258,7 @@ mod tests {
     fn memory_tag_fits_into_a_head() {
         for (kind, index, category) in [(0, -1, 7), (1, 0, 0), (255, i16::MAX, 255), (20, i16::MIN, 1)] {
             let tag = MemoryTag { kind, index, category };
-            assert_eq!(MemoryTag::of(tag.word()), tag);
+            assert_eq!(MemoryTag::from_word(tag.to_word()), tag);
         }
     }
 
@@ -266,10 +266,10 @@ mod tests {
     fn damaged_slot_ends_the_chunk() {
         let chunk = Chunk::new().unwrap();
         chunk.open(SLOTS as u64, 1);
-        chunk.slots().write(1, [200, 0, 0, 0]);
-        chunk.slots().write(2, [Head { payload: u16::MAX, ..Head::new(Tag::Span, 0, 0) }.word(), 0, 0, 0]);
-        chunk.slots().commit(SLOTS as u64 + 3);
-        assert!(CommittedRecord::read(&chunk, 1, 3).is_none());
-        assert!(CommittedRecord::read(&chunk, 2, 3).is_none(), "the payload would lie behind the committed length");
+        chunk.slots().write_slot(1, [200, 0, 0, 0]);
+        chunk.slots().write_slot(2, [Head { payload: u16::MAX, ..Head::new(Tag::Span, 0, 0) }.to_word(), 0, 0, 0]);
+        chunk.slots().commit_below(SLOTS as u64 + 3);
+        assert!(CommittedRecord::read_at(&chunk, 1, 3).is_none());
+        assert!(CommittedRecord::read_at(&chunk, 2, 3).is_none(), "the payload would lie behind the committed length");
     }
 }

@@ -26,83 +26,83 @@ const SLOT: u64 = SLOTS as u64 - 1;
 
 /// Returns the slot of a record.
 #[inline(always)]
-const fn slot(id: u64) -> usize {
+const fn slot_index(id: u64) -> usize {
     (id & SLOT) as usize
 }
 
 /// Returns the word index at which the payload of a record begins.
 #[inline(always)]
-const fn start(id: u64, tag: Tag) -> usize {
-    slot(id) * 4 + 1 + tag.words()
+const fn payload_start(id: u64, tag: Tag) -> usize {
+    slot_index(id) * 4 + 1 + tag.fixed_words()
 }
 
 impl Writer {
     /// Returns a writer whose placeholder chunk is always full.
-    pub(crate) fn full() -> Writer {
-        Writer(Slots::none())
+    pub(crate) fn without_chunk() -> Writer {
+        Writer(Slots::full_placeholder())
     }
 
     /// Continues `chunk` after its committed length; keep the handle for as long as the writer is used.
-    pub(crate) fn of(chunk: &Chunk) -> Writer {
+    pub(crate) fn for_chunk(chunk: &Chunk) -> Writer {
         Writer(chunk.slots())
     }
 
     /// Returns the id of the next record of one slot, if it fits.
     #[inline(always)]
-    pub(crate) fn next(self) -> Option<u64> {
+    pub(crate) fn next_slot_id(self) -> Option<u64> {
         let id = self.0.next_id();
-        (slot(id) != 0).then_some(id)
+        (slot_index(id) != 0).then_some(id)
     }
 
     /// Returns the id of the next record of `slots` slots, if it fits.
     #[inline(always)]
     pub(crate) fn next_id(self, slots: usize) -> Option<u64> {
-        self.next().filter(|id| slot(*id) + slots <= SLOTS)
+        self.next_slot_id().filter(|id| slot_index(*id) + slots <= SLOTS)
     }
 
-    /// Writes and publishes a record of one slot, with the id from [`next`](Writer::next).
+    /// Writes and publishes a record of one slot, with the id from [`next_slot_id`](Writer::next_slot_id).
     #[inline(always)]
     pub(crate) fn put_slice(self, id: u64, head: u64, start: Ticks, span: u64) {
-        self.0.write(slot(id), [head, start.0, 0, span]);
-        self.0.commit(id + 1);
+        self.0.write_slot(slot_index(id), [head, start.0, 0, span]);
+        self.0.commit_below(id + 1);
     }
 
     /// Writes and publishes the record for which [`next_id`](Writer::next_id) returned an id.
     #[inline(always)]
-    pub(crate) fn put(self, id: u64, head: Head, words: [u64; 3], payload: &[u64]) {
-        CommittedRecord::write(self.0, slot(id), head, words);
-        let mut place = self.payload(id, head.tag);
-        payload.iter().for_each(|word| place.push([*word]));
-        self.0.commit(id + head.slots() as u64);
+    pub(crate) fn put_record(self, id: u64, head: Head, words: [u64; 3], payload: &[u64]) {
+        CommittedRecord::write_head(self.0, slot_index(id), head, words);
+        let mut place = self.begin_payload(id, head.tag);
+        payload.iter().for_each(|word| place.push_words([*word]));
+        self.0.commit_below(id + head.slot_count() as u64);
     }
 
-    /// Begins a record of any length, with the id from [`next`](Writer::next), by its payload.
+    /// Begins a record of any length, with the id from [`next_slot_id`](Writer::next_slot_id), by its payload.
     #[inline(always)]
-    pub(crate) fn payload(self, id: u64, tag: Tag) -> RecordPayload {
-        RecordPayload { slots: self.0, end: start(id, tag) }
+    pub(crate) fn begin_payload(self, id: u64, tag: Tag) -> RecordPayload {
+        RecordPayload { slots: self.0, end: payload_start(id, tag) }
     }
 
     /// Writes and publishes the record whose payload was written already; `false` if it did not fit.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "a chunk has fewer words")]
     pub(crate) fn put_with(self, id: u64, payload: RecordPayload, head: Head, words: [u64; 3]) -> bool {
-        let head = Head { payload: (payload.end - start(id, head.tag)) as u16, ..head };
+        let head = Head { payload: (payload.end - payload_start(id, head.tag)) as u16, ..head };
         let fits = payload.end <= SLOTS * 4;
         if fits {
-            CommittedRecord::write(self.0, slot(id), head, words);
-            self.0.commit(id + head.slots() as u64);
+            CommittedRecord::write_head(self.0, slot_index(id), head, words);
+            self.0.commit_below(id + head.slot_count() as u64);
         }
         fits
     }
 
     /// Ends a slice in place; `false` if it is in another chunk.
     #[inline(always)]
-    pub(crate) fn end(self, slice: u64, end: Ticks) -> bool {
+    pub(crate) fn end_slice(self, slice: u64, end: Ticks) -> bool {
         // Chunks' ids begin at multiples of SLOTS, so the XOR of an id of this chunk is its slot.
         let at = slice ^ self.0.first_id();
         let here = at <= SLOT;
         if here {
-            self.0.end(slot(at), end.0);
+            self.0.store_end(slot_index(at), end.0);
         }
         here
     }
@@ -111,8 +111,8 @@ impl Writer {
 impl RecordPayload {
     /// Adds words; counts those that do not fit without writing them.
     #[inline(always)]
-    pub(crate) fn push<const N: usize>(&mut self, words: [u64; N]) {
-        if let Some(place) = self.slots.words().get(self.end..self.end + N) {
+    pub(crate) fn push_words<const N: usize>(&mut self, words: [u64; N]) {
+        if let Some(place) = self.slots.all_words().get(self.end..self.end + N) {
             place.iter().zip(words).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
         }
         self.end += N;
@@ -134,48 +134,51 @@ mod tests {
 
     #[test]
     fn slice_ends_in_place_only_in_the_current_chunk() {
-        let none = Writer::full();
+        let none = Writer::without_chunk();
         assert!(
-            none.next().is_none() && none.next_id(1).is_none() && !none.end(0, Ticks(1)) && !none.end(FIRST, Ticks(1))
+            none.next_slot_id().is_none()
+                && none.next_id(1).is_none()
+                && !none.end_slice(0, Ticks(1))
+                && !none.end_slice(FIRST, Ticks(1))
         );
         let (first, head) = (open(FIRST), Head::new(Tag::Slice, 0, 3));
-        let writer = Writer::of(&first);
-        let a = writer.next().unwrap();
-        writer.put_slice(a, head.word(), Ticks(7), 9);
+        let writer = Writer::for_chunk(&first);
+        let a = writer.next_slot_id().unwrap();
+        writer.put_slice(a, head.to_word(), Ticks(7), 9);
         let b = writer.next_id(1).unwrap();
-        writer.put(b, head, [8, 0, 9], &[]);
+        writer.put_record(b, head, [8, 0, 9], &[]);
         assert_eq!((a, b), (FIRST + 1, FIRST + 2));
-        assert!(writer.end(a, Ticks(50)));
-        assert_eq!(first.read(1), [head.word(), 7, 50, 9]);
+        assert!(writer.end_slice(a, Ticks(50)));
+        assert_eq!(first.read_slot(1), [head.to_word(), 7, 50, 9]);
 
         let second = open(5 * SLOTS as u64);
-        let writer = Writer::of(&second);
-        assert!(!writer.end(b, Ticks(60)) && !writer.end(0, Ticks(60)));
-        assert_eq!((first.read(2)[2], second.committed()), (0, 1));
+        let writer = Writer::for_chunk(&second);
+        assert!(!writer.end_slice(b, Ticks(60)) && !writer.end_slice(0, Ticks(60)));
+        assert_eq!((first.read_slot(2)[2], second.committed_len()), (0, 1));
     }
 
     #[test]
     fn too_large_payload_leaves_chunk_unchanged() {
         let chunk = open(FIRST);
-        let writer = Writer::of(&chunk);
-        let id = writer.next().unwrap();
-        let mut payload = writer.payload(id, Tag::Span);
-        (0..SLOTS as u64 * 5).for_each(|word| payload.push([word]));
+        let writer = Writer::for_chunk(&chunk);
+        let id = writer.next_slot_id().unwrap();
+        let mut payload = writer.begin_payload(id, Tag::Span);
+        (0..SLOTS as u64 * 5).for_each(|word| payload.push_words([word]));
         assert!(!writer.put_with(id, payload, Head::new(Tag::Span, 0, 0), [0; 3]));
-        assert_eq!(chunk.committed(), 1);
+        assert_eq!(chunk.committed_len(), 1);
     }
 
     #[test]
     fn chunk_is_filled_to_its_last_slot() {
         let chunk = open(FIRST);
-        let writer = Writer::of(&chunk);
+        let writer = Writer::for_chunk(&chunk);
         let mut put = 0;
-        while let Some(id) = writer.next() {
+        while let Some(id) = writer.next_slot_id() {
             assert!(writer.next_id(SLOTS - put - 1).is_some() && writer.next_id(SLOTS - put).is_none());
-            writer.put(id, Head::new(Tag::Close, 0, 0), [0; 3], &[]);
+            writer.put_record(id, Head::new(Tag::Close, 0, 0), [0; 3], &[]);
             put += 1;
         }
-        assert_eq!((put, chunk.committed()), (SLOTS - 1, SLOTS));
+        assert_eq!((put, chunk.committed_len()), (SLOTS - 1, SLOTS));
         assert!(writer.next_id(1).is_none());
     }
 }

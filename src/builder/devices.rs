@@ -109,7 +109,7 @@ impl KinetoLayerBuilder {
 }
 
 /// Returns this crate's collectors, without the disabled ones, and the program's own.
-pub(super) fn collectors(
+pub(super) fn build_collector_set(
     config: &Config,
     timer: Option<Arc<dyn Collector>>,
     own: Vec<Arc<dyn Collector>>,
@@ -121,7 +121,7 @@ pub(super) fn collectors(
     let fallback = [Mode::KinetoGpuFallback, Mode::KinetoPrivateUse1Fallback];
     let fallback = fallback.into_iter().find(|mode| config.mode.contains(*mode));
     for vendor in &VENDORS {
-        if let Some(warning) = vendor.warning(&gpu.options) {
+        if let Some(warning) = vendor.options_warning(&gpu.options) {
             diag!(Warning, "config", "{warning}");
         }
         let made = match fallback {
@@ -129,7 +129,7 @@ pub(super) fn collectors(
             None if gpu.options.flag(vendor.disabled_by) => {
                 Err(disabled(&format!("switched off by {}", vendor.disabled_by), ""))
             }
-            None => vendor.collector(&gpu.options),
+            None => vendor.make_collector(&gpu.options),
         };
         match made {
             Ok(collector) => collectors.push(collector),
@@ -138,7 +138,7 @@ pub(super) fn collectors(
     }
     match (fallback, timer) {
         (None, _) => {}
-        (Some(Mode::KinetoGpuFallback), _) => match collector::timers() {
+        (Some(Mode::KinetoGpuFallback), _) => match collector::make_fallback_timers() {
             Ok(timers) => collectors.push(timers),
             Err(reason) => off.push(("timers", reason)),
         },
@@ -150,7 +150,7 @@ pub(super) fn collectors(
     }
     match &gpu.plugin_folder {
         Some(folder) if gpu.plugins => {
-            let (plugins, others) = collector::plugins(folder);
+            let (plugins, others) = collector::load_plugins(folder);
             collectors.extend(plugins);
             off.extend(others);
         }

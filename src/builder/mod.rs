@@ -88,9 +88,9 @@ impl KinetoLayer {
     /// # Errors
     /// Those of [`KinetoLayerBuilder::build`], for example if the configuration file that `KINETO_CONFIG` names is unusable.
     pub fn from_env() -> Result<(Option<KinetoLayer>, KinetoGuard), Error> {
-        let env = Env::process();
+        let env = Env::from_process();
         let switch = env.activation_or_default();
-        KinetoLayer::switched(env, switch, KinetoLayer::builder())
+        KinetoLayer::build_for_activation(env, switch, KinetoLayer::builder())
     }
 
     /// Creates a layer if the environment enables it, like [`from_env`](KinetoLayer::from_env), but returns errors.
@@ -98,22 +98,22 @@ impl KinetoLayer {
     /// # Errors
     /// If a variable has an invalid value or names an unwritable path; those of [`KinetoLayerBuilder::build`].
     pub fn try_from_env() -> Result<(Option<KinetoLayer>, KinetoGuard), Error> {
-        let (env, mut builder) = (Env::process(), KinetoLayer::builder());
+        let (env, mut builder) = (Env::from_process(), KinetoLayer::builder());
         builder.overrides.is_env_strict = true;
         let switch = env.activation()?;
-        KinetoLayer::switched(env, switch, builder)
+        KinetoLayer::build_for_activation(env, switch, builder)
     }
 
-    fn switched(
+    fn build_for_activation(
         env: Env,
         switch: Activation,
         mut builder: KinetoLayerBuilder,
     ) -> Result<(Option<KinetoLayer>, KinetoGuard), Error> {
         match switch {
             Activation::Off => {
-                config::report_unknown_variables(&env, env.unused());
+                config::report_unknown_variables(&env, env.not_enabled_warning());
                 if let Err(why) = env.activation() {
-                    config::report(&[why.to_string()]);
+                    config::report_warnings(&[why.to_string()]);
                 }
                 return Ok((None, KinetoGuard::inert()));
             }
@@ -368,7 +368,7 @@ impl KinetoLayerBuilder {
 
     /// Returns the table of all settings in Markdown, for a program's help.
     pub fn reference() -> String {
-        Config::reference()
+        Config::reference_table()
     }
 
     /// Creates the layer and its guard, and starts to record unless configured otherwise.
@@ -393,25 +393,29 @@ impl KinetoLayerBuilder {
     /// If a setting has an invalid value (the message names it and a valid one), the output cannot be created, the handler
     /// cannot take traces, the named configuration file cannot be read, or the platform does not support a setting.
     pub fn build(self) -> Result<(KinetoLayer, KinetoGuard), Error> {
-        if platform::CAN_RECORD { self.assemble() } else { Ok((KinetoLayer::inert(), KinetoGuard::inert())) }
+        if platform::CAN_RECORD {
+            self.build_layer_and_guard()
+        } else {
+            Ok((KinetoLayer::inert(), KinetoGuard::inert()))
+        }
     }
 
     /// Creates the layer and its guard where the platform can record.
-    fn assemble(mut self) -> Result<(KinetoLayer, KinetoGuard), Error> {
+    fn build_layer_and_guard(mut self) -> Result<(KinetoLayer, KinetoGuard), Error> {
         if let Some(sink) = &self.log_sink {
             diag::LOGGER.set_sink(Some(sink.clone()));
         }
-        let env = self.env.unwrap_or_else(Env::process);
-        diag::LOGGER.set_plain(env.value("NO_COLOR").is_some_and(|text| !text.is_empty()));
+        let env = self.env.unwrap_or_else(Env::from_process);
+        diag::LOGGER.set_plain(env.raw_value("NO_COLOR").is_some_and(|text| !text.is_empty()));
         let mut warnings = Vec::new();
         let resolved = Config::resolve(&self.overrides, &env, &mut warnings);
         if let Ok(config) = &resolved {
             config.apply_log_settings();
         }
         config::report_unknown_variables(&env, None);
-        config::report(&warnings);
+        config::report_warnings(&warnings);
         let mut config = resolved?;
-        let (sinks, is_strict) = (sinks(self.sinks)?, self.overrides.is_env_strict);
+        let (sinks, is_strict) = (register_sinks(self.sinks)?, self.overrides.is_env_strict);
         let claim = settle_output(&mut config, &sinks, is_strict, self.handler.is_some())?;
         self.options.private_use1.as_deref().map_or(Ok(()), check_name)?;
         self.handler.as_mut().map_or(Ok(()), |handler| handler.prepare())?;
@@ -432,10 +436,10 @@ impl KinetoLayerBuilder {
         let settings = RecorderSettings {
             field_bytes_max: config.field_limit_bytes,
             fields_while_idle: config.fields_while_idle,
-            records: config.mode.records(),
+            records: config.mode.has_recording_mode(),
             threads: self.threads,
         };
-        let observers = observers(&config, self.observers);
+        let observers = create_observers(&config, self.observers);
         let recorder =
             Arc::new(Recorder::new(config.buffer_limit_bytes, Sites::new(rules), observers, extras, settings));
         // A request may want memory that the layer does not record otherwise; without a slot it gets none.
@@ -444,29 +448,29 @@ impl KinetoLayerBuilder {
             let why = "too many layers record memory already; drop one of them first";
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
-        fork::watch(thread_lanes::forget_lane);
+        fork::call_in_children(thread_lanes::forget_lane);
         let record = config.record_from_start;
         if config.flush_on_signals {
-            signal::watch();
+            signal::watch_signals();
         }
-        let collectors = devices::collectors(&config, self.timer, self.collectors);
+        let collectors = devices::build_collector_set(&config, self.timer, self.collectors);
         let session = Session::new(recorder.clone(), config, self.options, sinks, collectors);
         session.set_claim(claim);
         session.set_observers(self.session_observers);
         session.recording.with_metadata(|metadata| {
-            self.metadata.iter().for_each(|(key, value)| metadata.add(key, value));
+            self.metadata.iter().for_each(|(key, value)| metadata.add_text(key, value));
             self.metadata_json.iter().try_for_each(|(key, json)| metadata.add_json(key, json))
         })??;
         session.steps.configure(self.schedule, self.handler)?;
         if record {
             session.begin_schedule()?;
             // A signal before the first record must report why there is no trace.
-            signal::expect();
-            signal::serve(session::at_exit);
+            signal::expect_flush_thread();
+            signal::start_flush_thread(session::at_exit);
         }
-        session::register(&session);
+        session::register_session(&session);
         #[cfg(feature = "ondemand")]
-        serves.then(|| requests::serve(&session));
+        serves.then(|| requests::serve_requests(&session));
         Ok((KinetoLayer::new(recorder), KinetoGuard::new(session)))
     }
 }
@@ -479,13 +483,13 @@ fn settle_output(
     has_handler: bool,
 ) -> Result<Option<OutputClaim>, Error> {
     let mut warnings = Vec::new();
-    config.settle_output(|path| sinks.check(path), is_strict, &mut warnings)?;
+    config.settle_output(|path| sinks.check_target(path), is_strict, &mut warnings)?;
     // A handler replaces the default output.
     let is_written = !has_handler || config.output != Output::Default;
-    let claim = |path: &Path| if Sinks::is_file(path) { OutputClaim::take(path).map(Some) } else { Some(None) };
+    let claim = |path: &Path| if Sinks::is_file(path) { OutputClaim::try_claim(path).map(Some) } else { Some(None) };
     let claim = if is_written { config.claim_output(claim, numbered_layer, &mut warnings)?.flatten() } else { None };
-    config::report(&warnings);
-    config.output.path(&config.placeholder_values()).iter().for_each(|output| report_abandoned(output));
+    config::report_warnings(&warnings);
+    config.output.expanded_path(&config.placeholder_values()).iter().for_each(|output| report_abandoned(output));
     Ok(claim)
 }
 
@@ -506,7 +510,7 @@ fn check_name(name: &str) -> Result<(), Error> {
 /// Reports unfinished files of earlier processes next to the output.
 fn report_abandoned(output: &Path) {
     const SHOWN: usize = 3;
-    let files = Sinks::abandoned(output);
+    let files = Sinks::abandoned_files(output);
     if let Some(more) = files.len().checked_sub(1) {
         let names: Vec<_> = files.iter().take(SHOWN).map(|path| path.display().to_string()).collect();
         let more = if more < SHOWN { String::new() } else { format!(" and {} more", files.len() - SHOWN) };
@@ -520,7 +524,7 @@ fn report_abandoned(output: &Path) {
 }
 
 /// Returns the sinks of URLs, by scheme.
-fn sinks(given: Vec<(String, Arc<dyn TraceSink>)>) -> Result<Sinks, Error> {
+fn register_sinks(given: Vec<(String, Arc<dyn TraceSink>)>) -> Result<Sinks, Error> {
     let mut sinks = Sinks::default();
     for (scheme, sink) in given {
         if sinks.register(&scheme, sink)? {
@@ -531,7 +535,7 @@ fn sinks(given: Vec<(String, Arc<dyn TraceSink>)>) -> Result<Sinks, Error> {
 }
 
 /// Returns the observers of spans: those of the mode, and the program's own.
-fn observers(config: &Config, mut own: Vec<Arc<dyn SpanObserver>>) -> Observers {
+fn create_observers(config: &Config, mut own: Vec<Arc<dyn SpanObserver>>) -> Observers {
     if config.mode.contains(Mode::Nvtx) {
         own.push(Arc::new(Nvtx::new(config.gpu.options.path("NVTX_INJECTION64_PATH"))));
     }
@@ -547,7 +551,7 @@ fn slice_extras(config: &Config, stacks_by_program: bool, is_strict: bool) -> Re
     let (wanted, with_stack) = (&config.slice_extras, config.flags.with_stack);
     let frames =
         if with_stack { stack_frames(wanted.stack_frames, stacks_by_program, backtrace::CAN_CAPTURE)? } else { 0 };
-    let events = if config.mode.records() { wanted.performance_events.as_slice() } else { &[] };
+    let events = if config.mode.has_recording_mode() { wanted.performance_events.as_slice() } else { &[] };
     let extras = SliceExtras::new(frames, events);
     match &extras {
         Err(why) if config.has_counters_from_env() && !is_strict => {

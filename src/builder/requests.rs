@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 /// Serves external requests with the session.
 #[cfg(target_os = "linux")]
-pub(super) fn serve(session: &Arc<Session>) {
-    crate::ondemand::serve(session);
+pub(super) fn serve_requests(session: &Arc<Session>) {
+    crate::ondemand::serve_requests(session);
 }
 
 /// Reports that requests are served on Linux only.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn serve(_session: &Arc<Session>) {
+pub(super) fn serve_requests(_session: &Arc<Session>) {
     crate::diag::diag!(
         Warning,
         "ondemand",
@@ -73,10 +73,10 @@ impl Profiler {
     pub fn after_fork(&self) -> Result<(), Error> {
         // There is no session if the layer is off.
         if let Ok(session) = self.session()
-            && session.settings.next().ondemand.accepts_requests()
+            && session.settings.next_config().ondemand.accepts_requests()
             && session.requests.forget_parent()?
         {
-            serve(session);
+            serve_requests(session);
         }
         Ok(())
     }

@@ -38,7 +38,7 @@ fn control_state() -> &'static Own<ControlState> {
 
 /// Returns the state of the library, with one load.
 #[inline]
-pub(super) fn state() -> CStatus {
+pub(super) fn library_state() -> CStatus {
     const NOT_INITIALIZED: u8 = CStatus::NotInitialized as u8;
     const DISABLED: u8 = CStatus::Disabled as u8;
     const SHUT_DOWN: u8 = CStatus::ShutDown as u8;
@@ -56,41 +56,41 @@ fn set_state(state: CStatus) {
 }
 
 fn profiler() -> Result<&'static Profiler, CallError> {
-    PROFILER.get().ok_or_else(|| CallError::of(state()))
+    PROFILER.get().ok_or_else(|| CallError::from_status(library_state()))
 }
 
 /// Builds the layer that the environment configures, and installs it. Returns errors of the environment.
 pub(super) fn init() -> Result<(), CallError> {
     let mut kept = control_state().lock();
-    match state() {
-        CStatus::NotInitialized => make(&mut kept, KinetoLayer::try_from_env),
+    match library_state() {
+        CStatus::NotInitialized => install_layer(&mut kept, KinetoLayer::try_from_env),
         // The program must not notice the injection.
         CStatus::Ok if std::mem::take(&mut kept.is_injected) => Ok(()),
         CStatus::Ok => {
             Err(CallError::new(CStatus::AlreadyInitialized, "tracing_kineto_init was called before; call it once"))
         }
-        other => Err(CallError::of(other)),
+        other => Err(CallError::from_status(other)),
     }
 }
 
 /// Does the same inside `cuInit`, for a program that does not call init. Returns `false` if the program has done it, or is
 /// doing it.
-pub(super) fn inject() -> Result<bool, CallError> {
+pub(super) fn init_from_injection() -> Result<bool, CallError> {
     // Does not wait: the thread that holds the lock may be waiting for this `cuInit` call.
     let Some(mut kept) = control_state().try_lock() else { return Ok(false) };
-    if state() != CStatus::NotInitialized {
+    if library_state() != CStatus::NotInitialized {
         return Ok(false);
     }
     // No caller could handle errors here: they are printed and ignored.
-    make(&mut kept, KinetoLayer::from_env)?;
+    install_layer(&mut kept, KinetoLayer::from_env)?;
     kept.is_injected = true;
     Ok(true)
 }
 
 type FromEnv = fn() -> Result<(Option<KinetoLayer>, KinetoGuard), Error>;
 
-fn make(kept: &mut ControlState, from_env: FromEnv) -> Result<(), CallError> {
-    if let Some(session) = session::newest() {
+fn install_layer(kept: &mut ControlState, from_env: FromEnv) -> Result<(), CallError> {
+    if let Some(session) = session::newest_session() {
         let _ = PROFILER.set(Profiler::new(session.into()));
         set_state(CStatus::Ok);
         let why = "the program has its own KinetoLayer, which ranges and calls use; no init is needed";
@@ -105,7 +105,7 @@ fn make(kept: &mut ControlState, from_env: FromEnv) -> Result<(), CallError> {
     }
     let (Some(layer), guard) = from_env()? else {
         set_state(CStatus::Disabled);
-        return Err(CallError::of(CStatus::Disabled));
+        return Err(CallError::from_status(CStatus::Disabled));
     };
     let subscriber = tracing_subscriber::registry().with(layer);
     if dispatcher::set_global_default(Dispatch::new(subscriber)).is_err() {
@@ -125,8 +125,8 @@ fn make(kept: &mut ControlState, from_env: FromEnv) -> Result<(), CallError> {
 pub(super) fn shutdown() -> Result<(), CallError> {
     let ControlState { guard, last, .. } = {
         let mut kept = control_state().lock();
-        if state() != CStatus::Ok {
-            return Err(CallError::of(state()));
+        if library_state() != CStatus::Ok {
+            return Err(CallError::from_status(library_state()));
         }
         set_state(CStatus::ShutDown);
         std::mem::take(&mut *kept)
@@ -135,7 +135,7 @@ pub(super) fn shutdown() -> Result<(), CallError> {
     Ok(guard.map_or(Ok(()), |mut guard| guard.close())?)
 }
 
-pub(super) fn start() -> Result<(), CallError> {
+pub(super) fn start_recording() -> Result<(), CallError> {
     profiler()?.start()?;
     // It would use memory of the new recording.
     let last = control_state().lock().last.take();
@@ -144,7 +144,7 @@ pub(super) fn start() -> Result<(), CallError> {
 }
 
 /// Ends the recording, and keeps it for a later save.
-pub(super) fn stop() -> Result<(), CallError> {
+pub(super) fn stop_recording() -> Result<(), CallError> {
     let stopped = profiler()?.stop();
     let trace = stopped.as_ref().map_or_else(Error::trace, Some);
     if let Some(trace) = trace.cloned() {
@@ -155,7 +155,7 @@ pub(super) fn stop() -> Result<(), CallError> {
 }
 
 /// Saves a snapshot of the running recording, or the one that was stopped last.
-pub(super) fn save(path: &Path) -> Result<(), CallError> {
+pub(super) fn save_recording(path: &Path) -> Result<(), CallError> {
     let trace = match profiler()?.snapshot() {
         Err(error) if error.kind() == ErrorKind::NotActive => control_state()
             .lock()
@@ -168,7 +168,7 @@ pub(super) fn save(path: &Path) -> Result<(), CallError> {
 }
 
 /// Writes what was recorded so far to the configured output.
-pub(super) fn flush() -> Result<(), CallError> {
+pub(super) fn flush_recording() -> Result<(), CallError> {
     Ok(profiler()?.flush()?)
 }
 
@@ -177,10 +177,10 @@ pub(super) fn step() -> Result<(), CallError> {
     outcome.cycle.and_then(|cycle| cycle.error).map_or(Ok(()), |error| Err(error.into()))
 }
 
-pub(super) fn metadata(key: &str, json: &str) -> Result<(), CallError> {
+pub(super) fn add_metadata(key: &str, json: &str) -> Result<(), CallError> {
     Ok(profiler()?.add_metadata_json(key, json)?)
 }
 
 pub(super) fn is_recording() -> bool {
-    state() == CStatus::Ok && PROFILER.get().is_some_and(Profiler::is_recording)
+    library_state() == CStatus::Ok && PROFILER.get().is_some_and(Profiler::is_recording)
 }

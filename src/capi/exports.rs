@@ -4,7 +4,7 @@
 use super::control;
 use super::injection;
 use super::ranges::{self, EntryKind, RangeKind};
-use super::status::{CStatus, CallError, last};
+use super::status::{CStatus, CallError, with_last_error};
 use std::borrow::Cow;
 #[cfg(unix)]
 use std::ffi::OsStr;
@@ -16,13 +16,13 @@ use std::path::Path;
 use tracing_core::field::Value;
 
 /// Runs a call, and keeps its error.
-fn answer(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
+fn run_call(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
     let panicked =
         |_| Err(CallError::new(CStatus::Panicked, "the call panicked, a defect of tracing-kineto; please report it"));
     let done = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(panicked);
     let status = done.map_or_else(
         |fault| {
-            fault.keep();
+            fault.store_as_last();
             fault.status
         },
         |()| CStatus::Ok,
@@ -32,16 +32,16 @@ fn answer(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
 
 /// Runs a call if the library is active; otherwise returns its state.
 fn at_work(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
-    match control::state() {
-        CStatus::Ok => answer(call),
+    match control::library_state() {
+        CStatus::Ok => run_call(call),
         other => other as c_int,
     }
 }
 
 /// Does the same for leaving a range, which is also possible after the shutdown.
-fn inside(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
-    match control::state() {
-        CStatus::ShutDown if ranges::is_inside() => answer(call),
+fn run_range_exit(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
+    match control::library_state() {
+        CStatus::ShutDown if ranges::is_inside() => run_call(call),
         _ => at_work(call),
     }
 }
@@ -50,17 +50,17 @@ fn inside(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
 ///
 /// # Safety
 /// `text` is null, or a C string that does not change during `'t`.
-unsafe fn text<'t>(what: &str, text: *const c_char) -> Result<Cow<'t, str>, CallError> {
+unsafe fn read_text<'t>(what: &str, text: *const c_char) -> Result<Cow<'t, str>, CallError> {
     // SAFETY: the caller upholds the contract, which is the same.
-    let text = unsafe { bytes(what, text) }?;
+    let text = unsafe { read_c_str(what, text) }?;
     Ok(text.to_str().map_or_else(|_| text.to_string_lossy(), Cow::Borrowed))
 }
 
 /// Reads a C string without conversion.
 ///
 /// # Safety
-/// As for [`text`].
-unsafe fn bytes<'t>(what: &str, text: *const c_char) -> Result<&'t CStr, CallError> {
+/// As for [`read_text`].
+unsafe fn read_c_str<'t>(what: &str, text: *const c_char) -> Result<&'t CStr, CallError> {
     if text.is_null() {
         return Err(CallError::new(CStatus::BadArgument, format!("{what} is null; pass a C string")));
     }
@@ -70,11 +70,11 @@ unsafe fn bytes<'t>(what: &str, text: *const c_char) -> Result<&'t CStr, CallErr
 
 /// # Safety
 /// `key` is null or a C string.
-unsafe fn argument(key: *const c_char, value: &dyn Value) -> c_int {
+unsafe fn add_argument(key: *const c_char, value: &dyn Value) -> c_int {
     at_work(|| {
         // SAFETY: by the caller's contract, `key` is null or a C string.
-        let key = unsafe { text("the key", key) }?;
-        ranges::argument(&key, value)
+        let key = unsafe { read_text("the key", key) }?;
+        ranges::add_argument(&key, value)
     })
 }
 
@@ -89,29 +89,29 @@ extern "C" fn tracing_kineto_version() -> *const c_char {
 
 #[unsafe(no_mangle)]
 extern "C" fn tracing_kineto_last_error() -> *const c_char {
-    let of_state = control::state().sentence();
-    let said = last(|said| if said.is_empty() { of_state.as_ptr() } else { said.as_ptr() });
+    let of_state = control::library_state().inactive_reason();
+    let said = with_last_error(|said| if said.is_empty() { of_state.as_ptr() } else { said.as_ptr() });
     said.unwrap_or(of_state.as_ptr())
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn tracing_kineto_init() -> c_int {
-    answer(control::init)
+    run_call(control::init)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn tracing_kineto_shutdown() -> c_int {
-    answer(control::shutdown)
+    run_call(control::shutdown)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn tracing_kineto_start() -> c_int {
-    at_work(control::start)
+    at_work(control::start_recording)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn tracing_kineto_stop() -> c_int {
-    at_work(control::stop)
+    at_work(control::stop_recording)
 }
 
 /// The function that CUDA's driver calls inside the first `cuInit`, if `CUDA_INJECTION64_PATH` names the library.
@@ -120,7 +120,7 @@ extern "C" fn tracing_kineto_stop() -> c_int {
 /// affect the program.
 #[unsafe(no_mangle)]
 extern "C" fn InitializeInjection() -> c_int {
-    answer(|| {
+    run_call(|| {
         injection::initialize();
         Ok(())
     });
@@ -133,18 +133,18 @@ extern "C" fn InitializeInjection() -> c_int {
 unsafe extern "C" fn tracing_kineto_save(path: *const c_char) -> c_int {
     at_work(|| {
         // SAFETY: by the caller's contract, `path` is null or a C string.
-        let path = unsafe { bytes("the path", path) }?;
+        let path = unsafe { read_c_str("the path", path) }?;
         #[cfg(unix)]
         let path = OsStr::from_bytes(path.to_bytes());
         #[cfg(not(unix))]
         let path = &*path.to_string_lossy();
-        control::save(Path::new(path))
+        control::save_recording(Path::new(path))
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn tracing_kineto_flush() -> c_int {
-    at_work(control::flush)
+    at_work(control::flush_recording)
 }
 
 #[unsafe(no_mangle)]
@@ -163,10 +163,10 @@ extern "C" fn tracing_kineto_is_recording() -> c_int {
 unsafe extern "C" fn tracing_kineto_metadata(key: *const c_char, json: *const c_char) -> c_int {
     at_work(|| {
         // SAFETY: by the caller's contract, `key` is null or a C string.
-        let key = unsafe { text("the key", key) }?;
+        let key = unsafe { read_text("the key", key) }?;
         // SAFETY: by the caller's contract, `json` is null or a C string.
-        let json = unsafe { text("the value", json) }?;
-        control::metadata(&key, &json)
+        let json = unsafe { read_text("the value", json) }?;
+        control::add_metadata(&key, &json)
     })
 }
 
@@ -176,14 +176,14 @@ unsafe extern "C" fn tracing_kineto_metadata(key: *const c_char, json: *const c_
 unsafe extern "C" fn tracing_kineto_push_range(name: *const c_char, kind: c_int) -> c_int {
     at_work(|| {
         // SAFETY: by the caller's contract, `name` is null or a C string.
-        let name = unsafe { text("the name", name) }?;
-        ranges::push(&name, RangeKind::from_number(kind)?)
+        let name = unsafe { read_text("the name", name) }?;
+        ranges::push_range(&name, RangeKind::from_number(kind)?)
     })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn tracing_kineto_pop_range() -> c_int {
-    inside(|| ranges::pop(EntryKind::Range))
+    run_range_exit(|| ranges::pop_entry(EntryKind::Range))
 }
 
 /// # Safety
@@ -191,7 +191,7 @@ extern "C" fn tracing_kineto_pop_range() -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tracing_kineto_arg_int(key: *const c_char, value: i64) -> c_int {
     // SAFETY: by the caller's contract, `key` is null or a C string.
-    unsafe { argument(key, &value) }
+    unsafe { add_argument(key, &value) }
 }
 
 /// # Safety
@@ -199,7 +199,7 @@ unsafe extern "C" fn tracing_kineto_arg_int(key: *const c_char, value: i64) -> c
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tracing_kineto_arg_double(key: *const c_char, value: f64) -> c_int {
     // SAFETY: by the caller's contract, `key` is null or a C string.
-    unsafe { argument(key, &value) }
+    unsafe { add_argument(key, &value) }
 }
 
 /// # Safety
@@ -207,7 +207,7 @@ unsafe extern "C" fn tracing_kineto_arg_double(key: *const c_char, value: f64) -
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tracing_kineto_arg_bool(key: *const c_char, value: c_int) -> c_int {
     // SAFETY: by the caller's contract, `key` is null or a C string.
-    unsafe { argument(key, &(value != 0)) }
+    unsafe { add_argument(key, &(value != 0)) }
 }
 
 /// # Safety
@@ -216,10 +216,10 @@ unsafe extern "C" fn tracing_kineto_arg_bool(key: *const c_char, value: c_int) -
 unsafe extern "C" fn tracing_kineto_arg_string(key: *const c_char, value: *const c_char) -> c_int {
     at_work(|| {
         // SAFETY: by the caller's contract, `key` is null or a C string.
-        let key = unsafe { text("the key", key) }?;
+        let key = unsafe { read_text("the key", key) }?;
         // SAFETY: by the caller's contract, `value` is null or a C string.
-        let value = unsafe { text("the value", value) }?;
-        ranges::argument(&key, &&*value)
+        let value = unsafe { read_text("the value", value) }?;
+        ranges::add_argument(&key, &&*value)
     })
 }
 
@@ -230,7 +230,7 @@ extern "C" fn tracing_kineto_push_correlation_id(id: u64) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn tracing_kineto_pop_correlation_id() -> c_int {
-    inside(|| ranges::pop(EntryKind::CorrelationId))
+    run_range_exit(|| ranges::pop_entry(EntryKind::CorrelationId))
 }
 
 /// # Safety
@@ -239,8 +239,8 @@ extern "C" fn tracing_kineto_pop_correlation_id() -> c_int {
 unsafe extern "C" fn tracing_kineto_counter(name: *const c_char, value: f64) -> c_int {
     at_work(|| {
         // SAFETY: by the caller's contract, `name` is null or a C string.
-        let name = unsafe { text("the name", name) }?;
-        ranges::counter(&name, value);
+        let name = unsafe { read_text("the name", name) }?;
+        ranges::record_counter(&name, value);
         Ok(())
     })
 }
@@ -251,8 +251,8 @@ unsafe extern "C" fn tracing_kineto_counter(name: *const c_char, value: f64) -> 
 unsafe extern "C" fn tracing_kineto_instant(name: *const c_char) -> c_int {
     at_work(|| {
         // SAFETY: by the caller's contract, `name` is null or a C string.
-        let name = unsafe { text("the name", name) }?;
-        ranges::instant(&name);
+        let name = unsafe { read_text("the name", name) }?;
+        ranges::record_instant(&name);
         Ok(())
     })
 }

@@ -19,8 +19,8 @@ pub(super) fn initialize() {
         );
         return;
     }
-    match inside_init(control::inject) {
-        Ok(true) => report(),
+    match inside_init(control::init_from_injection) {
+        Ok(true) => report_missing_cuda(),
         Ok(false) => {}
         Err(fault) if fault.status == CStatus::Disabled => diag!(
             Warning,
@@ -33,8 +33,8 @@ pub(super) fn initialize() {
 }
 
 /// Reports why CUDA is not recorded, if so.
-fn report() {
-    let reports = session::newest().map(|session| session.recording.collector_reports()).unwrap_or_default();
+fn report_missing_cuda() {
+    let reports = session::newest_session().map(|session| session.recording.collector_reports()).unwrap_or_default();
     for report in reports.iter().filter(|report| report.name == "cupti") {
         if let Err(why) = &report.state {
             diag!(Error, "injection", "CUDA is not recorded: {why}");

@@ -37,16 +37,16 @@ impl Callsite for Argument {
 }
 
 static NO_ARGUMENT: Argument = Argument { metadata: OnceLock::new() };
-static NONE: Metadata<'static> = metadata(&[], &NO_ARGUMENT);
+static NONE: Metadata<'static> = argument_metadata(&[], &NO_ARGUMENT);
 
-const fn metadata(names: &'static [&'static str], callsite: &'static Argument) -> Metadata<'static> {
+const fn argument_metadata(names: &'static [&'static str], callsite: &'static Argument) -> Metadata<'static> {
     let fields = FieldSet::new(names, Identifier(callsite));
     Metadata::new("argument", super::ranges::TARGET, Level::INFO, None, None, None, fields, Kind::SPAN)
 }
 
 impl ArgumentKey {
     /// Returns the key of that name.
-    pub(super) fn of(name: &str) -> Result<ArgumentKey, CallError> {
+    pub(super) fn from_name(name: &str) -> Result<ArgumentKey, CallError> {
         static KEYS: OnceLock<Own<HashMap<&'static str, ArgumentKey>>> = OnceLock::new();
         let refused = |why: String| CallError::new(CStatus::BadArgument, why);
         let mut keys = KEYS.get_or_init(Own::default).lock();
@@ -70,12 +70,16 @@ impl ArgumentKey {
     fn new(name: &'static str) -> Option<ArgumentKey> {
         let callsite: &'static Argument = Box::leak(Box::new(Argument { metadata: OnceLock::new() }));
         let names: &'static [&'static str] = Vec::leak(vec![name]);
-        let fields = callsite.metadata.get_or_init(|| metadata(names, callsite)).fields();
+        let fields = callsite.metadata.get_or_init(|| argument_metadata(names, callsite)).fields();
         Some(ArgumentKey { fields, field: fields.field(name)? })
     }
 
     /// Calls `with` with a value set that holds `value` under this key.
-    pub(super) fn with<R>(&self, value: &dyn field::Value, with: impl FnOnce(&field::ValueSet<'_>) -> R) -> R {
+    pub(super) fn with_value_set<R>(
+        &self,
+        value: &dyn field::Value,
+        with: impl FnOnce(&field::ValueSet<'_>) -> R,
+    ) -> R {
         with(&self.fields.value_set(&[(&self.field, Some(value))]))
     }
 }
@@ -86,14 +90,14 @@ mod tests {
 
     #[test]
     fn keys_are_created_once_and_limited() {
-        let (first, again) = (ArgumentKey::of("batch").unwrap(), ArgumentKey::of("batch").unwrap());
+        let (first, again) = (ArgumentKey::from_name("batch").unwrap(), ArgumentKey::from_name("batch").unwrap());
         assert_eq!((first.field.name(), &first.field), ("batch", &again.field));
-        assert_ne!(ArgumentKey::of("other").unwrap().field, first.field);
+        assert_ne!(ArgumentKey::from_name("other").unwrap().field, first.field);
         for bad in ["", "kineto.name", &"k".repeat(BYTES_MAX + 1)] {
-            assert_eq!(ArgumentKey::of(bad).err().unwrap().status, CStatus::BadArgument, "{bad}");
+            assert_eq!(ArgumentKey::from_name(bad).err().unwrap().status, CStatus::BadArgument, "{bad}");
         }
-        let refused = (0..=KEYS_MAX).find_map(|n| ArgumentKey::of(&format!("key {n}")).err()).unwrap();
+        let refused = (0..=KEYS_MAX).find_map(|n| ArgumentKey::from_name(&format!("key {n}")).err()).unwrap();
         assert_eq!(refused.status, CStatus::BadArgument);
-        assert!(ArgumentKey::of("batch").is_ok(), "existing keys stay");
+        assert!(ArgumentKey::from_name("batch").is_ok(), "existing keys stay");
     }
 }

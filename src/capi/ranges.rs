@@ -52,13 +52,13 @@ impl RangeKind {
 impl Drop for OpenSpans {
     fn drop(&mut self) {
         while let Some((_, span)) = self.0.get_mut().pop() {
-            leave(&span);
+            exit_span(&span);
         }
     }
 }
 
 /// Calls `action` with the open spans of the thread; `action` must not call this function.
-fn with<R>(action: impl FnOnce(&mut Vec<(EntryKind, Span)>) -> R) -> Result<R, CallError> {
+fn with_open_spans<R>(action: impl FnOnce(&mut Vec<(EntryKind, Span)>) -> R) -> Result<R, CallError> {
     let ending = || CallError::new(CStatus::Failed, "the thread is ending and has no ranges; end ranges before it");
     OPEN.try_with(|open| open.0.try_borrow_mut().ok().map(|mut open| action(&mut open)))
         .ok()
@@ -66,77 +66,79 @@ fn with<R>(action: impl FnOnce(&mut Vec<(EntryKind, Span)>) -> R) -> Result<R, C
         .ok_or_else(ending)
 }
 
-fn enter(way: EntryKind, span: Span) -> Result<(), CallError> {
+fn enter_span(way: EntryKind, span: Span) -> Result<(), CallError> {
     span.with_subscriber(|(id, dispatch)| dispatch.enter(id));
     let mut entered = Some(span);
-    with(|open| open.extend(entered.take().map(|span| (way, span)))).inspect_err(|_| entered.iter().for_each(leave))?;
+    with_open_spans(|open| open.extend(entered.take().map(|span| (way, span))))
+        .inspect_err(|_| entered.iter().for_each(exit_span))?;
     DEPTH.set(DEPTH.get() + 1);
     Ok(())
 }
 
-fn leave(span: &Span) {
+fn exit_span(span: &Span) {
     span.with_subscriber(|(id, dispatch)| dispatch.exit(id));
 }
 
 /// Enters a range.
-pub(super) fn push(name: &str, kind: RangeKind) -> Result<(), CallError> {
+pub(super) fn push_range(name: &str, kind: RangeKind) -> Result<(), CallError> {
     let span = match kind {
         RangeKind::Annotation => {
             tracing::span!(target: TARGET, Level::INFO, "range", kineto.annotation = Empty, kineto.name = name)
         }
         RangeKind::Op => tracing::span!(target: TARGET, Level::INFO, "operation", kineto.name = name),
     };
-    enter(EntryKind::Range, span)
+    enter_span(EntryKind::Range, span)
 }
 
 /// Enters an operation that a framework knows by that id.
 pub(super) fn push_correlation_id(id: u64) -> Result<(), CallError> {
-    enter(EntryKind::CorrelationId, tracing::span!(target: TARGET, Level::INFO, "operation", "framework id" = id))
+    enter_span(EntryKind::CorrelationId, tracing::span!(target: TARGET, Level::INFO, "operation", "framework id" = id))
 }
 
 /// Leaves the innermost span of the thread, if it was entered in the same way.
-pub(super) fn pop(way: EntryKind) -> Result<(), CallError> {
+pub(super) fn pop_entry(way: EntryKind) -> Result<(), CallError> {
     let nothing = || CallError::new(CStatus::NothingOpen, "cannot pop: the thread has nothing open; push first");
     if DEPTH.get() == 0 {
         return Err(nothing());
     }
-    let span = with(|open| open.pop_if(|(came, _)| *came == way))?.map(|(_, span)| span).ok_or_else(|| {
-        let (open, asked) = match way {
-            EntryKind::Range => ("a correlation id", "a range"),
-            EntryKind::CorrelationId => ("a range", "a correlation id"),
-        };
-        CallError::new(
-            CStatus::Misnested,
-            format!("cannot pop {asked}: {open} is the innermost on this thread; pop that first"),
-        )
-    })?;
+    let span =
+        with_open_spans(|open| open.pop_if(|(came, _)| *came == way))?.map(|(_, span)| span).ok_or_else(|| {
+            let (open, asked) = match way {
+                EntryKind::Range => ("a correlation id", "a range"),
+                EntryKind::CorrelationId => ("a range", "a correlation id"),
+            };
+            CallError::new(
+                CStatus::Misnested,
+                format!("cannot pop {asked}: {open} is the innermost on this thread; pop that first"),
+            )
+        })?;
     DEPTH.set(DEPTH.get() - 1);
-    leave(&span);
+    exit_span(&span);
     Ok(())
 }
 
 /// Adds an argument to the innermost span of the thread.
-pub(super) fn argument(key: &str, value: &dyn Value) -> Result<(), CallError> {
+pub(super) fn add_argument(key: &str, value: &dyn Value) -> Result<(), CallError> {
     let nothing = || {
         CallError::new(CStatus::NothingOpen, "cannot add the argument: the thread has no open range; open one first")
     };
     if DEPTH.get() == 0 {
         return Err(nothing());
     }
-    let key = ArgumentKey::of(key)?;
+    let key = ArgumentKey::from_name(key)?;
     // Layers are called outside the borrow.
-    let (way, span) = with(Vec::pop)?.ok_or_else(nothing)?;
-    key.with(value, |values| span.record_all(values));
-    with(|open| open.push((way, span)))
+    let (way, span) = with_open_spans(Vec::pop)?.ok_or_else(nothing)?;
+    key.with_value_set(value, |values| span.record_all(values));
+    with_open_spans(|open| open.push((way, span)))
 }
 
 /// Records the value of a counter.
-pub(super) fn counter(name: &str, value: f64) {
+pub(super) fn record_counter(name: &str, value: f64) {
     tracing::event!(target: COUNTER_TARGET, Level::INFO, kineto.name = name, value);
 }
 
 /// Records an instant.
-pub(super) fn instant(name: &str) {
+pub(super) fn record_instant(name: &str) {
     tracing::event!(target: INSTANT_TARGET, Level::INFO, kineto.name = name);
 }
 

@@ -39,7 +39,7 @@ thread_local! {
 
 impl CStatus {
     /// Returns why calls do nothing in this state; empty while the library is active.
-    pub(super) fn sentence(self) -> &'static CStr {
+    pub(super) fn inactive_reason(self) -> &'static CStr {
         match self {
             CStatus::NotInitialized => c"nothing is recorded: the library is not initialized; call tracing_kineto_init first",
             CStatus::Disabled => {
@@ -57,12 +57,12 @@ impl CallError {
     }
 
     /// Returns the error for a call in that state.
-    pub(super) fn of(state: CStatus) -> CallError {
-        CallError::new(state, state.sentence().to_str().unwrap_or_default())
+    pub(super) fn from_status(state: CStatus) -> CallError {
+        CallError::new(state, state.inactive_reason().to_str().unwrap_or_default())
     }
 
     /// Keeps the message as the calling thread's last error.
-    pub(super) fn keep(&self) {
+    pub(super) fn store_as_last(&self) {
         let text = CString::new(self.why.replace('\0', "")).unwrap_or_default();
         // It fails only while the thread is ending, or inside this function.
         let _ = LAST.try_with(|last| last.try_borrow_mut().map(|mut last| *last = text));
@@ -84,7 +84,7 @@ impl From<Error> for CallError {
 }
 
 /// Calls `with` with the last error of the calling thread.
-pub(super) fn last<R>(with: impl FnOnce(&CStr) -> R) -> Option<R> {
+pub(super) fn with_last_error<R>(with: impl FnOnce(&CStr) -> R) -> Option<R> {
     LAST.try_with(|last| last.try_borrow().ok().map(|last| with(&last))).ok().flatten()
 }
 
@@ -132,10 +132,10 @@ mod tests {
         let error = Error::io("write", std::path::Path::new("a.json"), cause, "free some space");
         let fault = CallError::from(error);
         assert_eq!(fault.status, CStatus::Io);
-        fault.keep();
-        let message = last(|text| text.to_str().unwrap().to_owned()).unwrap();
+        fault.store_as_last();
+        let message = with_last_error(|text| text.to_str().unwrap().to_owned()).unwrap();
         assert_eq!(message, "cannot write a.json: disk full; free some space");
-        CallError::new(CStatus::Failed, "a\0b").keep();
-        assert_eq!(last(CStr::to_owned).unwrap().as_c_str(), c"ab");
+        CallError::new(CStatus::Failed, "a\0b").store_as_last();
+        assert_eq!(with_last_error(CStr::to_owned).unwrap().as_c_str(), c"ab");
     }
 }

@@ -19,18 +19,18 @@ pub(crate) struct Anchor {
 
 impl Anchor {
     /// Reads the clocks a few times and keeps the tightest bracket, so that a single pre-emption has no effect.
-    pub(crate) fn take() -> Anchor {
+    pub(crate) fn read_clocks() -> Anchor {
         const TRIES: usize = 7;
         let reading = || {
-            let before = tick::counter().0;
-            let monotonic = tick::monotonic();
+            let before = tick::read_counter().0;
+            let monotonic = tick::read_monotonic();
             let unix = SystemTime::now();
-            let after = tick::counter().0;
+            let after = tick::read_counter().0;
             let half = after.saturating_sub(before) / 2;
             Anchor {
                 counter: Ticks(before + half),
                 monotonic,
-                unix: Timestamp::from_nanos(nanos(unix.duration_since(UNIX_EPOCH).unwrap_or_default())),
+                unix: Timestamp::from_nanos(duration_nanos(unix.duration_since(UNIX_EPOCH).unwrap_or_default())),
                 error_ticks: half + 1,
             }
         };
@@ -50,6 +50,6 @@ impl Anchor {
     }
 }
 
-fn nanos(d: std::time::Duration) -> u64 {
+fn duration_nanos(d: std::time::Duration) -> u64 {
     d.as_secs() * 1_000_000_000 + u64::from(d.subsec_nanos())
 }

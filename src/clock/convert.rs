@@ -35,7 +35,7 @@ pub(crate) struct Cursor<'c> {
 impl Converter {
     /// Creates the converter of a session's anchors, which must be in order of time; without any, all times are 0.
     pub(crate) fn new(anchors: &[Anchor]) -> Converter {
-        Converter::of(anchors, Anchor::ticks)
+        Converter::from_anchors(anchors, Anchor::ticks)
     }
 
     /// Creates a converter of ticks that are nanoseconds since the Unix epoch.
@@ -43,35 +43,35 @@ impl Converter {
         Converter { pieces: vec![Piece { from: 0, unix_ns: 0, ns_per_tick: 1 << 32 }], error_ns: 0, steps: 0 }
     }
 
-    fn of(anchors: &[Anchor], ticks: fn(&Anchor) -> Ticks) -> Converter {
+    fn from_anchors(anchors: &[Anchor], ticks: fn(&Anchor) -> Ticks) -> Converter {
         let mut converter = Converter { pieces: Vec::with_capacity(anchors.len()), error_ns: 0, steps: 0 };
-        let rate = AnchorInterval::rate(anchors, ticks);
+        let rate = AnchorInterval::tick_rate(anchors, ticks);
         let mut slope = rate;
-        for passed in AnchorInterval::between(anchors, ticks) {
-            let found = if passed.agree(rate) { Some(passed.unix) } else { passed.likeliest(rate) };
+        for passed in AnchorInterval::from_anchors(anchors, ticks) {
+            let found = if passed.clocks_agree(rate) { Some(passed.unix) } else { passed.likeliest_duration(rate) };
             converter.steps += u32::from(found != Some(passed.unix));
-            slope = found.map_or(Some(rate), |ns| ratio(ns, passed.ticks)).unwrap_or(slope);
-            converter.push(passed.at, ticks(passed.at), slope);
+            slope = found.map_or(Some(rate), |ns| fixed_point_ratio(ns, passed.ticks)).unwrap_or(slope);
+            converter.push_piece(passed.at, ticks(passed.at), slope);
         }
         if let Some(last) = anchors.last() {
-            converter.push(last, ticks(last), slope);
+            converter.push_piece(last, ticks(last), slope);
         }
         converter
     }
 
-    fn push(&mut self, at: &Anchor, from: Ticks, ns_per_tick: u64) {
-        self.error_ns = self.error_ns.max(scale(at.error_ticks, ns_per_tick) + 1);
+    fn push_piece(&mut self, at: &Anchor, from: Ticks, ns_per_tick: u64) {
+        self.error_ns = self.error_ns.max(ticks_to_nanos(at.error_ticks, ns_per_tick) + 1);
         self.pieces.push(Piece { from: from.0, unix_ns: at.unix.as_nanos(), ns_per_tick });
     }
 
     /// Returns the time of a tick. The order of ticks is preserved, except across a step of the clock.
-    pub(crate) fn timestamp(&self, ticks: Ticks) -> Timestamp {
-        Cursor::new(self).timestamp(ticks)
+    pub(crate) fn timestamp_of(&self, ticks: Ticks) -> Timestamp {
+        Cursor::new(self).timestamp_of(ticks)
     }
 
     /// Returns the first tick at or after a time, between the anchors; if a step of the clock skips the time, the tick of the
     /// step.
-    pub(crate) fn ticks(&self, at: Timestamp) -> Ticks {
+    pub(crate) fn ticks_at(&self, at: Timestamp) -> Ticks {
         let ends = self.pieces.iter().skip(1).map(|next| next.from).chain([u64::MAX]);
         let reached = |piece: &Piece| {
             let left = at.as_nanos().saturating_sub(piece.unix_ns);
@@ -89,7 +89,7 @@ impl Converter {
     }
 
     /// Returns how often CLOCK_REALTIME was stepped during the session.
-    pub(crate) fn steps(&self) -> u32 {
+    pub(crate) fn clock_steps(&self) -> u32 {
         self.steps
     }
 }
@@ -105,7 +105,7 @@ struct AnchorInterval<'a> {
 }
 
 impl<'a> AnchorInterval<'a> {
-    fn between(anchors: &'a [Anchor], ticks: fn(&Anchor) -> Ticks) -> impl Iterator<Item = AnchorInterval<'a>> {
+    fn from_anchors(anchors: &'a [Anchor], ticks: fn(&Anchor) -> Ticks) -> impl Iterator<Item = AnchorInterval<'a>> {
         let passed = move |(at, next): (&'a Anchor, &Anchor)| AnchorInterval {
             at,
             unix: next.unix.since(at.unix),
@@ -118,13 +118,13 @@ impl<'a> AnchorInterval<'a> {
 
     /// Returns the rate of the counter: from all pieces in which the clocks agree, else from the monotonic clock, else 1 ns a
     /// tick.
-    fn rate(anchors: &'a [Anchor], ticks: fn(&Anchor) -> Ticks) -> u64 {
+    fn tick_rate(anchors: &'a [Anchor], ticks: fn(&Anchor) -> Ticks) -> u64 {
         let sum = |agreeing: Option<u64>| {
-            let pieces =
-                AnchorInterval::between(anchors, ticks).filter(|piece| agreeing.is_none_or(|rate| piece.agree(rate)));
+            let pieces = AnchorInterval::from_anchors(anchors, ticks)
+                .filter(|piece| agreeing.is_none_or(|rate| piece.clocks_agree(rate)));
             let add = |(ns, ticks): (u64, u64), piece: AnchorInterval<'_>| (ns + piece.monotonic, ticks + piece.ticks);
             let (ns, ticks) = pieces.fold((0, 0), add);
-            ratio(ns, ticks)
+            fixed_point_ratio(ns, ticks)
         };
         let about = sum(None);
         about.and_then(|about| sum(Some(about))).or(about).unwrap_or(1 << 32)
@@ -132,19 +132,19 @@ impl<'a> AnchorInterval<'a> {
 
     /// Returns the largest difference of two clocks: twice that of NTP, which slews by at most 500 ppm.
     fn tolerance(&self, rate: u64) -> u64 {
-        self.monotonic / 1000 + scale(self.width, rate)
+        self.monotonic / 1000 + ticks_to_nanos(self.width, rate)
     }
 
     /// Returns whether CLOCK_REALTIME and the monotonic clock agree: no step, no suspend.
-    fn agree(&self, rate: u64) -> bool {
+    fn clocks_agree(&self, rate: u64) -> bool {
         self.unix.abs_diff(self.monotonic) <= self.tolerance(rate)
     }
 
     /// Returns the duration by the clock that fits the counter's rate: CLOCK_REALTIME if the machine was suspended with a
     /// running counter, the monotonic clock if CLOCK_REALTIME was stepped. `None` if neither fits.
-    fn likeliest(&self, rate: u64) -> Option<u64> {
-        let expected = scale(self.ticks, rate);
-        let fits = |ns: &u64| ns.abs_diff(expected) <= expected / 1000 + scale(self.width, rate);
+    fn likeliest_duration(&self, rate: u64) -> Option<u64> {
+        let expected = ticks_to_nanos(self.ticks, rate);
+        let fits = |ns: &u64| ns.abs_diff(expected) <= expected / 1000 + ticks_to_nanos(self.width, rate);
         [self.unix, self.monotonic].into_iter().find(fits)
     }
 }
@@ -154,38 +154,38 @@ impl<'c> Cursor<'c> {
         Cursor { pieces: &converter.pieces, piece: Piece { from: 0, unix_ns: 0, ns_per_tick: 0 }, length: 0 }
     }
 
-    /// Returns the same as [`Converter::timestamp`].
+    /// Returns the same as [`Converter::timestamp_of`].
     #[inline]
-    pub(crate) fn timestamp(&mut self, ticks: Ticks) -> Timestamp {
+    pub(crate) fn timestamp_of(&mut self, ticks: Ticks) -> Timestamp {
         let Piece { from, .. } = self.piece;
         if ticks.0.wrapping_sub(from) >= self.length {
-            return self.seek(ticks);
+            return self.seek_piece(ticks);
         }
-        Timestamp::from_nanos(self.piece.unix_ns.saturating_add(scale(ticks.0 - from, self.piece.ns_per_tick)))
+        Timestamp::from_nanos(self.piece.unix_ns.saturating_add(ticks_to_nanos(ticks.0 - from, self.piece.ns_per_tick)))
     }
 
     #[cold]
-    fn seek(&mut self, ticks: Ticks) -> Timestamp {
+    fn seek_piece(&mut self, ticks: Ticks) -> Timestamp {
         let after = self.pieces.partition_point(|piece| piece.from <= ticks.0);
         let Some(piece) = self.pieces.get(after.saturating_sub(1)) else { return Timestamp::default() };
         if ticks.0 < piece.from {
-            let before = scale(piece.from - ticks.0, piece.ns_per_tick);
+            let before = ticks_to_nanos(piece.from - ticks.0, piece.ns_per_tick);
             return Timestamp::from_nanos(piece.unix_ns.saturating_sub(before));
         }
         self.piece = *piece;
         self.length = self.pieces.get(after).map_or(u64::MAX, |next| next.from) - piece.from;
-        Timestamp::from_nanos(piece.unix_ns.saturating_add(scale(ticks.0 - piece.from, piece.ns_per_tick)))
+        Timestamp::from_nanos(piece.unix_ns.saturating_add(ticks_to_nanos(ticks.0 - piece.from, piece.ns_per_tick)))
     }
 }
 
 /// Returns `ns / ticks` with 32 fractional bits; `None` if the bracket is too short, or the ratio absurd.
-fn ratio(ns: u64, ticks: u64) -> Option<u64> {
+fn fixed_point_ratio(ns: u64, ticks: u64) -> Option<u64> {
     let slope = (u128::from(ns) << 32).checked_div(u128::from(ticks))?;
     u64::try_from(slope).ok().filter(|slope| *slope != 0)
 }
 
 #[inline]
-fn scale(ticks: u64, ns_per_tick: u64) -> u64 {
+fn ticks_to_nanos(ticks: u64, ns_per_tick: u64) -> u64 {
     const HALF: u128 = 1 << 31;
     u64::try_from((u128::from(ticks) * u128::from(ns_per_tick) + HALF) >> 32).unwrap_or(u64::MAX)
 }
@@ -199,10 +199,10 @@ mod tests {
         Anchor { counter, monotonic, unix: Timestamp::from_nanos(unix_ns), error_ticks: 30 }
     }
     fn converter(anchors: &[Anchor]) -> Converter {
-        Converter::of(anchors, |anchor| anchor.counter)
+        Converter::from_anchors(anchors, |anchor| anchor.counter)
     }
     fn at(converter: &Converter, ticks: u64) -> u64 {
-        converter.timestamp(Ticks(ticks)).as_nanos()
+        converter.timestamp_of(Ticks(ticks)).as_nanos()
     }
 
     #[test]
@@ -212,7 +212,7 @@ mod tests {
             (at(&c, 1000), at(&c, 2500), at(&c, 4000), at(&c, 7000)),
             (5_000_000, 5_000_500, 5_001_000, 5_002_000)
         );
-        assert_eq!(c.steps(), 0);
+        assert_eq!(c.clock_steps(), 0);
         // 30 ticks of a third of a nanosecond, and the rounding.
         assert_eq!((c.error_ns(), converter(&[]).error_ns()), (11, 0));
     }
@@ -222,10 +222,10 @@ mod tests {
         let c = converter(&[anchor(1000, 0, 5_000_000), anchor(4000, 1000, 5_001_000), anchor(8000, 3000, 5_003_000)]);
         let ticks = [1000, 1003, 3999, 4000, 4002, 9000, 700, 1006, 4001].map(Ticks);
         let mut cursor = Cursor::new(&c);
-        assert_eq!(ticks.map(|ticks| cursor.timestamp(ticks)), ticks.map(|ticks| c.timestamp(ticks)));
+        assert_eq!(ticks.map(|ticks| cursor.timestamp_of(ticks)), ticks.map(|ticks| c.timestamp_of(ticks)));
         let mut cursor = Cursor::new(&c);
-        cursor.timestamp(Ticks(1000));
-        assert_eq!(cursor.timestamp(Ticks(1300)).as_nanos(), 5_000_100);
+        cursor.timestamp_of(Ticks(1000));
+        assert_eq!(cursor.timestamp_of(Ticks(1300)).as_nanos(), 5_000_100);
     }
 
     #[test]
@@ -243,7 +243,7 @@ mod tests {
             anchor(2 * second, 2 * second, 72 * second),
             anchor(3 * second, 3 * second, 73 * second),
         ]);
-        assert_eq!(c.steps(), 1);
+        assert_eq!(c.clock_steps(), 1);
         assert_eq!(at(&c, second / 2), 10 * second + 500_200_000, "the drift is spread over the piece");
         let before = at(&c, 2 * second - 10);
         assert!((12 * second..13 * second).contains(&before), "the old time continues until the step: {before}");
@@ -254,16 +254,17 @@ mod tests {
     fn step_back_is_detected() {
         let second = 1_000_000_000;
         let c = converter(&[anchor(0, 0, 10 * second), anchor(second, second, 5 * second)]);
-        assert_eq!((c.steps(), at(&c, second / 2), at(&c, second)), (1, 10 * second + second / 2, 5 * second));
+        assert_eq!((c.clock_steps(), at(&c, second / 2), at(&c, second)), (1, 10 * second + second / 2, 5 * second));
     }
 
     #[test]
     fn small_step_changes_no_duration() {
         // 10 ms during which CLOCK_REALTIME is set forward by 0.9 ms, on a counter of 3 GHz.
         let c = converter(&[anchor(0, 0, 5_000_000), anchor(30_000_000, 10_000_000, 15_900_000)]);
-        assert_eq!((c.steps(), at(&c, 27_000_000) - at(&c, 3_000_000)), (1, 8_000_000));
+        assert_eq!((c.clock_steps(), at(&c, 27_000_000) - at(&c, 3_000_000)), (1, 8_000_000));
         // A difference within the brackets (40 ns) and the slewing (100 ns) is no step, and a larger one is.
-        let steps = |ns: u64| converter(&[anchor(0, 0, 5_000_000), anchor(300_000, 100_000, 5_100_000 + ns)]).steps();
+        let steps =
+            |ns: u64| converter(&[anchor(0, 0, 5_000_000), anchor(300_000, 100_000, 5_100_000 + ns)]).clock_steps();
         assert_eq!([15, 140, 141].map(steps), [0, 0, 1]);
     }
 
@@ -297,7 +298,7 @@ mod tests {
             let c = converter(&self.anchors);
             let middles = self.anchors.windows(2).map(|pair| pair[0].counter.0 + 400_000_000 * Machine::RATE);
             let spans = middles.map(|middle| at(&c, middle + 1_000_000 * Machine::RATE) - at(&c, middle));
-            (spans.collect(), c.steps())
+            (spans.collect(), c.clock_steps())
         }
     }
 
@@ -346,17 +347,17 @@ mod tests {
             anchor(1_000 + 6 * second, 2 * second, 72 * second),
         ]);
         for ns in [10 * second, 10 * second + 1, 10 * second + 333_333_333, 11 * second + 5, 72 * second, 80 * second] {
-            let tick = c.ticks(Timestamp::from_nanos(ns));
-            assert_eq!(c.timestamp(tick).as_nanos(), ns, "{tick:?}");
-            assert!(tick.0 == 1_000 || c.timestamp(Ticks(tick.0 - 1)).as_nanos() <= ns);
+            let tick = c.ticks_at(Timestamp::from_nanos(ns));
+            assert_eq!(c.timestamp_of(tick).as_nanos(), ns, "{tick:?}");
+            assert!(tick.0 == 1_000 || c.timestamp_of(Ticks(tick.0 - 1)).as_nanos() <= ns);
         }
-        let stepped_over = c.ticks(Timestamp::from_nanos(30 * second));
+        let stepped_over = c.ticks_at(Timestamp::from_nanos(30 * second));
         assert_eq!(stepped_over, Ticks(1_000 + 6 * second));
-        assert_eq!(c.ticks(Timestamp::from_nanos(5 * second)), Ticks(1_000));
-        assert_eq!(converter(&[]).ticks(Timestamp::default()), Ticks(u64::MAX));
+        assert_eq!(c.ticks_at(Timestamp::from_nanos(5 * second)), Ticks(1_000));
+        assert_eq!(converter(&[]).ticks_at(Timestamp::default()), Ticks(u64::MAX));
         let back = converter(&[anchor(0, 0, 10 * second), anchor(second, second, 5 * second)]);
-        assert_eq!(back.ticks(Timestamp::from_nanos(10 * second + 7)), Ticks(7), "the first time that it is so");
-        assert_eq!(back.ticks(Timestamp::from_nanos(11 * second)), Ticks(7 * second), "the step has skipped it");
+        assert_eq!(back.ticks_at(Timestamp::from_nanos(10 * second + 7)), Ticks(7), "the first time that it is so");
+        assert_eq!(back.ticks_at(Timestamp::from_nanos(11 * second)), Ticks(7 * second), "the step has skipped it");
     }
 
     #[test]
@@ -368,12 +369,12 @@ mod tests {
 
     #[test]
     fn real_anchor_is_within_its_error() {
-        let first = Anchor::take();
+        let first = Anchor::read_clocks();
         std::thread::sleep(std::time::Duration::from_millis(5));
-        let anchors = [first, Anchor::take()];
+        let anchors = [first, Anchor::read_clocks()];
         for ticks in [Anchor::ticks, |anchor| anchor.counter, |anchor| anchor.monotonic] as [fn(&Anchor) -> Ticks; 3] {
-            let c = Converter::of(&anchors, ticks);
-            assert!(c.timestamp(ticks(&first)).as_nanos().abs_diff(first.unix.as_nanos()) <= 1);
+            let c = Converter::from_anchors(&anchors, ticks);
+            assert!(c.timestamp_of(ticks(&first)).as_nanos().abs_diff(first.unix.as_nanos()) <= 1);
             assert!(c.error_ns() > 0);
         }
     }

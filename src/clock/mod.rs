@@ -10,4 +10,4 @@ mod tick;
 
 pub(crate) use anchor::Anchor;
 pub(crate) use convert::{Converter, Cursor};
-pub(crate) use tick::{counter, is_counter, now, source};
+pub(crate) use tick::{is_counter, now, read_counter, source_name};

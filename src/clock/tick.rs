@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Whether the counter ticks at a constant rate, also in sleep states and on all cores; false until [`source`] has determined
+/// Whether the counter ticks at a constant rate, also in sleep states and on all cores; false until [`source_name`] has determined
 /// it.
 static INVARIANT: AtomicBool = AtomicBool::new(false);
 
@@ -14,19 +14,19 @@ static INVARIANT: AtomicBool = AtomicBool::new(false);
 #[inline(always)]
 pub(crate) fn now() -> Ticks {
     // Relaxed: a thread that misses the change checks again.
-    if INVARIANT.load(Ordering::Relaxed) || is_counter() { counter() } else { monotonic() }
+    if INVARIANT.load(Ordering::Relaxed) || is_counter() { read_counter() } else { read_monotonic() }
 }
 
-/// Returns whether [`counter`] may replace [`now`], so that the span path need not check each time.
+/// Returns whether [`read_counter`] may replace [`now`], so that the span path need not check each time.
 #[cold]
 pub(crate) fn is_counter() -> bool {
-    source();
+    source_name();
     INVARIANT.load(Ordering::Relaxed)
 }
 
 /// Returns the name of the clock that [`now`] reads. Determining it takes long in virtual machines, so it is done on first
 /// use.
-pub(crate) fn source() -> &'static str {
+pub(crate) fn source_name() -> &'static str {
     static SOURCE: LazyLock<&'static str> = LazyLock::new(|| {
         let invariant = is_invariant() && !is_rejected();
         INVARIANT.store(invariant, Ordering::Relaxed);
@@ -41,7 +41,7 @@ pub(crate) fn source() -> &'static str {
 
 /// Returns nanoseconds since the first reading, plus one: 0 means "no time" in records.
 #[cold]
-pub(super) fn monotonic() -> Ticks {
+pub(super) fn read_monotonic() -> Ticks {
     static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
     let elapsed = ORIGIN.elapsed();
     Ticks(elapsed.as_secs() * 1_000_000_000 + u64::from(elapsed.subsec_nanos()) + 1)
@@ -49,7 +49,7 @@ pub(super) fn monotonic() -> Ticks {
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
-pub(crate) fn counter() -> Ticks {
+pub(crate) fn read_counter() -> Ticks {
     // SAFETY: rdtsc has no precondition; where the OS forbids it (PR_SET_TSC), programs that use it are not started.
     Ticks(unsafe { core::arch::x86_64::_rdtsc() })
 }
@@ -83,7 +83,7 @@ fn lacks_counter(sources: &str) -> bool {
 
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 #[inline(always)]
-pub(crate) fn counter() -> Ticks {
+pub(crate) fn read_counter() -> Ticks {
     let ticks: u64;
     // SAFETY: the virtual counter is readable from user space on every OS that std supports there.
     unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags)) };
@@ -97,8 +97,8 @@ fn is_invariant() -> bool {
 }
 
 #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
-pub(crate) fn counter() -> Ticks {
-    monotonic()
+pub(crate) fn read_counter() -> Ticks {
+    read_monotonic()
 }
 
 #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn source_and_counter_agree() {
-        assert_eq!(is_counter(), source() != "monotonic");
+        assert_eq!(is_counter(), source_name() != "monotonic");
     }
 
     #[test]

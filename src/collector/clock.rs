@@ -21,14 +21,14 @@ pub(crate) struct ClockMap {
 
 impl BracketedReading {
     /// Reads a clock a few times and keeps the tightest bracket; `None` if it cannot be read.
-    pub(crate) fn take(clock: impl Fn() -> Option<u64>) -> Option<BracketedReading> {
+    pub(crate) fn read_clock(clock: impl Fn() -> Option<u64>) -> Option<BracketedReading> {
         const TRIES: usize = 5;
         let reading = |_| {
-            let before = now();
+            let before = realtime_now();
             let vendor = clock()?;
-            Some(BracketedReading { before, vendor, after: now() })
+            Some(BracketedReading { before, vendor, after: realtime_now() })
         };
-        (0..TRIES).filter_map(reading).min_by_key(BracketedReading::width)
+        (0..TRIES).filter_map(reading).min_by_key(BracketedReading::bracket_width)
     }
 
     /// Makes a reading from a pair of timestamps that were taken together to within that many nanoseconds.
@@ -36,37 +36,37 @@ impl BracketedReading {
         BracketedReading { before: host.saturating_sub(deviation_ns), vendor, after: host.saturating_add(deviation_ns) }
     }
 
-    fn width(&self) -> u64 {
+    fn bracket_width(&self) -> u64 {
         self.after.saturating_sub(self.before)
     }
 
     /// Returns whether the vendor's clock may be CLOCK_REALTIME.
-    fn agrees(&self) -> bool {
+    fn is_in_bracket(&self) -> bool {
         self.before <= self.vendor && self.vendor <= self.after
     }
 }
 
 /// Reads CLOCK_REALTIME.
-pub(super) fn now() -> u64 {
+pub(super) fn realtime_now() -> u64 {
     let now = platform::unix_time();
     now.as_secs() * 1_000_000_000 + u64::from(now.subsec_nanos())
 }
 
 /// Converts a time to a clock that reads `vendor` now; returns it unchanged if that clock cannot be read.
 pub(super) fn to_vendor_clock(time: Timestamp, vendor: Option<u64>) -> u64 {
-    time.as_nanos().wrapping_add(vendor.map_or(0, |vendor| vendor.wrapping_sub(now())))
+    time.as_nanos().wrapping_add(vendor.map_or(0, |vendor| vendor.wrapping_sub(realtime_now())))
 }
 
 impl ClockMap {
     /// Makes the map of a recording's readings. It is empty if each reading lies within its bracket; otherwise it
     /// interpolates between readings.
     pub(crate) fn new(readings: &[BracketedReading]) -> ClockMap {
-        let error_ns = readings.iter().map(BracketedReading::width).max().unwrap_or(0);
-        if readings.iter().all(BracketedReading::agrees) {
+        let error_ns = readings.iter().map(BracketedReading::bracket_width).max().unwrap_or(0);
+        if readings.iter().all(BracketedReading::is_in_bracket) {
             return ClockMap { points: Vec::new(), error_ns };
         }
         let point = |reading: &BracketedReading| {
-            let middle = reading.before + reading.width() / 2;
+            let middle = reading.before + reading.bracket_width() / 2;
             (reading.vendor, middle.cast_signed().wrapping_sub(reading.vendor.cast_signed()))
         };
         let mut points: Vec<_> = readings.iter().map(point).collect();
@@ -93,11 +93,11 @@ impl ClockMap {
 
     /// Returns the time on the host's clock.
     #[inline]
-    pub(crate) fn timestamp(&self, vendor: u64) -> Timestamp {
-        if self.points.is_empty() { Timestamp::from_nanos(vendor) } else { self.converted(vendor) }
+    pub(crate) fn timestamp_of(&self, vendor: u64) -> Timestamp {
+        if self.points.is_empty() { Timestamp::from_nanos(vendor) } else { self.interpolate_timestamp(vendor) }
     }
 
-    fn converted(&self, vendor: u64) -> Timestamp {
+    fn interpolate_timestamp(&self, vendor: u64) -> Timestamp {
         let after = self.points.partition_point(|point| point.0 <= vendor);
         let before = after.checked_sub(1).and_then(|before| self.points.get(before));
         let offset = match (before, self.points.get(after)) {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     fn at(map: &ClockMap, vendor: u64) -> u64 {
-        map.timestamp(vendor).as_nanos()
+        map.timestamp_of(vendor).as_nanos()
     }
 
     #[test]
@@ -153,9 +153,11 @@ mod tests {
 
     #[test]
     fn realtime_clock_is_recognised() {
-        let readings =
-            [BracketedReading::take(|| Some(now())).unwrap(), BracketedReading::take(|| Some(now())).unwrap()];
+        let readings = [
+            BracketedReading::read_clock(|| Some(realtime_now())).unwrap(),
+            BracketedReading::read_clock(|| Some(realtime_now())).unwrap(),
+        ];
         assert_eq!(ClockMap::new(&readings).offset_ns(), 0);
-        assert!(BracketedReading::take(|| None).is_none());
+        assert!(BracketedReading::read_clock(|| None).is_none());
     }
 }

@@ -36,7 +36,7 @@ pub(crate) enum Role {
 
 impl Role {
     /// Returns the arena of records of this role.
-    pub(super) const fn arena(self) -> usize {
+    pub(super) const fn arena_index(self) -> usize {
         match self {
             Role::Call => 0,
             Role::Work => 1,
@@ -50,7 +50,7 @@ const FIXED_WORDS: usize = 4;
 
 /// Returns how many further fixed words records of an arena have.
 const fn extra_words(arena: usize) -> usize {
-    if arena == Role::Work.arena() { 0 } else { 1 }
+    if arena == Role::Work.arena_index() { 0 } else { 1 }
 }
 
 /// The flag of a call that launches something.
@@ -120,26 +120,26 @@ impl Collected {
 
     /// Returns the calls, in order of arrival.
     pub(crate) fn calls(&self) -> impl Iterator<Item = Entry<'_>> + '_ {
-        self.on::<{ Role::Call.arena() }>()
+        self.arena_entries::<{ Role::Call.arena_index() }>()
     }
 
     /// Returns the device work, in order of arrival.
     pub(crate) fn work(&self) -> impl Iterator<Item = Entry<'_>> + '_ {
-        self.on::<{ Role::Work.arena() }>()
+        self.arena_entries::<{ Role::Work.arena_index() }>()
     }
 
     /// Returns everything else, in order of arrival.
-    pub(crate) fn rest(&self) -> impl Iterator<Item = Entry<'_>> + '_ {
-        self.on::<{ Role::Overhead.arena() }>()
+    pub(crate) fn other_records(&self) -> impl Iterator<Item = Entry<'_>> + '_ {
+        self.arena_entries::<{ Role::Overhead.arena_index() }>()
     }
 
-    fn on<const ARENA: usize>(&self) -> impl Iterator<Item = Entry<'_>> + '_ {
+    fn arena_entries<const ARENA: usize>(&self) -> impl Iterator<Item = Entry<'_>> + '_ {
         let blocks = self.arenas.get(ARENA).map(Vec::as_slice).unwrap_or_default();
         let mut blocks = (0..).step_by(BLOCK).zip(blocks);
         let (mut first, mut block, mut at) = (0, [].as_slice(), 0);
         std::iter::from_fn(move || {
             loop {
-                if let Some(entry) = Entry::read(ARENA, block, at, place(ARENA, first + at)?) {
+                if let Some(entry) = Entry::read_at(ARENA, block, at, pack_place(ARENA, first + at)?) {
                     at += 1 + FIXED_WORDS + extra_words(ARENA) + entry.words.len();
                     return Some(entry);
                 }
@@ -151,9 +151,9 @@ impl Collected {
 
     /// Returns the record at that place.
     #[inline]
-    pub(crate) fn entry(&self, at: u32) -> Option<Entry<'_>> {
+    pub(crate) fn entry_at(&self, at: u32) -> Option<Entry<'_>> {
         let (arena, word) = (at as usize / ARENA_WORDS, at as usize % ARENA_WORDS);
-        Entry::read(arena, self.arenas.get(arena)?.get(word / BLOCK)?, word % BLOCK, at)
+        Entry::read_at(arena, self.arenas.get(arena)?.get(word / BLOCK)?, word % BLOCK, at)
     }
 
     /// Returns the device of a context, -1 if no record named it.
@@ -163,7 +163,7 @@ impl Collected {
 
     /// Returns the device of work or of counters.
     #[inline]
-    pub(crate) fn device(&self, entry: &Entry<'_>) -> i32 {
+    pub(crate) fn entry_device(&self, entry: &Entry<'_>) -> i32 {
         self.shown_device(entry.device_or_context().cast_signed())
     }
 
@@ -173,7 +173,7 @@ impl Collected {
         self.renumbered.iter().find(|(fixed, _)| *fixed == device).map_or(device, |(_, shown_device)| *shown_device)
     }
 
-    pub(crate) fn shape(&self, entry: &Entry<'_>) -> Option<&'static dyn RecordLayout> {
+    pub(crate) fn entry_layout(&self, entry: &Entry<'_>) -> Option<&'static dyn RecordLayout> {
         self.shapes.get(usize::from(entry.shape)).copied()
     }
 
@@ -184,7 +184,7 @@ impl Collected {
     }
 
     /// Returns the memory that the records take, in bytes.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub(crate) fn record_bytes(&self) -> u64 {
         let filled = |blocks: &Vec<Arc<Vec<u64>>>| blocks.iter().filter(|block| !block.is_empty()).count() as u64;
         self.arenas.iter().map(filled).sum::<u64>() * BLOCK_BYTES
     }
@@ -193,21 +193,21 @@ impl Collected {
 impl Drop for Collected {
     fn drop(&mut self) {
         if let Some((budget, bytes)) = self.owned.take() {
-            budget.release(bytes);
+            budget.release_bytes(bytes);
         }
     }
 }
 
 /// Returns the place of a record: its arena, then the index of its head among all words there.
 #[inline]
-fn place(arena: usize, word: usize) -> Option<u32> {
+fn pack_place(arena: usize, word: usize) -> Option<u32> {
     u32::try_from(arena * ARENA_WORDS + word).ok().filter(|_| word < ARENA_WORDS)
 }
 
 impl<'t> Entry<'t> {
     /// Reads the record of an arena whose head is the word `at` of a block; its place is `place`.
     #[inline]
-    fn read(arena: usize, block: &'t [u64], at: usize, place: u32) -> Option<Entry<'t>> {
+    fn read_at(arena: usize, block: &'t [u64], at: usize, place: u32) -> Option<Entry<'t>> {
         let (head, rest) = block.get(at..)?.split_first()?;
         let [tag, kind, shape, used] = ((head & 0xFFFF_FFFF) as u32).to_le_bytes();
         let last = if extra_words(arena) == 0 { 0 } else { *rest.get(FIXED_WORDS)? };
@@ -248,7 +248,7 @@ impl<'t> Entry<'t> {
     }
 
     #[inline]
-    pub(crate) fn correlation(&self) -> u64 {
+    pub(crate) fn correlation_id(&self) -> u64 {
         if self.tag & OF_SLICE == 0 { self.fixed[2] } else { 0 }
     }
 
@@ -263,19 +263,19 @@ impl<'t> Entry<'t> {
 
     /// Returns the slice that a call belongs to, 0 if that is not known.
     #[inline]
-    pub(crate) fn external(&self) -> u64 {
+    pub(crate) fn call_slice(&self) -> u64 {
         self.last
     }
 
     /// Returns whether a call is known to launch work.
     #[inline]
-    pub(crate) fn launches(&self) -> bool {
+    pub(crate) fn launches_work(&self) -> bool {
         self.tag & LAUNCHES != 0
     }
 
     /// Returns the slice of work that is linked without a call.
     #[inline]
-    pub(crate) fn slice(&self) -> Option<u64> {
+    pub(crate) fn work_slice(&self) -> Option<u64> {
         (self.tag & OF_SLICE != 0).then_some(self.fixed[2])
     }
 
@@ -298,13 +298,13 @@ impl<'t> Entry<'t> {
     }
 
     /// Returns the bytes of a memory record, negative for a free. Its end holds the address.
-    pub(crate) fn bytes(&self) -> i64 {
+    pub(crate) fn memory_bytes(&self) -> i64 {
         self.last.cast_signed()
     }
 
     /// Returns the event of a wait or of an event record.
     #[inline]
-    pub(crate) fn event(&self) -> u64 {
+    pub(crate) fn event_id(&self) -> u64 {
         self.last
     }
 }

@@ -28,8 +28,8 @@ struct ContainedRecording {
 
 impl Contained {
     pub(crate) fn new(collector: Arc<dyn Collector>) -> Contained {
-        let name = attempt("name", || collector.name());
-        let types = name.clone().and_then(|_| attempt("types", || collector.types()));
+        let name = catch_panic("name", || collector.name());
+        let types = name.clone().and_then(|_| catch_panic("types", || collector.types()));
         Contained { name: name.unwrap_or("unnamed"), types, collector }
     }
 }
@@ -42,7 +42,7 @@ impl ContainedRecording {
     }
 
     fn call_contained<R: Default>(&self, what: &str, call: impl FnOnce(&dyn Recording) -> R) -> R {
-        attempt(what, || call(&*self.recording)).unwrap_or_else(|reason| {
+        catch_panic(what, || call(&*self.recording)).unwrap_or_else(|reason| {
             self.is_broken.store(true, Ordering::Relaxed);
             let what = reason.message();
             self.sink.note(format!("{what}; the collector was disabled for the rest of the recording"));
@@ -52,10 +52,10 @@ impl ContainedRecording {
 }
 
 /// Runs code that may panic, and turns a panic into a reason.
-pub(crate) fn attempt<R>(what: &str, call: impl FnOnce() -> R) -> Result<R, Unavailable> {
+pub(crate) fn catch_panic<R>(what: &str, call: impl FnOnce() -> R) -> Result<R, Unavailable> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
         // The payload is the program's too, and may panic when it is dropped.
-        let message = format!("it panicked in `{what}`: {}", text(Box::leak(panic)));
+        let message = format!("it panicked in `{what}`: {}", panic_text(Box::leak(panic)));
         Unavailable::new(Why::Failed, message, "fix that code")
     })
 }
@@ -63,17 +63,17 @@ pub(crate) fn attempt<R>(what: &str, call: impl FnOnce() -> R) -> Result<R, Unav
 /// Runs the body of a thread that reads a library's records. A panic becomes a note in `sink`, and the thread then
 /// releases what it holds as usual.
 pub(super) fn run_reader(sink: &RecordSink, body: impl FnOnce()) {
-    if let Err(reason) = attempt("the thread that reads records", body) {
+    if let Err(reason) = catch_panic("the thread that reads records", body) {
         sink.note(format!("{}; unread records are lost", reason.message()));
     }
 }
 
 /// Runs a callback, which must not unwind into foreign code; returns the default after a panic.
 pub(super) fn in_callback<R: Default>(act: impl FnOnce() -> R) -> R {
-    attempt("a callback", act).unwrap_or_default()
+    catch_panic("a callback", act).unwrap_or_default()
 }
 
-fn text(panic: &(dyn Any + Send)) -> &str {
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
 }
@@ -89,12 +89,12 @@ impl Collector for Contained {
     }
 
     fn is_selected(&self, selection: &Selection) -> bool {
-        self.types.is_err() || attempt("is_selected", || self.collector.is_selected(selection)).unwrap_or(true)
+        self.types.is_err() || catch_panic("is_selected", || self.collector.is_selected(selection)).unwrap_or(true)
     }
 
     fn probe(&self) -> Result<Capabilities, Unavailable> {
         self.types.clone()?;
-        attempt("probe", || self.collector.probe())?
+        catch_panic("probe", || self.collector.probe())?
     }
 
     fn start(
@@ -103,16 +103,16 @@ impl Collector for Contained {
         sink: RecordSink,
     ) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
         self.types.clone()?;
-        let (capabilities, recording) = attempt("start", || self.collector.start(selection, sink.clone()))??;
+        let (capabilities, recording) = catch_panic("start", || self.collector.start(selection, sink.clone()))??;
         Ok((capabilities, Box::new(ContainedRecording { recording, sink, is_broken: AtomicBool::new(false) })))
     }
 
     fn attempts(&self) -> Vec<Attempt> {
-        attempt("attempts", || self.collector.attempts()).unwrap_or_default()
+        catch_panic("attempts", || self.collector.attempts()).unwrap_or_default()
     }
 
     fn devices(&self) -> Vec<DeviceDescription> {
-        attempt("devices", || self.collector.devices()).unwrap_or_default()
+        catch_panic("devices", || self.collector.devices()).unwrap_or_default()
     }
 }
 
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn panicking_reader_leaves_a_note_and_ends() {
         static POOL: Pool = Pool::new();
-        let sink = trial::sink();
+        let sink = trial::unbounded_sink();
         let commands = Arc::new(ReaderCommands::new(&POOL));
         let end = RecordingEnd { at: 0, deadline: Instant::now() };
         let (ended, own) = (EndNotifier(commands.clone()), sink.clone());
@@ -185,8 +185,8 @@ mod tests {
             let _ended = ended;
             run_reader(&own, || panic!("a number of the vendor's"));
         });
-        assert!(commands.end(end, Duration::from_secs(60)));
-        let notes = &sink.collect(true).notes;
+        assert!(commands.end_recording(end, Duration::from_secs(60)));
+        let notes = &sink.collect_records(true).notes;
         assert_eq!(notes.len(), 1);
         assert!(notes[0].contains("a number of the vendor's"), "{notes:?}");
         thread.unwrap().join().unwrap();

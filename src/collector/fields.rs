@@ -3,15 +3,15 @@
 /// A field of a record, in this machine's byte order.
 pub(super) trait Field: Default {
     /// Reads the field at that offset; returns `None` if the record is too short.
-    fn read(record: &[u8], at: usize) -> Option<Self>;
+    fn read_at(record: &[u8], at: usize) -> Option<Self>;
 }
 
 macro_rules! numbers {
     ($($number:ty)*) => {$(
         impl Field for $number {
             #[inline]
-            fn read(record: &[u8], at: usize) -> Option<Self> {
-                <[u8; size_of::<$number>()]>::read(record, at).map(Self::from_ne_bytes)
+            fn read_at(record: &[u8], at: usize) -> Option<Self> {
+                <[u8; size_of::<$number>()]>::read_at(record, at).map(Self::from_ne_bytes)
             }
         }
     )*};
@@ -24,7 +24,7 @@ where
     [u8; SIZE]: Default,
 {
     #[inline]
-    fn read(record: &[u8], at: usize) -> Option<Self> {
+    fn read_at(record: &[u8], at: usize) -> Option<Self> {
         record.get(at..)?.first_chunk().copied()
     }
 }
@@ -53,12 +53,12 @@ macro_rules! records {
 
             $(#[inline]
             pub(super) fn $field(&self) -> $type {
-                $crate::collector::fields::Field::read(self.first, $at).unwrap_or_default()
+                $crate::collector::fields::Field::read_at(self.first, $at).unwrap_or_default()
             })*
 
             $($(#[inline]
             pub(super) fn $later(&self) -> Option<$later_type> {
-                $crate::collector::fields::Field::read(self.all, $later_at)
+                $crate::collector::fields::Field::read_at(self.all, $later_at)
             })*)?
         }
     )*};

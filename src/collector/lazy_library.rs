@@ -24,7 +24,7 @@ impl<T> LazyLibrary<T> {
     ///
     /// # Errors
     /// Those of `find`.
-    pub(super) fn find(
+    pub(super) fn get_or_find(
         &self,
         find: impl FnOnce(&Options, &mut Vec<Attempt>) -> Result<T, Unavailable>,
     ) -> Result<&T, Unavailable> {
@@ -62,11 +62,11 @@ mod tests {
             Err(Unavailable::new(Why::LibraryNotFound, "there is none", ""))
         };
         for _ in 0..2 {
-            assert!(lazy.find(missing).is_err() && lazy.get().is_none());
+            assert!(lazy.get_or_find(missing).is_err() && lazy.get().is_none());
             assert_eq!(lazy.attempts(), [Attempt::new("it", "not there")], "only the last search");
         }
-        assert_eq!(lazy.find(|_, _| Ok(7)), Ok(&7));
-        assert_eq!(lazy.find(missing), Ok(&7), "no second search");
+        assert_eq!(lazy.get_or_find(|_, _| Ok(7)), Ok(&7));
+        assert_eq!(lazy.get_or_find(missing), Ok(&7), "no second search");
         assert_eq!((lazy.get(), lazy.attempts()), (Some(&7), vec![]));
     }
 }

@@ -18,7 +18,7 @@ impl ExclusiveLease {
     }
 
     /// Acquires the lease; returns `false` if another recording holds it.
-    pub(super) fn take(&self) -> bool {
+    pub(super) fn try_acquire(&self) -> bool {
         let taken = self.taken.swap(true, Ordering::AcqRel);
         if !taken {
             self.recording.fetch_add(1, Ordering::Relaxed);
@@ -76,9 +76,9 @@ mod tests {
     #[test]
     fn one_recording_holds_the_lease() {
         let lease = ExclusiveLease::new();
-        assert!(lease.take() && !lease.take());
+        assert!(lease.try_acquire() && !lease.try_acquire());
         lease.release();
-        assert!(lease.take());
+        assert!(lease.try_acquire());
     }
 
     #[test]
@@ -90,14 +90,14 @@ mod tests {
             lease.forget_stale_ids(&CLEAN_FOR, || left.replace(left.get().saturating_sub(1)) > 0);
             left.get()
         };
-        assert!(lease.take());
+        assert!(lease.try_acquire());
         assert_eq!([forget(3), forget(2)], [0, 2], "once");
         lease.release();
         assert_eq!(forget(2), 2);
-        assert!(lease.take());
+        assert!(lease.try_acquire());
         assert_eq!([forget(2), forget(1)], [0, 1]);
         lease.release();
-        assert!(lease.take());
+        assert!(lease.try_acquire());
         assert_eq!(forget(u32::MAX), u32::MAX - (1 << 16), "the bound holds");
     }
 

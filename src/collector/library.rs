@@ -64,15 +64,15 @@ macro_rules! functions {
             pub(super) fn new(library: $crate::collector::library::Library) -> Result<$api, &'static std::ffi::CStr> {
                 Ok($api {
                     // SAFETY: the vendor documents these types.
-                    $($name: unsafe { library.function($symbol) }.ok_or($symbol)?,)*
+                    $($name: unsafe { library.resolve_function($symbol) }.ok_or($symbol)?,)*
                     // SAFETY: the vendor documents these types.
-                    $($maybe: unsafe { library.function($other) },)*
+                    $($maybe: unsafe { library.resolve_function($other) },)*
                 })
             }
 
             /// Returns the names of the optional functions that are missing.
             #[allow(dead_code, reason = "only some collectors report it")]
-            pub(super) fn missing(&self) -> Vec<&'static str> {
+            pub(super) fn missing_functions(&self) -> Vec<&'static str> {
                 let missing: &[Option<&'static std::ffi::CStr>] = &[$(self.$maybe.is_none().then_some($other)),*];
                 missing.iter().flatten().filter_map(|name| name.to_str().ok()).collect()
             }
@@ -94,7 +94,10 @@ pub(crate) enum Candidate {
 
 impl Library {
     /// Opens the first candidate that can be opened; adds all attempts to `attempts`.
-    pub(crate) fn first(candidates: impl Iterator<Item = Candidate>, attempts: &mut Vec<Attempt>) -> Option<Library> {
+    pub(crate) fn open_first(
+        candidates: impl Iterator<Item = Candidate>,
+        attempts: &mut Vec<Attempt>,
+    ) -> Option<Library> {
         for candidate in candidates {
             let opened = candidate.open();
             // A library that is not loaded yet is the usual case.
@@ -110,7 +113,7 @@ impl Library {
     }
 
     #[cfg(any(unix, windows))]
-    fn keep(library: Opened) -> Library {
+    fn keep_open(library: Opened) -> Library {
         Library(Box::leak(Box::new(library)))
     }
 
@@ -118,7 +121,7 @@ impl Library {
     ///
     /// # Errors
     /// The loader's message.
-    pub(crate) fn file(path: &Path) -> Result<Library, String> {
+    pub(crate) fn open_file(path: &Path) -> Result<Library, String> {
         Library::open(path.as_os_str())
     }
 
@@ -131,21 +134,21 @@ impl Library {
     fn open(name: &OsStr) -> Result<Library, String> {
         // SAFETY: a vendor's library, whose initialisation every program that uses the vendor's devices runs.
         let opened = unsafe { Opened::new(name) };
-        opened.map(Library::keep).map_err(|error| loader_message(&error))
+        opened.map(Library::keep_open).map_err(|error| loader_message(&error))
     }
 
     #[cfg(unix)]
-    fn mapped(name: &str) -> Option<Library> {
+    fn open_loaded(name: &str) -> Option<Library> {
         use libloading::os::unix;
         // `NOLOAD`: only a library that is already loaded.
         let flags = libc::RTLD_NOLOAD | libc::RTLD_LAZY;
         // SAFETY: nothing is loaded, so no code runs.
         let opened = unsafe { unix::Library::open(Some(name), flags) };
-        opened.ok().map(|library| Library::keep(library.into()))
+        opened.ok().map(|library| Library::keep_open(library.into()))
     }
 
     #[cfg(not(unix))]
-    fn mapped(_name: &str) -> Option<Library> {
+    fn open_loaded(_name: &str) -> Option<Library> {
         None
     }
 
@@ -153,16 +156,16 @@ impl Library {
     ///
     /// # Safety
     /// `F` is the type of a function pointer: that of the vendor's function of this name.
-    pub(crate) unsafe fn function<F: Copy>(self, name: &CStr) -> Option<F> {
+    pub(crate) unsafe fn resolve_function<F: Copy>(self, name: &CStr) -> Option<F> {
         const { assert!(size_of::<F>() == size_of::<*const c_void>()) };
-        let address = self.address(name)?;
+        let address = self.symbol_address(name)?;
         // SAFETY: the caller guarantees the type, and all pointers have the same size.
         Some(unsafe { std::mem::transmute_copy::<*const c_void, F>(&address) })
     }
 
     /// Returns the address of the function or variable of that name. Not generic, so it is compiled only once.
     #[cfg(any(unix, windows))]
-    fn address(self, name: &CStr) -> Option<*const c_void> {
+    fn symbol_address(self, name: &CStr) -> Option<*const c_void> {
         // SAFETY: the pointer is only used as an address.
         let symbol = unsafe { self.0.get::<*const c_void>(name) };
         symbol.ok().map(|symbol| *symbol)
@@ -170,15 +173,15 @@ impl Library {
 
     /// Returns `None`: there is no library.
     #[cfg(not(any(unix, windows)))]
-    fn address(self, _name: &CStr) -> Option<*const c_void> {
+    fn symbol_address(self, _name: &CStr) -> Option<*const c_void> {
         match *self.0 {}
     }
 
     /// Returns the file that it was opened from, found by the address of one of its functions.
     #[cfg(target_os = "linux")]
-    pub(crate) fn path(self, name: &CStr) -> Option<PathBuf> {
+    pub(crate) fn path_by_symbol(self, name: &CStr) -> Option<PathBuf> {
         use std::os::unix::ffi::OsStrExt as _;
-        let address = self.address(name)?;
+        let address = self.symbol_address(name)?;
         let mut about = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
         // SAFETY: `about` is a valid place for the result.
         let found = unsafe { libc::dladdr(address, about.as_mut_ptr()) };
@@ -193,7 +196,7 @@ impl Library {
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn path(self, _name: &CStr) -> Option<PathBuf> {
+    pub(crate) fn path_by_symbol(self, _name: &CStr) -> Option<PathBuf> {
         None
     }
 }
@@ -201,7 +204,7 @@ impl Library {
 impl Candidate {
     fn open(&self) -> Result<Library, String> {
         match self {
-            Candidate::Mapped(name) => Library::mapped(name).ok_or_else(String::new),
+            Candidate::Mapped(name) => Library::open_loaded(name).ok_or_else(String::new),
             Candidate::Loader(name) => Library::open(name.as_ref()),
             Candidate::File(path) if path.exists() => Library::open(path.as_os_str()),
             Candidate::File(_) => Err("not there".to_owned()),
@@ -267,7 +270,7 @@ mod tests {
             Candidate::Loader("libc.so.6".into()),
         ];
         let mut attempts = Vec::new();
-        let library = Library::first(candidates.into_iter(), &mut attempts).unwrap();
+        let library = Library::open_first(candidates.into_iter(), &mut attempts).unwrap();
         let attempts: Vec<_> = attempts.iter().map(ToString::to_string).collect();
         assert_eq!(attempts.len(), 3, "{attempts:?}");
         assert_eq!(attempts[0], "/nowhere/libnothing.so.1: not there");
@@ -277,12 +280,12 @@ mod tests {
         );
         assert_eq!(attempts[2], "libm.so.6, by the loader: opened");
         // SAFETY: this is the type of `cos`.
-        let cos = unsafe { library.function::<extern "C" fn(f64) -> f64>(c"cos") }.unwrap();
+        let cos = unsafe { library.resolve_function::<extern "C" fn(f64) -> f64>(c"cos") }.unwrap();
         assert_eq!(cos(0.0), 1.0);
         // SAFETY: the library lacks this function.
-        assert!(unsafe { library.function::<extern "C" fn()>(c"no_such_function") }.is_none());
-        assert!(library.path(c"cos").unwrap().to_str().unwrap().contains("libm"));
-        assert!(Library::mapped("libm.so.6").is_some() && Library::mapped("libnothing.so.1").is_none());
+        assert!(unsafe { library.resolve_function::<extern "C" fn()>(c"no_such_function") }.is_none());
+        assert!(library.path_by_symbol(c"cos").unwrap().to_str().unwrap().contains("libm"));
+        assert!(Library::open_loaded("libm.so.6").is_some() && Library::open_loaded("libnothing.so.1").is_none());
     }
 
     #[test]

@@ -61,7 +61,7 @@ mod vendor;
 mod xpu;
 
 pub(crate) use collected::{Entry, Role};
-pub(crate) use contained::{Contained, attempt};
+pub(crate) use contained::{Contained, catch_panic};
 #[cfg(feature = "cuda")]
 #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
 pub use cuda::CudaEvents;
@@ -79,7 +79,7 @@ pub use options::{OptionValue, Options};
 pub use plugin::EventType;
 #[cfg(feature = "plugins")]
 pub(crate) use plugin::abi;
-pub(crate) use plugin::plugins;
+pub(crate) use plugin::load_plugins;
 pub use range::CaptureRange;
 pub(crate) use range::Marks;
 pub use record::{
@@ -98,7 +98,7 @@ pub use timers::{DeviceTimer, EventTimers, NotTimed, Token};
 pub(crate) use unavailable::Rejected;
 pub use unavailable::{Unavailable, Why};
 pub use vendor::DriverDiagnosis;
-pub(crate) use vendor::{Examination, ExamineContext, VENDORS, Vendor, timers};
+pub(crate) use vendor::{Examination, ExamineContext, VENDORS, Vendor, make_fallback_timers};
 #[cfg(feature = "xpu")]
 #[cfg_attr(docsrs, doc(cfg(feature = "xpu")))]
 pub use xpu::Xpu;

@@ -36,11 +36,11 @@ impl NameTable {
 
     /// Returns the approximate memory of all names, in bytes.
     pub(crate) fn total_bytes(&self) -> u64 {
-        self.texts.iter().map(|text| NameTable::bytes(text)).sum()
+        self.texts.iter().map(|text| NameTable::name_bytes(text)).sum()
     }
 
     /// Returns the approximate memory of a name, in bytes.
-    pub(crate) fn bytes(text: &str) -> u64 {
+    pub(crate) fn name_bytes(text: &str) -> u64 {
         text.len() as u64 + 64
     }
 }

@@ -5,6 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Returns no plugin, and the reason.
-pub(crate) fn plugins(_folder: &Path) -> (Vec<Arc<dyn Collector>>, Vec<Rejected>) {
+pub(crate) fn load_plugins(_folder: &Path) -> (Vec<Arc<dyn Collector>>, Vec<Rejected>) {
     (Vec::new(), vec![("plugins", Unavailable::not_built("plugins"))])
 }

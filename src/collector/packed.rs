@@ -124,14 +124,14 @@ macro_rules! packed {
 
         impl $name {
             #[inline]
-            pub(super) fn words(self) -> [u64; $size] {
+            pub(super) fn to_words(self) -> [u64; $size] {
                 let mut words = [0; $size];
                 $(words[$word] |= $crate::collector::packed::PackedValue::to_bits(self.$field) << (0 $(+ $bit)?);)*
                 words
             }
 
             #[inline]
-            pub(super) fn read(record: &$crate::collector::RecordView<'_>) -> $name {
+            pub(super) fn from_record(record: &$crate::collector::RecordView<'_>) -> $name {
                 $name {
                     $($field: $crate::collector::packed::PackedValue::from_bits(record.word($word) >> (0 $(+ $bit)?)),)*
                 }
@@ -157,7 +157,10 @@ pub(super) use packed;
 
 /// Puts words before others, whose first words are 0.
 #[inline]
-pub(super) fn prepend<const FIRST: usize, const ALL: usize>(first: [u64; FIRST], mut all: [u64; ALL]) -> [u64; ALL] {
+pub(super) fn prepend_words<const FIRST: usize, const ALL: usize>(
+    first: [u64; FIRST],
+    mut all: [u64; ALL],
+) -> [u64; ALL] {
     all.iter_mut().zip(first).for_each(|(to, from)| *to |= from);
     all
 }

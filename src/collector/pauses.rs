@@ -13,13 +13,13 @@ pub(super) struct Pauses {
 }
 
 impl Pauses {
-    fn periods(&self) -> MutexGuard<'_, Vec<(u64, u64)>> {
+    fn lock_periods(&self) -> MutexGuard<'_, Vec<(u64, u64)>> {
         self.periods.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts a pause: records that begin from then on are not wanted.
-    pub(super) fn begin(&self, at: u64) {
-        let mut periods = self.periods();
+    pub(super) fn begin_pause(&self, at: u64) {
+        let mut periods = self.lock_periods();
         if periods.last().is_none_or(|last| last.1 != u64::MAX) {
             periods.push((at, u64::MAX));
         }
@@ -27,8 +27,8 @@ impl Pauses {
     }
 
     /// Ends the pause.
-    pub(super) fn end(&self, at: u64) {
-        if let Some(last) = self.periods().last_mut().filter(|last| last.1 == u64::MAX) {
+    pub(super) fn end_pause(&self, at: u64) {
+        if let Some(last) = self.lock_periods().last_mut().filter(|last| last.1 == u64::MAX) {
             last.1 = at.max(last.0);
         }
     }
@@ -36,7 +36,7 @@ impl Pauses {
     /// Returns whether the whole period lies in a pause; an end of 0 means that it has not ended.
     #[inline]
     pub(super) fn covers(&self, start: u64, end: u64) -> bool {
-        self.has_pauses.load(Ordering::Acquire) && self.find(start, if end == 0 { u64::MAX } else { end })
+        self.has_pauses.load(Ordering::Acquire) && self.has_pause_around(start, if end == 0 { u64::MAX } else { end })
     }
 
     /// Returns whether some of the period lies in a pause.
@@ -45,13 +45,13 @@ impl Pauses {
         self.has_pauses.load(Ordering::Acquire) && self.last_before(end).is_some_and(|stretch| start < stretch.1)
     }
 
-    fn find(&self, start: u64, end: u64) -> bool {
+    fn has_pause_around(&self, start: u64, end: u64) -> bool {
         self.last_before(start).is_some_and(|stretch| end < stretch.1)
     }
 
     /// Returns the last pause that began before then.
     fn last_before(&self, at: u64) -> Option<(u64, u64)> {
-        let periods = self.periods();
+        let periods = self.lock_periods();
         let before = periods.partition_point(|stretch| stretch.0 < at);
         periods.get(before.checked_sub(1)?).copied()
     }
@@ -65,14 +65,14 @@ mod tests {
     fn only_periods_inside_a_pause_are_covered() {
         let pauses = Pauses::default();
         assert!(!pauses.covers(15, 16));
-        pauses.end(1);
-        pauses.begin(10);
-        pauses.begin(12);
+        pauses.end_pause(1);
+        pauses.begin_pause(10);
+        pauses.begin_pause(12);
         assert!(pauses.covers(11, 1000) && !pauses.covers(10, 11) && !pauses.covers(11, 0), "an open pause");
-        pauses.end(20);
-        pauses.end(25);
-        pauses.begin(30);
-        pauses.end(40);
+        pauses.end_pause(20);
+        pauses.end_pause(25);
+        pauses.begin_pause(30);
+        pauses.end_pause(40);
         let covered = [(5, 6), (5, 15), (11, 19), (19, 20), (19, 35), (22, 24), (31, 39), (31, 0), (41, 42)];
         let covered = covered.map(|(start, end)| pauses.covers(start, end));
         assert_eq!(covered, [false, false, true, false, false, false, true, false, false]);

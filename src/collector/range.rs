@@ -18,7 +18,7 @@ pub struct CaptureRange {
 /// Receives the marks of a range.
 pub(crate) trait Marks: Send + Sync {
     /// Begins or ends the range.
-    fn mark(&self, begins: bool);
+    fn mark_range(&self, begins: bool);
 }
 
 impl CaptureRange {
@@ -29,17 +29,17 @@ impl CaptureRange {
     /// Begins the range: later work of this thread is recorded. Does nothing if the range is open or no recording
     /// runs.
     pub fn begin(&self) {
-        self.mark(true);
+        self.mark_range(true);
     }
 
     /// Ends the range: later work of this thread is not recorded.
     pub fn end(&self) {
-        self.mark(false);
+        self.mark_range(false);
     }
 
-    fn mark(&self, begins: bool) {
+    fn mark_range(&self, begins: bool) {
         if let Some(marks) = self.marks.upgrade() {
-            marks.mark(begins);
+            marks.mark_range(begins);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The report on a collector at the end of a recording.
 
 use super::{Capabilities, Unavailable};
-use crate::text::counted;
+use crate::text::count_with_noun;
 use serde_json::{Map, Value, json};
 use std::fmt;
 
@@ -68,7 +68,7 @@ impl CollectorReport {
 impl fmt::Display for CollectorReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.state {
-            Ok(_) => write!(f, "{}: {}", self.name, counted(self.records, "record"))?,
+            Ok(_) => write!(f, "{}: {}", self.name, count_with_noun(self.records, "record"))?,
             Err(reason) => write!(f, "{}: {reason}", self.name)?,
         }
         self.notes.iter().try_for_each(|note| write!(f, "\n    {note}"))

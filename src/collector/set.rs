@@ -61,7 +61,7 @@ struct SliceSink {
 const CLOCK_TOLERANCE_NS: u64 = 1_000_000_000;
 
 impl CorrelationSink for SliceSink {
-    fn push(&self, slice: u64, annotates: bool) -> u64 {
+    fn push_slice(&self, slice: u64, annotates: bool) -> u64 {
         // Relaxed: a thread that sees the old value makes one more call, which recordings tolerate.
         if !self.is_open.load(Ordering::Relaxed) {
             return 0;
@@ -73,19 +73,19 @@ impl CorrelationSink for SliceSink {
                 recording.push(CorrelationId(slice))
             }
         };
-        self.among(u64::MAX).fold(0, |takers, (at, recording)| takers | u64::from(took(recording)) << at)
+        self.selected_recordings(u64::MAX).fold(0, |takers, (at, recording)| takers | u64::from(took(recording)) << at)
     }
 
-    fn pop(&self, annotates: bool, takers: u64) {
+    fn pop_slice(&self, annotates: bool, takers: u64) {
         // A recording that did not accept the slice would leave another.
-        self.among(takers)
+        self.selected_recordings(takers)
             .for_each(|(_, recording)| if annotates { recording.pop_annotation() } else { recording.pop() });
     }
 }
 
 impl SliceSink {
     /// Returns the recordings of a mask, with their indices.
-    fn among(&self, mask: u64) -> impl Iterator<Item = (usize, &dyn Recording)> {
+    fn selected_recordings(&self, mask: u64) -> impl Iterator<Item = (usize, &dyn Recording)> {
         let all = self.recordings.iter().take(64).enumerate();
         all.filter(move |(at, _)| mask >> at & 1 != 0).map(|(at, recording)| (at, &**recording))
     }
@@ -96,7 +96,7 @@ impl CollectorSet {
         CollectorSet { collectors, off, started: fork::Own::default(), slice_sink: fork::Own::default() }
     }
 
-    fn started(&self) -> MutexGuard<'_, Vec<StartedCollector>> {
+    fn lock_started(&self) -> MutexGuard<'_, Vec<StartedCollector>> {
         self.started.lock()
     }
 
@@ -113,53 +113,53 @@ impl CollectorSet {
         let mut started = Vec::new();
         for collector in self.collectors.iter().filter(wanted) {
             let sink = RecordSink::new(budget.clone());
-            sink.wait();
+            sink.set_waiting();
             let state = collector.start(selection, sink.clone());
             let state = state.map(|(capabilities, recording)| (capabilities, Arc::from(recording)));
             started.push(StartedCollector { collector: collector.clone(), sink, state, readings: Vec::new() });
         }
-        *self.started() = started;
+        *self.lock_started() = started;
         self.reports()
     }
 
     /// Returns a report on each collector of the recording.
     pub(crate) fn reports(&self) -> Vec<CollectorReport> {
         let report = |each: &StartedCollector| CollectorReport::new(each.collector.name(), each.capabilities());
-        CollectorReport::dedupe_names(self.started().iter().map(report))
+        CollectorReport::dedupe_names(self.lock_started().iter().map(report))
     }
 
     /// Begins the recording: drops the records delivered so far.
-    pub(crate) fn begin(&self) {
-        for each in &*self.started() {
-            each.sink.discard();
+    pub(crate) fn begin_recording(&self) {
+        for each in &*self.lock_started() {
+            each.sink.discard_early_records();
         }
         self.read_clocks();
     }
 
     /// Returns a switch for each collector of the recording, in order.
-    pub(crate) fn switches(&self) -> Vec<Switch> {
+    pub(crate) fn create_switches(&self) -> Vec<Switch> {
         let switch =
             |each: &StartedCollector| Switch::new(each.collector.types(), each.recording().cloned(), each.sink.clone());
-        self.started().iter().map(switch).collect()
+        self.lock_started().iter().map(switch).collect()
     }
 
     /// Returns whether a collector of the recording sees the marks of ranges.
     pub(crate) fn sees_ranges(&self) -> bool {
-        self.started().iter().filter_map(StartedCollector::recording).any(|recording| recording.sees_ranges())
+        self.lock_started().iter().filter_map(StartedCollector::recording).any(|recording| recording.sees_ranges())
     }
 
     /// Reads the clocks of all recordings.
     pub(crate) fn read_clocks(&self) {
-        for StartedCollector { state, readings, .. } in self.started().iter_mut() {
+        for StartedCollector { state, readings, .. } in self.lock_started().iter_mut() {
             if let Ok((_, recording)) = state {
-                readings.extend(BracketedReading::take(|| recording.clock()));
+                readings.extend(BracketedReading::read_clock(|| recording.clock()));
             }
         }
     }
 
     /// Returns which collector has stopped early, and why.
-    pub(crate) fn stopped(&self) -> Option<String> {
-        self.started().iter().find_map(|each| {
+    pub(crate) fn early_stop_reason(&self) -> Option<String> {
+        self.lock_started().iter().find_map(|each| {
             let full = || each.sink.is_full().then(|| "the buffer limit leaves no room for its records".to_owned());
             let why = each.recording()?.stopped().or_else(full)?;
             Some(format!("{}: {why}", each.collector.name()))
@@ -171,7 +171,7 @@ impl CollectorSet {
         if !selection.types.contains(kineto_trace::activity::ActivityType::ExternalCorrelation) {
             return None;
         }
-        let recordings: Vec<_> = self.started().iter().filter_map(StartedCollector::recording).cloned().collect();
+        let recordings: Vec<_> = self.lock_started().iter().filter_map(StartedCollector::recording).cloned().collect();
         (!recordings.is_empty()).then(|| {
             let slice_sink = Arc::new(SliceSink { recordings, is_open: AtomicBool::new(true) });
             *self.slice_sink.lock() = Some(slice_sink.clone());
@@ -181,12 +181,12 @@ impl CollectorSet {
 
     /// Stops all collectors; returns their records.
     pub(crate) fn stop(&self, end: Timestamp, deadline: Instant) -> Vec<Collection> {
-        let started = self.end(end, deadline);
-        self.collections(&started, true)
+        let started = self.stop_recordings(end, deadline);
+        self.collect_all(&started, true)
     }
 
-    fn end(&self, end: Timestamp, deadline: Instant) -> Vec<StartedCollector> {
-        let started = std::mem::take(&mut *self.started());
+    fn stop_recordings(&self, end: Timestamp, deadline: Instant) -> Vec<StartedCollector> {
+        let started = std::mem::take(&mut *self.lock_started());
         if let Some(slice_sink) = self.slice_sink.lock().take() {
             slice_sink.is_open.store(false, Ordering::Relaxed);
         }
@@ -197,12 +197,12 @@ impl CollectorSet {
     /// Returns the records delivered so far.
     pub(crate) fn snapshot(&self) -> Vec<Collection> {
         self.read_clocks();
-        let started = self.started();
+        let started = self.lock_started();
         started.iter().filter_map(StartedCollector::recording).for_each(|recording| recording.drain());
-        self.collections(&started, false)
+        self.collect_all(&started, false)
     }
 
-    fn collections(&self, started: &[StartedCollector], close: bool) -> Vec<Collection> {
+    fn collect_all(&self, started: &[StartedCollector], close: bool) -> Vec<Collection> {
         let ran = started.iter().map(|each| each.collect(close));
         let off = self.off.iter().map(|(name, reason)| Collection {
             name,
@@ -221,7 +221,7 @@ impl CollectorSet {
 
 impl Drop for CollectorSet {
     fn drop(&mut self) {
-        drop(self.end(Timestamp::default(), Instant::now()));
+        drop(self.stop_recordings(Timestamp::default(), Instant::now()));
     }
 }
 
@@ -237,10 +237,11 @@ impl StartedCollector {
 
     fn collect(&self, close: bool) -> Collection {
         let devices = self.recording().map(|recording| recording.devices()).unwrap_or_default();
-        let mut records = self.sink.collect(close);
+        let mut records = self.sink.collect_records(close);
         records.devices = devices;
         let clock = ClockMap::new(&self.readings);
-        let latest = super::clock::now().saturating_add(clock.error_at_most_ns()).saturating_add(CLOCK_TOLERANCE_NS);
+        let latest =
+            super::clock::realtime_now().saturating_add(clock.error_at_most_ns()).saturating_add(CLOCK_TOLERANCE_NS);
         let (name, state) = (self.collector.name(), self.capabilities());
         Collection {
             name,
@@ -280,10 +281,10 @@ mod tests {
     fn ended_recording_takes_no_slices_but_pops_its_own() {
         let [one, other] = [(); 2].map(|()| Arc::new(LoggingRecording::default()));
         let sink = SliceSink { recordings: vec![one.clone(), other.clone()], is_open: AtomicBool::new(true) };
-        assert_eq!((sink.push(7, false), sink.push(8, true)), (0, 0b11));
+        assert_eq!((sink.push_slice(7, false), sink.push_slice(8, true)), (0, 0b11));
         sink.is_open.store(false, Ordering::Relaxed);
-        assert_eq!(sink.push(9, false), 0);
-        sink.pop(true, 0b10);
+        assert_eq!(sink.push_slice(9, false), 0);
+        sink.pop_slice(true, 0b10);
         assert_eq!(*one.0.lock().unwrap(), ["push 7", "push 8"]);
         assert_eq!(*other.0.lock().unwrap(), ["push 7", "push 8", "pop"]);
     }

@@ -22,11 +22,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The memory budget of records.
 pub(crate) trait Budget: fmt::Debug + Send + Sync {
     /// Reserves that many bytes; returns `false` if they are not left.
-    fn reserve(&self, bytes: u64) -> bool;
+    fn reserve_bytes(&self, bytes: u64) -> bool;
     /// Does the same for records other than device work, which may not use the last share.
     fn reserve_non_work(&self, bytes: u64) -> bool;
     /// Releases that many bytes.
-    fn release(&self, bytes: u64);
+    fn release_bytes(&self, bytes: u64);
 }
 
 /// Receives the records of a collector; a cheap clone, for any thread.
@@ -99,7 +99,7 @@ impl RecordSink {
         RecordSink { store: Arc::new(RecordStore { budget, pauses: Pauses::default(), state: Mutex::default() }) }
     }
 
-    fn state(&self) -> MutexGuard<'_, StoreState> {
+    fn lock_state(&self) -> MutexGuard<'_, StoreState> {
         self.store.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -107,7 +107,7 @@ impl RecordSink {
     ///
     /// Other threads wait meanwhile: `write` should not block, and must not use this sink.
     pub fn record<R>(&self, write: impl FnOnce(&mut Batch<'_>) -> R) -> R {
-        write(&mut Batch { budget: &*self.store.budget, pauses: &self.store.pauses, state: self.state() })
+        write(&mut Batch { budget: &*self.store.budget, pauses: &self.store.pauses, state: self.lock_state() })
     }
 
     /// Returns the pauses of the recording.
@@ -117,12 +117,12 @@ impl RecordSink {
 
     /// Counts lost records.
     pub fn lost(&self, cause: Loss, count: u64) {
-        self.state().lost(cause, count);
+        self.lock_state().count_lost(cause, count);
     }
 
     /// Adds a sentence for the reader of the trace, unless it is already present.
     pub fn note(&self, note: impl Into<String>) {
-        let (mut state, note) = (self.state(), note.into());
+        let (mut state, note) = (self.lock_state(), note.into());
         if !state.notes.contains(&note) {
             state.notes.push(note);
         }
@@ -131,38 +131,38 @@ impl RecordSink {
     /// Reports the error of delivered timestamps against the [clock](super::Recording::clock), in nanoseconds. The
     /// largest reported error is added to that clock's own error against CLOCK_REALTIME.
     pub fn clock_error(&self, ns: u64) {
-        let mut state = self.state();
+        let mut state = self.lock_state();
         state.clock_error_ns = state.clock_error_ns.max(ns);
     }
 
     /// Returns whether the recording has not begun.
     pub(super) fn is_waiting(&self) -> bool {
-        self.state().is_waiting
+        self.lock_state().is_waiting
     }
 
-    /// Drops records until [`discard`](RecordSink::discard): the recording has not begun.
-    pub(crate) fn wait(&self) {
-        self.state().is_waiting = true;
+    /// Drops records until [`discard_early_records`](RecordSink::discard_early_records): the recording has not begun.
+    pub(crate) fn set_waiting(&self) {
+        self.lock_state().is_waiting = true;
     }
 
     /// Drops the records delivered so far: the recording begins now.
-    pub(crate) fn discard(&self) {
-        let mut state = self.state();
+    pub(crate) fn discard_early_records(&self) {
+        let mut state = self.lock_state();
         let StoreState { names, shapes, contexts, bytes, notes, .. } = std::mem::take(&mut *state);
         // The collector caches numbers of names, so these stay; at most one name may have exceeded the budget.
         state.bytes = names.total_bytes().min(bytes);
-        self.store.budget.release(bytes - state.bytes);
+        self.store.budget.release_bytes(bytes - state.bytes);
         (state.names, state.shapes, state.contexts, state.notes) = (names, shapes, contexts, notes);
     }
 
     /// Returns whether records were lost to the memory limit.
     pub(crate) fn is_full(&self) -> bool {
-        self.state().losses.iter().any(|(cause, _)| *cause == Loss::DeviceRecordsOverLimit)
+        self.lock_state().losses.iter().any(|(cause, _)| *cause == Loss::DeviceRecordsOverLimit)
     }
 
     /// Returns the records. With `close`, records that arrive later are only counted.
-    pub(crate) fn collect(&self, close: bool) -> Collected {
-        let mut state = self.state();
+    pub(crate) fn collect_records(&self, close: bool) -> Collected {
+        let mut state = self.lock_state();
         let taken = if close {
             std::mem::replace(&mut *state, StoreState { closed: true, ..StoreState::default() })
         } else {
@@ -179,7 +179,7 @@ impl RecordSink {
         let owned = if close {
             taken.bytes
         } else {
-            Some(copied).filter(|copied| self.store.budget.reserve(*copied)).unwrap_or(0)
+            Some(copied).filter(|copied| self.store.budget.reserve_bytes(*copied)).unwrap_or(0)
         };
         Collected {
             arenas,
@@ -201,12 +201,12 @@ impl RecordSink {
 impl Drop for RecordStore {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.budget.release(state.bytes);
+        self.budget.release_bytes(state.bytes);
     }
 }
 
 impl StoreState {
-    fn lost(&mut self, cause: Loss, count: u64) {
+    fn count_lost(&mut self, cause: Loss, count: u64) {
         match self.losses.iter_mut().find(|(known, _)| *known == cause) {
             // The count may come from the vendor.
             Some((_, lost)) => *lost = lost.saturating_add(count),
@@ -226,7 +226,7 @@ impl StoreState {
     }
 
     #[inline]
-    fn shape(&mut self, shape: &'static dyn RecordLayout) -> u8 {
+    fn layout_number(&mut self, shape: &'static dyn RecordLayout) -> u8 {
         let known = self.shapes.iter().position(|known| std::ptr::eq(*known, shape));
         let number = known.unwrap_or_else(|| {
             self.shapes.push(shape);
@@ -237,10 +237,10 @@ impl StoreState {
 
     /// Returns a block with room for that many words.
     #[inline]
-    fn open(&mut self, role: Role, words: usize, budget: &dyn Budget) -> Option<&mut Vec<u64>> {
-        let arena = self.arenas.get_mut(role.arena())?;
+    fn block_with_room(&mut self, role: Role, words: usize, budget: &dyn Budget) -> Option<&mut Vec<u64>> {
+        let arena = self.arenas.get_mut(role.arena_index())?;
         if arena.open.capacity() - arena.open.len() < words {
-            self.bytes += arena.begin(role, budget).then_some(BLOCK_BYTES)?;
+            self.bytes += arena.begin_block(role, budget).then_some(BLOCK_BYTES)?;
         }
         Some(&mut arena.open)
     }
@@ -249,7 +249,7 @@ impl StoreState {
     #[cold]
     fn count_late(&mut self) {
         if !self.is_waiting {
-            self.lost(Loss::Late, 1);
+            self.count_lost(Loss::Late, 1);
         }
     }
 }
@@ -257,17 +257,17 @@ impl StoreState {
 impl Arena {
     /// Starts another block, if there is room for it.
     #[cold]
-    fn begin(&mut self, role: Role, budget: &dyn Budget) -> bool {
+    fn begin_block(&mut self, role: Role, budget: &dyn Budget) -> bool {
         let is_full = self.full.len() >= ARENA_WORDS / BLOCK - 1;
         let is_left = || match role {
-            Role::Work => budget.reserve(BLOCK_BYTES),
+            Role::Work => budget.reserve_bytes(BLOCK_BYTES),
             _ => budget.reserve_non_work(BLOCK_BYTES),
         };
         if is_full || !is_left() {
             return false;
         }
-        let Some(open) = memory::list(BLOCK) else {
-            budget.release(BLOCK_BYTES);
+        let Some(open) = memory::try_vec_with_capacity(BLOCK) else {
+            budget.release_bytes(BLOCK_BYTES);
             return false;
         };
         let full = std::mem::replace(&mut self.open, open);
@@ -302,8 +302,8 @@ impl Batch<'_> {
     }
 
     /// Counts lost records.
-    pub(crate) fn lost(&mut self, cause: Loss, count: u64) {
-        self.state.lost(cause, count);
+    pub(crate) fn count_lost(&mut self, cause: Loss, count: u64) {
+        self.state.count_lost(cause, count);
     }
 
     /// Returns the number of a name; that of the empty name if the budget has no room.
@@ -311,12 +311,12 @@ impl Batch<'_> {
         if let Some(name) = self.state.names.find(text) {
             return name;
         }
-        let bytes = NameTable::bytes(text);
-        if self.budget.reserve(bytes) {
+        let bytes = NameTable::name_bytes(text);
+        if self.budget.reserve_bytes(bytes) {
             self.state.bytes += bytes;
             return self.state.names.add(text);
         }
-        self.state.lost(Loss::DeviceRecordsOverLimit, 1);
+        self.state.count_lost(Loss::DeviceRecordsOverLimit, 1);
         self.state.names.find("").unwrap_or_else(|| self.state.names.add(""))
     }
 
@@ -338,7 +338,7 @@ impl Batch<'_> {
         }
         let tag = Role::Call as u8 | flag | if call.launches { LAUNCHES } else { 0 };
         let head = PackedHead { tag, kind: call.kind, name: call.name, shape: Some(call.shape) };
-        self.put(Role::Call, &head, [call.start, call.end, call.correlation, thread, call.external], call.words);
+        self.put_record(Role::Call, &head, [call.start, call.end, call.correlation, thread, call.external], call.words);
     }
 
     /// Adds device work.
@@ -363,7 +363,7 @@ impl Batch<'_> {
         let head =
             PackedHead { tag: Role::Work as u8 | flag, kind: work.kind, name: work.name, shape: Some(work.shape) };
         let place = u64::from(work.device.cast_unsigned()) << 32 | u64::from(work.stream);
-        self.put(Role::Work, &head, [work.start, work.end, cause, place], work.words);
+        self.put_record(Role::Work, &head, [work.start, work.end, cause, place], work.words);
     }
 
     /// Adds a wait.
@@ -373,7 +373,12 @@ impl Batch<'_> {
         }
         let head = PackedHead { tag: Role::Sync as u8, kind: sync.kind, name: sync.name, shape: Some(sync.shape) };
         let place = u64::from(sync.context) << 32 | u64::from(sync.stream);
-        self.put(Role::Sync, &head, [sync.start, sync.end, sync.correlation, place, sync.event.into()], sync.words);
+        self.put_record(
+            Role::Sync,
+            &head,
+            [sync.start, sync.end, sync.correlation, place, sync.event.into()],
+            sync.words,
+        );
     }
 
     /// Adds an event that was recorded.
@@ -383,14 +388,19 @@ impl Batch<'_> {
         }
         let head = PackedHead { tag: Role::Event as u8, kind: event.kind, name: event.name, shape: Some(event.shape) };
         let place = u64::from(event.context) << 32 | u64::from(event.stream);
-        self.put(Role::Event, &head, [event.at, event.at, event.correlation, place, event.event.into()], event.words);
+        self.put_record(
+            Role::Event,
+            &head,
+            [event.at, event.at, event.correlation, place, event.event.into()],
+            event.words,
+        );
     }
 
     /// Adds the slice of a call.
     pub fn external(&mut self, external: External) {
         let kind = ActivityType::ExternalCorrelation;
         let head = PackedHead { tag: Role::External as u8, kind, name: Name(0), shape: None };
-        self.put(Role::External, &head, [external.correlation, external.id, 0, 0, 0], &[]);
+        self.put_record(Role::External, &head, [external.correlation, external.id, 0, 0, 0], &[]);
     }
 
     /// Adds overhead of the vendor's library.
@@ -408,7 +418,7 @@ impl Batch<'_> {
             return self.count_paused();
         }
         let head = PackedHead { tag: Role::Overhead as u8, kind: ActivityType::Overhead, name: overhead.name, shape };
-        self.put(Role::Overhead, &head, [overhead.start, overhead.end, 0, 0, 0], words);
+        self.put_record(Role::Overhead, &head, [overhead.start, overhead.end, 0, 0, 0], words);
     }
 
     /// Adds values of counters.
@@ -419,7 +429,7 @@ impl Batch<'_> {
         let head =
             PackedHead { tag: Role::Counter as u8, kind: sample.kind, name: sample.name, shape: Some(sample.shape) };
         let place = u64::from(sample.device.cast_unsigned()) << 32 | u64::from(sample.stream);
-        self.put(Role::Counter, &head, [sample.at, sample.at, 0, place, 0], sample.words);
+        self.put_record(Role::Counter, &head, [sample.at, sample.at, 0, place, 0], sample.words);
     }
 
     /// Adds a device allocation or free.
@@ -430,7 +440,7 @@ impl Batch<'_> {
         let head =
             PackedHead { tag: Role::Memory as u8, kind: ActivityType::CpuInstantEvent, name: Name(0), shape: None };
         let place = u64::from(memory.device.cast_unsigned()) << 32 | u64::from(memory.kind.number());
-        self.put(
+        self.put_record(
             Role::Memory,
             &head,
             [memory.at, memory.address, memory.correlation, place, memory.bytes.cast_unsigned()],
@@ -451,23 +461,23 @@ impl Batch<'_> {
     #[cold]
     fn count_paused(&mut self) {
         if !self.state.is_waiting && !self.state.closed {
-            self.state.lost(Loss::OutOfWindow, 1);
+            self.state.count_lost(Loss::OutOfWindow, 1);
         }
     }
 
     #[inline]
-    fn put<const N: usize>(&mut self, role: Role, head: &PackedHead, own: [u64; N], words: &[u64]) {
+    fn put_record<const N: usize>(&mut self, role: Role, head: &PackedHead, own: [u64; N], words: &[u64]) {
         let state = &mut *self.state;
         if state.is_waiting || state.closed {
             return state.count_late();
         }
         let words = words.get(..usize::from(u8::MAX)).unwrap_or(words);
         let zeros = words.iter().rev().take_while(|word| **word == 0).count();
-        let shape = head.shape.map_or(0, |shape| state.shape(shape));
+        let shape = head.shape.map_or(0, |shape| state.layout_number(shape));
         let bytes = [head.tag, head.kind.number(), shape, u8::try_from(words.len() - zeros).unwrap_or(u8::MAX)];
         let head = u64::from(head.name.0) << 32 | u64::from(u32::from_le_bytes(bytes));
-        let Some(open) = state.open(role, 1 + N + words.len(), self.budget) else {
-            return state.lost(Loss::DeviceRecordsOverLimit, 1);
+        let Some(open) = state.block_with_room(role, 1 + N + words.len(), self.budget) else {
+            return state.count_lost(Loss::DeviceRecordsOverLimit, 1);
         };
         open.push(head);
         open.extend_from_slice(&own);

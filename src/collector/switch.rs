@@ -1,6 +1,6 @@
 //! Pauses and resumes a running collector.
 
-use super::clock::now;
+use super::clock::realtime_now;
 use super::{RecordSink, Recording};
 use kineto_trace::activity::{ActivityGroup, ActivityTypes};
 use std::fmt;
@@ -41,13 +41,13 @@ impl Switch {
         !types.intersection(if own.is_empty() { all } else { own }).is_empty()
     }
 
-    /// Requests a state; [`apply`](Switch::apply) switches the collector.
-    pub(crate) fn request(&self, on: bool) {
+    /// Requests a state; [`apply_request`](Switch::apply_request) switches the collector.
+    pub(crate) fn request_state(&self, on: bool) {
         self.wanted.store(on, Ordering::SeqCst);
     }
 
     /// Switches the collector to the requested state, unless another thread is switching it already.
-    pub(crate) fn apply(&self) {
+    pub(crate) fn apply_request(&self) {
         loop {
             let mut applied = match self.applied.try_lock() {
                 Ok(applied) => applied,
@@ -74,17 +74,17 @@ impl Switch {
     }
 
     /// Reads the clock of the collector's records.
-    pub(crate) fn now(&self) -> u64 {
-        self.recording.as_ref().and_then(|recording| recording.clock()).unwrap_or_else(now)
+    pub(crate) fn read_clock(&self) -> u64 {
+        self.recording.as_ref().and_then(|recording| recording.clock()).unwrap_or_else(realtime_now)
     }
 
     /// Keeps or drops records that begin from then on.
-    pub(crate) fn cut(&self, keep: bool, at: u64) {
-        if keep { self.sink.pauses().end(at) } else { self.sink.pauses().begin(at) }
+    pub(crate) fn set_window_open(&self, keep: bool, at: u64) {
+        if keep { self.sink.pauses().end_pause(at) } else { self.sink.pauses().begin_pause(at) }
     }
 
     /// Ends the recording: the collector is not switched any more. Waits briefly for a thread that is switching it.
-    pub(crate) fn end(&self) {
+    pub(crate) fn end_switching(&self) {
         const PATIENCE: Duration = Duration::from_millis(100);
         let begun = Instant::now();
         loop {
@@ -125,9 +125,9 @@ mod tests {
         fn pause(&self) {
             self.applied.lock().unwrap().push("pause");
             if let Some(switch) = self.switch.get() {
-                switch.request(true);
+                switch.request_state(true);
                 // This thread is already switching, so it must not wait for itself.
-                switch.apply();
+                switch.apply_request();
             }
         }
         fn resume(&self) {
@@ -141,24 +141,24 @@ mod tests {
     #[test]
     fn resume_during_a_pause_is_applied_after_it() {
         let applied = Arc::new(SwitchLog::default());
-        let switch = Arc::new(Switch::new(TYPES, Some(applied.clone()), trial::sink()));
-        switch.apply();
+        let switch = Arc::new(Switch::new(TYPES, Some(applied.clone()), trial::unbounded_sink()));
+        switch.apply_request();
         assert!(applied.applied.lock().unwrap().is_empty(), "it is already recording");
         applied.switch.set(switch.clone()).unwrap();
-        switch.request(false);
-        switch.apply();
+        switch.request_state(false);
+        switch.apply_request();
         assert_eq!(*applied.applied.lock().unwrap(), ["pause", "resume"]);
-        switch.end();
-        switch.request(false);
-        switch.apply();
+        switch.end_switching();
+        switch.request_state(false);
+        switch.apply_request();
         assert_eq!(applied.applied.lock().unwrap().len(), 2, "its recording has ended");
     }
 
     #[test]
     fn group_selects_its_devices_collectors() {
-        let switch = Switch::new(TYPES, Some(Arc::new(SwitchLog::default())), trial::sink());
+        let switch = Switch::new(TYPES, Some(Arc::new(SwitchLog::default())), trial::unbounded_sink());
         let groups = [ActivityGroup::Cuda, ActivityGroup::Cpu, ActivityGroup::Hpu];
         assert_eq!(groups.map(|group| switch.is_among(group.types())), [true, false, false]);
-        assert!(!Switch::new(TYPES, None, trial::sink()).is_among(ActivityTypes::ALL));
+        assert!(!Switch::new(TYPES, None, trial::unbounded_sink()).is_among(ActivityTypes::ALL));
     }
 }

@@ -9,7 +9,7 @@ pub(crate) const MAX_BYTES: usize = 64 * 1024;
 /// The kernel copies it, so unmapped memory causes an error instead of a crash: for instance the name of a kernel
 /// whose module was unloaded. If a sandbox denies that too, the text is unknown.
 #[cfg(target_os = "linux")]
-pub(crate) fn copy(address: u64, text: &mut Vec<u8>) -> bool {
+pub(crate) fn copy_c_string(address: u64, text: &mut Vec<u8>) -> bool {
     text.clear();
     if address == 0 {
         return false;
@@ -35,7 +35,7 @@ pub(crate) fn copy(address: u64, text: &mut Vec<u8>) -> bool {
 
 /// Reads nothing on other systems: no vendor's library that passes addresses supports them.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn copy(_address: u64, text: &mut Vec<u8>) -> bool {
+pub(crate) fn copy_c_string(_address: u64, text: &mut Vec<u8>) -> bool {
     text.clear();
     false
 }
@@ -79,7 +79,7 @@ mod tests {
 
     fn copied(address: u64) -> Option<Vec<u8>> {
         let mut text = b"left over".to_vec();
-        copy(address, &mut text).then_some(text)
+        copy_c_string(address, &mut text).then_some(text)
     }
 
     #[test]

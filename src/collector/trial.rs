@@ -76,9 +76,9 @@ impl<'c> Trial<'c> {
         if !platform::CAN_RECORD {
             return Err(Unavailable::on_this_platform());
         }
-        let sink = sink();
+        let sink = unbounded_sink();
         let (capabilities, recording) = collector.start(selection, sink.clone())?;
-        sink.discard();
+        sink.discard_early_records();
         Ok(Trial { collector, recording, is_stopped: false, sink, capabilities })
     }
 
@@ -89,11 +89,11 @@ impl<'c> Trial<'c> {
 
     /// Stops the recording, which waits for device work no longer than `patience`; returns the records.
     pub fn stop(mut self, patience: Duration) -> Findings {
-        self.end(patience);
-        self.findings(true)
+        self.stop_recording(patience);
+        self.collect_findings(true)
     }
 
-    fn end(&mut self, patience: Duration) {
+    fn stop_recording(&mut self, patience: Duration) {
         let now = platform::unix_time();
         let now = Timestamp::from_nanos(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
         self.is_stopped = true;
@@ -103,11 +103,11 @@ impl<'c> Trial<'c> {
     /// Returns the records delivered so far.
     pub fn look(&self) -> Findings {
         self.recording.drain();
-        self.findings(false)
+        self.collect_findings(false)
     }
 
-    fn findings(&self, close: bool) -> Findings {
-        let mut collected = self.sink.collect(close);
+    fn collect_findings(&self, close: bool) -> Findings {
+        let mut collected = self.sink.collect_records(close);
         collected.devices = self.recording.devices();
         Findings::new(&collected)
     }
@@ -116,21 +116,21 @@ impl<'c> Trial<'c> {
 impl Drop for Trial<'_> {
     fn drop(&mut self) {
         if !self.is_stopped {
-            self.end(Duration::ZERO);
+            self.stop_recording(Duration::ZERO);
         }
     }
 }
 
 impl Findings {
     fn new(collected: &Collected) -> Findings {
-        let all = collected.calls().chain(collected.work()).chain(collected.rest());
+        let all = collected.calls().chain(collected.work()).chain(collected.other_records());
         let records = all.map(|entry| TrialRecord::new(collected, &entry)).collect();
         Findings { records, losses: collected.losses.clone(), notes: collected.notes.clone() }
     }
 
     #[cfg(test)]
     pub(crate) fn of_sink(sink: &RecordSink) -> Findings {
-        Findings::new(&sink.collect(false))
+        Findings::new(&sink.collect_records(false))
     }
 
     /// Returns the records of a type.
@@ -163,12 +163,12 @@ impl TrialRecord {
         let correlation = match role {
             Role::External => entry.start(),
             Role::Overhead => 0,
-            _ => entry.correlation(),
+            _ => entry.correlation_id(),
         };
         let external = match role {
-            Role::Call => entry.external(),
+            Role::Call => entry.call_slice(),
             Role::External => entry.end(),
-            Role::Work => entry.slice().unwrap_or(0),
+            Role::Work => entry.work_slice().unwrap_or(0),
             _ => 0,
         };
         let mut record = TrialRecord {
@@ -178,21 +178,21 @@ impl TrialRecord {
             end: if matches!(role, Role::External | Role::Memory) { 0 } else { entry.end() },
             correlation,
             external,
-            launches: role == Role::Call && entry.launches(),
+            launches: role == Role::Call && entry.launches_work(),
             thread: (role == Role::Call).then(|| entry.thread()),
             device,
             stream: if on_device { entry.stream() } else { 0 },
             args: Vec::new(),
         };
-        record.args = record.shown(collected, entry);
+        record.args = record.render_args(collected, entry);
         record
     }
 
-    fn shown(&self, collected: &Collected, entry: &Entry<'_>) -> Vec<(String, String)> {
+    fn render_args(&self, collected: &Collected, entry: &Entry<'_>) -> Vec<(String, String)> {
         match entry.role() {
             Role::External => return Vec::new(),
             Role::Overhead if entry.words.is_empty() => return Vec::new(),
-            Role::Memory => return vec![("bytes".to_owned(), entry.bytes().to_string())],
+            Role::Memory => return vec![("bytes".to_owned(), entry.memory_bytes().to_string())],
             _ => {}
         }
         let shaped = RecordView {
@@ -207,7 +207,7 @@ impl TrialRecord {
             wait: None,
         };
         let mut args = Vec::new();
-        if let Some(shape) = collected.shape(entry) {
+        if let Some(shape) = collected.entry_layout(entry) {
             shape.visit(&shaped, &mut |key, value| args.push((key.to_owned(), format!("{value:?}"))));
         }
         args
@@ -215,7 +215,7 @@ impl TrialRecord {
 }
 
 /// Makes a sink without a recording and without a limit.
-pub(crate) fn sink() -> RecordSink {
+pub(crate) fn unbounded_sink() -> RecordSink {
     RecordSink::new(Arc::new(Unbounded))
 }
 
@@ -223,7 +223,7 @@ pub(crate) fn sink() -> RecordSink {
 struct Unbounded;
 
 impl Budget for Unbounded {
-    fn reserve(&self, _bytes: u64) -> bool {
+    fn reserve_bytes(&self, _bytes: u64) -> bool {
         true
     }
 
@@ -231,7 +231,7 @@ impl Budget for Unbounded {
         true
     }
 
-    fn release(&self, _bytes: u64) {}
+    fn release_bytes(&self, _bytes: u64) {}
 }
 
 impl Selection {

@@ -61,7 +61,7 @@ impl Unavailable {
     }
 
     /// Returns the reason that another recording uses a library that serves a single recording at a time.
-    pub(super) fn taken(library: &str) -> Unavailable {
+    pub(super) fn library_in_use(library: &str) -> Unavailable {
         let message = format!("another recording of this process is using {library}, or has not released it yet");
         Unavailable::new(Why::Busy, message, "stop that recording first")
     }

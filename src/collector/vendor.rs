@@ -107,13 +107,13 @@ impl Vendor {
     ///
     /// # Errors
     /// The collector is not in this build.
-    pub(crate) fn collector(&self, options: &Options) -> Result<Arc<dyn Collector>, Unavailable> {
+    pub(crate) fn make_collector(&self, options: &Options) -> Result<Arc<dyn Collector>, Unavailable> {
         let folder = self.folder.ok_or_else(|| Unavailable::not_built(self.feature))?;
         Ok((folder.new_collector)(options))
     }
 
     /// Returns a warning about options that have no effect.
-    pub(crate) fn warning(&self, options: &Options) -> Option<&'static str> {
+    pub(crate) fn options_warning(&self, options: &Options) -> Option<&'static str> {
         (self.folder?.warnings)(options)
     }
 
@@ -127,7 +127,7 @@ impl Vendor {
 ///
 /// # Errors
 /// No vendor in this build has one.
-pub(crate) fn timers() -> Result<Arc<dyn Collector>, Unavailable> {
+pub(crate) fn make_fallback_timers() -> Result<Arc<dyn Collector>, Unavailable> {
     let timers = VENDORS.iter().find_map(|vendor| vendor.folder?.new_timers);
     timers.map(|new_timers| new_timers()).ok_or_else(|| Unavailable::not_built(VENDORS[0].feature))
 }

@@ -16,15 +16,15 @@ impl Config {
     ///
     /// # Errors
     /// Those of [`Config::resolve`] about the file.
-    pub(crate) fn reread(&self, warnings: &mut Vec<String>) -> Result<Config, Error> {
-        let config = self.with(self.merged.with_file(self.file.read(warnings)?));
-        config.check()?;
+    pub(crate) fn reread_file(&self, warnings: &mut Vec<String>) -> Result<Config, Error> {
+        let config = self.with_settings(self.merged.with_file(self.file.read_settings(warnings)?));
+        config.reject_unsupported()?;
         Ok(config)
     }
 
     /// Returns the configuration of a running program that has read `read`.
     pub(crate) fn apply_reloaded(&self, read: &Config) -> Config {
-        self.with(self.merged.apply_reloaded(&read.merged))
+        self.with_settings(self.merged.apply_reloaded(&read.merged))
     }
 
     /// Applies the log settings that differ from those of `before`.
@@ -41,7 +41,7 @@ impl Config {
     }
 
     /// Returns the keys that differ in `read`, without those that only affect requests.
-    pub(crate) fn changes(&self, read: &Config) -> Changes {
+    pub(crate) fn changed_keys(&self, read: &Config) -> Changes {
         let changed = Key::ALL.iter().filter_map(|key| {
             let value = |config: &Config| config.merged.value_and_source(*key).map(|(value, _)| value);
             let (before, now) = (value(self), value(read));
@@ -55,7 +55,7 @@ impl Config {
     }
 
     /// Returns a configuration with these settings; data from the environment alone is kept.
-    fn with(&self, merged: MergedSettings) -> Config {
+    fn with_settings(&self, merged: MergedSettings) -> Config {
         let mut config = Config::from_merged(merged);
         config.distributed.clone_from(&self.distributed);
         config.job_metadata.clone_from(&self.job_metadata);
@@ -119,7 +119,7 @@ mod tests {
         fn read(&self, text: &str) -> Config {
             fs::write(&self.path, text).unwrap();
             let mut warnings = Vec::new();
-            let config = self.config.reread(&mut warnings).unwrap();
+            let config = self.config.reread_file(&mut warnings).unwrap();
             assert_eq!(warnings, Vec::<String>::new());
             config
         }
@@ -146,7 +146,7 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&reloaded.effective_json()).unwrap();
         assert_eq!((&json["from"]["HOST_NAME"], &json["from"]["FILTER"]), (&"file".into(), &serde_json::Value::Null));
         assert_eq!(
-            started.config.changes(&read).to_string(),
+            started.config.changed_keys(&read).to_string(),
             "FLUSH_TIMEOUT_MSECS=7, LOG_LEVEL=info, ENABLE_IPC_FABRIC=true, ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=7 (at \
              once); ACTIVITY_TYPES=kernel, GZIP_LEVEL=9, HOST_NAME=h (from the next recording on); FILTER=a=info, \
              WITH_ARGS=false, EVENTS=info (when the program is started again)"
@@ -154,7 +154,7 @@ mod tests {
         // Then all changes are undone.
         let empty = started.read("# nothing");
         assert_eq!(format!("{:?}", reloaded.apply_reloaded(&empty)), format!("{:?}", started.config));
-        let back = read.changes(&empty).to_string();
+        let back = read.changed_keys(&empty).to_string();
         assert!(back.contains("HOST_NAME unset") && back.contains("GZIP_LEVEL=1"), "{back}");
     }
 
@@ -168,7 +168,7 @@ mod tests {
             }
             let read = started.read(&format!("{}={text}", key.spec().name));
             let reloaded = started.config.apply_reloaded(&read);
-            let has_changed = reloaded.source(key) != started.config.source(key);
+            let has_changed = reloaded.value_source(key) != started.config.value_source(key);
             assert_eq!(has_changed, key.spec().reload != ReloadPolicy::Start, "{key:?}");
         }
     }
@@ -180,9 +180,9 @@ mod tests {
         let read = started.read("GZIP_LEVEL=9\nHOST_NAME=other\nREQUEST_TRACE_ID=a\\b");
         let reloaded = started.config.apply_reloaded(&read);
         assert_eq!((reloaded.gzip_level, reloaded.host_name.as_deref()), (4, Some("mine")));
-        let changes = started.config.changes(&read).to_string();
+        let changes = started.config.changed_keys(&read).to_string();
         assert_eq!(changes, r"REQUEST_TRACE_ID=a\\b (from the next recording on)");
-        assert_eq!(read.changes(&read).to_string(), "no settings changed");
+        assert_eq!(read.changed_keys(&read).to_string(), "no settings changed");
     }
 
     #[test]
@@ -190,13 +190,13 @@ mod tests {
         let started = start(Overrides::default(), &[]);
         for (text, kind) in [("GZIP_LEVEL=99", ErrorKind::Config), ("OVERFLOW=spill", ErrorKind::Unsupported)] {
             fs::write(&started.path, text).unwrap();
-            let again = started.config.reread(&mut Vec::new()).unwrap_err();
+            let again = started.config.reread_file(&mut Vec::new()).unwrap_err();
             let mut overrides = Overrides::default();
             overrides.set_config_file(started.path.clone());
             let at_start = Config::resolve(&overrides, &Env::default(), &mut Vec::new()).unwrap_err();
             assert_eq!((again.kind(), again.to_string()), (kind, at_start.to_string()));
         }
         fs::remove_file(&started.path).unwrap();
-        assert_eq!(started.config.reread(&mut Vec::new()).unwrap_err().kind(), ErrorKind::Io);
+        assert_eq!(started.config.reread_file(&mut Vec::new()).unwrap_err().kind(), ErrorKind::Io);
     }
 }

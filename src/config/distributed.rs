@@ -110,7 +110,7 @@ impl DistributedInfo {
 
     /// Reads the variables of the first launcher that has set valid ones; warns about invalid ones.
     pub(super) fn from_env(env: &Env, warnings: &mut Vec<String>) -> Option<Self> {
-        LAUNCHERS.iter().find_map(|launcher| launcher.read(env, warnings))
+        LAUNCHERS.iter().find_map(|launcher| launcher.read_distributed_info(env, warnings))
     }
 }
 
@@ -137,7 +137,7 @@ impl ProcessGroup {
     }
 
     /// Returns the first rank and the distance between ranks; `None` if they are not evenly spaced.
-    pub(crate) fn stride(&self) -> Option<(u32, u32)> {
+    pub(crate) fn rank_stride(&self) -> Option<(u32, u32)> {
         let (first, rest) = self.ranks.split_first()?;
         let stride = rest.first().map_or(Some(1), |second| second.checked_sub(*first)).filter(|stride| *stride > 0)?;
         let mut pairs = self.ranks.iter().zip(rest);
@@ -146,18 +146,18 @@ impl ProcessGroup {
 
     /// Returns it as torch writes it into `pg_config`.
     fn to_json(&self) -> String {
-        format!(r#"{{{}, "pg_size": {}, "ranks": {:?}}}"#, self.texts(), self.size, self.ranks)
+        format!(r#"{{{}, "pg_size": {}, "ranks": {:?}}}"#, self.json_text_fields(), self.size, self.ranks)
     }
 
     /// Returns it as torch writes it into an execution trace, with the number of groups, and without ranks if it contains
     /// all.
     fn json_among(&self, count: usize, world_size: u32) -> String {
-        let (texts, size) = (self.texts(), self.size);
+        let (texts, size) = (self.json_text_fields(), self.size);
         let ranks = if size == world_size { &[][..] } else { &self.ranks };
         format!(r#"{{{texts}, "ranks": {ranks:?}, "group_size": {size}, "group_count": {count}}}"#)
     }
 
-    fn texts(&self) -> String {
+    fn json_text_fields(&self) -> String {
         let [name, description, backend] =
             [&self.name, &self.description, &self.backend].map(|text| serde_json::Value::from(text.as_str()));
         format!(r#""pg_name": {name}, "pg_desc": {description}, "backend_config": {backend}"#)
@@ -179,7 +179,7 @@ pub(super) struct Launcher {
 }
 
 impl Launcher {
-    fn read(&self, env: &Env, warnings: &mut Vec<String>) -> Option<DistributedInfo> {
+    fn read_distributed_info(&self, env: &Env, warnings: &mut Vec<String>) -> Option<DistributedInfo> {
         // Other programs may set a variable for the rank alone, so that is no reason for a warning.
         let (Some(_), Some(_)) = (env.text(self.rank), env.text(self.size)) else { return None };
         let mut number = |name: &str| {
@@ -267,7 +267,7 @@ mod tests {
             (&[2, 2], None),
             (&[0, u32::MAX, 5], None),
         ] {
-            assert_eq!(ProcessGroup::new("g", ranks).stride(), stride, "{ranks:?}");
+            assert_eq!(ProcessGroup::new("g", ranks).rank_stride(), stride, "{ranks:?}");
         }
     }
 

@@ -7,7 +7,7 @@ use super::TIMETABLE_KEYS;
 use super::distributed::LAUNCHERS;
 use super::keys::{Key, KeyScope, OTHER_VARIABLES, ReloadPolicy, is_removed};
 use super::settings::{ParsedSettings, SettingError};
-use super::spelling::closest;
+use super::spelling::closest_name;
 use super::value::{self, SettingKind};
 use crate::error::{Error, ErrorKind};
 use crate::os::platform;
@@ -49,7 +49,7 @@ const PREFIX: &str = "KINETO_";
 
 impl Env {
     /// Reads the process's environment; WebAssembly has none.
-    pub(crate) fn process() -> Self {
+    pub(crate) fn from_process() -> Self {
         if !platform::CAN_RECORD {
             return Env::default();
         }
@@ -72,7 +72,7 @@ impl Env {
     }
 
     /// Returns the value of a variable that is set, even if it is empty.
-    pub(crate) fn value(&self, name: &str) -> Option<&OsStr> {
+    pub(crate) fn raw_value(&self, name: &str) -> Option<&OsStr> {
         self.0.get(name).map(OsString::as_os_str)
     }
 
@@ -88,7 +88,7 @@ impl Env {
         let enabled = Key::Enabled.spec();
         if let Some(text) = self.0.get(enabled.name).filter(|text| !text.is_empty()) {
             let text = text.to_string_lossy();
-            return match value::bool(text.trim()) {
+            return match value::parse_bool(text.trim()) {
                 Some(true) => Ok(Activation::On),
                 Some(false) => Ok(Activation::Off),
                 None => Err(Error::new(
@@ -107,7 +107,8 @@ impl Env {
     /// Returns whether a key's variable is set and not empty; for a presence flag, whether it is not an off value.
     fn is_set(&self, key: Key) -> bool {
         let is_on = |text: &OsStr| {
-            key.spec().kind != SettingKind::AnyText || text.to_str().is_some_and(|text| value::presence(text.trim()))
+            key.spec().kind != SettingKind::AnyText
+                || text.to_str().is_some_and(|text| value::parse_presence(text.trim()))
         };
         self.0.iter().any(|(name, text)| key.is_variable(name) && !text.is_empty() && is_on(text))
     }
@@ -122,13 +123,13 @@ impl Env {
     }
 
     /// Returns a warning if variables configure a recording and none enables one.
-    pub(crate) fn unused(&self) -> Option<String> {
+    pub(crate) fn not_enabled_warning(&self) -> Option<String> {
         let is_of_recordings = |key: &Key| {
             let spec = key.spec();
             spec.scope == KeyScope::Both && spec.reload != ReloadPolicy::AtOnce && !spec.name.starts_with("DISABLE_")
         };
         let keys = || Key::ALL.iter().filter(|key| is_of_recordings(key));
-        let names: Vec<_> = keys().map(|key| key.variable()).filter(|name| self.text(name).is_some()).collect();
+        let names: Vec<_> = keys().map(|key| key.env_variable()).filter(|name| self.text(name).is_some()).collect();
         if self.text(Key::Enabled.spec().name).is_some() {
             return None;
         }
@@ -137,7 +138,7 @@ impl Env {
             .chain(TIMETABLE_KEYS)
             .chain(&WAITING)
             .filter(|key| self.is_set(**key))
-            .find_map(|key| key.warning());
+            .find_map(|key| key.missing_feature_warning());
         if names.is_empty() || ignored.is_some() {
             return ignored;
         }
@@ -146,7 +147,7 @@ impl Env {
     }
 
     /// Reads the variables of all keys.
-    pub(super) fn read(&self) -> ParsedSettings {
+    pub(super) fn read_settings(&self) -> ParsedSettings {
         let mut reading = ParsedSettings::default();
         if self.0.is_empty() {
             return reading;
@@ -159,7 +160,7 @@ impl Env {
         for key in Key::ALL.iter().copied() {
             let Some(name) = self.0.keys().find(|name| key.is_variable(name)) else { continue };
             let Some(text) = self.text(name) else { continue };
-            if let Err(wrong) = reading.settings.read(key, text.trim(), &mut reading.warnings) {
+            if let Err(wrong) = reading.settings.set_from_text(key, text.trim(), &mut reading.warnings) {
                 reading.errors.push(SettingError::new(None, &format!("{name}={text}"), wrong).with_default_of(key));
             }
         }
@@ -182,9 +183,9 @@ impl Env {
             if is_removed(bare) {
                 return Some(format!("{name} no longer does anything, here as in libkineto"));
             }
-            let known: Vec<_> = Key::ALL.iter().map(|key| key.variable()).collect();
+            let known: Vec<_> = Key::ALL.iter().map(|key| key.env_variable()).collect();
             let meant = if bare.starts_with(PREFIX) { Some(bare) } else { None };
-            let meant = meant.or_else(|| closest(name, known.iter().map(String::as_str)));
+            let meant = meant.or_else(|| closest_name(name, known.iter().map(String::as_str)));
             let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
             Some(format!("unknown variable {}{meant}", name.escape_debug()))
         })
@@ -213,18 +214,18 @@ fn concerns_us(name: &str) -> bool {
 mod tests {
     use super::*;
     use crate::config::keys::KeyScope;
-    use crate::config::parse::parse;
+    use crate::config::parse::parse_settings;
     use crate::config::settings::tests::sample;
 
     #[test]
     fn each_key_has_the_same_value_from_variable_and_file() {
         for key in Key::ALL.iter().copied().filter(|key| key.missing_feature().is_none()) {
             let (text, _) = sample(key);
-            let reading = Env::from_pairs([(key.variable().as_str(), text)]).read();
+            let reading = Env::from_pairs([(key.env_variable().as_str(), text)]).read_settings();
             assert!(reading.errors.is_empty() && reading.warnings.is_empty(), "{key:?}: {reading:?}");
             let from_env = reading.settings.get(key).map(ToString::to_string);
             assert!(from_env.is_some(), "{key:?}");
-            let file = parse(&format!("{}={text}", key.spec().name));
+            let file = parse_settings(&format!("{}={text}", key.spec().name));
             let from_file = file.settings.get(key).map(ToString::to_string);
             // Keys of the environment alone only cause a warning in a file.
             let expected = if key.spec().scope == KeyScope::Both { from_env } else { None };
@@ -243,7 +244,7 @@ mod tests {
             let env = Env::from_pairs([(key.variable().as_str(), text)]).read();
             assert_eq!((&env.warnings, env.errors.len(), env.settings.is_empty()), (&vec![told.clone()], 0, true));
             if key.spec().scope == KeyScope::Both {
-                let file = parse(&format!("{name}={text}"));
+                let file = parse_settings(&format!("{name}={text}"));
                 assert_eq!((file.warnings, file.settings.is_empty()), (vec![format!("line 1: {told}")], true));
             }
         }
@@ -252,20 +253,20 @@ mod tests {
     #[test]
     fn all_variables_are_read_from_the_process() {
         let is_read = |name: &str| may_concern_us(name.as_bytes()) && concerns_us(name);
-        assert!(Key::ALL.iter().all(|key| is_read(&key.variable())));
+        assert!(Key::ALL.iter().all(|key| is_read(&key.env_variable())));
         for (names, ..) in OTHER_VARIABLES {
             assert!(names.iter().all(|name| is_read(name)), "{names:?}");
         }
         assert!(!concerns_us("PATH") && !concerns_us("kineto_config"));
         // Cargo sets variables for tests, which do not concern this crate.
-        assert!(!Env::process().0.keys().any(|name| name.starts_with("CARGO")));
+        assert!(!Env::from_process().0.keys().any(|name| name.starts_with("CARGO")));
     }
 
     #[test]
     fn bad_values_name_the_variable_and_its_format() {
         let env =
             Env::from_pairs([("KINETO_GZIP_LEVEL", "12"), ("KINETO_WITH_ARGS", "no"), ("KINETO_ACTIVITIES", "gpu")]);
-        let reading = env.read();
+        let reading = env.read_settings();
         let errors: Vec<_> = reading.errors.iter().map(ToString::to_string).collect();
         assert_eq!(errors.len(), 2);
         assert!(errors[0].starts_with("`KINETO_ACTIVITIES=gpu`: ") && errors[0].contains("CUDA"), "{errors:?}");
@@ -275,7 +276,7 @@ mod tests {
 
     #[test]
     fn empty_variables_are_unset() {
-        let reading = Env::from_pairs([("KINETO_GZIP_LEVEL", ""), ("KINETO_USE_DAEMON", "")]).read();
+        let reading = Env::from_pairs([("KINETO_GZIP_LEVEL", ""), ("KINETO_USE_DAEMON", "")]).read_settings();
         assert!(reading.errors.is_empty() && reading.settings.is_empty());
     }
 
@@ -297,7 +298,7 @@ mod tests {
         use std::os::unix::ffi::OsStringExt as _;
         let mut env = Env::default();
         env.0.insert("KINETO_ACTIVITIES_LOG_FILE".into(), OsString::from_vec(vec![b'/', 0xff]));
-        let errors = env.read().errors;
+        let errors = env.read_settings().errors;
         assert_eq!(errors.len(), 1);
         assert_eq!(errors[0].to_string(), "`KINETO_ACTIVITIES_LOG_FILE`: expected UTF-8");
     }

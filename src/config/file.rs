@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use super::env::Env;
 use super::keys::Key;
-use super::parse::parse;
+use super::parse::parse_settings;
 use super::settings::{ParsedSettings, SourceSettings};
 use crate::error::{Error, ErrorKind};
 
@@ -43,11 +43,11 @@ impl ConfigFile {
             (None, Some(path)) => (path, Some("KINETO_CONFIG")),
             (None, None) => (default.to_owned(), None),
         };
-        ConfigFile { path, named_by, stamp: None }.again()
+        ConfigFile { path, named_by, stamp: None }.with_current_stamp()
     }
 
     /// Checks the file again. The result is equal if the file has not changed, or is not a regular file, such as a pipe.
-    pub(crate) fn again(&self) -> ConfigFile {
+    pub(crate) fn with_current_stamp(&self) -> ConfigFile {
         let metadata = fs::metadata(&self.path).ok().filter(Metadata::is_file);
         let stamp = metadata.map(|metadata| Stamp {
             inode: inode(&metadata),
@@ -73,13 +73,13 @@ impl ConfigFile {
     ///
     /// # Errors
     /// [`ErrorKind::Io`] or [`ErrorKind::Config`] about a named file.
-    pub(super) fn read(&self, warnings: &mut Vec<String>) -> Result<SourceSettings, Error> {
+    pub(super) fn read_settings(&self, warnings: &mut Vec<String>) -> Result<SourceSettings, Error> {
         let path = &self.path;
         let Some(by) = self.named_by else { return Ok(read_default(path, warnings)) };
         let advice = format!("name a file that can be read in {by}, or none");
-        let text = load(path).map_err(|source| Error::io("read the configuration file", path, source, &advice))?;
-        let reading = parse(&text);
-        warnings.extend(about(path, reading.warnings));
+        let text = read_text(path).map_err(|source| Error::io("read the configuration file", path, source, &advice))?;
+        let reading = parse_settings(&text);
+        warnings.extend(prefix_with_path(path, reading.warnings));
         if !reading.errors.is_empty() {
             let errors: Vec<_> = reading.errors.iter().map(ToString::to_string).collect();
             let message =
@@ -103,23 +103,23 @@ fn inode(_metadata: &Metadata) -> u64 {
 }
 
 fn read_default(path: &Path, warnings: &mut Vec<String>) -> SourceSettings {
-    let reading = match load(path) {
-        Ok(text) => parse(&text),
+    let reading = match read_text(path) {
+        Ok(text) => parse_settings(&text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return SourceSettings::default(),
         Err(error) => {
             ParsedSettings { warnings: vec![format!("cannot be read: {error}")], ..ParsedSettings::default() }
         }
     };
     let errors = reading.errors.iter().map(|fault| format!("{fault}; the line is ignored"));
-    warnings.extend(about(path, reading.warnings.into_iter().chain(errors)));
+    warnings.extend(prefix_with_path(path, reading.warnings.into_iter().chain(errors)));
     reading.settings
 }
 
-fn about(path: &Path, warnings: impl IntoIterator<Item = String>) -> impl Iterator<Item = String> {
+fn prefix_with_path(path: &Path, warnings: impl IntoIterator<Item = String>) -> impl Iterator<Item = String> {
     warnings.into_iter().map(move |warning| format!("{}: {warning}", path.display()))
 }
 
-fn load(path: &Path) -> io::Result<String> {
+fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     // Fails for text that is not UTF-8, too.
     File::open(path)?.take(LIMIT + 1).read_to_string(&mut text)?;
@@ -139,7 +139,7 @@ mod tests {
         default: &Path,
         warnings: &mut Vec<String>,
     ) -> Result<SourceSettings, Error> {
-        ConfigFile::find(named, env, default).read(warnings)
+        ConfigFile::find(named, env, default).read_settings(warnings)
     }
 
     /// Returns a folder with a valid file, an invalid one, and one that causes a warning.
@@ -232,10 +232,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("conf");
         let absent = ConfigFile::find(None, &Env::default(), &path);
-        assert_eq!(absent, absent.again());
+        assert_eq!(absent, absent.with_current_stamp());
         fs::write(&path, "GZIP_LEVEL=1").unwrap();
-        let first = absent.again();
-        assert!(first != absent && first == first.again());
+        let first = absent.with_current_stamp();
+        assert!(first != absent && first == first.with_current_stamp());
         let now = first.stamp.as_ref().unwrap().modified.unwrap();
         let touch = |path: &Path, time| File::options().append(true).open(path).unwrap().set_modified(time).unwrap();
         // The files have the same length, and one pair the same time: their inodes differ.
@@ -243,14 +243,14 @@ mod tests {
         fs::write(&other, "GZIP_LEVEL=2").unwrap();
         touch(&other, now);
         fs::rename(&other, &path).unwrap();
-        let replaced = first.again();
+        let replaced = first.with_current_stamp();
         assert_eq!(replaced == first, cfg!(not(unix)));
         touch(&path, now + std::time::Duration::from_secs(1));
-        let touched = replaced.again();
+        let touched = replaced.with_current_stamp();
         assert_ne!(touched, replaced);
         fs::remove_file(&path).unwrap();
-        assert_eq!(touched.again(), absent);
+        assert_eq!(touched.with_current_stamp(), absent);
         fs::create_dir(&path).unwrap();
-        assert_eq!(touched.again(), absent, "no file");
+        assert_eq!(touched.with_current_stamp(), absent, "no file");
     }
 }

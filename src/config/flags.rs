@@ -22,7 +22,7 @@ pub struct RecordingFlags {
 
 impl RecordingFlags {
     /// Returns the names of those that are set, as in torch.
-    pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
+    pub(crate) fn enabled_names(self) -> impl Iterator<Item = &'static str> {
         let named = [
             ("record_shapes", self.record_shapes),
             ("profile_memory", self.profile_memory),

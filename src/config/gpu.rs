@@ -31,7 +31,7 @@ pub(crate) struct Gpu {
 
 impl Gpu {
     /// Sets the value of a key. Keys that nothing else reads are options of collectors.
-    pub(super) fn set(&mut self, key: Key, value: &Value) {
+    pub(super) fn apply_setting(&mut self, key: Key, value: &Value) {
         match (key, value) {
             (Key::MaxGpuBufferSize, Value::Int(mebibytes)) => {
                 // Fewer than two of the vendor's buffers do not work.
@@ -52,7 +52,7 @@ impl Gpu {
     }
 
     /// Returns the types without those that the custom configuration excludes for MTIA, by torch's words.
-    pub(super) fn allowed(&self, types: ActivityTypes) -> ActivityTypes {
+    pub(super) fn allowed_types(&self, types: ActivityTypes) -> ActivityTypes {
         let words = self.custom_config.split([',', ';', ' ']).map(str::trim);
         let taken_out = words.filter_map(|word| match word {
             "disable_runtime_events" => Some(ActivityType::MtiaRuntime),
@@ -67,7 +67,7 @@ impl Gpu {
     /// Passes the environment variables of collectors to them.
     pub(crate) fn read_variables(&mut self, env: &Env) {
         for name in collector_variables() {
-            if let Some(text) = env.value(name).and_then(OsStr::to_str) {
+            if let Some(text) = env.raw_value(name).and_then(OsStr::to_str) {
                 self.options.set(name, text);
             }
         }
@@ -120,7 +120,7 @@ mod tests {
             let (one, other) = crate::config::settings::tests::sample(*key);
             let is_seen = |text: &&str| {
                 let mut gpu = Gpu::default();
-                gpu.set(*key, &key.spec().kind.parse(text).unwrap());
+                gpu.apply_setting(*key, &key.spec().kind.parse(text).unwrap());
                 format!("{gpu:?}") != format!("{:?}", Gpu::default())
             };
             assert!([one, other].iter().any(is_seen), "{key:?}");
@@ -142,10 +142,10 @@ mod tests {
     #[test]
     fn plugin_folder_is_used_unless_disabled() {
         let mut gpu = Gpu::default();
-        gpu.set(Key::PluginFolder, &Value::Text("/opt/plugins".to_owned()));
+        gpu.apply_setting(Key::PluginFolder, &Value::Text("/opt/plugins".to_owned()));
         assert_eq!((gpu.plugin_folder.as_deref(), gpu.plugins), (Some("/opt/plugins".as_ref()), true));
-        gpu.set(Key::DisablePlugins, &Value::Bool(true));
-        gpu.set(Key::PluginFolder, &Value::Text(String::new()));
+        gpu.apply_setting(Key::DisablePlugins, &Value::Bool(true));
+        gpu.apply_setting(Key::PluginFolder, &Value::Text(String::new()));
         assert_eq!((gpu.plugin_folder, gpu.plugins), (None, false));
     }
 
@@ -153,20 +153,20 @@ mod tests {
     fn custom_config_excludes_mtia_types() {
         let mut gpu = Gpu::default();
         let mtia = ActivityGroup::Mtia.types();
-        assert_eq!(gpu.allowed(mtia), mtia);
-        gpu.set(Key::CustomConfig, &Value::Text("disable_ccp_events, x=1;disable_counter_events".to_owned()));
+        assert_eq!(gpu.allowed_types(mtia), mtia);
+        gpu.apply_setting(Key::CustomConfig, &Value::Text("disable_ccp_events, x=1;disable_counter_events".to_owned()));
         let left = mtia.without(ActivityType::MtiaCcpEvents).without(ActivityType::MtiaCounters);
-        assert_eq!(gpu.allowed(mtia), left);
-        gpu.set(Key::CustomConfig, &Value::Text("disable_runtime_events,disable_insight_events".to_owned()));
+        assert_eq!(gpu.allowed_types(mtia), left);
+        gpu.apply_setting(Key::CustomConfig, &Value::Text("disable_runtime_events,disable_insight_events".to_owned()));
         let left = mtia.without(ActivityType::MtiaRuntime).without(ActivityType::MtiaInsight);
-        assert_eq!((gpu.allowed(mtia), gpu.allowed(ActivityTypes::EMPTY)), (left, ActivityTypes::EMPTY));
+        assert_eq!((gpu.allowed_types(mtia), gpu.allowed_types(ActivityTypes::EMPTY)), (left, ActivityTypes::EMPTY));
     }
 
     #[test]
     fn buffer_memory_is_at_least_two_buffers() {
         let mut gpu = Gpu::default();
         for (mebibytes, expected) in [(-1, 8), (0, 8), (9, 9)] {
-            gpu.set(Key::MaxGpuBufferSize, &Value::Int(mebibytes));
+            gpu.apply_setting(Key::MaxGpuBufferSize, &Value::Int(mebibytes));
             assert_eq!(gpu.buffer_bytes, expected << 20);
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use super::Config;
-use super::spelling::closest;
+use super::spelling::closest_name;
 use super::value::{Assign as _, I32, I64, SettingKind, Value};
 use crate::diag::Severity;
 use KeyDefault::{Described, Literal};
@@ -123,7 +123,7 @@ macro_rules! keys {
 /// The target of a key: a field of [`Config`], a closure, a part of it that sets its own fields, or nothing.
 macro_rules! setter {
     (nothing) => { |_, _, _| {} };
-    (in $part:ident) => { |config, key, value| config.$part.set(key, value) };
+    (in $part:ident) => { |config, key, value| config.$part.apply_setting(key, value) };
     (|$config:ident| $set:expr) => { |$config, _, _| $set };
     ($($field:ident).+) => { |config, _, value| config.$($field).+.assign(value) };
 }
@@ -344,7 +344,7 @@ impl Key {
     }
 
     /// Returns the environment variable.
-    pub(crate) fn variable(self) -> String {
+    pub(crate) fn env_variable(self) -> String {
         match self.spec().scope {
             Both => format!("KINETO_{}", self.spec().name),
             Environment => self.spec().name.to_owned(),
@@ -353,12 +353,12 @@ impl Key {
 
     /// Returns the Cargo feature that it needs if this build lacks it.
     pub(super) fn missing_feature(self) -> Option<&'static str> {
-        let (feature, is_on) = self.feature()?;
+        let (feature, is_on) = self.required_feature()?;
         (!is_on).then_some(feature)
     }
 
     /// Returns a warning that it is ignored, if this build lacks the Cargo feature that it needs.
-    pub(super) fn warning(self) -> Option<String> {
+    pub(super) fn missing_feature_warning(self) -> Option<String> {
         let (name, feature) = (self.spec().name, self.missing_feature()?);
         Some(format!("{name} needs tracing-kineto's feature `{feature}`, which is off; it is ignored"))
     }
@@ -367,7 +367,7 @@ impl Key {
     ///
     /// A key that disables a vendor's devices needs no feature: without the feature, they are disabled anyway. Neither does
     /// `SLURM_JOB_ID`, which is set for other programs.
-    fn feature(self) -> Option<(&'static str, bool)> {
+    fn required_feature(self) -> Option<(&'static str, bool)> {
         match self {
             Key::CuptiPerThreadBuffer
             | Key::GraphTrace
@@ -499,14 +499,14 @@ const FEATURES: [(&str, &str, &str); 11] = [
 ];
 
 /// Returns a hint about a misspelt or misplaced key, from the names of other keys.
-pub(super) fn hint(name: &str) -> String {
+pub(super) fn unknown_key_hint(name: &str) -> String {
     let bare = name.strip_prefix("KINETO_").unwrap_or(name).to_ascii_uppercase();
     match Key::ALL.iter().find(|key| key.spec().name == bare || key.spec().name == name) {
         Some(key) if key.spec().scope == Environment => "; it is read from the environment alone".to_owned(),
         Some(key) => format!("; did you mean {}?", key.spec().name),
         None => {
             let names = Key::ALL.iter().map(|key| key.spec()).filter(|spec| spec.scope == Both).map(|spec| spec.name);
-            closest(&bare, names).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default()
+            closest_name(&bare, names).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default()
         }
     }
 }
@@ -585,11 +585,11 @@ mod tests {
     #[test]
     fn names_and_variables_are_unique() {
         let names: BTreeSet<_> = Key::ALL.iter().map(|key| key.spec().name).collect();
-        let variables: BTreeSet<_> = Key::ALL.iter().map(|key| key.variable()).collect();
+        let variables: BTreeSet<_> = Key::ALL.iter().map(|key| key.env_variable()).collect();
         assert_eq!((names.len(), variables.len()), (Key::ALL.len(), Key::ALL.len()));
         assert!(!names.iter().any(|name| is_removed(name)));
-        assert_eq!(Key::LogLevel.variable(), "KINETO_LOG_LEVEL");
-        assert_eq!(Key::SlurmJob.variable(), "SLURM_JOB_ID");
+        assert_eq!(Key::LogLevel.env_variable(), "KINETO_LOG_LEVEL");
+        assert_eq!(Key::SlurmJob.env_variable(), "SLURM_JOB_ID");
     }
 
     #[test]
@@ -614,7 +614,7 @@ mod tests {
     #[test]
     fn keys_of_one_vendor_need_its_feature() {
         let needs = |feature: &str| {
-            let of = |key: &&Key| key.feature().is_some_and(|(needed, _)| needed == feature);
+            let of = |key: &&Key| key.required_feature().is_some_and(|(needed, _)| needed == feature);
             Key::ALL.iter().filter(of).map(|key| key.spec().name).collect::<Vec<_>>()
         };
         let named = |words: &[&str]| {
@@ -641,10 +641,10 @@ mod tests {
 
     #[test]
     fn misspelt_keys_get_a_hint() {
-        assert_eq!(hint("activity_types"), "; did you mean ACTIVITY_TYPES?");
-        assert_eq!(hint("KINETO_ACTIVITY_TYPES"), "; did you mean ACTIVITY_TYPES?");
-        assert_eq!(hint("KINETO_USE_DAEMON"), "; it is read from the environment alone");
-        assert_eq!(hint("GZIP_LEVL"), "; did you mean GZIP_LEVEL?");
-        assert_eq!(hint("ANYTHING"), "");
+        assert_eq!(unknown_key_hint("activity_types"), "; did you mean ACTIVITY_TYPES?");
+        assert_eq!(unknown_key_hint("KINETO_ACTIVITY_TYPES"), "; did you mean ACTIVITY_TYPES?");
+        assert_eq!(unknown_key_hint("KINETO_USE_DAEMON"), "; it is read from the environment alone");
+        assert_eq!(unknown_key_hint("GZIP_LEVL"), "; did you mean GZIP_LEVEL?");
+        assert_eq!(unknown_key_hint("ANYTHING"), "");
     }
 }

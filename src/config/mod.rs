@@ -126,7 +126,7 @@ const CHECKED_KEYS: [Key; 8] = [
 ];
 
 impl Config {
-    /// Merges the sources. Warnings are appended to `warnings`, also if this fails; [`report`] emits them.
+    /// Merges the sources. Warnings are appended to `warnings`, also if this fails; [`report_warnings`] emits them.
     ///
     /// # Errors
     /// [`ErrorKind::Config`] with all invalid values, [`ErrorKind::Io`] if a file cannot be read,
@@ -141,7 +141,7 @@ impl Config {
         default_file: &Path,
         warnings: &mut Vec<String>,
     ) -> Result<Config, Error> {
-        let (builder, mut environment) = (overrides.read(), env.read());
+        let (builder, mut environment) = (overrides.read_settings(), env.read_settings());
         if !overrides.is_env_strict {
             let errors = std::mem::take(&mut environment.errors);
             environment.warnings.extend(errors.iter().map(SettingError::ignored_warning));
@@ -153,7 +153,7 @@ impl Config {
         }
         // The state is taken before the file is read, so that a later change is noticed.
         let config_file = ConfigFile::find(overrides.config_file.as_deref(), env, default_file);
-        let file = config_file.read(warnings)?;
+        let file = config_file.read_settings(warnings)?;
         let merge = |environment: SourceSettings| {
             Config::from_merged(MergedSettings::new([
                 (ConfigSource::Builder, builder.settings.clone()),
@@ -166,7 +166,7 @@ impl Config {
             && !overrides.is_env_strict
             && let Some(reduced) = IGNORED_IN_TURN
                 .iter()
-                .map(|keys| merge(environment.settings.without(keys)))
+                .map(|keys| merge(environment.settings.without_keys(keys)))
                 .find(|config| config.check_start().is_ok())
         {
             warnings.push(format!("{why}; the environment's values are ignored"));
@@ -174,7 +174,7 @@ impl Config {
         }
         config.check_start()?;
         config.file = config_file;
-        warnings.extend(config.ondemand.timetable.warning().map(str::to_owned));
+        warnings.extend(config.ondemand.timetable.unused_setting_warning().map(str::to_owned));
         config.distributed = overrides.distributed.clone().or_else(|| DistributedInfo::from_env(env, warnings));
         config.job_metadata = env.job_metadata();
         config.gpu.read_variables(env);
@@ -183,12 +183,12 @@ impl Config {
 
     /// Rejects settings with which a program cannot start.
     fn check_start(&self) -> Result<(), Error> {
-        self.ondemand.timetable.check().map_err(|why| Error::new(ErrorKind::Config, why))?;
-        self.check()
+        self.ondemand.timetable.check_consistency().map_err(|why| Error::new(ErrorKind::Config, why))?;
+        self.reject_unsupported()
     }
 
     /// Rejects values that this version does not support.
-    fn check(&self) -> Result<(), Error> {
+    fn reject_unsupported(&self) -> Result<(), Error> {
         if self.overflow == Overflow::Stop {
             return Ok(());
         }
@@ -201,7 +201,7 @@ impl Config {
     fn from_merged(merged: MergedSettings) -> Config {
         let mut config = Config { activities: ActivityTypes::EMPTY, ..Config::default() };
         merged.iter().for_each(|(key, value)| key.apply(value, &mut config));
-        config.activities = config.gpu.allowed(config.activities.or_default());
+        config.activities = config.gpu.allowed_types(config.activities.or_default());
         if config.collectives {
             config.activities = config.activities.with(ActivityType::CollectiveComm);
         }
@@ -232,7 +232,7 @@ impl Config {
 
     /// Records nothing before the first request, unless a source sets RECORD_FROM_START.
     fn record_on_request_only(&mut self) {
-        if self.source(Key::RecordFromStart) == ConfigSource::Default {
+        if self.value_source(Key::RecordFromStart) == ConfigSource::Default {
             self.record_from_start = false;
         }
     }
@@ -241,31 +241,31 @@ impl Config {
     ///
     /// Defaults are not applied, so that a second layer does not reset the settings of the first.
     pub(crate) fn apply_log_settings(&self) {
-        if self.source(Key::LogLevel) != ConfigSource::Default
-            || self.source(Key::VerboseLogLevel) != ConfigSource::Default
+        if self.value_source(Key::LogLevel) != ConfigSource::Default
+            || self.value_source(Key::VerboseLogLevel) != ConfigSource::Default
         {
             LOGGER.set_threshold(self.log_level);
         }
-        if self.source(Key::LogFormat) != ConfigSource::Default {
+        if self.value_source(Key::LogFormat) != ConfigSource::Default {
             LOGGER.set_format(self.log_format);
         }
-        if self.source(Key::VerboseLogModules) != ConfigSource::Default {
+        if self.value_source(Key::VerboseLogModules) != ConfigSource::Default {
             LOGGER.set_verbose_modules(&self.verbose_log_modules);
         }
     }
 
     /// Returns whether the environment selected the CPU counters.
     pub(crate) fn has_counters_from_env(&self) -> bool {
-        self.source(Key::PerformanceEvents) == ConfigSource::Environment
+        self.value_source(Key::PerformanceEvents) == ConfigSource::Environment
     }
 
     /// Returns the source of a key's value.
-    fn source(&self, key: Key) -> ConfigSource {
-        self.merged.source(key)
+    fn value_source(&self, key: Key) -> ConfigSource {
+        self.merged.value_source(key)
     }
 
     /// Returns the table of all settings in Markdown.
-    pub(crate) fn reference() -> String {
+    pub(crate) fn reference_table() -> String {
         keys::markdown_table()
     }
 
@@ -345,12 +345,12 @@ impl Default for Config {
 pub(crate) fn report_unknown_variables(env: &Env, unused: Option<String>) {
     static IS_DONE: AtomicBool = AtomicBool::new(false);
     if !IS_DONE.swap(true, Ordering::Relaxed) {
-        report(&env.unknown_warnings().chain(unused).collect::<Vec<_>>());
+        report_warnings(&env.unknown_warnings().chain(unused).collect::<Vec<_>>());
     }
 }
 
 /// Emits the warnings of [`Config::resolve`].
-pub(crate) fn report(warnings: &[String]) {
+pub(crate) fn report_warnings(warnings: &[String]) {
     report_to(&LOGGER, warnings);
 }
 
@@ -453,7 +453,7 @@ mod tests {
         assert_eq!(config.buffer_limit_bytes, 2 << 20);
         assert!(!config.with_args && config.with_target);
         let sources =
-            [Key::GzipLevel, Key::FlushTimeout, Key::BufferLimit, Key::WithTarget].map(|key| config.source(key));
+            [Key::GzipLevel, Key::FlushTimeout, Key::BufferLimit, Key::WithTarget].map(|key| config.value_source(key));
         assert_eq!(
             sources,
             [ConfigSource::Builder, ConfigSource::Environment, ConfigSource::File, ConfigSource::Default]
@@ -480,12 +480,12 @@ mod tests {
         let env = [("KINETO_ACTIVITIES_LOG_FILE", "/tmp/x.json")];
         let from_env = config(&Overrides::default(), &env, "");
         assert_eq!(
-            from_env.output.path(&PlaceholderValues { pid: 9, ..from_env.placeholder_values() }),
+            from_env.output.expanded_path(&PlaceholderValues { pid: 9, ..from_env.placeholder_values() }),
             Some("/tmp/x_9.json".into())
         );
         let overrides = Overrides::default().with(Key::LogFile, Output::Exact("/tmp/y.json".into()));
         assert_eq!(
-            config(&overrides, &env, "").output.path(&from_env.placeholder_values()),
+            config(&overrides, &env, "").output.expanded_path(&from_env.placeholder_values()),
             Some("/tmp/y.json".into())
         );
     }

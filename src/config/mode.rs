@@ -111,7 +111,7 @@ impl Modes {
     }
 
     /// Returns whether anything is recorded.
-    pub(crate) fn records(self) -> bool {
+    pub(crate) fn has_recording_mode(self) -> bool {
         Mode::RECORDING.iter().any(|mode| self.contains(*mode))
     }
 
@@ -208,10 +208,10 @@ mod tests {
     fn modes_are_joined_and_formatted() {
         assert_eq!(Modes::parse("kineto + nvtx").unwrap(), Mode::Kineto | Mode::Nvtx);
         assert_eq!((Mode::Kineto | Mode::Nvtx).to_string(), "nvtx+kineto");
-        assert!((Mode::Nvtx | Mode::Kineto).records() && !Modes::from(Mode::Nvtx).records());
+        assert!((Mode::Nvtx | Mode::Kineto).has_recording_mode() && !Modes::from(Mode::Nvtx).has_recording_mode());
         assert!(Modes::parse("disabled+nvtx").unwrap_err().to_string().contains("with another mode"));
         let fallback = Modes::parse("nvtx+kineto_gpu_fallback").unwrap();
-        assert!(fallback.records() && !fallback.contains(Mode::Kineto));
+        assert!(fallback.has_recording_mode() && !fallback.contains(Mode::Kineto));
         for two in ["kineto+kineto_gpu_fallback", "kineto_privateuse1_fallback+kineto_gpu_fallback"] {
             assert!(Modes::parse(two).unwrap_err().to_string().contains("exclude each other"));
         }

@@ -60,7 +60,7 @@ impl OnDemandConfig {
     }
 
     /// Applies a key's value.
-    pub(super) fn set(&mut self, key: Key, value: &Value) {
+    pub(super) fn apply_setting(&mut self, key: Key, value: &Value) {
         let seconds = |number| Duration::from_secs(u64::try_from(number).unwrap_or(0));
         let folder = |path: &String| Some(PathBuf::from(path)).filter(|_| !path.is_empty());
         match (key, value) {
@@ -78,7 +78,7 @@ impl OnDemandConfig {
             (Key::TriggerFolder, Value::Text(path)) => self.trigger_folder = folder(path),
             (Key::DaemonUser, Value::Int(user)) => self.trusted_uid = u32::try_from(*user).ok(),
             (Key::SlurmJob, Value::Text(job)) => self.slurm_job_id = leading_number(job),
-            _ => self.timetable.set(key, value),
+            _ => self.timetable.apply_setting(key, value),
         }
     }
 }
@@ -134,18 +134,18 @@ mod tests {
         assert!(!settings.polls_daemon());
         settings.use_daemon = true;
         assert!(settings.polls_daemon());
-        settings.set(Key::IpcFabric, &Value::Bool(false));
+        settings.apply_setting(Key::IpcFabric, &Value::Bool(false));
         assert!(!settings.polls_daemon() && settings.is_enabled());
-        settings.set(Key::UpdateInterval, &Value::Int(0));
+        settings.apply_setting(Key::UpdateInterval, &Value::Int(0));
         assert_eq!(settings.poll_interval, Some(MIN_POLL_INTERVAL));
     }
 
     #[test]
     fn requests_come_from_the_daemon_or_a_folder() {
         let mut settings = OnDemandConfig::default();
-        settings.set(Key::TriggerFolder, &Value::Text(String::new()));
+        settings.apply_setting(Key::TriggerFolder, &Value::Text(String::new()));
         assert!(!settings.is_enabled());
-        settings.set(Key::TriggerFolder, &Value::Text("/run/app".into()));
+        settings.apply_setting(Key::TriggerFolder, &Value::Text("/run/app".into()));
         assert!(settings.is_enabled());
         assert!(!settings.polls_daemon());
     }

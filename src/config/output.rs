@@ -24,7 +24,7 @@ pub(crate) enum Output {
 
 impl Output {
     /// Returns the path with placeholders expanded, if there is one.
-    pub(crate) fn path(&self, parts: &PlaceholderValues) -> Option<PathBuf> {
+    pub(crate) fn expanded_path(&self, parts: &PlaceholderValues) -> Option<PathBuf> {
         let pid = parts.pid;
         match self {
             Output::Nowhere => None,
@@ -35,7 +35,7 @@ impl Output {
     }
 
     /// Returns the output with a number in the file's name.
-    fn numbered(&self, number: u64, numbered: fn(&Path, u64) -> PathBuf) -> Output {
+    fn with_file_number(&self, number: u64, numbered: fn(&Path, u64) -> PathBuf) -> Output {
         match self {
             Output::Default => Output::PerProcess(numbered(&default_folder().join(format!("{DEFAULT}.json")), number)),
             Output::PerProcess(path) => Output::PerProcess(numbered(path, number)),
@@ -66,7 +66,7 @@ impl Config {
         warnings: &mut Vec<String>,
     ) -> Result<Option<T>, Error> {
         let parts = self.placeholder_values();
-        let Some(wanted) = self.output.path(&parts) else { return Ok(None) };
+        let Some(wanted) = self.output.expanded_path(&parts) else { return Ok(None) };
         if let Some(claimed) = claim(&wanted) {
             return Ok(Some(claimed));
         }
@@ -76,8 +76,8 @@ impl Config {
             return Err(Error::new(ErrorKind::Config, format!("{why}; {advice}")));
         }
         let free = (2..=u64::MAX).find_map(|number| {
-            let output = self.output.numbered(number, numbered);
-            let path = output.path(&parts)?;
+            let output = self.output.with_file_number(number, numbered);
+            let path = output.expanded_path(&parts)?;
             Some((claim(&path)?, output, path))
         });
         Ok(free.map(|(claimed, output, path)| {
@@ -107,7 +107,7 @@ impl Config {
             Output::PerProcess(path) => (path, Output::PerProcess),
             Output::Exact(path) => (path, Output::Exact),
         };
-        let may_fall_back = match self.source(Key::LogFile) {
+        let may_fall_back = match self.value_source(Key::LogFile) {
             ConfigSource::Environment => !is_strict,
             ConfigSource::File => !self.file.is_named(),
             _ => false,
@@ -120,7 +120,7 @@ impl Config {
                 self.merged.replace(Key::LogFile, Value::Output(self.output.clone()));
             }
             Err(why) if may_fall_back => {
-                let default = Output::Default.path(&parts).unwrap_or_default();
+                let default = Output::Default.expanded_path(&parts).unwrap_or_default();
                 warnings.push(format!("{why}; traces go to {}", default.display()));
                 self.output = Output::Default;
                 self.merged.remove(Key::LogFile);
@@ -189,7 +189,7 @@ mod tests {
             ("/{host}/x.{rank}.json", "/h/x.5_42.json"),
             ("", ""),
         ] {
-            let path = Output::PerProcess(given.into()).path(&parts(42)).unwrap();
+            let path = Output::PerProcess(given.into()).expanded_path(&parts(42)).unwrap();
             assert_eq!(path, Path::new(expected), "{given}");
         }
     }
@@ -197,14 +197,14 @@ mod tests {
     #[test]
     fn builder_path_is_unchanged() {
         for path in ["/tmp/x.json", "x.pt.trace.json", "/tmp/a.json/b"] {
-            assert_eq!(Output::Exact(path.into()).path(&parts(42)), Some(path.into()));
+            assert_eq!(Output::Exact(path.into()).expanded_path(&parts(42)), Some(path.into()));
         }
-        assert_eq!(Output::Nowhere.path(&parts(42)), None);
+        assert_eq!(Output::Nowhere.expanded_path(&parts(42)), None);
     }
 
     #[test]
     fn default_output_is_libkinetos() {
-        let path = Output::Default.path(&parts(7)).unwrap();
+        let path = Output::Default.expanded_path(&parts(7)).unwrap();
         assert_eq!(path.file_name().unwrap(), "libkineto_activities_7.json");
         assert_eq!(path.starts_with("/tmp"), cfg!(target_os = "linux"));
     }

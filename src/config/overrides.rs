@@ -43,10 +43,10 @@ impl Overrides {
     }
 
     /// Returns the settings; a value that a file could not contain is an error here, too.
-    pub(super) fn read(&self) -> ParsedSettings {
+    pub(super) fn read_settings(&self) -> ParsedSettings {
         let mut reading = ParsedSettings::default();
         for (key, value) in self.values() {
-            match fault(key, value) {
+            match value_error(key, value) {
                 Some(fault) => reading.errors.push(fault),
                 None => reading.settings.set(key, value.clone()),
             }
@@ -60,7 +60,7 @@ impl Overrides {
     }
 }
 
-fn fault(key: Key, value: &Value) -> Option<SettingError> {
+fn value_error(key: Key, value: &Value) -> Option<SettingError> {
     let spec = key.spec();
     let fits = match (value, &spec.kind) {
         (Value::Int(value), SettingKind::Int(range)) => range.contains(value),
@@ -89,7 +89,7 @@ mod tests {
             .with(Key::BufferLimit, Value::Bytes(0))
             .with(Key::LogFile, Output::Exact("".into()))
             .with(Key::WithArgs, false);
-        let reading = overrides.read();
+        let reading = overrides.read_settings();
         let errors: Vec<_> = reading.errors.iter().map(ToString::to_string).collect();
         assert_eq!(
             errors,

@@ -7,14 +7,14 @@
 //! - A quoted value may contain any character, with `\"` and `\\` as escapes.
 //! - Parsing continues after a bad line, so that all errors are reported at once.
 
-use super::keys::{Key, hint, is_removed};
+use super::keys::{Key, is_removed, unknown_key_hint};
 use super::settings::{ParsedSettings, SettingError};
 
 /// The most lines with unknown keys that are reported; each needs a slow search for a similar key.
 const UNKNOWN_MAX: usize = 100;
 
 /// Parses a configuration text.
-pub(super) fn parse(text: &str) -> ParsedSettings {
+pub(super) fn parse_settings(text: &str) -> ParsedSettings {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reading = ParsedSettings::default();
     let mut unknown = 0_usize;
@@ -48,12 +48,12 @@ fn read_line(number: usize, line: &str, reading: &mut ParsedSettings, unknown: &
         reading.warnings.push(if is_removed(name) {
             format!("line {number}: {name} no longer does anything, here as in libkineto")
         } else {
-            format!("line {number}: unknown key {}{}", name.escape_debug(), hint(name))
+            format!("line {number}: unknown key {}{}", name.escape_debug(), unknown_key_hint(name))
         });
         return Ok(());
     };
     let before = reading.warnings.len();
-    reading.settings.read(key, &value, &mut reading.warnings).map_err(|wrong| fault(&wrong))?;
+    reading.settings.set_from_text(key, &value, &mut reading.warnings).map_err(|wrong| fault(&wrong))?;
     for warning in reading.warnings.iter_mut().skip(before) {
         *warning = format!("line {number}: {warning}");
     }
@@ -109,13 +109,13 @@ mod tests {
 
     /// Returns the value of a key in `text`, which must be valid.
     fn value(text: &str, key: Key) -> Option<String> {
-        let reading = parse(text);
+        let reading = parse_settings(text);
         assert_eq!(reading.errors, vec![], "{text:?}");
         reading.settings.get(key).map(ToString::to_string)
     }
 
     fn errors(text: &str) -> Vec<String> {
-        parse(text).errors.iter().map(ToString::to_string).collect()
+        parse_settings(text).errors.iter().map(ToString::to_string).collect()
     }
 
     // The five tests from here on are libkineto's ConfigTest.cpp, with its cases.
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn whitespace() {
         for text in ["", " ", "\t", "\n", " \t\n \n"] {
-            let reading = parse(text);
+            let reading = parse_settings(text);
             assert!(reading.errors.is_empty() && reading.settings.is_empty(), "{text:?}");
         }
         // Deviation: invalid in libkineto, which therefore rejects files written on Windows.
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn comment() {
         for text in ["# comment", "  # comment", "#", "# a=b", "## x\n#y", "#ACTIVITY_TYPES=nonsense"] {
-            let reading = parse(text);
+            let reading = parse_settings(text);
             assert!(
                 reading.errors.is_empty() && reading.warnings.is_empty() && reading.settings.is_empty(),
                 "{text:?}"
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn unknown_keys_are_reported_up_to_a_limit() {
-        let warnings = |lines: usize| parse(&"A=B\n".repeat(lines)).warnings;
+        let warnings = |lines: usize| parse_settings(&"A=B\n".repeat(lines)).warnings;
         assert_eq!(warnings(UNKNOWN_MAX).len(), UNKNOWN_MAX);
         let more = warnings(40_000);
         assert_eq!(more.len(), UNKNOWN_MAX + 1);
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn bad_line_is_named_and_others_apply() {
-        let reading = parse("GZIP_LEVEL=2\n\n# x\nGZIP_LEVEL=12\nwhat\nWITH_ARGS=maybe\nWITH_TARGET=no\n");
+        let reading = parse_settings("GZIP_LEVEL=2\n\n# x\nGZIP_LEVEL=12\nwhat\nWITH_ARGS=maybe\nWITH_TARGET=no\n");
         let errors: Vec<_> = reading.errors.iter().map(ToString::to_string).collect();
         assert_eq!(
             errors,
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn unknown_and_former_keys_warn() {
-        let reading = parse(
+        let reading = parse_settings(
             "FUTURE_KEY=1\nENABLE_SIGUSR2=YES\nSIGUSR2_X=1\nCUPTI_PROFILER_METRICS=a,b\n\
              activity_types=kernel\nKINETO_USE_DAEMON=1",
         );
@@ -245,7 +245,7 @@ mod tests {
         assert!(reading.warnings[1..4].iter().all(|warning| warning.contains("no longer")), "{:?}", reading.warnings);
         assert!(reading.warnings[4].ends_with("did you mean ACTIVITY_TYPES?"));
         assert!(reading.warnings[5].ends_with("from the environment alone"));
-        let reading = parse("\nLOG_LEVEL=loud");
+        let reading = parse_settings("\nLOG_LEVEL=loud");
         assert!(reading.errors.is_empty() && reading.warnings[0].starts_with("line 2: LOG_LEVEL"), "{reading:?}");
     }
 

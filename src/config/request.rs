@@ -3,7 +3,7 @@
 use super::Config;
 use super::keys::{Key, ReloadPolicy};
 use super::output::Output;
-use super::parse::parse;
+use super::parse::parse_settings;
 use super::settings::{ConfigSource, SettingError, SourceSettings};
 use super::value::Value;
 use kineto_trace::activity::{ActivityType, ActivityTypes};
@@ -70,7 +70,7 @@ impl ParsedRequest {
     pub(crate) fn parse(text: &str) -> Result<ParsedRequest, String> {
         /// Further invalid lines of a malformed request add no information.
         const SHOWN: usize = 3;
-        let reading = parse(text);
+        let reading = parse_settings(text);
         if !reading.errors.is_empty() {
             let shown: Vec<_> = reading.errors.iter().take(SHOWN).map(SettingError::to_string).collect();
             return Err(shown.join("; "));
@@ -80,11 +80,11 @@ impl ParsedRequest {
         for (key, value) in reading.settings.iter() {
             match (key, value) {
                 (Key::ProfileMemory, Value::Bool(on)) => profiles_memory = *on,
-                (Key::ProfileMemoryDuration, Value::Int(count)) => memory_duration = milliseconds(*count),
+                (Key::ProfileMemoryDuration, Value::Int(count)) => memory_duration = duration_from_millis(*count),
                 (Key::PmSamplingMetrics | Key::PmSamplingDevice, _) => {
                     asked.warnings.push(format!("{} changes nothing: counters are not sampled", key.spec().name));
                 }
-                _ if asked.set(key, value) || asked.keep(key, value) => {}
+                _ if asked.apply_request_key(key, value) || asked.keep_recording_key(key, value) => {}
                 _ => asked.warnings.push(format!("{} is not for requests and is ignored", key.spec().name)),
             }
         }
@@ -93,17 +93,19 @@ impl ParsedRequest {
     }
 
     /// Applies a key about time, duration or file; returns `false` for other keys.
-    fn set(&mut self, key: Key, value: &Value) -> bool {
+    fn apply_request_key(&mut self, key: Key, value: &Value) -> bool {
         let count = |count: &i64| u64::try_from(*count).unwrap_or(0);
         match (key, value) {
             (Key::ActivitiesEnabled, Value::Bool(on)) => self.is_enabled = *on,
             (Key::Cancel, Value::Bool(on)) => self.cancels = *on,
             (Key::DurationSecs, Value::Int(seconds)) => self.duration = Duration::from_secs(count(seconds)),
-            (Key::DurationMsecs, Value::Int(length)) => self.duration = milliseconds(*length),
+            (Key::DurationMsecs, Value::Int(length)) => self.duration = duration_from_millis(*length),
             (Key::Iterations, Value::Int(number)) => self.iterations = count(number),
             (Key::WarmupSecs, Value::Int(seconds)) => self.warmup = Some(Duration::from_secs(count(seconds))),
             (Key::WarmupIterations, Value::Int(number)) => self.warmup_iterations = count(number),
-            (Key::StartTime, Value::Int(start)) => self.start = Some(milliseconds(*start)).filter(|at| !at.is_zero()),
+            (Key::StartTime, Value::Int(start)) => {
+                self.start = Some(duration_from_millis(*start)).filter(|at| !at.is_zero())
+            }
             (Key::StartIteration, Value::Int(number)) => self.start_iteration = Some(count(number)),
             (Key::StartRoundup, Value::Int(number)) => self.roundup = Some(count(number)),
             (Key::LogFile, Value::Output(Output::PerProcess(path))) => self.log_file = Some(path.clone()),
@@ -125,7 +127,7 @@ impl ParsedRequest {
     }
 
     /// Keeps a setting of the recording; returns `false` if the key is not for requests.
-    fn keep(&mut self, key: Key, value: &Value) -> bool {
+    fn keep_recording_key(&mut self, key: Key, value: &Value) -> bool {
         // Stacks depend on the program too.
         let is_of_a_recording = key.spec().reload == ReloadPolicy::Next || key.family() == Key::WithStack;
         if let (Key::MaxGpuBufferSize, Value::Int(count)) = (key, value) {
@@ -148,7 +150,7 @@ impl Config {
         }
         asked.settings.iter().for_each(|(key, value)| key.apply(value, &mut config));
         config.flags.profile_memory |= self.flags.profile_memory;
-        config.activities = config.gpu.allowed(config.activities.or_default());
+        config.activities = config.gpu.allowed_types(config.activities.or_default());
         if config.collectives {
             config.activities = config.activities.with(ActivityType::CollectiveComm);
         }
@@ -161,7 +163,7 @@ impl Config {
     }
 }
 
-fn milliseconds(count: i64) -> Duration {
+fn duration_from_millis(count: i64) -> Duration {
     Duration::from_millis(u64::try_from(count).unwrap_or(0))
 }
 
@@ -221,7 +223,7 @@ mod tests {
         let flags = RecordingFlags { profile_memory: true, with_stack: true, with_modules: true, ..config.flags };
         assert!(config.flags == flags && config.with_location && !config.flags.record_shapes);
         assert_eq!((config.gzip_level, config.trace_id.as_deref()), (7, Some("own")));
-        assert_eq!(config.output.path(&config.placeholder_values()), Some("/tmp/a_1.json".into()));
+        assert_eq!(config.output.expanded_path(&config.placeholder_values()), Some("/tmp/a_1.json".into()));
         let json: serde_json::Value = serde_json::from_str(&config.effective_json()).unwrap();
         assert_eq!((&json["ACTIVITY_TYPES"], &json["from"]["ACTIVITY_TYPES"]), (&"kernel".into(), &"request".into()));
         let asked = ParsedRequest::parse("REQUEST_TRACE_ID=5\nREQUEST_GROUP_TRACE_ID=6").unwrap();

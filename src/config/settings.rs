@@ -21,7 +21,7 @@ impl SourceSettings {
     ///
     /// # Errors
     /// The problem, as a part of a message.
-    pub(super) fn read(&mut self, key: Key, text: &str, warnings: &mut Vec<String>) -> Result<(), String> {
+    pub(super) fn set_from_text(&mut self, key: Key, text: &str, warnings: &mut Vec<String>) -> Result<(), String> {
         let kind = &key.spec().kind;
         match (kind.parse(text), kind) {
             // An invalid log level should not prevent profiling.
@@ -30,7 +30,7 @@ impl SourceSettings {
             (Ok(Value::Int(0)), _) if key == Key::StartRoundup => {
                 warnings.push(format!("{}=0 is ignored: it rounds to nothing", key.spec().name));
             }
-            (Ok(value), _) => match key.warning() {
+            (Ok(value), _) => match key.missing_feature_warning() {
                 Some(warning) => warnings.push(warning),
                 None => self.set(key, value),
             },
@@ -39,7 +39,7 @@ impl SourceSettings {
     }
 
     /// Returns the settings without some keys.
-    pub(super) fn without(&self, keys: &[Key]) -> SourceSettings {
+    pub(super) fn without_keys(&self, keys: &[Key]) -> SourceSettings {
         SourceSettings(self.0.iter().filter(|(key, _)| !keys.contains(key)).cloned().collect())
     }
 
@@ -162,7 +162,7 @@ impl MergedSettings {
         }
     }
 
-    pub(super) fn source(&self, key: Key) -> ConfigSource {
+    pub(super) fn value_source(&self, key: Key) -> ConfigSource {
         self.0.iter().find(|(set, _, _)| *set == key).map_or(ConfigSource::Default, |(_, _, source)| *source)
     }
 }
@@ -275,7 +275,7 @@ pub(crate) mod tests {
     fn settings(pairs: &[(Key, &str)]) -> SourceSettings {
         let mut settings = SourceSettings::default();
         for (key, text) in pairs {
-            settings.read(*key, text, &mut Vec::new()).unwrap();
+            settings.set_from_text(*key, text, &mut Vec::new()).unwrap();
         }
         settings
     }
@@ -327,7 +327,7 @@ pub(crate) mod tests {
     #[test]
     fn bad_log_level_only_warns() {
         let (mut settings, mut warnings) = (SourceSettings::default(), Vec::new());
-        assert_eq!(settings.read(Key::LogLevel, "loud", &mut warnings), Ok(()));
+        assert_eq!(settings.set_from_text(Key::LogLevel, "loud", &mut warnings), Ok(()));
         assert!(settings.is_empty());
         assert_eq!(warnings.len(), 1);
         assert!(warnings[0].contains("LOG_LEVEL=\"loud\": expected verbose"), "{warnings:?}");
@@ -336,7 +336,7 @@ pub(crate) mod tests {
     #[test]
     fn zero_roundup_warns_and_means_unset() {
         let (mut settings, mut warnings) = (SourceSettings::default(), Vec::new());
-        assert_eq!(settings.read(Key::StartRoundup, "0", &mut warnings), Ok(()));
+        assert_eq!(settings.set_from_text(Key::StartRoundup, "0", &mut warnings), Ok(()));
         assert!(settings.get(Key::StartRoundup).is_none());
         assert_eq!(warnings.len(), 1);
     }

@@ -1,15 +1,15 @@
 //! Suggestions for misspelt names.
 
 /// Returns the closest name, if at most one letter in four differs.
-pub(super) fn closest<'n>(misspelt: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+pub(super) fn closest_name<'n>(misspelt: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     const LETTERS_PER_CHANGE: usize = 4;
     let limit = (misspelt.len() / LETTERS_PER_CHANGE).clamp(1, 3);
-    let distances = names.into_iter().map(|name| (distance(misspelt.as_bytes(), name.as_bytes()), name));
+    let distances = names.into_iter().map(|name| (edit_distance(misspelt.as_bytes(), name.as_bytes()), name));
     distances.filter(|(distance, _)| *distance <= limit).min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
 }
 
 /// Returns the edit distance of two texts.
-fn distance(one: &[u8], other: &[u8]) -> usize {
+fn edit_distance(one: &[u8], other: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (at, letter) in one.iter().enumerate() {
         let mut next = vec![at + 1];
@@ -37,7 +37,7 @@ mod tests {
             ("KINETO_OTHER_THING", None),
             ("", None),
         ] {
-            assert_eq!(closest(misspelt, names), expected, "{misspelt}");
+            assert_eq!(closest_name(misspelt, names), expected, "{misspelt}");
         }
     }
 }

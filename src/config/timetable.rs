@@ -29,9 +29,9 @@ impl Timetable {
     #[cfg(test)]
     pub(crate) fn of(text: &str) -> Timetable {
         let mut timetable = Timetable::default();
-        let reading = super::parse::parse(&text.replace(' ', "\n"));
+        let reading = super::parse::parse_settings(&text.replace(' ', "\n"));
         assert!(reading.errors.is_empty());
-        reading.settings.iter().for_each(|(key, value)| timetable.set(key, value));
+        reading.settings.iter().for_each(|(key, value)| timetable.apply_setting(key, value));
         timetable
     }
 
@@ -39,7 +39,7 @@ impl Timetable {
     pub(crate) const FOREVER: Duration = Duration::from_secs(i32::MAX as u64);
 
     /// Applies a key's value.
-    pub(super) fn set(&mut self, key: Key, value: &Value) {
+    pub(super) fn apply_setting(&mut self, key: Key, value: &Value) {
         match (key, value) {
             (Key::StartDelay, Value::Time(delay)) => self.delay = *delay,
             (Key::StartPeriod, Value::Time(period)) => self.period = Some(*period),
@@ -78,7 +78,7 @@ impl Timetable {
     ///
     /// # Errors
     /// A clause with the conflict and its remedy.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check_consistency(&self) -> Result<(), String> {
         let is_by_time = !self.delay.is_zero() || self.period.is_some() || self.count.is_some();
         if self.is_by_iterations() {
             let why = "ACTIVITIES_ITERATIONS with PROFILE_START_ITERATION records by iterations, START_DELAY_MS, \
@@ -102,7 +102,7 @@ impl Timetable {
     }
 
     /// Returns a warning about a setting without effect.
-    pub(super) fn warning(&self) -> Option<&'static str> {
+    pub(super) fn unused_setting_warning(&self) -> Option<&'static str> {
         match (self.iterations > 0, self.has_start_iteration) {
             (true, false) => Some("ACTIVITIES_ITERATIONS changes nothing without PROFILE_START_ITERATION"),
             (false, true) => Some("PROFILE_START_ITERATION changes nothing without ACTIVITIES_ITERATIONS"),
@@ -112,7 +112,7 @@ impl Timetable {
 
     /// Returns the time from the layer's creation to the start of a window, counted from 0; `None` if there is no such
     /// window.
-    pub(crate) fn start(&self, window: u64) -> Option<Duration> {
+    pub(crate) fn window_start(&self, window: u64) -> Option<Duration> {
         let count = self.count.unwrap_or(if self.period.is_some() { u64::MAX } else { 1 });
         let period = u64::try_from(self.period.unwrap_or_default().as_millis()).unwrap_or(u64::MAX);
         (window < count).then(|| self.delay + Duration::from_millis(period.saturating_mul(window)))
@@ -120,11 +120,11 @@ impl Timetable {
 
     /// Returns whether files are numbered, because there are several windows.
     pub(crate) fn is_numbered(&self) -> bool {
-        self.start(1).is_some()
+        self.window_start(1).is_some()
     }
 
     /// Returns the request for a window that begins at `start` after 1970, or, with iterations, at the configured one.
-    pub(crate) fn request(&self, start: Duration) -> String {
+    pub(crate) fn request_text(&self, start: Duration) -> String {
         let mut text = self.lines.clone();
         if !self.is_by_iterations() {
             // Writing to a string does not fail.
@@ -147,7 +147,7 @@ mod tests {
     fn starts(text: &str) -> Vec<u64> {
         let timetable = Timetable::of(text);
         let millis = |start: Duration| u64::try_from(start.as_millis()).unwrap();
-        (0..4).map_while(|window| timetable.start(window).map(millis)).collect()
+        (0..4).map_while(|window| timetable.window_start(window).map(millis)).collect()
     }
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
         assert!(Timetable::of("START_PERIOD_MS=10").is_numbered());
         assert!(!Timetable::of("START_PERIOD_MS=10 START_WINDOWS=1").is_numbered());
         assert!(!Timetable::of("START_DELAY_MS=10").is_numbered());
-        let last = Timetable::of("START_PERIOD_MS=2147483647").start(u64::MAX - 1);
+        let last = Timetable::of("START_PERIOD_MS=2147483647").window_start(u64::MAX - 1);
         assert_eq!(last, Some(Duration::from_millis(u64::MAX)));
     }
 
@@ -190,22 +190,30 @@ mod tests {
             ("ACTIVITIES_ITERATIONS=1 PROFILE_START_ITERATION=0 START_DELAY_MS=1", Some("the ones or the others")),
             ("ACTIVITIES_ITERATIONS=1 PROFILE_START_ITERATION=0 ACTIVITIES_DURATION_MSECS=0", None),
         ] {
-            match (Timetable::of(text).check(), message) {
+            match (Timetable::of(text).check_consistency(), message) {
                 (Ok(()), None) => {}
                 (Err(why), Some(message)) => assert!(why.contains(message), "{text}: {why}"),
                 (other, _) => panic!("{text}: {other:?}"),
             }
         }
-        assert!(Timetable::of("ACTIVITIES_ITERATIONS=1").warning().is_some_and(|text| text.contains("PROFILE_START")));
-        assert!(Timetable::of("PROFILE_START_ITERATION=1").warning().is_some_and(|text| text.contains("_ITERATIONS")));
-        assert!(Timetable::of("PROFILE_START_ITERATION=1 ACTIVITIES_ITERATIONS=1").warning().is_none());
+        assert!(
+            Timetable::of("ACTIVITIES_ITERATIONS=1")
+                .unused_setting_warning()
+                .is_some_and(|text| text.contains("PROFILE_START"))
+        );
+        assert!(
+            Timetable::of("PROFILE_START_ITERATION=1")
+                .unused_setting_warning()
+                .is_some_and(|text| text.contains("_ITERATIONS"))
+        );
+        assert!(Timetable::of("PROFILE_START_ITERATION=1 ACTIVITIES_ITERATIONS=1").unused_setting_warning().is_none());
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
     fn window_request_can_be_parsed() {
         let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        let asked = |text: &str| ParsedRequest::parse(&Timetable::of(text).request(start)).unwrap();
+        let asked = |text: &str| ParsedRequest::parse(&Timetable::of(text).request_text(start)).unwrap();
         let window = asked("ACTIVITIES_DURATION_MSECS=70 ACTIVITIES_WARMUP_PERIOD_SECS=2 START_DELAY_MS=9");
         let start = Duration::from_millis(u64::try_from(start.as_millis()).unwrap());
         assert_eq!((window.start, window.duration), (Some(start), Duration::from_millis(70)));

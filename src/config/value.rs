@@ -167,26 +167,26 @@ impl SettingKind {
     /// Parses `text`, which must be trimmed; an error is a clause that describes the problem.
     pub(super) fn parse(&self, text: &str) -> Result<Value, String> {
         match self {
-            SettingKind::Bool => bool(text).map(Value::Bool),
-            SettingKind::AnyText => Some(Value::Bool(presence(text))),
+            SettingKind::Bool => parse_bool(text).map(Value::Bool),
+            SettingKind::AnyText => Some(Value::Bool(parse_presence(text))),
             SettingKind::OneIsTrue => Some(Value::Bool(text == "1")),
-            SettingKind::Int(range) => int(text, range).map(Value::Int),
+            SettingKind::Int(range) => parse_int(text, range).map(Value::Int),
             SettingKind::StartTime => {
                 let earliest = i64::try_from(milliseconds_now()).unwrap_or(i64::MAX).saturating_sub(10_000);
-                int(text, &(0..=i64::MAX)).filter(|start| *start == 0 || *start >= earliest).map(Value::Int)
+                parse_int(text, &(0..=i64::MAX)).filter(|start| *start == 0 || *start >= earliest).map(Value::Int)
             }
             SettingKind::Mode => u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777).map(Value::Mode),
-            SettingKind::Mebibytes => int(text, &(1..=i64::from(i32::MAX)))
+            SettingKind::Mebibytes => parse_int(text, &(1..=i64::from(i32::MAX)))
                 .and_then(|count| u64::try_from(count).ok())
                 .map(|count| Value::Bytes(count * MEBIBYTE)),
-            SettingKind::Milliseconds => int(text, &(0..=i64::from(i32::MAX)))
+            SettingKind::Milliseconds => parse_int(text, &(0..=i64::from(i32::MAX)))
                 .and_then(|count| u64::try_from(count).ok())
                 .map(|count| Value::Time(Duration::from_millis(count))),
             SettingKind::Text => Some(Value::Text(text.to_owned())),
-            SettingKind::List => Some(Value::List(list(text))),
+            SettingKind::List => Some(Value::List(parse_list(text))),
             SettingKind::IntList => {
-                let list = list(text);
-                list.iter().all(|part| int(part, &(0..=i64::MAX)).is_some()).then_some(Value::List(list))
+                let list = parse_list(text);
+                list.iter().all(|part| parse_int(part, &(0..=i64::MAX)).is_some()).then_some(Value::List(list))
             }
             SettingKind::Types => {
                 return ActivityTypes::parse(text).map(Value::Activities).map_err(|unknown| unknown.to_string());
@@ -196,7 +196,7 @@ impl SettingKind {
             }
             SettingKind::Severity => Severity::parse(text).map(Value::Severity),
             SettingKind::LogFormat => by_name(LogFormat::ALL, LogFormat::as_str, text).map(Value::LogFormat),
-            SettingKind::Events => events(text).map(Value::Events),
+            SettingKind::Events => parse_event_level(text).map(Value::Events),
             SettingKind::AsyncSpans => by_name(AsyncSpans::ALL, AsyncSpans::as_str, text).map(Value::AsyncSpans),
             SettingKind::Modes => return Modes::parse(text).map(Value::Modes).map_err(|unknown| unknown.to_string()),
             SettingKind::Overflow => by_name(Overflow::ALL, Overflow::as_str, text).map(Value::Overflow),
@@ -204,7 +204,7 @@ impl SettingKind {
                 placeholders::check_placeholders(Path::new(text))?;
                 (!text.is_empty()).then(|| Value::Output(Output::PerProcess(PathBuf::from(text))))
             }
-            SettingKind::Filter => return filter(text).map(|targets| Value::Filter(Box::new(targets))),
+            SettingKind::Filter => return parse_filter(text).map(|targets| Value::Filter(Box::new(targets))),
         }
         .ok_or_else(|| format!("expected {self}"))
     }
@@ -284,7 +284,7 @@ impl fmt::Display for Value {
 }
 
 /// Parses a boolean in any of libkineto's spellings.
-pub(super) fn bool(text: &str) -> Option<bool> {
+pub(super) fn parse_bool(text: &str) -> Option<bool> {
     let is = |words: [&str; 5]| words.iter().any(|word| word.eq_ignore_ascii_case(text));
     if is(["y", "yes", "t", "true", "1"]) {
         return Some(true);
@@ -293,11 +293,11 @@ pub(super) fn bool(text: &str) -> Option<bool> {
 }
 
 /// Returns whether a presence flag is on.
-pub(super) fn presence(text: &str) -> bool {
-    !text.is_empty() && bool(text) != Some(false) && !text.eq_ignore_ascii_case("off")
+pub(super) fn parse_presence(text: &str) -> bool {
+    !text.is_empty() && parse_bool(text) != Some(false) && !text.eq_ignore_ascii_case("off")
 }
 
-fn int(text: &str, range: &RangeInclusive<i64>) -> Option<i64> {
+fn parse_int(text: &str, range: &RangeInclusive<i64>) -> Option<i64> {
     text.parse().ok().filter(|value| range.contains(value))
 }
 
@@ -305,7 +305,7 @@ fn milliseconds_now() -> u128 {
     platform::unix_time().as_millis()
 }
 
-fn list(text: &str) -> Vec<String> {
+fn parse_list(text: &str) -> Vec<String> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
@@ -314,13 +314,13 @@ fn by_name<T: Copy, const N: usize>(all: [T; N], name: impl Fn(T) -> &'static st
 }
 
 /// `LevelFilter` itself would parse an empty text as "error".
-fn events(text: &str) -> Option<LevelFilter> {
+fn parse_event_level(text: &str) -> Option<LevelFilter> {
     if text.is_empty() { None } else { text.parse().ok() }
 }
 
-fn filter(text: &str) -> Result<Targets, String> {
+fn parse_filter(text: &str) -> Result<Targets, String> {
     // `Targets` keeps the space around a target, and takes an empty text for one.
-    let text = list(text).join(",");
+    let text = parse_list(text).join(",");
     if text.is_empty() {
         return Err(format!("expected {}", SettingKind::Filter));
     }
@@ -338,10 +338,10 @@ mod tests {
     #[test]
     fn bools_have_ten_spellings_in_any_case() {
         for (yes, no) in [("y", "n"), ("YES", "No"), ("t", "F"), ("True", "falsE"), ("1", "0")] {
-            assert_eq!((bool(yes), bool(no)), (Some(true), Some(false)));
+            assert_eq!((parse_bool(yes), parse_bool(no)), (Some(true), Some(false)));
         }
         for text in ["", "2", "on", "truee", " true"] {
-            assert_eq!(bool(text), None, "{text}");
+            assert_eq!(parse_bool(text), None, "{text}");
         }
     }
 

@@ -33,7 +33,7 @@ impl LogFormat {
     }
 
     /// Returns the format of that number.
-    pub(super) fn of(number: u8) -> LogFormat {
+    pub(super) fn from_number(number: u8) -> LogFormat {
         LogFormat::ALL.into_iter().find(|format| *format as u8 == number).unwrap_or_default()
     }
 }
@@ -48,9 +48,9 @@ pub(super) struct LineStyle {
 impl fmt::Display for Message<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.style.format {
-            LogFormat::Text => self.text(f),
-            LogFormat::Libkineto => self.libkineto(f),
-            LogFormat::Json => self.json(f),
+            LogFormat::Text => self.write_text(f),
+            LogFormat::Libkineto => self.write_libkineto(f),
+            LogFormat::Json => self.write_json(f),
         }
     }
 }
@@ -58,8 +58,8 @@ impl fmt::Display for Message<'_> {
 const NAME: &str = env!("CARGO_PKG_NAME");
 
 impl Message<'_> {
-    fn text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (level, colour) = level(self.severity);
+    fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (level, colour) = level_and_colour(self.severity);
         let time = UtcTime(self.seconds);
         if self.style.has_colours {
             write!(f, "\x1b[2m{time:#}\x1b[0m \x1b[{colour}m{level:>5}\x1b[0m \x1b[2m{NAME}:\x1b[0m {}", self.text)?;
@@ -69,7 +69,7 @@ impl Message<'_> {
         self.write_suppressed(f)
     }
 
-    fn libkineto(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_libkineto(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Message { severity, seconds, file, line, text, .. } = self;
         let (time, process, thread) = (UtcTime(*seconds), platform::process_id(), thread_number());
         write!(f, "{severity}:{time} {process}:{thread} {NAME}/{file}:{line}] {text}")?;
@@ -83,8 +83,8 @@ impl Message<'_> {
         }
     }
 
-    fn json(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (level, _) = level(self.severity);
+    fn write_json(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (level, _) = level_and_colour(self.severity);
         let Message { severity, topic, file, line, seconds, suppressed, .. } = self;
         let (time, process, thread) = (UtcTime(*seconds), platform::process_id(), thread_number());
         write!(f, "{{\"timestamp\":\"{time:#}\",\"level\":\"{level}\",\"target\":\"{NAME}\",\"message\":\"")?;
@@ -106,7 +106,7 @@ impl Message<'_> {
 }
 
 /// Returns the name of a severity in `tracing`, and its colour there.
-fn level(severity: Severity) -> (&'static str, u8) {
+fn level_and_colour(severity: Severity) -> (&'static str, u8) {
     match severity {
         Severity::Verbose => ("DEBUG", 34),
         Severity::Info | Severity::Stage | Severity::Usdt => ("INFO", 32),

@@ -1,6 +1,6 @@
 //! A line of text for stderr, formatted without allocating.
 
-use crate::text::boundary;
+use crate::text::floor_char_boundary;
 use std::fmt::{self, Write};
 
 /// A line of at most [`Line::LIMIT`] bytes, including its newline.
@@ -46,7 +46,7 @@ impl Write for Line {
             return Ok(());
         }
         let space = Self::LIMIT - Self::CUT.len() - self.len;
-        let fitting = boundary(text, space);
+        let fitting = floor_char_boundary(text, space);
         self.cut = fitting < text.len();
         self.append(text.get(..fitting).unwrap_or_default().as_bytes());
         Ok(())

@@ -46,7 +46,7 @@ impl MessageSite {
     }
 
     /// Counts a message in that second; if it may be sent, returns how many were suppressed before it.
-    pub(super) fn admit(&self, second: u64) -> Option<u64> {
+    pub(super) fn admit_message(&self, second: u64) -> Option<u64> {
         if self.second.swap(second, Ordering::Relaxed) != second {
             self.sent.store(0, Ordering::Relaxed);
         }
@@ -92,20 +92,20 @@ mod tests {
     fn site_is_limited_per_second_and_counts_the_rest() {
         let site = site();
         for _ in 0..MessageSite::PER_SECOND {
-            assert_eq!(site.admit(100), Some(0));
+            assert_eq!(site.admit_message(100), Some(0));
         }
         for _ in 0..5 {
-            assert_eq!(site.admit(100), None);
+            assert_eq!(site.admit_message(100), None);
         }
-        assert_eq!(site.admit(101), Some(5));
-        assert_eq!(site.admit(101), Some(0));
+        assert_eq!(site.admit_message(101), Some(5));
+        assert_eq!(site.admit_message(101), Some(0));
     }
 
     #[test]
     fn clock_that_steps_back_does_not_suppress_messages() {
         let site = site();
-        while site.admit(100).is_some() {}
-        assert_eq!(site.admit(40), Some(1));
+        while site.admit_message(100).is_some() {}
+        assert_eq!(site.admit_message(40), Some(1));
     }
 
     #[test]

@@ -156,7 +156,7 @@ impl Diagnosis {
     }
 }
 
-fn names(types: ActivityTypes) -> Vec<&'static str> {
+fn type_names(types: ActivityTypes) -> Vec<&'static str> {
     types.iter().map(|kind| kind.as_str()).collect()
 }
 
@@ -166,25 +166,25 @@ impl ConfigurationDiagnosis {
         json!({
             "from_env": self.from_env,
             "set": self.set.iter().map(set).collect::<Vec<_>>(),
-            "selected": names(self.selected),
-            "not_recorded": names(self.not_recorded),
+            "selected": type_names(self.selected),
+            "not_recorded": type_names(self.not_recorded),
             "error": self.error,
             "warnings": self.warnings,
         })
     }
 
-    fn show(&self, page: &mut Page) {
-        page.section("Configuration");
-        page.line("from_env()", &self.from_env);
+    fn add_to_page(&self, page: &mut Page) {
+        page.start_section("Configuration");
+        page.add_line("from_env()", &self.from_env);
         for (key, value, source) in &self.set {
-            page.line("set", &format!("{key}={value} ({source})"));
+            page.add_line("set", &format!("{key}={value} ({source})"));
         }
         if let Some(error) = &self.error {
-            page.line("WRONG", error);
+            page.add_line("WRONG", error);
         }
-        self.warnings.iter().for_each(|warning| page.line("odd", warning));
-        page.types("selected", self.selected);
-        page.types("not available", self.not_recorded);
+        self.warnings.iter().for_each(|warning| page.add_line("odd", warning));
+        page.add_types("selected", self.selected);
+        page.add_types("not available", self.not_recorded);
     }
 }
 
@@ -198,8 +198,8 @@ impl CollectorDiagnosis {
             "name": self.name,
             "verdict": self.verdict.as_str(),
             "selected": self.is_selected,
-            "records": names(self.records),
-            "does_not_record": names(self.types.difference(self.records)),
+            "records": type_names(self.records),
+            "does_not_record": type_names(self.types.difference(self.records)),
             "library": self.library.as_ref().map(|path| path.to_string_lossy()),
             "versions": versions,
             "devices": self.devices.iter().map(|one| json!({ "id": one.id, "name": one.name })).collect::<Vec<_>>(),
@@ -212,24 +212,24 @@ impl CollectorDiagnosis {
         })
     }
 
-    fn show(&self, page: &mut Page) {
+    fn add_to_page(&self, page: &mut Page) {
         let asked = if self.is_selected { "" } else { " (not selected)" };
-        page.section(&format!("Collector {}: {}{asked}", self.name, self.verdict));
+        page.start_section(&format!("Collector {}: {}{asked}", self.name, self.verdict));
         if let Some(reason) = &self.reason {
-            page.line("because", reason.message());
+            page.add_line("because", reason.message());
         }
         if self.is_selected {
             let advice = self.advice.iter().map(String::as_str).chain(self.reason.iter().map(Unavailable::advice));
-            advice.filter(|advice| !advice.is_empty()).for_each(|advice| page.line("to do", advice));
+            advice.filter(|advice| !advice.is_empty()).for_each(|advice| page.add_line("to do", advice));
         }
         if let Some(library) = &self.library {
-            page.line("library", &library.to_string_lossy());
+            page.add_line("library", &library.to_string_lossy());
         }
-        self.versions.iter().for_each(|(key, value)| page.line(key, value));
-        self.devices.iter().for_each(|device| page.line(&device.label, &describe(device, None)));
-        page.types("records", self.records);
-        page.types("cannot record", self.types.difference(self.records));
-        self.notes.iter().for_each(|note| page.line("note", note));
+        self.versions.iter().for_each(|(key, value)| page.add_line(key, value));
+        self.devices.iter().for_each(|device| page.add_line(&device.label, &describe_device(device, None)));
+        page.add_types("records", self.records);
+        page.add_types("cannot record", self.types.difference(self.records));
+        self.notes.iter().for_each(|note| page.add_line("note", note));
         if self.reason.is_none() {
             let tried = match (self.started, self.proven) {
                 (false, _) => {
@@ -239,34 +239,37 @@ impl CollectorDiagnosis {
                 (true, Some(false)) => "started, and no record arrived",
                 (true, None) => "started; whether records arrive is unknown",
             };
-            page.line("tried", tried);
+            page.add_line("tried", tried);
         }
-        self.attempts.iter().for_each(|attempt| page.line("searched", &attempt.to_string()));
+        self.attempts.iter().for_each(|attempt| page.add_line("searched", &attempt.to_string()));
     }
 }
 
 impl fmt::Display for Diagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut page = Page::default();
-        page.section(&format!("Machine (tracing-kineto {})", env!("CARGO_PKG_VERSION")));
-        self.machine.iter().for_each(|(word, text)| page.line(word, text));
-        page.line("clock", &format!("{}, at most {} ns from CLOCK_REALTIME", self.clock.source, self.clock.error_ns));
-        self.clock.notes.iter().for_each(|note| page.line("clock", note));
-        self.configuration.show(&mut page);
+        page.start_section(&format!("Machine (tracing-kineto {})", env!("CARGO_PKG_VERSION")));
+        self.machine.iter().for_each(|(word, text)| page.add_line(word, text));
+        page.add_line(
+            "clock",
+            &format!("{}, at most {} ns from CLOCK_REALTIME", self.clock.source, self.clock.error_ns),
+        );
+        self.clock.notes.iter().for_each(|note| page.add_line("clock", note));
+        self.configuration.add_to_page(&mut page);
         for driver in &self.drivers {
-            page.section(&format!("{} driver", driver.vendor));
-            driver.facts.iter().for_each(|(word, text)| page.line(word, text));
+            page.start_section(&format!("{} driver", driver.vendor));
+            driver.facts.iter().for_each(|(word, text)| page.add_line(word, text));
             for (device, id) in &driver.devices {
-                page.line(&device.label, &describe(device, id.as_deref()));
+                page.add_line(&device.label, &describe_device(device, id.as_deref()));
             }
         }
-        self.collectors.iter().for_each(|collector| collector.show(&mut page));
+        self.collectors.iter().for_each(|collector| collector.add_to_page(&mut page));
         f.write_str(page.text())
     }
 }
 
 /// Describes a device in a line.
-fn describe(device: &DeviceDescription, id: Option<&str>) -> String {
+fn describe_device(device: &DeviceDescription, id: Option<&str>) -> String {
     let number = |key| device.property(key);
     let capability = number("computeMajor").zip(number("computeMinor"));
     let mut parts = vec![device.name.clone()];
@@ -277,12 +280,12 @@ fn describe(device: &DeviceDescription, id: Option<&str>) -> String {
         format!("{}.{} GiB", tenths / 10, tenths % 10)
     }));
     parts.extend(id.map(str::to_owned));
-    parts.extend(share(&device.name).map(str::to_owned));
+    parts.extend(partial_gpu_remark(&device.name).map(str::to_owned));
     parts.join(", ")
 }
 
 /// Returns a remark if the device's name shows that it is not a whole GPU: "… MIG 1g.10gb", "… A40-8Q".
-fn share(name: &str) -> Option<&'static str> {
+fn partial_gpu_remark(name: &str) -> Option<&'static str> {
     let number = name.rsplit_once('-').and_then(|(_, profile)| profile.strip_suffix(['A', 'B', 'C', 'Q']));
     let is_virtual = number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()));
     if name.contains(" MIG ") { Some("a part of a GPU (MIG)") } else { is_virtual.then_some("a share of a GPU (vGPU)") }
@@ -371,7 +374,7 @@ pub(super) mod tests {
             ("NVIDIA H200", None),
             ("Quadro RTX-A", None),
         ] {
-            assert_eq!(share(name), told, "{name}");
+            assert_eq!(partial_gpu_remark(name), told, "{name}");
         }
     }
 

@@ -18,20 +18,20 @@ pub(super) struct Machine {
 
 impl Machine {
     /// Reads the files below `root`, which is `/` except in tests.
-    pub(super) fn read(root: &Path) -> Machine {
+    pub(super) fn from_root(root: &Path) -> Machine {
         let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
         let release = read("proc/sys/kernel/osrelease");
         let clock_source = read("sys/devices/system/clocksource/clocksource0/current_clocksource");
         Machine {
             kernel: format!("{} {}", read("proc/sys/kernel/ostype").trim(), release.trim()).trim().to_owned(),
-            container: container(root),
+            container: detect_container(root),
             is_wsl: release.to_ascii_lowercase().contains("microsoft") || root.join("dev/dxg").exists(),
             clock_source: Some(clock_source.trim().to_owned()).filter(|source| !source.is_empty()),
         }
     }
 }
 
-fn container(root: &Path) -> Option<&'static str> {
+fn detect_container(root: &Path) -> Option<&'static str> {
     if root.join(".dockerenv").exists() {
         return Some("Docker");
     }
@@ -62,13 +62,13 @@ mod tests {
     fn kernel_and_clock_are_read() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
-        let machine = Machine::read(root);
+        let machine = Machine::from_root(root);
         assert_eq!((machine.kernel.as_str(), machine.container, machine.is_wsl), ("", None, false));
         assert_eq!(machine.clock_source, None);
         file(root, "proc/sys/kernel/ostype", "Linux\n");
         file(root, "proc/sys/kernel/osrelease", "6.1.0-13-amd64\n");
         file(root, "sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n");
-        let machine = Machine::read(root);
+        let machine = Machine::from_root(root);
         assert_eq!(machine.kernel, "Linux 6.1.0-13-amd64");
         assert_eq!(machine.clock_source.as_deref(), Some("tsc"));
     }
@@ -84,10 +84,10 @@ mod tests {
         ] {
             let root = tempfile::tempdir().unwrap();
             file(root.path(), name, text);
-            assert_eq!(Machine::read(root.path()).container, container, "{name}");
+            assert_eq!(Machine::from_root(root.path()).container, container, "{name}");
         }
         let root = tempfile::tempdir().unwrap();
         file(root.path(), "proc/sys/kernel/osrelease", "5.15.153.1-microsoft-standard-WSL2\n");
-        assert!(Machine::read(root.path()).is_wsl);
+        assert!(Machine::from_root(root.path()).is_wsl);
     }
 }

@@ -94,11 +94,11 @@ impl Doctor {
     /// Runs the examination.
     pub fn examine(&self) -> Diagnosis {
         if !platform::CAN_RECORD {
-            return self.refuse();
+            return self.unsupported_diagnosis();
         }
-        let env = self.env.clone().unwrap_or_else(Env::process);
-        let machine = Machine::read(Path::new("/"));
-        let (mut config, mut configuration) = configuration(&env);
+        let env = self.env.clone().unwrap_or_else(Env::from_process);
+        let machine = Machine::from_root(Path::new("/"));
+        let (mut config, mut configuration) = diagnose_configuration(&env);
         self.options.iter().for_each(|(name, value)| config.gpu.options.set(name, value.clone()));
         let selected = configuration.selected;
         let mut drivers = Vec::new();
@@ -122,7 +122,7 @@ impl Doctor {
     }
 
     /// Returns a diagnosis of a platform that is not supported.
-    fn refuse(&self) -> Diagnosis {
+    fn unsupported_diagnosis(&self) -> Diagnosis {
         let reason = Unavailable::on_this_platform();
         let names = VENDORS.iter().map(|vendor| vendor.name);
         let names = names.chain(self.collectors.iter().map(|collector| collector.name()));
@@ -139,7 +139,7 @@ impl Doctor {
             clock: ClockDiagnosis { source: "none", error_ns: 0, notes: Vec::new() },
             configuration,
             drivers: Vec::new(),
-            collectors: names.map(|name| CollectorDiagnosis::refused(name, reason.clone())).collect(),
+            collectors: names.map(|name| CollectorDiagnosis::for_unavailable(name, reason.clone())).collect(),
             machine: machine_facts(&Machine::default()),
         }
     }
@@ -154,11 +154,11 @@ impl Doctor {
         let options = &config.gpu.options;
         let is_enabled = !options.flag(vendor.disabled_by);
         let mut found = if !is_enabled {
-            CollectorDiagnosis::refused(vendor.name, switched_off(&format!("KINETO_{}", vendor.disabled_by)))
+            CollectorDiagnosis::for_unavailable(vendor.name, switched_off(&format!("KINETO_{}", vendor.disabled_by)))
         } else {
-            match vendor.collector(options) {
+            match vendor.make_collector(options) {
                 Ok(collector) => self.examine_collector(&*collector, config.activities),
-                Err(reason) => CollectorDiagnosis::refused(vendor.name, reason),
+                Err(reason) => CollectorDiagnosis::for_unavailable(vendor.name, reason),
             }
         };
         let examination = vendor.examine(&ExamineContext {
@@ -171,37 +171,39 @@ impl Doctor {
             versions: &found.versions,
             library: found.library.as_deref(),
         });
-        found.add(examination, drivers);
+        found.add_examination(examination, drivers);
         found
     }
 
     fn examine_plugins(&self, config: &Config) -> Vec<CollectorDiagnosis> {
         let Some(folder) = &config.gpu.plugin_folder else { return Vec::new() };
         if !config.gpu.plugins {
-            return vec![CollectorDiagnosis::refused("plugins", switched_off("KINETO_DISABLE_PLUGINS"))];
+            return vec![CollectorDiagnosis::for_unavailable("plugins", switched_off("KINETO_DISABLE_PLUGINS"))];
         }
-        let (plugins, others) = collector::plugins(folder);
+        let (plugins, others) = collector::load_plugins(folder);
         let found = plugins.iter().map(|plugin| self.examine_collector(&**plugin, config.activities));
         // A user who names the folder wants its plugins, whatever they record.
-        let refused =
-            |(name, reason)| CollectorDiagnosis { is_selected: true, ..CollectorDiagnosis::refused(name, reason) };
+        let refused = |(name, reason)| CollectorDiagnosis {
+            is_selected: true,
+            ..CollectorDiagnosis::for_unavailable(name, reason)
+        };
         found.chain(others.into_iter().map(refused)).collect()
     }
 
     fn examine_collector(&self, collector: &dyn Collector, selected: ActivityTypes) -> CollectorDiagnosis {
         let mut found = CollectorDiagnosis::new(collector, selected);
         match collector.probe() {
-            Ok(can) => found.take(can),
-            Err(reason) => found.refuse(reason),
+            Ok(can) => found.add_capabilities(can),
+            Err(reason) => found.set_unavailable(reason),
         }
         if self.start && found.reason.is_none() {
             match Trial::start(collector, &Selection::of(collector.types())) {
                 Ok(trial) => {
-                    found.take(trial.capabilities.clone());
+                    found.add_capabilities(trial.capabilities.clone());
                     found.started = true;
                     found.notes.extend(trial.stop(Duration::from_secs(1)).notes);
                 }
-                Err(reason) => found.refuse(reason),
+                Err(reason) => found.set_unavailable(reason),
             }
         }
         found.attempts = collector.attempts();
@@ -215,19 +217,19 @@ impl CollectorDiagnosis {
         let types = collector.types();
         // The CPU group includes API calls of devices; selected alone, they need no device.
         let is_selected = !types.intersection(selected).difference(ActivityGroup::Cpu.types()).is_empty();
-        let mut found = CollectorDiagnosis::unasked(collector.name());
+        let mut found = CollectorDiagnosis::for_name(collector.name());
         (found.types, found.is_selected) = (types, is_selected);
         found
     }
 
     /// Makes the diagnosis of a collector that cannot be examined.
-    fn refused(name: &'static str, reason: Unavailable) -> CollectorDiagnosis {
-        let mut found = CollectorDiagnosis::unasked(name);
-        found.refuse(reason);
+    fn for_unavailable(name: &'static str, reason: Unavailable) -> CollectorDiagnosis {
+        let mut found = CollectorDiagnosis::for_name(name);
+        found.set_unavailable(reason);
         found
     }
 
-    fn unasked(name: &'static str) -> CollectorDiagnosis {
+    fn for_name(name: &'static str) -> CollectorDiagnosis {
         CollectorDiagnosis {
             name,
             verdict: Verdict::Unavailable,
@@ -247,7 +249,7 @@ impl CollectorDiagnosis {
     }
 
     /// Adds the capabilities.
-    fn take(&mut self, can: Capabilities) {
+    fn add_capabilities(&mut self, can: Capabilities) {
         let is_whole = can.types.is_superset(self.types) && can.proven != Some(false) && !can.is_incomplete;
         self.verdict = if is_whole { Verdict::Ready } else { Verdict::Degraded };
         self.records = can.types;
@@ -258,16 +260,16 @@ impl CollectorDiagnosis {
     }
 
     /// Sets the reason why it cannot record; keeps what it uses.
-    fn refuse(&mut self, reason: Unavailable) {
+    fn set_unavailable(&mut self, reason: Unavailable) {
         self.verdict = Verdict::Unavailable;
         self.records = ActivityTypes::EMPTY;
         self.reason = Some(reason);
     }
 
     /// Adds the vendor's findings.
-    fn add(&mut self, examination: Examination, drivers: &mut Vec<DriverDiagnosis>) {
+    fn add_examination(&mut self, examination: Examination, drivers: &mut Vec<DriverDiagnosis>) {
         if let Some(reason) = examination.refusal {
-            self.refuse(reason);
+            self.set_unavailable(reason);
         }
         // Records that arrived refute the doubt.
         if examination.is_doubtful && self.verdict == Verdict::Ready && self.proven != Some(true) {
@@ -287,7 +289,7 @@ fn switched_off(by: &str) -> Unavailable {
 }
 
 /// Returns the configuration of a layer, and its diagnosis; the default configuration if it is invalid.
-fn configuration(env: &Env) -> (Config, ConfigurationDiagnosis) {
+fn diagnose_configuration(env: &Env) -> (Config, ConfigurationDiagnosis) {
     let mut warnings = Vec::new();
     let resolved = Config::resolve(&Overrides::default(), env, &mut warnings);
     warnings.extend(env.unknown_warnings());
@@ -315,8 +317,8 @@ fn configuration(env: &Env) -> (Config, ConfigurationDiagnosis) {
 }
 
 fn clock_diagnosis(machine: &Machine) -> ClockDiagnosis {
-    let source = clock::source();
-    let anchors = [Anchor::take(), Anchor::take()];
+    let source = clock::source_name();
+    let anchors = [Anchor::read_clocks(), Anchor::read_clocks()];
     let mut notes = Vec::new();
     if source == "monotonic" {
         let what = if cfg!(target_arch = "x86_64") {
@@ -497,10 +499,10 @@ mod tests {
         let told = ScriptedCollector { probe: can(TYPES, None), start: can(TYPES, None) };
         for (proven, verdict) in [(None, Verdict::Degraded), (Some(true), Verdict::Ready)] {
             let mut found = CollectorDiagnosis::new(&told, TYPES);
-            found.take(can(TYPES, proven).unwrap());
+            found.add_capabilities(can(TYPES, proven).unwrap());
             let examination =
                 Examination { is_doubtful: true, advice: vec!["update".to_owned()], ..Examination::default() };
-            found.add(examination, &mut Vec::new());
+            found.add_examination(examination, &mut Vec::new());
             assert_eq!((found.verdict, found.advice.len()), (verdict, 1), "{found:?}");
         }
     }
@@ -511,7 +513,7 @@ mod tests {
         let mut found = CollectorDiagnosis::new(&told, TYPES);
         let mut capabilities = can(TYPES, None).unwrap();
         capabilities.is_incomplete = true;
-        found.take(capabilities);
+        found.add_capabilities(capabilities);
         assert_eq!(found.verdict, Verdict::Degraded);
     }
 }

@@ -13,7 +13,7 @@ const COLUMN: usize = 22;
 
 impl Page {
     /// Starts a section.
-    pub(super) fn section(&mut self, title: &str) {
+    pub(super) fn start_section(&mut self, title: &str) {
         if !self.0.is_empty() {
             self.0.push('\n');
         }
@@ -22,30 +22,30 @@ impl Page {
     }
 
     /// Adds a labelled text, wrapped to as many lines as it needs.
-    pub(super) fn line(&mut self, label: &str, text: &str) {
+    pub(super) fn add_line(&mut self, label: &str, text: &str) {
         let mut line = format!("  {label:<width$}", width = COLUMN - 3);
         let mut is_empty = true;
         for word in text.split_whitespace() {
             if !is_empty && line.len() + 1 + word.len() > WIDTH {
-                self.push(&line);
+                self.push_line(&line);
                 line = " ".repeat(COLUMN - 1);
             }
             line.push(' ');
             line.push_str(word);
             is_empty = false;
         }
-        self.push(&line);
+        self.push_line(&line);
     }
 
     /// Adds a list of activity types, if there are any.
-    pub(super) fn types(&mut self, label: &str, types: ActivityTypes) {
+    pub(super) fn add_types(&mut self, label: &str, types: ActivityTypes) {
         let names: Vec<_> = types.iter().map(|kind| kind.as_str()).collect();
         if !names.is_empty() {
-            self.line(label, &names.join(", "));
+            self.add_line(label, &names.join(", "));
         }
     }
 
-    fn push(&mut self, line: &str) {
+    fn push_line(&mut self, line: &str) {
         self.0.push_str(line.trim_end());
         self.0.push('\n');
     }
@@ -62,12 +62,12 @@ mod tests {
     #[test]
     fn long_texts_are_wrapped_under_their_beginning() {
         let mut page = Page::default();
-        page.section("One");
-        page.line("label", &"word ".repeat(20));
-        page.line("path", &"x".repeat(120));
-        page.section("Two");
-        page.line("", "");
-        page.types("none", ActivityTypes::EMPTY);
+        page.start_section("One");
+        page.add_line("label", &"word ".repeat(20));
+        page.add_line("path", &"x".repeat(120));
+        page.start_section("Two");
+        page.add_line("", "");
+        page.add_types("none", ActivityTypes::EMPTY);
         let words = ["word"; 15].join(" ");
         let path = "x".repeat(120);
         let indent = " ".repeat(COLUMN);

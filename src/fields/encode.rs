@@ -7,7 +7,7 @@ use crate::buffer::{Loss, RecordPayload};
 use crate::callsite::{self, Site};
 use crate::diag::diag;
 use crate::recorder::Recorder;
-use crate::text::{Bounded, boundary};
+use crate::text::{Bounded, floor_char_boundary};
 use std::fmt;
 use tracing_core::field::{Field, Visit};
 
@@ -45,7 +45,7 @@ impl PlainEncoder {
     }
 
     #[inline(always)]
-    fn wants(&self, field: &Field) -> bool {
+    fn wants_field(&self, field: &Field) -> bool {
         callsite::has_field(self.fields, field.index())
     }
 }
@@ -63,11 +63,11 @@ impl<'a> Encoder<'a> {
         }
         recorder.losses.add(Loss::FieldsOverLimit, u64::from(self.words.is_lost()));
         if let Some(kind) = &self.kind {
-            decide(recorder, self.site, kind);
+            decide_site_class(recorder, self.site, kind);
         }
     }
 
-    fn wants(&self, field: &Field) -> bool {
+    fn wants_field(&self, field: &Field) -> bool {
         callsite::has_field(self.site.fields, field.index())
     }
 
@@ -91,8 +91,8 @@ impl<'a> Encoder<'a> {
 }
 
 #[cold]
-fn decide(recorder: &Recorder, site: &Site, kind: &str) {
-    if !site.decide(kind, &recorder.sites.rules) {
+fn decide_site_class(recorder: &Recorder, site: &Site, kind: &str) {
+    if !site.decide_by_kind(kind, &recorder.sites.rules) {
         recorder.losses.add(Loss::KindsRefused, 1);
         let name = site.metadata.name();
         diag!(
@@ -105,36 +105,36 @@ fn decide(recorder: &Recorder, site: &Site, kind: &str) {
 
 /// Returns the word before a value.
 #[inline(always)]
-fn header(field: &Field, code: u8, length: usize) -> u64 {
+fn value_header(field: &Field, code: u8, length: usize) -> u64 {
     u64::from(code) | (field.index() as u64) << 8 | (length as u64) << 32
 }
 
 /// Appends a value of one word.
 #[inline(always)]
-fn put(sink: &mut impl Sink, field: &Field, code: u8, word: u64) {
-    sink.push([header(field, code, 0), word]);
+fn put_word(sink: &mut impl Sink, field: &Field, code: u8, word: u64) {
+    sink.push_words([value_header(field, code, 0), word]);
 }
 
 /// Appends a value of two words.
 #[expect(clippy::cast_possible_truncation, reason = "the halves are extracted from it")]
 fn put_long(sink: &mut impl Sink, field: &Field, code: u8, value: u128) {
-    sink.push([header(field, code, 0), value as u64, (value >> 64) as u64]);
+    sink.push_words([value_header(field, code, 0), value as u64, (value >> 64) as u64]);
 }
 
 /// Appends a text.
 #[inline(always)]
 fn put_text(sink: &mut impl Sink, field: &Field, code: u8, text: &str) {
-    sink.push([header(field, code, text.len())]);
+    sink.push_words([value_header(field, code, text.len())]);
     let (whole, rest) = text.as_bytes().as_chunks();
-    whole.iter().for_each(|bytes| sink.push([u64::from_le_bytes(*bytes)]));
+    whole.iter().for_each(|bytes| sink.push_words([u64::from_le_bytes(*bytes)]));
     if !rest.is_empty() {
-        sink.push([padded(rest)]);
+        sink.push_words([partial_word(rest)]);
     }
 }
 
 /// Returns the word of one to seven bytes: by two reads that may overlap, without a copy of unknown length.
 #[inline(always)]
-fn padded(bytes: &[u8]) -> u64 {
+fn partial_word(bytes: &[u8]) -> u64 {
     if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
         let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
         return u64::from(first) | u64::from(last) << (bytes.len() % 4 * 8);
@@ -147,35 +147,35 @@ macro_rules! record_sized {
     ($sink:ident) => {
         #[inline]
         fn record_i64(&mut self, field: &Field, value: i64) {
-            if self.wants(field) {
-                put(&mut self.$sink, field, code::I64, value.cast_unsigned());
+            if self.wants_field(field) {
+                put_word(&mut self.$sink, field, code::I64, value.cast_unsigned());
             }
         }
         #[inline]
         fn record_u64(&mut self, field: &Field, value: u64) {
-            if self.wants(field) {
-                put(&mut self.$sink, field, code::U64, value);
+            if self.wants_field(field) {
+                put_word(&mut self.$sink, field, code::U64, value);
             }
         }
         #[inline]
         fn record_f64(&mut self, field: &Field, value: f64) {
-            if self.wants(field) {
-                put(&mut self.$sink, field, code::F64, value.to_bits());
+            if self.wants_field(field) {
+                put_word(&mut self.$sink, field, code::F64, value.to_bits());
             }
         }
         #[inline]
         fn record_bool(&mut self, field: &Field, value: bool) {
-            if self.wants(field) {
-                put(&mut self.$sink, field, code::BOOL, value.into());
+            if self.wants_field(field) {
+                put_word(&mut self.$sink, field, code::BOOL, value.into());
             }
         }
         fn record_i128(&mut self, field: &Field, value: i128) {
-            if self.wants(field) {
+            if self.wants_field(field) {
                 put_long(&mut self.$sink, field, code::I128, value.cast_unsigned());
             }
         }
         fn record_u128(&mut self, field: &Field, value: u128) {
-            if self.wants(field) {
+            if self.wants_field(field) {
                 put_long(&mut self.$sink, field, code::U128, value);
             }
         }
@@ -187,7 +187,7 @@ impl Visit for PlainEncoder {
 
     #[inline]
     fn record_str(&mut self, field: &Field, value: &str) {
-        if !self.wants(field) {
+        if !self.wants_field(field) {
             return;
         }
         if value.len() <= self.text_bytes_max {
@@ -198,7 +198,7 @@ impl Visit for PlainEncoder {
     }
 
     fn record_debug(&mut self, field: &Field, _: &dyn fmt::Debug) {
-        self.is_plain &= !self.wants(field);
+        self.is_plain &= !self.wants_field(field);
     }
 }
 
@@ -209,22 +209,22 @@ impl Visit for Encoder<'_> {
         if self.wants_kind(field) {
             self.kind = Some(value.to_owned());
         }
-        if self.wants(field) {
-            let kept = value.get(..boundary(value, self.text_bytes_max)).unwrap_or_default();
+        if self.wants_field(field) {
+            let kept = value.get(..floor_char_boundary(value, self.text_bytes_max)).unwrap_or_default();
             self.put_text(field, code::STR, kept, kept.len() < value.len());
         }
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         let wants_kind = self.wants_kind(field);
-        if !wants_kind && !self.wants(field) {
+        if !wants_kind && !self.wants_field(field) {
             return;
         }
-        let text = Bounded::debug(value, self.text_bytes_max);
+        let text = Bounded::from_debug(value, self.text_bytes_max);
         if wants_kind {
             self.kind = Some(text.text.trim_matches('"').to_owned());
         }
-        if self.wants(field) {
+        if self.wants_field(field) {
             self.put_text(field, code::DEBUG, &text.text, text.cut);
         }
     }
@@ -240,7 +240,7 @@ mod tests {
         for length in 1..8 {
             let mut expected = [0; 8];
             expected[..length].copy_from_slice(&text[..length]);
-            assert_eq!(padded(&text[..length]).to_le_bytes(), expected, "{length} bytes");
+            assert_eq!(partial_word(&text[..length]).to_le_bytes(), expected, "{length} bytes");
         }
     }
 }

@@ -9,5 +9,5 @@ mod words;
 
 pub(crate) use encode::{Encoder, PlainEncoder};
 use kineto_trace::fields::code;
-pub(crate) use kineto_trace::fields::{Datum, Value, Word, values};
+pub(crate) use kineto_trace::fields::{Datum, Value, Word, decode_values};
 pub(crate) use words::{Sink, Words};

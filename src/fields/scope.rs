@@ -1,6 +1,6 @@
 //! Determines the scope of a span by its fields.
 
-use super::{Datum, Word, values};
+use super::{Datum, Word, decode_values};
 use crate::callsite::{ScopeFields, Site};
 use crate::text::Bounded;
 use kineto_trace::activity::{ActivityType, RecordScope};
@@ -22,19 +22,19 @@ impl ScopeValues {
         ScopeValues { fields, kind_field, scope: None, is_backward: false, kind: None }
     }
 
-    fn number(&mut self, field: usize, number: u64) {
+    fn apply_number(&mut self, field: usize, number: u64) {
         if self.fields.scope == Some(field) {
             self.scope = u8::try_from(number).ok().and_then(RecordScope::from_number);
         }
         self.is_backward |= self.fields.forward_thread == Some(field) && number != 0;
     }
 
-    fn text(&mut self, field: usize, text: &str) {
+    fn apply_text(&mut self, field: usize, text: &str) {
         if self.kind_field == Some(field) {
             self.kind = text.parse().ok();
         }
         match text.parse() {
-            Ok(number) => self.number(field, number),
+            Ok(number) => self.apply_number(field, number),
             Err(_) if self.fields.scope == Some(field) => self.scope = text.trim_matches('"').parse().ok(),
             Err(_) => {}
         }
@@ -49,19 +49,19 @@ impl ScopeValues {
 impl Visit for ScopeValues {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         // Other fields are not formatted here.
-        if self.fields.contain(field.index()) || self.kind_field == Some(field.index()) {
+        if self.fields.contains_field(field.index()) || self.kind_field == Some(field.index()) {
             const LONGEST: usize = 32;
-            self.text(field.index(), &Bounded::debug(value, LONGEST).text);
+            self.apply_text(field.index(), &Bounded::from_debug(value, LONGEST).text);
         }
     }
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.text(field.index(), value);
+        self.apply_text(field.index(), value);
     }
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.number(field.index(), value);
+        self.apply_number(field.index(), value);
     }
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.number(field.index(), u64::try_from(value).unwrap_or(u64::MAX));
+        self.apply_number(field.index(), u64::try_from(value).unwrap_or(u64::MAX));
     }
 }
 
@@ -81,11 +81,11 @@ impl Site {
         let Some(scopes) = &self.scopes else { return self };
         let mut scope_values = ScopeValues::new(scopes.fields, self.kind_field);
         let words: Vec<Word> = payload.iter().map(|word| word.to_le_bytes()).collect();
-        for value in values(&words) {
+        for value in decode_values(&words) {
             match value.datum {
-                Datum::U64(number) => scope_values.number(value.field, number),
-                Datum::I64(number) => scope_values.number(value.field, u64::try_from(number).unwrap_or(u64::MAX)),
-                Datum::Text(text) => scope_values.text(value.field, str::from_utf8(text).unwrap_or_default()),
+                Datum::U64(number) => scope_values.apply_number(value.field, number),
+                Datum::I64(number) => scope_values.apply_number(value.field, u64::try_from(number).unwrap_or(u64::MAX)),
+                Datum::Text(text) => scope_values.apply_text(value.field, str::from_utf8(text).unwrap_or_default()),
                 _ => {}
             }
         }

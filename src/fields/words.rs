@@ -6,20 +6,20 @@ use std::cell::Cell;
 
 /// Receives the words of a payload.
 pub(crate) trait Sink {
-    fn push<const N: usize>(&mut self, words: [u64; N]);
+    fn push_words<const N: usize>(&mut self, words: [u64; N]);
 }
 
 impl<S: Sink> Sink for &mut S {
     #[inline(always)]
-    fn push<const N: usize>(&mut self, words: [u64; N]) {
-        (**self).push(words);
+    fn push_words<const N: usize>(&mut self, words: [u64; N]) {
+        (**self).push_words(words);
     }
 }
 
 impl Sink for RecordPayload {
     #[inline(always)]
-    fn push<const N: usize>(&mut self, words: [u64; N]) {
-        RecordPayload::push(self, words);
+    fn push_words<const N: usize>(&mut self, words: [u64; N]) {
+        RecordPayload::push_words(self, words);
     }
 }
 
@@ -48,7 +48,7 @@ impl Words {
 
     #[cold]
     #[inline(never)]
-    fn spill(&mut self, words: &[u64]) {
+    fn spill_words(&mut self, words: &[u64]) {
         if self.spilled.is_empty() {
             self.spilled = SPARE.try_with(Cell::take).unwrap_or_default();
             self.spilled.clear();
@@ -77,13 +77,13 @@ impl Words {
 
 impl Sink for Words {
     #[inline]
-    fn push<const N: usize>(&mut self, words: [u64; N]) {
+    fn push_words<const N: usize>(&mut self, words: [u64; N]) {
         match self.inline.get_mut(self.length..self.length + N) {
             Some(place) => {
                 place.copy_from_slice(&words);
                 self.length += N;
             }
-            None => self.spill(&words),
+            None => self.spill_words(&words),
         }
     }
 }
@@ -107,8 +107,8 @@ mod tests {
         fn words_equal_the_pushed_ones(parts in prop::collection::vec(any::<[u64; 3]>(), 0..INLINE)) {
             let (mut words, mut expected) = (Words::new(), Vec::new());
             for part in parts {
-                words.push(part);
-                words.push([7]);
+                words.push_words(part);
+                words.push_words([7]);
                 expected.extend(part);
                 expected.push(7);
             }

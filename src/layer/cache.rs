@@ -1,7 +1,7 @@
 //! Per-thread caches: callsites, and long-lived spans that are entered repeatedly.
 
 use crate::callsite::Site;
-use crate::recorder::{CLOSINGS, Recorder, SpanState, bucket};
+use crate::recorder::{CLOSINGS, Recorder, SpanState, span_bucket};
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use tracing_core::Metadata;
@@ -57,7 +57,7 @@ impl Cache {
     /// Returns the cached [`Site`] of a callsite.
     #[inline(always)]
     #[expect(clippy::indexing_slicing, reason = "bounded by `site_entry`")]
-    pub(super) fn site(&self, metadata: &'static Metadata<'static>) -> Option<&'static Site> {
+    pub(super) fn cached_site(&self, metadata: &'static Metadata<'static>) -> Option<&'static Site> {
         let (address, entry) = site_entry(metadata);
         if self.plain[entry].get().0 & !NOT_PLAIN == address { self.sites[entry].get() } else { None }
     }
@@ -83,10 +83,10 @@ impl Cache {
     /// Returns the state of a cached span, unless one with that key has closed since, or of the span handed to this hook.
     #[inline(always)]
     #[expect(clippy::indexing_slicing, reason = "bucket() is smaller than CLOSINGS")]
-    pub(super) fn span(&self, key: u64, recorder: &Recorder) -> Option<SpanState> {
-        let cached = self.spans[bucket(key)].get();
+    pub(super) fn span_state(&self, key: u64, recorder: &Recorder) -> Option<SpanState> {
+        let cached = self.spans[span_bucket(key)].get();
         // Relaxed: a thread that passes this one a span with a reused key did so after the close.
-        if cached.key == key && cached.closings == recorder.closings(key).load(Ordering::Relaxed) {
+        if cached.key == key && cached.closings == recorder.close_counter(key).load(Ordering::Relaxed) {
             return Some(cached.state);
         }
         let (found, state) = self.found.get();
@@ -95,7 +95,7 @@ impl Cache {
 
     /// Caches the state of a span whose entry in the recorder's table says that threads may cache it.
     pub(super) fn keep_span(&self, key: u64, state: SpanState, closings: u32) {
-        if let Some(entry) = self.spans.get(bucket(key)) {
+        if let Some(entry) = self.spans.get(span_bucket(key)) {
             entry.set(Cached { key, closings, state });
         }
     }

@@ -12,12 +12,12 @@ use tracing_subscriber::registry::LookupSpan;
 
 /// Records an event as the kind that its callsite defines.
 #[inline]
-pub(super) fn record<S>(event: &Event<'_>, ctx: &Context<'_, S>, hook: Hook<'_>)
+pub(super) fn record_event<S>(event: &Event<'_>, ctx: &Context<'_, S>, hook: Hook<'_>)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     let at = clock::now();
-    let site = hook.site(event.metadata());
+    let site = hook.site_for(event.metadata());
     if site.event == EventRole::Nothing {
         return;
     }
@@ -26,7 +26,7 @@ where
     event.record(&mut encoder);
     encoder.finish(hook.recorder);
     let payload = words.as_slice();
-    let (slice, span) = around(event, ctx, &hook);
+    let (slice, span) = slice_and_span_around(event, ctx, &hook);
     match site.event {
         EventRole::Counter => {
             hook.put_fields(Head::new(Tag::Counter, 0, site.index), [at.0, 0, 0], payload);
@@ -42,15 +42,15 @@ where
 }
 
 /// Returns the slice and the span of the event: those of its explicit parent, else the thread's innermost.
-fn around<S>(event: &Event<'_>, ctx: &Context<'_, S>, hook: &Hook<'_>) -> (u64, u64)
+fn slice_and_span_around<S>(event: &Event<'_>, ctx: &Context<'_, S>, hook: &Hook<'_>) -> (u64, u64)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     if event.is_contextual() {
-        return hook.with(Lane::innermost).unwrap_or_default();
+        return hook.with_lane(Lane::innermost_slice).unwrap_or_default();
     }
     let Some(parent) = event.parent() else { return (0, 0) };
     let key = parent.into_u64();
-    let inside = hook.with(|lane| Ok(lane.inside(key))).flatten();
-    inside.unwrap_or_else(|| (0, super::find::nearest(ctx, hook, parent)))
+    let inside = hook.with_lane(|lane| Ok(lane.open_slice_of(key))).flatten();
+    inside.unwrap_or_else(|| (0, super::find::nearest_span_id(ctx, hook, parent)))
 }

@@ -6,7 +6,7 @@ use super::missing::Missing;
 use super::thread_lanes;
 use crate::buffer::{Head, Loss, Tag};
 use crate::fields::{Encoder, Words};
-use crate::recorder::{Origin, Recorder, SpanState, StoredState, ids, state};
+use crate::recorder::{Origin, Recorder, SpanState, StoredState, reserve_ids, state};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tracing_core::Subscriber;
@@ -18,7 +18,7 @@ use tracing_subscriber::registry::{LookupSpan, SpanRef};
 const LOOKS: usize = 4;
 
 /// Stores a span's state where every thread finds it, and returns it; a state that is already stored is kept.
-fn store(hook: &Hook<'_>, key: u64, state: SpanState, origin: Origin, entered: bool) -> SpanState {
+fn store_state(hook: &Hook<'_>, key: u64, state: SpanState, origin: Origin, entered: bool) -> SpanState {
     if origin == Origin::Idle {
         hook.recorder.thread_selection.note_seen(key);
     }
@@ -42,22 +42,26 @@ fn store(hook: &Hook<'_>, key: u64, state: SpanState, origin: Origin, entered: b
 }
 
 /// Returns the stored state of a span in the hook's epoch.
-fn stored(hook: &Hook<'_>, key: u64) -> Option<StoredState> {
-    hook.recorder.spans().with(key, |entry| entry.stored).flatten().filter(|stored| stored.epoch == hook.epoch)
+fn stored_state(hook: &Hook<'_>, key: u64) -> Option<StoredState> {
+    hook.recorder
+        .span_table()
+        .with_entry(key, |entry| entry.stored)
+        .flatten()
+        .filter(|stored| stored.epoch == hook.epoch)
 }
 
 /// Records a span that has no record yet, unless it is ignored.
-fn define(hook: &Hook<'_>, made: SpanState) -> SpanState {
+fn define_span(hook: &Hook<'_>, made: SpanState) -> SpanState {
     if made.meta & state::UNDEFINED == 0 {
         return made;
     }
-    let span = hook.with(|lane| lane.define(made, hook.recorder)).unwrap_or_else(ids);
+    let span = hook.with_lane(|lane| lane.define_span(made, hook.recorder)).unwrap_or_else(reserve_ids);
     SpanState { span, meta: made.meta & !state::UNDEFINED, ..made }
 }
 
 /// Stores the state of the hook's span, which only the calling thread knows; `entered` if the span is being entered.
-pub(super) fn evict(hook: &Hook<'_>, key: u64, state: SpanState, entered: bool) {
-    let stored = store(hook, key, define(hook, state), Origin::Own, entered);
+pub(super) fn evict_span(hook: &Hook<'_>, key: u64, state: SpanState, entered: bool) {
+    let stored = store_state(hook, key, define_span(hook, state), Origin::Own, entered);
     if entered {
         hand_to_lane(hook, key, SpanState { meta: with_first(stored.meta, state.meta & state::FIRST != 0), ..stored });
     }
@@ -65,54 +69,54 @@ pub(super) fn evict(hook: &Hook<'_>, key: u64, state: SpanState, entered: bool) 
 }
 
 /// Stores the state of a span whose frame the hook's span needs; another thread may be closing it.
-fn displace<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64, state: SpanState)
+fn displace_span<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64, state: SpanState)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     // While this reference lives, no other span gets the key.
     let span = ctx.span(&Id::from_u64(key));
     if span.is_some() {
-        store(hook, key, define(hook, state), Origin::Own, false);
+        store_state(hook, key, define_span(hook, state), Origin::Own, false);
     }
     if !mark_stored(hook, key) && span.is_some() {
         // The span closed before its state was stored: its frame is emptied before its entry is removed.
-        drop(hook.recorder.spans().remove(key));
+        drop(hook.recorder.span_table().remove(key));
     }
 }
 
 /// Marks the span as stored in the thread's frames; returns whether it is in one.
 fn mark_stored(hook: &Hook<'_>, key: u64) -> bool {
-    thread_lanes::with(hook.epoch, |lane| Ok(lane.mark_stored(key))).unwrap_or(false)
+    thread_lanes::with_lane(hook.epoch, |lane| Ok(lane.mark_stored(key))).unwrap_or(false)
 }
 
 /// Finds the span that the calling thread is about to enter, and hands it to its lane.
-pub(super) fn find<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64)
+pub(super) fn find_span<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     let Some(span) = ctx.span(&Id::from_u64(key)) else {
         // A filter changed its mind between two hooks and hides the span from this layer.
-        return hand_to_lane(hook, key, SpanState { span: 0, meta: state::ignored(0), parent: 0 });
+        return hand_to_lane(hook, key, SpanState { span: 0, meta: state::new_ignored(0), parent: 0 });
     };
-    let closings = hook.recorder.closings(key).load(Ordering::Acquire);
+    let closings = hook.recorder.close_counter(key).load(Ordering::Acquire);
     if let Some((found, first)) = enter_stored(hook, key) {
         if first {
             return hand_to_lane(hook, key, found);
         }
-        let _ = thread_lanes::with(hook.epoch, |lane| {
+        let _ = thread_lanes::with_lane(hook.epoch, |lane| {
             lane.cache.keep_span(key, found, closings);
             Ok(())
         });
         return;
     }
     let (found, origin) = state_of(ctx, hook, &span);
-    let stored = store(hook, key, found, origin, false);
+    let stored = store_state(hook, key, found, origin, false);
     let first = enter_stored(hook, key).is_some_and(|(_, first)| first);
     hand_to_lane(hook, key, SpanState { meta: with_first(stored.meta, first), ..stored });
 }
 
 fn hand_to_lane(hook: &Hook<'_>, key: u64, found: SpanState) {
-    let _ = thread_lanes::with(hook.epoch, |lane| {
+    let _ = thread_lanes::with_lane(hook.epoch, |lane| {
         lane.cache.hand_span(key, found);
         Ok(())
     });
@@ -126,7 +130,7 @@ fn enter_stored(hook: &Hook<'_>, key: u64) -> Option<(SpanState, bool)> {
         (SpanState { meta: with_first(stored.state.meta, first), ..stored.state }, first)
     };
     let of_epoch = |stored: &&mut StoredState| stored.epoch == hook.epoch;
-    hook.recorder.spans().with(key, |entry| entry.stored.as_mut().filter(of_epoch).map(enter)).flatten()
+    hook.recorder.span_table().with_entry(key, |entry| entry.stored.as_mut().filter(of_epoch).map(enter)).flatten()
 }
 
 fn with_first(meta: u64, first: bool) -> u64 {
@@ -140,11 +144,11 @@ where
 {
     let key = span.id().into_u64();
     for _ in 0..LOOKS {
-        if let Some(state) = hook.recorder.lanes().lend(key) {
-            return (define(hook, state), Origin::Lent);
+        if let Some(state) = hook.recorder.lanes().lend_span(key) {
+            return (define_span(hook, state), Origin::Lent);
         }
         // Its owner may have stored it during the search.
-        if let Some(stored) = stored(hook, key) {
+        if let Some(stored) = stored_state(hook, key) {
             return (stored.state, stored.origin);
         }
     }
@@ -156,32 +160,32 @@ fn made_while_idle<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, span: &SpanRef<'_, 
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    let kept = hook.recorder.spans().with(span.id().into_u64(), |entry| entry.idle_fields.clone()).flatten();
-    let site = hook.site(span.metadata()).of_encoded(kept.as_deref().unwrap_or_default());
+    let kept = hook.recorder.span_table().with_entry(span.id().into_u64(), |entry| entry.idle_fields.clone()).flatten();
+    let site = hook.site_for(span.metadata()).of_encoded(kept.as_deref().unwrap_or_default());
     if !site.is_recorded() {
-        return SpanState { span: 0, meta: state::ignored(site.index), parent: 0 };
+        return SpanState { span: 0, meta: state::new_ignored(site.index), parent: 0 };
     }
-    let parent = span.parent().and_then(|parent| lookup(ctx, hook, parent.id().into_u64())).unwrap_or(0);
+    let parent = span.parent().and_then(|parent| lookup_span_id(ctx, hook, parent.id().into_u64())).unwrap_or(0);
     if kept.is_none() && site.fields != 0 {
         hook.recorder.losses.add(Loss::FieldsNotSeen, 1);
     }
     let payload = kept.as_deref().unwrap_or_default();
     let defined = hook.put_fields(Head::new(Tag::Span, 0, site.index), [parent, 0, 0], payload);
-    let span = if defined == 0 { ids() } else { defined };
+    let span = if defined == 0 { reserve_ids() } else { defined };
     SpanState { span, meta: site.state & !state::UNDEFINED, parent }
 }
 
 /// Returns whether the span is known to have been created while nothing was recorded.
 pub(super) fn is_older(hook: &Hook<'_>, key: u64) -> bool {
-    stored(hook, key).is_some_and(|stored| stored.origin == Origin::Idle)
+    stored_state(hook, key).is_some_and(|stored| stored.origin == Origin::Idle)
 }
 
 /// Returns the id of a span that is not being entered (a parent, or a span that is followed); 0 if it is not recorded.
-pub(super) fn lookup<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64) -> Option<u64>
+pub(super) fn lookup_span_id<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64) -> Option<u64>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    let own = hook.with(|lane| lane.span(key, hook.recorder)).flatten();
+    let own = hook.with_lane(|lane| lane.span_id(key, hook.recorder)).flatten();
     if own.is_some() {
         return own;
     }
@@ -189,14 +193,14 @@ where
     // While this reference lives, no other span gets the key.
     let _span = ctx.span(&id)?;
     for _ in 0..LOOKS {
-        if let Some(stored) = stored(hook, key) {
-            return Some(stored.state.recorded());
+        if let Some(stored) = stored_state(hook, key) {
+            return Some(stored.state.recorded_id());
         }
-        if let Some(state) = hook.recorder.lanes().lend(key) {
-            let found = store(hook, key, define(hook, state), Origin::Lent, false).recorded();
+        if let Some(state) = hook.recorder.lanes().lend_span(key) {
+            let found = store_state(hook, key, define_span(hook, state), Origin::Lent, false).recorded_id();
             if !ctx.exists(&id) {
                 // An event may name a span by its id alone while another thread closes it.
-                hook.recorder.spans().forget(key);
+                hook.recorder.span_table().forget_span(key);
             }
             return Some(found);
         }
@@ -205,22 +209,22 @@ where
 }
 
 /// Returns the id of a span, or of the nearest one around it that is recorded; 0 if there is none.
-pub(super) fn nearest<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, id: &Id) -> u64
+pub(super) fn nearest_span_id<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, id: &Id) -> u64
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    let recorded = |key| lookup(ctx, hook, key).filter(|span| *span != 0);
+    let recorded = |key| lookup_span_id(ctx, hook, key).filter(|span| *span != 0);
     let around = || ctx.span(id)?.scope().skip(1).find_map(|span| recorded(span.id().into_u64()));
     recorded(id.into_u64()).or_else(around).unwrap_or(0)
 }
 
 /// Returns the parent that a new span's attributes name.
-pub(super) fn parent<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, attrs: &Attributes<'_>) -> Parent
+pub(super) fn parent_from_attributes<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, attrs: &Attributes<'_>) -> Parent
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     match attrs.parent() {
-        Some(id) => Parent::Span(nearest(ctx, hook, id)),
+        Some(id) => Parent::Span(nearest_span_id(ctx, hook, id)),
         None if attrs.is_root() => Parent::Span(0),
         None => Parent::Current,
     }
@@ -229,27 +233,27 @@ where
 /// Returns whether no frame holds a closing span. Frames that held it open when it was stored were emptied when it was
 /// exited; the frame from which a lent span was taken may still hold it.
 pub(super) fn is_in_no_frame(hook: &Hook<'_>, key: u64) -> bool {
-    stored(hook, key).is_some_and(|stored| stored.origin != Origin::Lent)
+    stored_state(hook, key).is_some_and(|stored| stored.origin != Origin::Lent)
 }
 
 /// Closes a span that other threads may know: makes them forget it, and returns its id if its end needs a record.
 ///
 /// `own` is the state that only the closing thread knew.
-pub(super) fn close(hook: &Hook<'_>, key: u64, own: Option<SpanState>) -> Option<u64> {
+pub(super) fn close_span(hook: &Hook<'_>, key: u64, own: Option<SpanState>) -> Option<u64> {
     let known = own.or_else(|| {
         // The thread that created it may still have it in a frame.
-        let is_elsewhere = stored(hook, key).is_none_or(|stored| stored.origin == Origin::Lent);
+        let is_elsewhere = stored_state(hook, key).is_none_or(|stored| stored.origin == Origin::Lent);
         is_elsewhere.then(|| hook.recorder.lanes().take_out(key)).flatten()
     });
     // After the frame is emptied: a thread that stores the state checks its frame once more (`displace`).
-    let entry = hook.recorder.spans().remove(key);
+    let entry = hook.recorder.span_table().remove(key);
     let Some(stored) = entry.and_then(|entry| entry.stored).filter(|stored| stored.epoch == hook.epoch) else {
         let again = |known: &SpanState| known.meta & (state::AGAIN | state::IGNORED) == state::AGAIN;
         return known.filter(again).map(|known| known.span);
     };
     if stored.cached {
         // Release: before the registry reuses the key.
-        hook.recorder.closings(key).fetch_add(1, Ordering::Release);
+        hook.recorder.close_counter(key).fetch_add(1, Ordering::Release);
     }
     let recorded = stored.state.meta & state::IGNORED == 0;
     (recorded && stored.entered).then_some(stored.state.span)
@@ -257,7 +261,7 @@ pub(super) fn close(hook: &Hook<'_>, key: u64, own: Option<SpanState>) -> Option
 
 /// Keeps the fields of a span created while nothing is recorded.
 pub(super) fn keep_fields(recorder: &Arc<Recorder>, attrs: &Attributes<'_>, key: u64) {
-    let site = recorder.sites.site(attrs.metadata());
+    let site = recorder.sites.site_for(attrs.metadata());
     let mut words = Words::new();
     let mut encoder = Encoder::new(site, &mut words, recorder.settings.field_bytes_max);
     attrs.record(&mut encoder);
@@ -270,18 +274,18 @@ pub(super) fn keep_fields(recorder: &Arc<Recorder>, attrs: &Attributes<'_>, key:
 }
 
 /// Supplies what a hook lacks, so that it can be retried; returns `false` to give up.
-pub(super) fn settle<S>(missing: Missing, ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64) -> bool
+pub(super) fn supply_missing<S>(missing: Missing, ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64) -> bool
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     match missing {
-        Missing::Lane => return hook.enroll(),
+        Missing::Lane => return hook.enroll_thread(),
         Missing::Chunk => hook.next_chunk(),
-        Missing::Find => find(ctx, hook, key),
-        Missing::Store(stored, state) if stored == key => evict(hook, key, state, true),
-        Missing::Store(displaced, state) => displace(ctx, hook, displaced, state),
+        Missing::Find => find_span(ctx, hook, key),
+        Missing::Store(stored, state) if stored == key => evict_span(hook, key, state, true),
+        Missing::Store(displaced, state) => displace_span(ctx, hook, displaced, state),
         // No frame holds it.
-        Missing::StoreNew(state) => drop(store(hook, key, define(hook, state), Origin::Own, false)),
+        Missing::StoreNew(state) => drop(store_state(hook, key, define_span(hook, state), Origin::Own, false)),
         Missing::ExitElsewhere | Missing::CloseElsewhere => return false,
     }
     true
@@ -316,37 +320,37 @@ mod tests {
     #[test]
     fn span_table_is_empty_when_displaced_spans_closed() {
         with_layer(|recorder| {
-            recorder.open(None);
+            recorder.open_epoch(None);
             let spans = spans();
-            assert_eq!(recorder.spans().len(), spans.len() - 1, "the last one is in its frame");
+            assert_eq!(recorder.span_table().len(), spans.len() - 1, "the last one is in its frame");
             spans.iter().for_each(|span| span.in_scope(|| ()));
             drop(spans);
-            assert_eq!(recorder.spans().len(), 0);
+            assert_eq!(recorder.span_table().len(), 0);
         });
     }
 
     #[test]
     fn span_table_is_empty_when_another_thread_closed_spans() {
         with_layer(|recorder| {
-            recorder.open(None);
+            recorder.open_epoch(None);
             let spans = spans();
             elsewhere(|| {
                 spans.iter().for_each(|span| span.in_scope(|| ()));
-                assert_eq!(recorder.spans().len(), spans.len());
+                assert_eq!(recorder.span_table().len(), spans.len());
                 drop(spans);
             });
-            assert_eq!(recorder.spans().len(), 0);
+            assert_eq!(recorder.span_table().len(), 0);
         });
     }
 
     #[test]
     fn span_table_is_empty_when_spans_outlived_recording() {
         with_layer(|recorder| {
-            recorder.open(None);
+            recorder.open_epoch(None);
             let spans = spans();
-            recorder.close();
+            recorder.close_epoch();
             drop(spans);
-            assert_eq!(recorder.spans().len(), 0);
+            assert_eq!(recorder.span_table().len(), 0);
         });
     }
 
@@ -354,23 +358,23 @@ mod tests {
     fn span_table_is_empty_when_idle_spans_closed() {
         with_layer(|recorder| {
             let (idle, recorded) = (spans(), spans());
-            assert_eq!(recorder.spans().len(), idle.len() + recorded.len());
+            assert_eq!(recorder.span_table().len(), idle.len() + recorded.len());
             drop(idle);
-            recorder.open(None);
+            recorder.open_epoch(None);
             recorded.iter().take(5).for_each(|span| span.in_scope(|| ()));
             drop(recorded);
-            assert_eq!(recorder.spans().len(), 0);
+            assert_eq!(recorder.span_table().len(), 0);
         });
     }
 
     #[test]
     fn span_table_is_empty_when_deep_spans_closed() {
         with_layer(|recorder| {
-            recorder.open(None);
+            recorder.open_epoch(None);
             let spans: Vec<_> = (0..300).map(|n| info_span!("deep", n).entered()).collect();
-            assert_ne!(recorder.spans().len(), 0);
+            assert_ne!(recorder.span_table().len(), 0);
             spans.into_iter().rev().for_each(drop);
-            assert_eq!(recorder.spans().len(), 0);
+            assert_eq!(recorder.span_table().len(), 0);
         });
     }
 }

@@ -5,7 +5,7 @@
 //! changes its meaning, so copies are safe under one rule. Until a state is stored in the table, it is in one frame of one
 //! thread; before another span takes that frame, the state is stored.
 //!
-//! The fast path of each hook ([`Lane::enter`] and the like) is a few dozen instructions without calls: no allocator, no
+//! The fast path of each hook ([`Lane::enter_pending`] and the like) is a few dozen instructions without calls: no allocator, no
 //! lock, no user code, so nothing can re-enter it. It returns `false` if it lacks something. The slow path ([`slow_path`])
 //! then returns a [`Missing`]; the caller supplies it and retries.
 
@@ -21,7 +21,7 @@ use crate::callsite::Site;
 use crate::clock;
 use crate::correlation::CorrelationSink;
 use crate::os::{counters, platform};
-use crate::recorder::{BEYOND, Frames, Recorder, SpanState, ids, state};
+use crate::recorder::{BEYOND, Frames, Recorder, SpanState, reserve_ids, state};
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ impl Lane {
     }
 
     /// Begins an epoch; `correlation_sink` receives slices, and observers receive spans if `observed`.
-    pub(crate) fn open(
+    pub(crate) fn open_epoch(
         &self,
         epoch: u64,
         place: LanePosition,
@@ -124,7 +124,7 @@ impl Lane {
         self.reset();
         self.place.set(Some(place));
         self.last_exit.set(0);
-        self.seen_exits.set(place.frames.exits());
+        self.seen_exits.set(place.frames.foreign_exits());
         self.cache.clear();
         self.fast_epoch.set(if receives || observed { NO_EPOCH } else { epoch });
         self.is_observed.set(observed);
@@ -183,7 +183,7 @@ impl Lane {
         self.epoch.get() != NO_EPOCH
     }
 
-    pub(super) fn place(&self) -> Result<LanePosition, Missing> {
+    pub(super) fn position(&self) -> Result<LanePosition, Missing> {
         self.place.get().ok_or(Missing::Lane)
     }
 
@@ -212,8 +212,8 @@ impl Lane {
         let Some(LanePosition { frames, writer }) = self.place.get() else { return false };
         let top = frames.top();
         let frame = frames.frame(top + 1);
-        let Some(span) = writer.next().filter(|_| frame.key() == 0) else { return false };
-        let Some(payload) = encode(writer.payload(span, Tag::Span)) else { return false };
+        let Some(span) = writer.next_slot_id().filter(|_| frame.key() == 0) else { return false };
+        let Some(payload) = encode(writer.begin_payload(span, Tag::Span)) else { return false };
         let (head, parent) = (Head::new(Tag::Span, 0, site.index), frames.frame(top).span());
         if !writer.put_with(span, payload, head, [parent, 0, 0]) {
             return false;
@@ -223,76 +223,76 @@ impl Lane {
     }
 
     /// Returns the span id of the innermost frame, 0 if there is none; drops frames that other threads have exited first.
-    fn current(&self) -> Result<u64, Missing> {
-        self.repair()?;
-        let frames = self.place()?.frames;
-        Ok(self.deepest().map_or_else(|| frames.frame(frames.top()).span(), |open| open.state.span))
+    fn current_span_id(&self) -> Result<u64, Missing> {
+        self.drop_exited_frames()?;
+        let frames = self.position()?.frames;
+        Ok(self.deepest_frame().map_or_else(|| frames.frame(frames.top()).span(), |open| open.state.span))
     }
 
-    fn deepest(&self) -> Option<DeepFrame> {
+    fn deepest_frame(&self) -> Option<DeepFrame> {
         self.deep.try_borrow().ok().and_then(|deep| deep.last().copied())
     }
 
     /// Returns the id of the innermost open slice and of its span.
-    pub(crate) fn innermost(&self) -> Result<(u64, u64), Missing> {
-        let span = self.current()?;
+    pub(crate) fn innermost_slice(&self) -> Result<(u64, u64), Missing> {
+        let span = self.current_span_id()?;
         let deep = self.deep.try_borrow().ok();
         let deep = deep.iter().flat_map(|deep| deep.iter().rev()).map(|open| (open.slice, open.state.span));
-        let visible = self.place()?.frames.open().map(|(_, frame)| (frame.slice(), frame.span()));
+        let visible = self.position()?.frames.open_frames().map(|(_, frame)| (frame.slice(), frame.span()));
         // A span that is not recorded has no slice; it carries the id of the span around it, whose slice counts.
         let mut around = deep.chain(visible).take_while(|(_, of)| *of == span);
         Ok((around.find(|(slice, _)| *slice != 0).map_or(0, |(slice, _)| slice), span))
     }
 
     /// Returns the ids of the innermost open slice of that span and of the span, if the thread is inside it.
-    pub(crate) fn inside(&self, key: u64) -> Option<(u64, u64)> {
+    pub(crate) fn open_slice_of(&self, key: u64) -> Option<(u64, u64)> {
         let find_deep =
             |deep: std::cell::Ref<'_, Vec<DeepFrame>>| deep.iter().rev().find(|open| open.key == key).copied();
         if let Some(open) = self.deep.try_borrow().ok().and_then(find_deep) {
             return Some((open.slice, open.state.span));
         }
-        let mut open = self.place.get()?.frames.open().map(|(_, frame)| frame);
-        open.find(|frame| frame.holds(key)).map(|frame| (frame.slice(), frame.span()))
+        let mut open = self.place.get()?.frames.open_frames().map(|(_, frame)| frame);
+        open.find(|frame| frame.holds_span(key)).map(|frame| (frame.slice(), frame.span()))
     }
 
     /// Returns the thread's own knowledge of a span.
-    pub(crate) fn known(&self, key: u64, recorder: &Recorder) -> Option<SpanState> {
-        let cached = self.cache.span(key, recorder);
+    pub(crate) fn known_state(&self, key: u64, recorder: &Recorder) -> Option<SpanState> {
+        let cached = self.cache.span_state(key, recorder);
         let frames = self.place.get()?.frames;
         // Beyond the frames, the span table is cheaper than a search through all of them.
-        cached.or_else(|| if frames.top() == BEYOND { None } else { frames.known(key) })
+        cached.or_else(|| if frames.top() == BEYOND { None } else { frames.known_state(key) })
     }
 
     /// Opens a slice of the span that was created or left last, and pushes it to the collectors if `PUSH`; `false` if that
     /// needs the slow path.
     #[inline(always)]
-    pub(crate) fn enter<const PUSH: bool>(&self, key: u64) -> bool {
+    pub(crate) fn enter_pending<const PUSH: bool>(&self, key: u64) -> bool {
         let Some(LanePosition { frames, writer }) = self.place.get() else { return false };
         let top = frames.top() + 1;
         let frame = frames.frame(top);
-        let Some(slice) = writer.next() else { return false };
+        let Some(slice) = writer.next_slot_id() else { return false };
         if frame.key() != key {
             return false;
         }
         let meta = frame.meta();
         let (head, span) = if meta & state::UNDEFINED != 0 {
             frame.set_span(slice);
-            frame.set_meta(state::defined(meta));
+            frame.set_meta(state::after_first_slice(meta));
             (meta, frame.parent())
         } else if meta & state::IGNORED == 0 {
-            frame.set_meta(state::entered(meta));
-            (state::slice(meta), frame.span())
+            frame.set_meta(state::after_enter(meta));
+            (state::slice_head(meta), frame.span())
         } else {
             return false;
         };
         frame.set_slice(slice);
         frames.set_top(top);
         if PUSH {
-            let annotates = state::annotates(meta);
+            let annotates = state::is_annotation(meta);
             self.tell_collectors(|pushed_slices| pushed_slices.push(slice, annotates));
         }
         // The clock is read last, so that the hook's cost lies outside the slice.
-        writer.put_slice(slice, head, clock::counter(), span);
+        writer.put_slice(slice, head, clock::read_counter(), span);
         true
     }
 
@@ -303,15 +303,15 @@ impl Lane {
         let Some(LanePosition { frames, writer }) = self.place.get() else { return false };
         let top = frames.top() + 1;
         let frame = frames.frame(top);
-        let Some(known) = self.cache.span(key, recorder).filter(|_| top < BEYOND && frame.is_free()) else {
+        let Some(known) = self.cache.span_state(key, recorder).filter(|_| top < BEYOND && frame.is_free()) else {
             return false;
         };
-        let Some(slice) = writer.next().filter(|_| state::is_shared(known.meta)) else { return false };
-        frame.set(key, known, slice);
+        let Some(slice) = writer.next_slot_id().filter(|_| state::is_shared(known.meta)) else { return false };
+        frame.put_span(key, known, slice);
         frames.set_top(top);
-        let annotates = state::annotates(known.meta);
+        let annotates = state::is_annotation(known.meta);
         self.tell_collectors(|pushed_slices| pushed_slices.push(slice, annotates));
-        writer.put_slice(slice, state::slice(known.meta), clock::counter(), known.span);
+        writer.put_slice(slice, state::slice_head(known.meta), clock::read_counter(), known.span);
         true
     }
 
@@ -332,13 +332,13 @@ impl Lane {
 
     /// Closes the innermost slice, if it is that span's and its record is in this chunk; `false` if that needs the slow path.
     #[inline(always)]
-    pub(crate) fn exit<const PUSH: bool>(&self, key: u64) -> bool {
+    pub(crate) fn exit_innermost<const PUSH: bool>(&self, key: u64) -> bool {
         // The clock is read first, so that the hook's cost lies outside the slice.
-        let end = clock::counter();
+        let end = clock::read_counter();
         let Some(LanePosition { frames, writer }) = self.place.get() else { return false };
         let top = frames.top();
         let frame = frames.frame(top);
-        if frame.key() != key || !writer.end(frame.slice(), end) {
+        if frame.key() != key || !writer.end_slice(frame.slice(), end) {
             return false;
         }
         frames.set_top(top - 1);
@@ -371,7 +371,7 @@ impl Lane {
     pub(crate) fn mark_stored(&self, key: u64) -> bool {
         let Some(LanePosition { frames, .. }) = self.place.get() else { return false };
         let mut is_found = false;
-        for (at, frame) in frames.all().filter(|(_, frame)| frame.holds(key)) {
+        for (at, frame) in frames.used_frames().filter(|(_, frame)| frame.holds_span(key)) {
             is_found = true;
             if at <= frames.top() {
                 frame.set_meta(frame.meta() | state::STORED);
@@ -384,7 +384,7 @@ impl Lane {
 
     /// Forgets a closed span that no other thread knew; `false` if that needs the slow path.
     #[inline(always)]
-    pub(crate) fn close(&self, key: u64) -> bool {
+    pub(crate) fn close_pending(&self, key: u64) -> bool {
         let Some(LanePosition { frames, .. }) = self.place.get() else { return false };
         let frame = frames.frame(frames.top() + 1);
         const UNUSUAL: u64 = state::STORED | state::AGAIN | state::IGNORED;
@@ -408,65 +408,67 @@ impl Lane {
     }
 
     /// Forgets a closed span; returns its state if only this thread knew it.
-    pub(crate) fn forget(&self, key: u64) -> Option<SpanState> {
+    pub(crate) fn forget_span(&self, key: u64) -> Option<SpanState> {
         let frames = self.place.get()?.frames;
-        let known = frames.known(key).filter(|state| state.meta & state::STORED == 0);
-        frames.forget(key);
+        let known = frames.known_state(key).filter(|state| state.meta & state::STORED == 0);
+        frames.forget_span(key);
         known
     }
 
     /// Returns the id of a span that the thread knows, 0 if it is ignored; records the span first if it has no record. `None`
     /// also if another thread borrowed the span meanwhile.
-    pub(crate) fn span(&self, key: u64, recorder: &Recorder) -> Result<Option<u64>, Missing> {
-        let Some(known) = self.known(key, recorder) else { return Ok(self.inside(key).map(|(_, span)| span)) };
+    pub(crate) fn span_id(&self, key: u64, recorder: &Recorder) -> Result<Option<u64>, Missing> {
+        let Some(known) = self.known_state(key, recorder) else {
+            return Ok(self.open_slice_of(key).map(|(_, span)| span));
+        };
         if known.meta & state::IGNORED != 0 {
             return Ok(Some(0));
         }
         if known.meta & state::UNDEFINED == 0 {
             return Ok(Some(known.span));
         }
-        let span = self.define(known, recorder)?;
-        let frames = self.place()?.frames;
-        for (_, frame) in frames.all().filter(|(_, frame)| frame.key() == key) {
+        let span = self.define_span(known, recorder)?;
+        let frames = self.position()?.frames;
+        for (_, frame) in frames.used_frames().filter(|(_, frame)| frame.key() == key) {
             frame.set_span(span);
             frame.set_meta(known.meta & !state::UNDEFINED);
         }
         // SeqCst: either this thread sees the borrower's mark, or the borrower sees the id.
         fence(Ordering::SeqCst);
-        Ok(frames.known(key).map(|state| state.span))
+        Ok(frames.known_state(key).map(|state| state.span))
     }
 
     /// Records a span that has no record yet; returns its id.
-    pub(crate) fn define(&self, made: SpanState, recorder: &Recorder) -> Result<u64, Missing> {
-        let span = self.put(Head::new(Tag::Span, 0, state::site(made.meta)), [made.parent, 0, 0], &[])?;
+    pub(crate) fn define_span(&self, made: SpanState, recorder: &Recorder) -> Result<u64, Missing> {
+        let span = self.put_record(Head::new(Tag::Span, 0, state::site_index(made.meta)), [made.parent, 0, 0], &[])?;
         recorder.losses.add(Loss::EventsOverLimit, u64::from(span == 0));
-        Ok(if span == 0 { ids() } else { span })
+        Ok(if span == 0 { reserve_ids() } else { span })
     }
 
     /// Records that a span closed.
     pub(crate) fn close_record(&self, key: u64, span: u64, recorder: &Recorder) -> Result<(), Missing> {
         let flags = if self.last_exit.get() == key { flag::AFTER_EXIT } else { 0 };
-        let id = self.put(Head::new(Tag::Close, flags, 0), [span, clock::now().0, 0], &[])?;
+        let id = self.put_record(Head::new(Tag::Close, flags, 0), [span, clock::now().0, 0], &[])?;
         recorder.losses.add(Loss::EventsOverLimit, u64::from(id == 0));
         Ok(())
     }
 
     /// Writes a record other than a slice, with at most `PAYLOAD_MAX` words of payload; returns its id, 0 if it is lost.
     #[inline(always)]
-    pub(crate) fn put(&self, head: Head, words: [u64; 3], payload: &[u64]) -> Result<u64, Missing> {
+    pub(crate) fn put_record(&self, head: Head, words: [u64; 3], payload: &[u64]) -> Result<u64, Missing> {
         let length = u16::try_from(payload.len()).unwrap_or(u16::MAX);
         let head = Head { payload: length, ..head };
-        let id = self.reserve(head.slots())?;
+        let id = self.reserve_slots(head.slot_count())?;
         if id != 0 {
-            self.place()?.writer.put(id, head, words, payload.get(..usize::from(length)).unwrap_or_default());
+            self.position()?.writer.put_record(id, head, words, payload.get(..usize::from(length)).unwrap_or_default());
         }
         Ok(id)
     }
 
     /// Returns the id of the next record of `slots` slots, 0 if it is lost.
     #[inline(always)]
-    fn reserve(&self, slots: usize) -> Result<u64, Missing> {
-        match self.place()?.writer.next_id(slots) {
+    fn reserve_slots(&self, slots: usize) -> Result<u64, Missing> {
+        match self.position()?.writer.next_id(slots) {
             Some(id) => Ok(id),
             None if self.limited.get() => Ok(0),
             None => Err(Missing::Chunk),

@@ -30,21 +30,21 @@ pub(crate) struct MemoryEvent {
 }
 
 /// Records an event for every layer that records memory; returns whether all of them kept it.
-pub(crate) fn record(event: &MemoryEvent) -> bool {
-    memory_listeners::open().filter(|listener| !put(event, listener)).count() == 0
+pub(crate) fn record_memory_event(event: &MemoryEvent) -> bool {
+    memory_listeners::open_listeners().filter(|listener| !put_event(event, listener)).count() == 0
 }
 
 impl Lane {
     /// Records an event in the innermost open slice; returns the record's id, 0 if it is lost.
-    fn memory(&self, event: &MemoryEvent) -> Result<u64, Missing> {
-        let head = Head::new(Tag::Memory, event.flags, event.tag.word());
+    fn put_memory_event(&self, event: &MemoryEvent) -> Result<u64, Missing> {
+        let head = Head::new(Tag::Memory, event.flags, event.tag.to_word());
         let words = [event.time.0, self.slice_around()?, event.address];
-        self.put(head, words, &[event.bytes.cast_unsigned(), event.allocated, event.reserved])
+        self.put_record(head, words, &[event.bytes.cast_unsigned(), event.allocated, event.reserved])
     }
 
     /// Returns the id of the innermost open slice, 0 if there is none, without changing the lane.
     fn slice_around(&self) -> Result<u64, Missing> {
-        let frames = self.place()?.frames;
+        let frames = self.position()?.frames;
         let deep = if frames.top() == BEYOND { self.deep.try_borrow().ok() } else { None };
         let mut deep = deep.iter().flat_map(|deep| deep.iter().rev()).map(|open| open.slice);
         if let Some(slice) = deep.find(|slice| *slice != 0) {
@@ -52,16 +52,16 @@ impl Lane {
         }
         // A frame without a key: another thread has ended the slice. An ignored span has no slice.
         let has_slice = |frame: &Frame| frame.key() != 0 && frame.meta() & state::IGNORED == 0 && frame.slice() != 0;
-        Ok(frames.open().find(|(_, frame)| has_slice(frame)).map_or(0, |(_, frame)| frame.slice()))
+        Ok(frames.open_frames().find(|(_, frame)| has_slice(frame)).map_or(0, |(_, frame)| frame.slice()))
     }
 }
 
-fn put(event: &MemoryEvent, listener: &Listener) -> bool {
+fn put_event(event: &MemoryEvent, listener: &Listener) -> bool {
     if InternalAllocGuard::is_held() || Busy::is_held() {
-        listener.count(Loss::MemoryOwn);
+        listener.count_loss(Loss::MemoryOwn);
         return false;
     }
-    match thread_lanes::with(listener.epoch(), |lane| lane.memory(event)) {
+    match thread_lanes::with_lane(listener.epoch(), |lane| lane.put_memory_event(event)) {
         Ok(id) => is_kept(id, listener),
         Err(_) => put_slowly(event, listener),
     }
@@ -77,20 +77,20 @@ fn put_slowly(event: &MemoryEvent, listener: &Listener) -> bool {
     let recorder = busy.as_ref().and_then(|_| listener.recorder());
     let tries = recorder.iter().flat_map(|recorder| std::iter::repeat_n(recorder, TRIES));
     for recorder in tries {
-        match thread_lanes::with(epoch, |lane| lane.memory(event)) {
+        match thread_lanes::with_lane(epoch, |lane| lane.put_memory_event(event)) {
             Ok(id) => return is_kept(id, listener),
-            Err(Missing::Lane) if thread_lanes::enroll(recorder, epoch, true) => {}
-            Err(Missing::Chunk) => thread_lanes::install(recorder, epoch),
+            Err(Missing::Lane) if thread_lanes::enroll_thread(recorder, epoch, true) => {}
+            Err(Missing::Chunk) => thread_lanes::install_chunk(recorder, epoch),
             Err(_) => break,
         }
     }
-    listener.count(Loss::MemoryMissed);
+    listener.count_loss(Loss::MemoryMissed);
     false
 }
 
 fn is_kept(id: u64, listener: &Listener) -> bool {
     if id == 0 {
-        listener.count(Loss::MemoryOverLimit);
+        listener.count_loss(Loss::MemoryOverLimit);
     }
     id != 0
 }

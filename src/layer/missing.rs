@@ -2,7 +2,7 @@
 
 use crate::recorder::SpanState;
 
-/// What a hook lacks; see [`super::find::settle`].
+/// What a hook lacks; see [`super::find::supply_missing`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Missing {
     /// The thread has no lane for this epoch yet.

@@ -66,7 +66,7 @@ impl KinetoLayer {
 
     /// Returns the call of a hook if a recording includes this thread's spans.
     #[inline]
-    fn hook(&self, epoch: u64) -> Option<Hook<'_>> {
+    fn hook_if_recorded(&self, epoch: u64) -> Option<Hook<'_>> {
         let records = epoch != 0 && epoch != OBSERVERS_ONLY;
         (records && !thread_selection::is_excluded(&self.recorder)).then_some(Hook { recorder: &self.recorder, epoch })
     }
@@ -83,7 +83,7 @@ impl fmt::Debug for KinetoLayer {
 struct ValuesCallsite(Option<&'static Metadata<'static>>);
 
 impl ValuesCallsite {
-    fn of(values: &Record<'_>) -> Option<&'static Metadata<'static>> {
+    fn metadata_of(values: &Record<'_>) -> Option<&'static Metadata<'static>> {
         let mut origin = ValuesCallsite::default();
         values.record(&mut origin);
         origin.0
@@ -109,27 +109,27 @@ const TRIES: usize = 16;
 impl Hook<'_> {
     /// Gives the thread a lane; in a forked child nothing is recorded until a new recording starts there.
     #[cold]
-    fn enroll(&self) -> bool {
+    fn enroll_thread(&self) -> bool {
         if self.recorder.is_forked() {
-            self.recorder.close();
+            self.recorder.close_epoch();
             return false;
         }
         // A field's `Debug` may have excluded the thread from the recording.
-        !thread_selection::is_excluded(self.recorder) && thread_lanes::enroll(self.recorder, self.epoch, false)
+        !thread_selection::is_excluded(self.recorder) && thread_lanes::enroll_thread(self.recorder, self.epoch, false)
     }
 
     #[cold]
     fn next_chunk(&self) {
         let _own = InternalAllocGuard::begin();
-        thread_lanes::install(self.recorder, self.epoch);
+        thread_lanes::install_chunk(self.recorder, self.epoch);
     }
 
     /// Uses the thread's lane for an operation that needs no span.
-    fn with<R>(&self, mut hook: impl FnMut(&Lane) -> Result<R, Missing>) -> Option<R> {
+    fn with_lane<R>(&self, mut hook: impl FnMut(&Lane) -> Result<R, Missing>) -> Option<R> {
         for _ in 0..TRIES {
-            match thread_lanes::with(self.epoch, &mut hook) {
+            match thread_lanes::with_lane(self.epoch, &mut hook) {
                 Ok(done) => return Some(done),
-                Err(Missing::Lane) if thread_lanes::Busy::begin().is_some_and(|_busy| self.enroll()) => {}
+                Err(Missing::Lane) if thread_lanes::Busy::begin().is_some_and(|_busy| self.enroll_thread()) => {}
                 Err(Missing::Chunk) => self.next_chunk(),
                 Err(_) => return None,
             }
@@ -139,7 +139,7 @@ impl Hook<'_> {
 
     /// Drops the span that was found for the hook.
     fn drop_handed_span(&self) {
-        let _ = thread_lanes::with(self.epoch, |lane| {
+        let _ = thread_lanes::with_lane(self.epoch, |lane| {
             lane.cache.drop_handed_span();
             Ok(())
         });
@@ -147,8 +147,8 @@ impl Hook<'_> {
 
     /// Returns the [`Site`] of a callsite.
     #[inline(always)]
-    fn site(&self, metadata: &'static Metadata<'static>) -> &'static Site {
-        match thread_lanes::with(self.epoch, |lane| Ok(lane.cache.site(metadata))) {
+    fn site_for(&self, metadata: &'static Metadata<'static>) -> &'static Site {
+        match thread_lanes::with_lane(self.epoch, |lane| Ok(lane.cache.cached_site(metadata))) {
             Ok(Some(site)) => site,
             _ => self.new_site(metadata),
         }
@@ -157,8 +157,8 @@ impl Hook<'_> {
     #[cold]
     fn new_site(&self, metadata: &'static Metadata<'static>) -> &'static Site {
         let _own = InternalAllocGuard::begin();
-        let site = self.recorder.sites.site(metadata);
-        self.with(|lane| {
+        let site = self.recorder.sites.site_for(metadata);
+        self.with_lane(|lane| {
             lane.cache.keep_site(site);
             Ok(())
         });
@@ -166,8 +166,8 @@ impl Hook<'_> {
     }
 
     /// Writes a small record; returns its id, 0 if it is lost.
-    fn put(&self, head: Head, words: [u64; 3], payload: &[u64]) -> u64 {
-        let id = self.with(|lane| lane.put(head, words, payload));
+    fn put_record(&self, head: Head, words: [u64; 3], payload: &[u64]) -> u64 {
+        let id = self.with_lane(|lane| lane.put_record(head, words, payload));
         if id.is_none_or(|id| id == 0) {
             // A thread without a lane is ending, or in the middle of another hook.
             let cause = if id.is_none() { Loss::Reentered } else { Loss::EventsOverLimit };
@@ -178,15 +178,15 @@ impl Hook<'_> {
 
     /// Writes a record with fields.
     fn put_fields(&self, head: Head, words: [u64; 3], payload: &[u64]) -> u64 {
-        match self.block(payload) {
-            Some(block) => self.put(Head { flags: head.flags | flag::BLOCK, ..head }, words, &block),
-            None => self.put(head, words, payload),
+        match self.store_large_payload(payload) {
+            Some(block) => self.put_record(Head { flags: head.flags | flag::BLOCK, ..head }, words, &block),
+            None => self.put_record(head, words, payload),
         }
     }
 
     /// Stores a payload that is too large for a chunk as a block; returns the block's id, 0 if it is lost.
     #[inline]
-    fn block(&self, payload: &[u64]) -> Option<[u64; 1]> {
+    fn store_large_payload(&self, payload: &[u64]) -> Option<[u64; 1]> {
         (payload.len() > PAYLOAD_MAX).then(|| {
             let block = self.recorder.keep_block(payload);
             self.recorder.losses.add(Loss::FieldsOverLimit, u64::from(block.is_none()));
@@ -215,26 +215,29 @@ where
     #[inline]
     fn on_enter(&self, id: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if !thread_lanes::fast_path_or_ignored(epoch, &self.recorder, |lane| lane.enter::<false>(id.into_u64())) {
-            self.enter(id.into_u64(), ctx, epoch);
+        if !thread_lanes::fast_path_or_ignored(epoch, &self.recorder, |lane| lane.enter_pending::<false>(id.into_u64()))
+        {
+            self.enter_span(id.into_u64(), ctx, epoch);
         }
     }
 
     #[inline]
     fn on_exit(&self, id: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if !thread_lanes::fast_path_or_ignored(epoch, &self.recorder, |lane| lane.exit::<false>(id.into_u64())) {
-            self.exit(id.into_u64(), ctx, epoch);
+        if !thread_lanes::fast_path_or_ignored(epoch, &self.recorder, |lane| {
+            lane.exit_innermost::<false>(id.into_u64())
+        }) {
+            self.exit_span(id.into_u64(), ctx, epoch);
         }
     }
 
     #[inline]
     fn on_close(&self, id: Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if !thread_lanes::fast_path(epoch, |lane| lane.close(id.into_u64()))
+        if !thread_lanes::fast_path(epoch, |lane| lane.close_pending(id.into_u64()))
             && (epoch != 0 || self.recorder.keeps_spans())
         {
-            self.close(id, ctx, epoch);
+            self.close_span(id, ctx, epoch);
         }
     }
 
@@ -242,18 +245,18 @@ where
         let epoch = self.recorder.epoch();
         if epoch != 0 {
             if self.has_observers() {
-                observe::record(&self.recorder, id, values, &ctx);
+                observe::record_values(&self.recorder, id, values, &ctx);
             }
-            self.hook(epoch).into_iter().for_each(|hook| self.record(id, values, &ctx, hook));
+            self.hook_if_recorded(epoch).into_iter().for_each(|hook| self.record_values(id, values, &ctx, hook));
         }
     }
 
     fn on_follows_from(&self, id: &Id, follows: &Id, ctx: Context<'_, S>) {
         let epoch = self.recorder.epoch();
-        if let Some(hook) = self.hook(epoch) {
-            match [id, follows].map(|id| find::lookup(&ctx, &hook, id.into_u64())) {
+        if let Some(hook) = self.hook_if_recorded(epoch) {
+            match [id, follows].map(|id| find::lookup_span_id(&ctx, &hook, id.into_u64())) {
                 [Some(span), Some(followed)] if span != 0 && followed != 0 => {
-                    hook.put(Head::new(Tag::Follows, 0, 0), [span, followed, 0], &[]);
+                    hook.put_record(Head::new(Tag::Follows, 0, 0), [span, followed, 0], &[]);
                 }
                 _ => self.recorder.losses.add(Loss::FollowsUnlinked, 1),
             }
@@ -265,11 +268,11 @@ where
         let epoch = self.recorder.epoch();
         if epoch != 0 {
             if self.has_observers() {
-                observe::event(&self.recorder, event);
+                observe::report_event(&self.recorder, event);
             }
-            if let Some(hook) = self.hook(epoch) {
-                thread_lanes::name(&self.recorder, epoch);
-                event::record(event, &ctx, hook);
+            if let Some(hook) = self.hook_if_recorded(epoch) {
+                thread_lanes::name_row_if_unnamed(&self.recorder, epoch);
+                event::record_event(event, &ctx, hook);
             }
         }
     }
@@ -283,7 +286,7 @@ impl KinetoLayer {
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         let text_bytes_max = self.recorder.settings.field_bytes_max;
-        let usual = |lane: &Lane| match lane.cache.site(attrs.metadata()) {
+        let usual = |lane: &Lane| match lane.cache.cached_site(attrs.metadata()) {
             Some(site) if site.is_recorded() && site.fields != 0 => lane.new_span_with(key, site, |payload| {
                 let mut encoder = PlainEncoder::new(site, payload, text_bytes_max);
                 attrs.record(&mut encoder);
@@ -305,7 +308,7 @@ impl KinetoLayer {
     {
         let is_excluded = epoch != 0 && thread_selection::is_excluded(&self.recorder);
         if is_excluded {
-            thread_selection::make(key);
+            thread_selection::remember_span(key);
         }
         if epoch == 0 || is_excluded {
             if self.recorder.settings.fields_while_idle && !attrs.fields().is_empty() {
@@ -320,39 +323,40 @@ impl KinetoLayer {
         if attrs.is_contextual() && thread_lanes::with_first_lane(epoch, |lane| lane.new_span(key, attrs.metadata())) {
             return;
         }
-        let Some(hook) = self.hook(epoch) else { return };
-        let site = hook.site(attrs.metadata()).of_span(|fields| attrs.record(fields));
-        let parent = if attrs.is_contextual() { Parent::Current } else { find::parent(&ctx, &hook, attrs) };
+        let Some(hook) = self.hook_if_recorded(epoch) else { return };
+        let site = hook.site_for(attrs.metadata()).of_span(|fields| attrs.record(fields));
+        let parent =
+            if attrs.is_contextual() { Parent::Current } else { find::parent_from_attributes(&ctx, &hook, attrs) };
         if !site.is_recorded() || (site.fields == 0 && !site.needs_values) {
-            self.retry(key, &ctx, hook, |lane| lane.new_span_slowly(key, site, parent, None, &self.recorder));
+            self.retry_hook(key, &ctx, hook, |lane| lane.new_span_slowly(key, site, parent, None, &self.recorder));
             return;
         }
         let mut words = Words::new();
         let mut encoder = Encoder::new(site, &mut words, self.recorder.settings.field_bytes_max);
         attrs.record(&mut encoder);
         encoder.finish(&self.recorder);
-        let block = hook.block(words.as_slice());
+        let block = hook.store_large_payload(words.as_slice());
         let fields = block.as_ref().map_or((words.as_slice(), 0), |block| (block.as_slice(), flag::BLOCK));
-        self.retry(key, &ctx, hook, |lane| lane.new_span_slowly(key, site, parent, Some(fields), &self.recorder));
+        self.retry_hook(key, &ctx, hook, |lane| lane.new_span_slowly(key, site, parent, Some(fields), &self.recorder));
     }
 
     #[inline(never)]
-    fn enter<S>(&self, key: u64, ctx: Context<'_, S>, epoch: u64)
+    fn enter_span<S>(&self, key: u64, ctx: Context<'_, S>, epoch: u64)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         if self.has_observers() {
-            observe::enter(&self.recorder, key, &ctx);
+            observe::report_enter(&self.recorder, key, &ctx);
         }
-        thread_lanes::name(&self.recorder, epoch);
+        thread_lanes::name_row_if_unnamed(&self.recorder, epoch);
         let has_extras = self.recorder.slice_extras.are_enabled();
         let further = |lane: &Lane| {
-            lane.enter::<true>(key) || lane.enter_unrecorded(key) || lane.enter_again(key, &self.recorder)
+            lane.enter_pending::<true>(key) || lane.enter_unrecorded(key) || lane.enter_again(key, &self.recorder)
         };
         if !has_extras && thread_lanes::with_first_lane(epoch, further) {
             return;
         }
-        match self.hook(epoch) {
+        match self.hook_if_recorded(epoch) {
             Some(hook) if has_extras => self.enter_with_extras(key, &ctx, hook),
             Some(hook) => self.enter_slowly(key, &[], &ctx, hook),
             None => {}
@@ -360,27 +364,27 @@ impl KinetoLayer {
     }
 
     #[inline(never)]
-    fn exit<S>(&self, key: u64, ctx: Context<'_, S>, epoch: u64)
+    fn exit_span<S>(&self, key: u64, ctx: Context<'_, S>, epoch: u64)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        self.leave(key, ctx, epoch);
+        self.record_exit(key, ctx, epoch);
         if self.has_observers() {
-            observe::exit(&self.recorder, key);
+            observe::report_exit(&self.recorder, key);
         }
     }
 
     /// Records the exit of a span.
-    fn leave<S>(&self, key: u64, ctx: Context<'_, S>, epoch: u64)
+    fn record_exit<S>(&self, key: u64, ctx: Context<'_, S>, epoch: u64)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         let has_counters = self.recorder.slice_extras.has_counters();
-        let further = |lane: &Lane| lane.exit::<true>(key) || lane.exit_unrecorded(key);
+        let further = |lane: &Lane| lane.exit_innermost::<true>(key) || lane.exit_unrecorded(key);
         if !has_counters && thread_lanes::with_first_lane(epoch, further) {
             return;
         }
-        match self.hook(epoch) {
+        match self.hook_if_recorded(epoch) {
             Some(hook) if has_counters => self.leave_counted(key, &ctx, hook),
             Some(hook) => self.leave_slowly(key, clock::now(), &ctx, hook),
             None => {}
@@ -392,7 +396,7 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        self.retry(key, ctx, hook, |lane| lane.enter_slowly(key, stack, &self.recorder));
+        self.retry_hook(key, ctx, hook, |lane| lane.enter_slowly(key, stack, &self.recorder));
         hook.drop_handed_span();
     }
 
@@ -401,7 +405,7 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let unsettled = self.retry(key, ctx, hook, |lane| lane.exit_slowly(key, end, &self.recorder));
+        let unsettled = self.retry_hook(key, ctx, hook, |lane| lane.exit_slowly(key, end, &self.recorder));
         hook.drop_handed_span();
         if let Some(Missing::ExitElsewhere) = unsettled {
             self.exit_elsewhere(key, end, ctx, hook);
@@ -409,14 +413,14 @@ impl KinetoLayer {
     }
 
     #[inline(never)]
-    fn close<S>(&self, id: Id, ctx: Context<'_, S>, epoch: u64)
+    fn close_span<S>(&self, id: Id, ctx: Context<'_, S>, epoch: u64)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         if epoch != 0 {
             self.close_recorded(id.into_u64(), ctx, epoch);
         }
-        self.recorder.spans().forget(id.into_u64());
+        self.recorder.span_table().forget_span(id.into_u64());
     }
 
     fn close_recorded<S>(&self, key: u64, ctx: Context<'_, S>, epoch: u64)
@@ -424,28 +428,28 @@ impl KinetoLayer {
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         if epoch == OBSERVERS_ONLY
-            || thread_lanes::with_first_lane(epoch, |lane| lane.close(key) || lane.close_unrecorded(key))
+            || thread_lanes::with_first_lane(epoch, |lane| lane.close_pending(key) || lane.close_unrecorded(key))
         {
             return;
         }
-        let Some(hook) = self.hook(epoch) else {
+        let Some(hook) = self.hook_if_recorded(epoch) else {
             return thread_selection::close_excluded(&Hook { recorder: &self.recorder, epoch }, key);
         };
         let own = if find::is_in_no_frame(&hook, key) {
             None
         } else {
-            match self.retry(key, &ctx, hook, |lane| lane.close_slowly(key, &self.recorder)) {
-                Some(Missing::CloseElsewhere) => hook.with(|lane| Ok(lane.forget(key))).flatten(),
+            match self.retry_hook(key, &ctx, hook, |lane| lane.close_slowly(key, &self.recorder)) {
+                Some(Missing::CloseElsewhere) => hook.with_lane(|lane| Ok(lane.forget_span(key))).flatten(),
                 _ => return,
             }
         };
-        if let Some(closed) = find::close(&hook, key, own) {
-            hook.with(|lane| lane.close_record(key, closed, &self.recorder));
+        if let Some(closed) = find::close_span(&hook, key, own) {
+            hook.with_lane(|lane| lane.close_record(key, closed, &self.recorder));
         }
     }
 
     /// Tries a hook and supplies what it lacks, until it succeeds or returns what only its caller can supply.
-    fn retry<S>(
+    fn retry_hook<S>(
         &self,
         key: u64,
         ctx: &Context<'_, S>,
@@ -460,14 +464,14 @@ impl KinetoLayer {
             return None;
         };
         for _ in 0..TRIES {
-            match thread_lanes::with(hook.epoch, &mut attempt) {
+            match thread_lanes::with_lane(hook.epoch, &mut attempt) {
                 Ok(()) => return None,
                 Err(missing @ Missing::StoreNew(_)) => {
-                    find::settle(missing, ctx, &hook, key);
+                    find::supply_missing(missing, ctx, &hook, key);
                     return None;
                 }
                 Err(missing @ (Missing::ExitElsewhere | Missing::CloseElsewhere)) => return Some(missing),
-                Err(missing) if find::settle(missing, ctx, &hook, key) => {}
+                Err(missing) if find::supply_missing(missing, ctx, &hook, key) => {}
                 Err(_) => break,
             }
         }
@@ -483,42 +487,42 @@ impl KinetoLayer {
     {
         self.recorder.note_disorder();
         // Each thread that was inside a span before the recording began records a slice of its own.
-        let theirs = || self.recorder.lanes().find(|frames| frames.exit_from_other_thread(key));
+        let theirs = || self.recorder.lanes().search_frames(|frames| frames.exit_from_other_thread(key));
         if let Some((slice, state)) = (!find::is_older(&hook, key)).then(theirs).flatten() {
             if !crate::recorder::state::is_known_elsewhere(state.meta) {
                 // Only its frame held the state.
-                find::evict(&hook, key, state, false);
+                find::evict_span(&hook, key, state, false);
             }
             if slice != 0 {
-                hook.put(Head::new(Tag::End, 0, 0), [slice, end.0, 0], &[]);
+                hook.put_record(Head::new(Tag::End, 0, 0), [slice, end.0, 0], &[]);
             }
             return;
         }
         if thread_selection::has_joined(&self.recorder, hook.epoch) {
             return;
         }
-        find::find(ctx, &hook, key);
-        let known = hook.with(|lane| Ok(lane.known(key, &self.recorder))).flatten();
+        find::find_span(ctx, &hook, key);
+        let known = hook.with_lane(|lane| Ok(lane.known_state(key, &self.recorder))).flatten();
         hook.drop_handed_span();
         let Some(state) = known else { return };
         if state.meta & crate::recorder::state::IGNORED == 0 {
-            let site = crate::recorder::state::site(state.meta);
-            hook.put(Head::new(Tag::Slice, flag::CLIPPED, site), [0, end.0, state.span], &[]);
+            let site = crate::recorder::state::site_index(state.meta);
+            hook.put_record(Head::new(Tag::Slice, flag::CLIPPED, site), [0, end.0, state.span], &[]);
         }
     }
 
     /// Records values that were set after the span was created.
-    fn record<S>(&self, id: &Id, values: &Record<'_>, ctx: &Context<'_, S>, hook: Hook<'_>)
+    fn record_values<S>(&self, id: &Id, values: &Record<'_>, ctx: &Context<'_, S>, hook: Hook<'_>)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         let Some(span) = ctx.span(id) else { return };
-        let site = hook.site(span.metadata());
+        let site = hook.site_for(span.metadata());
         drop(span);
         if !site.is_recorded() {
             return;
         }
-        let site = ValuesCallsite::of(values).map_or(site, |metadata| hook.site(metadata));
+        let site = ValuesCallsite::metadata_of(values).map_or(site, |metadata| hook.site_for(metadata));
         if site.fields == 0 && site.kind_field.is_none() {
             return;
         }
@@ -529,10 +533,10 @@ impl KinetoLayer {
         let payload = words.as_slice();
         if !payload.is_empty() {
             let key = id.into_u64();
-            let known = find::lookup(ctx, &hook, key).or_else(|| {
+            let known = find::lookup_span_id(ctx, &hook, key).or_else(|| {
                 // Created while nothing was recorded, and not entered since.
-                find::find(ctx, &hook, key);
-                find::lookup(ctx, &hook, key)
+                find::find_span(ctx, &hook, key);
+                find::lookup_span_id(ctx, &hook, key)
             });
             hook.drop_handed_span();
             if let Some(span) = known.filter(|span| *span != 0) {

@@ -14,90 +14,90 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
 /// Keeps the observers' view of a span; `None` if its scope is not recorded.
-fn keep(recorder: &Arc<Recorder>, key: u64, observed: Option<Arc<ObservedSpan>>) {
+fn keep_observed(recorder: &Arc<Recorder>, key: u64, observed: Option<Arc<ObservedSpan>>) {
     let before = recorder.keep_span(key, |entry| entry.observed.replace(observed));
     drop(before);
 }
 
 /// Returns the observers' view of a span; a span older than the recording has no fields in it.
-fn of<S>(id: &Id, recorder: &Arc<Recorder>, ctx: &Context<'_, S>) -> Option<Arc<ObservedSpan>>
+fn observed_span<S>(id: &Id, recorder: &Arc<Recorder>, ctx: &Context<'_, S>) -> Option<Arc<ObservedSpan>>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     let key = id.into_u64();
-    if let Some(known) = recorder.spans().with(key, |entry| entry.observed.clone()).flatten() {
+    if let Some(known) = recorder.span_table().with_entry(key, |entry| entry.observed.clone()).flatten() {
         return known;
     }
-    let site = recorder.sites.site(ctx.metadata(id)?).of_scope(None);
+    let site = recorder.sites.site_for(ctx.metadata(id)?).of_scope(None);
     let observed = site.is_recorded().then(|| Arc::new(ObservedSpan::new(site)))?;
-    keep(recorder, key, Some(observed.clone()));
+    keep_observed(recorder, key, Some(observed.clone()));
     Some(observed)
 }
 
 /// Handles a new span.
 #[cold]
 pub(super) fn new_span(recorder: &Arc<Recorder>, attrs: &Attributes<'_>, key: u64) {
-    let site = recorder.sites.site(attrs.metadata());
+    let site = recorder.sites.site_for(attrs.metadata());
     if !site.is_recorded() {
         return;
     }
     let observed = site.of_span(|fields| attrs.record(fields)).is_recorded().then(|| {
         let mut observed = ObservedSpan::new(site);
-        attrs.record(&mut observed.capture(site, recorder.settings.field_bytes_max));
+        attrs.record(&mut observed.capture_fields(site, recorder.settings.field_bytes_max));
         Arc::new(observed)
     });
     if let Some(_busy) = Busy::begin() {
-        keep(recorder, key, observed);
+        keep_observed(recorder, key, observed);
     }
 }
 
 /// Adds values to a span; its next enters show them.
 #[cold]
-pub(super) fn record<S>(recorder: &Arc<Recorder>, id: &Id, values: &Record<'_>, ctx: &Context<'_, S>)
+pub(super) fn record_values<S>(recorder: &Arc<Recorder>, id: &Id, values: &Record<'_>, ctx: &Context<'_, S>)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     let Some(metadata) = ctx.metadata(id) else { return };
-    let site = recorder.sites.site(ValuesCallsite::of(values).unwrap_or(metadata));
-    let Some(observed) = of(id, recorder, ctx) else { return };
+    let site = recorder.sites.site_for(ValuesCallsite::metadata_of(values).unwrap_or(metadata));
+    let Some(observed) = observed_span(id, recorder, ctx) else { return };
     let mut observed = ObservedSpan::clone(&observed);
-    values.record(&mut observed.capture(site, recorder.settings.field_bytes_max));
+    values.record(&mut observed.capture_fields(site, recorder.settings.field_bytes_max));
     if let Some(_busy) = Busy::begin() {
-        keep(recorder, id.into_u64(), Some(Arc::new(observed)));
+        keep_observed(recorder, id.into_u64(), Some(Arc::new(observed)));
     }
 }
 
 /// Reports that the thread enters a span.
 #[cold]
-pub(super) fn enter<S>(recorder: &Arc<Recorder>, key: u64, ctx: &Context<'_, S>)
+pub(super) fn report_enter<S>(recorder: &Arc<Recorder>, key: u64, ctx: &Context<'_, S>)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     // Spans that observers open themselves are not reported.
     let Some(_busy) = Busy::begin() else { return };
-    if let Some(observed) = of(&Id::from_u64(key), recorder, ctx) {
-        recorder.observers.enter(key, &observed);
+    if let Some(observed) = observed_span(&Id::from_u64(key), recorder, ctx) {
+        recorder.observers.report_enter(key, &observed);
     }
 }
 
 /// Reports that the thread exits a span.
 #[cold]
-pub(super) fn exit(recorder: &Arc<Recorder>, key: u64) {
+pub(super) fn report_exit(recorder: &Arc<Recorder>, key: u64) {
     if let Some(_busy) = Busy::begin() {
-        recorder.observers.exit(key);
+        recorder.observers.report_exit(key);
     }
 }
 
 /// Reports an event.
 #[cold]
-pub(super) fn event(recorder: &Arc<Recorder>, event: &Event<'_>) {
-    let site = recorder.sites.site(event.metadata());
+pub(super) fn report_event(recorder: &Arc<Recorder>, event: &Event<'_>) {
+    let site = recorder.sites.site_for(event.metadata());
     if !matches!(site.event, crate::callsite::EventRole::Instant { .. }) {
         return;
     }
     let mut observed = ObservedSpan::new(site);
-    event.record(&mut observed.capture(site, recorder.settings.field_bytes_max));
+    event.record(&mut observed.capture_fields(site, recorder.settings.field_bytes_max));
     if let Some(_busy) = Busy::begin() {
-        recorder.observers.event(&observed);
+        recorder.observers.report_event(&observed);
     }
 }

@@ -43,8 +43,8 @@ impl PushedSlices {
 
     /// Begins a recording, in which the thread has no open slice yet. The slices of an earlier one are popped.
     pub(crate) fn open(&self, sink: Option<Arc<dyn CorrelationSink>>) {
-        while let Some(pushed) = self.last() {
-            self.forget(pushed);
+        while let Some(pushed) = self.last_pushed() {
+            self.pop_last(pushed);
         }
         self.is_open.set(sink.is_some());
         self.set_sink(sink);
@@ -73,7 +73,7 @@ impl PushedSlices {
     #[inline]
     pub(crate) fn push(&self, slice: u64, annotates: bool) {
         if self.is_open() {
-            self.tell(slice, annotates);
+            self.push_to_sink(slice, annotates);
         }
     }
 
@@ -82,16 +82,16 @@ impl PushedSlices {
     pub(crate) fn pop(&self, slice: u64) {
         // A slice that no collector took was not kept.
         if self.is_open.get()
-            && let Some(pushed) = self.last().filter(|pushed| pushed.slice == slice)
+            && let Some(pushed) = self.last_pushed().filter(|pushed| pushed.slice == slice)
         {
-            self.forget(pushed);
+            self.pop_last(pushed);
         }
     }
 
     /// Pushes and pops until the pushed slices equal `slices`, outermost first, each with whether it is an annotation.
     ///
     /// Slice 0 is skipped.
-    pub(crate) fn follow(&self, slices: impl Iterator<Item = (u64, bool)>) {
+    pub(crate) fn sync_with(&self, slices: impl Iterator<Item = (u64, bool)>) {
         if !self.is_open.get() {
             return;
         }
@@ -103,28 +103,28 @@ impl PushedSlices {
         {
             same += 1;
         }
-        while let Some(pushed) = self.last().filter(|_| self.length.get() > same) {
-            self.forget(pushed);
+        while let Some(pushed) = self.last_pushed().filter(|_| self.length.get() > same) {
+            self.pop_last(pushed);
         }
-        slices.for_each(|(slice, annotates)| self.tell(slice, annotates));
+        slices.for_each(|(slice, annotates)| self.push_to_sink(slice, annotates));
     }
 
-    fn last(&self) -> Option<PushedSlice> {
+    fn last_pushed(&self) -> Option<PushedSlice> {
         self.slices.get(self.length.get().wrapping_sub(1)).map(Cell::get)
     }
 
     /// Pops the last slice.
-    fn forget(&self, last: PushedSlice) {
+    fn pop_last(&self, last: PushedSlice) {
         self.length.set(self.length.get().saturating_sub(1));
         if let Some(sink) = &*self.sink.borrow() {
-            sink.pop(last.annotates, last.takers);
+            sink.pop_slice(last.annotates, last.takers);
         }
     }
 
-    fn tell(&self, slice: u64, annotates: bool) {
+    fn push_to_sink(&self, slice: u64, annotates: bool) {
         let length = self.length.get();
         let Some(place) = self.slices.get(length).filter(|_| slice != 0) else { return };
-        let takers = self.sink.borrow().as_ref().map_or(0, |sink| sink.push(slice, annotates));
+        let takers = self.sink.borrow().as_ref().map_or(0, |sink| sink.push_slice(slice, annotates));
         if takers != 0 {
             place.set(PushedSlice { slice, annotates, takers });
             self.length.set(length + 1);
@@ -144,13 +144,13 @@ mod tests {
     }
 
     impl CorrelationSink for Stack {
-        fn push(&self, slice: u64, annotates: bool) -> u64 {
+        fn push_slice(&self, slice: u64, annotates: bool) -> u64 {
             assert_eq!(annotates, slice % 2 == 1);
             let taken = slice != self.refuses;
             self.slices.lock().unwrap().extend(taken.then_some(slice));
             if taken { 5 } else { 0 }
         }
-        fn pop(&self, annotates: bool, takers: u64) {
+        fn pop_slice(&self, annotates: bool, takers: u64) {
             assert_eq!(takers, 5);
             let slice = self.slices.lock().unwrap().pop().expect("a slice was pushed");
             assert_eq!(annotates, slice % 2 == 1, "push and pop agree on the kind");
@@ -199,7 +199,7 @@ mod tests {
         let (pushed_slices, stack) = (PushedSlices::new(), stack(0));
         pushed_slices.open(Some(stack.clone()));
         for slices in [&[1, 2, 3][..], &[1, 3], &[1, 3, 0, 4], &[], &[5]] {
-            pushed_slices.follow(slices.iter().map(|slice| (*slice, slice % 2 == 1)));
+            pushed_slices.sync_with(slices.iter().map(|slice| (*slice, slice % 2 == 1)));
             let expected: Vec<_> = slices.iter().copied().filter(|slice| *slice != 0).collect();
             assert_eq!(slices_of(&stack), expected);
         }

@@ -27,7 +27,7 @@ impl KinetoLayer {
     {
         if has_stacks(key, ctx, &hook) {
             let mut addresses = [0; FRAMES];
-            self.enter_slowly(key, capture(&hook, &mut addresses), ctx, hook);
+            self.enter_slowly(key, capture_stack(&hook, &mut addresses), ctx, hook);
         } else {
             self.enter_slowly(key, &[], ctx, hook);
         }
@@ -40,10 +40,10 @@ impl KinetoLayer {
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
         let end = clock::now();
-        let counted = hook.with(|lane| Ok(lane.counted(key))).flatten();
+        let counted = hook.with_lane(|lane| Ok(lane.read_counters(key))).flatten();
         self.leave_slowly(key, end, ctx, hook);
         if let Some((slice, reading)) = counted {
-            hook.put(Head::new(Tag::Counts, 0, 0), [slice, 0, 0], reading.words());
+            hook.put_record(Head::new(Tag::Counts, 0, 0), [slice, 0, 0], reading.counter_words());
         }
     }
 }
@@ -53,15 +53,15 @@ fn has_stacks<S>(key: u64, ctx: &Context<'_, S>, hook: &Hook<'_>) -> bool
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    let site = || ctx.metadata(&Id::from_u64(key)).map(|metadata| hook.site(metadata));
+    let site = || ctx.metadata(&Id::from_u64(key)).map(|metadata| hook.site_for(metadata));
     hook.recorder.slice_extras.frames > 0 && site().is_some_and(|site| site.has_stacks && site.is_recorded())
 }
 
 /// Captures the thread's stack; empty inside another hook.
-fn capture<'a>(hook: &Hook<'_>, addresses: &'a mut [u64; FRAMES]) -> &'a [u64] {
+fn capture_stack<'a>(hook: &Hook<'_>, addresses: &'a mut [u64; FRAMES]) -> &'a [u64] {
     // The unwinder's allocations are not the program's.
     let (Some(_busy), _own) = (Busy::begin(), InternalAllocGuard::begin()) else { return &[] };
     let addresses = addresses.get_mut(..hook.recorder.slice_extras.frames + OWN_FRAMES).unwrap_or_default();
-    let count = backtrace::capture(addresses);
+    let count = backtrace::capture_addresses(addresses);
     addresses.get(..count).unwrap_or_default()
 }

@@ -89,7 +89,7 @@ pub(crate) fn with_unobserved_lane(epoch: u64, hook: impl FnOnce(&Lane) -> bool)
 }
 
 /// Calls `hook` with the thread's lane for `epoch`, whichever layer it belongs to.
-pub(crate) fn with<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Missing>) -> Result<R, Missing> {
+pub(crate) fn with_lane<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Missing>) -> Result<R, Missing> {
     LANE.with(|lane| if lane.epoch() == epoch { hook(lane) } else { with_other(epoch, hook) })
 }
 
@@ -109,23 +109,24 @@ fn with_other<R>(epoch: u64, hook: impl FnOnce(&Lane) -> Result<R, Missing>) -> 
 ///
 /// For an `allocator`, the lane stays unnamed for now: the standard library knows no name while it allocates the thread's own
 /// handle.
-pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64, allocator: bool) -> bool {
+pub(crate) fn enroll_thread(recorder: &Arc<Recorder>, epoch: u64, allocator: bool) -> bool {
     let is_free = LANE.with(|lane| !lane.is_open()) || STORE.try_with(ThreadStore::has_first_ended).unwrap_or(false);
     let is_first = is_free && clock::is_counter();
     if STORE.try_with(|store| store.try_borrow_mut().is_err()).unwrap_or(true) {
         return false;
     }
-    let frames = Frames::take();
+    let frames = Frames::take_empty();
     let name = if allocator { String::new() } else { thread::rust_name() };
-    let row = recorder.lanes().enter(frames, name, clock::now());
+    let row = recorder.lanes().add_lane(frames, name, clock::now());
     let chunk = recorder.chunk_for_new_thread(epoch);
     let other = (!is_first).then(|| OtherLane(Rc::new(Lane::new())));
-    let counters = recorder.slice_extras.has_counters().then(|| recorder.slice_extras.open(&recorder.losses)).flatten();
+    let counters =
+        recorder.slice_extras.has_counters().then(|| recorder.slice_extras.open_counters(&recorder.losses)).flatten();
     let owned = LaneResources { epoch, recorder: recorder.clone(), frames, chunk, counters, row, is_first };
     match &other {
-        Some(lane) => owned.open(&lane.0),
+        Some(lane) => owned.open_lane(&lane.0),
         None => LANE.with(|lane| {
-            owned.open(lane);
+            owned.open_lane(lane);
             if allocator {
                 // The next span takes the slow path, which names the lane.
                 lane.fast_epoch.set(NO_EPOCH);
@@ -150,7 +151,7 @@ pub(crate) fn enroll(recorder: &Arc<Recorder>, epoch: u64, allocator: bool) -> b
 
 /// Names the thread's row, if an allocator created it.
 #[inline]
-pub(crate) fn name(recorder: &Arc<Recorder>, epoch: u64) {
+pub(crate) fn name_row_if_unnamed(recorder: &Arc<Recorder>, epoch: u64) {
     if UNNAMED.with(Cell::get) == epoch {
         name_now(recorder, epoch);
     }
@@ -168,12 +169,12 @@ fn name_now(recorder: &Arc<Recorder>, epoch: u64) {
         store.first.as_ref().filter(|owned| owned.epoch == epoch).map(|owned| owned.row)
     };
     if let Ok(Some(row)) = STORE.try_with(row) {
-        recorder.lanes().name(row, thread::rust_name());
+        recorder.lanes().name_lane(row, thread::rust_name());
     }
 }
 
 /// Gives the thread's lane another chunk, or marks the limit as reached.
-pub(crate) fn install(recorder: &Recorder, epoch: u64) {
+pub(crate) fn install_chunk(recorder: &Recorder, epoch: u64) {
     let chunk = recorder.open_chunk(epoch);
     let before = STORE.try_with(|store| {
         let mut store = store.try_borrow_mut().ok()?;
@@ -182,17 +183,17 @@ pub(crate) fn install(recorder: &Recorder, epoch: u64) {
             (first, others)
         };
         if let Some(owned) = first.as_mut().filter(|owned| owned.epoch == epoch) {
-            return Some(LANE.with(|lane| owned.install(lane, chunk)));
+            return Some(LANE.with(|lane| owned.install_chunk(lane, chunk)));
         }
         let (lane, owned) = others.iter_mut().find(|(_, owned)| owned.epoch == epoch)?;
-        Some(owned.install(&lane.0, chunk))
+        Some(owned.install_chunk(&lane.0, chunk))
     });
     // Drops the previous chunk outside the borrow.
     drop(before);
 }
 
 /// Removes the thread's lane for that epoch.
-pub(crate) fn leave(epoch: u64) {
+pub(crate) fn remove_lane(epoch: u64) {
     let left = STORE.try_with(|store| {
         let mut store = store.try_borrow_mut().ok()?;
         let is_its = |owned: &LaneResources| owned.epoch == epoch;
@@ -254,9 +255,9 @@ impl LaneResources {
     }
 
     /// Makes `lane` the thread's lane for this epoch.
-    fn open(&self, lane: &Lane) {
+    fn open_lane(&self, lane: &Lane) {
         let (correlation_sink, observed) = (self.recorder.correlation_sink(), self.recorder.observers.are_active());
-        lane.open(self.epoch, self.place(self.chunk.as_ref()), correlation_sink, observed);
+        lane.open_epoch(self.epoch, self.begin_in_chunk(self.chunk.as_ref()), correlation_sink, observed);
         lane.set_limited(self.chunk.is_none());
         if self.recorder.slice_extras.are_enabled() {
             lane.set_counters(self.counters.as_ref().and_then(Group::reader));
@@ -265,19 +266,19 @@ impl LaneResources {
 
     /// Writes a [`Tag::Lane`] record, so that later records in the chunk belong to this lane;
     /// returns the lane's position.
-    fn place(&self, chunk: Option<&Chunk>) -> LanePosition {
-        let writer = chunk.map_or(Writer::full(), Writer::of);
+    fn begin_in_chunk(&self, chunk: Option<&Chunk>) -> LanePosition {
+        let writer = chunk.map_or(Writer::without_chunk(), Writer::for_chunk);
         if let Some(id) = writer.next_id(1) {
-            writer.put(id, Head::new(Tag::Lane, 0, 0), [self.row, 0, 0], &[]);
+            writer.put_record(id, Head::new(Tag::Lane, 0, 0), [self.row, 0, 0], &[]);
         }
         LanePosition { frames: self.frames, writer }
     }
 
     /// Continues in another chunk. Without one, new records are lost, but slices still end in the previous chunk.
-    fn install(&mut self, lane: &Lane, chunk: Option<Chunk>) -> Option<Chunk> {
+    fn install_chunk(&mut self, lane: &Lane, chunk: Option<Chunk>) -> Option<Chunk> {
         lane.set_limited(chunk.is_none());
         let chunk = chunk?;
-        lane.set_position(self.place(Some(&chunk)));
+        lane.set_position(self.begin_in_chunk(Some(&chunk)));
         self.chunk.replace(chunk)
     }
 }
@@ -293,7 +294,7 @@ impl Drop for LaneResources {
             let _kept = ManuallyDrop::new(self.chunk.take());
             return;
         }
-        self.recorder.lanes().leave(self.frames, !self.has_ended(), clock::now());
+        self.recorder.lanes().end_lane(self.frames, !self.has_ended(), clock::now());
         self.frames.give_back();
         if let Some(chunk) = self.chunk.take() {
             self.recorder.leave_chunk(chunk);

@@ -9,7 +9,7 @@ use super::thread_lanes;
 use crate::clock;
 use crate::os::thread;
 use crate::recorder::memory_listeners::{InternalAllocGuard, Listener};
-use crate::recorder::{Recorder, bucket};
+use crate::recorder::{Recorder, span_bucket};
 use crate::time::Ticks;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -43,21 +43,21 @@ thread_local! {
 /// Returns whether the recording is already known to exclude the calling thread.
 #[inline(always)]
 pub(super) fn is_known_excluded(recorder: &Recorder) -> bool {
-    let recording = recorder.thread_selection.selective();
+    let recording = recorder.thread_selection.selective_recording();
     recording != 0 && EXCLUDED_FROM.with(Cell::get) == recording
 }
 
 /// Returns whether the recording excludes the calling thread.
 #[inline]
 pub(crate) fn is_excluded(recorder: &Recorder) -> bool {
-    let recording = recorder.thread_selection.selective();
+    let recording = recorder.thread_selection.selective_recording();
     recording != 0 && (EXCLUDED_FROM.with(Cell::get) == recording || check_exclusion(recorder, recording))
 }
 
 #[cold]
 fn check_exclusion(recorder: &Recorder, recording: u64) -> bool {
-    let known = decision(recording).filter(|known| !known.is_provisional);
-    let is_included = known.unwrap_or_else(|| decide(recorder, recording, false)).is_included;
+    let known = known_decision(recording).filter(|known| !known.is_provisional);
+    let is_included = known.unwrap_or_else(|| decide_inclusion(recorder, recording, false)).is_included;
     if !is_included {
         EXCLUDED_FROM.with(|excluded_from| excluded_from.set(recording));
     }
@@ -67,21 +67,21 @@ fn check_exclusion(recorder: &Recorder, recording: u64) -> bool {
 /// Returns whether allocations of the calling thread are excluded. Unlike a span's hook, an allocator cannot read the
 /// thread's name.
 pub(super) fn is_allocator_excluded(listener: &Listener) -> bool {
-    let recording = listener.selective();
-    let decided = || listener.recorder().map_or(NONE, |recorder| decide(&recorder, recording, true));
-    recording != 0 && !decision(recording).unwrap_or_else(decided).is_included
+    let recording = listener.selective_recording();
+    let decided = || listener.recorder().map_or(NONE, |recorder| decide_inclusion(&recorder, recording, true));
+    recording != 0 && !known_decision(recording).unwrap_or_else(decided).is_included
 }
 
 #[inline]
-fn decision(recording: u64) -> Option<Decision> {
+fn known_decision(recording: u64) -> Option<Decision> {
     DECISIONS.with(|known| known.iter().map(Cell::get).find(|known| known.recording == recording))
 }
 
 /// Asks the thread filter, and keeps its decision.
 #[cold]
-fn decide(recorder: &Recorder, recording: u64, allocator: bool) -> Decision {
+fn decide_inclusion(recorder: &Recorder, recording: u64, allocator: bool) -> Decision {
     let _own = InternalAllocGuard::begin();
-    let takes = recorder.thread_selection.filter.takes((!allocator).then_some(thread::rust_name));
+    let takes = recorder.thread_selection.filter.includes_thread((!allocator).then_some(thread::rust_name));
     let decision = Decision {
         layer: recorder.thread_selection.layer,
         recording,
@@ -89,12 +89,12 @@ fn decide(recorder: &Recorder, recording: u64, allocator: bool) -> Decision {
         is_provisional: takes.is_none(),
         joined: 0,
     };
-    keep(decision);
+    keep_decision(decision);
     decision
 }
 
 /// Keeps a decision, in place of the layer's previous one, else of the oldest.
-fn keep(decision: Decision) {
+fn keep_decision(decision: Decision) {
     EXCLUDED_FROM.with(|excluded_from| excluded_from.set(0));
     DECISIONS.with(|known| {
         let own = known.iter().find(|known| known.get().layer == decision.layer);
@@ -104,28 +104,28 @@ fn keep(decision: Decision) {
 }
 
 /// Includes the calling thread in the recording that begins, regardless of the filter.
-pub(crate) fn begin(recorder: &Recorder) {
+pub(crate) fn include_from_start(recorder: &Recorder) {
     let (layer, recording) = (recorder.thread_selection.layer, recorder.thread_selection.recording());
-    keep(Decision { layer, recording, is_included: true, ..NONE });
+    keep_decision(Decision { layer, recording, is_included: true, ..NONE });
 }
 
 /// Includes the calling thread in the running recording.
-pub(crate) fn join(recorder: &Recorder) {
+pub(crate) fn join_recording(recorder: &Recorder) {
     let (layer, recording) = (recorder.thread_selection.layer, recorder.thread_selection.recording());
-    keep(Decision { layer, recording, is_included: true, is_provisional: false, joined: recorder.epoch() });
+    keep_decision(Decision { layer, recording, is_included: true, is_provisional: false, joined: recorder.epoch() });
 }
 
 /// Excludes the calling thread from the recording, and ends its open slices, for observers too.
-pub(crate) fn leave(recorder: &Arc<Recorder>) {
+pub(crate) fn leave_recording(recorder: &Arc<Recorder>) {
     let _own = InternalAllocGuard::begin();
     let (layer, recording) = (recorder.thread_selection.layer, recorder.thread_selection.recording());
-    recorder.restrict();
+    recorder.restrict_threads();
     let (epoch, now) = (recorder.epoch(), clock::now());
-    if thread_lanes::with(epoch, |_| Ok(())).is_ok() {
-        Hook { recorder, epoch }.with(|lane| lane.end_all(now, recorder));
+    if thread_lanes::with_lane(epoch, |_| Ok(())).is_ok() {
+        Hook { recorder, epoch }.with_lane(|lane| lane.end_all(now, recorder));
     }
-    keep(Decision { layer, recording, ..NONE });
-    thread_lanes::leave(epoch);
+    keep_decision(Decision { layer, recording, ..NONE });
+    thread_lanes::remove_lane(epoch);
     if let Some(_busy) = thread_lanes::Busy::begin() {
         recorder.observers.leave_all();
     }
@@ -133,26 +133,26 @@ pub(crate) fn leave(recorder: &Arc<Recorder>) {
 
 /// Returns whether the thread joined in that epoch; enters before that were not recorded.
 pub(super) fn has_joined(recorder: &Recorder, epoch: u64) -> bool {
-    let recording = recorder.thread_selection.selective();
-    recording != 0 && decision(recording).is_some_and(|decision| decision.joined == epoch)
+    let recording = recorder.thread_selection.selective_recording();
+    recording != 0 && known_decision(recording).is_some_and(|decision| decision.joined == epoch)
 }
 
 /// Remembers a span that an excluded thread creates.
-pub(super) fn make(key: u64) {
-    SPANS.with(|made| made.get(bucket(key) % MADE).into_iter().for_each(|made| made.set(key)));
+pub(super) fn remember_span(key: u64) {
+    SPANS.with(|made| made.get(span_bucket(key) % MADE).into_iter().for_each(|made| made.set(key)));
 }
 
 /// Forgets a span that an excluded thread closes; returns whether it remembers creating it.
-fn unmake(key: u64) -> bool {
+fn forget_span(key: u64) -> bool {
     let take = |made: &Cell<u64>| made.get() == key && made.replace(0) == key;
-    SPANS.with(|made| made.get(bucket(key) % MADE).is_some_and(take))
+    SPANS.with(|made| made.get(span_bucket(key) % MADE).is_some_and(take))
 }
 
 /// Closes a span on an excluded thread, for other threads that may know it.
 #[cold]
 pub(super) fn close_excluded(hook: &Hook<'_>, key: u64) {
-    if !unmake(key) || hook.recorder.thread_selection.may_have_seen(key) {
-        super::find::close(hook, key, None);
+    if !forget_span(key) || hook.recorder.thread_selection.may_have_seen(key) {
+        super::find::close_span(hook, key, None);
     }
 }
 
@@ -160,12 +160,12 @@ impl Lane {
     /// Ends all open slices, and pops them from the collectors.
     fn end_all(&self, end: Ticks, recorder: &Recorder) -> Result<(), Missing> {
         // Drops slices first that other threads have ended.
-        self.innermost()?;
+        self.innermost_slice()?;
         let deep = self.deep.try_borrow().ok();
         let deep = deep.iter().flat_map(|deep| deep.iter().rev()).map(|open| open.slice);
-        let visible = self.place()?.frames.open().map(|(_, frame)| frame.slice());
-        deep.chain(visible).try_for_each(|slice| self.end(slice, end, true, recorder))?;
-        self.tell_collectors(|pushed_slices| pushed_slices.follow(std::iter::empty()));
+        let visible = self.position()?.frames.open_frames().map(|(_, frame)| frame.slice());
+        deep.chain(visible).try_for_each(|slice| self.end_slice(slice, end, true, recorder))?;
+        self.tell_collectors(|pushed_slices| pushed_slices.sync_with(std::iter::empty()));
         Ok(())
     }
 }

@@ -42,7 +42,7 @@ impl<'s, S: Spans> AnnotationProjector<'s, S> {
 
     /// Adds work that was launched in a slice, on a stream of this number; numbers are dense.
     #[inline]
-    pub(super) fn add(&mut self, number: usize, work: &Work, slice: u64) {
+    pub(super) fn add_work(&mut self, number: usize, work: &Work, slice: u64) {
         let chain = self.chains.of_slice(slice);
         let extent = AnnotationExtent { start: work.start, end: work.end };
         let next = StreamRun { stream: (work.device, work.stream), chain, extent };
@@ -50,11 +50,11 @@ impl<'s, S: Spans> AnnotationProjector<'s, S> {
             self.running.resize(number + 1, None);
         }
         match self.running.get_mut(number) {
-            Some(Some(running)) if running.chain == chain => running.extent.add(extent),
+            Some(Some(running)) if running.chain == chain => running.extent.merge_extent(extent),
             Some(running) => {
                 if let Some(before) = running.replace(next) {
                     let done = self.done.get_or_insert_with((number, before.chain), || before);
-                    done.extent.add(before.extent);
+                    done.extent.merge_extent(before.extent);
                 }
             }
             None => {}
@@ -70,10 +70,10 @@ impl<'s, S: Spans> AnnotationProjector<'s, S> {
         let mut extents = Extents::default();
         for of_stream in done.chunk_by(|a, b| a.stream == b.stream) {
             for StreamRun { chain, extent, .. } in of_stream {
-                extents.add(&self.chains, *chain, *extent);
+                extents.add_extent(&self.chains, *chain, *extent);
             }
             let Some(&StreamRun { stream: (device, stream), .. }) = of_stream.first() else { continue };
-            let rows = extents.take(&self.chains).into_iter();
+            let rows = extents.take_extents(&self.chains).into_iter();
             found.extend(rows.map(|(annotation, AnnotationExtent { start, end })| DeviceAnnotation {
                 device,
                 stream,
@@ -97,7 +97,7 @@ impl AnnotationExtent {
     const NONE: AnnotationExtent =
         AnnotationExtent { start: Timestamp::from_nanos(u64::MAX), end: Timestamp::from_nanos(0) };
 
-    fn add(&mut self, other: AnnotationExtent) {
+    fn merge_extent(&mut self, other: AnnotationExtent) {
         self.start = self.start.min(other.start);
         self.end = self.end.max(other.end);
     }
@@ -112,11 +112,11 @@ struct Extents {
 }
 
 impl Extents {
-    /// Adds work of a chain to its innermost annotation; [`take`](Self::take) extends the outer annotations.
-    fn add(&mut self, chains: &Chains<'_, impl Spans>, chain: usize, extent: AnnotationExtent) {
+    /// Adds work of a chain to its innermost annotation; [`take_extents`](Self::take_extents) extends the outer annotations.
+    fn add_extent(&mut self, chains: &Chains<'_, impl Spans>, chain: usize, extent: AnnotationExtent) {
         let mut next = chain;
         // If an annotation has work, so do those around it.
-        while let Some(link) = chains.link(next).filter(|_| self.extent(next).is_none()) {
+        while let Some(link) = chains.chain_link(next).filter(|_| self.link_extent(next).is_none()) {
             if self.of_link.len() <= next {
                 self.of_link.resize(next + 1, None);
             }
@@ -126,26 +126,26 @@ impl Extents {
             self.touched.push(next);
             next = link.around;
         }
-        if let Some(found) = self.extent(chain) {
-            found.add(extent);
+        if let Some(found) = self.link_extent(chain) {
+            found.merge_extent(extent);
         }
     }
 
-    fn extent(&mut self, link: usize) -> Option<&mut AnnotationExtent> {
+    fn link_extent(&mut self, link: usize) -> Option<&mut AnnotationExtent> {
         self.of_link.get_mut(link)?.as_mut()
     }
 
     /// Returns the annotations with work on the stream, in order, and resets.
-    fn take(&mut self, chains: &Chains<'_, impl Spans>) -> List<(u64, AnnotationExtent)> {
+    fn take_extents(&mut self, chains: &Chains<'_, impl Spans>) -> List<(u64, AnnotationExtent)> {
         // Outer links have lower numbers.
         let mut touched = std::mem::take(&mut self.touched);
         touched.sort_unstable_by_key(|link| Reverse(*link));
         let mut found = List::with_capacity(touched.len());
         for number in touched {
             let Some(extent) = self.of_link.get_mut(number).and_then(Option::take) else { continue };
-            let Some(link) = chains.link(number) else { continue };
-            if let Some(around) = self.extent(link.around) {
-                around.add(extent);
+            let Some(link) = chains.chain_link(number) else { continue };
+            if let Some(around) = self.link_extent(link.around) {
+                around.merge_extent(extent);
             }
             found.push((link.annotation, extent));
         }
@@ -154,7 +154,7 @@ impl Extents {
         found.dedup_by(|later, earlier| {
             let are_same = later.0 == earlier.0;
             if are_same {
-                earlier.1.add(later.1);
+                earlier.1.merge_extent(later.1);
             }
             are_same
         });

@@ -8,7 +8,7 @@ pub(super) struct Bits(List<u64>);
 
 impl Bits {
     #[inline]
-    pub(super) fn set(&mut self, at: usize) {
+    pub(super) fn set_bit(&mut self, at: usize) {
         if self.0.len() <= at / 64 {
             self.0.resize(at / 64 + 1, 0);
         }
@@ -17,14 +17,14 @@ impl Bits {
         }
     }
 
-    pub(super) fn clear(&mut self, at: usize) {
+    pub(super) fn clear_bit(&mut self, at: usize) {
         if let Some(word) = self.0.get_mut(at / 64) {
             *word &= !(1 << (at % 64));
         }
     }
 
     #[inline]
-    pub(super) fn get(&self, at: usize) -> bool {
+    pub(super) fn is_set(&self, at: usize) -> bool {
         self.0.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
     }
 
@@ -51,21 +51,21 @@ mod tests {
     #[test]
     fn bit_is_set_and_cleared_alone() {
         let mut bits = Bits::default();
-        [0, 64, 1000].into_iter().for_each(|at| bits.set(at));
+        [0, 64, 1000].into_iter().for_each(|at| bits.set_bit(at));
         assert_eq!(
-            [0, 1, 63, 64, 65, 1000, 9999].map(|at| bits.get(at)),
+            [0, 1, 63, 64, 65, 1000, 9999].map(|at| bits.is_set(at)),
             [true, false, false, true, false, true, false]
         );
-        bits.clear(64);
-        bits.clear(9999);
-        assert_eq!([0, 64, 1000].map(|at| bits.get(at)), [true, false, true]);
+        bits.clear_bit(64);
+        bits.clear_bit(9999);
+        assert_eq!([0, 64, 1000].map(|at| bits.is_set(at)), [true, false, true]);
     }
 
     #[test]
     fn difference_is_counted_for_any_lengths() {
         let (mut few, mut many) = (Bits::default(), Bits::default());
-        few.set(3);
-        [3, 5, 700].into_iter().for_each(|at| many.set(at));
+        few.set_bit(3);
+        [3, 5, 700].into_iter().for_each(|at| many.set_bit(at));
         assert_eq!(
             (many.count_without(&few), few.count_without(&many), few.count_without(&Bits::default())),
             (2, 0, 1)

@@ -34,7 +34,7 @@ impl<'s, S: Spans> Chains<'s, S> {
         Chains { spans, links: List::new(), of_span: Map::default(), last: (0, 0, NONE), path: List::new() }
     }
 
-    pub(super) fn link(&self, chain: usize) -> Option<ChainLink> {
+    pub(super) fn chain_link(&self, chain: usize) -> Option<ChainLink> {
         self.links.get(chain).copied()
     }
 
@@ -46,7 +46,7 @@ impl<'s, S: Spans> Chains<'s, S> {
         }
         let span = if slice == 0 { 0 } else { self.spans.span_of(slice).unwrap_or(0) };
         // Most innermost spans occur only once, so only annotations are cached.
-        let is_passed = span != 0 && self.spans.annotation(span) == 0;
+        let is_passed = span != 0 && self.spans.annotation_of(span) == 0;
         let span = if is_passed { self.spans.parent_of(span) } else { span };
         let chain = if span == last_span { last_chain } else { self.of_span(span) };
         self.last = (slice, span, chain);
@@ -58,7 +58,7 @@ impl<'s, S: Spans> Chains<'s, S> {
         let mut span = innermost;
         let mut chain = loop {
             // A path that is not cached may not end.
-            if span == 0 || self.path.len() == DEPTH || fallible::check().is_err() {
+            if span == 0 || self.path.len() == DEPTH || fallible::check_memory().is_err() {
                 break NONE;
             }
             match self.of_span.get(&span).copied() {
@@ -70,7 +70,7 @@ impl<'s, S: Spans> Chains<'s, S> {
             span = self.spans.parent_of(span);
         };
         while let Some(span) = self.path.pop() {
-            chain = self.around(span, chain);
+            chain = self.chain_for_span(span, chain);
             self.of_span.insert(span, chain);
         }
         chain
@@ -81,14 +81,14 @@ impl<'s, S: Spans> Chains<'s, S> {
         let from = self.path.iter().position(|on_way| *on_way == span).unwrap_or(0);
         let ring: List<u64> = self.path.iter().skip(from).copied().collect();
         self.path.truncate(from);
-        let chain = ring.iter().fold(NONE, |chain, span| self.around(*span, chain));
+        let chain = ring.iter().fold(NONE, |chain, span| self.chain_for_span(*span, chain));
         self.of_span.extend(ring.into_iter().map(|span| (span, chain)));
         chain
     }
 
     /// Returns the chain of a span inside another.
-    fn around(&mut self, span: u64, around: usize) -> usize {
-        match self.spans.annotation(span) {
+    fn chain_for_span(&mut self, span: u64, around: usize) -> usize {
+        match self.spans.annotation_of(span) {
             0 => around,
             annotation => {
                 self.links.push(ChainLink { annotation, around });

@@ -53,15 +53,15 @@ pub(super) struct FoundLaunch {
 impl Launches {
     /// Adds a call that has a correlation id.
     #[inline]
-    pub(super) fn add(&mut self, call: &Call) {
+    pub(super) fn add_call(&mut self, call: &Call) {
         self.calls += 1;
-        let place = self.slot(call.correlation).or_else(|| self.make_slot(call.correlation));
+        let place = self.find_slot(call.correlation).or_else(|| self.make_slot(call.correlation));
         let Some(place) = place else { return self.shared.push((call.correlation, call.at)) };
         match self.slots.get_mut(place) {
             Some(slot) if *slot == EMPTY && call.at.0 < SHARED => {
                 *slot = call.at.0;
                 if call.launches {
-                    self.expected.set(place);
+                    self.expected.set_bit(place);
                 }
             }
             _ => self.move_to_shared(place, call.correlation, Some(call.at)),
@@ -73,7 +73,7 @@ impl Launches {
         let Some(slot) = self.slots.get_mut(place) else { return };
         let before = Some(RecordHandle(std::mem::replace(slot, SHARED))).filter(|before| before.0 < SHARED);
         self.shared.extend(before.into_iter().chain(another).map(|at| (correlation, at)));
-        self.expected.clear(place);
+        self.expected.clear_bit(place);
     }
 
     #[cold]
@@ -85,12 +85,12 @@ impl Launches {
         self.last = (correlation / PAGE, self.slots.len());
         self.pages.insert(self.last.0, self.last.1);
         self.slots.extend((0..PAGE).map(|_| EMPTY));
-        self.slot(correlation)
+        self.find_slot(correlation)
     }
 
     /// Returns the slot of an id.
     #[inline]
-    fn slot(&mut self, correlation: u64) -> Option<usize> {
+    fn find_slot(&mut self, correlation: u64) -> Option<usize> {
         let page = correlation / PAGE;
         if self.slots.is_empty() || self.last.0 != page {
             self.last = (page, *self.pages.get(&page)?);
@@ -133,18 +133,18 @@ impl Launches {
         for same in shared.chunk_by(|a, b| a.0 == b.0) {
             calls.clear();
             calls.extend(same.iter().map(|(_, at)| records.call_at(*at)));
-            calls.sort_unstable_by_key(|call: &Call| (call.thread, call.place()));
+            calls.sort_unstable_by_key(|call: &Call| (call.thread, call.sort_key()));
             reused += self.add_launches(&calls);
-            for nest in nests(&calls) {
+            for nest in split_nests(&calls) {
                 if nest.iter().any(|call| call.launches)
-                    && let Some(place) = nest.first().and_then(|outermost| self.place(outermost))
+                    && let Some(place) = nest.first().and_then(|outermost| self.launch_index(outermost))
                 {
-                    self.expected.set(place);
+                    self.expected.set_bit(place);
                 }
                 take(self, nest);
             }
         }
-        self.rest.finish();
+        self.rest.build_index();
         self.slots.shrink_to_fit();
         reused
     }
@@ -152,7 +152,7 @@ impl Launches {
     /// Adds the launches of an id from all of its calls; returns how many reused it.
     fn add_launches(&mut self, calls: &[Call]) -> u64 {
         let launch = |call: &Call| SparseLaunch { correlation: call.correlation, start: call.start, at: call.at };
-        let mut launches = nests(calls).filter_map(|nest| nest.first().map(launch));
+        let mut launches = split_nests(calls).filter_map(|nest| nest.first().map(launch));
         let (Some(launch), second) = (launches.next(), launches.next()) else { return 0 };
         let place = self.any_slot(launch.correlation);
         if let Some(slot) = place.and_then(|place| self.slots.get_mut(place))
@@ -162,20 +162,20 @@ impl Launches {
             *slot = launch.at.0;
             return 0;
         }
-        self.rest.extend([launch].into_iter().chain(second).chain(launches)).saturating_sub(1)
+        self.rest.add_launches([launch].into_iter().chain(second).chain(launches)).saturating_sub(1)
     }
 
     /// Finds the launch of device work: the last launch that starts no later than the work, otherwise the first.
-    pub(super) fn find(&self, correlation: u64, start: Timestamp) -> Option<FoundLaunch> {
+    pub(super) fn find_launch(&self, correlation: u64, start: Timestamp) -> Option<FoundLaunch> {
         self.find_in(self.any_slot(correlation), correlation, start)
     }
 
     /// Does the same, and marks the launch as having work.
     #[inline]
     pub(super) fn mark_worked(&mut self, correlation: u64, start: Timestamp) -> Option<FoundLaunch> {
-        let slot = self.slot(correlation);
+        let slot = self.find_slot(correlation);
         let found = self.find_in(slot, correlation, start)?;
-        self.worked.set(found.place);
+        self.worked.set_bit(found.place);
         Some(found)
     }
 
@@ -185,26 +185,26 @@ impl Launches {
             Some((place, launch)) if launch < SHARED => Some(FoundLaunch { at: RecordHandle(launch), place }),
             Some((_, EMPTY)) => None,
             _ => {
-                let (nth, at) = self.rest.find(correlation, start)?;
+                let (nth, at) = self.rest.find_launch(correlation, start)?;
                 Some(FoundLaunch { at, place: self.slots.len() + nth })
             }
         }
     }
 
     /// Returns the index of this call in the table, if it is a launch.
-    pub(super) fn place(&self, call: &Call) -> Option<usize> {
+    pub(super) fn launch_index(&self, call: &Call) -> Option<usize> {
         match self.any_slot(call.correlation).and_then(|place| Some((place, *self.slots.get(place)?))) {
             Some((place, launch)) if launch < SHARED => Some(place).filter(|_| launch == call.at.0),
             _ => {
                 let launch = SparseLaunch { correlation: call.correlation, start: call.start, at: call.at };
-                self.rest.position(&launch).map(|nth| self.slots.len() + nth)
+                self.rest.launch_index(&launch).map(|nth| self.slots.len() + nth)
             }
         }
     }
 
     /// Returns whether the launch at this index has device work.
     pub(super) fn has_worked(&self, place: usize) -> bool {
-        self.worked.get(place)
+        self.worked.is_set(place)
     }
 
     /// Returns how many launches lack expected work; valid after the last work.
@@ -224,7 +224,7 @@ impl Launches {
 /// call, which comes first, and the calls nested in it.
 ///
 /// A call nested in several that overlap belongs to the last of these.
-fn nests(mut calls: &[Call]) -> impl Iterator<Item = &[Call]> {
+fn split_nests(mut calls: &[Call]) -> impl Iterator<Item = &[Call]> {
     std::iter::from_fn(move || {
         let outermost = calls.first()?;
         let lies_in = |call: &&Call| call.thread == outermost.thread && call.end <= outermost.end;
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!((made, sparse.slots.len()), (2, 2 * 1024));
         for id in 0..20 * PAGE {
             dense.calls += 1;
-            assert!(dense.slot(id).or_else(|| dense.make_slot(id)).is_some(), "{id}");
+            assert!(dense.find_slot(id).or_else(|| dense.make_slot(id)).is_some(), "{id}");
         }
         assert_eq!(dense.slots.len(), 20 * 1024);
     }

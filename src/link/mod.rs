@@ -99,16 +99,16 @@ pub(crate) trait Spans {
     /// Returns the parent of a span; 0 for none.
     fn parent_of(&self, span: u64) -> u64;
     /// Returns the id of the host activity of a span that is an annotation; 0 for others.
-    fn annotation(&self, span: u64) -> u64;
+    fn annotation_of(&self, span: u64) -> u64;
     /// Returns the innermost slice that was open at each thread and time, 0 for none. Questions are ordered by thread
     /// and time.
-    fn innermost(&self, questions: &[(u32, Timestamp)]) -> List<u64>;
+    fn innermost_slices(&self, questions: &[(u32, Timestamp)]) -> List<u64>;
 }
 
 /// The links between records.
 ///
 /// A launch is any call that shares the correlation id of device work, whatever the function. An arrow leads from it
-/// to each device record. So there is an arrow end for each [work with a launch](Self::launch), and a start for each
+/// to each device record. So there is an arrow end for each [work with a launch](Self::launch_of), and a start for each
 /// [call that has work](Self::has_work).
 #[derive(Debug)]
 pub(crate) struct Links {
@@ -155,24 +155,25 @@ impl<'a, R: RecordSource, S: Spans> CallJoin<'a, R, S> {
 
     /// Adds a call. Calls arrive almost in order of time and correlation.
     #[inline]
-    pub(crate) fn add(&mut self, call: &Call) {
-        self.threads.push(call.thread, call.place(), |at| self.records.call_at(at).place());
+    pub(crate) fn add_call(&mut self, call: &Call) {
+        self.threads.push_record(call.thread, call.sort_key(), |at| self.records.call_at(at).sort_key());
         if call.correlation != 0 {
-            self.launches.add(call);
+            self.launches.add_call(call);
         } else {
             self.counts.launches_without_work += u64::from(call.launches);
         }
-        self.search.add(call, &mut self.counts);
+        self.search.add_call(call, &mut self.counts);
     }
 
     /// Adds the external ids that were recorded apart from calls, after the last call.
-    pub(crate) fn finish(self, externals: impl Iterator<Item = LinkedExternal>) -> WorkJoin<'a, R, S> {
+    pub(crate) fn finish_calls(self, externals: impl Iterator<Item = LinkedExternal>) -> WorkJoin<'a, R, S> {
         let CallJoin { records, spans, mut launches, mut threads, mut search, mut counts } = self;
-        threads.finish(|at| records.call_at(at).place());
+        threads.sort_lanes(|at| records.call_at(at).sort_key());
         search.add_strays(externals, &mut counts);
         launches.move_sparse_calls();
         search.resolve_single(records, &launches);
-        counts.correlations_reused = launches.group_shared(records, |launches, nest| search.resolve(nest, launches));
+        counts.correlations_reused =
+            launches.group_shared(records, |launches, nest| search.resolve_nest(nest, launches));
         let (origins, undecided) = search.link_certain(&mut counts);
         let (streams, annotating, unlinked) = (RecordOrder::new(), AnnotationProjector::new(spans), List::new());
         WorkJoin { records, launches, threads, streams, annotating, search, origins, undecided, unlinked, counts }
@@ -182,19 +183,19 @@ impl<'a, R: RecordSource, S: Spans> CallJoin<'a, R, S> {
 impl<R: RecordSource, S: Spans> WorkJoin<'_, R, S> {
     /// Returns whether a recorded call launched this work.
     pub(crate) fn is_launched(&self, work: &Work) -> bool {
-        self.launches.find(work.correlation, work.start).is_some()
+        self.launches.find_launch(work.correlation, work.start).is_some()
     }
 
     /// Adds device work that no recorded call launched, in any order.
     #[inline]
     pub(crate) fn add_unlaunched(&mut self, work: &Work) -> usize {
-        let place_of = |at| self.records.work_at(at).place();
-        self.streams.push((work.device, work.stream), work.place(), place_of)
+        let place_of = |at| self.records.work_at(at).sort_key();
+        self.streams.push_record((work.device, work.stream), work.sort_key(), place_of)
     }
 
     /// Adds device work, in any order.
     #[inline]
-    pub(crate) fn add(&mut self, work: &Work) {
+    pub(crate) fn add_work(&mut self, work: &Work) {
         let stream = self.add_unlaunched(work);
         let Some(launch) = self.launches.mark_worked(work.correlation, work.start) else {
             self.counts.work_without_launch += 1;
@@ -202,26 +203,26 @@ impl<R: RecordSource, S: Spans> WorkJoin<'_, R, S> {
         };
         let (start, named) = self.records.launch_at(launch.at);
         self.counts.work_before_launch += u64::from(start > work.start);
-        if self.undecided.get(launch.place) {
+        if self.undecided.is_set(launch.place) {
             self.unlinked.push((stream, work.at));
         } else {
-            self.annotating.add(stream, work, self.origins.slice_of(launch.at, named));
+            self.annotating.add_work(stream, work, self.origins.slice_of(launch.at, named));
         }
     }
 
     /// Adds the events, after the last work. Never fails, whatever the records hold.
-    pub(crate) fn finish(self, events: impl Iterator<Item = LinkedEventRecord>) -> Links {
+    pub(crate) fn finish_work(self, events: impl Iterator<Item = LinkedEventRecord>) -> Links {
         let WorkJoin { records, mut launches, threads, mut streams, mut annotating, search, .. } = self;
         let (mut origins, mut counts) = (self.origins, self.counts);
         counts.launches_without_work += launches.without_work();
         search.link_undecided(&launches, &mut origins, &mut counts);
         for (stream, at) in self.unlinked {
             let work = records.work_at(at);
-            if let Some(launch) = launches.find(work.correlation, work.start) {
-                annotating.add(stream, &work, origins.slice_of(launch.at, records.launch_at(launch.at).1));
+            if let Some(launch) = launches.find_launch(work.correlation, work.start) {
+                annotating.add_work(stream, &work, origins.slice_of(launch.at, records.launch_at(launch.at).1));
             }
         }
-        streams.finish(|at| records.work_at(at).place());
+        streams.sort_lanes(|at| records.work_at(at).sort_key());
         let (annotations, waits) = (annotating.finish(), Waits::new(events));
         Links { launches, origins, streams, threads, annotations, waits, counts }
     }
@@ -232,28 +233,28 @@ impl Links {
     ///
     /// Of several calls with its correlation id, that is the last call that starts no later than the work, otherwise
     /// the first.
-    pub(crate) fn launch(&self, work: &Work) -> Option<RecordHandle> {
-        self.launches.find(work.correlation, work.start).map(|launch| launch.at)
+    pub(crate) fn launch_of(&self, work: &Work) -> Option<RecordHandle> {
+        self.launches.find_launch(work.correlation, work.start).map(|launch| launch.at)
     }
 
     /// Returns whether this call is the launch of device work, so that an arrow starts at its row.
     ///
     /// Of nested calls, such as a driver call in a runtime call, only the outermost is.
     pub(crate) fn has_work(&self, call: &Call) -> bool {
-        self.launches.place(call).is_some_and(|place| self.launches.has_worked(place))
+        self.launches.launch_index(call).is_some_and(|place| self.launches.has_worked(place))
     }
 
     /// Returns the slice that made the call; 0 for none.
     ///
     /// That is the slice named by a call of the same launch, otherwise by a separate external id. Otherwise, for
     /// launches only, it is the innermost slice that was open on the thread when the call began.
-    pub(crate) fn linked(&self, call: &Call) -> u64 {
+    pub(crate) fn slice_of(&self, call: &Call) -> u64 {
         self.origins.slice_of(call.at, call.external)
     }
 
     /// Returns the device work of each stream, in order of start, the longest first; streams are ordered by device
     /// and stream.
-    pub(crate) fn streams(&self) -> impl Iterator<Item = (i32, u32, &[RecordHandle])> {
+    pub(crate) fn work_by_stream(&self) -> impl Iterator<Item = (i32, u32, &[RecordHandle])> {
         self.streams.lanes().map(|((device, stream), work)| (device, stream, work))
     }
 
@@ -263,7 +264,7 @@ impl Links {
     }
 
     /// Returns the calls of each thread, in order of start, the longest first.
-    pub(crate) fn threads(&self) -> impl Iterator<Item = (u32, &[RecordHandle])> {
+    pub(crate) fn calls_by_thread(&self) -> impl Iterator<Item = (u32, &[RecordHandle])> {
         self.threads.lanes()
     }
 
@@ -278,8 +279,8 @@ impl Links {
     }
 
     /// Returns the event record that a call waited for: the last record of the event at or before that call.
-    pub(crate) fn wait(&self, context: u32, event: u64, correlation: u64) -> Option<LinkedWait> {
-        self.waits.find(context, event, correlation)
+    pub(crate) fn wait_target(&self, context: u32, event: u64, correlation: u64) -> Option<LinkedWait> {
+        self.waits.find_target(context, event, correlation)
     }
 
     /// Returns the counts of irregularities.

@@ -14,13 +14,13 @@ const REACH: usize = 64;
 pub(super) type Place = (Timestamp, Reverse<Timestamp>, RecordHandle);
 
 impl Call {
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn sort_key(&self) -> Place {
         (self.start, Reverse(self.end), self.at)
     }
 }
 
 impl Work {
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn sort_key(&self) -> Place {
         (self.start, Reverse(self.end), self.at)
     }
 }
@@ -55,7 +55,7 @@ impl<L: Copy + Ord + Hash> RecordOrder<L> {
 
     /// Adds a record; `place_of` returns the place of an earlier record. Returns the number of its lane, in order of
     /// first records.
-    pub(super) fn push(&mut self, lane: L, place: Place, place_of: impl Fn(RecordHandle) -> Place) -> usize {
+    pub(super) fn push_record(&mut self, lane: L, place: Place, place_of: impl Fn(RecordHandle) -> Place) -> usize {
         let next = self.lanes.len();
         let number = *self.numbers.get_or_insert_with(lane, || next);
         if number == next {
@@ -70,17 +70,17 @@ impl<L: Copy + Ord + Hash> RecordOrder<L> {
         if let Some(lane) = self.lanes.get_mut(number) {
             self.may_overlap |= place.0 < lane.end;
             lane.end = lane.end.max(place.1.0);
-            lane.push(place, place_of);
+            lane.push_record(place, place_of);
         }
         number
     }
 
     /// Orders lanes and records, after the last record.
-    pub(super) fn finish(&mut self, place_of: impl Fn(RecordHandle) -> Place) {
+    pub(super) fn sort_lanes(&mut self, place_of: impl Fn(RecordHandle) -> Place) {
         self.numbers = Map::default();
         self.lanes.sort_unstable_by_key(|lane| lane.key);
         for lane in &mut self.lanes {
-            lane.finish(&place_of);
+            lane.sort_records(&place_of);
         }
     }
 
@@ -108,26 +108,26 @@ impl<L: Copy + Ord + Hash> RecordOrder<L> {
 }
 
 impl<L> OrderedLane<L> {
-    fn push(&mut self, place: Place, place_of: impl Fn(RecordHandle) -> Place) {
+    fn push_record(&mut self, place: Place, place_of: impl Fn(RecordHandle) -> Place) {
         let is_late = self.last.is_some_and(|last| place < last);
         if !is_late {
             self.last = Some(place);
         } else if self.is_sorted {
-            self.is_sorted = self.insert(place, place_of);
+            self.is_sorted = self.insert_late(place, place_of);
             return;
         }
         self.handles.push(place.2);
     }
 
     /// Inserts a late record; returns whether its place was within reach.
-    fn insert(&mut self, place: Place, place_of: impl Fn(RecordHandle) -> Place) -> bool {
+    fn insert_late(&mut self, place: Place, place_of: impl Fn(RecordHandle) -> Place) -> bool {
         let later = self.handles.iter().rev().take(REACH).take_while(|handle| place_of(**handle) > place).count();
         let at = self.handles.len() - later;
         self.handles.insert(at, place.2);
         later < REACH || at == 0
     }
 
-    fn finish(&mut self, place_of: &impl Fn(RecordHandle) -> Place) {
+    fn sort_records(&mut self, place_of: &impl Fn(RecordHandle) -> Place) {
         if !self.is_sorted {
             let mut places: List<_> = self.handles.iter().map(|handle| place_of(*handle)).collect();
             // An unstable sort: the stable sort would allocate to merge runs.
@@ -151,9 +151,9 @@ mod tests {
             |at: RecordHandle| (Timestamp::from_nanos(records[at.0 as usize].1), Reverse(Timestamp::from_nanos(0)), at);
         let mut order = RecordOrder::new();
         for (at, (lane, _)) in records.iter().enumerate() {
-            order.push(*lane, place_of(handle(at)), place_of);
+            order.push_record(*lane, place_of(handle(at)), place_of);
         }
-        order.finish(place_of);
+        order.sort_lanes(place_of);
         order
             .lanes()
             .map(|(lane, handles)| (lane, handles.iter().map(|at| records[at.0 as usize].1).collect()))

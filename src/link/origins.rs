@@ -25,7 +25,7 @@ impl Origins {
         other.ok().and_then(|nth| self.others.get(nth)).map_or(named, |(_, slice)| *slice)
     }
 
-    fn add(&mut self, others: impl IntoIterator<Item = (RecordHandle, u64)>) {
+    fn add_exceptions(&mut self, others: impl IntoIterator<Item = (RecordHandle, u64)>) {
         self.others.extend(others);
         self.others.sort_unstable();
     }
@@ -76,7 +76,7 @@ impl<'a, S: Spans> SliceSearch<'a, S> {
 
     /// Adds a call as it arrives.
     #[inline]
-    pub(super) fn add(&mut self, call: &Call, counts: &mut LinkCounts) {
+    pub(super) fn add_call(&mut self, call: &Call, counts: &mut LinkCounts) {
         if !self.names_its_slice(call) {
             self.unnamed.push(call.at);
             counts.ids_unknown += u64::from(call.external != 0);
@@ -100,20 +100,20 @@ impl<'a, S: Spans> SliceSearch<'a, S> {
         for at in std::mem::take(&mut self.unnamed) {
             let call = records.call_at(at);
             if !launches.is_shared(call.correlation) {
-                self.resolve(slice::from_ref(&call), launches);
+                self.resolve_nest(slice::from_ref(&call), launches);
             }
         }
     }
 
     /// Finds the slice of the calls of a launch, the outermost first, or of a single call.
-    pub(super) fn resolve(&mut self, nest: &[Call], launches: &Launches) {
+    pub(super) fn resolve_nest(&mut self, nest: &[Call], launches: &Launches) {
         let Some(outermost) = nest.first() else { return };
         let named = nest.iter().find(|call| self.names_its_slice(call)).map(|call| call.external);
         let stray = || {
             self.strays.get(&outermost.correlation).copied().filter(|id| self.spans.may_be_open(*id, outermost.start))
         };
         if let Some(slice) = named.or_else(stray) {
-            return self.link(nest, slice);
+            return self.link_nest(nest, slice);
         }
         let question = Question {
             thread: outermost.thread,
@@ -123,10 +123,10 @@ impl<'a, S: Spans> SliceSearch<'a, S> {
         };
         if nest.iter().any(|call| call.launches) {
             self.questions.push(question);
-        } else if let Some(place) = launches.place(outermost).filter(|_| outermost.correlation != 0) {
+        } else if let Some(place) = launches.launch_index(outermost).filter(|_| outermost.correlation != 0) {
             self.undecided.push((place, question));
         } else {
-            return self.link(nest, 0);
+            return self.link_nest(nest, 0);
         }
         self.question_calls.extend(nest.iter().map(|call| (call.at, call.external)));
     }
@@ -138,7 +138,7 @@ impl<'a, S: Spans> SliceSearch<'a, S> {
     }
 
     /// Sets the slice for the calls that do not name it themselves.
-    fn link(&mut self, nest: &[Call], slice: u64) {
+    fn link_nest(&mut self, nest: &[Call], slice: u64) {
         for call in nest {
             if call.external != slice && !self.names_its_slice(call) {
                 self.others.push((call.at, slice));
@@ -151,9 +151,9 @@ impl<'a, S: Spans> SliceSearch<'a, S> {
         let questions = std::mem::take(&mut self.questions);
         self.link_by_time(questions, counts);
         let mut origins = Origins { others: List::new() };
-        origins.add(std::mem::take(&mut self.others));
+        origins.add_exceptions(std::mem::take(&mut self.others));
         let mut undecided = Bits::default();
-        self.undecided.iter().for_each(|(place, _)| undecided.set(*place));
+        self.undecided.iter().for_each(|(place, _)| undecided.set_bit(*place));
         (origins, undecided)
     }
 
@@ -163,9 +163,9 @@ impl<'a, S: Spans> SliceSearch<'a, S> {
         for (place, question) in std::mem::take(&mut self.undecided) {
             if launches.has_worked(place) { questions.push(question) } else { none.push(question) }
         }
-        none.iter().for_each(|question| self.answer(question, 0));
+        none.iter().for_each(|question| self.answer_question(question, 0));
         self.link_by_time(questions, counts);
-        origins.add(self.others);
+        origins.add_exceptions(self.others);
         origins.others.shrink_to_fit();
     }
 
@@ -173,16 +173,16 @@ impl<'a, S: Spans> SliceSearch<'a, S> {
     fn link_by_time(&mut self, mut questions: List<Question>, counts: &mut LinkCounts) {
         questions.sort_unstable_by_key(|question| (question.thread, question.time));
         let asked: List<_> = questions.iter().map(|question| (question.thread, question.time)).collect();
-        let answers = if asked.is_empty() { List::new() } else { self.spans.innermost(&asked) };
+        let answers = if asked.is_empty() { List::new() } else { self.spans.innermost_slices(&asked) };
         for (nth, question) in questions.iter().enumerate() {
             let slice = answers.get(nth).copied().unwrap_or(0);
             let count = if slice == 0 { &mut counts.unlinked } else { &mut counts.linked_by_time };
             *count += 1;
-            self.answer(question, slice);
+            self.answer_question(question, slice);
         }
     }
 
-    fn answer(&mut self, question: &Question, slice: u64) {
+    fn answer_question(&mut self, question: &Question, slice: u64) {
         let calls = self.question_calls.iter().skip(question.from).take(question.calls);
         self.others.extend(calls.filter(|(_, named)| *named != slice).map(|(at, _)| (*at, slice)));
     }

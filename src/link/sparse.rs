@@ -24,7 +24,7 @@ pub(super) struct Sparse {
 
 impl Sparse {
     /// Adds the launches of an id, which is greater than those before; returns their number.
-    pub(super) fn extend(&mut self, launches: impl Iterator<Item = SparseLaunch>) -> u64 {
+    pub(super) fn add_launches(&mut self, launches: impl Iterator<Item = SparseLaunch>) -> u64 {
         let from = self.launches.len();
         self.launches.extend(launches);
         let added = self.launches.get_mut(from..).unwrap_or_default();
@@ -33,7 +33,7 @@ impl Sparse {
     }
 
     /// Builds the index, after the last launch: about a part for each launch.
-    pub(super) fn finish(&mut self) {
+    pub(super) fn build_index(&mut self) {
         self.launches.shrink_to_fit();
         let [first, .., last] = &self.launches[..] else { return };
         let range = last.correlation - first.correlation;
@@ -41,7 +41,7 @@ impl Sparse {
         self.width = (0..63).find(|width| range >> width < self.launches.len() as u64).unwrap_or(63);
         let mut parts = List::new();
         for (nth, launch) in (0..).zip(&self.launches) {
-            let part = self.part(launch.correlation).unwrap_or(0);
+            let part = self.part_index(launch.correlation).unwrap_or(0);
             parts.resize(parts.len().max(part + 1), nth);
         }
         parts.push(u32::try_from(self.launches.len()).unwrap_or(u32::MAX));
@@ -49,14 +49,14 @@ impl Sparse {
         self.parts = parts;
     }
 
-    fn part(&self, correlation: u64) -> Option<usize> {
+    fn part_index(&self, correlation: u64) -> Option<usize> {
         usize::try_from(correlation.checked_sub(self.first)? >> self.width).ok()
     }
 
     /// Returns the range that contains any launches of this id.
-    fn near(&self, correlation: u64) -> (usize, &[SparseLaunch]) {
+    fn candidate_range(&self, correlation: u64) -> (usize, &[SparseLaunch]) {
         let near = || {
-            let part = self.part(correlation)?;
+            let part = self.part_index(correlation)?;
             let (from, to) = (*self.parts.get(part)? as usize, *self.parts.get(part + 1)? as usize);
             Some((from, self.launches.get(from..to)?))
         };
@@ -64,8 +64,8 @@ impl Sparse {
     }
 
     /// Finds the launch of work: the last that starts no later than the work, otherwise the first.
-    pub(super) fn find(&self, correlation: u64, start: Timestamp) -> Option<(usize, RecordHandle)> {
-        let (from, near) = self.near(correlation);
+    pub(super) fn find_launch(&self, correlation: u64, start: Timestamp) -> Option<(usize, RecordHandle)> {
+        let (from, near) = self.candidate_range(correlation);
         let behind = near.partition_point(|launch| (launch.correlation, launch.start) <= (correlation, start));
         let of_id = |nth: usize| {
             near.get(nth).filter(|launch| launch.correlation == correlation).map(|launch| (from + nth, launch.at))
@@ -74,8 +74,8 @@ impl Sparse {
     }
 
     /// Returns the index of this launch.
-    pub(super) fn position(&self, launch: &SparseLaunch) -> Option<usize> {
-        let (from, near) = self.near(launch.correlation);
+    pub(super) fn launch_index(&self, launch: &SparseLaunch) -> Option<usize> {
+        let (from, near) = self.candidate_range(launch.correlation);
         near.binary_search(launch).ok().map(|nth| from + nth)
     }
 
@@ -96,8 +96,8 @@ mod tests {
 
     fn sparse(ids: &[u64]) -> Sparse {
         let mut sparse = Sparse::default();
-        ids.iter().for_each(|id| assert_eq!(sparse.extend([launch(*id, 20), launch(*id, 10)].into_iter()), 2));
-        sparse.finish();
+        ids.iter().for_each(|id| assert_eq!(sparse.add_launches([launch(*id, 20), launch(*id, 10)].into_iter()), 2));
+        sparse.build_index();
         sparse
     }
 
@@ -108,17 +108,17 @@ mod tests {
         for ids in [vec![], vec![5], vec![1, u64::MAX], even, clustered] {
             let sparse = sparse(&ids);
             for (nth, id) in ids.iter().enumerate() {
-                let found = [5, 10, 19, 20].map(|start| sparse.find(*id, Timestamp::from_nanos(start)));
+                let found = [5, 10, 19, 20].map(|start| sparse.find_launch(*id, Timestamp::from_nanos(start)));
                 let (first, last) = (Some((2 * nth, RecordHandle(10))), Some((2 * nth + 1, RecordHandle(20))));
                 assert_eq!(found, [first, first, first, last], "{id}");
                 assert_eq!(
-                    [10, 20, 30].map(|start| sparse.position(&launch(*id, start))),
+                    [10, 20, 30].map(|start| sparse.launch_index(&launch(*id, start))),
                     [Some(2 * nth), Some(2 * nth + 1), None]
                 );
             }
             for other in [0, 2_500, u64::MAX / 2] {
-                assert_eq!(sparse.find(other, Timestamp::from_nanos(15)), None, "{other}");
-                assert_eq!(sparse.position(&launch(other, 10)), None, "{other}");
+                assert_eq!(sparse.find_launch(other, Timestamp::from_nanos(15)), None, "{other}");
+                assert_eq!(sparse.launch_index(&launch(other, 10)), None, "{other}");
             }
         }
     }

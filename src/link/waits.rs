@@ -28,7 +28,7 @@ impl Waits {
     }
 
     /// Returns the last record of the event at or before this call; correlation ids give the order, not arrival.
-    pub(super) fn find(&self, context: u32, event: u64, correlation: u64) -> Option<LinkedWait> {
+    pub(super) fn find_target(&self, context: u32, event: u64, correlation: u64) -> Option<LinkedWait> {
         let behind = self.0.partition_point(|(key, _)| *key <= (context, event, correlation));
         let ((of_context, of_event, correlation), stream) = *self.0.get(behind.checked_sub(1)?)?;
         ((of_context, of_event) == (context, event)).then_some(LinkedWait { stream, correlation })
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn last_record_before_the_wait_is_found() {
         let waits = waits(&[(1, 5, 30, 3), (1, 5, 10, 1), (1, 5, 20, 2)]);
-        let found = |correlation| waits.find(1, 5, correlation).map(|wait| (wait.stream, wait.correlation));
+        let found = |correlation| waits.find_target(1, 5, correlation).map(|wait| (wait.stream, wait.correlation));
         assert_eq!(
             [9, 10, 19, 20, 1000].map(found),
             [None, Some((1, 10)), Some((1, 10)), Some((2, 20)), Some((3, 30))]
@@ -68,15 +68,15 @@ mod tests {
     #[test]
     fn other_contexts_and_events_are_ignored() {
         let waits = waits(&[(1, 5, 10, 1), (2, 4, 10, 2)]);
-        assert_eq!(waits.find(1, 6, 99), None);
-        assert_eq!(waits.find(2, 5, 99), None);
-        assert_eq!(waits.find(0, 5, 99), None);
+        assert_eq!(waits.find_target(1, 6, 99), None);
+        assert_eq!(waits.find_target(2, 5, 99), None);
+        assert_eq!(waits.find_target(0, 5, 99), None);
     }
 
     #[test]
     fn last_record_of_a_call_counts() {
         let waits = waits(&[(1, 5, 10, 1), (1, 5, 10, 2), (1, 5, 0, 3)]);
-        assert_eq!(waits.find(1, 5, 10), Some(LinkedWait { stream: 2, correlation: 10 }));
-        assert_eq!(waits.find(1, 5, 9), None);
+        assert_eq!(waits.find_target(1, 5, 10), Some(LinkedWait { stream: 2, correlation: 10 }));
+        assert_eq!(waits.find_target(1, 5, 9), None);
     }
 }

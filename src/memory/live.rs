@@ -51,7 +51,7 @@ pub fn usage() -> Usage {
 }
 
 /// Moves the threads' counts into the total, at the start of a recording.
-pub(crate) fn gather() {
+pub(crate) fn gather_counts() {
     let _own = InternalAllocGuard::begin();
     SHARD.iter().for_each(gather_one);
 }
@@ -65,20 +65,20 @@ fn gather_one(shard: &Shard) {
 fn own_shard() -> &'static Shard {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     #[cold]
-    fn choose() -> usize {
+    fn choose_shard() -> usize {
         let chosen = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS + 1;
         OWN_SHARD.with(|own| own.set(chosen));
         chosen
     }
     let own = OWN_SHARD.with(Cell::get);
-    let own = if own == 0 { choose() } else { own };
+    let own = if own == 0 { choose_shard() } else { own };
     let [first, ..] = &SHARD;
     SHARD.get(own - 1).unwrap_or(first)
 }
 
 /// Adds to the thread's counter, while no layer records memory.
 #[inline(always)]
-pub(super) fn add(bytes: i64) {
+pub(super) fn add_bytes(bytes: i64) {
     own_shard().0.fetch_add(bytes, Ordering::Relaxed);
 }
 

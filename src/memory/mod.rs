@@ -22,7 +22,7 @@ mod tracked;
 
 pub use kineto_trace::memory::{Category, Device, UnknownCategory};
 pub(crate) use kineto_trace::memory::{MemoryAction, MemoryRow, MemoryTimeline};
-pub(crate) use live::gather;
+pub(crate) use live::gather_counts;
 pub use live::{Usage, usage};
 pub use scope::{Scope, scope};
 pub use tracked::Tracked;
@@ -77,7 +77,7 @@ pub(crate) fn has_reporter() -> bool {
 #[inline]
 pub fn record(address: u64, bytes: i64, total_allocated: u64, total_reserved: u64, device: Device) {
     if is_enabled() {
-        report(clock::now(), address, bytes, [total_allocated, total_reserved], device, 0);
+        report_event(clock::now(), address, bytes, [total_allocated, total_reserved], device, 0);
     }
 }
 
@@ -86,14 +86,15 @@ pub fn record(address: u64, bytes: i64, total_allocated: u64, total_reserved: u6
 pub fn record_out_of_memory(bytes: u64, total_allocated: u64, total_reserved: u64, device: Device) {
     if is_enabled() {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        report(clock::now(), 0, bytes, [total_allocated, total_reserved], device, flag::OUT_OF_MEMORY);
+        report_event(clock::now(), 0, bytes, [total_allocated, total_reserved], device, flag::OUT_OF_MEMORY);
     }
 }
 
 /// Records an event; returns whether every active recorder accepted it.
 #[cold]
-fn report(time: Ticks, address: u64, bytes: i64, totals: [u64; 2], device: Device, flags: u8) -> bool {
-    let tag = MemoryTag { kind: device.kind.number(), index: device.index, category: scope::current().number() };
+fn report_event(time: Ticks, address: u64, bytes: i64, totals: [u64; 2], device: Device, flags: u8) -> bool {
+    let tag =
+        MemoryTag { kind: device.kind.number(), index: device.index, category: scope::current_category().number() };
     let [allocated, reserved] = totals;
-    lanes::record(&MemoryEvent { time, address, bytes, allocated, reserved, tag, flags })
+    lanes::record_memory_event(&MemoryEvent { time, address, bytes, allocated, reserved, tag, flags })
 }

@@ -15,7 +15,7 @@ pub fn scope(category: Category) -> Scope {
 
 /// Returns the category of the thread's innermost scope.
 #[inline]
-pub(super) fn current() -> Category {
+pub(super) fn current_category() -> Category {
     CURRENT.with(Cell::get)
 }
 
@@ -42,10 +42,10 @@ mod tests {
         let _outer = scope(Category::Parameter);
         {
             let _inner = scope(Category::Gradient);
-            assert_eq!(current(), Category::Gradient);
-            let there = std::thread::scope(|scope| scope.spawn(current).join().unwrap());
+            assert_eq!(current_category(), Category::Gradient);
+            let there = std::thread::scope(|scope| scope.spawn(current_category).join().unwrap());
             assert_eq!(there, Category::Unknown);
         }
-        assert_eq!(current(), Category::Parameter);
+        assert_eq!(current_category(), Category::Parameter);
     }
 }

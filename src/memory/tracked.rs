@@ -1,7 +1,7 @@
 //! A global allocator that counts and reports the program's allocations.
 #![allow(unsafe_code, reason = "a global allocator has no safe form")]
 
-use super::{Device, live, report};
+use super::{Device, live, report_event};
 use crate::buffer::flag;
 use crate::clock;
 use crate::recorder::memory_listeners;
@@ -47,7 +47,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Tracked<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller upholds the contract of `alloc`.
         let pointer = unsafe { self.inner.alloc(layout) };
-        allocated(pointer, layout.size());
+        report_alloc(pointer, layout.size());
         pointer
     }
 
@@ -55,7 +55,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Tracked<A> {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller upholds the contract of `alloc_zeroed`.
         let pointer = unsafe { self.inner.alloc_zeroed(layout) };
-        allocated(pointer, layout.size());
+        report_alloc(pointer, layout.size());
         pointer
     }
 
@@ -63,9 +63,9 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Tracked<A> {
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // Before another thread can get the same memory.
         if memory_listeners::is_open() {
-            freed(clock::now(), pointer, layout.size())
+            report_free(clock::now(), pointer, layout.size())
         } else {
-            live::add(-signed(layout.size()))
+            live::add_bytes(-signed_size(layout.size()))
         }
         // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { self.inner.dealloc(pointer, layout) };
@@ -77,12 +77,12 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Tracked<A> {
         // SAFETY: the caller upholds the contract of `realloc`.
         let moved = unsafe { self.inner.realloc(pointer, layout, new_size) };
         match before {
-            _ if moved.is_null() => failed(new_size),
+            _ if moved.is_null() => report_failure(new_size),
             Some(before) => {
-                freed(before, pointer, layout.size());
-                allocated(moved, new_size);
+                report_free(before, pointer, layout.size());
+                report_alloc(moved, new_size);
             }
-            None => live::add(signed(new_size) - signed(layout.size())),
+            None => live::add_bytes(signed_size(new_size) - signed_size(layout.size())),
         }
         moved
     }
@@ -91,37 +91,44 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Tracked<A> {
 /// Returns a layout's size, which never exceeds `isize::MAX`.
 #[inline(always)]
 #[expect(clippy::cast_possible_wrap, reason = "a layout's size is at most isize::MAX")]
-const fn signed(size: usize) -> i64 {
+const fn signed_size(size: usize) -> i64 {
     size as i64
 }
 
 #[inline(always)]
-fn allocated(pointer: *mut u8, size: usize) {
+fn report_alloc(pointer: *mut u8, size: usize) {
     if pointer.is_null() {
-        failed(size);
+        report_failure(size);
     } else if memory_listeners::is_open() {
-        report_one(clock::now(), pointer, signed(size));
+        report_one(clock::now(), pointer, signed_size(size));
     } else {
-        live::add(signed(size));
+        live::add_bytes(signed_size(size));
     }
 }
 
 #[cold]
-fn freed(time: Ticks, pointer: *mut u8, size: usize) {
-    report_one(time, pointer, -signed(size));
+fn report_free(time: Ticks, pointer: *mut u8, size: usize) {
+    report_one(time, pointer, -signed_size(size));
 }
 
 #[cold]
 fn report_one(time: Ticks, pointer: *mut u8, bytes: i64) {
     let total = live::add_to_total(bytes);
-    if !report(time, pointer.addr() as u64, bytes, [total, 0], Device::CPU, 0) {
+    if !report_event(time, pointer.addr() as u64, bytes, [total, 0], Device::CPU, 0) {
         live::note_unrecorded(bytes);
     }
 }
 
 #[cold]
-fn failed(size: usize) {
+fn report_failure(size: usize) {
     if memory_listeners::is_open() {
-        report(clock::now(), 0, signed(size), [live::usage().live_bytes, 0], Device::CPU, flag::OUT_OF_MEMORY);
+        report_event(
+            clock::now(),
+            0,
+            signed_size(size),
+            [live::usage().live_bytes, 0],
+            Device::CPU,
+            flag::OUT_OF_MEMORY,
+        );
     }
 }

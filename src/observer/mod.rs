@@ -8,7 +8,7 @@ mod stack;
 
 pub use span::ObservedSpan;
 
-use crate::collector::{Unavailable, Why, attempt};
+use crate::collector::{Unavailable, Why, catch_panic};
 use crate::diag::diag;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -104,7 +104,7 @@ impl Observers {
         let (mut running, mut reports) = (0, Vec::new());
         for (at, observer) in self.all.iter().enumerate().take(Observers::MAX) {
             let state = match self.broken.load(Ordering::Relaxed) >> at & 1 {
-                0 => self.contain(at, "start", || observer.start()).and_then(|started| started),
+                0 => self.call_contained(at, "start", || observer.start()).and_then(|started| started),
                 _ => Err(Unavailable::new(Why::Failed, "it panicked before", "fix its code")),
             };
             running |= u64::from(state.is_ok()) << at;
@@ -130,15 +130,15 @@ impl Observers {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn selected(&self, mask: u64) -> impl Iterator<Item = (usize, &dyn SpanObserver)> {
+    fn selected_observers(&self, mask: u64) -> impl Iterator<Item = (usize, &dyn SpanObserver)> {
         let all = self.all.iter().enumerate().take(Observers::MAX);
         all.filter(move |(at, _)| mask >> at & 1 != 0).map(|(at, observer)| (at, &**observer))
     }
 
     /// Notifies the observers in `mask`; disables those that panic.
     fn notify(&self, mask: u64, notify: impl Fn(&dyn SpanObserver)) {
-        for (at, observer) in self.selected(mask & !self.broken.load(Ordering::Relaxed)) {
-            let Err(why) = self.contain(at, "a hook", || notify(observer)) else { continue };
+        for (at, observer) in self.selected_observers(mask & !self.broken.load(Ordering::Relaxed)) {
+            let Err(why) = self.call_contained(at, "a hook", || notify(observer)) else { continue };
             let name = name_of(observer);
             diag!(Error, "observer", "the observer {name}: {}; it is disabled now; fix its code", why.message());
             if let Some(report) = self.reports.lock().unwrap_or_else(PoisonError::into_inner).get_mut(at) {
@@ -148,19 +148,19 @@ impl Observers {
     }
 
     /// Runs a call that may panic, and disables the observer if it does.
-    fn contain<R>(&self, at: usize, what: &str, call: impl FnOnce() -> R) -> Result<R, Unavailable> {
-        attempt(what, call).inspect_err(|_| {
+    fn call_contained<R>(&self, at: usize, what: &str, call: impl FnOnce() -> R) -> Result<R, Unavailable> {
+        catch_panic(what, call).inspect_err(|_| {
             self.broken.fetch_or(1 << at, Ordering::Relaxed);
             self.running.fetch_and(!(1 << at), Ordering::Relaxed);
         })
     }
 
     /// Reports an event on the calling thread.
-    pub(crate) fn event(&self, event: &ObservedSpan) {
+    pub(crate) fn report_event(&self, event: &ObservedSpan) {
         self.notify(self.running.load(Ordering::Relaxed), |observer| observer.event(event));
     }
 }
 
 fn name_of(observer: &dyn SpanObserver) -> &'static str {
-    attempt("name", || observer.name()).unwrap_or("unnamed")
+    catch_panic("name", || observer.name()).unwrap_or("unnamed")
 }

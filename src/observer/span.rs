@@ -1,7 +1,7 @@
 //! An observer's view of a span or an event.
 
 use crate::callsite::{NAME_FIELD, Site, has_field};
-use crate::text::{Bounded, boundary};
+use crate::text::{Bounded, floor_char_boundary};
 use kineto_trace::activity::{ActivityType, ArgValue, Args};
 use kineto_trace::write::OwnedValue;
 use std::fmt;
@@ -38,7 +38,7 @@ impl ObservedSpan {
     }
 
     /// Returns a visitor that captures the values of its fields; texts are cut after `bytes_max`.
-    pub(crate) fn capture(&mut self, site: &Site, bytes_max: usize) -> Capture<'_> {
+    pub(crate) fn capture_fields(&mut self, site: &Site, bytes_max: usize) -> Capture<'_> {
         Capture { span: self, fields: site.fields, bytes_max }
     }
 
@@ -64,13 +64,13 @@ impl ObservedSpan {
 
     /// Returns the value of a field.
     pub fn field(&self, name: &str) -> Option<ArgValue<'_>> {
-        self.fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value.show())
+        self.fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value.as_arg_value())
     }
 }
 
 impl Args for ObservedSpan {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        self.fields.iter().for_each(|(field, value)| each(field, value.show()));
+        self.fields.iter().for_each(|(field, value)| each(field, value.as_arg_value()));
     }
 }
 
@@ -82,7 +82,7 @@ impl fmt::Debug for ObservedSpan {
 }
 
 impl Capture<'_> {
-    fn put(&mut self, field: &Field, value: OwnedValue) {
+    fn put_field(&mut self, field: &Field, value: OwnedValue) {
         if !has_field(self.fields, field.index()) {
             return;
         }
@@ -95,8 +95,8 @@ impl Capture<'_> {
         }
     }
 
-    fn text(&self, text: &str) -> OwnedValue {
-        OwnedValue::Text(text.get(..boundary(text, self.bytes_max)).unwrap_or_default().into())
+    fn cut_text(&self, text: &str) -> OwnedValue {
+        OwnedValue::Text(text.get(..floor_char_boundary(text, self.bytes_max)).unwrap_or_default().into())
     }
 }
 
@@ -104,30 +104,30 @@ impl Visit for Capture<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         // User code runs here, and may panic or open spans; nothing is borrowed.
         if has_field(self.fields, field.index()) {
-            let text = Bounded::debug(value, self.bytes_max).text;
-            self.put(field, OwnedValue::Text(text.into()));
+            let text = Bounded::from_debug(value, self.bytes_max).text;
+            self.put_field(field, OwnedValue::Text(text.into()));
         }
     }
     fn record_str(&mut self, field: &Field, value: &str) {
-        let text = self.text(value);
-        self.put(field, text);
+        let text = self.cut_text(value);
+        self.put_field(field, text);
     }
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.put(field, OwnedValue::of(ArgValue::Bool(value)));
+        self.put_field(field, OwnedValue::from_arg_value(ArgValue::Bool(value)));
     }
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.put(field, OwnedValue::of(ArgValue::I64(value)));
+        self.put_field(field, OwnedValue::from_arg_value(ArgValue::I64(value)));
     }
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.put(field, OwnedValue::of(ArgValue::U64(value)));
+        self.put_field(field, OwnedValue::from_arg_value(ArgValue::U64(value)));
     }
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.put(field, OwnedValue::of(ArgValue::F64(value)));
+        self.put_field(field, OwnedValue::from_arg_value(ArgValue::F64(value)));
     }
     fn record_i128(&mut self, field: &Field, value: i128) {
-        self.put(field, OwnedValue::of(ArgValue::I128(value)));
+        self.put_field(field, OwnedValue::from_arg_value(ArgValue::I128(value)));
     }
     fn record_u128(&mut self, field: &Field, value: u128) {
-        self.put(field, OwnedValue::of(ArgValue::U128(value)));
+        self.put_field(field, OwnedValue::from_arg_value(ArgValue::U128(value)));
     }
 }

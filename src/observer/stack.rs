@@ -22,7 +22,7 @@ thread_local! {
 }
 
 /// Calls `action` with the thread's reported spans; returns `None` if the thread is ending.
-fn with<R>(action: impl FnOnce(&mut Vec<EnteredSpan>) -> R) -> Option<R> {
+fn with_entered<R>(action: impl FnOnce(&mut Vec<EnteredSpan>) -> R) -> Option<R> {
     ENTERED.try_with(|entered| entered.try_borrow_mut().ok().map(|mut entered| action(&mut entered))).ok().flatten()
 }
 
@@ -32,14 +32,14 @@ impl Observers {
     }
 
     /// Reports that the calling thread enters the span with that key.
-    pub(crate) fn enter(&self, key: u64, span: &Arc<ObservedSpan>) {
+    pub(crate) fn report_enter(&self, key: u64, span: &Arc<ObservedSpan>) {
         let (observers, generation) = (self.address(), self.generation.load(Ordering::Relaxed));
         let takers = self.running.load(Ordering::Relaxed);
         // The exits of spans that were open when an earlier recording ended were not seen.
         let is_old = |entered: &mut EnteredSpan| entered.observers == observers && entered.generation != generation;
-        self.leave(is_old);
+        self.leave_matching(is_old);
         let entered = EnteredSpan { observers, generation, key, span: span.clone(), takers };
-        if with(|all| all.push(entered)).is_some() {
+        if with_entered(|all| all.push(entered)).is_some() {
             self.notify(takers, |observer| observer.enter(span));
         }
     }
@@ -47,18 +47,18 @@ impl Observers {
     /// Reports that the calling thread, which is no longer recorded, leaves all its spans.
     pub(crate) fn leave_all(&self) {
         let observers = self.address();
-        self.leave(|entered| entered.observers == observers);
+        self.leave_matching(|entered| entered.observers == observers);
     }
 
-    fn leave(&self, which: impl FnMut(&mut EnteredSpan) -> bool) {
-        let left = with(|all| all.extract_if(.., which).collect::<Vec<_>>()).unwrap_or_default();
+    fn leave_matching(&self, which: impl FnMut(&mut EnteredSpan) -> bool) {
+        let left = with_entered(|all| all.extract_if(.., which).collect::<Vec<_>>()).unwrap_or_default();
         left.iter().rev().for_each(|entered| self.notify(entered.takers, |observer| observer.exit(&entered.span)));
     }
 
     /// Reports that the calling thread leaves the span with that key, which another thread may have entered.
-    pub(crate) fn exit(&self, key: u64) {
+    pub(crate) fn report_exit(&self, key: u64) {
         let observers = self.address();
-        let left = with(|all| {
+        let left = with_entered(|all| {
             let at = all.iter().rposition(|entered| entered.observers == observers && entered.key == key)?;
             let left = all.remove(at);
             let inside = all.iter().skip(at).filter(|entered| entered.observers == observers);

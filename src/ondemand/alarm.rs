@@ -4,7 +4,7 @@ use super::request::WARMUP;
 use super::source::{Incoming, RequestSource};
 use crate::config::Timetable;
 use crate::diag::diag;
-use crate::handler::numbered;
+use crate::handler::numbered_path;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -33,14 +33,14 @@ impl Alarm {
     }
 
     /// Returns when a window begins.
-    fn start(&self, window: u64) -> Option<Instant> {
-        self.timetable.start(window).and_then(|start| self.created.checked_add(start))
+    fn window_start(&self, window: u64) -> Option<Instant> {
+        self.timetable.window_start(window).and_then(|start| self.created.checked_add(start))
     }
 
     /// Skips windows that have passed while the process did not run.
     fn skip_missed(&mut self, now: Instant) {
         let first = self.next;
-        while self.start(self.next + 1).is_some_and(|start| start <= now) {
+        while self.window_start(self.next + 1).is_some_and(|start| start <= now) {
             self.next += 1;
         }
         if self.next > first {
@@ -55,13 +55,13 @@ impl Alarm {
     }
 
     /// Returns the request for the next window, which begins `ahead` from now.
-    fn request(&self, ahead: Duration) -> Incoming {
+    fn build_request(&self, ahead: Duration) -> Incoming {
         let (number, is_numbered) = (self.next + 1, self.timetable.is_numbered());
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Incoming {
-            text: self.timetable.request(wall + ahead),
+            text: self.timetable.request_text(wall + ahead),
             by: if is_numbered { format!("the configuration (window {number})") } else { "the configuration".into() },
-            output: Some(if is_numbered { numbered(&self.output, number) } else { self.output.clone() }),
+            output: Some(if is_numbered { numbered_path(&self.output, number) } else { self.output.clone() }),
             answer: None,
         }
     }
@@ -74,7 +74,7 @@ impl RequestSource for Alarm {
 
     fn poll_requests(&mut self, now: Instant, busy: bool) -> Vec<Incoming> {
         self.skip_missed(now);
-        let Some(start) = self.start(self.next) else {
+        let Some(start) = self.window_start(self.next) else {
             self.due = now + NEVER;
             return Vec::new();
         };
@@ -84,12 +84,12 @@ impl RequestSource for Alarm {
         if now < self.due {
             return Vec::new();
         }
-        let request = self.request(start.saturating_duration_since(now));
+        let request = self.build_request(start.saturating_duration_since(now));
         self.next += 1;
         vec![request]
     }
 
-    fn due(&self) -> Instant {
+    fn next_poll_time(&self) -> Instant {
         self.due
     }
 
@@ -121,7 +121,7 @@ mod tests {
                 if let Some(request) = self.poll_requests(*now, busy).pop() {
                     return Some((now.saturating_duration_since(self.created).as_millis(), request));
                 }
-                *now = (*now).max(self.due());
+                *now = (*now).max(self.next_poll_time());
             }
             None
         }

@@ -39,19 +39,19 @@ impl Job {
         if self.request.kind == RequestKind::MemoryProfile {
             return Ok(());
         }
-        let (config, missing) = self.settings(session);
+        let (config, missing) = self.recording_settings(session);
         if let Some(missing) = missing {
-            report_progress!(Warning, Ongoing, self.request.answer, "{}: {missing}", self.request.name());
+            report_progress!(Warning, Ongoing, self.request.answer, "{}: {missing}", self.request.display_name());
         }
         session.requests.prepare(self.id, config)
     }
 
     /// Begins the recording.
     pub(super) fn start(&self, session: &Session) -> Result<(), Error> {
-        let (id, between) = (self.id, self.plan.between());
+        let (id, between) = (self.id, self.plan.cut_times());
         match self.request.kind {
             RequestKind::MemoryProfile => session.memory_profile.start_for(id, between),
-            RequestKind::Trace => session.requests.start(id, between, || self.settings(session).0),
+            RequestKind::Trace => session.requests.start(id, between, || self.recording_settings(session).0),
         }
     }
 
@@ -72,7 +72,7 @@ impl Job {
 
     /// Ends the recording and writes its file; returns its path and contents. Absent devices are named if the request names
     /// types.
-    pub(super) fn save(&self, session: &Session, written: &WrittenFiles) -> Result<SavedFile, Error> {
+    pub(super) fn stop_and_save(&self, session: &Session, written: &WrittenFiles) -> Result<SavedFile, Error> {
         let Request { kind, output, .. } = &*self.request;
         let trace = match kind {
             RequestKind::MemoryProfile => session.memory_profile.stop_for(self.id)?,
@@ -84,14 +84,14 @@ impl Job {
         let files = if self.request.is_own {
             None
         } else {
-            Some(RequestFiles::open(&self.request, &session.settings.next().ondemand, written)?)
+            Some(RequestFiles::open_folder(&self.request, &session.settings.next_config().ondemand, written)?)
         };
         let to: &dyn Destination = match &files {
             Some(files) => files,
             None => trace.destination(),
         };
         let path = match kind {
-            RequestKind::MemoryProfile => session.memory_profile.save(&trace, to, output)?,
+            RequestKind::MemoryProfile => session.memory_profile.write_timeline(&trace, to, output)?,
             RequestKind::Trace => trace.save_all_to(to, output)?,
         };
         let content = match (kind, trace.why_empty()) {
@@ -104,7 +104,7 @@ impl Job {
     }
 
     /// Returns the recording's settings, and a warning if it requests options that only the layer can enable.
-    fn settings(&self, session: &Session) -> (Config, Option<&'static str>) {
+    fn recording_settings(&self, session: &Session) -> (Config, Option<&'static str>) {
         session.settings.of_request(&self.request.asked, self.request.output.clone())
     }
 }

@@ -68,8 +68,8 @@ pub(super) enum Admission {
     Refused(String),
 }
 
-/// An action to perform now, without the machine's lock. The caller reports the result: [`begun`](RequestMachine::begun)
-/// after a start, [`ended`](RequestMachine::ended) after a stop or cancel, and [`failed`](RequestMachine::failed) if it
+/// An action to perform now, without the machine's lock. The caller reports the result: [`mark_begun`](RequestMachine::mark_begun)
+/// after a start, [`mark_ended`](RequestMachine::mark_ended) after a stop or cancel, and [`mark_failed`](RequestMachine::mark_failed) if it
 /// cannot begin.
 #[derive(Debug)]
 pub(super) enum RequestAction {
@@ -92,7 +92,7 @@ impl RequestMachine {
     pub(super) const MOST_AHEAD: usize = 4;
 
     /// Admits a request unless too many are waiting.
-    pub(super) fn admit(&mut self, request: Request, moment: &ClockReading) -> Admission {
+    pub(super) fn admit_request(&mut self, request: Request, moment: &ClockReading) -> Admission {
         let request = Arc::new(request);
         if self.has_begun() {
             if self.pending.is_some() {
@@ -109,13 +109,13 @@ impl RequestMachine {
                 Self::MOST_AHEAD
             ));
         }
-        match self.accept(request, moment) {
+        match self.accept_request(request, moment) {
             Ok(()) => Admission::Accepted,
             Err((_, why)) => Admission::Refused(why),
         }
     }
 
-    fn accept(&mut self, request: Arc<Request>, moment: &ClockReading) -> Result<(), (Arc<Request>, String)> {
+    fn accept_request(&mut self, request: Arc<Request>, moment: &ClockReading) -> Result<(), (Arc<Request>, String)> {
         match RequestPlan::new(&request.when, moment, request.longest) {
             Ok(plan) => {
                 self.accepted.push(Job { id: 0, request, plan, late: Arc::default() });
@@ -128,7 +128,7 @@ impl RequestMachine {
     /// Advances by one state, if one is due; returns the action for it.
     pub(super) fn advance(&mut self, moment: &ClockReading, program: &ProgramState) -> Option<RequestAction> {
         if matches!(self.state, RequestState::Idle) {
-            let accepted = self.pending.take().map(|request| self.accept(request, moment));
+            let accepted = self.pending.take().map(|request| self.accept_request(request, moment));
             if let Some(Err((request, why))) = accepted {
                 return Some(RequestAction::Refuse(request, why));
             }
@@ -139,8 +139,8 @@ impl RequestMachine {
         }
         let (next, action) = match std::mem::take(&mut self.state) {
             RequestState::Idle => self.begin_next(moment, program),
-            RequestState::Warming(job) => warming(job, moment, program),
-            RequestState::Collecting(job, until) => collecting(job, until, moment, program),
+            RequestState::Warming(job) => advance_warming(job, moment, program),
+            RequestState::Collecting(job, until) => advance_collecting(job, until, moment, program),
             other => (other, None),
         };
         self.state = next;
@@ -163,11 +163,14 @@ impl RequestMachine {
     }
 
     /// Records that a recording has begun; returns `false` if it was cancelled meanwhile.
-    pub(super) fn begun(&mut self, id: u64, moment: &ClockReading) -> bool {
+    pub(super) fn mark_begun(&mut self, id: u64, moment: &ClockReading) -> bool {
         let (next, is_wanted) = match std::mem::take(&mut self.state) {
             RequestState::Starting(job, planned) if job.id == id => {
-                let until =
-                    if planned.iteration().is_some() { planned } else { job.plan.until(moment, job.request.longest) };
+                let until = if planned.end_iteration().is_some() {
+                    planned
+                } else {
+                    job.plan.end_condition(moment, job.request.longest)
+                };
                 (RequestState::Collecting(job, until), true)
             }
             other => (other, false),
@@ -177,7 +180,7 @@ impl RequestMachine {
     }
 
     /// Records that a request cannot begin; returns `false` if it was cancelled meanwhile, which is reported elsewhere.
-    pub(super) fn failed(&mut self, id: u64) -> bool {
+    pub(super) fn mark_failed(&mut self, id: u64) -> bool {
         let is_news =
             matches!(&self.state, RequestState::Warming(job) | RequestState::Starting(job, _) if job.id == id);
         if is_news {
@@ -187,7 +190,7 @@ impl RequestMachine {
     }
 
     /// Records that a request has ended.
-    pub(super) fn ended(&mut self, id: u64) {
+    pub(super) fn mark_ended(&mut self, id: u64) {
         if matches!(&self.state, RequestState::Ending(job) if job.id == id) {
             self.state = RequestState::Idle;
         }
@@ -200,7 +203,7 @@ impl RequestMachine {
             RequestState::Warming(job) | RequestState::Starting(job, _) | RequestState::Collecting(job, _)
                 if !job.request.is_own =>
             {
-                self.cancel(why)
+                self.cancel_current(why)
             }
             _ => None,
         };
@@ -216,10 +219,10 @@ impl RequestMachine {
     }
 
     /// Cancels the current request, unless it is ending already.
-    pub(super) fn cancel(&mut self, why: &str) -> Option<RequestAction> {
+    pub(super) fn cancel_current(&mut self, why: &str) -> Option<RequestAction> {
         let (next, action) = match std::mem::take(&mut self.state) {
             RequestState::Warming(job) | RequestState::Starting(job, _) | RequestState::Collecting(job, _) => {
-                cancelled(job, why.to_owned())
+                cancel_job(job, why.to_owned())
             }
             other => (other, None),
         };
@@ -228,7 +231,7 @@ impl RequestMachine {
     }
 
     /// Ends all requests because the program ends: the current recording is written, and the others are cancelled.
-    pub(super) fn close(&mut self, moment: &ClockReading) -> Vec<RequestAction> {
+    pub(super) fn end_all_requests(&mut self, moment: &ClockReading) -> Vec<RequestAction> {
         const WHY: &str = "the program ends";
         let mut actions = self.drop_waiting(WHY, |_| true);
         let (next, current) = match std::mem::take(&mut self.state) {
@@ -240,7 +243,7 @@ impl RequestMachine {
             other => (other, None),
         };
         self.state = next;
-        actions.extend(current.or_else(|| self.cancel(WHY)));
+        actions.extend(current.or_else(|| self.cancel_current(WHY)));
         actions
     }
 
@@ -275,7 +278,7 @@ impl RequestMachine {
     }
 
     /// Returns the name of the state, the current request, and the number of waiting ones.
-    pub(super) fn status(&self) -> (&'static str, Option<&Request>, usize) {
+    pub(super) fn state_summary(&self) -> (&'static str, Option<&Request>, usize) {
         let (state, request) = match &self.state {
             RequestState::Idle => ("idle", None),
             RequestState::Warming(job) | RequestState::Starting(job, _) => ("preparing", Some(&*job.request)),
@@ -286,41 +289,41 @@ impl RequestMachine {
     }
 
     /// Returns when something is due by time alone.
-    pub(super) fn due(&self, moment: &ClockReading) -> Option<Instant> {
+    pub(super) fn next_due_time(&self, moment: &ClockReading) -> Option<Instant> {
         match &self.state {
             RequestState::Idle => self.accepted.iter().map(|job| job.plan.warm_at(moment)).min(),
             RequestState::Warming(job) => Some(job.plan.start_at(moment)),
-            RequestState::Collecting(_, until) => Some(until.at(moment)),
+            RequestState::Collecting(_, until) => Some(until.end_time(moment)),
             RequestState::Starting(..) | RequestState::Ending(_) => None,
         }
     }
 
     /// Returns the iteration at which something is due.
-    pub(super) fn watched(&self) -> Option<u64> {
+    pub(super) fn next_due_iteration(&self) -> Option<u64> {
         match &self.state {
             RequestState::Idle => self.accepted.iter().filter_map(|job| job.plan.warm_iteration()).min(),
             RequestState::Warming(job) => job.plan.start_iteration(),
-            RequestState::Starting(_, until) | RequestState::Collecting(_, until) => until.iteration(),
+            RequestState::Starting(_, until) | RequestState::Collecting(_, until) => until.end_iteration(),
             RequestState::Ending(_) => None,
         }
     }
 }
 
-fn warming(job: Job, moment: &ClockReading, program: &ProgramState) -> (RequestState, Option<RequestAction>) {
+fn advance_warming(job: Job, moment: &ClockReading, program: &ProgramState) -> (RequestState, Option<RequestAction>) {
     if let Some(why) = &program.stopped {
-        return cancelled(job, format!("a collector stopped before the start: {why}"));
+        return cancel_job(job, format!("a collector stopped before the start: {why}"));
     }
     if let Some(why) = job.plan.why_expired(moment) {
-        return cancelled(job, why);
+        return cancel_job(job, why);
     }
     if !job.plan.is_due(moment) {
         return (RequestState::Warming(job), None);
     }
-    let until = job.plan.until(moment, job.request.longest);
+    let until = job.plan.end_condition(moment, job.request.longest);
     (RequestState::Starting(job.clone(), until), Some(RequestAction::Start(job)))
 }
 
-fn collecting(
+fn advance_collecting(
     job: Job,
     until: Until,
     moment: &ClockReading,
@@ -339,13 +342,13 @@ fn collecting(
 
 /// Ends a recording early; if its start time is still ahead, there is nothing to write.
 fn ended_early(job: Job, why: String, moment: &ClockReading) -> (RequestState, Option<RequestAction>) {
-    if !job.plan.ahead(moment).is_zero() {
-        return cancelled(job, why);
+    if !job.plan.time_until_start(moment).is_zero() {
+        return cancel_job(job, why);
     }
     (RequestState::Ending(job.clone()), Some(RequestAction::Stop(job, Some(why))))
 }
 
-fn cancelled(job: Job, why: String) -> (RequestState, Option<RequestAction>) {
+fn cancel_job(job: Job, why: String) -> (RequestState, Option<RequestAction>) {
     (RequestState::Ending(job.clone()), Some(RequestAction::Cancel(job, why)))
 }
 

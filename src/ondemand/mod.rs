@@ -32,7 +32,7 @@ use trigger::Trigger;
 static SERVING: fork::Own<Weak<Runner>> = fork::Own::of_first(Weak::new());
 
 /// Serves requests from all configured sources on a new thread. Only a recording that begins now is started here.
-pub(crate) fn serve(session: &Arc<Session>) {
+pub(crate) fn serve_requests(session: &Arc<Session>) {
     if process::has_more_rights() {
         return diag!(
             Warning,
@@ -46,7 +46,7 @@ pub(crate) fn serve(session: &Arc<Session>) {
     runner.iter().flatten().for_each(|runner| *serving = Arc::downgrade(runner));
     // The sink of a message may build a layer.
     drop(serving);
-    match runner.map(|runner| start(session, runner?)) {
+    match runner.map(|runner| start_runner(session, runner?)) {
         None => diag!(Info, "ondemand", "another layer of this process serves requests already"),
         Some(Ok(())) => {}
         Some(Err(why)) => {
@@ -56,18 +56,20 @@ pub(crate) fn serve(session: &Arc<Session>) {
 }
 
 /// Starts a recording that begins now, and the thread for everything else.
-fn start(session: &Arc<Session>, runner: Arc<Runner>) -> io::Result<()> {
-    let (settings, now) = (session.settings.next(), Instant::now());
+fn start_runner(session: &Arc<Session>, runner: Arc<Runner>) -> io::Result<()> {
+    let (settings, now) = (session.settings.next_config(), Instant::now());
     let timetable = settings.ondemand.timetable.clone();
     // The parent serves the timetable; a forked child does not repeat it.
     let has_alarm = timetable.is_wanted() && !session.requests.is_of_parent();
     let mut alarm = has_alarm.then(|| Alarm::new(timetable, session.settings.scheduled_output(), now));
     let first = alarm.as_mut().map(|alarm| alarm.poll_requests(now, true)).unwrap_or_default();
-    runner.start(session, &first, ConfigReloader::new(settings.clone()), move || sources(&settings.ondemand, alarm))
+    runner.start_serving(session, &first, ConfigReloader::new(settings.clone()), move || {
+        open_sources(&settings.ondemand, alarm)
+    })
 }
 
 /// Opens the configured sources; reports those that fail.
-fn sources(settings: &OnDemandConfig, alarm: Option<Alarm>) -> Vec<Box<dyn RequestSource>> {
+fn open_sources(settings: &OnDemandConfig, alarm: Option<Alarm>) -> Vec<Box<dyn RequestSource>> {
     let mut sources: Vec<Box<dyn RequestSource>> = Vec::new();
     sources.extend(alarm.map(|alarm| -> Box<dyn RequestSource> { Box::new(alarm) }));
     let mut add = |what: &str, source: io::Result<Box<dyn RequestSource>>| match source {

@@ -29,7 +29,7 @@ impl<'r> Outcome<'r> {
     }
 
     /// Adds the reason, unless it is empty.
-    pub(super) fn because(self, reason: &'r str) -> Outcome<'r> {
+    pub(super) fn with_reason(self, reason: &'r str) -> Outcome<'r> {
         Outcome { reason: Some(reason).filter(|reason| !reason.is_empty()), ..self }
     }
 

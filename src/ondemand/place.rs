@@ -4,10 +4,10 @@ use super::request::Request;
 use super::source::report_progress;
 use crate::config::{OnDemandConfig, PlaceholderValues, has_pid_placeholder};
 use crate::error::{Error, ErrorKind};
-use crate::handler::numbered;
+use crate::handler::numbered_path;
 use crate::os::file_lock;
 use crate::os::folder::{FileId, Folder};
-use crate::write::file::{Contents, Destination, Format, failed, temporary_name};
+use crate::write::file::{Contents, Destination, Format, file_error, temporary_name};
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -29,7 +29,7 @@ impl OutputFile {
     ///
     /// # Errors
     /// If the folder does not exist.
-    pub(super) fn find(
+    pub(super) fn from_requested_path(
         asked: Option<&Path>,
         folder: &Path,
         parts: &PlaceholderValues,
@@ -42,11 +42,15 @@ impl OutputFile {
             )
         })?;
         let fallback = || allowed.join(with_pid(default, parts.pid));
-        Ok(match asked.map(|asked| check(&parts.expand(asked), &allowed, parts.pid, has_pid_placeholder(asked))) {
-            None => OutputFile { path: fallback(), rejection: None },
-            Some(Ok(path)) => OutputFile { path, rejection: None },
-            Some(Err(why)) => OutputFile { path: fallback(), rejection: Some(why) },
-        })
+        Ok(
+            match asked.map(|asked| {
+                resolve_allowed_path(&parts.expand(asked), &allowed, parts.pid, has_pid_placeholder(asked))
+            }) {
+                None => OutputFile { path: fallback(), rejection: None },
+                Some(Ok(path)) => OutputFile { path, rejection: None },
+                Some(Err(why)) => OutputFile { path: fallback(), rejection: Some(why) },
+            },
+        )
     }
 }
 
@@ -64,7 +68,7 @@ impl<'r> RequestFiles<'r> {
     ///
     /// # Errors
     /// If the folder is no longer in the one that requests may write to, for example because a link has replaced it.
-    pub(super) fn open(
+    pub(super) fn open_folder(
         request: &'r Request,
         settings: &OnDemandConfig,
         written: &'r WrittenFiles,
@@ -84,7 +88,7 @@ impl<'r> RequestFiles<'r> {
     fn find_name(&self, path: &Path) -> io::Result<PathBuf> {
         const MOST: u64 = 10_000;
         for number in 0..=MOST {
-            let candidate = if number == 0 { path.to_owned() } else { numbered(path, number) };
+            let candidate = if number == 0 { path.to_owned() } else { numbered_path(path, number) };
             match self.folder.id_of(file_name(&candidate)?) {
                 Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(candidate),
                 Err(why) => return Err(why),
@@ -96,7 +100,7 @@ impl<'r> RequestFiles<'r> {
     }
 
     /// Renames a complete file to its name; returns `false` if a file that this process did not write has that name now.
-    fn publish(&self, temporary: &OsStr, name: &OsStr) -> io::Result<bool> {
+    fn publish_file(&self, temporary: &OsStr, name: &OsStr) -> io::Result<bool> {
         match self.folder.rename_new(temporary, name) {
             Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
                 self.folder.rename_over(temporary, name, |id| self.written.contains(id))
@@ -108,18 +112,18 @@ impl<'r> RequestFiles<'r> {
 
 impl Destination for RequestFiles<'_> {
     fn write_file(&self, path: &Path, gzip_level: u32, contents: &mut Contents<'_>) -> Result<PathBuf, Error> {
-        let format = Format::of(path)?;
-        let failed = |what: &'static str| move |why| failed(what, path, why);
+        let format = Format::from_path(path)?;
+        let failed = |what: &'static str| move |why| file_error(what, path, why);
         let mut named = self.find_name(path).map_err(failed("create"))?;
         let temporary = Temporary::create(&self.folder, path, self.mode).map_err(failed("create"))?;
         format.encode(&temporary.file, gzip_level, |out| contents(&named, out)).map_err(failed("write"))?;
-        let (id, name) = (FileId::of(&temporary.file).map_err(failed("write"))?, temporary.name.as_os_str());
-        while !file_name(&named).and_then(|to| self.publish(name, to)).map_err(failed("replace"))? {
+        let (id, name) = (FileId::from_file(&temporary.file).map_err(failed("write"))?, temporary.name.as_os_str());
+        while !file_name(&named).and_then(|to| self.publish_file(name, to)).map_err(failed("replace"))? {
             named = self.find_name(path).map_err(failed("replace"))?;
         }
         self.written.add(id);
         if named != path {
-            let (by, new) = (self.request.name(), named.display());
+            let (by, new) = (self.request.display_name(), named.display());
             report_progress!(
                 Warning,
                 Ongoing,
@@ -156,7 +160,7 @@ impl<'f> Temporary<'f> {
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         // It is gone if it was renamed, and another file may have its name after an exchange.
-        let own = FileId::of(&self.file).ok();
+        let own = FileId::from_file(&self.file).ok();
         if own.is_some() && self.folder.id_of(&self.name).ok() == own {
             let _ = self.folder.remove(&self.name);
         }
@@ -170,16 +174,16 @@ pub(super) struct WrittenFiles(Mutex<VecDeque<FileId>>);
 impl WrittenFiles {
     const MOST: usize = 256;
 
-    fn ids(&self) -> MutexGuard<'_, VecDeque<FileId>> {
+    fn lock_ids(&self) -> MutexGuard<'_, VecDeque<FileId>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn contains(&self, id: &FileId) -> bool {
-        self.ids().contains(id)
+        self.lock_ids().contains(id)
     }
 
     fn add(&self, id: FileId) {
-        let mut ids = self.ids();
+        let mut ids = self.lock_ids();
         ids.push_back(id);
         if ids.len() > Self::MOST {
             ids.pop_front();
@@ -188,7 +192,7 @@ impl WrittenFiles {
 }
 
 /// Returns the file's path with links resolved, if its folder is the allowed one or a subfolder.
-fn check(asked: &Path, allowed: &Path, pid: u32, has_pid: bool) -> Result<PathBuf, String> {
+fn resolve_allowed_path(asked: &Path, allowed: &Path, pid: u32, has_pid: bool) -> Result<PathBuf, String> {
     let shown = asked.to_string_lossy().escape_debug().to_string();
     let refuse = |why: &str| Err(format!("\"{shown}\" {why}"));
     if shown.len() > 2048 {
@@ -217,7 +221,7 @@ fn check(asked: &Path, allowed: &Path, pid: u32, has_pid: bool) -> Result<PathBu
     if path.is_dir() {
         return refuse("is a folder");
     }
-    Format::of(&path).map(|_| path).map_err(|why| why.to_string())
+    Format::from_path(&path).map(|_| path).map_err(|why| why.to_string())
 }
 
 /// Inserts the process id into a name as `dyno gputrace` prints it: before each `.json`. `dyno` prints a name without
@@ -274,8 +278,9 @@ mod tests {
         fs::create_dir(root.join("folder_7")).unwrap();
         std::os::unix::fs::symlink(outside.path(), root.join("away")).unwrap();
         std::os::unix::fs::symlink(root.join("x.json.d"), root.join("within")).unwrap();
-        let find =
-            |asked: &str| OutputFile::find(Some(Path::new(asked)), allowed.path(), &parts(), "default.json").unwrap();
+        let find = |asked: &str| {
+            OutputFile::from_requested_path(Some(Path::new(asked)), allowed.path(), &parts(), "default.json").unwrap()
+        };
         let inside = |name: &str| find(root.join(name).to_str().unwrap());
         for (name, expected) in [
             ("t.json", "t_7.json"),
@@ -304,7 +309,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
     fn missing_folder_is_an_error() {
-        let error = OutputFile::find(None, Path::new("/no/such"), &parts(), "default.json").unwrap_err();
+        let error = OutputFile::from_requested_path(None, Path::new("/no/such"), &parts(), "default.json").unwrap_err();
         assert!(error.contains("/no/such") && error.contains("KINETO_ONDEMAND_TRACE_DIR"), "{error}");
     }
 
@@ -321,9 +326,9 @@ mod tests {
             output: None,
             answer: None,
         };
-        let request = Request::read(&incoming, &settings, &parts()).unwrap();
+        let request = Request::from_incoming(&incoming, &settings, &parts()).unwrap();
         let written = WrittenFiles::default();
-        let open = || RequestFiles::open(&request, &settings, &written);
+        let open = || RequestFiles::open_folder(&request, &settings, &written);
         let files = open().unwrap();
         fs::rename(root.join("a"), root.join("moved")).unwrap();
         std::os::unix::fs::symlink(outside.path(), root.join("a")).unwrap();
@@ -347,11 +352,11 @@ mod tests {
     #[test]
     fn written_files_are_the_newest() {
         let (files, written) = (tempfile::tempdir().unwrap(), WrittenFiles::default());
-        let id = |name: &str| FileId::of(&File::create(files.path().join(name)).unwrap()).unwrap();
+        let id = |name: &str| FileId::from_file(&File::create(files.path().join(name)).unwrap()).unwrap();
         let (first, second) = (id("first"), id("second"));
         written.add(first);
         (0..WrittenFiles::MOST).for_each(|_| written.add(second));
         assert!(!written.contains(&first) && written.contains(&second));
-        assert_eq!(written.ids().len(), WrittenFiles::MOST);
+        assert_eq!(written.lock_ids().len(), WrittenFiles::MOST);
     }
 }

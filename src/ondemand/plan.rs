@@ -110,7 +110,7 @@ impl RequestPlan {
     }
 
     /// Returns how long it is until the given start time; zero without one.
-    pub(super) fn ahead(&self, moment: &ClockReading) -> Duration {
+    pub(super) fn time_until_start(&self, moment: &ClockReading) -> Duration {
         if let Point::Clock(at) = self.start { at.saturating_sub(moment.since_epoch()) } else { Duration::ZERO }
     }
 
@@ -120,7 +120,7 @@ impl RequestPlan {
     }
 
     /// Returns the times that the trace is cut to, if the request gives them.
-    pub(super) fn between(&self) -> Option<(SystemTime, SystemTime)> {
+    pub(super) fn cut_times(&self) -> Option<(SystemTime, SystemTime)> {
         match (self.start, self.length) {
             (Point::Clock(at), Length::Time(length)) => Some((UNIX_EPOCH + at, UNIX_EPOCH + at + length)),
             _ => None,
@@ -128,8 +128,8 @@ impl RequestPlan {
     }
 
     /// Returns when a recording ends that begins now.
-    pub(super) fn until(&self, moment: &ClockReading, longest: Duration) -> Until {
-        let from = moment.now + self.ahead(moment);
+    pub(super) fn end_condition(&self, moment: &ClockReading, longest: Duration) -> Until {
+        let from = moment.now + self.time_until_start(moment);
         let point = match self.length {
             Length::Time(length) => Point::Time(from + length),
             Length::Iterations(count) => {
@@ -141,13 +141,13 @@ impl RequestPlan {
     }
 
     pub(super) fn warm_at(&self, moment: &ClockReading) -> Instant {
-        self.warm.at(moment, self.expires)
+        self.warm.time_or(moment, self.expires)
     }
 
     pub(super) fn start_at(&self, moment: &ClockReading) -> Instant {
         let begins =
             if let Point::Clock(at) = self.start { Point::Clock(at.saturating_sub(AHEAD)) } else { self.start };
-        begins.at(moment, self.expires)
+        begins.time_or(moment, self.expires)
     }
 
     pub(super) fn warm_iteration(&self) -> Option<u64> {
@@ -163,7 +163,7 @@ impl Until {
     /// Returns whether the recording must end. The thread that counts iterations ends a recording by iterations, and waits
     /// for it.
     pub(super) fn is_over(&self, moment: &ClockReading) -> bool {
-        let is_waited_for = moment.begins || self.iteration().is_none();
+        let is_waited_for = moment.begins || self.end_iteration().is_none();
         is_waited_for && self.point.is_reached(moment)
     }
 
@@ -172,11 +172,11 @@ impl Until {
         moment.now >= self.longest
     }
 
-    pub(super) fn at(&self, moment: &ClockReading) -> Instant {
-        self.point.at(moment, self.longest)
+    pub(super) fn end_time(&self, moment: &ClockReading) -> Instant {
+        self.point.time_or(moment, self.longest)
     }
 
-    pub(super) fn iteration(&self) -> Option<u64> {
+    pub(super) fn end_iteration(&self) -> Option<u64> {
         self.point.iteration()
     }
 }
@@ -190,7 +190,7 @@ impl Point {
         }
     }
 
-    fn at(self, moment: &ClockReading, otherwise: Instant) -> Instant {
+    fn time_or(self, moment: &ClockReading, otherwise: Instant) -> Instant {
         match self {
             Point::Time(at) => at,
             Point::Clock(at) => moment.now + at.saturating_sub(moment.since_epoch()),

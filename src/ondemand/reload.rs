@@ -37,13 +37,13 @@ impl ConfigReloader {
             return;
         }
         let mut warnings = Vec::new();
-        let read = self.read.reread(&mut warnings);
-        config::report(&warnings);
+        let read = self.read.reread_file(&mut warnings);
+        config::report_warnings(&warnings);
         let path = self.done.path().display();
         match read {
             Err(why) => diag!(Warning, "config", "{why}; keeping the previous configuration"),
             Ok(read) => {
-                let changes = self.read.changes(&read);
+                let changes = self.read.changed_keys(&read);
                 let settings = session.settings.apply_reloaded(&read);
                 sources.iter_mut().for_each(|source| source.apply_settings(&settings.ondemand));
                 diag!(Stage, "config", "the configuration file {path} was read again: {changes}");
@@ -58,7 +58,7 @@ impl ConfigReloader {
             return false;
         }
         self.next = now + INTERVAL;
-        let before = std::mem::replace(&mut self.seen, self.done.again());
+        let before = std::mem::replace(&mut self.seen, self.done.with_current_stamp());
         if before != self.seen || self.seen == self.done {
             return false;
         }

@@ -4,7 +4,7 @@ use super::machine::ClockReading;
 use super::place::OutputFile;
 use super::source::{AnswerChannel, Incoming};
 use crate::config::{OnDemandConfig, ParsedRequest, PlaceholderValues, Timetable};
-use crate::text::counted;
+use crate::text::count_with_noun;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl Request {
     ///
     /// # Errors
     /// The reason to refuse it, as a clause.
-    pub(super) fn read(
+    pub(super) fn from_incoming(
         incoming: &Incoming,
         settings: &OnDemandConfig,
         parts: &PlaceholderValues,
@@ -92,7 +92,7 @@ impl Request {
         };
         let output = match &incoming.output {
             Some(path) => OutputFile { path: path.clone(), rejection: None },
-            None => OutputFile::find(asked.log_file.as_deref(), &settings.trace_folder, parts, default)?,
+            None => OutputFile::from_requested_path(asked.log_file.as_deref(), &settings.trace_folder, parts, default)?,
         };
         let elsewhere = output.rejection.map(|why| format!("{why}; writing to {} instead", output.path.display()));
         asked.warnings.extend(elsewhere);
@@ -100,7 +100,7 @@ impl Request {
             by: incoming.by.clone(),
             answer: incoming.answer.clone(),
             kind,
-            when: When::of(&asked, is_own),
+            when: When::from_parsed(&asked, is_own),
             output: output.path,
             is_own,
             longest: if is_own { Timetable::FOREVER } else { settings.max_duration },
@@ -109,12 +109,12 @@ impl Request {
     }
 
     /// Returns its name in messages.
-    pub(super) fn name(&self) -> String {
-        format!("the request by {}{}", self.by, self.trace())
+    pub(super) fn display_name(&self) -> String {
+        format!("the request by {}{}", self.by, self.trace_suffix())
     }
 
     /// Returns `, trace ` and its trace id, or an empty text.
-    pub(super) fn trace(&self) -> String {
+    pub(super) fn trace_suffix(&self) -> String {
         match self.asked.trace_id.as_str() {
             "" => String::new(),
             id => format!(", trace {}", id.escape_debug()),
@@ -127,7 +127,7 @@ impl Request {
     }
 
     /// Returns the time until its start; zero without a start time.
-    pub(super) fn ahead(&self, moment: &ClockReading) -> Duration {
+    pub(super) fn time_until_start(&self, moment: &ClockReading) -> Duration {
         match self.when {
             When::Time { start: Some(at), .. } => at.saturating_sub(moment.since_epoch()),
             _ => Duration::ZERO,
@@ -142,7 +142,7 @@ impl Request {
 
 impl When {
     /// Decides as libkineto does: iterations if both their number and the first one are given, else a duration.
-    fn of(asked: &ParsedRequest, is_own: bool) -> When {
+    fn from_parsed(asked: &ParsedRequest, is_own: bool) -> When {
         let warmup = asked.warmup.unwrap_or(if asked.start.is_some() { WARMUP } else { Duration::ZERO });
         match (asked.start_iteration, asked.memory_profile) {
             (_, Some(length)) => When::Time { start: asked.start, warmup: Duration::ZERO, length },
@@ -187,7 +187,7 @@ impl fmt::Display for Request {
         match self.when {
             When::Time { .. } if self.is_endless() => f.write_str("everything until the program ends")?,
             When::Time { length, .. } => write!(f, "{length:?}")?,
-            When::Iterations { count, .. } => write!(f, "{}", counted(count, "iteration"))?,
+            When::Iterations { count, .. } => write!(f, "{}", count_with_noun(count, "iteration"))?,
         }
         match self.when {
             When::Time { start: Some(_), .. } if !self.is_own => f.write_str(" from a given time on")?,
@@ -206,7 +206,7 @@ mod tests {
 
     fn read(text: &str) -> Result<Request, String> {
         let incoming = Incoming { text: text.to_owned(), by: "a test".to_owned(), output: None, answer: None };
-        Request::read(
+        Request::from_incoming(
             &incoming,
             &OnDemandConfig::default(),
             &PlaceholderValues { pid: 7, ..Config::default().placeholder_values() },

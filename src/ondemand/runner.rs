@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::os::{datagram, fork};
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::session::{Patience, RequestHandler, Session};
-use crate::text::counted;
+use crate::text::count_with_noun;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -71,7 +71,7 @@ impl Runner {
     }
 
     /// Serves the first requests, and starts the thread, which opens its sources itself.
-    pub(super) fn start(
+    pub(super) fn start_serving(
         self: Arc<Self>,
         session: &Arc<Session>,
         first: &[Incoming],
@@ -79,14 +79,14 @@ impl Runner {
         open: impl FnOnce() -> Vec<Box<dyn RequestSource>> + Send + 'static,
     ) -> io::Result<()> {
         session.requests.set_handler(self.clone());
-        first.iter().for_each(|incoming| self.admit(session, incoming));
+        first.iter().for_each(|incoming| self.admit_incoming(session, incoming));
         self.perform_due(session, false);
         let own = self.clone();
         let thread = std::thread::Builder::new().name("kineto-ondemand".into());
         let started = thread.spawn(move || own.run(reloader, open)).map(drop);
         if started.is_err() {
             let _end = EndSignal(&self);
-            self.finish(session);
+            self.end_all_requests(session);
         }
         started
     }
@@ -95,7 +95,7 @@ impl Runner {
         self.is_closing.load(Ordering::Relaxed)
     }
 
-    fn machine(&self) -> MutexGuard<'_, RequestMachine> {
+    fn lock_machine(&self) -> MutexGuard<'_, RequestMachine> {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -108,64 +108,69 @@ impl Runner {
             let Some(session) = self.session.upgrade() else { break };
             reloader.reload_if_changed(&session, &mut sources);
             for source in &mut sources {
-                let busy = self.machine().is_busy() || session.requests.used_by_program().is_some();
+                let busy = self.lock_machine().is_busy() || session.requests.used_by_program().is_some();
                 let incoming = source.poll_requests(Instant::now(), busy);
-                incoming.iter().for_each(|incoming| self.admit(&session, incoming));
+                incoming.iter().for_each(|incoming| self.admit_incoming(&session, incoming));
             }
             self.cancel_if_evicted(&session);
             self.perform_due(&session, false);
-            let status = self.status(&session);
-            sources.iter_mut().for_each(|source| source.publish(&status));
+            let status = self.status_json(&session);
+            sources.iter_mut().for_each(|source| source.publish_status(&status));
             drop(session);
-            self.wait(&sources);
+            self.wait_for_requests(&sources);
         }
         if let Some(session) = self.session.upgrade() {
-            self.finish(&session);
+            self.end_all_requests(&session);
         }
         sources.iter_mut().for_each(|source| source.close(Instant::now() + TICK));
     }
 
     /// Waits until a request arrives or something is due; at most a second, because the clock may be set meanwhile.
-    fn wait(&self, sources: &[Box<dyn RequestSource>]) {
+    fn wait_for_requests(&self, sources: &[Box<dyn RequestSource>]) {
         let moment = read_clocks(None);
-        let due = self.machine().due(&moment).into_iter().chain(sources.iter().map(|source| source.due())).min();
+        let due = self
+            .lock_machine()
+            .next_due_time(&moment)
+            .into_iter()
+            .chain(sources.iter().map(|source| source.next_poll_time()))
+            .min();
         let left = due.map_or(TICK, |due| due.saturating_duration_since(moment.now)).min(TICK);
         let sources = sources.iter().filter_map(|source| source.descriptor());
         let descriptors: Vec<_> = sources.chain([self.wakeup.descriptor()]).collect();
-        datagram::wait(&descriptors, left);
+        datagram::wait_readable(&descriptors, left);
         self.wakeup.clear();
     }
 
     /// Reads a request, and reports whether it is admitted.
-    fn admit(&self, session: &Session, incoming: &Incoming) {
+    fn admit_incoming(&self, session: &Session, incoming: &Incoming) {
         let by = &incoming.by;
         diag!(Verbose, "ondemand", "received a request by {by}: {:?}", incoming.text);
         if ParsedRequest::is_cancel(&incoming.text) {
             return self.cancel_requests(incoming);
         }
-        let settings = session.settings.next();
-        let request = match Request::read(incoming, &settings.ondemand, &settings.placeholder_values()) {
+        let settings = session.settings.next_config();
+        let request = match Request::from_incoming(incoming, &settings.ondemand, &settings.placeholder_values()) {
             Ok(request) => request,
             Err(why) => {
-                let outcome = Outcome::new(id_of(&incoming.text).unwrap_or(""), Outcome::REFUSED).because(&why);
+                let outcome = Outcome::new(id_of(&incoming.text).unwrap_or(""), Outcome::REFUSED).with_reason(&why);
                 let text = format!("the request by {by} was refused: {why}");
                 return self.keep_outcome(report_outcome!(Warning, Failed, incoming.answer, outcome, "{text}"));
             }
         };
-        let name = request.name();
-        report_progress!(Stage, Ongoing, request.answer, "triggered by {by}{}: {request}", request.trace());
+        let name = request.display_name();
+        report_progress!(Stage, Ongoing, request.answer, "triggered by {by}{}: {request}", request.trace_suffix());
         for warning in &request.asked.warnings {
             report_progress!(Warning, Ongoing, request.answer, "{name}: {warning}");
         }
         // No message while the lock is held: a message sink may step, or start.
-        let moment = read_clocks(session.steps.iteration());
-        let mut machine = self.machine();
-        let admission = machine.admit(request.clone(), &moment);
-        session.requests.watch_iteration(machine.watched());
+        let moment = read_clocks(session.steps.current_iteration());
+        let mut machine = self.lock_machine();
+        let admission = machine.admit_request(request.clone(), &moment);
+        session.requests.watch_iteration(machine.next_due_iteration());
         drop(machine);
         match admission {
-            Admission::Accepted if request.ahead(&moment) >= REPORTED_AHEAD => {
-                let ahead = Duration::from_secs(request.ahead(&moment).as_secs());
+            Admission::Accepted if request.time_until_start(&moment) >= REPORTED_AHEAD => {
+                let ahead = Duration::from_secs(request.time_until_start(&moment).as_secs());
                 let text = format!("{name} starts in {ahead:?}; earlier requests go first, and CANCEL=true cancels it");
                 report_progress!(Stage, Ongoing, request.answer, "{text}");
             }
@@ -173,7 +178,7 @@ impl Runner {
             Admission::Pending => {
                 report_progress!(Stage, Ongoing, request.answer, "{name} is queued behind the running request")
             }
-            Admission::Refused(why) => self.refuse(&request, &why),
+            Admission::Refused(why) => self.refuse_request(&request, &why),
         }
     }
 
@@ -181,123 +186,130 @@ impl Runner {
     fn cancel_requests(&self, incoming: &Incoming) {
         let Some(session) = self.session.upgrade() else { return };
         let by = &incoming.by;
-        let actions = self.machine().cancel_requests(&format!("{by} requested it"));
+        let actions = self.lock_machine().cancel_requests(&format!("{by} requested it"));
         let count = actions.len() as u64;
-        actions.into_iter().for_each(|action| self.perform(&session, action));
+        actions.into_iter().for_each(|action| self.perform_action(&session, action));
         let outcome = Outcome::new(id_of(&incoming.text).unwrap_or(""), Outcome::DONE);
-        report_outcome!(Stage, Done, incoming.answer, outcome, "{} cancelled by {by}", counted(count, "request"));
+        report_outcome!(
+            Stage,
+            Done,
+            incoming.answer,
+            outcome,
+            "{} cancelled by {by}",
+            count_with_noun(count, "request")
+        );
     }
 
     /// Cancels the request that the program has evicted from the session.
     fn cancel_if_evicted(&self, session: &Arc<Session>) {
-        let id = self.machine().in_session();
+        let id = self.lock_machine().in_session();
         let Some(why) = id.and_then(|id| session.why_evicted(id)) else { return };
-        let mut machine = self.machine();
-        let action = if machine.in_session() == id { machine.cancel(why) } else { None };
+        let mut machine = self.lock_machine();
+        let action = if machine.in_session() == id { machine.cancel_current(why) } else { None };
         drop(machine);
-        action.into_iter().for_each(|action| self.perform(session, action));
+        action.into_iter().for_each(|action| self.perform_action(session, action));
     }
 
     /// Performs all due actions; with `begins`, an iteration of the program waits for them.
     fn perform_due(&self, session: &Arc<Session>, begins: bool) {
         // If another caller is starting or ending a recording, it performs the next due actions.
-        while !self.machine().is_underway() {
+        while !self.lock_machine().is_underway() {
             let program = ProgramState {
                 busy: session.requests.used_by_program(),
                 stopped: session.requests.stopped_collector(),
             };
-            let moment = ClockReading { begins, ..read_clocks(session.steps.iteration()) };
-            let mut machine = self.machine();
+            let moment = ClockReading { begins, ..read_clocks(session.steps.current_iteration()) };
+            let mut machine = self.lock_machine();
             let action = machine.advance(&moment, &program);
-            session.requests.watch_iteration(machine.watched());
+            session.requests.watch_iteration(machine.next_due_iteration());
             drop(machine);
             let Some(action) = action else { return };
-            self.perform(session, action);
+            self.perform_action(session, action);
         }
     }
 
     /// Performs an action. It may take long while the program steps, starts or ends, so no lock is held.
-    fn perform(&self, session: &Arc<Session>, action: RequestAction) {
+    fn perform_action(&self, session: &Arc<Session>, action: RequestAction) {
         match action {
-            RequestAction::Prepare(job) => self.prepare(session, &job),
-            RequestAction::Start(job) => self.begin(session, &job),
+            RequestAction::Prepare(job) => self.prepare_job(session, &job),
+            RequestAction::Start(job) => self.start_job(session, &job),
             RequestAction::Stop(job, early) => {
                 job.halt(session);
-                self.write(session, job, early);
+                self.write_job(session, job, early);
             }
             RequestAction::Cancel(job, why) => {
                 job.cancel(session, &why);
-                self.ended(job.id);
+                self.end_request(job.id);
                 self.report_cancelled(&job.request, &why);
             }
-            RequestAction::Refuse(request, why) => self.refuse(&request, &why),
+            RequestAction::Refuse(request, why) => self.refuse_request(&request, &why),
             RequestAction::CancelWaiting(request, why) => self.report_cancelled(&request, &why),
         }
     }
 
-    fn prepare(&self, session: &Session, job: &Job) {
+    fn prepare_job(&self, session: &Session, job: &Job) {
         let request = &job.request;
         if job.plan.is_by_time_instead {
             let why = "is traced by time: it asks for iterations, but the program counts none; call Profiler::step";
-            report_progress!(Warning, Ongoing, request.answer, "{} {why}", request.name());
+            report_progress!(Warning, Ongoing, request.answer, "{} {why}", request.display_name());
         }
         let Err(why) = job.prepare(session) else { return };
-        let is_news = self.machine().failed(job.id);
+        let is_news = self.lock_machine().mark_failed(job.id);
         if is_news {
-            self.refuse(request, &why.to_string());
+            self.refuse_request(request, &why.to_string());
         }
     }
 
-    fn begin(&self, session: &Session, job: &Job) {
+    fn start_job(&self, session: &Session, job: &Job) {
         let begun = job.start(session);
-        let moment = read_clocks(session.steps.iteration());
+        let moment = read_clocks(session.steps.current_iteration());
         let is_wanted = match &begun {
-            Ok(()) => self.machine().begun(job.id, &moment),
-            Err(_) => self.machine().failed(job.id),
+            Ok(()) => self.lock_machine().mark_begun(job.id, &moment),
+            Err(_) => self.lock_machine().mark_failed(job.id),
         };
         // Otherwise the caller that cancelled it reports that.
         if is_wanted {
             match begun {
                 Ok(()) => report_start(job, *job.late.get_or_init(|| job.plan.lateness(&moment))),
-                Err(why) => self.refuse(&job.request, &why.to_string()),
+                Err(why) => self.refuse_request(&job.request, &why.to_string()),
             }
         }
     }
 
     /// Writes the file on a new thread, so that the daemon gets answers meanwhile.
-    fn write(&self, session: &Arc<Session>, job: Job, early: Option<String>) {
+    fn write_job(&self, session: &Arc<Session>, job: Job, early: Option<String>) {
         let Some(runner) = self.own.upgrade() else { return };
         let (owned, lost) = (session.clone(), job.clone());
         let write = move || {
             let _own = InternalAllocGuard::begin();
             // The program's sinks may panic, and the next request must still be served.
-            let saved = catch_unwind(AssertUnwindSafe(|| job.save(&owned, &runner.written)));
+            let saved = catch_unwind(AssertUnwindSafe(|| job.stop_and_save(&owned, &runner.written)));
             let panicked = || Error::new(ErrorKind::Handler, "the writer panicked; fix the trace sink");
             runner.keep_outcome(report_end(&job, early.as_deref(), saved.unwrap_or_else(|_| Err(panicked()))));
             drop(owned);
-            runner.ended(job.id);
+            runner.end_request(job.id);
         };
         let thread = std::thread::Builder::new().name("kineto-write".into());
         if let Err(why) = thread.spawn(write) {
             let why =
                 format!("cannot start a thread to write the trace: {why}; raise the limit on threads (ulimit -u)");
             lost.cancel(session, &why);
-            let outcome = Outcome::new(&lost.request.asked.trace_id, Outcome::FAILED).because(&why);
+            let outcome = Outcome::new(&lost.request.asked.trace_id, Outcome::FAILED).with_reason(&why);
             self.keep_outcome(report_outcome!(Error, Failed, lost.request.answer, outcome, "the trace is lost: {why}"));
-            self.ended(lost.id);
+            self.end_request(lost.id);
         }
     }
 
-    fn refuse(&self, request: &Request, why: &str) {
-        let outcome = Outcome::new(&request.asked.trace_id, Outcome::REFUSED).because(why);
-        let text = format!("{} was refused: {why}", request.name());
+    fn refuse_request(&self, request: &Request, why: &str) {
+        let outcome = Outcome::new(&request.asked.trace_id, Outcome::REFUSED).with_reason(why);
+        let text = format!("{} was refused: {why}", request.display_name());
         self.keep_outcome(report_outcome!(Warning, Failed, request.answer, outcome, "{text}"));
     }
 
     /// Reports the end of a request that had been accepted.
     fn report_cancelled(&self, request: &Request, why: &str) {
-        let outcome = Outcome::new(&request.asked.trace_id, Outcome::CANCELLED).because(why);
-        let text = format!("{} was cancelled: {why}", request.name());
+        let outcome = Outcome::new(&request.asked.trace_id, Outcome::CANCELLED).with_reason(why);
+        let text = format!("{} was cancelled: {why}", request.display_name());
         self.keep_outcome(report_outcome!(Warning, Failed, request.answer, outcome, "{text}"));
     }
 
@@ -308,12 +320,12 @@ impl Runner {
     }
 
     /// Returns the state of the process as a JSON object in one line.
-    fn status(&self, session: &Session) -> String {
+    fn status_json(&self, session: &Session) -> String {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // The session may be busy for seconds, so its state is read before the machine is locked.
         let by_program = session.requests.used_by_program().is_some();
-        let machine = self.machine();
-        let (state, request, waiting) = machine.status();
+        let machine = self.lock_machine();
+        let (state, request, waiting) = machine.state_summary();
         let state = if by_program && matches!(state, "idle") { "recording by itself" } else { state };
         let id = serde_json::Value::from(request.map(|request| request.asked.trace_id.as_str()));
         let last = last.unwrap_or_else(|| "null".to_owned());
@@ -321,26 +333,26 @@ impl Runner {
     }
 
     /// Ends a request, so that the next one may begin.
-    fn ended(&self, id: u64) {
-        self.machine().ended(id);
+    fn end_request(&self, id: u64) {
+        self.lock_machine().mark_ended(id);
         self.ended.notify_all();
         self.wakeup.notify();
     }
 
     /// Ends all requests because the program ends.
-    fn finish(&self, session: &Arc<Session>) {
-        let actions = self.machine().close(&read_clocks(session.steps.iteration()));
-        actions.into_iter().for_each(|action| self.perform(session, action));
-        let machine = self.machine();
+    fn end_all_requests(&self, session: &Arc<Session>) {
+        let actions = self.lock_machine().end_all_requests(&read_clocks(session.steps.current_iteration()));
+        actions.into_iter().for_each(|action| self.perform_action(session, action));
+        let machine = self.lock_machine();
         // The wait of `close` has its own limit.
         drop(self.ended.wait_while(machine, |machine| machine.is_underway()));
     }
 }
 
 impl RequestHandler for Runner {
-    fn reached(&self, iteration: u64) {
+    fn handle_iteration(&self, iteration: u64) {
         let Some(session) = self.session.upgrade() else { return };
-        let has_time = self.machine().has_time(iteration);
+        let has_time = self.lock_machine().has_time(iteration);
         if has_time {
             self.wakeup.notify();
         } else {
@@ -350,7 +362,7 @@ impl RequestHandler for Runner {
         }
     }
 
-    fn evicted(&self) {
+    fn handle_eviction(&self) {
         self.wakeup.notify();
     }
 
@@ -362,12 +374,12 @@ impl RequestHandler for Runner {
         self.is_closing.store(true, Ordering::Relaxed);
         self.wakeup.notify();
         let session = self.session.upgrade();
-        let mut wait = patience.wait();
+        let mut wait = patience.start_wait();
         let mut has_ended = self.has_ended.lock().unwrap_or_else(PoisonError::into_inner);
         while !*has_ended {
             // A trace is registered only when its recording has ended.
-            session.iter().for_each(|session| session.writes.limit(patience));
-            let left = wait.left(session.as_ref().map_or(0, |session| session.writes.steps()));
+            session.iter().for_each(|session| session.writes.limit_writers(patience));
+            let left = wait.time_left(session.as_ref().map_or(0, |session| session.writes.progress_steps()));
             if left.is_zero() {
                 drop(has_ended);
                 diag!(Error, "ondemand", "a requested trace was not written: {}", wait.why_over());
@@ -400,7 +412,7 @@ fn report_start(job: &Job, late: Duration) {
     /// A start that is at least this late is reported as late.
     const LATE: Duration = Duration::from_millis(1);
     let request = &job.request;
-    let trace = request.trace();
+    let trace = request.trace_suffix();
     if late > LATE {
         let (by, late) = (&request.by, late.as_secs_f64() * 1e3);
         report_progress!(
@@ -416,12 +428,13 @@ fn report_start(job: &Job, late: Duration) {
 
 /// Reports how a recording ended; returns the outcome as a JSON object.
 fn report_end(job: &Job, reason: Option<&str>, saved: Result<SavedFile, Error>) -> String {
-    let (request, trace) = (&job.request, job.request.trace());
+    let (request, trace) = (&job.request, job.request.trace_suffix());
     let early = reason.map(|why| format!(" (ended early: {why})")).unwrap_or_default();
     match saved {
         Ok(SavedFile { path, content, stats }) => {
             let late = job.late.get().copied().unwrap_or_default();
-            let outcome = Outcome::new(&request.asked.trace_id, Outcome::WRITTEN).because(reason.unwrap_or_default());
+            let outcome =
+                Outcome::new(&request.asked.trace_id, Outcome::WRITTEN).with_reason(reason.unwrap_or_default());
             let outcome = outcome.with_file(&path, &stats, late);
             let lost = stats.lost_slices();
             if lost > 0 {
@@ -435,7 +448,7 @@ fn report_end(job: &Job, reason: Option<&str>, saved: Result<SavedFile, Error>) 
         }
         Err(why) => {
             let reason = why.to_string();
-            let outcome = Outcome::new(&request.asked.trace_id, Outcome::FAILED).because(&reason);
+            let outcome = Outcome::new(&request.asked.trace_id, Outcome::FAILED).with_reason(&reason);
             report_outcome!(Error, Failed, request.answer, outcome, "not written{trace}{early}: {why}")
         }
     }

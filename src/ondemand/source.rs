@@ -20,13 +20,13 @@ pub(crate) trait RequestSource: fmt::Debug + Send {
     fn poll_requests(&mut self, now: Instant, busy: bool) -> Vec<Incoming>;
 
     /// Publishes the state of the process, a JSON object. The default does nothing.
-    fn publish(&mut self, _status: &str) {}
+    fn publish_status(&mut self, _status: &str) {}
 
     /// Applies reloaded settings. The default does nothing.
     fn apply_settings(&mut self, _settings: &OnDemandConfig) {}
 
     /// Returns when it must be polled, if nothing arrives before.
-    fn due(&self) -> Instant;
+    fn next_poll_time(&self) -> Instant;
 
     /// Closes the source, by `deadline` at the latest.
     fn close(&mut self, deadline: Instant);
@@ -53,7 +53,7 @@ pub(super) fn id_of(text: &str) -> Option<&str> {
 /// Reports the progress of a request to its requester.
 pub(crate) trait AnswerChannel: fmt::Debug + Send + Sync {
     /// Sends a line of the log that is about the request.
-    fn send(&self, line: &str, progress: RequestProgress);
+    fn send_line(&self, line: &str, progress: RequestProgress);
 }
 
 /// The progress of a request.
@@ -73,7 +73,7 @@ macro_rules! report_outcome {
         let (line, object) = (format!("request ended: {}", format_args!($($text)+)), $outcome.to_json());
         $crate::diag::diag!(data = &object, $severity, "ondemand", "{line}");
         if let Some(answer) = &$answer {
-            answer.send(&format!("{}\n{object}", line.trim_end()), $crate::ondemand::source::RequestProgress::$progress);
+            answer.send_line(&format!("{}\n{object}", line.trim_end()), $crate::ondemand::source::RequestProgress::$progress);
         }
         object
     }};
@@ -86,7 +86,7 @@ macro_rules! report_progress {
         let line = format!($($text)+);
         $crate::diag::diag!($severity, "ondemand", "{line}");
         if let Some(answer) = &$answer {
-            answer.send(&line, $crate::ondemand::source::RequestProgress::$progress);
+            answer.send_line(&line, $crate::ondemand::source::RequestProgress::$progress);
         }
     }};
 }

@@ -84,10 +84,10 @@ impl Trigger {
     }
 
     /// Begins to watch.
-    fn open(&mut self, now: Instant) {
+    fn start_watch(&mut self, now: Instant) {
         let retry = match Watch::new(&self.folder) {
             Ok(watch) => {
-                self.remove_leftovers(self.begin());
+                self.remove_leftovers(self.process_start());
                 // Before the message: a request written after it is reported by inotify.
                 let was_there = fs::symlink_metadata(&self.request).is_ok();
                 diag!(Stage, "ondemand", "`touch {}` traces this process", self.request.display());
@@ -118,7 +118,7 @@ impl Trigger {
 
     /// Reads the changes of the folder.
     fn read_changes(&mut self, now: Instant) {
-        for change in self.watch.as_ref().map(Watch::take).unwrap_or_default() {
+        for change in self.watch.as_ref().map(Watch::take_changes).unwrap_or_default() {
             match change {
                 Change::Whole(name) if Some(name.as_os_str()) != self.request.file_name() => {}
                 Change::Whole(_) | Change::TooMuch => self.due = Some(now),
@@ -131,7 +131,7 @@ impl Trigger {
     /// it would be served again and again.
     fn take_request(&mut self) -> Option<Incoming> {
         let found = fs::symlink_metadata(&self.request).ok()?;
-        let text = self.open_request(&found).and_then(read);
+        let text = self.open_request(&found).and_then(read_request_text);
         // A requester that sees the request removed expects the answer.
         let answer = self.begin_answer(text.as_deref().ok().and_then(id_of));
         let removed = self.remove_request(&found).map_err(|why| {
@@ -140,7 +140,7 @@ impl Trigger {
         match text.and_then(|text| removed.map(|()| text)) {
             Ok(text) => Some(Incoming { text, by: format!("a file of user {}", found.uid()), output: None, answer }),
             Err(why) => {
-                let outcome = Outcome::new("", Outcome::REFUSED).because(&why);
+                let outcome = Outcome::new("", Outcome::REFUSED).with_reason(&why);
                 let text = format!("the request {} was refused: {why}", self.request.display());
                 report_outcome!(Warning, Failed, answer, outcome, "{text}");
                 None
@@ -166,26 +166,27 @@ impl Trigger {
 
     /// Returns whether the file cancels other requests; such a file is served at once.
     fn is_cancel(&self) -> bool {
-        let text = fs::symlink_metadata(&self.request).ok().map(|found| self.open_request(&found).and_then(read));
+        let text =
+            fs::symlink_metadata(&self.request).ok().map(|found| self.open_request(&found).and_then(read_request_text));
         matches!(text, Some(Ok(text)) if ParsedRequest::is_cancel(&text))
     }
 
     /// Opens the file that was found, if it is trusted.
     fn open_request(&self, found: &Metadata) -> Result<File, String> {
-        self.check(found)?;
+        self.check_file(found)?;
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-        let file = options.open(&self.request).map_err(unreadable)?;
+        let file = options.open(&self.request).map_err(read_error)?;
         // Another file may have replaced it.
-        let opened = file.metadata().map_err(unreadable)?;
+        let opened = file.metadata().map_err(read_error)?;
         let is_it = (opened.dev(), opened.ino(), opened.uid()) == (found.dev(), found.ino(), found.uid());
         if is_it { Ok(file) } else { Err("another file has replaced it; send the request again".to_owned()) }
     }
 
     /// Fails with the reason if a file is not a valid request.
-    fn check(&self, file: &Metadata) -> Result<(), String> {
+    fn check_file(&self, file: &Metadata) -> Result<(), String> {
         let user = file.uid();
-        let is_trusted = user == 0 || user == datagram::user() || Some(user) == self.trusted;
+        let is_trusted = user == 0 || user == datagram::effective_user() || Some(user) == self.trusted;
         Err(if !file.is_file() {
             "it is not a regular file; write a plain file".to_owned()
         } else if file.nlink() != 1 {
@@ -194,7 +195,7 @@ impl Trigger {
             format!("it belongs to user {user}, who is not trusted; set KINETO_DAEMON_UID={user} to trust them")
         } else if file.len() > TEXT_MAX {
             format!("it has {} bytes, and {TEXT_MAX} are allowed; shorten it", file.len())
-        } else if is_older(changed(file), self.begin()) {
+        } else if is_older(change_time(file), self.process_start()) {
             "it is older than this process and was meant for an earlier one of the same id; send it again".to_owned()
         } else {
             return Ok(());
@@ -202,7 +203,7 @@ impl Trigger {
     }
 
     /// Returns when this process began, earlier by the time between the two clock reads.
-    fn begin(&self) -> Option<SystemTime> {
+    fn process_start(&self) -> Option<SystemTime> {
         let now = SystemTime::now();
         now.checked_sub(process::age().unwrap_or_else(|| self.born.elapsed()))
     }
@@ -264,7 +265,8 @@ impl Trigger {
         let prefix = format!("{}.", std::process::id());
         let is_answer = |name: &str| name.starts_with(&prefix) && name.ends_with(".answer");
         for entry in fs::read_dir(&self.folder).into_iter().flatten().take(LEFTOVERS_MAX).flatten() {
-            let is_left = |found: Metadata| found.uid() == datagram::user() && is_older(changed(&found), begin);
+            let is_left =
+                |found: Metadata| found.uid() == datagram::effective_user() && is_older(change_time(&found), begin);
             if entry.file_name().to_str().is_some_and(is_answer) && entry.metadata().is_ok_and(is_left) {
                 let _ = fs::remove_file(entry.path());
             }
@@ -280,7 +282,7 @@ fn is_file_name(id: &str) -> bool {
 }
 
 /// Returns when a file was last changed, by its ctime, which no program can set.
-fn changed(file: &Metadata) -> SystemTime {
+fn change_time(file: &Metadata) -> SystemTime {
     let part = |number: i64| u64::try_from(number).unwrap_or(0);
     UNIX_EPOCH + Duration::from_secs(part(file.ctime())) + Duration::from_nanos(part(file.ctime_nsec()))
 }
@@ -290,9 +292,9 @@ fn is_older(changed: SystemTime, begin: Option<SystemTime>) -> bool {
     begin.is_some_and(|begin| changed + FILE_TIME_ERROR < begin)
 }
 
-fn read(file: File) -> Result<String, String> {
+fn read_request_text(file: File) -> Result<String, String> {
     let mut bytes = Vec::new();
-    file.take(TEXT_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    file.take(TEXT_MAX + 1).read_to_end(&mut bytes).map_err(read_error)?;
     if bytes.len() as u64 > TEXT_MAX {
         return Err(format!("it has more than {TEXT_MAX} bytes; shorten it"));
     }
@@ -300,7 +302,7 @@ fn read(file: File) -> Result<String, String> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "`map_err` needs this signature")]
-fn unreadable(why: io::Error) -> String {
+fn read_error(why: io::Error) -> String {
     format!("it cannot be read: {why}")
 }
 
@@ -315,7 +317,7 @@ impl RequestSource for Trigger {
             return Vec::new();
         }
         match self.watch {
-            None => self.open(now),
+            None => self.start_watch(now),
             // The file stays in its place.
             Some(_) if busy && !self.is_cancel() => self.due = Some(now + BUSY_RETRY),
             Some(_) => {
@@ -326,11 +328,11 @@ impl RequestSource for Trigger {
         Vec::new()
     }
 
-    fn due(&self) -> Instant {
+    fn next_poll_time(&self) -> Instant {
         self.due.unwrap_or_else(|| Instant::now() + NEVER_DUE)
     }
 
-    fn publish(&mut self, status: &str) {
+    fn publish_status(&mut self, status: &str) {
         if self.watch.is_none() {
             self.published.clear();
         } else if self.published != status && file::save(&self.status, 0, |out| writeln!(out, "{status}")).is_ok() {
@@ -353,7 +355,7 @@ impl RequestSource for Trigger {
 struct AnswerFile(File);
 
 impl AnswerChannel for AnswerFile {
-    fn send(&self, line: &str, progress: RequestProgress) {
+    fn send_line(&self, line: &str, progress: RequestProgress) {
         let end = match progress {
             RequestProgress::Ongoing => "",
             RequestProgress::Done => "done\n",
@@ -401,15 +403,15 @@ mod tests {
         drop(file);
         fs::write(folder.path().join("1.request.tmp"), "another one's").unwrap();
         assert!(trigger.poll_requests(Instant::now(), true).is_empty() && trigger.request.exists());
-        assert!(trigger.due() > Instant::now());
+        assert!(trigger.next_poll_time() > Instant::now());
         let later = Instant::now() + 2 * BUSY_RETRY;
         let requests = trigger.poll_requests(later, false);
         assert_eq!(requests[0].text, "ACTIVITIES_DURATION_MSECS=7");
-        assert_eq!(requests[0].by, format!("a file of user {}", datagram::user()));
+        assert_eq!(requests[0].by, format!("a file of user {}", datagram::effective_user()));
         assert!(!trigger.request.exists() && answer(&trigger).is_empty());
         let lines = requests[0].answer.as_ref().unwrap();
-        lines.send("so far", RequestProgress::Ongoing);
-        lines.send("good", RequestProgress::Done);
+        lines.send_line("so far", RequestProgress::Ongoing);
+        lines.send_line("good", RequestProgress::Done);
         assert_eq!(answer(&trigger), "so far\ngood\ndone\n");
         assert_eq!(taken(&mut trigger), [""; 0]);
         trigger.close(Instant::now());
@@ -492,7 +494,7 @@ mod tests {
         let count = || fs::read_dir(folder.path()).unwrap().count();
         let running = trigger.begin_answer(Some("running")).unwrap();
         for id in 0..100 {
-            trigger.begin_answer(Some(&id.to_string())).unwrap().send("good", RequestProgress::Done);
+            trigger.begin_answer(Some(&id.to_string())).unwrap().send_line("good", RequestProgress::Done);
         }
         assert_eq!(count(), ANSWERS_MAX);
         // The newest ones, and those of requests that have not ended.
@@ -502,7 +504,7 @@ mod tests {
         }
         drop(running);
         // An id that is used again replaces its file.
-        trigger.begin_answer(Some("99")).unwrap().send("again", RequestProgress::Done);
+        trigger.begin_answer(Some("99")).unwrap().send_line("again", RequestProgress::Done);
         assert_eq!(count(), ANSWERS_MAX);
         let long = "7".repeat(65);
         for no_name in ["", "../7", "7.8", "a/b", "ä", long.as_str()] {
@@ -519,7 +521,7 @@ mod tests {
         let (left, other) = (trigger.answer_path(Some("7")), folder.path().join("0.7.answer"));
         fs::write(&left, "request 7\n").unwrap();
         fs::write(&other, "request 7\n").unwrap();
-        trigger.remove_leftovers(trigger.begin());
+        trigger.remove_leftovers(trigger.process_start());
         assert!(left.exists(), "the file is newer than this process");
         trigger.remove_leftovers(Some(SystemTime::now() + NEVER_DUE));
         assert!(!left.exists() && other.exists());
@@ -537,7 +539,7 @@ mod tests {
         assert!(trigger.request.exists());
         fs::remove_file(trigger.answer_path(None)).unwrap();
         assert_eq!(taken(&mut trigger), [""; 0]);
-        assert!(!trigger.answer_path(None).exists() && trigger.due() > Instant::now() + RETRY);
+        assert!(!trigger.answer_path(None).exists() && trigger.next_poll_time() > Instant::now() + RETRY);
     }
 
     #[test]

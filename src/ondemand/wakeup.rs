@@ -38,7 +38,7 @@ impl Wakeup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::os::datagram::wait;
+    use crate::os::datagram::wait_readable;
     use std::time::{Duration, Instant};
 
     #[test]
@@ -46,10 +46,10 @@ mod tests {
     fn notify_wakes_the_waiter_and_never_blocks() {
         let wakeup = Wakeup::new().unwrap();
         let asked = Instant::now();
-        wait(&[wakeup.descriptor()], Duration::from_millis(10));
+        wait_readable(&[wakeup.descriptor()], Duration::from_millis(10));
         assert!(asked.elapsed() >= Duration::from_millis(10));
         (0..1_000_000).for_each(|_| wakeup.notify());
-        wait(&[wakeup.descriptor()], Duration::from_secs(3600));
+        wait_readable(&[wakeup.descriptor()], Duration::from_secs(3600));
         wakeup.clear();
         assert_eq!((&wakeup.inside).read(&mut [0; 1]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }

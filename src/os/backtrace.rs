@@ -17,7 +17,7 @@ pub(crate) const CAN_CAPTURE: bool = cfg!(feature = "backtrace");
 /// Writes the return addresses of the calling thread into `addresses`, the innermost first; returns their number.
 #[cfg(feature = "backtrace")]
 #[inline(never)]
-pub(crate) fn capture(addresses: &mut [u64]) -> usize {
+pub(crate) fn capture_addresses(addresses: &mut [u64]) -> usize {
     let mut places = addresses.iter_mut();
     // Some unwinders end with a null frame.
     let keep = |frame: &backtrace::Frame| match frame.ip().expose_provenance() as u64 {
@@ -38,7 +38,7 @@ pub(crate) fn capture(addresses: &mut [u64]) -> usize {
 
 /// Calls `each` with the functions that contain a return address, inlined functions before their callers.
 #[cfg(feature = "backtrace")]
-pub(crate) fn resolve(address: u64, each: &mut dyn FnMut(Symbol)) {
+pub(crate) fn resolve_symbols(address: u64, each: &mut dyn FnMut(Symbol)) {
     let Ok(address) = usize::try_from(address) else { return };
     backtrace::resolve(std::ptr::with_exposed_provenance_mut(address), |symbol| {
         // The alternate form omits the compiler's hash.
@@ -54,13 +54,13 @@ pub(crate) fn resolve(address: u64, each: &mut dyn FnMut(Symbol)) {
 
 /// Captures nothing without the feature `backtrace`.
 #[cfg(not(feature = "backtrace"))]
-pub(crate) fn capture(_addresses: &mut [u64]) -> usize {
+pub(crate) fn capture_addresses(_addresses: &mut [u64]) -> usize {
     0
 }
 
 /// Resolves nothing without the feature `backtrace`.
 #[cfg(not(feature = "backtrace"))]
-pub(crate) fn resolve(_address: u64, _each: &mut dyn FnMut(Symbol)) {}
+pub(crate) fn resolve_symbols(_address: u64, _each: &mut dyn FnMut(Symbol)) {}
 
 #[cfg(all(test, feature = "backtrace"))]
 mod tests {
@@ -69,11 +69,11 @@ mod tests {
     #[test]
     fn capture_contains_the_calling_function() {
         let mut addresses = [0; 128];
-        let count = capture(&mut addresses);
+        let count = capture_addresses(&mut addresses);
         assert!(count > 1 && addresses[..count].iter().all(|address| *address != 0), "{count}: {addresses:?}");
-        assert_eq!(capture(&mut addresses[..2]), 2);
+        assert_eq!(capture_addresses(&mut addresses[..2]), 2);
         let mut symbols = Vec::new();
-        addresses[..count].iter().for_each(|address| resolve(*address, &mut |symbol| symbols.push(symbol)));
+        addresses[..count].iter().for_each(|address| resolve_symbols(*address, &mut |symbol| symbols.push(symbol)));
         assert!(
             symbols.iter().any(|symbol| symbol.name.contains("capture_contains_the_calling_function")),
             "{symbols:?}"

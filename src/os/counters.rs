@@ -15,40 +15,40 @@ pub(crate) struct PerfEvent {
     in_kernel: bool,
 }
 
-const fn hardware(name: &'static str, number: u64) -> PerfEvent {
+const fn hardware_event(name: &'static str, number: u64) -> PerfEvent {
     PerfEvent { name, kind: 0, number, in_kernel: false }
 }
 
-const fn software(name: &'static str, number: u64, in_kernel: bool) -> PerfEvent {
+const fn software_event(name: &'static str, number: u64, in_kernel: bool) -> PerfEvent {
     PerfEvent { name, kind: 1, number, in_kernel }
 }
 
 /// All countable events. The first two are torch's.
 pub(crate) static EVENTS: [PerfEvent; 19] = [
-    hardware("cycles", 0),
-    hardware("instructions", 1),
-    hardware("cache-references", 2),
-    hardware("cache-misses", 3),
-    hardware("branches", 4),
-    hardware("branch-misses", 5),
-    hardware("bus-cycles", 6),
-    hardware("stalled-cycles-frontend", 7),
-    hardware("stalled-cycles-backend", 8),
-    hardware("ref-cycles", 9),
-    software("cpu-clock", 0, false),
-    software("task-clock", 1, false),
-    software("page-faults", 2, false),
-    software("context-switches", 3, true),
-    software("cpu-migrations", 4, true),
-    software("minor-faults", 5, false),
-    software("major-faults", 6, false),
-    software("alignment-faults", 7, false),
-    software("emulation-faults", 8, false),
+    hardware_event("cycles", 0),
+    hardware_event("instructions", 1),
+    hardware_event("cache-references", 2),
+    hardware_event("cache-misses", 3),
+    hardware_event("branches", 4),
+    hardware_event("branch-misses", 5),
+    hardware_event("bus-cycles", 6),
+    hardware_event("stalled-cycles-frontend", 7),
+    hardware_event("stalled-cycles-backend", 8),
+    hardware_event("ref-cycles", 9),
+    software_event("cpu-clock", 0, false),
+    software_event("task-clock", 1, false),
+    software_event("page-faults", 2, false),
+    software_event("context-switches", 3, true),
+    software_event("cpu-migrations", 4, true),
+    software_event("minor-faults", 5, false),
+    software_event("major-faults", 6, false),
+    software_event("alignment-faults", 7, false),
+    software_event("emulation-faults", 8, false),
 ];
 
 impl PerfEvent {
     /// Returns the event of that name.
-    pub(crate) fn named(name: &str) -> Option<&'static PerfEvent> {
+    pub(crate) fn from_name(name: &str) -> Option<&'static PerfEvent> {
         EVENTS.iter().find(|event| event.name == name)
     }
 }
@@ -66,7 +66,7 @@ pub(crate) struct CounterReading {
 
 impl CounterReading {
     /// Returns the two times and the counts.
-    pub(crate) fn words(&self) -> &[u64] {
+    pub(crate) fn counter_words(&self) -> &[u64] {
         self.words.get(1..self.length).unwrap_or_default()
     }
 }
@@ -123,13 +123,13 @@ mod kernel {
 
     impl Group {
         /// Starts counting those of `events` that can be counted on the calling thread, and calls `refused` with the others.
-        pub(crate) fn open(
+        pub(crate) fn open_events(
             events: impl Iterator<Item = &'static PerfEvent>,
             refused: &mut dyn FnMut(&'static PerfEvent, io::Error),
         ) -> Group {
             let mut group = Group { places: Vec::with_capacity(EVENTS_MAX), born: fork::generation() };
             for event in events.take(EVENTS_MAX) {
-                match group.add(event) {
+                match group.add_event(event) {
                     Ok(place) => group.places.push(place),
                     Err(why) => refused(event, why),
                 }
@@ -143,12 +143,12 @@ mod kernel {
             (place > 0).then_some(CounterReader { descriptor: place - 1 })
         }
 
-        fn add(&self, event: &PerfEvent) -> io::Result<usize> {
+        fn add_event(&self, event: &PerfEvent) -> io::Result<usize> {
             let usable = OPEN.len().min(usable_descriptors());
-            let free = OPEN.iter().take(usable).enumerate().find(|(_, place)| claim(place));
+            let free = OPEN.iter().take(usable).enumerate().find(|(_, place)| claim_slot(place));
             let (at, place) = free.ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE))?;
             let leader = self.reader().map_or(-1, |reader| reader.descriptor);
-            let opened = open(event, leader);
+            let opened = open_perf_event(event, leader);
             place.store(opened.as_ref().map_or(0, |descriptor| descriptor + 1), Ordering::Relaxed);
             opened.map(|_| at)
         }
@@ -159,7 +159,7 @@ mod kernel {
             // In a forked child, the slots belong to other groups by now.
             if self.born == fork::generation() {
                 // The leader is closed last.
-                self.places.iter().rev().filter_map(|at| OPEN.get(*at)).for_each(close);
+                self.places.iter().rev().filter_map(|at| OPEN.get(*at)).for_each(close_slot);
             }
         }
     }
@@ -167,7 +167,7 @@ mod kernel {
     impl CounterReader {
         /// Reads the counters of the calling thread, which must own them.
         #[inline]
-        pub(crate) fn read(self) -> Option<CounterReading> {
+        pub(crate) fn read_counters(self) -> Option<CounterReading> {
             let mut reading = CounterReading::default();
             let (words, bytes) = (reading.words.as_mut_ptr().cast(), size_of_val(&reading.words));
             // SAFETY: the kernel writes at most `bytes` bytes to `words`, which has that size.
@@ -185,11 +185,11 @@ mod kernel {
         usize::try_from(limit.rlim_cur / 4).unwrap_or(usize::MAX)
     }
 
-    fn claim(place: &AtomicI32) -> bool {
+    fn claim_slot(place: &AtomicI32) -> bool {
         place.compare_exchange(0, -1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    fn open(event: &PerfEvent, leader: i32) -> io::Result<i32> {
+    fn open_perf_event(event: &PerfEvent, leader: i32) -> io::Result<i32> {
         let attributes = PerfAttributes {
             kind: event.kind,
             size: SIZE,
@@ -210,7 +210,7 @@ mod kernel {
         }
     }
 
-    fn close(place: &AtomicI32) {
+    fn close_slot(place: &AtomicI32) {
         if let Some(descriptor @ 0..) = place.swap(0, Ordering::Relaxed).checked_sub(1) {
             // SAFETY: the descriptor was opened here, and only the thread that swaps it out of its slot closes it.
             unsafe { libc::close(descriptor) };
@@ -219,7 +219,7 @@ mod kernel {
 
     /// Closes a forked child's copies of its parent's descriptors.
     pub(crate) fn close_all() {
-        OPEN.iter().for_each(close);
+        OPEN.iter().for_each(close_slot);
     }
 }
 
@@ -236,7 +236,7 @@ mod kernel {
 
     impl Group {
         /// Refuses all events.
-        pub(crate) fn open(
+        pub(crate) fn open_events(
             events: impl Iterator<Item = &'static PerfEvent>,
             refused: &mut dyn FnMut(&'static PerfEvent, io::Error),
         ) -> Group {
@@ -250,7 +250,7 @@ mod kernel {
     }
 
     impl CounterReader {
-        pub(crate) fn read(self) -> Option<CounterReading> {
+        pub(crate) fn read_counters(self) -> Option<CounterReading> {
             None
         }
     }
@@ -267,9 +267,9 @@ mod tests {
     #[test]
     fn names_are_unique_and_known() {
         for event in &EVENTS {
-            assert!(std::ptr::eq(PerfEvent::named(event.name).unwrap(), event), "{}", event.name);
+            assert!(std::ptr::eq(PerfEvent::from_name(event.name).unwrap(), event), "{}", event.name);
         }
-        assert!(PerfEvent::named("warp-drives").is_none());
+        assert!(PerfEvent::from_name("warp-drives").is_none());
         assert!(EVENTS.iter().map(|event| event.name).eq(kineto_trace::activity::CPU_COUNTERS.iter().copied()));
     }
 
@@ -277,11 +277,11 @@ mod tests {
     #[cfg(all(target_os = "linux", not(miri)))]
     fn events_are_counted_or_refused_with_a_reason() {
         let mut refused = Vec::new();
-        let group = Group::open(EVENTS[..EVENTS_MAX].iter(), &mut |event, why| refused.push((event.name, why)));
+        let group = Group::open_events(EVENTS[..EVENTS_MAX].iter(), &mut |event, why| refused.push((event.name, why)));
         assert!(refused.iter().all(|(_, why)| why.raw_os_error().is_some()), "{refused:?}");
         let Some(reader) = group.reader() else { return };
-        let (first, second) = (reader.read().unwrap(), reader.read().unwrap());
-        assert_eq!(first.words().len(), 2 + EVENTS_MAX - refused.len());
-        assert!(first.words().iter().zip(second.words()).all(|(first, second)| first <= second));
+        let (first, second) = (reader.read_counters().unwrap(), reader.read_counters().unwrap());
+        assert_eq!(first.counter_words().len(), 2 + EVENTS_MAX - refused.len());
+        assert!(first.counter_words().iter().zip(second.counter_words()).all(|(first, second)| first <= second));
     }
 }

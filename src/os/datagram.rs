@@ -29,7 +29,7 @@ pub(crate) fn enable_sender_credentials(socket: &UnixDatagram) -> io::Result<()>
             libc::SOL_SOCKET,
             libc::SO_PASSCRED,
             (&raw const on).cast(),
-            size::<libc::c_int>(),
+            size_as_socklen::<libc::c_int>(),
         )
     };
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -46,7 +46,7 @@ const CONTROL: usize = size_of::<Control>();
 const CONTROL: libc::socklen_t = 128;
 
 #[expect(clippy::cast_possible_truncation, reason = "sizes of small structs")]
-const fn size<T>() -> libc::socklen_t {
+const fn size_as_socklen<T>() -> libc::socklen_t {
     size_of::<T>() as libc::socklen_t
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn receive(socket: &UnixDatagram, buffer: &mut [u8]) -> io::Result<Da
     // SAFETY: an all-zero message header is valid and empty.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_name = (&raw mut address).cast();
-    message.msg_namelen = size::<libc::sockaddr_un>();
+    message.msg_namelen = size_as_socklen::<libc::sockaddr_un>();
     message.msg_iov = &raw mut parts;
     message.msg_iovlen = 1;
     message.msg_control = (&raw mut control.0).cast();
@@ -68,14 +68,14 @@ pub(crate) fn receive(socket: &UnixDatagram, buffer: &mut [u8]) -> io::Result<Da
     // SAFETY: name, buffer and control point to memory of the given lengths, which outlives the call.
     let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
     let length = usize::try_from(length).map_err(|_| io::Error::last_os_error())?;
-    let sender = credentials(&message);
+    let sender = sender_credentials(&message);
     let named = (message.msg_namelen as usize).saturating_sub(size_of::<libc::sa_family_t>());
     let name = address.sun_path.iter().take(named).map(|byte| byte.to_ne_bytes()[0]).collect();
     Ok(Datagram { length, is_truncated: message.msg_flags & libc::MSG_TRUNC != 0, sender, name })
 }
 
 /// Returns the sender's credentials from a message. Closes descriptors that came with it.
-fn credentials(message: &libc::msghdr) -> Option<(i32, u32)> {
+fn sender_credentials(message: &libc::msghdr) -> Option<(i32, u32)> {
     let mut sender = None;
     // SAFETY: the kernel has filled in the message, whose control part still lives.
     let mut at = unsafe { libc::CMSG_FIRSTHDR(message) };
@@ -112,7 +112,7 @@ fn close_all(data: *const u8, length: usize) {
 }
 
 /// Waits until a descriptor is readable, or until the timeout; a signal may end the wait earlier.
-pub(crate) fn wait(descriptors: &[RawFd], patience: Duration) {
+pub(crate) fn wait_readable(descriptors: &[RawFd], patience: Duration) {
     let poll = |fd: &RawFd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 };
     let mut polls: Vec<_> = descriptors.iter().map(poll).collect();
     // Rounded up: a wait that ends too early would be repeated.
@@ -122,7 +122,7 @@ pub(crate) fn wait(descriptors: &[RawFd], patience: Duration) {
 }
 
 /// Returns this process's user.
-pub(crate) fn user() -> u32 {
+pub(crate) fn effective_user() -> u32 {
     // SAFETY: geteuid takes nothing and cannot fail.
     unsafe { libc::geteuid() }
 }
@@ -148,10 +148,10 @@ mod tests {
         assert_eq!(receive(&ours, &mut buffer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         theirs.send_to_addr(b"abcdef", &address).unwrap();
         theirs.send_to_addr(b"", &address).unwrap();
-        wait(&[ours.as_raw_fd()], Duration::from_secs(5));
+        wait_readable(&[ours.as_raw_fd()], Duration::from_secs(5));
         let arrived = receive(&ours, &mut buffer).unwrap();
         assert_eq!((arrived.length, arrived.is_truncated, &buffer), (4, true, b"abcd"));
-        assert_eq!(arrived.sender, Some((i32::try_from(std::process::id()).unwrap(), user())));
+        assert_eq!(arrived.sender, Some((i32::try_from(std::process::id()).unwrap(), effective_user())));
         assert_eq!(arrived.name, format!("\0kineto-theirs-{}", std::process::id()).as_bytes());
         let empty = receive(&ours, &mut buffer).unwrap();
         assert_eq!((empty.length, empty.is_truncated), (0, false));

@@ -29,7 +29,7 @@ impl FileId {
     ///
     /// # Errors
     /// Those of `fstat`.
-    pub(crate) fn of(file: &File) -> io::Result<FileId> {
+    pub(crate) fn from_file(file: &File) -> io::Result<FileId> {
         let found = file.metadata()?;
         Ok(FileId { device: found.dev(), inode: found.ino(), user: found.uid(), born: found.created().ok() })
     }
@@ -52,15 +52,15 @@ impl Folder {
     pub(crate) fn is_within(&self, other: &Folder) -> io::Result<bool> {
         /// More components than a path can have.
         const DEEPEST: usize = 4096;
-        let (wanted, mut current) = (FileId::of(&other.0)?, self.0.try_clone()?);
+        let (wanted, mut current) = (FileId::from_file(&other.0)?, self.0.try_clone()?);
         for _ in 0..DEEPEST {
-            let id = FileId::of(&current)?;
+            let id = FileId::from_file(&current)?;
             if id == wanted {
                 return Ok(true);
             }
             let parent = open_at(&current, c"..", libc::O_PATH | libc::O_DIRECTORY, 0)?;
             // The root is its own parent.
-            if FileId::of(&parent)? == id {
+            if FileId::from_file(&parent)? == id {
                 return Ok(false);
             }
             current = parent;
@@ -83,7 +83,7 @@ impl Folder {
     /// # Errors
     /// Those of the system, such as that the file does not exist.
     pub(crate) fn id_of(&self, name: &OsStr) -> io::Result<FileId> {
-        FileId::of(&open_at(&self.0, &c_name(name)?, libc::O_PATH | libc::O_NOFOLLOW, 0)?)
+        FileId::from_file(&open_at(&self.0, &c_name(name)?, libc::O_PATH | libc::O_NOFOLLOW, 0)?)
     }
 
     /// Renames a file, unless the new name exists.
@@ -140,7 +140,7 @@ impl Folder {
     pub(crate) fn remove(&self, name: &OsStr) -> io::Result<()> {
         let name = c_name(name)?;
         // SAFETY: the descriptor is open, and the name is a C string.
-        checked(unsafe { libc::unlinkat(self.0.as_raw_fd(), name.as_ptr(), 0) })
+        check_result(unsafe { libc::unlinkat(self.0.as_raw_fd(), name.as_ptr(), 0) })
     }
 
     fn rename(&self, from: &OsStr, to: &OsStr, flags: u32) -> io::Result<()> {
@@ -154,7 +154,7 @@ impl Folder {
     fn link(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         let (folder, from, to) = (self.0.as_raw_fd(), c_name(from)?, c_name(to)?);
         // SAFETY: the descriptor is open, and both names are C strings.
-        checked(unsafe { libc::linkat(folder, from.as_ptr(), folder, to.as_ptr(), 0) })
+        check_result(unsafe { libc::linkat(folder, from.as_ptr(), folder, to.as_ptr(), 0) })
     }
 }
 
@@ -167,12 +167,12 @@ fn open_at(folder: &File, name: &CStr, flags: libc::c_int, mode: libc::c_uint) -
     let flags = flags | libc::O_CLOEXEC | libc::O_NOFOLLOW;
     // SAFETY: the descriptor is open, and the name is a C string.
     let file = unsafe { libc::openat(folder.as_raw_fd(), name.as_ptr(), flags, mode) };
-    checked(file)?;
+    check_result(file)?;
     // SAFETY: the call above has opened the descriptor, and nothing else owns it.
     Ok(unsafe { File::from_raw_fd(file) })
 }
 
-fn checked(result: libc::c_int) -> io::Result<()> {
+fn check_result(result: libc::c_int) -> io::Result<()> {
     if result >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -196,7 +196,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let folder = Folder::open(temp.path()).unwrap();
         let [new, own, foreign] = ["new", "own", "foreign"].map(OsStr::new);
-        let own_id = FileId::of(&folder.create(own, 0o600).unwrap()).unwrap();
+        let own_id = FileId::from_file(&folder.create(own, 0o600).unwrap()).unwrap();
         fs::write(temp.path().join(foreign), "foreign").unwrap();
         let is_own = |id: &FileId| *id == own_id;
         folder.create(new, 0o600).unwrap().write_all(b"new").unwrap();

@@ -28,7 +28,7 @@ impl<T> OwnLink<T> {
         OwnLink { value, next: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    fn next(&self, make: &impl Fn(&T) -> T) -> &OwnLink<T> {
+    fn next_or_create(&self, make: &impl Fn(&T) -> T) -> &OwnLink<T> {
         let mut next = self.next.load(Ordering::Acquire);
         if next.is_null() {
             let made = Box::into_raw(Box::new(OwnLink::new(make(&self.value))));
@@ -69,7 +69,7 @@ impl<T> PerProcess<T> {
     /// Returns the value of this process, which `make` creates in a forked child. `make` receives the parent's value and must
     /// not wait for it: it may be half changed forever.
     pub(crate) fn get(&self, make: impl Fn(&T) -> T) -> &T {
-        &(self.born..generation()).fold(&self.first, |link, _| link.next(&make)).value
+        &(self.born..generation()).fold(&self.first, |link, _| link.next_or_create(&make)).value
     }
 }
 
@@ -91,20 +91,20 @@ impl<T: Default> Own<T> {
 
     /// Locks the value of this process, ignoring poison.
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        self.own().lock().unwrap_or_else(PoisonError::into_inner)
+        self.own_mutex().lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks the value of this process, unless another thread has locked it.
     #[cfg_attr(not(feature = "capi"), allow(dead_code, reason = "used by the C API"))]
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        match self.own().try_lock() {
+        match self.own_mutex().try_lock() {
             Ok(value) => Some(value),
             Err(TryLockError::Poisoned(value)) => Some(value.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
     }
 
-    fn own(&self) -> &Mutex<T> {
+    fn own_mutex(&self) -> &Mutex<T> {
         self.0.get(|_| Mutex::default())
     }
 }
@@ -127,7 +127,7 @@ pub(crate) fn generation() -> u64 {
 ///
 /// `in_child` may only touch memory: other threads may have held any lock at the time of the fork.
 #[cfg(unix)]
-pub(crate) fn watch(in_child: fn()) {
+pub(crate) fn call_in_children(in_child: fn()) {
     static IN_CHILD: std::sync::OnceLock<fn()> = std::sync::OnceLock::new();
     extern "C" fn child() {
         GENERATION.fetch_add(1, Ordering::Relaxed);
@@ -145,7 +145,7 @@ pub(crate) fn watch(in_child: fn()) {
 
 /// Does nothing on this platform.
 #[cfg(not(unix))]
-pub(crate) fn watch(_in_child: fn()) {}
+pub(crate) fn call_in_children(_in_child: fn()) {}
 
 #[cfg(test)]
 pub(crate) mod tests {
@@ -154,7 +154,7 @@ pub(crate) mod tests {
     /// Returns whether `work` returns `true` in a forked child; kills a child that hangs.
     #[cfg(unix)]
     pub(crate) fn succeeds_in_child(work: impl FnOnce() -> bool) -> bool {
-        watch(|| ());
+        call_in_children(|| ());
         // SAFETY: the child calls `work` and ends without unwinding or running anything else of this process.
         let child = unsafe { libc::fork() };
         if child == 0 {

@@ -54,12 +54,12 @@ impl Watch {
     }
 
     /// Takes the changes since the last call; a large number of them is split over several calls.
-    pub(crate) fn take(&self) -> Vec<Change> {
+    pub(crate) fn take_changes(&self) -> Vec<Change> {
         let (mut changes, mut buffer) = (Vec::new(), [0; 4096]);
         for _ in 0..BATCH {
             let Ok(length @ 1..) = (&self.0).read(&mut buffer) else { break };
             let mut rest = buffer.get(..length).unwrap_or_default();
-            while let Some((change, behind)) = next(rest) {
+            while let Some((change, behind)) = split_event(rest) {
                 changes.extend(change);
                 rest = behind;
             }
@@ -69,7 +69,7 @@ impl Watch {
 }
 
 /// Splits off the first event; its change is `None` if the event is irrelevant here.
-fn next(events: &[u8]) -> Option<(Option<Change>, &[u8])> {
+fn split_event(events: &[u8]) -> Option<(Option<Change>, &[u8])> {
     let number = |at: usize| Some(u32::from_ne_bytes(events.get(at..at + 4)?.try_into().ok()?));
     let (what, length) = (number(4)?, usize::try_from(number(12)?).ok()?);
     let name = events.get(HEAD..HEAD + length)?.split(|byte| *byte == 0).next()?;
@@ -96,16 +96,16 @@ mod tests {
         let whole = |name: &str| Change::Whole(name.into());
         let mut file = File::create(folder.path().join("a")).unwrap();
         file.write_all(b"half").unwrap();
-        assert_eq!(watch.take(), []);
+        assert_eq!(watch.take_changes(), []);
         drop(file);
-        assert_eq!(watch.take(), [whole("a")]);
+        assert_eq!(watch.take_changes(), [whole("a")]);
         fs::rename(folder.path().join("a"), folder.path().join("b")).unwrap();
         fs::write(folder.path().join("c"), "").unwrap();
         fs::read(folder.path().join("c")).unwrap();
-        assert_eq!(watch.take(), [whole("b"), whole("c")]);
+        assert_eq!(watch.take_changes(), [whole("b"), whole("c")]);
         let crowd: Vec<_> = (0..1000).map(|n| n.to_string()).collect();
         crowd.iter().for_each(|name| fs::write(folder.path().join(name), "").unwrap());
-        assert_eq!(watch.take(), crowd.iter().map(|name| whole(name)).collect::<Vec<_>>());
+        assert_eq!(watch.take_changes(), crowd.iter().map(|name| whole(name)).collect::<Vec<_>>());
     }
 
     #[test]
@@ -117,24 +117,24 @@ mod tests {
         fs::create_dir(&inner).unwrap();
         let (one, other) = (Watch::new(&inner).unwrap(), Watch::new(folder.path()).unwrap());
         fs::rename(&inner, folder.path().join("elsewhere")).unwrap();
-        assert_eq!(one.take(), [Change::Gone]);
-        assert_eq!(other.take(), [Change::Whole("elsewhere".into())]);
+        assert_eq!(one.take_changes(), [Change::Gone]);
+        assert_eq!(other.take_changes(), [Change::Whole("elsewhere".into())]);
         let removed = Watch::new(&folder.path().join("elsewhere")).unwrap();
         fs::remove_dir(folder.path().join("elsewhere")).unwrap();
-        assert!(removed.take().contains(&Change::Gone));
+        assert!(removed.take_changes().contains(&Change::Gone));
         fs::write(folder.path().join("file"), "").unwrap();
         assert_eq!(Watch::new(&folder.path().join("file")).unwrap_err().kind(), io::ErrorKind::NotADirectory);
     }
 
     #[test]
     fn malformed_bytes_are_not_events() {
-        assert_eq!(next(&[]), None);
-        assert_eq!(next(&[0; 15]), None);
+        assert_eq!(split_event(&[]), None);
+        assert_eq!(split_event(&[0; 15]), None);
         let mut long = [0; 16];
         long[12..].copy_from_slice(&u32::MAX.to_ne_bytes());
-        assert_eq!(next(&long), None);
+        assert_eq!(split_event(&long), None);
         let mut lost = [0; 16];
         lost[4..8].copy_from_slice(&libc::IN_Q_OVERFLOW.to_ne_bytes());
-        assert_eq!(next(&lost), Some((Some(Change::TooMuch), &[][..])));
+        assert_eq!(split_event(&lost), Some((Some(Change::TooMuch), &[][..])));
     }
 }

@@ -1,13 +1,13 @@
 //! Memory that is never freed: mapped at once, made present ahead of need, discarded while it keeps its address.
 #![allow(unsafe_code, reason = "mmap and madvise have no safe form")]
 
-pub(crate) use kineto_trace::fallible::list;
+pub(crate) use kineto_trace::fallible::try_vec_with_capacity;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Returns `count` zeroed words that live forever, page-aligned where pages are known. They take no memory until they are
 /// written. `None` if there is no memory for them.
 #[cfg(all(target_os = "linux", not(miri)))]
-pub(crate) fn words(count: usize) -> Option<&'static [AtomicU64]> {
+pub(crate) fn zeroed_words(count: usize) -> Option<&'static [AtomicU64]> {
     let bytes = count * size_of::<AtomicU64>();
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new anonymous mapping at an address that the kernel chooses affects no existing memory.
@@ -22,15 +22,15 @@ pub(crate) fn words(count: usize) -> Option<&'static [AtomicU64]> {
 
 /// Returns `count` zeroed words that live forever; `None` if there is no memory for them.
 #[cfg(not(all(target_os = "linux", not(miri))))]
-pub(crate) fn words(count: usize) -> Option<&'static [AtomicU64]> {
-    let mut words = list(count)?;
+pub(crate) fn zeroed_words(count: usize) -> Option<&'static [AtomicU64]> {
+    let mut words = try_vec_with_capacity(count)?;
     words.resize_with(count, AtomicU64::default);
     Some(words.leak())
 }
 
 /// Makes every page of `words` present and writable, so that no write to it faults. The words may not be in use yet; their
 /// content may be lost.
-pub(crate) fn populate(words: &'static [AtomicU64]) {
+pub(crate) fn populate_pages(words: &'static [AtomicU64]) {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
         // SAFETY: the range lies inside `words`; populating changes no content. Older kernels refuse.
@@ -68,7 +68,7 @@ pub(crate) fn populate_spare(words: &mut Vec<u64>) {
 /// Gives the memory of `words` back to the OS: whole pages read as zero afterwards, and take no memory until they are written
 /// again.
 #[cfg(all(target_os = "linux", not(miri)))]
-pub(crate) fn discard(words: &'static [AtomicU64]) {
+pub(crate) fn discard_pages(words: &'static [AtomicU64]) {
     const LARGEST_PAGE: usize = 64 * 1024;
     let bytes = size_of_val(words);
     let start = words.as_ptr().cast::<u8>();
@@ -92,7 +92,7 @@ fn page_size() -> usize {
 
 /// Does nothing on this platform: the memory stays allocated until it is reused.
 #[cfg(not(all(target_os = "linux", not(miri))))]
-pub(crate) fn discard(_words: &'static [AtomicU64]) {}
+pub(crate) fn discard_pages(_words: &'static [AtomicU64]) {}
 
 #[cfg(all(test, target_os = "linux", not(miri)))]
 mod tests {
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn zeroed_words_take_memory_once_populated() {
-        let words = words(16 * 1024).unwrap();
+        let words = zeroed_words(16 * 1024).unwrap();
         let present = |words: &[AtomicU64]| {
             let mut present = vec![0u8; size_of_val(words) / page_size()];
             let start = words.as_ptr().cast_mut().cast();
@@ -109,17 +109,17 @@ mod tests {
             present.iter().filter(|page| **page & 1 != 0).count()
         };
         assert_eq!(present(words), 0);
-        populate(words);
+        populate_pages(words);
         assert_eq!(present(words), size_of_val(words) / page_size());
         assert!(words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
-        discard(words);
+        discard_pages(words);
         assert_eq!(present(words), 0);
     }
 
     #[test]
     fn too_large_requests_return_none() {
-        assert!(words(1 << 58).is_none());
-        assert!(list::<u64>(1 << 58).is_none() && list::<u64>(7).is_some());
+        assert!(zeroed_words(1 << 58).is_none());
+        assert!(try_vec_with_capacity::<u64>(1 << 58).is_none() && try_vec_with_capacity::<u64>(7).is_some());
     }
 
     #[test]
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn discard_zeroes_whole_pages_only() {
         let words: &'static [AtomicU64] = (0..16 * 1024).map(AtomicU64::new).collect::<Vec<_>>().leak();
-        discard(words);
+        discard_pages(words);
         let zeros = words.iter().filter(|word| word.load(Ordering::Relaxed) == 0).count();
         assert!(zeros >= 8 * 1024, "{zeros}");
         words.iter().for_each(|word| word.store(7, Ordering::Relaxed));

@@ -73,7 +73,7 @@ unsafe extern "C" fn visit_loaded_file(
             // SAFETY: the loader's name is a C string.
             let name = unsafe { std::ffi::CStr::from_ptr(file.dlpi_name) };
             // SAFETY: `found` points to the result in `other_copy`.
-            unsafe { *found.cast::<Option<PathBuf>>() = Some(path(name)) };
+            unsafe { *found.cast::<Option<PathBuf>>() = Some(object_path(name)) };
             return 1;
         }
     }
@@ -82,7 +82,7 @@ unsafe extern "C" fn visit_loaded_file(
 
 /// Returns the path for the loader's name, which is empty for the program.
 #[cfg(target_os = "linux")]
-fn path(name: &std::ffi::CStr) -> PathBuf {
+fn object_path(name: &std::ffi::CStr) -> PathBuf {
     use std::os::unix::ffi::OsStrExt as _;
     match name.to_bytes() {
         [] => std::env::current_exe().unwrap_or_default(),

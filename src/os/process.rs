@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 /// Returns the program's name: the last component of the path with which it was started, as in libkineto.
-pub(crate) fn name() -> String {
+pub(crate) fn program_name() -> String {
     let first = std::env::args_os().next().unwrap_or_default();
     let path = std::path::PathBuf::from(first);
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
@@ -70,6 +70,6 @@ mod tests {
 
     #[test]
     fn program_has_a_name() {
-        assert!(super::name().starts_with("tracing_kineto"), "{}", super::name());
+        assert!(super::program_name().starts_with("tracing_kineto"), "{}", super::program_name());
     }
 }

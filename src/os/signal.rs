@@ -3,51 +3,51 @@
 
 /// Watches those of SIGINT, SIGTERM and SIGHUP that end the process by default now.
 ///
-/// When one arrives, [`serve`]'s thread flushes, then the signal is raised again and ends the process. Process 1, the first
+/// When one arrives, [`start_flush_thread`]'s thread flushes, then the signal is raised again and ends the process. Process 1, the first
 /// of a container, exits with 128 plus the signal's number instead, as shells report it. A second signal ends the process at
 /// once.
 ///
 /// An ignored signal stays ignored. A handler of the program, installed before or after, is the only one that acts: if it
-/// calls ours, ours does nothing. Before [`serve`], and in a forked child that has not called it, a signal ends the process
+/// calls ours, ours does nothing. Before [`start_flush_thread`], and in a forked child that has not called it, a signal ends the process
 /// as if there were no handler.
 #[cfg(unix)]
-pub(crate) fn watch() {
-    unix::watch();
+pub(crate) fn watch_signals() {
+    unix::watch_signals();
 }
 
-/// Announces that [`serve`] will be called soon: until then signals are held.
+/// Announces that [`start_flush_thread`] will be called soon: until then signals are held.
 #[cfg(unix)]
-pub(crate) fn expect() {
-    unix::expect();
+pub(crate) fn expect_flush_thread() {
+    unix::expect_flush_thread();
 }
 
 /// Starts the thread that calls `flush` when a watched signal comes, unless this process has one.
 #[cfg(unix)]
-pub(crate) fn serve(flush: fn()) {
-    unix::serve(flush);
+pub(crate) fn start_flush_thread(flush: fn()) {
+    unix::start_flush_thread(flush);
 }
 
-/// Lets a pending signal end the exiting process now: the thread of [`serve`] may run too late to do that.
+/// Lets a pending signal end the exiting process now: the thread of [`start_flush_thread`] may run too late to do that.
 #[cfg(unix)]
-pub(crate) fn finish() {
-    unix::finish();
+pub(crate) fn end_by_pending_signal() {
+    unix::end_by_pending_signal();
 }
 
 /// There are no such signals on this platform.
 #[cfg(not(unix))]
-pub(crate) fn watch() {}
+pub(crate) fn watch_signals() {}
 
 /// There are no such signals on this platform.
 #[cfg(not(unix))]
-pub(crate) fn finish() {}
+pub(crate) fn end_by_pending_signal() {}
 
 /// There are no such signals on this platform.
 #[cfg(not(unix))]
-pub(crate) fn expect() {}
+pub(crate) fn expect_flush_thread() {}
 
 /// There are no such signals on this platform.
 #[cfg(not(unix))]
-pub(crate) fn serve(_flush: fn()) {}
+pub(crate) fn start_flush_thread(_flush: fn()) {}
 
 #[cfg(unix)]
 mod unix {
@@ -73,49 +73,49 @@ mod unix {
     /// Whether any signal has our handler.
     static IS_WATCHING: AtomicBool = AtomicBool::new(false);
 
-    extern "C" fn handle(signal: libc::c_int) {
+    extern "C" fn handle_signal(signal: libc::c_int) {
         if !is_ours(signal) {
             return;
         }
         // Whether the thread is notified now, or when it starts.
-        let is_taken = EXPECTED.load(Ordering::Relaxed) == process()
+        let is_taken = EXPECTED.load(Ordering::Relaxed) == process_id()
             && FIRST.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_ok();
-        let is_told = PROCESS.load(Ordering::SeqCst) != process() || notify(signal);
+        let is_told = PROCESS.load(Ordering::SeqCst) != process_id() || wake_thread(signal);
         if !is_taken || !is_told {
             end_process(signal);
         }
     }
 
     /// Wakes the thread; `false` if that is impossible.
-    fn notify(signal: libc::c_int) -> bool {
+    fn wake_thread(signal: libc::c_int) -> bool {
         let [byte, ..] = signal.to_le_bytes();
         // SAFETY: write(2) is async-signal-safe, and the byte outlives the call.
         unsafe { libc::write(PIPE.load(Ordering::Relaxed), (&raw const byte).cast(), 1) == 1 }
     }
 
-    pub(super) fn watch() {
+    pub(super) fn watch_signals() {
         for signal in WATCHED {
             if is_default(signal) {
-                set_action(signal, handle as *const () as libc::sighandler_t);
+                set_action(signal, handle_signal as *const () as libc::sighandler_t);
                 IS_WATCHING.store(true, Ordering::Relaxed);
             }
         }
     }
 
-    pub(super) fn expect() {
+    pub(super) fn expect_flush_thread() {
         // Without a handler, the thread never starts, so do not wait for it.
         if !IS_WATCHING.load(Ordering::Relaxed) {
             return;
         }
-        let process = process();
+        let process = process_id();
         if EXPECTED.swap(process, Ordering::Relaxed) != process {
             FIRST.store(0, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn serve(flush: fn()) {
+    pub(super) fn start_flush_thread(flush: fn()) {
         static STARTED: AtomicI32 = AtomicI32::new(0);
-        let process = process();
+        let process = process_id();
         if !IS_WATCHING.load(Ordering::Relaxed) || STARTED.swap(process, Ordering::Relaxed) == process {
             return;
         }
@@ -137,7 +137,7 @@ mod unix {
             PROCESS.store(process, Ordering::SeqCst);
             let first = FIRST.load(Ordering::SeqCst);
             if first != 0 {
-                notify(first);
+                wake_thread(first);
             }
         } else {
             give_up();
@@ -153,9 +153,9 @@ mod unix {
         }
     }
 
-    pub(super) fn finish() {
+    pub(super) fn end_by_pending_signal() {
         let first = FIRST.load(Ordering::SeqCst);
-        if first != 0 && EXPECTED.load(Ordering::Relaxed) == process() {
+        if first != 0 && EXPECTED.load(Ordering::Relaxed) == process_id() {
             end_process(first);
         }
     }
@@ -167,7 +167,7 @@ mod unix {
             return;
         }
         // The kernel takes no default action for process 1 of a container: it ends here if something was recorded.
-        if process() == 1 {
+        if process_id() == 1 {
             if EXPECTED.load(Ordering::Relaxed) == 1 {
                 // SAFETY: async-signal-safe.
                 unsafe { libc::_exit(128 + signal) };
@@ -176,24 +176,25 @@ mod unix {
         }
         set_action(signal, libc::SIG_DFL);
         // SAFETY: async-signal-safe; within a handler, the signal is delivered when that returns.
-        unsafe { libc::kill(process(), signal) };
+        unsafe { libc::kill(process_id(), signal) };
     }
 
-    fn process() -> libc::pid_t {
+    fn process_id() -> libc::pid_t {
         // SAFETY: getpid(2) is async-signal-safe, takes nothing and cannot fail.
         unsafe { libc::getpid() }
     }
 
     fn is_ours(signal: libc::c_int) -> bool {
-        action(signal).is_some_and(|action| action.sa_sigaction == handle as *const () as libc::sighandler_t)
+        signal_action(signal)
+            .is_some_and(|action| action.sa_sigaction == handle_signal as *const () as libc::sighandler_t)
     }
 
     fn is_default(signal: libc::c_int) -> bool {
-        action(signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL)
+        signal_action(signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL)
     }
 
     /// Returns the current action of a signal.
-    fn action(signal: libc::c_int) -> Option<libc::sigaction> {
+    fn signal_action(signal: libc::c_int) -> Option<libc::sigaction> {
         // SAFETY: all zeros are a valid sigaction: default handler, empty mask, no flags.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         // SAFETY: async-signal-safe; a null action changes nothing, and `action` is valid for writes.

@@ -251,13 +251,13 @@ impl EventSink<'_> {
             unsafe { (self.0.set_flow)(self.0.handle, &raw const flow) };
         }
         if span != 0 {
-            self.argument("External id", &span.to_string());
+            self.put_argument("External id", &span.to_string());
         }
-        args.iter().for_each(|(key, value)| self.argument(key, &json_text(value)));
+        args.iter().for_each(|(key, value)| self.put_argument(key, &json_text(value)));
         true
     }
 
-    fn argument(&self, key: &str, json: &str) {
+    fn put_argument(&self, key: &str, json: &str) {
         let (key, json) = (c_string(key), c_string(json));
         // SAFETY: the host's function, with its handle and two C strings.
         unsafe { (self.0.add_metadata)(self.0.handle, key.as_ptr(), json.as_ptr()) };

@@ -34,7 +34,7 @@ pub(crate) struct SpanState {
 
 impl SpanState {
     /// Returns the span's id, 0 if the span is not recorded; `span` is then the id of the span around it.
-    pub(crate) fn recorded(&self) -> u64 {
+    pub(crate) fn recorded_id(&self) -> u64 {
         if self.meta & state::IGNORED == 0 { self.span } else { 0 }
     }
 }
@@ -46,17 +46,17 @@ impl SpanState {
 pub(crate) mod state {
     use crate::buffer::{Head, Tag, flag};
 
-    const fn bit(flag: u8) -> u64 {
-        Head::new(Tag::Slice, flag, 0).word() & !Head::new(Tag::Slice, 0, 0).word()
+    const fn flag_bit(flag: u8) -> u64 {
+        Head::new(Tag::Slice, flag, 0).to_word() & !Head::new(Tag::Slice, 0, 0).to_word()
     }
 
     /// The span was never entered.
-    pub(crate) const FIRST: u64 = bit(flag::FIRST);
+    pub(crate) const FIRST: u64 = flag_bit(flag::FIRST);
     /// The span has no record yet: its first slice records it and its parent, and gives it its id. It has no flags but
     /// [`FIRST`] and [`ANNOTATES`], so the state equals the head of that slice.
-    pub(crate) const UNDEFINED: u64 = bit(flag::DEFINES);
+    pub(crate) const UNDEFINED: u64 = flag_bit(flag::DEFINES);
     /// The span is a user annotation, which is pushed to collectors as such.
-    pub(crate) const ANNOTATES: u64 = bit(flag::ANNOTATES);
+    pub(crate) const ANNOTATES: u64 = flag_bit(flag::ANNOTATES);
     /// The span was entered more than once.
     pub(crate) const AGAIN: u64 = FIRST << 4;
     /// The state is in the recorder's span table, where other threads find it.
@@ -79,33 +79,33 @@ pub(crate) mod state {
     }
     /// The state of a span of that callsite that was never entered and is not recorded yet.
     pub(crate) const fn new(site: u32) -> u64 {
-        Head::new(Tag::Slice, flag::FIRST | flag::DEFINES, site).word()
+        Head::new(Tag::Slice, flag::FIRST | flag::DEFINES, site).to_word()
     }
     #[inline(always)]
-    pub(crate) const fn annotates(meta: u64) -> bool {
+    pub(crate) const fn is_annotation(meta: u64) -> bool {
         meta & ANNOTATES != 0
     }
     /// The state of a span of that callsite that is not recorded.
-    pub(crate) const fn ignored(site: u32) -> u64 {
-        Head::new(Tag::Slice, 0, site).word() | IGNORED
+    pub(crate) const fn new_ignored(site: u32) -> u64 {
+        Head::new(Tag::Slice, 0, site).to_word() | IGNORED
     }
     /// The head of the slice that an enter in this state opens.
     #[inline(always)]
-    pub(crate) const fn slice(meta: u64) -> u64 {
-        meta & Head::new(Tag::Slice, flag::FIRST | flag::DEFINES | flag::ANNOTATES, u32::MAX).word()
+    pub(crate) const fn slice_head(meta: u64) -> u64 {
+        meta & Head::new(Tag::Slice, flag::FIRST | flag::DEFINES | flag::ANNOTATES, u32::MAX).to_word()
     }
     /// The state after an enter.
     #[inline(always)]
-    pub(crate) const fn entered(meta: u64) -> u64 {
+    pub(crate) const fn after_enter(meta: u64) -> u64 {
         if meta & FIRST != 0 { meta & !(FIRST | UNDEFINED) } else { meta | AGAIN }
     }
     /// The state after the first slice of a span that was [`UNDEFINED`].
     #[inline(always)]
-    pub(crate) const fn defined(meta: u64) -> u64 {
+    pub(crate) const fn after_first_slice(meta: u64) -> u64 {
         meta ^ (FIRST | UNDEFINED)
     }
     #[inline(always)]
-    pub(crate) const fn site(meta: u64) -> u32 {
+    pub(crate) const fn site_index(meta: u64) -> u32 {
         (meta >> 32) as u32
     }
 }
@@ -150,7 +150,7 @@ const UNUSED: u64 = u64::MAX;
 const SETTLE_SPINS: usize = if cfg!(all(test, loom)) { 1 } else { 16 };
 
 /// Returns the key of a frame whose span was lent. No span has it: the registry's keys begin at 1 and stay far below.
-pub(super) const fn lent(key: u64) -> u64 {
+pub(super) const fn lent_key(key: u64) -> u64 {
     !key
 }
 
@@ -226,9 +226,9 @@ impl Frame {
     }
 
     /// Returns whether the frame holds that span, lent or not.
-    pub(crate) fn holds(&self, key: u64) -> bool {
+    pub(crate) fn holds_span(&self, key: u64) -> bool {
         let found = self.key();
-        found == key || found == lent(key)
+        found == key || found == lent_key(key)
     }
 
     /// Returns whether the frame holds that span, and it is neither recorded nor stored.
@@ -246,14 +246,14 @@ impl Frame {
     ///
     /// The owner reads the key and then sets the span's id with plain stores. If the key was marked in between, that id
     /// counts. This takes nanoseconds, but an owner that is descheduled at that point is not waited for: its span has two ids.
-    fn settled(&self, key: u64, state: SpanState) -> SpanState {
-        // SeqCst: either `Lane::span` sees the mark, or its stores are seen here.
+    fn settle_lent_state(&self, key: u64, state: SpanState) -> SpanState {
+        // SeqCst: either `Lane::span_id` sees the mark, or its stores are seen here.
         fence(Ordering::SeqCst);
         for _ in 0..if state.meta & state::FIRST == 0 { 0 } else { SETTLE_SPINS } {
             let now = self.state();
             if now.meta != state.meta {
                 // Release: while the key is present, the owner stores no other span before this read.
-                let kept = self.key.compare_exchange(lent(key), lent(key), Ordering::AcqRel, Ordering::Relaxed);
+                let kept = self.key.compare_exchange(lent_key(key), lent_key(key), Ordering::AcqRel, Ordering::Relaxed);
                 return if kept.is_ok() { now } else { state };
             }
             std::hint::spin_loop();
@@ -262,19 +262,19 @@ impl Frame {
     }
 
     /// Removes the key and returns it, complemented if the span was lent.
-    pub(crate) fn take(&self) -> u64 {
+    pub(crate) fn take_key(&self) -> u64 {
         // Acquire and Release: a reader has marked the key before, or no longer finds it.
         self.key.swap(0, Ordering::AcqRel)
     }
 
     /// Moves the frame's span into a free frame.
     pub(crate) fn move_to(&self, other: &Frame) {
-        let key = self.take();
-        other.set(key, self.state(), self.slice());
+        let key = self.take_key();
+        other.put_span(key, self.state(), self.slice());
     }
 
     /// Puts a span into a free frame.
-    pub(crate) fn set(&self, key: u64, state: SpanState, slice: u64) {
+    pub(crate) fn put_span(&self, key: u64, state: SpanState, slice: u64) {
         self.clear();
         self.set_slice(slice);
         self.fill(key, state);
@@ -303,7 +303,7 @@ impl Frames {
 
     /// Returns empty frames for a thread: reused ones, or new ones that are leaked.
     #[cfg(not(all(test, loom)))]
-    pub(crate) fn take() -> &'static Frames {
+    pub(crate) fn take_empty() -> &'static Frames {
         SPARE.get(|_| SegQueue::new()).pop().unwrap_or_else(|| Box::leak(Box::new(Frames::new())))
     }
 
@@ -324,31 +324,31 @@ impl Frames {
     }
 
     /// Returns the open slices that have frames, with their indices, from the innermost to the outermost.
-    pub(crate) fn open(&self) -> impl DoubleEndedIterator<Item = (usize, &Frame)> {
+    pub(crate) fn open_frames(&self) -> impl DoubleEndedIterator<Item = (usize, &Frame)> {
         // Acquire: pairs with `set_top`.
         let top = usize::try_from(self.top.load(Ordering::Acquire)).unwrap_or(BASE);
         (BASE + 1..=top.min(FRAMES - 1)).rev().map(|at| (at, self.frame(at)))
     }
 
     /// Returns all frames that were ever used, with their indices.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &Frame)> {
+    pub(crate) fn used_frames(&self) -> impl Iterator<Item = (usize, &Frame)> {
         self.stack.iter().enumerate().skip(BASE + 1).take_while(|(_, frame)| frame.key() != UNUSED)
     }
 
     /// Returns the spans that are known nowhere else, for an owner that ends.
     pub(crate) fn only_here(&self) -> impl Iterator<Item = (u64, SpanState)> {
-        self.all().filter(|(_, frame)| !frame.is_free()).map(|(_, frame)| (frame.key(), frame.state()))
+        self.used_frames().filter(|(_, frame)| !frame.is_free()).map(|(_, frame)| (frame.key(), frame.state()))
     }
 
     /// Returns the state of a span in these frames, unless it was lent.
-    pub(crate) fn known(&self, key: u64) -> Option<SpanState> {
-        self.all().find(|(_, frame)| frame.key() == key).map(|(_, frame)| frame.state())
+    pub(crate) fn known_state(&self, key: u64) -> Option<SpanState> {
+        self.used_frames().find(|(_, frame)| frame.key() == key).map(|(_, frame)| frame.state())
     }
 
     /// Removes a closed span from the frames. Any thread may call this.
-    pub(crate) fn forget(&self, key: u64) {
-        for (_, frame) in self.all() {
-            for found in [key, lent(key)] {
+    pub(crate) fn forget_span(&self, key: u64) {
+        for (_, frame) in self.used_frames() {
+            for found in [key, lent_key(key)] {
                 // Release, as in `Frame::clear`; if the key has changed meanwhile, it was forgotten already.
                 let _ = frame.key.compare_exchange(found, 0, Ordering::Release, Ordering::Relaxed);
             }
@@ -370,7 +370,7 @@ impl Frames {
     }
 
     /// Returns how often another thread has exited a slice of this one.
-    pub(crate) fn exits(&self) -> u64 {
+    pub(crate) fn foreign_exits(&self) -> u64 {
         // Acquire: a reader that sees the count sees that the keys are removed.
         self.exits.load(Ordering::Acquire)
     }
@@ -379,27 +379,27 @@ impl Frames {
     ///
     /// `None` also if the owner moved the span meanwhile, so search again. A thread that searches before the state is stored
     /// gets the same state.
-    pub(crate) fn lend(&self, key: u64) -> Option<SpanState> {
+    pub(crate) fn lend_span(&self, key: u64) -> Option<SpanState> {
         // A span that was entered again inside itself is in several frames.
-        self.all().fold(None, |found, (_, frame)| {
+        self.used_frames().fold(None, |found, (_, frame)| {
             // Acquire: sees the fields that were stored before the key.
             let before = frame.key.load(Ordering::Acquire);
-            if before != key && before != lent(key) {
+            if before != key && before != lent_key(key) {
                 return found;
             }
             let state = frame.state();
             // Acquire: if a field belongs to a newer span, the removal of the key is seen.
             fence(Ordering::Acquire);
             // Release: before the borrower drops the span, and so before the owner can see it close.
-            let taken = frame.key.compare_exchange(before, lent(key), Ordering::AcqRel, Ordering::Relaxed);
-            taken.ok().map(|_| frame.settled(key, state)).or(found)
+            let taken = frame.key.compare_exchange(before, lent_key(key), Ordering::AcqRel, Ordering::Relaxed);
+            taken.ok().map(|_| frame.settle_lent_state(key, state)).or(found)
         })
     }
 
     /// Removes a closed span from the frames and returns its state.
     pub(crate) fn take_out(&self, key: u64) -> Option<SpanState> {
-        let found = self.lend(key)?;
-        self.forget(key);
+        let found = self.lend_span(key)?;
+        self.forget_span(key);
         Some(found)
     }
 
@@ -410,13 +410,13 @@ impl Frames {
         let take = |(_, frame): (usize, &Frame)| {
             // Acquire: sees the fields that were stored before the key.
             let before = frame.key.load(Ordering::Acquire);
-            (before == key || before == lent(key)).then_some(())?;
+            (before == key || before == lent_key(key)).then_some(())?;
             // Read first: once the key is removed, the owner may store another span in the frame. Release keeps this order.
             let found = (frame.slice(), frame.state());
             fence(Ordering::Acquire);
             frame.key.compare_exchange(before, 0, Ordering::Release, Ordering::Relaxed).is_ok().then_some(found)
         };
-        let found = self.open().find_map(take)?;
+        let found = self.open_frames().find_map(take)?;
         // Release: after the key is removed.
         self.exits.fetch_add(1, Ordering::Release);
         Some(found)
@@ -435,20 +435,20 @@ mod tests {
     #[test]
     fn lent_span_is_hidden_from_its_owner() {
         let frames = Frames::new();
-        assert_eq!(frames.lend(5), None);
-        (BASE + 1..FRAMES - 1).for_each(|at| frames.frame(at).set(7, state_of(70), 0));
-        frames.frame(FRAMES - 1).set(5, state_of(50), 0);
-        assert_eq!(frames.known(5), Some(state_of(50)));
-        assert_eq!((frames.lend(5), frames.lend(5)), (Some(state_of(50)), Some(state_of(50))));
-        assert_eq!(frames.known(5), None, "the owner can tell that it was lent");
-        assert!(frames.frame(FRAMES - 1).holds(5));
-        frames.lend(7);
-        assert!(frames.all().all(|(_, frame)| frame.key() != 7), "in all its frames");
+        assert_eq!(frames.lend_span(5), None);
+        (BASE + 1..FRAMES - 1).for_each(|at| frames.frame(at).put_span(7, state_of(70), 0));
+        frames.frame(FRAMES - 1).put_span(5, state_of(50), 0);
+        assert_eq!(frames.known_state(5), Some(state_of(50)));
+        assert_eq!((frames.lend_span(5), frames.lend_span(5)), (Some(state_of(50)), Some(state_of(50))));
+        assert_eq!(frames.known_state(5), None, "the owner can tell that it was lent");
+        assert!(frames.frame(FRAMES - 1).holds_span(5));
+        frames.lend_span(7);
+        assert!(frames.used_frames().all(|(_, frame)| frame.key() != 7), "in all its frames");
         frames.frame(FRAMES - 1).move_to(frames.frame(9));
-        assert!(frames.frame(9).holds(5) && frames.frame(9).key() != 5, "wherever it goes");
-        assert!(!frames.frame(9).holds(6));
-        frames.forget(5);
-        assert_eq!((frames.lend(5), frames.lend(6)), (None, None));
+        assert!(frames.frame(9).holds_span(5) && frames.frame(9).key() != 5, "wherever it goes");
+        assert!(!frames.frame(9).holds_span(6));
+        frames.forget_span(5);
+        assert_eq!((frames.lend_span(5), frames.lend_span(6)), (None, None));
     }
 
     #[test]
@@ -458,7 +458,7 @@ mod tests {
             frames.set_top(top);
             assert_eq!(frames.frame(frames.top()).key(), UNUSED);
         }
-        assert_eq!((frames.frame(BEYOND + 1).key(), frames.open().count()), (UNUSED, FRAMES - 2));
+        assert_eq!((frames.frame(BEYOND + 1).key(), frames.open_frames().count()), (UNUSED, FRAMES - 2));
         frames.set_top(FRAMES - 1);
         assert_eq!(frames.frame(frames.top() + 1).key(), UNUSED, "no span is created above the last frame");
     }
@@ -466,71 +466,71 @@ mod tests {
     #[test]
     fn state_is_the_head_of_its_next_slice() {
         let new = state::new(7);
-        assert_eq!(state::slice(new), Head::new(Tag::Slice, flag::FIRST | flag::DEFINES, 7).word());
-        assert_eq!(state::slice(new), new);
-        let once = state::entered(new);
-        assert_eq!(state::defined(new), once);
+        assert_eq!(state::slice_head(new), Head::new(Tag::Slice, flag::FIRST | flag::DEFINES, 7).to_word());
+        assert_eq!(state::slice_head(new), new);
+        let once = state::after_enter(new);
+        assert_eq!(state::after_first_slice(new), once);
         assert_eq!(once & (state::FIRST | state::UNDEFINED | state::AGAIN), 0);
-        assert_eq!(state::slice(once), Head::new(Tag::Slice, 0, 7).word());
-        let twice = state::entered(once);
+        assert_eq!(state::slice_head(once), Head::new(Tag::Slice, 0, 7).to_word());
+        let twice = state::after_enter(once);
         assert_eq!(twice & (state::FIRST | state::AGAIN), state::AGAIN);
-        assert_eq!(state::entered(twice), twice);
+        assert_eq!(state::after_enter(twice), twice);
     }
 
     #[test]
     fn ignored_span_has_no_id_and_is_known_by_its_callsite() {
-        let ignored = SpanState { span: 50, meta: state::ignored(3), parent: 0 };
-        assert_eq!((ignored.recorded(), state_of(50).recorded()), (0, 50));
+        let ignored = SpanState { span: 50, meta: state::new_ignored(3), parent: 0 };
+        assert_eq!((ignored.recorded_id(), state_of(50).recorded_id()), (0, 50));
         assert!(state::is_known_elsewhere(ignored.meta) && !state::is_shared(ignored.meta));
         assert!(!state::is_known_elsewhere(ignored.meta | state::OWN), "its scope does not follow from the callsite");
         assert!(!state::is_known_elsewhere(state::new(3)));
         let stored = state::new(3) | state::STORED;
         assert!(state::is_known_elsewhere(stored) && state::is_shared(stored));
-        assert!(!state::annotates(stored) && state::annotates(stored | state::ANNOTATES));
-        assert_eq!((state::site(stored), state::site(ignored.meta)), (3, 3));
+        assert!(!state::is_annotation(stored) && state::is_annotation(stored | state::ANNOTATES));
+        assert_eq!((state::site_index(stored), state::site_index(ignored.meta)), (3, 3));
     }
 
     #[test]
     fn ending_owner_leaves_the_spans_that_only_it_knows() {
         let frames = Frames::new();
-        frames.frame(2).set(5, state_of(50), 99);
-        frames.frame(3).set(6, SpanState { span: 60, meta: state::new(3) | state::STORED, parent: 0 }, 0);
-        frames.frame(4).set(7, state_of(70), 0);
-        frames.frame(4).take();
-        frames.frame(5).set(8, state_of(80), 0);
-        frames.lend(8);
+        frames.frame(2).put_span(5, state_of(50), 99);
+        frames.frame(3).put_span(6, SpanState { span: 60, meta: state::new(3) | state::STORED, parent: 0 }, 0);
+        frames.frame(4).put_span(7, state_of(70), 0);
+        frames.frame(4).take_key();
+        frames.frame(5).put_span(8, state_of(80), 0);
+        frames.lend_span(8);
         let left: Vec<_> = frames.only_here().collect();
-        assert_eq!(left, [(5, state_of(50)), (lent(8), state_of(80))]);
+        assert_eq!(left, [(5, state_of(50)), (lent_key(8), state_of(80))]);
     }
 
     #[test]
     fn slice_is_exited_once_from_another_thread() {
         let frames = Frames::new();
-        frames.frame(2).set(5, state_of(50), 99);
-        frames.frame(3).set(5, state_of(50), 100);
-        frames.frame(4).set(5, state_of(50), 101);
+        frames.frame(2).put_span(5, state_of(50), 99);
+        frames.frame(3).put_span(5, state_of(50), 100);
+        frames.frame(4).put_span(5, state_of(50), 101);
         frames.set_top(3);
         assert_eq!(frames.exit_from_other_thread(5), Some((100, state_of(50))));
-        frames.lend(5);
+        frames.lend_span(5);
         assert_eq!(frames.exit_from_other_thread(5), Some((99, state_of(50))));
-        assert_eq!((frames.exit_from_other_thread(5), frames.exits()), (None, 2));
+        assert_eq!((frames.exit_from_other_thread(5), frames.foreign_exits()), (None, 2));
     }
 
     #[test]
     fn readers_never_see_a_mixed_state() {
         const ROUNDS: u64 = if cfg!(miri) { 300 } else { 20_000 };
-        let frames: &'static Frames = Frames::take();
+        let frames: &'static Frames = Frames::take_empty();
         let frame = frames.frame(2);
         let reader = std::thread::Builder::new().spawn(move || {
             for _ in 0..ROUNDS {
-                let key = Some(frame.key()).filter(|key| (1..lent(ROUNDS * 3)).contains(key));
-                if let Some((key, state)) = key.and_then(|key| Some((key, frames.lend(key)?))) {
+                let key = Some(frame.key()).filter(|key| (1..lent_key(ROUNDS * 3)).contains(key));
+                if let Some((key, state)) = key.and_then(|key| Some((key, frames.lend_span(key)?))) {
                     assert_eq!((state.span, state.parent), (key * 10, key * 100));
                 }
             }
         });
         for key in 1..ROUNDS * 3 {
-            frame.take();
+            frame.take_key();
             frame.fill(key, SpanState { span: key * 10, meta: 0, parent: key * 100 });
         }
         reader.unwrap().join().unwrap();

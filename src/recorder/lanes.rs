@@ -1,6 +1,6 @@
 //! The lanes of recording threads, the frames of live threads, and the spans that ended threads leave behind.
 
-use super::frames::lent;
+use super::frames::lent_key;
 use super::{Frames, SpanState};
 use crate::os::thread;
 use crate::time::Ticks;
@@ -76,7 +76,7 @@ impl LaneRegistry {
     /// Adds a lane for the calling thread, under the name from Rust; returns the lane's number.
     ///
     /// If that name is empty, reads the kernel's now, because it is gone once the thread has ended.
-    pub(crate) fn enter(&self, frames: &'static Frames, name: String, now: Ticks) -> u64 {
+    pub(crate) fn add_lane(&self, frames: &'static Frames, name: String, now: Ticks) -> u64 {
         let (thread, handle) = (thread::id(), thread::pthread_low32());
         let is_kernels_name = name.is_empty();
         let name = if is_kernels_name { thread::kernel_name() } else { name };
@@ -97,7 +97,7 @@ impl LaneRegistry {
     }
 
     /// Names a lane by the name from Rust, unless that is empty.
-    pub(crate) fn name(&self, number: u64, name: String) {
+    pub(crate) fn name_lane(&self, number: u64, name: String) {
         if name.is_empty() {
             return;
         }
@@ -114,7 +114,7 @@ impl LaneRegistry {
     /// Ends the lane of the thread with those frames; its row stays.
     ///
     /// If the epoch continues, keeps the spans that only these frames hold.
-    pub(crate) fn leave(&self, frames: &'static Frames, epoch_continues: bool, now: Ticks) {
+    pub(crate) fn end_lane(&self, frames: &'static Frames, epoch_continues: bool, now: Ticks) {
         let left: Vec<_> = frames.only_here().filter(|_| epoch_continues).collect();
         let mut known = self.lock_with_capacity(left.len(), |known| &mut known.left);
         if let Some(at) = known.live.iter().position(|(live, _)| std::ptr::eq(*live, frames)) {
@@ -127,30 +127,30 @@ impl LaneRegistry {
     }
 
     /// Calls `search` with the frames of each live thread until it returns `Some`.
-    pub(crate) fn find<R>(&self, search: impl FnMut(&Frames) -> Option<R>) -> Option<R> {
-        self.lock().find(search)
+    pub(crate) fn search_frames<R>(&self, search: impl FnMut(&Frames) -> Option<R>) -> Option<R> {
+        self.lock().search_frames(search)
     }
 
     /// Returns the state of a span that another thread holds, or held when it ended.
-    pub(crate) fn lend(&self, key: u64) -> Option<SpanState> {
+    pub(crate) fn lend_span(&self, key: u64) -> Option<SpanState> {
         let known = self.lock();
-        known.find(|frames| frames.lend(key)).or_else(|| known.left(key).map(|(_, state)| state))
+        known.search_frames(|frames| frames.lend_span(key)).or_else(|| known.left_span(key).map(|(_, state)| state))
     }
 
     /// Removes a closed span and returns its state.
     pub(crate) fn take_out(&self, key: u64) -> Option<SpanState> {
         let mut known = self.lock();
-        known.find(|frames| frames.take_out(key)).or_else(|| {
-            let (at, state) = known.left(key)?;
+        known.search_frames(|frames| frames.take_out(key)).or_else(|| {
+            let (at, state) = known.left_span(key)?;
             known.left.swap_remove(at);
             Some(state)
         })
     }
 
     /// Takes all rows, at the end of a session.
-    pub(crate) fn take(&self) -> Vec<LaneRow> {
+    pub(crate) fn take_rows(&self) -> Vec<LaneRow> {
         let LaneLists { lanes, .. } = std::mem::take(&mut *self.lock());
-        lanes.iter().map(LaneEntry::named).collect()
+        lanes.iter().map(LaneEntry::to_row).collect()
     }
 
     /// Returns all rows.
@@ -161,7 +161,7 @@ impl LaneRegistry {
             if known.lanes.len() <= lanes.capacity() {
                 lanes.extend_from_slice(&known.lanes);
                 drop(known);
-                return lanes.iter().map(LaneEntry::named).collect();
+                return lanes.iter().map(LaneEntry::to_row).collect();
             }
         }
     }
@@ -169,19 +169,19 @@ impl LaneRegistry {
 
 impl LaneLists {
     /// Returns the index and state of a span that an ended thread left behind.
-    fn left(&self, key: u64) -> Option<(usize, SpanState)> {
-        let at = self.left.iter().position(|(left, _)| *left == key || *left == lent(key))?;
+    fn left_span(&self, key: u64) -> Option<(usize, SpanState)> {
+        let at = self.left.iter().position(|(left, _)| *left == key || *left == lent_key(key))?;
         self.left.get(at).map(|(_, state)| (at, *state))
     }
 
-    fn find<R>(&self, mut search: impl FnMut(&Frames) -> Option<R>) -> Option<R> {
+    fn search_frames<R>(&self, mut search: impl FnMut(&Frames) -> Option<R>) -> Option<R> {
         self.live.iter().find_map(|(frames, _)| search(frames))
     }
 }
 
 impl LaneEntry {
     /// Returns the row; the kernel's name of a live thread is read again.
-    fn named(&self) -> LaneRow {
+    fn to_row(&self) -> LaneRow {
         let mut row = LaneRow { until: self.until, ..LaneRow::clone(&self.row) };
         if self.is_kernels_name && self.until.is_none() {
             row.name = thread::kernel_name_of(row.thread).unwrap_or(row.name);
@@ -197,13 +197,13 @@ mod tests {
 
     #[test]
     fn row_has_the_last_name_from_rust() {
-        let (lanes, frames) = (LaneRegistry::default(), Frames::take());
-        let number = lanes.enter(frames, "first".to_owned(), Ticks(1));
+        let (lanes, frames) = (LaneRegistry::default(), Frames::take_empty());
+        let number = lanes.add_lane(frames, "first".to_owned(), Ticks(1));
         let names = || lanes.rows().into_iter().map(|row| row.name).collect::<Vec<_>>();
-        lanes.name(number, "second".to_owned());
+        lanes.name_lane(number, "second".to_owned());
         assert_eq!(names(), ["second"]);
-        lanes.name(number, String::new());
-        lanes.name(number + 1, "of no lane".to_owned());
+        lanes.name_lane(number, String::new());
+        lanes.name_lane(number + 1, "of no lane".to_owned());
         assert_eq!(names(), ["second"]);
         assert_eq!((lanes.rows()[0].thread, lanes.rows()[0].since), (thread::id(), Ticks(1)));
         frames.give_back();
@@ -211,16 +211,16 @@ mod tests {
 
     #[test]
     fn ended_thread_leaves_its_spans_while_the_epoch_continues() {
-        let (lanes, frames) = (LaneRegistry::default(), Frames::take());
+        let (lanes, frames) = (LaneRegistry::default(), Frames::take_empty());
         let state = SpanState { span: 50, meta: state::new(3), parent: 0 };
         for (epoch_continues, found) in [(false, None), (true, Some(state))] {
-            lanes.enter(frames, "thread".to_owned(), Ticks(1));
-            frames.frame(2).set(5, state, 0);
-            lanes.leave(frames, epoch_continues, Ticks(9));
-            frames.forget(5);
-            assert_eq!((lanes.lend(5), lanes.take_out(5), lanes.take_out(5)), (found, found, None));
+            lanes.add_lane(frames, "thread".to_owned(), Ticks(1));
+            frames.frame(2).put_span(5, state, 0);
+            lanes.end_lane(frames, epoch_continues, Ticks(9));
+            frames.forget_span(5);
+            assert_eq!((lanes.lend_span(5), lanes.take_out(5), lanes.take_out(5)), (found, found, None));
         }
-        let ends = lanes.take().into_iter().map(|row| row.until).collect::<Vec<_>>();
+        let ends = lanes.take_rows().into_iter().map(|row| row.until).collect::<Vec<_>>();
         assert_eq!((ends, lanes.rows().len()), (vec![Some(Ticks(9)); 2], 0));
         frames.give_back();
     }

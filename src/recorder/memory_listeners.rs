@@ -43,7 +43,7 @@ pub(crate) fn is_open() -> bool {
 
 /// Returns the listeners that record now.
 #[inline]
-pub(crate) fn open() -> impl Iterator<Item = &'static Listener> {
+pub(crate) fn open_listeners() -> impl Iterator<Item = &'static Listener> {
     let mut left = OPEN.load(Ordering::Relaxed);
     std::iter::from_fn(move || {
         let listener = LISTENERS.get(left.trailing_zeros() as usize)?;
@@ -73,7 +73,7 @@ impl Listener {
     }
 
     /// Returns the recording, 0 if it includes all threads.
-    pub(crate) fn selective(&self) -> u64 {
+    pub(crate) fn selective_recording(&self) -> u64 {
         self.selective.load(Ordering::Relaxed)
     }
 
@@ -83,12 +83,12 @@ impl Listener {
             self.close();
             return None;
         }
-        self.lock()?.upgrade()
+        self.lock_recorder()?.upgrade()
     }
 
     /// Counts an event that was not recorded.
     #[cold]
-    pub(crate) fn count(&self, loss: Loss) {
+    pub(crate) fn count_loss(&self, loss: Loss) {
         let counter = match loss {
             Loss::MemoryOverLimit => &self.over_limit,
             Loss::MemoryOwn => &self.own,
@@ -98,7 +98,7 @@ impl Listener {
     }
 
     /// Locks the recorder. Gives up after a while: in a forked child, the holder may be a thread that does not exist.
-    fn lock(&self) -> Option<MutexGuard<'_, Weak<Recorder>>> {
+    fn lock_recorder(&self) -> Option<MutexGuard<'_, Weak<Recorder>>> {
         const TRIES: usize = 10_000;
         (0..TRIES).find_map(|_| match self.recorder.try_lock() {
             Ok(recorder) => Some(recorder),
@@ -111,8 +111,8 @@ impl Listener {
     }
 
     /// Replaces the recorder; returns false if the slot cannot be locked.
-    fn set(&self, recorder: Weak<Recorder>) -> bool {
-        let before = self.lock().map(|mut slot| std::mem::replace(&mut *slot, recorder));
+    fn set_recorder(&self, recorder: Weak<Recorder>) -> bool {
+        let before = self.lock_recorder().map(|mut slot| std::mem::replace(&mut *slot, recorder));
         // Dropped outside the lock, because that may call the allocator.
         before.is_some()
     }
@@ -133,10 +133,10 @@ pub(crate) struct ListenerSlot {
 
 impl ListenerSlot {
     /// Claims a slot; `None` if all are taken.
-    pub(super) fn take(recorder: &Arc<Recorder>) -> Option<ListenerSlot> {
+    pub(super) fn claim_for(recorder: &Arc<Recorder>) -> Option<ListenerSlot> {
         let is_free = |(_, listener): &(usize, &Listener)| !listener.is_taken.swap(true, Ordering::Acquire);
         let (slot, listener) = LISTENERS.iter().enumerate().find(is_free)?;
-        listener.set(Arc::downgrade(recorder)).then_some(())?;
+        listener.set_recorder(Arc::downgrade(recorder)).then_some(())?;
         listener.fork.store(fork::generation(), Ordering::Relaxed);
         let listener_slot = ListenerSlot { listener, bit: 1 << slot, has_left: AtomicBool::new(false) };
         listener_slot.take_losses();
@@ -144,7 +144,7 @@ impl ListenerSlot {
     }
 
     /// Sets the recording that includes only some threads, 0 if it includes all.
-    pub(super) fn restrict(&self, recording: u64) {
+    pub(super) fn restrict_to(&self, recording: u64) {
         self.listener.selective.store(recording, Ordering::Relaxed);
     }
 
@@ -175,9 +175,9 @@ impl ListenerSlot {
 
 impl ListenerSlot {
     /// Releases the slot; nothing is opened afterwards.
-    pub(super) fn leave(&self) {
+    pub(super) fn release_slot(&self) {
         self.close();
-        if !self.has_left.swap(true, Ordering::Relaxed) && self.listener.set(Weak::new()) {
+        if !self.has_left.swap(true, Ordering::Relaxed) && self.listener.set_recorder(Weak::new()) {
             self.listener.is_taken.store(false, Ordering::Release);
         }
     }
@@ -185,7 +185,7 @@ impl ListenerSlot {
 
 impl Drop for ListenerSlot {
     fn drop(&mut self) {
-        self.leave();
+        self.release_slot();
     }
 }
 
@@ -217,19 +217,19 @@ mod tests {
     use super::*;
 
     fn is_open(slot: &ListenerSlot) -> bool {
-        open().any(|listener| std::ptr::eq(listener, slot.listener))
+        open_listeners().any(|listener| std::ptr::eq(listener, slot.listener))
     }
 
     #[test]
     fn each_open_listener_is_found_until_it_closes() {
         let recorder = Arc::new(Recorder::for_tests());
-        let slots = [(); 3].map(|()| ListenerSlot::take(&recorder).unwrap());
+        let slots = [(); 3].map(|()| ListenerSlot::claim_for(&recorder).unwrap());
         let are_open = || slots.each_ref().map(is_open);
         slots.iter().for_each(|slot| slot.open(7));
         assert_eq!((are_open(), slots[1].listener.epoch()), ([true; 3], 7));
         slots[1].listener.close();
         assert_eq!(are_open(), [true, false, true]);
-        slots[2].leave();
+        slots[2].release_slot();
         slots[2].open(8);
         assert_eq!(are_open(), [true, false, false], "a slot that was left stays closed");
     }
@@ -238,7 +238,7 @@ mod tests {
     fn dropped_slot_is_free_again() {
         let recorder = Arc::new(Recorder::for_tests());
         for _ in 0..2 * SLOTS {
-            let slot = ListenerSlot::take(&recorder).expect("the last one was released");
+            let slot = ListenerSlot::claim_for(&recorder).expect("the last one was released");
             assert!(slot.listener.recorder().is_some());
         }
     }
@@ -246,9 +246,9 @@ mod tests {
     #[test]
     fn lost_events_are_counted_by_cause_and_taken_once() {
         let recorder = Arc::new(Recorder::for_tests());
-        let slot = ListenerSlot::take(&recorder).unwrap();
+        let slot = ListenerSlot::claim_for(&recorder).unwrap();
         for cause in [Loss::MemoryOverLimit, Loss::MemoryOwn, Loss::MemoryOwn] {
-            slot.listener.count(cause);
+            slot.listener.count_loss(cause);
         }
         let taken = slot.take_losses();
         assert_eq!(taken, [(Loss::MemoryOverLimit, 1), (Loss::MemoryMissed, 0), (Loss::MemoryOwn, 2)]);

@@ -185,7 +185,7 @@ impl Recorder {
     ///
     /// `Option` and `Vec` of layers do not forward `on_register_dispatch`, so a known callsite counts too.
     pub(crate) fn is_installed(&self) -> bool {
-        self.is_installed.load(Ordering::Relaxed) || !self.sites.all().is_empty()
+        self.is_installed.load(Ordering::Relaxed) || !self.sites.all_sites().is_empty()
     }
 
     /// Returns the buffers of this process; a forked child starts with empty ones.
@@ -202,17 +202,17 @@ impl Recorder {
     }
 
     /// Returns the table of live spans.
-    pub(crate) fn spans(&self) -> &SpanTable {
+    pub(crate) fn span_table(&self) -> &SpanTable {
         &self.buffers().spans
     }
 
-    /// Calls `access` with the span's entry, which is empty if there was none; see [`SpanTable::with`].
+    /// Calls `access` with the span's entry, which is empty if there was none; see [`SpanTable::with_entry`].
     pub(crate) fn keep_span<R>(&self, key: u64, access: impl FnOnce(&mut SpanEntry) -> R) -> R {
         // Relaxed: the span closes after its last handle was dropped, so its close sees this.
         if !self.keeps_spans() {
             self.keeps_spans.store(true, Ordering::Relaxed);
         }
-        self.spans().with_new(key, access)
+        self.span_table().with_new(key, access)
     }
 
     /// Returns whether a span ever had an entry in the table.
@@ -237,7 +237,7 @@ impl Recorder {
     /// Starts an epoch, in which threads push slice ids to `correlation_sink`, and returns it.
     ///
     /// All recordings that only observers receive share one epoch.
-    pub(crate) fn open(&self, correlation_sink: Option<Arc<dyn CorrelationSink>>) -> u64 {
+    pub(crate) fn open_epoch(&self, correlation_sink: Option<Arc<dyn CorrelationSink>>) -> u64 {
         *self.correlation_sink.lock() = correlation_sink;
         self.observers.resume();
         let epoch = if self.settings.records { NEXT_EPOCH.fetch_add(1, Ordering::Relaxed) } else { OBSERVERS_ONLY };
@@ -251,25 +251,29 @@ impl Recorder {
 
     /// Begins a recording; called before its first epoch opens.
     pub(crate) fn begin_recording(&self) {
-        self.thread_selection.begin();
-        self.listener_slot.get().inspect(|listener_slot| listener_slot.restrict(self.thread_selection.selective()));
+        self.thread_selection.begin_recording();
+        self.listener_slot
+            .get()
+            .inspect(|listener_slot| listener_slot.restrict_to(self.thread_selection.selective_recording()));
     }
 
     /// Notes that the recording no longer includes all threads.
-    pub(crate) fn restrict(&self) {
-        self.thread_selection.restrict();
-        self.listener_slot.get().inspect(|listener_slot| listener_slot.restrict(self.thread_selection.selective()));
+    pub(crate) fn restrict_threads(&self) {
+        self.thread_selection.restrict_threads();
+        self.listener_slot
+            .get()
+            .inspect(|listener_slot| listener_slot.restrict_to(self.thread_selection.selective_recording()));
     }
 
     /// Claims a slot for receiving allocators' reports; returns false if all are taken.
     pub(crate) fn claim_listener_slot(self: &Arc<Self>) -> bool {
-        let listener_slot = ListenerSlot::take(self);
+        let listener_slot = ListenerSlot::claim_for(self);
         listener_slot.is_some_and(|listener_slot| self.listener_slot.set(listener_slot).is_ok())
     }
 
     /// Releases the slot for good.
     pub(crate) fn release_listener_slot(&self) {
-        self.listener_slot.get().inspect(|listener_slot| listener_slot.leave());
+        self.listener_slot.get().inspect(|listener_slot| listener_slot.release_slot());
     }
 
     /// Sets whether recordings contain allocators' reports, from the next start on.
@@ -289,7 +293,7 @@ impl Recorder {
     }
 
     /// Ends the epoch. Threads that have not noticed yet write into chunks of that epoch for a moment longer.
-    pub(crate) fn close(&self) {
+    pub(crate) fn close_epoch(&self) {
         self.listener_slot.get().inspect(|listener_slot| listener_slot.close());
         self.epoch.store(0, Ordering::Release);
     }
@@ -300,8 +304,8 @@ impl Recorder {
     }
 
     /// Makes a forked child the recorder's process. Whatever the parent had opened is closed here.
-    pub(crate) fn adopt(&self) {
-        self.close();
+    pub(crate) fn adopt_fork(&self) {
+        self.close_epoch();
         self.fork.store(fork::generation(), Ordering::Relaxed);
     }
 
@@ -321,17 +325,17 @@ impl Recorder {
         while buffers.partly_filled.pop().is_some() {}
         let chunks = std::iter::from_fn(|| buffers.in_service.pop()).collect();
         RecordedBuffers {
-            chunks: Recorder::committed(chunks),
-            lanes: buffers.lanes.take(),
+            chunks: Recorder::committed_chunks(chunks),
+            lanes: buffers.lanes.take_rows(),
             blocks: std::iter::from_fn(|| buffers.blocks.pop()).collect(),
         }
     }
 
     /// Discards what threads have written since the last stop; some notice the stop late.
-    pub(crate) fn discard(&self) {
+    pub(crate) fn discard_late_records(&self) {
         let RecordedBuffers { chunks, blocks, .. } = self.take_recorded();
         self.pool().give_back(chunks.into_iter().map(|(chunk, _)| chunk));
-        self.pool().release(blocks.iter().map(|(_, block)| size_of_val(&***block) as u64).sum());
+        self.pool().release_bytes(blocks.iter().map(|(_, block)| size_of_val(&***block) as u64).sum());
     }
 
     /// Returns everything that was recorded so far, and keeps it.
@@ -341,19 +345,19 @@ impl Recorder {
         chunks.iter().for_each(|chunk| buffers.in_service.push(chunk.clone()));
         let blocks: Vec<_> = std::iter::from_fn(|| buffers.blocks.pop()).collect();
         blocks.iter().for_each(|block| buffers.blocks.push(block.clone()));
-        RecordedBuffers { chunks: Recorder::committed(chunks), lanes: buffers.lanes.rows(), blocks }
+        RecordedBuffers { chunks: Recorder::committed_chunks(chunks), lanes: buffers.lanes.rows(), blocks }
     }
 
-    fn committed(mut chunks: Vec<Chunk>) -> Vec<(Chunk, usize)> {
+    fn committed_chunks(mut chunks: Vec<Chunk>) -> Vec<(Chunk, usize)> {
         chunks.sort_unstable_by_key(Chunk::first_id);
-        chunks.into_iter().map(|chunk| (chunk.committed(), chunk)).map(|(length, chunk)| (chunk, length)).collect()
+        chunks.into_iter().map(|chunk| (chunk.committed_len(), chunk)).map(|(length, chunk)| (chunk, length)).collect()
     }
 
     /// Returns a chunk for `epoch`; `None` at the limit.
     pub(crate) fn open_chunk(&self, epoch: u64) -> Option<Chunk> {
         let buffers = self.buffers();
-        let chunk = buffers.pool.take()?;
-        chunk.open(ids(), epoch);
+        let chunk = buffers.pool.take_chunk()?;
+        chunk.open(reserve_ids(), epoch);
         buffers.in_service.push(chunk.clone());
         Some(chunk)
     }
@@ -367,7 +371,7 @@ impl Recorder {
     /// Keeps the chunk of an ending thread, so that the next new thread continues it.
     pub(crate) fn leave_chunk(&self, chunk: Chunk) {
         const REUSABLE_BELOW: usize = SLOTS - SLOTS / 8;
-        if chunk.epoch() == self.epoch() && chunk.committed() < REUSABLE_BELOW {
+        if chunk.epoch() == self.epoch() && chunk.committed_len() < REUSABLE_BELOW {
             let _ = self.buffers().partly_filled.push(chunk);
         }
     }
@@ -378,12 +382,12 @@ impl Recorder {
         if !self.pool().reserve_for_use(bytes, 0) {
             return None;
         }
-        let Some(mut words) = memory::list(payload.len()) else {
-            self.pool().release(bytes);
+        let Some(mut words) = memory::try_vec_with_capacity(payload.len()) else {
+            self.pool().release_bytes(bytes);
             return None;
         };
         words.extend_from_slice(payload);
-        let id = ids();
+        let id = reserve_ids();
         self.buffers().blocks.push((id, Arc::new(words.into())));
         Some(id)
     }
@@ -391,19 +395,19 @@ impl Recorder {
     /// Returns the counter to compare for spans of that key: it changes when one of them closes.
     #[inline(always)]
     #[expect(clippy::indexing_slicing, reason = "bucket() is smaller than CLOSINGS")]
-    pub(crate) fn closings(&self, key: u64) -> &AtomicU32 {
-        &self.closings[bucket(key)]
+    pub(crate) fn close_counter(&self, key: u64) -> &AtomicU32 {
+        &self.closings[span_bucket(key)]
     }
 }
 
 /// Reserves [`SLOTS`] consecutive ids and returns the first.
-pub(crate) fn ids() -> u64 {
+pub(crate) fn reserve_ids() -> u64 {
     NEXT_IDS.fetch_add(SLOTS as u64, Ordering::Relaxed)
 }
 
 /// Returns which of the [`CLOSINGS`] buckets a span key falls into.
 #[inline(always)]
-pub(crate) const fn bucket(key: u64) -> usize {
+pub(crate) const fn span_bucket(key: u64) -> usize {
     // Registry keys differ in their low bits (slots of a page) and in high ones (threads, generations).
     (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize
 }
@@ -415,7 +419,7 @@ mod tests {
     #[test]
     fn chunk_is_continued_within_its_epoch() {
         let recorder = Recorder::for_tests();
-        let epoch = recorder.open(None);
+        let epoch = recorder.open_epoch(None);
         let chunk = recorder.open_chunk(epoch).unwrap();
         let first_id = chunk.first_id();
         recorder.leave_chunk(chunk);
@@ -423,8 +427,8 @@ mod tests {
         assert_eq!(continued.first_id(), first_id);
         assert_ne!(recorder.chunk_for_new_thread(epoch).unwrap().first_id(), first_id, "only one thread continues it");
 
-        recorder.close();
-        let next = recorder.open(None);
+        recorder.close_epoch();
+        let next = recorder.open_epoch(None);
         recorder.leave_chunk(continued);
         let other = recorder.chunk_for_new_thread(next).unwrap();
         assert_eq!((other.epoch(), other.first_id() == first_id), (next, false));

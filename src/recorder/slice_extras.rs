@@ -52,7 +52,7 @@ impl SliceExtras {
     pub(crate) fn new(frames: usize, names: &[String]) -> Result<SliceExtras, String> {
         let mut wanted = Vec::new();
         for name in names {
-            let event = PerfEvent::named(name).ok_or_else(|| unknown(name))?;
+            let event = PerfEvent::from_name(name).ok_or_else(|| unknown_event_message(name))?;
             if !wanted.contains(&event) {
                 wanted.push(event);
             }
@@ -62,14 +62,14 @@ impl SliceExtras {
         }
         let mut reports: Vec<_> =
             wanted.iter().map(|event| CounterReport { name: event.name, state: Ok(()) }).collect();
-        drop(Group::open(wanted.iter().copied(), &mut |event, why| {
+        drop(Group::open_events(wanted.iter().copied(), &mut |event, why| {
             let refused = reports.iter_mut().filter(|report| report.name == event.name);
-            refused.for_each(|report| report.state = Err(reason(&why)));
+            refused.for_each(|report| report.state = Err(refusal_reason(&why)));
         }));
         let is_counted =
             |event: &&PerfEvent| reports.iter().any(|report| report.name == event.name && report.state.is_ok());
         let events = wanted.into_iter().filter(is_counted).collect();
-        if let Some(names) = uncounted(&reports) {
+        if let Some(names) = uncounted_events(&reports) {
             diag!(Warning, "counters", "not counted: {names}");
         }
         Ok(SliceExtras { frames, events, reports, has_warned: AtomicBool::new(false) })
@@ -93,13 +93,13 @@ impl SliceExtras {
     }
 
     /// Starts the counters of the calling thread; `None`, with a warning, if one of them cannot be opened.
-    pub(crate) fn open(&self, losses: &Losses) -> Option<Group> {
+    pub(crate) fn open_counters(&self, losses: &Losses) -> Option<Group> {
         let mut refusal = None;
-        let group = Group::open(self.events.iter().copied(), &mut |_, why| refusal = Some(why));
+        let group = Group::open_events(self.events.iter().copied(), &mut |_, why| refusal = Some(why));
         let Some(why) = refusal else { return Some(group) };
         losses.add(Loss::ThreadsUncounted, 1);
         if !self.has_warned.swap(true, Ordering::Relaxed) {
-            let why = reason(&why);
+            let why = refusal_reason(&why);
             diag!(Warning, "counters", "a thread has no performance counters: {why}");
         }
         None
@@ -113,13 +113,13 @@ pub(crate) fn no_stacks(has_feature: bool) -> Option<&'static str> {
     (!has_feature).then_some(why)
 }
 
-fn unknown(name: &str) -> String {
+fn unknown_event_message(name: &str) -> String {
     let known: Vec<_> = EVENTS.iter().map(|event| event.name).collect();
     format!("the performance event `{name}` is not known; known are {}", known.join(", "))
 }
 
 /// Returns the names of the events that cannot be counted, with the reason of the first; `None` if all can.
-fn uncounted(reports: &[CounterReport]) -> Option<String> {
+fn uncounted_events(reports: &[CounterReport]) -> Option<String> {
     let refused = || reports.iter().filter_map(|report| Some((report.name, report.state.as_ref().err()?)));
     let (_, first) = refused().next()?;
     let names: Vec<_> = refused().filter(|(_, why)| *why == first).map(|(name, _)| name).collect();
@@ -131,7 +131,7 @@ fn uncounted(reports: &[CounterReport]) -> Option<String> {
 
 /// Translates the kernel's error.
 #[cfg(unix)]
-fn reason(error: &io::Error) -> Unavailable {
+fn refusal_reason(error: &io::Error) -> Unavailable {
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => Unavailable::new(
             Why::Forbidden,
@@ -158,17 +158,17 @@ fn reason(error: &io::Error) -> Unavailable {
             "each thread takes a file descriptor for each event, and a quarter of the process's limit, or 4096, are used up",
             "raise `ulimit -n`, or ask for fewer events",
         ),
-        None => elsewhere(),
+        None => unsupported_system(),
         Some(_) => Unavailable::new(Why::Failed, error.to_string(), "select other events"),
     }
 }
 
 #[cfg(not(unix))]
-fn reason(_error: &io::Error) -> Unavailable {
-    elsewhere()
+fn refusal_reason(_error: &io::Error) -> Unavailable {
+    unsupported_system()
 }
 
-fn elsewhere() -> Unavailable {
+fn unsupported_system() -> Unavailable {
     Unavailable::new(Why::Unsupported, "counters of the CPU are read on Linux alone", "record on Linux")
 }
 
@@ -208,11 +208,11 @@ mod tests {
             state: why.map_or(Ok(()), |why| Err(Unavailable::new(why, "the reason", "the remedy"))),
         };
         let counted = report("cycles", None);
-        assert_eq!(uncounted(std::slice::from_ref(&counted)), None);
+        assert_eq!(uncounted_events(std::slice::from_ref(&counted)), None);
         let [a, b, c] = [("a", Why::Forbidden), ("b", Why::Forbidden), ("c", Why::Unsupported)]
             .map(|(name, why)| report(name, Some(why)));
-        assert_eq!(uncounted(&[a.clone(), counted, b.clone()]).unwrap(), "a, b: the reason; the remedy");
-        let message = uncounted(&[a, b, c]).unwrap();
+        assert_eq!(uncounted_events(&[a.clone(), counted, b.clone()]).unwrap(), "a, b: the reason; the remedy");
+        let message = uncounted_events(&[a, b, c]).unwrap();
         assert_eq!(message, "a, b: the reason; the remedy (1 more for other reasons; see the trace's statistics)");
     }
 
@@ -235,7 +235,7 @@ mod tests {
             (libc::EINVAL, "ask for fewer"),
             (libc::EIO, "os error"),
         ] {
-            let reason = reason(&io::Error::from_raw_os_error(error)).to_string();
+            let reason = refusal_reason(&io::Error::from_raw_os_error(error)).to_string();
             assert!(reason.contains(said), "{error}: {reason}");
         }
     }

@@ -5,7 +5,7 @@
 //! An entry is removed when its span closes, because the registry reuses the id.
 
 use super::memory_listeners::InternalAllocGuard;
-use super::{CLOSINGS, SpanState, bucket};
+use super::{CLOSINGS, SpanState, span_bucket};
 use crate::observer::ObservedSpan;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -64,18 +64,18 @@ impl SpanTable {
     }
 
     #[expect(clippy::indexing_slicing, reason = "bucket() is smaller than CLOSINGS")]
-    fn shard(&self, key: u64) -> &TableShard {
-        &self.shards[bucket(key)]
+    fn shard_for(&self, key: u64) -> &TableShard {
+        &self.shards[span_bucket(key)]
     }
 
     /// Calls `access` with the span's entry, if there is one. `access` may not call other code, allocate or free.
-    pub(crate) fn with<R>(&self, key: u64, access: impl FnOnce(&mut SpanEntry) -> R) -> Option<R> {
-        self.shard(key).lock().get_mut(&key).map(access)
+    pub(crate) fn with_entry<R>(&self, key: u64, access: impl FnOnce(&mut SpanEntry) -> R) -> Option<R> {
+        self.shard_for(key).lock().get_mut(&key).map(access)
     }
 
     /// Calls `access` with the span's entry, after creating an empty one if there is none.
     pub(super) fn with_new<R>(&self, key: u64, access: impl FnOnce(&mut SpanEntry) -> R) -> R {
-        let shard = self.shard(key);
+        let shard = self.shard_for(key);
         let mut entries = shard.lock_with_capacity();
         let result = access(entries.entry(key).or_default());
         shard.len.store(entries.len(), Ordering::Relaxed);
@@ -84,7 +84,7 @@ impl SpanTable {
 
     /// Removes and returns the entry of a span that closes.
     pub(crate) fn remove(&self, key: u64) -> Option<SpanEntry> {
-        let shard = self.shard(key);
+        let shard = self.shard_for(key);
         let mut entries = shard.lock();
         let removed = entries.remove(&key);
         shard.len.store(entries.len(), Ordering::Relaxed);
@@ -105,9 +105,9 @@ impl SpanTable {
 
     /// Drops the entry of a span that closes, if there is one.
     #[inline]
-    pub(crate) fn forget(&self, key: u64) {
+    pub(crate) fn forget_span(&self, key: u64) {
         // Relaxed: the entry was created before the span's last handle was dropped.
-        if self.shard(key).len.load(Ordering::Relaxed) != 0 {
+        if self.shard_for(key).len.load(Ordering::Relaxed) != 0 {
             let _own = InternalAllocGuard::begin();
             drop(self.remove(key));
         }
@@ -160,22 +160,22 @@ mod tests {
         let capacity = || table.shards.iter().map(|shard| shard.lock().capacity()).sum::<usize>();
         (1..=50_000).for_each(|key| table.with_new(key, |entry| entry.observed = Some(None)));
         assert!(capacity() >= 50_000);
-        assert!((1..=50_000).all(|key| table.with(key, |entry| entry.observed.is_some()) == Some(true)));
-        (1..=50_000).for_each(|key| table.forget(key));
+        assert!((1..=50_000).all(|key| table.with_entry(key, |entry| entry.observed.is_some()) == Some(true)));
+        (1..=50_000).for_each(|key| table.forget_span(key));
         assert!(capacity() <= CLOSINGS * SPARSE_FROM * 2, "{}", capacity());
         assert_eq!(table.len(), 0);
         let before = capacity();
         table.with_new(1, |_| ());
-        table.forget(1);
+        table.forget_span(1);
         assert_eq!(capacity(), before, "a small table keeps its memory");
-        assert!(table.with(1, |_| ()).is_none() && table.remove(1).is_none());
+        assert!(table.with_entry(1, |_| ()).is_none() && table.remove(1).is_none());
     }
 
     #[test]
     fn span_table_grows_outside_its_locks() {
         let table = SpanTable::new();
         for key in 1..10_000 {
-            let shard = table.shard(key);
+            let shard = table.shard_for(key);
             let entries = shard.lock_with_capacity();
             assert!(entries.len() < entries.capacity());
             drop(entries);

@@ -30,7 +30,7 @@ impl ThreadFilter {
     }
 
     /// Returns whether a thread that has not started the recording is included; `None` if that depends on an unknown `name`.
-    pub(crate) fn takes(&self, name: Option<impl FnOnce() -> String>) -> Option<bool> {
+    pub(crate) fn includes_thread(&self, name: Option<impl FnOnce() -> String>) -> Option<bool> {
         match self {
             ThreadFilter::All => Some(true),
             ThreadFilter::Current | ThreadFilter::Registered => Some(false),
@@ -79,7 +79,7 @@ impl ThreadSelection {
     }
 
     /// Begins a recording; returns its number.
-    pub(crate) fn begin(&self) -> u64 {
+    pub(crate) fn begin_recording(&self) -> u64 {
         let recording = NEXT.fetch_add(1, Ordering::Relaxed);
         let selective = if self.filter == ThreadFilter::All { 0 } else { recording };
         self.seen.store(0, Ordering::Relaxed);
@@ -95,27 +95,27 @@ impl ThreadSelection {
 
     /// Returns the current or latest recording, 0 if it includes all threads.
     #[inline(always)]
-    pub(crate) fn selective(&self) -> u64 {
+    pub(crate) fn selective_recording(&self) -> u64 {
         // Relaxed: a thread that reads the old value is recorded for some nanoseconds more, or less.
         self.selective.load(Ordering::Relaxed)
     }
 
     /// Notes that the recording no longer includes all threads.
-    pub(crate) fn restrict(&self) {
+    pub(crate) fn restrict_threads(&self) {
         self.selective.store(self.recording(), Ordering::Relaxed);
     }
 
     /// Notes that a recorded thread meets a span that no recorded thread has created.
     pub(crate) fn note_seen(&self, key: u64) {
-        if self.selective() != 0 {
+        if self.selective_recording() != 0 {
             // Relaxed: the span closes only after this thread has dropped its handle.
-            self.seen.fetch_or(1 << super::bucket(key), Ordering::Relaxed);
+            self.seen.fetch_or(1 << super::span_bucket(key), Ordering::Relaxed);
         }
     }
 
     /// Returns whether a recorded thread may have met that span.
     pub(crate) fn may_have_seen(&self, key: u64) -> bool {
-        self.seen.load(Ordering::Relaxed) >> super::bucket(key) & 1 != 0
+        self.seen.load(Ordering::Relaxed) >> super::span_bucket(key) & 1 != 0
     }
 }
 
@@ -139,24 +139,24 @@ mod tests {
             assert!(!unlike.iter().any(|text| matches_pattern(text, pattern)), "{pattern}");
         }
         let named = ThreadFilter::named(["a", "b*"]);
-        assert_eq!(named.takes(Some(|| "bc".to_owned())), Some(true));
-        assert_eq!(named.takes(None::<fn() -> String>), None);
+        assert_eq!(named.includes_thread(Some(|| "bc".to_owned())), Some(true));
+        assert_eq!(named.includes_thread(None::<fn() -> String>), None);
     }
 
     #[test]
     fn unrestricted_recording_remembers_no_spans() {
         let thread_selection = ThreadSelection::new(ThreadFilter::All);
-        let recording = thread_selection.begin();
+        let recording = thread_selection.begin_recording();
         thread_selection.note_seen(7);
-        assert_eq!((thread_selection.selective(), thread_selection.may_have_seen(7)), (0, false));
-        thread_selection.restrict();
+        assert_eq!((thread_selection.selective_recording(), thread_selection.may_have_seen(7)), (0, false));
+        thread_selection.restrict_threads();
         thread_selection.note_seen(7);
-        assert_eq!((thread_selection.selective(), thread_selection.may_have_seen(7)), (recording, true));
+        assert_eq!((thread_selection.selective_recording(), thread_selection.may_have_seen(7)), (recording, true));
         assert!(
-            thread_selection.begin() > recording
-                && thread_selection.selective() == 0
+            thread_selection.begin_recording() > recording
+                && thread_selection.selective_recording() == 0
                 && !thread_selection.may_have_seen(7)
         );
-        assert_ne!(ThreadSelection::new(ThreadFilter::Registered).begin(), 0);
+        assert_ne!(ThreadSelection::new(ThreadFilter::Registered).begin_recording(), 0);
     }
 }

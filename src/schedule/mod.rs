@@ -4,7 +4,7 @@ mod iterations;
 mod transition;
 
 pub(crate) use iterations::{Iterations, PROFILER_STEP};
-pub(crate) use transition::{SchedulePosition, Transition, transitions};
+pub(crate) use transition::{SchedulePosition, Transition, transitions_between};
 
 use crate::error::{Error, ErrorKind};
 use std::fmt;
@@ -85,7 +85,7 @@ impl Schedule {
     /// [`Config`](ErrorKind::Config) if `active` is 0, or a cycle has more than 2^64 steps.
     pub fn new(wait: u64, warmup: u64, active: u64) -> Result<Schedule, Error> {
         let schedule = Schedule::default().wait(wait).warmup(warmup).active(active);
-        schedule.checked(0).map(|_| schedule)
+        schedule.checked_action(0).map(|_| schedule)
     }
 
     /// Creates a schedule from a function that maps the number of a step, from 0, to an action.
@@ -100,7 +100,7 @@ impl Schedule {
     /// Sets the number of idle steps at the beginning of a cycle. Default: 0. No effect on a custom schedule.
     #[must_use]
     pub fn wait(self, steps: u64) -> Schedule {
-        self.with(|plan| plan.wait = steps)
+        self.with_cycles(|plan| plan.wait = steps)
     }
 
     /// Sets the number of steps during which collectors run before a cycle is recorded. Default: 0. No effect on a custom
@@ -109,34 +109,34 @@ impl Schedule {
     /// Without warm-up, the first recorded step includes the start of the collectors.
     #[must_use]
     pub fn warmup(self, steps: u64) -> Schedule {
-        self.with(|plan| plan.warmup = steps)
+        self.with_cycles(|plan| plan.warmup = steps)
     }
 
     /// Sets the number of steps that a cycle records into one trace. Default: 1. No effect on a custom schedule.
     #[must_use]
     pub fn active(self, steps: u64) -> Schedule {
-        self.with(|plan| plan.active = steps)
+        self.with_cycles(|plan| plan.active = steps)
     }
 
     /// Sets the number of cycles; 0, the default, is without end. No effect on a custom schedule.
     #[must_use]
     pub fn repeat(self, cycles: u64) -> Schedule {
-        self.with(|plan| plan.repeat = cycles)
+        self.with_cycles(|plan| plan.repeat = cycles)
     }
 
     /// Sets the number of idle steps before the first cycle. Default: 0. No effect on a custom schedule.
     #[must_use]
     pub fn skip_first(self, steps: u64) -> Schedule {
-        self.with(|plan| plan.skip_first = steps)
+        self.with_cycles(|plan| plan.skip_first = steps)
     }
 
     /// Sets whether the first cycle omits its wait. Default: false. No effect on a custom schedule.
     #[must_use]
     pub fn skip_first_wait(self, skip: bool) -> Schedule {
-        self.with(|plan| plan.skip_first_wait = skip)
+        self.with_cycles(|plan| plan.skip_first_wait = skip)
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Cycles)) -> Schedule {
+    fn with_cycles(mut self, change: impl FnOnce(&mut Cycles)) -> Schedule {
         if let SchedulePlan::Cycles(cycles) = &mut self.plan {
             change(cycles);
         }
@@ -155,14 +155,14 @@ impl Schedule {
     ///
     /// # Errors
     /// [`Config`](ErrorKind::Config) if a custom schedule panics or returns [`ProfilerAction::DeviceStopped`].
-    pub(crate) fn checked(&self, step: u64) -> Result<ProfilerAction, Error> {
+    pub(crate) fn checked_action(&self, step: u64) -> Result<ProfilerAction, Error> {
         let refused = |what: &str, advice: &str| {
             let message = format!("the schedule {what} at step {step}; {advice}");
             Err(Error::new(ErrorKind::Config, message))
         };
         if let SchedulePlan::Cycles(cycles) = &self.plan {
             let fault = |why| Error::new(ErrorKind::Config, format!("cannot use this schedule: {why}"));
-            cycles.fault().map_or(Ok(()), |why| Err(fault(why)))?;
+            cycles.invalid_reason().map_or(Ok(()), |why| Err(fault(why)))?;
         }
         match catch_unwind(AssertUnwindSafe(|| self.action(step))) {
             Ok(ProfilerAction::DeviceStopped) => {
@@ -184,7 +184,7 @@ impl Schedule {
     /// Returns whether the schedule has ended at `step`.
     pub(crate) fn is_over(&self, step: u64) -> bool {
         match &self.plan {
-            SchedulePlan::Cycles(cycles) => matches!(cycles.position(step), CyclePosition::Over),
+            SchedulePlan::Cycles(cycles) => matches!(cycles.cycle_position(step), CyclePosition::Over),
             SchedulePlan::Custom(_) => false,
         }
     }
@@ -206,7 +206,7 @@ enum CyclePosition {
 
 impl Cycles {
     /// Returns why the numbers are invalid, if they are.
-    fn fault(&self) -> Option<&'static str> {
+    fn invalid_reason(&self) -> Option<&'static str> {
         let steps = self.wait.checked_add(self.warmup).and_then(|steps| steps.checked_add(self.active));
         match steps {
             _ if self.active == 0 => Some("active is 0, so it would never record; give at least 1"),
@@ -215,8 +215,8 @@ impl Cycles {
         }
     }
 
-    fn position(&self, step: u64) -> CyclePosition {
-        if self.fault().is_some() {
+    fn cycle_position(&self, step: u64) -> CyclePosition {
+        if self.invalid_reason().is_some() {
             return CyclePosition::Over;
         }
         let Some(step) = step.checked_sub(self.skip_first) else {
@@ -233,7 +233,7 @@ impl Cycles {
     }
 
     fn action(&self, step: u64) -> ProfilerAction {
-        match self.position(step) {
+        match self.cycle_position(step) {
             CyclePosition::Before(_) | CyclePosition::Over => ProfilerAction::None,
             CyclePosition::In(position) if position < self.wait => ProfilerAction::None,
             CyclePosition::In(position) if position < self.wait + self.warmup => ProfilerAction::Warmup,
@@ -246,7 +246,7 @@ impl Cycles {
 
     fn steps_to_record(&self, step: u64) -> Option<u64> {
         let idle = self.wait.saturating_add(self.warmup);
-        match self.position(step) {
+        match self.cycle_position(step) {
             CyclePosition::Before(steps) if self.skip_first_wait => steps.checked_add(self.warmup),
             CyclePosition::Before(steps) => steps.checked_add(idle),
             CyclePosition::In(position) => idle.checked_sub(position),
@@ -353,7 +353,7 @@ mod tests {
         for (wait, warmup, active) in [(1, 1, 0), (u64::MAX, 1, 1), (0, u64::MAX, 1)] {
             assert_eq!(Schedule::new(wait, warmup, active).unwrap_err().kind(), ErrorKind::Config);
             let named = Schedule::default().active(active).warmup(warmup).wait(wait);
-            assert_eq!(named.checked(0).unwrap_err().kind(), ErrorKind::Config);
+            assert_eq!(named.checked_action(0).unwrap_err().kind(), ErrorKind::Config);
             assert_eq!((named.action(0), named.is_over(0)), (ProfilerAction::None, true));
         }
         let long = Schedule::new(u64::MAX - 1, 0, 1).unwrap().skip_first_wait(true);
@@ -369,8 +369,11 @@ mod tests {
             1 => ProfilerAction::DeviceStopped,
             _ => std::panic::resume_unwind(Box::new(())),
         });
-        assert_eq!(schedule.checked(0).unwrap(), ProfilerAction::Record);
-        assert!(schedule.checked(1).unwrap_err().to_string().contains("DeviceStopped"));
-        assert_eq!(schedule.checked(2).unwrap_err().to_string(), "the schedule panicked at step 2; fix its function");
+        assert_eq!(schedule.checked_action(0).unwrap(), ProfilerAction::Record);
+        assert!(schedule.checked_action(1).unwrap_err().to_string().contains("DeviceStopped"));
+        assert_eq!(
+            schedule.checked_action(2).unwrap_err().to_string(),
+            "the schedule panicked at step 2; fix its function"
+        );
     }
 }

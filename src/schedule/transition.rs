@@ -26,7 +26,7 @@ const COLLECTOR_STOPPED: Transition =
     Transition::Warn("a collector has stopped on its own: the trace ends here; the next cycle records again");
 
 /// Returns the transitions from `previous` to `next`; `None` is the end of the schedule.
-pub(crate) fn transitions(previous: ProfilerAction, next: Option<ProfilerAction>) -> &'static [Transition] {
+pub(crate) fn transitions_between(previous: ProfilerAction, next: Option<ProfilerAction>) -> &'static [Transition] {
     use Transition::{Prepare, Save, Start, Stop};
     match (previous, next) {
         (Nothing | DeviceStopped, None | Some(Nothing | DeviceStopped)) => &[],
@@ -66,7 +66,7 @@ impl SchedulePosition {
     /// Returns the next position when the schedule returns `scheduled` for the next step.
     ///
     /// If a collector has stopped on its own, the rest of the cycle is skipped.
-    pub(crate) fn next(self, scheduled: ProfilerAction, has_stopped: bool) -> SchedulePosition {
+    pub(crate) fn next_position(self, scheduled: ProfilerAction, has_stopped: bool) -> SchedulePosition {
         let action = match self.action {
             DeviceStopped if self.scheduled != RecordAndSave && scheduled != Nothing => DeviceStopped,
             Warmup | Record if has_stopped && scheduled != Nothing => DeviceStopped,
@@ -108,7 +108,7 @@ mod tests {
         for (previous, row) in ALL.iter().zip(TABLE) {
             let next = ALL.iter().copied().map(Some).chain([None]);
             for (next, expected) in next.zip(row) {
-                assert_eq!(letters(transitions(*previous, next)), expected, "{previous:?} to {next:?}");
+                assert_eq!(letters(transitions_between(*previous, next)), expected, "{previous:?} to {next:?}");
             }
         }
     }
@@ -117,7 +117,7 @@ mod tests {
     fn recordings_are_stopped_exactly_once() {
         for (previous, next) in ALL.iter().flat_map(|p| ALL.iter().map(move |n| (*p, Some(*n))).chain([(*p, None)])) {
             let mut running = matches!(previous, Record | RecordAndSave);
-            for transition in transitions(previous, next) {
+            for transition in transitions_between(previous, next) {
                 match transition {
                     Transition::Start => assert!(!std::mem::replace(&mut running, true), "{previous:?} {next:?}"),
                     Transition::Stop => assert!(std::mem::replace(&mut running, false), "{previous:?} {next:?}"),
@@ -137,8 +137,8 @@ mod tests {
         let mut has_stopped = false;
         while let Some(step) = steps.next() {
             let scheduled = ALL[usize::try_from(step.to_digit(10).unwrap()).unwrap()];
-            let now =
-                position.map_or(SchedulePosition::new(scheduled), |position| position.next(scheduled, has_stopped));
+            let now = position
+                .map_or(SchedulePosition::new(scheduled), |position| position.next_position(scheduled, has_stopped));
             has_stopped = steps.next_if_eq(&'!').is_some();
             followed.push(char::from(b'0' + now.action as u8));
             position = Some(now);

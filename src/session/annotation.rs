@@ -79,7 +79,7 @@ impl Annotation {
         let open = self.open.take();
         if HAS_ENTERED.get() {
             let ends = |own: &Arc<EnteredAnnotation>| open.as_ref().is_some_and(|open| Arc::ptr_eq(open, own));
-            let _ = ENTERED.try_with(|inside| inside.leave(ends));
+            let _ = ENTERED.try_with(|inside| inside.leave_ended(ends));
         }
         if let Some(open) = open {
             // Has an effect only if another thread has entered it.
@@ -124,24 +124,24 @@ impl Annotation {
 
 impl ThreadAnnotations {
     /// Exits the annotations that other threads have ended, and those that end now.
-    fn leave(&self, ends: impl Fn(&Arc<EnteredAnnotation>) -> bool) {
+    fn leave_ended(&self, ends: impl Fn(&Arc<EnteredAnnotation>) -> bool) {
         let is_over =
             |entered: &Arc<EnteredAnnotation>| entered.has_exited_layers.load(Ordering::Relaxed) || ends(entered);
         // Layers are called outside the borrow.
         let over: Vec<_> = self.0.borrow_mut().extract_if(.., |entered| is_over(entered)).collect();
-        over.iter().for_each(|entered| entered.leave());
+        over.iter().for_each(|entered| entered.exit_span());
     }
 }
 
 impl Drop for ThreadAnnotations {
     fn drop(&mut self) {
-        self.leave(|_| true);
+        self.leave_ended(|_| true);
     }
 }
 
 impl EnteredAnnotation {
     /// Exits the span on the thread that has entered it.
-    fn leave(&self) {
+    fn exit_span(&self) {
         if !self.exit_layers() {
             self.span.with_subscriber(|(id, dispatch)| {
                 if let Some(registry) = dispatch.downcast_ref::<Registry>() {

@@ -12,7 +12,7 @@ pub(crate) struct OutputClaim(PathBuf);
 
 impl OutputClaim {
     /// Claims a file; `None` if another layer has it.
-    pub(crate) fn take(path: &Path) -> Option<OutputClaim> {
+    pub(crate) fn try_claim(path: &Path) -> Option<OutputClaim> {
         // Components omit `.` and repeated separators, so that paths of one file compare equal.
         let path: PathBuf = path.components().collect();
         let mut claimed = CLAIMED.lock();

@@ -15,25 +15,25 @@ static SESSIONS: fork::PerProcess<Mutex<Vec<Weak<Session>>>> = fork::PerProcess:
 
 /// Returns the list of this process. A forked child inherits its parent's sessions, unless the list was being changed at the
 /// fork.
-fn sessions() -> &'static Mutex<Vec<Weak<Session>>> {
+fn registered_sessions() -> &'static Mutex<Vec<Weak<Session>>> {
     SESSIONS.get(|parents| Mutex::new(parents.try_lock().map(|sessions| sessions.clone()).unwrap_or_default()))
 }
 
 /// Registers the session to be flushed when the process exits.
-pub(crate) fn register(session: &Arc<Session>) {
+pub(crate) fn register_session(session: &Arc<Session>) {
     exit::at_exit(|| {
         at_exit();
-        signal::finish();
+        signal::end_by_pending_signal();
     });
-    let mut sessions = sessions().lock().unwrap_or_else(PoisonError::into_inner);
+    let mut sessions = registered_sessions().lock().unwrap_or_else(PoisonError::into_inner);
     sessions.retain(|session| session.strong_count() > 0);
     sessions.push(Arc::downgrade(session));
 }
 
 /// Returns the newest idle session, or the newest one if none is idle.
 #[cfg(any(feature = "analysis", feature = "capi"))]
-pub(crate) fn newest() -> Option<Arc<Session>> {
-    let sessions = sessions().lock().unwrap_or_else(PoisonError::into_inner).clone();
+pub(crate) fn newest_session() -> Option<Arc<Session>> {
+    let sessions = registered_sessions().lock().unwrap_or_else(PoisonError::into_inner).clone();
     let live: Vec<_> = sessions.iter().rev().filter_map(Weak::upgrade).collect();
     live.iter().find(|session| session.recording.status() == Status::Idle).or(live.first()).cloned()
 }
@@ -47,7 +47,7 @@ pub fn flush_all() {
     if !platform::CAN_RECORD {
         return;
     }
-    flush(&ending_sessions(Instant::now()), Session::begin_flush);
+    flush_sessions(&ending_sessions(Instant::now()), Session::begin_flush);
 }
 
 /// Flushes as [`flush_all`] does when the process ends; also calls trace handlers, and reports the end to observers.
@@ -59,10 +59,10 @@ pub(crate) fn at_exit() {
         session.requests.close(Patience::Until(*deadline));
         session.writes.wait_for_others(*deadline);
     }
-    flush(&sessions, |session, deadline| {
+    flush_sessions(&sessions, |session, deadline| {
         let _scope = session.recording.observers.notify_scope();
         let begun = if session.deliver_at_exit(deadline) { Ok(None) } else { session.begin_flush(deadline) };
-        session.recording.observers.push(SessionEvent::Stopped);
+        session.recording.observers.queue_event(SessionEvent::Stopped);
         begun
     });
     sessions.iter().for_each(|(session, _)| session.report_why_nothing());
@@ -73,14 +73,14 @@ pub(crate) fn at_exit() {
 /// Returns the sessions of this process, each with the time at which it waits for nothing more if the process ends `now`.
 fn ending_sessions(now: Instant) -> Vec<(Arc<Session>, Instant)> {
     // A thread that was stopped while it held the lock must not hang the end of the process.
-    let Some(sessions) = lock_within(sessions(), Duration::from_secs(1)) else { return Vec::new() };
+    let Some(sessions) = lock_within(registered_sessions(), Duration::from_secs(1)) else { return Vec::new() };
     let live: Vec<_> = sessions.iter().filter_map(Weak::upgrade).collect();
     drop(sessions);
-    live.into_iter().map(|session| (session.clone(), session.settings.deadline(now))).collect()
+    live.into_iter().map(|session| (session.clone(), session.settings.exit_deadline(now))).collect()
 }
 
 /// Begins to flush each session that records for the program, then waits for all files.
-fn flush(
+fn flush_sessions(
     sessions: &[(Arc<Session>, Instant)],
     begin: impl Fn(&Session, Instant) -> Result<Option<PendingWrite<'_>>, Error>,
 ) {
@@ -113,7 +113,7 @@ impl Session {
 
     /// Begins to write what was recorded so far to the output, if any, for a process that ends at `deadline`.
     fn begin_flush(&self, deadline: Instant) -> Result<Option<PendingWrite<'_>>, Error> {
-        let Some(path) = self.output() else { return Ok(None) };
+        let Some(path) = self.output_path() else { return Ok(None) };
         let trace = self.recording.snapshot()?;
         if let Some(why) = self.why_empty(&trace) {
             diag!(Warning, "flush", "nothing was recorded: {why}");
@@ -124,7 +124,7 @@ impl Session {
 
     /// Writes what was recorded so far to the output.
     pub(crate) fn flush(&self) -> Result<(), Error> {
-        let Some(path) = self.output() else {
+        let Some(path) = self.output_path() else {
             let advice =
                 "cannot flush: the layer has no output; set `output` on the builder, or use `snapshot` and `save`";
             return Err(Error::new(ErrorKind::Config, advice));
@@ -145,11 +145,11 @@ mod tests {
     #[test]
     fn sessions_are_found_while_the_list_is_locked() {
         let session = Session::for_tests();
-        register(&session);
+        register_session(&session);
         let is_found = || ending_sessions(Instant::now()).iter().any(|(found, _)| Arc::ptr_eq(found, &session));
         let (taken, is_taken) = mpsc::channel();
         let holder = std::thread::Builder::new().spawn(move || {
-            let _held = sessions().lock().unwrap_or_else(PoisonError::into_inner);
+            let _held = registered_sessions().lock().unwrap_or_else(PoisonError::into_inner);
             taken.send(()).unwrap();
             std::thread::sleep(Duration::from_millis(20));
             std::panic::resume_unwind(Box::new("with the list in hand"));

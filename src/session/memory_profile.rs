@@ -56,10 +56,10 @@ impl MemoryProfile {
         let _scope = self.session.observers.notify_scope();
         let mut state = self.state.lock();
         if let Some(request_id) = state.active_request.active_id() {
-            drop(self.end(&mut state, Some(request_id), EVICTED));
+            drop(self.end_profile(&mut state, Some(request_id), EVICTED));
             self.requests.report_eviction();
         }
-        self.run(&mut state, None)?;
+        self.start_recording(&mut state, None)?;
         // The old profile would keep its memory, and would be exported in place of the new one if that one could not be
         // stopped.
         state.last = None;
@@ -78,18 +78,22 @@ impl MemoryProfile {
         if !memory::has_reporter() {
             return Err(Error::new(ErrorKind::NotActive, NO_REPORTS));
         }
-        self.run(&mut state, between)?;
+        self.start_recording(&mut state, between)?;
         state.active_request.begin(request_id);
         Ok(())
     }
 
-    fn run(&self, state: &mut MemoryProfileState, between: Option<(SystemTime, SystemTime)>) -> Result<(), Error> {
+    fn start_recording(
+        &self,
+        state: &mut MemoryProfileState,
+        between: Option<(SystemTime, SystemTime)>,
+    ) -> Result<(), Error> {
         let _own = InternalAllocGuard::begin();
         if state.running.is_some() {
             let why = "a memory profile is running already; stop it first";
             return Err(Error::new(ErrorKind::AlreadyActive, why));
         }
-        let mut config = Config::clone(&self.session.settings.next());
+        let mut config = Config::clone(&self.session.settings.next_config());
         (config.output, config.flags.profile_memory) = (Output::Nowhere, true);
         (config.mode, config.gpu.profiler_range) = (Mode::Kineto.into(), false);
         let settings =
@@ -108,9 +112,9 @@ impl MemoryProfile {
         let (settings, none) = (SessionSettings::new(config), CollectorSet::new(Vec::new(), Vec::new()));
         let (options, sinks) = (SessionOptions::default(), Sinks::default());
         let recording = SessionRecording::new(recorder, Arc::new(settings), options, sinks, none);
-        recording.start(&mut *recording.lock()?, None, between)?;
+        recording.start(&mut *recording.lock_state()?, None, between)?;
         state.running = Some(recording);
-        self.session.observers.push(SessionEvent::MemoryProfileStarted);
+        self.session.observers.queue_event(SessionEvent::MemoryProfileStarted);
         Ok(())
     }
 
@@ -122,7 +126,7 @@ impl MemoryProfile {
             Some(_) => FOREIGN,
             None => "no memory profile is running; start one first",
         };
-        let trace = self.end(&mut state, None, none)?;
+        let trace = self.end_profile(&mut state, None, none)?;
         state.last = Some(trace.clone());
         Ok(trace)
     }
@@ -130,7 +134,7 @@ impl MemoryProfile {
     /// Ends the memory profile of a request and returns it.
     pub(crate) fn stop_for(&self, request_id: u64) -> Result<Trace, Error> {
         let _scope = self.session.observers.notify_scope();
-        self.end(&mut self.state.lock(), Some(request_id), EVICTED)
+        self.end_profile(&mut self.state.lock(), Some(request_id), EVICTED)
     }
 
     /// Discards the memory profile of a request.
@@ -138,17 +142,17 @@ impl MemoryProfile {
         let _scope = self.session.observers.notify_scope();
         let mut state = self.state.lock();
         state.active_request.mark_over(request_id);
-        drop(self.end(&mut state, Some(request_id), EVICTED));
+        drop(self.end_profile(&mut state, Some(request_id), EVICTED));
     }
 
     /// Ends the memory profile of that request; `None` is the program.
-    fn end(&self, state: &mut MemoryProfileState, request_id: Option<u64>, none: &str) -> Result<Trace, Error> {
+    fn end_profile(&self, state: &mut MemoryProfileState, request_id: Option<u64>, none: &str) -> Result<Trace, Error> {
         let running = state.running.take_if(|_| state.active_request.active_id() == request_id);
         let running = running.ok_or_else(|| Error::new(ErrorKind::NotActive, none))?;
         state.active_request.end();
         let _own = InternalAllocGuard::begin();
-        let ended = running.lock().and_then(|mut recording| running.end(&mut recording));
-        self.session.observers.push(SessionEvent::MemoryProfileStopped);
+        let ended = running.lock_state().and_then(|mut recording| running.end(&mut recording));
+        self.session.observers.queue_event(SessionEvent::MemoryProfileStopped);
         ended
     }
 
@@ -164,11 +168,11 @@ impl MemoryProfile {
             return refused("there is no memory profile; start and stop one first");
         };
         drop(state);
-        self.save(&trace, &FileSystem, path).map(drop)
+        self.write_timeline(&trace, &FileSystem, path).map(drop)
     }
 
     /// Writes the timeline of the first device, or of the host if there is none. Returns the name of the file.
-    pub(crate) fn save(&self, trace: &Trace, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
+    pub(crate) fn write_timeline(&self, trace: &Trace, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
         let _scope = self.session.observers.notify_scope();
         let devices = trace.memory_devices();
         let Some(device) = devices.iter().find(|device| **device != Device::CPU).or(devices.first()) else {
@@ -176,7 +180,7 @@ impl MemoryProfile {
         };
         let timeline = trace.memory_timeline(*device);
         let saved = to.write_file(path, timeline.gzip_level(), &mut |_, out| timeline.write_for(path, out))?;
-        self.session.observers.push(SessionEvent::MemoryProfileExported(saved.clone()));
+        self.session.observers.queue_event(SessionEvent::MemoryProfileExported(saved.clone()));
         Ok(saved)
     }
 }

@@ -21,8 +21,8 @@ mod steps;
 pub(crate) use claim::OutputClaim;
 pub use exit::flush_all;
 #[cfg(any(feature = "analysis", feature = "capi"))]
-pub(crate) use exit::newest;
-pub(crate) use exit::{at_exit, register};
+pub(crate) use exit::newest_session;
+pub(crate) use exit::{at_exit, register_session};
 pub(crate) use handle::SessionHandle;
 pub(crate) use observer::NamedObserver;
 pub use observer::SessionObserver;
@@ -97,7 +97,7 @@ impl Session {
         sinks: Sinks,
         collectors: CollectorSet,
     ) -> Arc<Session> {
-        file::protect();
+        file::protect_files();
         let settings = Arc::new(SessionSettings::new(config));
         let recording = SessionRecording::new(recorder.clone(), settings.clone(), options, sinks, collectors);
         let (recording, link) = (Arc::new(recording), Arc::new(RequestLink::default()));
@@ -117,22 +117,22 @@ impl Session {
 
     /// Sets the program's observers, unless the crate is disabled or they are set already.
     pub(crate) fn set_observers(&self, of_program: Vec<NamedObserver>) {
-        if !self.settings.first().mode.contains(Mode::Disabled) {
-            self.recording.observers.set(of_program);
+        if !self.settings.first_config().mode.contains(Mode::Disabled) {
+            self.recording.observers.set_observers(of_program);
         }
     }
 
     /// Returns the file of a recording that ends by itself.
     ///
     /// In a forked child the name contains the process id, because the parent writes its file under the plain name.
-    pub(crate) fn output(&self) -> Option<PathBuf> {
-        let settings = self.settings.next();
+    pub(crate) fn output_path(&self) -> Option<PathBuf> {
+        let settings = self.settings.next_config();
         let parts = settings.placeholder_values();
-        let state = self.recording.lock();
-        let output = state.map_or_else(|_| self.settings.first().output.clone(), |state| state.output.clone());
+        let state = self.recording.lock_state();
+        let output = state.map_or_else(|_| self.settings.first_config().output.clone(), |state| state.output.clone());
         let path = match &output {
-            Output::Exact(path) if parts.pid != self.process => Output::PerProcess(path.clone()).path(&parts),
-            output => output.path(&parts),
+            Output::Exact(path) if parts.pid != self.process => Output::PerProcess(path.clone()).expanded_path(&parts),
+            output => output.expanded_path(&parts),
         };
         self.steps.output_file(path?, &output)
     }
@@ -176,8 +176,8 @@ impl Session {
     pub(crate) fn prepare(&self) -> Result<(u64, Vec<CollectorReport>), Error> {
         let _scope = self.recording.observers.notify_scope();
         let trace_id = self.recording.provided_trace_id(self.requests.program_status());
-        let mut state = self.recording.lock()?;
-        self.requests.evict(&mut state);
+        let mut state = self.recording.lock_state()?;
+        self.requests.evict_request(&mut state);
         self.recording.prepare(&mut state, trace_id)
     }
 
@@ -186,8 +186,8 @@ impl Session {
         let _scope = self.recording.observers.notify_scope();
         let _own = InternalAllocGuard::begin();
         let trace_id = self.recording.provided_trace_id(self.requests.program_status());
-        let mut state = self.recording.lock()?;
-        self.requests.evict(&mut state);
+        let mut state = self.recording.lock_state()?;
+        self.requests.evict_request(&mut state);
         self.recording.start(&mut state, trace_id, None)
     }
 
@@ -195,7 +195,7 @@ impl Session {
     pub(crate) fn stop(&self) -> Result<Trace, Error> {
         let _scope = self.recording.observers.notify_scope();
         let _own = InternalAllocGuard::begin();
-        let mut state = self.recording.lock()?;
+        let mut state = self.recording.lock_state()?;
         self.recording.check_process()?;
         if state.active_request.active_id().is_some() {
             return Err(Error::new(ErrorKind::NotActive, FOREIGN));
@@ -223,7 +223,7 @@ impl Session {
 
 /// Locks if that takes no longer than `wait`.
 fn lock_within<T>(lock: &Mutex<T>, wait: Duration) -> Option<MutexGuard<'_, T>> {
-    lock_until(lock, later(wait))
+    lock_until(lock, deadline_after(wait))
 }
 
 /// Locks if that is possible before `deadline`.
@@ -242,7 +242,7 @@ fn lock_until<T>(lock: &Mutex<T>, deadline: Instant) -> Option<MutexGuard<'_, T>
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// Returns the time that is `wait` from now, or a year if that is less.
-fn later(wait: Duration) -> Instant {
+fn deadline_after(wait: Duration) -> Instant {
     Instant::now() + wait.min(YEAR)
 }
 

@@ -1,6 +1,6 @@
 //! Observers of a session's recordings, and the order in which they are notified.
 
-use crate::collector::attempt;
+use crate::collector::catch_panic;
 use crate::config::RecordingFlags;
 use crate::diag::diag;
 use crate::os::{fork, thread};
@@ -168,7 +168,7 @@ impl NamedObserver {
         if self.is_broken.load(Ordering::Relaxed) {
             return;
         }
-        if let Err(why) = attempt(event.method(), || event.notify(&*self.observer)) {
+        if let Err(why) = catch_panic(event.method_name(), || event.call_observer(&*self.observer)) {
             self.is_broken.store(true, Ordering::Relaxed);
             let name = self.name;
             diag!(
@@ -188,7 +188,7 @@ impl SessionObservers {
     }
 
     /// Sets the program's observers, unless they are set already.
-    pub(super) fn set(&self, of_program: Vec<NamedObserver>) {
+    pub(super) fn set_observers(&self, of_program: Vec<NamedObserver>) {
         let _ = self.of_program.set(of_program);
     }
 
@@ -204,8 +204,8 @@ impl SessionObservers {
     }
 
     /// Queues an event. The caller holds the lock of the changed state, which fixes the order of events.
-    pub(super) fn push(&self, event: SessionEvent) {
-        event.notify(&self.layer);
+    pub(super) fn queue_event(&self, event: SessionEvent) {
+        event.call_observer(&self.layer);
         if self.of_program().is_empty() {
             return;
         }
@@ -221,7 +221,7 @@ impl SessionObservers {
     }
 
     /// Delivers pending events, unless another thread, or a caller of this function, is delivering already.
-    fn deliver(&self) {
+    fn deliver_events(&self) {
         if std::mem::replace(&mut self.pending.lock().is_delivering, true) {
             return;
         }
@@ -249,13 +249,13 @@ impl Drop for NotifyScope<'_> {
         let is_inside = pending.inside.contains(&own);
         drop(pending);
         if !is_inside {
-            observers.deliver();
+            observers.deliver_events();
         }
     }
 }
 
 impl SessionEvent {
-    fn notify(&self, observer: &dyn SessionObserver) {
+    fn call_observer(&self, observer: &dyn SessionObserver) {
         match self {
             SessionEvent::Prepared(flags) => observer.prepared(flags),
             SessionEvent::Started => observer.started(),
@@ -268,7 +268,7 @@ impl SessionEvent {
     }
 
     /// Returns the name of the observer's method for this event.
-    fn method(&self) -> &'static str {
+    fn method_name(&self) -> &'static str {
         match self {
             SessionEvent::Prepared(_) => "prepared",
             SessionEvent::Started => "started",

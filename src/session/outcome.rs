@@ -73,11 +73,11 @@ pub struct Cycle {
 }
 
 impl StepOutcome {
-    pub(super) fn nothing(step: u64, why: &Error) -> StepOutcome {
-        StepOutcome::of(step, StepState::Nothing { reason: why.to_string() })
+    pub(super) fn from_error(step: u64, why: &Error) -> StepOutcome {
+        StepOutcome::from_state(step, StepState::Nothing { reason: why.to_string() })
     }
 
-    pub(crate) fn of(step: u64, state: StepState) -> StepOutcome {
+    pub(crate) fn from_state(step: u64, state: StepState) -> StepOutcome {
         StepOutcome { step, state, cycle: None, collectors: Arc::default() }
     }
 

@@ -17,10 +17,10 @@ use std::time::SystemTime;
 /// Serves the external requests of a session.
 pub(crate) trait RequestHandler: fmt::Debug + Send + Sync {
     /// Reports that the program has reached the watched iteration or a later one, on the thread that counts.
-    fn reached(&self, iteration: u64);
+    fn handle_iteration(&self, iteration: u64);
 
     /// Reports that the program has evicted the request. It must take no lock.
-    fn evicted(&self);
+    fn handle_eviction(&self);
 
     /// Ends the running recording, and waits for its file as long as `patience` allows.
     fn close(&self, patience: Patience);
@@ -55,7 +55,7 @@ impl RequestLink {
     /// Reports to the handler that the program has evicted its request.
     pub(super) fn report_eviction(&self) {
         if let Some(handler) = self.handler() {
-            handler.evicted();
+            handler.handle_eviction();
         }
     }
 
@@ -80,7 +80,7 @@ impl SessionRequests {
         if !self.is_of_parent() || self.link.handler().is_some() {
             return Ok(false);
         }
-        self.recording.lock()?.active_request = ActiveRequest::default();
+        self.recording.lock_state()?.active_request = ActiveRequest::default();
         Ok(true)
     }
 
@@ -99,7 +99,7 @@ impl SessionRequests {
     /// Returns why a requested recording cannot begin, if the program uses the session itself.
     pub(crate) fn used_by_program(&self) -> Option<&'static str> {
         // A recording of the parent does not count in a forked child.
-        let state = self.recording.lock().ok().filter(|_| !self.recording.recorder.is_forked())?;
+        let state = self.recording.lock_state().ok().filter(|_| !self.recording.recorder.is_forked())?;
         (state.active_request.active_id().is_none() && !matches!(state.phase, SessionPhase::Idle)).then_some(OWN)
     }
 
@@ -110,12 +110,12 @@ impl SessionRequests {
 
     /// Returns the number of the request that uses the session.
     pub(super) fn active_request(&self) -> Option<u64> {
-        self.recording.lock().ok().filter(|_| !self.recording.recorder.is_forked())?.active_request.active_id()
+        self.recording.lock_state().ok().filter(|_| !self.recording.recorder.is_forked())?.active_request.active_id()
     }
 
     /// Returns why that request lost the recording, if it did.
     pub(super) fn why_evicted(&self, request_id: u64) -> Option<&'static str> {
-        let is_evicted = self.recording.lock().is_ok_and(|state| state.active_request.is_over(request_id));
+        let is_evicted = self.recording.lock_state().is_ok_and(|state| state.active_request.is_over(request_id));
         is_evicted.then_some(TAKEN)
     }
 
@@ -123,15 +123,15 @@ impl SessionRequests {
     pub(crate) fn prepare(&self, request_id: u64, config: Config) -> Result<(), Error> {
         let _scope = self.recording.observers.notify_scope();
         let _own = InternalAllocGuard::begin();
-        let mut state = self.recording.lock()?;
+        let mut state = self.recording.lock_state()?;
         // It may have begun or been cancelled meanwhile.
         if state.active_request.is_active(request_id) || state.active_request.is_over(request_id) {
             return Ok(());
         }
-        self.acquire(&mut state, request_id, config)
+        self.acquire_session(&mut state, request_id, config)
     }
 
-    fn acquire(&self, state: &mut RecordingState, request_id: u64, config: Config) -> Result<(), Error> {
+    fn acquire_session(&self, state: &mut RecordingState, request_id: u64, config: Config) -> Result<(), Error> {
         // Even if this fails: a preparation that arrives after its start failed is ignored.
         state.active_request.mark_over(request_id);
         if !matches!(state.phase, SessionPhase::Idle) && !self.recording.recorder.is_forked() {
@@ -152,16 +152,16 @@ impl SessionRequests {
     ) -> Result<(), Error> {
         let _scope = self.recording.observers.notify_scope();
         let _own = InternalAllocGuard::begin();
-        let mut state = self.recording.lock()?;
+        let mut state = self.recording.lock_state()?;
         if state.active_request.is_over(request_id) {
             return Err(Error::new(ErrorKind::AlreadyActive, OWN));
         }
         if !state.active_request.is_active(request_id) {
-            self.acquire(&mut state, request_id, config())?;
+            self.acquire_session(&mut state, request_id, config())?;
         }
         let config = state.config.clone();
         let started = self.recording.start_collectors(&mut state, SessionPhase::Idle, None, config);
-        let begun = started.and_then(|_| self.recording.open(&mut state, between));
+        let begun = started.and_then(|_| self.recording.begin_recording(&mut state, between));
         if begun.is_err() {
             state.active_request.end();
         }
@@ -170,7 +170,7 @@ impl SessionRequests {
 
     /// Stops recording for a request at once, without ending the recording.
     pub(crate) fn halt(&self, request_id: u64) -> Result<(), Error> {
-        let state = self.recording.lock()?;
+        let state = self.recording.lock_state()?;
         self.check_active_request(&state, request_id)?;
         self.recording.halt();
         Ok(())
@@ -180,7 +180,7 @@ impl SessionRequests {
     pub(crate) fn stop(&self, request_id: u64) -> Result<Trace, Error> {
         let _scope = self.recording.observers.notify_scope();
         let _own = InternalAllocGuard::begin();
-        let mut state = self.recording.lock()?;
+        let mut state = self.recording.lock_state()?;
         self.check_active_request(&state, request_id)?;
         let trace = self.recording.end(&mut state);
         state.active_request.end();
@@ -190,7 +190,7 @@ impl SessionRequests {
     /// Discards the recording of a request, for that reason.
     pub(crate) fn discard(&self, request_id: u64, why: &str) {
         let _scope = self.recording.observers.notify_scope();
-        let Ok(mut state) = self.recording.lock() else { return };
+        let Ok(mut state) = self.recording.lock_state() else { return };
         state.active_request.mark_over(request_id);
         if state.active_request.is_active(request_id) && !self.recording.recorder.is_forked() {
             self.recording.discard(&mut state, why);
@@ -204,7 +204,7 @@ impl SessionRequests {
     }
 
     /// Evicts the current request, because the program uses the session itself.
-    pub(super) fn evict(&self, state: &mut RecordingState) {
+    pub(super) fn evict_request(&self, state: &mut RecordingState) {
         if state.active_request.active_id().is_none() {
             return;
         }
@@ -215,7 +215,7 @@ impl SessionRequests {
         self.link.report_eviction();
     }
 
-    /// Sets the iteration from which [`RequestHandler::reached`] is called; `None` for never.
+    /// Sets the iteration from which [`RequestHandler::handle_iteration`] is called; `None` for never.
     pub(crate) fn watch_iteration(&self, iteration: Option<u64>) {
         self.link.watched.store(iteration.unwrap_or(0), Ordering::Relaxed);
     }
@@ -227,7 +227,7 @@ impl SessionRequests {
             && current >= watched
             && let Some(handler) = self.link.handler()
         {
-            handler.reached(current);
+            handler.handle_iteration(current);
         }
     }
 

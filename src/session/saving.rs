@@ -1,10 +1,10 @@
 //! Writes a trace to the output within a time limit, shows the progress, and reports the file.
 
-use super::later;
+use super::deadline_after;
 use crate::diag::{self, diag};
 use crate::error::{Error, ErrorKind};
 use crate::os::{fork, thread};
-use crate::text::counted;
+use crate::text::count_with_noun;
 use crate::trace::Trace;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SendError};
@@ -24,9 +24,9 @@ const TIME_TO_CLOSE: Duration = Duration::from_secs(1);
 
 impl Patience {
     /// Starts to wait for writers.
-    pub(crate) fn wait(self) -> WriteWait {
+    pub(crate) fn start_wait(self) -> WriteWait {
         let end = match self {
-            Patience::WhileAlive(limit) => later(limit),
+            Patience::WhileAlive(limit) => deadline_after(limit),
             Patience::Until(deadline) => deadline + TIME_TO_CLOSE,
         };
         WriteWait { patience: self, end, steps: None }
@@ -42,11 +42,11 @@ pub(crate) struct WriteWait {
 
 impl WriteWait {
     /// Returns how much longer to wait; `steps` is the writers' progress so far.
-    pub(crate) fn left(&mut self, steps: u64) -> Duration {
+    pub(crate) fn time_left(&mut self, steps: u64) -> Duration {
         if let Patience::WhileAlive(limit) = self.patience
             && self.steps.replace(steps) != Some(steps)
         {
-            self.end = later(limit);
+            self.end = deadline_after(limit);
         }
         self.end.saturating_duration_since(Instant::now())
     }
@@ -76,28 +76,28 @@ pub(crate) struct ActiveWrite<'w> {
 impl Writes {
     /// Registers the calling thread as ending a recording, so that the end of the process waits for its file.
     pub(crate) fn begin_ending(&self) -> ActiveWrite<'_> {
-        self.enter(None)
+        self.register_writer(None)
     }
 
     /// Registers the calling thread as writing a trace, so that the end of the process waits for it.
     pub(crate) fn begin_writing(&self, trace: &Trace) -> ActiveWrite<'_> {
-        self.enter(Some(trace))
+        self.register_writer(Some(trace))
     }
 
-    fn enter(&self, trace: Option<&Trace>) -> ActiveWrite<'_> {
+    fn register_writer(&self, trace: Option<&Trace>) -> ActiveWrite<'_> {
         let thread = thread::id();
         self.active.lock().push((thread, trace.cloned()));
         ActiveWrite { writes: self, thread }
     }
 
     /// Returns a number that grows with the progress of all writers, plus the number of their traces.
-    pub(crate) fn steps(&self) -> u64 {
+    pub(crate) fn progress_steps(&self) -> u64 {
         let active = self.active.lock();
         active.iter().filter_map(|(_, trace)| trace.as_ref()).map(|trace| trace.progress().steps() + 1).sum()
     }
 
     /// Makes all writers close their files in time, with the rows written by then, if the process is ending.
-    pub(crate) fn limit(&self, patience: Patience) {
+    pub(crate) fn limit_writers(&self, patience: Patience) {
         let Patience::Until(deadline) = patience else { return };
         let active = self.active.lock();
         active.iter().filter_map(|(_, trace)| trace.as_ref()).for_each(|trace| trace.progress().close_at(deadline));
@@ -109,9 +109,9 @@ impl Writes {
         let own = thread::id();
         let is_over = || self.active.lock().iter().all(|(thread, _)| *thread == own);
         let patience = Patience::Until(deadline);
-        let mut wait = patience.wait();
-        while !is_over() && !wait.left(0).is_zero() {
-            self.limit(patience);
+        let mut wait = patience.start_wait();
+        while !is_over() && !wait.time_left(0).is_zero() {
+            self.limit_writers(patience);
             std::thread::sleep(INTERVAL);
         }
     }
@@ -129,7 +129,7 @@ impl Writes {
         path: PathBuf,
         patience: Patience,
     ) -> Result<Option<PendingWrite<'_>>, Error> {
-        let active = self.enter(Some(&trace));
+        let active = self.register_writer(Some(&trace));
         if let Patience::Until(deadline) = patience {
             trace.progress().close_at(deadline);
         }
@@ -137,13 +137,13 @@ impl Writes {
         let (written, target) = (trace.clone(), path.clone());
         let write = move || {
             // After the timeout, the receiver is gone.
-            if let Err(SendError(Ok(()))) = done.send(save(&written, &target)) {
-                report(&written, &target);
+            if let Err(SendError(Ok(()))) = done.send(save_trace(&written, &target)) {
+                report_written_trace(&written, &target);
             }
         };
         if std::thread::Builder::new().name("kineto-write".into()).spawn(write).is_err() {
-            save(&trace, &path)?;
-            report(&trace, &path);
+            save_trace(&trace, &path)?;
+            report_written_trace(&trace, &path);
             return Ok(None);
         }
         Ok(Some(PendingWrite { outcome, trace, path, patience, _active: active }))
@@ -160,7 +160,7 @@ impl Drop for ActiveWrite<'_> {
     }
 }
 
-fn save(trace: &Trace, path: &Path) -> Result<(), Error> {
+fn save_trace(trace: &Trace, path: &Path) -> Result<(), Error> {
     // No caller could handle violations; the file contains them.
     let _ = trace.check_violations();
     trace.save_all(path)
@@ -180,15 +180,15 @@ impl PendingWrite<'_> {
     pub(super) fn wait(self) -> Result<(), Error> {
         const INTERVAL: Duration = Duration::from_millis(100);
         let PendingWrite { outcome, trace, path, .. } = &self;
-        let mut wait = self.patience.wait();
+        let mut wait = self.patience.start_wait();
         let mut shown = ShownProgress { trace, path, begun: Instant::now(), lines: 0, has_bar: false };
         loop {
-            let left = wait.left(trace.progress().steps());
+            let left = wait.time_left(trace.progress().steps());
             match outcome.recv_timeout(INTERVAL.min(left)) {
                 Ok(saved) => {
                     // Erases the progress bar before the next message.
                     drop(shown);
-                    return saved.inspect(|()| report(trace, path));
+                    return saved.inspect(|()| report_written_trace(trace, path));
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     let text = format!("{} was not written: its thread panicked; please report this", path.display());
@@ -198,7 +198,7 @@ impl PendingWrite<'_> {
                     let text = format!("{} was not written: {}", path.display(), wait.why_over());
                     return Err(Error::new(ErrorKind::Timeout, text));
                 }
-                Err(RecvTimeoutError::Timeout) => shown.update(),
+                Err(RecvTimeoutError::Timeout) => shown.update_progress(),
             }
         }
     }
@@ -214,7 +214,7 @@ struct ShownProgress<'t> {
 }
 
 impl ShownProgress<'_> {
-    fn update(&mut self) {
+    fn update_progress(&mut self) {
         const FIRST: Duration = Duration::from_secs(1);
         /// The interval between further lines.
         const NEXT: Duration = Duration::from_secs(10);
@@ -223,7 +223,7 @@ impl ShownProgress<'_> {
         if elapsed < FIRST {
             return;
         }
-        let (rows, path) = (self.trace.progress().rows(), self.path.display());
+        let (rows, path) = (self.trace.progress().written_rows(), self.path.display());
         // A writer counts the rows first.
         let of = if rows == 0 { 0 } else { self.trace.row_count().max(rows) };
         let percent = (rows * 100).checked_div(of).unwrap_or(0);
@@ -248,15 +248,15 @@ impl Drop for ShownProgress<'_> {
 }
 
 /// Reports in one line a trace's file, how much it contains, and what was lost.
-pub(super) fn report(trace: &Trace, path: &Path) {
+pub(super) fn report_written_trace(trace: &Trace, path: &Path) {
     let stats = trace.stats();
     let mut text = format!("wrote {}: ", path.display());
-    if let Some(rows) = trace.progress().cut() {
+    if let Some(rows) = trace.progress().rows_at_cut() {
         text += &format!("closed at the time limit with {rows} of {} rows: raise flush_timeout", trace.row_count());
     } else {
-        text += &counted(stats.slices, "slice").to_string();
+        text += &count_with_noun(stats.slices, "slice").to_string();
         if stats.device_activities > 0 {
-            text += &format!(", {}", counted(stats.device_activities, "device record"));
+            text += &format!(", {}", count_with_noun(stats.device_activities, "device record"));
         }
     }
     let lost = stats.losses.iter().filter(|(loss, _)| loss.is_loss());

@@ -24,19 +24,19 @@ impl SessionSettings {
     }
 
     /// Returns the settings that the program started with.
-    pub(super) fn first(&self) -> &Arc<Config> {
+    pub(super) fn first_config(&self) -> &Arc<Config> {
         &self.first
     }
 
     /// Returns the settings of the next recording.
-    pub(crate) fn next(&self) -> Arc<Config> {
+    pub(crate) fn next_config(&self) -> Arc<Config> {
         // In a forked child, the thread that held the lock may not exist.
         lock_within(&self.next, FORKED_LOCK).map_or_else(|| self.first.clone(), |next| next.clone())
     }
 
     /// Applies a reloaded configuration. Keys that may change at once do; the others apply to the next recording.
     pub(crate) fn apply_reloaded(&self, read: &Config) -> Arc<Config> {
-        let before = self.next();
+        let before = self.next_config();
         let config = Arc::new(before.apply_reloaded(read));
         if let Some(mut next) = lock_within(&self.next, FORKED_LOCK) {
             *next = config.clone();
@@ -49,7 +49,7 @@ impl SessionSettings {
     pub(crate) fn of_request(&self, asked: &ParsedRequest, output: PathBuf) -> (Config, Option<&'static str>) {
         let missing = "PROFILE_WITH_STACK has no effect: the layer records no call stacks; start the program with \
                        KINETO_PROFILE_WITH_STACK";
-        let config = self.next().of_request(asked, output);
+        let config = self.next_config().of_request(asked, output);
         let lacks_stacks = config.flags.with_stack && !self.first.flags.with_stack;
         (config, lacks_stacks.then_some(missing))
     }
@@ -57,14 +57,14 @@ impl SessionSettings {
     /// Returns the file of recordings that the configuration schedules: the program's output, or the default one if it has
     /// none.
     pub(crate) fn scheduled_output(&self) -> PathBuf {
-        let (settings, parts) = (self.next(), self.next().placeholder_values());
-        let own = settings.output.path(&parts).or_else(|| Output::Default.path(&parts));
+        let (settings, parts) = (self.next_config(), self.next_config().placeholder_values());
+        let own = settings.output.expanded_path(&parts).or_else(|| Output::Default.expanded_path(&parts));
         own.unwrap_or_default()
     }
 
     /// Returns how long the file may take that is written when a recording ends.
     pub(super) fn flush_timeout(&self) -> Duration {
-        self.next().flush_timeout
+        self.next_config().flush_timeout
     }
 
     /// Returns how long the program waits for a file without progress.
@@ -73,7 +73,7 @@ impl SessionSettings {
     }
 
     /// Returns until when a process that begins to end at `now` waits for files.
-    pub(super) fn deadline(&self, now: Instant) -> Instant {
+    pub(super) fn exit_deadline(&self, now: Instant) -> Instant {
         now + self.flush_timeout().clamp(LEAST, YEAR)
     }
 }

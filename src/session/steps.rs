@@ -2,7 +2,7 @@
 
 use super::annotation::{self, Annotation};
 use super::outcome::{Cycle, StepOutcome, StepState};
-use super::saving::report;
+use super::saving::report_written_trace;
 use super::{FORKED_LOCK, Session, Status, lock_within};
 use crate::collector::CollectorReport;
 use crate::config::Output;
@@ -10,8 +10,10 @@ use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::handler::{self, TraceHandler};
 use crate::os::{fork, thread};
-use crate::schedule::{Iterations, PROFILER_STEP, ProfilerAction, Schedule, SchedulePosition, Transition, transitions};
-use crate::text::counted;
+use crate::schedule::{
+    Iterations, PROFILER_STEP, ProfilerAction, Schedule, SchedulePosition, Transition, transitions_between,
+};
+use crate::text::count_with_noun;
 use crate::trace::Trace;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -143,7 +145,7 @@ impl StepControl {
         }
         match self.file.load(Ordering::Relaxed) {
             0 => Some(path),
-            number => Some(handler::numbered(&path, number)),
+            number => Some(handler::numbered_path(&path, number)),
         }
     }
 
@@ -152,12 +154,12 @@ impl StepControl {
     }
 
     /// Returns the accumulated traces.
-    pub(crate) fn traces(&self) -> Vec<Trace> {
+    pub(crate) fn kept_traces(&self) -> Vec<Trace> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the iteration that the program is in, if it counts them.
-    pub(crate) fn iteration(&self) -> Option<u64> {
+    pub(crate) fn current_iteration(&self) -> Option<u64> {
         self.with_iterations(|iterations| iterations.is_counted().then(|| iterations.current()))
     }
 
@@ -187,17 +189,17 @@ impl Session {
             return active("the schedule is running already; stop it first");
         }
         let Some(schedule) = &run.schedule else { return self.start() };
-        let action = schedule.checked(run.step)?;
-        self.requests.evict(&mut *self.recording.lock()?);
+        let action = schedule.checked_action(run.step)?;
+        self.requests.evict_request(&mut *self.recording.lock_state()?);
         if self.recording.status() != Status::Idle {
             return active("a recording is running or prepared already; stop it first");
         }
-        let filter = self.settings.first().filter.as_ref();
+        let filter = self.settings.first_config().filter.as_ref();
         if filter.is_some_and(|filter| !filter.would_enable(annotation::TARGET, &tracing_core::Level::INFO)) {
             run.annotation.report_own_filter();
         }
         run.reports = Arc::default();
-        let (_, failed) = self.perform(run, transitions(ProfilerAction::None, Some(action)), false);
+        let (_, failed) = self.perform_transitions(run, transitions_between(ProfilerAction::None, Some(action)), false);
         failed.map_or(Ok(()), Err)?;
         (run.position, run.generation) = (Some(SchedulePosition::new(action)), fork::generation());
         run.annotation.begin(run.step);
@@ -209,11 +211,11 @@ impl Session {
         let _scope = self.recording.observers.notify_scope();
         let mut lock = match self.steps.lock_step(None) {
             Ok(lock) => lock,
-            Err(why) => return StepOutcome::nothing(0, &why),
+            Err(why) => return StepOutcome::from_error(0, &why),
         };
         let run = &mut *lock.run;
         match (run.position, run.schedule.clone()) {
-            (Some(_), _) if run.is_of_parent() => StepOutcome::nothing(run.step, &foreign_schedule()),
+            (Some(_), _) if run.is_of_parent() => StepOutcome::from_error(run.step, &foreign_schedule()),
             (Some(position), Some(schedule)) => self.advance_schedule(run, position, &schedule),
             (_, None) => {
                 run.step += 1;
@@ -222,32 +224,33 @@ impl Session {
                     Status::Recording => StepState::Recording { is_last: false },
                     status => StepState::Nothing { reason: why_nothing(status).to_owned() },
                 };
-                StepOutcome::of(run.step, state)
+                StepOutcome::from_state(run.step, state)
             }
             (None, Some(_)) => {
                 let why = "the schedule has not begun; call start first";
-                StepOutcome::nothing(run.step, &Error::new(ErrorKind::NotActive, why))
+                StepOutcome::from_error(run.step, &Error::new(ErrorKind::NotActive, why))
             }
         }
     }
 
     fn advance_schedule(&self, run: &mut ScheduleRun, position: SchedulePosition, schedule: &Schedule) -> StepOutcome {
         // Before anything changes.
-        let scheduled = match schedule.checked(run.step + 1) {
+        let scheduled = match schedule.checked_action(run.step + 1) {
             Ok(scheduled) => scheduled,
             Err(why) => {
                 diag!(Error, "schedule", "{why}; the previous step continues");
-                return StepOutcome::nothing(run.step, &why);
+                return StepOutcome::from_error(run.step, &why);
             }
         };
         let stopped = self.recording.stopped_collector();
-        let next = position.next(scheduled, stopped.is_some());
+        let next = position.next_position(scheduled, stopped.is_some());
         run.stopped = match next.action {
             ProfilerAction::DeviceStopped => stopped.unwrap_or_else(|| std::mem::take(&mut run.stopped)),
             _ => String::new(),
         };
         run.annotation.end();
-        let (cycle, failed) = self.perform(run, transitions(position.action, Some(next.action)), false);
+        let (cycle, failed) =
+            self.perform_transitions(run, transitions_between(position.action, Some(next.action)), false);
         run.step += 1;
         run.position = Some(match failed {
             None => next,
@@ -261,7 +264,7 @@ impl Session {
                 diag!(Error, "schedule", "step {} is not recorded: {why}", run.step);
                 StepState::Nothing { reason: why.to_string() }
             }
-            None => run.state(next.action, schedule),
+            None => run.step_state(next.action, schedule),
         };
         StepOutcome { step: run.step, state, cycle, collectors: run.reports.clone() }
     }
@@ -286,7 +289,7 @@ impl Session {
             });
         };
         run.annotation.end();
-        match self.perform(run, transitions(position.action, None), at_end) {
+        match self.perform_transitions(run, transitions_between(position.action, None), at_end) {
             (_, Some(failed)) => Err(failed),
             (Some(cycle), None) => Ok(Ending::Cycle(cycle)),
             (None, None) => Ok(Ending::Nothing { why: run.why_nothing(position.action), has_traces: run.cycles > 0 }),
@@ -294,7 +297,7 @@ impl Session {
     }
 
     /// Performs transitions; returns the recording that ended, and the error that stopped the rest.
-    fn perform(
+    fn perform_transitions(
         &self,
         run: &mut ScheduleRun,
         transitions: &[Transition],
@@ -336,7 +339,7 @@ impl Session {
     fn end_cycle(&self, run: &mut ScheduleRun, trace: Trace, at_end: bool) -> Cycle {
         // At the end of the program, no caller could handle the error.
         let refused = trace.check_violations().err().filter(|_| !at_end);
-        let (path, error) = match refused.map_or_else(|| self.deliver(run, &trace), Err) {
+        let (path, error) = match refused.map_or_else(|| self.deliver_trace(run, &trace), Err) {
             Ok(path) => (path, None),
             Err(error) => {
                 diag!(Error, "schedule", "{error}");
@@ -351,16 +354,16 @@ impl Session {
         Cycle { number: run.cycles, trace, path, error }
     }
 
-    fn deliver(&self, run: &mut ScheduleRun, trace: &Trace) -> Result<Option<PathBuf>, Error> {
+    fn deliver_trace(&self, run: &mut ScheduleRun, trace: &Trace) -> Result<Option<PathBuf>, Error> {
         if let Some(handler) = &mut run.handler {
             let failed = |why: String| Error::new(ErrorKind::Handler, format!("the trace handler {why}"));
             return match catch_unwind(AssertUnwindSafe(|| handler.ready(trace.clone()))) {
-                Ok(Ok(path)) => Ok(path.inspect(|path| report(trace, path))),
+                Ok(Ok(path)) => Ok(path.inspect(|path| report_written_trace(trace, path))),
                 Ok(Err(error)) => Err(failed(format!("failed: {error}"))),
                 Err(_) => Err(failed("panicked; fix its code".to_owned())),
             };
         }
-        let Some(path) = self.output() else { return Ok(None) };
+        let Some(path) = self.output_path() else { return Ok(None) };
         self.writes.write_in_time(trace.clone(), path.clone(), self.settings.patience())?;
         Ok(Some(path))
     }
@@ -375,7 +378,7 @@ impl Session {
         let delivered = self.steps.lock_step(Some(patience)).and_then(|mut lock| {
             let trace = self.recording.snapshot()?;
             let _ = trace.check_violations();
-            self.deliver(&mut lock.run, &trace)
+            self.deliver_trace(&mut lock.run, &trace)
         });
         if let Err(error) = delivered {
             diag!(Error, "flush", "the trace was not delivered: {error}");
@@ -400,7 +403,7 @@ impl Session {
         let mut lock = self.steps.lock_step(None)?;
         let run = &mut *lock.run;
         if let Some(schedule) = &schedule {
-            schedule.checked(0)?;
+            schedule.checked_action(0)?;
         }
         if run.position.is_some() && !run.is_of_parent() || self.requests.used_by_program().is_some() {
             let why = "cannot set the schedule: a schedule or a recording is running; stop it first";
@@ -442,7 +445,7 @@ impl ScheduleRun {
         self.generation != fork::generation()
     }
 
-    fn state(&self, action: ProfilerAction, schedule: &Schedule) -> StepState {
+    fn step_state(&self, action: ProfilerAction, schedule: &Schedule) -> StepState {
         let steps_to_record = schedule.steps_to_record(self.step);
         match action {
             ProfilerAction::None if schedule.is_over(self.step) => StepState::Finished,
@@ -465,7 +468,7 @@ impl ScheduleRun {
         };
         let steps = self.schedule.as_ref().and_then(|schedule| schedule.steps_to_record(self.step));
         let needed = match steps {
-            Some(steps) => format!(", {} needed", counted(steps, "more step")),
+            Some(steps) => format!(", {} needed", count_with_noun(steps, "more step")),
             None => String::new(),
         };
         let advice = if self.step == 0 { "; call Profiler::step after each step of the program" } else { "" };

@@ -44,12 +44,12 @@ fn impossible_records_are_reported_and_skipped() {
     let session = Session::for_tests();
     session.start().unwrap();
     let chunk = session.recorder.open_chunk(session.recorder.epoch()).unwrap();
-    let writer = Writer::of(&chunk);
-    let put = |head: Head| writer.put(writer.next().unwrap(), head, [9, 10, 0], &[]);
+    let writer = Writer::for_chunk(&chunk);
+    let put = |head: Head| writer.put_record(writer.next_slot_id().unwrap(), head, [9, 10, 0], &[]);
     // Without a thread or callsite; of an unknown kind.
     put(Head::new(Tag::Slice, 0, 77));
     put(Head::new(Tag::Span, 0, 77));
-    writer.put_slice(writer.next().unwrap(), 0xff, Ticks(9), 0);
+    writer.put_slice(writer.next_slot_id().unwrap(), 0xff, Ticks(9), 0);
     let trace = session.stop().unwrap();
     let stats = trace.stats();
     let violations: Vec<_> = stats.violations.iter().map(ToString::to_string).collect();
@@ -91,7 +91,7 @@ fn failed_request_is_not_prepared_nor_changes_the_output() {
     session.requests.prepare(1, Config::default()).unwrap();
     assert_eq!(session.recording.status(), Status::Idle);
     session.requests.start(2, None, Config::default).unwrap();
-    assert_eq!(session.output(), Some("/no/such/own.json".into()));
+    assert_eq!(session.output_path(), Some("/no/such/own.json".into()));
     assert_eq!(session.flush().unwrap_err().kind(), ErrorKind::NotActive);
     session.requests.stop(2).unwrap();
 }

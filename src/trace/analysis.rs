@@ -19,9 +19,9 @@ impl Trace {
     /// [`Note::TimeLimit`](crate::analysis::Note::TimeLimit) among the [`notes`](Events::notes).
     pub fn events(&self) -> Events {
         let limit = self.inner.info.post_processing_timeout;
-        let mut builder = Builder::within(limit);
+        let mut builder = Builder::with_time_limit(limit);
         // The only error of `Builder` is the time limit.
-        if self.rows(&mut builder).is_err() {
+        if self.deliver_rows(&mut builder).is_err() {
             let (limit, events) = (limit.unwrap_or_default(), builder.note_time_limit());
             diag!(
                 Warning,
@@ -65,7 +65,7 @@ impl Trace {
         entries.extend(self.metadata().into_iter().filter(|(key, _)| !is_reserved(key)));
         const DISTRIBUTED: &str = "distributedInfo";
         if !entries.iter().any(|(key, _)| key == DISTRIBUTED) {
-            entries.extend(self.distributed().map(|info| (DISTRIBUTED.to_owned(), info.to_json())));
+            entries.extend(self.distributed_info().map(|info| (DISTRIBUTED.to_owned(), info.to_json())));
         }
         entries
     }

@@ -44,12 +44,12 @@ impl<'t> EventEdit<'t> {
 
     /// Sets an argument: replaces the one with that key, or is added as the last.
     pub fn set_arg(&mut self, key: impl Into<String>, value: ArgValue<'_>) {
-        self.change(key.into(), Some(OwnedValue::of(value)));
+        self.change_arg(key.into(), Some(OwnedValue::from_arg_value(value)));
     }
 
     /// Removes an argument.
     pub fn remove_arg(&mut self, key: impl Into<String>) {
-        self.change(key.into(), None);
+        self.change_arg(key.into(), None);
     }
 
     /// Leaves the event out, with its ends of arrows.
@@ -57,7 +57,7 @@ impl<'t> EventEdit<'t> {
         self.left_out = true;
     }
 
-    fn change(&mut self, key: String, value: Option<OwnedValue>) {
+    fn change_arg(&mut self, key: String, value: Option<OwnedValue>) {
         match self.args.iter_mut().find(|(known, _)| *known == key) {
             Some((_, known)) => *known = value,
             None => self.args.push((key, value)),
@@ -78,25 +78,25 @@ impl Args for EventEdit<'_> {
             match changed {
                 Some(((_, value), replaced)) => {
                     *replaced = true;
-                    value.iter().for_each(|value| each(key, value.show()));
+                    value.iter().for_each(|value| each(key, value.as_arg_value()));
                 }
                 None => each(key, value),
             }
         });
         for ((key, value), _) in self.args.iter().zip(replaced).filter(|(_, replaced)| !replaced) {
-            value.iter().for_each(|value| each(key, value.show()));
+            value.iter().for_each(|value| each(key, value.as_arg_value()));
         }
     }
 }
 
 impl PostProcess {
     /// Delivers the changed events to `rows`.
-    pub(super) fn around<'r>(&'r self, rows: &'r mut dyn Rows) -> EditedRows<'r> {
+    pub(super) fn wrap_rows<'r>(&'r self, rows: &'r mut dyn Rows) -> EditedRows<'r> {
         EditedRows { rows, edit: self, left_out: false }
     }
 
     /// Returns the changed event; if the callback panics, the event stays unchanged.
-    fn edited<'t>(&self, activity: Activity<'t>) -> EventEdit<'t> {
+    fn edit_activity<'t>(&self, activity: Activity<'t>) -> EventEdit<'t> {
         let untouched = || EventEdit { activity, name: None, args: Vec::new(), left_out: false };
         let mut event = untouched();
         if catch_unwind(AssertUnwindSafe(|| (self.0)(&mut event))).is_err() {
@@ -122,7 +122,7 @@ pub(super) struct EditedRows<'r> {
 }
 
 impl EditedRows<'_> {
-    fn pass(&mut self, event: &EventEdit<'_>) -> io::Result<()> {
+    fn deliver_edited(&mut self, event: &EventEdit<'_>) -> io::Result<()> {
         self.left_out = event.left_out;
         if event.left_out {
             return Ok(());
@@ -130,27 +130,27 @@ impl EditedRows<'_> {
         let name = event.name.as_deref().unwrap_or(event.activity.name);
         let mut edited = event.activity;
         (edited.name, edited.args) = (name, event);
-        self.rows.activity(&edited)
+        self.rows.write_activity(&edited)
     }
 }
 
 impl Rows for EditedRows<'_> {
-    fn next(&mut self) -> Option<&mut dyn Rows> {
+    fn next_receiver(&mut self) -> Option<&mut dyn Rows> {
         Some(self.rows)
     }
-    fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
-        let event = self.edit.edited(slice.activity());
+    fn write_slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
+        let event = self.edit.edit_activity(slice.to_activity());
         if event.is_untouched() {
             self.left_out = false;
-            return self.rows.slice(slice);
+            return self.rows.write_slice(slice);
         }
-        self.pass(&event)
+        self.deliver_edited(&event)
     }
-    fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
-        let event = self.edit.edited(*activity);
-        self.pass(&event)
+    fn write_activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
+        let event = self.edit.edit_activity(*activity);
+        self.deliver_edited(&event)
     }
-    fn flow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) -> io::Result<()> {
-        if self.left_out { Ok(()) } else { self.rows.flow(at, track, flow) }
+    fn write_flow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) -> io::Result<()> {
+        if self.left_out { Ok(()) } else { self.rows.write_flow(at, track, flow) }
     }
 }

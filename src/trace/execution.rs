@@ -47,10 +47,10 @@ impl Trace {
 
     fn write_operations(&self, out: impl Write) -> io::Result<()> {
         let (start, end) = self.window();
-        let groups = self.distributed().and_then(|info| info.groups_json());
-        let (process, forward) = (self.inner.info.process, self.forward(groups.is_some()));
+        let groups = self.distributed_info().and_then(|info| info.groups_json());
+        let (process, forward) = (self.inner.info.process, self.forward_parents(groups.is_some()));
         let mut writer = ExecutionWriter::new(out, (process, start), forward, groups)?;
-        self.rows(&mut writer)?;
+        self.deliver_rows(&mut writer)?;
         writer.finish(end).map(drop)
     }
 
@@ -63,7 +63,7 @@ impl Trace {
     pub(crate) fn save_all_to(&self, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
         let saved = self.save_to(to, path)?;
         // The deadline that closed the trace early leaves no time for another file.
-        let is_wanted = self.inner.info.execution_trace && self.progress().cut().is_none();
+        let is_wanted = self.inner.info.execution_trace && self.progress().rows_at_cut().is_none();
         if is_wanted {
             self.save_execution_trace_to(to, &execution_trace_path(&saved))?;
         }
@@ -71,14 +71,14 @@ impl Trace {
     }
 
     /// Returns the forward operations of backward ones.
-    fn forward(&self, with_groups: bool) -> ForwardParents {
+    fn forward_parents(&self, with_groups: bool) -> ForwardParents {
         let mut questions = ForwardQueries::default();
-        self.for_each(|activity| questions.take(activity));
+        self.for_each(|activity| questions.add_activity(activity));
         if questions.is_empty() {
             return ForwardParents::default();
         }
-        let mut answers = questions.answers(with_groups);
-        self.for_each(|activity| answers.take(activity));
+        let mut answers = questions.into_second_pass(with_groups);
+        self.for_each(|activity| answers.add_activity(activity));
         answers.finish()
     }
 }

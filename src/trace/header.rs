@@ -77,12 +77,12 @@ pub(crate) struct TraceInfo {
 
 impl Trace {
     /// Returns the process's place in its job, and the known process groups.
-    pub(super) fn distributed(&self) -> Option<DistributedInfo> {
-        self.related().groups.add_to(self.inner.info.distributed.as_ref())
+    pub(super) fn distributed_info(&self) -> Option<DistributedInfo> {
+        self.related_rows().groups.add_to(self.inner.info.distributed.as_ref())
     }
 
     /// The header's entries, and the base that times are written against.
-    pub(super) fn header(&self) -> (Vec<(String, String)>, Timestamp) {
+    pub(super) fn header_and_base(&self) -> (Vec<(String, String)>, Timestamp) {
         let inner = &*self.inner;
         let info = &inner.info;
         let text = |text: &str| Value::from(text).to_string();
@@ -93,7 +93,7 @@ impl Trace {
         if !info.host_name.is_empty() {
             entries.push(("host_name".to_owned(), text(&info.host_name)));
         }
-        entries.extend(info.flags.names().map(|name| (name.to_owned(), "1".to_owned())));
+        entries.extend(info.flags.enabled_names().map(|name| (name.to_owned(), "1".to_owned())));
         entries.extend(info.private_use1.iter().map(|name| (PRIVATE_USE1_KEY.to_owned(), text(name))));
         if !self.violations().is_empty() {
             entries.push(("invariant_violations".to_owned(), Violations::to_json(self.violations())));
@@ -104,7 +104,7 @@ impl Trace {
             |json: &String| serde_json::from_str(json).unwrap_or_else(|_| Value::from(json.as_str())).to_string();
         let collectors = can.flat_map(|can| &can.metadata).map(|(key, value)| (key.clone(), json(value)));
         let job = info.job.iter().map(|(key, value)| (key.clone(), text(value)));
-        let about = [("tracing_kineto".to_owned(), self.about().to_string())];
+        let about = [("tracing_kineto".to_owned(), self.own_metadata().to_string())];
         // The user's metadata wins, as in libkineto.
         for (key, value) in collectors.chain(job).chain(about).chain(inner.metadata.entries()) {
             match entries.iter_mut().find(|(known, _)| *known == key) {
@@ -128,7 +128,7 @@ impl Trace {
     }
 
     /// Returns this crate's own entries: losses, settings, clock.
-    fn about(&self) -> Value {
+    fn own_metadata(&self) -> Value {
         let stats = self.stats();
         let losses: Map<_, _> =
             stats.losses.iter().map(|(loss, n): &(Loss, u64)| (loss.as_str().to_owned(), (*n).into())).collect();
@@ -140,7 +140,7 @@ impl Trace {
             "clock": {
                 "source": self.inner.info.clock,
                 "error_ns": stats.clock_error_ns,
-                "steps": self.inner.converter.steps(),
+                "steps": self.inner.converter.clock_steps(),
             },
             "config": serde_json::from_str::<Value>(&self.inner.info.effective).unwrap_or_default(),
         });

@@ -10,13 +10,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) struct TraceMetadata(Mutex<Vec<(String, String)>>);
 
 impl TraceMetadata {
-    fn lock(&self) -> MutexGuard<'_, Vec<(String, String)>> {
+    fn lock_entries(&self) -> MutexGuard<'_, Vec<(String, String)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets `key` to a text.
-    pub(crate) fn add(&self, key: &str, text: &str) {
-        self.set(key, serde_json::Value::from(text).to_string());
+    pub(crate) fn add_text(&self, key: &str, text: &str) {
+        self.set_json(key, serde_json::Value::from(text).to_string());
     }
 
     /// Sets `key` to a JSON value.
@@ -25,11 +25,11 @@ impl TraceMetadata {
             let advice = "pass valid JSON, or use add_metadata for a text";
             Error::new(ErrorKind::Json, format!("metadata \"{key}\" is not JSON: {e}; {advice}"))
         })?;
-        self.set(key, value.to_string());
+        self.set_json(key, value.to_string());
         Ok(())
     }
 
-    fn set(&self, key: &str, json: String) {
+    fn set_json(&self, key: &str, json: String) {
         if is_reserved(key) {
             diag!(
                 Warning,
@@ -38,7 +38,7 @@ impl TraceMetadata {
             );
             return;
         }
-        let mut entries = self.lock();
+        let mut entries = self.lock_entries();
         match entries.iter_mut().find(|(known, _)| known == key) {
             Some((_, value)) => *value = json,
             None => entries.push((key.to_owned(), json)),
@@ -47,12 +47,12 @@ impl TraceMetadata {
 
     /// Returns all entries.
     pub(crate) fn entries(&self) -> Vec<(String, String)> {
-        self.lock().clone()
+        self.lock_entries().clone()
     }
 
     /// Copies all entries of another instance.
     pub(crate) fn set_all(&self, other: &TraceMetadata) {
-        other.entries().into_iter().for_each(|(key, json)| self.set(&key, json));
+        other.entries().into_iter().for_each(|(key, json)| self.set_json(&key, json));
     }
 
     /// Returns an independent copy.
@@ -68,9 +68,9 @@ mod tests {
     #[test]
     fn texts_are_escaped_and_the_last_value_wins() {
         let metadata = TraceMetadata::default();
-        metadata.add("note", "a \"b\" \\ \n \u{0}");
+        metadata.add_text("note", "a \"b\" \\ \n \u{0}");
         metadata.add_json("list", " [1, {\"a\": null}] ").unwrap();
-        metadata.add("note", "c");
+        metadata.add_text("note", "c");
         let error = metadata.add_json("bad", "{\"a\": nan}").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Json);
         assert_eq!(metadata.entries(), [("note".into(), "\"c\"".into()), ("list".into(), "[1,{\"a\":null}]".into())]);

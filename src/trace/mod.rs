@@ -70,7 +70,7 @@ impl fmt::Debug for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Trace")
             .field("id", &self.inner.info.trace_id)
-            .field("bytes", &self.inner.recorded.bytes())
+            .field("bytes", &self.inner.recorded.record_bytes())
             .finish_non_exhaustive()
     }
 }
@@ -190,9 +190,9 @@ impl Trace {
             return Err(Error::new(ErrorKind::AlreadySaved, why));
         }
         let saved = to.write_file(path, info.gzip_level, &mut |name, out| {
-            let format = file::Format::of(name).map_or(FormatKind::Json, |format| format.kind);
+            let format = file::Format::from_path(name).map_or(FormatKind::Json, |format| format.kind);
             let url = name.to_string_lossy();
-            self.write(out, format, url.strip_prefix("file://").unwrap_or(&url))
+            self.try_write(out, format, url.strip_prefix("file://").unwrap_or(&url))
         });
         if saved.is_err() {
             self.inner.is_saved.store(false, Ordering::Relaxed);
@@ -205,7 +205,7 @@ impl Trace {
     /// # Errors
     /// Those of `out`, and [`OutOfMemory`](io::ErrorKind::OutOfMemory), after which it can be written again.
     pub fn write_chrome(&self, out: impl Write) -> io::Result<()> {
-        self.write(&mut { out }, FormatKind::Json, "")
+        self.try_write(&mut { out }, FormatKind::Json, "")
     }
 
     /// Writes the trace in Perfetto's own format (`.pftrace`): exact nanoseconds, and overlapping slices whole.
@@ -213,18 +213,18 @@ impl Trace {
     /// # Errors
     /// Those of [`write_chrome`](Self::write_chrome).
     pub fn write_perfetto(&self, out: impl Write) -> io::Result<()> {
-        self.write(&mut { out }, FormatKind::Perfetto, "")
+        self.try_write(&mut { out }, FormatKind::Perfetto, "")
     }
 
-    fn write(&self, out: &mut dyn Write, format: FormatKind, name: &str) -> io::Result<()> {
+    fn try_write(&self, out: &mut dyn Write, format: FormatKind, name: &str) -> io::Result<()> {
         fallible::attempt(|| self.write_all(out, format, name))?
     }
 
     fn write_all(&self, out: &mut dyn Write, format: FormatKind, name: &str) -> io::Result<()> {
-        let (metadata, base) = self.header();
+        let (metadata, base) = self.header_and_base();
         let devices = self.device_properties();
         let header = Header { metadata: &metadata, device_properties: &devices, base };
-        let distributed = self.distributed().map(|info| info.to_json());
+        let distributed = self.distributed_info().map(|info| info.to_json());
         match format {
             FormatKind::Json => {
                 let mut writer = ChromeWriter::new(out, &header)?;
@@ -235,7 +235,7 @@ impl Trace {
             }
             FormatKind::Perfetto => {
                 let mut writer = PerfettoWriter::new(out, &header)?;
-                for (linked, collection) in self.linked().iter().zip(&self.inner.collections) {
+                for (linked, collection) in self.linked_collections().iter().zip(&self.inner.collections) {
                     linked.arrows_with_several_ends(collection).for_each(|(flow, ends)| writer.set_ends(flow, ends));
                 }
                 if let Some(rows) = self.write_rows(&mut writer)? {
@@ -249,8 +249,8 @@ impl Trace {
 
     /// Writes all rows; returns how many were written if the deadline came first.
     fn write_rows(&self, writer: &mut dyn Rows) -> io::Result<Option<u64>> {
-        let written = self.rows(&mut self.inner.progress.of_file(writer));
-        let cut = self.inner.progress.cut();
+        let written = self.deliver_rows(&mut self.inner.progress.of_file(writer));
+        let cut = self.inner.progress.rows_at_cut();
         if cut.is_none() { written.map(|()| None) } else { Ok(cut) }
     }
 
@@ -267,7 +267,8 @@ impl Trace {
 
     /// Returns the approximate number of rows of a file.
     pub(crate) fn row_count(&self) -> u64 {
-        let (index, work) = (self.index(), self.linked().iter().map(LinkedCollection::work).sum::<u64>());
+        let (index, work) =
+            (self.index(), self.linked_collections().iter().map(LinkedCollection::work_count).sum::<u64>());
         index.slices + index.events + index.memory + work + self.inner.own_rows()
     }
 
@@ -276,12 +277,12 @@ impl Trace {
     /// Async tracks and arrows, which a file has too, are no activities and are left out.
     pub fn for_each(&self, each: impl FnMut(&Activity<'_>)) {
         // `Each` has no errors.
-        let _ = self.rows(&mut Each(each));
+        let _ = self.deliver_rows(&mut Each(each));
     }
 
     /// Delivers all rows to `rows`, in the order of a file, with the program's changes.
-    pub(crate) fn rows(&self, rows: &mut dyn Rows) -> io::Result<()> {
-        match self.related().around(rows) {
+    pub(crate) fn deliver_rows(&self, rows: &mut dyn Rows) -> io::Result<()> {
+        match self.related_rows().wrap_rows(rows) {
             Ok(mut rows) => self.edited_rows(&mut rows),
             Err(rows) => self.edited_rows(rows),
         }
@@ -293,21 +294,21 @@ impl Trace {
         let mut edited;
         let rows: &mut dyn Rows = match &info.post_process {
             Some(edit) => {
-                edited = edit.around(rows);
+                edited = edit.wrap_rows(rows);
                 &mut edited
             }
             None => rows,
         };
         let wanted = OperationOptions { modules: info.flags.with_modules, overloads: info.overload_names };
         if wanted == OperationOptions::default() {
-            return walk.rows(rows).map(drop);
+            return walk.deliver_rows(rows).map(drop);
         }
-        let sites = walk.sites();
-        walk.rows(&mut WithOperations::new(wanted, &walk.source(&sites), rows)).map(drop)
+        let sites = walk.site_rows();
+        walk.deliver_rows(&mut WithOperations::new(wanted, &walk.source(&sites), rows)).map(drop)
     }
 
     /// Returns the relations between rows; needs a walk only if there may be some.
-    fn related(&self) -> &Related {
+    fn related_rows(&self) -> &Related {
         self.inner.related.get_or_init(|| {
             let mut finder = Finder::default();
             let sites = &self.inner.recorded.sites;
@@ -324,7 +325,7 @@ impl Trace {
     /// Returns the rows of the trace: the threads that recorded something.
     pub fn tracks(&self) -> Vec<TraceTrack> {
         let mut tracks = Tracks(Vec::new());
-        let _ = self.walk().rows(&mut tracks);
+        let _ = self.walk().deliver_rows(&mut tracks);
         tracks.0
     }
 
@@ -352,11 +353,11 @@ impl Trace {
         set(Loss::CounterValues, index.counter_values);
         let (on_devices, replaced) = (self.memory_on_devices(), self.memory_replaced());
         set(Loss::MemoryReplaced, replaced);
-        set(Loss::Overlapping, self.counts().overlapping);
-        set(Loss::OverlappingWork, self.counts().overlapping_work);
-        for (collection, linked) in self.inner.collections.iter().zip(self.linked()) {
+        set(Loss::Overlapping, self.walk_counts().overlapping);
+        set(Loss::OverlappingWork, self.walk_counts().overlapping_work);
+        for (collection, linked) in self.inner.collections.iter().zip(self.linked_collections()) {
             collection.records.losses.iter().for_each(|(loss, count)| set(*loss, *count));
-            linked.losses(|loss, count| match loss {
+            linked.report_losses(|loss, count| match loss {
                 // Without slices, launches have nothing to belong to.
                 Loss::LaunchesUnlinked if index.slices == 0 => {}
                 loss => set(loss, count),
@@ -364,11 +365,11 @@ impl Trace {
         }
         let (mut slices, mut events, mut own_bytes) = (index.slices, index.events, 0);
         for own in &self.inner.own {
-            let counts = own.counts(self.inner.info.selected);
+            let counts = own.count_records(self.inner.info.selected);
             set(Loss::Unfinished, counts.unfinished);
             set(Loss::SlicesOverLimit, own.refused);
             (slices, events) = (slices + counts.slices, events + counts.events);
-            own_bytes += own.bytes();
+            own_bytes += own.record_bytes();
         }
         let (start, end) = self.window();
         let collections = &self.inner.collections;
@@ -384,12 +385,14 @@ impl Trace {
                 .map(|row| row.thread)
                 .collect::<std::collections::BTreeSet<_>>()
                 .len(),
-            bytes: self.inner.recorded.bytes() + own_bytes + collections.iter().map(|c| c.records.bytes()).sum::<u64>(),
-            device_activities: self.linked().iter().map(LinkedCollection::work).sum(),
+            bytes: self.inner.recorded.record_bytes()
+                + own_bytes
+                + collections.iter().map(|c| c.records.record_bytes()).sum::<u64>(),
+            device_activities: self.linked_collections().iter().map(LinkedCollection::work_count).sum(),
             duration: Duration::from_nanos(end.since(start)),
             clock_error_ns: self.inner.converter.error_ns(),
             collectors: CollectorReport::dedupe_names(
-                collections.iter().zip(self.linked()).map(|(c, linked)| c.report(linked)),
+                collections.iter().zip(self.linked_collections()).map(|(c, linked)| c.collector_report(linked)),
             ),
             observers: self.inner.info.observers.clone(),
             counters: self.inner.info.counters.clone(),
@@ -409,19 +412,19 @@ impl Trace {
         if all.iter().all(|(_, stretches)| **stretches == [recorded.whole]) {
             return Vec::new();
         }
-        let at = |(start, end)| (converter.timestamp(start), converter.timestamp(end));
+        let at = |(start, end)| (converter.timestamp_of(start), converter.timestamp_of(end));
         let time = |(name, stretches): (_, Vec<_>)| (name, stretches.into_iter().map(at).collect());
         all.into_iter().map(time).map(|(name, stretches)| RecordedTime { name, stretches }).collect()
     }
 
     /// Returns the keys and JSON texts of the file's header, except those that Kineto always writes.
     pub fn metadata(&self) -> Vec<(String, String)> {
-        self.header().0
+        self.header_and_base().0
     }
 
     /// Adds a text to the header of the files that are saved from now on.
     pub fn add_metadata(&self, key: &str, value: &str) {
-        self.inner.metadata.add(key, value);
+        self.inner.metadata.add_text(key, value);
     }
 
     /// Adds a JSON value to the header of the files that are saved from now on.
@@ -436,11 +439,11 @@ impl Trace {
     pub fn why_empty(&self) -> Option<&'static str> {
         let index = self.index();
         let sites = &self.inner.recorded.sites;
-        let devices: u64 = self.linked().iter().map(LinkedCollection::work).sum();
+        let devices: u64 = self.linked_collections().iter().map(LinkedCollection::work_count).sum();
         let memory = index.memory + self.memory_on_devices();
         if index.slices + index.events + memory + devices + self.inner.own_rows() > 0 {
             None
-        } else if !self.inner.info.mode.records() {
+        } else if !self.inner.info.mode.has_recording_mode() {
             Some("the mode excludes kineto, so spans were only sent to other profilers; add kineto to the mode")
         } else if self.inner.info.losses.get(Loss::SlicesOverLimit as usize).is_some_and(|lost| *lost > 0) {
             Some("the buffer limit is too small; raise buffer_limit_bytes")
@@ -469,7 +472,7 @@ impl Trace {
 
     /// Returns the number of device memory events from collectors.
     fn memory_on_devices(&self) -> u64 {
-        self.linked().iter().map(LinkedCollection::memory_events).sum()
+        self.linked_collections().iter().map(LinkedCollection::memory_events).sum()
     }
 
     fn index(&self) -> &Index {
@@ -482,7 +485,7 @@ impl Trace {
         inner.requests.get_or_init(find)
     }
 
-    fn linked(&self) -> &[LinkedCollection] {
+    fn linked_collections(&self) -> &[LinkedCollection] {
         let inner = &*self.inner;
         let link = || {
             let host = HostRecords {
@@ -495,7 +498,7 @@ impl Trace {
             let mut link = |collection: &Collection| {
                 let linked = LinkedCollection::new(collection, number, &host);
                 number += usize::from(collection.state.is_ok());
-                inner.progress.tick();
+                inner.progress.count_step();
                 linked
             };
             inner.collections.iter().map(&mut link).collect()
@@ -504,14 +507,14 @@ impl Trace {
     }
 
     /// Returns the counts of a walk; needs a walk only if slices may overlap.
-    fn counts(&self) -> WalkCounts {
+    fn walk_counts(&self) -> WalkCounts {
         *self.inner.counts.get_or_init(|| {
             let mut none = Each(|_: &Activity<'_>| {});
             let counts = match (
                 self.inner.recorded.disorder || !self.inner.own.is_empty(),
-                self.linked().iter().any(LinkedCollection::may_overlap),
+                self.linked_collections().iter().any(LinkedCollection::may_overlap),
             ) {
-                (true, _) => self.walk().rows(&mut none),
+                (true, _) => self.walk().deliver_rows(&mut none),
                 (false, true) => self.walk().devices_alone(&mut none),
                 (false, false) => Ok(WalkCounts::default()),
             };
@@ -526,7 +529,7 @@ impl Trace {
             index: self.index(),
             requests: self.requests(),
             collections: &inner.collections,
-            linked: self.linked(),
+            linked: self.linked_collections(),
             selected: inner.info.selected,
             converter: &inner.converter,
             process: inner.info.process,
@@ -551,7 +554,7 @@ impl Trace {
 impl Inner {
     /// Returns the number of rows that the program has pushed.
     fn own_rows(&self) -> u64 {
-        let counts = self.own.iter().map(|own| own.counts(self.info.selected));
+        let counts = self.own.iter().map(|own| own.count_records(self.info.selected));
         counts.map(|counts| counts.slices + counts.events).sum()
     }
 }
@@ -560,7 +563,7 @@ impl Inner {
 struct Each<F>(F);
 
 impl<F: FnMut(&Activity<'_>)> Rows for Each<F> {
-    fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
+    fn write_activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
         (self.0)(activity);
         Ok(())
     }
@@ -570,7 +573,7 @@ impl<F: FnMut(&Activity<'_>)> Rows for Each<F> {
 struct Tracks(Vec<TraceTrack>);
 
 impl Rows for Tracks {
-    fn thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
+    fn write_thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
         use kineto_trace::activity::Lane::Id;
         if let Track { process: Id(process), thread: Id(thread) } = row.track {
             self.0.push(TraceTrack { process, thread, name: row.name.to_owned() });

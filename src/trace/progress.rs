@@ -24,7 +24,7 @@ pub(crate) struct Progress {
 const INTERVAL: u64 = 256;
 
 impl Progress {
-    pub(crate) fn tick(&self) {
+    pub(crate) fn count_step(&self) {
         self.steps.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -34,7 +34,7 @@ impl Progress {
     }
 
     /// Returns how many rows of the file were written so far.
-    pub(crate) fn rows(&self) -> u64 {
+    pub(crate) fn written_rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
     }
 
@@ -44,7 +44,7 @@ impl Progress {
     }
 
     /// Returns the number of rows in the file, if it was closed early.
-    pub(crate) fn cut(&self) -> Option<u64> {
+    pub(crate) fn rows_at_cut(&self) -> Option<u64> {
         self.cut.get().copied()
     }
 
@@ -70,15 +70,15 @@ pub(super) struct CountedRows<'r> {
 
 impl CountedRows<'_> {
     #[inline]
-    fn count(&mut self) -> io::Result<()> {
+    fn count_row(&mut self) -> io::Result<()> {
         self.count += 1;
-        if self.count % INTERVAL == 1 { self.publish() } else { Ok(()) }
+        if self.count % INTERVAL == 1 { self.publish_progress() } else { Ok(()) }
     }
 
-    fn publish(&self) -> io::Result<()> {
+    fn publish_progress(&self) -> io::Result<()> {
         let written = self.count - 1;
-        self.progress.tick();
-        fallible::check()?;
+        self.progress.count_step();
+        fallible::check_memory()?;
         if !self.is_file {
             return Ok(());
         }
@@ -92,17 +92,17 @@ impl CountedRows<'_> {
 }
 
 impl Rows for CountedRows<'_> {
-    fn next(&mut self) -> Option<&mut dyn Rows> {
+    fn next_receiver(&mut self) -> Option<&mut dyn Rows> {
         Some(self.rows)
     }
 
-    fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
-        self.count()?;
-        self.rows.slice(slice)
+    fn write_slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
+        self.count_row()?;
+        self.rows.write_slice(slice)
     }
 
-    fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
-        self.count()?;
-        self.rows.activity(activity)
+    fn write_activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
+        self.count_row()?;
+        self.rows.write_activity(activity)
     }
 }

@@ -51,16 +51,16 @@ impl Recorded {
         owner: &Arc<Recorder>,
         owned: bool,
     ) -> Recorded {
-        let ours = |chunk: &Chunk| find(&windows, chunk.epoch()).is_some();
+        let ours = |chunk: &Chunk| window_of_epoch(&windows, chunk.epoch()).is_some();
         let (chunks, stray): (Vec<_>, Vec<_>) = taken.chunks.into_iter().partition(|(chunk, _)| ours(chunk));
-        let late = stray.iter().map(|(chunk, _)| chunk.committed().saturating_sub(2) as u64).sum();
+        let late = stray.iter().map(|(chunk, _)| chunk.committed_len().saturating_sub(2) as u64).sum();
         if owned {
             owner.pool().give_back(stray.into_iter().map(|(chunk, _)| chunk));
         }
         Recorded {
             chunks,
             lanes: taken.lanes,
-            sites: owner.sites.all(),
+            sites: owner.sites.all_sites(),
             windows,
             whole,
             blocks: taken.blocks.into_iter().collect(),
@@ -90,7 +90,7 @@ impl Recorded {
     #[expect(clippy::expect_used, reason = "`new` keeps only chunks of its windows, so there is one")]
     pub(crate) fn window_of(&self, run: Run) -> &Window {
         let epoch = self.chunks.get(run.chunk).map_or(0, |(chunk, _)| chunk.epoch());
-        let window = find(&self.windows, epoch).or(self.windows.last());
+        let window = window_of_epoch(&self.windows, epoch).or(self.windows.last());
         window.expect("a run has a window")
     }
 
@@ -101,45 +101,49 @@ impl Recorded {
 
     /// Returns the window of that chunk's records.
     pub(crate) fn window_with(&self, chunk: &Chunk) -> Option<&Window> {
-        find(&self.windows, chunk.epoch())
+        window_of_epoch(&self.windows, chunk.epoch())
     }
 
     /// Returns the records of a run.
-    pub(crate) fn records(&self, run: Run) -> impl Iterator<Item = CommittedRecord<'_>> + '_ {
+    pub(crate) fn records_of_run(&self, run: Run) -> impl Iterator<Item = CommittedRecord<'_>> + '_ {
         let chunk = self.chunks.get(run.chunk).map(|(chunk, _)| chunk);
         let mut at = run.from;
         std::iter::from_fn(move || {
-            let record = CommittedRecord::read(chunk?, at, run.to)?;
-            at = record.next();
+            let record = CommittedRecord::read_at(chunk?, at, run.to)?;
+            at = record.next_slot();
             Some(record)
         })
     }
 
     /// Returns the record with that id, if the trace contains it.
-    pub(crate) fn record(&self, id: u64) -> Option<CommittedRecord<'_>> {
+    pub(crate) fn find_record(&self, id: u64) -> Option<CommittedRecord<'_>> {
         let after = self.chunks.partition_point(|(chunk, _)| chunk.first_id() <= id);
         let (chunk, committed) = self.chunks.get(after.checked_sub(1)?)?;
         let at = usize::try_from(id - chunk.first_id()).ok()?;
-        if at == 0 { None } else { CommittedRecord::read(chunk, at, *committed) }
+        if at == 0 { None } else { CommittedRecord::read_at(chunk, at, *committed) }
     }
 
     /// Returns the record that defines a slice's span: the slice itself, or usually the record before it.
-    pub(crate) fn definition<'t>(&'t self, slice: &CommittedRecord<'t>) -> Option<CommittedRecord<'t>> {
-        let span = slice.span();
+    pub(crate) fn definition_of<'t>(&'t self, slice: &CommittedRecord<'t>) -> Option<CommittedRecord<'t>> {
+        let span = slice.span_id();
         if span == slice.id() {
             return Some(*slice);
         }
         let at = usize::try_from(span.wrapping_sub(slice.chunk.first_id())).unwrap_or(0);
-        if at == 0 || at >= slice.at { self.record(span) } else { CommittedRecord::read(slice.chunk, at, slice.at) }
+        if at == 0 || at >= slice.at {
+            self.find_record(span)
+        } else {
+            CommittedRecord::read_at(slice.chunk, at, slice.at)
+        }
     }
 
     /// Replaces `words` by the field values of a record.
     #[inline]
-    pub(crate) fn payload(&self, record: &CommittedRecord<'_>, words: &mut List<Word>) {
+    pub(crate) fn read_payload(&self, record: &CommittedRecord<'_>, words: &mut List<Word>) {
         words.clear();
         if record.head.flags & flag::BLOCK == 0 {
-            words.extend(record.payload().map(u64::to_le_bytes));
-        } else if let Some(block) = record.payload().next().and_then(|id| self.blocks.get(&id)) {
+            words.extend(record.payload_words().map(u64::to_le_bytes));
+        } else if let Some(block) = record.payload_words().next().and_then(|id| self.blocks.get(&id)) {
             words.extend(block.iter().map(|word| word.to_le_bytes()));
         }
     }
@@ -154,26 +158,26 @@ impl Recorded {
         if self.owner.is_none() {
             return 0;
         }
-        self.chunks.iter().map(|(chunk, taken)| chunk.committed().saturating_sub(*taken) as u64).sum::<u64>()
+        self.chunks.iter().map(|(chunk, taken)| chunk.committed_len().saturating_sub(*taken) as u64).sum::<u64>()
             + self.late
     }
 
     /// Returns how many bytes the records take.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub(crate) fn record_bytes(&self) -> u64 {
         let blocks: usize = self.blocks.values().map(|block| size_of_val(&***block)).sum();
         self.chunks.len() as u64 * Chunk::BYTES + blocks as u64
     }
 }
 
 /// Finds the window of an epoch; later windows have greater epochs.
-fn find(windows: &[Window], epoch: u64) -> Option<&Window> {
+fn window_of_epoch(windows: &[Window], epoch: u64) -> Option<&Window> {
     windows.binary_search_by_key(&epoch, |window| window.epoch).ok().and_then(|place| windows.get(place))
 }
 
 impl Drop for Recorded {
     fn drop(&mut self) {
         if let Some(owner) = self.owner.take() {
-            owner.pool().release(self.blocks.values().map(|block| size_of_val(&***block) as u64).sum());
+            owner.pool().release_bytes(self.blocks.values().map(|block| size_of_val(&***block) as u64).sum());
             owner.pool().give_back(self.chunks.drain(..).map(|(chunk, _)| chunk));
         }
     }

@@ -5,7 +5,7 @@ use crate::buffer::Loss;
 use crate::collector::{CollectorReport, Why};
 use crate::observer::ObserverReport;
 use crate::recorder::CounterReport;
-use crate::text::counted;
+use crate::text::count_with_noun;
 use crate::time::Timestamp;
 use serde_json::{Value, json};
 use std::fmt;
@@ -102,8 +102,8 @@ impl TraceStats {
 
 impl fmt::Display for TraceStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (slices, events) = (counted(self.slices, "slice"), counted(self.events, "event"));
-        let (threads, kib) = (counted(self.threads as u64, "thread"), self.bytes / 1024);
+        let (slices, events) = (count_with_noun(self.slices, "slice"), count_with_noun(self.events, "event"));
+        let (threads, kib) = (count_with_noun(self.threads as u64, "thread"), self.bytes / 1024);
         write!(f, "{slices} and {events} of {threads} in {:.3?}, {kib} KiB", self.duration)?;
         if self.memory_events > 0 {
             write!(f, "\n  {} allocations and frees", self.memory_events)?;

@@ -4,7 +4,7 @@ use super::Trace;
 use super::index::Index;
 use crate::buffer::Loss;
 use crate::error::{Error, ErrorKind};
-use crate::text::boundary;
+use crate::text::floor_char_boundary;
 use serde_json::{Value, json};
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -56,9 +56,9 @@ impl Violations {
     const TEXT_MAX: usize = 1024;
 
     /// Adds a violation, and returns whether it is new; beyond the limit, the last one counts all others.
-    pub(crate) fn add(&mut self, assertion: &str, error: &str, ids: [&str; 2]) -> bool {
+    pub(crate) fn add_violation(&mut self, assertion: &str, error: &str, ids: [&str; 2]) -> bool {
         let [assertion, error, trace_id, group_id] =
-            [assertion, error, ids[0], ids[1]].map(|text| &text[..boundary(text, Violations::TEXT_MAX)]);
+            [assertion, error, ids[0], ids[1]].map(|text| &text[..floor_char_boundary(text, Violations::TEXT_MAX)]);
         let is_same = |known: &InvariantViolation| {
             [&*known.assertion, &known.error, &known.trace_id, &known.group_id]
                 == [assertion, error, trace_id, group_id]
@@ -90,7 +90,8 @@ impl Trace {
             .violations
             .get_or_init(|| {
                 let mut all = inner.info.violations.clone();
-                let mut add = |assertion: &str, error: &str| all.add(assertion, error, [&inner.info.trace_id, ""]);
+                let mut add =
+                    |assertion: &str, error: &str| all.add_violation(assertion, error, [&inner.info.trace_id, ""]);
                 let Index { damaged, strange, .. } = self.index();
                 if *damaged > 0 {
                     add("committed chunks are readable", &format!("{damaged} chunks are partly unreadable"));
@@ -101,9 +102,9 @@ impl Trace {
                 if !inner.recorded.windows.is_sorted_by(|one, next| one.end <= next.start) {
                     add("the windows between pauses are in order", "the processor's counter went backwards");
                 }
-                for (collection, linked) in inner.collections.iter().zip(self.linked()) {
+                for (collection, linked) in inner.collections.iter().zip(self.linked_collections()) {
                     let name = collection.name;
-                    linked.losses(|loss, count| {
+                    linked.report_losses(|loss, count| {
                         if loss == Loss::TimesBeyondEnd && count > 0 {
                             add(
                                 "records are delivered after their end",
@@ -145,10 +146,10 @@ mod tests {
     fn violations_are_counted_and_limited() {
         let mut all = Violations::default();
         let long = "ä".repeat(Violations::TEXT_MAX);
-        let new = [(); 3].map(|()| all.add("a", &long, ["t", "g"]));
+        let new = [(); 3].map(|()| all.add_violation("a", &long, ["t", "g"]));
         assert_eq!(new, [true, false, false]);
         assert_eq!((all.0.len(), all.0[0].count, all.0[0].error.len()), (1, 3, Violations::TEXT_MAX));
-        assert_eq!((0..200).filter(|n| all.add("b", &n.to_string(), ["t", ""])).count(), Violations::MAX - 1);
+        assert_eq!((0..200).filter(|n| all.add_violation("b", &n.to_string(), ["t", ""])).count(), Violations::MAX - 1);
         assert_eq!((all.0.len(), all.0.last().unwrap().count), (Violations::MAX, 102));
         let json: Value = serde_json::from_str(&Violations::to_json(&all.0[..2])).unwrap();
         assert_eq!(json[1], json!({"assertion": "b", "error": "0", "trace_id": "t", "group_id": "", "count": 1}));

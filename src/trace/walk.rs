@@ -72,11 +72,11 @@ const ASYNC_SPANS_ORDER: i64 = DEVICES - 1;
 
 impl<'t> Walk<'t> {
     /// Delivers all rows, in the order of a Kineto file: processes, activities by thread, threads, the recording.
-    pub(crate) fn rows(&self, rows: &mut dyn Rows) -> io::Result<WalkCounts> {
-        let sites = self.sites();
+    pub(crate) fn deliver_rows(&self, rows: &mut dyn Rows) -> io::Result<WalkCounts> {
+        let sites = self.site_rows();
         let source = self.source(&sites);
         let (start, end) = self.window();
-        rows.process(&ProcessRow {
+        rows.write_process(&ProcessRow {
             process: Lane::Id(self.process),
             name: self.process_name,
             label: "CPU",
@@ -84,29 +84,29 @@ impl<'t> Walk<'t> {
             at: start,
         })?;
         let devices = DeviceRows { walk: self, source: &source };
-        devices.processes(start, rows)?;
-        self.own.processes(start, rows)?;
+        devices.deliver_processes(start, rows)?;
+        self.own.deliver_processes(start, rows)?;
         let mut counts = WalkCounts::default();
-        for (thread, lanes) in self.threads() {
-            let used = self.thread(thread, &source, rows, &mut counts)?;
+        for (thread, lanes) in self.lanes_by_thread() {
+            let used = self.deliver_thread(thread, &source, rows, &mut counts)?;
             self.thread_rows(thread, &lanes, used, start, rows)?;
         }
-        devices.all(start, rows, &mut counts)?;
-        devices.memory(rows)?;
+        devices.deliver_all(start, rows, &mut counts)?;
+        devices.deliver_memory(rows)?;
         self.own.all_others((start, self.resolution_ns()), rows, &mut counts)?;
         self.async_tracks(&source, rows)?;
         if let Some(name) = self.span_name {
-            rows.span(&SpanRow { name, iteration: 0, start, end, op_count: counts.slices })?;
+            rows.write_span(&SpanRow { name, iteration: 0, start, end, op_count: counts.slices })?;
         }
-        self.own.spans(rows)?;
+        self.own.deliver_spans(rows)?;
         Ok(counts)
     }
 
     /// Delivers only the rows of devices to `rows`.
     pub(crate) fn devices_alone(&self, rows: &mut dyn Rows) -> io::Result<WalkCounts> {
-        let (sites, mut counts) = (self.sites(), WalkCounts::default());
+        let (sites, mut counts) = (self.site_rows(), WalkCounts::default());
         let source = self.source(&sites);
-        DeviceRows { walk: self, source: &source }.all(self.window().0, rows, &mut counts)?;
+        DeviceRows { walk: self, source: &source }.deliver_all(self.window().0, rows, &mut counts)?;
         Ok(counts)
     }
 
@@ -124,21 +124,21 @@ impl<'t> Walk<'t> {
     /// Returns the start and end of the recording.
     pub(crate) fn window(&self) -> (Timestamp, Timestamp) {
         let (start, end) = self.recorded.whole;
-        (self.converter.timestamp(start), self.converter.timestamp(end))
+        (self.converter.timestamp_of(start), self.converter.timestamp_of(end))
     }
 
     /// Returns the lanes of each thread id: the kernel reuses ids, and a pause gives a thread another lane.
-    pub(super) fn threads(&self) -> BTreeMap<i64, Vec<usize>> {
+    pub(super) fn lanes_by_thread(&self) -> BTreeMap<i64, Vec<usize>> {
         let mut threads: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
         for (lane, row) in self.recorded.lanes.iter().enumerate() {
             threads.entry(row.thread).or_default().push(lane);
         }
         for linked in self.linked {
-            for id in linked.threads() {
+            for id in linked.calling_threads() {
                 threads.entry(id).or_default();
             }
         }
-        for id in self.own.threads() {
+        for id in self.own.own_threads() {
             threads.entry(id).or_default();
         }
         threads
@@ -162,21 +162,21 @@ impl<'t> Walk<'t> {
         };
         for row in 0..used {
             let name = if row == 0 { name.clone() } else { format!("{name} ({})", row + 1) };
-            let track = Row::new(self.process, self.row(thread, row));
-            let continues = (row > 0).then(|| Row::new(self.process, self.row(thread, 0)));
-            rows.thread(&ThreadRow { track, name: &name, sort_index: thread, continues, at })?;
+            let track = Row::new(self.process, self.row_id(thread, row));
+            let continues = (row > 0).then(|| Row::new(self.process, self.row_id(thread, 0)));
+            rows.write_thread(&ThreadRow { track, name: &name, sort_index: thread, continues, at })?;
         }
         Ok(())
     }
 
     /// Returns the id of a thread's row.
     #[inline]
-    pub(super) fn row(&self, thread: i64, row: usize) -> i64 {
+    pub(super) fn row_id(&self, thread: i64, row: usize) -> i64 {
         thread + i64::try_from(row).unwrap_or(0) * NEXT_ROW
     }
 
     /// Delivers all activities of a thread; returns the number of rows that they need.
-    fn thread(
+    fn deliver_thread(
         &self,
         thread: i64,
         source: &Source<'_>,
@@ -184,12 +184,12 @@ impl<'t> Walk<'t> {
         counts: &mut WalkCounts,
     ) -> io::Result<usize> {
         let mut out = ThreadRows::new(self, source, thread, rows, counts);
-        out.runs(self.index.runs_of(thread))?;
-        Ok(out.used())
+        out.deliver_runs(self.index.runs_of(thread))?;
+        Ok(out.row_count())
     }
 
     /// Returns the shared data of all slices, by callsite.
-    pub(super) fn sites(&self) -> List<SiteRow> {
+    pub(super) fn site_rows(&self) -> List<SiteRow> {
         let place = |metadata: &Metadata<'_>| Some(format!("{}:{}", metadata.file()?, metadata.line()?));
         let row = |(number, site): (usize, &&'static Site)| SiteRow {
             number,
@@ -213,18 +213,18 @@ impl<'t> Walk<'t> {
 
     /// Delivers the async tracks, in a group of their own: Perfetto shows the tracks of a process below all of its threads.
     fn async_tracks(&self, source: &Source<'_>, rows: &mut dyn Rows) -> io::Result<()> {
-        if !self.requests.tracks().is_empty() {
+        if !self.requests.async_tracks().is_empty() {
             let (process, name) = (Lane::Name(ASYNC_SPANS), ASYNC_SPANS);
             let at = self.window().0;
-            rows.process(&ProcessRow { process, name, label: "", sort_index: ASYNC_SPANS_ORDER, at })?;
+            rows.write_process(&ProcessRow { process, name, label: "", sort_index: ASYNC_SPANS_ORDER, at })?;
         }
-        self.requests.tracks().iter().try_for_each(|track| self.async_track(track, source, rows))
+        self.requests.async_tracks().iter().try_for_each(|track| self.async_track(track, source, rows))
     }
 
     fn async_track(&self, track: &AsyncTrack, source: &Source<'_>, rows: &mut dyn Rows) -> io::Result<()> {
         let AsyncTrack { span, start, end, polls, .. } = *track;
         let Some(site) = source.sites.get(polls.site as usize) else { return Ok(()) };
-        let busy = self.converter.timestamp(Ticks(polls.first.0 + polls.busy_ticks)).since(start);
+        let busy = self.converter.timestamp_of(Ticks(polls.first.0 + polls.busy_ticks)).since(start);
         let figures = [
             ("request id", ArgValue::U64(track.request)),
             ("polls", ArgValue::U64(polls.polls)),
@@ -234,8 +234,8 @@ impl<'t> Walk<'t> {
         ];
         let closed = figures.first_chunk::<4>().filter(|_| polls.is_closed);
         let marks = closed.map_or(&figures as &dyn Args, |figures| figures);
-        let definition = self.recorded.record(span);
-        let parent = definition.and_then(|record| record.parent()).unwrap_or(0);
+        let definition = self.recorded.find_record(span);
+        let parent = definition.and_then(|record| record.parent_id()).unwrap_or(0);
         let fields = FieldArgs { source, site: polls.site, span, definition: definition.as_ref(), slice: 0 };
         let args = SpanArgs { span, parent, creation_fields: &[], more: Some(&fields), site, marks: Some(marks) };
         let mut name = List::new();

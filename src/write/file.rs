@@ -4,9 +4,9 @@ use crate::error::Error;
 use crate::os::file_limit::FileLimitGuard;
 use crate::os::file_lock;
 use kineto_trace::write::file::{self as plain, Protection, is_temporary_name};
-pub(crate) use kineto_trace::write::file::{Format, FormatKind, check, save, stem_and_end};
+pub(crate) use kineto_trace::write::file::{Format, FormatKind, check_writable, save, stem_and_end};
 #[cfg(target_os = "linux")]
-pub(crate) use kineto_trace::write::file::{failed, temporary_name};
+pub(crate) use kineto_trace::write::file::{file_error, temporary_name};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -36,8 +36,8 @@ impl Destination for FileSystem {
 /// Makes the files that this process writes, those of `kineto-trace` too, such that no write ends the program: a write beyond
 /// the limit on file sizes is an error and, on Linux, raises no signal. A lock on the temporary file shows other processes
 /// that it is being written.
-pub(crate) fn protect() {
-    plain::protect(Protection {
+pub(crate) fn protect_files() {
+    plain::install_protection(Protection {
         begin: || Box::new(FileLimitGuard::new()),
         created: |file| {
             // Without file locks, other processes cannot see it.
@@ -49,7 +49,7 @@ pub(crate) fn protect() {
 /// Returns the temporary files in the folder of `target` whose writers ended before they were complete, in any order.
 ///
 /// None is removed: they may hold all that is left of a recording.
-pub(crate) fn abandoned(target: &Path) -> Vec<PathBuf> {
+pub(crate) fn abandoned_files(target: &Path) -> Vec<PathBuf> {
     let folder = target.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     // Opening a FIFO, which may be in a shared folder, would wait for its writer.
@@ -78,11 +78,11 @@ mod tests {
         for other in ["a.tmp", "a.json.1-2-3.tmp", "a.json.x-2-0123456789abcdef.tmp", "b.json"] {
             fs::write(folder.path().join(other), "").unwrap();
         }
-        assert_eq!(abandoned(&path), std::slice::from_ref(&left));
+        assert_eq!(abandoned_files(&path), std::slice::from_ref(&left));
         drop(writer);
         let mut both = vec![held, left];
         both.sort();
-        let mut found = abandoned(&path);
+        let mut found = abandoned_files(&path);
         found.sort();
         assert_eq!(found, both);
         assert!(both.iter().all(|path| path.exists()), "they are reported, not removed");

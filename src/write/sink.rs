@@ -108,15 +108,15 @@ impl Sinks {
         gzip_level: u32,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), Error> {
-        let Some((url, scheme, rest)) = split(target) else { return Ok(file::save(target, gzip_level, write)?) };
+        let Some((url, scheme, rest)) = split_url(target) else { return Ok(file::save(target, gzip_level, write)?) };
         let scheme = scheme.to_ascii_lowercase();
         let Some(sink) = self.by_scheme.get(&scheme) else {
             if scheme == FILE {
                 return Ok(file::save(Path::new(rest), gzip_level, write)?);
             }
-            return Err(self.unknown(url, &scheme));
+            return Err(self.unknown_scheme_error(url, &scheme));
         };
-        let format = Format::of(target)?;
+        let format = Format::from_path(target)?;
         let advice = format!("see what the handler of {scheme}:// needs, or save to a file");
         let out = sink.open(url).map_err(|error| Error::io("open", target, error, &advice))?;
         format.encode(out, gzip_level, write).map_err(|error| Error::io("write", target, error, &advice))
@@ -127,38 +127,38 @@ impl Sinks {
     /// # Errors
     ///
     /// Those of [`save`](Sinks::save).
-    pub(crate) fn check(&self, target: &Path) -> Result<PathBuf, Error> {
-        let Some((url, scheme, rest)) = split(target) else {
+    pub(crate) fn check_target(&self, target: &Path) -> Result<PathBuf, Error> {
+        let Some((url, scheme, rest)) = split_url(target) else {
             let advice = "name an absolute path";
             let path = std::path::absolute(target).map_err(|error| Error::io("resolve", target, error, advice))?;
-            return Ok(file::check(&path).map(|()| path)?);
+            return Ok(file::check_writable(&path).map(|()| path)?);
         };
         let scheme = scheme.to_ascii_lowercase();
         if self.by_scheme.contains_key(&scheme) {
             Ok(())
         } else if scheme == FILE {
-            Ok(file::check(Path::new(rest))?)
+            Ok(file::check_writable(Path::new(rest))?)
         } else {
-            Err(self.unknown(url, &scheme))
+            Err(self.unknown_scheme_error(url, &scheme))
         }
         .map(|()| target.to_owned())
     }
 
     /// Returns whether `target` is a file and not a URL of a handler.
     pub(crate) fn is_file(target: &Path) -> bool {
-        split(target).is_none_or(|(_, scheme, _)| scheme.eq_ignore_ascii_case(FILE))
+        split_url(target).is_none_or(|(_, scheme, _)| scheme.eq_ignore_ascii_case(FILE))
     }
 
     /// Returns the incomplete files in the folder of `target`, if it is a path.
-    pub(crate) fn abandoned(target: &Path) -> Vec<PathBuf> {
-        match split(target) {
-            None => file::abandoned(target),
-            Some((_, scheme, rest)) if scheme.eq_ignore_ascii_case(FILE) => file::abandoned(Path::new(rest)),
+    pub(crate) fn abandoned_files(target: &Path) -> Vec<PathBuf> {
+        match split_url(target) {
+            None => file::abandoned_files(target),
+            Some((_, scheme, rest)) if scheme.eq_ignore_ascii_case(FILE) => file::abandoned_files(Path::new(rest)),
             Some(_) => Vec::new(),
         }
     }
 
-    fn unknown(&self, url: &str, scheme: &str) -> Error {
+    fn unknown_scheme_error(&self, url: &str, scheme: &str) -> Error {
         let mut known: Vec<&str> = self.by_scheme.keys().map(String::as_str).collect();
         if !known.contains(&FILE) {
             known.insert(0, FILE);
@@ -179,7 +179,7 @@ impl fmt::Debug for Sinks {
 }
 
 /// Splits `target` into itself, its scheme and the rest after `://`, if it is a URL.
-fn split(target: &Path) -> Option<(&str, &str, &str)> {
+fn split_url(target: &Path) -> Option<(&str, &str, &str)> {
     let url = target.to_str()?;
     let (scheme, rest) = url.split_once("://")?;
     is_scheme(scheme).then_some((url, scheme, rest))

@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &ConvertArguments) -> ExitCode {
         let why = "its name ends with no known format; use .json, .pftrace, .csv or .folded, each also with .gz";
         return print_error(&format_args!("cannot write {}: {why}", output.display()));
     }
-    let converted = arguments.input.read().and_then(|events| match format {
+    let converted = arguments.input.read_events().and_then(|events| match format {
         "csv" => file::save(output, GZIP_LEVEL, |out| write_csv(&events, BufWriter::new(out))),
         "folded" => events.stacks(StackMetric::SelfHost).save(output),
         _ => events.save(output),
@@ -67,17 +67,17 @@ fn csv_line(event: &Event<'_>) -> String {
         "{},{},{},{},{},{},{},{},{}\n",
         event.start().as_nanos(),
         event.duration_ns(),
-        quoted(event.category()),
-        quoted(event.name()),
-        quoted(&lane(&track.process)),
-        quoted(&lane(&track.thread)),
+        quote_csv_field(event.category()),
+        quote_csv_field(event.name()),
+        quote_csv_field(&track_id_text(&track.process)),
+        quote_csv_field(&track_id_text(&track.thread)),
         id(event.id()),
         id(event.linked()),
-        quoted(&event.metadata_json()),
+        quote_csv_field(&event.metadata_json()),
     )
 }
 
-fn lane(id: &TrackId) -> String {
+fn track_id_text(id: &TrackId) -> String {
     match id {
         TrackId::Id(id) => id.to_string(),
         TrackId::Name(name) => name.clone(),
@@ -85,7 +85,7 @@ fn lane(id: &TrackId) -> String {
 }
 
 /// Returns a field of RFC 4180.
-fn quoted(field: &str) -> String {
+fn quote_csv_field(field: &str) -> String {
     let needs_quotes = field.contains(['"', ',', '\n', '\r']);
     if needs_quotes { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
 }

@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: DoctorArguments) -> ExitCode {
         Command::new(std::env::current_exe()?).args(std::env::args_os().skip(1)).arg("--here").status()
     };
     match if arguments.here { None } else { child().ok() } {
-        None => examine(arguments),
+        None => print_diagnosis(arguments),
         Some(status) => match status.code().and_then(|code| u8::try_from(code).ok()) {
             Some(code) => ExitCode::from(code),
             None => {
@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: DoctorArguments) -> ExitCode {
     }
 }
 
-fn examine(arguments: DoctorArguments) -> ExitCode {
+fn print_diagnosis(arguments: DoctorArguments) -> ExitCode {
     let mut doctor = Doctor::new().with_start(arguments.start);
     if let Some(path) = arguments.cupti {
         doctor = doctor.option("KINETO_CUPTI_PATH", path);

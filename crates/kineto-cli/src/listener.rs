@@ -65,7 +65,7 @@ impl Listener {
     }
 
     /// Returns the path of its request, answer or status file.
-    fn path(&self, end: &str) -> PathBuf {
+    fn file_path(&self, end: &str) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}/{}.{end}", self.folder.as_raw_fd(), self.own_pid))
     }
 
@@ -78,9 +78,9 @@ impl Listener {
     ///
     /// # Errors
     /// If the file cannot be written, with the reason and advice.
-    pub(crate) fn submit(self, text: &str) -> Result<SubmittedRequest, String> {
+    pub(crate) fn submit_request(self, text: &str) -> Result<SubmittedRequest, String> {
         let id = RandomState::new().hash_one((self.pid, std::process::id()));
-        let (request, temporary) = (self.path("request"), self.path(&format!("request.{id:016x}.tmp")));
+        let (request, temporary) = (self.file_path("request"), self.file_path(&format!("request.{id:016x}.tmp")));
         let write = || -> io::Result<File> {
             let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
             // Regardless of this process's umask, the other process must be able to read it.
@@ -119,10 +119,10 @@ impl Listener {
     ///
     /// # Errors
     /// If it cannot be read, with the reason.
-    pub(crate) fn status(&self) -> Result<String, String> {
+    pub(crate) fn read_status(&self) -> Result<String, String> {
         const LONGEST: u64 = 64 * 1024;
         let mut text = String::new();
-        let read = self.open("status").and_then(|file| file.take(LONGEST).read_to_string(&mut text));
+        let read = self.open_file("status").and_then(|file| file.take(LONGEST).read_to_string(&mut text));
         read.map(|_| text).map_err(|why| {
             format!("cannot read its status: {why}: {}.status in {}", self.own_pid, self.display_path.display())
         })
@@ -132,8 +132,8 @@ impl Listener {
     ///
     /// Another user may have put a device or a pipe into the folder, so the type is checked before the file is opened
     /// for reading.
-    fn open(&self, end: &str) -> io::Result<File> {
-        let found = open_path(&self.path(end), OFlags::NOFOLLOW)?;
+    fn open_file(&self, end: &str) -> io::Result<File> {
+        let found = open_path(&self.file_path(end), OFlags::NOFOLLOW)?;
         let metadata = found.metadata()?;
         if !metadata.is_file() || metadata.uid() != self.user {
             return Err(io::Error::other("not a regular file of the process's user"));
@@ -253,7 +253,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Adds a line; one that begins with a space continues the previous line.
-    fn add(&mut self, line: &str) {
+    fn add_line(&mut self, line: &str) {
         match self.lines.last_mut().filter(|_| line.starts_with(' ')) {
             Some(last) => last.extend(["\n", line]),
             None => self.lines.push(line.to_owned()),
@@ -276,7 +276,7 @@ impl SubmittedRequest {
                 self.withdraw();
                 return Err("it has ended or stopped listening; the request was withdrawn".to_owned());
             }
-            let opened = self.listener.open(&format!("{}.answer", self.id));
+            let opened = self.listener.open_file(&format!("{}.answer", self.id));
             // An ending process removes its answers.
             let unanswered = |why: io::Error| match (self.listener.is_alive(), why.kind()) {
                 (true, io::ErrorKind::NotFound) => "a later request (--cancel) has replaced it; or no answer could be \
@@ -287,14 +287,14 @@ impl SubmittedRequest {
             };
             self.answer = Some(opened.map_err(unanswered)?);
         }
-        let read = self.read().map_err(|why| format!("cannot read its answer: {why}"))?;
+        let read = self.read_answer().map_err(|why| format!("cannot read its answer: {why}"))?;
         if read.end.is_none() && !is_alive {
             return Err("it ended before writing its file".to_owned());
         }
         Ok(read)
     }
 
-    fn read(&mut self) -> io::Result<Progress> {
+    fn read_answer(&mut self) -> io::Result<Progress> {
         /// The maximum number of bytes read at once; another user may write without end.
         const LONGEST: u64 = 64 * 1024;
         let mut bytes = Vec::new();
@@ -320,7 +320,7 @@ impl SubmittedRequest {
                 // The outcome as JSON, for programs.
                 line if line.starts_with('{') => {}
                 // The process must not control the terminal.
-                line => news.add(&line.replace(char::is_control, " ")),
+                line => news.add_line(&line.replace(char::is_control, " ")),
             }
         }
         Ok(news)
@@ -328,7 +328,7 @@ impl SubmittedRequest {
 
     /// Removes the request if the process has not taken it; returns whether it did.
     pub(crate) fn withdraw(&self) -> bool {
-        let path = self.listener.path("request");
+        let path = self.listener.file_path("request");
         let id = |found: &Metadata| (found.dev(), found.ino());
         let own_file = self.file.metadata().ok().map(|found| id(&found));
         let is_there = fs::symlink_metadata(&path).ok().map(|found| id(&found));

@@ -1,6 +1,6 @@
 //! `kineto record`: records a program, and prints where its time went.
 
-use crate::trace_file::read;
+use crate::trace_file::read_events;
 use crate::{print_error, print_text};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
@@ -35,13 +35,13 @@ pub(crate) struct RecordArguments {
 
 /// Runs the program.
 pub(crate) fn run(arguments: &RecordArguments) -> ExitCode {
-    match record(arguments) {
+    match record_program(arguments) {
         Ok(status) => status,
         Err(why) => print_error(&why),
     }
 }
 
-fn record(arguments: &RecordArguments) -> Result<ExitCode, String> {
+fn record_program(arguments: &RecordArguments) -> Result<ExitCode, String> {
     let Some((program, rest)) = arguments.program.split_first() else {
         return Err("no program given; name one after --".to_owned());
     };
@@ -74,16 +74,16 @@ fn record(arguments: &RecordArguments) -> Result<ExitCode, String> {
         print_error(&why);
         return Ok(if status.success() { ExitCode::FAILURE } else { code });
     }
-    report(&output, arguments.quiet);
+    print_summary(&output, arguments.quiet);
     Ok(code)
 }
 
 /// Prints the summary of a trace and how to open it.
-fn report(output: &Path, quiet: bool) {
+fn print_summary(output: &Path, quiet: bool) {
     if quiet {
         return print_text(&format!("{}\n", output.display()));
     }
-    match read(output, false) {
+    match read_events(output, false) {
         Ok(events) => {
             let summary = events.summary();
             let screen = summary.screen().color(io::stdout().is_terminal());

@@ -31,7 +31,7 @@ pub(crate) struct StacksArguments {
 
 /// Prints or writes the stacks.
 pub(crate) fn run(arguments: &StacksArguments) -> ExitCode {
-    let events = match arguments.input.read() {
+    let events = match arguments.input.read_events() {
         Ok(events) => events,
         Err(error) => return print_error(&error),
     };

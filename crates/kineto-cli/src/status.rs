@@ -28,10 +28,10 @@ pub(crate) struct StatusArguments {
 pub(crate) fn run(arguments: &StatusArguments) -> ExitCode {
     let mut all_well = true;
     for pid in &arguments.pids {
-        let status = Listener::find(*pid, arguments.dir.as_deref()).and_then(|listener| listener.status());
+        let status = Listener::find(*pid, arguments.dir.as_deref()).and_then(|listener| listener.read_status());
         match status.and_then(|text| serde_json::from_str::<Value>(&text).map_err(|why| why.to_string())) {
             Ok(status) if arguments.json => print_text(&format!("{}\n", in_one_line(&status))),
-            Ok(status) => print_text(&formatted(*pid, &status)),
+            Ok(status) => print_text(&format_status(*pid, &status)),
             Err(why) => all_well &= super::trigger::report_failure(*pid, &why),
         }
     }
@@ -48,7 +48,7 @@ fn in_one_line(status: &Value) -> String {
 }
 
 /// Returns the status as text.
-fn formatted(pid: u32, status: &Value) -> String {
+fn format_status(pid: u32, status: &Value) -> String {
     let text = |value: &Value| {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         // The process must not control the terminal.
@@ -81,10 +81,10 @@ mod tests {
         let status = serde_json::json!({"state": "recording", "request": "7", "waiting": 1, "last":
             {"outcome": "written", "path": "/tmp/a\u{1b}.json", "reason": null}});
         let expected = "5: recording (request 7); requests waiting: 1\n5: last request: written to /tmp/a .json\n";
-        assert_eq!(formatted(5, &status), expected);
+        assert_eq!(format_status(5, &status), expected);
         let hostile = serde_json::json!({"state": "\u{9b}2J\u{7f}\n"});
         assert_eq!(in_one_line(&hostile), r#"{"state":"\u009b2J\u007f\n"}"#);
         let status = serde_json::json!({"state": "idle", "request": null, "waiting": 0, "last": null});
-        assert_eq!(formatted(5, &status), "5: idle; requests waiting: 0\n");
+        assert_eq!(format_status(5, &status), "5: idle; requests waiting: 0\n");
     }
 }

@@ -43,11 +43,11 @@ pub(crate) fn run(arguments: &SummaryArguments) -> ExitCode {
     let mut status = ExitCode::SUCCESS;
     let mut lines = Vec::new();
     for path in arguments.traces.iter().flat_map(|path| trace_files(path)) {
-        match arguments.part.read(&path) {
+        match arguments.part.read_events(&path) {
             Ok(events) => {
                 let summary = events.summary();
                 let separator = if lines.is_empty() || arguments.json { "" } else { "\n" };
-                print_text(&format!("{separator}{}", formatted(&path, &summary, arguments)));
+                print_text(&format!("{separator}{}", format_summary(&path, &summary, arguments)));
                 lines.push(RankLine::new(&path, &summary));
             }
             Err(error) => {
@@ -56,12 +56,12 @@ pub(crate) fn run(arguments: &SummaryArguments) -> ExitCode {
         }
     }
     if lines.len() > 1 && !arguments.json {
-        print_text(&format!("\n{}", ranks(&lines)));
+        print_text(&format!("\n{}", format_ranks(&lines)));
     }
     status
 }
 
-fn formatted(path: &Path, summary: &Summary, arguments: &SummaryArguments) -> String {
+fn format_summary(path: &Path, summary: &Summary, arguments: &SummaryArguments) -> String {
     if arguments.json {
         return if arguments.findings { findings_json(path, summary) } else { summary.to_json() } + "\n";
     }
@@ -72,9 +72,9 @@ fn formatted(path: &Path, summary: &Summary, arguments: &SummaryArguments) -> St
 /// Returns the findings as a JSON object; times are microseconds.
 fn findings_json(path: &Path, summary: &Summary) -> String {
     let findings = summary.findings().into_iter().map(
-        |finding| json!({ "title": finding.title, "evidence": finding.evidence, "gain": micros(finding.gain_ns) }),
+        |finding| json!({ "title": finding.title, "evidence": finding.evidence, "gain": ns_to_micros(finding.gain_ns) }),
     );
-    let (findings, span) = (findings.collect::<Vec<_>>(), micros(summary.span_ns));
+    let (findings, span) = (findings.collect::<Vec<_>>(), ns_to_micros(summary.span_ns));
     let (trace, notes) =
         (path.display().to_string(), summary.notes.iter().map(|(note, _)| note.as_str()).collect::<Vec<_>>());
     json!({ "schema": "kineto-findings/1", "unit": "us", "trace": trace, "span": span, "findings": findings, "notes": notes })
@@ -82,7 +82,7 @@ fn findings_json(path: &Path, summary: &Summary) -> String {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]
-fn micros(ns: u64) -> f64 {
+fn ns_to_micros(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
@@ -99,7 +99,7 @@ impl RankLine {
     fn new(path: &Path, summary: &Summary) -> RankLine {
         let shares = summary.occupation.as_ref().map(|found| {
             [found.busy_ns, found.compute_ns, found.exposed_communication_ns]
-                .map(|ns| micros(ns) * 100.0 / micros(found.window_ns.max(1)))
+                .map(|ns| ns_to_micros(ns) * 100.0 / ns_to_micros(found.window_ns.max(1)))
         });
         let name =
             path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
@@ -108,7 +108,7 @@ impl RankLine {
 }
 
 /// Returns one line for each trace; the longest is marked.
-fn ranks(lines: &[RankLine]) -> String {
+fn format_ranks(lines: &[RankLine]) -> String {
     let longest = lines.iter().map(|line| line.span_ns).max();
     let mut text = format!(
         "{} traces\n  {:>5} {:>14} {:>8} {:>8} {:>8}  file\n",
@@ -126,7 +126,7 @@ fn ranks(lines: &[RankLine]) -> String {
             None => format!(" {:>8} {:>8} {:>8}", "-", "-", "-"),
         };
         let mark = if Some(line.span_ns) == longest { "  <- longest" } else { "" };
-        let span = format!("{:.3} ms", micros(line.span_ns) / 1e3);
+        let span = format!("{:.3} ms", ns_to_micros(line.span_ns) / 1e3);
         text += &format!("  {rank:>5} {span:>14}{shares}  {}{mark}\n", line.name);
     }
     text

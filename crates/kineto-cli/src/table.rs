@@ -48,7 +48,7 @@ enum Group {
 }
 
 impl Group {
-    fn key(self) -> GroupBy {
+    fn to_group_by(self) -> GroupBy {
         /// The number of frames that are compared.
         const FRAMES: usize = 5;
 
@@ -65,11 +65,11 @@ impl Group {
 
 /// Prints the table.
 pub(crate) fn run(arguments: &TableArguments) -> ExitCode {
-    let events = match arguments.input.read() {
+    let events = match arguments.input.read_events() {
         Ok(events) => events,
         Err(error) => return print_error(&error),
     };
-    let averaging = arguments.by.iter().fold(events.averages(), |averaging, group| averaging.by(group.key()));
+    let averaging = arguments.by.iter().fold(events.averages(), |averaging, group| averaging.by(group.to_group_by()));
     let averages = averaging.compute();
     if arguments.csv {
         let mut text = Vec::new();

@@ -46,24 +46,24 @@ pub(crate) struct Part {
 
 impl Input {
     /// Reads the trace.
-    pub(crate) fn read(&self) -> Result<Events, Error> {
-        self.part.read(&self.trace)
+    pub(crate) fn read_events(&self) -> Result<Events, Error> {
+        self.part.read_events(&self.trace)
     }
 }
 
 impl Part {
     /// Reads the part of a trace; `-` is the standard input.
-    pub(crate) fn read(&self, path: &Path) -> Result<Events, Error> {
-        let events = read(path, self.partial)?;
-        let filter = self.filter(events.window().0);
+    pub(crate) fn read_events(&self, path: &Path) -> Result<Events, Error> {
+        let events = read_events(path, self.partial)?;
+        let filter = self.event_filter(events.window().0);
         events.filtered(&filter)
     }
 
-    fn filter(&self, start: Timestamp) -> EventFilter {
+    fn event_filter(&self, start: Timestamp) -> EventFilter {
         let mut filter = EventFilter::new();
         if self.from.is_some() || self.to.is_some() {
-            let from = self.from.map_or(Timestamp::default(), |from| after(start, from));
-            let to = self.to.map_or(Timestamp::from_nanos(u64::MAX), |to| after(start, to));
+            let from = self.from.map_or(Timestamp::default(), |from| add_millis(start, from));
+            let to = self.to.map_or(Timestamp::from_nanos(u64::MAX), |to| add_millis(start, to));
             filter = filter.within(from, to);
         }
         let filter = self.step.into_iter().fold(filter, EventFilter::step);
@@ -75,12 +75,12 @@ impl Part {
 
 /// Returns the time that is so many milliseconds after another.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a conversion to u64 saturates")]
-fn after(start: Timestamp, ms: f64) -> Timestamp {
+fn add_millis(start: Timestamp, ms: f64) -> Timestamp {
     Timestamp::from_nanos(start.as_nanos().saturating_add((ms * 1e6).round() as u64))
 }
 
 /// Reads a trace; `-` is the standard input. A terminal shows the progress.
-pub(crate) fn read(path: &Path, partial: bool) -> Result<Events, Error> {
+pub(crate) fn read_events(path: &Path, partial: bool) -> Result<Events, Error> {
     let is_shown = io::stderr().is_terminal();
     let mut options = ReadOptions::new().partial(partial);
     if is_shown {

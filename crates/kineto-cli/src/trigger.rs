@@ -78,14 +78,14 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// Submits the requests, and polls them until they end.
 pub(crate) fn run(arguments: &TriggerArguments) -> ExitCode {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let start = arguments.start(now);
-    let text = arguments.text(start);
+    let start = arguments.start_ms(now);
+    let text = arguments.request_text(start);
     let mut pids = arguments.pids.clone();
     pids.sort_unstable();
     pids.dedup();
     let (mut requests, mut all_well) = (Vec::new(), true);
     for pid in pids {
-        match Listener::find(pid, arguments.dir.as_deref()).and_then(|listener| listener.submit(&text)) {
+        match Listener::find(pid, arguments.dir.as_deref()).and_then(|listener| listener.submit_request(&text)) {
             Ok(request) => requests.push(request),
             Err(why) => all_well &= report_failure(pid, &why),
         }
@@ -119,7 +119,9 @@ fn poll_request(request: &mut SubmittedRequest, is_in_time: bool) -> Option<bool
     for (nth, line) in lines.iter().enumerate() {
         match end.filter(|_| nth == last) {
             None => print_text(&format!("{pid}: {line}\n")),
-            Some(true) => print_text(&format!("{}{pid}: {line}\n", mark(std::io::stdout().is_terminal(), "32m✓"))),
+            Some(true) => {
+                print_text(&format!("{}{pid}: {line}\n", colored_mark(std::io::stdout().is_terminal(), "32m✓")))
+            }
             Some(false) => drop(report_failure(pid, line)),
         }
     }
@@ -151,12 +153,12 @@ pub(crate) fn report_failure(pid: u32, why: &str) -> bool {
     let mut stderr = std::io::stderr();
     // Paths come from the process's environment; they must not control the terminal.
     let why = why.replace(|each: char| each.is_control() && each != '\n', " ");
-    let _ = stderr.write_all(format!("{}{pid}: {why}\n", mark(stderr.is_terminal(), "31m✗")).as_bytes());
+    let _ = stderr.write_all(format!("{}{pid}: {why}\n", colored_mark(stderr.is_terminal(), "31m✗")).as_bytes());
     false
 }
 
 /// Returns a coloured mark, on a terminal.
-fn mark(is_terminal: bool, mark: &str) -> String {
+fn colored_mark(is_terminal: bool, mark: &str) -> String {
     if is_terminal { format!("\x1b[{mark}\x1b[0m ") } else { String::new() }
 }
 
@@ -175,7 +177,7 @@ impl TriggerArguments {
     }
 
     /// Returns the start of the recordings, in milliseconds since 1970; 0 means soon.
-    fn start(&self, now: Duration) -> u64 {
+    fn start_ms(&self, now: Duration) -> u64 {
         if self.cancel {
             return 0;
         }
@@ -194,7 +196,7 @@ impl TriggerArguments {
     }
 
     /// Returns the request in the format of `dyno gputrace`: its keys in its order, then our own keys.
-    fn text(&self, start: u64) -> String {
+    fn request_text(&self, start: u64) -> String {
         if self.cancel {
             return CANCEL.to_owned();
         }
@@ -203,7 +205,7 @@ impl TriggerArguments {
         if let Some(path) = &self.log_file {
             // The process may have another working directory.
             let path = std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path));
-            line("ACTIVITIES_LOG_FILE", &quoted(&path.to_string_lossy()));
+            line("ACTIVITIES_LOG_FILE", &quote_path(&path.to_string_lossy()));
         }
         if self.counts_iterations() {
             line("PROFILE_START_ITERATION", &0);
@@ -230,7 +232,7 @@ impl TriggerArguments {
 }
 
 /// Quotes a path that would otherwise be misread.
-fn quoted(path: &str) -> String {
+fn quote_path(path: &str) -> String {
     if path.contains(['#', '"']) || path.trim() != path {
         format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\""))
     } else {
@@ -256,7 +258,7 @@ mod tests {
     #[test]
     fn request_text_equals_that_of_dyno_gputrace() {
         assert_eq!(
-            arguments("7 --log-file /tmp/a.json").text(0),
+            arguments("7 --log-file /tmp/a.json").request_text(0),
             "ACTIVITIES_LOG_FILE=/tmp/a.json\nPROFILE_START_TIME=0\nACTIVITIES_DURATION_MSECS=500\n\
              PROFILE_REPORT_INPUT_SHAPES=false\nPROFILE_WITH_STACK=false\nPROFILE_WITH_FLOPS=false\n\
              PROFILE_WITH_MODULES=false"
@@ -264,7 +266,7 @@ mod tests {
         let words = "7 --log-file /tmp/a.json --iterations 3 --profile-start-iteration-roundup 10 --record-shapes \
                      --profile-memory --duration-ms 20 --with-stacks --with-flops --with-modules --activities kernel";
         assert_eq!(
-            arguments(words).text(0),
+            arguments(words).request_text(0),
             "ACTIVITIES_LOG_FILE=/tmp/a.json\nPROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP=10\n\
              ACTIVITIES_ITERATIONS=3\nPROFILE_REPORT_INPUT_SHAPES=true\nPROFILE_PROFILE_MEMORY=true\n\
              PROFILE_MEMORY=true\nPROFILE_MEMORY_DURATION_MSECS=20\nPROFILE_WITH_STACK=true\nPROFILE_WITH_FLOPS=true\n\
@@ -275,18 +277,18 @@ mod tests {
     #[test]
     fn several_processes_start_together() {
         let now = Duration::from_secs(100);
-        assert_eq!(arguments("7").start(now), 0);
-        assert_eq!(arguments("7 8").start(now), 102_000);
-        assert_eq!(arguments("7 8 --iterations 3").start(now), 0);
-        assert_eq!(arguments("7 8 --profile-start-time 5").start(now), 5);
-        assert_eq!(arguments("7 --iterations -1").text(9).lines().next(), Some("PROFILE_START_TIME=9"));
+        assert_eq!(arguments("7").start_ms(now), 0);
+        assert_eq!(arguments("7 8").start_ms(now), 102_000);
+        assert_eq!(arguments("7 8 --iterations 3").start_ms(now), 0);
+        assert_eq!(arguments("7 8 --profile-start-time 5").start_ms(now), 5);
+        assert_eq!(arguments("7 --iterations -1").request_text(9).lines().next(), Some("PROFILE_START_TIME=9"));
         assert_eq!(arguments("7").wait_limit(Duration::from_secs(2)), Duration::from_millis(62_500));
         assert_eq!(arguments("7 --timeout 3").wait_limit(Duration::ZERO), Duration::from_secs(3));
     }
 
     #[test]
     fn paths_are_absolute_and_quoted() {
-        let first = |words: &str| arguments(words).text(0).lines().next().map(str::to_owned);
+        let first = |words: &str| arguments(words).request_text(0).lines().next().map(str::to_owned);
         assert!(first("7 --log-file a.json").unwrap().starts_with("ACTIVITIES_LOG_FILE=/"));
         assert_eq!(first("7 --log-file /a#\"b\\.json").unwrap(), "ACTIVITIES_LOG_FILE=\"/a#\\\"b\\\\.json\"");
         for wrong in ["", "a\nB=1", "\u{7}"] {

@@ -1,6 +1,6 @@
 //! `kineto validate`: says which tools cannot read a trace wholly, and why.
 
-use crate::trace_file::{read, trace_files};
+use crate::trace_file::{read_events, trace_files};
 use crate::{print_error, print_text};
 use kineto_trace::analysis::{BrokenRule, Events, TrackId};
 use std::path::{Path, PathBuf};
@@ -23,9 +23,9 @@ pub(crate) struct ValidateArguments {
 pub(crate) fn run(arguments: &ValidateArguments) -> ExitCode {
     let mut status = ExitCode::SUCCESS;
     for path in arguments.traces.iter().flat_map(|path| trace_files(path)) {
-        match read(&path, false) {
+        match read_events(&path, false) {
             Ok(events) => {
-                let text = report(&path, &events);
+                let text = format_report(&path, &events);
                 if text.contains('\n') {
                     status = ExitCode::FAILURE;
                 }
@@ -38,8 +38,8 @@ pub(crate) fn run(arguments: &ValidateArguments) -> ExitCode {
 }
 
 /// Returns one line, and two more for each broken rule.
-fn report(path: &Path, events: &Events) -> String {
-    let mut broken: Vec<String> = events.broken_rules().iter().map(|rule| formatted(events, rule)).collect();
+fn format_report(path: &Path, events: &Events) -> String {
+    let mut broken: Vec<String> = events.broken_rules().iter().map(|rule| format_rule(events, rule)).collect();
     broken.extend(name_fault(path));
     if broken.is_empty() {
         return format!("{}: no problem in {} events", path.display(), events.len());
@@ -47,13 +47,18 @@ fn report(path: &Path, events: &Events) -> String {
     format!("{}:\n{}", path.display(), broken.join("\n"))
 }
 
-fn formatted(events: &Events, rule: &BrokenRule) -> String {
+fn format_rule(events: &Events, rule: &BrokenRule) -> String {
     let BrokenRule { reader, problem, effect, remedy, .. } = rule;
     let count = if rule.count > 0 { format!(" ({})", rule.count) } else { String::new() };
     let first = rule.first.and_then(|first| events.get(first)).map_or_else(String::new, |event| {
         let track = event.track();
         let at = event.start().since(events.window().0);
-        format!("first: `{}` on {}/{}, {at} ns after the start; ", event.name(), id(&track.process), id(&track.thread))
+        format!(
+            "first: `{}` on {}/{}, {at} ns after the start; ",
+            event.name(),
+            track_id_text(&track.process),
+            track_id_text(&track.thread)
+        )
     });
     format!("  {reader} {effect}: {problem}{count}\n    {first}to do: {remedy}")
 }
@@ -65,7 +70,7 @@ fn name_fault(path: &Path) -> Option<String> {
     (!is_listed).then(|| "  TensorBoard does not list the file: its name does not end with .pt.trace.json or .pt.trace.json.gz\n    to do: rename it".to_owned())
 }
 
-fn id(id: &TrackId) -> String {
+fn track_id_text(id: &TrackId) -> String {
     match id {
         TrackId::Id(id) => id.to_string(),
         TrackId::Name(name) => name.clone(),

@@ -32,13 +32,13 @@ const ORIGIN: &str = "https://ui.perfetto.dev";
 
 /// Serves the trace.
 pub(crate) fn run(arguments: &ViewArguments) -> ExitCode {
-    match serve(arguments) {
+    match serve_trace(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => print_error(&format!("{}: {error}", arguments.trace.display())),
     }
 }
 
-fn serve(arguments: &ViewArguments) -> io::Result<()> {
+fn serve_trace(arguments: &ViewArguments) -> io::Result<()> {
     let metadata = std::fs::metadata(&arguments.trace)?;
     if !metadata.is_file() {
         return Err(Error::new(ErrorKind::InvalidInput, "not a file; name a trace file"));
@@ -50,7 +50,7 @@ fn serve(arguments: &ViewArguments) -> io::Result<()> {
     let path = format!("/{}", url_name(&arguments.trace));
     print_text(&format!("{ORIGIN}/#!/?url=http://127.0.0.1:{port}{path}\n"));
     for request in server.incoming_requests() {
-        if answer(request, &path, &arguments.trace)? && !arguments.keep {
+        if answer_request(request, &path, &arguments.trace)? && !arguments.keep {
             break;
         }
     }
@@ -58,17 +58,17 @@ fn serve(arguments: &ViewArguments) -> io::Result<()> {
 }
 
 /// Answers a request; returns whether the answer was the trace.
-fn answer(request: Request, path: &str, trace: &Path) -> io::Result<bool> {
+fn answer_request(request: Request, path: &str, trace: &Path) -> io::Result<bool> {
     let is_trace = request.url() == path;
     match request.method() {
         Method::Get if is_trace => {
             let response = Response::from_file(File::open(trace)?);
-            let response = headers().into_iter().fold(response, Response::with_header);
+            let response = response_headers().into_iter().fold(response, Response::with_header);
             // The page may have been closed; it can request the trace again.
             Ok(request.respond(response).is_ok())
         }
         Method::Options | Method::Head if is_trace => {
-            let response = headers().into_iter().fold(Response::empty(204), Response::with_header);
+            let response = response_headers().into_iter().fold(Response::empty(204), Response::with_header);
             let _ = request.respond(response);
             Ok(false)
         }
@@ -80,7 +80,7 @@ fn answer(request: Request, path: &str, trace: &Path) -> io::Result<bool> {
 }
 
 /// Returns the headers that let Perfetto's page read from the loopback interface.
-fn headers() -> Vec<Header> {
+fn response_headers() -> Vec<Header> {
     let texts = [
         ("Access-Control-Allow-Origin", ORIGIN),
         ("Access-Control-Allow-Private-Network", "true"),

@@ -58,7 +58,7 @@ impl Error {
 
     /// Returns an [`ErrorKind::Io`] or [`ErrorKind::OutOfMemory`]: "cannot `what` `path`: `source`; `advice`".
     #[doc(hidden)]
-    pub fn io(what: &str, path: &Path, source: io::Error, advice: &str) -> Self {
+    pub fn from_io(what: &str, path: &Path, source: io::Error, advice: &str) -> Self {
         let (kind, advice) = match source.kind() {
             io::ErrorKind::OutOfMemory => (ErrorKind::OutOfMemory, "free memory and try again"),
             _ => (ErrorKind::Io, advice),
@@ -73,7 +73,7 @@ impl Error {
 
     /// Prepends the file's path to the message.
     #[cfg(feature = "analysis")]
-    pub(crate) fn about(mut self, path: &Path) -> Self {
+    pub(crate) fn with_path(mut self, path: &Path) -> Self {
         self.message = format!("{}: {}", path.display(), self.message);
         self.path = Some(path.to_owned());
         self

@@ -48,11 +48,11 @@ pub fn attempt<T>(make: impl FnOnce() -> T) -> Result<T, OutOfMemory> {
     }
     let _restore = Restore(STATE.replace(AllocationMode::Attempt));
     let made = make();
-    check().map(|()| made)
+    check_memory().map(|()| made)
 }
 
 /// Returns an error if the current attempt has failed, so that the caller can skip the rest.
-pub fn check() -> Result<(), OutOfMemory> {
+pub fn check_memory() -> Result<(), OutOfMemory> {
     if STATE.get() == AllocationMode::Failed { Err(OutOfMemory) } else { Ok(()) }
 }
 
@@ -113,7 +113,7 @@ impl<T: Default> Lazy<T> {
 }
 
 /// Returns an empty `Vec` with capacity for `count` items; `None` if memory is short.
-pub fn list<T>(count: usize) -> Option<Vec<T>> {
+pub fn try_vec_with_capacity<T>(count: usize) -> Option<Vec<T>> {
     let mut list = Vec::new();
     list.try_reserve_exact(count).ok()?;
     Some(list)
@@ -443,10 +443,10 @@ mod tests {
         let failed = attempt(|| {
             let mut list = List::from_iter([7u64]);
             list.resize(TOO_MANY, 0);
-            assert_eq!((&list[..], check()), (&[7][..], Err(OutOfMemory)));
+            assert_eq!((&list[..], check_memory()), (&[7][..], Err(OutOfMemory)));
             ends += 1;
         });
-        assert_eq!((failed, check(), ends), (Err(OutOfMemory), Ok(()), 1));
+        assert_eq!((failed, check_memory(), ends), (Err(OutOfMemory), Ok(()), 1));
         assert_eq!(io::Error::from(OutOfMemory).kind(), io::ErrorKind::OutOfMemory);
     }
 

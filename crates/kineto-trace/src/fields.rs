@@ -45,26 +45,26 @@ pub enum Datum<'w> {
 
 /// Returns the encoded values; a damaged one ends the list.
 #[inline(always)]
-pub fn values(mut words: &[Word]) -> impl Iterator<Item = Value<'_>> {
-    std::iter::from_fn(move || next(&mut words))
+pub fn decode_values(mut words: &[Word]) -> impl Iterator<Item = Value<'_>> {
+    std::iter::from_fn(move || decode_next(&mut words))
 }
 
 #[inline(always)]
-fn next<'w>(words: &mut &'w [Word]) -> Option<Value<'w>> {
+fn decode_next<'w>(words: &mut &'w [Word]) -> Option<Value<'w>> {
     let ([kind, field, _, _, length @ ..], rest) = words.split_first()?;
     *words = rest;
     let datum = match *kind {
-        code::I64 => Datum::I64(i64::from_le_bytes(take(words)?)),
-        code::U64 => Datum::U64(u64::from_le_bytes(take(words)?)),
-        code::F64 => Datum::F64(f64::from_bits(u64::from_le_bytes(take(words)?))),
-        code::BOOL => Datum::Bool(take(words)? != [0; 8]),
+        code::I64 => Datum::I64(i64::from_le_bytes(take_word(words)?)),
+        code::U64 => Datum::U64(u64::from_le_bytes(take_word(words)?)),
+        code::F64 => Datum::F64(f64::from_bits(u64::from_le_bytes(take_word(words)?))),
+        code::BOOL => Datum::Bool(take_word(words)? != [0; 8]),
         code::I128 => Datum::I128(take_u128(words)?.cast_signed()),
         code::U128 => Datum::U128(take_u128(words)?),
         code::STR | code::DEBUG => {
             let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
             let (text, rest) = words.split_at_checked(length.div_ceil(8))?;
             *words = rest;
-            Datum::Text(utf8(text, length)?)
+            Datum::Text(checked_utf8(text, length)?)
         }
         _ => return None,
     };
@@ -72,20 +72,20 @@ fn next<'w>(words: &mut &'w [Word]) -> Option<Value<'w>> {
 }
 
 #[inline(always)]
-fn take(words: &mut &[Word]) -> Option<Word> {
+fn take_word(words: &mut &[Word]) -> Option<Word> {
     let (first, rest) = words.split_first()?;
     *words = rest;
     Some(*first)
 }
 
 fn take_u128(words: &mut &[Word]) -> Option<u128> {
-    let (low, high) = (u64::from_le_bytes(take(words)?), u64::from_le_bytes(take(words)?));
+    let (low, high) = (u64::from_le_bytes(take_word(words)?), u64::from_le_bytes(take_word(words)?));
     Some(u128::from(low) | u128::from(high) << 64)
 }
 
 /// Returns the first `length` bytes of `words` if they are valid UTF-8.
 #[inline(always)]
-fn utf8(words: &[Word], length: usize) -> Option<&[u8]> {
+fn checked_utf8(words: &[Word], length: usize) -> Option<&[u8]> {
     const HIGH: u64 = 0x8080_8080_8080_8080;
 
     let text = words.as_flattened().get(..length)?;
@@ -110,7 +110,7 @@ impl<'w> From<Datum<'w>> for ArgValue<'w> {
 }
 
 /// Encodes values as the recorder does, for tests.
-pub fn words(values: &[(u8, Datum<'_>)]) -> Vec<Word> {
+pub fn encode_values(values: &[(u8, Datum<'_>)]) -> Vec<Word> {
     let mut words = Vec::new();
     for (field, datum) in values {
         let (code, value, length) = match datum {
@@ -135,7 +135,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn read(words: &[Word]) -> Vec<(usize, String)> {
-        values(words).map(|value| (value.field, format!("{:?}", ArgValue::from(value.datum)))).collect()
+        decode_values(words).map(|value| (value.field, format!("{:?}", ArgValue::from(value.datum)))).collect()
     }
 
     proptest! {
@@ -147,16 +147,16 @@ mod tests {
 
         #[test]
         fn any_text_round_trips(expected in any::<String>()) {
-            let words = words(&[(3, Datum::Text(expected.as_bytes()))]);
+            let words = encode_values(&[(3, Datum::Text(expected.as_bytes()))]);
             prop_assert_eq!(read(&words), [(3, format!("{expected:?}"))]);
         }
     }
 
     #[test]
     fn invalid_text_ends_the_list() {
-        let texts = words(&[(0, Datum::Text(b"good")), (1, Datum::Text(b"\xff")), (2, Datum::Text(b"good"))]);
+        let texts = encode_values(&[(0, Datum::Text(b"good")), (1, Datum::Text(b"\xff")), (2, Datum::Text(b"good"))]);
         assert_eq!(read(&texts), [(0, "\"good\"".to_owned())]);
-        let mut take_u128 = words(&[(0, Datum::Text(b"longer than a word"))]);
+        let mut take_u128 = encode_values(&[(0, Datum::Text(b"longer than a word"))]);
         take_u128.pop();
         assert_eq!(read(&take_u128), [], "its end is missing");
     }

@@ -35,7 +35,8 @@ impl Keys {
         let names: Vec<&str> = names.collect();
         let mut used: Vec<String> = Vec::new();
         let key = |field: &'static str| {
-            let known = field_names::argument(field).filter(|entry| !used.iter().any(|used| used == entry.key));
+            let known =
+                field_names::argument_for_field(field).filter(|entry| !used.iter().any(|used| used == entry.key));
             let own = make_unique(field_names::name_in_file(field), &used);
             used.extend(known.map(|entry| entry.key.to_owned()));
             used.push(own.clone());
@@ -58,7 +59,7 @@ impl Keys {
 
     /// Returns for each field the key that it has for any value; `None` if the key depends on the value, or the field
     /// is not written.
-    pub fn own(&self) -> impl Iterator<Item = Option<&str>> {
+    pub fn own_keys(&self) -> impl Iterator<Item = Option<&str>> {
         let own = |(field, key): &(usize, &Key)| key.known.is_none() && self.name != Some(*field);
         self.fields.iter().enumerate().map(move |at| own(&at).then_some(at.1.own.as_str()))
     }
@@ -69,12 +70,12 @@ impl Keys {
     }
 
     /// Returns the index of the field with this key.
-    pub fn field(&self, key: &str) -> Option<usize> {
+    pub fn field_index(&self, key: &str) -> Option<usize> {
         self.fields.iter().position(|field| field.own == key)
     }
 
     /// Returns whether a field may be written under this key.
-    pub fn has(&self, key: &str) -> bool {
+    pub fn has_key(&self, key: &str) -> bool {
         self.fields.iter().any(|field| field.own == key || field.known.is_some_and(|entry| entry.key == key))
     }
 
@@ -84,10 +85,10 @@ impl Keys {
     }
 
     /// Calls `each` with a field's key and value: Kineto's key and type if the value fits, else its own key.
-    pub fn show(&self, value: Value<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+    pub fn visit_value(&self, value: Value<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         let Some(key) = self.fields.get(value.field).filter(|_| self.name != Some(value.field)) else { return };
         let value = ArgValue::from(value.datum);
-        match key.known.and_then(|entry| Some((entry.key, entry.typed(value)?))) {
+        match key.known.and_then(|entry| Some((entry.key, entry.typed_value(value)?))) {
             Some((name, value)) => each(name, value),
             None => each(&key.own, value),
         }

@@ -3,57 +3,57 @@
 use std::io;
 
 use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, Lane, RecordScope, Track};
-use crate::fields::{Word, values};
+use crate::fields::{Word, decode_values};
 pub use crate::keys::{Keys, WrittenFields};
 use crate::time::Timestamp;
 
 /// Receives the rows of a trace one by one, in the order of the file.
 ///
-/// By default a row is forwarded to the [next](Rows::next) receiver, if any. Otherwise a slice is converted to its
+/// By default a row is forwarded to the [next](Rows::next_receiver) receiver, if any. Otherwise a slice is converted to its
 /// activity, and other rows are ignored. A receiver keeps no references to rows. The walk stops at the first error; the
 /// file is then incomplete.
 pub trait Rows {
     /// Returns the receiver of forwarded rows.
-    fn next(&mut self) -> Option<&mut dyn Rows> {
+    fn next_receiver(&mut self) -> Option<&mut dyn Rows> {
         None
     }
 
     /// Receives the name, label and position of a group of rows.
-    fn process(&mut self, row: &ProcessRow<'_>) -> io::Result<()> {
-        self.next().map_or(Ok(()), |next| next.process(row))
+    fn write_process(&mut self, row: &ProcessRow<'_>) -> io::Result<()> {
+        self.next_receiver().map_or(Ok(()), |next| next.write_process(row))
     }
 
     /// Receives the name and position of one row of the viewer.
-    fn thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
-        self.next().map_or(Ok(()), |next| next.thread(row))
+    fn write_thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
+        self.next_receiver().map_or(Ok(()), |next| next.write_thread(row))
     }
 
-    /// Receives a slice of a span, in parts; equivalent to its [`activity`](SliceRow::activity).
-    fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
-        match self.next() {
-            Some(next) => next.slice(slice),
-            None => self.activity(&slice.activity()),
+    /// Receives a slice of a span, in parts; equivalent to its [`to_activity`](SliceRow::to_activity).
+    fn write_slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
+        match self.next_receiver() {
+            Some(next) => next.write_slice(slice),
+            None => self.write_activity(&slice.to_activity()),
         }
     }
 
     /// Receives a slice, an instant or a set of counter values, with its end of an arrow if any.
-    fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
-        self.next().map_or(Ok(()), |next| next.activity(activity))
+    fn write_activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
+        self.next_receiver().map_or(Ok(()), |next| next.write_activity(activity))
     }
 
     /// Receives an end of an arrow that belongs to no activity row.
-    fn flow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) -> io::Result<()> {
-        self.next().map_or(Ok(()), |next| next.flow(at, track, flow))
+    fn write_flow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) -> io::Result<()> {
+        self.next_receiver().map_or(Ok(()), |next| next.write_flow(at, track, flow))
     }
 
     /// Receives a span on an async track, from its first enter to its close.
     fn async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
-        self.next().map_or(Ok(()), |next| next.async_track(row))
+        self.next_receiver().map_or(Ok(()), |next| next.async_track(row))
     }
 
     /// Receives the row of a whole recording.
-    fn span(&mut self, row: &SpanRow<'_>) -> io::Result<()> {
-        self.next().map_or(Ok(()), |next| next.span(row))
+    fn write_span(&mut self, row: &SpanRow<'_>) -> io::Result<()> {
+        self.next_receiver().map_or(Ok(()), |next| next.write_span(row))
     }
 }
 
@@ -140,7 +140,7 @@ pub struct SiteRow {
 
 impl SliceRow<'_> {
     /// Returns the slice as a public activity.
-    pub fn activity(&self) -> Activity<'_> {
+    pub fn to_activity(&self) -> Activity<'_> {
         Activity {
             kind: self.args.site.kind,
             name: self.name.unwrap_or(self.args.site.name),
@@ -161,8 +161,8 @@ impl Args for SpanArgs<'_> {
             each("parent id", ArgValue::U64(self.parent));
         }
         let mut shown = WrittenFields::default();
-        let values = values(self.creation_fields).filter(|value| shown.is_first(value.field));
-        values.for_each(|value| self.site.keys.show(value, each));
+        let values = decode_values(self.creation_fields).filter(|value| shown.is_first(value.field));
+        values.for_each(|value| self.site.keys.visit_value(value, each));
         self.more.iter().for_each(|more| more.visit(each));
         self.site.visit(each);
         self.marks.iter().for_each(|marks| marks.visit(each));

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Formats a count with its noun: "1 slice", "2 slices".
-pub fn counted(count: u64, noun: &str) -> CountWithNoun<'_> {
+pub fn count_with_noun(count: u64, noun: &str) -> CountWithNoun<'_> {
     CountWithNoun { count, noun }
 }
 
@@ -23,16 +23,16 @@ impl fmt::Display for CountWithNoun<'_> {
 /// Returns the last character boundary of `text` up to `max`.
 ///
 /// `str::floor_char_boundary` needs a newer compiler than the oldest supported one.
-pub fn boundary(text: &str, max: usize) -> usize {
+pub fn floor_char_boundary(text: &str, max: usize) -> usize {
     if text.len() <= max { text.len() } else { (0..=max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::boundary;
+    use super::floor_char_boundary;
 
     #[test]
     fn boundary_does_not_split_characters() {
-        assert_eq!([0, 1, 2, 3, 4, 9].map(|max| boundary("aöb", max)), [0, 1, 1, 3, 4, 4]);
+        assert_eq!([0, 1, 2, 3, 4, 9].map(|max| floor_char_boundary("aöb", max)), [0, 1, 1, 3, 4, 4]);
     }
 }

@@ -40,7 +40,7 @@ pub(in crate::collector) struct EndNotifier(pub(in crate::collector) Arc<ReaderC
 
 impl Drop for EndNotifier {
     fn drop(&mut self) {
-        self.0.finish();
+        self.0.notify_ended();
     }
 }
 
@@ -83,40 +83,40 @@ impl ReaderCommands {
         ReaderCommands { pool, state: Mutex::new(state), done: Condvar::new(), pending: AtomicBool::new(false) }
     }
 
-    fn state(&self) -> MutexGuard<'_, CommandState> {
+    fn lock_state(&self) -> MutexGuard<'_, CommandState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Requests a drain, and waits for it.
-    pub(in crate::collector) fn drain(&self, patience: Duration) {
-        let mut state = self.state();
+    pub(in crate::collector) fn drain_buffers(&self, patience: Duration) {
+        let mut state = self.lock_state();
         state.drains += 1;
         let drain = state.drains;
         self.submit(state);
-        self.wait(patience, |state| state.drained >= drain || state.ended);
+        self.wait_until(patience, |state| state.drained >= drain || state.ended);
     }
 
     /// Requests the end, and waits for it; returns `false` if it takes longer than `patience`.
-    pub(in crate::collector) fn end(&self, end: RecordingEnd, patience: Duration) -> bool {
-        let mut state = self.state();
+    pub(in crate::collector) fn end_recording(&self, end: RecordingEnd, patience: Duration) -> bool {
+        let mut state = self.lock_state();
         state.end = Some(end);
         self.submit(state);
-        self.wait(patience, |state| state.ended)
+        self.wait_until(patience, |state| state.ended)
     }
 
     /// Makes the thread check for other work.
-    pub(in crate::collector) fn poll(&self) {
-        self.submit(self.state());
+    pub(in crate::collector) fn request_poll(&self) {
+        self.submit(self.lock_state());
     }
 
     fn submit(&self, state: MutexGuard<'_, CommandState>) {
         self.pending.store(true, Ordering::Release);
         drop(state);
-        self.pool.wake();
+        self.pool.wake_reader();
     }
 
-    fn wait(&self, patience: Duration, is_done: impl Fn(&CommandState) -> bool) -> bool {
-        let until = self.done.wait_timeout_while(self.state(), patience, |state| !is_done(state));
+    fn wait_until(&self, patience: Duration, is_done: impl Fn(&CommandState) -> bool) -> bool {
+        let until = self.done.wait_timeout_while(self.lock_state(), patience, |state| !is_done(state));
         !until.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
@@ -126,11 +126,11 @@ impl ReaderCommands {
     }
 
     /// Takes the next command.
-    pub(in crate::collector) fn take(&self) -> Option<ReaderCommand> {
+    pub(in crate::collector) fn take_command(&self) -> Option<ReaderCommand> {
         if !self.pending.swap(false, Ordering::AcqRel) {
             return None;
         }
-        let state = self.state();
+        let state = self.lock_state();
         Some(match state.end {
             Some(end) => ReaderCommand::End(end),
             None if state.drained < state.drains => ReaderCommand::Drain(state.drains),
@@ -140,13 +140,13 @@ impl ReaderCommands {
 
     /// Reports that all drains up to this number are done.
     pub(in crate::collector) fn finish_drains(&self, drains: u64) {
-        self.state().drained = drains;
+        self.lock_state().drained = drains;
         self.done.notify_all();
     }
 
     /// Reports that the recording has ended.
-    fn finish(&self) {
-        self.state().ended = true;
+    fn notify_ended(&self) {
+        self.lock_state().ended = true;
         self.done.notify_all();
     }
 }
@@ -171,29 +171,29 @@ mod tests {
         static POOL: Pool = Pool::new();
         let (commands, long) = (ReaderCommands::new(&POOL), Duration::from_secs(60));
         let end = RecordingEnd { at: 7, deadline: Instant::now() };
-        assert!(!commands.is_pending() && commands.take().is_none());
-        commands.poll();
+        assert!(!commands.is_pending() && commands.take_command().is_none());
+        commands.request_poll();
         assert!(commands.is_pending());
-        assert_eq!(commands.take(), Some(ReaderCommand::Poll));
-        commands.drain(Duration::ZERO);
-        assert_eq!(commands.take(), Some(ReaderCommand::Drain(1)));
-        assert_eq!(commands.take(), None, "once");
+        assert_eq!(commands.take_command(), Some(ReaderCommand::Poll));
+        commands.drain_buffers(Duration::ZERO);
+        assert_eq!(commands.take_command(), Some(ReaderCommand::Drain(1)));
+        assert_eq!(commands.take_command(), None, "once");
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 loop {
-                    POOL.take(Instant::now() + long, || commands.is_pending());
-                    match commands.take() {
+                    POOL.take_filled(Instant::now() + long, || commands.is_pending());
+                    match commands.take_command() {
                         Some(ReaderCommand::Drain(drains)) => commands.finish_drains(drains),
-                        Some(ReaderCommand::End(RecordingEnd { at: 7, .. })) => return commands.finish(),
+                        Some(ReaderCommand::End(RecordingEnd { at: 7, .. })) => return commands.notify_ended(),
                         other => assert_eq!(other, None),
                     }
                 }
             });
-            commands.drain(long);
-            assert_eq!(commands.state().drained, 2);
-            assert!(commands.end(end, long));
+            commands.drain_buffers(long);
+            assert_eq!(commands.lock_state().drained, 2);
+            assert!(commands.end_recording(end, long));
         });
-        commands.drain(long);
-        assert!(!ReaderCommands::new(&POOL).end(end, Duration::ZERO), "no thread answers");
+        commands.drain_buffers(long);
+        assert!(!ReaderCommands::new(&POOL).end_recording(end, Duration::ZERO), "no thread answers");
     }
 }

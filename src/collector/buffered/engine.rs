@@ -25,16 +25,16 @@ pub(in crate::collector) trait BufferedLibrary: fmt::Debug + Send + 'static {
 
     fn sink(&self) -> &RecordSink;
 
-    fn launches(&mut self) -> &mut UnfinishedLaunches;
+    fn unfinished_launches(&mut self) -> &mut UnfinishedLaunches;
 
     /// Called first on the thread.
-    fn begin(&mut self) {}
+    fn begin_recording(&mut self) {}
 
     /// Makes the library return its buffers: those with complete records, or, if `forced`, all.
-    fn flush(&mut self, forced: bool);
+    fn flush_buffers(&mut self, forced: bool);
 
     /// Reads the records of a buffer.
-    fn read(&mut self, bytes: &[u8]);
+    fn read_buffer(&mut self, bytes: &[u8]);
 
     /// Returns how many records a scrap buffer contains.
     fn count_records(&self, bytes: &[u8]) -> u64;
@@ -51,7 +51,7 @@ pub(in crate::collector) trait BufferedLibrary: fmt::Debug + Send + 'static {
     }
 
     /// Ends the recording after the kinds were disabled and the last buffers read.
-    fn finish(&mut self, counts: &PoolCounts);
+    fn finish_recording(&mut self, counts: &PoolCounts);
 }
 
 /// The last point in time whose records are wanted.
@@ -114,23 +114,23 @@ impl<L: BufferedLibrary> ReaderThread<L> {
     /// Reads buffers until the recording ends.
     fn run(mut self) {
         let sink = self.library.sink().clone();
-        run_reader(&sink, || self.record());
+        run_reader(&sink, || self.read_until_end());
         sink.lost(Loss::DeviceBuffersKept, self.pool.close().kept);
     }
 
-    fn record(&mut self) {
-        self.library.begin();
+    fn read_until_end(&mut self) {
+        self.library.begin_recording();
         let commands = self.commands.clone();
         let mut poll_at = Instant::now() + POLL_EVERY;
         loop {
             self.pool.preallocate();
             let until = self.pausing.map_or(poll_at, |pausing| poll_at.min(pausing.poll_at));
-            let filled = self.pool.take(until, || commands.is_pending());
-            self.read(filled);
-            match commands.take() {
-                Some(ReaderCommand::End(end)) => return self.end(&end),
+            let filled = self.pool.take_filled(until, || commands.is_pending());
+            self.read_buffers(filled);
+            match commands.take_command() {
+                Some(ReaderCommand::End(end)) => return self.end_recording(&end),
                 Some(ReaderCommand::Drain(drains)) => {
-                    self.flush(false);
+                    self.flush_and_read(false);
                     commands.finish_drains(drains);
                 }
                 Some(ReaderCommand::Poll) | None => {}
@@ -139,7 +139,7 @@ impl<L: BufferedLibrary> ReaderThread<L> {
             self.library.poll();
             if Instant::now() >= poll_at {
                 if L::NEEDS_FLUSHES {
-                    self.flush(false);
+                    self.flush_and_read(false);
                 }
                 poll_at = Instant::now() + POLL_EVERY;
             }
@@ -150,16 +150,16 @@ impl<L: BufferedLibrary> ReaderThread<L> {
     fn suspend_kinds(&mut self) {
         if let Some(at) = self.kinds.pending_pause() {
             let (now, [shortest, _, longest]) = (Instant::now(), L::WAITS);
-            let begun = || Pausing { cutoff: self.cutoff(at), poll_at: now, wait: shortest };
+            let begun = || Pausing { cutoff: self.cutoff_at(at), poll_at: now, wait: shortest };
             let mut pausing = self.pausing.filter(|pausing| pausing.cutoff.at == at).unwrap_or_else(begun);
             if now >= pausing.poll_at {
                 let library = &mut self.library;
-                self.kinds.suspend_calls(|| library.flush(false));
+                self.kinds.suspend_calls(|| library.flush_buffers(false));
                 self.read_returned();
                 if self.library.can_suspend(&pausing.cutoff) {
-                    self.kinds.suspend();
+                    self.kinds.suspend_all();
                     // Work that ends while the kinds are disabled has no record.
-                    self.library.launches().clear();
+                    self.library.unfinished_launches().clear();
                 }
                 pausing.poll_at = now + pausing.wait;
                 pausing.wait = (pausing.wait * 2).min(longest);
@@ -172,29 +172,29 @@ impl<L: BufferedLibrary> ReaderThread<L> {
         self.kinds.retry_resume();
     }
 
-    fn cutoff(&self, at: u64) -> Cutoff {
-        Cutoff { at, requests: self.pool.requests(), patience_ends: Instant::now() + PATIENCE, polls: 0 }
+    fn cutoff_at(&self, at: u64) -> Cutoff {
+        Cutoff { at, requests: self.pool.request_count(), patience_ends: Instant::now() + PATIENCE, polls: 0 }
     }
 
-    fn flush(&mut self, forced: bool) {
+    fn flush_and_read(&mut self, forced: bool) {
         let library = &mut self.library;
-        self.kinds.flush(|| library.flush(forced));
+        self.kinds.with_calls_disabled(|| library.flush_buffers(forced));
         self.read_returned();
     }
 
     fn read_returned(&mut self) {
-        let filled = self.pool.take(Instant::now(), || true);
-        self.read(filled);
+        let filled = self.pool.take_filled(Instant::now(), || true);
+        self.read_buffers(filled);
     }
 
-    fn read(&mut self, filled: Vec<FilledBuffer>) {
+    fn read_buffers(&mut self, filled: Vec<FilledBuffer>) {
         for filled in filled {
             if filled.is_scrap() {
                 let dropped = self.library.count_records(filled.bytes());
-                self.library.launches().note_missing(dropped);
+                self.library.unfinished_launches().note_missing(dropped);
                 self.library.sink().lost(Loss::DeviceRecordsOverLimit, dropped);
             } else {
-                self.library.read(filled.bytes());
+                self.library.read_buffer(filled.bytes());
             }
             self.pool.give_back(filled);
         }
@@ -204,30 +204,30 @@ impl<L: BufferedLibrary> ReaderThread<L> {
     ///
     /// A forced flush also takes unfinished kernels, and then loses their ends. So it comes last, when time is up.
     /// The program's devices are never synchronized: a capture may be in progress.
-    fn end(&mut self, end: &RecordingEnd) {
-        self.kinds.close();
-        self.library.launches().close(end.at);
-        let (cutoff, [mut wait, longest, _]) = (self.cutoff(end.at), L::WAITS);
+    fn end_recording(&mut self, end: &RecordingEnd) {
+        self.kinds.disable_calls();
+        self.library.unfinished_launches().ignore_launches_after(end.at);
+        let (cutoff, [mut wait, longest, _]) = (self.cutoff_at(end.at), L::WAITS);
         loop {
-            self.flush(false);
+            self.flush_and_read(false);
             if self.library.has_records(&cutoff) {
                 break;
             }
             let left = end.deadline.saturating_duration_since(Instant::now());
             if left == Duration::ZERO {
-                self.flush(true);
+                self.flush_and_read(true);
                 break;
             }
-            let filled = self.pool.take(Instant::now() + wait.min(left), || false);
-            self.read(filled);
+            let filled = self.pool.take_filled(Instant::now() + wait.min(left), || false);
+            self.read_buffers(filled);
             wait = (wait * 2).min(longest);
         }
-        self.kinds.end();
+        self.kinds.disable_all();
         // Records that arrived meanwhile.
-        self.flush(false);
+        self.flush_and_read(false);
         let counts = self.pool.close();
         self.report_losses(&counts);
-        self.library.finish(&counts);
+        self.library.finish_recording(&counts);
     }
 
     fn report_losses(&self, counts: &PoolCounts) {

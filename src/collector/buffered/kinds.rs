@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 pub(in crate::collector) trait KindSwitch: fmt::Debug + Send + Sync + 'static {
     type Error;
 
-    fn enable(&self, kind: u32) -> Result<(), Self::Error>;
-    fn disable(&self, kind: u32);
+    fn enable_kind(&self, kind: u32) -> Result<(), Self::Error>;
+    fn disable_kind(&self, kind: u32);
 }
 
 /// The enabled kinds of a recording.
@@ -63,7 +63,7 @@ impl<S: KindSwitch> PausableKinds<S> {
         PausableKinds { switch, calls, others, patience, paused, state }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn lock_state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -79,27 +79,27 @@ impl<S: KindSwitch> PausableKinds<S> {
     /// Returns when the current pause began, if some kinds are still enabled.
     pub(in crate::collector) fn pending_pause(&self) -> Option<u64> {
         let at = self.paused.load(Ordering::SeqCst);
-        (at != 0 && matches!(*self.state(), State::Enabled | State::CallsSuspended)).then_some(at)
+        (at != 0 && matches!(*self.lock_state(), State::Enabled | State::CallsSuspended)).then_some(at)
     }
 
     /// Returns whether all kinds are enabled.
     pub(in crate::collector) fn are_enabled(&self) -> bool {
-        *self.state() == State::Enabled
+        *self.lock_state() == State::Enabled
     }
 
     /// Calls `flush` with the kinds of calls disabled.
-    pub(in crate::collector) fn flush(&self, flush: impl FnOnce()) {
+    pub(in crate::collector) fn with_calls_disabled(&self, flush: impl FnOnce()) {
         if self.calls.is_empty() {
             return flush();
         }
-        let state = self.state();
+        let state = self.lock_state();
         let is_enabled = *state == State::Enabled;
         if is_enabled {
-            self.disable(&self.calls);
+            self.disable_kinds(&self.calls);
         }
         flush();
         if is_enabled {
-            self.enable(&self.calls);
+            self.enable_kinds(&self.calls);
         }
         drop(state);
         self.retry_resume();
@@ -107,13 +107,13 @@ impl<S: KindSwitch> PausableKinds<S> {
 
     /// Disables the kinds of calls, unless the pause has ended, and then calls `flush`.
     pub(in crate::collector) fn suspend_calls(&self, flush: impl FnOnce()) {
-        let mut state = self.state();
+        let mut state = self.lock_state();
         // Checked under the lock: a thread that resumed since, and found the lock free, relies on the enabled kinds.
         if !self.is_paused() {
             return;
         }
         if *state == State::Enabled {
-            self.disable(&self.calls);
+            self.disable_kinds(&self.calls);
             *state = State::CallsSuspended;
         }
         if *state == State::CallsSuspended {
@@ -125,10 +125,10 @@ impl<S: KindSwitch> PausableKinds<S> {
     }
 
     /// Disables all kinds after `suspend_calls`, unless the pause has ended.
-    pub(in crate::collector) fn suspend(&self) {
-        let mut state = self.state();
+    pub(in crate::collector) fn suspend_all(&self) {
+        let mut state = self.lock_state();
         if *state == State::CallsSuspended && self.is_paused() {
-            self.disable(&self.others);
+            self.disable_kinds(&self.others);
             *state = State::Suspended;
         }
         drop(state);
@@ -157,10 +157,10 @@ impl<S: KindSwitch> PausableKinds<S> {
         };
         match *state {
             _ if self.is_paused() => return,
-            State::CallsSuspended => self.enable(&self.calls),
+            State::CallsSuspended => self.enable_kinds(&self.calls),
             State::Suspended => {
-                self.enable(&self.others);
-                self.enable(&self.calls);
+                self.enable_kinds(&self.others);
+                self.enable_kinds(&self.calls);
             }
             State::Enabled | State::Closing | State::Over => return,
         }
@@ -168,10 +168,10 @@ impl<S: KindSwitch> PausableKinds<S> {
     }
 
     /// Disables the kinds of calls for good: the recording ends.
-    pub(in crate::collector) fn close(&self) {
-        let mut state = self.state();
+    pub(in crate::collector) fn disable_calls(&self) {
+        let mut state = self.lock_state();
         match *state {
-            State::Enabled => self.disable(&self.calls),
+            State::Enabled => self.disable_kinds(&self.calls),
             State::CallsSuspended => {}
             State::Suspended | State::Closing | State::Over => return,
         }
@@ -179,23 +179,23 @@ impl<S: KindSwitch> PausableKinds<S> {
     }
 
     /// Disables all kinds for good: the recording has ended.
-    pub(in crate::collector) fn end(&self) {
-        self.close();
-        let mut state = self.state();
+    pub(in crate::collector) fn disable_all(&self) {
+        self.disable_calls();
+        let mut state = self.lock_state();
         if *state == State::Closing {
-            self.disable(&self.others);
+            self.disable_kinds(&self.others);
         }
         *state = State::Over;
     }
 
-    fn enable(&self, kinds: &[u32]) {
+    fn enable_kinds(&self, kinds: &[u32]) {
         for kind in kinds {
-            let _ = self.switch.enable(*kind);
+            let _ = self.switch.enable_kind(*kind);
         }
     }
 
-    fn disable(&self, kinds: &[u32]) {
-        kinds.iter().for_each(|kind| self.switch.disable(*kind));
+    fn disable_kinds(&self, kinds: &[u32]) {
+        kinds.iter().for_each(|kind| self.switch.disable_kind(*kind));
     }
 }
 
@@ -212,12 +212,12 @@ mod tests {
     impl KindSwitch for EnabledKinds {
         type Error = ();
 
-        fn enable(&self, kind: u32) -> Result<(), ()> {
+        fn enable_kind(&self, kind: u32) -> Result<(), ()> {
             self.0.lock().unwrap().insert(kind);
             Ok(())
         }
 
-        fn disable(&self, kind: u32) {
+        fn disable_kind(&self, kind: u32) {
             self.0.lock().unwrap().remove(&kind);
         }
     }
@@ -238,25 +238,25 @@ mod tests {
     #[test]
     fn pauses_and_ends_disable_calls_first() {
         let (enabled, kinds) = enabled(&[6]);
-        kinds.flush(|| assert_eq!(enabled.list(), [1]));
+        kinds.with_calls_disabled(|| assert_eq!(enabled.list(), [1]));
         assert_eq!((enabled.list(), kinds.are_enabled()), (vec![1, 6], true));
         kinds.pause(5);
         kinds.suspend_calls(|| assert_eq!(enabled.list(), [1]));
         assert_eq!((enabled.list(), kinds.pending_pause()), (vec![1], Some(5)));
-        kinds.flush(|| assert_eq!(enabled.list(), [1]));
-        kinds.suspend();
+        kinds.with_calls_disabled(|| assert_eq!(enabled.list(), [1]));
+        kinds.suspend_all();
         assert_eq!((enabled.list(), kinds.pending_pause(), kinds.are_enabled()), (vec![], None, false));
         kinds.retry_resume();
         assert!(enabled.list().is_empty(), "the pause continues");
         kinds.resume();
         assert_eq!((enabled.list(), kinds.are_enabled()), (vec![1, 6], true));
         kinds.suspend_calls(|| panic!("there is no pause"));
-        kinds.suspend();
+        kinds.suspend_all();
         assert_eq!(enabled.list(), [1, 6], "there is no pause");
-        kinds.close();
-        kinds.flush(|| assert_eq!(enabled.list(), [1]));
+        kinds.disable_calls();
+        kinds.with_calls_disabled(|| assert_eq!(enabled.list(), [1]));
         assert_eq!(enabled.list(), [1], "the recording ends, so kinds stay disabled");
-        kinds.end();
+        kinds.disable_all();
         assert!(enabled.list().is_empty());
         kinds.resume();
         assert!(enabled.list().is_empty(), "it has ended");
@@ -267,8 +267,8 @@ mod tests {
         let (enabled, kinds) = enabled(&[6]);
         kinds.pause(5);
         kinds.suspend_calls(|| ());
-        kinds.suspend();
-        kinds.flush(|| {
+        kinds.suspend_all();
+        kinds.with_calls_disabled(|| {
             std::thread::scope(|scope| scope.spawn(|| kinds.resume()).join().unwrap());
             assert!(enabled.list().is_empty());
         });
@@ -283,7 +283,7 @@ mod tests {
             std::thread::scope(|scope| scope.spawn(|| kinds.resume()).join().unwrap());
             assert!(kinds.are_enabled());
         });
-        kinds.suspend();
+        kinds.suspend_all();
         assert_eq!(enabled.list(), [1]);
     }
 }

@@ -47,12 +47,12 @@ impl UnfinishedLaunches {
 
     /// Notes a call that began at that time.
     #[inline]
-    pub(in crate::collector) fn call(&mut self, start: u64) {
+    pub(in crate::collector) fn note_call(&mut self, start: u64) {
         self.latest_call = self.latest_call.max(start);
     }
 
     /// Ignores launches after that time, on the clock of the records.
-    pub(in crate::collector) fn close(&mut self, end: u64) {
+    pub(in crate::collector) fn ignore_launches_after(&mut self, end: u64) {
         self.until = end;
     }
 
@@ -62,7 +62,7 @@ impl UnfinishedLaunches {
     }
 
     /// Notes that a thread begins or ends the capture of a graph.
-    pub(in crate::collector) fn capture(&mut self, thread: u32, begins: bool) {
+    pub(in crate::collector) fn note_capture(&mut self, thread: u32, begins: bool) {
         self.capturing.retain(|capturing| *capturing != thread);
         if begins {
             self.capturing.push(thread);
@@ -77,9 +77,9 @@ impl UnfinishedLaunches {
 
     /// Notes a launch with that id.
     #[inline]
-    pub(in crate::collector) fn launched(&mut self, correlation: u32, start: u64) {
+    pub(in crate::collector) fn note_launch(&mut self, correlation: u32, start: u64) {
         if start <= self.until {
-            let (page, word, bit) = self.place(correlation);
+            let (page, word, bit) = self.locate_bit(correlation);
             if let Some(word) = page.launched.get_mut(word) {
                 *word |= bit;
             }
@@ -88,8 +88,8 @@ impl UnfinishedLaunches {
 
     /// Notes a device record with that id.
     #[inline]
-    pub(in crate::collector) fn worked(&mut self, correlation: u32) {
-        let (page, word, bit) = self.place(correlation);
+    pub(in crate::collector) fn note_device_record(&mut self, correlation: u32) {
+        let (page, word, bit) = self.locate_bit(correlation);
         if let Some(word) = page.worked.get_mut(word) {
             *word |= bit;
         }
@@ -108,7 +108,7 @@ impl UnfinishedLaunches {
     }
 
     /// Returns how many launches have no device record that will certainly arrive.
-    pub(in crate::collector) fn count(&self) -> u64 {
+    pub(in crate::collector) fn unfinished_count(&self) -> u64 {
         if self.is_missing_records {
             return 0;
         }
@@ -117,25 +117,25 @@ impl UnfinishedLaunches {
     }
 
     #[inline]
-    fn place(&mut self, correlation: u32) -> (&mut LaunchPage, usize, u64) {
+    fn locate_bit(&mut self, correlation: u32) -> (&mut LaunchPage, usize, u64) {
         let (number, within) = (correlation >> 16, correlation as usize % PAGE);
-        let slot = self.slot(number);
+        let slot = self.ensure_page(number);
         #[expect(clippy::indexing_slicing, reason = "the slot was just made or found")]
         let page = &mut self.pages[slot];
         (page, within / 64, 1 << (within % 64))
     }
 
     #[inline]
-    fn slot(&mut self, number: u32) -> usize {
+    fn ensure_page(&mut self, number: u32) -> usize {
         let slot = number as usize % PAGES;
         match self.pages.get(slot) {
             Some(page) if page.number == number => slot,
-            _ => self.make(number, slot),
+            _ => self.make_page(number, slot),
         }
     }
 
     #[cold]
-    fn make(&mut self, number: u32, slot: usize) -> usize {
+    fn make_page(&mut self, number: u32, slot: usize) -> usize {
         while self.pages.len() <= slot {
             let made = self.pages.len();
             self.pages.push(LaunchPage::new(u32::try_from(made).unwrap_or(0)));
@@ -155,59 +155,59 @@ mod tests {
     fn launch_and_its_record_arrive_in_either_order() {
         let mut launches = UnfinishedLaunches::new();
         for id in [1, 63, 64, 70_000, u32::MAX] {
-            launches.launched(id, 10);
+            launches.note_launch(id, 10);
         }
-        assert_eq!(launches.count(), 5);
-        launches.worked(2);
-        launches.launched(2, 10);
-        assert_eq!(launches.count(), 5);
+        assert_eq!(launches.unfinished_count(), 5);
+        launches.note_device_record(2);
+        launches.note_launch(2, 10);
+        assert_eq!(launches.unfinished_count(), 5);
         for id in [1, 63, 64, 70_000, u32::MAX] {
-            launches.worked(id);
+            launches.note_device_record(id);
         }
-        assert_eq!(launches.count(), 0);
+        assert_eq!(launches.unfinished_count(), 0);
     }
 
     #[test]
     fn launches_after_the_end_are_ignored() {
         let mut launches = UnfinishedLaunches::new();
-        launches.launched(1, 10);
-        launches.call(10);
-        launches.close(100);
+        launches.note_launch(1, 10);
+        launches.note_call(10);
+        launches.ignore_launches_after(100);
         assert!(!launches.is_past(100));
-        launches.launched(2, 101);
-        launches.call(101);
+        launches.note_launch(2, 101);
+        launches.note_call(101);
         assert!(launches.is_past(100));
-        assert_eq!(launches.count(), 1);
+        assert_eq!(launches.unfinished_count(), 1);
     }
 
     #[test]
     fn captured_launches_are_not_owed() {
         let mut launches = UnfinishedLaunches::new();
-        launches.capture(7, true);
-        launches.capture(7, true);
+        launches.note_capture(7, true);
+        launches.note_capture(7, true);
         assert!(!launches.reaches_device(7) && launches.reaches_device(8));
-        launches.capture(7, false);
+        launches.note_capture(7, false);
         assert!(launches.reaches_device(7));
     }
 
     #[test]
     fn cleared_and_missing_launches_are_not_waited_for() {
         let mut launches = UnfinishedLaunches::new();
-        launches.launched(1, 10);
+        launches.note_launch(1, 10);
         launches.clear();
-        launches.worked(1);
-        launches.launched(2, 10);
+        launches.note_device_record(1);
+        launches.note_launch(2, 10);
         launches.note_missing(0);
-        assert_eq!(launches.count(), 1);
+        assert_eq!(launches.unfinished_count(), 1);
         launches.note_missing(1);
-        assert_eq!(launches.count(), 0);
+        assert_eq!(launches.unfinished_count(), 0);
     }
 
     #[test]
     fn memory_is_bounded_for_any_ids() {
         let mut launches = UnfinishedLaunches::new();
         for id in (0..1000u32).map(|id| id.wrapping_mul(0x0101_0101)) {
-            launches.launched(id, 0);
+            launches.note_launch(id, 0);
         }
         assert!(launches.pages.len() <= PAGES);
     }

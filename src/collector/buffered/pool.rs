@@ -103,7 +103,7 @@ pub(in crate::collector) struct PoolCounts {
 
 impl OverflowBuffers {
     /// Returns the limits on scrap buffers while a recording runs, or while none does.
-    fn scraps(self, is_recording: bool) -> Option<ScrapLimits> {
+    fn scrap_limits(self, is_recording: bool) -> Option<ScrapLimits> {
         match self {
             OverflowBuffers::Limited(scraps) => Some(scraps).filter(|_| is_recording),
             OverflowBuffers::Always(scraps) => Some(scraps),
@@ -121,12 +121,12 @@ impl PoolBuffer {
     }
 
     /// Returns its address and size.
-    fn place(&self) -> (NonNull<u8>, usize) {
+    fn address_and_size(&self) -> (NonNull<u8>, usize) {
         (self.start, self.size)
     }
 
     /// Touches every page, so that the first write does not wait for a page fault.
-    fn touch(&self) {
+    fn touch_pages(&self) {
         const PAGE: usize = 4096;
         for at in (0..self.size).step_by(PAGE) {
             let place = self.start.as_ptr().wrapping_add(at);
@@ -136,7 +136,7 @@ impl PoolBuffer {
     }
 
     /// Returns the first four bytes, the kind of the first record, which the library may be writing.
-    fn first(&self) -> &AtomicU32 {
+    fn first_word(&self) -> &AtomicU32 {
         let first = self.start.cast::<AtomicU32>();
         // SAFETY: it lies within the buffer, which is aligned to 8, and this process only accesses it as an atomic
         // here.
@@ -185,7 +185,7 @@ impl Pool {
         Pool { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    fn state(&self) -> MutexGuard<'_, PoolState> {
+    fn lock_state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -194,7 +194,7 @@ impl Pool {
     pub(in crate::collector) fn open(&self, limit: u64, overflow: OverflowBuffers) -> bool {
         let size = (limit / BUFFERS).clamp(BUFFER_BYTES_LEAST, BUFFER_BYTES) & !4095;
         let [size, limit] = [size, limit.max(size)].map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        let mut state = self.state();
+        let mut state = self.lock_state();
         (state.size, state.limit, state.overflow) = (size, limit, overflow);
         state.counts = PoolCounts::default();
         state.earlier = state.requests;
@@ -205,7 +205,7 @@ impl Pool {
             state.last_scrap = PoolBuffer::new(scraps.bytes, true);
         }
         // Reserve the capacity here, so that callbacks do not allocate.
-        let scraps = overflow.scraps(true).map_or(0, |scraps| scraps.most);
+        let scraps = overflow.scrap_limits(true).map_or(0, |scraps| scraps.most);
         let most = limit / size + scraps + 1;
         state.out.reserve(most);
         state.ready.reserve(most);
@@ -215,7 +215,7 @@ impl Pool {
 
     /// Stops to hand out buffers. Those that the library still has are freed when they come back.
     pub(in crate::collector) fn close(&self) -> PoolCounts {
-        let mut state = self.state();
+        let mut state = self.lock_state();
         if state.size > 0 {
             state.counts.kept = (state.ready.len() + state.with_records(u64::MAX).count()) as u64;
         }
@@ -227,20 +227,22 @@ impl Pool {
     }
 
     /// Returns the address and size of an empty buffer; `None` to refuse.
-    pub(in crate::collector) fn request(&self) -> Option<(NonNull<u8>, usize)> {
-        let mut state = self.state();
-        let Some(mut buffer) = state.take_empty() else { return state.last_scrap.as_ref().map(PoolBuffer::place) };
+    pub(in crate::collector) fn request_buffer(&self) -> Option<(NonNull<u8>, usize)> {
+        let mut state = self.lock_state();
+        let Some(mut buffer) = state.take_empty() else {
+            return state.last_scrap.as_ref().map(PoolBuffer::address_and_size);
+        };
         state.requests += 1;
         buffer.request = state.requests;
-        buffer.first().store(0, Ordering::Relaxed);
-        let place = buffer.place();
+        buffer.first_word().store(0, Ordering::Relaxed);
+        let place = buffer.address_and_size();
         state.out.push(buffer);
         Some(place)
     }
 
     /// Takes a buffer back, of which `valid` bytes are records.
-    pub(in crate::collector) fn complete(&self, start: *mut u8, valid: usize) {
-        let mut state = self.state();
+    pub(in crate::collector) fn complete_buffer(&self, start: *mut u8, valid: usize) {
+        let mut state = self.lock_state();
         match state.out.iter().position(|buffer| buffer.start.as_ptr() == start) {
             Some(place) => {
                 let buffer = state.out.swap_remove(place);
@@ -262,8 +264,8 @@ impl Pool {
     }
 
     /// Takes all unread buffers. If there is none, waits until `until` for the first, or until `wanted` returns true.
-    pub(in crate::collector) fn take(&self, until: Instant, wanted: impl Fn() -> bool) -> Vec<FilledBuffer> {
-        let mut state = self.state();
+    pub(in crate::collector) fn take_filled(&self, until: Instant, wanted: impl Fn() -> bool) -> Vec<FilledBuffer> {
+        let mut state = self.lock_state();
         while state.ready.is_empty() && !wanted() {
             let left = until.saturating_duration_since(Instant::now());
             if left == Duration::ZERO {
@@ -276,20 +278,20 @@ impl Pool {
     }
 
     /// Makes the waiting thread check `wanted` again.
-    pub(in crate::collector) fn wake(&self) {
-        drop(self.state());
+    pub(in crate::collector) fn wake_reader(&self) {
+        drop(self.lock_state());
         self.changed.notify_all();
     }
 
     /// Takes back a buffer that has been read.
     pub(in crate::collector) fn give_back(&self, filled: FilledBuffer) {
-        self.state().recycle(filled.buffer);
+        self.lock_state().recycle(filled.buffer);
     }
 
     /// Allocates buffers ahead of need, outside of callbacks.
     pub(in crate::collector) fn preallocate(&self) {
         loop {
-            let mut state = self.state();
+            let mut state = self.lock_state();
             if state.size == 0 || state.free.len() >= SPARE || state.bytes + state.size > state.limit {
                 return;
             }
@@ -298,9 +300,9 @@ impl Pool {
             drop(state);
             let made = PoolBuffer::new(size, false);
             if let Some(buffer) = &made {
-                buffer.touch();
+                buffer.touch_pages();
             }
-            let mut state = self.state();
+            let mut state = self.lock_state();
             match made {
                 Some(buffer) => state.recycle(buffer),
                 None => {
@@ -312,24 +314,24 @@ impl Pool {
     }
 
     /// Returns how many buffers have been handed out.
-    pub(in crate::collector) fn requests(&self) -> u64 {
-        self.state().requests
+    pub(in crate::collector) fn request_count(&self) -> u64 {
+        self.lock_state().requests
     }
 
     /// Returns whether the library has written records into a buffer of the recording, up to that request, and not
     /// returned it.
     pub(in crate::collector) fn holds_records(&self, requests: u64) -> bool {
-        self.state().with_records(requests).next().is_some()
+        self.lock_state().with_records(requests).next().is_some()
     }
 
     pub(in crate::collector) fn counts(&self) -> PoolCounts {
-        self.state().counts
+        self.lock_state().counts
     }
 }
 
 /// Returns memory that is never freed, for a forked child, in which the pool's lock may be held for ever.
 pub(in crate::collector) fn leak_buffer(bytes: usize) -> Option<(NonNull<u8>, usize)> {
-    PoolBuffer::new(bytes, true).map(|scrap| ManuallyDrop::new(scrap).place())
+    PoolBuffer::new(bytes, true).map(|scrap| ManuallyDrop::new(scrap).address_and_size())
 }
 
 impl PoolState {
@@ -337,7 +339,7 @@ impl PoolState {
     fn with_records(&self, requests: u64) -> impl Iterator<Item = &PoolBuffer> {
         let of_recording =
             self.out.iter().filter(move |buffer| buffer.request > self.earlier && buffer.request <= requests);
-        of_recording.filter(|buffer| buffer.first().load(Ordering::Relaxed) != 0)
+        of_recording.filter(|buffer| buffer.first_word().load(Ordering::Relaxed) != 0)
     }
 
     fn take_empty(&mut self) -> Option<PoolBuffer> {
@@ -354,7 +356,7 @@ impl PoolState {
             }
             self.counts.refused += 1;
         }
-        let scraps = self.overflow.scraps(is_recording).filter(|scraps| self.scraps < scraps.most)?;
+        let scraps = self.overflow.scrap_limits(is_recording).filter(|scraps| self.scraps < scraps.most)?;
         let scrap = PoolBuffer::new(scraps.bytes, true)?;
         self.scraps += 1;
         Some(scrap)
@@ -401,22 +403,22 @@ mod tests {
 
     #[test]
     fn buffer_is_reused_after_it_was_read() {
-        assert!(Pool::new().request().is_none(), "closed");
+        assert!(Pool::new().request_buffer().is_none(), "closed");
         let pool = pool(4, OverflowBuffers::None);
-        let (start, size) = pool.request().unwrap();
+        let (start, size) = pool.request_buffer().unwrap();
         assert_eq!((size, start.as_ptr().addr() % ALIGN), (SIZE, 0));
         assert!(!pool.holds_records(u64::MAX));
         fill(start, b"records!");
         assert!(pool.holds_records(1) && !pool.holds_records(0));
-        pool.complete(start.as_ptr(), 8);
+        pool.complete_buffer(start.as_ptr(), 8);
         assert!(!pool.holds_records(u64::MAX));
-        let filled = pool.take(soon(), || false).pop().unwrap();
+        let filled = pool.take_filled(soon(), || false).pop().unwrap();
         assert_eq!((filled.bytes(), filled.is_scrap()), (&b"records!"[..], false));
         pool.give_back(filled);
-        assert_eq!(pool.request().unwrap().0, start);
+        assert_eq!(pool.request_buffer().unwrap().0, start);
         assert!(!pool.holds_records(u64::MAX), "the first word is zero again");
-        pool.complete(start.as_ptr(), 0);
-        assert!(pool.take(soon(), || false).is_empty(), "an empty buffer is not read");
+        pool.complete_buffer(start.as_ptr(), 0);
+        assert!(pool.take_filled(soon(), || false).is_empty(), "an empty buffer is not read");
         assert_eq!(pool.close(), PoolCounts { filled: 1, ..PoolCounts::default() });
     }
 
@@ -425,7 +427,7 @@ mod tests {
         for (limit, expected) in [(0, SIZE), (128 << 20, 1 << 20), (1 << 40, 4 << 20)] {
             let pool = Pool::new();
             pool.open(limit, OverflowBuffers::None);
-            assert_eq!(pool.request().unwrap().1, expected, "{limit}");
+            assert_eq!(pool.request_buffer().unwrap().1, expected, "{limit}");
         }
     }
 
@@ -433,48 +435,48 @@ mod tests {
     fn unread_buffers_count_towards_the_limit() {
         let pool = pool(2, OverflowBuffers::None);
         for _ in 0..2 {
-            let (start, _) = pool.request().unwrap();
-            pool.complete(start.as_ptr(), SIZE);
+            let (start, _) = pool.request_buffer().unwrap();
+            pool.complete_buffer(start.as_ptr(), SIZE);
         }
-        assert!(pool.request().is_none());
-        let read = pool.take(soon(), || false);
-        assert!(pool.request().is_none(), "they are being read");
+        assert!(pool.request_buffer().is_none());
+        let read = pool.take_filled(soon(), || false);
+        assert!(pool.request_buffer().is_none(), "they are being read");
         read.into_iter().for_each(|filled| pool.give_back(filled));
-        assert!(pool.request().is_some());
+        assert!(pool.request_buffer().is_some());
         assert_eq!(pool.counts().refused, 2);
     }
 
     #[test]
     fn requests_beyond_the_limit_get_scrap_buffers() {
         let pool = pool(1, OverflowBuffers::Limited(SCRAPS));
-        pool.request().unwrap();
-        let (scrap, size) = pool.request().unwrap();
+        pool.request_buffer().unwrap();
+        let (scrap, size) = pool.request_buffer().unwrap();
         assert_eq!(size, SCRAPS.bytes);
-        pool.complete(scrap.as_ptr(), usize::MAX);
-        let filled = pool.take(soon(), || false).pop().unwrap();
+        pool.complete_buffer(scrap.as_ptr(), usize::MAX);
+        let filled = pool.take_filled(soon(), || false).pop().unwrap();
         assert_eq!((filled.is_scrap(), filled.bytes().len()), (true, SCRAPS.bytes));
         pool.give_back(filled);
-        let all: Vec<_> = std::iter::from_fn(|| pool.request()).collect();
+        let all: Vec<_> = std::iter::from_fn(|| pool.request_buffer()).collect();
         assert_eq!(all.len(), SCRAPS.most);
-        all.iter().for_each(|(start, _)| pool.complete(start.as_ptr(), 0));
+        all.iter().for_each(|(start, _)| pool.complete_buffer(start.as_ptr(), 0));
         pool.close();
-        assert!(pool.request().is_none());
+        assert!(pool.request_buffer().is_none());
     }
 
     #[test]
     fn requests_share_a_buffer_when_none_is_refused() {
         let pool = pool(1, OverflowBuffers::Always(SCRAPS));
-        let (whole, size) = pool.request().unwrap();
+        let (whole, size) = pool.request_buffer().unwrap();
         assert_eq!(size, SIZE);
-        let all: Vec<_> = (0..SCRAPS.most + 3).filter_map(|_| pool.request()).collect();
+        let all: Vec<_> = (0..SCRAPS.most + 3).filter_map(|_| pool.request_buffer()).collect();
         assert_eq!(all.len(), SCRAPS.most + 3);
         let last = all[SCRAPS.most].0;
         assert!(all[SCRAPS.most..].iter().all(|(start, _)| *start == last));
-        all.iter().for_each(|(start, _)| pool.complete(start.as_ptr(), 24));
-        let scraps = pool.take(soon(), || false);
+        all.iter().for_each(|(start, _)| pool.complete_buffer(start.as_ptr(), 24));
+        let scraps = pool.take_filled(soon(), || false);
         assert!(scraps.len() == SCRAPS.most && scraps.iter().all(FilledBuffer::is_scrap));
         scraps.into_iter().for_each(|scrap| pool.give_back(scrap));
-        pool.complete(whole.as_ptr(), 0);
+        pool.complete_buffer(whole.as_ptr(), 0);
         let counts = pool.close();
         assert_eq!((counts.refused, counts.uncounted, counts.unknown), (SCRAPS.most as u64 + 3, 3, 0));
     }
@@ -484,17 +486,17 @@ mod tests {
         for (overflow, after) in [(OverflowBuffers::None, None), (OverflowBuffers::Always(SCRAPS), Some(SCRAPS.bytes))]
         {
             let pool = pool(1, overflow);
-            let (late, _) = pool.request().unwrap();
+            let (late, _) = pool.request_buffer().unwrap();
             let mut foreign = [0u8; 64];
-            pool.complete(foreign.as_mut_ptr(), 64);
-            pool.complete(std::ptr::null_mut(), 0);
+            pool.complete_buffer(foreign.as_mut_ptr(), 64);
+            pool.complete_buffer(std::ptr::null_mut(), 0);
             assert_eq!(pool.close().unknown, 2);
-            pool.complete(late.as_ptr(), SIZE);
-            let scrap = pool.request();
+            pool.complete_buffer(late.as_ptr(), SIZE);
+            let scrap = pool.request_buffer();
             assert_eq!(scrap.map(|(_, size)| size), after);
-            scrap.inspect(|(start, _)| pool.complete(start.as_ptr(), 24));
-            assert!(pool.take(soon(), || false).is_empty());
-            let state = pool.state();
+            scrap.inspect(|(start, _)| pool.complete_buffer(start.as_ptr(), 24));
+            assert!(pool.take_filled(soon(), || false).is_empty());
+            let state = pool.lock_state();
             assert_eq!((state.bytes, state.scraps, state.out.len()), (0, 0, 0));
         }
     }
@@ -504,7 +506,7 @@ mod tests {
         for (buffers, free) in [(10, SPARE), (1, 1)] {
             let pool = pool(buffers, OverflowBuffers::None);
             pool.preallocate();
-            let state = pool.state();
+            let state = pool.lock_state();
             assert_eq!((state.free.len(), state.bytes), (free, free * SIZE));
         }
     }
@@ -513,11 +515,11 @@ mod tests {
     fn waiting_reader_is_woken() {
         let pool = pool(1, OverflowBuffers::None);
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| pool.take(Instant::now() + Duration::from_secs(60), || false).len());
-            let (start, _) = pool.request().unwrap();
-            pool.complete(start.as_ptr(), 8);
+            let waits = scope.spawn(|| pool.take_filled(Instant::now() + Duration::from_secs(60), || false).len());
+            let (start, _) = pool.request_buffer().unwrap();
+            pool.complete_buffer(start.as_ptr(), 8);
             assert_eq!(waits.join().unwrap(), 1);
         });
-        assert!(pool.take(Instant::now() + Duration::from_secs(60), || true).is_empty());
+        assert!(pool.take_filled(Instant::now() + Duration::from_secs(60), || true).is_empty());
     }
 }

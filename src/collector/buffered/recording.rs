@@ -4,7 +4,7 @@ use super::commands::{EndLimits, ReaderCommands, RecordingEnd};
 use super::kinds::{KindSwitch, PausableKinds};
 use super::pool::Pool;
 use crate::buffer::Loss;
-use crate::collector::clock::{now, to_vendor_clock};
+use crate::collector::clock::{realtime_now, to_vendor_clock};
 use crate::collector::lease::ExclusiveLease;
 use crate::collector::{DeviceDescription, RecordSink, Recording};
 use crate::time::Timestamp;
@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 /// The functions of a library that a recording calls on the program's threads.
 pub(in crate::collector) trait RecordingApi: fmt::Debug + Sync + 'static {
     /// Pushes an external id on the calling thread; returns whether it was accepted.
-    fn push(&self, id: u64) -> bool;
+    fn push_id(&self, id: u64) -> bool;
 
     /// Pops the id that was pushed last on the calling thread; returns `false` if there is none.
-    fn pop(&self) -> bool;
+    fn pop_id(&self) -> bool;
 
     /// Reads the clock of the records.
     fn timestamp(&self) -> Option<u64>;
@@ -67,25 +67,25 @@ where
         if self.is_over.load(Ordering::Relaxed) {
             return false;
         }
-        self.library.lease.forget_stale_ids(self.library.clean_for, || self.api.pop());
-        self.api.push(id.0)
+        self.library.lease.forget_stale_ids(self.library.clean_for, || self.api.pop_id());
+        self.api.push_id(id.0)
     }
 
     fn pop(&self) {
         // The next recording removes what is left.
         if !self.is_over.load(Ordering::Relaxed) {
-            self.api.pop();
+            self.api.pop_id();
         }
     }
 
     fn pause(&self) {
-        self.kinds.pause(self.clock().unwrap_or_else(now));
-        self.commands.poll();
+        self.kinds.pause(self.clock().unwrap_or_else(realtime_now));
+        self.commands.request_poll();
     }
 
     fn resume(&self) {
         self.kinds.resume();
-        self.commands.poll();
+        self.commands.request_poll();
     }
 
     fn sees_ranges(&self) -> bool {
@@ -93,7 +93,7 @@ where
     }
 
     fn drain(&self) {
-        self.commands.drain(Duration::from_secs(1));
+        self.commands.drain_buffers(Duration::from_secs(1));
     }
 
     fn clock(&self) -> Option<u64> {
@@ -104,7 +104,7 @@ where
         self.is_over.store(true, Ordering::Relaxed);
         let limits = EndLimits::new(Instant::now(), deadline);
         let end = RecordingEnd { at: to_vendor_clock(end, self.api.timestamp()), deadline: limits.work };
-        if !self.commands.end(end, limits.library) {
+        if !self.commands.end_recording(end, limits.library) {
             self.sink.note(format!("{} hung during the stop; the records in its buffers are lost", self.library.name));
             self.sink.lost(Loss::DeviceBuffersKept, self.library.pool.close().kept);
         }

@@ -6,7 +6,7 @@ pub(in crate::collector) trait Walker {
     ///
     /// # Errors
     /// The rest of the buffer cannot be read.
-    fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable>;
+    fn next_offset(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable>;
 }
 
 /// The rest of a buffer cannot be read.
@@ -16,7 +16,7 @@ pub(in crate::collector) struct Unreadable;
 /// Iterates over the records of a buffer, each as all of its bytes.
 ///
 /// A record ends where the next begins. If the walker fails, does not advance, or leaves the buffer, the iteration
-/// ends and the buffer is [broken](Records::broken).
+/// ends and the buffer is [broken](Records::is_broken).
 #[derive(Debug)]
 pub(in crate::collector) struct Records<'b, W> {
     buffer: &'b [u8],
@@ -30,20 +30,20 @@ impl<'b, W: Walker> Records<'b, W> {
     pub(in crate::collector) fn new(buffer: &'b [u8], walker: &'b W) -> Records<'b, W> {
         let mut records = Records { buffer, walker, at: None, broken: false };
         if !buffer.is_empty() {
-            records.at = records.step(None);
+            records.at = records.offset_after(None);
             records.broken |= records.at.is_none();
         }
         records
     }
 
     /// Returns whether the rest of the buffer cannot be read.
-    pub(in crate::collector) fn broken(&self) -> bool {
+    pub(in crate::collector) fn is_broken(&self) -> bool {
         self.broken
     }
 
     #[inline]
-    fn step(&mut self, from: Option<usize>) -> Option<usize> {
-        match self.walker.next(self.buffer, from) {
+    fn offset_after(&mut self, from: Option<usize>) -> Option<usize> {
+        match self.walker.next_offset(self.buffer, from) {
             Ok(None) => None,
             Ok(Some(next)) if next < self.buffer.len() && from.is_none_or(|from| from < next) => Some(next),
             Ok(Some(_)) | Err(_) => {
@@ -60,7 +60,7 @@ impl<'b, W: Walker> Iterator for Records<'b, W> {
     #[inline]
     fn next(&mut self) -> Option<&'b [u8]> {
         let from = self.at?;
-        self.at = self.step(Some(from));
+        self.at = self.offset_after(Some(from));
         self.buffer.get(from..self.at.unwrap_or(self.buffer.len()))
     }
 }
@@ -72,7 +72,7 @@ pub(in crate::collector) struct ScriptedWalker(pub(in crate::collector) Vec<Resu
 
 #[cfg(test)]
 impl Walker for ScriptedWalker {
-    fn next(&self, _: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
+    fn next_offset(&self, _: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
         let told = |at| self.0.iter().position(|told| *told == Ok(Some(at))).ok_or(Unreadable);
         let place = at.map_or(Ok(0), |at| told(at).map(|place| place + 1))?;
         self.0.get(place).copied().unwrap_or(Ok(None))
@@ -88,7 +88,7 @@ mod tests {
         let (buffer, walker) = (vec![0u8; length], ScriptedWalker(told.to_vec()));
         let mut records = Records::new(&buffer, &walker);
         let lengths = records.by_ref().take(100).map(<[u8]>::len).collect();
-        (lengths, records.broken())
+        (lengths, records.is_broken())
     }
 
     #[test]

@@ -50,9 +50,9 @@ impl Driver {
             Unavailable::new(Why::NoDevice, message, advice)
         };
         let library =
-            Library::first(candidates, attempts).ok_or_else(|| none("there is no CUDA driver (libcuda.so.1)"))?;
+            Library::open_first(candidates, attempts).ok_or_else(|| none("there is no CUDA driver (libcuda.so.1)"))?;
         // SAFETY: the CUDA driver API gives the function this type.
-        let get_version = unsafe { library.function(c"cuDriverGetVersion") };
+        let get_version = unsafe { library.resolve_function(c"cuDriverGetVersion") };
         let get_version = get_version.ok_or_else(|| none("libcuda.so.1 is not a CUDA driver"))?;
         let mut driver = Driver { library, get_version, version: 0, devices: OnceLock::new() };
         driver.version = driver.query_version().map_err(|code| match code {
@@ -85,11 +85,11 @@ impl Driver {
             return &[];
         }
         self.devices.get_or_init(|| {
-            let Some(calls) = DeviceCalls::find(self.library) else { return Vec::new() };
+            let Some(calls) = DeviceCalls::from_library(self.library) else { return Vec::new() };
             calls
                 .handles()
                 .into_iter()
-                .filter_map(|(number, handle)| super::devices::describe(&calls, number, handle))
+                .filter_map(|(number, handle)| super::devices::describe_device(&calls, number, handle))
                 .collect()
         })
     }
@@ -106,41 +106,43 @@ impl Driver {
 
     /// Returns whether it has the entry point that CUPTI 13.2 and later need; without it, they end the process.
     pub(crate) fn has_export_table(&self) -> bool {
-        self.library.path(c"cuGetExportTable").is_some()
+        self.library.path_by_symbol(c"cuGetExportTable").is_some()
     }
 
     /// Returns the file that it was opened from.
     pub(crate) fn path(&self) -> Option<std::path::PathBuf> {
-        self.library.path(c"cuDriverGetVersion")
+        self.library.path_by_symbol(c"cuDriverGetVersion")
     }
 
     /// Returns the devices, each with the id that `nvidia-smi -L` shows ("GPU-…"), if known.
     pub(crate) fn described_devices(&self) -> Vec<(DeviceDescription, Option<String>)> {
-        let Some(calls) = DeviceCalls::find(self.library) else { return Vec::new() };
+        let Some(calls) = DeviceCalls::from_library(self.library) else { return Vec::new() };
         let handles = calls.handles();
-        let id = |number| handles.iter().find(|(known, _)| *known == number).and_then(|(_, handle)| calls.id(*handle));
+        let id = |number| {
+            handles.iter().find(|(known, _)| *known == number).and_then(|(_, handle)| calls.device_uuid(*handle))
+        };
         self.devices().iter().map(|device| (device.clone(), id(device.id))).collect()
     }
 }
 
 impl DeviceCalls {
-    fn find(library: Library) -> Option<DeviceCalls> {
+    fn from_library(library: Library) -> Option<DeviceCalls> {
         Some(DeviceCalls {
             // SAFETY: the CUDA driver API gives the function this type.
-            init: unsafe { library.function(c"cuInit") }?,
+            init: unsafe { library.resolve_function(c"cuInit") }?,
             // SAFETY: the CUDA driver API gives the function this type.
-            get_count: unsafe { library.function(c"cuDeviceGetCount") }?,
+            get_count: unsafe { library.resolve_function(c"cuDeviceGetCount") }?,
             // SAFETY: the CUDA driver API gives the function this type.
-            get: unsafe { library.function(c"cuDeviceGet") }?,
+            get: unsafe { library.resolve_function(c"cuDeviceGet") }?,
             // SAFETY: the CUDA driver API gives the function this type.
-            get_name: unsafe { library.function(c"cuDeviceGetName") }?,
+            get_name: unsafe { library.resolve_function(c"cuDeviceGetName") }?,
             // SAFETY: the CUDA driver API gives the function this type.
-            get_attribute: unsafe { library.function(c"cuDeviceGetAttribute") }?,
+            get_attribute: unsafe { library.resolve_function(c"cuDeviceGetAttribute") }?,
             // SAFETY: the CUDA driver API gives the function this type.
-            total_memory: unsafe { library.function(c"cuDeviceTotalMem_v2") }?,
+            total_memory: unsafe { library.resolve_function(c"cuDeviceTotalMem_v2") }?,
             // SAFETY: the CUDA driver API gives the function this type. It returns the id of a MIG instance if the
             // device is one.
-            get_uuid: unsafe { library.function(c"cuDeviceGetUuid_v2") },
+            get_uuid: unsafe { library.resolve_function(c"cuDeviceGetUuid_v2") },
         })
     }
 
@@ -162,7 +164,7 @@ impl DeviceCalls {
         (0..count.min(1024)).filter_map(handle).collect()
     }
 
-    pub(super) fn name(&self, handle: c_int) -> Option<String> {
+    pub(super) fn device_name(&self, handle: c_int) -> Option<String> {
         let mut name: [c_char; 256] = [0; 256];
         let length = c_int::try_from(name.len() - 1).unwrap_or(0);
         // SAFETY: the buffer has `length` bytes and a final zero behind them.
@@ -173,7 +175,7 @@ impl DeviceCalls {
         Some(unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
     }
 
-    fn id(&self, handle: c_int) -> Option<String> {
+    fn device_uuid(&self, handle: c_int) -> Option<String> {
         let mut uuid = [0; 16];
         // SAFETY: the pointer is a valid place for 16 bytes.
         if unsafe { (self.get_uuid?)(&raw mut uuid, handle) } != 0 {
@@ -184,7 +186,7 @@ impl DeviceCalls {
         Some(format!("GPU-{}", parts.join("-")))
     }
 
-    pub(super) fn attribute(&self, handle: c_int, attribute: c_int) -> Option<i64> {
+    pub(super) fn device_attribute(&self, handle: c_int, attribute: c_int) -> Option<i64> {
         let mut value = 0;
         // SAFETY: the pointer is a valid place for a value.
         (unsafe { (self.get_attribute)(&raw mut value, attribute, handle) } == 0).then_some(value.into())

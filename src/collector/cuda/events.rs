@@ -75,7 +75,7 @@ const DEFAULT_STREAM: u32 = 7;
 impl CudaEvents {
     /// Makes a timer on the default stream of each context. Calls nothing yet.
     pub fn new() -> CudaEvents {
-        CudaEvents::on(Box::new(|| 0))
+        CudaEvents::with_stream_source(Box::new(|| 0))
     }
 
     /// Makes a timer on the streams that `stream` returns: the handle (`CUstream`) of the stream that the calling
@@ -84,19 +84,19 @@ impl CudaEvents {
     /// # Safety
     /// Each handle is 0, or that of a stream that exists until the span's event has been recorded.
     pub unsafe fn on_streams(stream: impl Fn() -> usize + Send + Sync + 'static) -> CudaEvents {
-        CudaEvents::on(Box::new(stream))
+        CudaEvents::with_stream_source(Box::new(stream))
     }
 
-    fn on(stream: Box<dyn Fn() -> usize + Send + Sync>) -> CudaEvents {
+    fn with_stream_source(stream: Box<dyn Fn() -> usize + Send + Sync>) -> CudaEvents {
         CudaEvents { stream, loaded: OnceLock::new(), pool: fork::Own::default() }
     }
 
-    fn load(&self) -> Result<&(Driver, EventFunctions), Unavailable> {
+    fn load_driver(&self) -> Result<&(Driver, EventFunctions), Unavailable> {
         if let Some(loaded) = self.loaded.get() {
             return Ok(loaded);
         }
         let driver = Driver::open(&mut Vec::new())?;
-        let calls = EventFunctions::find(driver.library()).ok_or_else(|| {
+        let calls = EventFunctions::from_library(driver.library()).ok_or_else(|| {
             let message = format!("the CUDA driver ({}) lacks functions for events", cuda_version(driver.version()));
             Unavailable::new(Why::Incompatible, message, "update NVIDIA's driver")
         })?;
@@ -115,7 +115,7 @@ impl CudaEvents {
             tokens.map(|token| pool.event(token.id))
         };
         let (one, other) = (one?, other?);
-        calls.within(one.context, || query_events(calls, [one.handle, other.handle]))
+        calls.run_in_context(one.context, || query_events(calls, [one.handle, other.handle]))
     }
 }
 
@@ -125,31 +125,31 @@ impl DeviceTimer for CudaEvents {
     }
 
     fn probe(&self) -> Result<Capabilities, Unavailable> {
-        let (driver, _) = self.load()?;
+        let (driver, _) = self.load_driver()?;
         Ok(Capabilities { library: driver.path(), ..Capabilities::default() })
     }
 
     fn record(&self) -> Result<Token, NotTimed> {
         let (_, calls) = self.loaded.get().ok_or(NotTimed::NoContext)?;
-        let (context, device) = calls.current().ok_or(NotTimed::NoContext)?;
+        let (context, device) = calls.current_context().ok_or(NotTimed::NoContext)?;
         let handle = (self.stream)();
         if calls.is_capturing(handle) {
             return Err(NotTimed::Capturing);
         }
         let (known, stream) = {
             let mut pool = self.pool.lock();
-            (pool.take(context), pool.number(device, context, handle))
+            (pool.take_event(context), pool.stream_number(device, context, handle))
         };
         let failed = |code: c_uint| NotTimed::Error(code.into());
         let id = match known {
             Some(id) => id,
             None => {
-                let event = CudaEvent { handle: calls.create().map_err(failed)?, context };
+                let event = CudaEvent { handle: calls.create_event().map_err(failed)?, context };
                 self.pool.lock().add(event)
             }
         };
         let event = self.pool.lock().event(id).ok_or(NotTimed::NoContext)?;
-        match calls.record(event.handle, handle) {
+        match calls.record_event(event.handle, handle) {
             0 => Ok(Token { id, device, stream }),
             code => Err(failed(code)),
         }
@@ -157,11 +157,11 @@ impl DeviceTimer for CudaEvents {
 
     fn has_passed(&self, token: Token) -> bool {
         // An event that cannot be queried is not worth waiting for.
-        self.query_events([token; 2], |calls, [event, _]| calls.query(event) != NOT_READY).unwrap_or(true)
+        self.query_events([token; 2], |calls, [event, _]| calls.query_event(event) != NOT_READY).unwrap_or(true)
     }
 
     fn elapsed(&self, from: Token, to: Token) -> Option<Duration> {
-        self.query_events([from, to], EventFunctions::elapsed).flatten()
+        self.query_events([from, to], EventFunctions::elapsed_between).flatten()
     }
 
     fn release(&self, token: Token) {
@@ -181,7 +181,7 @@ impl EventPool {
         self.events.get(usize::try_from(id).ok()?).copied()
     }
 
-    fn take(&mut self, context: usize) -> Option<u64> {
+    fn take_event(&mut self, context: usize) -> Option<u64> {
         self.free.get_mut(&context)?.pop()
     }
 
@@ -191,7 +191,7 @@ impl EventPool {
     }
 
     /// Returns the number of a stream in rows: the default stream of a device's first context has CUPTI's number.
-    fn number(&mut self, device: i32, context: usize, stream: usize) -> u32 {
+    fn stream_number(&mut self, device: i32, context: usize, stream: usize) -> u32 {
         let met = |known: &(i32, usize, usize)| *known == (device, context, stream);
         let at = self.streams.iter().position(met).unwrap_or_else(|| {
             self.streams.push((device, context, stream));
@@ -206,37 +206,37 @@ impl EventPool {
 }
 
 impl EventFunctions {
-    fn find(library: Library) -> Option<EventFunctions> {
+    fn from_library(library: Library) -> Option<EventFunctions> {
         Some(EventFunctions {
             // SAFETY: the CUDA driver API gives the function this type.
-            current: unsafe { library.function(c"cuCtxGetCurrent") }?,
+            current: unsafe { library.resolve_function(c"cuCtxGetCurrent") }?,
             // SAFETY: the CUDA driver API gives the function this type.
-            device: unsafe { library.function(c"cuCtxGetDevice") }?,
+            device: unsafe { library.resolve_function(c"cuCtxGetDevice") }?,
             // SAFETY: the CUDA driver API gives the function this type.
-            push: unsafe { library.function(c"cuCtxPushCurrent_v2") }?,
+            push: unsafe { library.resolve_function(c"cuCtxPushCurrent_v2") }?,
             // SAFETY: the CUDA driver API gives the function this type.
-            pop: unsafe { library.function(c"cuCtxPopCurrent_v2") }?,
+            pop: unsafe { library.resolve_function(c"cuCtxPopCurrent_v2") }?,
             // SAFETY: the CUDA driver API gives the function this type.
-            create: unsafe { library.function(c"cuEventCreate") }?,
+            create: unsafe { library.resolve_function(c"cuEventCreate") }?,
             // SAFETY: the CUDA driver API gives the function this type.
-            destroy: unsafe { library.function(c"cuEventDestroy_v2") }?,
+            destroy: unsafe { library.resolve_function(c"cuEventDestroy_v2") }?,
             // SAFETY: the CUDA driver API gives the function this type.
-            record: unsafe { library.function(c"cuEventRecord") }?,
+            record: unsafe { library.resolve_function(c"cuEventRecord") }?,
             // SAFETY: the CUDA driver API gives the function this type.
-            query: unsafe { library.function(c"cuEventQuery") }?,
+            query: unsafe { library.resolve_function(c"cuEventQuery") }?,
             // SAFETY: the CUDA driver API gives the function this type.
-            synchronize: unsafe { library.function(c"cuEventSynchronize") }?,
+            synchronize: unsafe { library.resolve_function(c"cuEventSynchronize") }?,
             // SAFETY: the CUDA driver API gives the function this type.
-            elapsed: unsafe { library.function(c"cuEventElapsedTime") }?,
+            elapsed: unsafe { library.resolve_function(c"cuEventElapsedTime") }?,
             // SAFETY: the CUDA driver API gives the function this type.
-            is_capturing: unsafe { library.function(c"cuStreamIsCapturing") },
+            is_capturing: unsafe { library.resolve_function(c"cuStreamIsCapturing") },
             // SAFETY: the CUDA driver API gives the function this type.
-            capture_mode: unsafe { library.function(c"cuThreadExchangeStreamCaptureMode") },
+            capture_mode: unsafe { library.resolve_function(c"cuThreadExchangeStreamCaptureMode") },
         })
     }
 
     /// Returns the thread's context and its device.
-    fn current(&self) -> Option<(usize, i32)> {
+    fn current_context(&self) -> Option<(usize, i32)> {
         let (mut context, mut device) = (0, 0);
         // SAFETY: the pointer is a valid place for a context.
         let asked = unsafe { (self.current)(&raw mut context) };
@@ -256,7 +256,7 @@ impl EventFunctions {
         asked.is_some_and(|code| code != 0 || status != 0)
     }
 
-    fn create(&self) -> Result<usize, c_uint> {
+    fn create_event(&self) -> Result<usize, c_uint> {
         let mut event = 0;
         // SAFETY: the pointer is a valid place for an event.
         match unsafe { (self.create)(&raw mut event, 0) } {
@@ -265,17 +265,17 @@ impl EventFunctions {
         }
     }
 
-    fn record(&self, event: usize, stream: usize) -> c_uint {
+    fn record_event(&self, event: usize, stream: usize) -> c_uint {
         // SAFETY: the event belongs to the thread's context, and the stream exists: `on_streams` requires it.
         unsafe { (self.record)(event, stream) }
     }
 
-    fn query(&self, event: usize) -> c_uint {
+    fn query_event(&self, event: usize) -> c_uint {
         // SAFETY: `create` made the event, and its context exists.
         unsafe { (self.query)(event) }
     }
 
-    fn elapsed(&self, [from, to]: [usize; 2]) -> Option<Duration> {
+    fn elapsed_between(&self, [from, to]: [usize; 2]) -> Option<Duration> {
         for event in [from, to] {
             // SAFETY: `create` made the event, and its context exists.
             if unsafe { (self.synchronize)(event) } != 0 {
@@ -290,7 +290,7 @@ impl EventFunctions {
     }
 
     /// Runs `work` in a context, in a capture mode that does not disturb another thread's capture.
-    fn within<R>(&self, context: usize, work: impl FnOnce() -> R) -> Option<R> {
+    fn run_in_context<R>(&self, context: usize, work: impl FnOnce() -> R) -> Option<R> {
         // SAFETY: the driver rejects handles of destroyed contexts.
         if unsafe { (self.push)(context) } != 0 {
             return None;
@@ -316,7 +316,7 @@ impl Drop for CudaEvents {
         let Some((_, calls)) = self.loaded.get() else { return };
         for CudaEvent { handle, context } in self.pool.lock().events.drain(..) {
             // SAFETY: `create` made the event, and its context exists.
-            calls.within(context, || unsafe { (calls.destroy)(handle) });
+            calls.run_in_context(context, || unsafe { (calls.destroy)(handle) });
         }
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn examine(context: &ExamineContext<'_>) -> Examination {
         }
         let why = context.reason.or(found.refusal.as_ref()).map(Unavailable::why);
         let version = |(key, value): &(String, String)| (key == "cupti_version").then(|| value.parse().ok())?;
-        advise(&mut found, &circumstances, why, context.versions.iter().find_map(version));
+        add_advice(&mut found, &circumstances, why, context.versions.iter().find_map(version));
         if options.flag("NVTX_RANGES")
             && let Some(library) = context.library
         {
@@ -70,11 +70,11 @@ pub(super) fn examine(context: &ExamineContext<'_>) -> Examination {
 }
 
 /// Adds advice about this version of libcupti, which cannot record because of `why`.
-fn advise(found: &mut Examination, circumstances: &Circumstances<'_>, why: Option<Why>, version: Option<i32>) {
+fn add_advice(found: &mut Examination, circumstances: &Circumstances<'_>, why: Option<Why>, version: Option<i32>) {
     match why {
-        Some(why) => found.advice.extend(circumstances.advice(why)),
+        Some(why) => found.advice.extend(circumstances.advice_for(why)),
         // Report a tool that may hold libcupti before the conflict occurs.
-        None => found.notes.extend(circumstances.injection()),
+        None => found.notes.extend(circumstances.injection_note()),
     }
     let Some((library, driver)) = version.zip(circumstances.driver) else { return };
     let Some(too_new) = too_new(library, driver) else { return };
@@ -103,12 +103,12 @@ fn driver_facts(
 
 impl Circumstances<'_> {
     /// Returns advice if CUDA cannot be recorded for that reason.
-    fn advice(&self, why: Why) -> Vec<String> {
+    fn advice_for(&self, why: Why) -> Vec<String> {
         match (why, self.driver) {
             (Why::NoDevice, None) => vec![self.without_driver()],
             (Why::NoDevice, Some(_)) => self.without_device(),
             (Why::LibraryNotFound, Some(driver)) => fitting_library(driver).into_iter().collect(),
-            (Why::Busy, _) => self.injection().into_iter().collect(),
+            (Why::Busy, _) => self.injection_note().into_iter().collect(),
             (Why::Forbidden, _) => self.without_privileges(),
             _ => Vec::new(),
         }
@@ -166,7 +166,7 @@ impl Circumstances<'_> {
     }
 
     /// Returns a note about a tool that is injected into every CUDA program.
-    fn injection(&self) -> Option<String> {
+    fn injection_note(&self) -> Option<String> {
         let path = self.injected.filter(|path| !path.is_empty())?;
         Some(format!("CUDA_INJECTION64_PATH loads {path} into every CUDA program; it may hold libcupti: unset it"))
     }
@@ -226,7 +226,7 @@ mod tests {
             (circumstances(&hardware, None), "on the PCI bus (2), and no kernel module"),
             (Circumstances { is_wsl: true, ..circumstances(&bare, docker) }, "/usr/lib/wsl/lib"),
         ] {
-            let advice = circumstances.advice(Why::NoDevice).join("\n");
+            let advice = circumstances.advice_for(Why::NoDevice).join("\n");
             assert!(advice.contains(text), "{advice}");
         }
     }
@@ -236,7 +236,7 @@ mod tests {
         let kernel_driver = KernelDriver { for_admins: true, ..KernelDriver::default() };
         let advice = |driver, why| {
             let circumstances = circumstances(&kernel_driver, Some("Docker"));
-            Circumstances { driver: Some(driver), ..circumstances }.advice(why).join("\n")
+            Circumstances { driver: Some(driver), ..circumstances }.advice_for(why).join("\n")
         };
         let none = advice(13_000, Why::NoDevice);
         assert!(none.contains("CUDA_VISIBLE_DEVICES is \"-1\"") && none.contains("/dev/nvidia*"), "{none}");
@@ -259,7 +259,7 @@ mod tests {
         let (kernel_driver, mut found) = (KernelDriver::default(), Examination::default());
         let circumstances =
             Circumstances { driver: Some(12_040), injected: None, ..circumstances(&kernel_driver, None) };
-        advise(&mut found, &circumstances, None, Some(130_001));
+        add_advice(&mut found, &circumstances, None, Some(130_001));
         assert_eq!((found.is_doubtful, found.notes.len(), found.advice.len()), (true, 1, 1), "{found:?}");
     }
 }

@@ -32,7 +32,8 @@ pub(super) extern "C" fn on_request(buffer: *mut *mut u8, size: *mut usize, most
     if buffer.is_null() || size.is_null() {
         return;
     }
-    let (start, length) = HUB.pool.request().map_or((std::ptr::null_mut(), 0), |(start, size)| (start.as_ptr(), size));
+    let (start, length) =
+        HUB.pool.request_buffer().map_or((std::ptr::null_mut(), 0), |(start, size)| (start.as_ptr(), size));
     // SAFETY: CUPTI passes a valid place for the buffer's address.
     unsafe { buffer.write(start) };
     // SAFETY: CUPTI passes a valid place for the buffer's size.
@@ -46,7 +47,7 @@ pub(super) extern "C" fn on_request(buffer: *mut *mut u8, size: *mut usize, most
 
 /// CUPTI returns a buffer.
 pub(super) extern "C" fn on_complete(_context: *mut c_void, _stream: u32, buffer: *mut u8, _size: usize, valid: usize) {
-    HUB.pool.complete(buffer, valid);
+    HUB.pool.complete_buffer(buffer, valid);
 }
 
 /// A CUDA call begins or returns. The subscription covers [`UNLOADS`], [`MARKS`] if ranges are recorded, and all
@@ -62,12 +63,12 @@ pub(super) extern "C" fn on_call(_user_data: *mut c_void, domain: u32, function:
     if site == EXIT && HUB.take_detach_request() {
         super::worker::detach_in_callback();
     }
-    if site != EXIT && domain == DRIVER && HUB.unloads(function) {
+    if site != EXIT && domain == DRIVER && HUB.is_unload_function(function) {
         in_callback(|| HUB.before_unload());
     }
     // A range begins when its first call returns, and ends when its last call begins.
     let mark = MARKS.iter().find(|mark| (mark.domain, mark.function) == (domain, function));
     if let Some(mark) = mark.filter(|mark| mark.begins == (site == EXIT)) {
-        in_callback(|| HUB.mark(mark.begins));
+        in_callback(|| HUB.mark_range(mark.begins));
     }
 }

@@ -12,7 +12,7 @@ pub(crate) const BUSY: CuptiError = CuptiError(39);
 
 impl CuptiError {
     /// Returns NVIDIA's name without its prefix, and the category.
-    fn meaning(self) -> (&'static str, Why) {
+    fn name_and_category(self) -> (&'static str, Why) {
         match self.0 {
             1 => ("INVALID_PARAMETER", Why::Failed),
             2 => ("INVALID_DEVICE", Why::Incompatible),
@@ -75,15 +75,15 @@ impl CuptiError {
     }
 
     /// Returns the advice as the end of a sentence.
-    pub(super) fn hint(self) -> String {
+    pub(super) fn advice_suffix(self) -> String {
         let advice = self.advice();
         if advice.is_empty() { String::new() } else { format!("; {advice}") }
     }
 
     /// Makes the reason why nothing is recorded. `during` is the call that failed, `holders` the tools that may be
     /// subscribed.
-    pub(crate) fn reason(self, during: &str, holders: &str) -> Unavailable {
-        let (_, why) = self.meaning();
+    pub(crate) fn to_unavailable(self, during: &str, holders: &str) -> Unavailable {
+        let (_, why) = self.name_and_category();
         if self == BUSY {
             let message = format!("another profiler is subscribed to libcupti: {holders} ({during}: {self})");
             return Unavailable::new(why, message, "stop it first; CUPTI allows one subscriber in a process");
@@ -94,7 +94,7 @@ impl CuptiError {
 
 impl fmt::Display for CuptiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.meaning().0 {
+        match self.name_and_category().0 {
             "" => write!(f, "CUPTI error {}", self.0),
             name => write!(f, "CUPTI_ERROR_{name} ({})", self.0),
         }
@@ -119,7 +119,7 @@ mod tests {
             (38, Why::Unsupported, "cuProfilerInitialize"),
             (1234, Why::Failed, "CUPTI error 1234"),
         ] {
-            let reason = CuptiError(code).reason("cuptiSubscribe", "PyTorch's profiler");
+            let reason = CuptiError(code).to_unavailable("cuptiSubscribe", "PyTorch's profiler");
             assert_eq!(reason.why(), why, "{code}");
             assert!(reason.to_string().contains(says), "{reason}");
             assert!(reason.message().contains("cuptiSubscribe"), "{reason}");

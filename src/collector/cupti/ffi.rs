@@ -60,7 +60,7 @@ functions! {
     }
 }
 
-fn checked(code: Code) -> Result<(), CuptiError> {
+fn check_result(code: Code) -> Result<(), CuptiError> {
     if code == 0 { Ok(()) } else { Err(CuptiError(code)) }
 }
 
@@ -71,48 +71,48 @@ impl Api {
     pub(super) fn version(&self) -> Result<u32, CuptiError> {
         let mut version = 0;
         // SAFETY: the pointer is a valid place for a version.
-        checked(unsafe { (self.get_version)(&raw mut version) }).map(|()| version)
+        check_result(unsafe { (self.get_version)(&raw mut version) }).map(|()| version)
     }
 
     pub(super) fn subscribe(&self, on_call: OnCall) -> Result<Subscriber, CuptiError> {
         let mut subscriber = null_mut();
         // SAFETY: the pointer is a valid place for a handle, and the callback ignores its null user data.
-        checked(unsafe { (self.subscribe)(&raw mut subscriber, on_call, null_mut()) })?;
+        check_result(unsafe { (self.subscribe)(&raw mut subscriber, on_call, null_mut()) })?;
         Ok(Subscriber(subscriber.expose_provenance()))
     }
 
     pub(super) fn unsubscribe(&self, subscriber: Subscriber) -> Result<(), CuptiError> {
         // SAFETY: `cuptiSubscribe` returned the handle.
-        checked(unsafe { (self.unsubscribe)(std::ptr::with_exposed_provenance_mut(subscriber.0)) })
+        check_result(unsafe { (self.unsubscribe)(std::ptr::with_exposed_provenance_mut(subscriber.0)) })
     }
 
     /// Enables the subscription's callback for all functions of a domain.
     pub(super) fn enable_domain(&self, subscriber: Subscriber, domain: u32) -> Result<(), CuptiError> {
         let Some(call) = self.enable_domain else { return Err(CuptiError(NOT_IMPLEMENTED)) };
         // SAFETY: `cuptiSubscribe` returned the handle.
-        checked(unsafe { call(1, std::ptr::with_exposed_provenance_mut(subscriber.0), domain) })
+        check_result(unsafe { call(1, std::ptr::with_exposed_provenance_mut(subscriber.0), domain) })
     }
 
     /// Enables the subscription's callback for a function.
     pub(super) fn enable_call(&self, subscriber: Subscriber, domain: u32, function: u32) -> Result<(), CuptiError> {
         let Some(call) = self.enable_callback else { return Err(CuptiError(NOT_IMPLEMENTED)) };
         // SAFETY: `cuptiSubscribe` returned the handle, and CUPTI checks the numbers.
-        checked(unsafe { call(1, std::ptr::with_exposed_provenance_mut(subscriber.0), domain, function) })
+        check_result(unsafe { call(1, std::ptr::with_exposed_provenance_mut(subscriber.0), domain, function) })
     }
 
-    pub(super) fn register(&self, requested: Requested, completed: Completed) -> Result<(), CuptiError> {
+    pub(super) fn register_callbacks(&self, requested: Requested, completed: Completed) -> Result<(), CuptiError> {
         // SAFETY: both functions are static, have CUPTI's types, and may run at any time.
-        checked(unsafe { (self.register_callbacks)(requested, completed) })
+        check_result(unsafe { (self.register_callbacks)(requested, completed) })
     }
 
     /// Makes CUPTI return buffers: those whose records are complete, or with `forced` all.
-    pub(super) fn flush(&self, forced: bool) -> Result<(), CuptiError> {
+    pub(super) fn flush_buffers(&self, forced: bool) -> Result<(), CuptiError> {
         // SAFETY: it takes no pointer.
-        checked(unsafe { (self.flush_all)(forced.into()) })
+        check_result(unsafe { (self.flush_all)(forced.into()) })
     }
 
     /// Returns how many records were dropped since the last call.
-    pub(super) fn dropped(&self) -> u64 {
+    pub(super) fn take_dropped_count(&self) -> u64 {
         let mut dropped = 0;
         // SAFETY: a null context means all, and the pointer is a valid place for a count.
         let code = unsafe { (self.get_dropped)(null_mut(), 0, &raw mut dropped) };
@@ -144,7 +144,7 @@ impl Api {
     pub(super) fn record_event_times(&self, record: bool) -> Result<(), CuptiError> {
         let Some(call) = self.enable_event_times else { return Err(CuptiError(NOT_IMPLEMENTED)) };
         // SAFETY: it takes no pointer.
-        checked(unsafe { call(record.into()) })
+        check_result(unsafe { call(record.into()) })
     }
 
     /// Gives each thread its own buffers.
@@ -152,26 +152,26 @@ impl Api {
         let Some(call) = self.set_attribute else { return Err(CuptiError(NOT_IMPLEMENTED)) };
         let (mut size, mut value) = (1usize, 1u8);
         // SAFETY: the size is that of the value, which is the attribute's type.
-        checked(unsafe { call(PER_THREAD_BUFFERS, &raw mut size, (&raw mut value).cast()) })
+        check_result(unsafe { call(PER_THREAD_BUFFERS, &raw mut size, (&raw mut value).cast()) })
     }
 
     /// Detaches the library from the driver. Call it in the subscription's callback, when a call returns.
     pub(super) fn finalize(&self) -> Result<(), CuptiError> {
         let Some(call) = self.finalize else { return Err(CuptiError(NOT_IMPLEMENTED)) };
         // SAFETY: it takes no pointer; the caller is in a callback at the exit of a call, as NVIDIA requires.
-        checked(unsafe { call() })
+        check_result(unsafe { call() })
     }
 }
 
 impl KindSwitch for &'static Api {
     type Error = CuptiError;
 
-    fn enable(&self, kind: u32) -> Result<(), CuptiError> {
+    fn enable_kind(&self, kind: u32) -> Result<(), CuptiError> {
         // SAFETY: CUPTI checks the number.
-        checked(unsafe { (self.enable)(kind) })
+        check_result(unsafe { (self.enable)(kind) })
     }
 
-    fn disable(&self, kind: u32) {
+    fn disable_kind(&self, kind: u32) {
         // SAFETY: CUPTI checks the number.
         let _ = unsafe { (self.disable)(kind) };
     }
@@ -186,13 +186,13 @@ impl RecordingApi for Api {
     }
 
     #[inline]
-    fn push(&self, id: u64) -> bool {
+    fn push_id(&self, id: u64) -> bool {
         // SAFETY: it takes no pointer.
         unsafe { (self.push_id)(OWN_IDS, id) == 0 }
     }
 
     #[inline]
-    fn pop(&self) -> bool {
+    fn pop_id(&self) -> bool {
         let mut last = 0;
         // SAFETY: the pointer is a valid place for an id.
         unsafe { (self.pop_id)(OWN_IDS, &raw mut last) == 0 }
@@ -201,7 +201,7 @@ impl RecordingApi for Api {
 
 impl Walker for Api {
     #[inline]
-    fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
+    fn next_offset(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
         let start = buffer.as_ptr();
         let mut record = at.map_or(null(), |at| start.wrapping_add(at));
         // SAFETY: the length is that of the buffer, and the record is null or a record that the library returned.

@@ -52,8 +52,8 @@ impl Drop for Lease {
 
 impl Hub {
     /// Acquires the lease; returns `None` if another recording holds it.
-    pub(super) fn lease(&'static self) -> Option<Lease> {
-        self.lease.take().then(|| Lease(self))
+    pub(super) fn acquire_lease(&'static self) -> Option<Lease> {
+        self.lease.try_acquire().then(|| Lease(self))
     }
 
     /// Sets the receiver of the program's marks.
@@ -72,7 +72,7 @@ impl Hub {
     }
 
     /// Returns whether that driver function unloads kernels.
-    pub(super) fn unloads(&self, function: u32) -> bool {
+    pub(super) fn is_unload_function(&self, function: u32) -> bool {
         self.unloads.iter().any(|unload| unload.load(Ordering::Relaxed) == function)
     }
 
@@ -85,12 +85,12 @@ impl Hub {
         }
         let commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(commands) = commands {
-            commands.drain(PATIENCE);
+            commands.drain_buffers(PATIENCE);
         }
     }
 
     /// Begins or ends a range.
-    pub(super) fn mark(&self, begins: bool) {
+    pub(super) fn mark_range(&self, begins: bool) {
         // Receivers act without the lock.
         let range = self.range.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match range {

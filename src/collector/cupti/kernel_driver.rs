@@ -21,7 +21,7 @@ impl KernelDriver {
     pub(super) fn read(root: &Path) -> KernelDriver {
         let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
         KernelDriver {
-            device_files: names(&root.join("dev")).into_iter().filter(|name| name.starts_with("nvidia")).collect(),
+            device_files: file_names(&root.join("dev")).into_iter().filter(|name| name.starts_with("nvidia")).collect(),
             module: module_version(&read("proc/driver/nvidia/version")),
             gpus_on_bus: gpus_on_bus(&root.join("sys/bus/pci/devices")),
             for_admins: read("proc/driver/nvidia/params").lines().any(|line| line.trim() == "RmProfilingAdminOnly: 1"),
@@ -30,7 +30,7 @@ impl KernelDriver {
 }
 
 /// Returns the sorted names in a folder.
-fn names(folder: &Path) -> Vec<String> {
+fn file_names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
@@ -49,7 +49,7 @@ fn gpus_on_bus(devices: &Path) -> usize {
         // The PCI class of displays.
         read("vendor").trim() == "0x10de" && read("class").starts_with("0x03")
     };
-    names(devices).iter().filter(|name| is_gpu(name)).count()
+    file_names(devices).iter().filter(|name| is_gpu(name)).count()
 }
 
 #[cfg(test)]

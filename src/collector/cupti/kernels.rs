@@ -34,7 +34,7 @@ impl KernelNames {
 
     /// Returns the name whose text is at that address.
     #[inline]
-    pub(super) fn name(&mut self, address: u64, batch: &mut Batch<'_>) -> Name {
+    pub(super) fn name_at(&mut self, address: u64, batch: &mut Batch<'_>) -> Name {
         match self.known.get(&address) {
             Some(known) if known.seen_in == self.buffer => known.name,
             _ => self.read_name(address, batch),
@@ -43,7 +43,7 @@ impl KernelNames {
 
     #[cold]
     fn read_name(&mut self, address: u64, batch: &mut Batch<'_>) -> Name {
-        let there = text::copy(address, &mut self.text);
+        let there = text::copy_c_string(address, &mut self.text);
         if let Some(known) = self.known.get_mut(&address) {
             // If the module is unloaded, this is the name that it had.
             if !there || *known.text == *self.text {
@@ -87,11 +87,11 @@ mod tests {
 
     #[test]
     fn text_is_read_again_in_each_buffer() {
-        let sink = trial::sink();
+        let sink = trial::unbounded_sink();
         let mut names = KernelNames::default();
         let mut text = *b"first\0";
         let address = text.as_mut_ptr().expose_provenance() as u64;
-        let name = |names: &mut KernelNames| sink.record(|batch| names.name(address, batch));
+        let name = |names: &mut KernelNames| sink.record(|batch| names.name_at(address, batch));
         let first = name(&mut names);
         text.copy_from_slice(b"other\0");
         std::hint::black_box(&mut text);
@@ -99,20 +99,20 @@ mod tests {
         names.next_buffer();
         let other = name(&mut names);
         assert_ne!(other, first);
-        let records = sink.collect(false);
+        let records = sink.collect_records(false);
         assert_eq!((records.names.text(first), records.names.text(other)), ("first", "other"));
     }
 
     #[test]
     fn unreadable_name_gets_a_placeholder() {
-        let sink = trial::sink();
+        let sink = trial::unbounded_sink();
         let mut names = KernelNames::default();
         let broken = b"\xFFab\0";
         let (none, nowhere, broken) = sink.record(|batch| {
-            let mut name = |address| names.name(address, batch);
+            let mut name = |address| names.name_at(address, batch);
             (name(0), name(8), name(broken.as_ptr().expose_provenance() as u64))
         });
-        let records = sink.collect(false);
+        let records = sink.collect_records(false);
         assert_eq!([none, nowhere].map(|name| records.names.text(name)), [UNKNOWN; 2]);
         assert_eq!(records.names.text(broken), "\u{FFFD}ab");
     }

@@ -69,11 +69,11 @@ impl Markers {
     }
 
     /// Takes a record: the begin or end of a range, or an instant.
-    pub(super) fn marker(&mut self, marker: &Marker<'_>, batch: &mut Batch<'_>) {
+    pub(super) fn add_marker(&mut self, marker: &Marker<'_>, batch: &mut Batch<'_>) {
         let flags = marker.flags();
-        let begun = (flags & (START | INSTANT) != 0).then(|| self.begun(marker, batch));
+        let begun = (flags & (START | INSTANT) != 0).then(|| self.read_begin(marker, batch));
         let end = (flags & (END | INSTANT) != 0).then(|| marker.timestamp());
-        let Some(known) = self.entry(marker.id(), batch) else { return };
+        let Some(known) = self.find_or_add(marker.id(), batch) else { return };
         (known.begun, known.end) = (begun.or(known.begun), end.or(known.end));
         if known.begun.is_some() && known.end.is_some() {
             self.complete.push(marker.id());
@@ -81,30 +81,30 @@ impl Markers {
     }
 
     /// Takes further data of a marker.
-    pub(super) fn data(&mut self, data: &MarkerData<'_>, batch: &mut Batch<'_>) {
+    pub(super) fn add_marker_data(&mut self, data: &MarkerData<'_>, batch: &mut Batch<'_>) {
         let color = (data.flags() & HAS_COLOR != 0).then(|| data.color());
-        if let Some(known) = self.entry(data.id(), batch) {
+        if let Some(known) = self.find_or_add(data.id(), batch) {
             known.details =
                 Details { category: data.category(), color, payload: (data.payload_kind(), data.payload()) };
         }
     }
 
-    fn entry(&mut self, id: u32, batch: &mut Batch<'_>) -> Option<&mut MarkerState> {
+    fn find_or_add(&mut self, id: u32, batch: &mut Batch<'_>) -> Option<&mut MarkerState> {
         if self.known.len() >= OPEN && !self.known.contains_key(&id) {
             self.deliver_complete(batch);
             // Open markers without a begin by now have lost it.
             self.known.retain(|_, known| known.begun.is_some());
             if self.known.len() >= OPEN {
-                batch.lost(Loss::DeviceRecordsOverLimit, 1);
+                batch.count_lost(Loss::DeviceRecordsOverLimit, 1);
                 return None;
             }
         }
         Some(self.known.entry(id).or_default())
     }
 
-    fn begun(&mut self, marker: &Marker<'_>, batch: &mut Batch<'_>) -> Begun {
-        let name = self.name(marker.name(), "", batch);
-        let domain = self.name(marker.domain(), DEFAULT_DOMAIN, batch);
+    fn read_begin(&mut self, marker: &Marker<'_>, batch: &mut Batch<'_>) -> Begun {
+        let name = self.name_at_or(marker.name(), "", batch);
+        let domain = self.name_at_or(marker.domain(), DEFAULT_DOMAIN, batch);
         let thread = match (marker.object_kind(), marker.thread()) {
             // Any thread may end it. It is shown on the process's first thread, whose id is the process's.
             (kind, 0) if kind != THREAD => Thread::Id(marker.process().into()),
@@ -117,8 +117,8 @@ impl Markers {
     }
 
     /// Returns the text at that address, left in `self.text`, or `none`.
-    fn name(&mut self, address: u64, none: &str, batch: &mut Batch<'_>) -> Name {
-        if text::copy(address, &mut self.text) {
+    fn name_at_or(&mut self, address: u64, none: &str, batch: &mut Batch<'_>) -> Name {
+        if text::copy_c_string(address, &mut self.text) {
             batch.name(&String::from_utf8_lossy(&self.text))
         } else {
             batch.name(none)
@@ -135,13 +135,13 @@ impl Markers {
     }
 
     /// Delivers ranges that have begun but not ended, at the end of the recording.
-    pub(super) fn finish(&mut self, batch: &mut Batch<'_>) {
+    pub(super) fn deliver_remaining(&mut self, batch: &mut Batch<'_>) {
         self.deliver_complete(batch);
         for known in std::mem::take(&mut self.known).into_values() {
             match known.begun {
                 Some(_) => self.deliver(&known, batch),
                 // It began before the recording.
-                None => batch.lost(Loss::OutOfWindow, u64::from(known.end.is_some())),
+                None => batch.count_lost(Loss::OutOfWindow, u64::from(known.end.is_some())),
             }
         }
     }
@@ -188,9 +188,9 @@ mod tests {
     fn take(markers: &mut Markers, sink: &RecordSink, records: &[Vec<u8>]) {
         sink.record(|batch| {
             for bytes in records {
-                match Record::read(bytes) {
-                    Some(Record::Marker(marker)) => markers.marker(&marker, batch),
-                    Some(Record::MarkerData(data)) => markers.data(&data, batch),
+                match Record::from_bytes(bytes) {
+                    Some(Record::Marker(marker)) => markers.add_marker(&marker, batch),
+                    Some(Record::MarkerData(data)) => markers.add_marker_data(&data, batch),
                     other => panic!("{other:?}"),
                 }
             }
@@ -199,9 +199,9 @@ mod tests {
     }
 
     fn found(buffers: &[&[Vec<u8>]]) -> Findings {
-        let (sink, mut markers) = (trial::sink(), Markers::new(ActivityTypes::ALL));
+        let (sink, mut markers) = (trial::unbounded_sink(), Markers::new(ActivityTypes::ALL));
         buffers.iter().for_each(|records| take(&mut markers, &sink, records));
-        sink.record(|batch| markers.finish(batch));
+        sink.record(|batch| markers.deliver_remaining(batch));
         Findings::of_sink(&sink)
     }
 
@@ -260,7 +260,8 @@ mod tests {
         let found = found(&[&records]);
         assert_eq!(shown(&found), ["cpu_instant_event theirs 3-3"]);
         assert_eq!(found.losses, []);
-        let (sink, mut markers) = (trial::sink(), Markers::new(ActivityTypes::from_type(ActivityType::UserAnnotation)));
+        let (sink, mut markers) =
+            (trial::unbounded_sink(), Markers::new(ActivityTypes::from_type(ActivityType::UserAnnotation)));
         take(&mut markers, &sink, &records);
         assert!(Findings::of_sink(&sink).records.is_empty());
     }

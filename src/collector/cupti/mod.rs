@@ -86,7 +86,7 @@ impl Cupti {
 
     /// Finds the libraries, searching again until they are found.
     fn load(&self) -> Result<&Loaded, Unavailable> {
-        self.loaded.find(Loaded::find)
+        self.loaded.get_or_find(Loaded::find)
     }
 }
 
@@ -96,7 +96,7 @@ impl Collector for Cupti {
     }
 
     fn types(&self) -> ActivityTypes {
-        start::types()
+        start::supported_types()
     }
 
     fn is_selected(&self, selection: &Selection) -> bool {
@@ -118,9 +118,9 @@ impl Collector for Cupti {
         if HUB.owner.is_inherited() {
             return Err(Unavailable::in_fork("recorded CUDA"));
         }
-        let lease = HUB.lease().ok_or_else(|| Unavailable::taken("libcupti"))?;
+        let lease = HUB.acquire_lease().ok_or_else(|| Unavailable::library_in_use("libcupti"))?;
         HUB.set_range(selection.range.clone());
-        let (capabilities, commands, kinds) = loaded.start(selection, &sink, lease)?;
+        let (capabilities, commands, kinds) = loaded.start_recording(selection, &sink, lease)?;
         let (driver, api) = (loaded.driver, loaded.api);
         let recording = BufferedRecording {
             library: LIBRARY,

@@ -47,12 +47,12 @@ impl Functions {
         let known = if domain == RUNTIME { &mut self.runtime } else { &mut self.driver };
         match known.get(number as usize) {
             Some(Some(function)) => *function,
-            _ => Functions::find(known, (domain, number), ask, batch),
+            _ => Functions::query_function(known, (domain, number), ask, batch),
         }
     }
 
     #[cold]
-    fn find(
+    fn query_function(
         known: &mut Vec<Option<Function>>,
         (domain, number): (u32, u32),
         ask: impl FnOnce() -> Option<String>,
@@ -61,7 +61,7 @@ impl Functions {
         let name = ask().filter(|name| !name.is_empty()).or_else(|| built_in(domain, number));
         let name = name.unwrap_or_else(|| "INVALID".to_owned());
         let name = if domain == RUNTIME { without_version(&name) } else { &name };
-        let function = Function { name: batch.name(name), does: Does::of(domain, name) };
+        let function = Function { name: batch.name(name), does: Does::from_name(domain, name) };
         let place = number as usize;
         if place < MOST {
             known.resize(known.len().max(place + 1), None);
@@ -75,7 +75,7 @@ impl Functions {
 
 impl Does {
     /// Classifies a function by its name.
-    fn of(domain: u32, name: &str) -> Does {
+    fn from_name(domain: u32, name: &str) -> Does {
         let name = name.trim_start_matches('_');
         let rest = if domain == RUNTIME { name.strip_prefix("cuda") } else { name.strip_prefix("cu") };
         let Some(rest) = rest else { return Does::default() };
@@ -255,7 +255,7 @@ mod tests {
             (DRIVER, "cuStreamEndCapture", Does { ends_capture: true, ..Does::default() }),
             (DRIVER, "INVALID", Does::default()),
         ] {
-            assert_eq!(Does::of(domain, name), does, "{name}");
+            assert_eq!(Does::from_name(domain, name), does, "{name}");
         }
     }
 
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(without_version("cudaMemcpyAsync_v3020"), "cudaMemcpyAsync");
         assert_eq!(without_version("cudaLaunchHostFunc_ptsz_v10000"), "cudaLaunchHostFunc_ptsz");
         assert_eq!(without_version("cuMemAlloc_v2"), "cuMemAlloc_v2");
-        let sink = trial::sink();
+        let sink = trial::unbounded_sink();
         let mut functions = Functions::default();
         let names = [
             ((RUNTIME, 211), Some("cudaLaunchKernel_v7000"), "cudaLaunchKernel"),
@@ -279,7 +279,7 @@ mod tests {
                 sink.record(|batch| functions.get(function, || told.map(str::to_owned), batch)).name
             };
             let found = name(&mut functions, told);
-            assert_eq!(sink.collect(false).names.text(found), expected);
+            assert_eq!(sink.collect_records(false).names.text(found), expected);
             if function.1 != u32::MAX {
                 assert_eq!(name(&mut functions, Some("cuOther")), found, "asked once");
             }
@@ -291,7 +291,7 @@ mod tests {
         for (domain, numbers) in DISABLED_CALLS {
             for number in numbers {
                 if let Some(name) = built_in(domain, *number) {
-                    assert!(Does::of(domain, &name).is_noise, "{name}");
+                    assert!(Does::from_name(domain, &name).is_noise, "{name}");
                 }
             }
         }

@@ -56,7 +56,7 @@ struct PushedId {
 
 impl PushedId {
     /// Delivers an id whose call did not follow.
-    fn deliver(&mut self, batch: &mut Batch<'_>) {
+    fn deliver_unclaimed(&mut self, batch: &mut Batch<'_>) {
         if !self.taken {
             self.taken = true;
             batch.external(External { correlation: self.correlation.into(), id: self.id });
@@ -120,7 +120,7 @@ impl Reader {
     }
 
     /// Reads all records of a buffer; returns whether the whole buffer could be read.
-    pub(super) fn read(&mut self, bytes: &[u8], walker: &impl Walker) -> bool {
+    pub(super) fn read_buffer(&mut self, bytes: &[u8], walker: &impl Walker) -> bool {
         let sink = self.sink.clone();
         self.kernels.next_buffer();
         let steps = RecordSteps::new(walker);
@@ -128,54 +128,54 @@ impl Reader {
         let unread = sink.record(|batch| {
             let mut unread = 0;
             for bytes in records.by_ref() {
-                match Record::read(bytes) {
-                    Some(record) => self.take(&record, batch),
+                match Record::from_bytes(bytes) {
+                    Some(record) => self.add_record(&record, batch),
                     None => unread += 1,
                 }
             }
-            self.pushed.iter_mut().for_each(|pushed| pushed.deliver(batch));
+            self.pushed.iter_mut().for_each(|pushed| pushed.deliver_unclaimed(batch));
             self.markers.deliver_complete(batch);
             unread
         });
         // The number of records in the rest of a broken buffer is unknown.
-        self.launches.note_missing(records.broken().into());
-        sink.lost(Loss::DeviceRecordsUnread, unread + u64::from(records.broken()));
-        !records.broken()
+        self.launches.note_missing(records.is_broken().into());
+        sink.lost(Loss::DeviceRecordsUnread, unread + u64::from(records.is_broken()));
+        !records.is_broken()
     }
 
     /// Ends the recording.
-    pub(super) fn finish(&mut self) {
-        self.sink.record(|batch| self.markers.finish(batch));
+    pub(super) fn finish_recording(&mut self) {
+        self.sink.record(|batch| self.markers.deliver_remaining(batch));
     }
 
     #[inline]
-    fn take(&mut self, record: &Record<'_>, batch: &mut Batch<'_>) {
+    fn add_record(&mut self, record: &Record<'_>, batch: &mut Batch<'_>) {
         match record {
-            Record::Kernel(kernel) => self.kernel(kernel, batch),
-            Record::Runtime(call) => self.call(call, RUNTIME, batch),
-            Record::Driver(call) => self.call(call, DRIVER, batch),
+            Record::Kernel(kernel) => self.add_kernel(kernel, batch),
+            Record::Runtime(call) => self.add_call(call, RUNTIME, batch),
+            Record::Driver(call) => self.add_call(call, DRIVER, batch),
             Record::ExternalCorrelation(external) if external.id_kind() == OWN_IDS => {
                 self.newest = (self.newest + 1) % THREADS;
                 if let Some(oldest) = self.pushed.get_mut(self.newest) {
-                    oldest.deliver(batch);
+                    oldest.deliver_unclaimed(batch);
                     *oldest = PushedId { correlation: external.correlation(), id: external.id(), taken: false };
                 }
             }
             // Ids of another profiler.
             Record::ExternalCorrelation(_) => {}
-            Record::Memcpy(copy) => self.copy(copy, batch),
-            Record::Memcpy2(copy) => self.peer_copy(copy, batch),
-            Record::Memset(fill) => self.fill(fill, batch),
-            Record::Synchronization(sync) => synchronization(sync, batch),
-            Record::CudaEvent(event) => self.event(event, batch),
+            Record::Memcpy(copy) => self.add_copy(copy, batch),
+            Record::Memcpy2(copy) => self.add_peer_copy(copy, batch),
+            Record::Memset(fill) => self.add_fill(fill, batch),
+            Record::Synchronization(sync) => add_synchronization(sync, batch),
+            Record::CudaEvent(event) => self.add_event(event, batch),
             Record::Overhead(overhead) => {
                 let name = batch.name(overhead_name(overhead.what()));
                 batch.overhead(&Overhead { name, start: overhead.start(), end: overhead.end() });
             }
-            Record::Marker(marker) => self.markers.marker(marker, batch),
-            Record::Memory2(memory) => allocation(memory, batch),
-            Record::MarkerData(data) => self.markers.data(data, batch),
-            Record::GraphTrace(graph) => self.graph(graph, batch),
+            Record::Marker(marker) => self.markers.add_marker(marker, batch),
+            Record::Memory2(memory) => add_allocation(memory, batch),
+            Record::MarkerData(data) => self.markers.add_marker_data(data, batch),
+            Record::GraphTrace(graph) => self.add_graph(graph, batch),
         }
     }
 
@@ -194,11 +194,11 @@ impl Reader {
         })
     }
 
-    fn call(&mut self, call: &Api<'_>, domain: u32, batch: &mut Batch<'_>) {
+    fn add_call(&mut self, call: &Api<'_>, domain: u32, batch: &mut Batch<'_>) {
         let number = call.function();
         let function = self.functions.get((domain, number), || (self.function_name)(domain, number), batch);
         let (does, correlation, thread) = (function.does, call.correlation(), call.thread());
-        self.launches.call(call.start());
+        self.launches.note_call(call.start());
         let external = self.id_around(correlation);
         let (own, until) = self.own;
         if does.is_noise || thread == own && call.start() < until {
@@ -206,13 +206,13 @@ impl Reader {
         }
         let worked = call.result() == 0;
         if worked && (does.begins_capture || does.ends_capture) {
-            self.launches.capture(thread, does.begins_capture);
+            self.launches.note_capture(thread, does.begins_capture);
         }
         let launches = does.launches && worked && self.launches.reaches_device(thread);
         // Only wait for kernels that are recorded, and not for those of a pause.
         let is_owed = launches && !batch.overlaps_pause(call.start(), call.end());
         if is_owed && does.runs_kernels && self.types.contains(ActivityType::ConcurrentKernel) {
-            self.launches.launched(correlation, call.start());
+            self.launches.note_launch(correlation, call.start());
         }
         batch.call(&ApiCall {
             kind: if domain == RUNTIME { ActivityType::CudaRuntime } else { ActivityType::CudaDriver },
@@ -228,19 +228,19 @@ impl Reader {
         });
     }
 
-    fn kernel(&mut self, kernel: &Kernel<'_>, batch: &mut Batch<'_>) {
+    fn add_kernel(&mut self, kernel: &Kernel<'_>, batch: &mut Batch<'_>) {
         self.on_device(kernel.context(), kernel.device(), kernel.correlation(), batch);
-        let name = self.kernels.name(kernel.name(), batch);
+        let name = self.kernels.name_at(kernel.name(), batch);
         batch.work(&work!(kernel, ConcurrentKernel, name, KERNEL, kernel_words));
     }
 
-    fn copy(&mut self, copy: &Memcpy<'_>, batch: &mut Batch<'_>) {
+    fn add_copy(&mut self, copy: &Memcpy<'_>, batch: &mut Batch<'_>) {
         self.on_device(copy.context(), copy.device(), copy.correlation(), batch);
         let name = self.copy_name([copy.copy_kind(), copy.source_kind(), copy.target_kind()], batch);
         batch.work(&work!(copy, GpuMemcpy, name, COPY, copy_words));
     }
 
-    fn peer_copy(&mut self, copy: &Memcpy2<'_>, batch: &mut Batch<'_>) {
+    fn add_peer_copy(&mut self, copy: &Memcpy2<'_>, batch: &mut Batch<'_>) {
         self.on_device(copy.context(), copy.device(), copy.correlation(), batch);
         self.in_context(copy.source_context(), copy.source_device(), batch);
         self.in_context(copy.target_context(), copy.target_device(), batch);
@@ -248,20 +248,20 @@ impl Reader {
         batch.work(&work!(copy, GpuMemcpy, name, PEER_COPY, peer_copy_words));
     }
 
-    fn fill(&mut self, fill: &Memset<'_>, batch: &mut Batch<'_>) {
+    fn add_fill(&mut self, fill: &Memset<'_>, batch: &mut Batch<'_>) {
         self.on_device(fill.context(), fill.device(), fill.correlation(), batch);
         let memory = u32::from(fill.memory_kind());
-        let name = self.composed(FILL | memory, || format!("Memset ({})", memory_name(memory)), batch);
+        let name = self.composed_name(FILL | memory, || format!("Memset ({})", memory_name(memory)), batch);
         batch.work(&work!(fill, GpuMemset, name, COPY, fill_words));
     }
 
-    fn graph(&mut self, graph: &GraphTrace<'_>, batch: &mut Batch<'_>) {
+    fn add_graph(&mut self, graph: &GraphTrace<'_>, batch: &mut Batch<'_>) {
         self.on_device(graph.context(), graph.device(), graph.correlation(), batch);
-        let name = self.composed(GRAPH, || "CUDA graph".to_owned(), batch);
+        let name = self.composed_name(GRAPH, || "CUDA graph".to_owned(), batch);
         batch.work(&work!(graph, ConcurrentKernel, name, GRAPH, graph_words));
     }
 
-    fn event(&mut self, event: &CudaEvent<'_>, batch: &mut Batch<'_>) {
+    fn add_event(&mut self, event: &CudaEvent<'_>, batch: &mut Batch<'_>) {
         if let Some(device) = event.device() {
             self.in_context(event.context(), device, batch);
         }
@@ -284,7 +284,7 @@ impl Reader {
     #[inline]
     fn on_device(&mut self, context: u32, device: u32, correlation: u32, batch: &mut Batch<'_>) {
         self.in_context(context, device, batch);
-        self.launches.worked(correlation);
+        self.launches.note_device_record(correlation);
     }
 
     #[inline]
@@ -303,10 +303,10 @@ impl Reader {
             let direction = DIRECTIONS.get(usize::from(copy)).unwrap_or(&DIRECTIONS[0]);
             format!("Memcpy {direction} ({} -> {})", memory_name(source.into()), memory_name(target.into()))
         };
-        self.composed(number, text, batch)
+        self.composed_name(number, text, batch)
     }
 
-    fn composed(&mut self, number: u32, text: impl FnOnce() -> String, batch: &mut Batch<'_>) -> Name {
+    fn composed_name(&mut self, number: u32, text: impl FnOnce() -> String, batch: &mut Batch<'_>) -> Name {
         if let Some((_, name)) = self.composed.iter().find(|(known, _)| *known == number) {
             return *name;
         }
@@ -319,7 +319,7 @@ impl Reader {
     }
 }
 
-fn synchronization(sync: &Synchronization<'_>, batch: &mut Batch<'_>) {
+fn add_synchronization(sync: &Synchronization<'_>, batch: &mut Batch<'_>) {
     let names = &shapes::SYNC_NAMES;
     let name = batch.name(names.get(sync.what() as usize).unwrap_or(&names[0]));
     batch.synchronization(&Wait {
@@ -337,7 +337,7 @@ fn synchronization(sync: &Synchronization<'_>, batch: &mut Batch<'_>) {
 }
 
 /// Adds device memory; host memory is ignored.
-fn allocation(memory: &Memory2<'_>, batch: &mut Batch<'_>) {
+fn add_allocation(memory: &Memory2<'_>, batch: &mut Batch<'_>) {
     /// Operations and kinds of memory.
     const ALLOCATE: u32 = 1;
     const RELEASE: u32 = 2;

@@ -118,7 +118,7 @@ impl<'b> Record<'b> {
     /// Reads a record from all of its bytes; returns `None` if its kind is unknown, or it is too short.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "lets the caller's match merge with this one")]
-    pub(super) fn read(bytes: &'b [u8]) -> Option<Record<'b>> {
+    pub(super) fn from_bytes(bytes: &'b [u8]) -> Option<Record<'b>> {
         Some(match kind_of(bytes)? {
             kind::CONCURRENT_KERNEL | kind::KERNEL => Record::Kernel(Kernel::new(bytes)?),
             kind::MEMCPY => Record::Memcpy(Memcpy::new(bytes)?),
@@ -142,7 +142,7 @@ impl<'b> Record<'b> {
 /// Returns the kind of the record at the start of `bytes`.
 #[inline]
 pub(super) fn kind_of(bytes: &[u8]) -> Option<u32> {
-    Field::read(bytes, 0)
+    Field::read_at(bytes, 0)
 }
 
 #[cfg(test)]
@@ -184,7 +184,7 @@ mod tests {
                 fields.push((216, 4, 0xFFFF_FFFF));
             }
             let bytes = record(10, size, &fields);
-            let Some(Record::Kernel(kernel)) = Record::read(&bytes) else { panic!("{version}") };
+            let Some(Record::Kernel(kernel)) = Record::from_bytes(&bytes) else { panic!("{version}") };
             assert_eq!(
                 [
                     kernel.device(),
@@ -236,7 +236,7 @@ mod tests {
                 (80, 4, 14),
             ];
             let bytes = record(1, size, &fields);
-            let Some(Record::Memcpy(copy)) = Record::read(&bytes) else { panic!("{size}") };
+            let Some(Record::Memcpy(copy)) = Record::from_bytes(&bytes) else { panic!("{size}") };
             assert_eq!([copy.copy_kind(), copy.source_kind(), copy.target_kind()], [1, 2, 3]);
             assert_eq!([copy.bytes(), copy.start(), copy.end(), copy.graph_node()], [4096, 5, 6, 11]);
             assert_eq!([copy.device(), copy.context(), copy.stream(), copy.correlation()], [7, 8, 9, 10]);
@@ -265,7 +265,7 @@ mod tests {
             (88, 4, 14),
         ];
         let bytes = record(22, 96, &fields);
-        let Some(Record::Memcpy2(copy)) = Record::read(&bytes) else { panic!() };
+        let Some(Record::Memcpy2(copy)) = Record::from_bytes(&bytes) else { panic!() };
         assert_eq!(
             [copy.source_device(), copy.source_context(), copy.target_device(), copy.target_context()],
             [1, 2, 3, 4]
@@ -291,7 +291,7 @@ mod tests {
                 (80, 4, 14),
             ];
             let bytes = record(2, size, &fields);
-            let Some(Record::Memset(fill)) = Record::read(&bytes) else { panic!("{size}") };
+            let Some(Record::Memset(fill)) = Record::from_bytes(&bytes) else { panic!("{size}") };
             assert_eq!([fill.device(), fill.context(), fill.stream(), fill.correlation()], [7, 8, 9, 10]);
             assert_eq!([fill.graph(), fill.channel(), fill.channel_type(), fill.memory_kind().into()], [12, 13, 14, 3]);
             assert_eq!([fill.bytes(), fill.start(), fill.end(), fill.graph_node()], [64, 5, 6, 11]);
@@ -302,14 +302,14 @@ mod tests {
     fn other_records_are_read() {
         let bytes =
             record(5, 40, &[(4, 4, 211), (8, 8, 1), (16, 8, 2), (24, 4, 99), (28, 4, 3), (32, 4, 4), (36, 4, 5)]);
-        let Some(Record::Runtime(call)) = Record::read(&bytes) else { panic!() };
+        let Some(Record::Runtime(call)) = Record::from_bytes(&bytes) else { panic!() };
         assert_eq!([call.function(), call.thread(), call.correlation(), call.result()], [211, 3, 4, 5]);
         assert_eq!([call.start(), call.end()], [1, 2]);
-        assert!(matches!(Record::read(&record(4, 40, &[])), Some(Record::Driver(_))));
+        assert!(matches!(Record::from_bytes(&record(4, 40, &[])), Some(Record::Driver(_))));
         for size in [40, 56] {
             let bytes =
                 record(38, size, &[(4, 4, 2), (8, 8, 1), (16, 8, 2), (24, 4, 3), (28, 4, 4), (32, 4, 5), (36, 4, 6)]);
-            let Some(Record::Synchronization(sync)) = Record::read(&bytes) else { panic!() };
+            let Some(Record::Synchronization(sync)) = Record::from_bytes(&bytes) else { panic!() };
             assert_eq!([sync.what(), sync.correlation(), sync.context(), sync.stream(), sync.event()], [2, 3, 4, 5, 6]);
             assert_eq!([sync.start(), sync.end()], [1, 2]);
         }
@@ -319,22 +319,22 @@ mod tests {
                 fields.extend([(24, 4, 5), (40, 8, 99)]);
             }
             let bytes = record(36, size, &fields);
-            let Some(Record::CudaEvent(event)) = Record::read(&bytes) else { panic!() };
+            let Some(Record::CudaEvent(event)) = Record::from_bytes(&bytes) else { panic!() };
             assert_eq!([event.correlation(), event.context(), event.stream(), event.event()], [1, 2, 3, 4]);
             assert_eq!((event.device_time(), event.device()), (device_time, device_time.map(|_| 5)));
         }
         let bytes = record(39, 24, &[(4, 4, 3), (8, 8, u64::MAX - 1), (16, 4, 7)]);
-        let Some(Record::ExternalCorrelation(external)) = Record::read(&bytes) else { panic!() };
+        let Some(Record::ExternalCorrelation(external)) = Record::from_bytes(&bytes) else { panic!() };
         assert_eq!((external.id_kind(), external.id(), external.correlation()), (3, u64::MAX - 1, 7));
         for size in [40, 48, 56] {
             let bytes = record(17, size, &[(4, 4, 1 << 16), (24, 8, 1), (32, 8, 2)]);
-            let Some(Record::Overhead(overhead)) = Record::read(&bytes) else { panic!() };
+            let Some(Record::Overhead(overhead)) = Record::from_bytes(&bytes) else { panic!() };
             assert_eq!((overhead.what(), overhead.start(), overhead.end()), (1 << 16, 1, 2));
         }
         for size in [48, 56] {
             let bytes =
                 record(51, size, &[(4, 4, 1), (8, 8, 2), (16, 8, 3), (24, 4, 4), (28, 4, 5), (32, 4, 6), (36, 4, 7)]);
-            let Some(Record::GraphTrace(graph)) = Record::read(&bytes) else { panic!() };
+            let Some(Record::GraphTrace(graph)) = Record::from_bytes(&bytes) else { panic!() };
             assert_eq!(
                 [graph.correlation(), graph.device(), graph.graph(), graph.context(), graph.stream()],
                 [1, 4, 5, 6, 7]
@@ -347,7 +347,7 @@ mod tests {
     fn markers_and_their_data_are_read() {
         let fields = [(4, 4, 2), (8, 8, 1), (16, 4, 3), (20, 4, 4), (24, 4, 5), (28, 4, 6), (40, 8, 7), (48, 8, 8)];
         let bytes = record(12, 56, &fields);
-        let Some(Record::Marker(marker)) = Record::read(&bytes) else { panic!() };
+        let Some(Record::Marker(marker)) = Record::from_bytes(&bytes) else { panic!() };
         assert_eq!(
             [marker.flags(), marker.id(), marker.object_kind(), marker.process(), marker.thread()],
             [2, 3, 4, 5, 6]
@@ -355,7 +355,7 @@ mod tests {
         assert_eq!([marker.timestamp(), marker.name(), marker.domain()], [1, 7, 8]);
         for size in [32, 40] {
             let bytes = record(13, size, &[(4, 4, 1), (8, 4, 2), (12, 4, 3), (16, 8, 4), (24, 4, 5), (28, 4, 6)]);
-            let Some(Record::MarkerData(data)) = Record::read(&bytes) else { panic!() };
+            let Some(Record::MarkerData(data)) = Record::from_bytes(&bytes) else { panic!() };
             assert_eq!([data.flags(), data.id(), data.payload_kind(), data.color(), data.category()], [1, 2, 3, 5, 6]);
             assert_eq!(data.payload(), 4);
         }
@@ -367,7 +367,7 @@ mod tests {
             let fields =
                 [(4, 4, 1), (8, 4, 3), (12, 4, 4), (16, 8, 5), (24, 8, 6), (32, 8, 7), (48, 4, 99), (52, 4, 8)];
             let bytes = record(49, size, &fields);
-            let Some(Record::Memory2(memory)) = Record::read(&bytes) else { panic!("{size}") };
+            let Some(Record::Memory2(memory)) = Record::from_bytes(&bytes) else { panic!("{size}") };
             assert_eq!([memory.operation(), memory.memory_kind(), memory.correlation(), memory.device()], [1, 3, 4, 8]);
             assert_eq!([memory.address(), memory.bytes(), memory.timestamp()], [5, 6, 7]);
         }
@@ -391,12 +391,12 @@ mod tests {
             (13, 32),
             (49, 120),
         ] {
-            assert!(Record::read(&record(number, size, &[])).is_some(), "{number}");
-            assert!(Record::read(&record(number, size, &[])[..size - 1]).is_none(), "{number}");
+            assert!(Record::from_bytes(&record(number, size, &[])).is_some(), "{number}");
+            assert!(Record::from_bytes(&record(number, size, &[])[..size - 1]).is_none(), "{number}");
         }
         for number in [0, 8, 9, 11, 52, 999, u32::MAX] {
-            assert!(Record::read(&record(number, 256, &[])).is_none());
+            assert!(Record::from_bytes(&record(number, 256, &[])).is_none());
         }
-        assert!(Record::read(&[1, 0, 0]).is_none());
+        assert!(Record::from_bytes(&[1, 0, 0]).is_none());
     }
 }

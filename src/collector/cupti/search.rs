@@ -24,18 +24,18 @@ const IN_PYTHON: [&str; 2] =
     ["lib/python3*/site-packages/nvidia/cu1*/lib", "lib/python3*/site-packages/nvidia/cuda_cupti/lib"];
 
 /// Finds libcupti for a driver of that version, 13000 for 13.0; adds the attempts to `attempts`.
-pub(super) fn find(options: &Options, driver: i32, attempts: &mut Vec<Attempt>) -> Option<Library> {
+pub(super) fn find_library(options: &Options, driver: i32, attempts: &mut Vec<Attempt>) -> Option<Library> {
     let newest = u64::try_from(driver / 1000).unwrap_or(0);
     let first = NAMES.iter().map(|(name, _)| Candidate::Mapped((*name).to_owned()));
-    let named = named(options)
+    let named = path_from_options(options)
         .into_iter()
         .flat_map(|path| if path.is_dir() { in_folder(&path) } else { vec![Candidate::File(path)] });
     let first = first.chain(named);
-    if let Some(library) = Library::first(first, attempts) {
+    if let Some(library) = Library::open_first(first, attempts) {
         return Some(library);
     }
     let fits = |candidate: &Candidate, attempts: &mut Vec<Attempt>| {
-        let major = major(candidate);
+        let major = cuda_major(candidate);
         if major > newest {
             let outcome = format!("skipped: the driver supports only CUDA {newest}");
             attempts.push(Attempt::new(candidate.to_string(), outcome));
@@ -43,25 +43,25 @@ pub(super) fn find(options: &Options, driver: i32, attempts: &mut Vec<Attempt>) 
         major <= newest
     };
     let by_loader = NAMES.iter().map(|(name, _)| Candidate::Loader((*name).to_owned()));
-    let in_folders = || folders(options).into_iter().flat_map(|folder| in_folder(&folder));
+    let in_folders = || search_folders(options).into_iter().flat_map(|folder| in_folder(&folder));
     // Search folders only if the loader finds nothing.
-    let by_loader: Vec<_> = by_loader.filter(|candidate| major(candidate) <= newest).collect();
-    Library::first(by_loader.into_iter(), attempts).or_else(|| {
+    let by_loader: Vec<_> = by_loader.filter(|candidate| cuda_major(candidate) <= newest).collect();
+    Library::open_first(by_loader.into_iter(), attempts).or_else(|| {
         let fitting: Vec<_> = in_folders().filter(|candidate| fits(candidate, attempts)).collect();
-        Library::first(fitting.into_iter(), attempts)
+        Library::open_first(fitting.into_iter(), attempts)
     })
 }
 
 /// Returns the file or folder that the user names. NVTX ranges can only be recorded by the libcupti that receives
 /// them.
-fn named(options: &Options) -> Option<PathBuf> {
+fn path_from_options(options: &Options) -> Option<PathBuf> {
     let is_cupti = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().contains("cupti"));
     let receives_nvtx = || options.path("NVTX_INJECTION64_PATH").filter(is_cupti);
     options.path("KINETO_CUPTI_PATH").or_else(|| receives_nvtx().filter(|_| options.flag("NVTX_RANGES")))
 }
 
 /// Returns the folders to search, in order.
-fn folders(options: &Options) -> Vec<PathBuf> {
+fn search_folders(options: &Options) -> Vec<PathBuf> {
     let toolkits = options.paths(&["CUDA_HOME", "CUDA_PATH"]).into_iter().chain(TOOLKITS.iter().map(PathBuf::from));
     let of_toolkits = toolkits.flat_map(|toolkit| IN_TOOLKIT.map(|folder| toolkit.join(folder)));
     let of_conda = options.path("CONDA_PREFIX").map(|conda| conda.join("lib"));
@@ -75,21 +75,21 @@ fn folders(options: &Options) -> Vec<PathBuf> {
 fn in_folder(folder: &Path) -> Vec<Candidate> {
     let mut found = matching_paths(&folder.join("libcupti.so.*"));
     // Toolkits name the file by the year of its release, and link the loader's name to it.
-    found.retain(|path| version(path) < 2000);
+    found.retain(|path| file_version(path) < 2000);
     found.extend(matching_paths(&folder.join("libcupti.so")));
     found.into_iter().map(Candidate::File).collect()
 }
 
-fn version(path: &Path) -> u64 {
+fn file_version(path: &Path) -> u64 {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     version_numbers(name).first().copied().unwrap_or(0)
 }
 
 /// Returns the major version of CUDA that a candidate is for, 0 if unknown.
-fn major(candidate: &Candidate) -> u64 {
+fn cuda_major(candidate: &Candidate) -> u64 {
     match candidate {
-        Candidate::Mapped(name) | Candidate::Loader(name) => version(Path::new(name)),
-        Candidate::File(path) => version(path),
+        Candidate::Mapped(name) | Candidate::Loader(name) => file_version(Path::new(name)),
+        Candidate::File(path) => file_version(path),
     }
 }
 
@@ -122,7 +122,7 @@ mod tests {
         }
         let mut attempts = Vec::new();
         // None of them is a library, so all that match are tried.
-        assert!(find(&options, 12_040, &mut attempts).is_none());
+        assert!(find_library(&options, 12_040, &mut attempts).is_none());
         let ours = |attempt: &&Attempt| attempt.what.starts_with(root.to_str().unwrap());
         let seen: Vec<_> =
             attempts.iter().filter(ours).map(|attempt| &attempt.what[root.to_str().unwrap().len() + 1..]).collect();
@@ -148,13 +148,13 @@ mod tests {
         let mut options = Options::default();
         options.set("KINETO_CUPTI_PATH", "/nowhere/libcupti.so.13");
         let mut attempts = Vec::new();
-        find(&options, 11_040, &mut attempts);
+        find_library(&options, 11_040, &mut attempts);
         assert_eq!(attempts[0].to_string(), "/nowhere/libcupti.so.13: not there");
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("libcupti.so.12"), "no library").unwrap();
         attempts.clear();
         options.set("KINETO_CUPTI_PATH", folder.path().to_str().unwrap());
-        find(&options, 11_040, &mut attempts);
+        find_library(&options, 11_040, &mut attempts);
         assert!(attempts[0].what.ends_with("/libcupti.so.12"), "a folder: {attempts:?}");
     }
 
@@ -165,7 +165,7 @@ mod tests {
             options.set("NVTX_RANGES", ranges);
             options.set("KINETO_CUPTI_PATH", path);
             options.set("NVTX_INJECTION64_PATH", injection);
-            named(&options)
+            path_from_options(&options)
         };
         assert_eq!(find(true, "", "/x/libcupti.so.13"), Some("/x/libcupti.so.13".into()));
         assert_eq!(find(true, "/y.so", "/x/libcupti.so.13"), Some("/y.so".into()));

@@ -3,7 +3,7 @@
 use super::markers::Details;
 use super::records::{Api, GraphTrace, Kernel, Memcpy, Memcpy2, Memset};
 use crate::collector::cuda::{BLOCKS_PER_MULTIPROCESSOR, RESERVED_SHARED_MEMORY};
-use crate::collector::packed::{MinusOne, PackedValue, packed, prepend};
+use crate::collector::packed::{MinusOne, PackedValue, packed, prepend_words};
 use crate::collector::{DeviceDescription, Name, RecordLayout, RecordView};
 use crate::occupancy::{self, Occupancy, SharedLimit};
 use kineto_trace::activity::ArgValue;
@@ -75,7 +75,7 @@ packed! {
 pub(super) const SYNC_NAMES: [&str; 5] =
     ["Unknown Sync", "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync"];
 
-fn capped(value: u32) -> u16 {
+fn clamp_to_u16(value: u32) -> u16 {
     u16::try_from(value).unwrap_or(u16::MAX)
 }
 
@@ -86,7 +86,7 @@ fn channel_type(number: u32) -> u8 {
 pub(super) fn kernel_words(kernel: &Kernel<'_>) -> [u64; 8] {
     let packed = PackedKernel {
         registers: kernel.registers(),
-        block_x: capped(kernel.block_x()),
+        block_x: clamp_to_u16(kernel.block_x()),
         grid_x: kernel.grid_x(),
         priority: kernel.priority().map(|priority| i16::from_bits(priority.into())),
         channel_type: channel_type(kernel.channel_type()),
@@ -102,7 +102,7 @@ pub(super) fn kernel_words(kernel: &Kernel<'_>) -> [u64; 8] {
         block_y: MinusOne(kernel.block_y()),
         queued: kernel.queued(),
     };
-    packed.words()
+    packed.to_words()
 }
 
 /// Packs the fields that all copies and fills have.
@@ -116,7 +116,7 @@ macro_rules! pack_copy {
             channel: $copy.channel(),
             graph_node: $copy.graph_node(),
         }
-        .words()
+        .to_words()
     };
 }
 
@@ -136,7 +136,7 @@ pub(super) fn peer_copy_words(copy: &Memcpy2<'_>) -> [u64; 7] {
         source_context: copy.source_context(),
         device: copy.device(),
     };
-    prepend(pack_copy!(copy), ends.words())
+    prepend_words(pack_copy!(copy), ends.to_words())
 }
 
 pub(super) fn call_words(call: &Api<'_>) -> [u64; 1] {
@@ -144,20 +144,20 @@ pub(super) fn call_words(call: &Api<'_>) -> [u64; 1] {
 }
 
 pub(super) fn sync_words(context: u32, what: u32, event: u32) -> [u64; 2] {
-    PackedSync { what, context, event }.words()
+    PackedSync { what, context, event }.to_words()
 }
 
 pub(super) fn event_words(context: u32, event: u32) -> [u64; 1] {
-    PackedEvent { event, context }.words()
+    PackedEvent { event, context }.to_words()
 }
 
 pub(super) fn graph_words(graph: &GraphTrace<'_>) -> [u64; 1] {
-    PackedGraph { graph: graph.graph(), context: graph.context() }.words()
+    PackedGraph { graph: graph.graph(), context: graph.context() }.to_words()
 }
 
 pub(super) fn marker_words(domain: Name, details: &Details) -> [u64; 3] {
     let ((payload_kind, payload), category, color) = (details.payload, details.category, details.color);
-    PackedMarker { domain, category, color, payload_kind: capped(payload_kind), payload }.words()
+    PackedMarker { domain, category, color, payload_kind: clamp_to_u16(payload_kind), payload }.to_words()
 }
 
 type Each<'e> = &'e mut dyn FnMut(&str, ArgValue<'_>);
@@ -165,39 +165,39 @@ type Each<'e> = &'e mut dyn FnMut(&str, ArgValue<'_>);
 impl RecordLayout for CudaShape {
     fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         match self {
-            CudaShape::Kernel => kernel(record, each),
-            CudaShape::Copy => copy(record, each),
-            CudaShape::PeerCopy => peer_copy(record, each),
+            CudaShape::Kernel => write_kernel_args(record, each),
+            CudaShape::Copy => write_copy_args(record, each),
+            CudaShape::PeerCopy => write_peer_copy_args(record, each),
             CudaShape::Call => {
                 each("cbid", ArgValue::U64(record.word(0)));
                 each("correlation", ArgValue::U64(record.correlation));
             }
-            CudaShape::Sync => sync(record, each),
+            CudaShape::Sync => write_sync_args(record, each),
             CudaShape::Event => {
-                let event = PackedEvent::read(record);
+                let event = PackedEvent::from_record(record);
                 each("event_id", ArgValue::U64(event.event.into()));
-                each("stream", stream(record.stream));
-                correlated(record, event.context, each);
+                each("stream", stream_value(record.stream));
+                write_correlation_args(record, event.context, each);
             }
             CudaShape::Graph => {
-                let graph = PackedGraph::read(record);
-                device_and_context(record, graph.context, each);
-                each("stream", stream(record.stream));
+                let graph = PackedGraph::from_record(record);
+                write_device_and_context(record, graph.context, each);
+                each("stream", stream_value(record.stream));
                 each("correlation", ArgValue::U64(record.correlation));
                 each("graph id", ArgValue::U64(graph.graph.into()));
             }
-            CudaShape::Marker => marker(record, each),
+            CudaShape::Marker => write_marker_args(record, each),
         }
     }
 }
 
-fn kernel(record: &RecordView<'_>, each: Each<'_>) {
-    let kernel = PackedKernel::read(record);
+fn write_kernel_args(record: &RecordView<'_>, each: Each<'_>) {
+    let kernel = PackedKernel::from_record(record);
     let grid = [kernel.grid_x, kernel.grid_y.0, kernel.grid_z.0];
     let block = [kernel.block_x.into(), kernel.block_y.0, kernel.block_z.0];
     each("queued", ArgValue::U64(kernel.queued));
-    device_and_context(record, kernel.context, each);
-    each("stream", stream(record.stream));
+    write_device_and_context(record, kernel.context, each);
+    each("stream", stream_value(record.stream));
     each("correlation", ArgValue::U64(record.correlation));
     each("registers per thread", ArgValue::U64(kernel.registers.into()));
     let shared = i64::from(kernel.static_shared) + i64::from(kernel.dynamic_shared);
@@ -205,9 +205,9 @@ fn kernel(record: &RecordView<'_>, each: Each<'_>) {
     let asked = occupancy::KernelResources {
         threads_per_block: block.into_iter().fold(1, u32::saturating_mul),
         registers_per_thread: kernel.registers.into(),
-        shared: counted(shared),
+        shared: clamp_to_u32(shared),
     };
-    let device = record.device.map(capacity);
+    let device = record.device.map(occupancy_device);
     if let Some(device) = &device {
         let blocks = occupancy::blocks_per_sm(device, grid);
         each("blocks per SM", ArgValue::F64(blocks.into()));
@@ -216,15 +216,15 @@ fn kernel(record: &RecordView<'_>, each: Each<'_>) {
     each("grid", ArgValue::Ints(&grid.map(i64::from)));
     each("block", ArgValue::Ints(&block.map(i64::from)));
     if let Some(device) = &device {
-        occupied(device, &asked, grid, each);
+        write_occupancy(device, &asked, grid, each);
     }
-    ran_in_graph(kernel.graph, kernel.graph_node, kernel.priority, each);
-    ran_on_channel(kernel.channel, kernel.channel_type, each);
+    write_graph_args(kernel.graph, kernel.graph_node, kernel.priority, each);
+    write_channel_args(kernel.channel, kernel.channel_type, each);
 }
 
 /// Returns the device properties that determine occupancy.
-fn capacity(device: &DeviceDescription) -> occupancy::Device {
-    let known = |key: &str| device.property(key).map(counted);
+fn occupancy_device(device: &DeviceDescription) -> occupancy::Device {
+    let known = |key: &str| device.property(key).map(clamp_to_u32);
     let has = |key: &str| known(key).unwrap_or(0);
     let compute = (has("computeMajor"), has("computeMinor"));
     occupancy::Device {
@@ -245,7 +245,7 @@ fn capacity(device: &DeviceDescription) -> occupancy::Device {
     }
 }
 
-fn counted(value: i64) -> u32 {
+fn clamp_to_u32(value: i64) -> u32 {
     u32::try_from(value).unwrap_or(if value < 0 { 0 } else { u32::MAX })
 }
 
@@ -256,10 +256,10 @@ fn warps_per_sm(blocks_per_sm: f32, kernel: &occupancy::KernelResources, device:
 
 /// Writes the occupancy of a kernel, and what limits it.
 #[expect(clippy::cast_possible_truncation, reason = "a percentage")]
-fn occupied(device: &occupancy::Device, kernel: &occupancy::KernelResources, grid: [u32; 3], each: Each<'_>) {
+fn write_occupancy(device: &occupancy::Device, kernel: &occupancy::KernelResources, grid: [u32; 3], each: Each<'_>) {
     // The kernel ran, so it had requested the shared memory that it used.
     let Some(found) = Occupancy::new(device, kernel, SharedLimit::OptIn) else { return };
-    let percent = (found.achieved(device, kernel, grid) * 100.0).round();
+    let percent = (found.achieved_occupancy(device, kernel, grid) * 100.0).round();
     each("est. achieved occupancy %", ArgValue::I64(percent as i64));
     let limiting = found.limiting.to_string();
     let figures: [(&str, ArgValue<'_>); 9] = [
@@ -276,38 +276,38 @@ fn occupied(device: &occupancy::Device, kernel: &occupancy::KernelResources, gri
     each("occupancy", ArgValue::Dict(&figures));
 }
 
-fn copy(record: &RecordView<'_>, each: Each<'_>) {
-    let copy = PackedCopy::read(record);
-    device_and_context(record, copy.context, each);
-    copied(record, &copy, each);
+fn write_copy_args(record: &RecordView<'_>, each: Each<'_>) {
+    let copy = PackedCopy::from_record(record);
+    write_device_and_context(record, copy.context, each);
+    write_transfer_args(record, &copy, each);
 }
 
-fn peer_copy(record: &RecordView<'_>, each: Each<'_>) {
-    let (copy, ends) = (PackedCopy::read(record), PackedEnds::read(record));
+fn write_peer_copy_args(record: &RecordView<'_>, each: Each<'_>) {
+    let (copy, ends) = (PackedCopy::from_record(record), PackedEnds::from_record(record));
     each("fromDevice", ArgValue::U64(ends.source_device.into()));
     each("inDevice", ArgValue::U64(ends.device.into()));
     each("toDevice", ArgValue::U64(ends.target_device.into()));
     each("fromContext", ArgValue::U64(ends.source_context.into()));
     each("inContext", ArgValue::U64(copy.context.into()));
     each("toContext", ArgValue::U64(ends.target_context.into()));
-    copied(record, &copy, each);
+    write_transfer_args(record, &copy, each);
 }
 
 /// Writes the arguments that all copies and fills share.
 #[expect(clippy::cast_precision_loss, reason = "a ratio, written with a few digits")]
-fn copied(record: &RecordView<'_>, copy: &PackedCopy, each: Each<'_>) {
-    each("stream", stream(record.stream));
+fn write_transfer_args(record: &RecordView<'_>, copy: &PackedCopy, each: Each<'_>) {
+    each("stream", stream_value(record.stream));
     each("correlation", ArgValue::U64(record.correlation));
     each("bytes", ArgValue::U64(copy.bytes));
     let duration = record.end.as_nanos().saturating_sub(record.start.as_nanos());
     if duration > 0 {
         each("memory bandwidth (GB/s)", ArgValue::F64(copy.bytes as f64 / duration as f64));
     }
-    ran_in_graph(copy.graph, copy.graph_node, None, each);
-    ran_on_channel(copy.channel, copy.channel_type, each);
+    write_graph_args(copy.graph, copy.graph_node, None, each);
+    write_channel_args(copy.channel, copy.channel_type, each);
 }
 
-fn ran_in_graph(graph: u32, node: u64, priority: Option<i16>, each: Each<'_>) {
+fn write_graph_args(graph: u32, node: u64, priority: Option<i16>, each: Each<'_>) {
     each("graph id", ArgValue::U64(graph.into()));
     each("graph node id", ArgValue::U64(node));
     if let Some(priority) = priority {
@@ -315,33 +315,33 @@ fn ran_in_graph(graph: u32, node: u64, priority: Option<i16>, each: Each<'_>) {
     }
 }
 
-fn ran_on_channel(number: u32, channel_type: u8, each: Each<'_>) {
+fn write_channel_args(number: u32, channel_type: u8, each: Each<'_>) {
     each("channel", ArgValue::U64(number.into()));
     each("channel_type", ArgValue::I64(channel_type.into()));
 }
 
-fn sync(record: &RecordView<'_>, each: Each<'_>) {
+fn write_sync_args(record: &RecordView<'_>, each: Each<'_>) {
     const EVENT_SYNC: usize = 1;
     const STREAM_WAIT_EVENT: usize = 2;
-    let sync = PackedSync::read(record);
+    let sync = PackedSync::from_record(record);
     let what = sync.what as usize;
     each("cuda_sync_kind", ArgValue::Str(SYNC_NAMES.get(what).unwrap_or(&SYNC_NAMES[0])));
     if matches!(what, EVENT_SYNC | STREAM_WAIT_EVENT) {
         let (on, by) = match record.wait {
-            Some(wait) => (stream(wait.stream), ArgValue::U64(wait.correlation)),
+            Some(wait) => (stream_value(wait.stream), ArgValue::U64(wait.correlation)),
             None => (ArgValue::I64(-1), ArgValue::I64(-1)),
         };
         each("wait_on_stream", on);
         each("wait_on_cuda_event_record_corr_id", by);
         each("wait_on_cuda_event_id", ArgValue::U64(sync.event.into()));
     }
-    each("stream", stream(record.stream));
-    correlated(record, sync.context, each);
+    each("stream", stream_value(record.stream));
+    write_correlation_args(record, sync.context, each);
 }
 
 /// Writes NVTX attributes under the field names that spans use. A missing payload cannot be told from a payload of 0.
-fn marker(record: &RecordView<'_>, each: Each<'_>) {
-    let marker = PackedMarker::read(record);
+fn write_marker_args(record: &RecordView<'_>, each: Each<'_>) {
+    let marker = PackedMarker::from_record(record);
     each("nvtx.domain", ArgValue::Str(record.names.text(marker.domain)));
     if marker.category != 0 {
         each("nvtx.category", ArgValue::U64(marker.category.into()));
@@ -360,17 +360,17 @@ fn marker(record: &RecordView<'_>, each: Each<'_>) {
     }
 }
 
-fn correlated(record: &RecordView<'_>, context: u32, each: Each<'_>) {
+fn write_correlation_args(record: &RecordView<'_>, context: u32, each: Each<'_>) {
     each("correlation", ArgValue::U64(record.correlation));
-    device_and_context(record, context, each);
+    write_device_and_context(record, context, each);
 }
 
-fn device_and_context(record: &RecordView<'_>, context: u32, each: Each<'_>) {
+fn write_device_and_context(record: &RecordView<'_>, context: u32, each: Each<'_>) {
     each("device", ArgValue::I64(record.device_id.into()));
     each("context", ArgValue::U64(context.into()));
 }
 
 /// Returns a stream's number, -1 for all streams.
-fn stream(number: u32) -> ArgValue<'static> {
+fn stream_value(number: u32) -> ArgValue<'static> {
     ArgValue::I64(if number == u32::MAX { -1 } else { number.into() })
 }

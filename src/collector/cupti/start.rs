@@ -68,7 +68,7 @@ impl Loaded {
             return Err(Unavailable::new(Why::Unsupported, "CUDA is recorded on Linux alone", "record on Linux"));
         }
         let driver = Driver::open(attempts)?;
-        let library = search::find(options, driver.version(), attempts).ok_or_else(|| {
+        let library = search::find_library(options, driver.version(), attempts).ok_or_else(|| {
             let message = format!("there is no libcupti for {}", cuda_version(driver.version()));
             let advice = "`pip install nvidia-cuda-cupti` (nvidia-cuda-cupti-cu12 for CUDA 12), or set KINETO_CUPTI_PATH \
                           to the file";
@@ -78,13 +78,13 @@ impl Loaded {
             let message = format!("libcupti lacks {}", name.to_string_lossy());
             Unavailable::new(Why::Incompatible, message, "use libcupti of CUDA 11.7 or newer")
         })?;
-        if library.path(c"cuptiActivityEnable_v2").is_some() && !driver.has_export_table() {
+        if library.path_by_symbol(c"cuptiActivityEnable_v2").is_some() && !driver.has_export_table() {
             let message = "the CUDA driver has no cuGetExportTable, which this libcupti needs";
             return Err(Unavailable::new(Why::Incompatible, message, "use NVIDIA's driver, or libcupti 13.1 or older"));
         }
-        let version = api.version().map_err(|error| error.reason("cuptiGetVersion", ""))?;
+        let version = api.version().map_err(|error| error.to_unavailable("cuptiGetVersion", ""))?;
         attempts.push(Attempt::new("cuptiGetVersion", version.to_string()));
-        let path = library.path(c"cuptiGetVersion");
+        let path = library.path_by_symbol(c"cuptiGetVersion");
         // Cached from here on; a missing library is searched again at each start.
         let (driver, api) = (Box::leak(Box::new(driver)), Box::leak(Box::new(api)));
         // CUDA 13 has some 800 functions.
@@ -94,13 +94,13 @@ impl Loaded {
     }
 
     pub(super) fn capabilities(&self) -> Capabilities {
-        let missing = self.api.missing();
+        let missing = self.api.missing_functions();
         let notes = match &missing[..] {
             [] => Vec::new(),
             missing => vec![format!("libcupti {} lacks {}", self.version, missing.join(", "))],
         };
         Capabilities {
-            types: types(),
+            types: supported_types(),
             metadata: vec![
                 ("cupti_version".to_owned(), self.version.to_string()),
                 ("cuda_driver_version".to_owned(), self.driver.version().to_string()),
@@ -112,7 +112,7 @@ impl Loaded {
     }
 
     /// Starts to record, while holding the lease.
-    pub(super) fn start(
+    pub(super) fn start_recording(
         &self,
         selection: &Selection,
         sink: &RecordSink,
@@ -124,7 +124,7 @@ impl Loaded {
             let advice = "run `nvidia-smi`, and check CUDA_VISIBLE_DEVICES";
             return Err(Unavailable::new(Why::NoDevice, "the CUDA driver finds no GPU", advice));
         }
-        let held = |error: CuptiError| error.reason("cuptiSubscribe", &holders::describe_subscribers());
+        let held = |error: CuptiError| error.to_unavailable("cuptiSubscribe", &holders::describe_subscribers());
         let subscriber = self.api.subscribe(callbacks::on_call).map_err(held)?;
         let mut capabilities = self.capabilities();
         let subscription = Subscription::new(self.api, subscriber, lease);
@@ -187,13 +187,13 @@ impl Loaded {
         );
         HUB.pool.preallocate();
         // Another profiler may have registered its callbacks since.
-        let failed = |error: CuptiError| error.reason("cuptiActivityRegisterCallbacks", "");
-        api.register(callbacks::on_request, callbacks::on_complete).map_err(failed)?;
+        let failed = |error: CuptiError| error.to_unavailable("cuptiActivityRegisterCallbacks", "");
+        api.register_callbacks(callbacks::on_request, callbacks::on_complete).map_err(failed)?;
         // Drops made for another profiler.
-        api.dropped();
+        api.take_dropped_count();
         /// A resume may run in a callback, for which the thread that disables kinds waits.
         const PATIENCE: Duration = Duration::from_millis(2);
-        let kinds = self.enable(selection, capabilities)?;
+        let kinds = self.enable_kinds(selection, capabilities)?;
         let kinds = Arc::new(PausableKinds::new(api, Vec::new(), kinds, PATIENCE));
         subscription.set_kinds(kinds.clone());
         let commands = Arc::new(ReaderCommands::new(&HUB.pool));
@@ -208,7 +208,7 @@ impl Loaded {
     }
 
     /// Enables the selection; adds what is enabled to `capabilities`, and returns the kinds.
-    fn enable(&self, selection: &Selection, capabilities: &mut Capabilities) -> Result<Vec<u32>, Unavailable> {
+    fn enable_kinds(&self, selection: &Selection, capabilities: &mut Capabilities) -> Result<Vec<u32>, Unavailable> {
         let mut enabled = Vec::new();
         let mut refused = None;
         capabilities.types = ActivityTypes::EMPTY;
@@ -217,7 +217,7 @@ impl Loaded {
         let graphs =
             selection.options.flag("CUDA_GRAPH_TRACE").then_some((ActivityType::ConcurrentKernel, kind::GRAPH_TRACE));
         for (kind, number) in graphs.into_iter().chain(all).filter(|(kind, _)| selection.types.contains(*kind)) {
-            let outcome = if enabled.contains(&number) { Ok(()) } else { self.api.enable(number) };
+            let outcome = if enabled.contains(&number) { Ok(()) } else { self.api.enable_kind(number) };
             match outcome {
                 Ok(()) => {
                     enabled.push(number);
@@ -226,7 +226,7 @@ impl Loaded {
                 Err(error) => {
                     capabilities.is_incomplete = true;
                     // Give the advice once.
-                    let advice = if refused == Some(error) { String::new() } else { error.hint() };
+                    let advice = if refused == Some(error) { String::new() } else { error.advice_suffix() };
                     capabilities.notes.push(format!("{kind} is not recorded, or only in part: {error}{advice}"));
                     refused.get_or_insert(error);
                 }
@@ -236,19 +236,19 @@ impl Loaded {
             self.enable_markers(selection, capabilities, &mut enabled);
         }
         if selection.device_memory {
-            match self.api.enable(kind::MEMORY2) {
+            match self.api.enable_kind(kind::MEMORY2) {
                 Ok(()) => {
                     enabled.push(kind::MEMORY2);
                     capabilities.memory_of = Some(DeviceType::Cuda);
                 }
                 Err(error) => {
-                    let advice = error.hint();
+                    let advice = error.advice_suffix();
                     capabilities.notes.push(format!("device memory is not recorded: {error}{advice}"));
                 }
             }
         }
         match refused {
-            Some(error) if enabled.is_empty() => return Err(error.reason("cuptiActivityEnable", "")),
+            Some(error) if enabled.is_empty() => return Err(error.to_unavailable("cuptiActivityEnable", "")),
             _ => {}
         }
         for (domain, functions) in names::DISABLED_CALLS {
@@ -271,13 +271,13 @@ impl Loaded {
         if types.is_empty() {
             return;
         }
-        if let Err(error) = self.api.enable(kind::MARKER) {
-            capabilities.notes.push(format!("NVTX ranges are not recorded: {error}{}", error.hint()));
+        if let Err(error) = self.api.enable_kind(kind::MARKER) {
+            capabilities.notes.push(format!("NVTX ranges are not recorded: {error}{}", error.advice_suffix()));
             return;
         }
         enabled.push(kind::MARKER);
         capabilities.types |= types;
-        match self.api.enable(kind::MARKER_DATA) {
+        match self.api.enable_kind(kind::MARKER_DATA) {
             Ok(()) => enabled.push(kind::MARKER_DATA),
             Err(error) => {
                 let what = "categories, colours and payloads of NVTX ranges are not recorded";
@@ -303,7 +303,7 @@ impl Loaded {
                 return Some(false);
             }
             let _ = self.driver.query_version();
-            commands.drain(until.saturating_duration_since(Instant::now()));
+            commands.drain_buffers(until.saturating_duration_since(Instant::now()));
             if HUB.pool.counts().filled == before {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -317,6 +317,6 @@ fn makes_test_call(patience: Duration, recorded: ActivityTypes) -> bool {
 }
 
 /// Returns the types that can be recorded at best.
-pub(super) fn types() -> ActivityTypes {
+pub(super) fn supported_types() -> ActivityTypes {
     KINDS.iter().fold(ActivityTypes::EMPTY, |types, (kind, _)| types.with(*kind))
 }

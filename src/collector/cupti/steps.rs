@@ -26,14 +26,14 @@ impl<'w, W: Walker> RecordSteps<'w, W> {
 
 impl<W: Walker> Walker for RecordSteps<'_, W> {
     #[inline]
-    fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
-        let Some(from) = at else { return self.walker.next(buffer, None) };
+    fn next_offset(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
+        let Some(from) = at else { return self.walker.next_offset(buffer, None) };
         let kind = buffer.get(from..).and_then(kind_of).unwrap_or(u32::MAX);
         let size = self.sizes.get(kind as usize);
         match size.map(Cell::get) {
             Some(size) if size > 0 => Ok(Some(from + size).filter(|next| *next != buffer.len())),
             _ => {
-                let next = self.walker.next(buffer, at)?;
+                let next = self.walker.next_offset(buffer, at)?;
                 if let (Some(size), Some(next)) = (size, next) {
                     size.set(next.saturating_sub(from));
                 }
@@ -83,7 +83,7 @@ impl RecordSizes {
 
 #[cfg(test)]
 impl Walker for RecordSizes {
-    fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
+    fn next_offset(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
         let Some(at) = at else { return Ok(Some(0)) };
         let kind = buffer.get(at..).and_then(kind_of).ok_or(Unreadable)?;
         let next = at + self.size(kind).ok_or(Unreadable)?;
@@ -129,7 +129,7 @@ mod tests {
             let (buffer, walker) = (records.concat(), ScriptedWalker(told));
             let steps = RecordSteps::new(&walker);
             let mut records = Records::new(&buffer, &steps);
-            (records.by_ref().take(100).map(<[u8]>::len).collect::<Vec<_>>(), records.broken())
+            (records.by_ref().take(100).map(<[u8]>::len).collect::<Vec<_>>(), records.is_broken())
         };
         let records = [record(4, 40), record(10, 248), record(4, 40), record(10, 248), record(4, 40)];
         // The walker returns the first record of each kind, and would end the buffer there.

@@ -36,7 +36,7 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         if let Some(kinds) = &self.kinds {
-            kinds.end();
+            kinds.disable_all();
         }
         HUB.pool.close();
         if !self.is_detached {

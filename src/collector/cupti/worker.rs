@@ -11,7 +11,7 @@ use crate::collector::buffered::launches::UnfinishedLaunches;
 use crate::collector::buffered::pool::PoolCounts;
 use crate::collector::buffered::recording::RecordingApi;
 use crate::collector::buffered::walk::Records;
-use crate::collector::clock::now;
+use crate::collector::clock::realtime_now;
 use crate::collector::cuda::Driver;
 use crate::os::{fork, thread};
 use std::time::{Duration, Instant};
@@ -40,28 +40,28 @@ impl BufferedLibrary for CuptiLibrary {
         self.reader.sink()
     }
 
-    fn launches(&mut self) -> &mut UnfinishedLaunches {
+    fn unfinished_launches(&mut self) -> &mut UnfinishedLaunches {
         &mut self.reader.launches
     }
 
     /// Queries the devices if the recording started inside of `cuInit`; this waits until that is done.
-    fn begin(&mut self) {
+    fn begin_recording(&mut self) {
         if !self.driver.knows_devices() {
             self.driver.devices();
-            self.reader.exclude_calls(thread::pthread_low32(), self.api.timestamp().unwrap_or_else(now));
+            self.reader.exclude_calls(thread::pthread_low32(), self.api.timestamp().unwrap_or_else(realtime_now));
         }
     }
 
-    fn flush(&mut self, forced: bool) {
+    fn flush_buffers(&mut self, forced: bool) {
         // Records that cannot be flushed arrive when their buffer is full, or are counted as missing.
-        let _ = self.api.flush(forced);
-        let dropped = self.api.dropped();
+        let _ = self.api.flush_buffers(forced);
+        let dropped = self.api.take_dropped_count();
         self.reader.launches.note_missing(dropped);
         self.sink().lost(Loss::VendorDropped, dropped);
     }
 
-    fn read(&mut self, bytes: &[u8]) {
-        self.reader.read(bytes, self.api);
+    fn read_buffer(&mut self, bytes: &[u8]) {
+        self.reader.read_buffer(bytes, self.api);
     }
 
     fn count_records(&self, bytes: &[u8]) -> u64 {
@@ -71,16 +71,16 @@ impl BufferedLibrary for CuptiLibrary {
     fn has_records(&mut self, cutoff: &Cutoff) -> bool {
         let launches = &self.reader.launches;
         let keeps_launching = launches.is_past(cutoff.at) && Instant::now() >= cutoff.patience_ends;
-        launches.count() == 0 && (keeps_launching || !HUB.pool.holds_records(cutoff.requests))
+        launches.unfinished_count() == 0 && (keeps_launching || !HUB.pool.holds_records(cutoff.requests))
     }
 
-    fn finish(&mut self, counts: &PoolCounts) {
-        self.reader.finish();
+    fn finish_recording(&mut self, counts: &PoolCounts) {
+        self.reader.finish_recording();
         if self.makes_test_call && counts.filled == 0 {
             self.sink().note("libcupti delivered no records, not even of the test call at the start");
         }
         if self.teardown {
-            self.detach();
+            self.detach_library();
         }
     }
 }
@@ -88,7 +88,7 @@ impl BufferedLibrary for CuptiLibrary {
 impl CuptiLibrary {
     /// Detaches the library when a call returns. The thread makes that call itself instead of waiting for the
     /// program's next call.
-    fn detach(&mut self) {
+    fn detach_library(&mut self) {
         let subscriber = self.subscription.subscriber;
         *DETACHING.lock() = Some((self.api, subscriber));
         HUB.request_detach();

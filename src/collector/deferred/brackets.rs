@@ -23,23 +23,24 @@ const KEPT: usize = 4096;
 impl Brackets {
     /// Adds a bracket: the device worked from `first` to `last`, between the host's `before` and `after`.
     pub(super) fn add(&mut self, [before, after]: [u64; 2], [first, last]: [u64; 2], drift_ppm: u32) {
-        self.least.add((first, ahead(before, first)), drift_ppm);
-        self.most.add((last, ahead(after, last).saturating_neg()), drift_ppm);
+        self.least.add((first, clock_offset(before, first)), drift_ppm);
+        self.most.add((last, clock_offset(after, last).saturating_neg()), drift_ppm);
         self.seen += 1;
     }
 
     /// Returns the lower and upper bound of the offset at that device time; the lower exceeds the upper where
     /// brackets contradict each other. Returns `None` without brackets.
-    pub(super) fn limits(&self, at: u64, drift_ppm: u32) -> Option<(i64, i64)> {
-        Some((self.least.height(at, drift_ppm)?, self.most.height(at, drift_ppm)?.saturating_neg()))
+    pub(super) fn offset_limits(&self, at: u64, drift_ppm: u32) -> Option<(i64, i64)> {
+        Some((self.least.bound_at(at, drift_ppm)?, self.most.bound_at(at, drift_ppm)?.saturating_neg()))
     }
 
     /// Returns the drift at which no brackets contradict each other: the given drift, doubled until it fits; `None`
     /// if none fits.
     pub(super) fn fitting_drift(&self, drift_ppm: u32) -> Option<u32> {
         const ALL: u32 = 1_000_000;
-        let fits =
-            |ppm: &u32| self.bound_times().all(|at| self.limits(at, *ppm).is_none_or(|(least, most)| least <= most));
+        let fits = |ppm: &u32| {
+            self.bound_times().all(|at| self.offset_limits(at, *ppm).is_none_or(|(least, most)| least <= most))
+        };
         let doubled = |ppm: &u32| (*ppm < ALL).then(|| ppm.saturating_mul(2).clamp(1, ALL));
         std::iter::successors(Some(drift_ppm.min(ALL)), doubled).find(fits)
     }
@@ -50,7 +51,7 @@ impl Brackets {
     }
 
     /// Returns how many brackets were added.
-    pub(super) fn seen(&self) -> u64 {
+    pub(super) fn bracket_count(&self) -> u64 {
         self.seen
     }
 }
@@ -58,7 +59,7 @@ impl Brackets {
 impl BoundSet {
     fn add(&mut self, limit: (u64, i64), drift_ppm: u32) {
         let BoundSet(limits) = self;
-        let covers = |by: &(u64, i64), other: &(u64, i64)| loosen(*by, other.0, drift_ppm) >= other.1;
+        let covers = |by: &(u64, i64), other: &(u64, i64)| loosen_bound(*by, other.0, drift_ppm) >= other.1;
         let at = limits.partition_point(|known| known.0 < limit.0);
         let (behind, ahead) = limits.split_at(at);
         if behind.last().into_iter().chain(ahead.first()).any(|known| covers(known, &limit)) {
@@ -73,15 +74,15 @@ impl BoundSet {
     }
 
     /// Returns the tightest bound at that time, which is one of the two neighbours: no bound follows from another.
-    fn height(&self, at: u64, drift_ppm: u32) -> Option<i64> {
+    fn bound_at(&self, at: u64, drift_ppm: u32) -> Option<i64> {
         let next = self.0.partition_point(|limit| limit.0 <= at);
         let neighbours = next.checked_sub(1).and_then(|last| self.0.get(last)).into_iter().chain(self.0.get(next));
-        neighbours.map(|limit| loosen(*limit, at, drift_ppm)).max()
+        neighbours.map(|limit| loosen_bound(*limit, at, drift_ppm)).max()
     }
 }
 
 /// Loosens a bound by the drift up to another time.
-fn loosen((from, limit): (u64, i64), at: u64, drift_ppm: u32) -> i64 {
+fn loosen_bound((from, limit): (u64, i64), at: u64, drift_ppm: u32) -> i64 {
     limit.saturating_sub_unsigned(drift_over(from.abs_diff(at), drift_ppm))
 }
 
@@ -91,7 +92,7 @@ pub(super) fn drift_over(ns: u64, drift_ppm: u32) -> u64 {
 }
 
 /// Returns how far the host's clock is ahead of the device's.
-fn ahead(host: u64, device: u64) -> i64 {
+fn clock_offset(host: u64, device: u64) -> i64 {
     let ahead = i128::from(host) - i128::from(device);
     i64::try_from(ahead).unwrap_or(if ahead < 0 { i64::MIN } else { i64::MAX })
 }
@@ -144,7 +145,7 @@ mod tests {
             }
             prop_assert_eq!(brackets.fitting_drift(200), Some(200));
             for at in asked.into_iter().map(|at| boot + at) {
-                let (least, most) = brackets.limits(at, 200).unwrap();
+                let (least, most) = brackets.offset_limits(at, 200).unwrap();
                 let truth = device.ahead(at);
                 prop_assert!(least - 1 <= truth && truth <= most + 1, "{least} <= {truth} <= {most}");
             }
@@ -156,9 +157,9 @@ mod tests {
         ) {
             let mut tents = BoundSet::default();
             limits.iter().for_each(|limit| tents.add(*limit, ppm));
-            let all = limits.iter().map(|limit| loosen(*limit, asked, ppm)).max();
+            let all = limits.iter().map(|limit| loosen_bound(*limit, asked, ppm)).max();
             // Each distance is rounded separately.
-            let found = tents.height(asked, ppm).unwrap();
+            let found = tents.bound_at(asked, ppm).unwrap();
             prop_assert!(found <= all.unwrap() && all.unwrap() - found <= 1, "{found} for {all:?}");
         }
     }
@@ -174,7 +175,7 @@ mod tests {
         }
         let fitting = brackets.fitting_drift(100).unwrap();
         assert!((800..=1600).contains(&fitting), "{fitting}");
-        let (least, most) = brackets.limits(5_000_000 + 900_000_000, fitting).unwrap();
+        let (least, most) = brackets.offset_limits(5_000_000 + 900_000_000, fitting).unwrap();
         assert!(least <= 995_900_000 && 995_900_000 <= most, "{least} {most}");
         brackets.add([0, 1], [5_000_000, 5_000_001], 100);
         assert_eq!(brackets.fitting_drift(100), None, "the bounds contradict each other at the same time");
@@ -189,6 +190,6 @@ mod tests {
             brackets.add([at, at], [at + nth % 2 * 500, at + nth % 2 * 500], 0);
         }
         assert!(brackets.least.0.len() <= KEPT && brackets.most.0.len() <= KEPT);
-        assert_eq!((brackets.seen(), Brackets::default().limits(0, 0)), (3 * KEPT as u64, None));
+        assert_eq!((brackets.bracket_count(), Brackets::default().offset_limits(0, 0)), (3 * KEPT as u64, None));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::brackets::{Brackets, drift_over};
 use crate::collector::clock::{BracketedReading, ClockMap};
-use crate::text::counted;
+use crate::text::count_with_noun;
 use std::fmt;
 
 /// What is stated about a device's clock.
@@ -92,7 +92,7 @@ impl DeviceClock {
     }
 
     /// Converts ticks into nanoseconds, at most 2^63.
-    fn nanos(&self, ticks: u64) -> u64 {
+    fn ticks_to_nanos(&self, ticks: u64) -> u64 {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -105,7 +105,7 @@ impl DeviceClock {
 
     /// Returns the error due to whole ticks and whole nanoseconds.
     fn resolution_ns(&self) -> u64 {
-        self.nanos(1) + 2
+        self.ticks_to_nanos(1) + 2
     }
 }
 
@@ -117,7 +117,7 @@ impl Default for DeviceClock {
 
 impl ClockObservations {
     /// Replaces the clock, and drops all observations.
-    pub(super) fn begin(&mut self, clock: DeviceClock) {
+    pub(super) fn replace_clock(&mut self, clock: DeviceClock) {
         *self = ClockObservations { clock, ..ClockObservations::default() };
     }
 
@@ -131,8 +131,8 @@ impl ClockObservations {
     }
 
     /// Adds a simultaneous reading of both clocks.
-    pub(super) fn calibrate(&mut self, ticks: u64, host: u64, deviation_ns: u64) {
-        let device = self.clock.nanos(ticks);
+    pub(super) fn add_calibration(&mut self, ticks: u64, host: u64, deviation_ns: u64) {
+        let device = self.clock.ticks_to_nanos(ticks);
         self.calibrations.push(BracketedReading::new(device, host, deviation_ns));
         let (first, last) = self.calibrated.unwrap_or((device, device));
         self.calibrated = Some((first.min(device), last.max(device)));
@@ -144,24 +144,24 @@ impl ClockObservations {
     }
 
     /// Adds a bracket, if it is possible.
-    pub(super) fn bracket(&mut self, host: [u64; 2], ticks: [u64; 2]) {
+    pub(super) fn add_bracket(&mut self, host: [u64; 2], ticks: [u64; 2]) {
         if host.is_sorted() && ticks.is_sorted() {
             // A tick shows when it began, but the event may have been at its end.
             let resolution = self.clock.resolution_ns();
             let host = [host[0].saturating_sub(resolution), host[1].saturating_add(resolution)];
-            self.brackets.add(host, ticks.map(|at| self.clock.nanos(at)), self.clock.drift_ppm);
+            self.brackets.add(host, ticks.map(|at| self.clock.ticks_to_nanos(at)), self.clock.drift_ppm);
         }
     }
 
     /// Computes the conversion.
-    pub(super) fn aligned(&self) -> ClockAlignment<'_> {
+    pub(super) fn compute_alignment(&self) -> ClockAlignment<'_> {
         let fitting = self.brackets.fitting_drift(self.clock.drift_ppm);
         let (source, observations, drift_ppm) = if !self.calibrations.is_empty() {
             (AlignedBy::Calibrations, self.seen, self.clock.drift_ppm)
         } else if self.clock.is_cpu_clock {
             (AlignedBy::Statement, 1, self.clock.drift_ppm)
         } else {
-            (AlignedBy::Brackets, self.brackets.seen(), fitting.unwrap_or(1_000_000))
+            (AlignedBy::Brackets, self.brackets.bracket_count(), fitting.unwrap_or(1_000_000))
         };
         let stated_drift_ppm = self.clock.drift_ppm;
         let report = Alignment { source, observations, error_ns: 0, drift_ppm, stated_drift_ppm, contradicted: 0 };
@@ -172,12 +172,12 @@ impl ClockObservations {
 impl ClockAlignment<'_> {
     /// Converts a tick to the host's clock, and returns the possible error in nanoseconds; `None` without
     /// observations. The result is monotonic.
-    pub(super) fn at(&mut self, ticks: u64) -> Option<(u64, u64)> {
+    pub(super) fn convert_ticks(&mut self, ticks: u64) -> Option<(u64, u64)> {
         let clock = &self.known.clock;
-        let device = clock.nanos(ticks);
-        let limits = self.known.brackets.limits(device, self.report.drift_ppm);
+        let device = clock.ticks_to_nanos(ticks);
+        let limits = self.known.brackets.offset_limits(device, self.report.drift_ppm);
         let (host, error) = match self.report.source {
-            AlignedBy::Calibrations => (self.map.timestamp(device).as_nanos(), self.calibration_error(device)),
+            AlignedBy::Calibrations => (self.map.timestamp_of(device).as_nanos(), self.calibration_error(device)),
             AlignedBy::Statement => (device, 0),
             AlignedBy::Brackets => {
                 let (least, most) = limits?;
@@ -209,11 +209,11 @@ impl fmt::Display for Alignment {
         let Alignment { source, observations, error_ns, drift_ppm, stated_drift_ppm, contradicted } = self;
         match source {
             AlignedBy::Calibrations => {
-                write!(f, "the device's clock was aligned by {}", counted(*observations, "calibration"))?
+                write!(f, "the device's clock was aligned by {}", count_with_noun(*observations, "calibration"))?
             }
             AlignedBy::Statement => f.write_str("the device's clock is stated to be the host's")?,
             AlignedBy::Brackets => {
-                write!(f, "the device's clock was aligned by {}", counted(*observations, "bracket"))?
+                write!(f, "the device's clock was aligned by {}", count_with_noun(*observations, "bracket"))?
             }
         }
         write!(f, ", to within {error_ns} ns if it drifts by no more than {drift_ppm} ppm")?;
@@ -266,14 +266,14 @@ mod tests {
             };
             let ticks = |at: f64| ((at + 5.0) * SECOND / period).round() as u64;
             let mut known = ClockObservations::default();
-            known.begin(DeviceClock::ticking(period));
+            known.replace_clock(DeviceClock::ticking(period));
             for (nth, (deviation, of)) in deviations.iter().take(stretches + 1).enumerate() {
                 let off = (*deviation as f64 * of) as i64;
-                known.calibrate(ticks(nth as f64), truth(nth as f64).checked_add_signed(off).unwrap(), *deviation);
+                known.add_calibration(ticks(nth as f64), truth(nth as f64).checked_add_signed(off).unwrap(), *deviation);
             }
-            let mut aligned = known.aligned();
+            let mut aligned = known.compute_alignment();
             for at in asked.into_iter().map(|at| at * (stretches as f64 + 2.0) - 1.0) {
-                let (host, error) = aligned.at(ticks(at)).unwrap();
+                let (host, error) = aligned.convert_ticks(ticks(at)).unwrap();
                 prop_assert!(host.abs_diff(truth(at)) <= error, "{host} for {} +- {error}", truth(at));
             }
             prop_assert_eq!((aligned.report.source, aligned.report.contradicted), (AlignedBy::Calibrations, 0));
@@ -285,24 +285,24 @@ mod tests {
             work in vec((1..9_000_000_u64, 1..900_000_u64, 1..300_000_u64, 1..300_000_u64), 1..50),
         ) {
             let mut known = ClockObservations::default();
-            known.begin(DeviceClock::ticking(period));
+            known.replace_clock(DeviceClock::ticking(period));
             let (mut now, mut seen) = (7_000_000, Vec::new());
             for (gap, length, delay, late) in work {
                 let ticks = [now + gap, now + gap + length];
                 now = ticks[1];
-                let host = ticks.map(|at| 1_000_000_000_000 + known.clock.nanos(at));
+                let host = ticks.map(|at| 1_000_000_000_000 + known.clock.ticks_to_nanos(at));
                 let host = [host[0] - delay, host[1] + late];
-                known.bracket(host, ticks);
+                known.add_bracket(host, ticks);
                 seen.push((host, ticks));
             }
-            let mut aligned = known.aligned();
+            let mut aligned = known.compute_alignment();
             let mut last = 0;
             for (host, ticks) in seen {
-                let [start, end] = ticks.map(|at| aligned.at(at).unwrap());
+                let [start, end] = ticks.map(|at| aligned.convert_ticks(at).unwrap());
                 let resolution = known.clock.resolution_ns();
                 prop_assert!(host[0] <= start.0 + resolution && end.0 <= host[1] + resolution);
                 prop_assert!(last <= start.0 && start.0 <= end.0);
-                let truth = 1_000_000_000_000 + known.clock.nanos(ticks[0]);
+                let truth = 1_000_000_000_000 + known.clock.ticks_to_nanos(ticks[0]);
                 prop_assert!(start.0.abs_diff(truth) <= start.1, "{start:?} for {truth}");
                 last = end.0;
             }
@@ -313,13 +313,13 @@ mod tests {
     #[test]
     fn stated_host_clock_is_checked_against_brackets() {
         let mut known = ClockObservations::default();
-        known.begin(DeviceClock::of_cpu());
-        known.bracket([1000, 5000], [2000, 3000]);
-        let mut aligned = known.aligned();
-        assert_eq!((aligned.at(2000), aligned.report.contradicted), (Some((2000, 3)), 0));
-        known.bracket([1_000_000, 1_005_000], [2000, 3000]);
-        let mut aligned = known.aligned();
-        aligned.at(2000);
+        known.replace_clock(DeviceClock::of_cpu());
+        known.add_bracket([1000, 5000], [2000, 3000]);
+        let mut aligned = known.compute_alignment();
+        assert_eq!((aligned.convert_ticks(2000), aligned.report.contradicted), (Some((2000, 3)), 0));
+        known.add_bracket([1_000_000, 1_005_000], [2000, 3000]);
+        let mut aligned = known.compute_alignment();
+        aligned.convert_ticks(2000);
         assert_eq!(aligned.report.contradicted, 1);
         assert!(
             aligned.report.to_string().ends_with("; 1 timestamps contradict the host's times of submission or end")
@@ -329,41 +329,45 @@ mod tests {
     #[test]
     fn contradicting_brackets_are_reported() {
         let mut known = ClockObservations::default();
-        known.begin(DeviceClock::ticking(1.0));
+        known.replace_clock(DeviceClock::ticking(1.0));
         // A millisecond of the device in a microsecond of the host.
-        known.bracket([9_000_000, 9_001_000], [0, 1_000_000]);
-        let mut aligned = known.aligned();
-        let [start, end] = [0, 1_000_000].map(|at| aligned.at(at).unwrap().0);
+        known.add_bracket([9_000_000, 9_001_000], [0, 1_000_000]);
+        let mut aligned = known.compute_alignment();
+        let [start, end] = [0, 1_000_000].map(|at| aligned.convert_ticks(at).unwrap().0);
         assert!(9_000_000 <= start && start <= end && end <= 9_001_000, "{start} {end}");
         assert_eq!((aligned.report.drift_ppm, aligned.report.contradicted), (1_000_000, 0));
         let text = aligned.report.to_string();
         assert!(text.ends_with("brackets contradict the stated drift of 100 ppm"), "{text}");
         // The same ticks at another time.
-        known.bracket([1_000, 2_000], [500, 600]);
-        let mut aligned = known.aligned();
-        aligned.at(500);
+        known.add_bracket([1_000, 2_000], [500, 600]);
+        let mut aligned = known.compute_alignment();
+        aligned.convert_ticks(500);
         assert_eq!(aligned.report.contradicted, 1);
     }
 
     #[test]
     fn calibrations_override_statement_and_brackets() {
         let mut known = ClockObservations::default();
-        known.begin(DeviceClock::of_cpu());
-        known.calibrate(2000, 5000, 10);
-        assert_eq!(known.aligned().at(2000), Some((5000, 14)));
-        known.begin(DeviceClock::ticking(1.0));
-        assert_eq!(known.aligned().at(2000), None, "observations of the previous clock are dropped");
+        known.replace_clock(DeviceClock::of_cpu());
+        known.add_calibration(2000, 5000, 10);
+        assert_eq!(known.compute_alignment().convert_ticks(2000), Some((5000, 14)));
+        known.replace_clock(DeviceClock::ticking(1.0));
+        assert_eq!(
+            known.compute_alignment().convert_ticks(2000),
+            None,
+            "observations of the previous clock are dropped"
+        );
     }
 
     #[test]
     fn oldest_calibrations_are_thinned() {
         let mut known = ClockObservations::default();
         for nth in 0..3 * KEPT as u64 {
-            known.calibrate(nth * 1_000_000_000, nth * 1_000_000_000 + 77, 1);
+            known.add_calibration(nth * 1_000_000_000, nth * 1_000_000_000 + 77, 1);
         }
         assert!(known.calibrations.len() <= KEPT);
-        let mut aligned = known.aligned();
-        assert_eq!(aligned.at(5_500_000_000).unwrap().0, 5_500_000_077);
+        let mut aligned = known.compute_alignment();
+        assert_eq!(aligned.convert_ticks(5_500_000_000).unwrap().0, 5_500_000_077);
         assert_eq!(aligned.report.observations, 3 * KEPT as u64);
     }
 
@@ -372,6 +376,6 @@ mod tests {
         let possible =
             [0.5, 1.0, 52.083, 0.0, -1.0, f64::NAN, f64::INFINITY].map(|ns| DeviceClock::ticking(ns).is_possible());
         assert_eq!(possible, [true, true, true, false, false, false, false]);
-        assert_eq!(DeviceClock::ticking(1.0).nanos(u64::MAX), i64::MAX.cast_unsigned());
+        assert_eq!(DeviceClock::ticking(1.0).ticks_to_nanos(u64::MAX), i64::MAX.cast_unsigned());
     }
 }

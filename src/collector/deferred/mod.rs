@@ -6,8 +6,8 @@ mod records;
 
 pub use clock::{AlignedBy, Alignment, DeviceClock};
 
-use super::clock::now;
-use super::contained::attempt;
+use super::clock::realtime_now;
+use super::contained::catch_panic;
 use super::{
     ApiCall, Capabilities, Collector, DeviceDescription, RecordLayout, RecordSink, RecordView, Recording, Selection,
     Thread, Unavailable, Why,
@@ -186,7 +186,7 @@ impl DeferredEvents {
     /// Sets the properties of the device's clock, and drops all calibrations. Default: [`DeviceClock::ticking`] with
     /// 1 ns.
     pub fn set_clock(&self, clock: DeviceClock) {
-        self.shared.known.lock().begin(clock);
+        self.shared.known.lock().replace_clock(clock);
     }
 
     /// Sets the activity type of a submission's row. Default:
@@ -291,7 +291,7 @@ impl DeferredEvents {
         // In another recording the device may have another clock.
         if records.recording == submission.recording {
             self.bracket([submission.before, after], [start, end]);
-            records.resolve(&Resolved { submission, kind, start, end }, name, most);
+            records.add_resolved_work(&Resolved { submission, kind, start, end }, name, most);
         }
     }
 
@@ -299,25 +299,25 @@ impl DeferredEvents {
     /// `deviation`. Calibrations at start and stop, or better each second, determine the drift.
     pub fn calibrate(&self, ticks: u64, host: u64, deviation: Duration) {
         let deviation = u64::try_from(deviation.as_nanos()).unwrap_or(u64::MAX);
-        self.shared.known.lock().calibrate(ticks, host, deviation);
+        self.shared.known.lock().add_calibration(ticks, host, deviation);
     }
 
     /// Adds a bracket: the device worked from the first to the last of `ticks`, between two times of the host's clock
     /// ([`now`](DeferredEvents::now)). Each submission is a bracket by itself, from its call until it is resolved. A
     /// tighter bracket, from just before the submission until its end was first seen, gives a better alignment.
     pub fn bracket(&self, host: [u64; 2], ticks: [u64; 2]) {
-        self.shared.known.lock().bracket(host, ticks);
+        self.shared.known.lock().add_bracket(host, ticks);
     }
 
     /// Reads the host's clock, in nanoseconds.
     pub fn now(&self) -> u64 {
-        self.shared.cpu_clock.as_ref().map_or_else(now, |read| read())
+        self.shared.cpu_clock.as_ref().map_or_else(realtime_now, |read| read())
     }
 
     /// Converts a tick to the host's clock by the current alignment. Returns the time and its possible error, in
     /// nanoseconds; `None` without observations.
     pub fn locate(&self, ticks: u64) -> Option<(u64, u64)> {
-        self.shared.known.lock().aligned().at(ticks)
+        self.shared.known.lock().compute_alignment().convert_ticks(ticks)
     }
 
     /// Returns how the device's clock was aligned in the last recording that had device rows.
@@ -333,7 +333,7 @@ impl DeferredEvents {
     /// Reads both clocks with the program's calibrator.
     fn calibrate_now(&self, sink: &RecordSink) {
         let Some(calibrator) = self.shared.settings.lock().calibrator.clone() else { return };
-        match attempt("calibrator", || calibrator()) {
+        match catch_panic("calibrator", || calibrator()) {
             Ok(Some((ticks, host, deviation))) => self.calibrate(ticks, host, deviation),
             Ok(None) => {}
             Err(reason) => sink.note(reason.message()),
@@ -342,10 +342,10 @@ impl DeferredEvents {
 
     /// Calls the program's resolver for unresolved submissions.
     fn resolve_open(&self, sink: &RecordSink, deadline: Instant) {
-        let open = self.shared.records.lock().open();
+        let open = self.shared.records.lock().open_submissions();
         let resolver = self.shared.settings.lock().resolver.clone().filter(|_| !open.is_empty());
         let Some(resolver) = resolver else { return };
-        if let Err(reason) = attempt("resolver", || resolver(&open, deadline)) {
+        if let Err(reason) = catch_panic("resolver", || resolver(&open, deadline)) {
             sink.note(reason.message());
         }
         let over = Instant::now().saturating_duration_since(deadline);
@@ -455,7 +455,7 @@ impl Recording for DeferredRecording {
         self.events.calibrate_now(&self.sink);
         let records = std::mem::take(&mut *records.lock());
         let device = settings.lock().device.id;
-        if let Some(found) = records.deliver(&self.sink, device, &known.lock()) {
+        if let Some(found) = records.deliver_rows(&self.sink, device, &known.lock()) {
             *alignment.lock() = Some(found);
         }
     }

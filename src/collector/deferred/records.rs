@@ -64,7 +64,7 @@ impl DeferredRecords {
     }
 
     /// Adds the resolved work of a submission.
-    pub(super) fn resolve(&mut self, resolved: &Resolved, name: &str, most: usize) {
+    pub(super) fn add_resolved_work(&mut self, resolved: &Resolved, name: &str, most: usize) {
         self.open.remove(&resolved.submission.id);
         let Some(sink) = self.sink.as_ref().filter(|_| self.types.contains(resolved.kind)) else { return };
         if resolved.end < resolved.start {
@@ -77,17 +77,17 @@ impl DeferredRecords {
     }
 
     /// Returns the unresolved submissions, in order.
-    pub(super) fn open(&self) -> Vec<Submission> {
+    pub(super) fn open_submissions(&self) -> Vec<Submission> {
         self.open.values().copied().collect()
     }
 
     /// Converts times to the host's clock and delivers all rows; returns the alignment, if there are rows.
-    pub(super) fn deliver(self, sink: &RecordSink, device: i32, known: &ClockObservations) -> Option<Alignment> {
-        let mut aligned = known.aligned();
+    pub(super) fn deliver_rows(self, sink: &RecordSink, device: i32, known: &ClockObservations) -> Option<Alignment> {
+        let mut aligned = known.compute_alignment();
         let (source, mut lost) = (aligned.report.source, 0_u64);
         sink.record(|batch| {
             for (Resolved { submission, kind, start, end }, name) in self.work.iter().copied() {
-                let Some((start, end)) = aligned.at(start).zip(aligned.at(end)) else {
+                let Some((start, end)) = aligned.convert_ticks(start).zip(aligned.convert_ticks(end)) else {
                     lost += 1;
                     continue;
                 };

@@ -19,7 +19,7 @@ impl<T> CallbackContext<T> {
     }
 
     /// Accepts calls during `act`; returns what was received, and the result of `act`.
-    fn during<R>(&'static self, empty: T, ask: impl FnOnce(Handle) -> R) -> (Option<T>, R) {
+    fn accept_calls_during<R>(&'static self, empty: T, ask: impl FnOnce(Handle) -> R) -> (Option<T>, R) {
         *self.0.lock() = Some(empty);
         let answer = ask(std::ptr::from_ref(self).cast_mut().cast());
         (self.0.lock().take(), answer)
@@ -28,15 +28,18 @@ impl<T> CallbackContext<T> {
     /// Returns the context of a handle.
     ///
     /// # Safety
-    /// `handle` is null, or [`during`](CallbackContext::during) passed it to `act`.
-    unsafe fn of(handle: Handle) -> Option<&'static CallbackContext<T>> {
+    /// `handle` is null, or [`accept_calls_during`](CallbackContext::accept_calls_during) passed it to `act`.
+    unsafe fn from_handle(handle: Handle) -> Option<&'static CallbackContext<T>> {
         // SAFETY: the handle is null or points to a context; contexts are never freed, and only changed under their
         // lock.
         unsafe { handle.cast::<CallbackContext<T>>().as_ref() }
     }
 
     /// Passes the received value to `take`, if calls are accepted; returns the status for foreign code.
-    fn take(context: Option<&CallbackContext<T>>, take: impl FnOnce(&mut T) -> Result<(), Rejection>) -> c_int {
+    fn take_received(
+        context: Option<&CallbackContext<T>>,
+        take: impl FnOnce(&mut T) -> Result<(), Rejection>,
+    ) -> c_int {
         let take = || context.is_some_and(|context| context.0.lock().as_mut().is_some_and(|open| take(open).is_ok()));
         if in_callback(take) { 0 } else { -1 }
     }
@@ -51,8 +54,11 @@ pub(super) struct Registered {
 
 impl CallbackContext<Registered> {
     /// Calls a library's entry; returns the registered profilers, and the entry's status.
-    pub(super) fn register(&'static self, entry: impl FnOnce(*const Registry) -> c_int) -> (Registered, c_int) {
-        let (registered, status) = self.during(Registered::default(), |handle| {
+    pub(super) fn register_profilers(
+        &'static self,
+        entry: impl FnOnce(*const Registry) -> c_int,
+    ) -> (Registered, c_int) {
+        let (registered, status) = self.accept_calls_during(Registered::default(), |handle| {
             let registry = Registry { size: Registry::KNOWN, handle, register };
             entry(&raw const registry)
         });
@@ -62,10 +68,10 @@ impl CallbackContext<Registered> {
 
 unsafe extern "C" fn register(handle: Handle, interface: *const Interface) -> c_int {
     // SAFETY: the plugin passes an interface, or null.
-    let interface = unsafe { read(interface) };
+    let interface = unsafe { copy_struct(interface) };
     // SAFETY: the plugin passes the handle of its registry.
-    let context = unsafe { CallbackContext::<Registered>::of(handle) };
-    CallbackContext::take(context, |registered| match interface {
+    let context = unsafe { CallbackContext::<Registered>::from_handle(handle) };
+    CallbackContext::take_received(context, |registered| match interface {
         Ok(interface) => {
             registered.profilers.push(interface);
             Ok(())
@@ -79,12 +85,12 @@ unsafe extern "C" fn register(handle: Handle, interface: *const Interface) -> c_
 
 impl CallbackContext<Events> {
     /// Calls a profiler's `process`; returns the devices that it described, and its status.
-    pub(super) fn process(
+    pub(super) fn receive_events(
         &'static self,
         events: Events,
         process: impl FnOnce(*const Builder) -> c_int,
     ) -> (Vec<DeviceDescription>, c_int) {
-        let (events, status) = self.during(events, |handle| {
+        let (events, status) = self.accept_calls_during(events, |handle| {
             let builder = Builder {
                 size: Builder::KNOWN,
                 handle,
@@ -106,70 +112,72 @@ impl CallbackContext<Events> {
         read: Result<R, &'static str>,
         take: impl FnOnce(&mut Events, R) -> Result<(), Rejection>,
     ) -> c_int {
-        CallbackContext::take(context, |events| match read {
+        CallbackContext::take_received(context, |events| match read {
             Ok(read) => take(events, read),
-            Err(why) => Err(events.fault(why)),
+            Err(why) => Err(events.count_fault(why)),
         })
     }
 }
 
 unsafe extern "C" fn add_event(handle: Handle, event: *const Event) -> c_int {
     // SAFETY: the plugin passes an event, or null.
-    let event = unsafe { read(event) };
+    let event = unsafe { copy_struct(event) };
     // SAFETY: the plugin passes the handle of its builder.
-    CallbackContext::take_read(unsafe { CallbackContext::of(handle) }, event, Events::add)
+    CallbackContext::take_read(unsafe { CallbackContext::from_handle(handle) }, event, Events::add_event)
 }
 
 unsafe extern "C" fn set_name(handle: Handle, name: *const c_char) -> c_int {
     // SAFETY: the plugin passes a C string, or null.
-    let name = unsafe { text(name) };
+    let name = unsafe { copy_text(name) };
     // SAFETY: the plugin passes the handle of its builder.
-    CallbackContext::take_read(unsafe { CallbackContext::of(handle) }, name, |events, name| events.name(&name))
+    CallbackContext::take_read(unsafe { CallbackContext::from_handle(handle) }, name, |events, name| {
+        events.set_name(&name)
+    })
 }
 
 unsafe extern "C" fn set_flow(handle: Handle, flow: *const EventFlow) -> c_int {
     // SAFETY: the plugin passes an end of an arrow, or null.
-    let flow = unsafe { read(flow) };
+    let flow = unsafe { copy_struct(flow) };
     // SAFETY: the plugin passes the handle of its builder.
-    let context = unsafe { CallbackContext::of(handle) };
-    CallbackContext::take_read(context, flow, |events, flow| events.flow(flow.kind, flow.id, flow.is_start != 0))
+    let context = unsafe { CallbackContext::from_handle(handle) };
+    CallbackContext::take_read(context, flow, |events, flow| events.set_flow(flow.kind, flow.id, flow.is_start != 0))
 }
 
 unsafe extern "C" fn add_metadata(handle: Handle, key: *const c_char, value: *const c_char) -> c_int {
     // SAFETY: the plugin passes a C string as key, or null.
-    let key = unsafe { text(key) };
+    let key = unsafe { copy_text(key) };
     // SAFETY: the plugin passes a C string as value, or null.
-    let value = unsafe { text(value) };
+    let value = unsafe { copy_text(value) };
     // SAFETY: the plugin passes the handle of its builder.
-    let context = unsafe { CallbackContext::of(handle) };
+    let context = unsafe { CallbackContext::from_handle(handle) };
     CallbackContext::take_read(context, key.and_then(|key| Ok((key, value?))), |events, (key, value)| {
-        events.metadata(&key, &value)
+        events.add_metadata(&key, &value)
     })
 }
 
 unsafe extern "C" fn add_device(handle: Handle, device: *const DeviceInfo) -> c_int {
     // SAFETY: the plugin passes a device, or null.
-    let device = unsafe { read(device) };
+    let device = unsafe { copy_struct(device) };
     // SAFETY: its texts are C strings, or null.
-    let texts = device.map(|device| [device.name, device.label].map(|of| unsafe { text(of) }.unwrap_or_default()));
+    let texts = device.map(|device| [device.name, device.label].map(|of| unsafe { copy_text(of) }.unwrap_or_default()));
     // SAFETY: the plugin passes the handle of its builder.
-    let context = unsafe { CallbackContext::of(handle) };
+    let context = unsafe { CallbackContext::from_handle(handle) };
     CallbackContext::take_read(
         context,
         device.and_then(|device| Ok((device, texts?))),
-        |events, (device, [name, label])| events.device(device.id, device.order, &name, &label),
+        |events, (device, [name, label])| events.add_device(device.id, device.order, &name, &label),
     )
 }
 
 unsafe extern "C" fn add_resource(handle: Handle, resource: *const ResourceInfo) -> c_int {
     // SAFETY: the plugin passes a resource, or null.
-    let resource = unsafe { read(resource) };
+    let resource = unsafe { copy_struct(resource) };
     // SAFETY: its name is a C string, or null.
-    let name = resource.map(|of| unsafe { text(of.name) }.unwrap_or_else(|_| of.resource.to_string()));
+    let name = resource.map(|of| unsafe { copy_text(of.name) }.unwrap_or_else(|_| of.resource.to_string()));
     // SAFETY: the plugin passes the handle of its builder.
-    let context = unsafe { CallbackContext::of(handle) };
+    let context = unsafe { CallbackContext::from_handle(handle) };
     CallbackContext::take_read(context, resource.and_then(|resource| Ok((resource, name?))), |events, (of, name)| {
-        events.resource(of.device, of.resource, of.order, &name)
+        events.add_resource(of.device, of.resource, of.order, &name)
     })
 }
 
@@ -177,7 +185,7 @@ unsafe extern "C" fn add_resource(handle: Handle, resource: *const ResourceInfo)
 ///
 /// # Safety
 /// `theirs` is null, or a struct of at least the size that it names.
-unsafe fn read<T: Versioned + Copy>(theirs: *const T) -> Result<T, &'static str> {
+unsafe fn copy_struct<T: Versioned + Copy>(theirs: *const T) -> Result<T, &'static str> {
     if theirs.is_null() {
         return Err("null instead of a struct");
     }
@@ -198,7 +206,7 @@ unsafe fn read<T: Versioned + Copy>(theirs: *const T) -> Result<T, &'static str>
 ///
 /// # Safety
 /// `theirs` is null, or a C string.
-unsafe fn text(theirs: *const c_char) -> Result<String, &'static str> {
+unsafe fn copy_text(theirs: *const c_char) -> Result<String, &'static str> {
     if theirs.is_null() {
         return Err("null instead of a text");
     }

@@ -38,11 +38,11 @@ pub(super) struct SharedProfiler {
 }
 
 /// Makes a library register its profilers; returns `None` if it is not a plugin.
-pub(super) fn register(library: Library) -> Option<(Registered, c_int)> {
+pub(super) fn register_profilers(library: Library) -> Option<(Registered, c_int)> {
     // SAFETY: a plugin's function of this name has this type.
-    let entry = unsafe { library.function::<unsafe extern "C" fn(*const Registry) -> c_int>(ENTRY) }?;
+    let entry = unsafe { library.resolve_function::<unsafe extern "C" fn(*const Registry) -> c_int>(ENTRY) }?;
     // SAFETY: the function takes a registry, which lives during the call.
-    Some(CallbackContext::<Registered>::new().register(|registry| unsafe { entry(registry) }))
+    Some(CallbackContext::<Registered>::new().register_profilers(|registry| unsafe { entry(registry) }))
 }
 
 impl Functions {
@@ -63,7 +63,7 @@ impl Functions {
     }
 
     /// Queries the profiler's name and types.
-    pub(super) fn describe(self) -> Result<PluginProfile, c_int> {
+    pub(super) fn query_profile(self) -> Result<PluginProfile, c_int> {
         // An extra byte: a plugin may omit the final NUL.
         let mut name = [0 as c_char; NAME_MAX + 2];
         let mut types = [0u32; TYPES_MAX];
@@ -89,13 +89,13 @@ impl Functions {
     ///
     /// # Errors
     /// The function that failed, and its status.
-    pub(super) fn begin(self, types: &[u32]) -> Result<ProfilerHandle, String> {
+    pub(super) fn start_profiler(self, types: &[u32]) -> Result<ProfilerHandle, String> {
         let mut create =
             Create { size: Create::KNOWN, profiler: ptr::null_mut(), types: types.as_ptr(), types_len: types.len() };
         // SAFETY: all pointers are valid during the call.
         let status = self.0.create.map_or(-1, |of| unsafe { of(&raw mut create) });
         if status != 0 {
-            return Err(failed("profilerCreate", status));
+            return Err(failure_text("profilerCreate", status));
         }
         if create.profiler.is_null() {
             return Err("profilerCreate made no profiler".to_owned());
@@ -105,26 +105,26 @@ impl Functions {
             0 => Ok(profiler),
             status => {
                 let _ = call_with_profiler(self.0.destroy, profiler);
-                Err(failed("profilerStart", status))
+                Err(failure_text("profilerStart", status))
             }
         }
     }
 
     /// Stops a profiler, makes it deliver its records, and destroys it; returns the failures.
-    pub(super) fn end(
+    pub(super) fn stop_profiler(
         self,
         profiler: ProfilerHandle,
         process: impl FnOnce(&dyn Fn(*const Builder) -> c_int) -> c_int,
     ) -> Vec<String> {
         let stopped = call_with_profiler(self.0.stop, profiler);
         let processed = process(&|builder| {
-            let mut params = Process { size: Process::KNOWN, profiler: profiler.handle(), builder };
+            let mut params = Process { size: Process::KNOWN, profiler: profiler.to_raw(), builder };
             // SAFETY: the profiler is not destroyed yet, and the builder lives during the call.
             self.0.process.map_or(-1, |of| unsafe { of(&raw mut params) })
         });
         let destroyed = call_with_profiler(self.0.destroy, profiler);
         let all = [("profilerStop", stopped), ("profilerProcessEvents", processed), ("profilerDestroy", destroyed)];
-        all.iter().filter(|(_, status)| *status != 0).map(|(what, status)| failed(what, *status)).collect()
+        all.iter().filter(|(_, status)| *status != 0).map(|(what, status)| failure_text(what, *status)).collect()
     }
 
     /// Returns the functions that push and pop slices, if the profiler has them. Those for user annotations are
@@ -135,9 +135,9 @@ impl Functions {
     }
 
     /// Pushes a slice of the calling thread.
-    pub(super) fn push(self, shared: &SharedProfiler, id: u64, annotates: bool) -> bool {
+    pub(super) fn push_slice(self, shared: &SharedProfiler, id: u64, annotates: bool) -> bool {
         let Some((push, _)) = self.push_pop_functions(annotates) else { return false };
-        shared.with(|profiler| {
+        shared.with_profiler(|profiler| {
             let mut params = Push { size: Push::KNOWN, id, profiler };
             // SAFETY: the profiler is not destroyed while a thread is in a push.
             (unsafe { push(&raw mut params) }) == 0
@@ -145,9 +145,10 @@ impl Functions {
     }
 
     /// Pops the slice that the calling thread pushed last.
-    pub(super) fn pop(self, shared: &SharedProfiler, annotates: bool) {
+    pub(super) fn pop_slice(self, shared: &SharedProfiler, annotates: bool) {
         let Some((_, pop)) = self.push_pop_functions(annotates) else { return };
-        shared.with(|profiler| call_with_profiler(Some(pop), ProfilerHandle(profiler.expose_provenance())) == 0);
+        shared
+            .with_profiler(|profiler| call_with_profiler(Some(pop), ProfilerHandle(profiler.expose_provenance())) == 0);
     }
 }
 
@@ -156,18 +157,18 @@ impl Functions {
 pub(super) struct ProfilerHandle(usize);
 
 impl ProfilerHandle {
-    fn handle(self) -> Handle {
+    fn to_raw(self) -> Handle {
         ptr::with_exposed_provenance_mut(self.0)
     }
 }
 
 impl SharedProfiler {
     pub(super) fn new(profiler: ProfilerHandle) -> SharedProfiler {
-        SharedProfiler { profiler: AtomicPtr::new(profiler.handle()), inside: AtomicU32::new(0) }
+        SharedProfiler { profiler: AtomicPtr::new(profiler.to_raw()), inside: AtomicU32::new(0) }
     }
 
     /// Rejects pushes from now on, while those in progress continue; returns the profiler, if there is one.
-    pub(super) fn close(&self) -> Option<ProfilerHandle> {
+    pub(super) fn reject_pushes(&self) -> Option<ProfilerHandle> {
         let profiler = self.profiler.swap(ptr::null_mut(), Ordering::SeqCst);
         (!profiler.is_null()).then(|| ProfilerHandle(profiler.expose_provenance()))
     }
@@ -178,7 +179,7 @@ impl SharedProfiler {
     }
 
     /// The thread is counted before it reads the profiler, so `close` waits for every thread that may have read it.
-    fn with(&self, tell: impl FnOnce(Handle) -> bool) -> bool {
+    fn with_profiler(&self, tell: impl FnOnce(Handle) -> bool) -> bool {
         self.inside.fetch_add(1, Ordering::SeqCst);
         let profiler = self.profiler.load(Ordering::SeqCst);
         let told = !profiler.is_null() && tell(profiler);
@@ -192,11 +193,11 @@ fn call_with_profiler(
     function: Option<unsafe extern "C" fn(*mut OnProfiler) -> c_int>,
     profiler: ProfilerHandle,
 ) -> c_int {
-    let mut params = OnProfiler { size: OnProfiler::KNOWN, profiler: profiler.handle() };
+    let mut params = OnProfiler { size: OnProfiler::KNOWN, profiler: profiler.to_raw() };
     // SAFETY: the plugin made the profiler, which is not destroyed before its last call.
     function.map_or(-1, |of| unsafe { of(&raw mut params) })
 }
 
-fn failed(what: &str, status: c_int) -> String {
+fn failure_text(what: &str, status: c_int) -> String {
     format!("{what} failed with status {status}")
 }

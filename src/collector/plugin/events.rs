@@ -6,7 +6,7 @@ use super::metadata::{self, MetadataLayout, PAIRS};
 use crate::collector::{
     ApiCall, CounterSample, DeviceDescription, DeviceWork, External, Overhead, RecordSink, Stream, Thread,
 };
-use crate::text::boundary;
+use crate::text::floor_char_boundary;
 use kineto_trace::activity::{ActivityType, ActivityTypes, CorrelationId};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ const ARGUMENTS_MAX: usize = PAIRS - 1;
 const DEVICES_MAX: usize = 4096;
 
 impl Faults {
-    fn add(&mut self, what: &'static str) -> Rejection {
+    fn count_fault(&mut self, what: &'static str) -> Rejection {
         *self.0.entry(what).or_default() += 1;
         Rejection
     }
@@ -73,59 +73,61 @@ impl Events {
     }
 
     /// Starts an event; counts events of unknown or unselected types.
-    pub(super) fn add(&mut self, raw: abi::Event) -> Result<(), Rejection> {
+    pub(super) fn add_event(&mut self, raw: abi::Event) -> Result<(), Rejection> {
         self.finish_last();
         let Some(event_type) = EventType::from_number(raw.kind) else {
-            return Err(self.faults.add("events of unknown types"));
+            return Err(self.faults.count_fault("events of unknown types"));
         };
         let (kind, place) = (event_type.kind(), event_type.place());
         if !self.types.contains(kind) && place != EventPlace::Correlation {
-            return Err(self.faults.add("events of types that are not selected"));
+            return Err(self.faults.count_fault("events of types that are not selected"));
         }
         if raw.start <= 0 || raw.end < raw.start {
-            return Err(self.faults.add("events with invalid times"));
+            return Err(self.faults.count_fault("events with invalid times"));
         }
         self.last = Some(OpenEvent { kind, place, raw, name: String::new(), arrow: None, metadata_pairs: Vec::new() });
         Ok(())
     }
 
-    fn last(&mut self) -> Result<(&mut OpenEvent, &mut Faults), Rejection> {
+    fn last_event(&mut self) -> Result<(&mut OpenEvent, &mut Faults), Rejection> {
         match &mut self.last {
             Some(last) => Ok((last, &mut self.faults)),
-            None => Err(self.faults.add("calls for a rejected event")),
+            None => Err(self.faults.count_fault("calls for a rejected event")),
         }
     }
 
-    pub(super) fn name(&mut self, name: &str) -> Result<(), Rejection> {
-        self.last().map(|(last, _)| last.name = truncated(name).to_owned())
+    pub(super) fn set_name(&mut self, name: &str) -> Result<(), Rejection> {
+        self.last_event().map(|(last, _)| last.name = truncated_text(name).to_owned())
     }
 
-    pub(super) fn flow(&mut self, kind: u32, id: u32, is_start: bool) -> Result<(), Rejection> {
-        let (last, faults) = self.last()?;
+    pub(super) fn set_flow(&mut self, kind: u32, id: u32, is_start: bool) -> Result<(), Rejection> {
+        let (last, faults) = self.last_event()?;
         match (kind, id) {
             (ASYNC, 1..) => last.arrow = Some(Arrow { id, is_start }),
-            (FORWARD_BACKWARD, _) => return Err(faults.add("arrows from forward to backward, which only spans define")),
-            _ => return Err(faults.add("arrows of unknown kind or without an id")),
+            (FORWARD_BACKWARD, _) => {
+                return Err(faults.count_fault("arrows from forward to backward, which only spans define"));
+            }
+            _ => return Err(faults.count_fault("arrows of unknown kind or without an id")),
         }
         Ok(())
     }
 
     /// Adds an argument, whose value is JSON.
-    pub(super) fn metadata(&mut self, key: &str, json: &str) -> Result<(), Rejection> {
-        let (last, faults) = self.last()?;
-        let Some(value) = metadata::value(json) else {
-            return Err(faults.add("arguments whose value is not JSON (a string needs quotes)"));
+    pub(super) fn add_metadata(&mut self, key: &str, json: &str) -> Result<(), Rejection> {
+        let (last, faults) = self.last_event()?;
+        let Some(value) = metadata::parse_value(json) else {
+            return Err(faults.count_fault("arguments whose value is not JSON (a string needs quotes)"));
         };
         let value = match value {
-            Value::String(text) => Value::from(truncated(&text)),
+            Value::String(text) => Value::from(truncated_text(&text)),
             value => value,
         };
         // A repeated key replaces the value.
-        let (key, count) = (truncated(key), last.metadata_pairs.len());
+        let (key, count) = (truncated_text(key), last.metadata_pairs.len());
         match last.metadata_pairs.iter_mut().find(|(known, _)| known == key) {
             Some((_, known)) => *known = value,
             None if count >= ARGUMENTS_MAX => {
-                return Err(faults.add("arguments beyond the 126th of an event"));
+                return Err(faults.count_fault("arguments beyond the 126th of an event"));
             }
             None => last.metadata_pairs.push((key.to_owned(), value)),
         }
@@ -133,9 +135,11 @@ impl Events {
     }
 
     /// Describes a device.
-    pub(super) fn device(&mut self, id: i64, order: i64, name: &str, label: &str) -> Result<(), Rejection> {
-        let Ok(id) = i32::try_from(id) else { return Err(self.faults.add("devices with a number beyond 32 bits")) };
-        let (name, label) = (truncated(name), truncated(label));
+    pub(super) fn add_device(&mut self, id: i64, order: i64, name: &str, label: &str) -> Result<(), Rejection> {
+        let Ok(id) = i32::try_from(id) else {
+            return Err(self.faults.count_fault("devices with a number beyond 32 bits"));
+        };
+        let (name, label) = (truncated_text(name), truncated_text(label));
         let device = self.device_of(id)?;
         let known = std::mem::take(&mut device.streams);
         *device = DeviceDescription::new(id, name);
@@ -146,17 +150,17 @@ impl Events {
     }
 
     /// Describes a part of a device; threads have the names that the program gives them.
-    pub(super) fn resource(&mut self, device: i32, resource: i32, order: i32, name: &str) -> Result<(), Rejection> {
+    pub(super) fn add_resource(&mut self, device: i32, resource: i32, order: i32, name: &str) -> Result<(), Rejection> {
         if device == self.process {
             return Ok(());
         }
         let device = self.device_of(device)?;
         if device.streams.len() >= DEVICES_MAX {
-            return Err(self.faults.add("devices or parts of them beyond the first 4096"));
+            return Err(self.faults.count_fault("devices or parts of them beyond the first 4096"));
         }
         device.streams.push(Stream {
             id: resource.cast_unsigned(),
-            name: truncated(name).to_owned(),
+            name: truncated_text(name).to_owned(),
             order: order.into(),
         });
         Ok(())
@@ -164,19 +168,19 @@ impl Events {
 
     fn device_of(&mut self, id: i32) -> Result<&mut DeviceDescription, Rejection> {
         if self.devices.len() >= DEVICES_MAX && !self.devices.contains_key(&id) {
-            return Err(self.faults.add("devices or parts of them beyond the first 4096"));
+            return Err(self.faults.count_fault("devices or parts of them beyond the first 4096"));
         }
         Ok(self.devices.entry(id).or_insert_with(|| DeviceDescription::new(id, String::new())))
     }
 
     /// Counts a call whose arguments could not be read.
-    pub(super) fn fault(&mut self, what: &'static str) -> Rejection {
-        self.faults.add(what)
+    pub(super) fn count_fault(&mut self, what: &'static str) -> Rejection {
+        self.faults.count_fault(what)
     }
 
     fn finish_last(&mut self) {
         if let Some(last) = self.last.take() {
-            last.record(self);
+            last.record_into(self);
         }
     }
 
@@ -190,16 +194,16 @@ impl Events {
     }
 }
 
-fn truncated(text: &str) -> &str {
-    text.get(..boundary(text, TEXT_MAX)).unwrap_or_default()
+fn truncated_text(text: &str) -> &str {
+    text.get(..floor_char_boundary(text, TEXT_MAX)).unwrap_or_default()
 }
 
 impl OpenEvent {
     /// Adds the event to the recording.
-    fn record(mut self, events: &mut Events) {
+    fn record_into(mut self, events: &mut Events) {
         let Events { sink, types, process, .. } = events;
         // The external id is shown as an arrow, so it is not shown as an argument too.
-        let external = self.take("External id").unwrap_or(0);
+        let external = self.take_metadata_id("External id").unwrap_or(0);
         let correlation =
             self.arrow.map(|arrow| arrow.id.into()).or_else(|| self.metadata_id("correlation")).unwrap_or(0);
         if correlation != 0 && self.metadata_id("correlation").is_none() {
@@ -214,7 +218,7 @@ impl OpenEvent {
         let place = if self.place == EventPlace::Host && is_elsewhere { EventPlace::Device } else { self.place };
         sink.record(|batch| {
             let name = batch.name(&self.name);
-            let words = &*metadata::words(&self.metadata_pairs, batch);
+            let words = &*metadata::pack_pairs(&self.metadata_pairs, batch);
             let (kind, shape) = (self.kind, &MetadataLayout);
             let (device, stream) = (self.raw.device, self.raw.resource.cast_unsigned());
             match place {
@@ -247,10 +251,10 @@ impl OpenEvent {
     }
 
     fn metadata_id(&self, key: &str) -> Option<u64> {
-        self.metadata_pairs.iter().find(|(known, _)| known == key).and_then(|(_, value)| metadata::id(value))
+        self.metadata_pairs.iter().find(|(known, _)| known == key).and_then(|(_, value)| metadata::value_as_id(value))
     }
 
-    fn take(&mut self, key: &str) -> Option<u64> {
+    fn take_metadata_id(&mut self, key: &str) -> Option<u64> {
         let id = self.metadata_id(key)?;
         self.metadata_pairs.retain(|(known, _)| known != key);
         Some(id)
@@ -300,7 +304,7 @@ mod tests {
 
     fn play(events: &mut Events, call: &Call) -> Result<(), Rejection> {
         match call {
-            Call::Add { kind, start, end, id, device, resource } => events.add(abi::Event {
+            Call::Add { kind, start, end, id, device, resource } => events.add_event(abi::Event {
                 size: 48,
                 kind: *kind,
                 start: *start,
@@ -309,32 +313,36 @@ mod tests {
                 device: *device,
                 resource: *resource,
             }),
-            Call::Name(name) => events.name(name),
-            Call::Flow(kind, id, is_start) => events.flow(*kind, *id, *is_start),
-            Call::Metadata(key, json) => events.metadata(key, json),
-            Call::DeviceDescription(id, name) => events.device(*id, 0, name, ""),
-            Call::Resource(device, id, name) => events.resource(*device, *id, 0, name),
+            Call::Name(name) => events.set_name(name),
+            Call::Flow(kind, id, is_start) => events.set_flow(*kind, *id, *is_start),
+            Call::Metadata(key, json) => events.add_metadata(key, json),
+            Call::DeviceDescription(id, name) => events.add_device(*id, 0, name, ""),
+            Call::Resource(device, id, name) => events.add_resource(*device, *id, 0, name),
         }
     }
 
     fn events(types: ActivityTypes) -> (RecordSink, Events) {
-        let sink = trial::sink();
+        let sink = trial::unbounded_sink();
         (sink.clone(), Events::new(sink, types))
     }
 
     fn kernel(events: &mut Events) {
         let kind = EventType::ConcurrentKernel.number();
         let raw = abi::Event { size: 48, kind, start: 1, end: 2, id: 0, device: 0, resource: 0 };
-        events.add(raw).unwrap();
+        events.add_event(raw).unwrap();
     }
 
     #[test]
     fn arrow_keeps_all_arguments() {
         let (sink, mut events) = events(ActivityTypes::ALL);
         kernel(&mut events);
-        let taken = (0..200).filter(|key| events.metadata(&format!("key {key}"), "1").is_ok()).count();
-        assert_eq!((taken, events.metadata("key 0", "2")), (ARGUMENTS_MAX, Ok(())), "one that is there has a place");
-        events.flow(ASYNC, 7, false).unwrap();
+        let taken = (0..200).filter(|key| events.add_metadata(&format!("key {key}"), "1").is_ok()).count();
+        assert_eq!(
+            (taken, events.add_metadata("key 0", "2")),
+            (ARGUMENTS_MAX, Ok(())),
+            "one that is there has a place"
+        );
+        events.set_flow(ASYNC, 7, false).unwrap();
         events.finish();
         let found = Findings::of_sink(&sink);
         let args: Vec<_> = ["correlation", "key 0", "key 125"].map(|key| found.records[0].arg(key)).into();
@@ -345,7 +353,7 @@ mod tests {
     fn zero_argument_is_kept() {
         let (sink, mut events) = events(ActivityTypes::ALL);
         kernel(&mut events);
-        events.metadata("", "false").unwrap();
+        events.add_metadata("", "false").unwrap();
         events.finish();
         assert_eq!(Findings::of_sink(&sink).records[0].arg(""), Some("false"));
     }
@@ -355,10 +363,10 @@ mod tests {
         let (sink, mut events) = events(ActivityTypes::ALL);
         let long = "x".repeat(TEXT_MAX + 1);
         kernel(&mut events);
-        events.name(&long).unwrap();
-        events.metadata(&long, "1").unwrap();
-        events.device(0, 0, &long, &long).unwrap();
-        events.resource(0, 0, 0, &long).unwrap();
+        events.set_name(&long).unwrap();
+        events.add_metadata(&long, "1").unwrap();
+        events.add_device(0, 0, &long, &long).unwrap();
+        events.add_resource(0, 0, 0, &long).unwrap();
         let devices = events.finish();
         let Findings { records, .. } = Findings::of_sink(&sink);
         let device = &devices[0];
@@ -372,8 +380,8 @@ mod tests {
         for (types, is_of_span) in [(kernels, true), (kernels.with(ActivityType::PrivateUse1Runtime), false)] {
             let (sink, mut events) = events(types);
             kernel(&mut events);
-            events.flow(ASYNC, 7, false).unwrap();
-            events.metadata("External id", "9").unwrap();
+            events.set_flow(ASYNC, 7, false).unwrap();
+            events.add_metadata("External id", "9").unwrap();
             events.finish();
             let found = Findings::of_sink(&sink);
             let expected = if is_of_span { (0, 9) } else { (7, 0) };
@@ -385,7 +393,7 @@ mod tests {
         /// For any calls of a plugin, accepted events are in the recording, and rejected ones are counted.
         #[test]
         fn accepted_events_are_recorded(calls in prop::collection::vec(call(), 0..60)) {
-            let sink = trial::sink();
+            let sink = trial::unbounded_sink();
             let mut events = Events::new(sink.clone(), ActivityTypes::ALL.without(ActivityType::GpuMemset));
             let (mut taken, mut refused) = (0, 0);
             for call in &calls {

@@ -20,17 +20,17 @@ const TEXT: u64 = 5;
 const JSON: u64 = 6;
 
 /// Parses a value, which is JSON; null counts as no value.
-pub(super) fn value(json: &str) -> Option<Value> {
+pub(super) fn parse_value(json: &str) -> Option<Value> {
     serde_json::from_str(json).ok()
 }
 
 /// Returns a value as an id, if possible.
-pub(super) fn id(value: &Value) -> Option<u64> {
+pub(super) fn value_as_id(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 
 /// Returns the words of keys and values. Lists and objects are stored as text.
-pub(super) fn words(pairs: &[(String, Value)], batch: &mut Batch<'_>) -> Vec<u64> {
+pub(super) fn pack_pairs(pairs: &[(String, Value)], batch: &mut Batch<'_>) -> Vec<u64> {
     let mut words = Vec::with_capacity(pairs.len() * 2);
     for (key, value) in pairs.iter().take(PAIRS) {
         let (kind, word) = match value {

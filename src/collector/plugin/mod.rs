@@ -75,7 +75,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const POLL_EVERY: Duration = Duration::from_micros(100);
 
 /// Returns the profilers of all plugins in a folder, and why the others failed to load.
-pub(crate) fn plugins(folder: &Path) -> (Vec<Arc<dyn Collector>>, Vec<Rejected>) {
+pub(crate) fn load_plugins(folder: &Path) -> (Vec<Arc<dyn Collector>>, Vec<Rejected>) {
     let (mut found, mut off) = (Vec::<Arc<dyn Collector>>::new(), Vec::new());
     let files = std::fs::read_dir(folder).map(|entries| {
         let files = entries.flatten().map(|entry| entry.path());
@@ -120,20 +120,20 @@ fn call_out<R: Send + 'static>(name: &str, deadline: Instant, call: impl FnOnce(
 
 fn load_in_time(file: &Path, stem: &str) -> Vec<Result<LoadedPlugin, Unavailable>> {
     let own = file.to_owned();
-    call_out(stem, Instant::now() + PATIENCE, move || load(&own)).unwrap_or_else(|| {
+    call_out(stem, Instant::now() + PATIENCE, move || load_library(&own)).unwrap_or_else(|| {
         let why = format!("{}: no registration within 10 s", file.display());
         vec![Err(Unavailable::new(Why::Failed, why, REPLACE))]
     })
 }
 
 /// Opens a library and makes it register its profilers.
-fn load(file: &Path) -> Vec<Result<LoadedPlugin, Unavailable>> {
+fn load_library(file: &Path) -> Vec<Result<LoadedPlugin, Unavailable>> {
     let refused = |why, text: String| Err(Unavailable::new(why, format!("{}: {text}", file.display()), REPLACE));
-    let library = match Library::file(file) {
+    let library = match Library::open_file(file) {
         Ok(library) => library,
         Err(words) => return vec![refused(Why::Failed, words)],
     };
-    let Some((registered, status)) = calls::register(library) else {
+    let Some((registered, status)) = calls::register_profilers(library) else {
         let why = "not a plugin: it lacks KinetoPlugin_register";
         return vec![refused(Why::Unsupported, why.to_owned())];
     };
@@ -151,7 +151,7 @@ fn load(file: &Path) -> Vec<Result<LoadedPlugin, Unavailable>> {
 
 impl LoadedPlugin {
     fn new(file: &Path, functions: Functions) -> Result<LoadedPlugin, Unavailable> {
-        let described = functions.describe().map_err(|status| {
+        let described = functions.query_profile().map_err(|status| {
             let text = format!("{}: profilerQuery failed with status {status}", file.display());
             Unavailable::new(Why::Failed, text, REPLACE)
         })?;
@@ -174,7 +174,7 @@ impl LoadedPlugin {
         })
     }
 
-    fn can(&self) -> Result<Capabilities, Unavailable> {
+    fn check_capabilities(&self) -> Result<Capabilities, Unavailable> {
         if self.generation.swap(fork::generation(), Ordering::Relaxed) != fork::generation() {
             // The thread that was in a call stayed in the parent.
             self.is_busy.store(false, Ordering::Relaxed);
@@ -206,8 +206,8 @@ fn call_plugin<R: Send + 'static>(
 
 impl PluginRecording {
     /// Rejects further pushes, and waits for those in progress; returns `None` if a thread is stuck in one.
-    fn close(&self, deadline: Instant) -> Option<ProfilerHandle> {
-        let profiler = self.profiler.close()?;
+    fn finish_pushes(&self, deadline: Instant) -> Option<ProfilerHandle> {
+        let profiler = self.profiler.reject_pushes()?;
         while !self.profiler.is_idle() {
             if Instant::now() >= deadline {
                 self.is_busy.store(true, Ordering::Relaxed);
@@ -229,7 +229,7 @@ impl Collector for LoadedPlugin {
     }
 
     fn probe(&self) -> Result<Capabilities, Unavailable> {
-        self.can()
+        self.check_capabilities()
     }
 
     fn start(
@@ -237,12 +237,12 @@ impl Collector for LoadedPlugin {
         selection: &Selection,
         sink: RecordSink,
     ) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
-        let can = self.can()?;
+        let can = self.check_capabilities()?;
         let asked = self.records.iter().filter(|known| selection.types.contains(known.kind()));
         let numbers: Vec<u32> = asked.map(|known| known.number()).collect();
         let LoadedPlugin { name, functions, context, .. } = *self;
         let deadline = Instant::now() + PATIENCE;
-        let profiler = match call_plugin(name, &self.is_busy, deadline, move || functions.begin(&numbers)) {
+        let profiler = match call_plugin(name, &self.is_busy, deadline, move || functions.start_profiler(&numbers)) {
             Some(Ok(profiler)) => SharedProfiler::new(profiler),
             Some(Err(why)) => return Err(Unavailable::new(Why::Failed, why, REPLACE)),
             None => return Err(Unavailable::new(Why::Failed, "no start within 10 s", REPLACE)),
@@ -260,30 +260,30 @@ impl Collector for LoadedPlugin {
 
 impl Recording for PluginRecording {
     fn push(&self, id: CorrelationId) -> bool {
-        self.functions.push(&self.profiler, id.0, false)
+        self.functions.push_slice(&self.profiler, id.0, false)
     }
 
     fn pop(&self) {
-        self.functions.pop(&self.profiler, false);
+        self.functions.pop_slice(&self.profiler, false);
     }
 
     fn push_annotation(&self, id: CorrelationId) -> bool {
-        self.functions.push(&self.profiler, id.0, true)
+        self.functions.push_slice(&self.profiler, id.0, true)
     }
 
     fn pop_annotation(&self) {
-        self.functions.pop(&self.profiler, true);
+        self.functions.pop_slice(&self.profiler, true);
     }
 
     fn stop(&self, _end: Timestamp, deadline: Instant) {
-        let Some(profiler) = self.close(deadline) else {
+        let Some(profiler) = self.finish_pushes(deadline) else {
             return self.sink.note("the plugin hung in a push or pop; its records are lost");
         };
         let (functions, context, events) = (self.functions, self.context, Events::new(self.sink.clone(), self.types));
         let ended = call_plugin(self.name, &self.is_busy, deadline, move || {
             let mut devices = Vec::new();
-            let failures = functions.end(profiler, |process| {
-                let (described, status) = context.process(events, process);
+            let failures = functions.stop_profiler(profiler, |process| {
+                let (described, status) = context.receive_events(events, process);
                 devices = described;
                 status
             });

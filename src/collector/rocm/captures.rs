@@ -10,7 +10,7 @@ const MOST: usize = 4096;
 
 impl Captures {
     /// Begins or ends the capture of a stream, by a call of that thread.
-    pub(super) fn change(&mut self, begins: bool, thread: i64, stream: Option<u64>) {
+    pub(super) fn note_capture(&mut self, begins: bool, thread: i64, stream: Option<u64>) {
         self.0.retain(|capture| !is_of(*capture, thread, stream));
         if begins && self.0.len() < MOST {
             self.0.push((thread, stream));
@@ -18,7 +18,7 @@ impl Captures {
     }
 
     /// Returns whether launches of that thread on that stream go into a graph.
-    pub(super) fn takes(&self, thread: i64, stream: Option<u64>) -> bool {
+    pub(super) fn is_capturing(&self, thread: i64, stream: Option<u64>) -> bool {
         self.0.iter().any(|capture| is_of(*capture, thread, stream))
     }
 }
@@ -34,18 +34,19 @@ mod tests {
     #[test]
     fn capture_takes_its_thread_and_its_stream() {
         let mut captures = Captures::default();
-        captures.change(true, 1, Some(0xA0));
-        let takes = |captures: &Captures| [(1, Some(7)), (1, None), (2, Some(0xA0))].map(|(t, s)| captures.takes(t, s));
+        captures.note_capture(true, 1, Some(0xA0));
+        let takes =
+            |captures: &Captures| [(1, Some(7)), (1, None), (2, Some(0xA0))].map(|(t, s)| captures.is_capturing(t, s));
         assert_eq!(takes(&captures), [true; 3]);
-        assert!(!captures.takes(2, Some(7)) && !captures.takes(2, None));
-        captures.change(false, 2, Some(0xA0));
+        assert!(!captures.is_capturing(2, Some(7)) && !captures.is_capturing(2, None));
+        captures.note_capture(false, 2, Some(0xA0));
         assert_eq!(takes(&captures), [false; 3], "another thread may end it");
     }
 
     #[test]
     fn memory_is_bounded() {
         let mut captures = Captures::default();
-        (0..2 * MOST as i64).for_each(|thread| captures.change(true, thread, None));
+        (0..2 * MOST as i64).for_each(|thread| captures.note_capture(true, thread, None));
         assert_eq!(captures.0.len(), MOST);
     }
 }

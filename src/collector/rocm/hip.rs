@@ -21,7 +21,7 @@ pub(super) enum Does {
 
 impl Does {
     /// Classifies a function by its name, with or without the suffix for per-thread streams.
-    pub(super) fn of(name: &str) -> Does {
+    pub(super) fn from_name(name: &str) -> Does {
         let name = name.strip_suffix("_spt").unwrap_or(name);
         match name {
             "hipGraphLaunch" => Does::LaunchGraph,
@@ -35,7 +35,7 @@ impl Does {
     }
 
     /// Returns whether it puts work on a device, unless it fails.
-    pub(super) fn launches(self) -> bool {
+    pub(super) fn has_device_work(self) -> bool {
         matches!(self, Does::Launch | Does::LaunchGraph | Does::Copy | Does::Fill)
     }
 }
@@ -59,7 +59,7 @@ const LAUNCHES: [&str; 14] = [
 ];
 
 /// Returns whether a function begins (`true`) or ends a stream capture; `None` if it does neither.
-pub(super) fn captures(name: &str) -> Option<bool> {
+pub(super) fn begins_capture(name: &str) -> Option<bool> {
     match name.strip_suffix("_spt").unwrap_or(name) {
         "hipStreamBeginCapture" | "hipStreamBeginCaptureToGraph" => Some(true),
         "hipStreamEndCapture" => Some(false),
@@ -105,7 +105,7 @@ pub(super) enum Direction {
 
 impl Direction {
     /// Returns its short name, the `kind` of rows.
-    pub(super) fn kind(self) -> &'static str {
+    pub(super) fn short_name(self) -> &'static str {
         match self {
             Direction::Unknown => "<unknown>",
             Direction::HostToHost => "HtoH",
@@ -116,7 +116,7 @@ impl Direction {
     }
 
     /// Returns the name of its rows.
-    pub(super) fn name(self) -> &'static str {
+    pub(super) fn row_name(self) -> &'static str {
         match self {
             Direction::Unknown => "Memcpy <unknown> (Unknown -> Unknown)",
             Direction::HostToHost => "Memcpy HtoH (Host -> Host)",
@@ -154,17 +154,19 @@ mod tests {
             ("hipDeviceSynchronize", Does::Other),
             ("hipGetDevice", Does::Other),
         ];
-        names.iter().for_each(|(name, does)| assert_eq!(Does::of(name), *does, "{name}"));
-        assert!(Does::LaunchGraph.launches() && Does::Fill.launches() && !Does::Allocate.launches());
+        names.iter().for_each(|(name, does)| assert_eq!(Does::from_name(name), *does, "{name}"));
+        assert!(
+            Does::LaunchGraph.has_device_work() && Does::Fill.has_device_work() && !Does::Allocate.has_device_work()
+        );
         let capturing = ["hipStreamBeginCaptureToGraph", "hipStreamEndCapture_spt", "hipStreamIsCapturing"];
-        assert_eq!(capturing.map(captures), [Some(true), Some(false), None]);
+        assert_eq!(capturing.map(begins_capture), [Some(true), Some(false), None]);
         assert!(is_noise("hipGetDevice") && !is_noise("hipLaunchKernel"));
     }
 
     #[test]
     fn copies_and_fills_have_the_usual_names() {
-        assert_eq!(Direction::HostToDevice.name(), "Memcpy HtoD (Host -> Device)");
-        assert_eq!(Direction::DeviceToDevice.kind(), "DtoD");
+        assert_eq!(Direction::HostToDevice.row_name(), "Memcpy HtoD (Host -> Device)");
+        assert_eq!(Direction::DeviceToDevice.short_name(), "DtoD");
         assert!(is_fill_kernel("__amd_rocclr_fillBufferAligned.kd") && !is_fill_kernel("__amd_rocclr_copyBuffer"));
     }
 }

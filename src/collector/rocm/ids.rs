@@ -22,7 +22,7 @@ thread_local! {
 }
 
 /// Begins a recording: all stacks count as empty.
-pub(super) fn begin() {
+pub(super) fn begin_recording() {
     RECORDING.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -69,14 +69,14 @@ mod tests {
     // A single test: recordings are counted for the whole process.
     #[test]
     fn stacks_are_per_thread_and_per_recording() {
-        begin();
+        begin_recording();
         assert_eq!(innermost(), 0);
         assert!(push(7) && push(8));
         assert_eq!(innermost(), 8);
         std::thread::scope(|scope| _ = scope.spawn(|| assert_eq!(innermost(), 0)));
         pop();
         assert_eq!(innermost(), 7);
-        begin();
+        begin_recording();
         assert_eq!(innermost(), 0, "an earlier recording's do not count");
         pop();
         let taken = (0..DEEPEST as u64 + 10).filter(|id| push(*id + 1)).count();

@@ -30,7 +30,7 @@ pub(super) struct PendingLaunch {
     pub(super) stream: Option<u64>,
     /// The bytes copied or filled, 0 if not known.
     pub(super) bytes: u64,
-    /// The graph, 0 if none: a number from [`PendingLaunches::graph`].
+    /// The graph, 0 if none: a number from [`PendingLaunches::graph_number`].
     pub(super) graph: u32,
     /// The kernel, if the call names it.
     pub(super) kernel: Option<Name>,
@@ -64,9 +64,9 @@ impl PendingLaunches {
             return;
         }
         self.sequence += 1;
-        self.count(launch);
+        self.add_to_counts(launch);
         let before = self.by_id.insert(correlation, (self.sequence, launch));
-        before.into_iter().for_each(|(_, before)| self.discount(before));
+        before.into_iter().for_each(|(_, before)| self.subtract_from_counts(before));
         self.order.push_back((correlation, self.sequence));
         if self.order.len() > MOST
             && let Some((oldest, sequence)) = self.order.pop_front()
@@ -79,7 +79,7 @@ impl PendingLaunches {
     /// Removes a launch that has failed.
     pub(super) fn forget(&mut self, correlation: u64) {
         if let Some((_, launch)) = self.by_id.remove(&correlation) {
-            self.discount(launch);
+            self.subtract_from_counts(launch);
         }
     }
 
@@ -88,7 +88,7 @@ impl PendingLaunches {
         let (_, launch) = self.by_id.get_mut(&correlation)?;
         let before = *launch;
         (launch.is_owed, launch.is_hoped) = (false, false);
-        self.discount(before);
+        self.subtract_from_counts(before);
         Some(before)
     }
 
@@ -98,27 +98,27 @@ impl PendingLaunches {
     }
 
     /// Returns how many launches lack work that will certainly arrive.
-    pub(super) fn owed(&self) -> usize {
+    pub(super) fn owed_count(&self) -> usize {
         self.owed
     }
 
     /// Returns how many launches lack work that may arrive.
-    pub(super) fn hoped(&self) -> usize {
+    pub(super) fn hoped_count(&self) -> usize {
         self.hoped
     }
 
-    fn count(&mut self, launch: PendingLaunch) {
+    fn add_to_counts(&mut self, launch: PendingLaunch) {
         self.owed += usize::from(launch.is_owed);
         self.hoped += usize::from(launch.is_hoped);
     }
 
-    fn discount(&mut self, launch: PendingLaunch) {
+    fn subtract_from_counts(&mut self, launch: PendingLaunch) {
         self.owed -= usize::from(launch.is_owed);
         self.hoped -= usize::from(launch.is_hoped);
     }
 
     /// Returns the number of a graph: 1, 2 … in order of their first launch; 0 beyond the limit.
-    pub(super) fn graph(&mut self, handle: u64) -> u32 {
+    pub(super) fn graph_number(&mut self, handle: u64) -> u32 {
         let next = u32::try_from(self.graphs.len()).unwrap_or(0) + 1;
         match self.graphs.get(&handle) {
             Some(known) => *known,
@@ -143,15 +143,15 @@ mod tests {
         launches.add(2, launch());
         launches.add(3, PendingLaunch { is_hoped: true, ..PendingLaunch::new(Does::Copy) });
         launches.add(0, launch());
-        assert_eq!((launches.owed(), launches.hoped()), (2, 1), "id 0 is none");
+        assert_eq!((launches.owed_count(), launches.hoped_count()), (2, 1), "id 0 is none");
         launches.take_work(3);
-        assert_eq!((launches.owed(), launches.hoped()), (2, 0));
+        assert_eq!((launches.owed_count(), launches.hoped_count()), (2, 0));
         assert_eq!(launches.take_work(1).and_then(|launch| launch.stream), Some(7));
         assert_eq!(launches.take_work(1).map(|launch| launch.does), Some(Does::Launch), "a graph's next");
-        assert_eq!((launches.owed(), launches.take_work(9)), (1, None));
+        assert_eq!((launches.owed_count(), launches.take_work(9)), (1, None));
         launches.forget(2);
         launches.forget(2);
-        assert_eq!(launches.owed(), 0);
+        assert_eq!(launches.owed_count(), 0);
     }
 
     #[test]
@@ -159,9 +159,9 @@ mod tests {
         let mut launches = PendingLaunches::default();
         launches.add(1, launch());
         launches.add(1, PendingLaunch { bytes: 5, ..launch() });
-        assert_eq!((launches.owed(), launches.get(1).unwrap().bytes), (1, 5));
+        assert_eq!((launches.owed_count(), launches.get(1).unwrap().bytes), (1, 5));
         launches.take_work(1);
-        assert_eq!(launches.owed(), 0);
+        assert_eq!(launches.owed_count(), 0);
     }
 
     #[test]
@@ -169,17 +169,17 @@ mod tests {
         let mut launches = PendingLaunches::default();
         let most = MOST as u64;
         (1..=2 * most).for_each(|id| launches.add(id, launch()));
-        assert_eq!((launches.by_id.len(), launches.owed()), (MOST, MOST));
+        assert_eq!((launches.by_id.len(), launches.owed_count()), (MOST, MOST));
         assert!(launches.get(most).is_none() && launches.get(most + 1).is_some());
         (0..3 * most).for_each(|_| launches.add(1, launch()));
-        assert!(launches.order.len() <= MOST && launches.owed() == 1, "{}", launches.owed());
+        assert!(launches.order.len() <= MOST && launches.owed_count() == 1, "{}", launches.owed_count());
     }
 
     #[test]
     fn graphs_are_numbered_by_first_launch() {
         let mut launches = PendingLaunches::default();
-        assert_eq!([0xA0, 0xB0, 0xA0].map(|graph| launches.graph(graph)), [1, 2, 1]);
-        (0..2 * MOST as u64).for_each(|graph| _ = launches.graph(graph << 16));
-        assert!(launches.graphs.len() <= MOST && launches.graph(1) == 0);
+        assert_eq!([0xA0, 0xB0, 0xA0].map(|graph| launches.graph_number(graph)), [1, 2, 1]);
+        (0..2 * MOST as u64).for_each(|graph| _ = launches.graph_number(graph << 16));
+        assert!(launches.graphs.len() <= MOST && launches.graph_number(1) == 0);
     }
 }

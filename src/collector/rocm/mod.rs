@@ -67,7 +67,7 @@ impl Rocm {
     }
 
     /// Chooses the first backend whose library is present and compatible.
-    fn choose(&self) -> Result<&dyn Collector, Unavailable> {
+    fn choose_backend(&self) -> Result<&dyn Collector, Unavailable> {
         if let Some(backend) = self.backend() {
             return Ok(backend);
         }
@@ -107,7 +107,7 @@ impl Collector for Rocm {
     }
 
     fn probe(&self) -> Result<Capabilities, Unavailable> {
-        self.choose()?.probe()
+        self.choose_backend()?.probe()
     }
 
     fn start(
@@ -115,7 +115,7 @@ impl Collector for Rocm {
         selection: &Selection,
         sink: RecordSink,
     ) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
-        self.choose()?.start(selection, sink)
+        self.choose_backend()?.start(selection, sink)
     }
 
     fn attempts(&self) -> Vec<Attempt> {

@@ -18,9 +18,9 @@ const IN_PYTHON: [&str; 2] =
     ["lib/python3*/site-packages/_rocm_sdk_core/lib", "lib/python3*/site-packages/_rocm_sdk_devel/lib"];
 
 /// Returns HIP's runtime, if the process has loaded it.
-pub(super) fn hip() -> Option<Library> {
+pub(super) fn loaded_hip() -> Option<Library> {
     let names = HIP.iter().map(|name| Candidate::Mapped((*name).to_owned()));
-    Library::first(names, &mut Vec::new())
+    Library::open_first(names, &mut Vec::new())
 }
 
 /// Checks for AMD devices, or a program that uses HIP, before loading a library.
@@ -31,7 +31,7 @@ pub(super) fn check_for_device() -> Result<(), Unavailable> {
     if !cfg!(target_os = "linux") {
         return Err(Unavailable::new(Why::Unsupported, "AMD's devices are recorded on Linux alone", "record on Linux"));
     }
-    if Path::new(DRIVER).exists() || hip().is_some() {
+    if Path::new(DRIVER).exists() || loaded_hip().is_some() {
         return Ok(());
     }
     let message = format!("there is no AMD GPU: no {DRIVER}, and no libamdhip64 in the process");
@@ -40,7 +40,7 @@ pub(super) fn check_for_device() -> Result<(), Unavailable> {
 
 /// Finds a library by its names, best first. The order: libraries that are already loaded, the file or folder that
 /// the user names, the loader's path, ROCm's folders. Adds the attempts to `attempts`.
-pub(super) fn find(
+pub(super) fn find_library(
     names: &[&str],
     named: Option<&Path>,
     options: &Options,
@@ -52,14 +52,14 @@ pub(super) fn find(
     let by_loader = names.iter().map(|name| Candidate::Loader((*name).to_owned()));
     let first = mapped.chain(named.map(Candidate::File)).chain(by_loader);
     // Search folders only if the loader finds nothing.
-    Library::first(first, attempts).or_else(|| {
-        let files = folders(options).into_iter().flat_map(|folder| in_folder(&folder));
-        Library::first(files.filter(|file| file.exists()).map(Candidate::File), attempts)
+    Library::open_first(first, attempts).or_else(|| {
+        let files = search_folders(options).into_iter().flat_map(|folder| in_folder(&folder));
+        Library::open_first(files.filter(|file| file.exists()).map(Candidate::File), attempts)
     })
 }
 
 /// Returns the folders to search, in order.
-fn folders(options: &Options) -> Vec<PathBuf> {
+fn search_folders(options: &Options) -> Vec<PathBuf> {
     let named = options.paths(&["ROCM_PATH", "ROCM_HOME", "HIP_PATH"]);
     let installations = named.into_iter().chain(INSTALLATIONS.iter().map(PathBuf::from));
     let of_rocm = installations.flat_map(|rocm| IN_INSTALLATION.map(|folder| rocm.join(folder)));
@@ -92,7 +92,7 @@ mod tests {
             options.set(name, root.join(folder).to_str().unwrap());
         }
         let mut attempts = Vec::new();
-        assert!(find(&["libnothing.so.1"], Some(&root.join("named")), &options, &mut attempts).is_none());
+        assert!(find_library(&["libnothing.so.1"], Some(&root.join("named")), &options, &mut attempts).is_none());
         let tried = attempts.iter().map(|attempt| attempt.what.replace(root.to_str().unwrap(), ""));
         let all = [
             "/named/libnothing.so.1",

@@ -1,7 +1,7 @@
 //! The layouts of HIP's records: libkineto's arguments, in its order. Unlike there, numbers are JSON numbers, and
 //! addresses are hexadecimal strings.
 
-use crate::collector::packed::{packed, prepend};
+use crate::collector::packed::{packed, prepend_words};
 use crate::collector::{Name, RecordLayout, RecordView};
 use kineto_trace::activity::ArgValue;
 
@@ -101,11 +101,11 @@ pub(super) fn call_words(cid: u32) -> [u64; 1] {
 }
 
 pub(super) fn launch_words(call: LaunchCall, sizes: Sizes) -> [u64; 5] {
-    prepend(sizes.words(), call.words())
+    prepend_words(sizes.to_words(), call.to_words())
 }
 
 pub(super) fn kernel_words(kernel: Kernel, sizes: Sizes) -> [u64; 5] {
-    prepend(sizes.words(), kernel.words())
+    prepend_words(sizes.to_words(), kernel.to_words())
 }
 
 type Each<'e> = &'e mut dyn FnMut(&str, ArgValue<'_>);
@@ -113,61 +113,61 @@ type Each<'e> = &'e mut dyn FnMut(&str, ArgValue<'_>);
 impl RecordLayout for RocmShape {
     fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         match self {
-            RocmShape::Call => called(record, each),
-            RocmShape::LaunchCall => launch_call(record, each),
-            RocmShape::CopyCall => copy_call(record, each),
-            RocmShape::MemoryCall => memory_call(record, each),
-            RocmShape::Kernel => kernel(record, each),
-            RocmShape::Copy => copy(record, each),
+            RocmShape::Call => write_call_args(record, each),
+            RocmShape::LaunchCall => write_launch_call_args(record, each),
+            RocmShape::CopyCall => write_copy_call_args(record, each),
+            RocmShape::MemoryCall => write_memory_call_args(record, each),
+            RocmShape::Kernel => write_kernel_args(record, each),
+            RocmShape::Copy => write_copy_args(record, each),
         }
     }
 }
 
-fn called(record: &RecordView<'_>, each: Each<'_>) {
+fn write_call_args(record: &RecordView<'_>, each: Each<'_>) {
     each("cid", ArgValue::U64(record.low(0).into()));
     each("correlation", ArgValue::U64(record.correlation));
 }
 
-fn launch_call(record: &RecordView<'_>, each: Each<'_>) {
-    let call = LaunchCall::read(record);
+fn write_launch_call_args(record: &RecordView<'_>, each: Each<'_>) {
+    let call = LaunchCall::from_record(record);
     if let Some(kernel) = call.kernel {
         each("kernel", ArgValue::Str(record.names.text(kernel)));
     }
-    called(record, each);
-    sizes(record, each);
+    write_call_args(record, each);
+    write_sizes(record, each);
     each("shared memory", ArgValue::U64(call.shared.into()));
 }
 
-fn copy_call(record: &RecordView<'_>, each: Each<'_>) {
-    let copy = CopyCall::read(record);
-    called(record, each);
-    address("src", copy.src, each);
-    address("dst", copy.dst, each);
+fn write_copy_call_args(record: &RecordView<'_>, each: Each<'_>) {
+    let copy = CopyCall::from_record(record);
+    write_call_args(record, each);
+    write_address("src", copy.src, each);
+    write_address("dst", copy.dst, each);
     each("bytes", ArgValue::U64(copy.bytes));
     // A string, like the kind of device work: each key has a single type.
     each("kind", ArgValue::Str(&copy.kind.to_string()));
 }
 
-fn memory_call(record: &RecordView<'_>, each: Each<'_>) {
-    let call = MemoryCall::read(record);
+fn write_memory_call_args(record: &RecordView<'_>, each: Each<'_>) {
+    let call = MemoryCall::from_record(record);
     if call.has_bytes {
         each("bytes", ArgValue::U64(call.bytes));
     }
-    called(record, each);
-    address("ptr", call.ptr, each);
+    write_call_args(record, each);
+    write_address("ptr", call.ptr, each);
 }
 
-fn kernel(record: &RecordView<'_>, each: Each<'_>) {
-    let kernel = Kernel::read(record);
-    placed(record, kernel.queue, kernel.kind, each);
-    sizes(record, each);
-    in_graph(kernel.graph, each);
+fn write_kernel_args(record: &RecordView<'_>, each: Each<'_>) {
+    let kernel = Kernel::from_record(record);
+    write_work_args(record, kernel.queue, kernel.kind, each);
+    write_sizes(record, each);
+    write_graph_id(kernel.graph, each);
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a ratio, written with a few digits")]
-fn copy(record: &RecordView<'_>, each: Each<'_>) {
-    let copy = Copy::read(record);
-    placed(record, copy.queue, copy.kind, each);
+fn write_copy_args(record: &RecordView<'_>, each: Each<'_>) {
+    let copy = Copy::from_record(record);
+    write_work_args(record, copy.queue, copy.kind, each);
     if copy.bytes > 0 {
         each("bytes", ArgValue::U64(copy.bytes));
         let duration = record.end.as_nanos().saturating_sub(record.start.as_nanos());
@@ -175,11 +175,11 @@ fn copy(record: &RecordView<'_>, each: Each<'_>) {
             each("memory bandwidth (GB/s)", ArgValue::F64(copy.bytes as f64 / duration as f64));
         }
     }
-    in_graph(copy.graph, each);
+    write_graph_id(copy.graph, each);
 }
 
 /// Writes the arguments that all device work shares.
-fn placed(record: &RecordView<'_>, queue: u64, kind: Name, each: Each<'_>) {
+fn write_work_args(record: &RecordView<'_>, queue: u64, kind: Name, each: Each<'_>) {
     each("device", ArgValue::I64(record.device_id.into()));
     each("stream", ArgValue::I64(record.stream.into()));
     each("hsa_queue", ArgValue::U64(queue));
@@ -187,22 +187,22 @@ fn placed(record: &RecordView<'_>, queue: u64, kind: Name, each: Each<'_>) {
     each("kind", ArgValue::Str(record.names.text(kind)));
 }
 
-fn in_graph(graph: u32, each: Each<'_>) {
+fn write_graph_id(graph: u32, each: Each<'_>) {
     if graph != 0 {
         each("graph id", ArgValue::U64(graph.into()));
     }
 }
 
 /// Writes grid and block, if they are known.
-fn sizes(record: &RecordView<'_>, each: Each<'_>) {
-    let Sizes { grid_x, grid_y, grid_z, block_x, block_y, block_z } = Sizes::read(record);
+fn write_sizes(record: &RecordView<'_>, each: Each<'_>) {
+    let Sizes { grid_x, grid_y, grid_z, block_x, block_y, block_z } = Sizes::from_record(record);
     if [grid_x, grid_y, grid_z, block_x] != [0; 4] {
         each("grid", ArgValue::Ints(&[grid_x, grid_y, grid_z].map(i64::from)));
         each("block", ArgValue::Ints(&[block_x, block_y, block_z].map(i64::from)));
     }
 }
 
-fn address(key: &str, address: u64, each: Each<'_>) {
+fn write_address(key: &str, address: u64, each: Each<'_>) {
     each(key, ArgValue::Str(&format!("{address:#x}")));
 }
 
@@ -241,11 +241,11 @@ mod tests {
         assert_eq!(shown(LAUNCH_CALL, &words(unnamed), &names), sizes);
         let copy = CopyCall { cid: 134, src: 0x7f18, dst: 0x7f14, bytes: 9216, kind: 1 };
         let copied = "cid=134 correlation=9 src=\"0x7f18\" dst=\"0x7f14\" bytes=9216 kind=\"1\"";
-        assert_eq!(shown(COPY_CALL, &copy.words(), &names), copied);
+        assert_eq!(shown(COPY_CALL, &copy.to_words(), &names), copied);
         let memory = MemoryCall { cid: 1, ptr: 0xA0, has_bytes: true, bytes: 0 };
-        assert_eq!(shown(MEMORY_CALL, &memory.words(), &names), "bytes=0 cid=1 correlation=9 ptr=\"0xa0\"");
+        assert_eq!(shown(MEMORY_CALL, &memory.to_words(), &names), "bytes=0 cid=1 correlation=9 ptr=\"0xa0\"");
         let freed = MemoryCall { has_bytes: false, ..memory };
-        assert_eq!(shown(MEMORY_CALL, &freed.words(), &names), "cid=1 correlation=9 ptr=\"0xa0\"");
+        assert_eq!(shown(MEMORY_CALL, &freed.to_words(), &names), "cid=1 correlation=9 ptr=\"0xa0\"");
         assert_eq!(shown(CALL, &call_words(48), &names), "cid=48 correlation=9");
     }
 
@@ -259,10 +259,10 @@ mod tests {
         let ran = format!("{place} kind=\"Dispatch Kernel\" grid=[7, 1, 1] block=[256, 2, 1]");
         assert_eq!(shown(KERNEL, &words, &names), ran);
         let node = Kernel { graph: 5, ..kernel };
-        assert_eq!(shown(KERNEL, &node.words(), &names), format!("{place} kind=\"Dispatch Kernel\" graph id=5"));
+        assert_eq!(shown(KERNEL, &node.to_words(), &names), format!("{place} kind=\"Dispatch Kernel\" graph id=5"));
         let copy = Copy { queue: 3, kind: to_device, bytes: 4000, graph: 0 };
         let copied = format!("{place} kind=\"HtoD\" bytes=4000 memory bandwidth (GB/s)=2.0");
-        assert_eq!(shown(COPY, &copy.words(), &names), copied);
-        assert_eq!(shown(COPY, &Copy { bytes: 0, ..copy }.words(), &names), format!("{place} kind=\"HtoD\""));
+        assert_eq!(shown(COPY, &copy.to_words(), &names), copied);
+        assert_eq!(shown(COPY, &Copy { bytes: 0, ..copy }.to_words(), &names), format!("{place} kind=\"HtoD\""));
     }
 }

@@ -44,7 +44,7 @@ pub(super) const PER_THREAD: u64 = 2;
 impl Streams {
     /// Returns the number of the stream that work ran on. `stream` is HIP's stream if its call is known (0 is the
     /// default stream); `queue` is 0 if not known.
-    pub(super) fn number(&mut self, device: i32, stream: Option<u64>, queue: u64) -> u32 {
+    pub(super) fn stream_number(&mut self, device: i32, stream: Option<u64>, queue: u64) -> u32 {
         let lane = match (stream, self.queues.get(&(device, queue))) {
             (Some(stream), _) => {
                 self.note_queue(device, stream, queue);
@@ -103,32 +103,36 @@ mod tests {
     #[test]
     fn streams_are_numbered_per_device() {
         let mut streams = Streams::default();
-        let mut number = |device, stream: u64| streams.number(device, Some(stream), 0);
+        let mut number = |device, stream: u64| streams.stream_number(device, Some(stream), 0);
         assert_eq!([number(0, 0xA0), number(0, 0), number(0, 0xA0), number(1, 0)], [1, 2, 1, 1]);
     }
 
     #[test]
     fn queue_stands_for_its_only_stream() {
         let mut streams = Streams::default();
-        assert_eq!(streams.number(0, None, 5), 1, "nothing is known of it");
-        assert_eq!(streams.number(0, Some(0xA0), 6), 2);
-        assert_eq!(streams.number(0, None, 6), 2);
-        assert_eq!(streams.number(0, Some(0xB0), 6), 3);
-        assert_eq!(streams.number(0, None, 6), 4, "it serves two");
-        assert_eq!([streams.number(0, None, 5), streams.number(0, None, 6)], [1, 4]);
-        assert_eq!(streams.number(1, None, 6), 1, "another device's queue");
-        assert_eq!([streams.number(0, Some(0xC0), 0), streams.number(0, None, 0)], [5, 6], "queue 0 is none");
+        assert_eq!(streams.stream_number(0, None, 5), 1, "nothing is known of it");
+        assert_eq!(streams.stream_number(0, Some(0xA0), 6), 2);
+        assert_eq!(streams.stream_number(0, None, 6), 2);
+        assert_eq!(streams.stream_number(0, Some(0xB0), 6), 3);
+        assert_eq!(streams.stream_number(0, None, 6), 4, "it serves two");
+        assert_eq!([streams.stream_number(0, None, 5), streams.stream_number(0, None, 6)], [1, 4]);
+        assert_eq!(streams.stream_number(1, None, 6), 1, "another device's queue");
+        assert_eq!(
+            [streams.stream_number(0, Some(0xC0), 0), streams.stream_number(0, None, 0)],
+            [5, 6],
+            "queue 0 is none"
+        );
     }
 
     #[test]
     fn number_of_streams_is_bounded() {
         let mut streams = Streams::default();
         for (device, stream) in (0..).zip(0..2 * MOST as u64) {
-            streams.number(0, Some(stream), stream + 1);
-            streams.number(device, None, stream);
+            streams.stream_number(0, Some(stream), stream + 1);
+            streams.stream_number(device, None, stream);
         }
         assert!(streams.numbers.len() <= MOST && streams.queues.len() <= MOST);
-        assert_eq!(streams.number(0, Some(u64::MAX), 0), OTHERS);
-        assert_eq!(streams.number(0, Some(0), 0), 1, "those that have one keep it");
+        assert_eq!(streams.stream_number(0, Some(u64::MAX), 0), OTHERS);
+        assert_eq!(streams.stream_number(0, Some(0), 0), 1, "those that have one keep it");
     }
 }

@@ -19,13 +19,13 @@ struct ByteBudget {
 }
 
 impl Budget for ByteBudget {
-    fn reserve(&self, bytes: u64) -> bool {
+    fn reserve_bytes(&self, bytes: u64) -> bool {
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
     }
     fn reserve_non_work(&self, bytes: u64) -> bool {
-        self.left.load(Ordering::Relaxed) >= bytes + BLOCK_BYTES && self.reserve(bytes)
+        self.left.load(Ordering::Relaxed) >= bytes + BLOCK_BYTES && self.reserve_bytes(bytes)
     }
-    fn release(&self, bytes: u64) {
+    fn release_bytes(&self, bytes: u64) {
         self.left.fetch_add(bytes, Ordering::Relaxed);
     }
 }
@@ -82,24 +82,24 @@ fn each_role_of_record_is_read_back() {
         batch.overhead(&Overhead { name, start: 50, end: 51 });
         batch.context(2, 1);
     });
-    let collected = sink.collect(true);
-    let entries: Vec<_> = collected.calls().chain(collected.work()).chain(collected.rest()).collect();
+    let collected = sink.collect_records(true);
+    let entries: Vec<_> = collected.calls().chain(collected.work()).chain(collected.other_records()).collect();
     let roles: Vec<_> = entries.iter().map(Entry::role).collect();
     use Role as R;
     assert_eq!(roles, [R::Call, R::Call, R::Work, R::Sync, R::Event, R::External, R::Overhead]);
-    assert!(entries.iter().all(|entry| collected.entry(entry.at).is_some_and(|same| same.role() == entry.role())));
+    assert!(entries.iter().all(|entry| collected.entry_at(entry.at).is_some_and(|same| same.role() == entry.role())));
     let call = &entries[0];
-    assert_eq!((call.start(), call.end(), call.correlation(), call.external()), (1, 2, 3, 4));
-    assert_eq!((call.thread(), call.launches(), call.words), (Thread::Handle(u32::MAX), true, &[5, 0, 6][..]));
+    assert_eq!((call.start(), call.end(), call.correlation_id(), call.call_slice()), (1, 2, 3, 4));
+    assert_eq!((call.thread(), call.launches_work(), call.words), (Thread::Handle(u32::MAX), true, &[5, 0, 6][..]));
     assert_eq!(collected.names.text(call.name), "cudaLaunchKernel");
-    assert_eq!((entries[1].thread(), entries[1].launches(), entries[1].words.len()), (Thread::Id(-9), false, 0));
+    assert_eq!((entries[1].thread(), entries[1].launches_work(), entries[1].words.len()), (Thread::Id(-9), false, 0));
     assert_eq!((entries[2].device_or_context().cast_signed(), entries[2].stream()), (-1, 7));
     let sync = &entries[3];
-    assert_eq!((sync.device_or_context(), sync.stream(), sync.event(), sync.end()), (2, u32::MAX, 8, 0));
+    assert_eq!((sync.device_or_context(), sync.stream(), sync.event_id(), sync.end()), (2, u32::MAX, 8, 0));
     assert_eq!((entries[4].start(), entries[4].stream()), (30, 1));
     assert_eq!((entries[5].start(), entries[5].end()), (40, 41));
     assert_eq!((collected.device_of(2), collected.device_of(3)), (1, -1));
-    assert!(collected.shape(call).is_some());
+    assert!(collected.entry_layout(call).is_some());
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn records_over_the_limit_are_counted() {
     for start in 0..3000 {
         sink.record(|batch| work(batch, start, &[1, 2, 3]));
     }
-    let collected = sink.collect(true);
+    let collected = sink.collect_records(true);
     let there = collected.work().count() as u64;
     assert_eq!(collected.losses, [(Loss::DeviceRecordsOverLimit, 3000 - there)]);
     assert_eq!(there, 2 * (BLOCK as u64 / 8));
@@ -128,7 +128,7 @@ fn calls_leave_room_for_work() {
     };
     (0..10_000).for_each(|_| sink.record(call));
     sink.record(|batch| work(batch, 1, &[]));
-    let collected = sink.collect(true);
+    let collected = sink.collect_records(true);
     let calls = collected.calls().count() as u64;
     assert_eq!((calls, collected.work().count()), (2 * (BLOCK as u64 / 6), 1));
     assert_eq!(collected.losses, [(Loss::DeviceRecordsOverLimit, 10_000 - calls)]);
@@ -138,10 +138,10 @@ fn calls_leave_room_for_work() {
 fn snapshot_keeps_records_and_discard_drops_them() {
     let (sink, budget) = sink(1 << 20);
     sink.record(|batch| work(batch, 1, &[]));
-    sink.discard();
+    sink.discard_early_records();
     sink.record(|batch| work(batch, 2, &[]));
     let before = budget.left.load(Ordering::Relaxed);
-    let snapshot = sink.collect(false);
+    let snapshot = sink.collect_records(false);
     assert_eq!(
         (snapshot.work().count(), before - budget.left.load(Ordering::Relaxed)),
         (1, 40),
@@ -150,11 +150,11 @@ fn snapshot_keeps_records_and_discard_drops_them() {
     drop(snapshot);
     assert_eq!(budget.left.load(Ordering::Relaxed), before);
     sink.record(|batch| work(batch, 3, &[]));
-    let collected = sink.collect(true);
+    let collected = sink.collect_records(true);
     assert_eq!(collected.work().map(|entry| entry.start()).collect::<Vec<_>>(), [2, 3]);
     // Too late.
     sink.record(|batch| work(batch, 4, &[]));
-    assert_eq!(sink.collect(true).losses, [(Loss::Late, 1)]);
+    assert_eq!(sink.collect_records(true).losses, [(Loss::Late, 1)]);
     drop((collected, sink));
     assert_eq!(budget.left.load(Ordering::Relaxed), 1 << 20);
 }
@@ -162,13 +162,13 @@ fn snapshot_keeps_records_and_discard_drops_them() {
 #[test]
 fn only_notes_are_kept_before_the_recording_begins() {
     let (sink, budget) = sink(1 << 20);
-    sink.wait();
+    sink.set_waiting();
     sink.note("said");
     (0..10_000).for_each(|start| sink.record(|batch| work(batch, start, &[])));
     assert!(budget.left.load(Ordering::Relaxed) > (1 << 20) - 1000, "no memory");
-    sink.discard();
+    sink.discard_early_records();
     sink.record(|batch| work(batch, 7, &[]));
-    let collected = sink.collect(true);
+    let collected = sink.collect_records(true);
     assert_eq!(collected.work().map(|entry| entry.start()).collect::<Vec<_>>(), [7]);
     assert_eq!(collected.notes, ["said"]);
 }
@@ -187,19 +187,19 @@ fn records_in_a_pause_are_not_kept() {
     let work = |start: u64| sink.record(|batch| work(batch, start, &[]));
     // Correlation ids of work are eight times its start.
     launch(10, 8 * 25);
-    sink.pauses().begin(20);
+    sink.pauses().begin_pause(20);
     launch(21, 8 * 27);
     work(25);
     work(27);
     work(28);
-    sink.pauses().end(30);
+    sink.pauses().end_pause(30);
     launch(22, 8 * 35);
     work(35);
     work(36);
     launch(23, 8 * 36);
     launch(31, 8 * 32);
     work(32);
-    let collected = sink.collect(false);
+    let collected = sink.collect_records(false);
     assert_eq!(collected.calls().map(|entry| entry.start()).collect::<Vec<_>>(), [10, 31]);
     // The work at 28 may precede the pause.
     assert_eq!(collected.work().map(|entry| entry.start()).collect::<Vec<_>>(), [25, 28, 36, 32]);
@@ -212,7 +212,7 @@ fn records_in_a_pause_are_not_kept() {
 fn names_over_the_limit_are_not_released() {
     let (sink, budget) = sink(10);
     sink.record(|batch| work(batch, 1, &[]));
-    sink.discard();
+    sink.discard_early_records();
     drop(sink);
     assert_eq!(budget.left.load(Ordering::Relaxed), 10);
 }
@@ -226,18 +226,18 @@ fn discard_gives_back_all_memory_but_that_of_names() {
     sink.record(|batch| work(batch, 1, &[1; 100]));
     let [with_names, with_records] = [&name_budget, &budget].map(|budget| budget.left.load(Ordering::Relaxed));
     assert!(with_records < with_names && with_names < 1 << 20, "{with_records} {with_names}");
-    sink.discard();
+    sink.discard_early_records();
     assert_eq!(budget.left.load(Ordering::Relaxed), with_names);
-    sink.discard();
+    sink.discard_early_records();
     assert_eq!(budget.left.load(Ordering::Relaxed), with_names);
 }
 
 #[test]
 fn greatest_clock_error_counts() {
     let (sink, _) = sink(1 << 20);
-    assert_eq!(sink.collect(false).clock_error_ns, 0);
+    assert_eq!(sink.collect_records(false).clock_error_ns, 0);
     [5, 9, 3].into_iter().for_each(|ns| sink.clock_error(ns));
-    assert_eq!(sink.collect(true).clock_error_ns, 9);
+    assert_eq!(sink.collect_records(true).clock_error_ns, 9);
 }
 
 proptest! {
@@ -248,11 +248,11 @@ proptest! {
             let words: Vec<u64> = (1..=*length as u64).collect();
             sink.record(|batch| work(batch, at as u64, &words));
         }
-        let collected = sink.collect(true);
+        let collected = sink.collect_records(true);
         let entries: Vec<_> = collected.work().collect();
         prop_assert_eq!(entries.len(), lengths.len());
         for (at, (entry, length)) in entries.iter().zip(&lengths).enumerate() {
-            let same = collected.entry(entry.at).unwrap();
+            let same = collected.entry_at(entry.at).unwrap();
             prop_assert_eq!(same.start(), at as u64);
             prop_assert_eq!(same.words.len(), (*length).min(255));
         }

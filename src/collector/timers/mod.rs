@@ -5,7 +5,7 @@ mod timer;
 
 pub use timer::{DeviceTimer, NotTimed, Token};
 
-use super::clock::now;
+use super::clock::realtime_now;
 use super::{
     Capabilities, Collector, DeviceDescription, DeviceWork, RecordLayout, RecordSink, RecordView, Recording, Selection,
     Unavailable, Why,
@@ -121,17 +121,17 @@ impl<T: DeviceTimer> EventTimers<T> {
 
 impl<T: DeviceTimer> TimerRecording<T> {
     /// Records an event; counts a failure. The lock is not held meanwhile, since the timer may be slow.
-    fn record(&self) -> Option<(Token, u64)> {
-        let host = now();
-        self.timer.record().map(|token| (token, host)).map_err(|cause| self.records.lock().miss(cause)).ok()
+    fn record_event(&self) -> Option<(Token, u64)> {
+        let host = realtime_now();
+        self.timer.record().map(|token| (token, host)).map_err(|cause| self.records.lock().count_missed(cause)).ok()
     }
 
-    fn release(&self, mark: TimelineMark) {
+    fn release_event(&self, mark: TimelineMark) {
         self.timer.release(mark.token);
     }
 
     /// Waits for the device to reach the end of each pair; returns how many it reached.
-    fn wait(&self, pairs: &mut [Pair], deadline: Instant) -> usize {
+    fn wait_for_pairs(&self, pairs: &mut [Pair], deadline: Instant) -> usize {
         pairs.sort_unstable_by_key(|pair| pair.last.nth);
         let passed = |pair: &Pair| loop {
             if self.timer.has_passed(pair.last.token) {
@@ -164,12 +164,12 @@ impl TimerRecords {
         !is_full
     }
 
-    fn mark(&mut self, (token, host): (Token, u64)) -> TimelineMark {
+    fn add_mark(&mut self, (token, host): (Token, u64)) -> TimelineMark {
         self.events += 1;
         TimelineMark { token, nth: self.events, host }
     }
 
-    fn miss(&mut self, cause: NotTimed) {
+    fn count_missed(&mut self, cause: NotTimed) {
         self.pending = self.pending.saturating_sub(1);
         let known = self.missed.iter().position(|(known, _)| *known == cause);
         if known.is_none() && self.missed.len() < CAUSES {
@@ -242,14 +242,14 @@ impl<T: DeviceTimer> Recording for TimerRecording<T> {
         if !self.records.lock().reserve_pair(self.most) {
             return false;
         }
-        let Some(recorded) = self.record() else { return false };
+        let Some(recorded) = self.record_event() else { return false };
         let mut records = self.records.lock();
         if records.is_over {
             drop(records);
             self.timer.release(recorded.0);
             return false;
         }
-        let mark = records.mark(recorded);
+        let mark = records.add_mark(recorded);
         records.open.entry(std::thread::current().id()).or_default().push((id.0, mark));
         true
     }
@@ -258,14 +258,14 @@ impl<T: DeviceTimer> Recording for TimerRecording<T> {
         let thread = std::thread::current().id();
         // There is no mark if the recording ended or paused meanwhile.
         let Some((slice, first)) = self.records.lock().open.get_mut(&thread).and_then(Vec::pop) else { return };
-        let Some(recorded) = self.record() else { return self.release(first) };
+        let Some(recorded) = self.record_event() else { return self.release_event(first) };
         let mut records = self.records.lock();
-        let last = records.mark(recorded);
+        let last = records.add_mark(recorded);
         if !records.is_over {
             return records.pairs.push(Pair { slice, first, last });
         }
         drop(records);
-        [first, last].into_iter().for_each(|mark| self.release(mark));
+        [first, last].into_iter().for_each(|mark| self.release_event(mark));
     }
 
     fn pause(&self) {
@@ -277,15 +277,15 @@ impl<T: DeviceTimer> Recording for TimerRecording<T> {
             records.pending = records.pending.saturating_sub(cut);
             open
         };
-        open.into_values().flatten().for_each(|(_, mark)| self.release(mark));
+        open.into_values().flatten().for_each(|(_, mark)| self.release_event(mark));
     }
 
     fn stop(&self, _end: Timestamp, deadline: Instant) {
         let over = TimerRecords { is_over: true, ..TimerRecords::default() };
         let mut records = std::mem::replace(&mut *self.records.lock(), over);
-        let came = self.wait(&mut records.pairs, deadline);
+        let came = self.wait_for_pairs(&mut records.pairs, deadline);
         let (done, late) = records.pairs.split_at(came);
-        let timed = timeline::measure(done, |from, to| self.timer.elapsed(from, to));
+        let timed = timeline::measure_spans(done, |from, to| self.timer.elapsed(from, to));
         self.sink.record(|batch| {
             let name = batch.name("");
             for TimedSpan { slice, device, stream, start, end } in timed.iter().copied() {
@@ -297,7 +297,7 @@ impl<T: DeviceTimer> Recording for TimerRecording<T> {
         records.note_losses(&self.sink, done.len() - timed.len(), late.len());
         let open = records.open.values().flatten().map(|(_, mark)| *mark);
         let ended = records.pairs.iter().flat_map(|pair| [pair.first, pair.last]);
-        open.chain(ended).for_each(|mark| self.release(mark));
+        open.chain(ended).for_each(|mark| self.release_event(mark));
         *self.is_in_use.lock() = false;
     }
 

@@ -40,7 +40,7 @@ const FAR_NS: i64 = 50_000_000;
 /// All events of a stream are measured from a common event, so their distances are those on the device. The offset
 /// from the host's clock is unknown: the stream is placed as early as possible, with no event before the call that
 /// recorded it. The remaining error is the shortest time that an event took to reach the device.
-pub(super) fn measure(pairs: &[Pair], elapsed: impl Fn(Token, Token) -> Option<Duration>) -> Vec<TimedSpan> {
+pub(super) fn measure_spans(pairs: &[Pair], elapsed: impl Fn(Token, Token) -> Option<Duration>) -> Vec<TimedSpan> {
     let mut streams: BTreeMap<(i32, u32), Vec<&Pair>> = BTreeMap::new();
     for pair in pairs {
         let place = |mark: &TimelineMark| (mark.token.device, mark.token.stream);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     fn intervals(pairs: &[Pair]) -> Vec<(u64, u64, u64)> {
-        measure(pairs, elapsed_by_id).iter().map(|timed| (timed.slice, timed.start, timed.end)).collect()
+        measure_spans(pairs, elapsed_by_id).iter().map(|timed| (timed.slice, timed.start, timed.end)).collect()
     }
 
     #[test]
@@ -136,7 +136,7 @@ mod tests {
             .collect();
         let near =
             |from: Token, to: Token| elapsed_by_id(from, to).filter(|time| time.as_nanos() <= u128::from(3 * far));
-        let timed = measure(&pairs, near);
+        let timed = measure_spans(&pairs, near);
         assert_eq!(
             timed.iter().map(|timed| (timed.start, timed.end - timed.start)).collect::<Vec<_>>(),
             (0..5).map(|n| (n * 2 * far, 7)).collect::<Vec<_>>()

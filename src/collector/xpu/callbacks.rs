@@ -13,7 +13,7 @@ pub(super) extern "C" fn on_request(buffer: *mut *mut u8, size: *mut usize) {
     if buffer.is_null() || size.is_null() {
         return;
     }
-    let place = if HUB.owner.is_inherited() { pool::leak_buffer(SCRAPS.bytes) } else { HUB.pool.request() };
+    let place = if HUB.owner.is_inherited() { pool::leak_buffer(SCRAPS.bytes) } else { HUB.pool.request_buffer() };
     let (start, length) = place.map_or((std::ptr::null_mut(), 0), |(start, size)| (start.as_ptr(), size));
     // SAFETY: PTI passes a valid place for the buffer's address.
     unsafe { buffer.write(start) };
@@ -25,6 +25,6 @@ pub(super) extern "C" fn on_request(buffer: *mut *mut u8, size: *mut usize) {
 pub(super) extern "C" fn on_complete(buffer: *mut u8, _size: usize, valid: usize) {
     // A forked child has no reader, and the thread that holds the pool's lock may not exist there.
     if !HUB.owner.is_inherited() {
-        HUB.pool.complete(buffer, valid);
+        HUB.pool.complete_buffer(buffer, valid);
     }
 }

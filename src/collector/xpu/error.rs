@@ -9,7 +9,7 @@ pub(super) struct PtiError(pub(super) u32);
 
 impl PtiError {
     /// Returns Intel's name without its prefix, and the category.
-    fn meaning(self) -> (&'static str, Why) {
+    fn name_and_category(self) -> (&'static str, Why) {
         match self.0 {
             2 => ("ERROR_NOT_IMPLEMENTED", Why::Incompatible),
             3 => ("ERROR_BAD_ARGUMENT", Why::Failed),
@@ -54,20 +54,20 @@ impl PtiError {
     }
 
     /// Returns the advice as the end of a sentence.
-    pub(super) fn hint(self) -> String {
+    pub(super) fn advice_suffix(self) -> String {
         let advice = self.advice();
         if advice.is_empty() { String::new() } else { format!("; {advice}") }
     }
 
     /// Makes the reason why nothing is recorded; `during` is the call that failed.
-    pub(super) fn reason(self, during: &str) -> Unavailable {
-        Unavailable::new(self.meaning().1, format!("{during}: {self}"), self.advice())
+    pub(super) fn to_unavailable(self, during: &str) -> Unavailable {
+        Unavailable::new(self.name_and_category().1, format!("{during}: {self}"), self.advice())
     }
 }
 
 impl fmt::Display for PtiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.meaning().0 {
+        match self.name_and_category().0 {
             "" => write!(f, "PTI error {}", self.0),
             name => write!(f, "PTI_{name} ({})", self.0),
         }
@@ -88,10 +88,10 @@ mod tests {
             (3, Why::Failed, "PTI_ERROR_BAD_ARGUMENT (3)"),
             (1234, Why::Failed, "PTI error 1234"),
         ] {
-            let reason = PtiError(code).reason("ptiViewEnable");
+            let reason = PtiError(code).to_unavailable("ptiViewEnable");
             assert_eq!(reason.why(), why, "{code}");
             assert!(reason.to_string().contains(says) && reason.message().contains("ptiViewEnable"), "{reason}");
         }
-        assert_eq!(PtiError(3).hint(), "");
+        assert_eq!(PtiError(3).advice_suffix(), "");
     }
 }

@@ -53,20 +53,20 @@ functions! {
     optional {}
 }
 
-pub(super) fn checked(code: Code) -> Result<(), PtiError> {
+pub(super) fn check_result(code: Code) -> Result<(), PtiError> {
     if code == 0 { Ok(()) } else { Err(PtiError(code)) }
 }
 
 /// Returns the version of a library whose other functions may be missing, or may not be called yet.
-pub(super) fn version(library: Library) -> Option<Version> {
+pub(super) fn library_version(library: Library) -> Option<Version> {
     // SAFETY: Intel documents this type.
-    let version = unsafe { library.function::<unsafe extern "C" fn() -> Version>(c"ptiVersion") }?;
+    let version = unsafe { library.resolve_function::<unsafe extern "C" fn() -> Version>(c"ptiVersion") }?;
     // SAFETY: it takes no arguments, and returns constants.
     Some(unsafe { version() })
 }
 
 /// Copies a text of the library.
-fn text(text: *const c_char) -> Option<String> {
+fn copy_text(text: *const c_char) -> Option<String> {
     if text.is_null() {
         return None;
     }
@@ -78,29 +78,29 @@ impl Api {
     /// Makes the library fill buffers of this crate. It requests the first buffer at once.
     pub(super) fn set_callbacks(&self, requested: Requested, completed: Completed) -> Result<(), PtiError> {
         // SAFETY: both functions are static, have PTI's types, and may run at any time.
-        checked(unsafe { (self.set_callbacks)(requested, completed) })
+        check_result(unsafe { (self.set_callbacks)(requested, completed) })
     }
 
-    pub(super) fn enable(&self, view: u32) -> Result<(), PtiError> {
+    pub(super) fn enable_view(&self, view: u32) -> Result<(), PtiError> {
         // SAFETY: PTI checks the number.
-        checked(unsafe { (self.enable)(view) })
+        check_result(unsafe { (self.enable)(view) })
     }
 
-    pub(super) fn disable(&self, view: u32) -> Result<(), PtiError> {
+    pub(super) fn disable_view(&self, view: u32) -> Result<(), PtiError> {
         // SAFETY: PTI checks the number.
-        checked(unsafe { (self.disable)(view) })
+        check_result(unsafe { (self.disable)(view) })
     }
 
     /// Limits the records of a runtime's calls to those that put work on a device.
     pub(super) fn record_launches(&self) -> Result<(), PtiError> {
         // SAFETY: PTI checks the numbers.
-        checked(unsafe { (self.enable_class)(1, WORK_OF_DEVICES, ALL_GROUPS) })
+        check_result(unsafe { (self.enable_class)(1, WORK_OF_DEVICES, ALL_GROUPS) })
     }
 
     /// Makes PTI return all buffers with records.
-    pub(super) fn flush(&self) -> Result<(), PtiError> {
+    pub(super) fn flush_buffers(&self) -> Result<(), PtiError> {
         // SAFETY: it takes no arguments.
-        checked(unsafe { (self.flush_all)() })
+        check_result(unsafe { (self.flush_all)() })
     }
 
     /// Returns the name of a function.
@@ -108,19 +108,19 @@ impl Api {
         let mut name = null();
         // SAFETY: the pointer is a valid place for the name's address.
         let code = unsafe { (self.get_api_name)(group, function, &raw mut name) };
-        if code == 0 { text(name) } else { None }
+        if code == 0 { copy_text(name) } else { None }
     }
 
     /// Returns the name of a kind of memory.
     pub(super) fn memory_name(&self, kind: u32) -> Option<String> {
         // SAFETY: PTI checks the number.
-        text(unsafe { (self.memory_name)(kind) })
+        copy_text(unsafe { (self.memory_name)(kind) })
     }
 
     /// Returns the name of a kind of copy.
     pub(super) fn copy_name(&self, kind: u32) -> Option<String> {
         // SAFETY: PTI checks the number.
-        text(unsafe { (self.copy_name)(kind) })
+        copy_text(unsafe { (self.copy_name)(kind) })
     }
 }
 
@@ -131,13 +131,13 @@ impl RecordingApi for Api {
     }
 
     #[inline]
-    fn push(&self, id: u64) -> bool {
+    fn push_id(&self, id: u64) -> bool {
         // SAFETY: it takes no pointer.
         unsafe { (self.push_id)(OWN_IDS, id) == 0 }
     }
 
     #[inline]
-    fn pop(&self) -> bool {
+    fn pop_id(&self) -> bool {
         let mut last = 0;
         // SAFETY: the pointer is a valid place for an id.
         unsafe { (self.pop_id)(OWN_IDS, &raw mut last) == 0 }
@@ -145,7 +145,7 @@ impl RecordingApi for Api {
 }
 
 impl Walker for Api {
-    fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
+    fn next_offset(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
         const END: u32 = 1;
         let start = buffer.as_ptr();
         let mut record = at.map_or(null(), |at| start.wrapping_add(at));

@@ -26,15 +26,15 @@ pub(super) struct Lease {
 
 impl Lease {
     /// Acquires the lease; returns `None` if another recording holds it.
-    pub(super) fn take() -> Option<Lease> {
-        HUB.lease.take().then(|| Lease { views: None })
+    pub(super) fn acquire() -> Option<Lease> {
+        HUB.lease.try_acquire().then(|| Lease { views: None })
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(views) = &self.views {
-            views.end();
+            views.disable_all();
         }
         HUB.pool.close();
         HUB.lease.release();

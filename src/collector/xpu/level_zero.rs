@@ -51,12 +51,12 @@ impl Properties {
         Properties(bytes)
     }
 
-    fn number(&self, at: usize) -> u32 {
+    fn u32_at(&self, at: usize) -> u32 {
         self.0.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_ne_bytes(*bytes))
     }
 
     /// Returns the GPU that it describes, if it is a GPU.
-    fn gpu(&self) -> Option<LevelZeroGpu> {
+    fn described_gpu(&self) -> Option<LevelZeroGpu> {
         const KIND: usize = 16;
         const VENDOR: usize = 20;
         const UUID: usize = 96;
@@ -64,7 +64,7 @@ impl Properties {
         let uuid = *self.0.get(UUID..)?.first_chunk()?;
         let name = self.0.get(NAME)?.split(|byte| *byte == 0).next()?;
         let name = String::from_utf8_lossy(name).into_owned();
-        (self.number(KIND) == Properties::GPU).then(|| LevelZeroGpu { uuid, name, vendor: self.number(VENDOR) })
+        (self.u32_at(KIND) == Properties::GPU).then(|| LevelZeroGpu { uuid, name, vendor: self.u32_at(VENDOR) })
     }
 }
 
@@ -79,7 +79,7 @@ impl LevelZeroGpu {
 impl LevelZero {
     /// Returns whether the process has loaded the loader.
     pub(super) fn is_mapped() -> bool {
-        Library::first([Candidate::Mapped(LOADER.to_owned())].into_iter(), &mut Vec::new()).is_some()
+        Library::open_first([Candidate::Mapped(LOADER.to_owned())].into_iter(), &mut Vec::new()).is_some()
     }
 
     /// Finds the loader, which must be compatible with PTI. Calls none of its functions.
@@ -90,7 +90,7 @@ impl LevelZero {
         let candidates = [Candidate::Mapped(LOADER.to_owned()), Candidate::Loader(LOADER.to_owned())];
         let advice =
             "install the Level Zero loader 1.16 or newer (package level-zero or libze1), or load oneAPI's environment";
-        let Some(library) = Library::first(candidates.into_iter(), attempts) else {
+        let Some(library) = Library::open_first(candidates.into_iter(), attempts) else {
             let message = format!("there is no Level Zero loader ({LOADER})");
             return Err(Unavailable::new(Why::LibraryNotFound, message, advice));
         };
@@ -103,21 +103,21 @@ impl LevelZero {
             )
         };
         // SAFETY: the symbol is resolved, but not called.
-        if unsafe { library.function::<unsafe extern "C" fn(u32) -> Code>(c"zesInit") }.is_none() {
+        if unsafe { library.resolve_function::<unsafe extern "C" fn(u32) -> Code>(c"zesInit") }.is_none() {
             return Err(missing("zesInit"));
         }
         let found = || {
             Some(LevelZero {
                 // SAFETY: Level Zero's specification gives this type.
-                init: unsafe { library.function(c"zeInit") }?,
+                init: unsafe { library.resolve_function(c"zeInit") }?,
                 // SAFETY: Level Zero's specification gives this type.
-                drivers: unsafe { library.function(c"zeDriverGet") }?,
+                drivers: unsafe { library.resolve_function(c"zeDriverGet") }?,
                 // SAFETY: Level Zero's specification gives this type.
-                devices: unsafe { library.function(c"zeDeviceGet") }?,
+                devices: unsafe { library.resolve_function(c"zeDeviceGet") }?,
                 // SAFETY: Level Zero's specification gives this type.
-                properties: unsafe { library.function(c"zeDeviceGetProperties") }?,
+                properties: unsafe { library.resolve_function(c"zeDeviceGetProperties") }?,
                 // SAFETY: Level Zero's specification gives this type.
-                version: unsafe { library.function(c"zeDriverGetApiVersion") },
+                version: unsafe { library.resolve_function(c"zeDriverGetApiVersion") },
             })
         };
         found().ok_or_else(|| missing("zeInit or zeDeviceGetProperties"))
@@ -127,7 +127,7 @@ impl LevelZero {
     ///
     /// # Errors
     /// There is none, or no driver that PTI can use: PTI would end the process.
-    pub(super) fn gpus(&self, attempts: &mut Vec<Attempt>) -> Result<Vec<LevelZeroGpu>, Unavailable> {
+    pub(super) fn list_gpus(&self, attempts: &mut Vec<Attempt>) -> Result<Vec<LevelZeroGpu>, Unavailable> {
         const GPUS_ONLY: u32 = 1;
         let advice = "install Intel's compute runtime (package intel-opencl-icd with libze-intel-gpu1), and see \
                       that you may open /dev/dri/renderD* (group render)";
@@ -173,7 +173,7 @@ impl LevelZero {
             let mut properties = Properties::new();
             // SAFETY: the loader returned the device, and the struct is longer than any version's.
             let code = unsafe { (self.properties)(*device, &raw mut properties) };
-            if code == 0 { properties.gpu() } else { None }
+            if code == 0 { properties.described_gpu() } else { None }
         };
         devices.iter().filter_map(gpu).collect()
     }
@@ -203,16 +203,16 @@ mod tests {
     #[test]
     fn gpu_is_read_from_its_properties() {
         let mut properties = Properties::new();
-        assert_eq!(properties.number(0), 3);
-        assert_eq!(properties.gpu(), None, "not a GPU");
+        assert_eq!(properties.u32_at(0), 3);
+        assert_eq!(properties.described_gpu(), None, "not a GPU");
         properties.0[16] = 1;
         properties.0[20..24].copy_from_slice(&INTEL.to_ne_bytes());
         properties.0[96..112].copy_from_slice(&[7; 16]);
         properties.0[112..121].copy_from_slice(b"Intel GPU");
-        let gpu = properties.gpu().unwrap();
+        let gpu = properties.described_gpu().unwrap();
         assert_eq!(gpu, LevelZeroGpu { uuid: [7; 16], name: "Intel GPU".to_owned(), vendor: INTEL });
         properties.0[112..368].fill(b'x');
-        assert_eq!(properties.gpu().unwrap().name.len(), 256, "a name without an end");
+        assert_eq!(properties.described_gpu().unwrap().name.len(), 256, "a name without an end");
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl Xpu {
         if HUB.owner.is_inherited() {
             return Err(Unavailable::in_fork("used Intel's GPUs"));
         }
-        self.loaded.find(|options, attempts| Loaded::find(options, attempts).inspect(|_| HUB.owner.claim()))
+        self.loaded.get_or_find(|options, attempts| Loaded::find(options, attempts).inspect(|_| HUB.owner.claim()))
     }
 }
 
@@ -87,7 +87,7 @@ impl Collector for Xpu {
     }
 
     fn types(&self) -> ActivityTypes {
-        start::types()
+        start::supported_types()
     }
 
     fn probe(&self) -> Result<Capabilities, Unavailable> {
@@ -100,8 +100,8 @@ impl Collector for Xpu {
         sink: RecordSink,
     ) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
         let loaded = self.load()?;
-        let lease = Lease::take().ok_or_else(|| Unavailable::taken("libpti_view"))?;
-        let (capabilities, commands, views) = loaded.start(selection, &sink, lease)?;
+        let lease = Lease::acquire().ok_or_else(|| Unavailable::library_in_use("libpti_view"))?;
+        let (capabilities, commands, views) = loaded.start_recording(selection, &sink, lease)?;
         let streams = loaded.streams.clone();
         let recording = BufferedRecording {
             library: LIBRARY,

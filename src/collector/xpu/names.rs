@@ -7,23 +7,23 @@ use std::collections::HashMap;
 /// Returns PTI's names for its numbers.
 pub(super) trait PtiNames: Send {
     /// Returns the name of a function of that group.
-    fn function(&self, group: u32, function: u32) -> Option<String>;
+    fn name_of_function(&self, group: u32, function: u32) -> Option<String>;
     /// Returns the name of a kind of memory.
-    fn memory(&self, kind: u32) -> Option<String>;
+    fn name_of_memory(&self, kind: u32) -> Option<String>;
     /// Returns the name of a kind of copy.
-    fn copy(&self, kind: u32) -> Option<String>;
+    fn name_of_copy(&self, kind: u32) -> Option<String>;
 }
 
 impl PtiNames for &'static Api {
-    fn function(&self, group: u32, function: u32) -> Option<String> {
+    fn name_of_function(&self, group: u32, function: u32) -> Option<String> {
         self.function_name(group, function)
     }
 
-    fn memory(&self, kind: u32) -> Option<String> {
+    fn name_of_memory(&self, kind: u32) -> Option<String> {
         self.memory_name(kind)
     }
 
-    fn copy(&self, kind: u32) -> Option<String> {
+    fn name_of_copy(&self, kind: u32) -> Option<String> {
         self.copy_name(kind)
     }
 }
@@ -64,7 +64,7 @@ impl CallNames {
         if let Some(known) = self.functions.get(&(group, function)) {
             return *known;
         }
-        let text = self.pti.function(group, function).filter(|text| !text.is_empty());
+        let text = self.pti.name_of_function(group, function).filter(|text| !text.is_empty());
         let text = text.as_deref().unwrap_or("INVALID");
         let launches = text.contains("Enqueue");
         let found = Function { name: batch.name(text), launches, runs_kernel: launches && text.contains("Launch") };
@@ -74,32 +74,32 @@ impl CallNames {
         found
     }
 
-    pub(super) fn copy(&mut self, kinds: [u32; 3], batch: &mut Batch<'_>) -> Name {
+    pub(super) fn copy_name(&mut self, kinds: [u32; 3], batch: &mut Batch<'_>) -> Name {
         if let Some(known) = self.copies.get(&kinds) {
             return *known;
         }
         let [what, source, target] = kinds;
-        let what = self.pti.copy(what).unwrap_or_else(|| "INVALID".to_owned());
-        let name = batch.name(&format!("Memcpy {what} ({} -> {})", self.memory(source), self.memory(target)));
+        let what = self.pti.name_of_copy(what).unwrap_or_else(|| "INVALID".to_owned());
+        let name = batch.name(&format!("Memcpy {what} ({} -> {})", self.memory_name(source), self.memory_name(target)));
         if self.copies.len() < MOST {
             self.copies.insert(kinds, name);
         }
         name
     }
 
-    pub(super) fn fill(&mut self, value: u64, kind: u32, batch: &mut Batch<'_>) -> Name {
+    pub(super) fn fill_name(&mut self, value: u64, kind: u32, batch: &mut Batch<'_>) -> Name {
         if let Some(known) = self.fills.get(&(value, kind)) {
             return *known;
         }
-        let name = batch.name(&format!("Memset ({value} -> {})", self.memory(kind)));
+        let name = batch.name(&format!("Memset ({value} -> {})", self.memory_name(kind)));
         if self.fills.len() < MOST {
             self.fills.insert((value, kind), name);
         }
         name
     }
 
-    fn memory(&self, kind: u32) -> String {
-        self.pti.memory(kind).unwrap_or_else(|| "INVALID".to_owned())
+    fn memory_name(&self, kind: u32) -> String {
+        self.pti.name_of_memory(kind).unwrap_or_else(|| "INVALID".to_owned())
     }
 }
 
@@ -110,7 +110,7 @@ pub(super) struct FixedNames;
 
 #[cfg(test)]
 impl PtiNames for FixedNames {
-    fn function(&self, group: u32, function: u32) -> Option<String> {
+    fn name_of_function(&self, group: u32, function: u32) -> Option<String> {
         let name = match (group, function) {
             (3, 21) => "urEnqueueKernelLaunch",
             (3, 22) => "urEnqueueUSMMemcpy",
@@ -121,13 +121,13 @@ impl PtiNames for FixedNames {
         Some(name.to_owned())
     }
 
-    fn memory(&self, kind: u32) -> Option<String> {
+    fn name_of_memory(&self, kind: u32) -> Option<String> {
         ["Host (User Allocated)", "Host (Driver Allocated)", "Device", "Shared"]
             .get(kind as usize)
             .map(|&it| it.to_owned())
     }
 
-    fn copy(&self, kind: u32) -> Option<String> {
+    fn name_of_copy(&self, kind: u32) -> Option<String> {
         [(2, "M2D"), (8, "D2M"), (10, "D2D")].iter().find(|(known, _)| *known == kind).map(|(_, it)| (*it).to_owned())
     }
 }
@@ -139,19 +139,22 @@ mod tests {
 
     #[test]
     fn each_name_is_queried_once() {
-        let sink = trial::sink();
+        let sink = trial::unbounded_sink();
         let mut names = CallNames::new(Box::new(FixedNames));
         let found = sink.record(|batch| {
             let launch = names.function(3, 21, batch);
             let wait = names.function(1, 32, batch);
             assert!(launch.launches && launch.runs_kernel && !wait.launches && !wait.runs_kernel);
-            let others =
-                [names.function(9, 9, batch).name, names.copy([2, 0, 2], batch), names.copy([99, 99, 3], batch)];
-            assert_eq!(names.copy([2, 0, 2], batch), others[1]);
-            let fills = [names.fill(7, 2, batch), names.fill(u64::MAX, 99, batch)];
+            let others = [
+                names.function(9, 9, batch).name,
+                names.copy_name([2, 0, 2], batch),
+                names.copy_name([99, 99, 3], batch),
+            ];
+            assert_eq!(names.copy_name([2, 0, 2], batch), others[1]);
+            let fills = [names.fill_name(7, 2, batch), names.fill_name(u64::MAX, 99, batch)];
             [&[launch.name, wait.name][..], &others, &fills].concat()
         });
-        let records = sink.collect(false);
+        let records = sink.collect_records(false);
         let texts: Vec<_> = found.iter().map(|name| records.names.text(*name)).collect();
         assert_eq!(
             texts,

@@ -72,11 +72,11 @@ macro_rules! place {
         if $record.end() != 0 && $record.end() < $self.since {
             None
         } else if appended != 0 && $batch.is_paused(appended, appended) {
-            $batch.lost(Loss::OutOfWindow, 1);
+            $batch.count_lost(Loss::OutOfWindow, 1);
             None
         } else {
-            let device = $self.streams.device($record.uuid());
-            let stream = $self.streams.stream(device, $record.sycl_queue(), $record.queue());
+            let device = $self.streams.device_number($record.uuid());
+            let stream = $self.streams.stream_number(device, $record.sycl_queue(), $record.queue());
             Some(Place { device, stream, start: $record.start(), end: $record.end() })
         }
     }};
@@ -106,27 +106,27 @@ impl Reader {
     }
 
     /// Reads all records of a buffer; returns whether the whole buffer could be read.
-    pub(super) fn read(&mut self, bytes: &[u8], walker: &impl Walker) -> bool {
+    pub(super) fn read_buffer(&mut self, bytes: &[u8], walker: &impl Walker) -> bool {
         let sink = self.sink.clone();
         let mut records = Records::new(bytes, walker);
         let unread = sink.record(|batch| {
             let mut unread = 0;
             for bytes in records.by_ref() {
-                match Record::read(bytes) {
-                    Some(record) => self.take(&record, batch),
+                match Record::from_bytes(bytes) {
+                    Some(record) => self.add_record(&record, batch),
                     None => unread += 1,
                 }
             }
             unread
         });
         // The number of records in the rest of a broken buffer is unknown.
-        self.launches.note_missing(records.broken().into());
-        sink.lost(Loss::DeviceRecordsUnread, unread + u64::from(records.broken()));
-        !records.broken()
+        self.launches.note_missing(records.is_broken().into());
+        sink.lost(Loss::DeviceRecordsUnread, unread + u64::from(records.is_broken()));
+        !records.is_broken()
     }
 
     /// Ends the recording.
-    pub(super) fn finish(&mut self) {
+    pub(super) fn finish_recording(&mut self) {
         let unknown = self.streams.unknown_devices();
         if unknown > 0 {
             self.sink.note(format!(
@@ -135,38 +135,38 @@ impl Reader {
         }
     }
 
-    fn take(&mut self, record: &Record<'_>, batch: &mut Batch<'_>) {
+    fn add_record(&mut self, record: &Record<'_>, batch: &mut Batch<'_>) {
         match record {
-            Record::Kernel(kernel) => self.kernel(kernel, batch),
-            Record::Runtime(call) => self.call(call, ActivityType::XpuRuntime, batch),
-            Record::Driver(call) => self.call(call, ActivityType::XpuDriver, batch),
+            Record::Kernel(kernel) => self.add_kernel(kernel, batch),
+            Record::Runtime(call) => self.add_call(call, ActivityType::XpuRuntime, batch),
+            Record::Driver(call) => self.add_call(call, ActivityType::XpuDriver, batch),
             Record::ExternalCorrelation(external) if external.id_kind() == OWN_IDS => {
                 batch.external(External { correlation: external.correlation().into(), id: external.id() });
             }
             // Ids of another profiler.
             Record::ExternalCorrelation(_) => {}
-            Record::Memcpy(copy) => self.copy(copy, batch),
-            Record::PeerMemcpy(copy) => self.peer_copy(copy, batch),
-            Record::Memset(fill) => self.fill(fill, batch),
-            Record::Synchronization(sync) => self.synchronization(sync, batch),
+            Record::Memcpy(copy) => self.add_copy(copy, batch),
+            Record::PeerMemcpy(copy) => self.add_peer_copy(copy, batch),
+            Record::Memset(fill) => self.add_fill(fill, batch),
+            Record::Synchronization(sync) => self.add_synchronization(sync, batch),
             Record::Overhead(overhead) => {
                 let name = batch.name(overhead_name(overhead.what()));
                 let (start, end) = (overhead.start(), overhead.end());
                 let words = shapes::overhead_words(overhead);
                 batch.overhead_with(&Overhead { name, start, end }, &shapes::OVERHEAD, &words);
             }
-            Record::Communication(communication) => self.communication(communication, batch),
+            Record::Communication(communication) => self.add_communication(communication, batch),
         }
     }
 
-    fn call(&mut self, call: &Call<'_>, kind: ActivityType, batch: &mut Batch<'_>) {
+    fn add_call(&mut self, call: &Call<'_>, kind: ActivityType, batch: &mut Batch<'_>) {
         let function = self.names.function(call.group(), call.function(), batch);
         // Driver calls share their ids with the runtime calls around them, and append work to lists that may never
         // run.
         let launches = kind == ActivityType::XpuRuntime && function.launches;
         let is_owed = launches && function.runs_kernel && self.types.contains(ActivityType::ConcurrentKernel);
         if is_owed && !batch.overlaps_pause(call.start(), call.end()) {
-            self.launches.launched(call.correlation(), call.start());
+            self.launches.note_launch(call.correlation(), call.start());
         }
         batch.call(&ApiCall {
             kind,
@@ -182,8 +182,8 @@ impl Reader {
         });
     }
 
-    fn kernel(&mut self, kernel: &Kernel<'_>, batch: &mut Batch<'_>) {
-        self.launches.worked(kernel.correlation());
+    fn add_kernel(&mut self, kernel: &Kernel<'_>, batch: &mut Batch<'_>) {
+        self.launches.note_device_record(kernel.correlation());
         let at = place!(self, kernel, batch);
         if let Some(kernels) = &mut self.kernels
             && kernels.len() < KERNELS
@@ -191,35 +191,35 @@ impl Reader {
             kernels.insert(kernel.id(), at);
         }
         let Some(at) = at else { return };
-        let name = self.name(kernel.name(), "unknown kernel", batch);
-        let source = self.text(kernel.source_file(), batch);
+        let name = self.name_at_or(kernel.name(), "unknown kernel", batch);
+        let source = self.name_at(kernel.source_file(), batch);
         batch.work(&work!(kernel, at, ConcurrentKernel, name, KERNEL, shapes::kernel_words(kernel, source)));
     }
 
-    fn copy(&mut self, copy: &Memcpy<'_>, batch: &mut Batch<'_>) {
+    fn add_copy(&mut self, copy: &Memcpy<'_>, batch: &mut Batch<'_>) {
         let Some(at) = place!(self, copy, batch) else { return };
-        let name = self.names.copy([copy.what(), copy.source_kind(), copy.target_kind()], batch);
-        let call = self.text(copy.name(), batch);
+        let name = self.names.copy_name([copy.what(), copy.source_kind(), copy.target_kind()], batch);
+        let call = self.name_at(copy.name(), batch);
         batch.work(&work!(copy, at, GpuMemcpy, name, COPY, shapes::copy_words(copy, call)));
     }
 
-    fn peer_copy(&mut self, copy: &PeerMemcpy<'_>, batch: &mut Batch<'_>) {
+    fn add_peer_copy(&mut self, copy: &PeerMemcpy<'_>, batch: &mut Batch<'_>) {
         let Some(at) = place!(self, copy, batch) else { return };
-        let name = self.names.copy([copy.what(), copy.source_kind(), copy.target_kind()], batch);
-        let call = self.text(copy.name(), batch);
-        let to = self.streams.device(copy.target_uuid());
+        let name = self.names.copy_name([copy.what(), copy.source_kind(), copy.target_kind()], batch);
+        let call = self.name_at(copy.name(), batch);
+        let to = self.streams.device_number(copy.target_uuid());
         batch.work(&work!(copy, at, GpuMemcpy, name, PEER_COPY, shapes::peer_copy_words(copy, call, at.device, to)));
     }
 
-    fn fill(&mut self, fill: &Memset<'_>, batch: &mut Batch<'_>) {
+    fn add_fill(&mut self, fill: &Memset<'_>, batch: &mut Batch<'_>) {
         let Some(at) = place!(self, fill, batch) else { return };
-        let name = self.names.fill(fill.value(), fill.memory_kind(), batch);
-        let call = self.text(fill.name(), batch);
+        let name = self.names.fill_name(fill.value(), fill.memory_kind(), batch);
+        let call = self.name_at(fill.name(), batch);
         batch.work(&work!(fill, at, GpuMemset, name, COPY, shapes::fill_words(fill, call)));
     }
 
     /// A wait is shown in the row of its thread, in a separate group.
-    fn synchronization(&mut self, sync: &Synchronization<'_>, batch: &mut Batch<'_>) {
+    fn add_synchronization(&mut self, sync: &Synchronization<'_>, batch: &mut Batch<'_>) {
         let name = self.names.function(sync.group(), sync.function(), batch).name;
         batch.synchronization(&Wait {
             kind: ActivityType::XpuSync,
@@ -235,9 +235,9 @@ impl Reader {
         });
     }
 
-    fn communication(&mut self, communication: &Communication<'_>, batch: &mut Batch<'_>) {
+    fn add_communication(&mut self, communication: &Communication<'_>, batch: &mut Batch<'_>) {
         let (communicator, name) = communication.communicator_and_name();
-        let there = text::copy(name, &mut self.text);
+        let there = text::copy_c_string(name, &mut self.text);
         let name = if there { String::from_utf8_lossy(&self.text) } else { "unknown".into() };
         let name = batch.name(&format!("xccl::{name}"));
         batch.call(&ApiCall {
@@ -255,13 +255,13 @@ impl Reader {
     }
 
     /// Returns the name at that address, or `otherwise` if there is none.
-    fn name(&mut self, address: u64, otherwise: &str, batch: &mut Batch<'_>) -> Name {
-        self.text(address, batch).unwrap_or_else(|| batch.name(otherwise))
+    fn name_at_or(&mut self, address: u64, otherwise: &str, batch: &mut Batch<'_>) -> Name {
+        self.name_at(address, batch).unwrap_or_else(|| batch.name(otherwise))
     }
 
     /// Returns the text at that address, if there is any.
-    fn text(&mut self, address: u64, batch: &mut Batch<'_>) -> Option<Name> {
-        let there = text::copy(address, &mut self.text) && !self.text.is_empty();
+    fn name_at(&mut self, address: u64, batch: &mut Batch<'_>) -> Option<Name> {
+        let there = text::copy_c_string(address, &mut self.text) && !self.text.is_empty();
         there.then(|| batch.name(&String::from_utf8_lossy(&self.text)))
     }
 }

@@ -88,7 +88,7 @@ pub(super) enum Record<'b> {
 impl<'b> Record<'b> {
     /// Reads a record from all of its bytes; returns `None` if its view is unknown, or it is too short.
     #[inline]
-    pub(super) fn read(bytes: &'b [u8]) -> Option<Record<'b>> {
+    pub(super) fn from_bytes(bytes: &'b [u8]) -> Option<Record<'b>> {
         Some(match view_of(bytes)? {
             view::KERNEL => Record::Kernel(Kernel::new(bytes)?),
             view::COPY => Record::Memcpy(Memcpy::new(bytes)?),
@@ -115,7 +115,7 @@ impl Communication<'_> {
 /// Returns the view of the record at the start of `bytes`.
 #[inline]
 pub(super) fn view_of(bytes: &[u8]) -> Option<u32> {
-    Field::read(bytes, 0)
+    Field::read_at(bytes, 0)
 }
 
 #[cfg(test)]

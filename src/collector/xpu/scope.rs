@@ -53,16 +53,16 @@ impl Sampling {
         let number = devices.first().and_then(|device| device.parse().ok()).unwrap_or(0);
         let gpu = usize::try_from(number).ok().and_then(|number| gpus.get(number));
         let gpu = gpu.ok_or_else(|| format!("there is no GPU {number} (XPUPTI_PROFILER_DEVICES)"))?;
-        let failed = |during: &str, error: PtiError| format!("{during}: {error}{}", error.hint());
+        let failed = |during: &str, error: PtiError| format!("{during}: {error}{}", error.advice_suffix());
         let devices = api.devices().map_err(|error| failed("ptiMetricsGetDevices", error))?;
         let device = devices.iter().find(|device| device.uuid() == gpu.uuid).or(devices.first());
         let device = device.ok_or_else(|| "PTI finds no device with metrics".to_owned())?;
-        let scope = api.enable().map_err(|error| failed("ptiMetricsScopeEnable", error))?;
+        let scope = api.enable_scope().map_err(|error| failed("ptiMetricsScopeEnable", error))?;
         let sampling = Sampling { api, scope, is_running: true };
-        api.configure(scope, device, &metrics).map_err(|error| failed("ptiMetricsScopeConfigure", error))?;
+        api.configure_scope(scope, device, &metrics).map_err(|error| failed("ptiMetricsScopeConfigure", error))?;
         // Without a reserved buffer PTI allocates while sampling.
         let _ = api.reserve_buffer(scope, max_kernels(options));
-        api.start(scope).map_err(|error| failed("ptiMetricsScopeStartCollection", error))?;
+        api.start_collection(scope).map_err(|error| failed("ptiMetricsScopeStartCollection", error))?;
         let one = "PTI samples only one device at a time: the first in XPUPTI_PROFILER_DEVICES";
         let note = (devices.len() > 1).then(|| one.to_owned());
         Ok((sampling, note))
@@ -73,7 +73,8 @@ impl Sampling {
         if views_record == self.is_running {
             return;
         }
-        let done = if views_record { self.api.start(self.scope) } else { self.api.stop(self.scope) };
+        let done =
+            if views_record { self.api.start_collection(self.scope) } else { self.api.stop_collection(self.scope) };
         self.is_running = views_record;
         if let Err(error) = done {
             sink.note(format!("could not pause or resume the sampling of kernel metrics: {error}"));
@@ -81,21 +82,21 @@ impl Sampling {
     }
 
     /// Stops sampling, and delivers the metrics.
-    pub(super) fn end(self, reader: &mut Reader) {
+    pub(super) fn stop_and_deliver(self, reader: &mut Reader) {
         let sink = reader.sink().clone();
-        if let Err(error) = self.read(reader, &sink) {
-            sink.note(format!("kernel metrics are missing: {error}{}", error.hint()));
+        if let Err(error) = self.read_metrics(reader, &sink) {
+            sink.note(format!("kernel metrics are missing: {error}{}", error.advice_suffix()));
         }
     }
 
-    fn read(&self, reader: &mut Reader, sink: &RecordSink) -> Result<(), PtiError> {
+    fn read_metrics(&self, reader: &mut Reader, sink: &RecordSink) -> Result<(), PtiError> {
         if self.is_running {
-            self.api.stop(self.scope)?;
+            self.api.stop_collection(self.scope)?;
         }
         let metrics = self.api.metrics(self.scope)?;
         let mut last = Place { device: 0, stream: 0, start: 0, end: 0 };
         for nth in 0..self.api.count_buffers(self.scope)? {
-            let calculated = self.api.calculate(self.scope, nth)?;
+            let calculated = self.api.calculate_metrics(self.scope, nth)?;
             sink.record(|batch| {
                 let named: Vec<_> = metrics.iter().map(|metric| MetricNames::new(metric, batch)).collect();
                 for ([kernel, queue, name], values) in calculated.records(metrics.len()) {
@@ -103,7 +104,7 @@ impl Sampling {
                         Some(values) => {
                             KernelMetrics { kernel, queue, name, values }.add_rows(&named, reader, &mut last, batch)
                         }
-                        None => batch.lost(Loss::DeviceRecordsUnread, 1),
+                        None => batch.count_lost(Loss::DeviceRecordsUnread, 1),
                     }
                 }
             });
@@ -114,7 +115,7 @@ impl Sampling {
 
 impl Drop for Sampling {
     fn drop(&mut self) {
-        self.api.disable(self.scope);
+        self.api.disable_scope(self.scope);
     }
 }
 
@@ -127,7 +128,11 @@ impl MetricNames {
         MetricNames { kind: metric.kind, name: batch.name(&metric.name), with_unit }
     }
 
-    fn words(named: &[MetricNames], name: impl Fn(&MetricNames) -> Name, value: impl Fn(usize) -> u64) -> Vec<u64> {
+    fn metric_words(
+        named: &[MetricNames],
+        name: impl Fn(&MetricNames) -> Name,
+        value: impl Fn(usize) -> u64,
+    ) -> Vec<u64> {
         let words = named.iter().enumerate();
         let words = words.flat_map(|(nth, it)| [u64::from(it.kind) << 32 | u64::from(name(it).0), value(nth)]);
         words.chain([u64::MAX]).collect()
@@ -155,14 +160,14 @@ impl KernelMetrics<'_> {
         };
         *last = at;
         let mut name = Vec::new();
-        let name = if text::copy(self.name, &mut name) {
+        let name = if text::copy_c_string(self.name, &mut name) {
             format!("metrics: {}", String::from_utf8_lossy(&name))
         } else {
             format!("metrics: kernel_{}", self.kernel)
         };
         let value = |nth| self.values.get(nth).copied().unwrap_or(0);
         let mut words = vec![self.kernel, self.queue];
-        words.extend(MetricNames::words(named, |it| it.with_unit, value));
+        words.extend(MetricNames::metric_words(named, |it| it.with_unit, value));
         let Place { device, stream, start, end } = at;
         let work = DeviceWork {
             kind: ActivityType::ConcurrentKernel,
@@ -182,8 +187,8 @@ impl KernelMetrics<'_> {
             let (kind, shape) = (ActivityType::XpuScopeProfiler, &shapes::SAMPLE);
             batch.counters(&CounterSample { kind, name, device, stream, at, shape, words });
         };
-        sample(start, &MetricNames::words(named, |it| it.name, value));
-        sample(end, &MetricNames::words(named, |it| it.name, |_| 0));
+        sample(start, &MetricNames::metric_words(named, |it| it.name, value));
+        sample(end, &MetricNames::metric_words(named, |it| it.name, |_| 0));
     }
 }
 

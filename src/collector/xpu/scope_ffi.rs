@@ -2,7 +2,7 @@
 #![allow(unsafe_code, reason = "libpti_view is foreign code")]
 
 use super::error::PtiError;
-use super::ffi::checked;
+use super::ffi::check_result;
 use crate::collector::library::functions;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr::{null, null_mut};
@@ -84,7 +84,7 @@ impl ScopeDevice {
 }
 
 impl PtiScope {
-    fn handle(self) -> Handle {
+    fn to_raw(self) -> Handle {
         std::ptr::with_exposed_provenance_mut(self.0)
     }
 }
@@ -114,34 +114,39 @@ impl ScopeApi {
     pub(super) fn devices(&self) -> Result<Vec<ScopeDevice>, PtiError> {
         let mut count = 0;
         // SAFETY: the list is null, and the pointer is a valid place for a count.
-        checked(unsafe { (self.devices)(null_mut(), &raw mut count) })?;
+        check_result(unsafe { (self.devices)(null_mut(), &raw mut count) })?;
         let room = count.min(DEVICES);
         let none = ScopeDevice { handle: null_mut(), address: [0; 4], model: null(), uuid: [0; 16] };
         let mut all = vec![none; room as usize];
         let mut count = room;
         if room > 0 {
             // SAFETY: the list is as long as the count.
-            checked(unsafe { (self.devices)(all.as_mut_ptr(), &raw mut count) })?;
+            check_result(unsafe { (self.devices)(all.as_mut_ptr(), &raw mut count) })?;
         }
         all.truncate(count as usize);
         Ok(all)
     }
 
-    pub(super) fn enable(&self) -> Result<PtiScope, PtiError> {
+    pub(super) fn enable_scope(&self) -> Result<PtiScope, PtiError> {
         let mut scope = null_mut();
         // SAFETY: the pointer is a valid place for a handle.
-        checked(unsafe { (self.enable)(&raw mut scope) })?;
+        check_result(unsafe { (self.enable)(&raw mut scope) })?;
         Ok(PtiScope(scope.expose_provenance()))
     }
 
     /// Sets the device and metrics to sample for each kernel.
-    pub(super) fn configure(&self, scope: PtiScope, device: &ScopeDevice, metrics: &[CString]) -> Result<(), PtiError> {
+    pub(super) fn configure_scope(
+        &self,
+        scope: PtiScope,
+        device: &ScopeDevice,
+        metrics: &[CString],
+    ) -> Result<(), PtiError> {
         let mut devices = [device.handle];
         let names: Vec<_> = metrics.iter().map(|name| name.as_ptr()).collect();
         let (devices, count) = (devices.as_mut_ptr(), names.len());
         // SAFETY: PTI returned the scope and the device, the lengths are those of the lists, and PTI copies the
         // lists.
-        checked(unsafe { (self.configure)(scope.handle(), PER_KERNEL, devices, 1, names.as_ptr(), count) })
+        check_result(unsafe { (self.configure)(scope.to_raw(), PER_KERNEL, devices, 1, names.as_ptr(), count) })
     }
 
     /// Reserves a buffer for that many kernels.
@@ -149,32 +154,32 @@ impl ScopeApi {
         let mut bytes = 0;
         let kernels = usize::try_from(kernels).unwrap_or(usize::MAX);
         // SAFETY: PTI returned the scope, and the pointer is a valid place for a size.
-        checked(unsafe { (self.room_for)(scope.handle(), kernels, &raw mut bytes) })?;
+        check_result(unsafe { (self.room_for)(scope.to_raw(), kernels, &raw mut bytes) })?;
         // SAFETY: PTI returned the scope.
-        checked(unsafe { (self.set_room)(scope.handle(), bytes) })
+        check_result(unsafe { (self.set_room)(scope.to_raw(), bytes) })
     }
 
-    pub(super) fn start(&self, scope: PtiScope) -> Result<(), PtiError> {
+    pub(super) fn start_collection(&self, scope: PtiScope) -> Result<(), PtiError> {
         // SAFETY: PTI returned the scope.
-        checked(unsafe { (self.start)(scope.handle()) })
+        check_result(unsafe { (self.start)(scope.to_raw()) })
     }
 
-    pub(super) fn stop(&self, scope: PtiScope) -> Result<(), PtiError> {
+    pub(super) fn stop_collection(&self, scope: PtiScope) -> Result<(), PtiError> {
         // SAFETY: PTI returned the scope.
-        checked(unsafe { (self.stop)(scope.handle()) })
+        check_result(unsafe { (self.stop)(scope.to_raw()) })
     }
 
     /// Disables the scope.
-    pub(super) fn disable(&self, scope: PtiScope) {
+    pub(super) fn disable_scope(&self, scope: PtiScope) {
         // SAFETY: PTI returned the scope, and its owner does not use it after this.
-        unsafe { (self.disable)(scope.handle()) };
+        unsafe { (self.disable)(scope.to_raw()) };
     }
 
     /// Returns the metrics, in the order of a record's values.
     pub(super) fn metrics(&self, scope: PtiScope) -> Result<Vec<Metric>, PtiError> {
         let mut found = Metadata { size: size_of::<Metadata>(), count: 0, types: null(), names: null(), units: null() };
         // SAFETY: PTI returned the scope, and the struct has the size that it names.
-        checked(unsafe { (self.metadata)(scope.handle(), &raw mut found) })?;
+        check_result(unsafe { (self.metadata)(scope.to_raw(), &raw mut found) })?;
         if found.types.is_null() || found.names.is_null() {
             return Ok(Vec::new());
         }
@@ -182,10 +187,10 @@ impl ScopeApi {
             // SAFETY: PTI's lists are as long as the count.
             let kind = unsafe { found.types.wrapping_add(at).read() };
             // SAFETY: PTI's lists are as long as the count.
-            let name = text(unsafe { found.names.wrapping_add(at).read() }).unwrap_or_default();
+            let name = copy_text(unsafe { found.names.wrapping_add(at).read() }).unwrap_or_default();
             let units = Some(found.units).filter(|units| !units.is_null());
             // SAFETY: PTI's lists are as long as the count.
-            let unit = units.and_then(|units| text(unsafe { units.wrapping_add(at).read() }));
+            let unit = units.and_then(|units| copy_text(unsafe { units.wrapping_add(at).read() }));
             Metric { kind, name, unit }
         };
         Ok((0..found.count.min(METRICS)).map(metric).collect())
@@ -194,18 +199,18 @@ impl ScopeApi {
     pub(super) fn count_buffers(&self, scope: PtiScope) -> Result<usize, PtiError> {
         let mut count = 0;
         // SAFETY: PTI returned the scope, and the pointer is a valid place for a count.
-        checked(unsafe { (self.count_buffers)(scope.handle(), &raw mut count) }).map(|()| count)
+        check_result(unsafe { (self.count_buffers)(scope.to_raw(), &raw mut count) }).map(|()| count)
     }
 
     /// Computes the metrics of a collection buffer.
-    pub(super) fn calculate(&self, scope: PtiScope, nth: usize) -> Result<MetricRecords, PtiError> {
+    pub(super) fn calculate_metrics(&self, scope: PtiScope, nth: usize) -> Result<MetricRecords, PtiError> {
         const TOO_LARGE: PtiError = PtiError(153);
         let (mut buffer, mut size) = (null_mut(), 0);
         // SAFETY: PTI returned the scope, and the pointers are valid places for a buffer and its size.
-        checked(unsafe { (self.buffer)(scope.handle(), nth, &raw mut buffer, &raw mut size) })?;
+        check_result(unsafe { (self.buffer)(scope.to_raw(), nth, &raw mut buffer, &raw mut size) })?;
         let (mut bytes, mut records) = (0, 0);
         // SAFETY: PTI returned scope and buffer, and the pointers are valid places for numbers.
-        checked(unsafe { (self.measure)(scope.handle(), buffer, &raw mut bytes, &raw mut records) })?;
+        check_result(unsafe { (self.measure)(scope.to_raw(), buffer, &raw mut bytes, &raw mut records) })?;
         if records == 0 {
             return Ok(MetricRecords { words: Vec::new(), records: 0 });
         }
@@ -216,13 +221,13 @@ impl ScopeApi {
         let place = words.as_mut_ptr().cast();
         let mut records = 0;
         // SAFETY: PTI returned scope and buffer, the length is that of the place, and the records keep it.
-        checked(unsafe { (self.calculate)(scope.handle(), buffer, place, bytes, &raw mut records) })?;
+        check_result(unsafe { (self.calculate)(scope.to_raw(), buffer, place, bytes, &raw mut records) })?;
         Ok(MetricRecords { words, records })
     }
 }
 
 /// Copies a text of the library.
-fn text(text: *const c_char) -> Option<String> {
+fn copy_text(text: *const c_char) -> Option<String> {
     if text.is_null() {
         return None;
     }

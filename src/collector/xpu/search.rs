@@ -53,7 +53,7 @@ pub(super) fn find_library(options: &Options, attempts: &mut Vec<Attempt>) -> Op
             open_dependencies(path);
         }
     });
-    Library::first(mapped.chain(in_folders).chain(by_loader), attempts)
+    Library::open_first(mapped.chain(in_folders).chain(by_loader), attempts)
 }
 
 /// Opens libraries that libpti_view needs and that may be in its folder, which the loader does not search: the
@@ -64,15 +64,16 @@ fn open_dependencies(file: &Path) {
     if let Some(folder) = file.parent().filter(|_| file.exists()) {
         // If one cannot be opened, the loader's message about libpti_view names it.
         let in_folder_of_view = NAMES.map(|name| folder.join(name)).into_iter().filter(|path| path.exists());
-        in_folder_of_view.for_each(|path| _ = Library::file(&path));
+        in_folder_of_view.for_each(|path| _ = Library::open_file(&path));
     }
 }
 
 /// Opens the core of PTI if it is in the same folder; up to 0.17, libpti_view searches for it by name only.
 pub(super) fn open_core(library: Library, attempts: &mut Vec<Attempt>) {
-    let in_folder_of_view = library.path(c"ptiVersion").and_then(|file| Some(file.parent()?.join("libpti.so")));
+    let in_folder_of_view =
+        library.path_by_symbol(c"ptiVersion").and_then(|file| Some(file.parent()?.join("libpti.so")));
     if let Some(path) = in_folder_of_view.filter(|path| path.exists()) {
-        let outcome = Library::file(&path).map_or_else(|error| error, |_| "opened".to_owned());
+        let outcome = Library::open_file(&path).map_or_else(|error| error, |_| "opened".to_owned());
         attempts.push(Attempt::new(path.display().to_string(), outcome));
     }
 }

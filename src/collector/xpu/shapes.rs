@@ -3,7 +3,7 @@
 //! Times that PTI does not know are omitted; libkineto writes 0.
 
 use super::records::{Kernel, Memcpy, Memset, Overhead, PeerMemcpy, Synchronization};
-use crate::collector::packed::{PackedValue, packed, prepend};
+use crate::collector::packed::{PackedValue, packed, prepend_words};
 use crate::collector::{Name, RecordLayout, RecordView};
 use crate::time::base_time;
 use kineto_trace::activity::ArgValue;
@@ -105,7 +105,7 @@ macro_rules! pack_work {
             sycl_queue: $record.sycl_queue(),
             queue: $record.queue(),
         }
-        .words()
+        .to_words()
     };
 }
 
@@ -118,29 +118,29 @@ pub(super) fn kernel_words(kernel: &Kernel<'_>, file: Option<Name>) -> [u64; 12]
         line: if file.is_some() { kernel.source_line() } else { 0 },
         file,
     };
-    prepend(pack_work!(kernel), packed.words())
+    prepend_words(pack_work!(kernel), packed.to_words())
 }
 
 pub(super) fn copy_words(copy: &Memcpy<'_>, call: Option<Name>) -> [u64; 8] {
-    prepend(pack_work!(copy), PackedCopy { bytes: copy.bytes(), call }.words())
+    prepend_words(pack_work!(copy), PackedCopy { bytes: copy.bytes(), call }.to_words())
 }
 
 pub(super) fn fill_words(fill: &Memset<'_>, call: Option<Name>) -> [u64; 8] {
-    prepend(pack_work!(fill), PackedCopy { bytes: fill.bytes(), call }.words())
+    prepend_words(pack_work!(fill), PackedCopy { bytes: fill.bytes(), call }.to_words())
 }
 
 pub(super) fn peer_copy_words(copy: &PeerMemcpy<'_>, call: Option<Name>, from: i32, to: i32) -> [u64; 9] {
-    let packed = prepend(PackedCopy { bytes: copy.bytes(), call }.words(), PackedEnds { to, from }.words());
-    prepend(pack_work!(copy), packed)
+    let packed = prepend_words(PackedCopy { bytes: copy.bytes(), call }.to_words(), PackedEnds { to, from }.to_words());
+    prepend_words(pack_work!(copy), packed)
 }
 
 pub(super) fn sync_words(sync: &Synchronization<'_>) -> [u64; 5] {
     let (context, queue, event, events) = (sync.context(), sync.queue(), sync.event(), sync.events());
-    PackedSync { context, queue, event, events, what: sync.what(), result: sync.result() }.words()
+    PackedSync { context, queue, event, events, what: sync.what(), result: sync.result() }.to_words()
 }
 
 pub(super) fn overhead_words(overhead: &Overhead<'_>) -> [u64; 3] {
-    PackedOverhead { is_present: true, duration: overhead.duration(), count: overhead.count() }.words()
+    PackedOverhead { is_present: true, duration: overhead.duration(), count: overhead.count() }.to_words()
 }
 
 type Each<'e> = &'e mut dyn FnMut(&str, ArgValue<'_>);
@@ -148,37 +148,37 @@ type Each<'e> = &'e mut dyn FnMut(&str, ArgValue<'_>);
 impl RecordLayout for XpuShape {
     fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         match self {
-            XpuShape::Kernel => kernel(record, each),
-            XpuShape::Copy => copy(record, each),
+            XpuShape::Kernel => write_kernel_args(record, each),
+            XpuShape::Copy => write_copy_args(record, each),
             XpuShape::PeerCopy => {
-                copy(record, each);
-                let ends = PackedEnds::read(record);
+                write_copy_args(record, each);
+                let ends = PackedEnds::from_record(record);
                 each("fromDevice", ArgValue::I64(ends.from.into()));
                 each("toDevice", ArgValue::I64(ends.to.into()));
             }
             XpuShape::Call => each("correlation", ArgValue::U64(record.correlation)),
-            XpuShape::Sync => sync(record, each),
+            XpuShape::Sync => write_sync_args(record, each),
             XpuShape::Communication => each("Communicator_id", ArgValue::U64(record.word(0))),
-            XpuShape::Overhead => overhead(record, each),
+            XpuShape::Overhead => write_overhead_args(record, each),
             XpuShape::Metrics => {
                 each("kernel_id", ArgValue::U64(record.word(0)));
                 // In libkineto's format of pointers.
                 each("queue", ArgValue::Str(&format!("0x{:x}", record.word(1))));
-                metrics(record, 2, each);
+                write_metric_values(record, 2, each);
             }
-            XpuShape::Sample => metrics(record, 0, each),
+            XpuShape::Sample => write_metric_values(record, 0, each),
         }
     }
 }
 
-fn kernel(record: &RecordView<'_>, each: Each<'_>) {
-    let (work, kernel) = (PackedWork::read(record), PackedKernel::read(record));
+fn write_kernel_args(record: &RecordView<'_>, each: Each<'_>) {
+    let (work, kernel) = (PackedWork::from_record(record), PackedKernel::from_record(record));
     each("correlation", ArgValue::U64(record.correlation));
-    time(record, work.appended, ["appended", "appended_rel_to_start"], each);
-    time(record, work.submitted, ["submitted", "submitted_rel_to_start"], each);
-    time(record, kernel.task_begin, ["sycl_task_begin", "sycl_task_begin_rel_to_start"], each);
-    time(record, kernel.enqueue_begin, ["sycl_enqk_begin", "sycl_enqk_begin_rel_to_start"], each);
-    place(record, &work, each);
+    write_time(record, work.appended, ["appended", "appended_rel_to_start"], each);
+    write_time(record, work.submitted, ["submitted", "submitted_rel_to_start"], each);
+    write_time(record, kernel.task_begin, ["sycl_task_begin", "sycl_task_begin_rel_to_start"], each);
+    write_time(record, kernel.enqueue_begin, ["sycl_enqk_begin", "sycl_enqk_begin_rel_to_start"], each);
+    write_work_args(record, &work, each);
     if let Some(file) = kernel.file {
         each("source_file_name", ArgValue::Str(record.names.text(file)));
         each("source_line_number", ArgValue::U64(kernel.line));
@@ -190,15 +190,15 @@ fn kernel(record: &RecordView<'_>, each: Each<'_>) {
 
 /// Writes the arguments of copies and fills.
 #[expect(clippy::cast_precision_loss, reason = "a ratio, written with a few digits")]
-fn copy(record: &RecordView<'_>, each: Each<'_>) {
-    let (work, copy) = (PackedWork::read(record), PackedCopy::read(record));
+fn write_copy_args(record: &RecordView<'_>, each: Each<'_>) {
+    let (work, copy) = (PackedWork::from_record(record), PackedCopy::from_record(record));
     each("correlation", ArgValue::U64(record.correlation));
     if let Some(call) = copy.call {
         each("l0 call", ArgValue::Str(record.names.text(call)));
     }
-    time(record, work.appended, ["appended", "appended_rel_to_start"], each);
-    time(record, work.submitted, ["submitted", "submitted_rel_to_start"], each);
-    place(record, &work, each);
+    write_time(record, work.appended, ["appended", "appended_rel_to_start"], each);
+    write_time(record, work.submitted, ["submitted", "submitted_rel_to_start"], each);
+    write_work_args(record, &work, each);
     // The key is misspelt in libkineto.
     each("memory opration id", ArgValue::U64(work.id));
     each("bytes", ArgValue::U64(copy.bytes));
@@ -209,23 +209,23 @@ fn copy(record: &RecordView<'_>, each: Each<'_>) {
 }
 
 /// Writes where work ran.
-fn place(record: &RecordView<'_>, work: &PackedWork, each: Each<'_>) {
+fn write_work_args(record: &RecordView<'_>, work: &PackedWork, each: Each<'_>) {
     each("device", ArgValue::I64(record.device_id.into()));
     // HTA recognises device rows by `stream`, and expects a number for `context`; libkineto writes a string and no
     // stream.
     each("stream", ArgValue::I64(record.stream.into()));
     each("context", ArgValue::U64(work.context));
     each("sycl queue", ArgValue::U64(work.sycl_queue));
-    each("l0 queue", ArgValue::Str(&handle(work.queue)));
+    each("l0 queue", ArgValue::Str(&format_handle(work.queue)));
 }
 
-fn handle(handle: u64) -> String {
+fn format_handle(handle: u64) -> String {
     format!("0x{handle:016x}")
 }
 
 /// Writes a time and its distance from the start, in microseconds. The time is relative to the base of a file, like
 /// the times of events.
-fn time(record: &RecordView<'_>, TimeBefore(before): TimeBefore, keys: [&str; 2], each: Each<'_>) {
+fn write_time(record: &RecordView<'_>, TimeBefore(before): TimeBefore, keys: [&str; 2], each: Each<'_>) {
     let Some(before) = before else { return };
     let from_start = -i128::from(before);
     let from_base = i128::from(record.start.since(base_time(record.start))) + from_start;
@@ -236,7 +236,7 @@ fn time(record: &RecordView<'_>, TimeBefore(before): TimeBefore, keys: [&str; 2]
     }
 }
 
-fn sync(record: &RecordView<'_>, each: Each<'_>) {
+fn write_sync_args(record: &RecordView<'_>, each: Each<'_>) {
     const TYPES: [&str; 8] = [
         "UNKNOWN",
         "GPU_BARRIER_EXECUTION",
@@ -247,18 +247,18 @@ fn sync(record: &RecordView<'_>, each: Each<'_>) {
         "HOST_COMMAND_QUEUE",
         "HOST_DEVICE",
     ];
-    let sync = PackedSync::read(record);
+    let sync = PackedSync::from_record(record);
     each("correlation", ArgValue::U64(record.correlation));
     each("Type", ArgValue::Str(TYPES.get(sync.what as usize).unwrap_or(&TYPES[0])));
-    each("Context_handle", ArgValue::Str(&handle(sync.context)));
-    each("Queue_handle", ArgValue::Str(&handle(sync.queue)));
-    each("Event_handle", ArgValue::Str(&handle(sync.event)));
+    each("Context_handle", ArgValue::Str(&format_handle(sync.context)));
+    each("Queue_handle", ArgValue::Str(&format_handle(sync.queue)));
+    each("Event_handle", ArgValue::Str(&format_handle(sync.event)));
     each("Number_wait_events", ArgValue::U64(sync.events.into()));
     each("Return_code", ArgValue::I64(sync.result.into()));
 }
 
-fn overhead(record: &RecordView<'_>, each: Each<'_>) {
-    let PackedOverhead { duration, count, .. } = PackedOverhead::read(record);
+fn write_overhead_args(record: &RecordView<'_>, each: Each<'_>) {
+    let PackedOverhead { duration, count, .. } = PackedOverhead::from_record(record);
     let observed = record.end.since(record.start);
     let occupancy = u128::from(duration) * 100 / u128::from(observed.max(1));
     each("overhead cost", ArgValue::U64(duration));
@@ -267,7 +267,7 @@ fn overhead(record: &RecordView<'_>, each: Each<'_>) {
 }
 
 /// Writes the values of metrics by their types, starting at word `from`.
-fn metrics(record: &RecordView<'_>, from: usize, each: Each<'_>) {
+fn write_metric_values(record: &RecordView<'_>, from: usize, each: Each<'_>) {
     for at in (from..usize::from(u8::MAX)).step_by(2) {
         if record.word(at) == u64::MAX {
             return;

@@ -2,7 +2,7 @@
 
 use super::callbacks;
 use super::error::PtiError;
-use super::ffi::{Api, Version, version};
+use super::ffi::{Api, Version, library_version};
 use super::hub::{HUB, Lease};
 use super::level_zero::{LevelZero, LevelZeroGpu};
 use super::reader::Reader;
@@ -62,19 +62,19 @@ impl Loaded {
         }
         search::check_for_gpu(attempts)?;
         let level_zero = LevelZero::open(attempts)?;
-        let is_late = is_sycl_without_pti(&maps());
+        let is_late = is_sycl_without_pti(&read_process_maps());
         let library = search::find_library(options, attempts).ok_or_else(|| {
             let message = "no usable libpti_view found";
             let advice = "`pip install intel-pti`, or set KINETO_PTI_PATH to the file";
             Unavailable::new(Why::LibraryNotFound, message, advice)
         })?;
-        let (api, version) = functions(library, attempts)?;
-        let gpus = level_zero.gpus(attempts)?;
+        let (api, version) = resolve_functions(library, attempts)?;
+        let gpus = level_zero.list_gpus(attempts)?;
         search::open_core(library, attempts);
         let scope =
             ScopeApi::new(library).map_err(|name| format!("libpti_view {version} lacks {}", name.to_string_lossy()));
         let scope = scope.map(|scope| &*Box::leak(Box::new(scope)));
-        let (path, streams) = (library.path(c"ptiVersion"), Arc::new(Streams::new(gpus.clone())));
+        let (path, streams) = (library.path_by_symbol(c"ptiVersion"), Arc::new(Streams::new(gpus.clone())));
         // Cached from here on; a missing library is searched again at each start.
         Ok(Loaded { api: Box::leak(Box::new(api)), streams, gpus, scope, version, path, is_late })
     }
@@ -84,8 +84,8 @@ impl Loaded {
                     layer, or load libpti_view, before the first use of SYCL";
         Capabilities {
             types: match self.scope {
-                Ok(_) => types(),
-                Err(_) => views::types(),
+                Ok(_) => supported_types(),
+                Err(_) => views::supported_types(),
             },
             metadata: vec![("xpupti_version".to_owned(), format!("\"{}\"", self.version))],
             library: self.path.clone(),
@@ -95,7 +95,7 @@ impl Loaded {
     }
 
     /// Starts to record, while holding the lease.
-    pub(super) fn start(
+    pub(super) fn start_recording(
         &self,
         selection: &Selection,
         sink: &RecordSink,
@@ -119,17 +119,17 @@ impl Loaded {
         mut lease: Lease,
         capabilities: &mut Capabilities,
     ) -> Result<(Arc<ReaderCommands>, Arc<PtiViews>), Unavailable> {
-        let failed = |error: PtiError| error.reason("ptiViewSetCallbacks");
+        let failed = |error: PtiError| error.to_unavailable("ptiViewSetCallbacks");
         self.api.set_callbacks(callbacks::on_request, callbacks::on_complete).map_err(failed)?;
         let since = self.api.timestamp().unwrap_or(0);
         let (views, enabled, refused) = views::enable_views(&self.api, selection.types);
-        let sampling = self.sample(selection, capabilities);
+        let sampling = self.start_sampling(selection, capabilities);
         capabilities.types = enabled;
         if sampling.is_some() {
             capabilities.types |= ActivityTypes::from_type(ActivityType::XpuScopeProfiler);
         }
         if let (Some(first), true) = (refused.first(), capabilities.types.is_empty()) {
-            return Err(first.error.reason("ptiViewEnable"));
+            return Err(first.error.to_unavailable("ptiViewEnable"));
         }
         for refused in refused.iter().filter(|refused| !refused.is_partial) {
             capabilities.is_incomplete = true;
@@ -149,7 +149,7 @@ impl Loaded {
     }
 
     /// Starts to sample metrics, if selected.
-    fn sample(&self, selection: &Selection, capabilities: &mut Capabilities) -> Option<Sampling> {
+    fn start_sampling(&self, selection: &Selection, capabilities: &mut Capabilities) -> Option<Sampling> {
         if !selection.types.contains(ActivityType::XpuScopeProfiler) {
             return None;
         }
@@ -168,10 +168,10 @@ impl Loaded {
 }
 
 /// Resolves PTI's functions, if its version is supported.
-fn functions(library: Library, attempts: &mut Vec<Attempt>) -> Result<(Api, Version), Unavailable> {
+fn resolve_functions(library: Library, attempts: &mut Vec<Attempt>) -> Result<(Api, Version), Unavailable> {
     let advice = "use PTI 0.12 or newer: `pip install -U intel-pti`";
     let incompatible = |message: String| Unavailable::new(Why::Incompatible, message, advice);
-    let version = version(library).ok_or_else(|| incompatible("libpti_view lacks ptiVersion".to_owned()))?;
+    let version = library_version(library).ok_or_else(|| incompatible("libpti_view lacks ptiVersion".to_owned()))?;
     attempts.push(Attempt::new("ptiVersion", version.to_string()));
     if version < MIN_VERSION {
         return Err(incompatible(format!("libpti_view {version} is too old: {MIN_VERSION} is required")));
@@ -184,15 +184,20 @@ fn functions(library: Library, attempts: &mut Vec<Attempt>) -> Result<(Api, Vers
 /// Returns a note on why a type is not recorded.
 fn refusal_note(refused: &Refused) -> String {
     let newer = if refused.kind == ActivityType::CollectiveComm { "; it needs PTI 0.17 or newer" } else { "" };
-    format!("{} is not recorded, or only in part: {}{}{newer}", refused.kind, refused.error, refused.error.hint())
+    format!(
+        "{} is not recorded, or only in part: {}{}{newer}",
+        refused.kind,
+        refused.error,
+        refused.error.advice_suffix()
+    )
 }
 
 /// Returns the types that can be recorded at best.
-pub(super) fn types() -> ActivityTypes {
-    views::types().with(ActivityType::XpuScopeProfiler)
+pub(super) fn supported_types() -> ActivityTypes {
+    views::supported_types().with(ActivityType::XpuScopeProfiler)
 }
 
-fn maps() -> String {
+fn read_process_maps() -> String {
     std::fs::read_to_string("/proc/self/maps").unwrap_or_default()
 }
 

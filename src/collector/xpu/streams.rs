@@ -31,34 +31,34 @@ impl Streams {
         Streams { gpus, seen: Mutex::default() }
     }
 
-    fn seen(&self) -> MutexGuard<'_, SeenStreams> {
+    fn lock_seen(&self) -> MutexGuard<'_, SeenStreams> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Clears the streams of an earlier recording.
     pub(super) fn clear(&self) {
-        *self.seen() = SeenStreams::default();
+        *self.lock_seen() = SeenStreams::default();
     }
 
     /// Returns the number of a device: its index among Level Zero's GPUs, 0 for an unknown device.
-    pub(super) fn device(&self, uuid: [u8; 16]) -> i32 {
+    pub(super) fn device_number(&self, uuid: [u8; 16]) -> i32 {
         let place = self.gpus.iter().position(|gpu| gpu.uuid == uuid);
         if place.is_none() {
-            self.seen().unknown_devices += 1;
+            self.lock_seen().unknown_devices += 1;
         }
         place.and_then(|place| i32::try_from(place).ok()).unwrap_or(0)
     }
 
     /// Returns how many records named an unknown device.
     pub(super) fn unknown_devices(&self) -> u64 {
-        self.seen().unknown_devices
+        self.lock_seen().unknown_devices
     }
 
     /// Returns the number of a stream: the SYCL queue's, or if there is none, a number for the Level Zero queue.
-    pub(super) fn stream(&self, device: i32, sycl_queue: u64, queue: u64) -> u32 {
-        let mut seen = self.seen();
+    pub(super) fn stream_number(&self, device: i32, sycl_queue: u64, queue: u64) -> u32 {
+        let mut seen = self.lock_seen();
         let known = u32::try_from(sycl_queue).ok().filter(|number| *number < WITHOUT_SYCL);
-        let number = known.unwrap_or_else(|| WITHOUT_SYCL + seen.queue(queue));
+        let number = known.unwrap_or_else(|| WITHOUT_SYCL + seen.queue_index(queue));
         if seen.named.len() < MOST {
             seen.named.entry((device, number)).or_insert_with(|| match number.checked_sub(WITHOUT_SYCL) {
                 None => format!("Stream {number}"),
@@ -70,7 +70,7 @@ impl Streams {
 
     /// Returns the devices, with the streams seen so far.
     pub(super) fn devices(&self) -> Vec<DeviceDescription> {
-        let seen = self.seen();
+        let seen = self.lock_seen();
         let device = |(id, gpu): (i32, &LevelZeroGpu)| {
             let mut device = DeviceDescription::new(id, gpu.name.as_str());
             let streams = seen.named.range((id, 0)..=(id, u32::MAX));
@@ -85,7 +85,7 @@ impl Streams {
 
 impl SeenStreams {
     /// Returns the index of a Level Zero queue without a SYCL queue.
-    fn queue(&mut self, queue: u64) -> u32 {
+    fn queue_index(&mut self, queue: u64) -> u32 {
         let place = self.queues.iter().position(|known| *known == queue).unwrap_or_else(|| {
             if self.queues.len() < MOST {
                 self.queues.push(queue);
@@ -109,11 +109,11 @@ pub(super) mod tests {
     #[test]
     fn devices_have_uuids_and_streams_have_queues() {
         let streams = two();
-        assert_eq!([[1; 16], [2; 16], [9; 16], [0; 16]].map(|uuid| streams.device(uuid)), [0, 1, 0, 0]);
+        assert_eq!([[1; 16], [2; 16], [9; 16], [0; 16]].map(|uuid| streams.device_number(uuid)), [0, 1, 0, 0]);
         assert_eq!(streams.unknown_devices(), 2);
-        assert_eq!((streams.stream(0, 3, 0xA), streams.stream(1, 3, 0xB)), (3, 3));
+        assert_eq!((streams.stream_number(0, 3, 0xA), streams.stream_number(1, 3, 0xB)), (3, 3));
         let without = u64::MAX - 1;
-        let numbers = [0xA, 0xB, 0xA].map(|queue| streams.stream(1, without, queue) - WITHOUT_SYCL);
+        let numbers = [0xA, 0xB, 0xA].map(|queue| streams.stream_number(1, without, queue) - WITHOUT_SYCL);
         assert_eq!(numbers, [0, 1, 0]);
         let devices = streams.devices();
         let names =

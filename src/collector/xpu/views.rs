@@ -33,14 +33,14 @@ pub(super) fn is_of_calls(view: u32) -> bool {
 impl KindSwitch for &'static Api {
     type Error = PtiError;
 
-    fn enable(&self, view: u32) -> Result<(), PtiError> {
-        Api::enable(self, view)?;
+    fn enable_kind(&self, view: u32) -> Result<(), PtiError> {
+        Api::enable_view(self, view)?;
         // Enabling the view enables all calls.
         if view == view::RUNTIME { self.record_launches() } else { Ok(()) }
     }
 
-    fn disable(&self, view: u32) {
-        let _ = Api::disable(self, view);
+    fn disable_kind(&self, view: u32) {
+        let _ = Api::disable_view(self, view);
     }
 }
 
@@ -52,13 +52,13 @@ pub(super) fn enable_views(
     let (mut views, mut enabled, mut refused) = (Vec::new(), ActivityTypes::EMPTY, Vec::new());
     for (kind, its) in VIEWS.iter().filter(|(kind, _)| types.contains(*kind)) {
         for view in *its {
-            match switch.enable(*view) {
+            match switch.enable_kind(*view) {
                 Ok(()) => {
                     views.push(*view);
                     enabled |= ActivityTypes::from_type(*kind);
                 }
                 Err(error) => {
-                    switch.disable(*view);
+                    switch.disable_kind(*view);
                     refused.push(Refused { kind: *kind, is_partial: *view == view::PEER_COPY, error });
                 }
             }
@@ -77,7 +77,7 @@ pub(super) struct Refused {
 }
 
 /// Returns the types that views can record at best.
-pub(super) fn types() -> ActivityTypes {
+pub(super) fn supported_types() -> ActivityTypes {
     VIEWS.iter().fold(ActivityTypes::EMPTY, |types, (kind, _)| types.with(*kind))
 }
 
@@ -94,7 +94,7 @@ mod tests {
     impl KindSwitch for EnabledViews {
         type Error = PtiError;
 
-        fn enable(&self, view: u32) -> Result<(), PtiError> {
+        fn enable_kind(&self, view: u32) -> Result<(), PtiError> {
             if view == view::COMMUNICATION {
                 return Err(PtiError(3));
             }
@@ -102,7 +102,7 @@ mod tests {
             Ok(())
         }
 
-        fn disable(&self, view: u32) {
+        fn disable_kind(&self, view: u32) {
             self.0.lock().unwrap().remove(&view);
         }
     }
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn each_type_has_its_views_and_failures_are_reported() {
         let switch = EnabledViews::default();
-        let (views, enabled, refused) = enable_views(&switch, types());
+        let (views, enabled, refused) = enable_views(&switch, supported_types());
         assert_eq!(switch.0.into_inner().unwrap(), BTreeSet::from([1, 3, 5, 6, 7, 8, 9, 10, 11]));
         assert_eq!(views.len(), 9);
         let kind = ActivityType::CollectiveComm;

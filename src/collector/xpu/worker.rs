@@ -41,19 +41,19 @@ impl BufferedLibrary for PtiLibrary {
         self.reader.sink()
     }
 
-    fn launches(&mut self) -> &mut UnfinishedLaunches {
+    fn unfinished_launches(&mut self) -> &mut UnfinishedLaunches {
         &mut self.reader.launches
     }
 
-    fn flush(&mut self, _forced: bool) {
-        if let Err(error) = self.api.flush() {
+    fn flush_buffers(&mut self, _forced: bool) {
+        if let Err(error) = self.api.flush_buffers() {
             // Their records arrive when the buffers are full, or are counted as missing.
             self.sink().note(format!("PTI failed to flush its buffers, so records are missing: {error}"));
         }
     }
 
-    fn read(&mut self, bytes: &[u8]) {
-        self.reader.read(bytes, self.api);
+    fn read_buffer(&mut self, bytes: &[u8]) {
+        self.reader.read_buffer(bytes, self.api);
     }
 
     fn count_records(&self, bytes: &[u8]) -> u64 {
@@ -69,17 +69,17 @@ impl BufferedLibrary for PtiLibrary {
 
     fn has_records(&mut self, _cutoff: &Cutoff) -> bool {
         // PTI may deliver flushed buffers on its own thread.
-        self.reader.launches.count() == 0 && !HUB.pool.holds_records(u64::MAX)
+        self.reader.launches.unfinished_count() == 0 && !HUB.pool.holds_records(u64::MAX)
     }
 
     fn can_suspend(&mut self, cutoff: &Cutoff) -> bool {
-        self.reader.launches.count() == 0 || cutoff.polls >= MAX_PAUSE_POLLS
+        self.reader.launches.unfinished_count() == 0 || cutoff.polls >= MAX_PAUSE_POLLS
     }
 
-    fn finish(&mut self, _counts: &PoolCounts) {
+    fn finish_recording(&mut self, _counts: &PoolCounts) {
         if let Some(sampling) = self.sampling.take() {
-            sampling.end(&mut self.reader);
+            sampling.stop_and_deliver(&mut self.reader);
         }
-        self.reader.finish();
+        self.reader.finish_recording();
     }
 }

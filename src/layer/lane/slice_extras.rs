@@ -22,25 +22,25 @@ impl Lane {
         const COUNTS_MAX: usize = (4 + EVENTS_MAX).div_ceil(4);
         let counters = self.counters.get();
         if stack.is_empty() && counters.is_none() {
-            return self.reserve(1);
+            return self.reserve_slots(1);
         }
-        if self.reserve(stack.len().div_ceil(4) + 1 + COUNTS_MAX + 1)? == 0 {
+        if self.reserve_slots(stack.len().div_ceil(4) + 1 + COUNTS_MAX + 1)? == 0 {
             recorder.losses.add(Loss::FieldsOverLimit, 1);
-            return self.reserve(1);
+            return self.reserve_slots(1);
         }
         if !stack.is_empty() {
-            self.put(Head::new(Tag::Stack, 0, 0), [0; 3], stack)?;
+            self.put_record(Head::new(Tag::Stack, 0, 0), [0; 3], stack)?;
         }
-        if let Some(reading) = counters.and_then(CounterReader::read) {
-            self.put(Head::new(Tag::Counts, 0, 0), [0; 3], reading.words())?;
+        if let Some(reading) = counters.and_then(CounterReader::read_counters) {
+            self.put_record(Head::new(Tag::Counts, 0, 0), [0; 3], reading.counter_words())?;
         }
-        self.reserve(1)
+        self.reserve_slots(1)
     }
 
     /// Reads the counters for the innermost open slice of that span, if the thread is inside it; returns that slice too.
-    pub(in crate::layer) fn counted(&self, key: u64) -> Option<(u64, CounterReading)> {
+    pub(in crate::layer) fn read_counters(&self, key: u64) -> Option<(u64, CounterReading)> {
         let counters = self.counters.get()?;
-        let (slice, _) = self.inside(key).filter(|(slice, _)| *slice != 0)?;
-        Some((slice, counters.read()?))
+        let (slice, _) = self.open_slice_of(key).filter(|(slice, _)| *slice != 0)?;
+        Some((slice, counters.read_counters()?))
     }
 }

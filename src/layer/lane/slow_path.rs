@@ -5,7 +5,7 @@ use crate::buffer::{Head, Loss, Tag};
 use crate::callsite::Site;
 use crate::clock;
 use crate::layer::missing::Missing;
-use crate::recorder::{BEYOND, Frame, Frames, Recorder, SpanState, ids, state};
+use crate::recorder::{BEYOND, Frame, Frames, Recorder, SpanState, reserve_ids, state};
 use crate::time::Ticks;
 
 impl Lane {
@@ -19,10 +19,10 @@ impl Lane {
         recorder: &Recorder,
     ) -> Result<(), Missing> {
         let parent = match parent {
-            Parent::Current => self.current()?,
+            Parent::Current => self.current_span_id()?,
             Parent::Span(parent) => parent,
         };
-        let frame = self.above()?;
+        let frame = self.frame_above()?;
         if let Some(frame) = frame.filter(|frame| !frame.is_free() && frame.key() != key) {
             return Err(Missing::Store(frame.key(), frame.state()));
         }
@@ -30,14 +30,14 @@ impl Lane {
         if !site.is_recorded() {
             made.meta = site.excluded_state();
         } else if let Some((payload, head_flags)) = fields {
-            made.span = self.put(Head::new(Tag::Span, head_flags, site.index), [parent, 0, 0], payload)?;
+            made.span = self.put_record(Head::new(Tag::Span, head_flags, site.index), [parent, 0, 0], payload)?;
             match made.span {
                 0 => recorder.losses.add(Loss::FieldsOverLimit, 1),
                 _ => made.meta &= !state::UNDEFINED,
             }
         }
         match frame {
-            Some(frame) => frame.set(key, made, 0),
+            Some(frame) => frame.put_span(key, made, 0),
             None if !state::is_known_elsewhere(made.meta) => return Err(Missing::StoreNew(made)),
             None => {}
         }
@@ -45,17 +45,17 @@ impl Lane {
     }
 
     /// Returns the frame above the innermost open slice; `None` if the stack is too deep.
-    fn above(&self) -> Result<Option<&'static Frame>, Missing> {
-        let frames = self.place()?.frames;
+    fn frame_above(&self) -> Result<Option<&'static Frame>, Missing> {
+        let frames = self.position()?.frames;
         Ok(Some(frames.top() + 1).filter(|at| *at < BEYOND).map(|at| frames.frame(at)))
     }
 
     /// Opens a slice; `stack` holds its return addresses if stacks are recorded.
     pub(crate) fn enter_slowly(&self, key: u64, stack: &[u64], recorder: &Recorder) -> Result<(), Missing> {
-        let around = self.current()?;
-        let known = self.known(key, recorder).ok_or(Missing::Find)?;
-        let LanePosition { frames, writer } = self.place()?;
-        let frame = self.above()?;
+        let around = self.current_span_id()?;
+        let known = self.known_state(key, recorder).ok_or(Missing::Find)?;
+        let LanePosition { frames, writer } = self.position()?;
+        let frame = self.frame_above()?;
         let is_in_frame = frame.is_some_and(|frame| frame.key() == key);
         if !is_in_frame && known.meta & (state::STORED | state::IGNORED) == 0 {
             // It is in another frame, or would get one that other threads cannot see.
@@ -64,7 +64,7 @@ impl Lane {
         if let Some(frame) = frame.filter(|frame| !is_in_frame && !frame.is_free()) {
             return Err(Missing::Store(frame.key(), frame.state()));
         }
-        let mut entered = SpanState { meta: state::entered(known.meta), ..known };
+        let mut entered = SpanState { meta: state::after_enter(known.meta), ..known };
         let (mut slice, mut word) = (0, known.span);
         if known.meta & state::IGNORED != 0 {
             // Its children belong to the span around it.
@@ -72,7 +72,7 @@ impl Lane {
         } else {
             slice = self.reserve_slice(stack, recorder)?;
             if known.meta & state::UNDEFINED != 0 {
-                (entered.span, word) = (if slice == 0 { ids() } else { slice }, known.parent);
+                (entered.span, word) = (if slice == 0 { reserve_ids() } else { slice }, known.parent);
             }
             recorder.losses.add(Loss::SlicesOverLimit, u64::from(slice == 0));
         }
@@ -83,7 +83,7 @@ impl Lane {
                 frame.set_slice(slice);
                 frame.set_meta(entered.meta);
             }
-            Some(frame) => frame.set(key, entered, slice),
+            Some(frame) => frame.put_span(key, entered, slice),
             None => {
                 if let Ok(mut deep) = self.deep.try_borrow_mut() {
                     deep.push(DeepFrame { key, state: entered, slice });
@@ -92,52 +92,52 @@ impl Lane {
         }
         frames.set_top((frames.top() + 1).min(BEYOND));
         if slice != 0 {
-            let annotates = state::annotates(known.meta);
+            let annotates = state::is_annotation(known.meta);
             self.tell_collectors(|pushed_slices| pushed_slices.push(slice, annotates));
-            writer.put_slice(slice, state::slice(known.meta), clock::now(), word);
+            writer.put_slice(slice, state::slice_head(known.meta), clock::now(), word);
         }
         Ok(())
     }
 
     /// Closes a slice, also one that is not the innermost, is too deep for a visible frame, or belongs to another thread.
     pub(crate) fn exit_slowly(&self, key: u64, end: Ticks, recorder: &Recorder) -> Result<(), Missing> {
-        self.repair()?;
-        let frames = self.place()?.frames;
+        self.drop_exited_frames()?;
+        let frames = self.position()?.frames;
         let in_deep = self.deep.try_borrow().ok().and_then(|deep| {
             let at = deep.iter().rposition(|open| open.key == key)?;
             Some((at, deep.get(at)?.slice, at + 1 == deep.len()))
         });
         if let Some((at, slice, is_innermost)) = in_deep {
-            self.end(slice, end, is_innermost, recorder)?;
+            self.end_slice(slice, end, is_innermost, recorder)?;
             if let Ok(mut deep) = self.deep.try_borrow_mut() {
                 deep.remove(at);
                 frames.set_top(if deep.is_empty() { BEYOND - 1 } else { BEYOND });
             }
         } else {
-            let open = frames.open().find(|(_, frame)| frame.holds(key));
+            let open = frames.open_frames().find(|(_, frame)| frame.holds_span(key));
             let (at, frame) = open.ok_or(Missing::ExitElsewhere)?;
             if frames.top() == BEYOND && !frame.is_free() {
                 // A deep frame moves down into the last visible one, so this state has no place left.
                 return Err(Missing::Store(key, frame.state()));
             }
-            self.end(frame.slice(), end, at == frames.top(), recorder)?;
-            self.remove(frames, at, key);
+            self.end_slice(frame.slice(), end, at == frames.top(), recorder)?;
+            self.remove_frame(frames, at, key);
         }
         self.last_exit.set(key);
-        self.follow(frames);
+        self.sync_pushed_slices(frames);
         Ok(())
     }
 
     /// Ends a slice: in place while the thread still writes its chunk, else by a record of its own.
-    pub(in crate::layer) fn end(
+    pub(in crate::layer) fn end_slice(
         &self,
         slice: u64,
         end: Ticks,
         is_innermost: bool,
         recorder: &Recorder,
     ) -> Result<(), Missing> {
-        if slice != 0 && !self.place()?.writer.end(slice, end) {
-            let id = self.put(Head::new(Tag::End, 0, 0), [slice, end.0, 0], &[])?;
+        if slice != 0 && !self.position()?.writer.end_slice(slice, end) {
+            let id = self.put_record(Head::new(Tag::End, 0, 0), [slice, end.0, 0], &[])?;
             recorder.losses.add(Loss::EndsOverLimit, u64::from(id == 0));
         }
         if !is_innermost {
@@ -149,56 +149,57 @@ impl Lane {
     /// Removes the open frame `at` from the stack and moves those above down.
     ///
     /// If the span is known nowhere else, it moves to the frame above them.
-    fn remove(&self, frames: &Frames, at: usize, key: u64) {
+    fn remove_frame(&self, frames: &Frames, at: usize, key: u64) {
         let last = frames.top().min(BEYOND - 1);
         let left = frames.frame(at).state();
-        let stays = frames.frame(at).take() == key && key != 0 && left.meta & state::STORED == 0;
+        let stays = frames.frame(at).take_key() == key && key != 0 && left.meta & state::STORED == 0;
         (at..last).for_each(|at| frames.frame(at + 1).move_to(frames.frame(at)));
         let mut deep = self.deep.try_borrow_mut().ok();
         if let Some(deep) = deep.as_mut().filter(|deep| !deep.is_empty()) {
             let DeepFrame { key, state, slice } = deep.remove(0);
-            frames.frame(last).set(key, state, slice);
+            frames.frame(last).put_span(key, state, slice);
             frames.set_top(if deep.is_empty() { BEYOND - 1 } else { BEYOND });
             return;
         }
         if stays {
-            frames.frame(last).set(key, left, 0);
+            frames.frame(last).put_span(key, left, 0);
         }
         frames.set_top(last - 1);
     }
 
     /// Drops the frames that other threads have exited.
-    pub(super) fn repair(&self) -> Result<(), Missing> {
-        let frames = self.place()?.frames;
-        let exits = frames.exits();
+    pub(super) fn drop_exited_frames(&self) -> Result<(), Missing> {
+        let frames = self.position()?.frames;
+        let exits = frames.foreign_exits();
         if self.seen_exits.replace(exits) != exits {
-            while let Some((at, _)) = frames.open().find(|(_, frame)| frame.key() == 0) {
-                self.remove(frames, at, 0);
+            while let Some((at, _)) = frames.open_frames().find(|(_, frame)| frame.key() == 0) {
+                self.remove_frame(frames, at, 0);
             }
-            self.follow(frames);
+            self.sync_pushed_slices(frames);
         }
         Ok(())
     }
 
     /// Updates the collectors' view of the open slices after one was removed from the middle.
-    fn follow(&self, frames: &Frames) {
+    fn sync_pushed_slices(&self, frames: &Frames) {
         let deep = self.deep.try_borrow().ok();
-        let deep = deep.iter().flat_map(|deep| deep.iter().map(|open| (open.slice, state::annotates(open.state.meta))));
+        let deep =
+            deep.iter().flat_map(|deep| deep.iter().map(|open| (open.slice, state::is_annotation(open.state.meta))));
         self.tell_collectors(|pushed_slices| {
-            let open = frames.open().rev().map(|(_, frame)| (frame.slice(), state::annotates(frame.meta())));
-            pushed_slices.follow(open.chain(deep))
+            let open = frames.open_frames().rev().map(|(_, frame)| (frame.slice(), state::is_annotation(frame.meta())));
+            pushed_slices.sync_with(open.chain(deep))
         });
     }
 
     /// Forgets a closed span; `Missing::CloseElsewhere` if other threads may know it.
     pub(crate) fn close_slowly(&self, key: u64, recorder: &Recorder) -> Result<(), Missing> {
-        let frames = self.place()?.frames;
+        let frames = self.position()?.frames;
         let is_own = |state: &SpanState| state.meta & state::STORED == 0;
-        let own = frames.known(key).filter(is_own).ok_or(Missing::CloseElsewhere)?;
+        let own = frames.known_state(key).filter(is_own).ok_or(Missing::CloseElsewhere)?;
         if own.meta & (state::AGAIN | state::IGNORED) == state::AGAIN {
             self.close_record(key, own.span, recorder)?;
         }
-        frames.forget(key);
+        frames.forget_span(key);
         Ok(())
     }
 }

@@ -60,10 +60,10 @@ impl Links {
     /// Links all records.
     pub(super) fn new(records: &FakeRecords, spans: &impl Spans) -> Links {
         let mut calls = CallJoin::new(records, spans);
-        records.calls.iter().for_each(|call| calls.add(call));
-        let mut joining = calls.finish(records.externals.iter().copied());
-        records.work.iter().for_each(|work| joining.add(work));
-        joining.finish(records.events.iter().copied())
+        records.calls.iter().for_each(|call| calls.add_call(call));
+        let mut joining = calls.finish_calls(records.externals.iter().copied());
+        records.work.iter().for_each(|work| joining.add_work(work));
+        joining.finish_work(records.events.iter().copied())
     }
 }
 
@@ -101,10 +101,10 @@ impl Spans for FakeSpans {
     fn parent_of(&self, span: u64) -> u64 {
         self.spans.iter().find(|known| known.0 == span).map_or(0, |known| known.1)
     }
-    fn annotation(&self, span: u64) -> u64 {
+    fn annotation_of(&self, span: u64) -> u64 {
         self.spans.iter().find(|known| known.0 == span).map_or(0, |known| known.2)
     }
-    fn innermost(&self, questions: &[(u32, Timestamp)]) -> List<u64> {
+    fn innermost_slices(&self, questions: &[(u32, Timestamp)]) -> List<u64> {
         assert!(questions.is_sorted());
         questions.iter().map(|(thread, time)| self.innermost_at(*thread, *time)).collect()
     }

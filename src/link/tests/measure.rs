@@ -20,10 +20,10 @@ impl Spans for StepSpans {
     fn parent_of(&self, span: u64) -> u64 {
         if span > STEPS { STEPS - span / 1000 } else { 0 }
     }
-    fn annotation(&self, span: u64) -> u64 {
+    fn annotation_of(&self, span: u64) -> u64 {
         if span > STEPS { 0 } else { span }
     }
-    fn innermost(&self, questions: &[(u32, Timestamp)]) -> List<u64> {
+    fn innermost_slices(&self, questions: &[(u32, Timestamp)]) -> List<u64> {
         (STEPS + 1..).take(questions.len()).collect()
     }
 }
@@ -67,12 +67,12 @@ fn measure(what: &str, records: &FakeRecords) {
         join = join.min(began.elapsed().as_nanos() as f64 / count);
 
         let began = Instant::now();
-        for call in links.threads().flat_map(|(_, calls)| calls).map(|at| records.call_at(*at)) {
-            black_box((links.has_work(&call), links.linked(&call)));
+        for call in links.calls_by_thread().flat_map(|(_, calls)| calls).map(|at| records.call_at(*at)) {
+            black_box((links.has_work(&call), links.slice_of(&call)));
         }
-        for work in links.streams().flat_map(|(_, _, work)| work).map(|at| records.work_at(*at)) {
-            let launch = links.launch(&work).map(|at| records.call_at(at));
-            black_box(launch.map(|launch| links.linked(&launch)));
+        for work in links.work_by_stream().flat_map(|(_, _, work)| work).map(|at| records.work_at(*at)) {
+            let launch = links.launch_of(&work).map(|at| records.call_at(at));
+            black_box(launch.map(|launch| links.slice_of(&launch)));
         }
         walk = walk.min(began.elapsed().as_nanos() as f64 / count);
         assert_eq!(links.counts().work_without_launch, 0);

@@ -17,7 +17,7 @@ fn links(records: &FakeRecords) -> Links {
 }
 
 fn launches(links: &Links, records: &FakeRecords) -> Vec<Option<RecordHandle>> {
-    records.work.iter().map(|work| links.launch(work)).collect()
+    records.work.iter().map(|work| links.launch_of(work)).collect()
 }
 
 fn have_work(links: &Links, records: &FakeRecords) -> Vec<bool> {
@@ -25,13 +25,13 @@ fn have_work(links: &Links, records: &FakeRecords) -> Vec<bool> {
 }
 
 fn linked(links: &Links, records: &FakeRecords) -> Vec<u64> {
-    records.calls.iter().map(|call| links.linked(call)).collect()
+    records.calls.iter().map(|call| links.slice_of(call)).collect()
 }
 
 #[test]
 fn empty_source_has_no_links() {
     let links = links(&FakeRecords::default());
-    assert_eq!((links.streams().count(), links.threads().count(), links.annotations().len()), (0, 0, 0));
+    assert_eq!((links.work_by_stream().count(), links.calls_by_thread().count(), links.annotations().len()), (0, 0, 0));
     assert_eq!(*links.counts(), LinkCounts::default());
 }
 
@@ -148,10 +148,10 @@ fn walk_ends_in_cycles_and_at_any_depth() {
         fn parent_of(&self, span: u64) -> u64 {
             span + 1
         }
-        fn annotation(&self, span: u64) -> u64 {
+        fn annotation_of(&self, span: u64) -> u64 {
             span
         }
-        fn innermost(&self, _: &[(u32, Timestamp)]) -> List<u64> {
+        fn innermost_slices(&self, _: &[(u32, Timestamp)]) -> List<u64> {
             List::new()
         }
     }

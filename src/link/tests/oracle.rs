@@ -86,8 +86,8 @@ impl Oracle {
             let mut span = self.spans.span_of(slice).unwrap_or(0);
             let mut seen = BTreeSet::new();
             while span != 0 && seen.insert(span) {
-                if self.spans.annotation(span) != 0 {
-                    let key = (work.device, work.stream, self.spans.annotation(span));
+                if self.spans.annotation_of(span) != 0 {
+                    let key = (work.device, work.stream, self.spans.annotation_of(span));
                     let extent = extents.entry(key).or_insert((work.start, work.end));
                     *extent = (extent.0.min(work.start), extent.1.max(work.end));
                 }
@@ -173,20 +173,23 @@ impl Oracle {
     fn compare(&self) -> Result<(), TestCaseError> {
         let links = Links::new(&self.records, &self.spans);
         prop_assert_eq!(*links.counts(), self.counts());
-        let streams = links.streams().map(|(device, stream, work)| (device, stream, work.to_vec()));
+        let streams = links.work_by_stream().map(|(device, stream, work)| (device, stream, work.to_vec()));
         prop_assert_eq!(streams.collect::<Vec<_>>(), self.streams());
-        prop_assert_eq!(links.threads().map(|(n, calls)| (n, calls.to_vec())).collect::<Vec<_>>(), self.threads());
+        prop_assert_eq!(
+            links.calls_by_thread().map(|(n, calls)| (n, calls.to_vec())).collect::<Vec<_>>(),
+            self.threads()
+        );
         for work in self.records.work() {
-            prop_assert_eq!(links.launch(&work), self.launch(&work).map(|call| call.at), "launch of {:?}", work);
+            prop_assert_eq!(links.launch_of(&work), self.launch(&work).map(|call| call.at), "launch of {:?}", work);
         }
         for call in self.records.calls() {
             prop_assert_eq!(links.has_work(&call), self.has_work(&call), "work of {:?}", call);
-            prop_assert_eq!(links.linked(&call), self.linked(&call), "slice of {:?}", call);
+            prop_assert_eq!(links.slice_of(&call), self.linked(&call), "slice of {:?}", call);
         }
         prop_assert_eq!(links.annotations(), self.annotations());
         for (context, event) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
             for correlation in 0..9 {
-                let found = links.wait(context, event, correlation);
+                let found = links.wait_target(context, event, correlation);
                 prop_assert_eq!(found, self.wait(context, event, correlation), "{} {} {}", context, event, correlation);
             }
         }

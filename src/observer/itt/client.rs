@@ -33,7 +33,7 @@ impl Domain {
     }
 
     /// Begins a task on the calling thread.
-    pub(super) fn begin(self, name: StringHandle) {
+    pub(super) fn begin_task(self, name: StringHandle) {
         // SAFETY: as in `new`.
         if let Some(begin) = unsafe { ittapi_sys::__itt_task_begin_ptr__3_0 } {
             // SAFETY: domain and handle come from ITT.
@@ -42,7 +42,7 @@ impl Domain {
     }
 
     /// Ends the task that the thread began last.
-    pub(super) fn end(self) {
+    pub(super) fn end_task(self) {
         // SAFETY: as in `new`.
         if let Some(end) = unsafe { ittapi_sys::__itt_task_end_ptr__3_0 } {
             // SAFETY: the domain comes from ITT.

@@ -30,15 +30,15 @@ impl Itt {
         *self.open.get_or_init(|| Domain::new(&self.domain))
     }
 
-    fn begin(&self, name: &str) {
+    fn begin_task(&self, name: &str) {
         if let Some(domain) = self.domain() {
-            domain.begin(self.names.handle(name));
+            domain.begin_task(self.names.handle_for(name));
         }
     }
 
-    fn end(&self) {
+    fn end_task(&self) {
         if let Some(domain) = self.domain() {
-            domain.end();
+            domain.end_task();
         }
     }
 }
@@ -54,17 +54,17 @@ impl SpanObserver for Itt {
     }
 
     fn enter(&self, span: &ObservedSpan) {
-        self.begin(span.name());
+        self.begin_task(span.name());
     }
 
     fn exit(&self, _: &ObservedSpan) {
-        self.end();
+        self.end_task();
     }
 
     /// Emits a task that ends at once, like torch's `mark`.
     fn event(&self, event: &ObservedSpan) {
-        self.begin(event.name());
-        self.end();
+        self.begin_task(event.name());
+        self.end_task();
     }
 }
 
@@ -81,12 +81,12 @@ pub fn is_available() -> bool {
 
 /// Begins a task on the calling thread (`range_push`).
 pub fn range_push(name: &str) {
-    by_hand().begin(name);
+    by_hand().begin_task(name);
 }
 
 /// Ends the task that the calling thread began last (`range_pop`).
 pub fn range_pop() {
-    by_hand().end();
+    by_hand().end_task();
 }
 
 /// Marks a point in time: a task that ends at once (`mark`).

@@ -15,7 +15,7 @@ const OTHERS: &str = "(other names)";
 
 impl StringHandles {
     /// Returns the handle of a name.
-    pub(super) fn handle(&self, name: &str) -> StringHandle {
+    pub(super) fn handle_for(&self, name: &str) -> StringHandle {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let name = match known.get(name) {
             Some(handle) => return *handle,
@@ -36,7 +36,7 @@ mod tests {
     fn names_beyond_the_limit_share_a_handle() {
         let names = StringHandles::default();
         (0..LIMIT + 100).for_each(|n| {
-            names.handle(&n.to_string());
+            names.handle_for(&n.to_string());
         });
         assert_eq!(names.0.read().unwrap().len(), LIMIT + 1);
     }

@@ -118,7 +118,7 @@ struct Table([*const AtomicPtr<c_void>; SLOTS as usize + 1]);
 // SAFETY: it is constant, and points to atomics that live forever.
 unsafe impl Sync for Table {}
 
-const fn table(slots: &'static Slots) -> Table {
+const fn slot_table(slots: &'static Slots) -> Table {
     let mut table = [ptr::null(); SLOTS as usize + 1];
     let mut at = 1;
     while at < SLOTS as usize {
@@ -130,8 +130,8 @@ const fn table(slots: &'static Slots) -> Table {
     }
     Table(table)
 }
-static CORE_TABLE: Table = table(&CORE);
-static CORE2_TABLE: Table = table(&CORE2);
+static CORE_TABLE: Table = slot_table(&CORE);
+static CORE2_TABLE: Table = slot_table(&CORE2);
 
 /// `nvtxExportTableCallbacks_t`.
 #[repr(C)]
@@ -191,7 +191,7 @@ type InitializeInjection = unsafe extern "C" fn(GetExportTable) -> c_int;
 macro_rules! tell {
     ($slots:ident[$at:ident], $type:ty, $($argument:expr),*) => {{
         // SAFETY: `$type` is the type of the function in that slot.
-        let function = unsafe { function::<$type>(&$slots, $at) };
+        let function = unsafe { tool_function::<$type>(&$slots, $at) };
         // SAFETY: the arguments come from the tool or live until the call returns.
         function.map(|function| unsafe { function($($argument),*) })
     }};
@@ -218,12 +218,12 @@ impl Client {
     }
 
     fn initialize_tool(path: &Path, is_cupti: bool) -> Result<Client, Unavailable> {
-        let library = Library::file(path).map_err(|why| {
+        let library = Library::open_file(path).map_err(|why| {
             let why = format!("{} could not be opened: {why}", path.display());
             Unavailable::new(Why::LibraryNotFound, why, "correct NVTX_INJECTION64_PATH")
         })?;
         // SAFETY: this is the type that NVTX defines for the function.
-        let initialize: Option<InitializeInjection> = unsafe { library.function(c"InitializeInjectionNvtx2") };
+        let initialize: Option<InitializeInjection> = unsafe { library.resolve_function(c"InitializeInjectionNvtx2") };
         let Some(initialize) = initialize else {
             let why = format!("{} has no InitializeInjectionNvtx2", path.display());
             return Err(Unavailable::new(Why::Incompatible, why, "name a tool for NVTX 3"));
@@ -247,9 +247,9 @@ impl Client {
     }
 
     /// Begins a range on the calling thread.
-    pub(super) fn push(&self, range: &NvtxRange) {
+    pub(super) fn push_range(&self, range: &NvtxRange) {
         let text = c_text(&range.text);
-        let attributes = attributes(range, &text);
+        let attributes = event_attributes(range, &text);
         match self.domain {
             0 => tell!(CORE[PUSH_EX], PushEx, &raw const attributes),
             domain => tell!(CORE2[DOMAIN_PUSH_EX], DomainPushEx, domain, &raw const attributes),
@@ -257,7 +257,7 @@ impl Client {
     }
 
     /// Ends the range that the thread began last.
-    pub(super) fn pop(&self) {
+    pub(super) fn pop_range(&self) {
         match self.domain {
             0 => tell!(CORE[POP], Pop,),
             domain => tell!(CORE2[DOMAIN_POP], DomainPop, domain),
@@ -265,9 +265,9 @@ impl Client {
     }
 
     /// Marks a point in time on the calling thread.
-    pub(super) fn mark(&self, mark: &NvtxRange) {
+    pub(super) fn mark_point(&self, mark: &NvtxRange) {
         let text = c_text(&mark.text);
-        let attributes = attributes(mark, &text);
+        let attributes = event_attributes(mark, &text);
         match self.domain {
             0 => tell!(CORE[MARK_EX], MarkEx, &raw const attributes),
             domain => tell!(CORE2[DOMAIN_MARK_EX], DomainMarkEx, domain, &raw const attributes),
@@ -302,7 +302,7 @@ fn create_domain() -> usize {
 ///
 /// # Safety
 /// `F` is the function pointer type that NVTX defines for that slot.
-unsafe fn function<F: Copy>(slots: &Slots, at: usize) -> Option<F> {
+unsafe fn tool_function<F: Copy>(slots: &Slots, at: usize) -> Option<F> {
     const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
     // Acquire: the tool wrote it on the thread that started the recording.
     let written = slots.get(at)?.load(Ordering::Acquire);
@@ -310,7 +310,7 @@ unsafe fn function<F: Copy>(slots: &Slots, at: usize) -> Option<F> {
     (!written.is_null()).then(|| unsafe { std::mem::transmute_copy(&written) })
 }
 
-fn attributes(range: &NvtxRange, text: &CStr) -> Attributes {
+fn event_attributes(range: &NvtxRange, text: &CStr) -> Attributes {
     let (payload_type, payload) = match range.payload {
         None => (0, 0),
         Some(Payload::U64(value)) => (1, value),

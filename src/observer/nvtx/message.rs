@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 /// Returns `name, seq = N, op_id = I, sizes = [[a, b], []]`; `seq` and `sizes` only if the span has them.
 ///
 /// torch's `input_op_ids` are left out: a span does not name the operations that produced its inputs.
-pub(super) fn of(span: &ObservedSpan) -> String {
+pub(super) fn range_text(span: &ObservedSpan) -> String {
     let mut text = span.name().replace('\0', "");
     let sequence = span.field("seq").or_else(|| span.field("Sequence number"));
     let sequence = match sequence {

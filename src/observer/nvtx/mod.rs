@@ -46,7 +46,7 @@ impl SpanObserver for Nvtx {
         let client = self.client.get_or_init(|| {
             let client = Client::open(self.injection.as_deref())?;
             for kind in ActivityType::ALL.into_iter().filter(|kind| kind.is_cpu()) {
-                client.name_category(category(kind), kind.as_str());
+                client.name_category(category_of(kind), kind.as_str());
             }
             Ok(client)
         });
@@ -58,28 +58,28 @@ impl SpanObserver for Nvtx {
         if NAMED.try_with(|named| named.replace(true)) == Ok(false) {
             client.name_thread();
         }
-        client.push(&range(span));
+        client.push_range(&range_of(span));
     }
 
     fn exit(&self, _: &ObservedSpan) {
         if let Some(client) = self.client() {
-            client.pop();
+            client.pop_range();
         }
     }
 
     fn event(&self, event: &ObservedSpan) {
         if let Some(client) = self.client() {
-            client.mark(&range(event));
+            client.mark_point(&range_of(event));
         }
     }
 }
 
 /// Returns the category of a kind; NVTX reserves 0 for "none".
-fn category(kind: ActivityType) -> u32 {
+fn category_of(kind: ActivityType) -> u32 {
     u32::from(kind as u8) + 1
 }
 
-fn range(span: &ObservedSpan) -> NvtxRange {
+fn range_of(span: &ObservedSpan) -> NvtxRange {
     let payload = match span.field("nvtx.payload") {
         Some(ArgValue::U64(value)) => Some(value.into()),
         Some(ArgValue::I64(value)) => Some(value.into()),
@@ -93,7 +93,12 @@ fn range(span: &ObservedSpan) -> NvtxRange {
         _ => None,
     };
     let color = color.unwrap_or_else(|| color_of(span.metadata().target()));
-    NvtxRange { text: message::of(span), category: category(span.kind()), argb: 0xff00_0000 | color, payload }
+    NvtxRange {
+        text: message::range_text(span),
+        category: category_of(span.kind()),
+        argb: 0xff00_0000 | color,
+        payload,
+    }
 }
 
 /// Parses a colour such as "#ff8800" or "green".
@@ -139,6 +144,6 @@ mod tests {
 
     #[test]
     fn categories_are_never_zero() {
-        assert_eq!(category(ActivityType::CpuOp), 1);
+        assert_eq!(category_of(ActivityType::CpuOp), 1);
     }
 }

@@ -87,8 +87,8 @@ impl Fabric {
         let random = RandomState::new();
         let unique = [0, 1].map(|half| random.hash_one((half, std::process::id())));
         let own_name = format!("{CLIENT}{}-{:016x}{:016x}", std::process::id(), unique[0], unique[1]);
-        let (daemon, daemon_name) = address(folder, DAEMON)?;
-        let own = address(folder, &own_name)?.0;
+        let (daemon, daemon_name) = socket_address(folder, DAEMON)?;
+        let own = socket_address(folder, &own_name)?.0;
         folder.into_iter().for_each(remove_leftovers);
         let socket = UnixDatagram::bind_addr(&own)?;
         socket.connect_addr(&own)?;
@@ -96,7 +96,7 @@ impl Fabric {
         datagram::enable_sender_credentials(&socket)?;
         // The daemon runs as root or as this user, unless another user is trusted.
         let mode = if trusted.is_some() { 0o666 } else { 0o600 };
-        let file = folder.map(|folder| SocketFile::of(folder.join(own_name), mode)).transpose()?;
+        let file = folder.map(|folder| SocketFile::from_path(folder.join(own_name), mode)).transpose()?;
         let buffer = vec![0; wire::LONGEST].into_boxed_slice();
         Ok(Fabric { socket, own, daemon, daemon_name, file, trusted, is_connected: false, buffer })
     }
@@ -152,30 +152,30 @@ impl Fabric {
     }
 
     /// Receives the next datagram, if there is one.
-    pub(super) fn receive(&mut self) -> Option<Result<DaemonReply, DropReason>> {
+    pub(super) fn receive_reply(&mut self) -> Option<Result<DaemonReply, DropReason>> {
         let arrived = datagram::receive(&self.socket, &mut self.buffer).ok()?;
         let bytes = self.buffer.get(..arrived.length).unwrap_or_default();
-        Some(self.check(bytes, &arrived))
+        Some(self.check_datagram(bytes, &arrived))
     }
 
-    fn check(&self, bytes: &[u8], arrived: &datagram::Datagram) -> Result<DaemonReply, DropReason> {
+    fn check_datagram(&self, bytes: &[u8], arrived: &datagram::Datagram) -> Result<DaemonReply, DropReason> {
         if arrived.name != self.daemon_name {
             return Err(DropReason::Stranger(String::from_utf8_lossy(&arrived.name).escape_debug().to_string()));
         }
-        let is_trusted = |user: u32| user == 0 || user == datagram::user() || Some(user) == self.trusted;
+        let is_trusted = |user: u32| user == 0 || user == datagram::effective_user() || Some(user) == self.trusted;
         let Some((sender, _)) = arrived.sender.filter(|(_, user)| is_trusted(*user)) else {
             return Err(DropReason::User(arrived.sender.map(|(_, user)| user)));
         };
         if arrived.is_truncated {
             return Err(DropReason::Malformed(Malformed::Cut(bytes.len())));
         }
-        let text = wire::answer(bytes).map_err(DropReason::Malformed)?;
+        let text = wire::decode_answer(bytes).map_err(DropReason::Malformed)?;
         Ok(DaemonReply { text: text.to_owned(), sender })
     }
 }
 
 impl SocketFile {
-    fn of(path: PathBuf, mode: u32) -> io::Result<SocketFile> {
+    fn from_path(path: PathBuf, mode: u32) -> io::Result<SocketFile> {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode))?;
         let id = file_id(&path)?;
         Ok(SocketFile { path, id, born: fork::generation() })
@@ -203,7 +203,8 @@ fn remove_leftovers(folder: &Path) {
     let Ok(probe) = UnixDatagram::unbound() else { return };
     let entries = std::fs::read_dir(folder).into_iter().flatten().take(LEFTOVERS_MAX).flatten();
     for entry in entries.filter(|entry| entry.file_name().as_bytes().starts_with(CLIENT.as_bytes())) {
-        let is_ours = |about: std::fs::Metadata| about.file_type().is_socket() && about.uid() == datagram::user();
+        let is_ours =
+            |about: std::fs::Metadata| about.file_type().is_socket() && about.uid() == datagram::effective_user();
         let is_dead = || probe.connect(entry.path()).is_err_and(|why| why.kind() == ErrorKind::ConnectionRefused);
         if entry.metadata().is_ok_and(is_ours) && is_dead() {
             let _ = std::fs::remove_file(entry.path());
@@ -212,7 +213,7 @@ fn remove_leftovers(folder: &Path) {
 }
 
 /// Returns the address of a name, and the name as the kernel reports it, with a zero byte at its end.
-fn address(folder: Option<&Path>, name: &str) -> io::Result<(SocketAddr, Vec<u8>)> {
+fn socket_address(folder: Option<&Path>, name: &str) -> io::Result<(SocketAddr, Vec<u8>)> {
     let Some(folder) = folder else {
         let name = format!("{name}\0");
         let told = [b"\0", name.as_bytes()].concat();
@@ -273,8 +274,8 @@ mod tests {
     }
 
     fn received(fabric: &mut Fabric) -> Option<Result<DaemonReply, DropReason>> {
-        datagram::wait(&[fabric.descriptor()], Duration::from_millis(200));
-        fabric.receive()
+        datagram::wait_readable(&[fabric.descriptor()], Duration::from_millis(200));
+        fabric.receive_reply()
     }
 
     #[test]
@@ -302,7 +303,7 @@ mod tests {
         assert_eq!(received(&mut fabric), Some(Err(DropReason::Malformed(length))));
         let sender = i32::try_from(std::process::id()).unwrap();
         assert_eq!(received(&mut fabric), Some(Ok(DaemonReply { text: "A=1".to_owned(), sender })));
-        assert_eq!(fabric.receive(), None);
+        assert_eq!(fabric.receive_reply(), None);
     }
 
     #[test]
@@ -321,7 +322,7 @@ mod tests {
         assert_eq!(refused(), ErrorKind::PermissionDenied, "it has gone");
         assert!(fabric.send(b"hello").is_err());
         assert_eq!(refused(), ErrorKind::PermissionDenied, "that was noticed");
-        assert_eq!(fabric.receive(), None);
+        assert_eq!(fabric.receive_reply(), None);
         drop(fabric);
         assert!(!client.exists());
     }
@@ -330,13 +331,14 @@ mod tests {
     #[cfg_attr(miri, ignore = "asks the operating system")]
     fn only_trusted_users_are_accepted() {
         let (_folder, _daemon, mut fabric) = pair();
-        let other = datagram::user() + 7;
+        let other = datagram::effective_user() + 7;
         let heard = |fabric: &Fabric, user: Option<u32>| {
             let (bytes, name) = (answer("A=1"), fabric.daemon_name.clone());
             let sender = user.map(|user| (4711, user));
-            fabric.check(&bytes, &datagram::Datagram { length: bytes.len(), is_truncated: false, sender, name })
+            fabric
+                .check_datagram(&bytes, &datagram::Datagram { length: bytes.len(), is_truncated: false, sender, name })
         };
-        for user in [0, datagram::user()] {
+        for user in [0, datagram::effective_user()] {
             assert_eq!(heard(&fabric, Some(user)), Ok(DaemonReply { text: "A=1".to_owned(), sender: 4711 }));
         }
         assert_eq!(heard(&fabric, Some(other)), Err(DropReason::User(Some(other))));
@@ -365,7 +367,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "asks the operating system")]
     fn abstract_names_end_with_zero_and_long_paths_fail() {
-        let (_, told) = address(None, DAEMON).unwrap();
+        let (_, told) = socket_address(None, DAEMON).unwrap();
         assert_eq!(told, b"\0dynolog\0");
         let folder = PathBuf::from(format!("/tmp/{}", "x".repeat(100)));
         assert_eq!(Fabric::open(Some(&folder), None).unwrap_err().kind(), ErrorKind::InvalidInput);

@@ -8,7 +8,7 @@ mod wire;
 use super::source::{Incoming, RequestSource};
 use crate::config::OnDemandConfig;
 use crate::diag::diag;
-use ancestors::ancestors;
+use ancestors::process_and_ancestors;
 use fabric::{DropReason, Fabric, SendError};
 use pace::Pace;
 use std::io;
@@ -73,7 +73,7 @@ impl DaemonClient {
         let mut client = DaemonClient {
             fabric: None,
             location: (settings.socket_folder.clone(), settings.trusted_uid),
-            pids: ancestors(),
+            pids: process_and_ancestors(),
             job: settings.slurm_job_id,
             is_polling: settings.polls_daemon(),
             pace: Pace::new(settings.poll_interval),
@@ -86,14 +86,14 @@ impl DaemonClient {
             dropped: 0,
             folder: settings.trace_folder.clone(),
         };
-        match client.bind() {
+        match client.replace_socket() {
             Err(why) if why.kind() == io::ErrorKind::InvalidInput => Err(why),
             _ => Ok(client),
         }
     }
 
     /// Replaces the socket by a new one.
-    fn bind(&mut self) -> io::Result<&mut Fabric> {
+    fn replace_socket(&mut self) -> io::Result<&mut Fabric> {
         let (folder, trusted) = &self.location;
         self.asked = None;
         Ok(self.fabric.insert(Fabric::open(folder.as_deref(), *trusted)?))
@@ -102,11 +102,11 @@ impl DaemonClient {
     fn take_answers(&mut self, now: Instant) -> Vec<Incoming> {
         let mut requests = Vec::new();
         for _ in 0..BATCH {
-            match self.fabric.as_mut().and_then(Fabric::receive) {
+            match self.fabric.as_mut().and_then(Fabric::receive_reply) {
                 None => break,
                 Some(Ok(answer)) => {
                     if let Some(asked) = self.asked.take() {
-                        self.pace.answered(now.saturating_duration_since(asked));
+                        self.pace.record_latency(now.saturating_duration_since(asked));
                     }
                     self.report_registered();
                     if !answer.text.is_empty() {
@@ -144,15 +144,15 @@ impl DaemonClient {
             None => ("an unknown user".to_owned(), "find and end that process".to_owned()),
         };
         let what = format!("may be impersonated: a process of {owner} answers under its name and is ignored");
-        self.report(Trouble::Impostor, &what, &advice);
+        self.report_trouble(Trouble::Impostor, &what, &advice);
     }
 
     /// Sends a poll.
-    fn poll(&mut self, now: Instant, busy: bool) {
+    fn send_poll(&mut self, now: Instant, busy: bool) {
         let is_overdue = self.unheard.is_some_and(|since| now.saturating_duration_since(since) >= PATIENCE);
         let wanted = if busy { PollKind::Nothing } else { PollKind::Activities };
-        let poll = wire::poll(wanted, self.job, &self.pids);
-        let fabric = match self.reachable(is_overdue) {
+        let poll = wire::encode_poll(wanted, self.job, &self.pids);
+        let fabric = match self.reachable_fabric(is_overdue) {
             Ok(fabric) => fabric,
             Err(why) => {
                 let advice = match &self.location.0 {
@@ -160,7 +160,7 @@ impl DaemonClient {
                     None => "raise the limit on open files (ulimit -n)".to_owned(),
                 };
                 let what = format!("cannot be polled ({why})");
-                return self.report(Trouble::Unbound, &what, &advice);
+                return self.report_trouble(Trouble::Unbound, &what, &advice);
             }
         };
         match fabric.send(&poll) {
@@ -181,15 +181,19 @@ impl DaemonClient {
         }
         self.unheard.get_or_insert(now);
         if is_overdue {
-            self.report(Trouble::Silent, &format!("has not answered for {PATIENCE:?}"), "if it hangs, restart it");
+            self.report_trouble(
+                Trouble::Silent,
+                &format!("has not answered for {PATIENCE:?}"),
+                "if it hangs, restart it",
+            );
         }
     }
 
     /// Returns a socket that answers can reach. If an answer is overdue, it is connected again: another process may have the
     /// daemon's name by now.
-    fn reachable(&mut self, is_overdue: bool) -> io::Result<&mut Fabric> {
+    fn reachable_fabric(&mut self, is_overdue: bool) -> io::Result<&mut Fabric> {
         if self.fabric.as_ref().is_none_or(|fabric| is_overdue && !fabric.is_reachable()) {
-            return self.bind();
+            return self.replace_socket();
         }
         let fabric = self.fabric.as_mut().ok_or(io::ErrorKind::NotFound)?;
         if is_overdue {
@@ -223,11 +227,11 @@ impl DaemonClient {
         let what = format!("is {before} ({why})");
         let advice = "start it with --enable_ipc_monitor, in the same network namespace, or with the same \
                       KINETO_IPC_SOCKET_DIR";
-        self.report(Trouble::Absent, &what, advice);
+        self.report_trouble(Trouble::Absent, &what, advice);
     }
 
     /// Reports what is wrong with the daemon, once until it answers.
-    fn report(&mut self, trouble: Trouble, what: &str, advice: &str) {
+    fn report_trouble(&mut self, trouble: Trouble, what: &str, advice: &str) {
         self.is_registered = false;
         if !self.reported.contains(&trouble) {
             self.reported.push(trouble);
@@ -244,11 +248,11 @@ impl RequestSource for DaemonClient {
     fn poll_requests(&mut self, now: Instant, busy: bool) -> Vec<Incoming> {
         let requests = self.take_answers(now);
         if now >= self.due {
-            self.due = now + self.pace.next();
+            self.due = now + self.pace.next_interval();
             let is_open = self.asked.is_some_and(|asked| now.saturating_duration_since(asked) < PATIENCE);
             if self.is_polling && !is_open {
                 // The requests that have just arrived come first.
-                self.poll(now, busy || !requests.is_empty());
+                self.send_poll(now, busy || !requests.is_empty());
             }
         }
         requests
@@ -262,10 +266,10 @@ impl RequestSource for DaemonClient {
         }
         self.is_polling = settings.polls_daemon();
         self.pace.apply_settings(settings.poll_interval);
-        self.due = self.due.min(Instant::now() + self.pace.next());
+        self.due = self.due.min(Instant::now() + self.pace.next_interval());
     }
 
-    fn due(&self) -> Instant {
+    fn next_poll_time(&self) -> Instant {
         self.due
     }
 
@@ -274,7 +278,7 @@ impl RequestSource for DaemonClient {
         const MOMENT: Duration = Duration::from_millis(20);
         let deadline = deadline.min(Instant::now() + MOMENT);
         while self.asked.is_some() && Instant::now() < deadline {
-            crate::os::datagram::wait(self.descriptor().as_slice(), Duration::from_millis(5));
+            crate::os::datagram::wait_readable(self.descriptor().as_slice(), Duration::from_millis(5));
             for request in self.take_answers(Instant::now()) {
                 diag!(
                     Warning,
@@ -331,10 +335,10 @@ mod tests {
         crowd.set_nonblocking(true).unwrap();
         while crowd.send(b"x").is_ok() {}
         let now = Instant::now();
-        client.poll(now, false);
-        client.poll(now + PATIENCE / 2, false);
+        client.send_poll(now, false);
+        client.send_poll(now + PATIENCE / 2, false);
         assert_eq!((client.asked, &client.reported[..]), (None, &[][..]));
-        client.poll(now + PATIENCE, false);
+        client.send_poll(now + PATIENCE, false);
         assert_eq!((client.asked, &client.reported[..]), (None, &[Trouble::Silent][..]));
     }
 
@@ -344,10 +348,10 @@ mod tests {
         let (_folder, _daemon, mut client) = pair();
         let settings = |fabric| OnDemandConfig { polling_override: Some(fabric), ..OnDemandConfig::default() };
         let now = Instant::now();
-        client.poll(now, false);
+        client.send_poll(now, false);
         client.apply_settings(&settings(false));
         client.apply_settings(&settings(true));
-        client.poll(now + 2 * PATIENCE, false);
+        client.send_poll(now + 2 * PATIENCE, false);
         assert_eq!((&client.reported[..], client.unheard), (&[][..], Some(now + 2 * PATIENCE)));
     }
 

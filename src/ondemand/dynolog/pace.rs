@@ -33,13 +33,13 @@ impl Pace {
     }
 
     /// Records the latency of an answer.
-    pub(super) fn answered(&mut self, latency: Duration) {
+    pub(super) fn record_latency(&mut self, latency: Duration) {
         self.latencies = [latency, self.latencies[0]];
     }
 
     /// Returns the time until the next poll. It varies by up to a tenth, so that processes that were started together do not
     /// keep polling together.
-    pub(super) fn next(&mut self) -> Duration {
+    pub(super) fn next_interval(&mut self) -> Duration {
         let latency = self.latencies[0].min(self.latencies[1]);
         let usual = self.fixed.unwrap_or_else(|| (latency * SHARE).clamp(SHORTEST, LONGEST));
         self.polls += 1;
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     fn around(pace: &mut Pace, usual: Duration) {
-        let all: Vec<_> = (0..200).map(|_| pace.next()).collect();
+        let all: Vec<_> = (0..200).map(|_| pace.next_interval()).collect();
         assert!(all.iter().all(|next| *next >= usual * 9 / 10 && *next <= usual * 11 / 10), "{all:?}");
         assert!(all.iter().any(|next| *next < usual) && all.iter().any(|next| *next > usual));
     }
@@ -63,14 +63,14 @@ mod tests {
         around(&mut Pace::new(Some(Duration::from_millis(40))), Duration::from_millis(40));
         let mut pace = Pace::new(None);
         around(&mut pace, SHORTEST);
-        pace.answered(Duration::from_secs(100));
+        pace.record_latency(Duration::from_secs(100));
         around(&mut pace, SHORTEST);
-        pace.answered(Duration::from_millis(50));
+        pace.record_latency(Duration::from_millis(50));
         around(&mut pace, Duration::from_millis(2500));
-        pace.answered(Duration::from_secs(100));
-        pace.answered(Duration::from_secs(100));
+        pace.record_latency(Duration::from_secs(100));
+        pace.record_latency(Duration::from_secs(100));
         around(&mut pace, LONGEST);
-        pace.answered(Duration::from_millis(1));
+        pace.record_latency(Duration::from_millis(1));
         around(&mut pace, SHORTEST);
         pace.apply_settings(Some(Duration::from_secs(60)));
         around(&mut pace, Duration::from_secs(60));

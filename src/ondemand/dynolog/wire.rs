@@ -25,7 +25,7 @@ pub(super) enum PollKind {
 }
 
 /// Returns a poll of the process `pids[0]`, whose ancestors follow it, in the job `job`. The first one registers it.
-pub(super) fn poll(wanted: PollKind, job: i64, pids: &[i32]) -> Vec<u8> {
+pub(super) fn encode_poll(wanted: PollKind, job: i64, pids: &[i32]) -> Vec<u8> {
     let payload = 16 + 4 * pids.len();
     let mut datagram = Vec::with_capacity(HEADER + payload);
     datagram.extend((payload as u64).to_ne_bytes());
@@ -57,7 +57,7 @@ pub(super) enum Malformed {
 ///
 /// # Errors
 /// If it is not a valid answer.
-pub(super) fn answer(datagram: &[u8]) -> Result<&str, Malformed> {
+pub(super) fn decode_answer(datagram: &[u8]) -> Result<&str, Malformed> {
     let (header, payload) = datagram.split_at_checked(HEADER).ok_or(Malformed::Short(datagram.len()))?;
     let (length, kind) = header.split_first_chunk().ok_or(Malformed::Short(datagram.len()))?;
     let announced = u64::from_ne_bytes(*length);
@@ -107,37 +107,37 @@ mod tests {
         expected.extend([2, 0, 0, 0, 3, 0, 0, 0]);
         expected.extend([0; 8]);
         expected.extend([0xe7, 0x71, 0, 0, 0xe4, 0x71, 0, 0, 0xe2, 0x71, 0, 0]);
-        assert_eq!(poll(PollKind::Activities, 0, &[29159, 29156, 29154]), expected);
-        let idle = poll(PollKind::Nothing, -2, &[1]);
+        assert_eq!(encode_poll(PollKind::Activities, 0, &[29159, 29156, 29154]), expected);
+        let idle = encode_poll(PollKind::Nothing, -2, &[1]);
         assert_eq!((idle.len(), idle[40], &idle[48..56]), (60, 0, &(-2i64).to_ne_bytes()[..]));
     }
 
     #[test]
     fn answer_is_its_text() {
-        assert_eq!(answer(&datagram(b"req", b"")), Ok(""));
-        assert_eq!(answer(&datagram(b"req", "A=ä\n".as_bytes())), Ok("A=ä\n"));
+        assert_eq!(decode_answer(&datagram(b"req", b"")), Ok(""));
+        assert_eq!(decode_answer(&datagram(b"req", "A=ä\n".as_bytes())), Ok("A=ä\n"));
     }
 
     #[test]
     fn invalid_answers_have_a_reason() {
         let good = datagram(b"req", b"A=1");
         for length in 0..HEADER {
-            assert_eq!(answer(&good[..length]), Err(Malformed::Short(length)));
+            assert_eq!(decode_answer(&good[..length]), Err(Malformed::Short(length)));
         }
-        assert_eq!(answer(&good[..42]), Err(Malformed::Length { announced: 3, sent: 2 }));
+        assert_eq!(decode_answer(&good[..42]), Err(Malformed::Length { announced: 3, sent: 2 }));
         let mut huge = good;
         huge[..8].copy_from_slice(&(1u64 << 60).to_ne_bytes());
-        assert_eq!(answer(&huge), Err(Malformed::Length { announced: 1 << 60, sent: 3 }));
+        assert_eq!(decode_answer(&huge), Err(Malformed::Length { announced: 1 << 60, sent: 3 }));
         for kind in [&b"ctxt"[..], b"requestXYZ", b"re", b"", b"REQ"] {
-            assert_eq!(answer(&datagram(kind, b"A=1")), Err(Malformed::Type), "{kind:?}");
+            assert_eq!(decode_answer(&datagram(kind, b"A=1")), Err(Malformed::Type), "{kind:?}");
         }
-        assert_eq!(answer(&datagram(b"req", &[0xff])), Err(Malformed::Text));
+        assert_eq!(decode_answer(&datagram(b"req", &[0xff])), Err(Malformed::Text));
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_an_answer_or_have_a_reason(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            if let Ok(text) = answer(&bytes) {
+            if let Ok(text) = decode_answer(&bytes) {
                 prop_assert_eq!(datagram(b"req", text.as_bytes())[..11].to_vec(), bytes[..11].to_vec());
             }
         }
@@ -151,7 +151,7 @@ mod tests {
                 *place = byte;
             }
             bytes.truncate(cut);
-            if let Ok(read) = answer(&bytes) {
+            if let Ok(read) = decode_answer(&bytes) {
                 prop_assert_eq!(read.len(), bytes.len() - HEADER);
             }
         }

@@ -27,8 +27,8 @@ impl Bench {
         let output = output.map(PathBuf::from);
         let incoming = Incoming { text: text.to_owned(), by: "a test".to_owned(), output, answer: None };
         let parts = PlaceholderValues { pid: 7, time: self.moment.wall, ..Config::default().placeholder_values() };
-        let request = Request::read(&incoming, &OnDemandConfig::default(), &parts).unwrap();
-        self.machine.admit(request, &self.moment)
+        let request = Request::from_incoming(&incoming, &OnDemandConfig::default(), &parts).unwrap();
+        self.machine.admit_request(request, &self.moment)
     }
 
     fn later(&mut self, milliseconds: u64) {
@@ -56,8 +56,8 @@ impl Bench {
 /// Reports the result of an action.
 fn confirm(machine: &mut RequestMachine, action: &RequestAction, moment: &ClockReading) {
     match action {
-        RequestAction::Start(job) => assert!(machine.begun(job.id, moment)),
-        RequestAction::Cancel(job, _) => machine.ended(job.id),
+        RequestAction::Start(job) => assert!(machine.mark_begun(job.id, moment)),
+        RequestAction::Cancel(job, _) => machine.mark_ended(job.id),
         _ => {}
     }
 }
@@ -82,15 +82,17 @@ fn timed_trace_begins_at_once_and_lasts_its_duration() {
     assert_eq!(bench.admit("ACTIVITIES_DURATION_MSECS=700"), Admission::Accepted);
     assert!(bench.machine.is_busy());
     assert_eq!(bench.actions(), ["prepare 1", "start 1"]);
-    assert_eq!(bench.machine.due(&bench.moment), Some(bench.moment.now + Duration::from_millis(700)));
+    assert_eq!(bench.machine.next_due_time(&bench.moment), Some(bench.moment.now + Duration::from_millis(700)));
     bench.later(699);
     assert_eq!(bench.actions(), [""; 0]);
     bench.later(1);
     assert_eq!(bench.actions(), ["stop 1"]);
-    assert!(bench.machine.is_busy() && bench.machine.is_underway() && bench.machine.due(&bench.moment).is_none());
-    bench.machine.ended(2);
+    assert!(
+        bench.machine.is_busy() && bench.machine.is_underway() && bench.machine.next_due_time(&bench.moment).is_none()
+    );
+    bench.machine.mark_ended(2);
     assert!(bench.machine.is_busy());
-    bench.machine.ended(1);
+    bench.machine.mark_ended(1);
     assert!(!bench.machine.is_busy());
 }
 
@@ -102,7 +104,7 @@ fn warmup_precedes_the_start_time_or_is_shortened() {
         let text = bench.start_in(ahead);
         assert_eq!(bench.admit(&text), Admission::Accepted);
         let warm_in = Duration::from_millis(warm_in);
-        let due = bench.machine.due(&bench.moment).unwrap().saturating_duration_since(bench.moment.now);
+        let due = bench.machine.next_due_time(&bench.moment).unwrap().saturating_duration_since(bench.moment.now);
         // The start time is rounded down to milliseconds.
         assert!(due <= warm_in && warm_in - due <= Duration::from_millis(1), "{ahead}: {due:?}");
         bench.later(u64::try_from(warm_in.as_millis()).unwrap());
@@ -123,10 +125,10 @@ fn recording_begins_ahead_of_its_start_time() {
     assert_eq!(bench.actions(), [""; 0]);
     bench.later(20);
     assert_eq!(bench.actions(), ["prepare 1", "start 1"]);
-    let ahead = bench.machine.due(&bench.moment).unwrap() - bench.moment.now;
+    let ahead = bench.machine.next_due_time(&bench.moment).unwrap() - bench.moment.now;
     assert!(ahead <= Duration::from_millis(740) && ahead > Duration::from_millis(738), "{ahead:?}");
     // A recording that ends before its start time is empty.
-    let early = bench.machine.close(&bench.moment);
+    let early = bench.machine.end_all_requests(&bench.moment);
     assert_eq!(early.iter().map(said).collect::<Vec<_>>(), ["cancel 1: the program ends"]);
 }
 
@@ -137,10 +139,10 @@ fn start_time_follows_a_clock_that_is_set() {
     let text = bench.start_in(60_000);
     bench.admit(&text);
     bench.moment.wall += Duration::from_secs(50);
-    let due = bench.machine.due(&bench.moment).unwrap() - bench.moment.now;
+    let due = bench.machine.next_due_time(&bench.moment).unwrap() - bench.moment.now;
     assert!(due <= Duration::from_secs(5) && due > Duration::from_millis(4_998), "{due:?}");
     bench.moment.wall -= Duration::from_secs(100);
-    let due = bench.machine.due(&bench.moment).unwrap() - bench.moment.now;
+    let due = bench.machine.next_due_time(&bench.moment).unwrap() - bench.moment.now;
     assert!(due > Duration::from_secs(104), "{due:?}");
     bench.moment.wall += Duration::from_secs(200);
     assert_eq!(bench.actions(), ["refuse: its start time passed 90.0 s ago; name a later one"]);
@@ -159,10 +161,12 @@ fn cancelled_start_is_not_reported_as_begun() {
     let actions: Vec<_> = (0..2).filter_map(|_| bench.machine.advance(&bench.moment, &bench.program)).collect();
     assert_eq!(actions.iter().map(said).collect::<Vec<_>>(), ["prepare 1", "start 1"]);
     assert_eq!(bench.machine.in_session(), None);
-    let close = bench.machine.close(&bench.moment);
+    let close = bench.machine.end_all_requests(&bench.moment);
     assert_eq!(close.iter().map(said).collect::<Vec<_>>(), ["cancel 1: the program ends"]);
     // Only the caller that cancelled it reports its end.
-    assert!(!bench.machine.begun(1, &bench.moment) && !bench.machine.failed(1) && bench.machine.is_underway());
+    assert!(
+        !bench.machine.mark_begun(1, &bench.moment) && !bench.machine.mark_failed(1) && bench.machine.is_underway()
+    );
     confirm(&mut bench.machine, &close[0], &bench.moment);
     assert!(!bench.machine.is_busy());
 }
@@ -175,7 +179,7 @@ fn failed_request_is_reported_once() {
         bench.admit("");
         let actions = (0..steps).filter_map(|_| bench.machine.advance(&bench.moment, &bench.program)).count();
         assert_eq!(actions, steps);
-        assert!(!bench.machine.failed(2) && bench.machine.failed(1) && !bench.machine.failed(1));
+        assert!(!bench.machine.mark_failed(2) && bench.machine.mark_failed(1) && !bench.machine.mark_failed(1));
         assert!(!bench.machine.is_busy());
     }
 }
@@ -204,18 +208,18 @@ fn iterations_are_counted_from_a_round_one_on() {
     let mut bench = bench();
     bench.at(41);
     assert_eq!(bench.admit(ITERATIONS), Admission::Accepted);
-    assert_eq!((bench.actions(), bench.machine.watched()), (vec![], Some(50)));
+    assert_eq!((bench.actions(), bench.machine.next_due_iteration()), (vec![], Some(50)));
     bench.at(50);
-    assert_eq!((bench.actions(), bench.machine.watched()), (vec!["prepare 1".to_owned()], Some(60)));
+    assert_eq!((bench.actions(), bench.machine.next_due_iteration()), (vec!["prepare 1".to_owned()], Some(60)));
     bench.later(1_000_000);
     bench.at(59);
     assert_eq!(bench.actions(), [""; 0]);
     bench.at(60);
-    assert_eq!((bench.actions(), bench.machine.watched()), (vec!["start 1".to_owned()], Some(63)));
+    assert_eq!((bench.actions(), bench.machine.next_due_iteration()), (vec!["start 1".to_owned()], Some(63)));
     bench.at(62);
     assert_eq!(bench.actions(), [""; 0]);
     bench.at(63);
-    assert_eq!((bench.actions(), bench.machine.watched()), (vec!["stop 1".to_owned()], None));
+    assert_eq!((bench.actions(), bench.machine.next_due_iteration()), (vec!["stop 1".to_owned()], None));
 }
 
 #[test]
@@ -250,8 +254,8 @@ fn duration_counts_from_the_actual_begin() {
     let actions: Vec<_> = (0..2).filter_map(|_| bench.machine.advance(&bench.moment, &bench.program)).collect();
     assert!(matches!(actions[1], RequestAction::Start(_)) && bench.machine.is_underway() && bench.actions().is_empty());
     bench.later(30);
-    assert!(!bench.machine.begun(2, &bench.moment) && bench.machine.begun(1, &bench.moment));
-    assert_eq!(bench.machine.due(&bench.moment), Some(bench.moment.now + Duration::from_millis(700)));
+    assert!(!bench.machine.mark_begun(2, &bench.moment) && bench.machine.mark_begun(1, &bench.moment));
+    assert_eq!(bench.machine.next_due_time(&bench.moment), Some(bench.moment.now + Duration::from_millis(700)));
 }
 
 #[test]
@@ -301,7 +305,7 @@ fn second_request_is_queued_and_a_third_refused() {
     );
     bench.later(500);
     assert_eq!(bench.actions(), ["stop 1"]);
-    bench.machine.ended(1);
+    bench.machine.mark_ended(1);
     assert!(bench.machine.is_busy());
     assert_eq!(bench.actions(), ["prepare 2", "start 2"]);
 }
@@ -316,7 +320,7 @@ fn queued_request_expires() {
     assert_eq!(bench.admit(&text), Admission::Pending);
     bench.later(60_000);
     assert_eq!(bench.actions(), ["stop 1"]);
-    bench.machine.ended(1);
+    bench.machine.mark_ended(1);
     assert_eq!(bench.actions(), ["refuse: its start time passed 59.0 s ago; name a later one"]);
     assert!(!bench.machine.is_busy());
 }
@@ -360,17 +364,17 @@ fn program_evicts_the_current_request() {
     assert_eq!(bench.machine.in_session(), None);
     bench.actions();
     assert_eq!(bench.machine.in_session(), Some(1));
-    let cancel = bench.machine.cancel("why").unwrap();
+    let cancel = bench.machine.cancel_current("why").unwrap();
     assert_eq!(said(&cancel), "cancel 1: why");
     // Nothing else begins before the cancellation is confirmed.
     assert_eq!(bench.admit(""), Admission::Pending);
-    assert!(bench.actions().is_empty() && bench.machine.cancel("why").is_none());
+    assert!(bench.actions().is_empty() && bench.machine.cancel_current("why").is_none());
     confirm(&mut bench.machine, &cancel, &bench.moment);
     assert_eq!(bench.actions(), ["prepare 2", "start 2"]);
     bench.later(500);
     assert_eq!(bench.actions(), ["stop 2"]);
-    bench.machine.ended(2);
-    assert!(!bench.machine.is_busy() && bench.machine.cancel("why").is_none());
+    bench.machine.mark_ended(2);
+    assert!(!bench.machine.is_busy() && bench.machine.cancel_current("why").is_none());
 }
 
 #[test]
@@ -386,7 +390,7 @@ fn requests_ahead_let_others_go_first_and_are_bounded() {
     assert_eq!(bench.actions(), ["prepare 1", "start 1"]);
     bench.later(7);
     assert_eq!(bench.actions(), ["stop 1"]);
-    bench.machine.ended(1);
+    bench.machine.mark_ended(1);
     assert_eq!((bench.admit(&far), bench.machine.is_busy()), (Admission::Accepted, true));
     assert_eq!(
         bench.admit(&far),
@@ -409,7 +413,7 @@ fn requests_ahead_let_others_go_first_and_are_bounded() {
 #[test]
 #[cfg_attr(miri, ignore = "asks the operating system")]
 fn close_writes_the_recording_and_cancels_the_rest() {
-    let close = |bench: &mut Bench| bench.machine.close(&bench.moment).iter().map(said).collect::<Vec<_>>();
+    let close = |bench: &mut Bench| bench.machine.end_all_requests(&bench.moment).iter().map(said).collect::<Vec<_>>();
     let mut collects = bench();
     collects.admit("");
     collects.actions();
@@ -435,18 +439,18 @@ fn own_configuration_waits_for_iterations_without_bounds() {
     let text = "PROFILE_START_ITERATION=3\nACTIVITIES_ITERATIONS=2\nACTIVITIES_DURATION_MSECS=80";
     assert_eq!(bench.admit_into(text, Some("/x/a.json")), Admission::Accepted);
     // Nothing is counted yet, and the start is near.
-    assert_eq!((bench.actions(), bench.machine.watched()), (vec!["prepare 1".to_owned()], Some(3)));
+    assert_eq!((bench.actions(), bench.machine.next_due_iteration()), (vec!["prepare 1".to_owned()], Some(3)));
     bench.later(7_200_000);
     for (iteration, actions) in [(1, &[][..]), (2, &[]), (3, &["start 1"]), (4, &[]), (5, &["stop 1"])] {
         bench.at(iteration);
         assert_eq!(bench.actions(), actions, "{iteration}");
     }
-    bench.machine.ended(1);
+    bench.machine.mark_ended(1);
     let forever = format!("ACTIVITIES_DURATION_SECS={}", Timetable::FOREVER.as_secs());
     assert_eq!(bench.admit_into(&forever, Some("/x/a.json")), Admission::Accepted);
     assert_eq!(bench.actions(), ["prepare 2", "start 2"]);
     bench.later(7_200_000);
     assert_eq!(bench.actions(), [""; 0]);
     // It was meant to last until the end, so it is not early.
-    assert_eq!(bench.machine.close(&bench.moment).iter().map(said).collect::<Vec<_>>(), ["stop 2"]);
+    assert_eq!(bench.machine.end_all_requests(&bench.moment).iter().map(said).collect::<Vec<_>>(), ["stop 2"]);
 }

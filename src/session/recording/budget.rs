@@ -23,7 +23,7 @@ impl PoolBudget {
 }
 
 impl Budget for PoolBudget {
-    fn reserve(&self, bytes: u64) -> bool {
+    fn reserve_bytes(&self, bytes: u64) -> bool {
         self.generation == fork::generation() && self.recorder.pool().reserve_for_use(bytes, 0)
     }
 
@@ -32,9 +32,9 @@ impl Budget for PoolBudget {
         self.generation == fork::generation() && pool.reserve_for_use(bytes, pool.bytes_max() / PART_FOR_WORK)
     }
 
-    fn release(&self, bytes: u64) {
+    fn release_bytes(&self, bytes: u64) {
         if self.generation == fork::generation() {
-            self.recorder.pool().release(bytes);
+            self.recorder.pool().release_bytes(bytes);
         }
     }
 }

@@ -54,8 +54,8 @@ impl ClockThread {
     }
 
     /// Begins a recording's list of anchors.
-    pub(crate) fn start(&self) {
-        self.shared.anchors().clear();
+    pub(crate) fn begin_anchor_list(&self) {
+        self.shared.lock_anchors().clear();
         self.shared.is_full.store(false, Ordering::Relaxed);
         let starter: Arc<dyn Starter> = self.shared.clone();
         self.shared.recorder.pool().set_starter(Arc::downgrade(&starter));
@@ -77,18 +77,18 @@ impl ClockThread {
     }
 
     /// Adds an anchor.
-    pub(crate) fn add(&self, anchor: Anchor) {
-        self.shared.add(anchor);
+    pub(crate) fn add_anchor(&self, anchor: Anchor) {
+        self.shared.add_anchor(anchor);
     }
 
     /// Returns the anchors so far.
     pub(crate) fn anchors(&self) -> Vec<Anchor> {
-        self.shared.anchors().clone()
+        self.shared.lock_anchors().clone()
     }
 
     /// Ends a recording's list of anchors and returns it.
-    pub(crate) fn stop(&self) -> Vec<Anchor> {
-        std::mem::take(&mut *self.shared.anchors())
+    pub(crate) fn take_anchors(&self) -> Vec<Anchor> {
+        std::mem::take(&mut *self.shared.lock_anchors())
     }
 }
 
@@ -100,10 +100,10 @@ impl Drop for ClockThread {
 }
 
 impl Starter for ClockState {
-    fn start(self: Arc<Self>) -> Option<Thread> {
-        signal::expect();
+    fn spawn_helper(self: Arc<Self>) -> Option<Thread> {
+        signal::expect_flush_thread();
         // The conversion is exact from the first record on, even if a clock was set since the recording began.
-        self.add(Anchor::take());
+        self.add_anchor(Anchor::read_clocks());
         let builder = std::thread::Builder::new().name("kineto-session".into()).stack_size(128 * 1024);
         let spawned = builder.spawn(move || self.run()).ok()?;
         Some(spawned.thread().clone())
@@ -111,12 +111,12 @@ impl Starter for ClockState {
 }
 
 impl ClockState {
-    fn anchors(&self) -> MutexGuard<'_, Vec<Anchor>> {
+    fn lock_anchors(&self) -> MutexGuard<'_, Vec<Anchor>> {
         self.anchors.lock()
     }
 
-    fn add(&self, anchor: Anchor) {
-        let mut anchors = self.anchors();
+    fn add_anchor(&self, anchor: Anchor) {
+        let mut anchors = self.lock_anchors();
         if anchors.len() >= ANCHORS_MAX {
             let mut nth = 0usize;
             anchors.retain(|_| {
@@ -145,7 +145,7 @@ impl ClockState {
         let _own = ManuallyDrop::new(InternalAllocGuard::begin());
         self.begun.store(true, Ordering::Relaxed);
         // From now on there are records to flush.
-        signal::serve(crate::session::at_exit);
+        signal::start_flush_thread(crate::session::at_exit);
         let mut next = Instant::now() + PERIOD;
         // The thread that started this one is inside a hook, perhaps on the only processor.
         std::thread::sleep(Duration::from_millis(1));
@@ -158,9 +158,9 @@ impl ClockState {
             self.recorder.pool().refill();
             self.report_limit();
             if Instant::now() >= next {
-                let anchor = Anchor::take();
+                let anchor = Anchor::read_clocks();
                 if self.recorder.epoch() != 0 {
-                    self.add(anchor);
+                    self.add_anchor(anchor);
                     self.collectors.read_clocks();
                 }
                 next = Instant::now() + PERIOD;

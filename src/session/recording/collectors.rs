@@ -39,16 +39,17 @@ impl SessionRecording {
         if self.recorder.is_forked() {
             // A recording of the parent does not continue here.
             state.phase = SessionPhase::Idle;
-            self.recorder.adopt();
+            self.recorder.adopt_fork();
         }
         let reports = match state.phase {
             SessionPhase::Idle => {
                 state.trace_id = trace_id.map(OnceLock::from).unwrap_or_default();
                 state.config = config;
                 let budget: Arc<dyn Budget> = Arc::new(PoolBudget::new(self.recorder.clone()));
-                let starts = || self.collectors.start(&self.selection(&state.config), &budget);
-                let reports = if self.settings.first().mode.records() { starts() } else { Vec::new() };
-                self.observers.push(SessionEvent::Prepared(state.config.flags));
+                let starts = || self.collectors.start(&self.collector_selection(&state.config), &budget);
+                let reports =
+                    if self.settings.first_config().mode.has_recording_mode() { starts() } else { Vec::new() };
+                self.observers.queue_event(SessionEvent::Prepared(state.config.flags));
                 reports
             }
             SessionPhase::Prepared(_) if matches!(phase, SessionPhase::Idle) => Vec::new(),
@@ -68,7 +69,7 @@ impl SessionRecording {
         phase: SessionPhase,
         trace_id: Option<String>,
     ) -> Result<Vec<CollectorReport>, Error> {
-        let reports = self.start_collectors(state, phase, trace_id, self.settings.next())?;
+        let reports = self.start_collectors(state, phase, trace_id, self.settings.next_config())?;
         state.output.clone_from(&state.config.output);
         Ok(reports)
     }
@@ -76,18 +77,18 @@ impl SessionRecording {
     /// Cancels the [`prepare`](SessionRecording::prepare) of that number, unless a recording has begun since.
     pub(crate) fn cancel_preparation(&self, preparation: u64) {
         let _scope = self.observers.notify_scope();
-        let Ok(mut state) = self.lock() else { return };
+        let Ok(mut state) = self.lock_state() else { return };
         if matches!(state.phase, SessionPhase::Prepared(current) if current == preparation)
             && !self.recorder.is_forked()
         {
             state.phase = SessionPhase::Idle;
             drop(self.collectors.stop(Timestamp::default(), Instant::now()));
-            self.observers.push(SessionEvent::Cancelled("the program dropped its preparation".to_owned()));
+            self.observers.queue_event(SessionEvent::Cancelled("the program dropped its preparation".to_owned()));
         }
     }
 
     /// Returns the types and options that the collectors record.
-    pub(super) fn selection(&self, config: &Config) -> Selection {
+    pub(super) fn collector_selection(&self, config: &Config) -> Selection {
         let gpu = &config.gpu;
         Selection {
             types: config.activities,
@@ -110,12 +111,12 @@ impl SessionRecording {
     }
 
     /// Asks each collector what it can do here.
-    pub(crate) fn probe(&self) -> Vec<CollectorReport> {
+    pub(crate) fn probe_collectors(&self) -> Vec<CollectorReport> {
         self.collectors.probe()
     }
 
     /// Returns the collector that stopped on its own, and the cause.
     pub(in crate::session) fn stopped_collector(&self) -> Option<String> {
-        self.collectors.stopped()
+        self.collectors.early_stop_reason()
     }
 }

@@ -13,7 +13,7 @@ pub use threads::ThreadRecording;
 use super::active_request::ActiveRequest;
 use super::observer::{SessionEvent, SessionObservers};
 use super::settings::SessionSettings;
-use super::{FORKED_LOCK, Status, later, lock_until, lock_within};
+use super::{FORKED_LOCK, Status, deadline_after, lock_until, lock_within};
 use crate::buffer::Loss;
 use crate::clock::{self, Anchor, Converter};
 use crate::collector::{Collection, CollectorSet};
@@ -116,7 +116,7 @@ impl SessionRecording {
         sinks: Sinks,
         collectors: CollectorSet,
     ) -> SessionRecording {
-        let config = settings.first().clone();
+        let config = settings.first_config().clone();
         let state = RecordingState {
             phase: SessionPhase::Idle,
             output: config.output.clone(),
@@ -147,7 +147,7 @@ impl SessionRecording {
         }
     }
 
-    pub(super) fn lock(&self) -> Result<MutexGuard<'_, RecordingState>, Error> {
+    pub(super) fn lock_state(&self) -> Result<MutexGuard<'_, RecordingState>, Error> {
         if !self.recorder.is_forked() {
             return Ok(self.state.lock().unwrap_or_else(PoisonError::into_inner));
         }
@@ -169,11 +169,11 @@ impl SessionRecording {
         between: Option<(SystemTime, SystemTime)>,
     ) -> Result<(), Error> {
         self.start_own_collectors(state, SessionPhase::Idle, trace_id)?;
-        self.open(state, between)
+        self.begin_recording(state, between)
     }
 
     /// Begins the recording after its collectors have started.
-    pub(super) fn open(
+    pub(super) fn begin_recording(
         &self,
         state: &mut RecordingState,
         between: Option<(SystemTime, SystemTime)>,
@@ -186,29 +186,29 @@ impl SessionRecording {
         }
         (state.reports, state.violations) = Default::default();
         state.metadata.set_all(&self.presets);
-        self.recorder.discard();
+        self.recorder.discard_late_records();
         self.recorder.gather_losses();
-        self.recorder.losses.take();
-        self.clock_thread.start();
+        self.recorder.losses.take_counts();
+        self.clock_thread.begin_anchor_list();
         if self.recorder.records_memory() {
             self.clock_thread.start_ahead();
         }
-        self.collectors.begin();
+        self.collectors.begin_recording();
         self.recorder.begin_recording();
         if self.recorder.thread_selection.filter == ThreadFilter::Current {
-            thread_selection::begin(&self.recorder);
+            thread_selection::include_from_start(&self.recorder);
         }
-        let slice_sink = self.collectors.slice_sink(&self.selection(&config));
-        if !self.windows.begin(self.collectors.switches(), slice_sink) {
+        let slice_sink = self.collectors.slice_sink(&self.collector_selection(&config));
+        if !self.windows.begin(self.collectors.create_switches(), slice_sink) {
             drop(self.collectors.stop(Timestamp::default(), Instant::now()));
-            self.observers.push(SessionEvent::Cancelled(LOCKED_AT_FORK.to_owned()));
+            self.observers.queue_event(SessionEvent::Cancelled(LOCKED_AT_FORK.to_owned()));
             return Err(Error::new(ErrorKind::Forked, LOCKED_AT_FORK));
         }
         if !config.mode.contains(Mode::Disabled) {
             self.recorder.observers.start();
         }
         state.phase = SessionPhase::Recording;
-        self.observers.push(SessionEvent::Started);
+        self.observers.queue_event(SessionEvent::Started);
         if !config.gpu.profiler_range && !self.while_open.is_awaiting_span() {
             self.windows.resume(self.initial_types(state));
             return Ok(());
@@ -229,7 +229,8 @@ impl SessionRecording {
     /// program whose configuration file changed them: each callsite is decided once for the layer.
     fn initial_types(&self, state: &RecordingState) -> ActivityTypes {
         let has_cpu = |config: &Config| !config.activities.intersection(OF_HOST).is_empty();
-        let is_decided_by_callsite = state.active_request.active_id().is_none() && !has_cpu(self.settings.first());
+        let is_decided_by_callsite =
+            state.active_request.active_id().is_none() && !has_cpu(self.settings.first_config());
         if has_cpu(&state.config) || is_decided_by_callsite {
             ActivityTypes::ALL
         } else {
@@ -242,37 +243,37 @@ impl SessionRecording {
         let is_recording = matches!(state.phase, SessionPhase::Recording);
         let windows = is_recording.then(|| self.windows.end()).flatten().ok_or_else(none_is_running)?;
         state.phase = SessionPhase::Idle;
-        self.observers.push(SessionEvent::Stopped);
+        self.observers.queue_event(SessionEvent::Stopped);
         self.recorder.observers.stop();
         self.collectors.read_clocks();
-        let end = Anchor::take().unix;
-        let mut collections = self.collectors.stop(end, later(self.settings.flush_timeout()));
+        let end = Anchor::read_clocks().unix;
+        let mut collections = self.collectors.stop(end, deadline_after(self.settings.flush_timeout()));
         state.given_away = true;
-        state.reports.close(end);
+        state.reports.close_builder(end);
         self.recorder.gather_losses();
-        let converter = converter(self.clock_thread.stop(), windows.since, None);
-        let windows = windows.between(state.between, &converter);
-        let recorded = windows.assign(&mut collections, self.recorder.take_recorded(), &self.recorder, true);
-        Ok(self.trace(state, recorded, collections, converter, &self.recorder.losses.take()))
+        let converter = build_converter(self.clock_thread.take_anchors(), windows.since, None);
+        let windows = windows.cut_to_times(state.between, &converter);
+        let recorded = windows.assign_windows(&mut collections, self.recorder.take_recorded(), &self.recorder, true);
+        Ok(self.build_trace(state, recorded, collections, converter, &self.recorder.losses.take_counts()))
     }
 
     /// Returns what was recorded so far, while the recording continues.
     pub(crate) fn snapshot(&self) -> Result<Trace, Error> {
         let _own = InternalAllocGuard::begin();
         self.recorder.gather_losses();
-        let mut state = self.lock()?;
+        let mut state = self.lock_state()?;
         self.check_process()?;
-        let end = Anchor::take();
+        let end = Anchor::read_clocks();
         let is_recording = matches!(state.phase, SessionPhase::Recording);
         let windows = is_recording.then(|| self.windows.snapshot(end.ticks())).flatten();
         let windows = windows.ok_or_else(none_is_running)?;
         let taken = self.recorder.snapshot();
-        state.reports.close(end.unix);
+        state.reports.close_builder(end.unix);
         let mut collections = self.collectors.snapshot();
-        let converter = converter(self.clock_thread.anchors(), windows.since, Some(end));
-        let windows = windows.between(state.between, &converter);
-        let recorded = windows.assign(&mut collections, taken, &self.recorder, false);
-        Ok(self.trace(&state, recorded, collections, converter, &self.recorder.losses.counts()))
+        let converter = build_converter(self.clock_thread.anchors(), windows.since, Some(end));
+        let windows = windows.cut_to_times(state.between, &converter);
+        let recorded = windows.assign_windows(&mut collections, taken, &self.recorder, false);
+        Ok(self.build_trace(&state, recorded, collections, converter, &self.recorder.losses.counts()))
     }
 
     /// Discards the recording, for that reason.
@@ -280,17 +281,17 @@ impl SessionRecording {
         if matches!(state.phase, SessionPhase::Recording) {
             self.windows.end();
             self.recorder.observers.stop();
-            drop(self.clock_thread.stop());
-            self.recorder.discard();
+            drop(self.clock_thread.take_anchors());
+            self.recorder.discard_late_records();
         }
         drop(self.collectors.stop(Timestamp::default(), Instant::now()));
         state.phase = SessionPhase::Idle;
         state.active_request.end();
-        self.observers.push(SessionEvent::Cancelled(why.to_owned()));
+        self.observers.queue_event(SessionEvent::Cancelled(why.to_owned()));
     }
 
     /// Makes the trace of a recording.
-    fn trace(
+    fn build_trace(
         &self,
         state: &RecordingState,
         recorded: Recorded,
@@ -306,12 +307,12 @@ impl SessionRecording {
             post_processing_timeout: self.options.post_processing_timeout,
             private_use1: self.options.private_use1.clone(),
             violations: state.violations.clone(),
-            some_threads: self.recorder.thread_selection.selective() != 0,
+            some_threads: self.recorder.thread_selection.selective_recording() != 0,
             sinks: self.sinks.clone(),
             post_process: self.options.post_process.clone(),
-            ..trace_info(&state.config, self.name(state))
+            ..trace_info(&state.config, self.trace_id_or_new(state))
         };
-        Trace::new(recorded, collections, state.reports.parts(), converter, state.metadata.clone(), trace_info)
+        Trace::new(recorded, collections, state.reports.cpu_traces(), converter, state.metadata.clone(), trace_info)
     }
 
     /// Returns the trace id of a new recording, if the program provides one. Calls the program, so the lock must be free.
@@ -331,27 +332,27 @@ impl SessionRecording {
     }
 
     /// Returns the trace id of the recording, and creates it if there is none.
-    fn name(&self, state: &RecordingState) -> String {
+    fn trace_id_or_new(&self, state: &RecordingState) -> String {
         let new = || state.config.trace_id.clone().unwrap_or_else(new_trace_id);
         state.trace_id.get_or_init(new).clone()
     }
 
     /// Returns the trace id of the recording that is running or prepared.
     pub(crate) fn trace_id(&self) -> Option<String> {
-        let state = self.lock().ok().filter(|_| !self.recorder.is_forked())?;
-        (!matches!(state.phase, SessionPhase::Idle)).then(|| self.name(&state))
+        let state = self.lock_state().ok().filter(|_| !self.recorder.is_forked())?;
+        (!matches!(state.phase, SessionPhase::Idle)).then(|| self.trace_id_or_new(&state))
     }
 
     /// Records an assertion that did not hold.
     pub(crate) fn log_violation(&self, assertion: &str, error: &str, group: &str) -> Result<(), Error> {
-        let mut state = self.lock()?;
+        let mut state = self.lock_state()?;
         self.check_process()?;
         if !matches!(state.phase, SessionPhase::Recording) {
             let why = "the violation was not recorded: no recording is running; start one first";
             return Err(Error::new(ErrorKind::NotActive, why));
         }
-        let name = self.name(&state);
-        let is_new = state.violations.add(assertion, error, [&name, group]);
+        let name = self.trace_id_or_new(&state);
+        let is_new = state.violations.add_violation(assertion, error, [&name, group]);
         drop(state);
         if is_new {
             diag!(Warning, "invariant", "{assertion}: {error}");
@@ -370,7 +371,7 @@ impl SessionRecording {
     /// Pauses the recording of these types.
     pub(crate) fn pause(&self, types: ActivityTypes) -> Result<(), Error> {
         let _own = InternalAllocGuard::begin();
-        let _state = self.lock()?;
+        let _state = self.lock_state()?;
         self.check_process()?;
         let none = || Error::new(ErrorKind::NotActive, "cannot pause: no recording is running; start one first");
         self.windows.pause(types).then_some(()).ok_or_else(none)
@@ -379,7 +380,7 @@ impl SessionRecording {
     /// Resumes the recording of these types after a pause.
     pub(crate) fn resume(&self, types: ActivityTypes) -> Result<(), Error> {
         let _own = InternalAllocGuard::begin();
-        let _state = self.lock()?;
+        let _state = self.lock_state()?;
         self.check_process()?;
         let none = || Error::new(ErrorKind::NotActive, "cannot resume: no recording is running; start one first");
         self.windows.resume(types).then_some(()).ok_or_else(none)
@@ -391,7 +392,7 @@ impl SessionRecording {
     }
 
     pub(crate) fn status(&self) -> Status {
-        let phase = self.lock().map(|state| state.phase).ok().filter(|_| !self.recorder.is_forked());
+        let phase = self.lock_state().map(|state| state.phase).ok().filter(|_| !self.recorder.is_forked());
         match phase {
             Some(SessionPhase::Recording) if self.windows.is_open() == Some(true) => Status::Recording,
             Some(SessionPhase::Recording) => Status::Paused,
@@ -415,19 +416,19 @@ impl SessionRecording {
 
     /// Calls `change` with the metadata of the running recording, or of the next one.
     pub(crate) fn with_metadata<R>(&self, change: impl FnOnce(&TraceMetadata) -> R) -> Result<R, Error> {
-        let metadata = self.lock()?.metadata.clone();
+        let metadata = self.lock_state()?.metadata.clone();
         Ok(change(&metadata))
     }
 
     /// Returns the header entries of all recordings.
-    pub(crate) fn presets(&self) -> &TraceMetadata {
+    pub(crate) fn header_presets(&self) -> &TraceMetadata {
         &self.presets
     }
 }
 
 impl Drop for SessionRecording {
     fn drop(&mut self) {
-        self.recorder.close();
+        self.recorder.close_epoch();
         self.recorder.release_listener_slot();
     }
 }
@@ -447,14 +448,14 @@ fn trace_info(config: &Config, trace_id: String) -> TraceInfo {
         observers: Vec::new(),
         counters: Vec::new(),
         process: i64::from(platform::process_id()),
-        process_name: process::name(),
+        process_name: process::program_name(),
         host_name: config.host_name.clone().unwrap_or_else(process::host_name),
         trace_id,
         group_trace_id: config.group_trace_id.clone(),
         job: config.job_metadata.clone(),
         distributed: config.distributed.clone(),
         effective: config.effective_json(),
-        clock: clock::source(),
+        clock: clock::source_name(),
         async_spans: config.async_spans,
         with_target: config.with_target,
         with_location: config.with_location,
@@ -482,7 +483,7 @@ fn none_is_running() -> Error {
 }
 
 /// Creates the converter of a recording. It has only the anchor `since` if no window was ever open.
-fn converter(mut anchors: Vec<Anchor>, since: Anchor, end: Option<Anchor>) -> Converter {
+fn build_converter(mut anchors: Vec<Anchor>, since: Anchor, end: Option<Anchor>) -> Converter {
     if anchors.is_empty() {
         anchors.push(since);
     }

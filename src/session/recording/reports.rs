@@ -23,11 +23,11 @@ pub(super) struct Reports {
 
 impl Reports {
     /// Closes the builder of single slices.
-    pub(super) fn close(&mut self, end: Timestamp) {
+    pub(super) fn close_builder(&mut self, end: Timestamp) {
         self.parts.extend(self.open.take().map(|open| Arc::new(open.close(end))));
     }
 
-    pub(super) fn parts(&self) -> Vec<Arc<CpuTrace>> {
+    pub(super) fn cpu_traces(&self) -> Vec<Arc<CpuTrace>> {
         self.parts.clone()
     }
 }
@@ -35,12 +35,12 @@ impl Reports {
 impl SessionRecording {
     /// Adds a builder's activities to the recording.
     pub(crate) fn transfer(&self, builder: CpuTraceBuilder, end: Timestamp) -> Result<(), Error> {
-        let mut state = self.recording()?;
+        let mut state = self.lock_recording()?;
         if builder.is_empty() {
             diag!(Warning, "transfer", "nothing was transferred: the builder has no activities; push some first");
             return Ok(());
         }
-        let Some(builder) = builder.count_towards(self.budget()) else {
+        let Some(builder) = builder.count_towards(self.pool_budget()) else {
             let why = "cannot transfer the builder: the buffer limit is reached; raise buffer_limit_bytes";
             return Err(Error::new(ErrorKind::TooLarge, why));
         };
@@ -59,13 +59,13 @@ impl SessionRecording {
         let args = SliceArgs { backend, args };
         let mut slice = Activity::new(ActivityType::CpuOp, name, track, body);
         slice.args = &args;
-        let mut state = self.recording()?;
-        let open = state.reports.open.get_or_insert_with(|| CpuTraceBuilder::within(self.budget()));
+        let mut state = self.lock_recording()?;
+        let open = state.reports.open.get_or_insert_with(|| CpuTraceBuilder::with_budget(self.pool_budget()));
         open.push(&slice).map(drop)
     }
 
-    fn recording(&self) -> Result<MutexGuard<'_, RecordingState>, Error> {
-        let state = self.lock()?;
+    fn lock_recording(&self) -> Result<MutexGuard<'_, RecordingState>, Error> {
+        let state = self.lock_state()?;
         self.check_process()?;
         if matches!(state.phase, SessionPhase::Recording) {
             return Ok(state);
@@ -73,7 +73,7 @@ impl SessionRecording {
         Err(none_is_running())
     }
 
-    fn budget(&self) -> Arc<dyn Budget> {
+    fn pool_budget(&self) -> Arc<dyn Budget> {
         Arc::new(PoolBudget::new(self.recorder.clone()))
     }
 }

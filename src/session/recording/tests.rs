@@ -41,7 +41,7 @@ fn clocks_are_read_each_second_after_a_pause() {
 fn session_is_unreachable_while_its_lock_is_held() {
     let session = Session::for_tests();
     let recording = &session.recording;
-    let held = recording.lock().unwrap();
+    let held = recording.lock_state().unwrap();
     assert!(!recording.is_reachable(Instant::now()));
     drop(held);
     assert!(recording.is_reachable(Instant::now()));

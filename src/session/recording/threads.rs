@@ -35,35 +35,35 @@ impl Drop for ThreadRecording {
     fn drop(&mut self) {
         if self.session.recorder.thread_selection.recording() == self.recording {
             // It fails if the thread was excluded meanwhile, or the recording has ended.
-            let _ = self.session.leave();
+            let _ = self.session.exclude_thread();
         }
     }
 }
 
 impl SessionRecording {
     /// Records the calling thread from now on.
-    pub(crate) fn join(self: &Arc<Self>) -> Result<ThreadRecording, Error> {
+    pub(crate) fn include_thread(self: &Arc<Self>) -> Result<ThreadRecording, Error> {
         let recording = self.check_recording("include")?;
         if !thread_selection::is_excluded(&self.recorder) {
             return Err(Error::new(ErrorKind::AlreadyActive, "this thread is recorded already; no call is needed"));
         }
-        thread_selection::join(&self.recorder);
+        thread_selection::join_recording(&self.recorder);
         Ok(ThreadRecording { session: self.clone(), recording, _thread: PhantomData })
     }
 
     /// Excludes the calling thread from now on.
-    pub(crate) fn leave(&self) -> Result<(), Error> {
+    pub(crate) fn exclude_thread(&self) -> Result<(), Error> {
         self.check_recording("exclude")?;
         if thread_selection::is_excluded(&self.recorder) {
             return Err(Error::new(ErrorKind::NotActive, "this thread is not recorded; no call is needed"));
         }
-        thread_selection::leave(&self.recorder);
+        thread_selection::leave_recording(&self.recorder);
         Ok(())
     }
 
     /// Returns the number of the running recording; `action` names what is impossible without one.
     fn check_recording(&self, action: &str) -> Result<u64, Error> {
-        let state = self.lock()?;
+        let state = self.lock_state()?;
         self.check_process()?;
         match state.phase {
             SessionPhase::Recording => Ok(self.recorder.thread_selection.recording()),

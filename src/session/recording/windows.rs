@@ -58,7 +58,7 @@ pub(super) struct WindowSet {
     pub(super) devices: Vec<Vec<Stretch>>,
     /// From the first start to the last end.
     pub(super) extent: Stretch,
-    /// The extent before [`between`](WindowSet::between) cut it.
+    /// The extent before [`cut_to_times`](WindowSet::cut_to_times) cut it.
     uncut_window: Option<Stretch>,
     pub(super) since: Anchor,
 }
@@ -72,7 +72,7 @@ impl RecordingWindows {
         RecordingWindows { recorder, clock_thread, state: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, WindowState> {
+    fn lock_state(&self) -> MutexGuard<'_, WindowState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -82,38 +82,38 @@ impl RecordingWindows {
         let device =
             |switch| DeviceWindows { switch: Arc::new(switch), wanted: false, open: None, windows: Vec::new() };
         let devices = switches.into_iter().map(device).collect();
-        let since = Anchor::take();
+        let since = Anchor::read_clocks();
         *state = WindowState { since: Some(since), host: HostWindows::default(), devices, correlation_sink };
         true
     }
 
     /// Begins with a pause, and drops records from before the recording that arrive late.
     pub(super) fn begin_paused(&self) {
-        self.state().devices.iter().for_each(|device| device.switch.cut(false, 0));
+        self.lock_state().devices.iter().for_each(|device| device.switch.set_window_open(false, 0));
         self.pause(ActivityTypes::ALL);
     }
 
     /// Records these types from now on; returns `false` if no recording is running.
     pub(super) fn resume(&self, types: ActivityTypes) -> bool {
-        let mut state = self.state();
+        let mut state = self.lock_state();
         if state.since.is_none() {
             return false;
         }
-        let switches = state.want(types, true);
+        let switches = state.set_wanted(types, true);
         drop(state);
         for switch in &switches {
-            switch.apply();
+            switch.apply_request();
         }
-        let times = times(&switches);
-        let mut state = self.state();
+        let times = read_switch_clocks(&switches);
+        let mut state = self.lock_state();
         // A stop or pause in the meantime wins.
         if state.since.is_some() && state.is_closed() {
-            let now = self.anchor();
+            let now = self.record_anchor();
             state.open_devices(&times, now);
             if state.host.wanted && state.host.open.is_none() {
-                state.host.open = Some((self.recorder.open(state.correlation_sink.clone()), now));
+                state.host.open = Some((self.recorder.open_epoch(state.correlation_sink.clone()), now));
                 if self.recorder.records_memory() {
-                    memory::gather();
+                    memory::gather_counts();
                 }
                 self.clock_thread.wake();
             }
@@ -123,62 +123,62 @@ impl RecordingWindows {
 
     /// Stops recording these types; returns `false` if no recording is running.
     pub(super) fn pause(&self, types: ActivityTypes) -> bool {
-        let switches = self.state().among(types);
-        let times = times(&switches);
-        let mut state = self.state();
+        let switches = self.lock_state().switches_for(types);
+        let times = read_switch_clocks(&switches);
+        let mut state = self.lock_state();
         if state.since.is_none() {
             return false;
         }
-        state.want(types, false);
-        state.cut(&times);
-        self.close(&mut state);
+        state.set_wanted(types, false);
+        state.cut_unwanted(&times);
+        self.close_unwanted(&mut state);
         drop(state);
         for switch in &switches {
-            switch.apply();
+            switch.apply_request();
         }
         true
     }
 
     /// Closes the windows that are no longer wanted.
-    fn close(&self, state: &mut WindowState) {
+    fn close_unwanted(&self, state: &mut WindowState) {
         let WindowState { host, devices, .. } = state;
         let closing = if host.wanted { None } else { host.open.take() };
         if closing.is_some() {
-            self.recorder.close();
+            self.recorder.close_epoch();
         }
         let mut unwanted = devices.iter_mut().filter(|device| !device.wanted && device.open.is_some()).peekable();
         if closing.is_none() && unwanted.peek().is_none() {
             return;
         }
-        let end = self.anchor();
+        let end = self.record_anchor();
         host.windows.extend(closing.map(|(epoch, start)| Window { epoch, start, end, is_cut: false }));
         unwanted.for_each(|device| device.windows.extend(device.open.take().map(|start| (start, end))));
     }
 
     /// Reads the clocks, and keeps the anchor for the converter.
-    fn anchor(&self) -> Ticks {
-        let now = Anchor::take();
-        self.clock_thread.add(now);
+    fn record_anchor(&self) -> Ticks {
+        let now = Anchor::read_clocks();
+        self.clock_thread.add_anchor(now);
         now.ticks()
     }
 
     /// Ends the recording and returns its windows; `None` if no recording is running.
     pub(super) fn end(&self) -> Option<WindowSet> {
-        let mut state = self.state();
+        let mut state = self.lock_state();
         let since = state.since?;
         state.host.wanted = false;
         state.devices.iter_mut().for_each(|device| device.wanted = false);
-        self.close(&mut state);
+        self.close_unwanted(&mut state);
         let WindowState { host, devices, .. } = std::mem::take(&mut *state);
         drop(state);
-        devices.iter().for_each(|device| device.switch.end());
+        devices.iter().for_each(|device| device.switch.end_switching());
         let devices = devices.into_iter().map(|device| device.windows).collect();
         Some(WindowSet::new(host.windows, devices, since))
     }
 
     /// Returns the windows of the running recording, as if it ended now.
     pub(super) fn snapshot(&self, now: Ticks) -> Option<WindowSet> {
-        let state = self.state();
+        let state = self.lock_state();
         let since = state.since?;
         let mut host = state.host.windows.clone();
         // Threads still record: slices that begin after `now` are not part of the snapshot.
@@ -189,13 +189,13 @@ impl RecordingWindows {
 
     /// Returns whether spans are recorded; `None` if no recording is running.
     pub(super) fn is_open(&self) -> Option<bool> {
-        let state = self.state();
+        let state = self.lock_state();
         state.since.map(|_| state.host.open.is_some())
     }
 }
 
 impl Marks for RecordingWindows {
-    fn mark(&self, begins: bool) {
+    fn mark_range(&self, begins: bool) {
         // A forked child has no recording, and its copy of the lock may be held by a thread of the parent.
         if !self.recorder.is_forked() {
             let _ = if begins { self.resume(ActivityTypes::ALL) } else { self.pause(ActivityTypes::ALL) };
@@ -204,20 +204,20 @@ impl Marks for RecordingWindows {
 }
 
 impl WindowState {
-    fn among(&self, types: ActivityTypes) -> Vec<Arc<Switch>> {
+    fn switches_for(&self, types: ActivityTypes) -> Vec<Arc<Switch>> {
         self.devices.iter().filter(|device| device.switch.is_among(types)).map(|device| device.switch.clone()).collect()
     }
 
     /// Decides whether these types are recorded; returns the collectors concerned.
-    fn want(&mut self, types: ActivityTypes, on: bool) -> Vec<Arc<Switch>> {
+    fn set_wanted(&mut self, types: ActivityTypes, on: bool) -> Vec<Arc<Switch>> {
         if !types.intersection(OF_HOST).is_empty() {
             self.host.wanted = on;
         }
         for device in self.devices.iter_mut().filter(|device| device.switch.is_among(types)) {
             device.wanted = on;
-            device.switch.request(on);
+            device.switch.request_state(on);
         }
-        self.among(types)
+        self.switches_for(types)
     }
 
     /// Returns whether a wanted window is not open.
@@ -227,21 +227,22 @@ impl WindowState {
     }
 
     fn open_devices(&mut self, times: &[(Arc<Switch>, u64)], now: Ticks) {
-        for (device, at) in self.timed(times).filter(|(device, _)| device.wanted && device.open.is_none()) {
+        for (device, at) in self.devices_with_times(times).filter(|(device, _)| device.wanted && device.open.is_none())
+        {
             device.open = Some(now);
-            device.switch.cut(true, at);
+            device.switch.set_window_open(true, at);
         }
     }
 
     /// Drops records that begin at those times or later.
-    fn cut(&mut self, times: &[(Arc<Switch>, u64)]) {
-        for (device, at) in self.timed(times).filter(|(device, _)| !device.wanted) {
-            device.switch.cut(false, at);
+    fn cut_unwanted(&mut self, times: &[(Arc<Switch>, u64)]) {
+        for (device, at) in self.devices_with_times(times).filter(|(device, _)| !device.wanted) {
+            device.switch.set_window_open(false, at);
         }
     }
 
     /// Returns the collectors whose clocks were read, each with its time.
-    fn timed(&mut self, times: &[(Arc<Switch>, u64)]) -> impl Iterator<Item = (&mut DeviceWindows, u64)> {
+    fn devices_with_times(&mut self, times: &[(Arc<Switch>, u64)]) -> impl Iterator<Item = (&mut DeviceWindows, u64)> {
         let time =
             |device: &DeviceWindows| times.iter().find(|(switch, _)| Arc::ptr_eq(switch, &device.switch)).map(|t| t.1);
         self.devices.iter_mut().filter_map(move |device| time(device).map(|at| (device, at)))
@@ -265,10 +266,10 @@ impl WindowSet {
 
 impl WindowSet {
     /// Cuts the windows to two times, unless the recording began after the first of them.
-    pub(super) fn between(mut self, times: Option<(SystemTime, SystemTime)>, converter: &Converter) -> WindowSet {
-        let is_in_time = |from: SystemTime| converter.timestamp(self.extent.0) <= from.into();
+    pub(super) fn cut_to_times(mut self, times: Option<(SystemTime, SystemTime)>, converter: &Converter) -> WindowSet {
+        let is_in_time = |from: SystemTime| converter.timestamp_of(self.extent.0) <= from.into();
         let Some((from, until)) = times.filter(|times| is_in_time(times.0)) else { return self };
-        let (from, until) = (converter.ticks(from.into()), converter.ticks(until.into()));
+        let (from, until) = (converter.ticks_at(from.into()), converter.ticks_at(until.into()));
         let cut = |(start, end): Stretch| (start.clamp(from, until), end.clamp(from, until));
         self.uncut_window = Some(self.extent);
         self.extent = cut(self.extent);
@@ -281,7 +282,7 @@ impl WindowSet {
     }
 
     /// Assigns each collector its windows, and the host's to the recorded chunks.
-    pub(super) fn assign(
+    pub(super) fn assign_windows(
         self,
         collections: &mut [Collection],
         taken: RecordedBuffers,
@@ -296,8 +297,8 @@ impl WindowSet {
 }
 
 /// Reads the clocks of collectors by calling foreign code.
-fn times(switches: &[Arc<Switch>]) -> Vec<(Arc<Switch>, u64)> {
-    switches.iter().map(|switch| (switch.clone(), switch.now())).collect()
+fn read_switch_clocks(switches: &[Arc<Switch>]) -> Vec<(Arc<Switch>, u64)> {
+    switches.iter().map(|switch| (switch.clone(), switch.read_clock())).collect()
 }
 
 #[cfg(test)]
@@ -334,13 +335,13 @@ mod tests {
             assert!(recording_windows.recorder.epoch() == 0);
         }
         let snapshot = recording_windows.snapshot(Ticks(u64::MAX)).unwrap();
-        recording_windows.mark(true);
+        recording_windows.mark_range(true);
         let windows = recording_windows.end().unwrap();
         assert_eq!((snapshot.host.len(), windows.host.len()), (2, 3));
         assert!(windows.host.is_sorted_by(|one, next| one.end <= next.start && one.epoch < next.epoch));
         assert_eq!(windows.extent, (windows.host[0].start, windows.host[2].end));
         assert_eq!((recording_windows.is_open(), recording_windows.recorder.epoch()), (None, 0));
-        recording_windows.mark(true);
+        recording_windows.mark_range(true);
         assert_eq!(recording_windows.recorder.epoch(), 0, "no recording is running");
     }
 
@@ -359,11 +360,11 @@ mod tests {
         let windows = |start| {
             let window = Window { epoch: 1, start: Ticks(start), end: Ticks(900), is_cut: false };
             let devices = vec![vec![stretch(start, 300), stretch(400, 900)], vec![]];
-            WindowSet::new(vec![window], devices, Anchor::take())
+            WindowSet::new(vec![window], devices, Anchor::read_clocks())
         };
         let between = |windows: WindowSet, from, until| {
             let extent = windows.extent;
-            let cut = windows.between(Some((at(from), at(until))), &Converter::of_nanoseconds());
+            let cut = windows.cut_to_times(Some((at(from), at(until))), &Converter::of_nanoseconds());
             assert_eq!(cut.uncut_window, (cut.extent != extent).then_some(extent));
             let host: Vec<_> = cut.host.iter().map(|window| (window.start, window.end, window.is_cut)).collect();
             (host, cut.devices, cut.extent)

@@ -83,7 +83,7 @@ impl CpuTraceBuilder {
     }
 
     /// Creates a nameless builder whose records count towards a session's budget.
-    pub(crate) fn within(budget: Arc<dyn Budget>) -> CpuTraceBuilder {
+    pub(crate) fn with_budget(budget: Arc<dyn Budget>) -> CpuTraceBuilder {
         let mut builder = CpuTraceBuilder::new(Timestamp::default(), "");
         builder.memory.budget = Some(budget);
         builder
@@ -123,9 +123,9 @@ impl CpuTraceBuilder {
             return Err(Error::new(ErrorKind::Unsupported, why));
         }
         let record = OwnActivity::new(activity);
-        if !self.memory.take(record.bytes()) {
+        if !self.memory.reserve_bytes(record.memory_bytes()) {
             self.refused += 1;
-            return Err(self.full());
+            return Err(self.full_error());
         }
         self.records.push(record);
         Ok(self.records.len() - 1)
@@ -140,14 +140,14 @@ impl CpuTraceBuilder {
             let why = format!("there is no activity {number}; take the number that `push` returned");
             return Err(Error::new(ErrorKind::TooLarge, why));
         };
-        let before = record.bytes();
+        let before = record.memory_bytes();
         let old = record.set_arg(key, value);
-        let grown = record.bytes().saturating_sub(before);
-        if self.memory.take(grown) {
+        let grown = record.memory_bytes().saturating_sub(before);
+        if self.memory.reserve_bytes(grown) {
             return Ok(());
         }
         record.put_back(key, old);
-        Err(self.full())
+        Err(self.full_error())
     }
 
     /// Returns the number of activities.
@@ -162,10 +162,10 @@ impl CpuTraceBuilder {
 
     /// Calls `each` with every activity, in the order in which they were pushed.
     pub fn for_each(&self, mut each: impl FnMut(&Activity<'_>)) {
-        self.records.iter().for_each(|record| each(&record.activity(&record.args())));
+        self.records.iter().for_each(|record| each(&record.to_activity(&record.owned_args())));
     }
 
-    fn full(&self) -> Error {
+    fn full_error(&self) -> Error {
         let memory = &self.memory;
         let why = match &memory.budget {
             Some(_) => "the recording is full: the buffer limit is reached; raise buffer_limit_bytes".to_owned(),
@@ -193,7 +193,7 @@ impl CpuTraceBuilder {
             record.end_by(end);
             rows.entry(record.track.clone()).or_default().push(number);
         }
-        let order = |number: &usize| records.get(*number).map(OwnActivity::order);
+        let order = |number: &usize| records.get(*number).map(OwnActivity::sort_key);
         // Stable: records with equal times keep the order in which they were pushed.
         rows.values_mut().for_each(|row| row.sort_by_key(order));
         CpuTrace { name, start, end, records, rows, refused, memory }
@@ -215,12 +215,12 @@ impl CpuTrace {
     }
 
     /// Returns the size of the records in bytes.
-    pub(in crate::trace) fn bytes(&self) -> u64 {
+    pub(in crate::trace) fn record_bytes(&self) -> u64 {
         self.memory.bytes
     }
 
     /// Counts the records of these types.
-    pub(in crate::trace) fn counts(&self, selected: ActivityTypes) -> OwnCounts {
+    pub(in crate::trace) fn count_records(&self, selected: ActivityTypes) -> OwnCounts {
         let mut counts = OwnCounts::default();
         for record in self.records.iter().filter(|record| selected.contains(record.kind)) {
             counts.unfinished += u64::from(!record.finished);
@@ -234,7 +234,7 @@ impl CpuTrace {
 }
 
 impl MemoryLimit {
-    fn take(&mut self, bytes: u64) -> bool {
+    fn reserve_bytes(&mut self, bytes: u64) -> bool {
         let fits = bytes <= self.limit.saturating_sub(self.bytes);
         let has = fits && self.budget.as_ref().is_none_or(|budget| budget.reserve_non_work(bytes));
         self.bytes += if has { bytes } else { 0 };
@@ -245,7 +245,7 @@ impl MemoryLimit {
 impl Drop for MemoryLimit {
     fn drop(&mut self) {
         if let Some(budget) = &self.budget {
-            budget.release(self.bytes);
+            budget.release_bytes(self.bytes);
         }
     }
 }
@@ -268,13 +268,13 @@ mod tests {
     struct TestBudget(AtomicU64);
 
     impl Budget for TestBudget {
-        fn reserve(&self, bytes: u64) -> bool {
+        fn reserve_bytes(&self, bytes: u64) -> bool {
             self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
         }
         fn reserve_non_work(&self, bytes: u64) -> bool {
-            self.reserve(bytes)
+            self.reserve_bytes(bytes)
         }
-        fn release(&self, bytes: u64) {
+        fn release_bytes(&self, bytes: u64) {
             self.0.fetch_add(bytes, Ordering::Relaxed);
         }
     }
@@ -320,7 +320,7 @@ mod tests {
         let builder = builder.count_towards(budget.clone()).unwrap();
         let left = budget.0.load(Ordering::Relaxed);
         assert!(left < 3000);
-        let mut within = CpuTraceBuilder::within(budget.clone());
+        let mut within = CpuTraceBuilder::with_budget(budget.clone());
         while within.push(&slice("op")).is_ok() {}
         assert!(within.len() > 1 && budget.0.load(Ordering::Relaxed) < 200);
         let mut more = CpuTraceBuilder::new(ns(0), "x");

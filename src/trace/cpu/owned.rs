@@ -43,11 +43,11 @@ const FUNCTION_ID: &str = "Record function id";
 impl OwnActivity {
     pub(super) fn new(activity: &Activity<'_>) -> OwnActivity {
         let this_process = || TrackId::Id(i64::from(platform::process_id()));
-        let process = Some(TrackId::of(activity.track.process)).filter(|lane| *lane != TrackId::Id(0));
+        let process = Some(TrackId::from_lane(activity.track.process)).filter(|lane| *lane != TrackId::Id(0));
         let mut record = OwnActivity {
             kind: activity.kind,
             name: activity.name.into(),
-            track: (process.unwrap_or_else(this_process), TrackId::of(activity.track.thread)),
+            track: (process.unwrap_or_else(this_process), TrackId::from_lane(activity.track.thread)),
             body: activity.body,
             finished: !matches!(activity.body, Body::Slice { start, end } if end < start),
             id: activity.id,
@@ -61,7 +61,7 @@ impl OwnActivity {
 
     /// Sets an argument and returns the previous value.
     pub(super) fn set_arg(&mut self, key: &str, value: ArgValue<'_>) -> Option<OwnedValue> {
-        let value = OwnedValue::of(value);
+        let value = OwnedValue::from_arg_value(value);
         match self.args.iter_mut().find(|(known, _)| **known == *key) {
             Some((_, known)) => Some(std::mem::replace(known, value)),
             None => {
@@ -101,19 +101,19 @@ impl OwnActivity {
     }
 
     /// Returns the sort key: by start; of equal starts, the longest first.
-    pub(super) fn order(&self) -> (Timestamp, Reverse<Timestamp>) {
+    pub(super) fn sort_key(&self) -> (Timestamp, Reverse<Timestamp>) {
         match self.body {
             Body::Slice { start, end } => (start, Reverse(end)),
             Body::Instant { at } | Body::Counter { at } => (at, Reverse(at)),
         }
     }
 
-    pub(super) fn args(&self) -> OwnedArgs<'_> {
+    pub(super) fn owned_args(&self) -> OwnedArgs<'_> {
         OwnedArgs { args: &self.args, finished: self.finished, thread: None, function: None }
     }
 
-    pub(super) fn activity<'o>(&'o self, args: &'o dyn Args) -> Activity<'o> {
-        let (process, thread) = (self.track.0.show(), self.track.1.show());
+    pub(super) fn to_activity<'o>(&'o self, args: &'o dyn Args) -> Activity<'o> {
+        let (process, thread) = (self.track.0.as_lane(), self.track.1.as_lane());
         let mut activity = Activity::new(self.kind, &self.name, Track { process, thread }, self.body);
         (activity.id, activity.linked, activity.flow) = (self.id, self.linked, self.flow);
         activity.args = args;
@@ -121,22 +121,23 @@ impl OwnActivity {
     }
 
     /// Returns its approximate size in bytes.
-    pub(super) fn bytes(&self) -> u64 {
-        let args = self.args.iter().map(|(key, value)| size_of::<(Box<str>, OwnedValue)>() + key.len() + value.bytes());
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let args =
+            self.args.iter().map(|(key, value)| size_of::<(Box<str>, OwnedValue)>() + key.len() + value.heap_bytes());
         let args = args.sum::<usize>();
         (size_of::<OwnActivity>() + size_of::<usize>() + self.name.len() + args) as u64
     }
 }
 
 impl TrackId {
-    fn of(lane: activity::Lane<'_>) -> TrackId {
+    fn from_lane(lane: activity::Lane<'_>) -> TrackId {
         match lane {
             activity::Lane::Id(id) => TrackId::Id(id),
             activity::Lane::Name(name) => TrackId::Name(name.into()),
         }
     }
 
-    pub(super) fn show(&self) -> activity::Lane<'_> {
+    pub(super) fn as_lane(&self) -> activity::Lane<'_> {
         match self {
             TrackId::Id(id) => activity::Lane::Id(*id),
             TrackId::Name(name) => activity::Lane::Name(name),
@@ -149,7 +150,7 @@ impl Args for OwnedArgs<'_> {
         // Each key occurs once.
         let is_ours = |key: &str| !self.finished && key == "finished" || self.thread.is_some() && key == "thread id";
         for (key, value) in self.args.iter().filter(|(key, _)| !is_ours(key)) {
-            each(key, value.show());
+            each(key, value.as_arg_value());
         }
         if !self.finished {
             each("finished", ArgValue::Bool(false));

@@ -39,7 +39,7 @@ pub(in crate::trace) struct OwnRow<'t> {
 
 impl<'t> CpuRows<'t> {
     /// Returns the threads of this process that have records.
-    pub(in crate::trace) fn threads(self) -> impl Iterator<Item = i64> + 't {
+    pub(in crate::trace) fn own_threads(self) -> impl Iterator<Item = i64> + 't {
         let tracks = self.traces.iter().flat_map(|trace| trace.rows.keys());
         tracks.filter_map(move |track| self.thread_of(track))
     }
@@ -55,17 +55,17 @@ impl<'t> CpuRows<'t> {
     }
 
     /// Delivers the processes other than this one.
-    pub(in crate::trace) fn processes(self, at: Timestamp, rows: &mut dyn Rows) -> io::Result<()> {
+    pub(in crate::trace) fn deliver_processes(self, at: Timestamp, rows: &mut dyn Rows) -> io::Result<()> {
         let own = TrackId::Id(self.process);
         let others: BTreeSet<&TrackId> =
-            self.others().into_iter().map(|track| &track.0).filter(|lane| **lane != own).collect();
+            self.other_tracks().into_iter().map(|track| &track.0).filter(|lane| **lane != own).collect();
         others.into_iter().try_for_each(|lane| {
             let on = |trace: &&Arc<CpuTrace>| trace.rows.keys().any(|track| track.0 == *lane);
             let (name, label, sort_index) = match lane {
                 TrackId::Id(id) => (self.traces.iter().find(on).map_or("", |trace| &trace.name), "CPU", *id),
                 TrackId::Name(name) => (&**name, "", 0),
             };
-            rows.process(&ProcessRow { process: lane.show(), name, label, sort_index, at })
+            rows.write_process(&ProcessRow { process: lane.as_lane(), name, label, sort_index, at })
         })
     }
 
@@ -76,35 +76,35 @@ impl<'t> CpuRows<'t> {
         rows: &mut dyn Rows,
         counts: &mut WalkCounts,
     ) -> io::Result<()> {
-        for track in self.others() {
+        for track in self.other_tracks() {
             let mut nest = Nest::new(0, resolution_ns);
             let mut records = self.of_row(track);
-            while let Some(own) = records.next(None) {
-                let place = own.place(&mut nest);
+            while let Some(own) = records.next_before(None) {
+                let place = own.place_row(&mut nest);
                 counts.overlapping += u64::from(place.is_some_and(|place| place.row > 0));
-                let thread = row(&track.1, place.map_or(0, |place| place.row));
-                own.show(place, Track { process: track.0.show(), thread: thread.show() }, rows)?;
+                let thread = numbered_track(&track.1, place.map_or(0, |place| place.row));
+                own.deliver_row(place, Track { process: track.0.as_lane(), thread: thread.as_lane() }, rows)?;
             }
             let name = self.name_on(track).unwrap_or_default();
-            for number in 0..nest.rows() {
-                let lane = row(&track.1, number);
+            for number in 0..nest.row_count() {
+                let lane = numbered_track(&track.1, number);
                 let again = if number > 0 { format!(" ({})", number + 1) } else { String::new() };
                 let (name, sort_index) = match (&track.1, &lane) {
                     (TrackId::Id(id), _) => (format!("thread {id} ({name}){again}"), *id),
                     (_, TrackId::Name(name)) => (name.to_string(), 0),
                     _ => (String::new(), 0),
                 };
-                let first = row(&track.1, 0);
-                let continues = (number > 0).then(|| Track { process: track.0.show(), thread: first.show() });
-                let track = Track { process: track.0.show(), thread: lane.show() };
-                rows.thread(&ThreadRow { track, name: &name, sort_index, continues, at })?;
+                let first = numbered_track(&track.1, 0);
+                let continues = (number > 0).then(|| Track { process: track.0.as_lane(), thread: first.as_lane() });
+                let track = Track { process: track.0.as_lane(), thread: lane.as_lane() };
+                rows.write_thread(&ThreadRow { track, name: &name, sort_index, continues, at })?;
             }
         }
         Ok(())
     }
 
     /// Delivers a row for each builder as a whole; numbers builders of the same name.
-    pub(in crate::trace) fn spans(self, rows: &mut dyn Rows) -> io::Result<()> {
+    pub(in crate::trace) fn deliver_spans(self, rows: &mut dyn Rows) -> io::Result<()> {
         let mut iterations: HashMap<&str, i64> = HashMap::new();
         for trace in self.traces.iter().filter(|trace| !trace.name.is_empty()) {
             let CpuTrace { name, start, end, records, .. } = &**trace;
@@ -112,7 +112,7 @@ impl<'t> CpuRows<'t> {
             let iteration = *next;
             *next += 1;
             let op_count = records.len() as u64;
-            rows.span(&SpanRow { name, iteration, start: *start, end: *end, op_count })?;
+            rows.write_span(&SpanRow { name, iteration, start: *start, end: *end, op_count })?;
         }
         Ok(())
     }
@@ -125,7 +125,7 @@ impl<'t> CpuRows<'t> {
         }
     }
 
-    fn others(self) -> BTreeSet<&'t (TrackId, TrackId)> {
+    fn other_tracks(self) -> BTreeSet<&'t (TrackId, TrackId)> {
         let tracks = self.traces.iter().flat_map(|trace| trace.rows.keys());
         tracks.filter(|track| self.thread_of(track).is_none()).collect()
     }
@@ -142,7 +142,7 @@ impl<'t> CpuRows<'t> {
         let records = self.traces.iter().flat_map(of).filter(|record| self.selected.contains(record.kind));
         let mut records: List<&OwnActivity> = records.collect();
         if self.traces.len() > 1 {
-            records.sort_by_key(|record| record.order());
+            records.sort_by_key(|record| record.sort_key());
         }
         OwnRecords { records: records.into_iter().peekable(), with_function_ids: self.with_function_ids }
     }
@@ -150,8 +150,8 @@ impl<'t> CpuRows<'t> {
 
 impl<'t> OwnRecords<'t> {
     /// Returns the next record, if it begins before a slice with these times, or begins with it and lasts longer.
-    pub(in crate::trace) fn next(&mut self, before: Option<(Timestamp, Timestamp)>) -> Option<OwnRow<'t>> {
-        let comes = |record: &&OwnActivity| before.is_none_or(|(start, end)| record.order() < (start, Reverse(end)));
+    pub(in crate::trace) fn next_before(&mut self, before: Option<(Timestamp, Timestamp)>) -> Option<OwnRow<'t>> {
+        let comes = |record: &&OwnActivity| before.is_none_or(|(start, end)| record.sort_key() < (start, Reverse(end)));
         let with_function_id = self.with_function_ids;
         self.records.next_if(comes).map(|record| OwnRow { record, with_function_id })
     }
@@ -160,26 +160,26 @@ impl<'t> OwnRecords<'t> {
 impl OwnRow<'_> {
     /// Returns its start.
     pub(in crate::trace) fn start(self) -> Timestamp {
-        self.record.order().0
+        self.record.sort_key().0
     }
 
     /// Finds the row in which it nests; `None` if it has no duration.
-    pub(in crate::trace) fn place(self, nest: &mut Nest) -> Option<RowSlot> {
+    pub(in crate::trace) fn place_row(self, nest: &mut Nest) -> Option<RowSlot> {
         match self.record.body {
-            Body::Slice { start, end } => Some(nest.place(start, end)),
+            Body::Slice { start, end } => Some(nest.place_slice(start, end)),
             Body::Instant { .. } | Body::Counter { .. } => None,
         }
     }
 
     /// Delivers the activity on its row.
-    pub(in crate::trace) fn show(
+    pub(in crate::trace) fn deliver_row(
         self,
         place: Option<RowSlot>,
         track: Track<'_>,
         rows: &mut dyn Rows,
     ) -> io::Result<()> {
         let OwnRow { record, with_function_id } = self;
-        let (mut args, mut body) = (record.args(), record.body);
+        let (mut args, mut body) = (record.owned_args(), record.body);
         if let Some(RowSlot { row, start, end }) = place {
             body = Body::Slice { start, end };
             if let (1.., TrackId::Id(id)) = (row, &record.track.1) {
@@ -187,14 +187,14 @@ impl OwnRow<'_> {
             }
             args.function = with_function_id.then(|| record.id()).flatten();
         }
-        let mut activity = record.activity(&args);
+        let mut activity = record.to_activity(&args);
         (activity.track, activity.body) = (track, body);
-        rows.activity(&activity)
+        rows.write_activity(&activity)
     }
 }
 
 /// Returns the `number`th row of a lane.
-fn row(lane: &TrackId, number: usize) -> TrackId {
+fn numbered_track(lane: &TrackId, number: usize) -> TrackId {
     match (lane, number) {
         (lane, 0) => lane.clone(),
         (TrackId::Id(id), _) => TrackId::Id(id + i64::try_from(number).unwrap_or(0) * NEXT_ROW),

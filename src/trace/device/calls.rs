@@ -39,7 +39,7 @@ pub(in crate::trace) struct HostCall<'t> {
 
 impl<'t> HostCalls<'t> {
     /// Returns the calls of the thread with that id.
-    pub(in crate::trace) fn of(
+    pub(in crate::trace) fn for_thread(
         thread: i64,
         collections: &'t [Collection],
         linked: &'t [LinkedCollection],
@@ -61,14 +61,14 @@ impl<'t> HostCalls<'t> {
 
     /// Returns whether an undelivered call begins before that time.
     pub(in crate::trace) fn begin_before(&self, at: Timestamp) -> bool {
-        self.lists.iter().filter_map(CallList::start).any(|start| start < at)
+        self.lists.iter().filter_map(CallList::first_start).any(|start| start < at)
     }
 
     /// Returns the next call if it begins before `before`, the start of the next slice; `last` is the start of the previous
     /// slice. Cuts a call that overlaps a slice only by the clock's error.
-    pub(in crate::trace) fn next(&mut self, before: Timestamp, last: Timestamp) -> Option<HostCall<'t>> {
+    pub(in crate::trace) fn next_before(&mut self, before: Timestamp, last: Timestamp) -> Option<HostCall<'t>> {
         let slack = self.slack_ns;
-        let first = |list: &CallList<'t>| list.start();
+        let first = |list: &CallList<'t>| list.first_start();
         let (list, _) = self
             .lists
             .iter_mut()
@@ -88,27 +88,27 @@ impl<'t> HostCalls<'t> {
 }
 
 impl<'t> CallList<'t> {
-    fn start(&self) -> Option<Timestamp> {
-        let entry = self.collection.records.entry(self.left.first()?.0)?;
-        Some(self.collection.clock.timestamp(entry.start()))
+    fn first_start(&self) -> Option<Timestamp> {
+        let entry = self.collection.records.entry_at(self.left.first()?.0)?;
+        Some(self.collection.clock.timestamp_of(entry.start()))
     }
 
     fn next(&mut self) -> Option<HostCall<'t>> {
         let (first, left) = self.left.split_first()?;
         self.left = left;
         let (collection, linked) = (self.collection, self.linked);
-        let entry = collection.records.entry(first.0)?;
-        let call = collection.call(&entry, &linked.threads);
+        let entry = collection.records.entry_at(first.0)?;
+        let call = collection.call_from_entry(&entry, &linked.threads);
         let links: &Links = &linked.links;
-        let (end, finished) = linked.cut(call.start, call.end);
+        let (end, finished) = linked.cut_to_windows(call.start, call.end);
         Some(HostCall {
             start: call.start,
             end,
             finished,
             clipped: linked.is_clipped(call.start),
             is_apart: linked.crossing.binary_search(first).is_ok(),
-            linked: links.linked(&call),
-            arrow: (has_arrows(entry.kind()) && links.has_work(&call)).then(|| linked.arrow(&call)),
+            linked: links.slice_of(&call),
+            arrow: (has_arrows(entry.kind()) && links.has_work(&call)).then(|| linked.arrow_id(&call)),
             collection,
             entry,
         })
@@ -117,15 +117,15 @@ impl<'t> CallList<'t> {
 
 impl HostCall<'_> {
     /// Returns the function's name.
-    pub(in crate::trace) fn name(&self) -> &str {
+    pub(in crate::trace) fn function_name(&self) -> &str {
         self.collection.records.names.text(self.entry.name)
     }
 }
 
 impl Args for HostCall<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        if let Some(layout) = self.collection.records.shape(&self.entry) {
-            layout.visit(&self.collection.view(&self.entry, (self.start, self.end)), each);
+        if let Some(layout) = self.collection.records.entry_layout(&self.entry) {
+            layout.visit(&self.collection.entry_view(&self.entry, (self.start, self.end)), each);
         }
     }
 }

@@ -15,28 +15,28 @@ pub(super) struct Sample<'t> {
 
 impl LinkedCollection {
     /// Returns all values of counters, ordered by time.
-    pub(super) fn counters<'t>(&'t self, collection: &'t Collection) -> impl Iterator<Item = Sample<'t>> {
+    pub(super) fn counter_samples<'t>(&'t self, collection: &'t Collection) -> impl Iterator<Item = Sample<'t>> {
         self.counters.iter().filter_map(move |at| {
-            let entry = collection.records.entry(*at)?;
-            let shape = collection.records.shape(&entry)?;
-            Some(Sample { collection, at: collection.interval(&entry).0, entry, shape })
+            let entry = collection.records.entry_at(*at)?;
+            let shape = collection.records.entry_layout(&entry)?;
+            Some(Sample { collection, at: collection.entry_times(&entry).0, entry, shape })
         })
     }
 
     /// Returns the devices whose rows include counters; hardware counters have a separate group.
     pub(super) fn counted_devices<'t>(&'t self, collection: &'t Collection) -> impl Iterator<Item = i32> {
         let among_rows = |sample: &Sample<'_>| sample.entry.kind() != ActivityType::HardwareCounters;
-        self.counters(collection).filter(among_rows).map(|sample| sample.device())
+        self.counter_samples(collection).filter(among_rows).map(|sample| sample.device())
     }
 }
 
 impl Sample<'_> {
     fn device(&self) -> i32 {
-        self.collection.records.device(&self.entry)
+        self.collection.records.entry_device(&self.entry)
     }
 
     /// Returns its values as a row.
-    pub(super) fn activity(&self) -> Activity<'_> {
+    pub(super) fn to_activity(&self) -> Activity<'_> {
         let track = Track::new(self.device().into(), self.entry.stream().into());
         let name = self.collection.records.names.text(self.entry.name);
         let mut activity = Activity::new(self.entry.kind(), name, track, Body::Counter { at: self.at });

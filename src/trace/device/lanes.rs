@@ -32,11 +32,11 @@ pub(super) struct UsedRows {
 
 impl UsedRows {
     pub(super) fn new(walk: &Walk<'_>) -> UsedRows {
-        UsedRows { rows: BTreeSet::new(), process: walk.process, threads: walk.threads().into_keys().collect() }
+        UsedRows { rows: BTreeSet::new(), process: walk.process, threads: walk.lanes_by_thread().into_keys().collect() }
     }
 
     /// Takes a row; `false` if it is in use.
-    fn take(&mut self, group: i64, id: i64) -> bool {
+    fn try_take_row(&mut self, group: i64, id: i64) -> bool {
         let is_cpu_row = group == self.process && self.threads.contains(&id.rem_euclid(NEXT_ROW));
         !is_cpu_row && self.rows.insert((group, id))
     }
@@ -49,19 +49,19 @@ impl StreamLanes {
     }
 
     /// Returns the id of the first row in use.
-    pub(super) fn first(&self) -> i64 {
+    pub(super) fn first_row_id(&self) -> i64 {
         self.used.first().map_or(self.first, |lane| lane.id)
     }
 
     /// Finds a row for a slice; returns its id and the drawn times.
-    pub(super) fn place(&mut self, start: Timestamp, end: Timestamp, used_rows: &mut UsedRows) -> (i64, RowSlot) {
-        let place = self.nest.place(start, end);
+    pub(super) fn place_slice(&mut self, start: Timestamp, end: Timestamp, used_rows: &mut UsedRows) -> (i64, RowSlot) {
+        let place = self.nest.place_slice(start, end);
         // Without memory for a row, this would never end.
-        while self.used.len() <= place.row && fallible::check().is_ok() {
+        while self.used.len() <= place.row && fallible::check_memory().is_ok() {
             let (group, first, step) = (self.group, self.first, self.step);
             let id = |nth: usize| first.saturating_add(i64::try_from(nth).unwrap_or(0).saturating_mul(step));
             let mut nth = self.used.last().map_or(0, |last| last.nth + 1);
-            while !used_rows.take(group, id(nth)) {
+            while !used_rows.try_take_row(group, id(nth)) {
                 nth += 1;
             }
             self.used.push(DeviceRow { id: id(nth), nth });
@@ -70,7 +70,7 @@ impl StreamLanes {
     }
 
     /// Returns the rows in use.
-    pub(super) fn used(&self) -> &[DeviceRow] {
+    pub(super) fn rows_in_use(&self) -> &[DeviceRow] {
         &self.used
     }
 }
@@ -86,9 +86,9 @@ mod tests {
         let mut of = |group, first, slices: &[(u64, u64)]| {
             let mut lanes = StreamLanes::new(group, first, NEXT_ROW, 0);
             for (start, end) in slices {
-                let _ = lanes.place(at(*start), at(*end), &mut used_rows);
+                let _ = lanes.place_slice(at(*start), at(*end), &mut used_rows);
             }
-            lanes.used().iter().map(|lane| (lane.id, lane.nth)).collect::<Vec<_>>()
+            lanes.rows_in_use().iter().map(|lane| (lane.id, lane.nth)).collect::<Vec<_>>()
         };
         assert_eq!(of(0, 7, &[(0, 10), (5, 15), (20, 30)]), [(7, 0), (10_000_007, 1)]);
         assert_eq!(of(0, 7, &[(0, 10), (5, 15)]), [(20_000_007, 2), (30_000_007, 3)], "another collector's");

@@ -1,7 +1,7 @@
 //! A collector's records of device memory, in order, with running totals.
 
 use super::records::CollectionRecords;
-use super::{DeviceCounts, LinkedCollection, overlaps};
+use super::{DeviceCounts, LinkedCollection, overlaps_any};
 use crate::collector::{Collection, Role};
 use crate::link::{Links, RecordHandle, RecordSource as _, Spans, Work};
 use crate::memory::Device;
@@ -25,7 +25,7 @@ pub(super) struct MemoryChange {
 }
 
 /// Returns all changes in order, with their callers and totals; counts those outside the recording.
-pub(super) fn changes(
+pub(super) fn memory_changes(
     records: &CollectionRecords<'_>,
     reach: &[(Timestamp, Timestamp)],
     links: &Links,
@@ -34,9 +34,9 @@ pub(super) fn changes(
 ) -> List<MemoryChange> {
     let collection = records.collection;
     let mut changes = List::new();
-    for entry in collection.records.rest().filter(|entry| entry.role() == Role::Memory) {
-        let at = collection.interval(&entry).0;
-        if overlaps(reach, (at, at)) {
+    for entry in collection.records.other_records().filter(|entry| entry.role() == Role::Memory) {
+        let at = collection.entry_times(&entry).0;
+        if overlaps_any(reach, (at, at)) {
             changes.push(MemoryChange { at, place: entry.at, thread: None, slice: 0, allocated: 0 });
         } else {
             counts.count_outside((at, at));
@@ -52,18 +52,18 @@ pub(super) fn changes(
 fn find_callers(changes: &mut [MemoryChange], records: &CollectionRecords<'_>, links: &Links, spans: &impl Spans) {
     let mut questions = List::new();
     for (number, change) in changes.iter_mut().enumerate() {
-        let correlation = records.collection.records.entry(change.place).map_or(0, |entry| entry.correlation());
+        let correlation = records.collection.records.entry_at(change.place).map_or(0, |entry| entry.correlation_id());
         let at = RecordHandle(change.place);
         let work = Work { at, correlation, device: 0, stream: 0, start: change.at, end: change.at };
-        let Some(call) = links.launch(&work).map(|call| records.call_at(call)) else { continue };
-        (change.thread, change.slice) = (Some(call.thread), links.linked(&call));
+        let Some(call) = links.launch_of(&work).map(|call| records.call_at(call)) else { continue };
+        (change.thread, change.slice) = (Some(call.thread), links.slice_of(&call));
         if change.slice == 0 {
             questions.push((call.thread, change.at, number));
         }
     }
     questions.sort_unstable();
     let asked: List<_> = questions.iter().map(|(thread, at, _)| (*thread, *at)).collect();
-    let answers = if asked.is_empty() { List::new() } else { spans.innermost(&asked) };
+    let answers = if asked.is_empty() { List::new() } else { spans.innermost_slices(&asked) };
     for ((.., number), slice) in questions.iter().zip(answers) {
         changes.get_mut(*number).into_iter().for_each(|change| change.slice = slice);
     }
@@ -72,8 +72,9 @@ fn find_callers(changes: &mut [MemoryChange], records: &CollectionRecords<'_>, l
 /// Computes the totals. Memory that is freed but was not allocated here counts as allocated before the recording.
 fn add_up(changes: &mut [MemoryChange], collection: &Collection) {
     let mut totals: BTreeMap<_, (i64, i64)> = BTreeMap::new();
-    let bytes =
-        |change: &MemoryChange| collection.records.entry(change.place).map(|entry| (entry.memory_of(), entry.bytes()));
+    let bytes = |change: &MemoryChange| {
+        collection.records.entry_at(change.place).map(|entry| (entry.memory_of(), entry.memory_bytes()))
+    };
     for (device, bytes) in changes.iter().filter_map(bytes) {
         let (total, least) = totals.entry(device).or_default();
         *total = total.saturating_add(bytes);
@@ -91,21 +92,21 @@ fn add_up(changes: &mut [MemoryChange], collection: &Collection) {
 
 impl LinkedCollection {
     /// Returns allocations and frees in order: time, thread and record.
-    pub(in crate::trace) fn memory<'t>(
+    pub(in crate::trace) fn memory_records<'t>(
         &'t self,
         collection: &'t Collection,
         process: i64,
     ) -> impl Iterator<Item = (Timestamp, i64, MemoryRecord)> + 't {
         self.memory.iter().filter_map(move |change| {
-            let entry = collection.records.entry(change.place).filter(|entry| entry.role() == Role::Memory)?;
+            let entry = collection.records.entry_at(change.place).filter(|entry| entry.role() == Role::Memory)?;
             let (kind, index) = entry.memory_of();
             // The process's first thread has the process's id.
-            let thread = change.thread.map_or(process, |thread| self.threads.id(thread));
+            let thread = change.thread.map_or(process, |thread| self.threads.thread_id(thread));
             let (device, address) = (Device::of(kind, index), entry.end());
             Some((
                 change.at,
                 thread,
-                MemoryRecord::of_device(device, address, entry.bytes(), change.allocated, change.slice),
+                MemoryRecord::of_device(device, address, entry.memory_bytes(), change.allocated, change.slice),
             ))
         })
     }

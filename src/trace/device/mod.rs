@@ -79,7 +79,7 @@ struct DeviceCounts {
 impl DeviceCounts {
     /// Counts a record outside the windows, unless it is inside the uncut time.
     fn count_outside(&mut self, times: (Timestamp, Timestamp)) {
-        let is_apart = self.uncut.is_some_and(|uncut| overlaps(&[uncut], times));
+        let is_apart = self.uncut.is_some_and(|uncut| overlaps_any(&[uncut], times));
         self.out_of_window += u64::from(!is_apart);
     }
 }
@@ -97,11 +97,11 @@ impl LinkedCollection {
     /// Links the collection of that number.
     pub(crate) fn new(collection: &Collection, number: usize, host: &HostRecords<'_>) -> LinkedCollection {
         let error = collection.clock.error_at_most_ns();
-        let (windows, reach) = windows(collection, host.converter, error);
+        let (windows, reach) = windows_and_reach(collection, host.converter, error);
         let threads = DeviceThreads::new(collection, host.recorded, host.converter);
         let uncut = collection
             .uncut_window
-            .map(|(start, end)| wider(error, [start, end].map(|at| host.converter.timestamp(at))));
+            .map(|(start, end)| widen_stretch(error, [start, end].map(|at| host.converter.timestamp_of(at))));
         let mut counts = DeviceCounts { uncut, ..DeviceCounts::default() };
         let records = CollectionRecords { collection, threads: &threads };
         let slack = error + host.converter.error_ns();
@@ -109,31 +109,31 @@ impl LinkedCollection {
         let mut ranges = List::new();
         let mut calls = link::CallJoin::new(&records, &spans);
         for entry in collection.records.calls() {
-            let call = collection.call(&entry, &threads);
-            if !overlaps(&reach, (call.start, call.end)) {
+            let call = collection.call_from_entry(&entry, &threads);
+            if !overlaps_any(&reach, (call.start, call.end)) {
                 counts.count_outside((call.start, call.end));
                 continue;
             }
             counts.calls += 1;
             counts.beyond_end += u64::from(entry.end() != 0 && call.end == NEVER);
-            calls.add(&call);
+            calls.add_call(&call);
             if entry.kind() == ActivityType::UserAnnotation {
-                ranges.push(link::Call { end: cut(&windows, call.start, call.end).0, ..call });
+                ranges.push(link::Call { end: cut_to_windows(&windows, call.start, call.end).0, ..call });
             }
         }
-        let crossing = ranges::crossing(&ranges, &spans, slack);
-        let mut joining = calls.finish(records.externals());
+        let crossing = ranges::crossing_ranges(&ranges, &spans, slack);
+        let mut joining = calls.finish_calls(records.external_records());
         let mut over = windows.last().map_or(Timestamp::default(), |window| window.1);
         for entry in collection.records.work() {
-            let work = collection.work(&entry);
+            let work = collection.work_from_entry(&entry);
             // A part of it is inside, or it was launched inside and is not known to be launched outside.
             let began = || reach.first().is_some_and(|first| work.end >= first.0);
-            let is_ours = || match entry.slice() {
+            let is_ours = || match entry.work_slice() {
                 Some(slice) => spans.span_of(slice).is_some(),
                 None => joining.is_launched(&work),
             };
-            let lies_inside = || overlaps(&reach, (work.start, work.end)) || began() && is_ours();
-            if collection.records.was_launched_in_a_pause(entry.correlation()) || !lies_inside() {
+            let lies_inside = || overlaps_any(&reach, (work.start, work.end)) || began() && is_ours();
+            if collection.records.was_launched_in_a_pause(entry.correlation_id()) || !lies_inside() {
                 counts.count_outside((work.start, work.end));
                 continue;
             }
@@ -142,13 +142,13 @@ impl LinkedCollection {
             counts.beyond_end += u64::from(entry.end() != 0 && work.end == NEVER);
             let last = if work.end == NEVER { work.start } else { work.end };
             over = if last == NEVER { over } else { over.max(last) };
-            match entry.slice() {
-                None if entry.correlation() != 0 || is_launched(entry.kind()) => joining.add(&work),
+            match entry.work_slice() {
+                None if entry.correlation_id() != 0 || is_launched(entry.kind()) => joining.add_work(&work),
                 _ => _ = joining.add_unlaunched(&work),
             }
         }
-        let links = joining.finish(records.events());
-        let memory = memory::changes(&records, &reach, &links, &spans, &mut counts);
+        let links = joining.finish_work(records.event_records());
+        let memory = memory::memory_changes(&records, &reach, &links, &spans, &mut counts);
         let (marks, overheads, counters) = Default::default();
         let mut linked = LinkedCollection {
             links,
@@ -172,33 +172,35 @@ impl LinkedCollection {
     /// Stores overheads and counter values, and returns waits and events.
     fn take_overheads_and_counters<'t>(&mut self, collection: &'t Collection) -> List<Entry<'t>> {
         let mut others = List::new();
-        for entry in collection.records.rest() {
+        for entry in collection.records.other_records() {
             match entry.role() {
-                Role::Overhead if overlaps(&self.windows, collection.interval(&entry)) => {
+                Role::Overhead if overlaps_any(&self.windows, collection.entry_times(&entry)) => {
                     self.counts.beyond_end += collection.is_beyond_end(&entry);
                     self.overheads.push(entry.at);
                 }
                 // The collector's start does not belong to the recording.
-                Role::Overhead if self.windows.first().is_some_and(|first| collection.interval(&entry).1 < first.0) => {
+                Role::Overhead
+                    if self.windows.first().is_some_and(|first| collection.entry_times(&entry).1 < first.0) => {}
+                Role::Overhead => self.counts.count_outside(collection.entry_times(&entry)),
+                Role::Counter if overlaps_any(&self.reach, collection.entry_times(&entry)) => {
+                    self.counters.push(entry.at)
                 }
-                Role::Overhead => self.counts.count_outside(collection.interval(&entry)),
-                Role::Counter if overlaps(&self.reach, collection.interval(&entry)) => self.counters.push(entry.at),
-                Role::Counter => self.counts.count_outside(collection.interval(&entry)),
+                Role::Counter => self.counts.count_outside(collection.entry_times(&entry)),
                 Role::External | Role::Memory => {}
                 _ => others.push(entry),
             }
         }
-        self.counters.sort_unstable_by_key(|at| (collection.records.entry(*at).map(|entry| entry.start()), *at));
+        self.counters.sort_unstable_by_key(|at| (collection.records.entry_at(*at).map(|entry| entry.start()), *at));
         others
     }
 
     /// Returns the waits and events to show: those inside the recording. Waits of one stream for another are shown only if
     /// that stream did some work.
     fn marks_among(&mut self, collection: &Collection, others: &[Entry<'_>], wait_events: bool) -> List<StreamMark> {
-        let busy: BTreeSet<_> = self.links.streams().map(|(device, stream, _)| (device, stream)).collect();
+        let busy: BTreeSet<_> = self.links.work_by_stream().map(|(device, stream, _)| (device, stream)).collect();
         let mut marks = List::with_capacity(others.len());
         for entry in others {
-            let (start, end) = collection.interval(entry);
+            let (start, end) = collection.entry_times(entry);
             let device = collection.records.device_of(entry.device_or_context());
             let stream = entry.stream();
             let is_wait = collection.records.names.text(entry.name) == "Stream Wait Event";
@@ -207,7 +209,7 @@ impl LinkedCollection {
             if entry.start() == 0 && entry.role() == Role::Event || !shown {
                 continue;
             }
-            if overlaps(&self.reach, (start, end)) {
+            if overlaps_any(&self.reach, (start, end)) {
                 self.counts.beyond_end += collection.is_beyond_end(entry);
                 marks.push(StreamMark { device, stream, start, at: entry.at });
             } else {
@@ -218,23 +220,23 @@ impl LinkedCollection {
         marks
     }
 
-    fn records<'t>(&'t self, collection: &'t Collection) -> CollectionRecords<'t> {
+    fn collection_records<'t>(&'t self, collection: &'t Collection) -> CollectionRecords<'t> {
         CollectionRecords { collection, threads: &self.threads }
     }
 
     /// Returns the threads that made calls.
-    pub(super) fn threads(&self) -> impl Iterator<Item = i64> {
-        self.links.threads().map(|(number, _)| self.threads.id(number))
+    pub(super) fn calling_threads(&self) -> impl Iterator<Item = i64> {
+        self.links.calls_by_thread().map(|(number, _)| self.threads.thread_id(number))
     }
 
     /// Returns the time at which `at` is drawn: unfinished work ends with the recording.
-    fn drawn(&self, at: Timestamp) -> Timestamp {
+    fn drawn_end(&self, at: Timestamp) -> Timestamp {
         if at == NEVER { self.over } else { at }
     }
 
     /// Returns the drawn end of a host record, at the latest the end of its window, and whether the record ended.
-    fn cut(&self, start: Timestamp, end: Timestamp) -> (Timestamp, bool) {
-        cut(&self.windows, start, end)
+    fn cut_to_windows(&self, start: Timestamp, end: Timestamp) -> (Timestamp, bool) {
+        cut_to_windows(&self.windows, start, end)
     }
 
     /// Returns whether a record began before the recording.
@@ -243,7 +245,7 @@ impl LinkedCollection {
     }
 
     /// Reports all losses to `add`.
-    pub(crate) fn losses(&self, mut add: impl FnMut(Loss, u64)) {
+    pub(crate) fn report_losses(&self, mut add: impl FnMut(Loss, u64)) {
         let counts = self.links.counts();
         add(Loss::OutOfWindow, self.counts.out_of_window);
         add(Loss::UnfinishedWork, self.counts.unfinished);
@@ -263,13 +265,13 @@ impl LinkedCollection {
     }
 
     /// Returns the number of work records.
-    pub(crate) fn work(&self) -> u64 {
+    pub(crate) fn work_count(&self) -> u64 {
         self.counts.work
     }
 
     /// Returns the id of the arrow between a launch and its work: the correlation id, or the launch's index if those repeat.
     /// Ids of different collectors differ.
-    fn arrow(&self, launch: &link::Call) -> u64 {
+    fn arrow_id(&self, launch: &link::Call) -> u64 {
         const BY_PLACE: u64 = 1 << 40;
         let again = self.links.counts().correlations_reused > 0;
         let name = if again { BY_PLACE | u64::from(launch.at.0) } else { launch.correlation };
@@ -278,11 +280,11 @@ impl LinkedCollection {
 
     /// Returns the arrows that point to several pieces of work, such as the nodes of a graph, with their numbers of ends.
     pub(super) fn arrows_with_several_ends(&self, collection: &Collection) -> impl Iterator<Item = (Flow, u64)> {
-        let records = self.records(collection);
+        let records = self.collection_records(collection);
         let mut launched: List<u64> = List::new();
-        for work in self.links.streams().flat_map(|(_, _, work)| work).map(|at| records.work_at(*at)) {
-            if let Some(launch) = self.links.launch(&work) {
-                launched.push(self.arrow(&records.call_at(launch)));
+        for work in self.links.work_by_stream().flat_map(|(_, _, work)| work).map(|at| records.work_at(*at)) {
+            if let Some(launch) = self.links.launch_of(&work) {
+                launched.push(self.arrow_id(&records.call_at(launch)));
             }
         }
         launched.sort_unstable();
@@ -298,7 +300,7 @@ impl LinkedCollection {
 
 impl Collection {
     /// Returns the collector's report.
-    pub(crate) fn report(&self, linked: &LinkedCollection) -> CollectorReport {
+    pub(crate) fn collector_report(&self, linked: &LinkedCollection) -> CollectorReport {
         let mut report = CollectorReport::new(self.name, self.state.clone());
         report.records = linked.counts.calls + linked.counts.work + linked.counters.len() as u64;
         report.notes.extend(self.records.notes.iter().cloned());
@@ -309,39 +311,39 @@ impl Collection {
 
     /// Returns when a record began and ended; [`NEVER`] if it did not, or if the time is impossible.
     #[inline]
-    fn interval(&self, entry: &Entry<'_>) -> (Timestamp, Timestamp) {
+    fn entry_times(&self, entry: &Entry<'_>) -> (Timestamp, Timestamp) {
         let possible = |at: Timestamp| if at > self.latest { NEVER } else { at };
-        let at = |theirs| if theirs == 0 { NEVER } else { possible(self.clock.timestamp(theirs)) };
+        let at = |theirs| if theirs == 0 { NEVER } else { possible(self.clock.timestamp_of(theirs)) };
         let (start, end) = (at(entry.start()), at(entry.end()));
         (start, end.max(start))
     }
 
     /// Returns 1 if the end of a record is impossibly late.
     fn is_beyond_end(&self, entry: &Entry<'_>) -> u64 {
-        u64::from(entry.end() != 0 && self.interval(entry).1 == NEVER)
+        u64::from(entry.end() != 0 && self.entry_times(entry).1 == NEVER)
     }
 
     /// Returns a record as its layout reads it, without a device.
-    fn view<'t>(&'t self, entry: &Entry<'t>, (start, end): (Timestamp, Timestamp)) -> RecordView<'t> {
-        let (words, names, correlation) = (entry.words, &self.records.names, entry.correlation());
+    fn entry_view<'t>(&'t self, entry: &Entry<'t>, (start, end): (Timestamp, Timestamp)) -> RecordView<'t> {
+        let (words, names, correlation) = (entry.words, &self.records.names, entry.correlation_id());
         RecordView { words, names, start, end, correlation, device_id: -1, device: None, stream: 0, wait: None }
     }
 
     #[inline]
-    fn call(&self, entry: &Entry<'_>, threads: &DeviceThreads) -> link::Call {
-        let (start, end) = self.interval(entry);
-        let thread = threads.number(entry.thread(), start);
-        let (at, correlation, external) = (RecordHandle(entry.at), entry.correlation(), entry.external());
-        link::Call { at, correlation, thread, start, end, external, launches: entry.launches() }
+    fn call_from_entry(&self, entry: &Entry<'_>, threads: &DeviceThreads) -> link::Call {
+        let (start, end) = self.entry_times(entry);
+        let thread = threads.thread_number(entry.thread(), start);
+        let (at, correlation, external) = (RecordHandle(entry.at), entry.correlation_id(), entry.call_slice());
+        link::Call { at, correlation, thread, start, end, external, launches: entry.launches_work() }
     }
 
     #[inline]
-    fn work(&self, entry: &Entry<'_>) -> Work {
-        let (start, end) = self.interval(entry);
-        let device = self.records.device(entry);
+    fn work_from_entry(&self, entry: &Entry<'_>) -> Work {
+        let (start, end) = self.entry_times(entry);
+        let device = self.records.entry_device(entry);
         Work {
             at: RecordHandle(entry.at),
-            correlation: entry.correlation(),
+            correlation: entry.correlation_id(),
             device,
             stream: entry.stream(),
             start,
@@ -354,15 +356,15 @@ impl Collection {
 type Stretches = List<(Timestamp, Timestamp)>;
 
 /// Returns the windows of a collection, and the same widened by the error of its clock.
-fn windows(collection: &Collection, converter: &Converter, error: u64) -> (Stretches, Stretches) {
-    let at = |ticks| converter.timestamp(ticks);
+fn windows_and_reach(collection: &Collection, converter: &Converter, error: u64) -> (Stretches, Stretches) {
+    let at = |ticks| converter.timestamp_of(ticks);
     let windows: Stretches = collection.windows.iter().map(|(start, end)| (at(*start), at(*end))).collect();
-    let reach = windows.iter().map(|(start, end)| wider(error, [*start, *end])).collect();
+    let reach = windows.iter().map(|(start, end)| widen_stretch(error, [*start, *end])).collect();
     (windows, reach)
 }
 
 /// Returns a stretch widened by the error of a clock.
-fn wider(error: u64, [start, end]: [Timestamp; 2]) -> (Timestamp, Timestamp) {
+fn widen_stretch(error: u64, [start, end]: [Timestamp; 2]) -> (Timestamp, Timestamp) {
     let [start, end] = [start.as_nanos().saturating_sub(error), end.as_nanos().saturating_add(error)];
     (Timestamp::from_nanos(start), Timestamp::from_nanos(end))
 }
@@ -370,7 +372,7 @@ fn wider(error: u64, [start, end]: [Timestamp; 2]) -> (Timestamp, Timestamp) {
 /// Returns whether a stretch overlaps one of the windows. A program may pause at each step, so there may be many; they are
 /// sorted by both ends.
 #[inline]
-fn overlaps(windows: &[(Timestamp, Timestamp)], (start, end): (Timestamp, Timestamp)) -> bool {
+fn overlaps_any(windows: &[(Timestamp, Timestamp)], (start, end): (Timestamp, Timestamp)) -> bool {
     let begun = windows.partition_point(|window| window.0 <= end);
     begun.checked_sub(1).and_then(|last| windows.get(last)).is_some_and(|last| start <= last.1)
 }
@@ -380,7 +382,7 @@ fn is_launched(kind: ActivityType) -> bool {
     is_work(kind) && !matches!(kind, ActivityType::MtiaInsight | ActivityType::CudaProfilerRange)
 }
 
-fn cut(windows: &[(Timestamp, Timestamp)], start: Timestamp, end: Timestamp) -> (Timestamp, bool) {
+fn cut_to_windows(windows: &[(Timestamp, Timestamp)], start: Timestamp, end: Timestamp) -> (Timestamp, bool) {
     let around = windows.get(windows.partition_point(|window| window.1 < start));
     around.filter(|window| window.1 < end).map_or((end, true), |window| (window.1, false))
 }
@@ -405,8 +407,10 @@ mod tests {
     #[test]
     fn records_ahead_of_a_window_are_not_counted_as_lost() {
         let stretch = |start, end| (Timestamp::from_nanos(start), Timestamp::from_nanos(end));
-        let mut counts =
-            DeviceCounts { uncut: Some(wider(5, [100, 900].map(Timestamp::from_nanos))), ..DeviceCounts::default() };
+        let mut counts = DeviceCounts {
+            uncut: Some(widen_stretch(5, [100, 900].map(Timestamp::from_nanos))),
+            ..DeviceCounts::default()
+        };
         for (start, end, out) in [(80, 94, 1), (80, 95, 1), (200, 300, 1), (905, 950, 1), (906, 950, 2)] {
             counts.count_outside(stretch(start, end));
             assert_eq!(counts.out_of_window, out, "{start} {end}");

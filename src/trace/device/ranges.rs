@@ -6,7 +6,7 @@ use kineto_trace::fallible::List;
 
 /// Returns the ranges that overlap slices of their thread without nesting, in order. An overlap within the error of the
 /// clocks is ignored.
-pub(super) fn crossing(ranges: &[Call], spans: &impl Spans, slack_ns: u64) -> List<RecordHandle> {
+pub(super) fn crossing_ranges(ranges: &[Call], spans: &impl Spans, slack_ns: u64) -> List<RecordHandle> {
     let mut questions = List::with_capacity(2 * ranges.len());
     for range in ranges {
         let (start, end) = (range.start.as_nanos(), range.end.as_nanos());
@@ -17,7 +17,7 @@ pub(super) fn crossing(ranges: &[Call], spans: &impl Spans, slack_ns: u64) -> Li
     }
     questions.sort_unstable();
     let asked: List<_> = questions.iter().map(|(thread, at, _)| (*thread, *at)).collect();
-    let answers = questions.iter().zip(spans.innermost(&asked));
+    let answers = questions.iter().zip(spans.innermost_slices(&asked));
     let mut answers: List<_> = answers.map(|((.., range), slice)| (*range, slice)).collect();
     answers.sort_unstable();
     // Two slices for each range: the one that it begins in, and the one that it ends in.
@@ -42,10 +42,10 @@ mod tests {
         fn parent_of(&self, _: u64) -> u64 {
             0
         }
-        fn annotation(&self, _: u64) -> u64 {
+        fn annotation_of(&self, _: u64) -> u64 {
             0
         }
-        fn innermost(&self, questions: &[(u32, Timestamp)]) -> List<u64> {
+        fn innermost_slices(&self, questions: &[(u32, Timestamp)]) -> List<u64> {
             assert!(questions.is_sorted());
             let slice = |at| if (120..150).contains(&at) { 2 } else { u64::from((100..200).contains(&at)) };
             questions.iter().map(|(_, at)| slice(at.as_nanos())).collect()
@@ -58,7 +58,7 @@ mod tests {
             Call { at: RecordHandle(at), correlation: 0, thread: 0, start, end, external: 0, launches: false }
         };
         let ranges: Vec<_> = (0..).zip(times).map(range).collect();
-        crossing(&ranges, &Two, 3).iter().map(|range| range.0).collect()
+        crossing_ranges(&ranges, &Two, 3).iter().map(|range| range.0).collect()
     }
 
     #[test]

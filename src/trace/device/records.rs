@@ -12,28 +12,29 @@ pub(super) struct CollectionRecords<'t> {
 }
 
 impl<'t> CollectionRecords<'t> {
-    pub(super) fn externals(&self) -> impl Iterator<Item = LinkedExternal> + use<'t> {
-        self.rest(Role::External).map(|entry| LinkedExternal { correlation: entry.start(), id: entry.end() })
+    pub(super) fn external_records(&self) -> impl Iterator<Item = LinkedExternal> + use<'t> {
+        self.records_with_role(Role::External)
+            .map(|entry| LinkedExternal { correlation: entry.start(), id: entry.end() })
     }
 
-    pub(super) fn events(&self) -> impl Iterator<Item = LinkedEventRecord> + use<'t> {
-        self.rest(Role::Event).map(|entry| LinkedEventRecord {
+    pub(super) fn event_records(&self) -> impl Iterator<Item = LinkedEventRecord> + use<'t> {
+        self.records_with_role(Role::Event).map(|entry| LinkedEventRecord {
             context: entry.device_or_context(),
-            event: entry.event(),
-            correlation: entry.correlation(),
+            event: entry.event_id(),
+            correlation: entry.correlation_id(),
             stream: entry.stream(),
         })
     }
 
-    fn rest(&self, role: Role) -> impl Iterator<Item = Entry<'t>> + use<'t> {
-        self.collection.records.rest().filter(move |entry| entry.role() == role)
+    fn records_with_role(&self, role: Role) -> impl Iterator<Item = Entry<'t>> + use<'t> {
+        self.collection.records.other_records().filter(move |entry| entry.role() == role)
     }
 }
 
 impl link::RecordSource for CollectionRecords<'_> {
     fn call_at(&self, at: RecordHandle) -> Call {
-        match self.collection.records.entry(at.0) {
-            Some(entry) => self.collection.call(&entry, self.threads),
+        match self.collection.records.entry_at(at.0) {
+            Some(entry) => self.collection.call_from_entry(&entry, self.threads),
             None => Call {
                 at,
                 correlation: 0,
@@ -47,8 +48,8 @@ impl link::RecordSource for CollectionRecords<'_> {
     }
 
     fn work_at(&self, at: RecordHandle) -> Work {
-        match self.collection.records.entry(at.0) {
-            Some(entry) => self.collection.work(&entry),
+        match self.collection.records.entry_at(at.0) {
+            Some(entry) => self.collection.work_from_entry(&entry),
             None => Work {
                 at,
                 correlation: 0,
@@ -62,7 +63,7 @@ impl link::RecordSource for CollectionRecords<'_> {
 
     #[inline]
     fn launch_at(&self, at: RecordHandle) -> (Timestamp, u64) {
-        let call = self.collection.records.entry(at.0);
-        call.map_or_else(Default::default, |call| (self.collection.interval(&call).0, call.external()))
+        let call = self.collection.records.entry_at(at.0);
+        call.map_or_else(Default::default, |call| (self.collection.entry_times(&call).0, call.call_slice()))
     }
 }

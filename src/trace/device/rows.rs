@@ -39,20 +39,20 @@ type DrawnAnnotation<'t> = (&'t DeviceAnnotation, [u64; 2]);
 pub(in crate::trace) const DEVICES: i64 = 5_000_000;
 
 impl<'w> DeviceRows<'w> {
-    fn collections(&self) -> impl Iterator<Item = (&'w Collection, &'w LinkedCollection)> + use<'w> {
+    fn linked_collections(&self) -> impl Iterator<Item = (&'w Collection, &'w LinkedCollection)> + use<'w> {
         self.walk.collections.iter().zip(self.walk.linked)
     }
 
     /// Delivers the groups of all devices.
-    pub(in crate::trace) fn processes(&self, at: Timestamp, rows: &mut dyn Rows) -> io::Result<()> {
+    pub(in crate::trace) fn deliver_processes(&self, at: Timestamp, rows: &mut dyn Rows) -> io::Result<()> {
         let mut described: BTreeMap<i32, Cow<'_, DeviceDescription>> = BTreeMap::new();
-        for device in self.collections().flat_map(|(collection, _)| &collection.records.devices) {
+        for device in self.linked_collections().flat_map(|(collection, _)| &collection.records.devices) {
             described.entry(device.id).or_insert(Cow::Borrowed(device));
         }
-        for (collection, linked) in self.collections() {
+        for (collection, linked) in self.linked_collections() {
             let on_device = |mark: &&StreamMark| !is_of_cpu(collection, mark);
             let marked = linked.marks.iter().filter(on_device).map(|mark| mark.device);
-            let used = linked.links.streams().map(|(device, ..)| device).chain(marked);
+            let used = linked.links.work_by_stream().map(|(device, ..)| device).chain(marked);
             for device in used.chain(linked.counted_devices(collection)) {
                 described.entry(device).or_insert_with(|| Cow::Owned(DeviceDescription::new(device, "")));
             }
@@ -66,74 +66,79 @@ impl<'w> DeviceRows<'w> {
             known.dedup();
             let name = device.heading.clone().unwrap_or_else(|| known.join(": "));
             let sort_index = device.order.unwrap_or(DEVICES + id);
-            rows.process(&ProcessRow { process, name: &name, label, sort_index, at })
+            rows.write_process(&ProcessRow { process, name: &name, label, sort_index, at })
         })?;
-        if self.collections().any(|(_, linked)| !linked.overheads.is_empty()) {
+        if self.linked_collections().any(|(_, linked)| !linked.overheads.is_empty()) {
             let process = activity::Lane::Id(OVERHEAD_GROUP);
-            rows.process(&ProcessRow { process, name: "Overhead", label: "", sort_index: OVERHEAD_GROUP, at })?;
+            rows.write_process(&ProcessRow { process, name: "Overhead", label: "", sort_index: OVERHEAD_GROUP, at })?;
         }
         Ok(())
     }
 
     /// Delivers all rows.
-    pub(in crate::trace) fn all(&self, at: Timestamp, rows: &mut dyn Rows, counts: &mut WalkCounts) -> io::Result<()> {
+    pub(in crate::trace) fn deliver_all(
+        &self,
+        at: Timestamp,
+        rows: &mut dyn Rows,
+        counts: &mut WalkCounts,
+    ) -> io::Result<()> {
         let used_rows = &mut UsedRows::new(self.walk);
-        for (collection, linked) in self.collections() {
-            for ((device, stream), on) in streams(linked) {
-                let lanes = self.lanes(device, stream, 0);
+        for (collection, linked) in self.linked_collections() {
+            for ((device, stream), on) in group_by_stream(linked) {
+                let lanes = self.stream_lanes(device, stream, 0);
                 let mut out =
                     StreamRows { all: self, collection, linked, device, stream, rows, counts, lanes, used_rows };
-                out.all(&on)?;
+                out.deliver_activities(&on)?;
                 let is_thread = on.marks.first().is_some_and(|mark| is_of_cpu(collection, mark));
                 if is_thread {
                     out.threads_names(at)?
                 } else {
-                    out.names(at)?
+                    out.deliver_names(at)?
                 }
-                out.syncs(&on)?;
+                out.deliver_sync_waits(&on)?;
             }
-            linked.counters(collection).try_for_each(|sample| rows.activity(&sample.activity()))?;
-            self.overheads(collection, linked, used_rows, rows)?;
+            linked.counter_samples(collection).try_for_each(|sample| rows.write_activity(&sample.to_activity()))?;
+            self.deliver_overheads(collection, linked, used_rows, rows)?;
         }
         Ok(())
     }
 
     /// Delivers allocations and frees on devices, on the rows of their threads.
-    pub(in crate::trace) fn memory(&self, rows: &mut dyn Rows) -> io::Result<()> {
+    pub(in crate::trace) fn deliver_memory(&self, rows: &mut dyn Rows) -> io::Result<()> {
         let (process, mut out) = (self.walk.process, MemoryRows::default());
-        for (collection, linked) in self.collections() {
-            for (at, thread, record) in linked.memory(collection, process) {
-                out.show(&record, self.source, at, Track::new(process, self.walk.row(thread, 0)), rows)?;
+        for (collection, linked) in self.linked_collections() {
+            for (at, thread, record) in linked.memory_records(collection, process) {
+                out.deliver_record(&record, self.source, at, Track::new(process, self.walk.row_id(thread, 0)), rows)?;
             }
         }
         Ok(())
     }
 
     /// Returns the rows of a stream, from `offset` after its own.
-    fn lanes(&self, device: i32, stream: u32, offset: i64) -> StreamLanes {
+    fn stream_lanes(&self, device: i32, stream: u32, offset: i64) -> StreamLanes {
         StreamLanes::new(i64::from(device), stream_id(stream) + offset, NEXT_ROW, self.walk.resolution_ns())
     }
 
     /// Delivers the overhead of collectors, in its own group.
-    fn overheads(
+    fn deliver_overheads(
         &self,
         collection: &Collection,
         linked: &LinkedCollection,
         used_rows: &mut UsedRows,
         rows: &mut dyn Rows,
     ) -> io::Result<()> {
-        let mut entries: List<_> = linked.overheads.iter().filter_map(|at| collection.records.entry(*at)).collect();
+        let mut entries: List<_> = linked.overheads.iter().filter_map(|at| collection.records.entry_at(*at)).collect();
         entries.sort_unstable_by_key(|entry| (entry.start(), std::cmp::Reverse(entry.end()), entry.at));
         let mut lanes = StreamLanes::new(OVERHEAD_GROUP, 0, 1, self.walk.resolution_ns());
         let at = self.walk.window().0;
         for entry in entries {
-            let (start, end) = collection.interval(&entry);
-            let (row, place) = lanes.place(start, linked.drawn(end), used_rows);
+            let (start, end) = collection.entry_times(&entry);
+            let (row, place) = lanes.place_slice(start, linked.drawn_end(end), used_rows);
             let args = WorkArgs {
                 source: self.source,
                 // Without words it has no layout.
-                layout: collection.records.shape(&entry).filter(|_| !entry.words.is_empty()),
-                view: RecordView { correlation: 0, ..collection.view(&entry, (start, end)) },
+                layout: collection.records.entry_layout(&entry).filter(|_| !entry.words.is_empty()),
+                view: RecordView { correlation: 0, ..collection.entry_view(&entry, (start, end)) },
                 linked: 0,
                 finished: true,
                 clipped: false,
@@ -142,12 +147,12 @@ impl<'w> DeviceRows<'w> {
             let body = Body::Slice { start: place.start, end: place.end };
             let mut overhead = Activity::new(ActivityType::Overhead, name, track, body);
             overhead.args = &args;
-            rows.activity(&overhead)?;
+            rows.write_activity(&overhead)?;
         }
-        lanes.used().iter().enumerate().try_for_each(|(used, lane)| {
-            let name = format!("{} Overhead{}", collection.name.to_uppercase(), again(used));
-            let [track, first] = [lane.id, lanes.first()].map(|id| Track::new(OVERHEAD_GROUP, id));
-            rows.thread(&ThreadRow {
+        lanes.rows_in_use().iter().enumerate().try_for_each(|(used, lane)| {
+            let name = format!("{} Overhead{}", collection.name.to_uppercase(), row_suffix(used));
+            let [track, first] = [lane.id, lanes.first_row_id()].map(|id| Track::new(OVERHEAD_GROUP, id));
+            rows.write_thread(&ThreadRow {
                 track,
                 name: &name,
                 sort_index: lane.id,
@@ -158,9 +163,9 @@ impl<'w> DeviceRows<'w> {
     }
 }
 
-fn streams(linked: &LinkedCollection) -> BTreeMap<(i32, u32), OnStream<'_>> {
+fn group_by_stream(linked: &LinkedCollection) -> BTreeMap<(i32, u32), OnStream<'_>> {
     let mut streams: BTreeMap<(i32, u32), OnStream<'_>> = BTreeMap::new();
-    for (device, stream, work) in linked.links.streams() {
+    for (device, stream, work) in linked.links.work_by_stream() {
         streams.entry((device, stream)).or_default().work = work;
     }
     for mark in &linked.marks {
@@ -177,12 +182,12 @@ fn streams(linked: &LinkedCollection) -> BTreeMap<(i32, u32), OnStream<'_>> {
 /// Readers then see the work of a stream, and annotations that begin or end with the same work, nested within one another.
 /// The margin is a nanosecond, as in libkineto, or `resolution_ns` if readers cannot tell closer times apart, and as much
 /// more for each inner annotation. Neighbours that are too close share the gap between them equally.
-fn margins(annotations: &[&DeviceAnnotation], resolution_ns: u64) -> List<[u64; 2]> {
+fn annotation_margins(annotations: &[&DeviceAnnotation], resolution_ns: u64) -> List<[u64; 2]> {
     let mut ends: List<_> = annotations.iter().map(|span| span.end).collect();
     ends.sort_unstable();
     let last_end = |at: Timestamp| ends.get(ends.partition_point(|end| *end <= at).checked_sub(1)?);
     let next_start = |at: Timestamp| annotations.get(annotations.partition_point(|span| span.start < at));
-    let both_sides = annotations.iter().zip(widths(annotations, resolution_ns)).map(|(span, width)| {
+    let both_sides = annotations.iter().zip(nested_margins(annotations, resolution_ns)).map(|(span, width)| {
         if span.start == span.end {
             return [width; 2];
         }
@@ -194,7 +199,7 @@ fn margins(annotations: &[&DeviceAnnotation], resolution_ns: u64) -> List<[u64; 
 }
 
 /// Returns the margin of each annotation that its inner ones need.
-fn widths(annotations: &[&DeviceAnnotation], resolution_ns: u64) -> List<u64> {
+fn nested_margins(annotations: &[&DeviceAnnotation], resolution_ns: u64) -> List<u64> {
     let mut margins: List<u64> = annotations.iter().map(|_| resolution_ns.max(1)).collect();
     let mut around: List<(Timestamp, &mut u64)> = List::new();
     for (span, margin) in annotations.iter().zip(&mut margins) {
@@ -231,20 +236,20 @@ enum Next<'t> {
 
 impl<'w> StreamRows<'_, 'w> {
     /// Delivers work, waits and annotations, in order of their start, each in the first row in which it nests.
-    fn all(&mut self, on: &OnStream<'w>) -> io::Result<()> {
+    fn deliver_activities(&mut self, on: &OnStream<'w>) -> io::Result<()> {
         let collection = self.collection;
-        let entry = |at: u32| collection.records.entry(at);
+        let entry = |at: u32| collection.records.entry_at(at);
         let wants = self.all.walk.selected.contains(ActivityType::GpuUserAnnotation);
         let mut work = on.work.iter().filter_map(|handle| entry(handle.0)).peekable();
         let marks = on.marks.iter().filter_map(|mark| entry(mark.at));
         let mut marks = marks.filter(|mark| !is_apart(mark)).peekable();
-        let margins = margins(&on.annotations, self.all.walk.resolution_ns());
+        let margins = annotation_margins(&on.annotations, self.all.walk.resolution_ns());
         let drawn = on.annotations.iter().copied().zip(margins);
         let mut annotations = drawn.filter(|_| wants).peekable();
         loop {
-            let at_work = work.peek().map(|entry| collection.interval(entry).0);
-            let at_mark = marks.peek().map(|entry| collection.interval(entry).0);
-            let at_annotation = annotations.peek().map(|(span, [before, _])| earlier(span.start, *before));
+            let at_work = work.peek().map(|entry| collection.entry_times(entry).0);
+            let at_mark = marks.peek().map(|entry| collection.entry_times(entry).0);
+            let at_annotation = annotations.peek().map(|(span, [before, _])| minus_nanos(span.start, *before));
             let first = [at_annotation, at_work, at_mark].into_iter().flatten().min();
             let Some(first) = first else { return Ok(()) };
             let next = if at_annotation == Some(first) {
@@ -255,97 +260,97 @@ impl<'w> StreamRows<'_, 'w> {
                 marks.next().map(Next::StreamMark)
             };
             match next {
-                Some(Next::Annotation(drawn)) => self.annotation(drawn)?,
-                Some(Next::Work(entry)) => self.work(&entry)?,
-                Some(Next::StreamMark(entry)) => self.mark(&entry)?,
+                Some(Next::Annotation(drawn)) => self.deliver_annotation(drawn)?,
+                Some(Next::Work(entry)) => self.deliver_work(&entry)?,
+                Some(Next::StreamMark(entry)) => self.deliver_mark(&entry)?,
                 None => return Ok(()),
             }
         }
     }
 
     /// Delivers the host's waits for this stream, which have their own rows.
-    fn syncs(&mut self, on: &OnStream<'w>) -> io::Result<()> {
-        let mut lanes = self.all.lanes(self.device, self.stream, SYNC_ROW);
+    fn deliver_sync_waits(&mut self, on: &OnStream<'w>) -> io::Result<()> {
+        let mut lanes = self.all.stream_lanes(self.device, self.stream, SYNC_ROW);
         let records = &self.collection.records;
-        for entry in on.marks.iter().filter_map(|mark| records.entry(mark.at)) {
+        for entry in on.marks.iter().filter_map(|mark| records.entry_at(mark.at)) {
             if is_apart(&entry) {
-                let (start, end) = self.collection.interval(&entry);
-                let (row, place) = lanes.place(start, self.linked.drawn(end), self.used_rows);
-                let (slice, wait) = self.origin(&entry);
-                self.slice(&entry, row, (place.start, place.end), slice, wait)?;
+                let (start, end) = self.collection.entry_times(&entry);
+                let (row, place) = lanes.place_slice(start, self.linked.drawn_end(end), self.used_rows);
+                let (slice, wait) = self.slice_and_wait(&entry);
+                self.deliver_slice(&entry, row, (place.start, place.end), slice, wait)?;
             }
         }
-        lanes.used().iter().try_for_each(|lane| {
-            let name = format!("stream {} (sync){}", stream_id(self.stream), again(lane.nth));
-            self.name(lane.id, &name, self.all.walk.window().0)
+        lanes.rows_in_use().iter().try_for_each(|lane| {
+            let name = format!("stream {} (sync){}", stream_id(self.stream), row_suffix(lane.nth));
+            self.deliver_name(lane.id, &name, self.all.walk.window().0)
         })
     }
 
     /// Finds a row; returns it with the drawn times.
-    fn place(&mut self, start: Timestamp, end: Timestamp) -> (i64, Timestamp, Timestamp) {
-        let (row, place) = self.lanes.place(start, end, self.used_rows);
+    fn place_slice(&mut self, start: Timestamp, end: Timestamp) -> (i64, Timestamp, Timestamp) {
+        let (row, place) = self.lanes.place_slice(start, end, self.used_rows);
         self.counts.overlapping_work += u64::from(place.row > 0);
         (row, place.start, place.end)
     }
 
-    fn work(&mut self, entry: &Entry<'w>) -> io::Result<()> {
+    fn deliver_work(&mut self, entry: &Entry<'w>) -> io::Result<()> {
         let (collection, linked) = (self.collection, self.linked);
-        let work = collection.work(entry);
-        let (start, end) = (linked.drawn(work.start), linked.drawn(work.end));
-        if let Some(slice) = entry.slice() {
+        let work = collection.work_from_entry(entry);
+        let (start, end) = (linked.drawn_end(work.start), linked.drawn_end(work.end));
+        if let Some(slice) = entry.work_slice() {
             // Leaves a nanosecond at both ends, for a file's wider annotations.
-            let (row, start, end) = self.place(start, end.max(later(start, 2)));
-            return self.slice(entry, row, (start, end), slice, None);
+            let (row, start, end) = self.place_slice(start, end.max(plus_nanos(start, 2)));
+            return self.deliver_slice(entry, row, (start, end), slice, None);
         }
-        let (row, start, end) = self.place(start, end);
+        let (row, start, end) = self.place_slice(start, end);
         let launch = self.call_of(entry);
-        let slice = launch.as_ref().map_or(0, |launch| linked.links.linked(launch));
-        self.slice(entry, row, (start, end), slice, None)?;
+        let slice = launch.as_ref().map_or(0, |launch| linked.links.slice_of(launch));
+        self.deliver_slice(entry, row, (start, end), slice, None)?;
         let has_arrow =
-            |launch: &Call| collection.records.entry(launch.at.0).is_some_and(|call| has_arrows(call.kind()));
+            |launch: &Call| collection.records.entry_at(launch.at.0).is_some_and(|call| has_arrows(call.kind()));
         let Some(launch) = launch.filter(has_arrow) else { return Ok(()) };
         // A clock error may let the work begin before its launch; the arrow still points forward.
-        let at = start.max(launch.start.min(earlier(end, 1)));
+        let at = start.max(launch.start.min(minus_nanos(end, 1)));
         let track = Track::new(i64::from(self.device), row);
-        let flow = Flow { kind: FlowKind::AsyncCpuToGpu, id: linked.arrow(&launch), end: FlowEnd::Finish };
-        self.rows.flow(at, track, flow)
+        let flow = Flow { kind: FlowKind::AsyncCpuToGpu, id: linked.arrow_id(&launch), end: FlowEnd::Finish };
+        self.rows.write_flow(at, track, flow)
     }
 
-    fn mark(&mut self, entry: &Entry<'w>) -> io::Result<()> {
-        let (start, end) = self.collection.interval(entry);
+    fn deliver_mark(&mut self, entry: &Entry<'w>) -> io::Result<()> {
+        let (start, end) = self.collection.entry_times(entry);
         // An event is a point in time, drawn as a nanosecond.
-        let end = self.linked.drawn(end).max(later(start, 1));
-        let (row, start, end) = self.place(start, end);
-        let (slice, wait) = self.origin(entry);
-        self.slice(entry, row, (start, end), slice, wait)
+        let end = self.linked.drawn_end(end).max(plus_nanos(start, 1));
+        let (row, start, end) = self.place_slice(start, end);
+        let (slice, wait) = self.slice_and_wait(entry);
+        self.deliver_slice(entry, row, (start, end), slice, wait)
     }
 
     /// Returns the slice that waited or recorded an event, and the place where the event was recorded.
-    fn origin(&self, entry: &Entry<'_>) -> (u64, Option<LinkedWait>) {
+    fn slice_and_wait(&self, entry: &Entry<'_>) -> (u64, Option<LinkedWait>) {
         let links = &self.linked.links;
-        let wait = links.wait(entry.device_or_context(), entry.event(), entry.correlation());
-        (self.call_of(entry).map_or(0, |call| links.linked(&call)), wait)
+        let wait = links.wait_target(entry.device_or_context(), entry.event_id(), entry.correlation_id());
+        (self.call_of(entry).map_or(0, |call| links.slice_of(&call)), wait)
     }
 
     /// Returns the call that launched work, or that waited.
     fn call_of(&self, entry: &Entry<'_>) -> Option<Call> {
-        let at = self.linked.links.launch(&self.collection.work(entry))?;
-        Some(self.linked.records(self.collection).call_at(at))
+        let at = self.linked.links.launch_of(&self.collection.work_from_entry(entry))?;
+        Some(self.linked.collection_records(self.collection).call_at(at))
     }
 
-    fn annotation(&mut self, (span, [before, behind]): DrawnAnnotation<'_>) -> io::Result<()> {
-        let [start, end] = [span.start, span.end].map(|at| self.linked.drawn(at));
-        let (row, start, end) = self.place(earlier(start, before), later(end, behind));
+    fn deliver_annotation(&mut self, (span, [before, behind]): DrawnAnnotation<'_>) -> io::Result<()> {
+        let [start, end] = [span.start, span.end].map(|at| self.linked.drawn_end(at));
+        let (row, start, end) = self.place_slice(minus_nanos(start, before), plus_nanos(end, behind));
         let track = Track::new(i64::from(self.device), row);
         let (start, end) = without_margin(start, end);
         let mut words = List::new();
         let name = self.all.source.slice_name(span.annotation, &mut words);
         let mut activity = Activity::new(ActivityType::GpuUserAnnotation, name, track, Body::Slice { start, end });
         activity.id = CorrelationId(span.annotation);
-        self.rows.activity(&activity)
+        self.rows.write_activity(&activity)
     }
 
-    fn slice(
+    fn deliver_slice(
         &mut self,
         entry: &Entry<'w>,
         row: i64,
@@ -360,69 +365,69 @@ impl<'w> StreamRows<'_, 'w> {
             device,
             stream: self.stream,
             wait: wait.map(|wait| crate::collector::Wait { stream: wait.stream, correlation: wait.correlation }),
-            ..self.collection.view(entry, (start, end))
+            ..self.collection.entry_view(entry, (start, end))
         };
         let args = WorkArgs {
             source: self.all.source,
-            layout: records.shape(entry),
+            layout: records.entry_layout(entry),
             view,
             linked: if is_work(entry.kind()) { linked } else { 0 },
-            finished: self.collection.interval(entry).1 != NEVER,
+            finished: self.collection.entry_times(entry).1 != NEVER,
             clipped: self.linked.is_clipped(start),
         };
         let mut words = List::new();
-        let name = match (records.names.text(entry.name), entry.slice()) {
+        let name = match (records.names.text(entry.name), entry.work_slice()) {
             ("", Some(slice)) => self.all.source.slice_name(slice, &mut words),
             (name, _) => name,
         };
         let (body, id, linked) = match entry.kind() {
             // Like other annotations: with the id of its span, and a nanosecond wider in a file.
-            ActivityType::GpuUserAnnotation if entry.slice().is_some() => {
+            ActivityType::GpuUserAnnotation if entry.work_slice().is_some() => {
                 let (start, end) = without_margin(start, end);
                 (Body::Slice { start, end }, linked, 0)
             }
             kind if is_work(kind) => (Body::Slice { start, end }, 0, linked),
             // As in libkineto, a wait has an id of its own.
-            _ => (Body::Slice { start, end }, entry.correlation(), linked),
+            _ => (Body::Slice { start, end }, entry.correlation_id(), linked),
         };
         let mut activity = Activity::new(entry.kind(), name, Track::new(i64::from(self.device), row), body);
         (activity.id, activity.linked, activity.args) = (CorrelationId(id), CorrelationId(linked), &args);
-        self.rows.activity(&activity)
+        self.rows.write_activity(&activity)
     }
 
     /// Delivers the names of the rows in use.
-    fn names(&mut self, at: Timestamp) -> io::Result<()> {
-        for DeviceRow { id, nth } in self.lanes.used().to_vec() {
-            let name = match (self.described(), stream_id(self.stream)) {
-                (Some(described), _) => format!("{}{}", described.name, again(nth)),
-                (None, -1) => format!("Device {}{}", self.device, again(nth)),
-                (None, stream) => format!("stream {stream}{}", if nth == 0 { " ".to_owned() } else { again(nth) }),
+    fn deliver_names(&mut self, at: Timestamp) -> io::Result<()> {
+        for DeviceRow { id, nth } in self.lanes.rows_in_use().to_vec() {
+            let name = match (self.stream_description(), stream_id(self.stream)) {
+                (Some(described), _) => format!("{}{}", described.name, row_suffix(nth)),
+                (None, -1) => format!("Device {}{}", self.device, row_suffix(nth)),
+                (None, stream) => format!("stream {stream}{}", if nth == 0 { " ".to_owned() } else { row_suffix(nth) }),
             };
-            self.name(id, &name, at)?;
+            self.deliver_name(id, &name, at)?;
         }
         Ok(())
     }
 
     /// Delivers the names of rows with waits of a thread.
     fn threads_names(&mut self, at: Timestamp) -> io::Result<()> {
-        for DeviceRow { id, nth } in self.lanes.used().to_vec() {
-            self.name(id, &format!("thread {} (sync){}", self.stream, again(nth)), at)?;
+        for DeviceRow { id, nth } in self.lanes.rows_in_use().to_vec() {
+            self.deliver_name(id, &format!("thread {} (sync){}", self.stream, row_suffix(nth)), at)?;
         }
         Ok(())
     }
 
     /// Returns the collector's description of the stream.
-    fn described(&self) -> Option<&'w Stream> {
+    fn stream_description(&self) -> Option<&'w Stream> {
         let device = self.collection.records.devices.iter().find(|device| device.id == self.device)?;
         device.streams.iter().find(|stream| stream.id == self.stream)
     }
 
-    fn name(&mut self, row: i64, name: &str, at: Timestamp) -> io::Result<()> {
+    fn deliver_name(&mut self, row: i64, name: &str, at: Timestamp) -> io::Result<()> {
         let track = Track::new(i64::from(self.device), row);
-        let sort_index = self.described().map_or(stream_id(self.stream), |described| described.order);
-        let first = Track::new(i64::from(self.device), self.lanes.first());
+        let sort_index = self.stream_description().map_or(stream_id(self.stream), |described| described.order);
+        let first = Track::new(i64::from(self.device), self.lanes.first_row_id());
         let continues = Some(first).filter(|first| *first != track);
-        self.rows.thread(&ThreadRow { track, name, sort_index, continues, at })
+        self.rows.write_thread(&ThreadRow { track, name, sort_index, continues, at })
     }
 }
 
@@ -438,19 +443,19 @@ fn is_apart(entry: &Entry<'_>) -> bool {
 
 /// Returns whether it is a wait of a host thread, whose row is next to the overhead of collectors, as in libkineto.
 fn is_of_cpu(collection: &Collection, mark: &StreamMark) -> bool {
-    collection.records.entry(mark.at).is_some_and(|entry| entry.kind() == ActivityType::XpuSync)
+    collection.records.entry_at(mark.at).is_some_and(|entry| entry.kind() == ActivityType::XpuSync)
 }
 
-fn later(at: Timestamp, ns: u64) -> Timestamp {
+fn plus_nanos(at: Timestamp, ns: u64) -> Timestamp {
     Timestamp::from_nanos(at.as_nanos().saturating_add(ns))
 }
 
-fn earlier(at: Timestamp, ns: u64) -> Timestamp {
+fn minus_nanos(at: Timestamp, ns: u64) -> Timestamp {
     Timestamp::from_nanos(at.as_nanos().saturating_sub(ns))
 }
 
 /// Returns the suffix of the name of a further row.
-fn again(row: usize) -> String {
+fn row_suffix(row: usize) -> String {
     if row == 0 { String::new() } else { format!(" ({})", row + 1) }
 }
 
@@ -496,12 +501,11 @@ mod tests {
                 DeviceAnnotation { device: 0, stream: 7, start, end, annotation: 1 }
             };
             let spans: Vec<_> = spans.iter().map(new).collect();
-            let margins = margins(&spans.iter().collect::<Vec<_>>(), resolution_ns).to_vec();
+            let margins = annotation_margins(&spans.iter().collect::<Vec<_>>(), resolution_ns).to_vec();
             let mut nest = Nest::new(0, resolution_ns);
-            let places = spans
-                .iter()
-                .zip(&margins)
-                .map(|(span, [before, behind])| nest.place(earlier(span.start, *before), later(span.end, *behind)).row);
+            let places = spans.iter().zip(&margins).map(|(span, [before, behind])| {
+                nest.place_slice(minus_nanos(span.start, *before), plus_nanos(span.end, *behind)).row
+            });
             (places.max(), margins)
         };
         for resolution_ns in [0, 2] {

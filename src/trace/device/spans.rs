@@ -22,7 +22,11 @@ pub(super) struct HostSpans<'t> {
 
 impl link::Spans for HostSpans<'_> {
     fn span_of(&self, slice: u64) -> Option<u64> {
-        self.host.recorded.record(slice).filter(|record| record.head.tag == Tag::Slice).map(|record| record.span())
+        self.host
+            .recorded
+            .find_record(slice)
+            .filter(|record| record.head.tag == Tag::Slice)
+            .map(|record| record.span_id())
     }
 
     fn may_be_open(&self, slice: u64, at: Timestamp) -> bool {
@@ -35,24 +39,24 @@ impl link::Spans for HostSpans<'_> {
     }
 
     fn parent_of(&self, span: u64) -> u64 {
-        self.host.recorded.record(span).and_then(|record| record.parent()).unwrap_or(0)
+        self.host.recorded.find_record(span).and_then(|record| record.parent_id()).unwrap_or(0)
     }
 
-    fn annotation(&self, span: u64) -> u64 {
-        let Some(definition) = self.host.recorded.record(span) else { return 0 };
+    fn annotation_of(&self, span: u64) -> u64 {
+        let Some(definition) = self.host.recorded.find_record(span) else { return 0 };
         let site = self.host.recorded.sites.get(definition.head.site as usize);
         if site.is_none_or(|site| site.class() != ActivityType::UserAnnotation) {
             return 0;
         }
         // On the host, its first slice represents it; that is usually the next record.
-        let first = first_slice(&definition).filter(|slice| self.host.recorded.record(*slice).is_some());
+        let first = first_slice(&definition).filter(|slice| self.host.recorded.find_record(*slice).is_some());
         first.unwrap_or(span)
     }
 
-    fn innermost(&self, questions: &[(u32, Timestamp)]) -> List<u64> {
+    fn innermost_slices(&self, questions: &[(u32, Timestamp)]) -> List<u64> {
         let mut answers = List::with_capacity(questions.len());
         for asked in questions.chunk_by(|a, b| a.0 == b.0) {
-            let thread = asked.first().map_or(0, |(number, _)| self.threads.id(*number));
+            let thread = asked.first().map_or(0, |(number, _)| self.threads.thread_id(*number));
             self.innermost_of(thread, asked.iter().map(|(_, at)| *at), &mut answers);
         }
         answers
@@ -67,7 +71,7 @@ impl<'t> HostSpans<'t> {
     /// Returns until when a slice may have been open; `None` if the recording does not contain it.
     fn open_until(&self, slice: u64) -> Option<Timestamp> {
         let HostRecords { recorded, index, converter, .. } = self.host;
-        let record = recorded.record(slice).filter(|record| record.head.tag == Tag::Slice)?;
+        let record = recorded.find_record(slice).filter(|record| record.head.tag == Tag::Slice)?;
         if recorded.is_without_pause() && !recorded.disorder {
             return Some(NEVER);
         }
@@ -75,11 +79,11 @@ impl<'t> HostSpans<'t> {
             if recorded.disorder {
                 // Its thread may not have noticed yet that another thread exited it.
 
-                let end = converter.timestamp(index.times(window, &record).1).as_nanos();
+                let end = converter.timestamp_of(index.slice_times(window, &record).1).as_nanos();
                 Timestamp::from_nanos(end.saturating_add(self.slack_ns))
             } else {
                 // Slices that are open during a pause are pushed again after it.
-                converter.timestamp(window.end)
+                converter.timestamp_of(window.end)
             }
         }))
     }
@@ -93,22 +97,22 @@ impl<'t> HostSpans<'t> {
             if record.head.tag != Tag::Slice {
                 return Ok(());
             }
-            let (start, end, _) = index.times(window, record);
-            let start = converter.timestamp(start);
+            let (start, end, _) = index.slice_times(window, record);
+            let start = converter.timestamp_of(start);
             while let Some(at) = next.filter(|at| *at < start) {
-                answers.push(innermost(&mut open, at));
+                answers.push(innermost_slice(&mut open, at));
                 next = times.next();
             }
             while open.pop_if(|(end, _)| *end <= start).is_some() {}
-            open.push((converter.timestamp(end), record.id()));
+            open.push((converter.timestamp_of(end), record.id()));
             Ok(())
         });
-        answers.extend(next.into_iter().chain(times).map(|at| innermost(&mut open, at)));
+        answers.extend(next.into_iter().chain(times).map(|at| innermost_slice(&mut open, at)));
     }
 }
 
 /// Returns the innermost open slice at a time, 0 if there is none. Times must not decrease between calls.
-fn innermost(open: &mut List<(Timestamp, u64)>, at: Timestamp) -> u64 {
+fn innermost_slice(open: &mut List<(Timestamp, u64)>, at: Timestamp) -> u64 {
     while open.pop_if(|(end, _)| *end <= at).is_some() {}
     open.last().map_or(0, |(_, slice)| *slice)
 }
@@ -118,12 +122,12 @@ fn first_slice(definition: &CommittedRecord<'_>) -> Option<u64> {
     if definition.head.tag == Tag::Slice {
         return Some(definition.id());
     }
-    let mut at = definition.next();
-    while let Some(record) = CommittedRecord::read(definition.chunk, at, definition.chunk.committed()) {
-        if record.head.tag == Tag::Slice && record.span() == definition.id() {
+    let mut at = definition.next_slot();
+    while let Some(record) = CommittedRecord::read_at(definition.chunk, at, definition.chunk.committed_len()) {
+        if record.head.tag == Tag::Slice && record.span_id() == definition.id() {
             return Some(record.id());
         }
-        at = record.next();
+        at = record.next_slot();
     }
     None
 }

@@ -29,15 +29,15 @@ impl DeviceThreads {
             DeviceThreads { handles: List::new(), ids: List::new(), numbers: BTreeMap::new(), are_unique: false };
         let mut last_lanes = BTreeMap::new();
         for lane in &recorded.lanes {
-            let number = threads.add(lane.thread);
-            threads.handles.push((lane.handle, converter.timestamp(lane.since), number));
+            let number = threads.add_id(lane.thread);
+            threads.handles.push((lane.handle, converter.timestamp_of(lane.since), number));
             let last = last_lanes.entry((lane.handle, lane.thread)).or_insert(lane);
             *last = if lane.since >= last.since { lane } else { *last };
         }
         for lane in last_lanes.into_values() {
             if let Some(until) = lane.until {
-                let stranger = threads.add(i64::from(lane.handle));
-                threads.handles.push((lane.handle, converter.timestamp(until), stranger));
+                let stranger = threads.add_id(i64::from(lane.handle));
+                threads.handles.push((lane.handle, converter.timestamp_of(until), stranger));
             }
         }
         // In order, so that numbers are reproducible.
@@ -52,10 +52,10 @@ impl DeviceThreads {
             };
         }
         for id in ids {
-            threads.add(id);
+            threads.add_id(id);
         }
         for handle in strangers {
-            let number = threads.add(i64::from(handle));
+            let number = threads.add_id(i64::from(handle));
             threads.handles.push((handle, Timestamp::default(), number));
         }
         threads.handles.sort_unstable();
@@ -63,7 +63,7 @@ impl DeviceThreads {
         threads
     }
 
-    fn add(&mut self, id: i64) -> u32 {
+    fn add_id(&mut self, id: i64) -> u32 {
         *self.numbers.entry(id).or_insert_with(|| {
             self.ids.push(id);
             u32::try_from(self.ids.len() - 1).unwrap_or(u32::MAX)
@@ -72,7 +72,7 @@ impl DeviceThreads {
 
     /// Returns the number of the thread that made a call at that time.
     #[inline]
-    pub(super) fn number(&self, thread: Thread, at: Timestamp) -> u32 {
+    pub(super) fn thread_number(&self, thread: Thread, at: Timestamp) -> u32 {
         match thread {
             Thread::Handle(handle) if self.are_unique => {
                 let found = self.handles.binary_search_by_key(&handle, |known| known.0).ok();
@@ -97,7 +97,7 @@ impl DeviceThreads {
     }
 
     /// Returns the kernel's id of a thread, or its handle.
-    pub(super) fn id(&self, number: u32) -> i64 {
+    pub(super) fn thread_id(&self, number: u32) -> i64 {
         self.ids.get(number as usize).copied().unwrap_or(0)
     }
 }

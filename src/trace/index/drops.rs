@@ -96,7 +96,7 @@ impl<'r> Drops<'r> {
     /// Processes a record; `ends` holds the ends of slices that their own records lack.
     pub(super) fn add_record(&mut self, record: &CommittedRecord<'_>, ends: &Map<u64, Ticks>) {
         match record.head.tag {
-            Tag::Slice if record.head.flags & flag::CLIPPED == 0 => self.enter(record, ends),
+            Tag::Slice if record.head.flags & flag::CLIPPED == 0 => self.enter_slice(record, ends),
             Tag::Lane => {
                 let lane = record.words[0];
                 let open = self.others.remove(&lane).unwrap_or_default();
@@ -105,8 +105,8 @@ impl<'r> Drops<'r> {
                 self.other = Ticks(0);
             }
             Tag::Close => self.closed.push((record.words[0], record.head.flags & flag::AFTER_EXIT != 0)),
-            Tag::Instant | Tag::Counter => self.happened(Ticks(record.words[0]), ends),
-            Tag::Values => self.happened(Ticks(record.words[1]), ends),
+            Tag::Instant | Tag::Counter => self.count_event(Ticks(record.words[0]), ends),
+            Tag::Values => self.count_event(Ticks(record.words[1]), ends),
             // A span without fields may have been created long before its record.
             Tag::Span if record.head.payload != 0 => self.count_in(|around| around.span == record.words[0]),
             Tag::Error => self.count_in(|around| around.slice == record.words[0]),
@@ -115,9 +115,9 @@ impl<'r> Drops<'r> {
         }
     }
 
-    fn happened(&mut self, at: Ticks, ends: &Map<u64, Ticks>) {
+    fn count_event(&mut self, at: Ticks, ends: &Map<u64, Ticks>) {
         self.other = at;
-        self.count_in(|around| around.end(ends).is_none_or(|end| at <= end));
+        self.count_in(|around| around.end_ticks(ends).is_none_or(|end| at <= end));
     }
 
     /// Counts a record for the slice entered last, if the record is inside it.
@@ -125,13 +125,13 @@ impl<'r> Drops<'r> {
         self.open.last_mut().filter(|around| is_in(around)).into_iter().for_each(|around| around.records += 1);
     }
 
-    fn enter(&mut self, slice: &CommittedRecord<'_>, ends: &Map<u64, Ticks>) {
-        let ([start, end, _], span) = (slice.words, slice.span());
+    fn enter_slice(&mut self, slice: &CommittedRecord<'_>, ends: &Map<u64, Ticks>) {
+        let ([start, end, _], span) = (slice.words, slice.span_id());
         let is_first = slice.head.flags & flag::FIRST != 0;
         let mut follows = false;
-        while let Some(ended) = self.open.pop_if(|entered| entered.end(ends).is_some_and(|end| end.0 <= start)) {
-            follows = ended.span == span && ended.end(ends) > Some(self.other);
-            self.left(ended, self.lane);
+        while let Some(ended) = self.open.pop_if(|entered| entered.end_ticks(ends).is_some_and(|end| end.0 <= start)) {
+            follows = ended.span == span && ended.end_ticks(ends) > Some(self.other);
+            self.complete_slice(ended, self.lane);
         }
         let is_call = is_first || self.open.iter().any(|around| around.span == span);
         let is_known = || self.spans.get(&span).is_some_and(|known| known.is_inside_others);
@@ -161,13 +161,13 @@ impl<'r> Drops<'r> {
 
     /// Returns whether the span of a slice was created in that span, or in a span inside it.
     fn is_ancestor(&self, span: u64, slice: &CommittedRecord<'_>) -> bool {
-        let first = self.recorded.definition(slice);
-        let up = |made: &CommittedRecord<'_>| self.recorded.record(made.parent()?);
-        std::iter::successors(first, up).take(MOST).any(|made| made.parent() == Some(span))
+        let first = self.recorded.definition_of(slice);
+        let up = |made: &CommittedRecord<'_>| self.recorded.find_record(made.parent_id()?);
+        std::iter::successors(first, up).take(MOST).any(|made| made.parent_id() == Some(span))
     }
 
     /// Processes a completed slice.
-    fn left(&mut self, entered: Entered, lane: u64) {
+    fn complete_slice(&mut self, entered: Entered, lane: u64) {
         if entered.is_first {
             return;
         }
@@ -186,7 +186,7 @@ impl<'r> Drops<'r> {
     pub(super) fn finish(mut self, ends: &Map<u64, Ticks>, converter: &Converter) -> FoundDrops {
         self.others.insert(self.lane, std::mem::take(&mut self.open));
         for (lane, open) in std::mem::take(&mut self.others) {
-            open.into_iter().for_each(|entered| self.left(entered, lane));
+            open.into_iter().for_each(|entered| self.complete_slice(entered, lane));
         }
         for (span, at_once) in &self.closed {
             if let Some(span) = self.spans.get_mut(span) {
@@ -194,8 +194,8 @@ impl<'r> Drops<'r> {
             }
         }
         let is_short = |last: &Entered| {
-            let end = last.end(ends).map(|end| converter.timestamp(end));
-            end.is_some_and(|end| end.since(converter.timestamp(last.start)) < LONGEST_NS)
+            let end = last.end_ticks(ends).map(|end| converter.timestamp_of(end));
+            end.is_some_and(|end| end.since(converter.timestamp_of(last.start)) < LONGEST_NS)
         };
         let ends_empty = |span: &&Span| span.is_closed && !span.last.is_call && span.last.records == 0;
         let mut spans: List<&Span> =
@@ -234,7 +234,7 @@ impl<'r> Drops<'r> {
 }
 
 impl Entered {
-    fn end(&self, ends: &Map<u64, Ticks>) -> Option<Ticks> {
+    fn end_ticks(&self, ends: &Map<u64, Ticks>) -> Option<Ticks> {
         if self.end.0 != 0 { Some(self.end) } else { ends.get(&self.slice).copied() }
     }
 }

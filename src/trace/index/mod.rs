@@ -12,7 +12,7 @@ use super::recorded::{Recorded, Window};
 use crate::buffer::{CommittedRecord, Tag, flag};
 use crate::callsite::NAME_FIELD;
 use crate::clock::Converter;
-use crate::fields::{Datum, Value, values};
+use crate::fields::{Datum, Value, decode_values};
 use crate::memory::Category;
 use crate::time::Ticks;
 use drops::Drops;
@@ -95,7 +95,7 @@ impl Pairs {
     }
 
     /// Returns the second halves of the pairs with that first half, in order.
-    pub(crate) fn of(&self, first: u64) -> impl DoubleEndedIterator<Item = u64> + '_ {
+    pub(crate) fn paired_with(&self, first: u64) -> impl DoubleEndedIterator<Item = u64> + '_ {
         let from = self.0.partition_point(|pair| pair.0 < first);
         let to = self.0.partition_point(|pair| pair.0 <= first);
         self.0.get(from..to).unwrap_or_default().iter().map(|pair| pair.1)
@@ -109,17 +109,17 @@ impl Index {
         let (mut again, mut follows, mut closes, mut open) = (Set::default(), List::new(), List::new(), List::new());
         let (mut values, mut early, mut drops) = (List::new(), Set::default(), Drops::new(recorded));
         index.ends = late_ends(recorded);
-        for (chunk, (records, committed)) in recorded.chunks.iter().inspect(|_| progress.tick()).enumerate() {
+        for (chunk, (records, committed)) in recorded.chunks.iter().inspect(|_| progress.count_step()).enumerate() {
             let mut run = Run { thread: 0, lane: 0, chunk, from: 1, to: 1 };
             let mut at = 1;
             let window = recorded.window_with(records);
             let cut = window.filter(|window| window.is_cut);
-            while let Some(record) = CommittedRecord::read(records, at, *committed) {
+            while let Some(record) = CommittedRecord::read_at(records, at, *committed) {
                 let [a, b, _] = record.words;
                 if let Some(window) = cut.filter(|window| !index.is_in_window(window, &record)) {
-                    early.extend(is_early(window, &record).then(|| record.span()));
+                    early.extend(is_early(window, &record).then(|| record.span_id()));
                     index.runs.extend((run.to > run.from).then_some(run));
-                    at = record.next();
+                    at = record.next_slot();
                     run = Run { from: at, to: at, ..run };
                     continue;
                 }
@@ -130,12 +130,12 @@ impl Index {
                     Tag::Slice => {
                         open.extend(index.count_slice(window, &record));
                         if record.head.flags & flag::FIRST == 0 {
-                            again.insert(record.span());
+                            again.insert(record.span_id());
                         }
                     }
                     Tag::Lane => {
                         index.runs.extend((run.to > run.from).then_some(run));
-                        let (lane, from) = (usize::try_from(a).unwrap_or(usize::MAX), record.next());
+                        let (lane, from) = (usize::try_from(a).unwrap_or(usize::MAX), record.next_slot());
                         let thread = recorded.lanes.get(lane).map_or(0, |lane| lane.thread);
                         run = Run { thread, lane, chunk, from, to: from };
                     }
@@ -154,7 +154,7 @@ impl Index {
                     Tag::Counts if a != 0 => index.add_counts(a, &record),
                     Tag::Span | Tag::Stack | Tag::Counts => {}
                 }
-                at = record.next();
+                at = record.next_slot();
                 run.to = at;
             }
             index.damaged += u64::from(at < *committed);
@@ -187,7 +187,7 @@ impl Index {
 
     /// Keeps the record of the counters' values at the end of a slice.
     fn add_counts(&mut self, slice: u64, counts: &CommittedRecord<'_>) {
-        let mut times = counts.payload();
+        let mut times = counts.payload_words();
         self.scaled += u64::from(times.next() > times.next());
         self.counts.0.push((slice, counts.id()));
     }
@@ -222,7 +222,7 @@ impl Index {
     }
 
     /// Returns how often the future of a span was polled; `None` if the span is not a future's, or was polled once.
-    pub(crate) fn polls(&self, span: u64) -> Option<u64> {
+    pub(crate) fn poll_count(&self, span: u64) -> Option<u64> {
         let track = self.tracks.get(&span).filter(|track| self.polled_sites.contains(&track.site));
         track.map(|track| track.polls)
     }
@@ -240,9 +240,9 @@ impl Index {
     ) {
         for run in &self.runs {
             let window = recorded.window_of(*run);
-            let slices = recorded.records(*run).filter(|record| record.head.tag == Tag::Slice);
+            let slices = recorded.records_of_run(*run).filter(|record| record.head.tag == Tag::Slice);
             for record in slices.filter(|record| !self.is_drop(record)) {
-                let (start, end, _) = self.times(window, &record);
+                let (start, end, _) = self.slice_times(window, &record);
                 each(run.thread, &record, start, end);
             }
         }
@@ -250,7 +250,7 @@ impl Index {
 
     /// Returns a slice's start and end, and whether it ended in its window.
     #[inline]
-    pub(crate) fn times(&self, window: &Window, slice: &CommittedRecord<'_>) -> (Ticks, Ticks, bool) {
+    pub(crate) fn slice_times(&self, window: &Window, slice: &CommittedRecord<'_>) -> (Ticks, Ticks, bool) {
         let [start, end, _] = slice.words;
         let start = if is_clipped(Some(window), slice) { window.start } else { Ticks(start) };
         if self.unfinished.binary_search(&slice.id()).is_ok() {
@@ -282,8 +282,8 @@ impl Index {
             return;
         }
         self.for_each_slice(recorded, |record, start, end| {
-            if let Some(track) = tracks.get_mut(&record.span()) {
-                track.poll(record.head.site, start, end);
+            if let Some(track) = tracks.get_mut(&record.span_id()) {
+                track.add_poll(record.head.site, start, end);
             }
         });
         // A single slice that is not its span's first: the earlier ones were not recorded.
@@ -291,9 +291,9 @@ impl Index {
         for span in closes {
             tracks.get_mut(span).into_iter().for_each(|track| track.is_closed = true);
         }
-        for drop in self.drops.iter().filter_map(|slice| recorded.record(*slice)) {
-            if let (Some(track), Some(window)) = (tracks.get_mut(&drop.span()), recorded.window_around(&drop)) {
-                track.last = track.last.max(self.times(window, &drop).1);
+        for drop in self.drops.iter().filter_map(|slice| recorded.find_record(*slice)) {
+            if let (Some(track), Some(window)) = (tracks.get_mut(&drop.span_id()), recorded.window_around(&drop)) {
+                track.last = track.last.max(self.slice_times(window, &drop).1);
             }
         }
         self.tracks = tracks;
@@ -307,10 +307,10 @@ impl Index {
         if follows.is_empty() {
             return;
         }
-        let is_short = |start, end| converter.timestamp(end).since(converter.timestamp(start)) < 1000;
+        let is_short = |start, end| converter.timestamp_of(end).since(converter.timestamp_of(start)) < 1000;
         let mut firsts: Map<u64, Option<(bool, Ticks, u64)>> = follows.iter().map(|(span, _)| (*span, None)).collect();
         self.for_each_slice(recorded, |record, start, end| {
-            if let Some(first) = firsts.get_mut(&record.span()) {
+            if let Some(first) = firsts.get_mut(&record.span_id()) {
                 let this = (is_short(start, end), start, record.id());
                 *first = Some(first.map_or(this, |first| first.min(this)));
             }
@@ -321,7 +321,7 @@ impl Index {
         }
         let mut latest: List<Option<(bool, Ticks, u64)>> = follows.iter().map(|_| None).collect();
         self.for_each_slice(recorded, |record, start, end| {
-            for pair in sources.get(&record.span()).into_iter().flatten() {
+            for pair in sources.get(&record.span_id()).into_iter().flatten() {
                 let first = follows.get(*pair).and_then(|(span, _)| firsts.get(span).copied().flatten());
                 if let (Some((_, to, _)), Some(latest)) = (first, latest.get_mut(*pair))
                     && start <= to
@@ -367,11 +367,11 @@ fn late_ends(recorded: &Recorded) -> Map<u64, Ticks> {
     for (chunk, committed) in &recorded.chunks {
         let Some(window) = recorded.window_with(chunk).filter(|window| window.is_cut) else { continue };
         let mut at = 1;
-        while let Some(record) = CommittedRecord::read(chunk, at, *committed) {
+        while let Some(record) = CommittedRecord::read_at(chunk, at, *committed) {
             if record.head.tag == Tag::End && Ticks(record.words[1]) <= window.end {
                 ends.insert(record.words[0], Ticks(record.words[1]));
             }
-            at = record.next();
+            at = record.next_slot();
         }
     }
     ends
@@ -386,11 +386,11 @@ fn last_values(recorded: &Recorded, sorted: &[(u64, u64, u64)]) -> List<(u64, u6
         let first = kept.len();
         for (span, _, id) in of_span.iter().rev() {
             let is_last = of_span.len() == 1
-                || recorded.record(*id).is_some_and(|record| {
-                    recorded.payload(&record, &mut words);
-                    let key = |value: Value<'_>| (record.head.site, value.field, LateKind::by(value.datum));
+                || recorded.find_record(*id).is_some_and(|record| {
+                    recorded.read_payload(&record, &mut words);
+                    let key = |value: Value<'_>| (record.head.site, value.field, LateKind::from_datum(value.datum));
                     // Each value is noted, so this does not stop at the first new one.
-                    values(&words).fold(false, |is_new, value| seen.insert(key(value)) | is_new)
+                    decode_values(&words).fold(false, |is_new, value| seen.insert(key(value)) | is_new)
                 });
             kept.extend(is_last.then_some((*span, *id)));
         }
@@ -409,7 +409,7 @@ enum LateKind {
 }
 
 impl LateKind {
-    fn by(datum: Datum<'_>) -> LateKind {
+    fn from_datum(datum: Datum<'_>) -> LateKind {
         let is_category = |text| str::from_utf8(text).is_ok_and(|text| text.parse::<Category>().is_ok());
         match datum {
             Datum::Text(text) if is_category(text) => LateKind::Category,
@@ -422,13 +422,13 @@ impl LateKind {
 /// Returns how many values of a counter are not finite numbers.
 fn unshown_values(recorded: &Recorded, counter: &CommittedRecord<'_>) -> u64 {
     let mut words = List::new();
-    recorded.payload(counter, &mut words);
+    recorded.read_payload(counter, &mut words);
     let names = recorded.sites.get(counter.head.site as usize).map(|site| site.metadata.fields());
     let is_name = |index: usize| {
         let named = |name: &str| names.and_then(|names| names.field(name)).is_some_and(|field| field.index() == index);
         named(NAME_FIELD) || named("message")
     };
-    let unshown = values(&words).filter(|value| match value.datum {
+    let unshown = decode_values(&words).filter(|value| match value.datum {
         Datum::F64(number) => !number.is_finite(),
         Datum::Text(_) => !is_name(value.field),
         _ => false,
@@ -437,7 +437,7 @@ fn unshown_values(recorded: &Recorded, counter: &CommittedRecord<'_>) -> u64 {
 }
 
 impl Track {
-    fn poll(&mut self, site: u32, start: Ticks, end: Ticks) {
+    fn add_poll(&mut self, site: u32, start: Ticks, end: Ticks) {
         if self.polls == 0 {
             *self = Track { site, first: start, last: end, ..Track::default() };
         }
@@ -453,7 +453,7 @@ mod tests {
     use super::*;
     use crate::buffer::{Chunk, Head};
     use crate::recorder::{RecordedBuffers, Recorder};
-    use kineto_trace::fields::words;
+    use kineto_trace::fields::encode_values;
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
 
@@ -480,17 +480,17 @@ mod tests {
         chunk.open(1 << 20, 1);
         let (slots, mut at) = (chunk.slots(), 1);
         for (time, (span, site, field, datum)) in (0..).zip(replaced.chain(texts).chain(last)) {
-            let payload = words(&[(field, datum)]);
+            let payload = encode_values(&[(field, datum)]);
             let head = Head { payload: u16::try_from(payload.len()).unwrap(), ..Head::new(Tag::Values, 0, site) };
-            CommittedRecord::write(slots, at, head, [span, time, 0]);
-            for (place, word) in slots.words().iter().skip(at * 4 + 3).zip(payload) {
+            CommittedRecord::write_head(slots, at, head, [span, time, 0]);
+            for (place, word) in slots.all_words().iter().skip(at * 4 + 3).zip(payload) {
                 place.store(u64::from_le_bytes(word), Ordering::Relaxed);
             }
             at += 2;
         }
         let (recorded, _) = recorded(chunk, at);
         let index = index_of(&recorded);
-        let ids = |span| index.values.of(span).map(|id| (id - (1 << 20) - 1) / 2).collect::<Vec<_>>();
+        let ids = |span| index.values.paired_with(span).map(|id| (id - (1 << 20) - 1) / 2).collect::<Vec<_>>();
         // The last number of field 0, the last text and the last number of field 1, and that of another callsite.
         assert_eq!((ids(7), ids(8)), (vec![999, 1001, 1002, 1003], vec![1004]));
     }
@@ -501,15 +501,15 @@ mod tests {
         chunk.open(1 << 20, 1);
         let slots = chunk.slots();
         for (at, end) in [(1, 0), (2, 20), (3, 70), (4, 0)] {
-            CommittedRecord::write(slots, at, Head::new(Tag::Slice, flag::FIRST, 0), [10 + at as u64, end, 0]);
+            CommittedRecord::write_head(slots, at, Head::new(Tag::Slice, flag::FIRST, 0), [10 + at as u64, end, 0]);
         }
-        slots.commit((1 << 20) + 5);
+        slots.commit_below((1 << 20) + 5);
         let (recorded, window) = recorded(chunk.clone(), 5);
         let index = index_of(&recorded);
         // Threads store these ends after the records were read, though the first thread had read its clock in time.
-        slots.end(1, 40);
-        slots.end(4, 60);
-        let ends = |at| index.times(&window, &CommittedRecord::read(&chunk, at, 5).unwrap());
+        slots.store_end(1, 40);
+        slots.store_end(4, 60);
+        let ends = |at| index.slice_times(&window, &CommittedRecord::read_at(&chunk, at, 5).unwrap());
         let shown: Vec<_> = (1..5).map(ends).map(|(_, end, finished)| (end.0, finished)).collect();
         assert_eq!(shown, [(50, false), (20, true), (50, false), (50, false)]);
         assert_eq!(index.unfinished.len(), 3);

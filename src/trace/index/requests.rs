@@ -60,7 +60,7 @@ impl Requests {
         let to_row = |(span, track): (&u64, &Track)| {
             let until = if track.is_closed { None } else { window_end };
             let end = until.map_or(track.last, |until| until.max(track.last));
-            let (start, end) = (converter.timestamp(track.first), converter.timestamp(end));
+            let (start, end) = (converter.timestamp_of(track.first), converter.timestamp_of(end));
             AsyncTrack { span: *span, track: *span, request: *span, start, end, drawn: end, polls: *track }
         };
         let mut tracks: List<AsyncTrack> =
@@ -75,7 +75,8 @@ impl Requests {
         // The open spans of each track, and the drawn ends of the spans placed before.
         let mut open: Map<u64, List<AsyncTrack>> = Map::default();
         let mut placed: Map<u64, u64> = Map::default();
-        let parent = |span: u64| recorded.record(span).and_then(|made| made.parent()).filter(|parent| *parent != 0);
+        let parent =
+            |span: u64| recorded.find_record(span).and_then(|made| made.parent_id()).filter(|parent| *parent != 0);
         for track in &mut self.tracks {
             let ancestors = std::iter::successors(parent(track.span), |span| parent(*span)).take(MOST_ANCESTORS);
             let mut ancestors = ancestors.filter(|span| self.of_span.contains_key(span));
@@ -97,12 +98,12 @@ impl Requests {
     }
 
     /// Returns the spans with a track, in the order of their start.
-    pub(in crate::trace) fn tracks(&self) -> &[AsyncTrack] {
+    pub(in crate::trace) fn async_tracks(&self) -> &[AsyncTrack] {
         &self.tracks
     }
 
     /// Returns the request of a span with the parent `parent`; `None` if it belongs to none.
-    pub(in crate::trace) fn of(
+    pub(in crate::trace) fn request_of(
         &self,
         recorded: &Recorded,
         cache: &mut RequestCache,
@@ -121,7 +122,7 @@ impl Requests {
             }
             at = next;
             request = known(cache, at);
-            next = recorded.record(at).and_then(|made| made.parent()).unwrap_or(0);
+            next = recorded.find_record(at).and_then(|made| made.parent_id()).unwrap_or(0);
         }
         let request = request.flatten();
         cache.put(span, request);
@@ -132,11 +133,11 @@ impl Requests {
 
 impl RequestCache {
     fn get(&self, span: u64) -> Option<Option<u64>> {
-        self.0.get(place(span)).filter(|(known, _)| *known == span).map(|(_, request)| *request)
+        self.0.get(cache_slot(span)).filter(|(known, _)| *known == span).map(|(_, request)| *request)
     }
 
     fn put(&mut self, span: u64, request: Option<u64>) {
-        self.0.get_mut(place(span)).into_iter().for_each(|slot| *slot = (span, request));
+        self.0.get_mut(cache_slot(span)).into_iter().for_each(|slot| *slot = (span, request));
     }
 }
 
@@ -146,6 +147,6 @@ impl Default for RequestCache {
     }
 }
 
-fn place(span: u64) -> usize {
+fn cache_slot(span: u64) -> usize {
     usize::try_from(span % CACHED as u64).unwrap_or(0)
 }

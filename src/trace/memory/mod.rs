@@ -29,11 +29,11 @@ pub(super) struct MemoryRecord {
 
 impl MemoryRecord {
     /// Returns the time and the contents of a record.
-    pub(super) fn of(record: &CommittedRecord<'_>) -> (Ticks, MemoryRecord) {
+    pub(super) fn from_record(record: &CommittedRecord<'_>) -> (Ticks, MemoryRecord) {
         let [time, slice, address] = record.words;
-        let mut payload = record.payload();
+        let mut payload = record.payload_words();
         let mut next = || payload.next().unwrap_or(0);
-        let MemoryTag { kind, index, category } = MemoryTag::of(record.head.site);
+        let MemoryTag { kind, index, category } = MemoryTag::from_word(record.head.site);
         let memory = MemoryRecord {
             slice,
             address,
@@ -72,7 +72,7 @@ pub(super) struct Categories {
 }
 
 impl Categories {
-    pub(super) fn of(&mut self, record: &MemoryRecord, source: &Source<'_>) -> Category {
+    pub(super) fn category_of(&mut self, record: &MemoryRecord, source: &Source<'_>) -> Category {
         if record.category != Category::Unknown {
             return record.category;
         }
@@ -93,18 +93,18 @@ impl Categories {
             return Category::Unknown;
         }
         let mut words = List::new();
-        let mut span = source.recorded.record(slice).map_or(0, |slice| slice.span());
-        while let Some(made) = source.recorded.record(span).filter(|_| span != 0) {
+        let mut span = source.recorded.find_record(slice).map_or(0, |slice| slice.span_id());
+        while let Some(made) = source.recorded.find_record(span).filter(|_| span != 0) {
             let field = fields.get(made.head.site as usize).copied().flatten();
-            let later = source.index.values.of(span).rev().filter_map(|id| source.recorded.record(id));
+            let later = source.index.values.paired_with(span).rev().filter_map(|id| source.recorded.find_record(id));
             let mut said = later
                 .chain([made])
-                .filter_map(|record| source.name(&record, &mut words, field?).and_then(|text| text.parse().ok()));
+                .filter_map(|record| source.field_text(&record, &mut words, field?).and_then(|text| text.parse().ok()));
             if let Some(category) = said.next() {
                 return category;
             }
             // A parent is older, and has a smaller id unless it was recorded late.
-            span = made.parent().unwrap_or(0);
+            span = made.parent_id().unwrap_or(0);
         }
         Category::Unknown
     }
@@ -120,7 +120,7 @@ pub(super) struct MemoryRows {
 
 impl MemoryRows {
     /// Delivers the instant, and the new values of the device's counters.
-    pub(super) fn show(
+    pub(super) fn deliver_record(
         &mut self,
         record: &MemoryRecord,
         source: &Source<'_>,
@@ -128,23 +128,23 @@ impl MemoryRows {
         track: Track<'_>,
         rows: &mut dyn Rows,
     ) -> io::Result<()> {
-        let args = MemoryArgs { record, category: self.categories.of(record, source) };
+        let args = MemoryArgs { record, category: self.categories.category_of(record, source) };
         let name = if record.is_out_of_memory { "[OutOfMemory]" } else { "[memory]" };
         let mut instant = Activity::new(ActivityType::CpuInstantEvent, name, track, Body::Instant { at });
         (instant.linked, instant.args) = (CorrelationId(record.slice), &args);
-        rows.activity(&instant)?;
-        let [allocated, reserved] = self.counters(record.device);
+        rows.write_activity(&instant)?;
+        let [allocated, reserved] = self.counter_names(record.device);
         let mut counter = |name: &str, bytes: u64| {
             let args = [("bytes", ArgValue::U64(bytes))];
             let mut counter = Activity::new(instant.kind, name, track, Body::Counter { at });
             counter.args = &args;
-            rows.activity(&counter)
+            rows.write_activity(&counter)
         };
         counter(allocated, record.allocated)?;
         if record.reserved == 0 { Ok(()) } else { counter(reserved, record.reserved) }
     }
 
-    fn counters(&mut self, device: Device) -> &[String; 2] {
+    fn counter_names(&mut self, device: Device) -> &[String; 2] {
         let at = self.counters.iter().position(|(known, _)| *known == device).unwrap_or_else(|| {
             self.counters.push((device, ["allocated", "reserved"].map(|what| format!("{device} {what}"))));
             self.counters.len() - 1

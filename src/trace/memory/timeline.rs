@@ -31,7 +31,7 @@ impl Trace {
         records.sort_by_key(|(at, ..)| *at);
         let mut blocks = MemoryBlocks::default();
         for (at, record, category) in &records {
-            blocks.add(record, *category, *at);
+            blocks.add_change(record, *category, *at);
         }
         let first = records.first().map(|(_, record, _)| record);
         let before = first.map_or(0, |first| i128::from(first.allocated) - i128::from(first.bytes));
@@ -46,19 +46,19 @@ impl Trace {
     /// Calls `each` with the time, the record and the category of each allocation and free.
     fn memory_records(&self, mut each: impl FnMut(Timestamp, &MemoryRecord, Category)) {
         let walk = self.walk();
-        let sites = walk.sites();
+        let sites = walk.site_rows();
         let (source, mut categories) = (walk.source(&sites), Categories::default());
         for run in &self.index().runs {
-            let records = self.inner.recorded.records(*run).filter(|record| record.head.tag == Tag::Memory);
-            for (time, record) in records.map(|record| MemoryRecord::of(&record)) {
+            let records = self.inner.recorded.records_of_run(*run).filter(|record| record.head.tag == Tag::Memory);
+            for (time, record) in records.map(|record| MemoryRecord::from_record(&record)) {
                 if !is_replaced(&record, walk.collections) {
-                    each(walk.converter.timestamp(time), &record, categories.of(&record, &source));
+                    each(walk.converter.timestamp_of(time), &record, categories.category_of(&record, &source));
                 }
             }
         }
         for (collection, linked) in walk.collections.iter().zip(walk.linked) {
-            for (at, _, record) in linked.memory(collection, walk.process) {
-                each(at, &record, categories.of(&record, &source));
+            for (at, _, record) in linked.memory_records(collection, walk.process) {
+                each(at, &record, categories.category_of(&record, &source));
             }
         }
     }
@@ -69,9 +69,9 @@ impl Trace {
         if !collections.iter().any(|collection| collection.state.as_ref().is_ok_and(|can| can.memory_of.is_some())) {
             return 0;
         }
-        let records = self.index().runs.iter().flat_map(|run| self.inner.recorded.records(*run));
+        let records = self.index().runs.iter().flat_map(|run| self.inner.recorded.records_of_run(*run));
         let reported = records.filter(|record| record.head.tag == Tag::Memory);
-        reported.filter(|record| is_replaced(&MemoryRecord::of(record).1, collections)).count() as u64
+        reported.filter(|record| is_replaced(&MemoryRecord::from_record(record).1, collections)).count() as u64
     }
 }
 
@@ -93,7 +93,7 @@ struct UsageStep {
 }
 
 impl UsageStep {
-    fn row(self, time: Option<Timestamp>, action: MemoryAction, next_category: Category) -> MemoryRow {
+    fn to_row(self, time: Option<Timestamp>, action: MemoryAction, next_category: Category) -> MemoryRow {
         let mut row = MemoryRow::new(time, action, self.key);
         (row.version, row.bytes) = (self.version, self.bytes);
         (row.category, row.next_category) = (self.category, next_category);
@@ -107,27 +107,27 @@ impl MemoryBlocks {
         UsageStep { key: self.keys, version: 0, bytes, category }
     }
 
-    fn add(&mut self, record: &MemoryRecord, category: Category, at: Timestamp) {
+    fn add_change(&mut self, record: &MemoryRecord, category: Category, at: Timestamp) {
         let bytes = record.bytes.unsigned_abs();
-        let destroy = |block: UsageStep| block.row(Some(at), MemoryAction::Destroy, block.category);
+        let destroy = |block: UsageStep| block.to_row(Some(at), MemoryAction::Destroy, block.category);
         match record.bytes {
             1.. => {
                 let block = self.new_block(bytes, category);
                 // The address was reused, so the free of the earlier block was not recorded.
                 let unseen = self.live.insert(record.address, block);
                 self.rows.extend(unseen.map(destroy));
-                self.rows.push(block.row(Some(at), MemoryAction::Create, category));
+                self.rows.push(block.to_row(Some(at), MemoryAction::Create, category));
             }
             0 => {
                 if let Some(block) = self.live.get_mut(&record.address) {
-                    self.rows.push(block.row(Some(at), MemoryAction::IncrementVersion, category));
+                    self.rows.push(block.to_row(Some(at), MemoryAction::IncrementVersion, category));
                     (block.version, block.category) = (block.version + 1, category);
                 }
             }
             _ => {
                 let block = self.live.remove(&record.address).unwrap_or_else(|| {
                     let block = self.new_block(bytes, Category::Unknown);
-                    self.before.push(block.row(None, MemoryAction::Preexisting, Category::Unknown));
+                    self.before.push(block.to_row(None, MemoryAction::Preexisting, Category::Unknown));
                     block
                 });
                 self.rows.push(destroy(block));
@@ -140,7 +140,7 @@ impl MemoryBlocks {
         let seen = self.before.iter().map(|row| row.bytes).fold(0, u64::saturating_add);
         if before > seen {
             let rest = self.new_block(before - seen, Category::Unknown);
-            self.before.push(rest.row(None, MemoryAction::Preexisting, Category::Unknown));
+            self.before.push(rest.to_row(None, MemoryAction::Preexisting, Category::Unknown));
         }
         self.before.append(&mut self.rows);
         let (mut sum, mut peak) = (0u64, 0u64);

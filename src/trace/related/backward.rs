@@ -68,12 +68,12 @@ struct GraphArgs {
 
 impl ForwardOperations {
     /// Skips an operation that has no sequence number and shares none.
-    pub(super) fn pass(&mut self) {
+    pub(super) fn skip_operation(&mut self) {
         self.around = None;
     }
 
     /// Adds a row; those of a thread arrive in order of their start.
-    pub(super) fn take(&mut self, row: u64, activity: &Activity<'_>) {
+    pub(super) fn add_row(&mut self, row: u64, activity: &Activity<'_>) {
         if let Some(Flow { kind: FlowKind::ForwardBackward, id, .. }) = activity.flow {
             self.highest = self.highest.max(id);
         }
@@ -85,8 +85,9 @@ impl ForwardOperations {
         if !is_operation(activity.kind) {
             return;
         }
-        let said = GraphArgs::of(activity.args);
-        let mut this = Operation { row, process, thread: said.thread.unwrap_or(thread), start, end, node: said.node() };
+        let said = GraphArgs::from_args(activity.args);
+        let mut this =
+            Operation { row, process, thread: said.thread.unwrap_or(thread), start, end, node: said.graph_node() };
         let is_around =
             |around: &Operation| (around.process, around.thread) == (process, this.thread) && this.start <= around.end;
         let around = self.around.take().filter(is_around);
@@ -115,7 +116,7 @@ impl ForwardOperations {
     ///
     /// Visits operations by their end. Of the forward operations of a thread and number, the last to begin counts; a backward
     /// operation consumes it, so it has one arrow. Of operations that end at once, the inner one comes first.
-    pub(super) fn join(mut self, with_arrows: bool) -> List<Addition> {
+    pub(super) fn join_operations(mut self, with_arrows: bool) -> List<Addition> {
         if !with_arrows {
             self.found.clear();
         }
@@ -155,18 +156,18 @@ impl ForwardOperations {
 }
 
 impl GraphArgs {
-    fn of(args: &dyn Args) -> GraphArgs {
+    fn from_args(args: &dyn Args) -> GraphArgs {
         let mut said = GraphArgs::default();
         args.visit(&mut |key, value| match key {
-            SEQUENCE => said.sequence = integer(value).filter(|number| *number >= 0),
-            FORWARD_THREAD => said.forward_thread = integer(value),
-            "thread id" => said.thread = integer(value),
+            SEQUENCE => said.sequence = as_integer(value).filter(|number| *number >= 0),
+            FORWARD_THREAD => said.forward_thread = as_integer(value),
+            "thread id" => said.thread = as_integer(value),
             _ => said.is_backward |= is_backward(key, value),
         });
         said
     }
 
-    fn node(&self) -> Option<Node> {
+    fn graph_node(&self) -> Option<Node> {
         let forward_thread = self.forward_thread.unwrap_or(0);
         self.sequence.map(|sequence| Node { sequence, forward_thread })
     }
@@ -176,7 +177,7 @@ impl GraphArgs {
 pub(super) fn is_backward(key: &str, value: ArgValue<'_>) -> bool {
     let scope = RecordScope::BackwardFunction;
     match (key, value) {
-        (SCOPE, value) => integer(value) == Some(scope.number().into()),
+        (SCOPE, value) => as_integer(value) == Some(scope.number().into()),
         (SCOPE_NAME, ArgValue::Str(name)) => name.parse() == Ok(scope),
         _ => false,
     }
@@ -184,7 +185,7 @@ pub(super) fn is_backward(key: &str, value: ArgValue<'_>) -> bool {
 
 /// Returns whether an argument marks its operation as a backward one, by its scope or by its forward thread.
 pub(in crate::trace) fn is_of_backward(key: &str, value: ArgValue<'_>) -> bool {
-    is_backward(key, value) || key == FORWARD_THREAD && integer(value).is_some_and(|thread| thread > 0)
+    is_backward(key, value) || key == FORWARD_THREAD && as_integer(value).is_some_and(|thread| thread > 0)
 }
 
 /// Returns whether torch calls it an operation.
@@ -192,7 +193,7 @@ pub(super) fn is_operation(kind: ActivityType) -> bool {
     matches!(kind, ActivityType::CpuOp | ActivityType::UserAnnotation | ActivityType::CollectiveComm)
 }
 
-pub(super) fn integer(value: ArgValue<'_>) -> Option<i64> {
+pub(super) fn as_integer(value: ArgValue<'_>) -> Option<i64> {
     match value {
         ArgValue::I64(value) => Some(value),
         ArgValue::U64(value) => i64::try_from(value).ok(),

@@ -6,7 +6,7 @@ pub(super) mod operations;
 
 use backward::{Addition, EVALUATE, FORWARD_THREAD, ForwardOperations, Node, SCOPE, SEQUENCE, is_operation};
 use groups::Groups;
-use kineto_trace::activity::catalogue::lookup;
+use kineto_trace::activity::catalogue::lookup_field;
 use kineto_trace::activity::{Activity, ArgValue, Args};
 use kineto_trace::fallible::List;
 use kineto_trace::rows::{Rows, SliceRow};
@@ -44,7 +44,7 @@ struct RelatedOperations<'s> {
 
 impl Related {
     /// Forwards rows to `rows`, which must arrive in the order of the walk; returns `rows` if there is nothing to add.
-    pub(super) fn around<'r>(&'r self, rows: &'r mut dyn Rows) -> Result<WithRelated<'r>, &'r mut dyn Rows> {
+    pub(super) fn wrap_rows<'r>(&'r self, rows: &'r mut dyn Rows) -> Result<WithRelated<'r>, &'r mut dyn Rows> {
         match &self.additions[..] {
             [] => Err(rows),
             left => Ok(WithRelated { rows, row: 0, left }),
@@ -58,35 +58,35 @@ impl Finder {
 
     /// Returns whether spans of a callsite may relate to other rows.
     pub(super) fn may_need(metadata: &Metadata<'_>) -> bool {
-        let mut keys = metadata.fields().iter().filter_map(|field| lookup(field.name())).map(|entry| entry.key);
+        let mut keys = metadata.fields().iter().filter_map(|field| lookup_field(field.name())).map(|entry| entry.key);
         keys.any(|key| Finder::KEYS.contains(&key))
     }
 
     pub(super) fn finish(self, with_arrows: bool) -> Related {
-        Related { additions: self.operations.join(with_arrows), groups: self.groups }
+        Related { additions: self.operations.join_operations(with_arrows), groups: self.groups }
     }
 }
 
 impl Rows for Finder {
-    fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
+    fn write_slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
         let site = slice.args.site;
         if site.keys.is_collective() {
-            self.groups.take(&slice.activity());
+            self.groups.add_row(&slice.to_activity());
         }
         let says_scope = site.scope.is_some() || site.keys.has_argument(SCOPE);
         if site.keys.has_argument(SEQUENCE) || says_scope || slice.name.unwrap_or(site.name).starts_with(EVALUATE) {
-            self.operations.take(self.row, &slice.activity());
+            self.operations.add_row(self.row, &slice.to_activity());
         } else if is_operation(site.kind) {
-            self.operations.pass();
+            self.operations.skip_operation();
         }
         self.row += 1;
         Ok(())
     }
 
-    fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
+    fn write_activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
         if is_operation(activity.kind) {
-            self.groups.take(activity);
-            self.operations.take(self.row, activity);
+            self.groups.add_row(activity);
+            self.operations.add_row(self.row, activity);
         }
         self.row += 1;
         Ok(())
@@ -95,7 +95,7 @@ impl Rows for Finder {
 
 impl WithRelated<'_> {
     /// Returns the addition to the next row.
-    fn addition(&mut self) -> Option<&Addition> {
+    fn next_addition(&mut self) -> Option<&Addition> {
         let row = self.row;
         self.row += 1;
         let (first, left) = self.left.split_first().filter(|(first, _)| first.row == row)?;
@@ -105,28 +105,28 @@ impl WithRelated<'_> {
 }
 
 impl Rows for WithRelated<'_> {
-    fn next(&mut self) -> Option<&mut dyn Rows> {
+    fn next_receiver(&mut self) -> Option<&mut dyn Rows> {
         Some(self.rows)
     }
-    fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
-        match self.addition().copied() {
-            None => self.rows.slice(slice),
-            Some(addition) => added(self.rows, &addition, slice.activity()),
+    fn write_slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
+        match self.next_addition().copied() {
+            None => self.rows.write_slice(slice),
+            Some(addition) => deliver_with_addition(self.rows, &addition, slice.to_activity()),
         }
     }
-    fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
-        match self.addition().copied() {
-            None => self.rows.activity(activity),
-            Some(addition) => added(self.rows, &addition, *activity),
+    fn write_activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
+        match self.next_addition().copied() {
+            None => self.rows.write_activity(activity),
+            Some(addition) => deliver_with_addition(self.rows, &addition, *activity),
         }
     }
 }
 
-fn added(rows: &mut dyn Rows, addition: &Addition, activity: Activity<'_>) -> io::Result<()> {
+fn deliver_with_addition(rows: &mut dyn Rows, addition: &Addition, activity: Activity<'_>) -> io::Result<()> {
     let args = RelatedOperations { args: activity.args, addition };
     let mut activity = activity;
     (activity.flow, activity.args) = (addition.flow.or(activity.flow), &args);
-    rows.activity(&activity)
+    rows.write_activity(&activity)
 }
 
 impl Args for RelatedOperations<'_> {

@@ -49,8 +49,8 @@ impl<'r> WithOperations<'r> {
         rows: &'r mut dyn Rows,
     ) -> WithOperations<'r> {
         let fields = |site: &SiteRow| Fields {
-            module: site.keys.field("module").filter(|_| wanted.modules),
-            overload: site.keys.field("overload_name").filter(|_| wanted.overloads),
+            module: site.keys.field_index("module").filter(|_| wanted.modules),
+            overload: site.keys.field_index("overload_name").filter(|_| wanted.overloads),
             may_decline: site.scope.is_some()
                 || [MODULES, FORWARD_THREAD, SCOPE].iter().any(|key| site.keys.has_argument(key)),
         };
@@ -60,27 +60,27 @@ impl<'r> WithOperations<'r> {
     }
 
     /// Returns the modules that the spans below `parent` are in.
-    fn modules(&mut self, parent: u64) -> Rc<str> {
+    fn module_names(&mut self, parent: u64) -> Rc<str> {
         if self.last.0 == parent {
             return self.last.1.clone();
         }
         let mut names: Vec<String> = Vec::new();
         let (mut words, mut span) = (List::new(), parent);
-        while let Some(record) = self.source.recorded.record(span) {
+        while let Some(record) = self.source.recorded.find_record(span) {
             let site = record.head.site;
             if let Some(field) = self.sites.get(site as usize).and_then(|site| site.module)
                 && let Some(name) = self.source.span_text(span, site, field, &mut words)
             {
                 names.push(name.to_owned());
             }
-            span = record.parent().unwrap_or(0);
+            span = record.parent_id().unwrap_or(0);
         }
         names.reverse();
         self.last = (parent, names.join(".").into());
         self.last.1.clone()
     }
 
-    fn overload(&self, span: u64, site: &SiteRow) -> Option<String> {
+    fn overload_name(&self, span: u64, site: &SiteRow) -> Option<String> {
         let field = self.sites.get(site.number)?.overload?;
         let mut words = List::new();
         let overload = self.source.span_text(span, u32::try_from(site.number).ok()?, field, &mut words);
@@ -89,26 +89,27 @@ impl<'r> WithOperations<'r> {
 }
 
 impl Rows for WithOperations<'_> {
-    fn next(&mut self) -> Option<&mut dyn Rows> {
+    fn next_receiver(&mut self) -> Option<&mut dyn Rows> {
         Some(self.rows)
     }
-    fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
+    fn write_slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
         let SpanArgs { span, parent, site, marks, .. } = slice.args;
         if !is_operation(site.kind) {
-            return self.rows.slice(slice);
+            return self.rows.write_slice(slice);
         }
-        let name = self.overload(span, site).map(|overload| format!("{}.{overload}", slice.name.unwrap_or(site.name)));
+        let name =
+            self.overload_name(span, site).map(|overload| format!("{}.{overload}", slice.name.unwrap_or(site.name)));
         let may_decline = self.sites.get(site.number).is_some_and(|site| site.may_decline);
-        let is_in_some = self.has_modules && parent != 0 && !(may_decline && declines(&slice.args));
-        let in_modules = is_in_some.then(|| InModules { modules: self.modules(parent), marks });
+        let is_in_some = self.has_modules && parent != 0 && !(may_decline && declines_modules(&slice.args));
+        let in_modules = is_in_some.then(|| InModules { modules: self.module_names(parent), marks });
         let in_modules = in_modules.as_ref().filter(|some| !some.modules.is_empty());
         let args = SpanArgs { marks: in_modules.map_or(marks, |some| Some(some)), ..slice.args };
-        self.rows.slice(&SliceRow { name: name.as_deref().or(slice.name), args, ..*slice })
+        self.rows.write_slice(&SliceRow { name: name.as_deref().or(slice.name), args, ..*slice })
     }
 }
 
 /// Returns whether an operation sets its own hierarchy, or is a backward one.
-fn declines(args: &dyn Args) -> bool {
+fn declines_modules(args: &dyn Args) -> bool {
     let mut declines = false;
     args.visit(&mut |key, value| {
         declines |= key == MODULES || is_of_backward(key, value);

@@ -1,10 +1,10 @@
 //! The arguments of host rows, decoded from the records on demand.
 
 use crate::buffer::{CommittedRecord, Tag};
-use crate::fields::{Datum, Value, Word, values};
+use crate::fields::{Datum, Value, Word, decode_values};
 use crate::trace::index::Index;
 use crate::trace::recorded::Recorded;
-use kineto_trace::activity::catalogue::{Owner, lookup};
+use kineto_trace::activity::catalogue::{Owner, lookup_field};
 use kineto_trace::activity::{ArgValue, Args};
 use kineto_trace::fallible::List;
 use kineto_trace::keys::WrittenFields;
@@ -43,13 +43,13 @@ pub(crate) struct EventArgs<'t> {
 
 impl<'t> Source<'t> {
     /// Returns the text of that field in a record.
-    pub(crate) fn name<'b>(
+    pub(crate) fn field_text<'b>(
         &self,
         record: &CommittedRecord<'_>,
         words: &'b mut List<Word>,
         field: usize,
     ) -> Option<&'b str> {
-        self.recorded.payload(record, words);
+        self.recorded.read_payload(record, words);
         text_of(words, field)
     }
 
@@ -66,9 +66,9 @@ impl<'t> Source<'t> {
         field: usize,
         words: &'b mut List<Word>,
     ) -> Option<&'b str> {
-        let candidates = self.index.values.of(span).rev().chain([span]);
-        let mut records = candidates.filter_map(|id| self.recorded.record(id));
-        records.find(|record| record.head.site == site && self.name(record, words, field).is_some())?;
+        let candidates = self.index.values.paired_with(span).rev().chain([span]);
+        let mut records = candidates.filter_map(|id| self.recorded.find_record(id));
+        records.find(|record| record.head.site == site && self.field_text(record, words, field).is_some())?;
         text_of(words, field)
     }
 
@@ -76,28 +76,28 @@ impl<'t> Source<'t> {
     #[inline]
     pub(crate) fn has_more(&self, span: u64) -> bool {
         let Index { values, errors, .. } = self.index;
-        !errors.is_empty() || !values.is_empty() && values.of(span).next().is_some()
+        !errors.is_empty() || !values.is_empty() && values.paired_with(span).next().is_some()
     }
 
     /// Returns the name of a slice; empty if there is no such slice.
     pub(crate) fn slice_name<'b>(&'b self, slice: u64, words: &'b mut List<Word>) -> &'b str {
-        let Some(record) = self.recorded.record(slice) else { return "" };
-        let named = self.span_name(record.span(), record.head.site, words);
+        let Some(record) = self.recorded.find_record(slice) else { return "" };
+        let named = self.span_name(record.span_id(), record.head.site, words);
         named.or_else(|| self.sites.get(record.head.site as usize).map(|site| site.name)).unwrap_or("")
     }
 
     /// Shows the arguments of a slice that belong to a collective operation.
     pub(crate) fn show_collective(&self, slice: u64, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        let Some(record) = self.recorded.record(slice) else { return };
+        let Some(record) = self.recorded.find_record(slice) else { return };
         let site = self.sites.get(record.head.site as usize);
         if site.is_none_or(|site| !site.keys.is_collective()) {
             return;
         }
-        let span = record.span();
-        let definition = self.recorded.definition(&record);
+        let span = record.span_id();
+        let definition = self.recorded.definition_of(&record);
         let args = FieldArgs { source: self, site: record.head.site, span, definition: definition.as_ref(), slice: 0 };
         self.show_fields(&args, &mut |key, value| {
-            if lookup(key).is_some_and(|entry| entry.owner == Owner::Collective && entry.key == key) {
+            if lookup_field(key).is_some_and(|entry| entry.owner == Owner::Collective && entry.key == key) {
                 each(key, value);
             }
         });
@@ -110,36 +110,41 @@ impl<'t> Source<'t> {
         let (mut shown, mut added) = (WrittenFields::default(), Vec::new());
         let mut show = |record: &CommittedRecord<'_>| {
             if record.head.site == args.site {
-                self.recorded.payload(record, &mut words);
-                let values = values(&words).filter(|value| shown.is_first(value.field));
-                values.for_each(|value| site.keys.show(value, each));
+                self.recorded.read_payload(record, &mut words);
+                let values = decode_values(&words).filter(|value| shown.is_first(value.field));
+                values.for_each(|value| site.keys.visit_value(value, each));
             } else if let Some(other) =
                 self.sites.get(record.head.site as usize).filter(|_| record.head.tag == Tag::Values)
             {
-                self.recorded.payload(record, &mut words);
-                values(&words).for_each(|value| other.keys.show(value, &mut add(site, &mut added, each)));
+                self.recorded.read_payload(record, &mut words);
+                decode_values(&words)
+                    .for_each(|value| other.keys.visit_value(value, &mut only_new_fields(site, &mut added, each)));
             }
         };
         // The last value of a field wins, so iterate from the latest record.
-        let later = self.index.values.of(args.span).rev();
-        later.filter_map(|id| self.recorded.record(id)).for_each(|record| show(&record));
+        let later = self.index.values.paired_with(args.span).rev();
+        later.filter_map(|id| self.recorded.find_record(id)).for_each(|record| show(&record));
         args.definition.into_iter().for_each(show);
         self.words.replace(words);
     }
 
     /// Shows the text of the first error event in a slice.
     fn show_error(&self, slice: u64, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        let Some(record) = self.index.errors.of(slice).next().and_then(|id| self.recorded.record(id)) else { return };
+        let Some(record) = self.index.errors.paired_with(slice).next().and_then(|id| self.recorded.find_record(id))
+        else {
+            return;
+        };
         let Some(metadata) = self.recorded.sites.get(record.head.site as usize).map(|site| site.metadata) else {
             return;
         };
         let mut words = self.later.take();
-        self.recorded.payload(&record, &mut words);
+        self.recorded.read_payload(&record, &mut words);
         let field = |name| metadata.fields().field(name).map(|field| field.index());
         // `#[instrument(err)]` puts the error into the field `error`; hand-written events use the message.
         let wanted = [field("error"), field("message")];
-        let text = wanted.iter().flatten().find_map(|wanted| values(&words).find(|value| value.field == *wanted));
-        match text.or_else(|| values(&words).next()) {
+        let text =
+            wanted.iter().flatten().find_map(|wanted| decode_values(&words).find(|value| value.field == *wanted));
+        match text.or_else(|| decode_values(&words).next()) {
             Some(value) => each("error", value.datum.into()),
             None => each("error", ArgValue::Str(metadata.name())),
         }
@@ -167,14 +172,14 @@ impl Args for EventArgs<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         let Some(site) = self.source.sites.get(self.record.head.site as usize) else { return };
         let mut words = self.source.words.take();
-        self.source.recorded.payload(&self.record, &mut words);
-        for value in values(&words) {
+        self.source.recorded.read_payload(&self.record, &mut words);
+        for value in decode_values(&words) {
             match value.datum {
                 Datum::Bool(on) if self.numbers_only => {
-                    site.keys.show(Value { datum: Datum::I64(on.into()), ..value }, each);
+                    site.keys.visit_value(Value { datum: Datum::I64(on.into()), ..value }, each);
                 }
                 Datum::Text(_) if self.numbers_only => {}
-                _ => site.keys.show(value, each),
+                _ => site.keys.visit_value(value, each),
             }
         }
         self.source.words.replace(words);
@@ -191,13 +196,13 @@ impl Args for EventArgs<'_> {
 }
 
 /// Shows fields that other callsites recorded for a span, except those shown before; `added` holds the keys shown.
-fn add<'a>(
+fn only_new_fields<'a>(
     site: &'a SiteRow,
     added: &'a mut Vec<String>,
     each: &'a mut dyn FnMut(&str, ArgValue<'_>),
 ) -> impl FnMut(&str, ArgValue<'_>) + 'a {
     move |key, value| {
-        if !site.keys.has(key) && !added.iter().any(|known| known == key) {
+        if !site.keys.has_key(key) && !added.iter().any(|known| known == key) {
             added.push(key.to_owned());
             each(key, value);
         }
@@ -206,7 +211,7 @@ fn add<'a>(
 
 /// Returns the text of that field in `words`.
 fn text_of(words: &[Word], field: usize) -> Option<&str> {
-    match values(words).find(|value| value.field == field)?.datum.into() {
+    match decode_values(words).find(|value| value.field == field)?.datum.into() {
         ArgValue::Str(text) => Some(text),
         _ => None,
     }

@@ -34,14 +34,14 @@ impl ExtraArgs {
             self.addresses.clear();
             self.at_enter.clear();
         }
-        self.next = record.id() + record.head.slots() as u64;
+        self.next = record.id() + record.head.slot_count() as u64;
         let words = if record.head.tag == Tag::Stack { &mut self.addresses } else { &mut self.at_enter };
         words.clear();
-        words.extend(record.payload());
+        words.extend(record.payload_words());
     }
 
     /// Returns the extra arguments of a slice, if it has any; `fields` visits the program's own.
-    pub(super) fn of(
+    pub(super) fn args_of_slice(
         &mut self,
         slice: &CommittedRecord<'_>,
         walk: &Walk<'_>,
@@ -54,19 +54,19 @@ impl ExtraArgs {
         }
         self.call_stack.clear();
         if !self.addresses.is_empty() && has_place(keys, fields) {
-            walk.symbols.show(&self.addresses, &mut self.call_stack);
+            walk.symbols.write_stack(&self.addresses, &mut self.call_stack);
         }
         self.counts.clear();
         self.share = None;
-        let at_exit = walk.index.counts.of(slice.id()).next().and_then(|id| walk.recorded.record(id));
+        let at_exit = walk.index.counts.paired_with(slice.id()).next().and_then(|id| walk.recorded.find_record(id));
         if let Some(at_exit) = at_exit.filter(|_| finished && !self.at_enter.is_empty()) {
             self.at_exit.clear();
-            self.at_exit.extend(at_exit.payload());
-            let (share, counts) = taken(&self.at_enter, &self.at_exit);
-            self.share = share.filter(|_| !keys.has(SHARE));
+            self.at_exit.extend(at_exit.payload_words());
+            let (share, counts) = scaled_counts(&self.at_enter, &self.at_exit);
+            self.share = share.filter(|_| !keys.has_key(SHARE));
             let names = walk.counters.iter().filter(|report| report.state.is_ok()).map(|report| report.name);
             // The program's own argument of that key wins.
-            self.counts.extend(names.zip(counts).filter(|(name, _)| !keys.has(name)));
+            self.counts.extend(names.zip(counts).filter(|(name, _)| !keys.has_key(name)));
         }
         Some(self)
     }
@@ -75,7 +75,7 @@ impl ExtraArgs {
 /// Returns the counts between two readings, scaled to the whole time. The first value is the share of the time during which
 /// events were counted, if not all of it; at a share of 0 there are no counts.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a scaled count is still a whole number")]
-fn taken<'r>(enter: &'r [u64], exit: &'r [u64]) -> (Option<f64>, impl Iterator<Item = u64> + 'r) {
+fn scaled_counts<'r>(enter: &'r [u64], exit: &'r [u64]) -> (Option<f64>, impl Iterator<Item = u64> + 'r) {
     let mut taken = enter.iter().zip(exit).map(|(enter, exit)| exit.saturating_sub(*enter));
     let (wanted, counting) = (taken.next().unwrap_or(0), taken.next().unwrap_or(0));
     let share = (counting < wanted).then_some(counting as f64 / wanted as f64);
@@ -86,7 +86,7 @@ fn taken<'r>(enter: &'r [u64], exit: &'r [u64]) -> (Option<f64>, impl Iterator<I
 /// Returns whether a recorded stack is shown: the program has set none itself, and this is not a backward operation.
 fn has_place(keys: &Keys, fields: impl FnOnce(&mut dyn FnMut(&str, ArgValue<'_>))) -> bool {
     const STACK: &str = "Call stack";
-    let may_conflict = [STACK, FORWARD_THREAD, SCOPE, SCOPE_NAME].iter().any(|key| keys.has(key));
+    let may_conflict = [STACK, FORWARD_THREAD, SCOPE, SCOPE_NAME].iter().any(|key| keys.has_key(key));
     let mut has_place = true;
     if may_conflict {
         fields(&mut |key, value| has_place &= key != STACK && !is_of_backward(key, value));
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn counts_are_scaled_to_the_whole_slice() {
         let taken = |enter: &[u64], exit: &[u64]| {
-            let (share, counts) = super::taken(enter, exit);
+            let (share, counts) = super::scaled_counts(enter, exit);
             (share, counts.collect::<Vec<_>>())
         };
         assert_eq!(taken(&[100, 50, 7, 0], &[300, 250, 10, 4]), (None, vec![3, 4]));

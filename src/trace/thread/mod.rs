@@ -15,7 +15,7 @@ use super::walk::{Walk, WalkCounts};
 use crate::buffer::{CommittedRecord, Tag, flag};
 use crate::callsite::NAME_FIELD;
 use crate::clock::Cursor;
-use crate::fields::{Word, values};
+use crate::fields::{Word, decode_values};
 use crate::time::{Ticks, Timestamp};
 use args::{EventArgs, FieldArgs, Source};
 use extra_args::ExtraArgs;
@@ -75,7 +75,7 @@ impl<'w> ThreadRows<'w> {
         rows: &'w mut dyn Rows,
         counts: &'w mut WalkCounts,
     ) -> ThreadRows<'w> {
-        let calls = HostCalls::of(id, walk.collections, walk.linked, walk.converter.error_ns());
+        let calls = HostCalls::for_thread(id, walk.collections, walk.linked, walk.converter.error_ns());
         let (nest, clock) = (Nest::new(calls.slack_ns(), walk.resolution_ns()), Cursor::new(walk.converter));
         let own = walk.own.of_thread(id);
         let (last, words) = (Timestamp::default(), List::new());
@@ -84,16 +84,16 @@ impl<'w> ThreadRows<'w> {
     }
 
     /// Returns how many rows the thread needs.
-    pub(super) fn used(&self) -> usize {
-        self.nest.rows()
+    pub(super) fn row_count(&self) -> usize {
+        self.nest.row_count()
     }
 
     /// Delivers the records of `runs`, merged with the calls.
-    pub(super) fn runs(&mut self, runs: &[Run]) -> io::Result<()> {
+    pub(super) fn deliver_runs(&mut self, runs: &[Run]) -> io::Result<()> {
         in_order(self.walk.recorded, self.walk.index, runs, |window, record| match record.head.tag {
-            Tag::Slice => self.slice(window, record),
-            Tag::Instant | Tag::Counter => self.event(record),
-            Tag::Memory => self.memory(record),
+            Tag::Slice => self.deliver_slice(window, record),
+            Tag::Instant | Tag::Counter => self.deliver_event(record),
+            Tag::Memory => self.deliver_memory(record),
             Tag::Stack | Tag::Counts => {
                 self.extras.add_record(record);
                 Ok(())
@@ -106,15 +106,15 @@ impl<'w> ThreadRows<'w> {
 
     /// Delivers the calls that begin before a slice does, within the error of the clocks.
     fn calls_until(&mut self, slice: Timestamp) -> io::Result<()> {
-        while let Some(call) = self.calls.next(slice, self.last) {
+        while let Some(call) = self.calls.next_before(slice, self.last) {
             let is_instant = call.entry.kind() == ActivityType::CpuInstantEvent;
             let place = match (is_instant, call.is_apart) {
                 (true, _) => RowSlot { row: 0, start: call.start, end: call.start },
                 (false, true) => self.nest.place_apart(call.start, call.end),
-                (false, false) => self.nest.place(call.start, call.end),
+                (false, false) => self.nest.place_slice(call.start, call.end),
             };
             let (start, end) = (place.start, place.end);
-            let track = Track::new(self.walk.process, self.walk.row(self.id, place.row));
+            let track = Track::new(self.walk.process, self.walk.row_id(self.id, place.row));
             let marks = SliceMarks {
                 finished: call.finished,
                 clipped: call.clipped,
@@ -128,35 +128,35 @@ impl<'w> ThreadRows<'w> {
                 CallArgs { call: &call, marks: &marks },
                 if is_instant { Body::Instant { at: start } } else { Body::Slice { start, end } },
             );
-            let mut activity = Activity::new(call.entry.kind(), call.name(), track, body);
+            let mut activity = Activity::new(call.entry.kind(), call.function_name(), track, body);
             activity.linked = CorrelationId(call.linked);
             activity.flow = call.arrow.map(|id| Flow { kind: FlowKind::AsyncCpuToGpu, id, end: FlowEnd::Start });
             activity.args = &args;
-            self.rows.activity(&activity)?;
+            self.rows.write_activity(&activity)?;
         }
         Ok(())
     }
 
     /// Delivers the program's own activities that begin before a slice of these times.
     fn own_until(&mut self, before: Option<(Timestamp, Timestamp)>) -> io::Result<()> {
-        while let Some(own) = self.own.next(before) {
+        while let Some(own) = self.own.next_before(before) {
             self.calls_until(own.start())?;
-            let place = own.place(&mut self.nest);
+            let place = own.place_row(&mut self.nest);
             let row = place.map_or(0, |place| place.row);
             self.last = place.map_or(self.last, |place| place.start);
             self.counts.overlapping += u64::from(row > 0);
-            own.show(place, Track::new(self.walk.process, self.walk.row(self.id, row)), self.rows)?;
+            own.deliver_row(place, Track::new(self.walk.process, self.walk.row_id(self.id, row)), self.rows)?;
         }
         Ok(())
     }
 
-    fn slice(&mut self, window: &Window, record: &CommittedRecord<'_>) -> io::Result<()> {
+    fn deliver_slice(&mut self, window: &Window, record: &CommittedRecord<'_>) -> io::Result<()> {
         let (walk, source, number) = (self.walk, self.source, record.head.site as usize);
         let Some(row) = source.sites.get(number) else { return Ok(()) };
-        let (id, span) = (record.id(), record.span());
-        let (start, end, finished) = walk.index.times(window, record);
-        let start = self.clock.timestamp(start);
-        let end = self.clock.timestamp(end).max(start);
+        let (id, span) = (record.id(), record.span_id());
+        let (start, end, finished) = walk.index.slice_times(window, record);
+        let start = self.clock.timestamp_of(start);
+        let end = self.clock.timestamp_of(end).max(start);
         if !walk.draws_polls(span) {
             return Ok(());
         }
@@ -167,20 +167,20 @@ impl<'w> ThreadRows<'w> {
             return Ok(());
         }
         self.last = start;
-        let place = self.nest.place(start, end);
-        let definition = walk.recorded.definition(record);
-        let parent = definition.and_then(|record| record.parent()).unwrap_or(0);
+        let place = self.nest.place_slice(start, end);
+        let definition = walk.recorded.definition_of(record);
+        let parent = definition.and_then(|record| record.parent_id()).unwrap_or(0);
         let (thread, function) = (self.foreign_thread(place.row), walk.with_function_ids.then_some(id));
         let mut marks = SliceMarks {
             finished,
             clipped: is_clipped(Some(window), record),
             thread,
             function,
-            polls: walk.index.polls(span),
-            request: walk.requests.of(walk.recorded, &mut self.requests, span, parent),
+            polls: walk.index.poll_count(span),
+            request: walk.requests.request_of(walk.recorded, &mut self.requests, span, parent),
             extra_args: None,
         };
-        self.counts.add(&marks);
+        self.counts.count_slice(&marks);
         self.words.clear();
         let all = FieldArgs { source, site: record.head.site, span, definition: definition.as_ref(), slice: id };
         let more: Option<&dyn Args> = if source.has_more(span) { Some(&all) } else { None };
@@ -188,24 +188,24 @@ impl<'w> ThreadRows<'w> {
             && more.is_none()
             && made.head.site == record.head.site
         {
-            walk.recorded.payload(made, &mut self.words);
+            walk.recorded.read_payload(made, &mut self.words);
         }
         let words = &self.words;
-        marks.extra_args = self.extras.of(record, walk, &row.keys, finished, |each| match more {
+        marks.extra_args = self.extras.args_of_slice(record, walk, &row.keys, finished, |each| match more {
             Some(more) => more.visit(each),
-            None => values(words).for_each(|value| row.keys.show(value, each)),
+            None => decode_values(words).for_each(|value| row.keys.visit_value(value, each)),
         });
         let mut name = List::new();
-        self.rows.slice(&SliceRow {
+        self.rows.write_slice(&SliceRow {
             name: if row.keys.name.is_none() { None } else { source.span_name(span, record.head.site, &mut name) },
             process: walk.process,
-            thread: walk.row(self.id, place.row),
+            thread: walk.row_id(self.id, place.row),
             start: place.start,
             end: place.end,
             id: CorrelationId(id),
-            args: SpanArgs { span, parent, creation_fields: &self.words, more, site: row, marks: marks.any() },
+            args: SpanArgs { span, parent, creation_fields: &self.words, more, site: row, marks: marks.args_if_any() },
         })?;
-        if walk.index.arrows.is_empty() { Ok(()) } else { self.arrows(id, place.start, place.row) }
+        if walk.index.arrows.is_empty() { Ok(()) } else { self.deliver_arrows(id, place.start, place.row) }
     }
 
     /// Returns the thread's id for a slice that is not on the thread's own row.
@@ -213,43 +213,43 @@ impl<'w> ThreadRows<'w> {
         (row > 0).then_some(self.id)
     }
 
-    fn arrows(&mut self, slice: u64, at: Timestamp, row: usize) -> io::Result<()> {
-        let track = Track::new(self.walk.process, self.walk.row(self.id, row));
+    fn deliver_arrows(&mut self, slice: u64, at: Timestamp, row: usize) -> io::Result<()> {
+        let track = Track::new(self.walk.process, self.walk.row_id(self.id, row));
         self.walk.index.arrows_at(slice).iter().try_for_each(|(_, id, starts)| {
             let end = if *starts { FlowEnd::Start } else { FlowEnd::Finish };
-            self.rows.flow(at, track, Flow { kind: FlowKind::FollowsFrom, id: *id, end })
+            self.rows.write_flow(at, track, Flow { kind: FlowKind::FollowsFrom, id: *id, end })
         })
     }
 
-    fn memory(&mut self, record: &CommittedRecord<'_>) -> io::Result<()> {
-        let (time, event) = MemoryRecord::of(record);
+    fn deliver_memory(&mut self, record: &CommittedRecord<'_>) -> io::Result<()> {
+        let (time, event) = MemoryRecord::from_record(record);
         if is_replaced(&event, self.walk.collections) {
             return Ok(());
         }
-        let at = self.clock.timestamp(time);
-        let track = Track::new(self.walk.process, self.walk.row(self.id, 0));
-        self.memory.show(&event, self.source, at, track, self.rows)
+        let at = self.clock.timestamp_of(time);
+        let track = Track::new(self.walk.process, self.walk.row_id(self.id, 0));
+        self.memory.deliver_record(&event, self.source, at, track, self.rows)
     }
 
-    fn event(&mut self, record: &CommittedRecord<'_>) -> io::Result<()> {
+    fn deliver_event(&mut self, record: &CommittedRecord<'_>) -> io::Result<()> {
         let walk = self.walk;
         let Some(site) = walk.recorded.sites.get(record.head.site as usize) else { return Ok(()) };
-        let at = self.clock.timestamp(Ticks(record.words[0]));
+        let at = self.clock.timestamp_of(Ticks(record.words[0]));
         let is_counter = record.head.tag == Tag::Counter;
         let span = if is_counter { 0 } else { record.words[1] };
         let args = EventArgs { source: self.source, record: *record, span, numbers_only: is_counter };
         let field = |name| site.metadata.fields().field(name).map(|field| field.index());
         let named_by = field(NAME_FIELD).or_else(|| field("message"));
         let mut name = List::new();
-        let named = named_by.and_then(|by| self.source.name(record, &mut name, by));
+        let named = named_by.and_then(|by| self.source.field_text(record, &mut name, by));
         let name = named.unwrap_or(site.metadata.name());
-        let track = Track::new(walk.process, walk.row(self.id, 0));
+        let track = Track::new(walk.process, walk.row_id(self.id, 0));
         let body = if is_counter { Body::Counter { at } } else { Body::Instant { at } };
         let mut activity = Activity::new(ActivityType::CpuInstantEvent, name, track, body);
         if is_counter || record.head.payload != 0 || span != 0 {
             activity.args = &args;
         }
-        self.rows.activity(&activity)
+        self.rows.write_activity(&activity)
     }
 }
 
@@ -265,12 +265,12 @@ pub(super) fn in_order(
         let Some(window) = runs.first().map(|run| recorded.window_of(*run)) else { continue };
         if index.clipped > 0 {
             // Slices that were open when the recording began are recorded at their end; they go first, the longest first.
-            let records = runs.iter().flat_map(|run| recorded.records(*run));
+            let records = runs.iter().flat_map(|run| recorded.records_of_run(*run));
             let mut clipped: List<CommittedRecord<'_>> = records.filter(is_older).collect();
             sort_few_by_key(&mut clipped, |record| std::cmp::Reverse(record.words[1]));
             clipped.iter().try_for_each(|record| each(window, record))?;
         }
-        let records = runs.iter().flat_map(|run| recorded.records(*run));
+        let records = runs.iter().flat_map(|run| recorded.records_of_run(*run));
         records.filter(|record| !is_older(record)).try_for_each(|record| each(window, &record))?;
     }
     Ok(())
@@ -291,7 +291,7 @@ impl Args for CallArgs<'_> {
 
 impl WalkCounts {
     #[inline]
-    fn add(&mut self, slice: &SliceMarks<'_>) {
+    fn count_slice(&mut self, slice: &SliceMarks<'_>) {
         self.slices += 1;
         self.clipped += u64::from(slice.clipped);
         self.unfinished += u64::from(!slice.finished);
@@ -301,7 +301,7 @@ impl WalkCounts {
 
 impl SliceMarks<'_> {
     #[inline]
-    fn any(&self) -> Option<&dyn Args> {
+    fn args_if_any(&self) -> Option<&dyn Args> {
         let is_usual = self.finished && !self.clipped && self.thread.is_none() && self.function.is_none();
         let is_sync = self.polls.is_none() && self.request.is_none();
         if is_usual && is_sync && self.extra_args.is_none() { None } else { Some(self) }

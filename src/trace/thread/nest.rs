@@ -57,11 +57,11 @@ impl Nest {
     }
 
     /// Finds the first row in which a slice fits, and cuts what readers could take for an overlap.
-    pub(crate) fn place(&mut self, start: Timestamp, end: Timestamp) -> RowSlot {
-        self.own.close(start);
+    pub(crate) fn place_slice(&mut self, start: Timestamp, end: Timestamp) -> RowSlot {
+        self.own.close_until(start);
         if end.since(self.own.free_until()) <= self.slack_ns {
             let place = RowSlot { row: 0, start, end };
-            return self.own.open(place, self.resolution_ns);
+            return self.own.open_slice(place, self.resolution_ns);
         }
         self.place_apart(start, end)
     }
@@ -69,21 +69,21 @@ impl Nest {
     /// Does the same without the thread's own row, so that later slices are not displaced from it.
     pub(crate) fn place_apart(&mut self, start: Timestamp, end: Timestamp) -> RowSlot {
         let others = &mut self.others;
-        others.close(start);
-        let row = others.first(Timestamp::from_nanos(end.as_nanos().saturating_sub(self.slack_ns)));
-        let place = others.open(RowSlot { row, start, end }, self.resolution_ns);
+        others.close_until(start);
+        let row = others.first_free_row(Timestamp::from_nanos(end.as_nanos().saturating_sub(self.slack_ns)));
+        let place = others.open_slice(RowSlot { row, start, end }, self.resolution_ns);
         RowSlot { row: row + 1, ..place }
     }
 
     /// Returns the number of rows in use.
-    pub(crate) fn rows(&self) -> usize {
+    pub(crate) fn row_count(&self) -> usize {
         1 + self.others.rows.len()
     }
 }
 
 impl Row {
     /// Closes the slices whose drawn end is reached.
-    fn close(&mut self, by: Timestamp) {
+    fn close_until(&mut self, by: Timestamp) {
         while let Some(closed) = self.open.pop_if(|open| open.drawn <= by) {
             self.closed = closed.drawn;
         }
@@ -95,7 +95,7 @@ impl Row {
     }
 
     /// Opens a slice, and returns its drawn times.
-    fn open(&mut self, mut place: RowSlot, resolution_ns: u64) -> RowSlot {
+    fn open_slice(&mut self, mut place: RowSlot, resolution_ns: u64) -> RowSlot {
         place.end = place.end.min(self.free_until());
         let end = place.end;
         if resolution_ns > 0 {
@@ -107,16 +107,16 @@ impl Row {
 }
 
 impl OtherRows {
-    fn close(&mut self, by: Timestamp) {
+    fn close_until(&mut self, by: Timestamp) {
         while let Some(Reverse((_, row))) = self.ends.peek().copied().filter(|Reverse((end, _))| *end <= by) {
             self.ends.pop();
-            self.rows.get_mut(row).into_iter().for_each(|row| row.close(by));
-            self.update(row);
+            self.rows.get_mut(row).into_iter().for_each(|row| row.close_until(by));
+            self.update_tree(row);
         }
     }
 
     /// Returns the first row that is free until that time; if none is, a new row.
-    fn first(&mut self, until: Timestamp) -> usize {
+    fn first_free_row(&mut self, until: Timestamp) -> usize {
         let free = |node: usize| self.free_until.get(node).is_some_and(|free| *free >= until);
         let leaves = self.free_until.len() / 2;
         let mut node = 1;
@@ -130,26 +130,26 @@ impl OtherRows {
         row.min(self.rows.len().saturating_sub(1))
     }
 
-    fn open(&mut self, place: RowSlot, resolution_ns: u64) -> RowSlot {
+    fn open_slice(&mut self, place: RowSlot, resolution_ns: u64) -> RowSlot {
         let Some(row) = self.rows.get_mut(place.row) else { return place };
-        let place = row.open(place, resolution_ns);
+        let place = row.open_slice(place, resolution_ns);
         if fallible::may_grow(self.ends.try_reserve(1)) {
             self.ends.push(Reverse((place.end, place.row)));
         }
-        self.update(place.row);
+        self.update_tree(place.row);
         place
     }
 
     /// Updates the tree after a change of a row.
-    fn update(&mut self, row: usize) {
+    fn update_tree(&mut self, row: usize) {
         if self.free_until.len() < 2 * self.rows.len() {
             let leaves = self.rows.len().next_power_of_two();
             self.free_until.clear();
             self.free_until.resize(2 * leaves, Timestamp::default());
-            if fallible::check().is_err() {
+            if fallible::check_memory().is_err() {
                 return;
             }
-            (0..self.rows.len()).for_each(|row| self.update(row));
+            (0..self.rows.len()).for_each(|row| self.update_tree(row));
         }
         let Some(free) = self.rows.get(row).map(Row::free_until) else { return };
         let mut node = self.free_until.len() / 2 + row;
@@ -187,7 +187,7 @@ mod tests {
     }
 
     fn place(nest: &mut Nest, start: u64, end: u64) -> (usize, u64) {
-        let place = nest.place(ns(start), ns(end));
+        let place = nest.place_slice(ns(start), ns(end));
         (place.row, place.end.as_nanos())
     }
 
@@ -197,7 +197,7 @@ mod tests {
         for (start, end) in [(0, 100), (0, 50), (50, 100), (100, 101)] {
             assert_eq!(place(&mut nest, start, end), (0, end));
         }
-        assert_eq!(nest.rows(), 1);
+        assert_eq!(nest.row_count(), 1);
     }
 
     #[test]
@@ -216,14 +216,14 @@ mod tests {
         assert_eq!(place(&mut nest, 10, 100), (0, 100));
         assert_eq!(nest.place_apart(ns(20), ns(40)).row, 1);
         assert_eq!(nest.place_apart(ns(30), ns(60)).row, 2);
-        assert_eq!((place(&mut nest, 40, 90), nest.rows()), ((0, 90), 3));
+        assert_eq!((place(&mut nest, 40, 90), nest.row_count()), ((0, 90), 3));
     }
 
     #[test]
     fn apparent_overlaps_are_cut_off() {
         let mut nest = Nest::new(0, 2);
         let mut place = |start, end| {
-            let place = nest.place(ns(start), ns(end));
+            let place = nest.place_slice(ns(start), ns(end));
             (place.row, place.start.as_nanos(), place.end.as_nanos())
         };
         assert_eq!(place(10, 100), (0, 10, 100));
@@ -259,7 +259,7 @@ mod tests {
         fn each_slice_is_in_the_first_row_that_fits(mut slices in prop::collection::vec((0u64..200, 0u64..90), 0..80), slack in 0u64..4) {
             slices.sort_unstable();
             let mut nest = Nest::new(slack, 0);
-            let rows: Vec<_> = slices.iter().map(|(start, length)| nest.place(ns(*start), ns(start + length)).row).collect();
+            let rows: Vec<_> = slices.iter().map(|(start, length)| nest.place_slice(ns(*start), ns(start + length)).row).collect();
             prop_assert_eq!(rows, first_fit(&slices, slack));
         }
 
@@ -268,7 +268,7 @@ mod tests {
             slices.sort_unstable();
             let mut nest = Nest::new(slack, resolution);
             let placed: Vec<_> = slices.iter().map(|(start, length)| {
-                let place = nest.place(ns(*start), ns(start + length));
+                let place = nest.place_slice(ns(*start), ns(start + length));
                 (place.row, place.start.as_nanos(), place.end.as_nanos())
             }).collect();
             for (i, (row, start, end)) in placed.iter().enumerate() {

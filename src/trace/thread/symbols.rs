@@ -27,11 +27,11 @@ impl StackSymbols {
     }
 
     /// Replaces `out` by a stack: from the innermost frame outside the recording code on, separated by `;`.
-    pub(super) fn show(&self, addresses: &[u64], out: &mut String) {
+    pub(super) fn write_stack(&self, addresses: &[u64], out: &mut String) {
         out.clear();
         let (mut before, mut shown) = (true, 0);
         for address in addresses {
-            for frame in self.at(*address).iter() {
+            for frame in self.frames_at(*address).iter() {
                 before &= frame.is_library;
                 if before {
                     continue;
@@ -49,13 +49,13 @@ impl StackSymbols {
     }
 
     /// Returns the frames at an address: more than one where functions are inlined.
-    fn at(&self, address: u64) -> Arc<[SymbolFrame]> {
+    fn frames_at(&self, address: u64) -> Arc<[SymbolFrame]> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(frames) = known().get(&address) {
             return frames.clone();
         }
         let mut frames = Vec::new();
-        backtrace::resolve(address, &mut |symbol| frames.push(SymbolFrame::new(address, &symbol)));
+        backtrace::resolve_symbols(address, &mut |symbol| frames.push(SymbolFrame::new(address, &symbol)));
         if frames.is_empty() {
             frames.push(SymbolFrame::new(address, &backtrace::Symbol::default()));
         }
@@ -131,7 +131,7 @@ mod tests {
 
     fn shown(symbols: &StackSymbols, addresses: &[u64]) -> String {
         let mut out = "what was there".to_owned();
-        symbols.show(addresses, &mut out);
+        symbols.write_stack(addresses, &mut out);
         out
     }
 

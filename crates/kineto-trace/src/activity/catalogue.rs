@@ -66,16 +66,16 @@ pub const CATALOGUE: &[Entry] = {
         entry("Record function id", Uint, Writer),
         entry("finished", Bool, Writer),
         entry("Op count", Int, Writer),
-        entry("Input Dims", NestedInts, FrontEnd).alias("dims"),
-        entry("Input Strides", NestedInts, FrontEnd).alias("strides"),
-        entry("Input type", Strs, FrontEnd).alias("types"),
-        entry("Concrete Inputs", Strs, FrontEnd).alias("concrete_inputs"),
-        entry("Sequence number", Int, FrontEnd).alias("seq"),
-        entry("Fwd thread id", Uint, FrontEnd).alias("fwd_thread"),
-        entry("Record function scope", Int, FrontEnd).alias("record_scope"),
-        entry("Call stack", Str, FrontEnd).alias("call_stack"),
-        entry("Module Hierarchy", Str, FrontEnd).alias("module_hierarchy"),
-        entry("CallFrom", Str, FrontEnd).alias("call_from"),
+        entry("Input Dims", NestedInts, FrontEnd).with_alias("dims"),
+        entry("Input Strides", NestedInts, FrontEnd).with_alias("strides"),
+        entry("Input type", Strs, FrontEnd).with_alias("types"),
+        entry("Concrete Inputs", Strs, FrontEnd).with_alias("concrete_inputs"),
+        entry("Sequence number", Int, FrontEnd).with_alias("seq"),
+        entry("Fwd thread id", Uint, FrontEnd).with_alias("fwd_thread"),
+        entry("Record function scope", Int, FrontEnd).with_alias("record_scope"),
+        entry("Call stack", Str, FrontEnd).with_alias("call_stack"),
+        entry("Module Hierarchy", Str, FrontEnd).with_alias("module_hierarchy"),
+        entry("CallFrom", Str, FrontEnd).with_alias("call_from"),
         entry("Backend", Str, FrontEnd),
         entry("Python id", Uint, Python),
         entry("Python parent id", Uint, Python),
@@ -87,23 +87,23 @@ pub const CATALOGUE: &[Entry] = {
         entry("Total Reserved", Uint, Memory),
         entry("Device Type", Int, Memory),
         entry("Device Id", Int, Memory),
-        entry("Collective name", Str, Collective).alias("collective_name"),
+        entry("Collective name", Str, Collective).with_alias("collective_name"),
         entry("dtype", Str, Collective),
-        entry("In msg nelems", Int, Collective).alias("in_msg_nelems"),
-        entry("Out msg nelems", Int, Collective).alias("out_msg_nelems"),
-        entry("In split size", Str, Collective).alias("in_split_size"),
-        entry("Out split size", Str, Collective).alias("out_split_size"),
-        entry("Global rank start", Int, Collective).alias("global_rank_start"),
-        entry("Global rank stride", Int, Collective).alias("global_rank_stride"),
+        entry("In msg nelems", Int, Collective).with_alias("in_msg_nelems"),
+        entry("Out msg nelems", Int, Collective).with_alias("out_msg_nelems"),
+        entry("In split size", Str, Collective).with_alias("in_split_size"),
+        entry("Out split size", Str, Collective).with_alias("out_split_size"),
+        entry("Global rank start", Int, Collective).with_alias("global_rank_start"),
+        entry("Global rank stride", Int, Collective).with_alias("global_rank_stride"),
         entry("Group size", Int, Collective),
-        entry("Process Group Name", Str, Collective).alias("process_group_name"),
-        entry("Process Group Description", Str, Collective).alias("process_group_description"),
-        entry("Process Group Ranks", Str, Collective).alias("process_group_ranks"),
+        entry("Process Group Name", Str, Collective).with_alias("process_group_name"),
+        entry("Process Group Description", Str, Collective).with_alias("process_group_description"),
+        entry("Process Group Ranks", Str, Collective).with_alias("process_group_ranks"),
         entry("Rank", Int, Collective),
-        entry("Src Rank", Int, Collective).alias("src_rank"),
-        entry("Dst Rank", Int, Collective).alias("dst_rank"),
+        entry("Src Rank", Int, Collective).with_alias("src_rank"),
+        entry("Dst Rank", Int, Collective).with_alias("dst_rank"),
         entry("Seq", Int, Collective),
-        entry("Comms Id", Handle, Collective).alias("comms_id"),
+        entry("Comms Id", Handle, Collective).with_alias("comms_id"),
         entry("Is asynchronized op", Bool, Collective),
         entry("Input Tensors start", Str, Collective),
         entry("Output Tensors start", Str, Collective),
@@ -186,7 +186,7 @@ pub const CATALOGUE: &[Entry] = {
     ]
 };
 
-/// Host arguments that HTA expects with a certain type, but that no version of PyTorch writes; [`lookup`] ignores them.
+/// Host arguments that HTA expects with a certain type, but that no version of PyTorch writes; [`lookup_field`] ignores them.
 pub const HTA_ARGUMENTS: &[Entry] = {
     use {Owner::*, ValueKind::*};
     &[
@@ -199,7 +199,7 @@ pub const HTA_ARGUMENTS: &[Entry] = {
     ]
 };
 
-/// All device properties in the header's `deviceProperties`. They are not arguments, so [`lookup`] ignores them.
+/// All device properties in the header's `deviceProperties`. They are not arguments, so [`lookup_field`] ignores them.
 pub const DEVICE_PROPERTIES: &[Entry] = {
     use {Owner::DeviceProperty, ValueKind::*};
     &[
@@ -260,7 +260,7 @@ pub const DEVICE_PROPERTIES: &[Entry] = {
 /// | `comms_id` | `Comms Id` |
 ///
 /// It searches the table, so call it once per callsite.
-pub fn lookup(field: &str) -> Option<&'static Entry> {
+pub fn lookup_field(field: &str) -> Option<&'static Entry> {
     CATALOGUE.iter().find(|entry| entry.key == field || entry.alias == Some(field))
 }
 
@@ -278,7 +278,7 @@ impl Entry {
     /// In that case a field keeps its own name, since readers of `Input Dims` accept only lists there. JSON text of the
     /// right shape counts as a list or object, so `dims = ?[[2, 3], [4]]` becomes `"Input Dims": [[2, 3], [4]]`. Text
     /// of an integer counts as an integer (`seq = %node`).
-    pub fn typed<'v>(&self, value: ArgValue<'v>) -> Option<ArgValue<'v>> {
+    pub fn typed_value<'v>(&self, value: ArgValue<'v>) -> Option<ArgValue<'v>> {
         match (self.kind, value) {
             (ValueKind::Int | ValueKind::Uint | ValueKind::Handle, ArgValue::Str(text)) => {
                 let number = text.parse().map(ArgValue::U64).or_else(|_| text.parse().map(ArgValue::I64));
@@ -293,7 +293,7 @@ impl Entry {
     }
 
     /// Returns the argument with an alias.
-    const fn alias(mut self, alias: &'static str) -> Entry {
+    const fn with_alias(mut self, alias: &'static str) -> Entry {
         self.alias = Some(alias);
         self
     }
@@ -323,15 +323,15 @@ mod tests {
     #[test]
     fn every_entry_is_found_by_name_and_by_alias() {
         for entry in CATALOGUE {
-            assert_eq!(lookup(entry.key), Some(entry));
+            assert_eq!(lookup_field(entry.key), Some(entry));
             if let Some(alias) = entry.alias {
-                assert_eq!(lookup(alias), Some(entry));
+                assert_eq!(lookup_field(alias), Some(entry));
             }
         }
-        assert_eq!(lookup("dims").unwrap().key, "Input Dims");
-        assert_eq!(lookup("seq").unwrap().key, "Sequence number");
+        assert_eq!(lookup_field("dims").unwrap().key, "Input Dims");
+        assert_eq!(lookup_field("seq").unwrap().key, "Sequence number");
         for ordinary in ["", "name", "id", "rank", "backend", "group_size", "device_id", "message", "Dims"] {
-            assert_eq!(lookup(ordinary), None, "{ordinary}");
+            assert_eq!(lookup_field(ordinary), None, "{ordinary}");
         }
     }
 
@@ -350,7 +350,7 @@ mod tests {
 
     /// Returns the value as written for a field of that name.
     fn typed(field: &str, value: ArgValue<'_>) -> Option<String> {
-        lookup(field).unwrap().typed(value).map(|value| format!("{value:?}"))
+        lookup_field(field).unwrap().typed_value(value).map(|value| format!("{value:?}"))
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! rejects text where it expects an integer. TensorBoard reads `external id` before `External id`. So a field that
 //! shares the name of an argument but is not one is written as `name (field)`.
 
-use super::catalogue::{Entry, HTA_ARGUMENTS, Owner, lookup};
+use super::catalogue::{Entry, HTA_ARGUMENTS, Owner, lookup_field};
 
 /// The suffix of such a field's name.
 pub const SUFFIX: &str = " (field)";
@@ -28,15 +28,15 @@ const ROW_ARGUMENTS: [&str; 11] = [
 const READER_ARGUMENTS: [&str; 5] = ["stream", "correlation", "context", "external id", "Input dims"];
 
 /// Returns the argument that a field of this name may become, if its value has the right type.
-pub fn argument(field: &str) -> Option<&'static Entry> {
-    let entry = lookup(field).or_else(|| HTA_ARGUMENTS.iter().find(|entry| entry.key == field))?;
+pub fn argument_for_field(field: &str) -> Option<&'static Entry> {
+    let entry = lookup_field(field).or_else(|| HTA_ARGUMENTS.iter().find(|entry| entry.key == field))?;
     (entry.owner != Owner::Writer && !READER_ARGUMENTS.contains(&entry.key)).then_some(entry)
 }
 
 /// Returns the name under which a field that is not an argument is written.
 pub fn name_in_file(field: &str) -> String {
     let is_trusted = |entry: &Entry| entry.key == field && entry.owner.is_trusted();
-    let is_argument = lookup(field).or(argument(field)).is_some_and(is_trusted);
+    let is_argument = lookup_field(field).or(argument_for_field(field)).is_some_and(is_trusted);
     if is_argument || ROW_ARGUMENTS.contains(&field) || READER_ARGUMENTS.contains(&field) {
         format!("{field}{SUFFIX}")
     } else {
@@ -46,9 +46,9 @@ pub fn name_in_file(field: &str) -> String {
 
 /// Returns the original name of a renamed field; `None` if the name was not changed, or if the row itself has an
 /// argument of the original name.
-pub fn original(shown: &str) -> Option<&str> {
+pub fn original_name(shown: &str) -> Option<&str> {
     let field = shown.strip_suffix(SUFFIX)?;
-    (READER_ARGUMENTS.contains(&field) || argument(field).is_some()).then_some(field)
+    (READER_ARGUMENTS.contains(&field) || argument_for_field(field).is_some()).then_some(field)
 }
 
 #[cfg(test)]
@@ -80,10 +80,10 @@ mod tests {
     #[test]
     fn original_names_are_recovered_unless_taken() {
         for field in ["stream", "correlation", "context", "device", "external id", "Sequence number", "batchId"] {
-            assert_eq!(original(&name_in_file(field)), Some(field));
+            assert_eq!(original_name(&name_in_file(field)), Some(field));
         }
         for field in ["External id", "span id", "target", "finished", "mine"] {
-            assert_eq!(original(&name_in_file(field)), None, "{field}");
+            assert_eq!(original_name(&name_in_file(field)), None, "{field}");
         }
     }
 }

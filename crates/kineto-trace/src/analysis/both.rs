@@ -3,7 +3,7 @@
 use std::thread;
 
 /// Computes two things, the first on another thread if one can be started.
-pub(super) fn both<A: Send, B>(first: impl Fn() -> A + Sync, second: impl FnOnce() -> B) -> (A, B) {
+pub(super) fn compute_both<A: Send, B>(first: impl Fn() -> A + Sync, second: impl FnOnce() -> B) -> (A, B) {
     let first = &first;
     thread::scope(|scope| {
         let other = thread::Builder::new().name("kineto-analysis".into()).spawn_scoped(scope, first);

@@ -92,12 +92,12 @@ impl Events {
                 && filter.name.as_ref().is_none_or(|text| event.name().contains(text.as_str()))
         };
         let kept: Vec<bool> = self.iter().map(is_kept).collect();
-        self.retain(&kept);
+        self.retain_events(&kept);
         Ok(self)
     }
 
     /// Keeps the events for which `kept` is true, and their arrows.
-    fn retain(&mut self, kept: &[bool]) {
+    fn retain_events(&mut self, kept: &[bool]) {
         let mut next = 0;
         let places: Vec<Option<u32>> = kept
             .iter()

@@ -33,11 +33,11 @@ impl Events {
         const GZIP_LEVEL: u32 = 1;
 
         let path = path.as_ref();
-        let (format, name) = (Format::of(path)?, path.to_string_lossy());
-        file::save(path, GZIP_LEVEL, |out| self.write(out, format.kind, &name))
+        let (format, name) = (Format::from_path(path)?, path.to_string_lossy());
+        file::save(path, GZIP_LEVEL, |out| self.write_to(out, format.kind, &name))
     }
 
-    fn write(&self, out: &mut dyn Write, format: FormatKind, name: &str) -> io::Result<()> {
+    fn write_to(&self, out: &mut dyn Write, format: FormatKind, name: &str) -> io::Result<()> {
         let metadata: Vec<_> = self.header.iter().filter(|(key, _)| key != DEVICES).cloned().collect();
         let devices = self.device_properties();
         let (start, end) = self.window();
@@ -72,8 +72,8 @@ impl Events {
         let list = self.header.iter().find(|(key, _)| key == DEVICES).map_or("[]", |(_, list)| list);
         let mut devices = Vec::new();
         // The text was valid JSON when it was read.
-        let _ = Json::new(list.as_bytes(), 0).array(|json| {
-            if let JsonValue::Nested(device) = json.value()? {
+        let _ = Json::new(list.as_bytes(), 0).read_array(|json| {
+            if let JsonValue::Nested(device) = json.read_value()? {
                 devices.push(String::from_utf8_lossy(device).into_owned());
             }
             Ok(())
@@ -85,11 +85,11 @@ impl Events {
         let (at, end) = self.window();
         for (sort_index, process) in (0..).zip(&self.processes) {
             let (name, label) = (process.name.as_str(), process.label.as_str());
-            rows.process(&ProcessRow { process: lane(&process.id), name, label, sort_index, at })?;
+            rows.write_process(&ProcessRow { process: lane_from_id(&process.id), name, label, sort_index, at })?;
         }
         for (sort_index, track) in (0..).zip(&self.tracks).filter(|(_, track)| !track.name.is_empty()) {
-            let on = Track { process: lane(&track.process), thread: lane(&track.thread) };
-            rows.thread(&ThreadRow { track: on, name: &track.name, sort_index, continues: None, at })?;
+            let on = Track { process: lane_from_id(&track.process), thread: lane_from_id(&track.thread) };
+            rows.write_thread(&ThreadRow { track: on, name: &track.name, sort_index, continues: None, at })?;
         }
         let mut slices = 0;
         let mut events: Vec<_> = self.iter().collect();
@@ -99,17 +99,17 @@ impl Events {
             slices += u64::from(event.is_slice());
             let value = HardwareCounterArgs(event);
             let has_name = event.is_counter() && event.kind() == Some(ActivityType::HardwareCounters);
-            let activity = activity(&event, if has_name { &value } else { &event });
-            rows.activity(&activity)?;
+            let activity = activity_from_event(&event, if has_name { &value } else { &event });
+            rows.write_activity(&activity)?;
             // The first arrow is part of the activity.
-            event.flows().skip(1).try_for_each(|flow| rows.flow(event.start(), activity.track, flow))?;
+            event.flows().skip(1).try_for_each(|flow| rows.write_flow(event.start(), activity.track, flow))?;
         }
         self.write_async_tracks(rows)?;
         let of_recording = RecordingRow { name: "tracing-kineto (0)".to_owned(), start: at, end };
         let recordings = if self.recordings.is_empty() { &[of_recording] } else { self.recordings.as_slice() };
         recordings.iter().try_for_each(|row| {
             let (name, iteration) = name_and_iteration(&row.name);
-            rows.span(&SpanRow { name, iteration, start: row.start, end: row.end, op_count: slices })
+            rows.write_span(&SpanRow { name, iteration, start: row.start, end: row.end, op_count: slices })
         })
     }
 
@@ -126,7 +126,7 @@ impl Events {
         }
         for (span, (first, end)) in spans {
             let args = OtherArguments(first);
-            let (name, on, start) = (first.name(), track(&first), first.start());
+            let (name, on, start) = (first.name(), track_from_event(&first), first.start());
             rows.async_track(&AsyncRow { name, span, track: span, on, start, end, args: &args })?;
         }
         Ok(())
@@ -134,7 +134,7 @@ impl Events {
 }
 
 /// Returns an event as the activity that a writer turns into the same event.
-fn activity<'t>(event: &Event<'t>, args: &'t dyn Args) -> Activity<'t> {
+fn activity_from_event<'t>(event: &Event<'t>, args: &'t dyn Args) -> Activity<'t> {
     let kind = event.kind().unwrap_or(ActivityType::CpuOp);
     let (start, end) = match kind {
         ActivityType::GpuUserAnnotation => without_margin(event.start(), event.end()),
@@ -150,7 +150,7 @@ fn activity<'t>(event: &Event<'t>, args: &'t dyn Args) -> Activity<'t> {
     Activity {
         kind,
         name: event.name(),
-        track: track(event),
+        track: track_from_event(event),
         body,
         id: event.id().unwrap_or(CorrelationId(0)),
         linked: event.linked().unwrap_or(CorrelationId(0)),
@@ -166,12 +166,12 @@ fn name_and_iteration(row: &str) -> (&str, i64) {
     number.unwrap_or((row, 0))
 }
 
-fn track<'t>(event: &Event<'t>) -> Track<'t> {
+fn track_from_event<'t>(event: &Event<'t>) -> Track<'t> {
     let track = event.track();
-    Track { process: lane(&track.process), thread: lane(&track.thread) }
+    Track { process: lane_from_id(&track.process), thread: lane_from_id(&track.thread) }
 }
 
-fn lane(id: &TrackId) -> Lane<'_> {
+fn lane_from_id(id: &TrackId) -> Lane<'_> {
     match id {
         TrackId::Id(id) => Lane::Id(*id),
         TrackId::Name(name) => Lane::Name(name),

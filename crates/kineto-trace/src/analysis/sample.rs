@@ -14,15 +14,15 @@ pub(super) struct SampleTrace {
 impl SampleTrace {
     /// Adds an operation on thread 1; times are in microseconds.
     pub(super) fn op(self, name: &str, start: u64, end: u64) -> SampleTrace {
-        self.host(ActivityType::CpuOp, name, 1, (start, end), NO_ARGS)
+        self.host_slice(ActivityType::CpuOp, name, 1, (start, end), NO_ARGS)
     }
 
     /// Adds an operation with arguments.
     pub(super) fn op_with(self, name: &str, start: u64, end: u64, args: &dyn Args) -> SampleTrace {
-        self.host(ActivityType::CpuOp, name, 1, (start, end), args)
+        self.host_slice(ActivityType::CpuOp, name, 1, (start, end), args)
     }
 
-    pub(super) fn host(
+    pub(super) fn host_slice(
         mut self,
         kind: ActivityType,
         name: &str,
@@ -33,7 +33,7 @@ impl SampleTrace {
         self.next += 1;
         let body = Body::Slice { start: micros(time.0), end: micros(time.1) };
         let id = self.next;
-        self.take((kind, name), Track::new(100, thread), body, (id, 0), args)
+        self.add_event((kind, name), Track::new(100, thread), body, (id, 0), args)
     }
 
     /// Adds device work, launched by the host slice with the id `linked`; 0 for none.
@@ -51,7 +51,13 @@ impl SampleTrace {
         linked: u64,
     ) -> SampleTrace {
         let body = Body::Slice { start: micros(start), end: micros(end) };
-        self.take((kind, name), Track::new(device, stream), body, (0, linked), &[("device", ArgValue::I64(device))])
+        self.add_event(
+            (kind, name),
+            Track::new(device, stream),
+            body,
+            (0, linked),
+            &[("device", ArgValue::I64(device))],
+        )
     }
 
     pub(super) fn kernel(self, name: &str, start: u64, end: u64, linked: u64) -> SampleTrace {
@@ -62,10 +68,10 @@ impl SampleTrace {
     pub(super) fn memory(self, thread: i64, at: u64, bytes: i64, device: i64) -> SampleTrace {
         let args = [("Bytes", ArgValue::I64(bytes)), ("Device Type", ArgValue::I64(device))];
         let body = Body::Instant { at: micros(at) };
-        self.take((ActivityType::CpuInstantEvent, "[memory]"), Track::new(100, thread), body, (0, 0), &args)
+        self.add_event((ActivityType::CpuInstantEvent, "[memory]"), Track::new(100, thread), body, (0, 0), &args)
     }
 
-    fn take(
+    fn add_event(
         mut self,
         (kind, name): (ActivityType, &str),
         track: Track<'_>,
@@ -78,7 +84,7 @@ impl SampleTrace {
         self
     }
 
-    pub(super) fn events(self) -> Events {
+    pub(super) fn into_events(self) -> Events {
         self.builder.finish(0, (None, None))
     }
 }

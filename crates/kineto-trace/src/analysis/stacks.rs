@@ -80,7 +80,7 @@ impl FoldedStacks<'_> {
     /// # Errors
     /// If `out` fails.
     pub fn write(&self, mut out: impl Write) -> io::Result<()> {
-        for (stack, ns) in self.fold() {
+        for (stack, ns) in self.fold_stacks() {
             let micros = ns.saturating_add(500) / 1000;
             if micros > 0 {
                 writeln!(out, "{stack} {micros}")?;
@@ -98,7 +98,7 @@ impl FoldedStacks<'_> {
     }
 
     /// Returns all stacks with their nanoseconds, in alphabetical order.
-    fn fold(&self) -> Vec<(String, i64)> {
+    fn fold_stacks(&self) -> Vec<(String, i64)> {
         let nesting = Nesting::new(self.events);
         let forest = Forest::new(self.events, &nesting).merge_same_named_only_children(self.events);
         let times = match self.metric {
@@ -152,9 +152,9 @@ pub(super) struct CallStacks<'a> {
 
 impl<'a> CallStacks<'a> {
     pub(super) fn new(events: &'a Events, ops: &'a Forest) -> CallStacks<'a> {
-        let frames = Forest::new(events, &Nesting::of(events, |event| event.is_python_function()));
+        let frames = Forest::new(events, &Nesting::from_selected(events, |event| event.is_python_function()));
         let mut sweep = frames.sweep(events);
-        let innermost = |node| sweep.innermost(&ops.event(events, node)?);
+        let innermost = |node| sweep.innermost_node(&ops.node_event(events, node)?);
         let around = (0..ops.nodes.len()).map(innermost).collect();
         CallStacks { events, ops, interpreter_frames: frames, enclosing_frame: around }
     }
@@ -162,12 +162,14 @@ impl<'a> CallStacks<'a> {
     /// Returns an operation and its callers, innermost first.
     fn stack_of(&self, node: usize, with_locations: bool) -> Vec<String> {
         let text = |event: Event<'_>| {
-            let location = event.exact_arg("location").and_then(values::text).filter(|_| with_locations);
+            let location = event.exact_arg("location").and_then(values::as_text).filter(|_| with_locations);
             location.map_or_else(|| event.name().to_owned(), |location| format!("{} ({location})", event.name()))
         };
-        let mut spans = self.ops.ancestry(self.events, Some(node)).peekable();
-        let mut frames =
-            self.interpreter_frames.ancestry(self.events, self.enclosing_frame.get(node).copied().flatten()).peekable();
+        let mut spans = self.ops.self_and_ancestors(self.events, Some(node)).peekable();
+        let mut frames = self
+            .interpreter_frames
+            .self_and_ancestors(self.events, self.enclosing_frame.get(node).copied().flatten())
+            .peekable();
         let op = spans.peek().copied();
         let mut stack = Vec::new();
         loop {
@@ -184,7 +186,8 @@ impl<'a> CallStacks<'a> {
 
     /// Returns an operation's callers: its own source location if known, then the spans and frames around it.
     pub(super) fn describe_callers(&self, node: usize, most: usize) -> Vec<String> {
-        let own = self.ops.event(self.events, node).and_then(|op| op.exact_arg("location")).and_then(values::text);
+        let own =
+            self.ops.node_event(self.events, node).and_then(|op| op.exact_arg("location")).and_then(values::as_text);
         let own = own.map(str::to_owned);
         own.into_iter().chain(self.stack_of(node, true).into_iter().skip(1)).take(most).collect()
     }
@@ -224,7 +227,7 @@ mod tests {
             .op("short", 60, 60)
             .kernel("gemm", 100, 130, 2)
             .kernel("gemm", 130, 137, 3);
-        let events = sample.events();
+        let events = sample.into_events();
         assert_eq!(folded(events.stacks(StackMetric::SelfHost)), "train__all 70\ntrain__all;mm 30\n");
         let device = events.stacks(StackMetric::SelfDevice).with_locations(true);
         assert_eq!(folded(device), "train__all;mm_(src/a_b.rs:7) 37\n");
@@ -233,11 +236,11 @@ mod tests {
     #[test]
     fn frames_and_spans_interleave_by_start() {
         let python =
-            |sample: SampleTrace, name, time| sample.host(ActivityType::PythonFunction, name, 1, time, NO_ARGS);
+            |sample: SampleTrace, name, time| sample.host_slice(ActivityType::PythonFunction, name, 1, time, NO_ARGS);
         let sample = python(SampleTrace::default(), "main", (0, 100)).op("step", 1, 99);
         let sample = python(python(sample, "forward", (2, 50)), "after", (60, 70)).op("mm", 3, 40).op("add", 80, 90);
         let call = [("Call stack", ArgValue::Str("leaf; root"))];
-        let events = sample.op_with("called", 200, 300, &call).events();
+        let events = sample.op_with("called", 200, 300, &call).into_events();
         let expected = "main;step 51\nmain;step;add 10\nmain;step;forward;mm 37\nroot;leaf;called 100\n";
         assert_eq!(folded(events.stacks(StackMetric::SelfHost)), expected);
         let averages = events.averages().by(crate::analysis::GroupBy::Stack(2)).compute();
@@ -248,7 +251,7 @@ mod tests {
     #[test]
     fn save_writes_the_folded_lines() {
         let folder = tempfile::tempdir().unwrap();
-        let events = SampleTrace::default().op("a", 0, 2).events();
+        let events = SampleTrace::default().op("a", 0, 2).into_events();
         let path = folder.path().join("stacks.folded");
         events.export_stacks(&path, StackMetric::SelfHost).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "a 2\n");

@@ -1,6 +1,6 @@
 //! Checks a trace against the rules of the tools that read it.
 
-use super::events::values::signed;
+use super::events::values::as_signed;
 use super::events::{Event, Events, StringId, id_number};
 use crate::time::Timestamp;
 
@@ -95,19 +95,19 @@ impl Events {
     pub fn broken_rules(&self) -> Vec<BrokenRule> {
         let attribution = self.attribution();
         let work = || self.iter().filter(|event| event.is_slice() && event.is_device_work());
-        let stream = |event: &Event<'_>| event.arg_by_id(StringId::STREAM).and_then(signed);
-        let device = |event: &Event<'_>| event.arg_by_id(StringId::DEVICE).and_then(signed);
+        let stream = |event: &Event<'_>| event.arg_by_id(StringId::STREAM).and_then(as_signed);
+        let device = |event: &Event<'_>| event.arg_by_id(StringId::DEVICE).and_then(as_signed);
         let is_unlaunched = |event: &Event<'_>| event.correlation().is_some() && attribution.launch(*event).is_none();
         let is_early = |event: &Event<'_>| attribution.launch(*event).is_some_and(|call| event.start() < call.start());
         let mut broken = Vec::new();
-        broken.extend(OVERLAP.of(self.overlapping_slices().into_iter()));
-        broken.extend(EARLY.of(work().filter(is_early)));
-        broken.extend(NO_STREAM.of(work().filter(|event| stream(event).is_none())));
-        broken.extend(NO_CORRELATION.of(work().filter(|event| event.correlation().is_none())));
-        broken.extend(NO_LAUNCH.of(work().filter(is_unlaunched)));
+        broken.extend(OVERLAP.broken_by(self.overlapping_slices().into_iter()));
+        broken.extend(EARLY.broken_by(work().filter(is_early)));
+        broken.extend(NO_STREAM.broken_by(work().filter(|event| stream(event).is_none())));
+        broken.extend(NO_CORRELATION.broken_by(work().filter(|event| event.correlation().is_none())));
+        broken.extend(NO_LAUNCH.broken_by(work().filter(is_unlaunched)));
         let is_elsewhere =
             |event: &Event<'_>| device(event).is_some_and(|id| Some(id) != id_number(&event.track().process));
-        broken.extend(OTHER_DEVICE.of(work().filter(is_elsewhere)));
+        broken.extend(OTHER_DEVICE.broken_by(work().filter(is_elsewhere)));
         broken.extend(self.has_compact_rank().then(|| COMPACT_RANK.of_file()));
         broken.extend(self.has_coarse_times().then(|| COARSE_TIMES.of_file()));
         broken
@@ -145,7 +145,7 @@ impl Events {
 
 impl Rule {
     /// Returns the broken rule if there are such events.
-    fn of<'e>(&self, mut events: impl Iterator<Item = Event<'e>>) -> Option<BrokenRule> {
+    fn broken_by<'e>(&self, mut events: impl Iterator<Item = Event<'e>>) -> Option<BrokenRule> {
         let first = events.next()?.index();
         Some(BrokenRule { count: 1 + events.count() as u64, first: Some(first), ..self.of_file() })
     }

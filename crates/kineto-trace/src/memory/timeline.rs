@@ -174,7 +174,7 @@ impl MemoryTimeline {
     /// # Errors
     /// If `out` fails.
     pub fn write_json(&self, out: impl Write) -> io::Result<()> {
-        write::json(self, out)
+        write::write_json(self, out)
     }
 
     /// Writes the rows, as PyTorch's `raw.json.gz`: nanoseconds since the Unix epoch (-1 for memory from before the
@@ -184,7 +184,7 @@ impl MemoryTimeline {
     /// # Errors
     /// If `out` fails.
     pub fn write_raw(&self, out: impl Write) -> io::Result<()> {
-        write::raw(self, out)
+        write::write_raw(self, out)
     }
 
     /// Writes an HTML page with a stacked area chart of bytes over time, by category, and values at the pointer.
@@ -194,6 +194,6 @@ impl MemoryTimeline {
     /// # Errors
     /// If `out` fails.
     pub fn write_html(&self, out: impl Write) -> io::Result<()> {
-        write::html(self, out)
+        write::write_html(self, out)
     }
 }

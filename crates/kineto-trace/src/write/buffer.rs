@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::json::{self, Piece, PieceBuffer, SHORT};
-use crate::fallible::list;
+use crate::fallible::try_vec_with_capacity;
 
 /// A buffer in front of `W`. JSON is appended to it without error checks.
 ///
@@ -29,7 +29,7 @@ const COPIED: usize = 1 << 15;
 const BACKSLASH: &[u8; 6] = br"\u005c";
 
 /// Returns the bytes that `write` appends.
-pub(super) fn rendered(write: impl FnOnce(&mut Buffer<Vec<u8>>)) -> Vec<u8> {
+pub(super) fn render_bytes(write: impl FnOnce(&mut Buffer<Vec<u8>>)) -> Vec<u8> {
     let mut buffer = Buffer::with_capacity(Vec::new(), size_of::<PieceBuffer>());
     write(&mut buffer);
     // Writing to a `Vec` does not fail.
@@ -43,14 +43,14 @@ impl<W: Write> Buffer<W> {
 
     /// `capacity` must hold at least one piece; if memory is short, the buffer holds exactly one.
     fn with_capacity(out: W, capacity: usize) -> Self {
-        let mut bytes = list(capacity).unwrap_or_else(|| Vec::with_capacity(size_of::<PieceBuffer>()));
+        let mut bytes = try_vec_with_capacity(capacity).unwrap_or_else(|| Vec::with_capacity(size_of::<PieceBuffer>()));
         bytes.resize(bytes.capacity(), 0);
         Buffer { out, bytes: bytes.into(), at: 0, error: None, failed: false }
     }
 
     /// Appends a piece, which `write` fills.
     #[inline(always)]
-    pub(super) fn piece<T>(&mut self, write: impl FnOnce(&mut Piece<'_>) -> T) -> T {
+    pub(super) fn put_piece<T>(&mut self, write: impl FnOnce(&mut Piece<'_>) -> T) -> T {
         let mut piece = Piece::new(self.reserve_chunk());
         let result = write(&mut piece);
         self.at += piece.length();
@@ -59,14 +59,14 @@ impl<W: Write> Buffer<W> {
 
     /// Appends a literal unchanged.
     #[inline(always)]
-    pub(super) fn raw<const N: usize>(&mut self, text: &[u8; N]) {
+    pub(super) fn put_literal<const N: usize>(&mut self, text: &[u8; N]) {
         *self.reserve_chunk() = *text;
         self.at += N;
     }
 
     /// Appends text of any length unchanged.
     #[inline(always)]
-    pub(super) fn verbatim(&mut self, text: &[u8]) {
+    pub(super) fn put_verbatim(&mut self, text: &[u8]) {
         match self.bytes.get_mut(self.at..).and_then(|rest| rest.get_mut(..text.len())) {
             Some(reserve_chunk) => {
                 reserve_chunk.copy_from_slice(text);
@@ -76,8 +76,8 @@ impl<W: Write> Buffer<W> {
         }
     }
 
-    /// Appends valid JSON, unchanged except for backslashes at the ends of strings; see [`escaped`](Buffer::escaped).
-    pub(super) fn json(&mut self, json: &str) {
+    /// Appends valid JSON, unchanged except for backslashes at the ends of strings; see [`put_escaped_text`](Buffer::put_escaped_text).
+    pub(super) fn put_json(&mut self, json: &str) {
         let mut rest = json.as_bytes();
         let mut at = 0;
         // In valid JSON a backslash begins an escape of at least two bytes, so `\\` before a quote ends a string.
@@ -85,27 +85,27 @@ impl<W: Write> Buffer<W> {
             at += found;
             if rest.get(at..at + 3) == Some(br#"\\""#) {
                 let (before, after) = rest.split_at(at);
-                self.verbatim(before);
-                self.raw(BACKSLASH);
+                self.put_verbatim(before);
+                self.put_literal(BACKSLASH);
                 (rest, at) = (after.get(2..).unwrap_or_default(), 0);
             } else {
                 at += 2;
             }
         }
-        self.verbatim(rest);
+        self.put_verbatim(rest);
     }
 
     /// Appends `text` as a JSON string.
     #[inline]
-    pub(super) fn string(&mut self, text: &str) {
-        self.raw(b"\"");
-        self.text(text.as_bytes());
-        self.raw(b"\"");
+    pub(super) fn put_string(&mut self, text: &str) {
+        self.put_literal(b"\"");
+        self.put_text(text.as_bytes());
+        self.put_literal(b"\"");
     }
 
     /// Appends the key of a member of an object, after a comma unless it is the first.
     #[inline]
-    pub(super) fn key(&mut self, first: bool, key: &str) {
+    pub(super) fn put_key(&mut self, first: bool, key: &str) {
         self.start_of_member(first, key, |_| {});
     }
 
@@ -115,11 +115,11 @@ impl<W: Write> Buffer<W> {
         if key.len() <= SHORT {
             let mut piece = Piece::new(self.reserve_chunk());
             if !first {
-                piece.raw(b",");
+                piece.put_literal(b",");
             }
-            piece.raw(b"\"");
+            piece.put_literal(b"\"");
             let clean = piece.short_text(key.as_bytes());
-            piece.raw(b"\":");
+            piece.put_literal(b"\":");
             if clean {
                 value(&mut piece);
                 self.at += piece.length();
@@ -127,34 +127,34 @@ impl<W: Write> Buffer<W> {
             }
         }
         self.escaped_key(first, key);
-        self.piece(value);
+        self.put_piece(value);
     }
 
     #[inline(always)]
-    pub(super) fn uint(&mut self, value: u64) {
-        self.piece(|piece| piece.uint(value));
+    pub(super) fn put_uint(&mut self, value: u64) {
+        self.put_piece(|piece| piece.put_uint(value));
     }
 
     #[inline(always)]
-    pub(super) fn int(&mut self, value: i64) {
-        self.piece(|piece| piece.int(value));
+    pub(super) fn put_int(&mut self, value: i64) {
+        self.put_piece(|piece| piece.put_int(value));
     }
 
     /// Appends `value`, as a string if it is above 2^63-1.
     #[inline(always)]
-    pub(super) fn wide(&mut self, value: u64) {
-        self.piece(|piece| piece.wide(value));
+    pub(super) fn put_wide_uint(&mut self, value: u64) {
+        self.put_piece(|piece| piece.put_wide_uint(value));
     }
 
     /// Appends `value` as a string.
     #[cold]
-    pub(super) fn quoted(&mut self, value: impl std::fmt::Display) {
-        self.string(&value.to_string());
+    pub(super) fn put_quoted(&mut self, value: impl std::fmt::Display) {
+        self.put_string(&value.to_string());
     }
 
-    /// Appends a float; see [`Piece::float`].
-    pub(super) fn float(&mut self, value: f64) {
-        self.piece(|piece| piece.float(value));
+    /// Appends a float; see [`Piece::put_float`].
+    pub(super) fn put_float(&mut self, value: f64) {
+        self.put_piece(|piece| piece.put_float(value));
     }
 
     /// Ends a row; returns an error if a write failed since the last row.
@@ -166,7 +166,7 @@ impl<W: Write> Buffer<W> {
     /// Flushes the buffer and the writer, and returns the writer.
     pub(super) fn finish(mut self) -> io::Result<W> {
         self.flush_buffer();
-        self.write(W::flush);
+        self.try_write(W::flush);
         self.end_row()?;
         Ok(self.out)
     }
@@ -174,15 +174,15 @@ impl<W: Write> Buffer<W> {
     #[cold]
     fn escaped_key(&mut self, first: bool, key: &str) {
         if !first {
-            self.raw(b",");
+            self.put_literal(b",");
         }
-        self.string(key);
-        self.raw(b":");
+        self.put_string(key);
+        self.put_literal(b":");
     }
 
     /// Appends `text` with escapes.
     #[inline(always)]
-    pub(super) fn text(&mut self, text: &[u8]) {
+    pub(super) fn put_text(&mut self, text: &[u8]) {
         let mut short = text;
         if text.len() > SHORT {
             let (blocks, rest) = text.as_chunks::<SHORT>();
@@ -193,7 +193,7 @@ impl<W: Write> Buffer<W> {
         if piece.short_text(short) {
             self.at += piece.length();
         } else {
-            self.escaped(short, true);
+            self.put_escaped_text(short, true);
         }
     }
 
@@ -201,9 +201,9 @@ impl<W: Write> Buffer<W> {
     fn long_text(&mut self, blocks: &[[u8; SHORT]], is_end: bool) {
         for (number, block) in blocks.iter().enumerate() {
             if json::is_clean(block) {
-                self.raw(block);
+                self.put_literal(block);
             } else {
-                self.escaped(block, is_end && number + 1 == blocks.len());
+                self.put_escaped_text(block, is_end && number + 1 == blocks.len());
             }
         }
     }
@@ -213,13 +213,13 @@ impl<W: Write> Buffer<W> {
     /// A backslash at the end of the text becomes `\u005c`: Perfetto takes the quote after `\\` for an escaped quote,
     /// and rejects the file.
     #[cold]
-    fn escaped(&mut self, part: &[u8], is_end: bool) {
+    fn put_escaped_text(&mut self, part: &[u8], is_end: bool) {
         let before_last = part.strip_suffix(b"\\").filter(|_| is_end);
         for &byte in before_last.unwrap_or(part) {
-            self.piece(|piece| piece.escaped(byte));
+            self.put_piece(|piece| piece.put_escaped_byte(byte));
         }
         if before_last.is_some() {
-            self.raw(BACKSLASH);
+            self.put_literal(BACKSLASH);
         }
     }
 
@@ -243,7 +243,7 @@ impl<W: Write> Buffer<W> {
                 reserve_chunk.copy_from_slice(text);
                 self.at = text.len();
             }
-            _ => self.write(|out| out.write_all(text)),
+            _ => self.try_write(|out| out.write_all(text)),
         }
     }
 
@@ -256,7 +256,7 @@ impl<W: Write> Buffer<W> {
         }
     }
 
-    fn write(&mut self, write: impl FnOnce(&mut W) -> io::Result<()>) {
+    fn try_write(&mut self, write: impl FnOnce(&mut W) -> io::Result<()>) {
         if !self.failed {
             let written = write(&mut self.out);
             self.record_error(written);
@@ -311,14 +311,14 @@ mod tests {
 
     #[test]
     fn integers_above_63_bits_are_strings() {
-        assert_eq!(text(|out| out.wide(i64::MAX.unsigned_abs())), "9223372036854775807");
-        assert_eq!(text(|out| out.wide(i64::MAX.unsigned_abs() + 1)), "\"9223372036854775808\"");
-        assert_eq!(text(|out| out.int(i64::MIN)), i64::MIN.to_string());
+        assert_eq!(text(|out| out.put_wide_uint(i64::MAX.unsigned_abs())), "9223372036854775807");
+        assert_eq!(text(|out| out.put_wide_uint(i64::MAX.unsigned_abs() + 1)), "\"9223372036854775808\"");
+        assert_eq!(text(|out| out.put_int(i64::MIN)), i64::MIN.to_string());
     }
 
     #[test]
     fn utf8_text_is_unchanged() {
-        assert_eq!(text(|out| out.string("é\u{2028}\u{7f}🦀\u{1}")), "\"é\u{2028}\u{7f}🦀\\u0001\"");
+        assert_eq!(text(|out| out.put_string("é\u{2028}\u{7f}🦀\u{1}")), "\"é\u{2028}\u{7f}🦀\\u0001\"");
     }
 
     #[test]
@@ -327,12 +327,12 @@ mod tests {
         let hostile = "\0".repeat(4 << 20);
         let long = "\"é漢\"".repeat(1 << 20);
         for _ in 0..3 {
-            buffer.string(&hostile);
-            buffer.raw(b",");
-            buffer.verbatim(b"[1]");
-            buffer.raw(b",");
-            buffer.string(&long);
-            buffer.raw(b",");
+            buffer.put_string(&hostile);
+            buffer.put_literal(b",");
+            buffer.put_verbatim(b"[1]");
+            buffer.put_literal(b",");
+            buffer.put_string(&long);
+            buffer.put_literal(b",");
             buffer.end_row().unwrap();
         }
         let text = String::from_utf8(buffer.finish().unwrap()).unwrap();
@@ -345,9 +345,9 @@ mod tests {
     #[test]
     fn order_is_kept_when_long_text_is_unbuffered() {
         let mut buffer = Buffer::new(Vec::new());
-        buffer.raw(b"a");
-        buffer.verbatim(&b"b".repeat(CAPACITY));
-        buffer.raw(b"c");
+        buffer.put_literal(b"a");
+        buffer.put_verbatim(&b"b".repeat(CAPACITY));
+        buffer.put_literal(b"c");
         assert_eq!(buffer.finish().unwrap(), format!("a{}c", "b".repeat(CAPACITY)).into_bytes());
     }
 
@@ -357,7 +357,7 @@ mod tests {
         let row = [b'x'; 4096];
         let mut rows = 0;
         let error = loop {
-            buffer.raw(&row);
+            buffer.put_literal(&row);
             rows += 1;
             if let Err(error) = buffer.end_row() {
                 break error;
@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         assert!(rows * row.len() > CAPACITY && rows * row.len() <= 3 * CAPACITY);
         for _ in 0..1000 {
-            buffer.raw(&row);
+            buffer.put_literal(&row);
             assert_eq!(buffer.end_row().unwrap_err().kind(), io::ErrorKind::Other);
         }
         assert!(buffer.finish().is_err());
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn error_on_flush_is_reported() {
         let mut buffer = Buffer::new(Disk { reserve_chunk: 10, taken: Vec::new() });
-        buffer.raw(&[b'x'; 11]);
+        buffer.put_literal(&[b'x'; 11]);
         assert!(buffer.end_row().is_ok());
         assert_eq!(buffer.finish().err().unwrap().kind(), io::ErrorKind::StorageFull);
     }
@@ -406,10 +406,10 @@ mod tests {
             (r"\\", r#""\\\u005c""#),
             (r#"\""#, r#""\\\"""#),
         ] {
-            assert_eq!(text(|out| out.string(value)), expected);
-            assert_eq!(text(|out| out.key(true, value)), format!("{expected}:"));
+            assert_eq!(text(|out| out.put_string(value)), expected);
+            assert_eq!(text(|out| out.put_key(true, value)), format!("{expected}:"));
             let json = serde_json::to_string(value).unwrap();
-            assert_eq!(text(|out| out.json(&json)), expected);
+            assert_eq!(text(|out| out.put_json(&json)), expected);
         }
     }
 
@@ -419,7 +419,7 @@ mod tests {
             values in prop::collection::vec(("[a\"\\\\\n/u]{0,6}", "[a\"\\\\{}\\[]{0,40}"), 0..8),
         ) {
             let value: serde_json::Value = values.into_iter().map(|(key, text)| (key, vec![text])).collect();
-            let written = text(|out| out.json(&value.to_string()));
+            let written = text(|out| out.put_json(&value.to_string()));
             prop_assert_eq!(serde_json::from_str::<serde_json::Value>(&written).unwrap(), value);
             prop_assert!(!has_backslash_before_end(&written), "{}", written);
         }
@@ -427,12 +427,12 @@ mod tests {
         #[test]
         fn any_string_round_trips(value in any::<String>(), repeat in 1..20_usize) {
             let value = value.repeat(repeat);
-            prop_assert_eq!(serde_json::from_str::<String>(&text(|out| out.string(&value))).unwrap(), value);
+            prop_assert_eq!(serde_json::from_str::<String>(&text(|out| out.put_string(&value))).unwrap(), value);
         }
 
         #[test]
         fn any_string_with_escapes_round_trips(value in "[a\"\\\\\\x00-\\x1f\\x7fé漢🦀]{0,100}") {
-            prop_assert_eq!(serde_json::from_str::<String>(&text(|out| out.string(&value))).unwrap(), value);
+            prop_assert_eq!(serde_json::from_str::<String>(&text(|out| out.put_string(&value))).unwrap(), value);
         }
     }
 }

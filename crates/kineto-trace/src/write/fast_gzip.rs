@@ -65,20 +65,20 @@ impl<W: Write> FastGzip<W> {
     }
 
     fn compress_block(&mut self, is_last: bool) -> io::Result<()> {
-        self.crc = crc(self.crc, &self.text);
+        self.crc = update_crc(self.crc, &self.text);
         #[expect(clippy::cast_possible_truncation, reason = "a block is short")]
         let length = self.text.len() as u32;
         self.length = self.length.wrapping_add(length);
         self.last_seen.fill(u32::MAX);
         self.bits.reserve(self.text.len())?;
         // Fixed codes.
-        self.bits.put(u64::from(is_last) | 1 << 1, 3);
-        compress(&self.text, &mut self.last_seen, &mut self.bits);
+        self.bits.put_bits(u64::from(is_last) | 1 << 1, 3);
+        compress_text(&self.text, &mut self.last_seen, &mut self.bits);
         self.bits.end_block(is_last);
         if is_last {
-            self.bits.put(u64::from(!self.crc), 32);
+            self.bits.put_bits(u64::from(!self.crc), 32);
             self.bits.flush_bytes();
-            self.bits.put(u64::from(self.length), 32);
+            self.bits.put_bits(u64::from(self.length), 32);
             self.bits.flush_bytes();
         }
         self.text.clear();
@@ -102,7 +102,7 @@ impl<W: Write> Write for FastGzip<W> {
 }
 
 #[expect(clippy::indexing_slicing, reason = "indices are below the lengths they are compared with; `get` is a call")]
-fn compress(text: &[u8], last_seen: &mut [u32], bits: &mut BitWriter) {
+fn compress_text(text: &[u8], last_seen: &mut [u32], bits: &mut BitWriter) {
     let mut at = 0;
     while at < text.len() {
         let (mut distance, mut length) = (0, 0);
@@ -158,15 +158,15 @@ fn put_match(bits: &mut BitWriter, length: usize, distance: usize) {
     } else {
         let extra = rest.ilog2() - 2;
         bits.put_symbol(257 + 4 * extra as usize + (rest >> extra));
-        bits.put((rest & ((1 << extra) - 1)) as u64, extra);
+        bits.put_bits((rest & ((1 << extra) - 1)) as u64, extra);
     }
     let rest = distance - 1;
     let extra = if rest < 4 { 0 } else { rest.ilog2() - 1 };
     let symbol = 2 * extra as usize + (rest >> extra);
     #[expect(clippy::cast_possible_truncation, reason = "below 30")]
     let code = (symbol as u8).reverse_bits() >> 3;
-    bits.put(u64::from(code), 5);
-    bits.put((rest & ((1 << extra) - 1)) as u64, extra);
+    bits.put_bits(u64::from(code), 5);
+    bits.put_bits((rest & ((1 << extra) - 1)) as u64, extra);
 }
 
 impl BitWriter {
@@ -178,7 +178,7 @@ impl BitWriter {
         Ok(())
     }
 
-    fn put(&mut self, bits: u64, count: u32) {
+    fn put_bits(&mut self, bits: u64, count: u32) {
         self.pending |= bits << self.count;
         self.count += count;
     }
@@ -186,7 +186,7 @@ impl BitWriter {
     #[expect(clippy::indexing_slicing, reason = "there is a code for each symbol; `get` is a call")]
     fn put_symbol(&mut self, symbol: usize) {
         let (code, length) = CODES[symbol];
-        self.put(u64::from(code), u32::from(length));
+        self.put_bits(u64::from(code), u32::from(length));
     }
 
     /// Moves whole bytes out of the pending bits.
@@ -216,7 +216,7 @@ impl BitWriter {
 
 /// Updates the checksum with a text, eight bytes at a time.
 #[expect(clippy::indexing_slicing, reason = "bytes index tables of 256; `get` is a call")]
-fn crc(before: u32, text: &[u8]) -> u32 {
+fn update_crc(before: u32, text: &[u8]) -> u32 {
     let mut crc = before;
     let mut at = 0;
     while at + 8 <= text.len() {

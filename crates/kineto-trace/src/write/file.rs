@@ -23,7 +23,7 @@ pub struct Protection {
 static PROTECTION: OnceLock<Protection> = OnceLock::new();
 
 /// Installs hooks for all files written from now on; only the first call has an effect.
-pub fn protect(protection: Protection) {
+pub fn install_protection(protection: Protection) {
     let _ = PROTECTION.set(protection);
 }
 
@@ -42,15 +42,15 @@ pub fn protect(protection: Protection) {
 /// [`ErrorKind::Io`] with the path and advice; the temporary file has been removed. [`ErrorKind::Unsupported`] for a
 /// format that this build cannot write.
 pub fn save(path: &Path, gzip_level: u32, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
-    let format = Format::of(path)?;
+    let format = Format::from_path(path)?;
     if is_stream(path) {
-        let file = OpenOptions::new().write(true).open(path).map_err(|error| failed("open", path, error))?;
-        return format.encode(file, gzip_level, write).map_err(|error| failed("write", path, error));
+        let file = OpenOptions::new().write(true).open(path).map_err(|error| file_error("open", path, error))?;
+        return format.encode(file, gzip_level, write).map_err(|error| file_error("write", path, error));
     }
     check_replaceable(path)?;
-    let (temporary, file) = TemporaryFile::create(path).map_err(|error| failed("create", path, error))?;
-    format.encode(file, gzip_level, write).map_err(|error| failed("write", path, error))?;
-    temporary.rename(path).map_err(|error| failed("replace", path, error))
+    let (temporary, file) = TemporaryFile::create(path).map_err(|error| file_error("create", path, error))?;
+    format.encode(file, gzip_level, write).map_err(|error| file_error("write", path, error))?;
+    temporary.rename(path).map_err(|error| file_error("replace", path, error))
 }
 
 /// Checks that [`save`] can currently write to `path`.
@@ -58,13 +58,13 @@ pub fn save(path: &Path, gzip_level: u32, write: impl FnOnce(&mut dyn Write) -> 
 /// # Errors
 ///
 /// The same as those of [`save`].
-pub fn check(path: &Path) -> Result<(), Error> {
-    Format::of(path)?;
+pub fn check_writable(path: &Path) -> Result<(), Error> {
+    Format::from_path(path)?;
     if is_stream(path) {
         return Ok(());
     }
     check_replaceable(path)?;
-    TemporaryFile::create(path).map(drop).map_err(|error| failed("create", path, error))
+    TemporaryFile::create(path).map(drop).map_err(|error| file_error("create", path, error))
 }
 
 /// A file format, determined by the file extension, ignoring case.
@@ -91,7 +91,7 @@ impl Format {
     /// # Errors
     ///
     /// [`ErrorKind::Unsupported`] for `.zst` and `.zip`, and for `.gz` if the feature `gzip` is off.
-    pub fn of(path: &Path) -> Result<Self, Error> {
+    pub fn from_path(path: &Path) -> Result<Self, Error> {
         let name = path.to_string_lossy().to_ascii_lowercase();
         if let Some(end) = [".zst", ".zip"].into_iter().find(|end| name.ends_with(end)) {
             let message = format!("cannot write {}: {end} is not supported; use .json.gz", path.display());
@@ -244,19 +244,19 @@ fn is_stream(_path: &Path) -> bool {
 fn check_replaceable(path: &Path) -> Result<(), Error> {
     let names_folder = path.to_string_lossy().ends_with(std::path::is_separator);
     if names_folder || fs::metadata(path).is_ok_and(|found| found.is_dir()) {
-        return Err(failed("write", path, Io::IsADirectory.into()));
+        return Err(file_error("write", path, Io::IsADirectory.into()));
     }
     match fs::symlink_metadata(path) {
         Ok(found) if !found.is_file() && !found.is_symlink() => {
             let source = io::Error::new(Io::InvalidInput, "not a regular file or character device");
-            Err(Error::io("replace", path, source, "save to a file"))
+            Err(Error::from_io("replace", path, source, "save to a file"))
         }
         _ => Ok(()),
     }
 }
 
 /// Returns the error for `path` with advice.
-pub fn failed(what: &str, path: &Path, source: io::Error) -> Error {
+pub fn file_error(what: &str, path: &Path, source: io::Error) -> Error {
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder.display().to_string(),
         _ => ".".to_owned(),
@@ -274,7 +274,7 @@ pub fn failed(what: &str, path: &Path, source: io::Error) -> Error {
         _ if has_no_descriptor(&source) => "close files or raise the limit (ulimit -n)".to_owned(),
         _ => "save under another name or elsewhere".to_owned(),
     };
-    Error::io(what, path, source, &advice)
+    Error::from_io(what, path, source, &advice)
 }
 
 /// Returns whether the process or system limit of open files is reached. ENFILE and EMFILE have the same numbers on all
@@ -410,18 +410,18 @@ mod tests {
     fn format_follows_the_extension() {
         let json = Format { kind: FormatKind::Json, is_gzip: false };
         let perfetto = Format { kind: FormatKind::Perfetto, is_gzip: false };
-        assert_eq!(Format::of(Path::new("a.pt.trace.json")).unwrap(), json);
-        assert_eq!(Format::of(Path::new("a.gz/b")).unwrap(), json);
+        assert_eq!(Format::from_path(Path::new("a.pt.trace.json")).unwrap(), json);
+        assert_eq!(Format::from_path(Path::new("a.gz/b")).unwrap(), json);
         for native in ["a.pftrace", "a.b.PFTRACE", "a.perfetto-trace"] {
-            assert_eq!(Format::of(Path::new(native)).unwrap(), perfetto);
+            assert_eq!(Format::from_path(Path::new(native)).unwrap(), perfetto);
         }
         for native in ["a.json.zst", "a.zip"] {
-            assert_eq!(Format::of(Path::new(native)).unwrap_err().kind(), ErrorKind::Unsupported);
+            assert_eq!(Format::from_path(Path::new(native)).unwrap_err().kind(), ErrorKind::Unsupported);
         }
-        let packed = Format::of(Path::new("a.JSON.GZ"));
+        let packed = Format::from_path(Path::new("a.JSON.GZ"));
         if cfg!(feature = "gzip") {
             assert_eq!(packed.unwrap(), Format { is_gzip: true, ..json });
-            assert_eq!(Format::of(Path::new("a.pftrace.gz")).unwrap(), Format { is_gzip: true, ..perfetto });
+            assert_eq!(Format::from_path(Path::new("a.pftrace.gz")).unwrap(), Format { is_gzip: true, ..perfetto });
         } else {
             let error = packed.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported);

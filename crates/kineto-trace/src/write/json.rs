@@ -46,24 +46,24 @@ impl<'b> Piece<'b> {
 
     /// Writes a literal.
     #[inline(always)]
-    pub(super) fn raw<const N: usize>(&mut self, text: &[u8; N]) {
-        self.store(*text);
+    pub(super) fn put_literal<const N: usize>(&mut self, text: &[u8; N]) {
+        self.store_bytes(*text);
         self.length += N;
     }
 
     /// Writes the first `length` bytes of `block`.
     #[inline(always)]
-    pub(super) fn block<const N: usize>(&mut self, block: &[u8; N], length: usize) {
-        self.store(*block);
+    pub(super) fn put_block<const N: usize>(&mut self, block: &[u8; N], length: usize) {
+        self.store_bytes(*block);
         self.length += length;
     }
 
     #[inline(always)]
-    pub(super) fn uint(&mut self, value: u64) {
+    pub(super) fn put_uint(&mut self, value: u64) {
         if value < 10 {
-            self.raw(&[digit(value)]);
+            self.put_literal(&[ascii_digit(value)]);
         } else if value < E8 {
-            self.leading(value);
+            self.put_short_uint(value);
         } else {
             self.long_uint(value);
         }
@@ -72,31 +72,31 @@ impl<'b> Piece<'b> {
     #[inline(never)]
     fn long_uint(&mut self, value: u64) {
         if value < E8 * E8 {
-            self.leading(value / E8);
+            self.put_short_uint(value / E8);
         } else {
-            self.leading(value / (E8 * E8));
-            self.raw(&eight_digits(value / E8 % E8).to_le_bytes());
+            self.put_short_uint(value / (E8 * E8));
+            self.put_literal(&eight_digits(value / E8 % E8).to_le_bytes());
         }
-        self.raw(&eight_digits(value % E8).to_le_bytes());
+        self.put_literal(&eight_digits(value % E8).to_le_bytes());
     }
 
     #[inline(always)]
-    pub(super) fn int(&mut self, value: i64) {
+    pub(super) fn put_int(&mut self, value: i64) {
         if value < 0 {
-            self.raw(b"-");
+            self.put_literal(b"-");
         }
-        self.uint(value.unsigned_abs());
+        self.put_uint(value.unsigned_abs());
     }
 
     /// Writes `value`, as a string if it is above 2^63-1, because Perfetto and others cannot read such integers.
     #[inline(always)]
-    pub(super) fn wide(&mut self, value: u64) {
+    pub(super) fn put_wide_uint(&mut self, value: u64) {
         if value <= i64::MAX.unsigned_abs() {
-            self.uint(value);
+            self.put_uint(value);
         } else {
-            self.raw(b"\"");
+            self.put_literal(b"\"");
             self.long_uint(value);
-            self.raw(b"\"");
+            self.put_literal(b"\"");
         }
     }
 
@@ -104,45 +104,45 @@ impl<'b> Piece<'b> {
     #[inline(always)]
     pub(super) fn two_digits(&mut self, value: u64) {
         let tens = (value * 103) >> 10;
-        self.raw(&[digit(tens), digit(value - tens * 10)]);
+        self.put_literal(&[ascii_digit(tens), ascii_digit(value - tens * 10)]);
     }
 
     /// Writes `ns` nanoseconds as microseconds with three decimals.
     #[inline(always)]
-    pub(super) fn micros(&mut self, ns: u64) {
+    pub(super) fn put_micros(&mut self, ns: u64) {
         if ns < TENTH {
             let digits = eight_digits(ns);
             let length = decimal_length(ns).saturating_sub(3).max(1);
-            self.store((digits >> ((40 - 8 * length) & 63)).to_le_bytes());
+            self.store_bytes((digits >> ((40 - 8 * length) & 63)).to_le_bytes());
             self.length += length;
-            self.decimals(digits);
+            self.put_decimals(digits);
         } else {
-            self.uint(ns / TENTH);
+            self.put_uint(ns / TENTH);
             self.micros_of_tenth(ns % TENTH);
         }
     }
 
-    /// Writes the digits that [`micros`](Piece::micros) puts after nonzero tenths of a second; `ns` is below a
+    /// Writes the digits that [`put_micros`](Piece::put_micros) puts after nonzero tenths of a second; `ns` is below a
     /// [`TENTH`].
     #[inline(always)]
     pub(super) fn micros_of_tenth(&mut self, ns: u64) {
         let digits = eight_digits(ns);
-        self.store(digits.to_le_bytes());
+        self.store_bytes(digits.to_le_bytes());
         self.length += 5;
-        self.decimals(digits);
+        self.put_decimals(digits);
     }
 
     /// Writes a point and the last three of eight digits.
     #[inline(always)]
-    fn decimals(&mut self, digits: u64) {
+    fn put_decimals(&mut self, digits: u64) {
         let [.., a, b, c] = digits.to_le_bytes();
-        self.raw(&[b'.', a, b, c]);
+        self.put_literal(&[b'.', a, b, c]);
     }
 
     /// Writes `value` in lower-case hexadecimal digits.
-    pub(super) fn hex(&mut self, value: u64) {
+    pub(super) fn put_hex(&mut self, value: u64) {
         for at in (0..=value.checked_ilog2().unwrap_or(0) / 4).rev() {
-            self.raw(&[hex_digit((value >> (at * 4)) & 0xf)]);
+            self.put_literal(&[hex_digit((value >> (at * 4)) & 0xf)]);
         }
     }
 
@@ -150,7 +150,7 @@ impl<'b> Piece<'b> {
     ///
     /// Values that are not finite become "inf", "-inf" or "nan", quoted, as in libkineto's args.
     #[inline]
-    pub(super) fn float(&mut self, value: f64) {
+    pub(super) fn put_float(&mut self, value: f64) {
         if !self.short_float(value) {
             self.long_float(value);
         }
@@ -177,19 +177,19 @@ impl<'b> Piece<'b> {
             return false;
         }
         if value.is_sign_negative() {
-            self.raw(b"-");
+            self.put_literal(b"-");
             // Python reads `-0` as the integer 0.
             if millionths == 0 {
-                self.raw(b"0.0");
+                self.put_literal(b"0.0");
                 return true;
             }
         }
-        self.uint(millionths / MILLION);
+        self.put_uint(millionths / MILLION);
         let decimals = millionths % MILLION;
         if decimals != 0 {
             let digits = eight_digits(decimals) >> 16;
             let zeros = (digits ^ (ZEROS >> 16)).leading_zeros() / 8;
-            self.store(((digits << 8) | u64::from(b'.')).to_le_bytes());
+            self.store_bytes(((digits << 8) | u64::from(b'.')).to_le_bytes());
             self.length += 9 - zeros as usize;
         }
         true
@@ -207,11 +207,11 @@ impl<'b> Piece<'b> {
                 self.length -= 2;
             }
         } else if value.is_nan() {
-            self.raw(b"\"nan\"");
+            self.put_literal(b"\"nan\"");
         } else if value > 0.0 {
-            self.raw(b"\"inf\"");
+            self.put_literal(b"\"inf\"");
         } else {
-            self.raw(b"\"-inf\"");
+            self.put_literal(b"\"-inf\"");
         }
     }
 
@@ -222,18 +222,18 @@ impl<'b> Piece<'b> {
     pub(super) fn short_text(&mut self, text: &[u8]) -> bool {
         let end = self.length + text.len();
         let marks = if let (Some(first), Some(last)) = (text.first_chunk::<16>(), text.last_chunk::<16>()) {
-            self.store(*first);
+            self.store_bytes(*first);
             self.store_at(end - 16, *last);
             marks_of_block(*first) | marks_of_block(*last)
         } else if let (Some(first), Some(last)) = (text.first_chunk::<8>(), text.last_chunk::<8>()) {
-            self.store(*first);
+            self.store_bytes(*first);
             self.store_at(end - 8, *last);
-            marks(*first) | marks(*last)
+            escape_marks(*first) | escape_marks(*last)
         } else if let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
-            self.store(*first);
+            self.store_bytes(*first);
             self.store_at(end - 4, *last);
             let ([a, b, c, d], [e, f, g, h]) = (*first, *last);
-            marks([a, b, c, d, e, f, g, h])
+            escape_marks([a, b, c, d, e, f, g, h])
         } else {
             // Assembled in a register: loading a word from bytes that were just stored would stall.
             let word = match *text {
@@ -242,8 +242,8 @@ impl<'b> Piece<'b> {
                 [a, b] => [a, b, b' ', b' ', b' ', b' ', b' ', b' '],
                 [a, b, c, ..] => [a, b, c, b' ', b' ', b' ', b' ', b' '],
             };
-            self.store(word);
-            marks(word)
+            self.store_bytes(word);
+            escape_marks(word)
         };
         self.length = end;
         marks & HIGH == 0
@@ -252,7 +252,7 @@ impl<'b> Piece<'b> {
     /// Writes one byte of a text, escaped if necessary.
     ///
     /// Only the quote, the backslash and U+0000 to U+001F are escaped.
-    pub(super) fn escaped(&mut self, byte: u8) {
+    pub(super) fn put_escaped_byte(&mut self, byte: u8) {
         let short = match byte {
             b'"' | b'\\' => byte,
             b'\n' => b'n',
@@ -262,26 +262,26 @@ impl<'b> Piece<'b> {
             0x0c => b'f',
             0..0x20 => {
                 let low = hex_digit(u64::from(byte & 0xf));
-                return self.raw(&[b'\\', b'u', b'0', b'0', b'0' + (byte >> 4), low]);
+                return self.put_literal(&[b'\\', b'u', b'0', b'0', b'0' + (byte >> 4), low]);
             }
-            _ => return self.raw(&[byte]),
+            _ => return self.put_literal(&[byte]),
         };
-        self.raw(&[b'\\', short]);
+        self.put_literal(&[b'\\', short]);
     }
 
     /// Writes `value`, which is below 10^8 and not 0, without leading zeros.
     ///
     /// The number of digits is computed independently of the digits, so that the next write depends only on it.
     #[inline(always)]
-    fn leading(&mut self, value: u64) {
+    fn put_short_uint(&mut self, value: u64) {
         let length = decimal_length(value);
-        self.store((eight_digits(value) >> ((64 - 8 * length) & 63)).to_le_bytes());
+        self.store_bytes((eight_digits(value) >> ((64 - 8 * length) & 63)).to_le_bytes());
         self.length += length;
     }
 
     /// Stores `bytes` after the text written so far.
     #[inline(always)]
-    fn store<const N: usize>(&mut self, bytes: [u8; N]) {
+    fn store_bytes<const N: usize>(&mut self, bytes: [u8; N]) {
         self.store_at(self.length, bytes);
     }
 
@@ -300,7 +300,7 @@ impl<'b> Piece<'b> {
 #[inline]
 pub(super) fn is_clean(block: &[u8; SHORT]) -> bool {
     let (words, _) = block.as_chunks::<8>();
-    words.iter().fold(0, |all, word| all | marks(*word)) & HIGH == 0
+    words.iter().fold(0, |all, word| all | escape_marks(*word)) & HIGH == 0
 }
 
 const ONES: u64 = 0x0101_0101_0101_0101;
@@ -314,7 +314,7 @@ const HIGH: u64 = ONES * 0x80;
 /// The high bit of `(x - n) & !x` marks bytes below n. A borrow can mark further bytes wrongly, but only after one that
 /// is marked correctly.
 #[inline]
-fn marks(word: [u8; 8]) -> u64 {
+fn escape_marks(word: [u8; 8]) -> u64 {
     let word = u64::from_le_bytes(word);
     let control = word.wrapping_sub(ONES * 0x20);
     let quote = (word ^ (ONES * u64::from(b'"'))).wrapping_sub(ONES);
@@ -322,16 +322,16 @@ fn marks(word: [u8; 8]) -> u64 {
     (control | quote | backslash) & !word
 }
 
-/// Returns the [`marks`] of both words of a block.
+/// Returns the [`escape_marks`] of both words of a block.
 #[inline]
 fn marks_of_block(block: [u8; 16]) -> u64 {
     let [a, b, c, d, e, f, g, h, rest @ ..] = block;
-    marks([a, b, c, d, e, f, g, h]) | marks(rest)
+    escape_marks([a, b, c, d, e, f, g, h]) | escape_marks(rest)
 }
 
 /// Returns the ASCII digit of `value`, which is below 10.
 #[inline]
-fn digit(value: u64) -> u8 {
+fn ascii_digit(value: u64) -> u8 {
     let [low, ..] = value.to_le_bytes();
     b'0' | low
 }
@@ -397,7 +397,7 @@ mod tests {
     fn text(write: impl FnOnce(&mut Piece<'_>)) -> String {
         let mut bytes = [b'~'; PIECE + BLOCK];
         let mut piece = Piece::new(&mut bytes);
-        piece.raw(b"<");
+        piece.put_literal(b"<");
         write(&mut piece);
         let length = piece.length();
         String::from_utf8(bytes[1..length].to_vec()).unwrap()
@@ -408,7 +408,7 @@ mod tests {
         for power in 0..20 {
             let edge = 10_u64.pow(power);
             for value in [edge - 1, edge, edge + 1, edge.wrapping_mul(7), u64::MAX - edge] {
-                assert_eq!(text(|piece| piece.uint(value)), value.to_string());
+                assert_eq!(text(|piece| piece.put_uint(value)), value.to_string());
             }
         }
     }
@@ -417,9 +417,9 @@ mod tests {
     fn microseconds_have_three_decimals() {
         let cases = [(0, "0.000"), (7, "0.007"), (1000, "1.000"), (9_997_999, "9997.999"), (120, "0.120")];
         for (ns, expected) in cases {
-            assert_eq!(text(|piece| piece.micros(ns)), expected);
+            assert_eq!(text(|piece| piece.put_micros(ns)), expected);
         }
-        assert_eq!(text(|piece| piece.micros(u64::MAX)), "18446744073709551.615");
+        assert_eq!(text(|piece| piece.put_micros(u64::MAX)), "18446744073709551.615");
     }
 
     #[test]
@@ -436,10 +436,10 @@ mod tests {
             (f64::NAN, "\"nan\""),
         ];
         for (value, expected) in cases {
-            assert_eq!(text(|piece| piece.float(value)), expected);
+            assert_eq!(text(|piece| piece.put_float(value)), expected);
         }
         for (value, exponent) in [(1e20, "20"), (5e-324, "-324"), (f64::MAX, "308")] {
-            let printed = text(|piece| piece.float(value));
+            let printed = text(|piece| piece.put_float(value));
             assert!(printed.contains('e') && printed.ends_with(exponent) && printed.len() <= 25, "{printed}");
         }
     }
@@ -455,7 +455,7 @@ mod tests {
                 let printed = serde_json::to_string(&value).unwrap();
                 let expected = printed.strip_suffix(".0").filter(|text| *text != "-0").unwrap_or(&printed);
                 if value.is_finite() {
-                    prop_assert_eq!(text(|piece| piece.float(value)), expected);
+                    prop_assert_eq!(text(|piece| piece.put_float(value)), expected);
                 }
             }
         }
@@ -470,7 +470,7 @@ mod tests {
                     bytes[at] = byte;
                     let mut room = [b'~'; PIECE + BLOCK];
                     let mut piece = Piece::new(&mut room);
-                    piece.raw(b"<\"");
+                    piece.put_literal(b"<\"");
                     let clean = piece.short_text(&bytes[..length]);
                     assert_eq!(piece.length(), length + 2);
                     assert_eq!(clean, (byte >= 0x20 && byte != b'"' && byte != b'\\'), "{byte} at {at} of {length}");
@@ -483,7 +483,7 @@ mod tests {
 
     #[test]
     fn escapes_are_the_shortest() {
-        let escape = |byte: u8| text(|piece| piece.escaped(byte));
+        let escape = |byte: u8| text(|piece| piece.put_escaped_byte(byte));
         assert_eq!(b"a\"\\\n\r\t\x08\x0c\0\x1f\x7f".map(escape).concat(), "a\\\"\\\\\\n\\r\\t\\b\\f\\u0000\\u001f\x7f");
         for byte in 0..128 {
             let printed = format!("\"{}\"", escape(byte));
@@ -496,14 +496,14 @@ mod tests {
         #[test]
         fn any_integer_is_printed_as_rust_prints_it(value in any::<u64>(), shift in 0..64_u32) {
             let value = value >> shift;
-            prop_assert_eq!(text(|piece| piece.uint(value)), value.to_string());
-            prop_assert_eq!(text(|piece| piece.hex(value)), format!("{value:x}"));
+            prop_assert_eq!(text(|piece| piece.put_uint(value)), value.to_string());
+            prop_assert_eq!(text(|piece| piece.put_hex(value)), format!("{value:x}"));
         }
 
         #[test]
         fn any_time_round_trips(ns in any::<u64>(), shift in 0..64_u32) {
             let ns = ns >> shift;
-            let printed = text(|piece| piece.micros(ns));
+            let printed = text(|piece| piece.put_micros(ns));
             let (us, rest) = printed.split_once('.').unwrap();
             prop_assert_eq!(rest.len(), 3);
             prop_assert_eq!(us.parse::<u128>().unwrap() * 1000 + rest.parse::<u128>().unwrap(), u128::from(ns));
@@ -513,7 +513,7 @@ mod tests {
         fn any_float_round_trips(bits in any::<u64>()) {
             let value = f64::from_bits(bits);
             prop_assume!(value.is_finite());
-            let printed = text(|piece| piece.float(value));
+            let printed = text(|piece| piece.put_float(value));
             prop_assert_eq!(printed.parse::<f64>().unwrap().to_bits(), bits);
             prop_assert!(serde_json::from_str::<serde_json::Number>(&printed).is_ok());
             prop_assert!((!printed.ends_with(".0") || value == 0.0) && printed.len() <= 25, "{}", printed);

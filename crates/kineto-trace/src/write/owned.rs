@@ -18,7 +18,7 @@ pub enum OwnedValue {
 }
 
 impl OwnedValue {
-    pub fn of(value: ArgValue<'_>) -> OwnedValue {
+    pub fn from_arg_value(value: ArgValue<'_>) -> OwnedValue {
         match value {
             ArgValue::Bool(value) => OwnedValue::Bool(value),
             ArgValue::I64(value) => OwnedValue::I64(value),
@@ -31,7 +31,7 @@ impl OwnedValue {
         }
     }
 
-    pub fn show(&self) -> ArgValue<'_> {
+    pub fn as_arg_value(&self) -> ArgValue<'_> {
         match self {
             OwnedValue::Bool(value) => ArgValue::Bool(*value),
             OwnedValue::I64(value) => ArgValue::I64(*value),
@@ -45,7 +45,7 @@ impl OwnedValue {
     }
 
     /// Returns the size of its heap memory in bytes.
-    pub fn bytes(&self) -> usize {
+    pub fn heap_bytes(&self) -> usize {
         match self {
             OwnedValue::Text(text) | OwnedValue::Json(text) => text.len(),
             _ => 0,
@@ -68,8 +68,8 @@ mod tests {
             (ArgValue::Ints(&[1, 2]), "[1,2]", 5),
         ];
         for (value, shown, bytes) in values {
-            let owned = OwnedValue::of(value);
-            assert_eq!((format!("{:?}", owned.show()).as_str(), owned.bytes()), (shown, bytes));
+            let owned = OwnedValue::from_arg_value(value);
+            assert_eq!((format!("{:?}", owned.as_arg_value()).as_str(), owned.heap_bytes()), (shown, bytes));
         }
     }
 }

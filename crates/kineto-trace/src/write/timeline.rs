@@ -4,13 +4,13 @@ use crate::memory::Category;
 use crate::memory::{MemoryRow, MemoryTimeline};
 use std::io::{self, Write};
 
-pub use super::picture::html;
+pub use super::picture::write_html;
 
 /// Bytes by category.
 pub(super) type Sizes = [i64; Category::ALL.len()];
 
 /// Applies a row's changes to the sizes.
-pub(super) fn apply(row: &MemoryRow, sizes: &mut Sizes) {
+pub(super) fn apply_row(row: &MemoryRow, sizes: &mut Sizes) {
     row.changes(|category, bytes| {
         if let Some(size) = sizes.get_mut(usize::from(category.number())) {
             *size = size.saturating_add(bytes);
@@ -19,7 +19,7 @@ pub(super) fn apply(row: &MemoryRow, sizes: &mut Sizes) {
 }
 
 /// Writes `[times, sizes]`.
-pub fn json(timeline: &MemoryTimeline, mut out: impl Write) -> io::Result<()> {
+pub fn write_json(timeline: &MemoryTimeline, mut out: impl Write) -> io::Result<()> {
     write!(out, "[[")?;
     let mut separator = "";
     each_time(timeline, |time, _| {
@@ -46,14 +46,14 @@ fn each_time(timeline: &MemoryTimeline, mut each: impl FnMut(i64, &Sizes) -> io:
     let first = timeline.rows().iter().find_map(micros).unwrap_or(-1);
     let mut sizes = Sizes::default();
     for rows in timeline.rows().chunk_by(|a, b| micros(a) == micros(b)) {
-        rows.iter().for_each(|row| apply(row, &mut sizes));
+        rows.iter().for_each(|row| apply_row(row, &mut sizes));
         each(rows.first().and_then(micros).unwrap_or(first), &sizes)?;
     }
     Ok(())
 }
 
 /// Writes the rows: time, action, signed bytes, category.
-pub fn raw(timeline: &MemoryTimeline, mut out: impl Write) -> io::Result<()> {
+pub fn write_raw(timeline: &MemoryTimeline, mut out: impl Write) -> io::Result<()> {
     write!(out, "[")?;
     let mut separator = "";
     for row in timeline.rows() {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::buffer::{Buffer, rendered};
+use super::buffer::{Buffer, render_bytes};
 use crate::activity::{ArgValue, Args};
 use crate::fields::Datum;
 
@@ -17,7 +17,7 @@ pub(super) enum CounterValue {
 impl CounterValue {
     /// Converts `value` if it is a finite number: a bool to 0 or 1, an integer beyond 63 bits to a float.
     #[expect(clippy::cast_precision_loss, reason = "readers hold the value of a counter as a double anyway")]
-    pub(super) fn of(value: ArgValue<'_>) -> Option<CounterValue> {
+    pub(super) fn from_arg_value(value: ArgValue<'_>) -> Option<CounterValue> {
         Some(match value {
             ArgValue::Bool(value) => CounterValue::Int(i64::from(value)),
             ArgValue::I64(value) => CounterValue::Int(value),
@@ -32,7 +32,7 @@ impl CounterValue {
 
 /// Returns the number that a counter shows for a value; `None` if it is not written.
 pub fn counter_value(value: ArgValue<'_>) -> Option<ArgValue<'static>> {
-    Some(match CounterValue::of(value)? {
+    Some(match CounterValue::from_arg_value(value)? {
         CounterValue::Int(value) => ArgValue::I64(value),
         CounterValue::Float(value) => ArgValue::F64(value),
     })
@@ -40,126 +40,126 @@ pub fn counter_value(value: ArgValue<'_>) -> Option<ArgValue<'static>> {
 
 /// Returns a value as its JSON text in a trace file.
 pub fn json_text(value: &ArgValue<'_>) -> String {
-    String::from_utf8(rendered(|out| out.value(value))).unwrap_or_default()
+    String::from_utf8(render_bytes(|out| out.put_value(value))).unwrap_or_default()
 }
 
 impl<W: Write> Buffer<W> {
     /// Appends an argument value.
     #[inline(never)]
-    pub(super) fn value(&mut self, value: &ArgValue<'_>) {
+    pub(super) fn put_value(&mut self, value: &ArgValue<'_>) {
         match *value {
-            ArgValue::Bool(true) => self.raw(b"true"),
-            ArgValue::Bool(false) => self.raw(b"false"),
-            ArgValue::I64(value) => self.int(value),
-            ArgValue::U64(value) => self.wide(value),
-            ArgValue::F64(value) => self.float(value),
+            ArgValue::Bool(true) => self.put_literal(b"true"),
+            ArgValue::Bool(false) => self.put_literal(b"false"),
+            ArgValue::I64(value) => self.put_int(value),
+            ArgValue::U64(value) => self.put_wide_uint(value),
+            ArgValue::F64(value) => self.put_float(value),
             ArgValue::I128(value) => match i64::try_from(value) {
-                Ok(value) => self.int(value),
-                Err(_) => self.quoted(value),
+                Ok(value) => self.put_int(value),
+                Err(_) => self.put_quoted(value),
             },
             ArgValue::U128(value) => match i64::try_from(value) {
-                Ok(value) => self.int(value),
-                Err(_) => self.quoted(value),
+                Ok(value) => self.put_int(value),
+                Err(_) => self.put_quoted(value),
             },
-            ArgValue::Str(text) => self.string(text),
-            ArgValue::Ints(list) => self.ints(list),
-            ArgValue::Strs(list) => self.strings(list),
-            ArgValue::Json(text) => self.json(text),
+            ArgValue::Str(text) => self.put_string(text),
+            ArgValue::Ints(list) => self.put_int_list(list),
+            ArgValue::Strs(list) => self.put_string_list(list),
+            ArgValue::Json(text) => self.put_json(text),
             ArgValue::Dict(args) => {
-                self.raw(b"{");
-                self.members(args);
-                self.raw(b"}");
+                self.put_literal(b"{");
+                self.put_members(args);
+                self.put_literal(b"}");
             }
         }
     }
 
     /// Appends a member. The first `length` bytes of `key` are the key with the comma before it and the colon after it.
     #[inline(always)]
-    pub(super) fn datum<const N: usize>(&mut self, key: &[u8; N], length: usize, value: Datum<'_>) {
+    pub(super) fn put_datum<const N: usize>(&mut self, key: &[u8; N], length: usize, value: Datum<'_>) {
         match value {
-            Datum::I64(value) => self.piece(|piece| {
-                piece.block(key, length);
-                piece.int(value);
+            Datum::I64(value) => self.put_piece(|piece| {
+                piece.put_block(key, length);
+                piece.put_int(value);
             }),
-            Datum::U64(value) => self.piece(|piece| {
-                piece.block(key, length);
-                piece.wide(value);
+            Datum::U64(value) => self.put_piece(|piece| {
+                piece.put_block(key, length);
+                piece.put_wide_uint(value);
             }),
-            Datum::F64(value) => self.piece(|piece| {
-                piece.block(key, length);
-                piece.float(value);
+            Datum::F64(value) => self.put_piece(|piece| {
+                piece.put_block(key, length);
+                piece.put_float(value);
             }),
             Datum::Text(text) => {
-                self.piece(|piece| {
-                    piece.block(key, length);
-                    piece.raw(b"\"");
+                self.put_piece(|piece| {
+                    piece.put_block(key, length);
+                    piece.put_literal(b"\"");
                 });
-                self.text(text);
-                self.raw(b"\"");
+                self.put_text(text);
+                self.put_literal(b"\"");
             }
             _ => {
-                self.piece(|piece| piece.block(key, length));
-                self.value(&value.into());
+                self.put_piece(|piece| piece.put_block(key, length));
+                self.put_value(&value.into());
             }
         }
     }
 
     /// Appends all of `args` as the first members of an object.
-    pub(super) fn members(&mut self, args: &dyn Args) {
+    pub(super) fn put_members(&mut self, args: &dyn Args) {
         let mut first = true;
         args.visit(&mut |key, value| {
-            self.member(first, key, &value);
+            self.put_member(first, key, &value);
             first = false;
         });
     }
 
     /// Appends a member, after a comma unless it is the first of its object.
     #[inline(always)]
-    pub(super) fn member(&mut self, first: bool, key: &str, value: &ArgValue<'_>) {
+    pub(super) fn put_member(&mut self, first: bool, key: &str, value: &ArgValue<'_>) {
         match *value {
-            ArgValue::I64(value) => self.start_of_member(first, key, |piece| piece.int(value)),
-            ArgValue::U64(value) => self.start_of_member(first, key, |piece| piece.wide(value)),
+            ArgValue::I64(value) => self.start_of_member(first, key, |piece| piece.put_int(value)),
+            ArgValue::U64(value) => self.start_of_member(first, key, |piece| piece.put_wide_uint(value)),
             _ => {
-                self.key(first, key);
-                self.value(value);
+                self.put_key(first, key);
+                self.put_value(value);
             }
         }
     }
 
-    pub(super) fn number(&mut self, number: CounterValue) {
+    pub(super) fn put_number(&mut self, number: CounterValue) {
         match number {
-            CounterValue::Int(value) => self.int(value),
-            CounterValue::Float(value) => self.float(value),
+            CounterValue::Int(value) => self.put_int(value),
+            CounterValue::Float(value) => self.put_float(value),
         }
     }
 
-    fn ints(&mut self, list: &[i64]) {
+    fn put_int_list(&mut self, list: &[i64]) {
         let mut rest = list.iter();
-        self.piece(|piece| {
-            piece.raw(b"[");
-            rest.by_ref().take(1).for_each(|&value| piece.int(value));
+        self.put_piece(|piece| {
+            piece.put_literal(b"[");
+            rest.by_ref().take(1).for_each(|&value| piece.put_int(value));
         });
         // Four integers fit into a piece.
         for few in rest.as_slice().chunks(4) {
-            self.piece(|piece| {
+            self.put_piece(|piece| {
                 for &value in few {
-                    piece.raw(b",");
-                    piece.int(value);
+                    piece.put_literal(b",");
+                    piece.put_int(value);
                 }
             });
         }
-        self.raw(b"]");
+        self.put_literal(b"]");
     }
 
-    fn strings(&mut self, list: &[&str]) {
-        self.raw(b"[");
+    fn put_string_list(&mut self, list: &[&str]) {
+        self.put_literal(b"[");
         for (at, text) in list.iter().enumerate() {
             if at > 0 {
-                self.raw(b",");
+                self.put_literal(b",");
             }
-            self.string(text);
+            self.put_string(text);
         }
-        self.raw(b"]");
+        self.put_literal(b"]");
     }
 }
 
@@ -170,13 +170,13 @@ mod tests {
 
     fn text(value: ArgValue<'_>) -> String {
         let mut buffer = Buffer::new(Vec::new());
-        buffer.value(&value);
+        buffer.put_value(&value);
         String::from_utf8(buffer.finish().unwrap()).unwrap()
     }
 
     fn number(value: ArgValue<'_>) -> Option<String> {
         let mut buffer = Buffer::new(Vec::new());
-        buffer.number(CounterValue::of(value)?);
+        buffer.put_number(CounterValue::from_arg_value(value)?);
         Some(String::from_utf8(buffer.finish().unwrap()).unwrap())
     }
 

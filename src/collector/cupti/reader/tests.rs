@@ -44,9 +44,9 @@ fn reader(sink: &RecordSink) -> Reader {
 }
 
 fn read(records: &[Vec<u8>]) -> (Findings, Reader) {
-    let sink = trial::sink();
+    let sink = trial::unbounded_sink();
     let mut reader = reader(&sink);
-    reader.read(&records.concat(), &NEWEST);
+    reader.read_buffer(&records.concat(), &NEWEST);
     (Findings::of_sink(&sink), reader)
 }
 
@@ -96,7 +96,7 @@ fn only_calls_that_reach_a_device_are_launches() {
     ]);
     let launches: Vec<_> = found.records.iter().map(|call| (call.correlation, call.launches)).collect();
     assert_eq!(launches, [(1, true), (2, false), (3, false), (4, false), (5, false), (6, true)]);
-    assert_eq!(reader.launches.count(), 1, "a copy may be empty, and is not waited for");
+    assert_eq!(reader.launches.unfinished_count(), 1, "a copy may be empty, and is not waited for");
 }
 
 #[test]
@@ -251,8 +251,8 @@ proptest! {
             }
             bytes.extend(record);
         }
-        let sink = trial::sink();
-        let whole = reader(&sink).read(&bytes, &NEWEST);
+        let sink = trial::unbounded_sink();
+        let whole = reader(&sink).read_buffer(&bytes, &NEWEST);
         let found = Findings::of_sink(&sink);
         let unknown = pieces.iter().position(|(kind, _)| kinds[*kind] == 4000);
         prop_assert_eq!(whole, unknown.is_none());
@@ -263,8 +263,8 @@ proptest! {
     #[test]
     #[cfg_attr(miri, ignore)]
     fn random_bytes_are_tolerated(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
-        let sink = trial::sink();
-        reader(&sink).read(&bytes, &NEWEST);
+        let sink = trial::unbounded_sink();
+        reader(&sink).read_buffer(&bytes, &NEWEST);
         let found = Findings::of_sink(&sink);
         prop_assert!(bytes.is_empty() || found.lost(Loss::DeviceRecordsUnread) + found.records.len() as u64 > 0);
     }
@@ -281,14 +281,14 @@ fn time_of_a_record() {
     let all: Vec<_> = (1..1_000_000u64).map(one).collect();
     let buffers: Vec<_> = all.chunks(4 << 20 >> 9).map(<[Vec<u8>]>::concat).collect();
     for round in 0..3 {
-        let sink = trial::sink();
+        let sink = trial::unbounded_sink();
         let mut reader = reader(&sink);
         let begun = Instant::now();
-        assert!(buffers.iter().all(|buffer| reader.read(buffer, &NEWEST)));
+        assert!(buffers.iter().all(|buffer| reader.read_buffer(buffer, &NEWEST)));
         let each = begun.elapsed().as_nanos() as f64 / 3e6;
         eprintln!(
             "{round}: {each:.1} ns a record, {:.1} bytes each in memory",
-            sink.collect(false).bytes() as f64 / 3e6
+            sink.collect_records(false).record_bytes() as f64 / 3e6
         );
     }
 }

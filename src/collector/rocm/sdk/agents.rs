@@ -1,6 +1,6 @@
 //! The library's agents: processors and devices.
 
-use super::records::size;
+use super::records::record_size;
 use crate::collector::DeviceDescription;
 use kineto_trace::sorting::sort_few_by_key;
 
@@ -38,19 +38,20 @@ impl Agents {
 
     /// Adds an agent from its record; `text` returns the C string at an address. Skips invalid records.
     pub(super) fn add(&mut self, record: &[u8], text: impl Fn(u64) -> Option<String>) {
-        let Some(record) = size(record).filter(|size| *size >= LEAST).and_then(|size| record.get(..size)) else {
+        let Some(record) = record_size(record).filter(|size| *size >= LEAST).and_then(|size| record.get(..size)) else {
             return;
         };
         // If a handle occurs twice, the first agent counts.
-        if self.all.len() >= MOST || self.get(word(record, 8)).is_some() {
+        if self.all.len() >= MOST || self.get(u64_at(record, 8)).is_some() {
             return;
         }
-        match number(record, 16) {
-            CPU => self.all.push((word(record, 8), Agent::Host)),
+        match u32_at(record, 16) {
+            CPU => self.all.push((u64_at(record, 8), Agent::Host)),
             GPU => {
-                let number = number(record, 288).cast_signed();
-                self.all.push((word(record, 8), Agent::Gpu(number)));
-                let name = [264, 248].into_iter().find_map(|at| text(word(record, at)).filter(|name| !name.is_empty()));
+                let number = u32_at(record, 288).cast_signed();
+                self.all.push((u64_at(record, 8), Agent::Gpu(number)));
+                let name =
+                    [264, 248].into_iter().find_map(|at| text(u64_at(record, at)).filter(|name| !name.is_empty()));
                 let mut device = DeviceDescription::new(number, name.unwrap_or_else(|| "AMD GPU".to_owned()));
                 device.properties = properties(record);
                 self.devices.push(device);
@@ -61,7 +62,7 @@ impl Agents {
     }
 
     /// Returns the number of a device, `None` for other agents.
-    pub(super) fn device(&self, handle: u64) -> Option<i32> {
+    pub(super) fn device_number(&self, handle: u64) -> Option<i32> {
         match self.get(handle) {
             Some(Agent::Gpu(number)) => Some(number),
             _ => None,
@@ -73,20 +74,20 @@ impl Agents {
     }
 }
 
-fn number(record: &[u8], at: usize) -> u32 {
+fn u32_at(record: &[u8], at: usize) -> u32 {
     record.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
-fn word(record: &[u8], at: usize) -> u64 {
+fn u64_at(record: &[u8], at: usize) -> u64 {
     record.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 /// Returns the properties of a device, under libkineto's keys.
 fn properties(record: &[u8]) -> Vec<(&'static str, i64)> {
-    let number = |at| i64::from(number(record, at));
+    let number = |at| i64::from(u32_at(record, at));
     let (wave, compute, local) = (number(64), number(100), number(52) * 1024);
     let all = [
-        ("totalGlobalMem", i64::try_from(word(record, 176)).unwrap_or(0)),
+        ("totalGlobalMem", i64::try_from(u64_at(record, 176)).unwrap_or(0)),
         ("computeMajor", compute / 10_000 % 100),
         ("computeMinor", compute / 100 % 100),
         ("maxThreadsPerBlock", number(168)),
@@ -126,7 +127,7 @@ pub(super) mod tests {
         for (kind, handle, number) in [(CPU, 1, 0), (GPU, 3, 1), (GPU, 2, 0), (7, 9, 0)] {
             agents.add(&agent(kind, handle, number), text);
         }
-        assert_eq!([1, 2, 3, 9].map(|handle| agents.device(handle)), [None, Some(0), Some(1), None]);
+        assert_eq!([1, 2, 3, 9].map(|handle| agents.device_number(handle)), [None, Some(0), Some(1), None]);
         assert_eq!((agents.get(1), agents.get(9)), (Some(Agent::Host), None));
         assert!(!agents.lacks_gpu() && !Agents::default().lacks_gpu(), "nothing is known");
         let names: Vec<_> = agents.devices.iter().map(|device| (device.id, device.name.as_str())).collect();

@@ -18,7 +18,7 @@ pub(super) fn run_contained(act: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(act)).is_err()
         && let Some(hub) = HUB.get()
     {
-        hub.lost(Loss::DeviceRecordsUnread, 1);
+        hub.add_loss(Loss::DeviceRecordsUnread, 1);
     }
 }
 
@@ -45,14 +45,14 @@ pub(super) extern "C" fn configure(_: u32, _: *const c_char, _: u32, client: *mu
 /// The library is ready to make contexts, which is only possible now.
 extern "C" fn initialize(_end: *const c_void, _data: *mut c_void) -> c_int {
     let Some(hub) = HUB.get() else { return -1 };
-    run_contained(|| hub.configure());
+    run_contained(|| hub.set_up_contexts());
     if hub.contexts().is_some() { 0 } else { -1 }
 }
 
 /// The library ends, usually when the process exits.
 extern "C" fn finalize(_data: *mut c_void) {
     if let Some(hub) = HUB.get() {
-        hub.finalize();
+        hub.mark_final();
     }
 }
 
@@ -60,19 +60,20 @@ extern "C" fn finalize(_data: *mut c_void) {
 pub(super) extern "C" fn on_code(record: Callback, _own: *mut u64, _data: *mut c_void) {
     run_contained(|| {
         let Some(hub) = HUB.get() else { return };
-        let is_symbol = record.kind() == CODE_OBJECT && hub.known().operations.is_kernel_symbol(record.operation());
+        let is_symbol =
+            record.kind() == CODE_OBJECT && hub.process_names().operations.is_kernel_symbol(record.operation());
         if !is_symbol || record.phase() != Phase::Enter {
             return;
         }
-        let payload = std::ptr::with_exposed_provenance::<c_void>(address(record.payload()));
+        let payload = std::ptr::with_exposed_provenance::<c_void>(to_address(record.payload_address()));
         match sized_record(payload).and_then(records::kernel_symbol) {
-            Some((kernel, name)) => hub.loaded(kernel, text_at(name)),
-            None => hub.lost(Loss::DeviceRecordsUnread, 1),
+            Some((kernel, name)) => hub.add_loaded_kernel(kernel, text_at(name)),
+            None => hub.add_loss(Loss::DeviceRecordsUnread, 1),
         }
     });
 }
 
-fn address(word: u64) -> usize {
+fn to_address(word: u64) -> usize {
     usize::try_from(word).unwrap_or(0)
 }
 
@@ -84,7 +85,7 @@ pub(super) extern "C" fn on_call(record: Callback, own: *mut u64, _data: *mut c_
     run_contained(|| {
         let Some(hub) = HUB.get() else { return };
         hub.count_call();
-        if !hub.records() {
+        if !hub.is_recording() {
             return;
         }
         match record.phase() {
@@ -108,32 +109,34 @@ pub(super) extern "C" fn on_call(record: Callback, own: *mut u64, _data: *mut c_
 
 fn enter_call(hub: &Hub, record: Callback) {
     let number = record.operation();
-    let Some(function) = hub.known().operations.function(number).filter(|function| function.does.launches()) else {
+    let Some(function) =
+        hub.process_names().operations.function(number).filter(|function| function.does.has_device_work())
+    else {
         return;
     };
-    let arguments = hub.api.arguments(record);
+    let arguments = hub.api.call_arguments(record);
     let start = hub.api.timestamp().unwrap_or(0);
-    let (thread, correlation) = (record.thread(), record.correlation());
-    hub.read(|reader| reader.enter(&HipCall { function, number, thread, correlation, start }, arguments));
+    let (thread, correlation) = (record.thread_id(), record.correlation());
+    hub.with_reader(|reader| reader.begin_call(&HipCall { function, number, thread, correlation, start }, arguments));
 }
 
 fn exit_call(hub: &Hub, record: Callback, start: u64, end: u64) {
     let number = record.operation();
-    let Some(function) = hub.known().operations.function(number) else {
-        return hub.lost(Loss::DeviceRecordsUnread, 1);
+    let Some(function) = hub.process_names().operations.function(number) else {
+        return hub.add_loss(Loss::DeviceRecordsUnread, 1);
     };
     if start == 0 || end < start {
         // It began before the recording.
-        return hub.lost(Loss::OutOfWindow, 1);
+        return hub.add_loss(Loss::OutOfWindow, 1);
     }
-    let payload = std::ptr::with_exposed_provenance::<c_void>(address(record.payload()));
+    let payload = std::ptr::with_exposed_provenance::<c_void>(to_address(record.payload_address()));
     let failed = sized_record(payload).is_some_and(records::has_failed);
     // The address of an allocation is known only now.
     let has_arguments = matches!(function.does, Does::Allocate | Does::Release) || function.captures.is_some();
-    let arguments = has_arguments.then(|| hub.api.arguments(record));
-    let (thread, correlation) = (record.thread(), record.correlation());
+    let arguments = has_arguments.then(|| hub.api.call_arguments(record));
+    let (thread, correlation) = (record.thread_id(), record.correlation());
     let returned = Return { end, failed, external: ids::innermost(), arguments };
-    hub.read(|reader| reader.exit(&HipCall { function, number, thread, correlation, start }, &returned));
+    hub.with_reader(|reader| reader.end_call(&HipCall { function, number, thread, correlation, start }, &returned));
 }
 
 /// The library delivers records: each by a header with its kind and address.
@@ -147,23 +150,23 @@ pub(super) extern "C" fn on_buffer(
 ) {
     run_contained(|| {
         let Some(hub) = HUB.get() else { return };
-        hub.dropped(dropped);
+        hub.set_dropped_total(dropped);
         for at in 0..if headers.is_null() { 0 } else { count } {
             // SAFETY: the library passes an array of `count` pointers.
             let header = unsafe { headers.wrapping_add(at).read() };
-            read(hub, header);
+            read_record(hub, header);
         }
     });
 }
 
-fn read(hub: &Hub, header: *const c_void) {
+fn read_record(hub: &Hub, header: *const c_void) {
     if header.is_null() {
-        return hub.read(|reader| reader.count_lost(Loss::DeviceRecordsUnread, 1));
+        return hub.with_reader(|reader| reader.count_lost(Loss::DeviceRecordsUnread, 1));
     }
     // SAFETY: a header is 16 bytes: two 32-bit numbers and an address.
     let [category, kind] = unsafe { header.cast::<[u32; 2]>().read_unaligned() };
     // SAFETY: a header is 16 bytes: two 32-bit numbers and an address.
     let record = unsafe { header.cast::<[*const c_void; 2]>().read_unaligned() }[1];
     let bytes = sized_record(record).unwrap_or_default();
-    hub.read(|reader| reader.record(Kind { category, kind }, bytes));
+    hub.with_reader(|reader| reader.add_record(Kind { category, kind }, bytes));
 }

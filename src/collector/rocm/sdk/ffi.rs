@@ -87,17 +87,17 @@ functions! {
 }
 
 /// Returns the version (major, minor, patch) of a library that may lack all other functions.
-pub(super) fn version(library: Library) -> Option<[u32; 3]> {
+pub(super) fn library_version(library: Library) -> Option<[u32; 3]> {
     type GetVersion = unsafe extern "C" fn(*mut u32, *mut u32, *mut u32) -> u32;
     // SAFETY: AMD documents this type.
-    let get_version = unsafe { library.function::<GetVersion>(c"rocprofiler_get_version") }?;
+    let get_version = unsafe { library.resolve_function::<GetVersion>(c"rocprofiler_get_version") }?;
     let [mut major, mut minor, mut patch] = [0; 3];
     // SAFETY: the pointers are valid places for numbers.
     let status = unsafe { get_version(&raw mut major, &raw mut minor, &raw mut patch) };
     (status == 0).then_some([major, minor, patch])
 }
 
-fn checked(status: u32) -> Result<(), SdkStatus> {
+fn check_result(status: u32) -> Result<(), SdkStatus> {
     if status == 0 { Ok(()) } else { Err(SdkStatus(status)) }
 }
 
@@ -108,7 +108,7 @@ impl Api {
     /// Makes the library call `configure` now.
     pub(super) fn force_configure(&self, configure: Configure) -> Result<(), SdkStatus> {
         // SAFETY: the function is static and has the documented type.
-        checked(unsafe { (self.force_configure)(configure) })
+        check_result(unsafe { (self.force_configure)(configure) })
     }
 
     /// Returns the time on the clock of the records, in nanoseconds; `None` if the library cannot read it.
@@ -123,17 +123,17 @@ impl Api {
     pub(super) fn create_context(&self) -> Result<u64, SdkStatus> {
         let mut context = 0;
         // SAFETY: the pointer is a valid place for a handle.
-        checked(unsafe { (self.create_context)(&raw mut context) }).map(|()| context)
+        check_result(unsafe { (self.create_context)(&raw mut context) }).map(|()| context)
     }
 
     pub(super) fn start_context(&self, context: u64) -> Result<(), SdkStatus> {
         // SAFETY: the library checks the handle.
-        checked(unsafe { (self.start_context)(context) })
+        check_result(unsafe { (self.start_context)(context) })
     }
 
     pub(super) fn stop_context(&self, context: u64) -> Result<(), SdkStatus> {
         // SAFETY: the library checks the handle.
-        checked(unsafe { (self.stop_context)(context) })
+        check_result(unsafe { (self.stop_context)(context) })
     }
 
     pub(super) fn is_valid(&self, context: u64) -> bool {
@@ -149,13 +149,13 @@ impl Api {
         // SAFETY: the callback is static, and the pointer is a valid place for a handle.
         let status =
             unsafe { (self.create_buffer)(context, bytes, bytes / 2, LOSSLESS, on_buffer, none, &raw mut buffer) };
-        checked(status).map(|()| buffer)
+        check_result(status).map(|()| buffer)
     }
 
     /// Makes the library deliver the records in a buffer.
-    pub(super) fn flush(&self, buffer: u64) -> Result<(), SdkStatus> {
+    pub(super) fn flush_buffer(&self, buffer: u64) -> Result<(), SdkStatus> {
         // SAFETY: the library checks the handle.
-        checked(unsafe { (self.flush_buffer)(buffer) })
+        check_result(unsafe { (self.flush_buffer)(buffer) })
     }
 
     /// Enables callbacks of a context for these operations of a kind; for all if `which` is empty.
@@ -168,17 +168,17 @@ impl Api {
     ) -> Result<(), SdkStatus> {
         let first = if which.is_empty() { null() } else { which.as_ptr() };
         // SAFETY: the length is that of the list, and the callback is static.
-        checked(unsafe { (self.configure_callbacks)(context, kind, first, which.len(), tell, null_mut()) })
+        check_result(unsafe { (self.configure_callbacks)(context, kind, first, which.len(), tell, null_mut()) })
     }
 
     /// Makes a context write records of a kind into a buffer.
-    pub(super) fn record(&self, context: u64, kind: u32, buffer: u64) -> Result<(), SdkStatus> {
+    pub(super) fn enable_records(&self, context: u64, kind: u32, buffer: u64) -> Result<(), SdkStatus> {
         // SAFETY: the list of operations is empty, and the library checks the handles.
-        checked(unsafe { (self.configure_buffer)(context, kind, null(), 0, buffer) })
+        check_result(unsafe { (self.configure_buffer)(context, kind, null(), 0, buffer) })
     }
 
     /// Calls `each` with the record of every agent.
-    pub(super) fn agents(&self, each: &mut dyn FnMut(&[u8])) -> Result<(), SdkStatus> {
+    pub(super) fn for_each_agent(&self, each: &mut dyn FnMut(&[u8])) -> Result<(), SdkStatus> {
         /// The version of the records, and the size of the oldest known record.
         const VERSION: u32 = 1;
         const BYTES: usize = 312;
@@ -194,11 +194,11 @@ impl Api {
         }
         let mut each = each;
         // SAFETY: the callback gets the closure that it expects, which outlives the call.
-        checked(unsafe { (self.query_agents)(VERSION, on_agents, BYTES, (&raw mut each).cast()) })
+        check_result(unsafe { (self.query_agents)(VERSION, on_agents, BYTES, (&raw mut each).cast()) })
     }
 
     /// Calls `each` with the number and name of every operation of a kind.
-    pub(super) fn operations(&self, kind: u32, each: &mut dyn FnMut(u32, &str)) -> Result<(), SdkStatus> {
+    pub(super) fn for_each_operation(&self, kind: u32, each: &mut dyn FnMut(u32, &str)) -> Result<(), SdkStatus> {
         /// The most operations of a kind.
         const MOST: usize = 1 << 16;
         extern "C" fn on_operation(_kind: u32, operation: i32, data: *mut c_void) -> c_int {
@@ -211,7 +211,7 @@ impl Api {
         }
         let mut all = Vec::<i32>::new();
         // SAFETY: the callback gets the closure that it expects, which outlives the call.
-        checked(unsafe { (self.iterate_operations)(kind, on_operation, (&raw mut all).cast()) })?;
+        check_result(unsafe { (self.iterate_operations)(kind, on_operation, (&raw mut all).cast()) })?;
         for operation in all {
             let (mut name, mut length) = (null(), 0);
             // SAFETY: the pointers are valid places for a name and its length.
@@ -224,7 +224,7 @@ impl Api {
     }
 
     /// Returns the arguments of the current callback's call.
-    pub(super) fn arguments(&self, call: Callback) -> Arguments {
+    pub(super) fn call_arguments(&self, call: Callback) -> Arguments {
         /// How often pointers are dereferenced: an allocation's leads to its address.
         const DEEP: i32 = 1;
         extern "C" fn on_argument(
@@ -243,7 +243,7 @@ impl Api {
             let all = unsafe { &mut *data.cast::<Arguments>() };
             super::callbacks::run_contained(|| {
                 if let (Some(name), Some(value)) = (c_text(name), c_text(value)) {
-                    all.take(&name, &value);
+                    all.add_argument(&name, &value);
                 }
             });
             0
@@ -275,7 +275,7 @@ fn c_text(text: *const c_char) -> Option<String> {
 /// Copies a C string whose address is in a record.
 pub(super) fn text_at(address: u64) -> Option<String> {
     let mut text = Vec::new();
-    text::copy(address, &mut text).then(|| String::from_utf8_lossy(&text).into_owned())
+    text::copy_c_string(address, &mut text).then(|| String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Returns the bytes of a record that begins with its size, if that size is plausible.

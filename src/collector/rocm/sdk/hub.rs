@@ -70,7 +70,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// Why it cannot be registered.
-pub(super) fn register(api: &'static Api) -> Result<&'static Hub, Unavailable> {
+pub(super) fn register_tool(api: &'static Api) -> Result<&'static Hub, Unavailable> {
     let hub = HUB.get_or_init(|| Hub::new(api));
     if hub.process != std::process::id() {
         return Err(Unavailable::in_fork("recorded AMD's devices"));
@@ -94,7 +94,7 @@ pub(super) fn register(api: &'static Api) -> Result<&'static Hub, Unavailable> {
             return Err(Unavailable::new(Why::Failed, message, "use rocprofiler-sdk of ROCm 7"));
         }
     };
-    Err(hub.reason(what, status))
+    Err(hub.make_unavailable(what, status))
 }
 
 /// Releases the hub on drop, also after a panic.
@@ -127,7 +127,7 @@ impl Hub {
     }
 
     /// Makes a reason with advice.
-    fn reason(&self, what: &str, status: SdkStatus) -> Unavailable {
+    fn make_unavailable(&self, what: &str, status: SdkStatus) -> Unavailable {
         let text = self.api.status_text(status);
         match status {
             SdkStatus::LOCKED => {
@@ -143,7 +143,7 @@ impl Hub {
     }
 
     /// Returns the library's names and agents; empty before `configure`.
-    pub(super) fn known(&self) -> &Arc<ProcessNames> {
+    pub(super) fn process_names(&self) -> &Arc<ProcessNames> {
         static NOTHING: LazyLock<Arc<ProcessNames>> = LazyLock::new(Arc::default);
         self.known.get().unwrap_or(&NOTHING)
     }
@@ -155,11 +155,11 @@ impl Hub {
 
     /// Queries operations and agents, and makes the contexts. Call it inside the library's callback, since the
     /// library is locked at any other time.
-    pub(super) fn configure(&self) {
+    pub(super) fn set_up_contexts(&self) {
         let api = self.api;
-        let operations = Operations::query(|kind, each| _ = api.operations(kind, each));
+        let operations = Operations::query(|kind, each| _ = api.for_each_operation(kind, each));
         let mut agents = Agents::default();
-        let _ = api.agents(&mut |agent| agents.add(agent, text_at));
+        let _ = api.for_each_agent(&mut |agent| agents.add(agent, text_at));
         let _ = self.known.set(Arc::new(ProcessNames { operations, agents }));
         match self.make_contexts() {
             Ok(contexts) => _ = self.contexts.set(contexts),
@@ -178,7 +178,7 @@ impl Hub {
         api.enable_callbacks(names, CODE_OBJECT, &[], callbacks::on_code).map_err(telling)?;
         api.start_context(names).map_err(starting)?;
         let main = api.create_context().map_err(creating)?;
-        let functions = self.known().operations.recorded();
+        let functions = self.process_names().operations.recorded_functions();
         if functions.is_empty() {
             return Err(("rocprofiler_iterate_callback_tracing_kind_operations", SdkStatus::NO_KIND));
         }
@@ -187,7 +187,7 @@ impl Hub {
         let buffer = api.create_buffer(main, BUFFER, callbacks::on_buffer).map_err(making)?;
         for kind in [KERNEL_DISPATCH, MEMORY_COPY] {
             let recording = failed("rocprofiler_configure_buffer_tracing_service");
-            api.record(main, kind, buffer).map_err(recording)?;
+            api.enable_records(main, kind, buffer).map_err(recording)?;
         }
         if api.is_valid(main) {
             Ok(Contexts { main, buffer })
@@ -206,22 +206,22 @@ impl Hub {
             return Err(Unavailable::new(Why::Failed, message, "record before the process exits"));
         }
         if self.taken.swap(true, Ordering::AcqRel) {
-            return Err(Unavailable::taken("rocprofiler-sdk"));
+            return Err(Unavailable::library_in_use("rocprofiler-sdk"));
         }
-        self.resume().inspect_err(|_| self.release())
+        self.start_context().inspect_err(|_| self.release())
     }
 
     /// Begins a recording: records are kept from now on.
-    pub(super) fn begin(&'static self, selection: &Selection, sink: RecordSink) {
-        ids::begin();
+    pub(super) fn begin_recording(&'static self, selection: &Selection, sink: RecordSink) {
+        ids::begin_recording();
         let ask = Box::new(|kernel| self.symbols.lock().get(kernel));
-        *self.reader.lock() = Some(Reader::new(sink, selection, self.known().clone(), ask));
+        *self.reader.lock() = Some(Reader::new(sink, selection, self.process_names().clone(), ask));
         self.records.store(fork::generation() + 1, Ordering::Release);
     }
 
     /// Ends a recording that has not begun.
-    pub(super) fn abandon(&self) {
-        self.pause();
+    pub(super) fn cancel_start(&self) {
+        self.stop_context();
         self.release();
     }
 
@@ -235,13 +235,15 @@ impl Hub {
     ///
     /// # Errors
     /// Why it does not start.
-    pub(super) fn resume(&self) -> Result<(), Unavailable> {
+    pub(super) fn start_context(&self) -> Result<(), Unavailable> {
         let Some(contexts) = self.contexts().filter(|_| !self.is_final()) else { return Ok(()) };
-        self.api.start_context(contexts.main).map_err(|status| self.reason("rocprofiler_start_context", status))
+        self.api
+            .start_context(contexts.main)
+            .map_err(|status| self.make_unavailable("rocprofiler_start_context", status))
     }
 
     /// Stops the context.
-    pub(super) fn pause(&self) {
+    pub(super) fn stop_context(&self) {
         if let Some(contexts) = self.contexts().filter(|_| !self.is_final()) {
             // A context that does not run need not be stopped.
             let _ = self.api.stop_context(contexts.main);
@@ -249,12 +251,12 @@ impl Hub {
     }
 
     /// Flushes the buffer; returns `false` if another thread is doing so, or if it fails.
-    pub(super) fn flush(&self) -> bool {
+    pub(super) fn flush_buffer(&self) -> bool {
         let Some(contexts) = self.contexts().filter(|_| !self.is_final()) else { return false };
         if self.flushes.swap(true, Ordering::AcqRel) {
             return false;
         }
-        let flushed = self.api.flush(contexts.buffer).is_ok();
+        let flushed = self.api.flush_buffer(contexts.buffer).is_ok();
         self.flushes.store(false, Ordering::Release);
         flushed
     }
@@ -264,7 +266,7 @@ impl Hub {
     fn flush_all(&self) {
         let patience_ends = Instant::now() + PATIENCE;
         for _ in 0..2 {
-            while !self.flush() && !self.is_final() && Instant::now() < patience_ends {
+            while !self.flush_buffer() && !self.is_final() && Instant::now() < patience_ends {
                 std::thread::sleep(SHORTEST_WAIT);
             }
         }
@@ -276,19 +278,19 @@ impl Hub {
     }
 
     /// Returns how many callbacks for calls arrived.
-    pub(super) fn calls(&self) -> u64 {
+    pub(super) fn call_count(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
 
     /// Waits for the work of earlier launches, but not beyond the deadline, and ends the recording.
-    pub(super) fn end(&self, at: u64, deadline: Instant) {
+    pub(super) fn end_recording(&self, at: u64, deadline: Instant) {
         let _release = Release(self);
-        self.read(|reader| reader.close(at));
+        self.with_reader(|reader| reader.ignore_launches_after(at));
         let patience_ends = Instant::now() + PATIENCE;
         let mut wait = SHORTEST_WAIT;
         loop {
-            self.flush();
-            let (now, [owed, hoped]) = (Instant::now(), self.owed());
+            self.flush_buffer();
+            let (now, [owed, hoped]) = (Instant::now(), self.owed_and_hoped());
             let is_complete = owed == 0 && (hoped == 0 || now >= patience_ends);
             if is_complete || now >= deadline || self.is_final() {
                 break;
@@ -296,22 +298,22 @@ impl Hub {
             std::thread::sleep(wait.min(deadline.saturating_duration_since(now)));
             wait = (wait * 2).min(LONGEST_WAIT);
         }
-        self.pause();
+        self.stop_context();
         // Records that arrived meanwhile.
         self.flush_all();
-        let [owed, _] = self.owed();
+        let [owed, _] = self.owed_and_hoped();
         if owed > 0 {
             let note = format!("{owed} launches had not ended by the time limit; their work is missing");
-            self.read(|reader| reader.sink().note(note));
+            self.with_reader(|reader| reader.sink().note(note));
         }
     }
 
-    fn owed(&self) -> [usize; 2] {
-        self.reader.lock().as_ref().map_or([0; 2], Reader::owed)
+    fn owed_and_hoped(&self) -> [usize; 2] {
+        self.reader.lock().as_ref().map_or([0; 2], Reader::owed_and_hoped)
     }
 
     /// Notes that the library has ended: none of its functions may be called any more.
-    pub(super) fn finalize(&self) {
+    pub(super) fn mark_final(&self) {
         self.is_final.store(true, Ordering::Release);
     }
 
@@ -322,35 +324,35 @@ impl Hub {
 
     /// Returns whether calls are recorded; never in a forked child.
     #[inline]
-    pub(super) fn records(&self) -> bool {
+    pub(super) fn is_recording(&self) -> bool {
         self.records.load(Ordering::Acquire) == fork::generation() + 1
     }
 
     /// Calls `act` with the recording, if there is one.
-    pub(super) fn read(&self, act: impl FnOnce(&mut Reader)) {
+    pub(super) fn with_reader(&self, act: impl FnOnce(&mut Reader)) {
         if let Some(reader) = &mut *self.reader.lock() {
             act(reader);
         }
     }
 
     /// Counts lost records.
-    pub(super) fn lost(&self, cause: Loss, count: u64) {
+    pub(super) fn add_loss(&self, cause: Loss, count: u64) {
         if count > 0 {
-            self.read(|reader| reader.sink().lost(cause, count));
+            self.with_reader(|reader| reader.sink().lost(cause, count));
         }
     }
 
     /// Sets the number of records that the library has dropped since it began.
-    pub(super) fn dropped(&self, all: u64) {
+    pub(super) fn set_dropped_total(&self, all: u64) {
         let before = self.dropped.swap(all, Ordering::Relaxed);
-        self.read(|reader| reader.count_lost(Loss::VendorDropped, all.saturating_sub(before)));
+        self.with_reader(|reader| reader.count_lost(Loss::VendorDropped, all.saturating_sub(before)));
     }
 
     /// Adds a kernel that was loaded.
-    pub(super) fn loaded(&self, kernel: u64, name: Option<String>) {
+    pub(super) fn add_loaded_kernel(&self, kernel: u64, name: Option<String>) {
         match name {
             Some(name) => self.symbols.lock().add(kernel, &name),
-            None => self.lost(Loss::DeviceRecordsUnread, 1),
+            None => self.add_loss(Loss::DeviceRecordsUnread, 1),
         }
     }
 }

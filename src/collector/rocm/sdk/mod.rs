@@ -72,7 +72,7 @@ impl Sdk {
 
     /// Finds the library, searching again until it is found.
     fn load(&self) -> Result<&Loaded, Unavailable> {
-        self.loaded.find(Loaded::find)
+        self.loaded.get_or_find(Loaded::find)
     }
 
     /// Queries HIP's versions, and checks whether the library reports these calls. Without HIP in the program there
@@ -80,11 +80,11 @@ impl Sdk {
     ///
     /// These calls start HIP if it has not started: by now this tool is registered, as required.
     fn verify_calls_arrive(hub: &Hub, capabilities: &mut Capabilities) -> Result<(), Unavailable> {
-        let before = hub.calls();
-        let versions = runtime::versions();
+        let before = hub.call_count();
+        let versions = runtime::hip_versions();
         let made = !versions.is_empty();
         capabilities.metadata.extend(versions);
-        capabilities.proven = made.then(|| hub.calls() != before);
+        capabilities.proven = made.then(|| hub.call_count() != before);
         if capabilities.proven == Some(false) {
             let message =
                 "it is too late to record AMD's devices: HIP was used before, so rocprofiler-sdk reports no calls";
@@ -96,13 +96,14 @@ impl Sdk {
 
 impl Loaded {
     fn find(options: &Options, attempts: &mut Vec<Attempt>) -> Result<Loaded, Unavailable> {
-        let library = search::find(&NAMES, options.path("KINETO_ROCPROFILER_PATH").as_deref(), options, attempts)
-            .ok_or_else(|| {
-                let advice = "install rocprofiler-sdk (ROCm 7), or set KINETO_ROCPROFILER_PATH to the file";
-                Unavailable::new(Why::LibraryNotFound, "there is no librocprofiler-sdk.so.1", advice)
-            })?;
+        let library =
+            search::find_library(&NAMES, options.path("KINETO_ROCPROFILER_PATH").as_deref(), options, attempts)
+                .ok_or_else(|| {
+                    let advice = "install rocprofiler-sdk (ROCm 7), or set KINETO_ROCPROFILER_PATH to the file";
+                    Unavailable::new(Why::LibraryNotFound, "there is no librocprofiler-sdk.so.1", advice)
+                })?;
         let incompatible = |message| Unavailable::new(Why::Incompatible, message, "use librocprofiler-sdk of ROCm 7");
-        let version = ffi::version(library)
+        let version = ffi::library_version(library)
             .ok_or_else(|| incompatible("librocprofiler-sdk does not report its version".to_owned()))?;
         let text = version.map(|part| part.to_string()).join(".");
         attempts.push(Attempt::new("rocprofiler_get_version", text.clone()));
@@ -111,7 +112,7 @@ impl Loaded {
         }
         let api = Api::new(library)
             .map_err(|name| incompatible(format!("librocprofiler-sdk {text} lacks {}", name.to_string_lossy())))?;
-        let path = library.path(c"rocprofiler_get_version");
+        let path = library.path_by_symbol(c"rocprofiler_get_version");
         Ok(Loaded { api: Box::leak(Box::new(api)), version, path })
     }
 
@@ -145,17 +146,17 @@ impl Collector for Sdk {
         sink: RecordSink,
     ) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
         let loaded = self.load()?;
-        let hub = hub::register(loaded.api)?;
-        if hub.known().agents.lacks_gpu() {
+        let hub = hub::register_tool(loaded.api)?;
+        if hub.process_names().agents.lacks_gpu() {
             let advice = "run `rocm-smi`";
             return Err(Unavailable::new(Why::NoDevice, "rocprofiler-sdk finds no GPU", advice));
         }
         hub.acquire()?;
         let mut capabilities = loaded.capabilities();
         capabilities.types = TYPES.intersection(selection.types);
-        Sdk::verify_calls_arrive(hub, &mut capabilities).inspect_err(|_| hub.abandon())?;
-        hub.begin(selection, sink.clone());
-        if hub.known().agents.devices.is_empty() {
+        Sdk::verify_calls_arrive(hub, &mut capabilities).inspect_err(|_| hub.cancel_start())?;
+        hub.begin_recording(selection, sink.clone());
+        if hub.process_names().agents.devices.is_empty() {
             capabilities.notes.push("rocprofiler-sdk lists no GPU; the device of work is unknown".to_owned());
         }
         Ok((capabilities, Box::new(SdkRecording { api: loaded.api, hub, sink })))
@@ -166,7 +167,7 @@ impl Collector for Sdk {
     }
 
     fn devices(&self) -> Vec<DeviceDescription> {
-        HUB.get().map(|hub| hub.known().agents.devices.clone()).unwrap_or_default()
+        HUB.get().map(|hub| hub.process_names().agents.devices.clone()).unwrap_or_default()
     }
 }
 
@@ -180,11 +181,11 @@ impl Recording for SdkRecording {
     }
 
     fn pause(&self) {
-        self.hub.pause();
+        self.hub.stop_context();
     }
 
     fn resume(&self) {
-        if let Err(reason) = self.hub.resume() {
+        if let Err(reason) = self.hub.start_context() {
             self.sink.note(format!("could not resume after a pause: {reason}"));
         }
     }
@@ -192,7 +193,7 @@ impl Recording for SdkRecording {
     fn drain(&self) {
         const PATIENCE: Duration = Duration::from_secs(1);
         let hub = self.hub;
-        call_out(PATIENCE, || _ = hub.flush());
+        call_out(PATIENCE, || _ = hub.flush_buffer());
     }
 
     fn stopped(&self) -> Option<String> {
@@ -207,13 +208,13 @@ impl Recording for SdkRecording {
         let at = to_vendor_clock(end, self.api.timestamp());
         let limits = EndLimits::new(Instant::now(), deadline);
         let (hub, own) = (self.hub, self.sink.clone());
-        if !call_out(limits.library, move || run_reader(&own, || hub.end(at, limits.work))) {
+        if !call_out(limits.library, move || run_reader(&own, || hub.end_recording(at, limits.work))) {
             self.sink.note("rocprofiler-sdk hung during the stop; the records in its buffers are lost");
         }
     }
 
     fn devices(&self) -> Vec<DeviceDescription> {
-        self.hub.known().agents.devices.clone()
+        self.hub.process_names().agents.devices.clone()
     }
 }
 

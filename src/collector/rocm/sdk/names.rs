@@ -23,7 +23,7 @@ pub(super) struct Function {
 
 impl Function {
     pub(super) fn new(name: &str) -> Function {
-        Function { name: name.into(), does: Does::of(name), captures: hip::captures(name) }
+        Function { name: name.into(), does: Does::from_name(name), captures: hip::begins_capture(name) }
     }
 }
 
@@ -61,7 +61,7 @@ impl Operations {
     }
 
     /// Returns the numbers of the functions that are recorded.
-    pub(super) fn recorded(&self) -> Vec<u32> {
+    pub(super) fn recorded_functions(&self) -> Vec<u32> {
         let worth = self.functions.iter().filter(|(_, function)| !hip::is_noise(&function.name));
         let mut numbers: Vec<_> = worth.map(|(number, _)| *number).collect();
         numbers.sort_unstable();
@@ -73,7 +73,7 @@ impl Operations {
     }
 
     /// Returns the direction of a copy, if the library names it.
-    pub(super) fn copy(&self, number: u32) -> Option<Direction> {
+    pub(super) fn copy_direction(&self, number: u32) -> Option<Direction> {
         self.copies.get(&number).copied()
     }
 
@@ -133,10 +133,10 @@ pub(super) mod tests {
     #[test]
     fn operations_are_found_by_name() {
         let known = operations();
-        assert_eq!(known.recorded(), [48, 107, 134, 140, 150, 215, 301, 302]);
+        assert_eq!(known.recorded_functions(), [48, 107, 134, 140, 150, 215, 301, 302]);
         assert_eq!(known.function(107).map(|function| function.does), Some(Does::Launch));
         assert_eq!(
-            [0, 2, 3].map(|number| known.copy(number)),
+            [0, 2, 3].map(|number| known.copy_direction(number)),
             [None, Some(Direction::HostToDevice), Some(Direction::DeviceToHost)]
         );
         assert!(known.is_kernel_symbol(7) && !known.is_kernel_symbol(2));

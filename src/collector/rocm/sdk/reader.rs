@@ -100,7 +100,7 @@ struct Place {
 }
 
 impl Place {
-    fn graph(&self) -> u32 {
+    fn graph_number(&self) -> u32 {
         self.launch.map_or(0, |launch| launch.graph)
     }
 }
@@ -134,13 +134,13 @@ impl Reader {
     }
 
     /// Stops to wait for later launches.
-    pub(super) fn close(&mut self, end: u64) {
+    pub(super) fn ignore_launches_after(&mut self, end: u64) {
         self.until = end;
     }
 
     /// Returns how many launches lack work that will certainly arrive, and that may arrive.
-    pub(super) fn owed(&self) -> [usize; 2] {
-        match [self.launches.owed(), self.launches.hoped()] {
+    pub(super) fn owed_and_hoped(&self) -> [usize; 2] {
+        match [self.launches.owed_count(), self.launches.hoped_count()] {
             [owed, hoped] if self.is_missing_records => [0, owed + hoped],
             owed => owed,
         }
@@ -153,15 +153,15 @@ impl Reader {
     }
 
     /// Notes the begin of a call that launches work, before its work can arrive.
-    pub(super) fn enter(&mut self, call: &HipCall<'_>, arguments: Arguments) {
+    pub(super) fn begin_call(&mut self, call: &HipCall<'_>, arguments: Arguments) {
         let does = call.function.does;
         let runs_kernels = matches!(does, Does::Launch | Does::LaunchGraph);
-        let stream = stream(call, &arguments);
-        let reaches_device = call.start <= self.until && !self.captures.takes(call.thread, stream);
-        let graph = if does == Does::LaunchGraph { self.launches.graph(arguments.graph) } else { 0 };
+        let stream = call_stream(call, &arguments);
+        let reaches_device = call.start <= self.until && !self.captures.is_capturing(call.thread, stream);
+        let graph = if does == Does::LaunchGraph { self.launches.graph_number(arguments.graph) } else { 0 };
         let launch = PendingLaunch {
             stream,
-            bytes: arguments.bytes(&call.function.name).unwrap_or(0),
+            bytes: arguments.byte_count(&call.function.name).unwrap_or(0),
             graph,
             is_owed: reaches_device && runs_kernels,
             // The host performs some of them.
@@ -176,20 +176,20 @@ impl Reader {
     }
 
     /// Notes the return of a call.
-    pub(super) fn exit(&mut self, call: &HipCall<'_>, returned: &Return) {
+    pub(super) fn end_call(&mut self, call: &HipCall<'_>, returned: &Return) {
         let does = call.function.does;
         let arguments = self.pending.remove(&call.correlation).or(returned.arguments).unwrap_or_default();
-        let stream = stream(call, &arguments);
+        let stream = call_stream(call, &arguments);
         // Ending an invalidated capture fails, and still ends the capture.
         if let Some(begins) = call.function.captures
             && !(begins && returned.failed)
         {
-            self.captures.change(begins, call.thread, stream);
+            self.captures.note_capture(begins, call.thread, stream);
         }
         if returned.failed {
             self.launches.forget(call.correlation);
         }
-        let launches = does.launches() && !returned.failed && !self.captures.takes(call.thread, stream);
+        let launches = does.has_device_work() && !returned.failed && !self.captures.is_capturing(call.thread, stream);
         if !self.types.contains(ActivityType::CudaRuntime) {
             if launches && returned.external != 0 {
                 let external = External { correlation: call.correlation, id: returned.external };
@@ -204,7 +204,7 @@ impl Reader {
         let (shape, words) = call_words(call, &arguments);
         let sink = self.sink.clone();
         sink.record(|batch| {
-            let name = self.function(call, batch);
+            let name = self.function_name(call, batch);
             batch.call(&ApiCall {
                 kind: ActivityType::CudaRuntime,
                 name,
@@ -221,18 +221,18 @@ impl Reader {
     }
 
     /// Reads a record of a buffer.
-    pub(super) fn record(&mut self, header: Kind, bytes: &[u8]) {
-        match Record::read(header, bytes) {
-            Some(Record::Dispatch(kernel)) if is_timed(kernel.start(), kernel.end()) => self.kernel(&kernel),
-            Some(Record::Copy(copy)) if is_timed(copy.start(), copy.end()) => self.copy(&copy),
+    pub(super) fn add_record(&mut self, header: Kind, bytes: &[u8]) {
+        match Record::from_bytes(header, bytes) {
+            Some(Record::Dispatch(kernel)) if is_timed(kernel.start(), kernel.end()) => self.add_kernel(&kernel),
+            Some(Record::Copy(copy)) if is_timed(copy.start(), copy.end()) => self.add_copy(&copy),
             Some(Record::Other) => {}
             _ => self.count_lost(Loss::DeviceRecordsUnread, 1),
         }
     }
 
-    fn kernel(&mut self, kernel: &Dispatch<'_>) {
-        let device = self.known.agents.device(kernel.agent()).unwrap_or(-1);
-        let place = self.place(device, kernel.queue(), kernel.correlation());
+    fn add_kernel(&mut self, kernel: &Dispatch<'_>) {
+        let device = self.known.agents.device_number(kernel.agent()).unwrap_or(-1);
+        let place = self.resolve_place(device, kernel.queue(), kernel.correlation());
         let sink = self.sink.clone();
         sink.record(|batch| {
             let KernelState { name, fills } = self.kernel_name(kernel.kernel(), batch);
@@ -250,45 +250,50 @@ impl Reader {
             // Other kernels of a call that fills memory do not exist.
             if fills || place.launch.is_some_and(|launch| launch.does == Does::Fill) {
                 let bytes = place.launch.map_or(0, |launch| launch.bytes);
-                let fill =
-                    shapes::Copy { queue: kernel.queue(), kind: batch.name("Memset"), bytes, graph: place.graph() };
+                let fill = shapes::Copy {
+                    queue: kernel.queue(),
+                    kind: batch.name("Memset"),
+                    bytes,
+                    graph: place.graph_number(),
+                };
                 (work.kind, work.name, work.shape) = (ActivityType::GpuMemset, batch.name(hip::FILL), &shapes::COPY);
-                return self.work(&DeviceWork { words: &fill.words(), ..work }, batch);
+                return self.add_work(&DeviceWork { words: &fill.to_words(), ..work }, batch);
             }
-            let (queue, kind, graph) = (kernel.queue(), batch.name("Dispatch Kernel"), place.graph());
-            let sizes = Sizes::new(kernel.grid(), kernel.block());
+            let (queue, kind, graph) = (kernel.queue(), batch.name("Dispatch Kernel"), place.graph_number());
+            let sizes = Sizes::new(kernel.grid_in_blocks(), kernel.block());
             let words = &shapes::kernel_words(shapes::Kernel { queue, kind, graph }, sizes);
-            self.work(&DeviceWork { words, ..work }, batch);
+            self.add_work(&DeviceWork { words, ..work }, batch);
         });
     }
 
-    fn copy(&mut self, copy: &Copy<'_>) {
+    fn add_copy(&mut self, copy: &Copy<'_>) {
         let agents = &self.known.agents;
         // The device performs it, whichever end it is at.
-        let device = agents.device(copy.target()).or_else(|| agents.device(copy.source())).unwrap_or(-1);
+        let device = agents.device_number(copy.target()).or_else(|| agents.device_number(copy.source())).unwrap_or(-1);
         let ends = [agents.get(copy.source()), agents.get(copy.target())];
-        let direction = self.known.operations.copy(copy.operation()).unwrap_or_else(|| direction_between(ends));
-        let place = self.place(device, 0, copy.correlation());
+        let direction =
+            self.known.operations.copy_direction(copy.operation()).unwrap_or_else(|| direction_between(ends));
+        let place = self.resolve_place(device, 0, copy.correlation());
         let sink = self.sink.clone();
         sink.record(|batch| {
-            let (kind, bytes) = (batch.name(direction.kind()), copy.bytes_copied());
-            let copied = shapes::Copy { queue: 0, kind, bytes, graph: place.graph() };
+            let (kind, bytes) = (batch.name(direction.short_name()), copy.bytes_copied());
+            let copied = shapes::Copy { queue: 0, kind, bytes, graph: place.graph_number() };
             let work = DeviceWork {
                 kind: ActivityType::GpuMemcpy,
-                name: batch.name(direction.name()),
+                name: batch.name(direction.row_name()),
                 device,
                 stream: place.stream,
                 start: copy.start(),
                 end: copy.end(),
                 correlation: copy.correlation(),
                 shape: &shapes::COPY,
-                words: &copied.words(),
+                words: &copied.to_words(),
             };
-            self.work(&work, batch);
+            self.add_work(&work, batch);
         });
     }
 
-    fn work(&mut self, work: &DeviceWork<'_>, batch: &mut Batch<'_>) {
+    fn add_work(&mut self, work: &DeviceWork<'_>, batch: &mut Batch<'_>) {
         if !self.types.contains(work.kind) {
             return;
         }
@@ -297,14 +302,14 @@ impl Reader {
                 self.left = left;
                 batch.work(work);
             }
-            None => batch.lost(Loss::DeviceRecordsOverLimit, 1),
+            None => batch.count_lost(Loss::DeviceRecordsOverLimit, 1),
         }
     }
 
     /// Returns the stream and launch of work.
-    fn place(&mut self, device: i32, queue: u64, correlation: u64) -> Place {
+    fn resolve_place(&mut self, device: i32, queue: u64, correlation: u64) -> Place {
         let launch = self.launches.take_work(correlation);
-        let stream = self.streams.number(device, launch.and_then(|launch| launch.stream), queue);
+        let stream = self.streams.stream_number(device, launch.and_then(|launch| launch.stream), queue);
         Place { stream, launch }
     }
 
@@ -321,14 +326,14 @@ impl Reader {
         new
     }
 
-    fn function(&mut self, call: &HipCall<'_>, batch: &mut Batch<'_>) -> Name {
+    fn function_name(&mut self, call: &HipCall<'_>, batch: &mut Batch<'_>) -> Name {
         *self.functions.entry(call.number).or_insert_with(|| batch.name(&call.function.name))
     }
 }
 
 /// Returns the stream of a call. A copy without a stream argument uses the default stream; the stream of some
 /// launches is unknown.
-fn stream(call: &HipCall<'_>, arguments: &Arguments) -> Option<u64> {
+fn call_stream(call: &HipCall<'_>, arguments: &Arguments) -> Option<u64> {
     let is_of_thread = call.function.name.ends_with("_spt");
     let handle = match arguments.stream {
         None if !matches!(call.function.does, Does::Copy | Does::Fill) => return None,
@@ -357,28 +362,28 @@ fn direction_between(ends: [Option<Agent>; 2]) -> Direction {
 /// Returns the layout and words of a call's row, padded to the longest layout.
 fn call_words(call: &HipCall<'_>, arguments: &Arguments) -> (&'static RocmShape, [u64; 5]) {
     let (cid, name) = (call.number, &*call.function.name);
-    let bytes = arguments.bytes(name);
+    let bytes = arguments.byte_count(name);
     match call.function.does {
         Does::Launch => {
-            let (grid, block, shared) = (arguments.grid(), arguments.block, arguments.shared);
+            let (grid, block, shared) = (arguments.grid_in_blocks(), arguments.block, arguments.shared);
             let launch = LaunchCall { cid, kernel: None, shared };
             (&shapes::LAUNCH_CALL, shapes::launch_words(launch, Sizes::new(grid, block)))
         }
         Does::Copy => {
-            let (src, dst, kind) = (arguments.src, arguments.dst, arguments.direction(name));
+            let (src, dst, kind) = (arguments.src, arguments.dst, arguments.copy_direction(name));
             let copy = CopyCall { cid, src, dst, bytes: bytes.unwrap_or(0), kind };
-            (&shapes::COPY_CALL, padded(&copy.words()))
+            (&shapes::COPY_CALL, pad_words(&copy.to_words()))
         }
-        Does::Fill => (&shapes::MEMORY_CALL, padded(&MemoryCall::new(cid, arguments.dst, bytes).words())),
+        Does::Fill => (&shapes::MEMORY_CALL, pad_words(&MemoryCall::new(cid, arguments.dst, bytes).to_words())),
         Does::Allocate | Does::Release => {
-            (&shapes::MEMORY_CALL, padded(&MemoryCall::new(cid, arguments.ptr, bytes).words()))
+            (&shapes::MEMORY_CALL, pad_words(&MemoryCall::new(cid, arguments.ptr, bytes).to_words()))
         }
-        Does::LaunchGraph | Does::Other => (&shapes::CALL, padded(&shapes::call_words(cid))),
+        Does::LaunchGraph | Does::Other => (&shapes::CALL, pad_words(&shapes::call_words(cid))),
     }
 }
 
 /// Pads words with zeros, which are not stored.
-fn padded(words: &[u64]) -> [u64; 5] {
+fn pad_words(words: &[u64]) -> [u64; 5] {
     let mut all = [0; 5];
     all.iter_mut().zip(words).for_each(|(to, from)| *to = *from);
     all

@@ -45,18 +45,18 @@ records! {
 }
 
 /// Returns the size that a record names, if it is valid.
-pub(super) fn size(record: &[u8]) -> Option<usize> {
-    let size = usize::try_from(<u64 as Field>::read(record, 0)?).ok()?;
+pub(super) fn record_size(record: &[u8]) -> Option<usize> {
+    let size = usize::try_from(<u64 as Field>::read_at(record, 0)?).ok()?;
     (8..=LONGEST).contains(&size).then_some(size)
 }
 
 impl<'b> Record<'b> {
     /// Reads a record; returns `None` if it contradicts its header.
-    pub(super) fn read(header: Kind, record: &'b [u8]) -> Option<Record<'b>> {
+    pub(super) fn from_bytes(header: Kind, record: &'b [u8]) -> Option<Record<'b>> {
         if header.category != TRACING || !matches!(header.kind, MEMORY_COPY | KERNEL_DISPATCH) {
             return Some(Record::Other);
         }
-        let record = record.get(..size(record)?)?;
+        let record = record.get(..record_size(record)?)?;
         let record = match header.kind {
             MEMORY_COPY => Record::Copy(Copy::new(record).filter(|copy| copy.kind() == MEMORY_COPY)?),
             _ => Record::Dispatch(Dispatch::new(record).filter(|kernel| kernel.kind() == KERNEL_DISPATCH)?),
@@ -72,7 +72,7 @@ impl Dispatch<'_> {
     }
 
     /// Returns the grid in blocks; the record has it in threads.
-    pub(super) fn grid(&self) -> [u32; 3] {
+    pub(super) fn grid_in_blocks(&self) -> [u32; 3] {
         in_blocks([self.items_x(), self.items_y(), self.items_z()], self.block())
     }
 }
@@ -103,33 +103,33 @@ impl Callback {
         Callback(words)
     }
 
-    fn word(&self, at: usize) -> u64 {
+    fn word_at(&self, at: usize) -> u64 {
         self.0.get(at).copied().unwrap_or(0)
     }
 
-    fn low(&self, at: usize) -> u32 {
-        (self.word(at) & 0xFFFF_FFFF) as u32
+    fn low_u32_at(&self, at: usize) -> u32 {
+        (self.word_at(at) & 0xFFFF_FFFF) as u32
     }
 
     /// Returns the kernel's id of the calling thread.
-    pub(super) fn thread(&self) -> i64 {
-        self.word(1).cast_signed()
+    pub(super) fn thread_id(&self) -> i64 {
+        self.word_at(1).cast_signed()
     }
 
     pub(super) fn correlation(&self) -> u64 {
-        self.word(2)
+        self.word_at(2)
     }
 
     pub(super) fn kind(&self) -> u32 {
-        self.low(5)
+        self.low_u32_at(5)
     }
 
     pub(super) fn operation(&self) -> u32 {
-        (self.word(5) >> 32) as u32
+        (self.word_at(5) >> 32) as u32
     }
 
     pub(super) fn phase(&self) -> Phase {
-        match self.low(6) {
+        match self.low_u32_at(6) {
             1 => Phase::Enter,
             2 => Phase::Exit,
             _ => Phase::Other,
@@ -137,16 +137,16 @@ impl Callback {
     }
 
     /// Returns the address of the payload.
-    pub(super) fn payload(&self) -> u64 {
-        self.word(7)
+    pub(super) fn payload_address(&self) -> u64 {
+        self.word_at(7)
     }
 }
 
 /// Returns a loaded kernel's id, and the address of its name.
 pub(super) fn kernel_symbol(record: &[u8]) -> Option<(u64, u64)> {
     const LEAST: usize = 72;
-    let record = record.get(..size(record)?).filter(|record| record.len() >= LEAST)?;
-    Some((Field::read(record, 8)?, Field::read(record, 24)?))
+    let record = record.get(..record_size(record)?).filter(|record| record.len() >= LEAST)?;
+    Some((Field::read_at(record, 8)?, Field::read_at(record, 24)?))
 }
 
 /// Returns whether a call has failed, from the record of its return value. That is at the end, after the arguments of
@@ -155,8 +155,8 @@ pub(super) fn has_failed(record: &[u8]) -> bool {
     /// The longest return value of a HIP function, and HIP's last error code.
     const RETURNED: usize = 24;
     const LAST: u32 = 1999;
-    let known = size(record).and_then(|size| record.get(..size)?.get(8..)?.last_chunk::<RETURNED>());
-    let code: u32 = known.and_then(|returned| Field::read(returned, 0)).unwrap_or(0);
+    let known = record_size(record).and_then(|size| record.get(..size)?.get(8..)?.last_chunk::<RETURNED>());
+    let code: u32 = known.and_then(|returned| Field::read_at(returned, 0)).unwrap_or(0);
     (1..=LAST).contains(&code)
 }
 

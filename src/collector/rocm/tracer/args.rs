@@ -4,7 +4,7 @@
 //! Later HIP versions only changed the bytes after the union: the arguments of these functions have the same offsets
 //! from ROCm 4.5 to 7. Arguments of other versions are not read.
 
-use super::runtime::version;
+use super::runtime::version_number;
 use crate::collector::rocm::hip::Direction;
 
 /// The arguments of a call.
@@ -28,7 +28,7 @@ pub(super) enum Args {
 
 impl Args {
     /// Returns HIP's handle of the stream, 0 for the default stream; `None` without a stream argument.
-    pub(super) fn stream(self) -> Option<u64> {
+    pub(super) fn stream_handle(self) -> Option<u64> {
         match self {
             Args::Launch(launch) => Some(launch.stream),
             Args::Graph { stream, .. } | Args::Capture { stream } => Some(stream),
@@ -93,7 +93,7 @@ pub(super) enum Layout {
 
 /// Returns whether the layouts of this HIP version are known.
 pub(super) fn are_known_for(hip: i32) -> bool {
-    (version(4, 4)..version(8, 0)).contains(&hip)
+    (version_number(4, 4)..version_number(8, 0)).contains(&hip)
 }
 
 /// The longest data that a layout needs.
@@ -101,7 +101,7 @@ pub(super) const MOST: usize = 80;
 
 impl Layout {
     /// Returns the layout of a function's arguments, if they are of interest and known.
-    pub(super) fn of(function: &str) -> Option<Layout> {
+    pub(super) fn for_function(function: &str) -> Option<Layout> {
         let (name, has_stream) = match function.strip_suffix("Async").or(function.strip_suffix("WithStream")) {
             Some(name) => (name, true),
             None => (function, false),
@@ -144,50 +144,56 @@ impl Layout {
     }
 
     /// Reads the arguments; returns `None` if `data` is shorter than [`length`](Layout::length).
-    pub(super) fn read(self, data: &[u8]) -> Option<Args> {
+    pub(super) fn read_args(self, data: &[u8]) -> Option<Args> {
         let data = CallBytes(data.get(..self.length())?);
-        let stream = |has_stream: bool, at| if has_stream { data.word(at) } else { None };
+        let stream = |has_stream: bool, at| if has_stream { data.u64_at(at) } else { None };
         Some(match self {
             Layout::Launch => Args::Launch(LaunchArguments {
-                kernel: KernelArgument::Pointer(data.word(16)?),
-                grid: data.size(24)?,
-                block: data.size(36)?,
-                shared: data.number(64)?,
-                stream: data.word(72)?,
+                kernel: KernelArgument::Pointer(data.u64_at(16)?),
+                grid: data.dim3_at(24)?,
+                block: data.dim3_at(36)?,
+                shared: data.u32_at(64)?,
+                stream: data.u64_at(72)?,
             }),
             Layout::ModuleLaunch { counts_threads } => {
-                let (grid, block) = (data.size(24)?, data.size(36)?);
-                let kernel = KernelArgument::Handle(data.word(16)?);
+                let (grid, block) = (data.dim3_at(24)?, data.dim3_at(36)?);
+                let kernel = KernelArgument::Handle(data.u64_at(16)?);
                 let grid = if counts_threads { in_blocks(grid, block) } else { grid };
-                Args::Launch(LaunchArguments { kernel, grid, block, shared: data.number(48)?, stream: data.word(56)? })
+                Args::Launch(LaunchArguments {
+                    kernel,
+                    grid,
+                    block,
+                    shared: data.u32_at(48)?,
+                    stream: data.u64_at(56)?,
+                })
             }
-            Layout::GraphLaunch => Args::Graph { graph: data.word(16)?, stream: data.word(24)? },
-            Layout::Capture => Args::Capture { stream: data.word(16)? },
+            Layout::GraphLaunch => Args::Graph { graph: data.u64_at(16)?, stream: data.u64_at(24)? },
+            Layout::Capture => Args::Capture { stream: data.u64_at(16)? },
             Layout::Copy { has_stream } => {
-                let (dst, src, bytes, kind) = (data.word(16)?, data.word(24)?, data.word(32)?, data.number(40)?);
+                let (dst, src, bytes, kind) = (data.u64_at(16)?, data.u64_at(24)?, data.u64_at(32)?, data.u32_at(40)?);
                 Args::Copy { dst, src, bytes, kind, stream: stream(has_stream, 48) }
             }
             Layout::CopyDirected { direction, has_stream } => {
-                let (dst, src, bytes) = (data.word(16)?, data.word(24)?, data.word(32)?);
-                Args::Copy { dst, src, bytes, kind: number(direction), stream: stream(has_stream, 40) }
+                let (dst, src, bytes) = (data.u64_at(16)?, data.u64_at(24)?, data.u64_at(32)?);
+                Args::Copy { dst, src, bytes, kind: direction_number(direction), stream: stream(has_stream, 40) }
             }
             Layout::CopyPeer { has_stream } => {
-                let (dst, src, bytes) = (data.word(16)?, data.word(32)?, data.word(48)?);
-                let kind = number(Direction::DeviceToDevice);
+                let (dst, src, bytes) = (data.u64_at(16)?, data.u64_at(32)?, data.u64_at(48)?);
+                let kind = direction_number(Direction::DeviceToDevice);
                 Args::Copy { dst, src, bytes, kind, stream: stream(has_stream, 56) }
             }
             Layout::Fill { width, has_stream } => {
-                let (ptr, bytes) = (data.word(16)?, data.word(32)?.saturating_mul(width));
+                let (ptr, bytes) = (data.u64_at(16)?, data.u64_at(32)?.saturating_mul(width));
                 Args::Fill { ptr, bytes, stream: stream(has_stream, 40) }
             }
-            Layout::Allocate => Args::Allocate { place: data.word(16)?, bytes: data.word(32)? },
-            Layout::Release => Args::Release { ptr: data.word(16)? },
+            Layout::Allocate => Args::Allocate { place: data.u64_at(16)?, bytes: data.u64_at(32)? },
+            Layout::Release => Args::Release { ptr: data.u64_at(16)? },
         })
     }
 }
 
 /// Returns HIP's number of a direction.
-fn number(direction: Direction) -> u32 {
+fn direction_number(direction: Direction) -> u32 {
     match direction {
         Direction::HostToHost => 0,
         Direction::HostToDevice => 1,
@@ -210,16 +216,16 @@ fn in_blocks(threads: [u32; 3], block: [u32; 3]) -> [u32; 3] {
 struct CallBytes<'d>(&'d [u8]);
 
 impl CallBytes<'_> {
-    fn word(self, at: usize) -> Option<u64> {
+    fn u64_at(self, at: usize) -> Option<u64> {
         self.0.get(at..)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes))
     }
 
-    fn number(self, at: usize) -> Option<u32> {
+    fn u32_at(self, at: usize) -> Option<u32> {
         self.0.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
     }
 
-    fn size(self, at: usize) -> Option<[u32; 3]> {
-        Some([self.number(at)?, self.number(at + 4)?, self.number(at + 8)?])
+    fn dim3_at(self, at: usize) -> Option<[u32; 3]> {
+        Some([self.u32_at(at)?, self.u32_at(at + 4)?, self.u32_at(at + 8)?])
     }
 }
 
@@ -236,7 +242,7 @@ mod tests {
     }
 
     fn read(function: &str, words: &[(usize, u64)]) -> Args {
-        Layout::of(function).unwrap().read(&data(words)).unwrap()
+        Layout::for_function(function).unwrap().read_args(&data(words)).unwrap()
     }
 
     fn pair(low: u64, high: u64) -> u64 {
@@ -289,7 +295,7 @@ mod tests {
         assert_eq!(read("hipMallocAsync", &words), Args::Allocate { place: 0xD0, bytes: 4096 });
         assert_eq!(read("hipFreeAsync", &words), Args::Release { ptr: 0xD0 });
         for name in ["hipDeviceSynchronize", "hipMemcpy2DAsync", "hipLaunchByPtr", "Async", ""] {
-            assert!(Layout::of(name).is_none(), "{name}");
+            assert!(Layout::for_function(name).is_none(), "{name}");
         }
         assert!(are_known_for(50_221_153) && are_known_for(70_051_831));
         assert!(!are_known_for(40_221_131) && !are_known_for(80_000_000) && !are_known_for(0));
@@ -320,9 +326,9 @@ mod tests {
     proptest! {
         #[test]
         fn each_layout_is_read_from_just_its_length(bytes in proptest::collection::vec(any::<u8>(), 0..2 * MOST)) {
-            for layout in NAMES.map(|name| Layout::of(name).unwrap()) {
+            for layout in NAMES.map(|name| Layout::for_function(name).unwrap()) {
                 prop_assert!(layout.length() <= MOST);
-                prop_assert_eq!(layout.read(&bytes).is_some(), bytes.len() >= layout.length());
+                prop_assert_eq!(layout.read_args(&bytes).is_some(), bytes.len() >= layout.length());
             }
         }
     }

@@ -7,7 +7,7 @@ use super::functions::Function;
 use super::hub::HUB;
 use super::recording::{Called, Launching};
 use super::start::{BUFFER_BYTES, Loaded};
-use crate::collector::{attempt, rocm::ids};
+use crate::collector::{catch_panic, rocm::ids};
 use crate::os::thread;
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -40,12 +40,12 @@ pub(super) extern "C" fn on_records(begin: *const u8, end: *const u8, _user_data
     let length = if length <= BUFFER_BYTES { length } else { 1 };
     // SAFETY: the library passes both ends of a part of its pool, which it does not write to until this returns.
     let bytes = unsafe { std::slice::from_raw_parts(begin, length) };
-    run_contained("a callback of records", || HUB.with(|recording| recording.read(bytes)));
+    run_contained("a callback of records", || HUB.with_recording(|recording| recording.read_buffer(bytes)));
 }
 
 fn run_contained<R>(what: &str, act: impl FnOnce() -> R) {
-    if let Err(reason) = attempt(what, act) {
-        HUB.with(|recording| recording.sink.note(reason.message()));
+    if let Err(reason) = catch_panic(what, act) {
+        HUB.with_recording(|recording| recording.sink.note(reason.message()));
     }
 }
 
@@ -65,40 +65,40 @@ impl CallData {
     }
 
     /// Reads the arguments of a function, if its layout is known.
-    fn args(self, function: &Function) -> Option<Args> {
+    fn read_args(self, function: &Function) -> Option<Args> {
         let layout = function.layout?;
         let mut bytes = [0; MOST];
         let length = layout.length().min(MOST);
         // SAFETY: the arguments are that long in all HIP versions whose layout is known.
         unsafe { std::ptr::copy_nonoverlapping(self.0, bytes.as_mut_ptr(), length) };
-        layout.read(&bytes)
+        layout.read_args(&bytes)
     }
 }
 
 fn handle_call(number: u32, data: CallData) {
-    let Some(loaded) = HUB.loaded() else { return };
+    let Some(loaded) = HUB.loaded_libraries() else { return };
     let Some(function) = loaded.functions.get(number).filter(|function| !function.is_noise) else { return };
     match data.phase() {
-        ENTER => enter(&loaded, function, data),
-        EXIT => exit(&loaded, function, number, data),
+        ENTER => enter_call(&loaded, function, data),
+        EXIT => exit_call(&loaded, function, number, data),
         _ => {}
     }
 }
 
-fn enter(loaded: &Loaded, function: &Function, data: CallData) {
+fn enter_call(loaded: &Loaded, function: &Function, data: CallData) {
     let correlation = data.correlation();
-    if function.does.launches() {
-        let args = data.args(function);
+    if function.does.has_device_work() {
+        let args = data.read_args(function);
         // Query HIP before locking the recording: HIP may wait for threads that wait for this lock.
         let launching = Launching {
             function,
             correlation,
-            kernel: kernel(loaded, args),
-            device: loaded.hip.device_of_stream(args.and_then(Args::stream).unwrap_or(0)),
+            kernel: kernel_name(loaded, args),
+            device: loaded.hip.device_of_stream(args.and_then(Args::stream_handle).unwrap_or(0)),
             args,
             thread: thread::id(),
         };
-        HUB.with(|recording| recording.begin_call(launching));
+        HUB.with_recording(|recording| recording.begin_call(launching));
     }
     let Some(start) = loaded.api.timestamp() else { return };
     let _ = OPEN.try_with(|open| {
@@ -111,12 +111,12 @@ fn enter(loaded: &Loaded, function: &Function, data: CallData) {
     });
 }
 
-fn exit(loaded: &Loaded, function: &Function, number: u32, data: CallData) {
+fn exit_call(loaded: &Loaded, function: &Function, number: u32, data: CallData) {
     let (correlation, end) = (data.correlation(), loaded.api.timestamp());
     let start = OPEN.try_with(|open| close_call(&mut *open.try_borrow_mut().ok()?, correlation));
     // It began before the recording.
     let (Ok(Some(start)), Some(end)) = (start, end) else { return };
-    let args = data.args(function);
+    let args = data.read_args(function);
     let called = Called {
         function,
         number,
@@ -124,11 +124,11 @@ fn exit(loaded: &Loaded, function: &Function, number: u32, data: CallData) {
         start,
         end,
         args,
-        allocated: args.map_or(0, allocated),
+        allocated: args.map_or(0, allocation_address),
         external: ids::innermost(),
         thread: thread::id(),
     };
-    HUB.with(|recording| recording.end_call(&called));
+    HUB.with_recording(|recording| recording.end_call(&called));
 }
 
 /// Removes a call from those that a thread is in, with the calls within it whose return was not seen.
@@ -139,7 +139,7 @@ fn close_call(open: &mut Vec<(u64, u64)>, correlation: u64) -> Option<u64> {
     start
 }
 
-fn kernel(loaded: &Loaded, args: Option<Args>) -> Option<Vec<u8>> {
+fn kernel_name(loaded: &Loaded, args: Option<Args>) -> Option<Vec<u8>> {
     match args {
         Some(Args::Launch(launch)) => match launch.kernel {
             KernelArgument::Pointer(function) => loaded.hip.name_of_pointer(function, launch.stream),
@@ -150,7 +150,7 @@ fn kernel(loaded: &Loaded, args: Option<Args>) -> Option<Vec<u8>> {
 }
 
 /// Returns the address of an allocation, 0 if unknown.
-fn allocated(args: Args) -> u64 {
+fn allocation_address(args: Args) -> u64 {
     let Args::Allocate { place, .. } = args else { return 0 };
     let place = usize::try_from(place).map_or(std::ptr::null(), std::ptr::with_exposed_provenance::<u64>);
     if place.is_null() || !place.is_aligned() {
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn allocated_address_is_read_from_its_place() {
         let place = 0xD0D0_u64;
-        let at = |place: u64| allocated(Args::Allocate { place, bytes: 1 });
+        let at = |place: u64| allocation_address(Args::Allocate { place, bytes: 1 });
         let address = (&raw const place).expose_provenance() as u64;
         assert_eq!([at(address), at(0), at(address + 1)], [0xD0D0, 0, 0]);
     }

@@ -9,7 +9,7 @@ pub(super) struct TracerError(pub(super) i32);
 
 impl TracerError {
     /// Returns AMD's name without its prefix, and the category.
-    fn meaning(self) -> (&'static str, Why) {
+    fn name_and_category(self) -> (&'static str, Why) {
         match self.0 {
             -1 => ("ERROR", Why::Failed),
             -2 => ("ERROR_INVALID_DOMAIN_ID", Why::Incompatible),
@@ -29,8 +29,8 @@ impl TracerError {
     }
 
     /// Makes the reason why nothing is recorded; `during` is the call that failed, `message` the library's own text.
-    pub(super) fn reason(self, during: &str, message: &str) -> Unavailable {
-        let (_, why) = self.meaning();
+    pub(super) fn to_unavailable(self, during: &str, message: &str) -> Unavailable {
+        let (_, why) = self.name_and_category();
         let message = if message.is_empty() { String::new() } else { format!(", {message}") };
         let advice = match why {
             Why::Busy => "stop the other profiler of this process first",
@@ -43,7 +43,7 @@ impl TracerError {
 
 impl fmt::Display for TracerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.meaning().0 {
+        match self.name_and_category().0 {
             "" => write!(f, "roctracer error {}", self.0),
             name => write!(f, "ROCTRACER_STATUS_{name} ({})", self.0),
         }
@@ -56,15 +56,15 @@ mod tests {
 
     #[test]
     fn each_code_has_a_category_and_advice() {
-        let reason = TracerError(-3).reason("roctracer_enable_domain_callback", "invalid argument");
+        let reason = TracerError(-3).to_unavailable("roctracer_enable_domain_callback", "invalid argument");
         let text = "roctracer_enable_domain_callback: ROCTRACER_STATUS_ERROR_INVALID_ARGUMENT (-3), invalid argument; \
                     use the libroctracer64 that came with the program's ROCm (KINETO_ROCTRACER_PATH)";
         assert_eq!((reason.why(), reason.to_string().as_str()), (Why::Incompatible, text));
-        let reason = TracerError(77).reason("roctracer_open_pool_expl", "");
+        let reason = TracerError(77).to_unavailable("roctracer_open_pool_expl", "");
         assert_eq!(
             (reason.why(), reason.to_string().as_str()),
             (Why::Failed, "roctracer_open_pool_expl: roctracer error 77")
         );
-        assert_eq!(TracerError(-5).reason("x", "").why(), Why::Busy);
+        assert_eq!(TracerError(-5).to_unavailable("x", "").why(), Why::Busy);
     }
 }

@@ -60,7 +60,7 @@ functions! {
     }
 }
 
-fn checked(code: Code) -> Result<(), TracerError> {
+fn check_result(code: Code) -> Result<(), TracerError> {
     if code == 0 { Ok(()) } else { Err(TracerError(code)) }
 }
 
@@ -102,17 +102,17 @@ impl Api {
     /// Enables callbacks for HIP's functions, except those named in `noise`, if the library knows their numbers.
     pub(super) fn enable_calls(&self, on_call: OnCall, noise: &[&str]) -> Result<(), TracerError> {
         // SAFETY: a null pointer is right, since this domain has no properties.
-        checked(unsafe { (self.set_properties)(HIP_API, null_mut()) })?;
+        check_result(unsafe { (self.set_properties)(HIP_API, null_mut()) })?;
         // SAFETY: the callback is static, and ignores its null user data.
-        checked(unsafe { (self.enable_callbacks)(HIP_API, on_call, null_mut()) })?;
-        for number in noise.iter().filter_map(|name| self.number(name)) {
+        check_result(unsafe { (self.enable_callbacks)(HIP_API, on_call, null_mut()) })?;
+        for number in noise.iter().filter_map(|name| self.function_number(name)) {
             // SAFETY: the library checks the numbers. Calls that cannot be disabled are dropped when they arrive.
             unsafe { (self.disable_callback)(HIP_API, number) };
         }
         Ok(())
     }
 
-    fn number(&self, name: &str) -> Option<u32> {
+    fn function_number(&self, name: &str) -> Option<u32> {
         let (name, mut number, mut kind) = (CString::new(name).ok()?, 0, 0);
         // SAFETY: the name is a C string, and the pointers are valid places for numbers.
         let code = unsafe { (self.op_code?)(HIP_API, name.as_ptr(), &raw mut number, &raw mut kind) };
@@ -121,7 +121,7 @@ impl Api {
 
     pub(super) fn disable_calls(&self) -> Result<(), TracerError> {
         // SAFETY: it takes no pointer.
-        checked(unsafe { (self.disable_callbacks)(HIP_API) })
+        check_result(unsafe { (self.disable_callbacks)(HIP_API) })
     }
 
     /// Makes a pool of two buffers of that size, which delivers its records to `on_records`.
@@ -137,29 +137,29 @@ impl Api {
         let mut pool = null_mut();
         // SAFETY: the library copies the properties, the callback is static, and the pointer is a valid place for a
         // handle.
-        checked(unsafe { (self.open_pool)(&raw const properties, &raw mut pool) })?;
+        check_result(unsafe { (self.open_pool)(&raw const properties, &raw mut pool) })?;
         Ok(PoolHandle(pool.expose_provenance()))
     }
 
     /// Makes the library write records of device work into a pool.
     pub(super) fn enable_records(&self, pool: PoolHandle) -> Result<(), TracerError> {
         // SAFETY: `open_pool` made the pool, which is never closed.
-        checked(unsafe { (self.enable_records)(HIP_OPS, std::ptr::with_exposed_provenance_mut(pool.0)) })
+        check_result(unsafe { (self.enable_records)(HIP_OPS, std::ptr::with_exposed_provenance_mut(pool.0)) })
     }
 
     pub(super) fn disable_records(&self) -> Result<(), TracerError> {
         // SAFETY: it takes no pointer.
-        checked(unsafe { (self.disable_records)(HIP_OPS) })
+        check_result(unsafe { (self.disable_records)(HIP_OPS) })
     }
 
     /// Flushes a pool, and waits until its records are delivered.
-    pub(super) fn flush(&self, pool: PoolHandle) -> Result<(), TracerError> {
+    pub(super) fn flush_pool(&self, pool: PoolHandle) -> Result<(), TracerError> {
         // SAFETY: `open_pool` made the pool, which is never closed.
-        checked(unsafe { (self.flush)(std::ptr::with_exposed_provenance_mut(pool.0)) })
+        check_result(unsafe { (self.flush)(std::ptr::with_exposed_provenance_mut(pool.0)) })
     }
 
     /// Starts the enabled domains, in case another tool stopped them.
-    pub(super) fn start(&self) {
+    pub(super) fn start_domains(&self) {
         // SAFETY: it takes no arguments.
         unsafe { (self.start)() };
     }

@@ -37,10 +37,10 @@ impl Functions {
 impl Function {
     fn new(name: String, are_args_known: bool) -> Function {
         Function {
-            does: Does::of(&name),
+            does: Does::from_name(&name),
             is_noise: hip::is_noise(&name),
-            layout: Layout::of(&name).filter(|_| are_args_known),
-            captures: hip::captures(&name),
+            layout: Layout::for_function(&name).filter(|_| are_args_known),
+            captures: hip::begins_capture(&name),
             name,
         }
     }

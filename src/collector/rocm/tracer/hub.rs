@@ -23,7 +23,7 @@ pub(super) struct Hub {
 
 impl Hub {
     /// Acquires the hub for a recording; returns `false` if another recording holds it.
-    pub(super) fn take(&self, recording: TracerRecording, loaded: Arc<Loaded>) -> bool {
+    pub(super) fn acquire(&self, recording: TracerRecording, loaded: Arc<Loaded>) -> bool {
         let mut held = self.recording.lock();
         let is_free = held.is_none();
         if is_free {
@@ -40,12 +40,12 @@ impl Hub {
     }
 
     /// Calls `act` with the current recording.
-    pub(super) fn with<R>(&self, act: impl FnOnce(&mut TracerRecording) -> R) -> Option<R> {
+    pub(super) fn with_recording<R>(&self, act: impl FnOnce(&mut TracerRecording) -> R) -> Option<R> {
         self.recording.lock().as_mut().map(|(recording, _)| act(recording))
     }
 
     /// Returns the libraries of the current recording.
-    pub(super) fn loaded(&self) -> Option<Arc<Loaded>> {
+    pub(super) fn loaded_libraries(&self) -> Option<Arc<Loaded>> {
         self.recording.lock().as_ref().map(|(_, loaded)| loaded.clone())
     }
 }

@@ -53,7 +53,7 @@ impl Tracer {
 
     /// Finds the libraries, searching again until they are found.
     fn load(&self) -> Result<&Arc<Loaded>, Unavailable> {
-        self.loaded.find(|options, attempts| Loaded::find(options, attempts).map(Arc::new))
+        self.loaded.get_or_find(|options, attempts| Loaded::find(options, attempts).map(Arc::new))
     }
 }
 
@@ -63,7 +63,7 @@ impl Collector for Tracer {
     }
 
     fn types(&self) -> ActivityTypes {
-        start::types()
+        start::supported_types()
     }
 
     fn probe(&self) -> Result<Capabilities, Unavailable> {
@@ -80,7 +80,7 @@ impl Collector for Tracer {
             return Err(Unavailable::in_fork("recorded HIP"));
         }
         let loaded = self.load()?.clone();
-        let (capabilities, commands) = loaded.start(selection, &sink)?;
+        let (capabilities, commands) = loaded.start_recording(selection, &sink)?;
         Ok((capabilities, Box::new(RunningTracer { loaded, commands, sink })))
     }
 
@@ -103,7 +103,7 @@ impl Recording for RunningTracer {
     }
 
     fn drain(&self) {
-        self.commands.flush(Duration::from_secs(1));
+        self.commands.flush_pool(Duration::from_secs(1));
     }
 
     fn clock(&self) -> Option<u64> {
@@ -112,7 +112,7 @@ impl Recording for RunningTracer {
 
     fn stop(&self, _end: Timestamp, deadline: Instant) {
         let limits = EndLimits::new(Instant::now(), deadline);
-        if !self.commands.end(limits.work, limits.library) {
+        if !self.commands.end_recording(limits.work, limits.library) {
             self.sink.note("roctracer hung during the stop; the records in its buffers are lost");
         }
     }

@@ -96,8 +96,8 @@ impl TracerRecording {
     }
 
     /// Returns how many launches lack work that will certainly arrive, and that may arrive.
-    pub(super) fn owed(&self) -> [usize; 2] {
-        let [owed, hoped] = [self.launches.owed(), self.launches.hoped()];
+    pub(super) fn owed_and_hoped(&self) -> [usize; 2] {
+        let [owed, hoped] = [self.launches.owed_count(), self.launches.hoped_count()];
         // Unreadable records may have been that work.
         if self.is_missing_records { [0, owed + hoped] } else { [owed, hoped] }
     }
@@ -105,7 +105,7 @@ impl TracerRecording {
     /// Notes the begin of a call that launches work, whose record may arrive before the call returns.
     pub(super) fn begin_call(&mut self, call: Launching<'_>) {
         let sink = self.sink.clone();
-        let kernel = call.kernel.map(|name| sink.record(|batch| self.kernel(&name, batch)));
+        let kernel = call.kernel.map(|name| sink.record(|batch| self.intern_kernel_name(&name, batch)));
         let does = call.function.does;
         let runs_kernels = matches!(does, Does::Launch | Does::LaunchGraph);
         let kind = match does {
@@ -113,8 +113,9 @@ impl TracerRecording {
             Does::Fill => ActivityType::GpuMemset,
             _ => ActivityType::ConcurrentKernel,
         };
-        let stream = stream(call.args, call.thread);
-        let is_awaited = self.types.contains(kind) && !self.is_ending && !self.captures.takes(call.thread, stream);
+        let stream = call_stream(call.args, call.thread);
+        let is_awaited =
+            self.types.contains(kind) && !self.is_ending && !self.captures.is_capturing(call.thread, stream);
         let mut launch = PendingLaunch {
             stream,
             kernel,
@@ -125,7 +126,7 @@ impl TracerRecording {
         };
         match call.args {
             Some(Args::Launch(args)) => (launch.grid, launch.block) = (args.grid, args.block),
-            Some(Args::Graph { graph, .. }) => launch.graph = self.launches.graph(graph),
+            Some(Args::Graph { graph, .. }) => launch.graph = self.launches.graph_number(graph),
             Some(Args::Copy { bytes, .. } | Args::Fill { bytes, .. }) => launch.bytes = bytes,
             _ => {}
         }
@@ -136,10 +137,10 @@ impl TracerRecording {
     pub(super) fn end_call(&mut self, call: &Called<'_>) {
         self.has_callback = true;
         let sink = self.sink.clone();
-        let stream = stream(call.args, call.thread);
-        let launches = call.function.does.launches() && !self.captures.takes(call.thread, stream);
+        let stream = call_stream(call.args, call.thread);
+        let launches = call.function.does.has_device_work() && !self.captures.is_capturing(call.thread, stream);
         if let Some(begins) = call.function.captures {
-            self.captures.change(begins, call.thread, stream);
+            self.captures.note_capture(begins, call.thread, stream);
         }
         sink.record(|batch| {
             if !self.types.contains(ActivityType::CudaRuntime) {
@@ -170,7 +171,7 @@ impl TracerRecording {
     }
 
     /// Reads records of device work.
-    pub(super) fn read(&mut self, bytes: &[u8]) {
+    pub(super) fn read_buffer(&mut self, bytes: &[u8]) {
         let sink = self.sink.clone();
         let (records, mut unread) = records::split_records(bytes);
         sink.record(|batch| {
@@ -180,7 +181,7 @@ impl TracerRecording {
                     None => unread += 1,
                 }
             }
-            batch.lost(Loss::DeviceRecordsUnread, unread);
+            batch.count_lost(Loss::DeviceRecordsUnread, unread);
             self.is_missing_records |= unread > 0;
         });
     }
@@ -192,8 +193,8 @@ impl TracerRecording {
         }
         let launch = self.launches.take_work(record.correlation);
         let done = DoneWork { record, launch };
-        let device = self.device(record, launch);
-        let stream = self.streams.number(device, launch.and_then(|launch| launch.stream), record.queue);
+        let device = self.device_number(record, launch);
+        let stream = self.streams.stream_number(device, launch.and_then(|launch| launch.stream), record.queue);
         let (kind, name, shape, words) = match record.what {
             WorkKind::Mark => return,
             WorkKind::Kernel { name: address, is_task } => {
@@ -201,13 +202,13 @@ impl TracerRecording {
                 let (name, fills) = self.kernel_at(address, launch, batch);
                 // Other kernels of a call that fills memory do not exist.
                 if fills || launch.is_some_and(|launch| launch.does == Does::Fill) {
-                    done.filled(0, batch)
+                    done.fill_row(0, batch)
                 } else {
-                    done.ran(name, kind, batch)
+                    done.kernel_row(name, kind, batch)
                 }
             }
-            WorkKind::Copy { direction, bytes } => done.copied(direction, bytes, batch),
-            WorkKind::Fill { bytes } => done.filled(bytes, batch),
+            WorkKind::Copy { direction, bytes } => done.copy_row(direction, bytes, batch),
+            WorkKind::Fill { bytes } => done.fill_row(bytes, batch),
         };
         if self.types.contains(kind) && self.has_room(batch) {
             let (start, end, correlation) = (record.begin, record.end, record.correlation);
@@ -220,14 +221,14 @@ impl TracerRecording {
         let has_room = self.rows_left > 0;
         self.rows_left = self.rows_left.saturating_sub(1);
         if !has_room {
-            batch.lost(Loss::DeviceRecordsOverLimit, 1);
+            batch.count_lost(Loss::DeviceRecordsOverLimit, 1);
         }
         has_room
     }
 
     /// Returns HIP's number of a record's device, which the record gives as a node of the machine. Kernels, whose
     /// launches know HIP's number, define the mapping.
-    fn device(&mut self, record: &Record, launch: Option<PendingLaunch>) -> i32 {
+    fn device_number(&mut self, record: &Record, launch: Option<PendingLaunch>) -> i32 {
         if let Some((_, device)) = self.devices.iter().find(|(node, _)| *node == record.device) {
             return *device;
         }
@@ -241,8 +242,8 @@ impl TracerRecording {
     /// Returns the name of a kernel, and whether the runtime uses it to fill memory.
     fn kernel_at(&mut self, address: u64, launch: Option<PendingLaunch>, batch: &mut Batch<'_>) -> (Name, bool) {
         let mut name = std::mem::take(&mut self.text);
-        let found = if text::copy(address, &mut name) && !name.is_empty() {
-            (self.kernel(&name, batch), hip::is_fill_kernel(&String::from_utf8_lossy(&name)))
+        let found = if text::copy_c_string(address, &mut name) && !name.is_empty() {
+            (self.intern_kernel_name(&name, batch), hip::is_fill_kernel(&String::from_utf8_lossy(&name)))
         } else {
             // Older versions do not report it.
             (launch.and_then(|launch| launch.kernel).unwrap_or_else(|| batch.name(UNKNOWN)), false)
@@ -252,7 +253,7 @@ impl TracerRecording {
     }
 
     /// Returns the number of a kernel's demangled name.
-    fn kernel(&mut self, name: &[u8], batch: &mut Batch<'_>) -> Name {
+    fn intern_kernel_name(&mut self, name: &[u8], batch: &mut Batch<'_>) -> Name {
         if let Some(known) = self.kernels.get(name) {
             return *known;
         }
@@ -275,7 +276,7 @@ struct DoneWork<'r> {
 type Row = (ActivityType, Name, &'static RocmShape, [u64; 5]);
 
 impl DoneWork<'_> {
-    fn ran(self, name: Name, kind: &str, batch: &mut Batch<'_>) -> Row {
+    fn kernel_row(self, name: Name, kind: &str, batch: &mut Batch<'_>) -> Row {
         let (queue, kind) = (self.record.queue, batch.name(kind));
         let known = self.launch.map(|launch| (launch.grid, launch.block, launch.graph));
         let (grid, block, graph) = known.unwrap_or_default();
@@ -283,12 +284,12 @@ impl DoneWork<'_> {
         (ActivityType::ConcurrentKernel, name, &shapes::KERNEL, words)
     }
 
-    fn copied(self, direction: Direction, bytes: u64, batch: &mut Batch<'_>) -> Row {
-        let name = batch.name(direction.name());
-        (ActivityType::GpuMemcpy, name, &shapes::COPY, self.copy_words(direction.kind(), bytes, batch))
+    fn copy_row(self, direction: Direction, bytes: u64, batch: &mut Batch<'_>) -> Row {
+        let name = batch.name(direction.row_name());
+        (ActivityType::GpuMemcpy, name, &shapes::COPY, self.copy_words(direction.short_name(), bytes, batch))
     }
 
-    fn filled(self, bytes: u64, batch: &mut Batch<'_>) -> Row {
+    fn fill_row(self, bytes: u64, batch: &mut Batch<'_>) -> Row {
         let name = batch.name(hip::FILL);
         (ActivityType::GpuMemset, name, &shapes::COPY, self.copy_words(FILLS, bytes, batch))
     }
@@ -297,7 +298,7 @@ impl DoneWork<'_> {
         let (queue, kind) = (self.record.queue, batch.name(kind));
         let (known, graph) = self.launch.map_or((0, 0), |launch| (launch.bytes, launch.graph));
         let bytes = if bytes > 0 { bytes } else { known };
-        padded(shapes::Copy { queue, kind, bytes, graph }.words())
+        pad_words(shapes::Copy { queue, kind, bytes, graph }.to_words())
     }
 }
 
@@ -310,26 +311,26 @@ fn call_row(call: &Called<'_>, kernel: Option<Name>) -> (&'static RocmShape, [u6
             (&shapes::LAUNCH_CALL, shapes::launch_words(launch, Sizes::new(grid, block)))
         }
         Some(Args::Copy { dst, src, bytes, kind, .. }) => {
-            (&shapes::COPY_CALL, padded(CopyCall { cid, src, dst, bytes, kind }.words()))
+            (&shapes::COPY_CALL, pad_words(CopyCall { cid, src, dst, bytes, kind }.to_words()))
         }
-        Some(Args::Fill { ptr, bytes, .. }) => memory(cid, ptr, Some(bytes)),
-        Some(Args::Allocate { bytes, .. }) => memory(cid, call.allocated, Some(bytes)),
-        Some(Args::Release { ptr }) => memory(cid, ptr, None),
-        Some(Args::Graph { .. } | Args::Capture { .. }) | None => (&shapes::CALL, padded(shapes::call_words(cid))),
+        Some(Args::Fill { ptr, bytes, .. }) => memory_call_row(cid, ptr, Some(bytes)),
+        Some(Args::Allocate { bytes, .. }) => memory_call_row(cid, call.allocated, Some(bytes)),
+        Some(Args::Release { ptr }) => memory_call_row(cid, ptr, None),
+        Some(Args::Graph { .. } | Args::Capture { .. }) | None => (&shapes::CALL, pad_words(shapes::call_words(cid))),
     }
 }
 
-fn memory(cid: u32, ptr: u64, bytes: Option<u64>) -> (&'static RocmShape, [u64; 5]) {
-    (&shapes::MEMORY_CALL, padded(MemoryCall::new(cid, ptr, bytes).words()))
+fn memory_call_row(cid: u32, ptr: u64, bytes: Option<u64>) -> (&'static RocmShape, [u64; 5]) {
+    (&shapes::MEMORY_CALL, pad_words(MemoryCall::new(cid, ptr, bytes).to_words()))
 }
 
-fn padded<const N: usize>(words: [u64; N]) -> [u64; 5] {
+fn pad_words<const N: usize>(words: [u64; N]) -> [u64; 5] {
     std::array::from_fn(|at| words.get(at).copied().unwrap_or(0))
 }
 
 /// Returns the identity of the stream that a call uses.
-fn stream(args: Option<Args>, thread: i64) -> Option<u64> {
-    args?.stream().map(|handle| streams::of_handle(handle, thread))
+fn call_stream(args: Option<Args>, thread: i64) -> Option<u64> {
+    args?.stream_handle().map(|handle| streams::of_handle(handle, thread))
 }
 
 #[cfg(test)]

@@ -50,13 +50,13 @@ const DEVICES: i32 = 1 << 12;
 
 impl Record {
     /// Reads a record; returns `None` if it is invalid.
-    pub(super) fn read(bytes: &[u8; SIZE]) -> Option<Record> {
+    pub(super) fn from_bytes(bytes: &[u8; SIZE]) -> Option<Record> {
         let raw = RawRecord::new(bytes).filter(|raw| raw.domain() == HIP_OPS)?;
         let (kind, last) = (raw.kind(), raw.last());
         let what = match raw.operation() {
             DISPATCH => WorkKind::Kernel { name: last, is_task: kind == kind::TASK },
             COPY if matches!(kind, kind::FILL_BUFFER | kind::FILL_IMAGE) => WorkKind::Fill { bytes: last },
-            COPY => WorkKind::Copy { direction: direction(kind), bytes: last },
+            COPY => WorkKind::Copy { direction: copy_direction(kind), bytes: last },
             BARRIER => WorkKind::Mark,
             _ => return None,
         };
@@ -89,7 +89,7 @@ mod kind {
     pub(super) const FILL_IMAGE: u32 = 0x1208;
 }
 
-fn direction(kind: u32) -> Direction {
+fn copy_direction(kind: u32) -> Direction {
     match kind {
         kind::READ_BUFFER | kind::READ_BUFFER_RECT | kind::READ_IMAGE => Direction::DeviceToHost,
         kind::WRITE_BUFFER | kind::WRITE_BUFFER_RECT | kind::WRITE_IMAGE => Direction::HostToDevice,
@@ -105,7 +105,7 @@ fn direction(kind: u32) -> Direction {
 /// Splits bytes into records, `None` for unreadable ones; also returns how many were truncated.
 pub(super) fn split_records(bytes: &[u8]) -> (impl Iterator<Item = Option<Record>> + '_, u64) {
     let (whole, rest) = bytes.as_chunks::<SIZE>();
-    (whole.iter().map(Record::read), u64::from(!rest.is_empty()))
+    (whole.iter().map(Record::from_bytes), u64::from(!rest.is_empty()))
 }
 
 /// Makes a record from fields: offset, width and value.
@@ -136,14 +136,14 @@ mod tests {
 
     #[test]
     fn fields_are_where_the_header_puts_them() {
-        let record = Record::read(&of(0, 0x11F0, 0xABCD)).unwrap();
+        let record = Record::from_bytes(&of(0, 0x11F0, 0xABCD)).unwrap();
         let what = WorkKind::Kernel { name: 0xABCD, is_task: false };
         assert_eq!(record, Record { what, correlation: 505_113, begin: 1000, end: 2000, device: 2, queue: 7 });
     }
 
     #[test]
     fn kinds_are_classified() {
-        let what = |op, kind| Record::read(&of(op, kind, 64)).map(|record| record.what);
+        let what = |op, kind| Record::from_bytes(&of(op, kind, 64)).map(|record| record.what);
         let copy = |direction| Some(WorkKind::Copy { direction, bytes: 64 });
         assert_eq!(what(0, 0x11F1), Some(WorkKind::Kernel { name: 64, is_task: true }));
         assert_eq!([0x11F3, 0x1201].map(|kind| what(1, kind)), [copy(Direction::DeviceToHost); 2]);
@@ -159,7 +159,7 @@ mod tests {
             let mut bytes = of(0, 0x11F0, 0);
             let other = make_record(fields);
             fields.iter().for_each(|(at, width, _)| bytes[*at..at + width].copy_from_slice(&other[*at..at + width]));
-            Record::read(&bytes)
+            Record::from_bytes(&bytes)
         };
         assert!(changed(&[]).is_some());
         for (what, field) in [

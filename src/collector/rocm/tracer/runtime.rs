@@ -22,7 +22,7 @@ pub(super) struct Hip {
 }
 
 /// Returns the number of a HIP version: 6.2.41133 is 60241133.
-pub(super) const fn version(major: i32, minor: i32) -> i32 {
+pub(super) const fn version_number(major: i32, minor: i32) -> i32 {
     major * 10_000_000 + minor * 100_000
 }
 
@@ -44,47 +44,48 @@ impl Hip {
     pub(super) fn new(library: Library) -> Option<Hip> {
         Some(Hip {
             // SAFETY: HIP documents this type, which never changed.
-            device_count: unsafe { library.function(c"hipGetDeviceCount") }?,
+            device_count: unsafe { library.resolve_function(c"hipGetDeviceCount") }?,
             // SAFETY: HIP documents this type, which never changed.
-            runtime_version: unsafe { library.function(c"hipRuntimeGetVersion") },
+            runtime_version: unsafe { library.resolve_function(c"hipRuntimeGetVersion") },
             // SAFETY: HIP documents this type, which never changed.
-            driver_version: unsafe { library.function(c"hipDriverGetVersion") },
+            driver_version: unsafe { library.resolve_function(c"hipDriverGetVersion") },
             // SAFETY: HIP documents this type, which never changed.
-            device_name: unsafe { library.function(c"hipDeviceGetName") },
+            device_name: unsafe { library.resolve_function(c"hipDeviceGetName") },
             // SAFETY: HIP documents this type, which never changed.
-            total_memory: unsafe { library.function(c"hipDeviceTotalMem") },
+            total_memory: unsafe { library.resolve_function(c"hipDeviceTotalMem") },
             // SAFETY: HIP documents this type, which never changed.
-            attribute: unsafe { library.function(c"hipDeviceGetAttribute") },
+            attribute: unsafe { library.resolve_function(c"hipDeviceGetAttribute") },
             // SAFETY: HIP documents this type, which never changed.
-            name_of_function: unsafe { library.function(c"hipKernelNameRef") },
+            name_of_function: unsafe { library.resolve_function(c"hipKernelNameRef") },
             // SAFETY: HIP documents this type, which never changed.
-            name_of_pointer: unsafe { library.function(c"hipKernelNameRefByPtr") },
+            name_of_pointer: unsafe { library.resolve_function(c"hipKernelNameRefByPtr") },
             // SAFETY: HIP documents this type, which never changed.
-            device_of_stream: unsafe { library.function(c"hipGetStreamDeviceId") },
+            device_of_stream: unsafe { library.resolve_function(c"hipGetStreamDeviceId") },
         })
     }
 
     pub(super) fn runtime_version(&self) -> Option<i32> {
-        query(self.runtime_version?)
+        query_number(self.runtime_version?)
     }
 
     pub(super) fn driver_version(&self) -> Option<i32> {
-        query(self.driver_version?)
+        query_number(self.driver_version?)
     }
 
     /// Returns the devices. The first call initialises HIP, as any HIP program does.
     pub(super) fn devices(&self) -> Vec<DeviceDescription> {
         // No machine has more; a larger count is an error of the library.
-        (0..query(self.device_count).unwrap_or(0).min(1024)).map(|number| self.device(number)).collect()
+        (0..query_number(self.device_count).unwrap_or(0).min(1024)).map(|number| self.describe_device(number)).collect()
     }
 
-    fn device(&self, number: c_int) -> DeviceDescription {
+    fn describe_device(&self, number: c_int) -> DeviceDescription {
         // Some devices have no name.
         let mut device = DeviceDescription::new(number, self.device_name(number).unwrap_or_default());
         device.properties.extend(self.total_memory(number).map(|bytes| ("totalGlobalMem", bytes)));
         // Before 5.0 the attributes had other numbers.
-        if self.runtime_version().is_some_and(|is| is >= version(5, 0)) {
-            let known = |(key, attribute): &(&'static str, c_int)| Some((*key, self.attribute(number, *attribute)?));
+        if self.runtime_version().is_some_and(|is| is >= version_number(5, 0)) {
+            let known =
+                |(key, attribute): &(&'static str, c_int)| Some((*key, self.device_attribute(number, *attribute)?));
             device.properties.extend(PROPERTIES.iter().filter_map(known));
         }
         device
@@ -108,7 +109,7 @@ impl Hip {
         (!failed).then(|| i64::try_from(bytes).unwrap_or(i64::MAX))
     }
 
-    fn attribute(&self, number: c_int, attribute: c_int) -> Option<i64> {
+    fn device_attribute(&self, number: c_int, attribute: c_int) -> Option<i64> {
         let mut value = 0;
         // SAFETY: the pointer is a valid place for a value.
         (unsafe { (self.attribute?)(&raw mut value, attribute, number) } == 0).then_some(value.into())
@@ -116,14 +117,14 @@ impl Hip {
 
     /// Returns the name of a module's kernel, by HIP's handle, which the program has just passed to HIP.
     pub(super) fn name_of_function(&self, handle: u64) -> Option<Vec<u8>> {
-        let handle = pointer(handle).filter(|handle| !handle.is_null())?;
+        let handle = to_pointer(handle).filter(|handle| !handle.is_null())?;
         // SAFETY: the handle is valid, since the program has just passed it to HIP.
         copy_text(unsafe { (self.name_of_function?)(handle) })
     }
 
     /// Returns the name of a kernel, by the address of its host function.
     pub(super) fn name_of_pointer(&self, function: u64, stream: u64) -> Option<Vec<u8>> {
-        let (function, stream) = (pointer(function)?, pointer(stream)?);
+        let (function, stream) = (to_pointer(function)?, to_pointer(stream)?);
         // SAFETY: HIP looks the address up; the stream is valid, since the program has just passed it to HIP.
         copy_text(unsafe { (self.name_of_pointer?)(function, stream) })
     }
@@ -131,18 +132,18 @@ impl Hip {
     /// Returns HIP's number of a stream's device; the calling thread's device for the default stream.
     pub(super) fn device_of_stream(&self, stream: u64) -> Option<i32> {
         // SAFETY: the stream is valid, since the program has just passed it to HIP.
-        let device = unsafe { (self.device_of_stream?)(pointer(stream)?) };
+        let device = unsafe { (self.device_of_stream?)(to_pointer(stream)?) };
         (device >= 0).then_some(device)
     }
 }
 
-fn query(call: unsafe extern "C" fn(*mut c_int) -> c_int) -> Option<i32> {
+fn query_number(call: unsafe extern "C" fn(*mut c_int) -> c_int) -> Option<i32> {
     let mut value = 0;
     // SAFETY: the pointer is a valid place for a number.
     (unsafe { call(&raw mut value) } == 0).then_some(value)
 }
 
-fn pointer(address: u64) -> Option<*const c_void> {
+fn to_pointer(address: u64) -> Option<*const c_void> {
     usize::try_from(address).ok().map(with_exposed_provenance)
 }
 
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn versions_are_encoded_as_in_hip() {
-        assert!((version(6, 2)..version(6, 3)).contains(&60_241_133));
-        assert!((version(7, 0)..version(7, 1)).contains(&70_051_831));
+        assert!((version_number(6, 2)..version_number(6, 3)).contains(&60_241_133));
+        assert!((version_number(7, 0)..version_number(7, 1)).contains(&70_051_831));
     }
 }

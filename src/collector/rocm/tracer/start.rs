@@ -43,7 +43,7 @@ const NAMES: [&str; 2] = ["libroctracer64.so.4", "libroctracer64.so"];
 const MAJOR: u32 = 4;
 
 /// Returns the types that can be recorded at best.
-pub(super) fn types() -> ActivityTypes {
+pub(super) fn supported_types() -> ActivityTypes {
     OF_DEVICES.with(ActivityType::CudaRuntime).with(ActivityType::ExternalCorrelation)
 }
 
@@ -54,7 +54,7 @@ impl Loaded {
     /// # Errors
     /// What is missing.
     pub(super) fn find(options: &Options, attempts: &mut Vec<Attempt>) -> Result<Loaded, Unavailable> {
-        let library = search::find(&search::HIP, None, options, attempts);
+        let library = search::find_library(&search::HIP, None, options, attempts);
         let hip = library.and_then(Hip::new).ok_or_else(|| {
             let advice = "install ROCm, or set ROCM_PATH";
             Unavailable::new(Why::LibraryNotFound, "there is no HIP runtime (libamdhip64)", advice)
@@ -64,7 +64,7 @@ impl Loaded {
             let advice = "run `rocm-smi`, and check HIP_VISIBLE_DEVICES";
             return Err(Unavailable::new(Why::NoDevice, "HIP finds no GPU", advice));
         }
-        let library = search::find(&NAMES, options.path("KINETO_ROCTRACER_PATH").as_deref(), options, attempts)
+        let library = search::find_library(&NAMES, options.path("KINETO_ROCTRACER_PATH").as_deref(), options, attempts)
             .ok_or_else(|| {
                 let advice = "install roctracer (ROCm up to 6), or set KINETO_ROCTRACER_PATH";
                 Unavailable::new(Why::LibraryNotFound, "there is no libroctracer64.so.4", advice)
@@ -83,7 +83,7 @@ impl Loaded {
         let hip_version = hip.runtime_version();
         let functions =
             Functions::new(|number| api.function_name(number), hip_version.is_some_and(args::are_known_for));
-        let path = library.path(c"roctracer_version_major");
+        let path = library.path_by_symbol(c"roctracer_version_major");
         Ok(Loaded { hip, api, functions, devices, version, hip_version, path })
     }
 
@@ -101,27 +101,27 @@ impl Loaded {
             ));
         }
         let library = self.path.clone();
-        Capabilities { types: types(), metadata, library, notes, ..Capabilities::default() }
+        Capabilities { types: supported_types(), metadata, library, notes, ..Capabilities::default() }
     }
 
     /// Starts to record.
-    pub(super) fn start(
+    pub(super) fn start_recording(
         self: &Arc<Loaded>,
         selection: &Selection,
         sink: &RecordSink,
     ) -> Result<(Capabilities, WorkerRequests), Unavailable> {
         let mut capabilities = self.capabilities();
-        capabilities.types = selection.types.intersection(types());
+        capabilities.types = selection.types.intersection(supported_types());
         if self.api.is_used_by_another() && HUB.pool.get().is_none() {
             let note = "another profiler of this process uses roctracer; only the last to start gets the records";
             capabilities.notes.push(note.to_owned());
         }
         let recording =
             TracerRecording::new(capabilities.types, super::super::max_rows(&selection.options), sink.clone());
-        if !HUB.take(recording, self.clone()) {
-            return Err(Unavailable::taken("roctracer"));
+        if !HUB.acquire(recording, self.clone()) {
+            return Err(Unavailable::library_in_use("roctracer"));
         }
-        ids::begin();
+        ids::begin_recording();
         let records = !capabilities.types.intersection(OF_DEVICES).is_empty();
         let started = self
             .enable_recording(records)
@@ -139,7 +139,7 @@ impl Loaded {
 
     /// Makes roctracer report calls, and write records of device work into the pool if selected.
     fn enable_recording(&self, records: bool) -> Result<Option<PoolHandle>, Unavailable> {
-        let failed = |during: &str, error: TracerError| error.reason(during, &self.api.last_error_text());
+        let failed = |during: &str, error: TracerError| error.to_unavailable(during, &self.api.last_error_text());
         let calls = self.api.enable_calls(callbacks::on_call, &hip::NOISE);
         calls.map_err(|error| failed("roctracer_enable_domain_callback", error))?;
         let pool = match HUB.pool.get() {
@@ -155,7 +155,7 @@ impl Loaded {
             let enabled = self.api.enable_records(pool);
             enabled.map_err(|error| failed("roctracer_enable_domain_activity_expl", error))?;
         }
-        self.api.start();
+        self.api.start_domains();
         Ok(pool)
     }
 
@@ -173,7 +173,7 @@ impl Loaded {
             return None;
         }
         self.hip.driver_version()?;
-        HUB.with(|recording| {
+        HUB.with_recording(|recording| {
             // This call is not part of the recording, which begins now.
             recording.rows_left = super::super::max_rows(&selection.options);
             recording.has_callback

@@ -31,12 +31,12 @@ pub(super) struct WorkerRequests(Sender<WorkerRequest>);
 
 impl WorkerRequests {
     /// Requests a flush, and waits for it.
-    pub(super) fn flush(&self, patience: Duration) {
+    pub(super) fn flush_pool(&self, patience: Duration) {
         self.send_request(WorkerRequest::Flush, patience);
     }
 
     /// Requests the end, and waits for it; returns `false` if it takes longer than `patience`.
-    pub(super) fn end(&self, deadline: Instant, patience: Duration) -> bool {
+    pub(super) fn end_recording(&self, deadline: Instant, patience: Duration) -> bool {
         self.send_request(|done| WorkerRequest::End(deadline, done), patience)
     }
 
@@ -68,8 +68,8 @@ impl Worker {
 
     fn run(mut self) {
         let mut done = None;
-        if let Some(sink) = HUB.with(|recording| recording.sink.clone()) {
-            run_reader(&sink, || done = self.record());
+        if let Some(sink) = HUB.with_recording(|recording| recording.sink.clone()) {
+            run_reader(&sink, || done = self.flush_until_end());
         }
         // Also after a panic: another recording may acquire the hub.
         self.loaded.disable_recording(self.pool.is_some());
@@ -80,43 +80,43 @@ impl Worker {
     }
 
     /// Flushes until the recording ends; returns the channel that waits for the end.
-    fn record(&mut self) -> Option<SyncSender<()>> {
+    fn flush_until_end(&mut self) -> Option<SyncSender<()>> {
         loop {
             match self.commands.recv_timeout(FLUSH_EVERY) {
                 Ok(WorkerRequest::Flush(done)) => {
-                    self.flush();
+                    self.flush_pool();
                     let _ = done.try_send(());
                 }
                 Ok(WorkerRequest::End(deadline, done)) => {
-                    self.end(deadline);
+                    self.end_recording(deadline);
                     return Some(done);
                 }
-                Err(RecvTimeoutError::Timeout) => self.flush(),
+                Err(RecvTimeoutError::Timeout) => self.flush_pool(),
                 Err(RecvTimeoutError::Disconnected) => {
-                    self.end(Instant::now());
+                    self.end_recording(Instant::now());
                     return None;
                 }
             }
         }
     }
 
-    fn flush(&mut self) {
+    fn flush_pool(&mut self) {
         let Some(pool) = self.pool else { return };
-        if let Err(error) = self.loaded.api.flush(pool)
+        if let Err(error) = self.loaded.api.flush_pool(pool)
             && !std::mem::replace(&mut self.has_failed, true)
         {
-            HUB.with(|recording| recording.sink.note(format!("roctracer_flush_activity_expl: {error}")));
+            HUB.with_recording(|recording| recording.sink.note(format!("roctracer_flush_activity_expl: {error}")));
         }
     }
 
     /// Waits for launched work, and releases the recording's resources. The program's devices are never synchronized:
     /// a capture may be in progress.
-    fn end(&mut self, deadline: Instant) {
-        HUB.with(|recording| recording.is_ending = true);
+    fn end_recording(&mut self, deadline: Instant) {
+        HUB.with_recording(|recording| recording.is_ending = true);
         let (mut wait, patience_ends) = (SHORTEST_WAIT, Instant::now() + PATIENCE);
         loop {
-            self.flush();
-            let [owed, hoped] = HUB.with(|recording| recording.owed()).unwrap_or_default();
+            self.flush_pool();
+            let [owed, hoped] = HUB.with_recording(|recording| recording.owed_and_hoped()).unwrap_or_default();
             let now = Instant::now();
             let left = deadline.saturating_duration_since(now);
             let is_complete = owed == 0 && (hoped == 0 || now >= patience_ends);
@@ -128,9 +128,9 @@ impl Worker {
         }
         self.loaded.disable_recording(self.pool.is_some());
         // Records that arrived meanwhile.
-        self.flush();
-        HUB.with(|recording| {
-            let [owed, _] = recording.owed();
+        self.flush_pool();
+        HUB.with_recording(|recording| {
+            let [owed, _] = recording.owed_and_hoped();
             if owed > 0 {
                 recording
                     .sink

@@ -37,7 +37,7 @@ impl PtiRecordSizes {
 }
 
 impl Walker for PtiRecordSizes {
-    fn next(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
+    fn next_offset(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
         let Some(at) = at else { return Ok(Some(0)) };
         let view = buffer.get(at..).and_then(view_of).ok_or(Unreadable)?;
         let next = at + self.size(view).ok_or(Unreadable)?;
@@ -48,15 +48,15 @@ impl Walker for PtiRecordSizes {
 const NEW: PtiRecordSizes = PtiRecordSizes { is_1_0: true };
 
 fn reader(samples: bool) -> (Reader, RecordSink) {
-    let (sink, streams) = (trial::sink(), Arc::new(streams::tests::two()));
+    let (sink, streams) = (trial::unbounded_sink(), Arc::new(streams::tests::two()));
     let sampled = if samples { ActivityTypes::from_type(ActivityType::XpuScopeProfiler) } else { ActivityTypes::EMPTY };
-    (Reader::new(sink.clone(), views::types() | sampled, Box::new(FixedNames), streams, 500), sink)
+    (Reader::new(sink.clone(), views::supported_types() | sampled, Box::new(FixedNames), streams, 500), sink)
 }
 
 fn read(records: &[Vec<u8>]) -> Findings {
     let (mut reader, sink) = reader(false);
-    assert!(reader.read(&records.concat(), &NEW));
-    reader.finish();
+    assert!(reader.read_buffer(&records.concat(), &NEW));
+    reader.finish_recording();
     Findings::of_sink(&sink)
 }
 
@@ -200,10 +200,10 @@ fn only_runtime_calls_launch_work() {
     let external = |kind| make_record(7, 24, &[(4, 4, 18), (8, 8, 5), (16, 4, kind)]);
     let (mut reader, sink) = reader(false);
     let records = [external(2), external(3), call(6, 3, 21), call(3, 1, 55), call(6, 3, 22)];
-    assert!(reader.read(&records.concat(), &NEW));
-    assert_eq!(reader.launches.count(), 1, "a kernel is owed, a copy is not");
-    assert!(reader.read(&kernel(0, 0), &NEW));
-    assert_eq!(reader.launches.count(), 0);
+    assert!(reader.read_buffer(&records.concat(), &NEW));
+    assert_eq!(reader.launches.unfinished_count(), 1, "a kernel is owed, a copy is not");
+    assert!(reader.read_buffer(&kernel(0, 0), &NEW));
+    assert_eq!(reader.launches.unfinished_count(), 0);
     let found = Findings::of_sink(&sink);
     let calls: Vec<_> = found.records.iter().filter(|row| row.thread.is_some()).collect();
     let told: Vec<_> = calls.iter().map(|row| (&*row.name, row.kind, row.launches)).collect();
@@ -254,7 +254,7 @@ fn other_records_have_libkinetos_arguments() {
     // As written by 0.17.
     let (mut reader, sink) = reader(false);
     let old = make_record(12, 56, &[(8, 8, 1), (16, 8, 9), (28, 4, 42), (40, 8, 6), (48, 8, 1)]);
-    assert!(reader.read(&old, &PtiRecordSizes { is_1_0: false }));
+    assert!(reader.read_buffer(&old, &PtiRecordSizes { is_1_0: false }));
     let found = Findings::of_sink(&sink);
     assert_eq!((&*found.records[0].name, found.records[0].arg("Communicator_id")), ("xccl::unknown", Some("6")));
 }
@@ -262,9 +262,9 @@ fn other_records_have_libkinetos_arguments() {
 #[test]
 fn work_queued_in_a_pause_is_dropped() {
     let (mut reader, sink) = reader(true);
-    sink.pauses().begin(1_000_000_000_800);
-    sink.pauses().end(1_000_000_001_000);
-    assert!(reader.read(&kernel(0, 0), &NEW));
+    sink.pauses().begin_pause(1_000_000_000_800);
+    sink.pauses().end_pause(1_000_000_001_000);
+    assert!(reader.read_buffer(&kernel(0, 0), &NEW));
     assert_eq!((reader.take_kernel_place(7), reader.take_kernel_place(7)), (Some(None), None));
     let found = Findings::of_sink(&sink);
     assert_eq!((found.records.len(), found.lost(Loss::OutOfWindow)), (0, 1));
@@ -281,12 +281,12 @@ fn work_ended_before_the_recording_is_dropped() {
 fn unreadable_records_are_counted() {
     let (mut reader, sink) = reader(false);
     let launch = make_record(6, 48, &[(8, 8, 600), (16, 8, 700), (24, 4, 3), (28, 4, 21), (40, 4, 5)]);
-    assert!(reader.read(&launch, &NEW));
-    assert_eq!(reader.launches.count(), 1);
-    assert!(!reader.read(&make_record(99, 64, &[]), &NEW), "the walker knows no such view");
-    assert_eq!(reader.launches.count(), 0, "its kernel may have been behind that");
-    assert!(reader.read(&kernel(0, 0)[..100], &NEW), "cut");
-    assert!(reader.read(&[], &NEW));
+    assert!(reader.read_buffer(&launch, &NEW));
+    assert_eq!(reader.launches.unfinished_count(), 1);
+    assert!(!reader.read_buffer(&make_record(99, 64, &[]), &NEW), "the walker knows no such view");
+    assert_eq!(reader.launches.unfinished_count(), 0, "its kernel may have been behind that");
+    assert!(reader.read_buffer(&kernel(0, 0)[..100], &NEW), "cut");
+    assert!(reader.read_buffer(&[], &NEW));
     assert_eq!(Findings::of_sink(&sink).lost(Loss::DeviceRecordsUnread), 3);
 }
 
@@ -295,7 +295,7 @@ fn unreadable_records_are_counted() {
 struct BrokenWalker(Vec<usize>);
 
 impl Walker for BrokenWalker {
-    fn next(&self, _: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
+    fn next_offset(&self, _: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
         let next = |at: usize| self.0.iter().copied().find(|next| *next > at);
         Ok(at.map_or(Some(0), next))
     }
@@ -319,9 +319,9 @@ proptest! {
         let bytes = records.concat();
         for is_1_0 in [false, true] {
             let (mut reader, sink) = reader(true);
-            reader.read(&bytes, &PtiRecordSizes { is_1_0 });
-            reader.read(&bytes, &BrokenWalker(cuts.clone()));
-            reader.finish();
+            reader.read_buffer(&bytes, &PtiRecordSizes { is_1_0 });
+            reader.read_buffer(&bytes, &BrokenWalker(cuts.clone()));
+            reader.finish_recording();
             let found = Findings::of_sink(&sink);
             prop_assert!(found.records.len() <= 2 * bytes.len());
             prop_assert!(reader.streams.devices().len() == 2);
@@ -343,7 +343,7 @@ proptest! {
         };
         let (mut reader, sink) = reader(false);
         let bytes: Vec<u8> = records.iter().flat_map(whole).collect();
-        prop_assert!(reader.read(&bytes, &walker));
+        prop_assert!(reader.read_buffer(&bytes, &walker));
         let found = Findings::of_sink(&sink);
         // Ids of other profilers make no record; everything else makes one.
         let foreign = records.iter().filter(|(nth, _)| VIEWS[*nth] == 7).count();

@@ -33,7 +33,7 @@ fn kernels_of_every_version_are_read() {
             fields.extend([(168, 8, 0xDEAD), (176, 4, 1), (180, 4, 2)]);
         }
         let bytes = record(1, size, &fields);
-        let Some(Record::Kernel(kernel)) = Record::read(&bytes) else { panic!("{version}") };
+        let Some(Record::Kernel(kernel)) = Record::from_bytes(&bytes) else { panic!("{version}") };
         assert_eq!(
             [kernel.queue(), kernel.context(), kernel.name(), kernel.source_file()],
             [0x51, 0xC1, 0xABCD, 0xF11E]
@@ -67,7 +67,7 @@ fn copies_of_every_version_are_read() {
             (128, 8, 3),
         ];
         let bytes = record(8, size, &fields);
-        let Some(Record::Memcpy(copy)) = Record::read(&bytes) else { panic!("{size}") };
+        let Some(Record::Memcpy(copy)) = Record::from_bytes(&bytes) else { panic!("{size}") };
         assert_eq!([copy.what(), copy.source_kind(), copy.target_kind(), copy.correlation()], [2, 1, 3, 18]);
         assert_eq!([copy.queue(), copy.context(), copy.name(), copy.id(), copy.bytes()], [0x51, 0xC1, 0xAB, 77, 4096]);
         assert_eq!(
@@ -96,7 +96,7 @@ fn copies_of_every_version_are_read() {
             (160, 8, 3),
         ];
         let bytes = record(10, size, &fields);
-        let Some(Record::PeerMemcpy(copy)) = Record::read(&bytes) else { panic!("{size}") };
+        let Some(Record::PeerMemcpy(copy)) = Record::from_bytes(&bytes) else { panic!("{size}") };
         assert_eq!([copy.what(), copy.source_kind(), copy.target_kind(), copy.correlation()], [10, 2, 2, 18]);
         assert_eq!([copy.queue(), copy.context(), copy.name(), copy.id(), copy.bytes()], [0x51, 0xC1, 0xAB, 77, 4096]);
         assert_eq!(
@@ -127,7 +127,7 @@ fn fills_of_every_version_are_read() {
             (128, 8, 3),
         ];
         let bytes = record(9, size, &fields);
-        let Some(Record::Memset(fill)) = Record::read(&bytes) else { panic!("{size}") };
+        let Some(Record::Memset(fill)) = Record::from_bytes(&bytes) else { panic!("{size}") };
         assert_eq!((fill.memory_kind(), fill.correlation(), fill.uuid()[0]), (2, 18, 9));
         assert_eq!([fill.queue(), fill.context(), fill.name(), fill.id()], [0x51, 0xC1, 0xAB, 77]);
         assert_eq!([fill.appended(), fill.start(), fill.end(), fill.submitted()], [900, 1000, 2000, 950]);
@@ -139,10 +139,10 @@ fn fills_of_every_version_are_read() {
 fn host_records_are_read() {
     let fields = [(8, 8, 1), (16, 8, 2), (24, 4, 3), (28, 4, 21), (32, 4, 99), (36, 4, 4242), (40, 4, 18), (44, 4, 7)];
     let bytes = record(6, 48, &fields);
-    let Some(Record::Runtime(call)) = Record::read(&bytes) else { panic!() };
+    let Some(Record::Runtime(call)) = Record::from_bytes(&bytes) else { panic!() };
     assert_eq!([call.group(), call.function(), call.thread(), call.correlation()], [3, 21, 4242, 18]);
     assert_eq!([call.start(), call.end()], [1, 2]);
-    assert!(matches!(Record::read(&record(3, 48, &fields)), Some(Record::Driver(_))));
+    assert!(matches!(Record::from_bytes(&record(3, 48, &fields)), Some(Record::Driver(_))));
     let fields = [
         (4, 4, 4),
         (8, 8, 0xC1),
@@ -158,15 +158,15 @@ fn host_records_are_read() {
         (68, 4, 1),
     ];
     let bytes = record(11, 72, &fields);
-    let Some(Record::Synchronization(sync)) = Record::read(&bytes) else { panic!() };
+    let Some(Record::Synchronization(sync)) = Record::from_bytes(&bytes) else { panic!() };
     assert_eq!([sync.what(), sync.thread(), sync.correlation(), sync.events(), sync.result()], [4, 4242, 18, 6, 7]);
     assert_eq!([sync.context(), sync.queue(), sync.event(), sync.start(), sync.end()], [0xC1, 0x51, 0xE1, 1, 2]);
     assert_eq!((sync.function(), sync.group()), (32, 1));
     let bytes = record(7, 24, &[(4, 4, 18), (8, 8, 1 << 40), (16, 4, 2)]);
-    let Some(Record::ExternalCorrelation(external)) = Record::read(&bytes) else { panic!() };
+    let Some(Record::ExternalCorrelation(external)) = Record::from_bytes(&bytes) else { panic!() };
     assert_eq!((external.correlation(), external.id(), external.id_kind()), (18, 1 << 40, 2));
     let bytes = record(5, 56, &[(8, 8, 1), (16, 8, 2), (24, 4, 4242), (28, 4, 9), (32, 8, 3), (40, 8, 4), (48, 4, 5)]);
-    let Some(Record::Overhead(overhead)) = Record::read(&bytes) else { panic!() };
+    let Some(Record::Overhead(overhead)) = Record::from_bytes(&bytes) else { panic!() };
     assert_eq!([overhead.start(), overhead.end(), overhead.count(), overhead.duration()], [1, 2, 3, 4]);
     assert_eq!(overhead.what(), 5);
 }
@@ -178,7 +178,7 @@ fn moved_fields_of_communication_are_read() {
     let new =
         record(12, 64, &[(8, 8, 1), (16, 8, 2), (28, 4, 42), (32, 8, 64), (40, 8, 65), (48, 8, 5), (56, 8, 0xAB)]);
     for bytes in [old, new] {
-        let Some(Record::Communication(it)) = Record::read(&bytes) else { panic!() };
+        let Some(Record::Communication(it)) = Record::from_bytes(&bytes) else { panic!() };
         assert_eq!((it.start(), it.end(), it.thread(), it.communicator_and_name()), (1, 2, 42, (5, 0xAB)));
     }
 }
@@ -189,10 +189,10 @@ fn short_and_unknown_records_are_rejected() {
         [(1, 168), (3, 48), (5, 56), (6, 48), (7, 24), (8, 136), (9, 136), (10, 168), (11, 72), (12, 56)]
     {
         let whole = record(view, size, &[]);
-        assert!(Record::read(&whole).is_some(), "{view}");
-        assert!((0..size).all(|length| Record::read(&whole[..length]).is_none()), "{view}");
+        assert!(Record::from_bytes(&whole).is_some(), "{view}");
+        assert!((0..size).all(|length| Record::from_bytes(&whole[..length]).is_none()), "{view}");
     }
     for view in [0, 2, 4, 13, u32::MAX] {
-        assert!(Record::read(&record(view, 1000, &[])).is_none(), "{view}");
+        assert!(Record::from_bytes(&record(view, 1000, &[])).is_none(), "{view}");
     }
 }

@@ -62,7 +62,7 @@ enum GroupKey<'e> {
 }
 
 impl GroupBy {
-    fn title(self) -> &'static str {
+    fn column_title(self) -> &'static str {
         match self {
             GroupBy::Shapes => SHAPES_TITLE,
             GroupBy::Stack(_) => STACK_TITLE,
@@ -86,7 +86,7 @@ impl<'e> AveragesBuilder<'e> {
 
     /// Adds a grouping key.
     pub fn by(mut self, group: GroupBy) -> Self {
-        self.groups.push(Grouping { title: group.title().to_owned(), key: GroupKey::BuiltIn(group) });
+        self.groups.push(Grouping { title: group.column_title().to_owned(), key: GroupKey::BuiltIn(group) });
         self
     }
 
@@ -121,7 +121,8 @@ impl<'e> AveragesBuilder<'e> {
     pub(crate) fn compute_with(self, nesting: &Nesting, attribution: &Attribution) -> KeyAverages {
         let events = self.events;
         let is_selected = |event: &Event<'_>| self.is_within(event.start()) && !event.is_hidden();
-        let forest = Forest::new(events, &nesting.only(events, is_selected)).merge_same_named_only_children(events);
+        let forest =
+            Forest::new(events, &nesting.filter_slices(events, is_selected)).merge_same_named_only_children(events);
         let stacks = self.groups.iter().any(|group| matches!(group.key, GroupKey::BuiltIn(GroupBy::Stack(_))));
         let stacks = stacks.then(|| CallStacks::new(events, &forest));
         let mut rows = RowBuilder::new(&self, stacks);
@@ -174,7 +175,7 @@ impl<'e> AveragesBuilder<'e> {
             if !self.is_within(launched.start()) {
                 continue;
             }
-            let node = nodes.of(event);
+            let node = nodes.op_node(event);
             let ns = event.duration_ns();
             let place = rows.row_index(&event, section, None);
             let (all_ns, own_ns) = match section {
@@ -201,11 +202,13 @@ impl<'e> AveragesBuilder<'e> {
         let memory = self.events.iter().filter(|event| event.is_instant() && event.name() == MEMORY);
         for event in memory.filter(|event| self.is_within(event.start())) {
             let Some(bytes) = event.bytes() else { continue };
-            let on_host =
-                event.arg("Device Type").and_then(values::signed).is_none_or(|kind| HOST_DEVICE_TYPES.contains(&kind));
+            let on_host = event
+                .arg("Device Type")
+                .and_then(values::as_signed)
+                .is_none_or(|kind| HOST_DEVICE_TYPES.contains(&kind));
             let bytes = if on_host { Bytes { host: bytes, device: 0 } } else { Bytes { host: 0, device: bytes } };
             averages.has_memory = true;
-            match sweep.innermost(&event).and_then(|node| costs.get_mut(node)) {
+            match sweep.innermost_node(&event).and_then(|node| costs.get_mut(node)) {
                 Some(cost) => cost.self_bytes.add(bytes),
                 None => {
                     outside.self_bytes.add(bytes);
@@ -222,7 +225,7 @@ impl<'e> AveragesBuilder<'e> {
         for number in forest.unmerged_nodes() {
             let around =
                 forest.parent(number).and_then(|parent| costs.get(parent)).is_some_and(|cost| cost.is_flops_counted);
-            let flops = forest.event(self.events, number).and_then(|event| self.flops.flops(&event)).unwrap_or(0);
+            let flops = forest.node_event(self.events, number).and_then(|event| self.flops.flops(&event)).unwrap_or(0);
             if let Some(cost) = costs.get_mut(number) {
                 cost.flops = flops;
                 cost.is_flops_counted = around || flops > 0;
@@ -295,12 +298,12 @@ impl<'a, 'e> RowBuilder<'a, 'e> {
             return self.row_mut(place).durations.push(ns);
         };
         self.row_mut(place).further_polls += 1;
-        self.futures.add(span, place, event.start(), ns);
+        self.futures.add_poll(span, place, event.start(), ns);
     }
 
     /// Counts each future as one call, in the row of its first poll.
     fn count_futures(&mut self) {
-        for (place, busy_ns) in std::mem::take(&mut self.futures).calls() {
+        for (place, busy_ns) in std::mem::take(&mut self.futures).into_calls() {
             let row = self.row_mut(place);
             row.durations.push(busy_ns);
             row.further_polls -= 1;
@@ -346,7 +349,7 @@ impl<'a, 'e> RowBuilder<'a, 'e> {
                 event.device_index().map_or_else(|| track_id_text(&event.track().process), |device| device.to_string())
             }
             GroupBy::Thread => {
-                let track = self.averaging.events.tracks().get(self.threads.of(event));
+                let track = self.averaging.events.tracks().get(self.threads.thread_track(event));
                 track.map(|track| (track_id_text(&track.thread), &track.name)).map_or_else(String::new, |(id, name)| {
                     // Threads of a pool may share a name.
                     if name.contains(&id) { name.clone() } else { format!("{name} {id}").trim_start().to_owned() }
@@ -360,7 +363,7 @@ impl<'a, 'e> RowBuilder<'a, 'e> {
         let events = self.averaging.events;
         let self_ns = forest.self_ns();
         for number in forest.unmerged_nodes() {
-            let event = forest.event(events, number).zip(costs.get(number)).zip(self_ns.get(number));
+            let event = forest.node_event(events, number).zip(costs.get(number)).zip(self_ns.get(number));
             let Some(((event, cost), self_ns)) = event else { continue };
             let row = self.row_of(&event, Section::Ops, Some(number));
             if row.first as usize == event.index() {
@@ -467,13 +470,13 @@ mod tests {
     #[test]
     fn self_time_excludes_children_and_steps_share_a_row() {
         let sample = SampleTrace::default()
-            .host(UserAnnotation, "ProfilerStep#1", 1, (0, 100), crate::activity::NO_ARGS)
+            .host_slice(UserAnnotation, "ProfilerStep#1", 1, (0, 100), crate::activity::NO_ARGS)
             .op("a", 10, 60)
             .op("b", 20, 50)
             .op("a", 60, 80)
-            .host(UserAnnotation, "ProfilerStep#2", 1, (100, 130), crate::activity::NO_ARGS)
-            .host(ActivityType::CpuOp, "a", 2, (0, 1000), crate::activity::NO_ARGS);
-        let averages = sample.events().key_averages();
+            .host_slice(UserAnnotation, "ProfilerStep#2", 1, (100, 130), crate::activity::NO_ARGS)
+            .host_slice(ActivityType::CpuOp, "a", 2, (0, 1000), crate::activity::NO_ARGS);
+        let averages = sample.into_events().key_averages();
         assert_eq!(rows(averages.ops()), ["a x3 1040/1070 0/0", "ProfilerStep* x2 60/130 0/0", "b x1 30/30 0/0"]);
         assert_eq!((averages.cpu_base_ns(), averages.ops()[1].is_annotation()), (1_130_000, true));
         assert_eq!(averages.total_average().cpu_ns(), 1_130_000);
@@ -481,7 +484,8 @@ mod tests {
 
     #[test]
     fn overlap_on_one_row_counts_for_both_slices() {
-        let events = SampleTrace::default().op("a", 0, 50).op("b", 40, 60).op("c", 45, 48).op("d", 60, 70).events();
+        let events =
+            SampleTrace::default().op("a", 0, 50).op("b", 40, 60).op("c", 45, 48).op("d", 60, 70).into_events();
         assert_eq!(
             rows(events.key_averages().ops()),
             ["a x1 50/50 0/0", "b x1 17/20 0/0", "d x1 10/10 0/0", "c x1 3/3 0/0"]
@@ -492,14 +496,14 @@ mod tests {
     fn thread_group_includes_slices_on_overflow_rows() {
         let own_thread = [("thread id", ArgValue::I64(1))];
         let sample = SampleTrace::default().op("a", 0, 50);
-        let events = sample.host(ActivityType::CpuOp, "a", 10_000_001, (40, 60), &own_thread).events();
+        let events = sample.host_slice(ActivityType::CpuOp, "a", 10_000_001, (40, 60), &own_thread).into_events();
         assert_eq!(rows(events.averages().by(GroupBy::Thread).compute().ops()), ["a x2 60/70 0/0"]);
     }
 
     #[test]
     fn only_child_of_same_name_merges_with_its_parent() {
         let sample = SampleTrace::default()
-            .host(CudaRuntime, "cudaLaunchKernel", 1, (0, 10), crate::activity::NO_ARGS)
+            .host_slice(CudaRuntime, "cudaLaunchKernel", 1, (0, 10), crate::activity::NO_ARGS)
             .op("mm", 0, 10)
             .op("add", 20, 40)
             .op("add", 21, 39)
@@ -509,7 +513,7 @@ mod tests {
             .kernel("k1", 30, 31, 3)
             .kernel("k2", 32, 34, 4)
             .kernel("k3", 40, 44, 6);
-        let averages = sample.events().key_averages();
+        let averages = sample.into_events().key_averages();
         let expected = ["add x1 18/20 3/7", "cudaLaunchKernel x1 10/10 0/0", "fill x2 2/2 4/4", "mm x1 0/10 0/0"];
         assert_eq!(rows(averages.ops()), expected);
         assert_eq!((averages.device_base_ns(), averages.unattributed_device_ns()), (7000, 0));
@@ -518,13 +522,13 @@ mod tests {
     #[test]
     fn kernels_have_rows_and_device_annotations_no_base() {
         let sample = SampleTrace::default()
-            .host(UserAnnotation, "train", 1, (0, 100), crate::activity::NO_ARGS)
+            .host_slice(UserAnnotation, "train", 1, (0, 100), crate::activity::NO_ARGS)
             .op("mm", 10, 20)
             .kernel("gemm", 30, 50, 2)
             .kernel("gemm", 50, 60, 2)
             .work(GpuMemcpy, "Memcpy HtoD", 70, 75, 0)
             .work(GpuUserAnnotation, "train", 30, 75, 0);
-        let averages = sample.events().key_averages();
+        let averages = sample.into_events().key_averages();
         assert_eq!(rows(averages.ops()), ["train x1 90/100 0/30", "mm x1 10/10 30/30"]);
         assert_eq!(rows(averages.kernels()), ["gemm x2 0/0 30/30", "Memcpy HtoD x1 0/0 5/5"]);
         assert_eq!(rows(averages.device_annotations()), ["train x1 0/0 45/45"]);
@@ -540,7 +544,7 @@ mod tests {
         let step = |sample, name, at| {
             copy(copy(copy(sample, 7, name, at, at + 40), 8, name, at + 10, at + 30), 9, name, at + 20, at + 50)
         };
-        let events = step(step(SampleTrace::default(), "ProfilerStep#1", 0), "ProfilerStep#2", 45).events();
+        let events = step(step(SampleTrace::default(), "ProfilerStep#1", 0), "ProfilerStep#2", 45).into_events();
         let averages = events.key_averages();
         assert_eq!(rows(averages.device_annotations()), ["ProfilerStep* x6 0/0 100/100"]);
         let by_stream = events.averages().by(GroupBy::Thread).compute();
@@ -552,16 +556,17 @@ mod tests {
     fn python_frames_and_torch_internals_have_no_rows() {
         let sample = SampleTrace::default()
             .op("a", 0, 100)
-            .host(PythonFunction, "f.py(1): f", 1, (10, 90), crate::activity::NO_ARGS)
+            .host_slice(PythonFunction, "f.py(1): f", 1, (10, 90), crate::activity::NO_ARGS)
             .op("b", 20, 30)
             .op("aten::is_leaf", 40, 50);
-        assert_eq!(rows(sample.events().key_averages().ops()), ["a x1 90/100 0/0", "b x1 10/10 0/0"]);
+        assert_eq!(rows(sample.into_events().key_averages().ops()), ["a x1 90/100 0/0", "b x1 10/10 0/0"]);
     }
 
     #[test]
     fn hidden_op_has_no_row_and_its_children_move_up() {
         let hidden = [("hidden", ArgValue::Bool(true))];
-        let events = SampleTrace::default().op("a", 0, 100).op_with("own", 10, 90, &hidden).op("b", 20, 30).events();
+        let events =
+            SampleTrace::default().op("a", 0, 100).op_with("own", 10, 90, &hidden).op("b", 20, 30).into_events();
         assert_eq!(rows(events.key_averages().ops()), ["a x1 90/100 0/0", "b x1 10/10 0/0"]);
     }
 
@@ -569,7 +574,7 @@ mod tests {
     fn kernels_of_hidden_op_count_for_op_around_it() {
         let hidden = [("hidden", ArgValue::Bool(true))];
         let sample = SampleTrace::default().op("a", 0, 100).op_with("own", 10, 90, &hidden).kernel("k", 20, 25, 2);
-        let averages = sample.events().key_averages();
+        let averages = sample.into_events().key_averages();
         assert_eq!((rows(averages.ops()), averages.unattributed_device_ns()), (vec!["a x1 100/100 5/5".to_owned()], 0));
     }
 
@@ -578,14 +583,14 @@ mod tests {
         let sample = SampleTrace::default()
             .op("a", 0, 100)
             .op("b", 10, 20)
-            .host(ActivityType::CpuOp, "c", 2, (0, 100), crate::activity::NO_ARGS)
+            .host_slice(ActivityType::CpuOp, "c", 2, (0, 100), crate::activity::NO_ARGS)
             .memory(1, 15, 1024, 0)
             .memory(1, 30, -24, 0)
             .memory(1, 30, 4096, 1)
             .memory(2, 15, 7, 0)
             .memory(1, 200, 5, 0)
             .memory(3, 15, 6, 1);
-        let averages = sample.events().key_averages();
+        let averages = sample.into_events().key_averages();
         let bytes = |name| {
             let row = averages.get(Section::Ops, name).unwrap();
             [row.self_cpu_bytes(), row.cpu_bytes(), row.self_device_bytes(), row.device_bytes()]
@@ -603,9 +608,9 @@ mod tests {
             .op_with("mm", 0, 10, &dims("[[2,3],[3,4]]"))
             .op_with("mm", 10, 30, &dims("[[2,3],[3,4]]"))
             .op_with("mm", 30, 90, &dims("[[8,8],[8,8]]"))
-            .host(ActivityType::CpuOp, "mm", 2, (0, 10), crate::activity::NO_ARGS)
+            .host_slice(ActivityType::CpuOp, "mm", 2, (0, 10), crate::activity::NO_ARGS)
             .kernel("gemm", 0, 10, 1);
-        let events = sample.events();
+        let events = sample.into_events();
         let keys = |averaging: AveragesBuilder<'_>| {
             let averages = averaging.compute();
             let keys = |row: &Average| format!("{} x{}", row.keys().join("|"), row.count());
@@ -632,7 +637,7 @@ mod tests {
             .kernel("of early", 25, 26, 1)
             .kernel("of in", 90, 91, 2)
             .kernel("of none", 22, 23, 0);
-        let events = sample.events();
+        let events = sample.into_events();
         let averages = events.averages().within(micros(20), micros(50)).compute();
         assert_eq!(rows(averages.ops()), ["in x1 10/10 1/1"]);
         assert_eq!(rows(averages.kernels()), ["of none x1 0/0 1/1", "of in x1 0/0 1/1"]);
@@ -642,7 +647,7 @@ mod tests {
     fn percentiles_use_nearest_rank_and_std_the_sample() {
         let sample =
             [10, 20, 30, 40].iter().fold(SampleTrace::default(), |sample, us| sample.op("a", us * 100, us * 101));
-        let averages = sample.events().key_averages();
+        let averages = sample.into_events().key_averages();
         let row = &averages.ops()[0];
         assert_eq!((row.min_ns(), row.max_ns(), row.mean_ns()), (10_000, 40_000, 25_000.0));
         let ranks = [0.0, 0.25, 0.5, 0.51, 0.95, 1.0].map(|quantile| row.percentile_ns(quantile) / 1000);
@@ -658,7 +663,7 @@ mod tests {
             .op_with("aten::linear", 0, 10, &dims("[[4,8],[2,8],[2]]"))
             .op_with("aten::addmm", 1, 9, &dims("[[2],[4,8],[8,2],[],[]]"))
             .op_with("mm", 20, 30, &dims("[[2,3],[3,4]]"));
-        let averages = sample.events().key_averages();
+        let averages = sample.into_events().key_averages();
         let flops = |name| averages.get(Section::Ops, name).unwrap().flops();
         assert_eq!([flops("aten::linear"), flops("aten::addmm"), flops("mm")], [128, 128, 48]);
         assert_eq!(averages.total_average().flops(), 176);

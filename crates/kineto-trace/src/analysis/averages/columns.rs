@@ -72,14 +72,14 @@ impl<'a> Column<'a> {
         self.truncation == Truncation::Start
     }
 
-    pub(super) fn heading(&self) -> String {
-        self.aligned(&self.title)
+    pub(super) fn format_heading(&self) -> String {
+        self.align_text(&self.title)
     }
 
     pub(super) fn first_line(&self, row: &Average) -> String {
         let text = (self.cell)(row);
         let text = if self.is_multi_line() { text.lines().next().unwrap_or("") } else { &text };
-        self.aligned(&self.truncate_text(&escape_control_chars(text)))
+        self.align_text(&self.truncate_text(&escape_control_chars(text)))
     }
 
     /// Returns the number of lines of a cell that may have several; 0 for other cells.
@@ -90,10 +90,10 @@ impl<'a> Column<'a> {
     /// Returns one line of a cell; empty if there is no such line.
     pub(super) fn cell_line(&self, row: &Average, at: usize) -> String {
         let text = if self.is_multi_line() { (self.cell)(row) } else { String::new() };
-        self.aligned(&self.truncate_text(&escape_control_chars(text.lines().nth(at).unwrap_or(""))))
+        self.align_text(&self.truncate_text(&escape_control_chars(text.lines().nth(at).unwrap_or(""))))
     }
 
-    fn aligned(&self, text: &str) -> String {
+    fn align_text(&self, text: &str) -> String {
         let width = self.width;
         if self.is_left { format!("{text:<width$}  ") } else { format!("{text:>width$}  ") }
     }

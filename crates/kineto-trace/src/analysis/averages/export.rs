@@ -36,7 +36,7 @@ impl KeyAverages {
     ///
     /// Times are in nanoseconds, memory in bytes.
     pub fn to_json(&self) -> String {
-        let rows = |rows: &[Average]| rows.iter().map(|row| self.row(row)).collect::<Vec<_>>();
+        let rows = |rows: &[Average]| rows.iter().map(|row| self.row_to_json(row)).collect::<Vec<_>>();
         json!({
             "groups": self.groups,
             "device": self.device,
@@ -54,7 +54,7 @@ impl KeyAverages {
         .to_string()
     }
 
-    fn row(&self, row: &Average) -> Value {
+    fn row_to_json(&self, row: &Average) -> Value {
         let mut object = Map::new();
         object.insert("name".to_owned(), row.name.as_str().into());
         object.insert("annotation".to_owned(), row.is_annotation.into());
@@ -110,7 +110,7 @@ mod tests {
 
     fn averages() -> KeyAverages {
         let sample = SampleTrace::default().op("a \"b\", c", 0, 10).op("mm", 2, 6).kernel("gemm", 10, 15, 2);
-        sample.memory(1, 3, -8, 0).events().averages().by(GroupBy::Thread).compute()
+        sample.memory(1, 3, -8, 0).into_events().averages().by(GroupBy::Thread).compute()
     }
 
     #[test]

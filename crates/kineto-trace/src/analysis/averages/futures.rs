@@ -17,7 +17,7 @@ struct Polls {
 
 impl Futures {
     /// Adds a poll of a span's future in the row at `place`.
-    pub(super) fn add(&mut self, span: u64, place: usize, start: Timestamp, ns: u64) {
+    pub(super) fn add_poll(&mut self, span: u64, place: usize, start: Timestamp, ns: u64) {
         let known = self.0.entry(span).or_insert(Polls { first: start, place, busy_ns: 0 });
         known.busy_ns = known.busy_ns.saturating_add(ns);
         if start < known.first {
@@ -26,7 +26,7 @@ impl Futures {
     }
 
     /// Returns for each future the row of its first poll and the total time of its polls, in nanoseconds.
-    pub(super) fn calls(self) -> impl Iterator<Item = (usize, u64)> {
+    pub(super) fn into_calls(self) -> impl Iterator<Item = (usize, u64)> {
         self.0.into_values().map(|polls| (polls.place, polls.busy_ns))
     }
 }

@@ -59,7 +59,7 @@ impl SortBy {
     ];
 
     /// Compares two rows.
-    pub(super) fn compare(self, a: &Average, b: &Average) -> Ordering {
+    pub(super) fn compare_rows(self, a: &Average, b: &Average) -> Ordering {
         let of = |row: &Average| -> i128 {
             match self {
                 SortBy::SelfHost => row.self_cpu_ns.into(),

@@ -3,7 +3,7 @@
 use super::builder::{OVERLOAD_TITLE, SHAPES_TITLE, STACK_TITLE};
 use super::columns::{Column, Truncation, escape_control_chars};
 use super::sort::SortBy;
-use super::units::{TimeUnit, bytes, flop_unit, percentage, time};
+use super::units::{TimeUnit, flop_unit, format_bytes, format_percentage, format_time};
 use super::{Average, KeyAverages, Section};
 use crate::sorting::sort_few_by;
 use std::fmt;
@@ -142,34 +142,34 @@ impl<'a> Table<'a> {
     }
 
     /// Returns the rows of a table in order. All of them determine the widths of columns, even beyond the row limit.
-    pub(super) fn rows(&self, sections: &[Section]) -> Vec<&'a Average> {
+    pub(super) fn sorted_rows(&self, sections: &[Section]) -> Vec<&'a Average> {
         let rows = self.averages.iter().filter(|row| sections.contains(&row.section));
         let rows = rows.chain(self.averages.outside_ops.as_ref().filter(|_| self.as_torch));
         let mut rows: Vec<&Average> = rows.collect();
         if let Some(key) = self.sort_by {
-            sort_few_by(&mut rows, |a, b| key.compare(b, a).then(a.first.cmp(&b.first)));
+            sort_few_by(&mut rows, |a, b| key.compare_rows(b, a).then(a.first.cmp(&b.first)));
         }
         rows
     }
 
-    fn any(&self, has: impl Fn(&Average) -> bool) -> bool {
+    fn has_row(&self, has: impl Fn(&Average) -> bool) -> bool {
         self.averages.iter().any(has)
     }
 
     fn time_column(&self, title: String, rank: u8, ns: impl Fn(&Average) -> f64 + 'a) -> Column<'a> {
         let unit = self.unit;
-        Column::new(title, NUMBER, rank, move |row| time(ns(row), unit))
+        Column::new(title, NUMBER, rank, move |row| format_time(ns(row), unit))
     }
 
     /// Returns the columns of a table for these sections and rows.
-    fn columns(&self, sections: &[Section], rows: &[&'a Average], what: &str) -> Vec<Column<'a>> {
+    fn build_columns(&self, sections: &[Section], rows: &[&'a Average], what: &str) -> Vec<Column<'a>> {
         let mut columns = vec![self.name_column(what, rows, |row| row.name.clone())];
         columns.extend(self.group_columns(rows, |title| title == OVERLOAD_TITLE));
         let (ops, devices) = (sections.contains(&Section::Ops), sections.contains(&Section::Kernels));
         if ops {
             columns.extend(self.cpu_columns());
         }
-        if self.any(|row| row.self_device_ns > 0) && (ops || devices) {
+        if self.has_row(|row| row.self_device_ns > 0) && (ops || devices) {
             columns.extend(self.device_columns(ops));
         } else if !ops {
             let device = &self.averages.device;
@@ -228,9 +228,9 @@ impl<'a> Table<'a> {
     fn cpu_columns(&self) -> Vec<Column<'a>> {
         let base = self.averages.cpu_base_ns() as f64;
         vec![
-            Column::new("Self CPU %", NUMBER, 4, move |row| percentage(row.self_cpu_ns as f64, base)),
+            Column::new("Self CPU %", NUMBER, 4, move |row| format_percentage(row.self_cpu_ns as f64, base)),
             self.time_column("Self CPU".to_owned(), 0, |row| row.self_cpu_ns as f64),
-            Column::new("CPU total %", NUMBER, 6, move |row| percentage(row.cpu_ns as f64, base)),
+            Column::new("CPU total %", NUMBER, 6, move |row| format_percentage(row.cpu_ns as f64, base)),
             self.time_column("CPU total".to_owned(), 1, |row| row.cpu_ns as f64),
             self.time_column("CPU time avg".to_owned(), 3, |row| row.per_call(row.cpu_ns)),
         ]
@@ -240,7 +240,9 @@ impl<'a> Table<'a> {
         let (device, base) = (&self.averages.device, self.averages.device_base_ns() as f64);
         let mut columns = vec![
             self.time_column(format!("Self {device}"), 0, |row| row.self_device_ns as f64),
-            Column::new(format!("Self {device} %"), NUMBER, 5, move |row| percentage(row.self_device_ns as f64, base)),
+            Column::new(format!("Self {device} %"), NUMBER, 5, move |row| {
+                format_percentage(row.self_device_ns as f64, base)
+            }),
         ];
         if with_ops {
             columns.push(self.time_column(format!("{device} total"), 2, |row| row.device_ns as f64));
@@ -261,13 +263,14 @@ impl<'a> Table<'a> {
 
     fn memory_columns(&self) -> Vec<Column<'a>> {
         let mut columns = vec![
-            Column::new("CPU Mem", NUMBER, 7, |row| bytes(row.total_bytes.host)),
-            Column::new("Self CPU Mem", NUMBER, 3, |row| bytes(row.self_bytes.host)),
+            Column::new("CPU Mem", NUMBER, 7, |row| format_bytes(row.total_bytes.host)),
+            Column::new("Self CPU Mem", NUMBER, 3, |row| format_bytes(row.self_bytes.host)),
         ];
-        if self.any(|row| row.self_bytes.device != 0) {
+        if self.has_row(|row| row.self_bytes.device != 0) {
             let device = &self.averages.device;
-            columns.push(Column::new(format!("{device} Mem"), NUMBER, 7, |row| bytes(row.total_bytes.device)));
-            columns.push(Column::new(format!("Self {device} Mem"), NUMBER, 3, |row| bytes(row.self_bytes.device)));
+            columns.push(Column::new(format!("{device} Mem"), NUMBER, 7, |row| format_bytes(row.total_bytes.device)));
+            columns
+                .push(Column::new(format!("Self {device} Mem"), NUMBER, 3, |row| format_bytes(row.self_bytes.device)));
         }
         columns
     }
@@ -284,7 +287,7 @@ impl<'a> Table<'a> {
 
     /// Fits lines into the width: names shrink, then columns of the highest rank are dropped. Returns how many were
     /// dropped.
-    fn fit(&self, columns: &mut Vec<Column<'a>>) -> usize {
+    fn fit_columns(&self, columns: &mut Vec<Column<'a>>) -> usize {
         let mut left_out = 0;
         let Some(width) = self.width else { return left_out };
         loop {
@@ -304,20 +307,20 @@ impl<'a> Table<'a> {
     }
 
     /// Writes the table of some sections, with the header if it is the first; returns whether it wrote anything.
-    fn write(
+    fn write_sections(
         &self,
         f: &mut fmt::Formatter<'_>,
         sections: &[Section],
         what: &str,
         is_first: bool,
     ) -> Result<bool, fmt::Error> {
-        let mut rows = self.rows(sections);
-        let mut columns = self.columns(sections, &rows, what);
+        let mut rows = self.sorted_rows(sections);
+        let mut columns = self.build_columns(sections, &rows, what);
         rows.retain(|row| row.is_top_level || !self.top_level_only);
         if rows.is_empty() {
             return Ok(false);
         }
-        let left_out = self.fit(&mut columns);
+        let left_out = self.fit_columns(&mut columns);
         if !self.as_torch && !is_first {
             writeln!(f)?;
         }
@@ -332,7 +335,7 @@ impl<'a> Table<'a> {
             writeln!(f, "{}\nThis report only display top-level ops statistics", "=".repeat(line_length(&columns)))?;
         }
         line(f, rule.clone())?;
-        line(f, columns.iter().map(|column| column.heading()).collect())?;
+        line(f, columns.iter().map(|column| column.format_heading()).collect())?;
         line(f, rule.clone())?;
         let shown = self.row_limit.unwrap_or(usize::MAX);
         for row in rows.iter().take(shown) {
@@ -363,11 +366,11 @@ impl<'a> Table<'a> {
     fn write_bases(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let averages = self.averages;
         let device = &averages.device;
-        let shown = |ns: f64| time(ns, self.unit);
+        let shown = |ns: f64| format_time(ns, self.unit);
         let why = |text: &str| if self.as_torch { String::new() } else { format!(" ({text})") };
         let base = averages.cpu_base_ns() as f64;
         writeln!(f, "Self CPU time total: {}{}", shown(base), why("100 % of CPU columns"))?;
-        if self.any(|row| row.self_device_ns > 0) {
+        if self.has_row(|row| row.self_device_ns > 0) {
             let base = averages.device_base_ns() as f64;
             writeln!(
                 f,
@@ -384,7 +387,12 @@ impl<'a> Table<'a> {
         }
         let (host, on_device) = averages.unattributed_bytes();
         if (host, on_device) != (0, 0) {
-            writeln!(f, "Memory outside all operations: CPU {}, {device} {}", bytes(host), bytes(on_device))?;
+            writeln!(
+                f,
+                "Memory outside all operations: CPU {}, {device} {}",
+                format_bytes(host),
+                format_bytes(on_device)
+            )?;
         }
         averages.notes.iter().try_for_each(|note| writeln!(f, "Data loss: {note}"))
     }
@@ -396,7 +404,7 @@ impl fmt::Display for Table<'_> {
             return if self.as_torch { Ok(()) } else { writeln!(f, "no operations or device work were recorded") };
         }
         if self.as_torch {
-            self.write(f, &[Section::Ops, Section::Kernels, Section::DeviceAnnotations], "Name", true)?;
+            self.write_sections(f, &[Section::Ops, Section::Kernels, Section::DeviceAnnotations], "Name", true)?;
             return self.write_bases(f);
         }
         let tables = [
@@ -406,7 +414,7 @@ impl fmt::Display for Table<'_> {
         ];
         let mut is_first = true;
         for (section, what) in tables {
-            is_first &= !self.write(f, &[section], what, is_first)?;
+            is_first &= !self.write_sections(f, &[section], what, is_first)?;
         }
         self.write_bases(f)
     }
@@ -428,7 +436,7 @@ mod tests {
         let dims =
             [("Input Dims", ArgValue::Json("[[64,32],[32,16]]")), ("location", ArgValue::Str("src/model.rs:31"))];
         SampleTrace::default()
-            .host(ActivityType::UserAnnotation, "ProfilerStep#0", 1, (0, 4000), NO_ARGS)
+            .host_slice(ActivityType::UserAnnotation, "ProfilerStep#0", 1, (0, 4000), NO_ARGS)
             .op_with("linear_with_a_name_that_is_longer_than_fifty_characters", 100, 1100, &dims)
             .op_with("mm", 200, 500, &dims)
             .memory(1, 300, 4096, 0)
@@ -446,12 +454,12 @@ mod tests {
 
     #[test]
     fn operations_and_kernels_have_separate_tables() {
-        check(&sample().events().key_averages().table().max_name_column_width(26), "sections.txt");
+        check(&sample().into_events().key_averages().table().max_name_column_width(26), "sections.txt");
     }
 
     #[test]
     fn narrow_width_shortens_names_and_drops_columns() {
-        let averages = sample().events().key_averages();
+        let averages = sample().into_events().key_averages();
         let table = averages.table().width(80).row_limit(1).header("Training");
         assert!(table.to_string().lines().all(|line| line.chars().count() <= 80), "{table}");
         check(&table, "narrow.txt");
@@ -459,7 +467,7 @@ mod tests {
 
     #[test]
     fn groups_and_spread_are_columns() {
-        let events = sample().events();
+        let events = sample().into_events();
         let by_stack = events.averages().by(GroupBy::Stack(2)).by(GroupBy::Shapes).compute();
         check(&by_stack.table().max_src_column_width(20).max_shapes_column_width(14).width(110), "stacks.txt");
         let by_thread = events.averages().by(GroupBy::Thread).compute();
@@ -469,7 +477,7 @@ mod tests {
 
     #[test]
     fn header_appears_without_ops_at_any_width() {
-        let events = SampleTrace::default().kernel("gemm", 0, 1, 0).events();
+        let events = SampleTrace::default().kernel("gemm", 0, 1, 0).into_events();
         let averages = events.averages().by(GroupBy::Thread).compute();
         let table = averages.table().header("Alone").to_string();
         assert!(table.lines().nth(1) == Some("Alone") && table.lines().nth(3).unwrap().contains("Kernel"), "{table}");
@@ -481,7 +489,7 @@ mod tests {
     fn control_characters_are_escaped() {
         let dims = [("Input Dims", ArgValue::Str("\u{9b}2J"))];
         let events =
-            SampleTrace::default().op_with("a\x1b[2Jb\r\nc", 0, 10, &dims).kernel("\x07\x7f", 0, 1, 0).events();
+            SampleTrace::default().op_with("a\x1b[2Jb\r\nc", 0, 10, &dims).kernel("\x07\x7f", 0, 1, 0).into_events();
         let averages = events.averages().by(GroupBy::Shapes).by(GroupBy::Stack(3)).compute();
         let table = averages.table().to_string();
         assert!(!table.chars().any(|each| each.is_control() && each != '\n'), "{table:?}");

@@ -15,7 +15,7 @@ pub(super) struct WorkNodes<'t> {
 
 impl WorkNodes<'_> {
     /// Returns the node of the work's operation, or of the innermost one around that which is in the forest.
-    pub(super) fn of<'e>(&self, work: Event<'e>) -> Option<usize> {
+    pub(super) fn op_node<'e>(&self, work: Event<'e>) -> Option<usize> {
         let around = |op: &Event<'e>| self.nesting.parent(*op);
         let mut ops = std::iter::successors(self.attribution.op(work), around).filter(Event::is_op);
         ops.find_map(|op| self.forest.node_of(op.index()))
@@ -34,7 +34,7 @@ impl TimedWork {
         let forest = nodes.forest;
         let mut all_ns: HashMap<usize, u64> = HashMap::default();
         for event in events.iter().filter(is_timed) {
-            if let Some(node) = nodes.of(event) {
+            if let Some(node) = nodes.op_node(event) {
                 *all_ns.entry(node).or_default() += event.duration_ns();
             }
         }

@@ -13,7 +13,7 @@ pub enum TimeUnit {
 }
 
 /// Formats a time with three decimals, in `unit` or else the largest unit in which it is at least 1.
-pub(crate) fn time(ns: f64, unit: Option<TimeUnit>) -> String {
+pub(crate) fn format_time(ns: f64, unit: Option<TimeUnit>) -> String {
     let micros = ns / 1e3;
     let unit = unit.unwrap_or(match micros {
         us if us >= 1e6 => TimeUnit::Seconds,
@@ -28,12 +28,12 @@ pub(crate) fn time(ns: f64, unit: Option<TimeUnit>) -> String {
 }
 
 /// Formats a share of a base in percent; "NaN" if the base is 0.
-pub(super) fn percentage(ns: f64, base: f64) -> String {
+pub(super) fn format_percentage(ns: f64, base: f64) -> String {
     if base == 0.0 { "NaN".to_owned() } else { format!("{:.2}%", ns * 100.0 / base) }
 }
 
 /// Formats bytes in units of 1024.
-pub(super) fn bytes(bytes: i64) -> String {
+pub(super) fn format_bytes(bytes: i64) -> String {
     const KB: u64 = 1024;
     let scaled = |unit: u64, name: &str| format!("{:.2} {name}", bytes as f64 / unit as f64);
     match bytes.unsigned_abs() {
@@ -62,21 +62,21 @@ mod tests {
 
     #[test]
     fn times_are_in_the_largest_unit_that_fits() {
-        let shown = [0.0, 1.0, 999_999.0, 1e6, 1.5e9, -2000.0].map(|ns| time(ns, None));
+        let shown = [0.0, 1.0, 999_999.0, 1e6, 1.5e9, -2000.0].map(|ns| format_time(ns, None));
         assert_eq!(shown, ["0.000us", "0.001us", "999.999us", "1.000ms", "1.500s", "-2.000us"]);
         let units = [TimeUnit::Seconds, TimeUnit::Millis, TimeUnit::Micros];
-        assert_eq!(units.map(|unit| time(2e6, Some(unit))), ["0.002s", "2.000ms", "2000.000us"]);
+        assert_eq!(units.map(|unit| format_time(2e6, Some(unit))), ["0.002s", "2.000ms", "2000.000us"]);
     }
 
     #[test]
     fn bytes_are_in_units_of_1024_and_may_be_negative() {
-        let shown = [0, -1023, 1024, -1_572_864, 5_368_709_120].map(bytes);
+        let shown = [0, -1023, 1024, -1_572_864, 5_368_709_120].map(format_bytes);
         assert_eq!(shown, ["0 B", "-1023 B", "1.00 KB", "-1.50 MB", "5.00 GB"]);
     }
 
     #[test]
     fn shares_and_flops_scale() {
-        assert_eq!([percentage(1.0, 3.0), percentage(0.0, 0.0)], ["33.33%", "NaN"]);
+        assert_eq!([format_percentage(1.0, 3.0), format_percentage(0.0, 0.0)], ["33.33%", "NaN"]);
         let names = [1, 999, 1000, 2_000_000, u64::MAX].map(flop_unit);
         assert_eq!(names, [(1.0, "FLOPs"), (1.0, "FLOPs"), (1e3, "KFLOPs"), (1e6, "MFLOPs"), (1e15, "PFLOPs")]);
     }

@@ -67,68 +67,68 @@ pub(crate) struct Repairs {
 
 impl Arguments {
     /// Stores all arguments of one event.
-    pub(crate) fn push(&mut self, args: &dyn Args, keys: &mut Strings) -> ArgumentRange {
-        let first = self.start();
+    pub(crate) fn store_all(&mut self, args: &dyn Args, keys: &mut Strings) -> ArgumentRange {
+        let first = self.next_index();
         args.visit(&mut |key, value| {
             let value = self.store_value(value);
-            self.put(first, keys.intern(key), value);
+            self.insert_or_replace(first, keys.intern(key), value);
         });
-        self.since(first)
+        self.range_from(first)
     }
 
-    /// Returns the position behind the last argument, to come back to with [`rewind`](Arguments::rewind).
-    pub(crate) fn mark(&self) -> ArgumentMark {
-        ArgumentMark { entry: self.start(), text: self.texts.len() }
+    /// Returns the position behind the last argument, to come back to with [`rewind_to`](Arguments::rewind_to).
+    pub(crate) fn current_mark(&self) -> ArgumentMark {
+        ArgumentMark { entry: self.next_index(), text: self.texts.len() }
     }
 
     /// Discards all arguments behind a mark.
-    pub(crate) fn rewind(&mut self, mark: ArgumentMark) {
+    pub(crate) fn rewind_to(&mut self, mark: ArgumentMark) {
         self.entries.truncate(mark.entry as usize);
         self.texts.truncate(mark.text);
     }
 
     /// Returns where the arguments of the next event begin.
-    pub(super) fn start(&self) -> u32 {
+    pub(super) fn next_index(&self) -> u32 {
         u32::try_from(self.entries.len()).unwrap_or(u32::MAX)
     }
 
     /// Returns the range from `first` to the last argument stored.
-    pub(crate) fn since(&self, first: u32) -> ArgumentRange {
-        ArgumentRange { first, count: self.start() - first }
+    pub(crate) fn range_from(&self, first: u32) -> ArgumentRange {
+        ArgumentRange { first, count: self.next_index() - first }
     }
 
     /// Returns whether no further event fits.
     pub(crate) fn is_full(&self) -> bool {
-        self.start() > u32::MAX - (1 << 26)
+        self.next_index() > u32::MAX - (1 << 26)
     }
 
     /// Stores an argument that was read from a file; `first` is the index of its event's first argument.
-    pub(crate) fn read(&mut self, first: u32, key: StringId, value: JsonValue<'_>) -> Repairs {
+    pub(crate) fn store_parsed_arg(&mut self, first: u32, key: StringId, value: JsonValue<'_>) -> Repairs {
         let (value, invalid) = self.store_parsed(value);
-        Repairs { duplicate: self.put(first, key, value), invalid }
+        Repairs { duplicate: self.insert_or_replace(first, key, value), invalid }
     }
 
     /// Removes an argument of the last event.
     pub(super) fn remove(&mut self, span: &mut ArgumentRange, key: StringId) {
-        if let Some(at) = self.of(*span).iter().position(|entry| entry.key == key) {
+        if let Some(at) = self.range_entries(*span).iter().position(|entry| entry.key == key) {
             self.entries.remove(span.first as usize + at);
             span.count -= 1;
         }
     }
 
     /// Merges the arguments of two events; on equal names the value of `b` wins.
-    pub(super) fn join(&mut self, a: ArgumentRange, b: ArgumentRange) -> ArgumentRange {
-        let first = self.start();
-        let both: Vec<StoredArgument> = self.of(a).iter().chain(self.of(b)).copied().collect();
+    pub(super) fn merge_args(&mut self, a: ArgumentRange, b: ArgumentRange) -> ArgumentRange {
+        let first = self.next_index();
+        let both: Vec<StoredArgument> = self.range_entries(a).iter().chain(self.range_entries(b)).copied().collect();
         for entry in both {
-            self.put(first, entry.key, entry.value);
+            self.insert_or_replace(first, entry.key, entry.value);
         }
-        self.since(first)
+        self.range_from(first)
     }
 
     /// Inserts or replaces a value; returns whether it replaced another.
-    fn put(&mut self, first: u32, key: StringId, value: StoredValue) -> bool {
-        let next = self.start() + 1;
+    fn insert_or_replace(&mut self, first: u32, key: StringId, value: StoredValue) -> bool {
+        let next = self.next_index() + 1;
         let number = key.index();
         if self.last.len() <= number {
             self.last.resize(number + 1, 0);
@@ -153,7 +153,7 @@ impl Arguments {
             ArgValue::Bool(value) => StoredValue::Bool(value),
             ArgValue::I64(value) => StoredValue::I64(value),
             ArgValue::F64(value) if value.is_finite() && value.fract() != 0.0 => StoredValue::F64(value),
-            ArgValue::Str(text) => self.text(text),
+            ArgValue::Str(text) => self.store_text(text),
             // The writer leaves JSON without a backslash unchanged.
             ArgValue::Json(json) if !json.contains('\\') => self.parse_and_store(json),
             other => self.parse_and_store(&json_text(&other)),
@@ -162,51 +162,51 @@ impl Arguments {
 
     /// Stores a value in the form in which it would be read from a file.
     fn parse_and_store(&mut self, json: &str) -> StoredValue {
-        match Json::new(json.as_bytes(), 0).value() {
+        match Json::new(json.as_bytes(), 0).read_value() {
             Ok(value) => self.store_parsed(value).0,
-            Err(_) => self.json(json),
+            Err(_) => self.store_json(json),
         }
     }
 
     /// Also returns whether the text was not valid UTF-8.
     fn store_parsed(&mut self, value: JsonValue<'_>) -> (StoredValue, bool) {
         match value {
-            JsonValue::Null => (self.json("null"), false),
+            JsonValue::Null => (self.store_json("null"), false),
             JsonValue::Bool(value) => (StoredValue::Bool(value), false),
-            JsonValue::Number(number) => (self.number(number), false),
+            JsonValue::Number(number) => (self.store_number(number), false),
             JsonValue::NotFinite(value) => (self.parse_and_store(&json_text(&ArgValue::F64(value))), false),
             JsonValue::Text(text) => {
-                let (text, whole) = text.get();
-                (self.text(&text), !whole)
+                let (text, whole) = text.decode_text();
+                (self.store_text(&text), !whole)
             }
             JsonValue::Nested(json) => {
                 let text = String::from_utf8_lossy(json);
-                (self.json(&text), matches!(text, Cow::Owned(_)))
+                (self.store_json(&text), matches!(text, Cow::Owned(_)))
             }
         }
     }
 
-    fn number(&mut self, number: JsonNumber<'_>) -> StoredValue {
-        if let Some(value) = number.integer() {
+    fn store_number(&mut self, number: JsonNumber<'_>) -> StoredValue {
+        if let Some(value) = number.as_integer() {
             return StoredValue::I64(value);
         }
-        let text = number.get();
+        let text = number.as_str();
         if let Ok(value) = text.parse() {
             return StoredValue::U64(value);
         }
         let is_float = text == "-0" || text.contains(['.', 'e', 'E']);
         match text.parse() {
             Ok(value) if is_float && f64::is_finite(value) => StoredValue::F64(value),
-            _ => self.json(text),
+            _ => self.store_json(text),
         }
     }
 
-    fn text(&mut self, text: &str) -> StoredValue {
+    fn store_text(&mut self, text: &str) -> StoredValue {
         let (at, length) = self.append_text(text);
         StoredValue::Text(at, length)
     }
 
-    fn json(&mut self, text: &str) -> StoredValue {
+    fn store_json(&mut self, text: &str) -> StoredValue {
         let (at, length) = self.append_text(text);
         StoredValue::Json(at, length)
     }
@@ -219,25 +219,25 @@ impl Arguments {
 
     /// Calls `each` with the arguments of one event, in order.
     pub(crate) fn visit(&self, span: ArgumentRange, keys: &Strings, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        self.of(span).iter().for_each(|entry| each(keys.get(entry.key), self.value(entry.value)));
+        self.range_entries(span).iter().for_each(|entry| each(keys.get(entry.key), self.load_value(entry.value)));
     }
 
     /// Returns whether any event may have an argument of this key.
-    pub(crate) fn has(&self, key: StringId) -> bool {
+    pub(crate) fn has_key(&self, key: StringId) -> bool {
         self.last.get(key.index()).is_some_and(|last| *last != 0)
     }
 
     /// Returns one argument of one event.
     pub(crate) fn get(&self, span: ArgumentRange, key: StringId) -> Option<ArgValue<'_>> {
-        self.of(span).iter().find(|entry| entry.key == key).map(|entry| self.value(entry.value))
+        self.range_entries(span).iter().find(|entry| entry.key == key).map(|entry| self.load_value(entry.value))
     }
 
-    fn of(&self, span: ArgumentRange) -> &[StoredArgument] {
+    fn range_entries(&self, span: ArgumentRange) -> &[StoredArgument] {
         let (first, count) = (span.first as usize, span.count as usize);
         self.entries.get(first..first + count).unwrap_or(&[])
     }
 
-    fn value(&self, value: StoredValue) -> ArgValue<'_> {
+    fn load_value(&self, value: StoredValue) -> ArgValue<'_> {
         let text = |at: u64, length: u32| {
             let at = usize::try_from(at).unwrap_or(usize::MAX);
             self.texts.get(at..at.saturating_add(length as usize)).unwrap_or("")
@@ -262,12 +262,12 @@ mod tests {
     /// Returns a value as stored when recorded, and as stored when read from a file.
     fn recorded_and_read(value: ArgValue<'_>) -> (String, String) {
         let (mut arguments, mut keys) = (Arguments::default(), Strings::default());
-        let span = arguments.push(&[("a", value)], &mut keys);
-        let first = arguments.start();
+        let span = arguments.store_all(&[("a", value)], &mut keys);
+        let first = arguments.next_index();
         let json = json_text(&value);
-        arguments.read(first, keys.intern("a"), Json::new(json.as_bytes(), 0).value().unwrap());
+        arguments.store_parsed_arg(first, keys.intern("a"), Json::new(json.as_bytes(), 0).read_value().unwrap());
         let shown = |span| format!("{:?}", arguments.get(span, keys.find(b"a").unwrap()).unwrap());
-        (shown(span), shown(arguments.since(first)))
+        (shown(span), shown(arguments.range_from(first)))
     }
 
     #[test]
@@ -303,13 +303,13 @@ mod tests {
     fn later_argument_replaces_earlier_of_same_name() {
         let (mut arguments, mut keys) = (Arguments::default(), Strings::default());
         let (a, b) = (keys.intern("a"), keys.intern("b"));
-        let one = arguments.push(&[("a", ArgValue::I64(1)), ("b", ArgValue::I64(2))], &mut keys);
-        let first = arguments.start();
+        let one = arguments.store_all(&[("a", ArgValue::I64(1)), ("b", ArgValue::I64(2))], &mut keys);
+        let first = arguments.next_index();
         let read = |arguments: &mut Arguments, key, text: &'static str| {
-            arguments.read(first, key, JsonValue::Number(JsonNumber(text.as_bytes()))).duplicate
+            arguments.store_parsed_arg(first, key, JsonValue::Number(JsonNumber(text.as_bytes()))).duplicate
         };
         assert_eq!([("3", b), ("4", b), ("5", a)].map(|(n, key)| read(&mut arguments, key, n)), [false, true, false]);
-        let mut two = arguments.since(first);
+        let mut two = arguments.range_from(first);
         let all = |arguments: &Arguments, span| {
             let mut all = String::new();
             arguments.visit(span, &keys, &mut |key, value| all += &format!("{key}{value:?} "));
@@ -318,7 +318,7 @@ mod tests {
         assert_eq!((all(&arguments, one), all(&arguments, two)), ("a1 b2 ".to_owned(), "b4 a5 ".to_owned()));
         arguments.remove(&mut two, b);
         assert_eq!(all(&arguments, two), "a5 ");
-        let joined = arguments.join(one, two);
+        let joined = arguments.merge_args(one, two);
         assert_eq!(all(&arguments, joined), "a5 b2 ");
     }
 

@@ -1,6 +1,6 @@
 //! Binds the ends of arrows to events.
 
-use super::builder::absolute;
+use super::builder::absolute_timestamp;
 use super::notes::Note;
 use super::{EventRow, Events, Phase};
 use crate::activity::Flow;
@@ -25,13 +25,13 @@ impl Arrows {
         self.0.push(arrow_end);
     }
 
-    pub(super) fn rebase(&mut self, base: i64) {
-        self.0.iter_mut().for_each(|arrow_end| arrow_end.at = absolute(arrow_end.at, base).0);
+    pub(super) fn rebase_times(&mut self, base: i64) {
+        self.0.iter_mut().for_each(|arrow_end| arrow_end.at = absolute_timestamp(arrow_end.at, base).0);
     }
 
     /// Binds each end to the event before it in the file, as Kineto writes them, if that event covers its place.
     /// Otherwise binds it to the innermost slice around it. `places` maps old indices to sorted ones.
-    pub(super) fn bind(mut self, events: &mut Events, places: &[u32]) {
+    pub(super) fn bind_ends(mut self, events: &mut Events, places: &[u32]) {
         self.0.retain(|arrow_end| {
             let place = arrow_end.before.and_then(|before| places.get(before));
             let row = place.and_then(|place| events.rows.get(*place as usize));

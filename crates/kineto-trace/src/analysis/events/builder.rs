@@ -74,8 +74,8 @@ const OPEN: Timestamp = Timestamp::from_nanos(u64::MAX);
 
 impl Builder {
     /// Returns a builder that stops after `limit`.
-    pub fn within(limit: Option<Duration>) -> Builder {
-        Builder { deadline: Deadline::after(limit), ..Builder::default() }
+    pub fn with_time_limit(limit: Option<Duration>) -> Builder {
+        Builder { deadline: Deadline::from_limit(limit), ..Builder::default() }
     }
 
     pub(crate) fn push(&mut self, new: &EventDraft) {
@@ -85,9 +85,9 @@ impl Builder {
             .entry(new.category)
             .or_insert_with(|| ActivityType::from_name(events.strings.get(new.category)));
         let mut arguments = new.arguments;
-        let (id, linked) = self.ids(kind, new.phase, &mut arguments, new.external);
-        let start = relative(new.start);
-        let end = new.end.map_or(OPEN, |end| relative(end.max(new.start)));
+        let (id, linked) = self.take_ids(kind, new.phase, &mut arguments, new.external);
+        let start = relative_timestamp(new.start);
+        let end = new.end.map_or(OPEN, |end| relative_timestamp(end.max(new.start)));
         self.events.rows.push(EventRow {
             start,
             end,
@@ -104,7 +104,7 @@ impl Builder {
 
     /// Removes the "External id" from an event's arguments, and returns it as (own id, id of the launching slice).
     /// Which of the two it is depends on the event's type.
-    fn ids(
+    fn take_ids(
         &mut self,
         kind: Option<ActivityType>,
         phase: Phase,
@@ -112,15 +112,15 @@ impl Builder {
         external: Option<u64>,
     ) -> (u64, u64) {
         let columns = &mut self.events.arguments;
-        let (found, key) = match external.or_else(|| number(columns, *arguments, StringId::EXTERNAL)) {
+        let (found, key) = match external.or_else(|| id_argument(columns, *arguments, StringId::EXTERNAL)) {
             Some(id) => (Some(id), StringId::EXTERNAL),
-            None => (number(columns, *arguments, StringId::OLD_EXTERNAL), StringId::OLD_EXTERNAL),
+            None => (id_argument(columns, *arguments, StringId::OLD_EXTERNAL), StringId::OLD_EXTERNAL),
         };
         let Some(id) = found else { return (0, 0) };
         columns.remove(arguments, key);
-        let number = |key| number(columns, *arguments, key);
+        let number = |key| id_argument(columns, *arguments, key);
         // An instant has no own id: the id names the slice around it.
-        let own = phase == Phase::Slice && owns(kind);
+        let own = phase == Phase::Slice && owns_external_id(kind);
         if own || number(StringId::SPAN).is_some() || is_wait(kind) && number(StringId::CORRELATION) == Some(id) {
             (id, 0)
         } else {
@@ -129,14 +129,14 @@ impl Builder {
     }
 
     /// Ends the open slice that began last on a track.
-    pub(crate) fn end(&mut self, track: u32, at: i64, arguments: ArgumentRange) {
-        self.ends.push(SliceEnd { track, at: relative(at), place: self.events.rows.len(), arguments });
+    pub(crate) fn end_slice(&mut self, track: u32, at: i64, arguments: ArgumentRange) {
+        self.ends.push(SliceEnd { track, at: relative_timestamp(at), place: self.events.rows.len(), arguments });
     }
 
     /// Adds one end of an arrow; it belongs to the last event if that covers its place.
     pub(crate) fn add_flow(&mut self, track: u32, at: i64, flow: Flow) {
         let before = self.events.rows.len().checked_sub(1);
-        self.arrows.push(ArrowEnd { track, at: relative(at), before, flow });
+        self.arrows.push(ArrowEnd { track, at: relative_timestamp(at), before, flow });
     }
 
     /// Adds one end of an arrow to the last event.
@@ -152,7 +152,7 @@ impl Builder {
 
     /// Records that the span of an async track has one: the span named by the arguments, else the first on the track.
     pub(crate) fn async_span_of(&mut self, arguments: ArgumentRange, track: Option<u64>) {
-        let span = number(&self.events.arguments, arguments, StringId::SPAN);
+        let span = id_argument(&self.events.arguments, arguments, StringId::SPAN);
         self.async_spans.extend(span.or(track));
     }
 
@@ -162,7 +162,7 @@ impl Builder {
         if let Some((.., number)) = known {
             return number - 1;
         }
-        let track = self.track(TrackId::Id(process), TrackId::Id(thread));
+        let track = self.track_number(TrackId::Id(process), TrackId::Id(thread));
         if let Some(place) = self.recent_tracks.get_mut(self.next_recent % RECENT) {
             *place = (process, thread, track.saturating_add(1));
         }
@@ -171,7 +171,7 @@ impl Builder {
     }
 
     /// Returns the number of a track, and adds it if it is missing.
-    pub(crate) fn track(&mut self, process: TrackId, thread: TrackId) -> u32 {
+    pub(crate) fn track_number(&mut self, process: TrackId, thread: TrackId) -> u32 {
         let tracks = &mut self.events.tracks;
         *self.tracks.entry((process, thread)).or_insert_with_key(|(process, thread)| {
             let number = u32::try_from(tracks.len()).unwrap_or(u32::MAX);
@@ -181,8 +181,8 @@ impl Builder {
     }
 
     /// Names a track.
-    pub(crate) fn name(&mut self, process: TrackId, thread: TrackId, name: &str) {
-        let track = self.track(process, thread) as usize;
+    pub(crate) fn name_track(&mut self, process: TrackId, thread: TrackId, name: &str) {
+        let track = self.track_number(process, thread) as usize;
         if let Some(track) = self.events.tracks.get_mut(track) {
             name.clone_into(&mut track.name);
         }
@@ -203,25 +203,25 @@ impl Builder {
     /// epoch.
     pub(crate) fn finish(mut self, base: i64, window: (Option<i64>, Option<i64>)) -> Events {
         let last = self.events.rows.iter().filter(|row| row.end != OPEN).map(|row| row.end).max();
-        let last = window.1.map(relative).or(last);
-        self.close(last);
-        let early = self.events.rows.iter_mut().map(|row| row.rebase(base)).filter(|early| *early).count();
+        let last = window.1.map(relative_timestamp).or(last);
+        self.close_slices(last);
+        let early = self.events.rows.iter_mut().map(|row| row.rebase_times(base)).filter(|early| *early).count();
         self.events.notes.add(Note::BeforeEpoch, early as u64);
-        self.arrows.rebase(base);
-        let places = self.sort();
-        self.arrows.bind(&mut self.events, &places);
-        let edge = |at: Option<i64>| at.map(|at| absolute(relative(at), base).0);
+        self.arrows.rebase_times(base);
+        let places = self.sort_rows();
+        self.arrows.bind_ends(&mut self.events, &places);
+        let edge = |at: Option<i64>| at.map(|at| absolute_timestamp(relative_timestamp(at), base).0);
         let events = &mut self.events;
         events.window = edge(window.0).zip(edge(window.1));
         events.async_spans = self.async_spans.into_iter().collect();
         events.private_use1 = private_use1(&events.header);
         events.accelerator =
-            if events.private_use1.is_some() { Accelerator::PrivateUse1 } else { accelerator(&events.rows) };
+            if events.private_use1.is_some() { Accelerator::PrivateUse1 } else { infer_accelerator(&events.rows) };
         self.events
     }
 
     /// Matches separate begins and ends: each end closes the slice on its track that began last.
-    fn close(&mut self, last: Option<Timestamp>) {
+    fn close_slices(&mut self, last: Option<Timestamp>) {
         let rows = &mut self.events.rows;
         let begins = rows.iter().enumerate().filter(|(_, row)| row.end == OPEN);
         // Sort by track and time; at equal times, keep the order of the file.
@@ -240,7 +240,7 @@ impl Builder {
                     Some(row) => {
                         row.end = at;
                         if !arguments.is_empty() {
-                            row.arguments = self.events.arguments.join(row.arguments, arguments);
+                            row.arguments = self.events.arguments.merge_args(row.arguments, arguments);
                         }
                     }
                     None => self.events.notes.add(Note::EndWithoutBegin, 1),
@@ -254,7 +254,7 @@ impl Builder {
     }
 
     /// Sorts the rows, and returns the new index of each.
-    fn sort(&mut self) -> Vec<u32> {
+    fn sort_rows(&mut self) -> Vec<u32> {
         let Events { rows, strings, .. } = &self.events;
         let is_call = |row: &EventRow| is_call(strings.get(row.category));
         let keys = (0..).zip(rows).map(|(index, row)| (row.start, Reverse(row.end), index));
@@ -279,20 +279,20 @@ impl Builder {
 
 impl EventRow {
     /// Makes its times absolute; returns whether they were before the epoch.
-    fn rebase(&mut self, base: i64) -> bool {
-        let ((start, early), (end, _)) = (absolute(self.start, base), absolute(self.end, base));
+    fn rebase_times(&mut self, base: i64) -> bool {
+        let ((start, early), (end, _)) = (absolute_timestamp(self.start, base), absolute_timestamp(self.end, base));
         (self.start, self.end) = (start, end);
         early
     }
 }
 
 /// Maps signed nanoseconds to unsigned ones, keeping their order.
-pub(crate) fn relative(ns: i64) -> Timestamp {
+pub(crate) fn relative_timestamp(ns: i64) -> Timestamp {
     Timestamp::from_nanos(ns.cast_unsigned() ^ (1 << 63))
 }
 
-/// Returns the time that [`relative`] encoded, and whether it is before the epoch and was clamped to it.
-pub(crate) fn absolute(at: Timestamp, base: i64) -> (Timestamp, bool) {
+/// Returns the time that [`relative_timestamp`] encoded, and whether it is before the epoch and was clamped to it.
+pub(crate) fn absolute_timestamp(at: Timestamp, base: i64) -> (Timestamp, bool) {
     let ns = (at.as_nanos() ^ (1 << 63)).cast_signed();
     let ns = i128::from(ns) + i128::from(base);
     (Timestamp::from_nanos(u64::try_from(ns.max(0)).unwrap_or(u64::MAX)), ns < 0)
@@ -304,7 +304,7 @@ pub(super) fn is_call(category: &str) -> bool {
 }
 
 /// Returns whether the "External id" of such an event is its own id.
-fn owns(kind: Option<ActivityType>) -> bool {
+fn owns_external_id(kind: Option<ActivityType>) -> bool {
     use ActivityType as T;
     match kind {
         None => true,
@@ -322,7 +322,7 @@ fn is_wait(kind: Option<ActivityType>) -> bool {
 }
 
 /// Returns an argument as an id, given as a number or as text; 0 means no id.
-fn number(arguments: &Arguments, span: ArgumentRange, key: StringId) -> Option<u64> {
+fn id_argument(arguments: &Arguments, span: ArgumentRange, key: StringId) -> Option<u64> {
     let id = match arguments.get(span, key)? {
         ArgValue::I64(id) => u64::try_from(id).ok()?,
         ArgValue::U64(id) => id,
@@ -342,7 +342,7 @@ fn private_use1(header: &[(String, String)]) -> Option<String> {
 }
 
 /// Returns which vendor's devices the trace is about.
-fn accelerator(rows: &[EventRow]) -> Accelerator {
+fn infer_accelerator(rows: &[EventRow]) -> Accelerator {
     use ActivityType as T;
     let has = |kinds: [T; 2]| rows.iter().any(|row| row.kind.is_some_and(|kind| kinds.contains(&kind)));
     if has([T::PrivateUse1Runtime, T::PrivateUse1Driver]) {

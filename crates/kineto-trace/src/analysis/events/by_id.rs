@@ -60,9 +60,9 @@ mod tests {
     #[test]
     fn first_event_of_an_id_is_found_in_dense_and_sparse_lists() {
         let sample = (0..4).fold(SampleTrace::default(), |sample, at| {
-            sample.host(ActivityType::CpuOp, "op", 1, (at * 10, at * 10 + 5), NO_ARGS)
+            sample.host_slice(ActivityType::CpuOp, "op", 1, (at * 10, at * 10 + 5), NO_ARGS)
         });
-        let events = sample.events();
+        let events = sample.into_events();
         for ids in [[7, 8, 7, 10], [7, u64::MAX, 7, 1 << 40]] {
             let by_id = EventsById::new(ids.into_iter().zip(events.iter()));
             let found = |id| by_id.get(&events, id).map(|event| event.index());

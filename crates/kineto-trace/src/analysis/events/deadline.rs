@@ -15,7 +15,7 @@ impl Deadline {
     const STEP: u32 = 256;
 
     /// Returns a deadline that lies `limit` from now; it never expires if that is out of range.
-    pub(super) fn after(limit: Option<Duration>) -> Deadline {
+    pub(super) fn from_limit(limit: Option<Duration>) -> Deadline {
         // WebAssembly has no clock.
         let limit = limit.filter(|_| !cfg!(target_family = "wasm"));
         Deadline { at: limit.and_then(|limit| Instant::now().checked_add(limit)), ..Deadline::default() }
@@ -38,8 +38,8 @@ mod tests {
 
     #[test]
     fn passed_deadline_stays_passed() {
-        let (mut never, mut now) = (Deadline::default(), Deadline::after(Some(Duration::ZERO)));
-        let mut far = Deadline::after(Some(Duration::MAX));
+        let (mut never, mut now) = (Deadline::default(), Deadline::from_limit(Some(Duration::ZERO)));
+        let mut far = Deadline::from_limit(Some(Duration::MAX));
         assert!((0..1000).all(|_| now.is_over() && !never.is_over() && !far.is_over()));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::builder::is_call;
 use super::strings::StringId;
-use super::values::{signed, unsigned};
+use super::values::{as_signed, as_unsigned};
 use super::{EventRow, EventTrack, Events, Phase, TrackId};
 use crate::activity::{ActivityType, ArgValue, Args, CorrelationId, DeviceType, Flow, OVERHEAD_GROUP, field_names};
 use crate::time::Timestamp;
@@ -119,7 +119,7 @@ impl<'e> Event<'e> {
 
     /// Returns the id that a call of the runtime shares with the work that it launched, in the vendor's numbering.
     pub fn correlation(&self) -> Option<u64> {
-        self.arg_by_id(StringId::CORRELATION).and_then(unsigned).filter(|id| *id != 0)
+        self.arg_by_id(StringId::CORRELATION).and_then(as_unsigned).filter(|id| *id != 0)
     }
 
     /// Returns whether it is a call of a runtime or a driver.
@@ -139,7 +139,7 @@ impl<'e> Event<'e> {
     /// Returns the type of the device that it ran on, or of an allocation's memory; `None` if its type is unknown.
     pub fn device_type(&self) -> Option<DeviceType> {
         if let Some(number) = self.arg_by_id(StringId::DEVICE_TYPE).filter(|_| self.is_instant()) {
-            let number = unsigned(number)?;
+            let number = as_unsigned(number)?;
             return DeviceType::ALL.into_iter().find(|device| u64::from(device.number()) == number);
         }
         self.kind().map(|kind| kind.device(self.events.accelerator))
@@ -149,9 +149,9 @@ impl<'e> Event<'e> {
     /// returns the process id.
     pub fn device_index(&self) -> Option<u32> {
         let index = match self.arg_by_id(StringId::DEVICE_ID).filter(|_| self.is_instant()) {
-            Some(index) => signed(index),
+            Some(index) => as_signed(index),
             None if self.is_on_device() => {
-                self.arg_by_id(StringId::DEVICE).and_then(signed).or(id_number(&self.track().process))
+                self.arg_by_id(StringId::DEVICE).and_then(as_signed).or(id_number(&self.track().process))
             }
             None => None,
         };
@@ -162,7 +162,7 @@ impl<'e> Event<'e> {
     pub fn stream(&self) -> Option<u64> {
         let stream = match self.arg_by_id(StringId::STREAM) {
             _ if !self.is_on_device() => None,
-            Some(stream) => signed(stream),
+            Some(stream) => as_signed(stream),
             None => id_number(&self.track().thread),
         };
         stream.and_then(|stream| stream.try_into().ok())
@@ -177,7 +177,7 @@ impl<'e> Event<'e> {
     pub fn thread(&self) -> Option<i64> {
         self.process()?;
         // A slice that overlaps another of its thread is drawn on a separate row, whose id is not a thread id.
-        self.arg_by_id(StringId::THREAD).and_then(signed).or(id_number(&self.track().thread))
+        self.arg_by_id(StringId::THREAD).and_then(as_signed).or(id_number(&self.track().thread))
     }
 
     /// Returns whether its span has an async track, because the span's thread did other work before it ended.
@@ -188,7 +188,7 @@ impl<'e> Event<'e> {
 
     /// Returns the id of the span that a slice belongs to, or in which an instant happened.
     pub fn span(&self) -> Option<u64> {
-        self.arg_by_id(StringId::SPAN).and_then(unsigned)
+        self.arg_by_id(StringId::SPAN).and_then(as_unsigned)
     }
 
     /// Returns the id of the span's parent: the explicit `parent`, else the span that its thread had entered last.
@@ -196,17 +196,17 @@ impl<'e> Event<'e> {
     /// If a thread has entered span A, then B, then A again, the parent is A. The registry of `tracing-subscriber`
     /// ignores the second enter of A and returns B.
     pub fn parent_span(&self) -> Option<u64> {
-        self.arg_by_id(StringId::PARENT).and_then(unsigned)
+        self.arg_by_id(StringId::PARENT).and_then(as_unsigned)
     }
 
     /// Returns whether tables leave it out, because it is a program's own bookkeeping.
     pub fn is_hidden(&self) -> bool {
-        if !self.events.arguments.has(StringId::HIDDEN) {
+        if !self.events.arguments.has_key(StringId::HIDDEN) {
             return false;
         }
         match self.arg_by_id(StringId::HIDDEN) {
             Some(ArgValue::Bool(hidden)) => hidden,
-            Some(hidden) => unsigned(hidden) == Some(1),
+            Some(hidden) => as_unsigned(hidden) == Some(1),
             None => false,
         }
     }
@@ -233,7 +233,7 @@ impl<'e> Event<'e> {
     pub fn arg(&self, key: &str) -> Option<ArgValue<'e>> {
         self.exact_arg(key).or_else(|| {
             let shown = format!("{key}{}", field_names::SUFFIX);
-            self.exact_arg(&shown).filter(|_| field_names::original(&shown).is_some())
+            self.exact_arg(&shown).filter(|_| field_names::original_name(&shown).is_some())
         })
     }
 
@@ -264,7 +264,7 @@ pub(crate) fn id_number(id: &TrackId) -> Option<i64> {
 impl Args for Event<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         self.events.arguments.visit(self.row().arguments, &self.events.strings, &mut |key, value| {
-            let own = field_names::original(key).filter(|own| self.exact_arg(own).is_none());
+            let own = field_names::original_name(key).filter(|own| self.exact_arg(own).is_none());
             each(own.unwrap_or(key), value);
         });
     }

@@ -1,8 +1,8 @@
 //! Typed access to the arguments of device work: torch's `EventMetadata`.
 
 use super::event::Event;
-use super::shape::integers;
-use super::values::{float, signed, text, unsigned};
+use super::shape::parse_integers;
+use super::values::{as_float, as_signed, as_text, as_unsigned};
 use crate::activity::ArgValue;
 use crate::analysis::read::{Json, JsonValue};
 
@@ -54,94 +54,94 @@ macro_rules! accessors {
 impl<'e> EventMetadata<'e> {
     accessors! {
         /// Returns the number of registers of each thread.
-        registers_per_thread: u64 = unsigned("registers per thread");
+        registers_per_thread: u64 = as_unsigned("registers per thread");
         /// Returns the bytes of shared memory of each block.
-        shared_memory: u64 = unsigned("shared memory");
+        shared_memory: u64 = as_unsigned("shared memory");
         /// Returns the number of blocks for each multiprocessor of the device.
-        blocks_per_sm: f64 = float("blocks per SM");
+        blocks_per_sm: f64 = as_float("blocks per SM");
         /// Returns the number of warps for each multiprocessor of the device.
-        warps_per_sm: f64 = float("warps per SM");
+        warps_per_sm: f64 = as_float("warps per SM");
         /// Returns the share of the device's warp slots that the kernel can occupy, in percent.
-        estimated_occupancy_percent: i64 = signed("est. achieved occupancy %");
+        estimated_occupancy_percent: i64 = as_signed("est. achieved occupancy %");
         /// Returns when the kernel was queued, in nanoseconds of the device's clock; 0 if unknown.
-        queued: u64 = unsigned("queued");
+        queued: u64 = as_unsigned("queued");
         /// Returns the priority of the kernel's stream.
-        priority: i64 = signed("priority");
+        priority: i64 = as_signed("priority");
         /// Returns the context id.
-        context: u64 = unsigned("context");
+        context: u64 = as_unsigned("context");
         /// Returns the stream id.
-        stream: i64 = signed("stream");
+        stream: i64 = as_signed("stream");
         /// Returns the channel id of the device.
-        channel: u64 = unsigned("channel");
+        channel: u64 = as_unsigned("channel");
         /// Returns the type of the channel.
-        channel_type: i64 = signed("channel_type");
+        channel_type: i64 = as_signed("channel_type");
         /// Returns the id of the graph that it belongs to.
-        graph_id: u64 = unsigned("graph id");
+        graph_id: u64 = as_unsigned("graph id");
         /// Returns the id of the node in that graph.
-        graph_node_id: u64 = unsigned("graph node id");
+        graph_node_id: u64 = as_unsigned("graph node id");
         /// Returns the queue of AMD's runtime.
-        hsa_queue: u64 = unsigned("hsa_queue");
+        hsa_queue: u64 = as_unsigned("hsa_queue");
         /// Returns the number of bytes copied or filled.
-        bytes: u64 = unsigned("bytes");
+        bytes: u64 = as_unsigned("bytes");
         /// Returns the bandwidth in 10^9 bytes a second.
-        bandwidth_gb_s: f64 = float("memory bandwidth (GB/s)");
+        bandwidth_gb_s: f64 = as_float("memory bandwidth (GB/s)");
         /// Returns the callback id of the function of NVIDIA's runtime or driver.
-        cbid: u64 = unsigned("cbid");
+        cbid: u64 = as_unsigned("cbid");
         /// Returns the kind of synchronization, such as "Stream Wait Event".
-        sync_kind: &'e str = text("cuda_sync_kind");
+        sync_kind: &'e str = as_text("cuda_sync_kind");
         /// Returns the stream of the event that was waited for.
-        wait_on_stream: i64 = signed("wait_on_stream");
+        wait_on_stream: i64 = as_signed("wait_on_stream");
         /// Returns the id of the event that was waited for.
-        wait_on_event: u64 = unsigned("wait_on_cuda_event_id");
+        wait_on_event: u64 = as_unsigned("wait_on_cuda_event_id");
         /// Returns the collective operation, such as "allreduce".
-        collective_name: &'e str = text("Collective name");
+        collective_name: &'e str = as_text("Collective name");
         /// Returns the element type of the collective.
-        dtype: &'e str = text("dtype");
+        dtype: &'e str = as_text("dtype");
         /// Returns the number of input elements of the collective.
-        in_msg_nelems: i64 = signed("In msg nelems");
+        in_msg_nelems: i64 = as_signed("In msg nelems");
         /// Returns the number of output elements of the collective.
-        out_msg_nelems: i64 = signed("Out msg nelems");
+        out_msg_nelems: i64 = as_signed("Out msg nelems");
         /// Returns how the input is split, as the text of a list.
-        in_split_size: &'e str = text("In split size");
+        in_split_size: &'e str = as_text("In split size");
         /// Returns how the output is split, as the text of a list.
-        out_split_size: &'e str = text("Out split size");
+        out_split_size: &'e str = as_text("Out split size");
         /// Returns the first rank of the group.
-        global_rank_start: i64 = signed("Global rank start");
+        global_rank_start: i64 = as_signed("Global rank start");
         /// Returns the distance between the ranks of the group.
-        global_rank_stride: i64 = signed("Global rank stride");
+        global_rank_stride: i64 = as_signed("Global rank stride");
         /// Returns the number of ranks in the group.
-        group_size: i64 = signed("Group size");
+        group_size: i64 = as_signed("Group size");
         /// Returns the group's name.
-        process_group_name: &'e str = text("Process Group Name");
+        process_group_name: &'e str = as_text("Process Group Name");
         /// Returns the group's description.
-        process_group_description: &'e str = text("Process Group Description");
+        process_group_description: &'e str = as_text("Process Group Description");
         /// Returns the group's ranks, as the text of a list.
-        process_group_ranks: &'e str = text("Process Group Ranks");
+        process_group_ranks: &'e str = as_text("Process Group Ranks");
         /// Returns this process's rank.
-        rank: i64 = signed("Rank");
+        rank: i64 = as_signed("Rank");
         /// Returns the rank that it receives from.
-        src_rank: i64 = signed("Src Rank");
+        src_rank: i64 = as_signed("Src Rank");
         /// Returns the rank that it sends to.
-        dst_rank: i64 = signed("Dst Rank");
+        dst_rank: i64 = as_signed("Dst Rank");
         /// Returns the index of the collective in its group.
-        seq: i64 = signed("Seq");
+        seq: i64 = as_signed("Seq");
         /// Returns the id that the collective has on all ranks.
-        comms_id: u64 = unsigned("Comms Id");
+        comms_id: u64 = as_unsigned("Comms Id");
     }
 
     /// Returns the size of the kernel's grid, in blocks.
     pub fn grid(&self) -> Option<[u32; 3]> {
-        self.triple("grid")
+        self.triple_arg("grid")
     }
 
     /// Returns the size of the kernel's blocks, in threads.
     pub fn block(&self) -> Option<[u32; 3]> {
-        self.triple("block")
+        self.triple_arg("block")
     }
 
     /// Returns the correlation id of the record call of the event that was waited for; `None` if unknown.
     pub fn wait_on_record(&self) -> Option<u64> {
-        self.0.exact_arg("wait_on_cuda_event_record_corr_id").and_then(unsigned)
+        self.0.exact_arg("wait_on_cuda_event_record_corr_id").and_then(as_unsigned)
     }
 
     /// Returns whether the collective was asynchronous.
@@ -155,15 +155,17 @@ impl<'e> EventMetadata<'e> {
     /// Returns the occupancy of the kernel.
     pub fn occupancy(&self) -> Option<OccupancyMetadata> {
         let mut found = OccupancyMetadata::default();
-        let mut json = Json::new(self.0.json("occupancy")?.as_bytes(), 0);
-        let read = json.object(|key, json| {
-            let value = json.value()?;
+        let mut json = Json::new(self.0.json_arg("occupancy")?.as_bytes(), 0);
+        let read = json.read_object(|key, json| {
+            let value = json.read_value()?;
             let number = match value {
-                JsonValue::Number(number) => number.get().parse().ok(),
+                JsonValue::Number(number) => number.as_str().parse().ok(),
                 _ => None,
             };
-            match (key.get().0.as_ref(), value) {
-                ("limitingFactors", JsonValue::Text(text)) => found.limiting_factors = Some(text.get().0.into_owned()),
+            match (key.decode_text().0.as_ref(), value) {
+                ("limitingFactors", JsonValue::Text(text)) => {
+                    found.limiting_factors = Some(text.decode_text().0.into_owned())
+                }
                 ("activeBlocksPerMultiprocessor", _) => found.active_blocks_per_multiprocessor = number,
                 ("blockLimitRegs", _) => found.block_limit_registers = number,
                 ("blockLimitSharedMem", _) => found.block_limit_shared_memory = number,
@@ -179,8 +181,9 @@ impl<'e> EventMetadata<'e> {
         read.is_ok().then_some(found)
     }
 
-    fn triple(&self, key: &str) -> Option<[u32; 3]> {
-        let sizes: Option<Vec<u32>> = integers(self.0.json(key)?)?.into_iter().map(|n| n.try_into().ok()).collect();
+    fn triple_arg(&self, key: &str) -> Option<[u32; 3]> {
+        let sizes: Option<Vec<u32>> =
+            parse_integers(self.0.json_arg(key)?)?.into_iter().map(|n| n.try_into().ok()).collect();
         sizes?.try_into().ok()
     }
 }

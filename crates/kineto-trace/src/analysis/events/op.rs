@@ -2,7 +2,7 @@
 
 use super::event::Event;
 use super::shape::{self, Shape};
-use super::values::{signed, text, unsigned};
+use super::values::{as_signed, as_text, as_unsigned};
 use crate::activity::{ActivityType, ArgValue, CPU_COUNTERS, RecordScope};
 
 impl<'e> Event<'e> {
@@ -24,7 +24,7 @@ impl<'e> Event<'e> {
             self.exact_arg("Record function scope").or_else(|| self.exact_arg("record_scope")).and_then(|recorded| {
                 match recorded {
                     ArgValue::Str(name) => name.parse().ok(),
-                    number => unsigned(number).and_then(|number| RecordScope::from_number(number.try_into().ok()?)),
+                    number => as_unsigned(number).and_then(|number| RecordScope::from_number(number.try_into().ok()?)),
                 }
             });
         let annotation = self.kind() == Some(ActivityType::UserAnnotation);
@@ -33,14 +33,14 @@ impl<'e> Event<'e> {
 
     /// Returns the number that a forward operation shares with its backward operation, unique in the forward thread.
     pub fn sequence_number(&self) -> Option<u64> {
-        self.exact_arg("Sequence number").and_then(unsigned)
+        self.exact_arg("Sequence number").and_then(as_unsigned)
     }
 
     /// Returns the backend's handle of the operation; for a span, its field `debug_handle`.
     ///
     /// torch keeps it in memory only, with -1 for none, and never writes it to a file.
     pub fn debug_handle(&self) -> Option<i64> {
-        self.exact_arg("debug_handle").and_then(signed)
+        self.exact_arg("debug_handle").and_then(as_signed)
     }
 
     /// Returns the forward operation's thread, for a backward operation.
@@ -48,37 +48,37 @@ impl<'e> Event<'e> {
     /// torch has its own thread numbers, from 1; [`EventTree`](crate::analysis::EventTree) resolves them.
     pub fn forward_thread(&self) -> Option<u64> {
         self.sequence_number()?;
-        self.exact_arg("Fwd thread id").and_then(unsigned).filter(|thread| *thread != 0)
+        self.exact_arg("Fwd thread id").and_then(as_unsigned).filter(|thread| *thread != 0)
     }
 
     /// Returns torch's handle of the operation's call, which links it to the execution trace.
     pub fn record_function_id(&self) -> Option<u64> {
-        self.exact_arg("Record function id").and_then(unsigned).filter(|id| *id != 0)
+        self.exact_arg("Record function id").and_then(as_unsigned).filter(|id| *id != 0)
     }
 
     /// Returns the shapes of the inputs, with the structure of lists of tensors.
     pub fn input_dims(&self) -> Option<Vec<Shape>> {
-        self.json("Input Dims").and_then(Shape::all)
+        self.json_arg("Input Dims").and_then(Shape::parse_all)
     }
 
     /// Returns the strides of the inputs, with the structure of lists of tensors.
     pub fn input_strides(&self) -> Option<Vec<Shape>> {
-        self.json("Input Strides").and_then(Shape::all)
+        self.json_arg("Input Strides").and_then(Shape::parse_all)
     }
 
     /// Returns the types of the inputs, such as "float" or "c10::Half"; "" for inputs without a type.
     pub fn input_types(&self) -> Option<Vec<String>> {
-        self.json("Input type").and_then(shape::strings)
+        self.json_arg("Input type").and_then(shape::parse_strings)
     }
 
     /// Returns the values of inputs that are not tensors, as text; "" for tensors.
     pub fn concrete_inputs(&self) -> Option<Vec<String>> {
-        self.json("Concrete Inputs").and_then(shape::strings)
+        self.json_arg("Concrete Inputs").and_then(shape::parse_strings)
     }
 
     /// Returns the frames of the stack, innermost first; empty if no stack was recorded.
     pub fn stack(&self) -> impl DoubleEndedIterator<Item = &'e str> + use<'e> {
-        self.parts("Call stack", ';')
+        self.split_arg("Call stack", ';')
     }
 
     /// Returns the hardware and kernel counters by name, including nested operations; torch's `getPerfEventCounters`.
@@ -86,69 +86,69 @@ impl<'e> Event<'e> {
     /// Empty if none were recorded.
     pub fn performance_counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<'e> {
         let op = (self.is_slice() && !self.is_on_device()).then_some(*self);
-        let count = move |name| Some((name, op?.arg(name).and_then(unsigned)?));
+        let count = move |name| Some((name, op?.arg(name).and_then(as_unsigned)?));
         CPU_COUNTERS.iter().copied().filter_map(count)
     }
 
     /// Returns the modules around the operation, outermost first; empty if they were not recorded.
     pub fn module_hierarchy(&self) -> impl DoubleEndedIterator<Item = &'e str> + use<'e> {
-        self.parts("Module Hierarchy", '.')
+        self.split_arg("Module Hierarchy", '.')
     }
 
     /// Returns the call site, as "file:line".
     pub fn call_from(&self) -> Option<&'e str> {
-        self.exact_arg("CallFrom").and_then(text)
+        self.exact_arg("CallFrom").and_then(as_text)
     }
 
     /// Returns the name of the backend that ran it, if any.
     pub fn backend(&self) -> Option<&'e str> {
-        self.exact_arg("Backend").and_then(text).filter(|name| !name.is_empty())
+        self.exact_arg("Backend").and_then(as_text).filter(|name| !name.is_empty())
     }
 
     /// Returns the id of an interpreter's function.
     pub fn python_id(&self) -> Option<u64> {
-        self.exact_arg("Python id").and_then(unsigned)
+        self.exact_arg("Python id").and_then(as_unsigned)
     }
 
     /// Returns the id of the caller of an interpreter's function; `None` for the outermost.
     pub fn python_parent_id(&self) -> Option<u64> {
-        self.exact_arg("Python parent id").and_then(unsigned)
+        self.exact_arg("Python parent id").and_then(as_unsigned)
     }
 
     /// Returns which instance of its class a called module is.
     pub fn python_module_id(&self) -> Option<u64> {
-        self.exact_arg("Python module id").and_then(unsigned)
+        self.exact_arg("Python module id").and_then(as_unsigned)
     }
 
     /// Returns the number of bytes allocated (positive) or freed (negative), copied or filled.
     pub fn bytes(&self) -> Option<i64> {
-        self.exact_arg("Bytes").or_else(|| self.exact_arg("bytes")).and_then(signed)
+        self.exact_arg("Bytes").or_else(|| self.exact_arg("bytes")).and_then(as_signed)
     }
 
     /// Returns the address of an allocation.
     pub fn address(&self) -> Option<u64> {
-        self.exact_arg("Addr").and_then(unsigned)
+        self.exact_arg("Addr").and_then(as_unsigned)
     }
 
     /// Returns the allocator's total of allocated bytes after the event.
     pub fn total_allocated(&self) -> Option<u64> {
-        self.exact_arg("Total Allocated").and_then(unsigned)
+        self.exact_arg("Total Allocated").and_then(as_unsigned)
     }
 
     /// Returns the allocator's total of reserved bytes after the event.
     pub fn total_reserved(&self) -> Option<u64> {
-        self.exact_arg("Total Reserved").and_then(unsigned)
+        self.exact_arg("Total Reserved").and_then(as_unsigned)
     }
 
-    pub(super) fn json(&self, key: &str) -> Option<&'e str> {
+    pub(super) fn json_arg(&self, key: &str) -> Option<&'e str> {
         match self.arg(key)? {
             ArgValue::Json(json) => Some(json),
             _ => None,
         }
     }
 
-    fn parts(&self, key: &str, between: char) -> impl DoubleEndedIterator<Item = &'e str> + use<'e> {
-        let all = self.arg(key).and_then(text).unwrap_or_default();
+    fn split_arg(&self, key: &str, between: char) -> impl DoubleEndedIterator<Item = &'e str> + use<'e> {
+        let all = self.arg(key).and_then(as_text).unwrap_or_default();
         all.split(between).map(str::trim).filter(|part| !part.is_empty())
     }
 }

@@ -35,7 +35,7 @@ impl Builder {
             Body::Counter { at } => return self.add_counters(activity, at),
         };
         let is_slice = phase == Phase::Slice;
-        let arguments = self.events.arguments.push(activity.args, &mut self.events.strings);
+        let arguments = self.events.arguments.store_all(activity.args, &mut self.events.strings);
         let name = if is_slice { layout::name_in_file(activity.name) } else { Cow::Borrowed(activity.name) };
         let new = EventDraft {
             phase,
@@ -76,7 +76,7 @@ impl Builder {
         let process = if group.is_empty() { activity.track.process } else { Lane::Name(&group) };
         for (name, values) in sets {
             let track = self.track_of(Track { process, thread: activity.track.thread });
-            let arguments = self.events.arguments.push(&CounterValues(&values), &mut self.events.strings);
+            let arguments = self.events.arguments.store_all(&CounterValues(&values), &mut self.events.strings);
             let strings = &mut self.events.strings;
             let (start, category, name) = (signed_nanos(at), strings.intern(kind.as_str()), strings.intern(name));
             let new = EventDraft {
@@ -99,7 +99,7 @@ impl Builder {
 
     fn track_of(&mut self, track: Track<'_>) -> u32 {
         let (process, thread) = track_ids_in_file(track);
-        self.track(process, thread)
+        self.track_number(process, thread)
     }
 }
 
@@ -113,25 +113,25 @@ impl Args for CounterValues<'_> {
 }
 
 impl Rows for Builder {
-    fn process(&mut self, row: &ProcessRow<'_>) -> io::Result<()> {
+    fn write_process(&mut self, row: &ProcessRow<'_>) -> io::Result<()> {
         let process = self.process_entry(lane_id(row.process));
         row.name.clone_into(&mut process.name);
         row.label.clone_into(&mut process.label);
         Ok(())
     }
-    fn thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
+    fn write_thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
         let (process, thread) = track_ids_in_file(row.track);
-        self.name(process, thread, row.name);
+        self.name_track(process, thread, row.name);
         Ok(())
     }
-    fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
+    fn write_activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
         if self.deadline.is_over() {
             return Err(io::ErrorKind::TimedOut.into());
         }
         self.add_activity(activity);
         Ok(())
     }
-    fn flow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) -> io::Result<()> {
+    fn write_flow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) -> io::Result<()> {
         let track = self.track_of(track);
         self.add_flow(track, signed_nanos(at), flow);
         Ok(())
@@ -334,8 +334,8 @@ mod tests {
                     flow: row.flow.map(|(kind, id, start)| Flow { kind: kinds[usize::from(kind)], id, end: end_of(start) }),
                     args: &Owned(&row.args),
                 };
-                builder.activity(&activity).unwrap();
-                writer.activity(&activity).unwrap();
+                builder.write_activity(&activity).unwrap();
+                writer.write_activity(&activity).unwrap();
             }
             let file = writer.finish(Timestamp::from_nanos(BASE), None, "").unwrap();
             let (recorded, read) = (builder.finish(0, (None, None)), Events::from_reader(file.as_slice()).unwrap());

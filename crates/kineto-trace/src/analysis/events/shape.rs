@@ -14,12 +14,12 @@ pub enum Shape {
 
 impl Shape {
     /// Parses the shapes of all inputs; `None` if the text is not a list of shapes.
-    pub(super) fn all(json: &str) -> Option<Vec<Shape>> {
+    pub(super) fn parse_all(json: &str) -> Option<Vec<Shape>> {
         let mut shapes = Vec::new();
         let mut whole = true;
-        let read = Json::new(json.as_bytes(), 0).array(|json| {
-            let shape = match json.value()? {
-                JsonValue::Nested(text) => Shape::one(text),
+        let read = Json::new(json.as_bytes(), 0).read_array(|json| {
+            let shape = match json.read_value()? {
+                JsonValue::Nested(text) => Shape::parse_one(text),
                 _ => None,
             };
             whole &= shape.is_some();
@@ -29,22 +29,22 @@ impl Shape {
         (read.is_ok() && whole).then_some(shapes)
     }
 
-    fn one(text: &[u8]) -> Option<Shape> {
+    fn parse_one(text: &[u8]) -> Option<Shape> {
         let text = str::from_utf8(text).ok()?;
-        match integers(text) {
+        match parse_integers(text) {
             Some(sizes) => Some(Shape::Tensor(sizes)),
-            None => Shape::all(text).map(Shape::List),
+            None => Shape::parse_all(text).map(Shape::List),
         }
     }
 }
 
 /// Parses a list of integers; `None` if the text is anything else.
-pub(super) fn integers(json: &str) -> Option<Vec<i64>> {
+pub(super) fn parse_integers(json: &str) -> Option<Vec<i64>> {
     let mut list = Vec::new();
     let mut whole = true;
-    let read = Json::new(json.as_bytes(), 0).array(|json| {
-        let number: Option<i64> = match json.value()? {
-            JsonValue::Number(number) => number.get().parse().ok(),
+    let read = Json::new(json.as_bytes(), 0).read_array(|json| {
+        let number: Option<i64> = match json.read_value()? {
+            JsonValue::Number(number) => number.as_str().parse().ok(),
             _ => None,
         };
         whole &= number.is_some();
@@ -55,12 +55,12 @@ pub(super) fn integers(json: &str) -> Option<Vec<i64>> {
 }
 
 /// Parses a list of strings; `None` if the text is anything else.
-pub(super) fn strings(json: &str) -> Option<Vec<String>> {
+pub(super) fn parse_strings(json: &str) -> Option<Vec<String>> {
     let mut list = Vec::new();
     let mut whole = true;
-    let read = Json::new(json.as_bytes(), 0).array(|json| {
-        match json.value()? {
-            JsonValue::Text(text) => list.push(text.get().0.into_owned()),
+    let read = Json::new(json.as_bytes(), 0).read_array(|json| {
+        match json.read_value()? {
+            JsonValue::Text(text) => list.push(text.decode_text().0.into_owned()),
             _ => whole = false,
         }
         Ok(())
@@ -75,14 +75,14 @@ mod tests {
 
     #[test]
     fn lists_of_tensors_keep_their_structure() {
-        let shapes = Shape::all("[[2, 3], [], [[4], [5, 6]], [[[1]]]]").unwrap();
+        let shapes = Shape::parse_all("[[2, 3], [], [[4], [5, 6]], [[[1]]]]").unwrap();
         let list = List(vec![Tensor(vec![4]), Tensor(vec![5, 6])]);
         assert_eq!(shapes, [Tensor(vec![2, 3]), Tensor(vec![]), list, List(vec![List(vec![Tensor(vec![1])])])]);
-        assert_eq!(Shape::all("[]"), Some(vec![]));
+        assert_eq!(Shape::parse_all("[]"), Some(vec![]));
         for bad in ["[1]", "[[1.5]]", "[[1, [2]]]", "{}", "", "[[\"a\"]]"] {
-            assert_eq!(Shape::all(bad), None, "{bad}");
+            assert_eq!(Shape::parse_all(bad), None, "{bad}");
         }
-        assert_eq!(strings("[\"a\", \"\\u00e9\"]"), Some(vec!["a".to_owned(), "é".to_owned()]));
-        assert_eq!((strings("[1]"), integers("[1, null]")), (None, None));
+        assert_eq!(parse_strings("[\"a\", \"\\u00e9\"]"), Some(vec!["a".to_owned(), "é".to_owned()]));
+        assert_eq!((parse_strings("[1]"), parse_integers("[1, null]")), (None, None));
     }
 }

@@ -83,7 +83,7 @@ impl Strings {
         self.text.push_str(text);
         self.ends.push(self.text.len());
         let (text, ends, hasher) = (&self.text, &self.ends, &self.hasher);
-        self.ids.insert_unique(hash, id, |id| hasher.hash_one(bytes(text, ends, *id)));
+        self.ids.insert_unique(hash, id, |id| hasher.hash_one(text_bytes(text, ends, *id)));
         id
     }
 
@@ -93,23 +93,23 @@ impl Strings {
     }
 
     fn find_hashed(&self, hash: u64, text: &[u8]) -> Option<StringId> {
-        self.ids.find(hash, |id| bytes(&self.text, &self.ends, *id) == text).copied()
+        self.ids.find(hash, |id| text_bytes(&self.text, &self.ends, *id) == text).copied()
     }
 
     /// Returns the string with this id; empty if the id belongs to another table.
     pub(crate) fn get(&self, id: StringId) -> &str {
-        let (start, end) = range(&self.ends, id);
+        let (start, end) = text_range(&self.ends, id);
         self.text.get(start..end).unwrap_or_default()
     }
 }
 
-fn range(ends: &[usize], id: StringId) -> (usize, usize) {
+fn text_range(ends: &[usize], id: StringId) -> (usize, usize) {
     let end = |index: usize| ends.get(index).copied().unwrap_or(0);
     (id.index().checked_sub(1).map_or(0, end), end(id.index()))
 }
 
-fn bytes<'t>(text: &'t str, ends: &[usize], id: StringId) -> &'t [u8] {
-    let (start, end) = range(ends, id);
+fn text_bytes<'t>(text: &'t str, ends: &[usize], id: StringId) -> &'t [u8] {
+    let (start, end) = text_range(ends, id);
     text.as_bytes().get(start..end).unwrap_or_default()
 }
 

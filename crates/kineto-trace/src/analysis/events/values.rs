@@ -3,7 +3,7 @@
 use crate::activity::ArgValue;
 
 /// Returns a non-negative integer; text may be decimal or hexadecimal ("0x1f").
-pub(super) fn unsigned(value: ArgValue<'_>) -> Option<u64> {
+pub(super) fn as_unsigned(value: ArgValue<'_>) -> Option<u64> {
     match value {
         ArgValue::I64(value) => u64::try_from(value).ok(),
         ArgValue::U64(value) => Some(value),
@@ -16,17 +16,17 @@ pub(super) fn unsigned(value: ArgValue<'_>) -> Option<u64> {
 }
 
 /// Returns an integer; text may be decimal or hexadecimal.
-pub(crate) fn signed(value: ArgValue<'_>) -> Option<i64> {
+pub(crate) fn as_signed(value: ArgValue<'_>) -> Option<i64> {
     match value {
         ArgValue::I64(value) => Some(value),
-        ArgValue::Str(text) => text.parse().ok().or_else(|| unsigned(value).and_then(|value| value.try_into().ok())),
+        ArgValue::Str(text) => text.parse().ok().or_else(|| as_unsigned(value).and_then(|value| value.try_into().ok())),
         _ => None,
     }
 }
 
 /// Returns a number; files spell special values "inf", "-inf" and "nan".
 #[expect(clippy::cast_precision_loss, reason = "as every reader of JSON takes it")]
-pub(super) fn float(value: ArgValue<'_>) -> Option<f64> {
+pub(super) fn as_float(value: ArgValue<'_>) -> Option<f64> {
     match value {
         ArgValue::F64(value) => Some(value),
         ArgValue::I64(value) => Some(value as f64),
@@ -36,7 +36,7 @@ pub(super) fn float(value: ArgValue<'_>) -> Option<f64> {
     }
 }
 
-pub(crate) fn text(value: ArgValue<'_>) -> Option<&str> {
+pub(crate) fn as_text(value: ArgValue<'_>) -> Option<&str> {
     match value {
         ArgValue::Str(text) => Some(text),
         _ => None,

@@ -1,31 +1,31 @@
 //! The built-in formulas; a multiplication and an addition count as one operation each.
 
-use super::operands::{Operands, product};
+use super::operands::{Operands, checked_product};
 
 type Formula = fn(&Operands<'_>) -> Option<u64>;
 
 /// Formulas by the operation's name.
 pub(super) const BUILT_IN: &[(&str, Formula)] = &[
-    ("mm", |inputs| matmul(inputs, 0, 1)),
-    ("addmm", |inputs| matmul(inputs, 1, 2)),
-    ("bmm", |inputs| matmul(inputs, 0, 1)),
-    ("baddbmm", |inputs| matmul(inputs, 1, 2)),
-    ("matmul", |inputs| matmul(inputs, 0, 1)),
-    ("linear", linear),
-    ("conv1d", |inputs| convolution(inputs, 1)),
-    ("conv2d", |inputs| convolution(inputs, 2)),
-    ("conv3d", |inputs| convolution(inputs, 3)),
-    ("scaled_dot_product_attention", attention),
-    ("_scaled_dot_product_flash_attention", attention),
-    ("_scaled_dot_product_flash_attention_for_cpu", attention),
-    ("_scaled_dot_product_efficient_attention", attention),
-    ("_scaled_dot_product_cudnn_attention", attention),
+    ("mm", |inputs| matmul_flops(inputs, 0, 1)),
+    ("addmm", |inputs| matmul_flops(inputs, 1, 2)),
+    ("bmm", |inputs| matmul_flops(inputs, 0, 1)),
+    ("baddbmm", |inputs| matmul_flops(inputs, 1, 2)),
+    ("matmul", |inputs| matmul_flops(inputs, 0, 1)),
+    ("linear", linear_flops),
+    ("conv1d", |inputs| convolution_flops(inputs, 1)),
+    ("conv2d", |inputs| convolution_flops(inputs, 2)),
+    ("conv3d", |inputs| convolution_flops(inputs, 3)),
+    ("scaled_dot_product_attention", attention_flops),
+    ("_scaled_dot_product_flash_attention", attention_flops),
+    ("_scaled_dot_product_flash_attention_for_cpu", attention_flops),
+    ("_scaled_dot_product_efficient_attention", attention_flops),
+    ("_scaled_dot_product_cudnn_attention", attention_flops),
     ("mul", |inputs| inputs.numel(0)),
     ("add", |inputs| inputs.numel(0)),
 ];
 
 /// 2 M N K for each pair of matrices; dimensions before the last two are broadcast.
-fn matmul(inputs: &Operands<'_>, left: usize, right: usize) -> Option<u64> {
+fn matmul_flops(inputs: &Operands<'_>, left: usize, right: usize) -> Option<u64> {
     let (left, right) = (inputs.shape(left)?, inputs.shape(right)?);
     // A vector is a row on the left and a column on the right.
     let (batches, rows, inner) = match left.as_slice() {
@@ -41,11 +41,11 @@ fn matmul(inputs: &Operands<'_>, left: usize, right: usize) -> Option<u64> {
     if inner != depth {
         return None;
     }
-    product(&[2, product(&broadcast(batches, others)?)?, rows, columns, inner])
+    checked_product(&[2, checked_product(&broadcast_shape(batches, others)?)?, rows, columns, inner])
 }
 
 /// Returns the broadcast shape; `None` if the shapes are incompatible.
-fn broadcast(a: &[u64], b: &[u64]) -> Option<Vec<u64>> {
+fn broadcast_shape(a: &[u64], b: &[u64]) -> Option<Vec<u64>> {
     let at = |dims: &[u64], back: usize| dims.len().checked_sub(back).and_then(|at| dims.get(at)).copied().unwrap_or(1);
     let fit = |back| match (at(a, back), at(b, back)) {
         (1, other) | (other, 1) => Some(other),
@@ -55,10 +55,10 @@ fn broadcast(a: &[u64], b: &[u64]) -> Option<Vec<u64>> {
 }
 
 /// Multiplies each row of the input by each row of the weight: 2 numel(input) out.
-fn linear(inputs: &Operands<'_>) -> Option<u64> {
+fn linear_flops(inputs: &Operands<'_>) -> Option<u64> {
     let (input, weight) = (inputs.shape(0)?, inputs.shape(1)?);
     match (input.last(), weight.as_slice()) {
-        (Some(features), [out, inner]) if features == inner => product(&[2, product(&input)?, *out]),
+        (Some(features), [out, inner]) if features == inner => checked_product(&[2, checked_product(&input)?, *out]),
         _ => None,
     }
 }
@@ -66,7 +66,7 @@ fn linear(inputs: &Operands<'_>) -> Option<u64> {
 /// 2 N out(1..) kernel(1..) Cin Cout / groups, over one to three dimensions.
 ///
 /// Inputs: input, weight, bias, stride, padding, dilation, groups.
-fn convolution(inputs: &Operands<'_>, dimensions: usize) -> Option<u64> {
+fn convolution_flops(inputs: &Operands<'_>, dimensions: usize) -> Option<u64> {
     let (input, weight) = (inputs.shape(0)?, inputs.shape(1)?);
     let ([batch, channels, sizes @ ..], [out_channels, _, kernel @ ..]) = (input.as_slice(), weight.as_slice()) else {
         return None;
@@ -93,17 +93,17 @@ fn convolution(inputs: &Operands<'_>, dimensions: usize) -> Option<u64> {
     };
     let outputs: Vec<u64> = (0..dimensions).map(output).collect::<Option<_>>()?;
     let groups = each(inputs.integers(6, "groups"), 1, 0)?;
-    let all = [2, *batch, product(&outputs)?, product(kernel)?, *channels, *out_channels];
-    product(&all)?.checked_div(groups)
+    let all = [2, *batch, checked_product(&outputs)?, checked_product(kernel)?, *channels, *out_channels];
+    checked_product(&all)?.checked_div(groups)
 }
 
 /// Queries by keys, and weights by values: 2 B H Lq Lk (E + Ev). As in torch's counter, a causal mask does not halve
 /// it.
-fn attention(inputs: &Operands<'_>) -> Option<u64> {
+fn attention_flops(inputs: &Operands<'_>) -> Option<u64> {
     let (query, key, value) = (inputs.shape(0)?, inputs.shape(1)?, inputs.shape(2)?);
     match (query.as_slice(), key.as_slice(), value.as_slice()) {
         ([heads @ .., queries, width], [.., keys, depth], [.., values, out]) if width == depth && keys == values => {
-            product(&[2, product(heads)?, *queries, *keys, width.checked_add(*out)?])
+            checked_product(&[2, checked_product(heads)?, *queries, *keys, width.checked_add(*out)?])
         }
         _ => None,
     }

@@ -86,7 +86,7 @@ mod tests {
     /// Returns the default registry's result for an operation with these inputs.
     fn flops(op: &str, dims: &str, concrete: &str) -> Option<u64> {
         let args = [("Input Dims", ArgValue::Json(dims)), ("Concrete Inputs", ArgValue::Json(concrete))];
-        let events = SampleTrace::default().op_with(op, 0, 1, &args).events();
+        let events = SampleTrace::default().op_with(op, 0, 1, &args).into_events();
         FlopRegistry::default().flops(&events.get(0).unwrap())
     }
 
@@ -142,7 +142,7 @@ mod tests {
             ("stride", ArgValue::U64(1)),
             ("padding", ArgValue::Str("[1, 1]")),
         ];
-        let events = SampleTrace::default().op_with("conv2d", 0, 1, &args).events();
+        let events = SampleTrace::default().op_with("conv2d", 0, 1, &args).into_events();
         let event = events.get(0).unwrap();
         assert_eq!(FlopRegistry::default().flops(&event), Some(2 * 16 * 9));
         let own = FlopRegistry::empty().with("conv2d", |inputs: &Operands<'_>| inputs.numel(1));

@@ -42,13 +42,13 @@ impl<'e> Operands<'e> {
 
     /// Returns the number of elements of an input.
     pub fn numel(&self, input: usize) -> Option<u64> {
-        product(&self.shape(input)?)
+        checked_product(&self.shape(input)?)
     }
 
     /// Returns an input that is not a tensor, as text: the `input`th of `Concrete Inputs`, else the argument `name`.
     pub fn value(&self, input: usize, name: &str) -> Option<String> {
         let concrete = self.values.get(input).filter(|value| !value.is_empty()).cloned();
-        concrete.or_else(|| self.event.arg(name).map(shown))
+        concrete.or_else(|| self.event.arg(name).map(value_text))
     }
 
     /// Returns the integers of an input, a single number or a list in brackets; `None` for anything else.
@@ -60,11 +60,11 @@ impl<'e> Operands<'e> {
 }
 
 /// Returns the product; `None` if it overflows.
-pub(super) fn product(numbers: &[u64]) -> Option<u64> {
+pub(super) fn checked_product(numbers: &[u64]) -> Option<u64> {
     numbers.iter().try_fold(1u64, |product, number| product.checked_mul(*number))
 }
 
-fn shown(value: ArgValue<'_>) -> String {
+fn value_text(value: ArgValue<'_>) -> String {
     match value {
         ArgValue::Str(text) => text.to_owned(),
         other => json_text(&other),

@@ -4,10 +4,11 @@ use super::element::Element;
 use super::fault::{Cause, Fault};
 use super::json::{JsonValue, Result};
 use super::source::ValueReader;
-use super::time::whole;
+use super::time::round_to_integer;
 use crate::activity::{FlowEnd, FlowKind};
 use crate::analysis::events::{
-    Builder, EventDraft, Events, FileFigures, Note, Phase, RecordingRow, StringId, TrackId, absolute, relative,
+    Builder, EventDraft, Events, FileFigures, Note, Phase, RecordingRow, StringId, TrackId, absolute_timestamp,
+    relative_timestamp,
 };
 use crate::write::chrome::INCOMPLETE;
 use std::io::Read;
@@ -36,12 +37,12 @@ const ABOUT_FILE: [&str; 3] = ["schemaVersion", "displayTimeUnit", "traceName"];
 
 impl FileReader {
     /// Returns a reader that stops after `limit`.
-    pub(super) fn within(limit: Option<Duration>) -> FileReader {
-        FileReader { builder: Builder::within(limit), ..FileReader::default() }
+    pub(super) fn with_time_limit(limit: Option<Duration>) -> FileReader {
+        FileReader { builder: Builder::with_time_limit(limit), ..FileReader::default() }
     }
 
     /// Reads the whole file.
-    pub(super) fn read(&mut self, source: &mut ValueReader<impl Read>) -> Result<()> {
+    pub(super) fn read_file(&mut self, source: &mut ValueReader<impl Read>) -> Result<()> {
         // A byte order mark is not JSON, but some editors write one.
         for mark in [0xef, 0xbb, 0xbf] {
             if source.skip_space_and_peek()? == Some(mark) {
@@ -50,8 +51,8 @@ impl FileReader {
         }
         match source.skip_space_and_peek()? {
             None => return Err(Fault::new(Cause::NotATrace("it is empty"), 0)),
-            Some(b'[') => self.events(source)?,
-            Some(b'{') => self.object(source)?,
+            Some(b'[') => self.read_events(source)?,
+            Some(b'{') => self.read_object(source)?,
             Some(_) => return Err(Fault::new(Cause::OtherFormat, source.position())),
         }
         if source.skip_space_and_peek()?.is_some() {
@@ -69,7 +70,7 @@ impl FileReader {
 
     /// Records that the file was truncated.
     pub(super) fn cut_off(&mut self) {
-        self.note(Note::CutOff);
+        self.count_note(Note::CutOff);
     }
 
     pub(super) fn finish(mut self, bytes: u64) -> Events {
@@ -77,7 +78,7 @@ impl FileReader {
         let start = self.recordings.iter().map(|(_, start, _)| *start).min().or(self.start);
         let end = self.window_end.or(self.recordings.iter().map(|(.., end)| *end).max());
         let mut events = self.builder.finish(self.base, (start, end));
-        let at = |ns| absolute(relative(ns), self.base).0;
+        let at = |ns| absolute_timestamp(relative_timestamp(ns), self.base).0;
         let row = |(name, start, end)| RecordingRow {
             name: events.strings.get(name).to_owned(),
             start: at(start),
@@ -87,18 +88,18 @@ impl FileReader {
         events
     }
 
-    fn note(&mut self, note: Note) {
+    fn count_note(&mut self, note: Note) {
         self.builder.events.notes.add(note, 1);
     }
 
-    fn object(&mut self, source: &mut ValueReader<impl Read>) -> Result<()> {
+    fn read_object(&mut self, source: &mut ValueReader<impl Read>) -> Result<()> {
         source.take_one_of(b"{", "an object or a list")?;
         let mut has_list = false;
         if source.skip_space_and_peek()? == Some(b'}') {
             source.skip_byte();
         } else {
             loop {
-                has_list |= self.member(source)?;
+                has_list |= self.read_member(source)?;
                 if source.take_one_of(b",}", "a comma or the object's end")? == b'}' {
                     break;
                 }
@@ -112,26 +113,26 @@ impl FileReader {
     }
 
     /// Reads a member of the top level; returns whether it was the list of events.
-    fn member(&mut self, source: &mut ValueReader<impl Read>) -> Result<bool> {
+    fn read_member(&mut self, source: &mut ValueReader<impl Read>) -> Result<bool> {
         let mut json = source.next_value()?;
-        let JsonValue::Text(key) = json.value()? else { return json.fault("a text") };
-        json.end()?;
-        let key = key.get().0.into_owned();
+        let JsonValue::Text(key) = json.read_value()? else { return json.expected_error("a text") };
+        json.expect_end()?;
+        let key = key.decode_text().0.into_owned();
         source.take_one_of(b":", "a colon")?;
         if key == "traceEvents" {
             if source.skip_space_and_peek()?.is_some_and(|byte| byte != b'[') {
                 return Err(Fault::new(Cause::NotATrace("its traceEvents is no list"), source.position()));
             }
-            self.events(source)?;
+            self.read_events(source)?;
             return Ok(true);
         }
         let mut json = source.next_value()?;
-        let text = String::from_utf8_lossy(json.text()).into_owned();
-        let value = json.value()?;
-        json.end()?;
+        let text = String::from_utf8_lossy(json.whole_text()).into_owned();
+        let value = json.read_value()?;
+        json.expect_end()?;
         match (key.as_str(), value) {
-            ("baseTimeNanoseconds", value) => self.base(&value),
-            (INCOMPLETE, _) => self.note(Note::Incomplete),
+            ("baseTimeNanoseconds", value) => self.set_time_base(&value),
+            (INCOMPLETE, _) => self.count_note(Note::Incomplete),
             (key, _) if ABOUT_FILE.contains(&key) => {}
             _ => {
                 let header = &mut self.builder.events.header;
@@ -143,19 +144,19 @@ impl FileReader {
     }
 
     /// Sets the origin of times.
-    fn base(&mut self, value: &JsonValue<'_>) {
+    fn set_time_base(&mut self, value: &JsonValue<'_>) {
         let text = match value {
-            JsonValue::Number(number) => Some(number.get()),
-            JsonValue::Text(text) => text.plain(),
+            JsonValue::Number(number) => Some(number.as_str()),
+            JsonValue::Text(text) => text.as_plain_str(),
             _ => None,
         };
-        match text.and_then(whole) {
+        match text.and_then(round_to_integer) {
             Some(base) => (self.base, self.has_base) = (base, true),
-            None => self.note(Note::UnknownBase),
+            None => self.count_note(Note::UnknownBase),
         }
     }
 
-    fn events(&mut self, source: &mut ValueReader<impl Read>) -> Result<()> {
+    fn read_events(&mut self, source: &mut ValueReader<impl Read>) -> Result<()> {
         source.take_one_of(b"[", "a list")?;
         if source.skip_space_and_peek()? == Some(b']') {
             source.skip_byte();
@@ -165,24 +166,24 @@ impl FileReader {
             let is_object = source.skip_space_and_peek()? == Some(b'{');
             if !self.is_late && self.builder.deadline.is_over() {
                 self.is_late = true;
-                self.note(Note::TimeLimit);
+                self.count_note(Note::TimeLimit);
                 if self.has_base {
                     self.elements += 1;
                     return Err(Fault::new(Cause::TimeLimit, source.position()));
                 }
             }
             if is_object && !self.is_late {
-                source.read(|json| {
+                source.read_with(|json| {
                     let line = Element::read(json, &mut self.builder)?;
-                    self.line(&line);
+                    self.handle_line(&line);
                     Ok(())
                 })?;
             } else {
                 let mut json = source.next_value()?;
-                json.skip()?;
-                json.end()?;
+                json.skip_value()?;
+                json.expect_end()?;
                 if !self.is_late {
-                    self.note(Note::NotAnEvent);
+                    self.count_note(Note::NotAnEvent);
                 }
             }
             self.elements += 1;
@@ -199,21 +200,21 @@ impl FileReader {
     }
 
     /// Handles an element of the list. The space of its arguments is released unless an event uses them.
-    fn line(&mut self, line: &Element<'_>) {
+    fn handle_line(&mut self, line: &Element<'_>) {
         let Some(phase) = line.phase else { return self.drop_line(line, Note::NotAnEvent) };
         self.with_phase += 1;
         let at = line.time;
         match (phase, at) {
-            ('X', Some(at)) => self.slice(line, at),
-            ('i' | 'I', Some(at)) => self.instant(line, at),
-            ('C', Some(at)) => self.event(line, Phase::Counter, at, Some(at)),
-            ('B', Some(at)) => self.event(line, Phase::Slice, at, None),
+            ('X', Some(at)) => self.add_slice(line, at),
+            ('i' | 'I', Some(at)) => self.add_instant(line, at),
+            ('C', Some(at)) => self.add_event(line, Phase::Counter, at, Some(at)),
+            ('B', Some(at)) => self.add_event(line, Phase::Slice, at, None),
             ('E', Some(at)) => {
-                let track = self.track(line);
-                self.builder.end(track, at, line.arguments);
+                let track = self.line_track_number(line);
+                self.builder.end_slice(track, at, line.arguments);
             }
-            ('M', _) => self.about(line),
-            ('s' | 'f', Some(at)) => self.arrow(line, phase, at),
+            ('M', _) => self.apply_metadata(line),
+            ('s' | 'f', Some(at)) => self.add_arrow(line, phase, at),
             ('b' | 'e' | 'n', _) => {
                 if line.category == Some(StringId::ASYNC) {
                     self.builder.async_span_of(line.arguments, line.local_id());
@@ -226,78 +227,78 @@ impl FileReader {
     }
 
     fn drop_line(&mut self, line: &Element<'_>, note: Note) {
-        self.note(note);
-        self.forget(line);
+        self.count_note(note);
+        self.release_arguments(line);
     }
 
-    fn forget(&mut self, line: &Element<'_>) {
-        self.builder.events.arguments.rewind(line.mark);
+    fn release_arguments(&mut self, line: &Element<'_>) {
+        self.builder.events.arguments.rewind_to(line.mark);
     }
 
-    fn slice(&mut self, line: &Element<'_>, at: i64) {
+    fn add_slice(&mut self, line: &Element<'_>, at: i64) {
         let Some(lasted) = line.duration else { return self.drop_line(line, Note::WithoutTime) };
         let end = at.saturating_add(lasted.max(0));
         if line.category == Some(StringId::TRACE) {
             self.recordings.push((line.name, at, end));
-            return self.forget(line);
+            return self.release_arguments(line);
         }
         if lasted < 0 {
-            self.note(Note::NegativeDuration);
+            self.count_note(Note::NegativeDuration);
         }
-        self.event(line, Phase::Slice, at, Some(end));
+        self.add_event(line, Phase::Slice, at, Some(end));
     }
 
-    fn instant(&mut self, line: &Element<'_>, at: i64) {
+    fn add_instant(&mut self, line: &Element<'_>, at: i64) {
         let is_in = |group: &str| matches!(&line.process, TrackId::Name(name) if name == group);
         let name = self.builder.events.strings.get(line.name);
         if is_in("") && name == "Record Window End" {
             self.window_end = Some(at);
-            self.forget(line);
+            self.release_arguments(line);
         } else if is_in("Traces") && name.starts_with("Iteration Start") {
             self.start = Some(self.start.map_or(at, |start| start.min(at)));
-            self.forget(line);
+            self.release_arguments(line);
         } else {
-            self.event(line, Phase::Instant, at, Some(at));
+            self.add_event(line, Phase::Instant, at, Some(at));
         }
     }
 
-    fn event(&mut self, line: &Element<'_>, phase: Phase, start: i64, end: Option<i64>) {
-        let track = self.track(line);
-        let category = line.category.map_or(StringId::EMPTY, |category| self.renamed(category));
+    fn add_event(&mut self, line: &Element<'_>, phase: Phase, start: i64, end: Option<i64>) {
+        let track = self.line_track_number(line);
+        let category = line.category.map_or(StringId::EMPTY, |category| self.current_category(category));
         let (name, arguments) = (line.name, line.arguments);
         self.builder.push(&EventDraft { phase, track, start, end, category, name, arguments, external: None });
     }
 
-    fn track(&mut self, line: &Element<'_>) -> u32 {
+    fn line_track_number(&mut self, line: &Element<'_>) -> u32 {
         match (&line.process, &line.thread) {
             (TrackId::Id(process), TrackId::Id(thread)) => self.builder.track_of_ids(*process, *thread),
-            (process, thread) => self.builder.track(process.clone(), thread.clone()),
+            (process, thread) => self.builder.track_number(process.clone(), thread.clone()),
         }
     }
 
     /// Returns the current name of a category.
-    fn renamed(&mut self, category: StringId) -> StringId {
+    fn current_category(&mut self, category: StringId) -> StringId {
         let strings = &mut self.builder.events.strings;
-        renamed(strings.get(category)).map_or(category, |current| strings.intern(current))
+        renamed_category(strings.get(category)).map_or(category, |current| strings.intern(current))
     }
 
     /// Handles a metadata row, which only names others.
-    fn about(&mut self, line: &Element<'_>) {
-        self.forget(line);
+    fn apply_metadata(&mut self, line: &Element<'_>) {
+        self.release_arguments(line);
         let Some(text) = line.display_name() else { return };
         match self.builder.events.strings.get(line.name) {
-            "thread_name" => self.builder.name(line.process.clone(), line.thread.clone(), &text),
+            "thread_name" => self.builder.name_track(line.process.clone(), line.thread.clone(), &text),
             "process_name" => self.builder.process_entry(line.process.clone()).name = text.into_owned(),
             "process_labels" => self.builder.process_entry(line.process.clone()).label = text.into_owned(),
             _ => {}
         }
     }
 
-    fn arrow(&mut self, line: &Element<'_>, phase: char, at: i64) {
+    fn add_arrow(&mut self, line: &Element<'_>, phase: char, at: i64) {
         let kind = line.category.and_then(|category| arrow_kind(self.builder.events.strings.get(category)));
         let (Some(kind), Some(id)) = (kind, line.id) else { return self.drop_line(line, Note::LooseArrow) };
-        self.forget(line);
-        let track = self.track(line);
+        self.release_arguments(line);
+        let track = self.line_track_number(line);
         let end = if phase == 's' { FlowEnd::Start } else { FlowEnd::Finish };
         self.builder.add_flow(track, at, crate::activity::Flow { kind, id, end });
     }
@@ -313,7 +314,7 @@ fn arrow_kind(category: &str) -> Option<FlowKind> {
 }
 
 /// Returns the current name of a category if this one is old.
-fn renamed(category: &str) -> Option<&'static str> {
+fn renamed_category(category: &str) -> Option<&'static str> {
     match category {
         "Operator" => Some("cpu_op"),
         "Runtime" => Some("cuda_runtime"),

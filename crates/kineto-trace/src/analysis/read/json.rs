@@ -49,59 +49,59 @@ impl<'a> Json<'a> {
     }
 
     /// Reads an object: calls `each` with every key and the reader before its value, which `each` must read.
-    pub(crate) fn object(&mut self, mut each: impl FnMut(JsonText<'a>, &mut Self) -> Result<()>) -> Result<()> {
-        self.open(b'{', "an object")?;
+    pub(crate) fn read_object(&mut self, mut each: impl FnMut(JsonText<'a>, &mut Self) -> Result<()>) -> Result<()> {
+        self.open_bracket(b'{', "an object")?;
         let mut more = self.skip_space() != b'}';
         while more {
             self.skip_space();
-            let key = self.quoted()?;
+            let key = self.read_text()?;
             if self.skip_space() != b':' {
-                return self.fault("a colon");
+                return self.expected_error("a colon");
             }
             self.at += 1;
             each(key, self)?;
             more = self.has_more(b'}', "a comma or the object's end")?;
         }
-        self.close();
+        self.close_bracket();
         Ok(())
     }
 
     /// Reads a list: calls `each` with the reader before every element, which `each` must read.
-    pub(crate) fn array(&mut self, mut each: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
-        self.open(b'[', "a list")?;
+    pub(crate) fn read_array(&mut self, mut each: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
+        self.open_bracket(b'[', "a list")?;
         let mut more = self.skip_space() != b']';
         while more {
             each(self)?;
             more = self.has_more(b']', "a comma or the list's end")?;
         }
-        self.close();
+        self.close_bracket();
         Ok(())
     }
 
-    pub(crate) fn value(&mut self) -> Result<JsonValue<'a>> {
+    pub(crate) fn read_value(&mut self) -> Result<JsonValue<'a>> {
         match self.skip_space() {
-            b'"' => self.quoted().map(JsonValue::Text),
+            b'"' => self.read_text().map(JsonValue::Text),
             b'{' | b'[' => {
                 let start = self.at;
-                self.skip()?;
+                self.skip_value()?;
                 Ok(JsonValue::Nested(self.text.get(start..self.at).unwrap_or_default()))
             }
-            b'0'..=b'9' => self.number(),
+            b'0'..=b'9' => self.read_number(),
             b'-' => match self.text.get(self.at + 1) {
-                Some(b'0'..=b'9') => self.number(),
-                _ => self.word(),
+                Some(b'0'..=b'9') => self.read_number(),
+                _ => self.read_word(),
             },
-            _ => self.word(),
+            _ => self.read_word(),
         }
     }
 
     /// Skips one value.
-    pub(crate) fn skip(&mut self) -> Result<()> {
+    pub(crate) fn skip_value(&mut self) -> Result<()> {
         match self.skip_space() {
-            b'{' => self.object(|_, json| json.skip()),
-            b'[' => self.array(Json::skip),
-            _ => match self.value()? {
-                JsonValue::NotFinite(_) => self.fault("a number"),
+            b'{' => self.read_object(|_, json| json.skip_value()),
+            b'[' => self.read_array(Json::skip_value),
+            _ => match self.read_value()? {
+                JsonValue::NotFinite(_) => self.expected_error("a number"),
                 _ => Ok(()),
             },
         }
@@ -113,7 +113,7 @@ impl<'a> Json<'a> {
     }
 
     /// Returns the whole text.
-    pub(super) fn text(&self) -> &'a [u8] {
+    pub(super) fn whole_text(&self) -> &'a [u8] {
         self.text
     }
 
@@ -123,13 +123,13 @@ impl<'a> Json<'a> {
     }
 
     /// Returns an error unless only white space is left.
-    pub(super) fn end(&mut self) -> Result<()> {
+    pub(super) fn expect_end(&mut self) -> Result<()> {
         self.skip_space();
-        if self.at < self.text.len() { self.fault("nothing more") } else { Ok(()) }
+        if self.at < self.text.len() { self.expected_error("nothing more") } else { Ok(()) }
     }
 
     /// Returns an error at the next byte.
-    pub(super) fn fault<T>(&self, expected: &'static str) -> Result<T> {
+    pub(super) fn expected_error<T>(&self, expected: &'static str) -> Result<T> {
         let cause = if self.at < self.text.len() { Cause::NotJson(expected) } else { Cause::Truncated };
         Err(Fault::new(cause, self.origin + self.at as u64))
     }
@@ -146,9 +146,9 @@ impl<'a> Json<'a> {
         }
     }
 
-    fn open(&mut self, bracket: u8, expected: &'static str) -> Result<()> {
+    fn open_bracket(&mut self, bracket: u8, expected: &'static str) -> Result<()> {
         if self.skip_space() != bracket {
-            return self.fault(expected);
+            return self.expected_error(expected);
         }
         if self.depth == DEPTH {
             let cause = Cause::TooLarge("values lie more than 128 deep within one another");
@@ -158,7 +158,7 @@ impl<'a> Json<'a> {
         Ok(())
     }
 
-    fn close(&mut self) {
+    fn close_bracket(&mut self) {
         (self.depth, self.at) = (self.depth - 1, self.at + 1);
     }
 
@@ -169,25 +169,25 @@ impl<'a> Json<'a> {
                 Ok(true)
             }
             byte if byte == bracket => Ok(false),
-            _ => self.fault(expected),
+            _ => self.expected_error(expected),
         }
     }
 
-    fn quoted(&mut self) -> Result<JsonText<'a>> {
+    fn read_text(&mut self) -> Result<JsonText<'a>> {
         if self.text.get(self.at) != Some(&b'"') {
-            return self.fault("a text");
+            return self.expected_error("a text");
         }
         self.at += 1;
         let (start, mut escaped) = (self.at, false);
         loop {
-            self.at += plain(self.text.get(self.at..).unwrap_or_default());
+            self.at += plain_prefix_len(self.text.get(self.at..).unwrap_or_default());
             match self.text.get(self.at) {
                 Some(b'"') => break,
                 Some(b'\\') => {
                     escaped = true;
-                    self.escape()?;
+                    self.skip_escape()?;
                 }
-                _ => return self.fault("no control character in a text"),
+                _ => return self.expected_error("no control character in a text"),
             }
         }
         self.at += 1;
@@ -195,7 +195,7 @@ impl<'a> Json<'a> {
     }
 
     /// Skips an escape sequence.
-    fn escape(&mut self) -> Result<()> {
+    fn skip_escape(&mut self) -> Result<()> {
         self.at += 1;
         match self.text.get(self.at) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
@@ -203,46 +203,46 @@ impl<'a> Json<'a> {
                 for _ in 0..4 {
                     self.at += 1;
                     if !self.text.get(self.at).is_some_and(u8::is_ascii_hexdigit) {
-                        return self.fault("four hexadecimal digits");
+                        return self.expected_error("four hexadecimal digits");
                     }
                 }
                 self.at += 1;
             }
-            _ => return self.fault("a character that may stand behind a backslash"),
+            _ => return self.expected_error("a character that may stand behind a backslash"),
         }
         Ok(())
     }
 
-    fn number(&mut self) -> Result<JsonValue<'a>> {
+    fn read_number(&mut self) -> Result<JsonValue<'a>> {
         let start = self.at;
         self.at += usize::from(self.text.get(start) == Some(&b'-'));
         let zero = self.text.get(self.at) == Some(&b'0');
-        let digits = self.digits()?;
+        let digits = self.skip_digits()?;
         if zero && digits > 1 {
             self.at -= digits - 1;
-            return self.fault("a number without leading zeros");
+            return self.expected_error("a number without leading zeros");
         }
         if self.text.get(self.at) == Some(&b'.') {
             self.at += 1;
-            self.digits()?;
+            self.skip_digits()?;
         }
         if let Some(b'e' | b'E') = self.text.get(self.at) {
             self.at += 1;
             self.at += usize::from(matches!(self.text.get(self.at), Some(b'+' | b'-')));
-            self.digits()?;
+            self.skip_digits()?;
         }
         Ok(JsonValue::Number(JsonNumber(self.text.get(start..self.at).unwrap_or_default())))
     }
 
     /// Skips at least one digit, and returns how many.
-    fn digits(&mut self) -> Result<usize> {
+    fn skip_digits(&mut self) -> Result<usize> {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let digits = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
         self.at += digits;
-        if digits == 0 { self.fault("a digit") } else { Ok(digits) }
+        if digits == 0 { self.expected_error("a digit") } else { Ok(digits) }
     }
 
-    fn word(&mut self) -> Result<JsonValue<'a>> {
+    fn read_word(&mut self) -> Result<JsonValue<'a>> {
         const WORDS: [(&str, JsonValue<'static>); 11] = [
             ("null", JsonValue::Null),
             ("true", JsonValue::Bool(true)),
@@ -266,7 +266,7 @@ impl<'a> Json<'a> {
             if !rest.is_empty() && WORDS.iter().any(|(word, _)| word.as_bytes().starts_with(rest)) {
                 self.at = self.text.len();
             }
-            return self.fault("a value");
+            return self.expected_error("a value");
         };
         self.at += word.len();
         Ok(*value)
@@ -278,7 +278,7 @@ impl<'a> Json<'a> {
 /// It tests eight bytes at a time. The high bit of `(x - n) & !x` marks bytes below n. A borrow can mark further bytes
 /// wrongly, but only after one that is marked correctly.
 #[inline]
-pub(super) fn plain(bytes: &[u8]) -> usize {
+pub(super) fn plain_prefix_len(bytes: &[u8]) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let (words, rest) = bytes.as_chunks::<8>();
     for (at, word) in words.iter().enumerate() {
@@ -296,17 +296,17 @@ pub(super) fn plain(bytes: &[u8]) -> usize {
 
 impl<'a> JsonNumber<'a> {
     /// Returns the number as a string.
-    pub(crate) fn get(self) -> &'a str {
+    pub(crate) fn as_str(self) -> &'a str {
         str::from_utf8(self.0).unwrap_or_default()
     }
 
     /// Returns the number if it is an integer without fraction and exponent, except -0.
-    pub(crate) fn integer(self) -> Option<i64> {
+    pub(crate) fn as_integer(self) -> Option<i64> {
         /// So many digits fit into 64 bits.
         const DIGITS: usize = 18;
         let (is_negative, digits) = self.0.strip_prefix(b"-").map_or((false, self.0), |digits| (true, digits));
         if digits.len() > DIGITS {
-            return self.get().parse().ok();
+            return self.as_str().parse().ok();
         }
         let mut value = 0;
         for digit in digits {
@@ -318,38 +318,38 @@ impl<'a> JsonNumber<'a> {
 
 impl<'a> JsonText<'a> {
     /// Returns the string, and whether it was valid; invalid parts are replaced by U+FFFD.
-    pub(crate) fn get(self) -> (Cow<'a, str>, bool) {
+    pub(crate) fn decode_text(self) -> (Cow<'a, str>, bool) {
         match str::from_utf8(self.raw) {
             Ok(text) if !self.escaped => (Cow::Borrowed(text), true),
             Ok(text) => {
-                let (text, whole) = unescaped(text);
+                let (text, whole) = resolve_escapes(text);
                 (Cow::Owned(text), whole)
             }
             Err(_) => {
                 let text = String::from_utf8_lossy(self.raw);
-                (if self.escaped { Cow::Owned(unescaped(&text).0) } else { text }, false)
+                (if self.escaped { Cow::Owned(resolve_escapes(&text).0) } else { text }, false)
             }
         }
     }
 
     /// Returns the string if it has no escapes.
-    pub(crate) fn plain(self) -> Option<&'a str> {
+    pub(crate) fn as_plain_str(self) -> Option<&'a str> {
         str::from_utf8(self.raw).ok().filter(|_| !self.escaped)
     }
 
     /// Returns the bytes if it has no escapes; they may be other than UTF-8.
-    pub(crate) fn bytes(self) -> Option<&'a [u8]> {
+    pub(crate) fn as_plain_bytes(self) -> Option<&'a [u8]> {
         (!self.escaped).then_some(self.raw)
     }
 
     /// Returns whether it equals `word`.
-    pub(super) fn is(self, word: &str) -> bool {
-        if self.escaped { self.get().0 == word } else { self.raw == word.as_bytes() }
+    pub(super) fn is_word(self, word: &str) -> bool {
+        if self.escaped { self.decode_text().0 == word } else { self.raw == word.as_bytes() }
     }
 }
 
 /// Resolves escapes; also returns whether all surrogates were paired.
-fn unescaped(text: &str) -> (String, bool) {
+fn resolve_escapes(text: &str) -> (String, bool) {
     let (mut out, mut whole) = (String::with_capacity(text.len()), true);
     let mut rest = text;
     while let Some((before, escape)) = rest.split_once('\\') {
@@ -396,7 +396,7 @@ mod tests {
     /// Returns the fault of a text as "expected@byte"; empty if there is none.
     fn fault(text: &str) -> String {
         let mut json = Json::new(text.as_bytes(), 100);
-        match json.skip().and_then(|()| json.end()) {
+        match json.skip_value().and_then(|()| json.expect_end()) {
             Ok(()) => String::new(),
             Err(fault) => match fault.cause {
                 Cause::NotJson(expected) => format!("{expected}@{}", fault.at),
@@ -437,20 +437,20 @@ mod tests {
 
     #[test]
     fn values_are_returned_as_written() {
-        let read = |text: &'static str| Json::new(text.as_bytes(), 0).value().unwrap();
+        let read = |text: &'static str| Json::new(text.as_bytes(), 0).read_value().unwrap();
         assert_eq!(read(" -1.50e+3 "), JsonValue::Number(JsonNumber(b"-1.50e+3")));
         assert_eq!(read("[1, {\"a\": []}] "), JsonValue::Nested(b"[1, {\"a\": []}]"));
         assert_eq!(read("-inf"), JsonValue::NotFinite(f64::NEG_INFINITY));
         assert!(matches!(read("NaN,"), JsonValue::NotFinite(f) if f.is_nan()));
         let text = |text: &'static str| match read(text) {
-            JsonValue::Text(text) => text.get(),
+            JsonValue::Text(text) => text.decode_text(),
             other => panic!("{other:?}"),
         };
         assert_eq!(text("\"\\u00e9\\ud83e\\udd80\\n\\/\\\\\""), ("é🦀\n/\\".into(), true));
         assert_eq!(text("\"\\ud83ex\""), ("\u{fffd}x".into(), false));
         assert_eq!(text("\"\\ud83e\\ud83e\\udd80\""), ("\u{fffd}🦀".into(), false));
-        let invalid = Json::new(b"\"a\xff\\n\"", 0).value().unwrap();
-        assert!(matches!(invalid, JsonValue::Text(text) if text.get() == ("a\u{fffd}\n".into(), false)));
+        let invalid = Json::new(b"\"a\xff\\n\"", 0).read_value().unwrap();
+        assert!(matches!(invalid, JsonValue::Text(text) if text.decode_text() == ("a\u{fffd}\n".into(), false)));
     }
 
     proptest! {
@@ -458,7 +458,7 @@ mod tests {
         fn plain_finds_the_first_special_byte(text in "[a-z\u{7f}\u{80}é🦀\"\\\\\n ]{0,40}") {
             let stops = |byte: u8| byte == b'"' || byte == b'\\' || byte < 0x20;
             let expected = text.bytes().position(stops).unwrap_or(text.len());
-            prop_assert_eq!(plain(text.as_bytes()), expected);
+            prop_assert_eq!(plain_prefix_len(text.as_bytes()), expected);
         }
 
         #[test]
@@ -473,8 +473,8 @@ mod tests {
         #[test]
         fn any_text_round_trips(text in any::<String>()) {
             let json = serde_json::to_string(&text).unwrap();
-            let JsonValue::Text(read) = Json::new(json.as_bytes(), 0).value().unwrap() else { panic!() };
-            prop_assert_eq!(read.get(), (Cow::Borrowed(text.as_str()), true));
+            let JsonValue::Text(read) = Json::new(json.as_bytes(), 0).read_value().unwrap() else { panic!() };
+            prop_assert_eq!(read.decode_text(), (Cow::Borrowed(text.as_str()), true));
         }
     }
 }

@@ -113,15 +113,15 @@ impl ReadOptions {
     /// Those of [`Events::read`].
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Events, Error> {
         let path = path.as_ref();
-        let file = File::open(path).map_err(|error| Error::io("open", path, error, "name a trace file"))?;
-        let text = unpacked(file).map_err(|error| error.about(path))?;
+        let file = File::open(path).map_err(|error| Error::from_io("open", path, error, "name a trace file"))?;
+        let text = unpack_reader(file).map_err(|error| error.with_path(path))?;
         // Reading a plain file takes less time than handing it over.
         let events = match text {
-            Unpacked::Plain(text) => self.text(text),
+            Unpacked::Plain(text) => self.read_json(text),
             #[cfg(feature = "gzip")]
-            Unpacked::Gzip(text) => self.text(ahead::read_ahead(text)),
+            Unpacked::Gzip(text) => self.read_json(ahead::read_ahead(text)),
         };
-        events.map_err(|error| error.about(path))
+        events.map_err(|error| error.with_path(path))
     }
 
     /// Reads a trace from any reader, as [`Events::from_reader`].
@@ -129,13 +129,13 @@ impl ReadOptions {
     /// # Errors
     /// Those of [`Events::read`].
     pub fn from_reader(&self, reader: impl Read) -> Result<Events, Error> {
-        self.text(unpacked(reader)?)
+        self.read_json(unpack_reader(reader)?)
     }
 
-    fn text(&self, reader: impl Read) -> Result<Events, Error> {
-        let mut file = FileReader::within(self.time_limit);
+    fn read_json(&self, reader: impl Read) -> Result<Events, Error> {
+        let mut file = FileReader::with_time_limit(self.time_limit);
         let mut source = ValueReader::new(reader, self.max_bytes, self.progress.clone());
-        match file.read(&mut source) {
+        match file.read_file(&mut source) {
             Ok(()) => {}
             Err(fault) => match fault.cause {
                 Cause::TimeLimit => {}
@@ -196,7 +196,7 @@ impl<R: Read> Read for Unpacked<R> {
 }
 
 /// Returns a reader of the JSON of a file that may be compressed, which its first bytes tell.
-fn unpacked<R: Read>(mut reader: R) -> Result<Unpacked<R>, Error> {
+fn unpack_reader<R: Read>(mut reader: R) -> Result<Unpacked<R>, Error> {
     let mut first = Vec::new();
     let read = reader.by_ref().take(2).read_to_end(&mut first);
     read.map_err(|error| Fault::new(Cause::Io(error), 0).into_error())?;

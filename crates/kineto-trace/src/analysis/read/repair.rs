@@ -1,7 +1,7 @@
 //! Completes files that are cut off.
 
 use super::fault::{Cause, Fault};
-use super::unpacked;
+use super::unpack_reader;
 use crate::error::Error;
 use crate::write::chrome::INCOMPLETE;
 use crate::write::file;
@@ -41,19 +41,19 @@ pub fn repair(input: impl AsRef<Path>, output: impl AsRef<Path>) -> Result<Optio
     const GZIP_LEVEL: u32 = 1;
 
     let input = input.as_ref();
-    let open = || File::open(input).map_err(|error| Error::io("open", input, error, "name a trace file"));
+    let open = || File::open(input).map_err(|error| Error::from_io("open", input, error, "name a trace file"));
     let mut scan = Scan::default();
-    scan.read(unpacked(open()?)?).map_err(|fault| fault.into_error().about(input))?;
+    scan.read_all(unpack_reader(open()?)?).map_err(|fault| fault.into_error().with_path(input))?;
     if scan.is_whole {
         return Ok(None);
     }
     let Some(cut) = scan.cut else {
-        return Err(Fault::new(Cause::NotATrace("it has no whole event"), scan.length).into_error().about(input));
+        return Err(Fault::new(Cause::NotATrace("it has no whole event"), scan.length).into_error().with_path(input));
     };
-    let whole = unpacked(open()?)?;
+    let whole = unpack_reader(open()?)?;
     file::save(output.as_ref(), GZIP_LEVEL, |out| {
         io::copy(&mut whole.take(cut.at), out)?;
-        out.write_all(cut.closing(&scan.open).as_bytes())
+        out.write_all(cut.closing_text(&scan.open).as_bytes())
     })?;
     Ok(Some(Repair { kept_bytes: cut.at, dropped_bytes: scan.length - cut.at }))
 }
@@ -83,7 +83,7 @@ struct Cut {
 }
 
 impl Scan {
-    fn read(&mut self, mut reader: impl Read) -> Result<(), Box<Fault>> {
+    fn read_all(&mut self, mut reader: impl Read) -> Result<(), Box<Fault>> {
         let mut buffer = vec![0; 256 << 10];
         loop {
             let count = match reader.read(&mut buffer) {
@@ -94,7 +94,7 @@ impl Scan {
                 Err(error) => return Err(Fault::new(Cause::Io(error), self.length)),
             };
             for byte in buffer.get(..count).unwrap_or_default() {
-                self.take(*byte)?;
+                self.scan_byte(*byte)?;
                 self.length += 1;
             }
             if count == 0 {
@@ -103,7 +103,7 @@ impl Scan {
         }
     }
 
-    fn take(&mut self, byte: u8) -> Result<(), Box<Fault>> {
+    fn scan_byte(&mut self, byte: u8) -> Result<(), Box<Fault>> {
         if self.in_text {
             self.in_text = self.is_escaped || byte != b'"';
             self.is_escaped = !self.is_escaped && byte == b'\\';
@@ -139,7 +139,7 @@ impl Scan {
 
 impl Cut {
     /// Returns the text that closes the file here.
-    fn closing(&self, open: &[u8; LEVELS]) -> String {
+    fn closing_text(&self, open: &[u8; LEVELS]) -> String {
         let close = |bracket: u8| if bracket == b'{' { "}" } else { "]" };
         let [root, member] = *open;
         let member = if self.depth == LEVELS { close(member) } else { "" };

@@ -2,7 +2,7 @@
 
 use super::Progress;
 use super::fault::{Cause, Fault};
-use super::json::{Json, Result, plain};
+use super::json::{Json, Result, plain_prefix_len};
 use std::io::{ErrorKind, Read};
 
 /// The maximum size of an event or a header value, in bytes.
@@ -54,7 +54,7 @@ impl<R: Read> ValueReader<R> {
                 }
                 None => self.start = self.end,
             }
-            if !self.fill()? {
+            if !self.fill_buffer()? {
                 return Ok(None);
             }
         }
@@ -78,7 +78,7 @@ impl<R: Read> ValueReader<R> {
     }
 
     /// Takes what `read` reads, which is called again with more bytes if it needs more than the window contains.
-    pub(super) fn read<T>(&mut self, mut read: impl FnMut(&mut Json<'_>) -> Result<T>) -> Result<T> {
+    pub(super) fn read_with<T>(&mut self, mut read: impl FnMut(&mut Json<'_>) -> Result<T>) -> Result<T> {
         loop {
             let rest = self.buffer.get(self.start..self.end).unwrap_or_default();
             let mut json = Json::new(rest, self.position());
@@ -98,7 +98,7 @@ impl<R: Read> ValueReader<R> {
     fn double_rest(&mut self) -> Result<bool> {
         let before = self.end - self.start;
         while self.end - self.start < 2 * before.max(1) {
-            if !self.fill()? {
+            if !self.fill_buffer()? {
                 break;
             }
         }
@@ -114,7 +114,7 @@ impl<R: Read> ValueReader<R> {
             if let Some(length) = scan.find_end(rest) {
                 break length;
             }
-            if !self.fill()? {
+            if !self.fill_buffer()? {
                 return Err(self.unterminated_fault());
             }
         };
@@ -129,12 +129,12 @@ impl<R: Read> ValueReader<R> {
     /// Returns the error of a value without an end: invalid JSON, or the end of the file.
     fn unterminated_fault(&self) -> Box<Fault> {
         let rest = self.buffer.get(self.start..self.end).unwrap_or_default();
-        let fault = Json::new(rest, self.position()).skip().err();
+        let fault = Json::new(rest, self.position()).skip_value().err();
         fault.unwrap_or_else(|| Fault::new(Cause::Truncated, self.buffer_offset + self.end as u64))
     }
 
     /// Reads more bytes behind the rest, which may move or enlarge the window; returns whether there were any.
-    fn fill(&mut self) -> Result<bool> {
+    fn fill_buffer(&mut self) -> Result<bool> {
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);
             self.buffer_offset += self.start as u64;
@@ -183,7 +183,7 @@ impl ValueScanner {
         loop {
             let rest = bytes.get(self.scanned..)?;
             if self.in_string {
-                self.scanned += plain(rest);
+                self.scanned += plain_prefix_len(rest);
                 match bytes.get(self.scanned)? {
                     b'\\' => self.scanned += 2,
                     b'"' => {
@@ -241,7 +241,7 @@ mod tests {
         let mut source = ValueReader::new(SlowReader(text), u64::MAX, None);
         let mut taken = Vec::new();
         for _ in 0..4 {
-            let value = source.next_value().unwrap().value().unwrap();
+            let value = source.next_value().unwrap().read_value().unwrap();
             taken.push(match value {
                 JsonValue::Nested(text) => String::from_utf8(text.to_vec()).unwrap(),
                 other => format!("{other:?}"),
@@ -259,14 +259,14 @@ mod tests {
     fn long_value_from_a_slow_reader_is_read_a_few_times() {
         let text = format!("{{\"a\": \"{}\"}} ,", "b".repeat(100_000));
         let (mut source, mut attempts) = (ValueReader::new(SlowReader(text.as_bytes()), u64::MAX, None), 0);
-        let read = source.read(|json| {
+        let read = source.read_with(|json| {
             attempts += 1;
-            json.skip()
+            json.skip_value()
         });
         assert!(read.is_ok() && attempts < 20, "{attempts}");
         assert_eq!(source.position(), text.len() as u64 - 2);
         let mut cut = ValueReader::new(SlowReader(&text.as_bytes()[..50_000]), u64::MAX, None);
-        let fault = cut.read(|json| json.skip()).unwrap_err();
+        let fault = cut.read_with(|json| json.skip_value()).unwrap_err();
         assert!(matches!(fault.cause, Cause::Truncated) && fault.at == 50_000, "{fault:?}");
     }
 

@@ -3,8 +3,8 @@
 /// Converts a JSON number of microseconds to nanoseconds; `None` if they exceed 64 bits.
 ///
 /// It works on the digits, never on a float. Digits after the third decimal are rounded half to even.
-pub(super) fn nanos(number: &str) -> Option<i64> {
-    plain_nanos(number.as_bytes()).or_else(|| rounded(number, 3))
+pub(super) fn micros_to_ns(number: &str) -> Option<i64> {
+    plain_nanos(number.as_bytes()).or_else(|| scale_and_round(number, 3))
 }
 
 /// Converts a number of at most 17 digits, of which at most three are decimals: nearly all that files contain.
@@ -31,12 +31,12 @@ fn plain_nanos(number: &[u8]) -> Option<i64> {
 }
 
 /// Rounds a JSON number to a whole number; `None` if it exceeds 64 bits.
-pub(super) fn whole(number: &str) -> Option<i64> {
-    rounded(number, 0)
+pub(super) fn round_to_integer(number: &str) -> Option<i64> {
+    scale_and_round(number, 0)
 }
 
 /// Returns `number` times 10 to the power of `power`, rounded.
-fn rounded(number: &str, power: i64) -> Option<i64> {
+fn scale_and_round(number: &str, power: i64) -> Option<i64> {
     let (negative, number) = number.strip_prefix('-').map_or((false, number), |number| (true, number));
     let (mantissa, exponent) = match number.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent_of(exponent)?),
@@ -47,7 +47,7 @@ fn rounded(number: &str, power: i64) -> Option<i64> {
     let point = i64::try_from(whole.len()).ok()?.saturating_add(exponent).saturating_add(power);
     let mut rounding = Rounding { value: 0, digits_left: point, first: 0, beyond: false };
     for digit in whole.bytes().chain(decimals.bytes()) {
-        rounding.take(digit)?;
+        rounding.push_digit(digit)?;
     }
     let value = i64::try_from(rounding.finish()?).ok()?;
     Some(if negative { -value } else { value })
@@ -65,7 +65,7 @@ struct Rounding {
 }
 
 impl Rounding {
-    fn take(&mut self, digit: u8) -> Option<()> {
+    fn push_digit(&mut self, digit: u8) -> Option<()> {
         let digit = digit.checked_sub(b'0').filter(|digit| *digit < 10)?;
         match self.digits_left {
             1.. => self.value = self.value.checked_mul(10)?.checked_add(digit.into())?,
@@ -137,22 +137,22 @@ mod tests {
             ("1ex", None),
             ("1.2.3", None),
         ] {
-            assert_eq!(nanos(text), expected, "{text}");
+            assert_eq!(micros_to_ns(text), expected, "{text}");
         }
     }
 
     proptest! {
         #[test]
         fn written_times_round_trip(ns in 0..i64::MAX) {
-            prop_assert_eq!(nanos(&format!("{}.{:03}", ns / 1000, ns % 1000)), Some(ns));
-            prop_assert_eq!(nanos(&format!("-{}.{:03}00", ns / 1000, ns % 1000)), Some(-ns));
+            prop_assert_eq!(micros_to_ns(&format!("{}.{:03}", ns / 1000, ns % 1000)), Some(ns));
+            prop_assert_eq!(micros_to_ns(&format!("-{}.{:03}00", ns / 1000, ns % 1000)), Some(-ns));
             let shifted = format!("{ns}e-3");
-            prop_assert_eq!(nanos(&shifted), Some(ns));
+            prop_assert_eq!(micros_to_ns(&shifted), Some(ns));
         }
 
         #[test]
         fn no_text_panics(text in "[0-9eE.+-]{0,40}") {
-            nanos(&text);
+            micros_to_ns(&text);
         }
     }
 }

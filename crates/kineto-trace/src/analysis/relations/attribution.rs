@@ -63,7 +63,7 @@ impl Attribution {
                 link.0 = number(launch);
                 if event.is_device_work() || is_timed(&event) {
                     let named = event.external_id().and_then(|id| ops.get(events, id.0));
-                    link.1 = number(counts.choose(launch, named, nesting));
+                    link.1 = number(counts.choose_op(launch, named, nesting));
                 }
             }
         }
@@ -88,7 +88,7 @@ impl Attribution {
 
 impl AttributionCounts {
     /// Returns the operation to attribute work to: the named one if the launch happened inside it, else the innermost.
-    fn choose<'e>(
+    fn choose_op<'e>(
         &mut self,
         launch: Option<Event<'e>>,
         named: Option<Event<'e>>,

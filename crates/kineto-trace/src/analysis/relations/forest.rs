@@ -32,12 +32,12 @@ impl Forest {
         let mut forest = Forest { nodes: Vec::new(), of_event: vec![NONE; events.len()] };
         for event in nesting.iter(events) {
             let parent = nesting.parent(event).and_then(|around| forest.of_event.get(around.index()).copied());
-            forest.push(event.index(), parent.unwrap_or(NONE), nesting.inside_ns(event));
+            forest.push_node(event.index(), parent.unwrap_or(NONE), nesting.inside_ns(event));
         }
         forest
     }
 
-    fn push(&mut self, event: usize, parent: u32, inside_ns: u64) {
+    fn push_node(&mut self, event: usize, parent: u32, inside_ns: u64) {
         let number = u32::try_from(self.nodes.len()).unwrap_or(NONE);
         if let Some(slot) = self.of_event.get_mut(event) {
             *slot = number;
@@ -77,7 +77,7 @@ impl Forest {
         self.nodes.get(node as usize).map(|node| node.counts_as as usize)
     }
 
-    pub(crate) fn event<'e>(&self, events: &'e Events, node: usize) -> Option<Event<'e>> {
+    pub(crate) fn node_event<'e>(&self, events: &'e Events, node: usize) -> Option<Event<'e>> {
         events.get(self.nodes.get(node)?.event as usize)
     }
 
@@ -105,8 +105,12 @@ impl Forest {
     }
 
     /// Returns the events of a node and of its ancestors, innermost first.
-    pub(crate) fn ancestry<'a>(&'a self, events: &'a Events, node: Option<usize>) -> impl Iterator<Item = Event<'a>> {
-        std::iter::successors(node, |node| self.parent(*node)).filter_map(|node| self.event(events, node))
+    pub(crate) fn self_and_ancestors<'a>(
+        &'a self,
+        events: &'a Events,
+        node: Option<usize>,
+    ) -> impl Iterator<Item = Event<'a>> {
+        std::iter::successors(node, |node| self.parent(*node)).filter_map(|node| self.node_event(events, node))
     }
 
     /// Returns a cursor that tracks open slices over time.
@@ -128,13 +132,15 @@ impl Sweep<'_> {
     /// Returns the node of the innermost slice that is open on the thread of `event` at its start.
     ///
     /// Events must come in order of their start.
-    pub(crate) fn innermost(&mut self, event: &Event<'_>) -> Option<usize> {
-        while let Some(next) = self.forest.event(self.events, self.next).filter(|next| next.start() <= event.start()) {
-            self.open.innermost(&next);
+    pub(crate) fn innermost_node(&mut self, event: &Event<'_>) -> Option<usize> {
+        while let Some(next) =
+            self.forest.node_event(self.events, self.next).filter(|next| next.start() <= event.start())
+        {
+            self.open.innermost_slice(&next);
             self.open.push(&next, self.next);
             self.next += 1;
         }
-        let node = self.open.innermost(event)?;
+        let node = self.open.innermost_slice(event)?;
         self.forest.nodes.get(node).map(|node| node.counts_as as usize)
     }
 }

@@ -9,7 +9,7 @@
 //! counts once. Where slices overlap on one row, as in files of other programs, the overlap counts for both, as in
 //! torch.
 
-use crate::analysis::events::values::signed;
+use crate::analysis::events::values::as_signed;
 use crate::analysis::events::{Event, EventTrack, Events, StringId, TrackId, id_number};
 use crate::hash::HashMap;
 use crate::time::Timestamp;
@@ -59,29 +59,29 @@ const HIDDEN: [&str; 8] = [
 
 impl Nesting {
     pub(crate) fn new(events: &Events) -> Nesting {
-        Nesting::of(events, |event| (event.is_op() || event.is_call()) && !HIDDEN.contains(&event.name()))
+        Nesting::from_selected(events, |event| (event.is_op() || event.is_call()) && !HIDDEN.contains(&event.name()))
     }
 
     /// Nests the slices that `nests` selects.
-    pub(crate) fn of(events: &Events, nests: impl Fn(&Event<'_>) -> bool) -> Nesting {
-        Nesting::nest(events, events.iter().filter(|event| event.is_slice() && nests(event)))
+    pub(crate) fn from_selected(events: &Events, nests: impl Fn(&Event<'_>) -> bool) -> Nesting {
+        Nesting::from_slices(events, events.iter().filter(|event| event.is_slice() && nests(event)))
     }
 
     /// Nests the subset of slices that `belongs` selects.
-    pub(crate) fn only(&self, events: &Events, belongs: impl Fn(&Event<'_>) -> bool) -> Nesting {
-        Nesting::nest(events, self.iter(events).filter(belongs))
+    pub(crate) fn filter_slices(&self, events: &Events, belongs: impl Fn(&Event<'_>) -> bool) -> Nesting {
+        Nesting::from_slices(events, self.iter(events).filter(belongs))
     }
 
-    fn nest<'e>(events: &'e Events, slices: impl Iterator<Item = Event<'e>>) -> Nesting {
+    fn from_slices<'e>(events: &'e Events, slices: impl Iterator<Item = Event<'e>>) -> Nesting {
         let mut nesting =
             Nesting { parents: vec![None; events.len()], order: Vec::new(), left_early: HashMap::default() };
         let mut open = OpenSlices::new(events);
         for slice in slices {
             let Ok(number) = u32::try_from(slice.index()) else { break };
             if let Some(parent) = nesting.parents.get_mut(slice.index()) {
-                *parent = open.innermost(&slice).and_then(|around| u32::try_from(around).ok());
+                *parent = open.innermost_slice(&slice).and_then(|around| u32::try_from(around).ok());
             }
-            let overlapped = open.overlapped().iter().filter_map(|index| events.get(*index));
+            let overlapped = open.overlapped_slices().iter().filter_map(|index| events.get(*index));
             let on_other_rows = overlapped.filter(|other| other.track_index() != slice.track_index());
             nesting
                 .left_early
@@ -118,8 +118,8 @@ impl<'e> OpenSlices<'e> {
     }
 
     /// Returns the slice around an event. Events must come in the order of a trace.
-    pub(crate) fn innermost(&mut self, event: &Event<'_>) -> Option<usize> {
-        self.innermost_of(self.threads.of(event), event.start(), event.end())
+    pub(crate) fn innermost_slice(&mut self, event: &Event<'_>) -> Option<usize> {
+        self.innermost_of(self.threads.thread_track(event), event.start(), event.end())
     }
 
     /// Returns the open slice of a thread that contains these times.
@@ -133,12 +133,13 @@ impl<'e> OpenSlices<'e> {
     }
 
     /// Returns the slices that the last event began in and outlives, innermost first.
-    pub(crate) fn overlapped(&self) -> &[usize] {
+    pub(crate) fn overlapped_slices(&self) -> &[usize] {
         &self.overlapped
     }
 
     pub(crate) fn push(&mut self, slice: &Event<'_>, number: usize) {
-        if let Some(open) = self.open.get_mut(self.threads.of(slice)).filter(|_| slice.end() > slice.start()) {
+        if let Some(open) = self.open.get_mut(self.threads.thread_track(slice)).filter(|_| slice.end() > slice.start())
+        {
             open.push((number, slice.end()));
         }
     }
@@ -153,20 +154,20 @@ impl<'e> Threads<'e> {
     pub(crate) fn new(events: &'e Events) -> Threads<'e> {
         let id = |track: &'e EventTrack| Some((&track.process, id_number(&track.thread)?));
         let rows = events.tracks().iter().enumerate().filter_map(|(row, track)| Some((id(track)?, row)));
-        Threads { are_named: events.arguments.has(StringId::THREAD), rows: rows.collect() }
+        Threads { are_named: events.arguments.has_key(StringId::THREAD), rows: rows.collect() }
     }
 
     /// Returns the track of an event's thread.
-    pub(crate) fn of(&self, event: &Event<'_>) -> usize {
+    pub(crate) fn thread_track(&self, event: &Event<'_>) -> usize {
         if !self.are_named {
             return event.track_index();
         }
-        let named = event.arg_by_id(StringId::THREAD).and_then(signed);
-        named.and_then(|thread| self.find(event, thread)).unwrap_or(event.track_index())
+        let named = event.arg_by_id(StringId::THREAD).and_then(as_signed);
+        named.and_then(|thread| self.find_track(event, thread)).unwrap_or(event.track_index())
     }
 
     /// Returns the track of another thread of the event's process.
-    pub(crate) fn find(&self, event: &Event<'_>, thread: i64) -> Option<usize> {
+    pub(crate) fn find_track(&self, event: &Event<'_>, thread: i64) -> Option<usize> {
         self.rows.get(&(&event.track().process, thread)).copied()
     }
 }
@@ -211,9 +212,9 @@ mod tests {
             rows.push((row, start, end));
             let marks = Marks { is_hidden: kind == 0, thread: (row != thread).then_some(thread) };
             let kind = if kind == 1 { ActivityType::CudaRuntime } else { ActivityType::CpuOp };
-            sample = sample.host(kind, NAMES[name], row, (start, end), &marks);
+            sample = sample.host_slice(kind, NAMES[name], row, (start, end), &marks);
         }
-        sample.memory(1, 20, 8, 0).events()
+        sample.memory(1, 20, 8, 0).into_events()
     }
 
     fn order(event: &Event<'_>) -> impl Ord + use<> {

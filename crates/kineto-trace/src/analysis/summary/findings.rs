@@ -2,7 +2,7 @@
 
 use super::screen::truncate_name;
 use super::{StepFigures, Summary};
-use crate::analysis::averages::{Average, time};
+use crate::analysis::averages::{Average, format_time};
 use std::cmp::Reverse;
 
 /// A problem that costs time and can be fixed.
@@ -42,13 +42,13 @@ impl Summary {
 
 /// Returns a percentage; 0 if `whole` is 0.
 #[expect(clippy::cast_precision_loss, reason = "shares of fewer than 2^53 nanoseconds")]
-pub(super) fn percent(part: u64, whole: u64) -> f64 {
+pub(super) fn percent_of(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "times of fewer than 2^53 nanoseconds")]
 pub(super) fn format_ns(ns: u64) -> String {
-    time(ns as f64, None)
+    format_time(ns as f64, None)
 }
 
 /// The host launches too late: devices are idle, mostly before the next launch.
@@ -59,11 +59,11 @@ fn find_starved_devices(summary: &Summary) -> Option<Finding> {
     const MAX_NAME_CHARS: usize = 40;
 
     let devices = summary.occupation.as_ref()?;
-    let (idle, host) = (devices.idle_ns(), percent(summary.idle.before_launch_ns, summary.idle.total_ns()));
-    if percent(idle, devices.window_ns) < MIN_IDLE_PERCENT || host < MIN_HOST_PERCENT {
+    let (idle, host) = (devices.idle_ns(), percent_of(summary.idle.before_launch_ns, summary.idle.total_ns()));
+    if percent_of(idle, devices.window_ns) < MIN_IDLE_PERCENT || host < MIN_HOST_PERCENT {
         return None;
     }
-    let share = percent(idle, devices.window_ns);
+    let share = percent_of(idle, devices.window_ns);
     let gap = summary.gaps.first().map(|gap| {
         let host = gap
             .host
@@ -93,7 +93,7 @@ fn find_short_work(summary: &Summary) -> Option<Finding> {
     const MIN_PERCENT: f64 = 25.0;
 
     let launches = &summary.launches;
-    if launches.short_kernels < MIN_COUNT || percent(launches.short_kernels, launches.count) < MIN_PERCENT {
+    if launches.short_kernels < MIN_COUNT || percent_of(launches.short_kernels, launches.count) < MIN_PERCENT {
         return None;
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of durations")]
@@ -116,7 +116,7 @@ fn find_exposed_communication(summary: &Summary) -> Option<Finding> {
 
     let devices = summary.occupation.as_ref()?;
     let exposed = devices.exposed_communication_ns;
-    (percent(exposed, devices.window_ns) >= MIN_PERCENT).then(|| {
+    (percent_of(exposed, devices.window_ns) >= MIN_PERCENT).then(|| {
         let kind = summary
             .collectives
             .first()
@@ -126,7 +126,7 @@ fn find_exposed_communication(summary: &Summary) -> Option<Finding> {
             title: format!(
                 "Communication runs without computation for {} ({:.0} % of its time).",
                 format_ns(exposed),
-                percent(exposed, devices.communication_ns)
+                percent_of(exposed, devices.communication_ns)
             ),
             evidence: format!(
                 "Only {} overlaps with computation.{kind} Start communication earlier, or in smaller buckets.",
@@ -144,7 +144,7 @@ fn find_pageable_copies(summary: &Summary) -> Option<Finding> {
     let pageable = summary.kernels.iter().filter(|row| row.name.contains("Pageable"));
     let (count, ns) = pageable.fold((0, 0), |sum, row| (sum.0 + row.durations.count, sum.1 + row.durations.sum_ns));
     let window = summary.occupation.as_ref()?.window_ns;
-    (percent(ns, window) >= MIN_PERCENT).then(|| Finding {
+    (percent_of(ns, window) >= MIN_PERCENT).then(|| Finding {
         title: format!("Copies with pageable memory take {} ({count} in all).", format_ns(ns)),
         evidence: "Pin the buffers of the host: copies from pinned memory are faster, and kernels run meanwhile."
             .to_owned(),
@@ -161,7 +161,7 @@ struct Calls<'s> {
 
 impl<'s> Calls<'s> {
     /// Sums the rows whose name `is_meant` accepts; `None` if there are none.
-    fn of(summary: &'s Summary, is_meant: impl Fn(&str) -> bool) -> Option<Calls<'s>> {
+    fn from_matching(summary: &'s Summary, is_meant: impl Fn(&str) -> bool) -> Option<Calls<'s>> {
         let rows: Vec<_> = summary.averages.ops().iter().filter(|row| is_meant(row.name())).collect();
         let main = rows.iter().max_by_key(|row| row.cpu_ns())?;
         let (count, ns) = rows.iter().fold((0, 0), |sum, row| (sum.0 + row.count(), sum.1 + row.cpu_ns()));
@@ -169,7 +169,7 @@ impl<'s> Calls<'s> {
     }
 
     /// Names the largest row, and how often it occurs in a step if there are steps.
-    fn evidence(&self, summary: &Summary) -> String {
+    fn format_evidence(&self, summary: &Summary) -> String {
         let main = format!("`{}` is called {} times", self.main.name(), self.main.count());
         match self.main.count().checked_div(summary.steps.len() as u64) {
             Some(per_step) => format!("{main}, {per_step} a step"),
@@ -183,14 +183,15 @@ fn find_synchronizations(summary: &Summary) -> Option<Finding> {
     const MIN_COUNT: u64 = 10;
     const MIN_PERCENT: f64 = 5.0;
 
-    let calls = Calls::of(summary, |name| name.ends_with("Synchronize") || name.ends_with("Synchronize_ptsz"))?;
+    let calls =
+        Calls::from_matching(summary, |name| name.ends_with("Synchronize") || name.ends_with("Synchronize_ptsz"))?;
     let devices = summary.occupation.as_ref()?;
     let is_repeated = calls.count >= MIN_COUNT && calls.count > summary.steps.len() as u64;
-    (is_repeated && percent(calls.ns, summary.span_ns) >= MIN_PERCENT).then(|| Finding {
+    (is_repeated && percent_of(calls.ns, summary.span_ns) >= MIN_PERCENT).then(|| Finding {
         title: format!("The CPU waits for the GPU {} times, {} in all.", calls.count, format_ns(calls.ns)),
         evidence: format!(
             "{}. Each read of a result on the host waits for all queued work: read less often, or after the next launches.",
-            calls.evidence(summary)
+            calls.format_evidence(summary)
         ),
         gain_ns: calls.ns.min(devices.idle_ns()),
     })
@@ -213,12 +214,12 @@ fn find_allocations(summary: &Summary) -> Option<Finding> {
         "hipHostMalloc",
     ];
 
-    let calls = Calls::of(summary, |name| NAMES.contains(&name))?;
-    (calls.count >= MIN_COUNT && percent(calls.ns, summary.span_ns) >= MIN_PERCENT).then(|| Finding {
+    let calls = Calls::from_matching(summary, |name| NAMES.contains(&name))?;
+    (calls.count >= MIN_COUNT && percent_of(calls.ns, summary.span_ns) >= MIN_PERCENT).then(|| Finding {
         title: format!("Allocating and freeing memory takes {} ({} calls).", format_ns(calls.ns), calls.count),
         evidence: format!(
             "{}. A free waits for the device: keep buffers, or allocate from a pool.",
-            calls.evidence(summary)
+            calls.format_evidence(summary)
         ),
         gain_ns: calls.ns,
     })
@@ -231,7 +232,7 @@ fn find_lone_copies(summary: &Summary) -> Option<Finding> {
     let devices = summary.occupation.as_ref()?;
     let alone = devices.exclusive.memory_ns;
     let has_one_stream = summary.stream_idle.len() as u64 == summary.devices;
-    let is_found = has_one_stream && devices.compute_ns > 0 && percent(alone, devices.window_ns) >= MIN_PERCENT;
+    let is_found = has_one_stream && devices.compute_ns > 0 && percent_of(alone, devices.window_ns) >= MIN_PERCENT;
     (is_found && find_pageable_copies(summary).is_none()).then(|| Finding {
         title: format!("Copies and fills run alone for {}: no kernel runs meanwhile.", format_ns(alone)),
         evidence:

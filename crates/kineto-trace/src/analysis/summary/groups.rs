@@ -2,7 +2,7 @@
 
 use super::intervals::Intervals;
 use super::work::{Work, WorkClass, is_copy};
-use crate::analysis::events::values::{signed, text};
+use crate::analysis::events::values::{as_signed, as_text};
 use crate::analysis::events::{Event, StringId};
 use crate::hash::HashMap;
 use std::cmp::Reverse;
@@ -115,27 +115,27 @@ fn by_name<'e, T: Copy>(all: impl Iterator<Item = (Event<'e>, T)>) -> Vec<(&'e s
 }
 
 /// Returns the kernels, copies and fills by name.
-pub(super) fn kernels(work: &[Work<'_>]) -> Vec<KernelFigures> {
+pub(super) fn kernel_figures(work: &[Work<'_>]) -> Vec<KernelFigures> {
     let rows = by_name(work.iter().map(|work| (work.event, work.class)));
     rows.into_iter().map(|(name, class, durations)| KernelFigures { name: name.to_owned(), class, durations }).collect()
 }
 
 /// Returns annotations by name.
-pub(super) fn annotations<'e>(events: impl Iterator<Item = Event<'e>>) -> Vec<AnnotationFigures> {
+pub(super) fn annotation_figures<'e>(events: impl Iterator<Item = Event<'e>>) -> Vec<AnnotationFigures> {
     let rows = by_name(events.map(|event| (event, ())));
     rows.into_iter().map(|(name, (), durations)| AnnotationFigures { name: name.to_owned(), durations }).collect()
 }
 
 /// Returns collectives on devices by kind, sorted by descending sum.
-pub(super) fn collectives(work: &[Work<'_>]) -> Vec<CollectiveFigures> {
+pub(super) fn collective_figures(work: &[Work<'_>]) -> Vec<CollectiveFigures> {
     let mut kinds: BTreeMap<&'static str, Vec<&Work<'_>>> = BTreeMap::new();
     for work in work.iter().filter(|work| work.class == WorkClass::Communication) {
         kinds.entry(collective_kind(&work.event)).or_default().push(work);
     }
     let figures = |(kind, all): (_, Vec<&Work<'_>>)| CollectiveFigures {
         kind,
-        durations: Durations::new(all.iter().map(|work| work.ns())),
-        union_ns: Intervals::union(all.iter().map(|work| work.interval())).ns(),
+        durations: Durations::new(all.iter().map(|work| work.duration_ns())),
+        union_ns: Intervals::union(all.iter().map(|work| work.interval())).total_ns(),
     };
     let mut rows: Vec<_> = kinds.into_iter().map(figures).collect();
     rows.sort_by_key(|row| Reverse(row.durations.sum_ns));
@@ -159,7 +159,7 @@ fn collective_kind(event: &Event<'_>) -> &'static str {
         ("generic", "Generic"),
     ];
 
-    let named = event.arg_by_id(StringId::COLLECTIVE).and_then(text).filter(|name| !name.is_empty());
+    let named = event.arg_by_id(StringId::COLLECTIVE).and_then(as_text).filter(|name| !name.is_empty());
     let name = named.unwrap_or(event.name()).to_lowercase().replace('_', "");
     let name = name.replace("nccldevkernel", "").replace("ncclkernel", "");
     KINDS.iter().find(|(word, _)| name.contains(word)).map_or("Other", |(_, kind)| kind)
@@ -167,14 +167,14 @@ fn collective_kind(event: &Event<'_>) -> &'static str {
 
 /// Returns the copies and fills by direction.
 #[expect(clippy::cast_precision_loss, reason = "rates of fewer than 2^53 bytes")]
-pub(super) fn copies(work: &[Work<'_>]) -> Vec<CopyFigures> {
+pub(super) fn copy_figures(work: &[Work<'_>]) -> Vec<CopyFigures> {
     let mut kinds: BTreeMap<String, Vec<&Work<'_>>> = BTreeMap::new();
     for work in work.iter().filter(|work| is_copy(&work.event)) {
         kinds.entry(copy_kind(work.event.name())).or_default().push(work);
     }
     let figures = |(kind, all): (String, Vec<&Work<'_>>)| {
-        let bytes = |work: &Work<'_>| work.event.arg_by_id(StringId::BYTES).and_then(signed)?.try_into().ok();
-        let sized: Vec<(u64, u64)> = all.iter().filter_map(|work| Some((bytes(work)?, work.ns()))).collect();
+        let bytes = |work: &Work<'_>| work.event.arg_by_id(StringId::BYTES).and_then(as_signed)?.try_into().ok();
+        let sized: Vec<(u64, u64)> = all.iter().filter_map(|work| Some((bytes(work)?, work.duration_ns()))).collect();
         let (total, ns) =
             sized.iter().fold((0u64, 0u64), |sum, (bytes, ns)| (sum.0.saturating_add(*bytes), sum.1 + ns));
         let rate = |(bytes, ns): &(u64, u64)| (*ns > 0).then(|| *bytes as f64 / *ns as f64);
@@ -183,8 +183,8 @@ pub(super) fn copies(work: &[Work<'_>]) -> Vec<CopyFigures> {
             count: all.len() as u64,
             with_bytes: sized.len() as u64,
             bytes: total,
-            sum_ns: all.iter().map(|work| work.ns()).sum(),
-            union_ns: Intervals::union(all.iter().map(|work| work.interval())).ns(),
+            sum_ns: all.iter().map(|work| work.duration_ns()).sum(),
+            union_ns: Intervals::union(all.iter().map(|work| work.interval())).total_ns(),
             gb_per_s: rate(&(total, ns)),
             max_gb_per_s: sized.iter().filter_map(rate).max_by(f64::total_cmp),
         }

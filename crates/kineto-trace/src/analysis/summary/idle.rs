@@ -1,6 +1,6 @@
 //! Idle time of streams and devices: gaps by cause, and the longest gaps.
 
-use super::intervals::{Intervals, gaps};
+use super::intervals::{Intervals, find_gaps};
 use super::work::{Devices, StreamId, Work};
 use crate::analysis::events::{Event, Events};
 use crate::analysis::relations::{Forest, Threads};
@@ -49,7 +49,7 @@ impl IdleTime {
         const KERNEL_WAIT_NS: u64 = 30_000;
 
         let mut idle = IdleTime::default();
-        for (before, next) in gaps(work, |work| work.interval()) {
+        for (before, next) in find_gaps(work, |work| work.interval()) {
             let (end, gap) = (before.end(), next.start().since(before.end()));
             let (ns, number) = match next.launch {
                 Some(launch) if launch.start() > end => (&mut idle.host_wait_ns, 0),
@@ -120,9 +120,9 @@ pub struct GapHost {
 
 /// Returns the longest gaps during which all devices were idle, longest first.
 pub(super) fn longest_gaps(events: &Events, devices: &Devices<'_>, forest: &Forest, limit: usize) -> Vec<Gap> {
-    let mut work: Vec<_> = devices.busy().copied().collect();
+    let mut work: Vec<_> = devices.busy_work().copied().collect();
     work.sort_by_key(Work::interval);
-    let mut found: Vec<_> = gaps(work, Work::interval).collect();
+    let mut found: Vec<_> = find_gaps(work, Work::interval).collect();
     found.sort_by_key(|(before, after)| (std::cmp::Reverse(after.start().since(before.end())), before.end()));
     found.truncate(limit);
     let hosts = HostTime::new(events, forest, &found);
@@ -132,7 +132,7 @@ pub(super) fn longest_gaps(events: &Events, devices: &Devices<'_>, forest: &Fore
         before: before.event.name().to_owned(),
         after: after.event.name().to_owned(),
         launch: after.launch.map(|launch| launch.start()),
-        host: after.launch.and_then(|launch| hosts.longest(launch, before.end(), after.start())),
+        host: after.launch.and_then(|launch| hosts.longest_op(launch, before.end(), after.start())),
     };
     found.iter().map(gap).collect()
 }
@@ -149,15 +149,16 @@ impl<'e> HostTime<'e> {
     fn new(events: &'e Events, forest: &Forest, gaps: &[(Work<'e>, Work<'e>)]) -> HostTime<'e> {
         let threads = Threads::new(events);
         let launches = gaps.iter().filter_map(|(_, after)| after.launch);
-        let mut ops: HashMap<usize, Vec<_>> = launches.map(|launch| (threads.of(&launch), Vec::new())).collect();
+        let mut ops: HashMap<usize, Vec<_>> =
+            launches.map(|launch| (threads.thread_track(&launch), Vec::new())).collect();
         let overlaps_gap = |event: &Event<'_>| {
             gaps.iter().any(|(before, after)| event.start() < after.start() && event.end() > before.end())
         };
         // By node: the index of its operation.
         let mut places = HashMap::default();
         for node in forest.unmerged_nodes() {
-            let Some(event) = forest.event(events, node).filter(overlaps_gap) else { continue };
-            let thread = threads.of(&event);
+            let Some(event) = forest.node_event(events, node).filter(overlaps_gap) else { continue };
+            let thread = threads.thread_track(&event);
             let Some(on_thread) = ops.get_mut(&thread) else { continue };
             places.insert(node, on_thread.len());
             on_thread.push((event, Vec::new()));
@@ -171,10 +172,10 @@ impl<'e> HostTime<'e> {
 
     /// Returns the operation with the most self time between two times, on the thread of a launch. At equal times,
     /// returns the first by name.
-    fn longest(&self, launch: Event<'e>, start: Timestamp, end: Timestamp) -> Option<GapHost> {
+    fn longest_op(&self, launch: Event<'e>, start: Timestamp, end: Timestamp) -> Option<GapHost> {
         let is_inside = |event: &Event<'_>| event.start() < end && event.end() > start;
         let mut times: BTreeMap<(&str, &str), u64> = BTreeMap::new();
-        for (op, children) in self.ops.get(&self.threads.of(&launch))? {
+        for (op, children) in self.ops.get(&self.threads.thread_track(&launch))? {
             if is_inside(op) {
                 let (from, to) = (op.start().max(start), op.end().min(end));
                 let children = children.iter().filter(|child| is_inside(child));

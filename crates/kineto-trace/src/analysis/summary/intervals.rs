@@ -47,13 +47,13 @@ impl Intervals {
     }
 
     /// Returns the total length in nanoseconds.
-    pub(super) fn ns(&self) -> u64 {
+    pub(super) fn total_ns(&self) -> u64 {
         self.0.iter().map(|(start, end)| end.since(*start)).sum()
     }
 }
 
 /// Returns the gaps between items in order of their start: the item that ends last before each, and the item that ends it.
-pub(super) fn gaps<T: Copy>(
+pub(super) fn find_gaps<T: Copy>(
     sorted: impl IntoIterator<Item = T>,
     interval: impl Fn(&T) -> (Timestamp, Timestamp),
 ) -> impl Iterator<Item = (T, T)> {
@@ -87,13 +87,13 @@ mod tests {
             let (a, b) = (ends(&a), ends(&b));
             let has = |parts: &[(u64, u64)], at: u64| parts.iter().any(|part| (part.0..part.1).contains(&at));
             let count = |test: &dyn Fn(u64) -> bool| (0..100).filter(|at| test(*at)).count() as u64;
-            prop_assert_eq!(set(&a).ns(), count(&|at| has(&a, at)));
-            prop_assert_eq!(set(&a).intersection(&set(&b)).ns(), count(&|at| has(&a, at) && has(&b, at)));
+            prop_assert_eq!(set(&a).total_ns(), count(&|at| has(&a, at)));
+            prop_assert_eq!(set(&a).intersection(&set(&b)).total_ns(), count(&|at| has(&a, at) && has(&b, at)));
             let within = set(&a).ns_within(Timestamp::from_nanos(window.0), Timestamp::from_nanos(window.1));
             prop_assert_eq!(within, count(&|at| has(&a, at) && (window.0..window.1).contains(&at)));
             let mut sorted: Vec<_> = a.iter().map(|part| (Timestamp::from_nanos(part.0), Timestamp::from_nanos(part.1))).collect();
             sorted.sort_unstable();
-            let idle: u64 = gaps(sorted, |part| *part).map(|(before, after)| after.0.since(before.1)).sum();
+            let idle: u64 = find_gaps(sorted, |part| *part).map(|(before, after)| after.0.since(before.1)).sum();
             let all = a.iter().map(|part| part.0).min().unwrap_or(0)..a.iter().map(|part| part.1).max().unwrap_or(0);
             prop_assert_eq!(idle, count(&|at| all.contains(&at) && !has(&a, at)));
         }

@@ -14,57 +14,57 @@ use std::cmp::Reverse;
 const ROWS: usize = 20;
 
 /// Returns all figures; times are in microseconds.
-pub(super) fn object(summary: &Summary) -> Value {
+pub(super) fn summary_json(summary: &Summary) -> Value {
     let occupation = summary.occupation.as_ref();
     let overlap = occupation.map_or((0, 0), |found| (found.communication_ns, found.overlapped_communication_ns));
     let queue_max = summary.queues.iter().map(|queue| queue.max).max().unwrap_or(0);
-    let mut launch = launches(summary);
+    let mut launch = launches_json(summary);
     if summary.launches.count == 0 {
         launch = json!({ "count": 0, "unlinked": summary.launches.unlinked });
     }
     json!({
         "schema": "kineto-summary/1",
         "unit": "us",
-        "load": load(summary),
-        "temporal": occupation.map(temporal),
-        "overlap_pct": percent(overlap.1, overlap.0),
-        "overlap": { "comm": micros(overlap.0), "overlapped": micros(overlap.1) },
+        "load": load_json(summary),
+        "temporal": occupation.map(temporal_json),
+        "overlap_pct": rounded_percent(overlap.1, overlap.0),
+        "overlap": { "comm": ns_to_micros(overlap.0), "overlapped": ns_to_micros(overlap.1) },
         "kernels_total": kernels_total(summary),
         "kernels": summary.kernels.iter().take(ROWS).map(|row| {
-            with(durations(&row.durations), json!({ "name": row.name, "class": row.class.as_str() }))
+            merge_objects(durations_json(&row.durations), json!({ "name": row.name, "class": row.class.as_str() }))
         }).collect::<Vec<_>>(),
         "comm_kinds": summary.collectives.iter().map(|row| {
-            with(durations(&row.durations), json!({ "kind": row.kind, "union": micros(row.union_ns) }))
+            merge_objects(durations_json(&row.durations), json!({ "kind": row.kind, "union": ns_to_micros(row.union_ns) }))
         }).collect::<Vec<_>>(),
         "memory_bw": summary.copies.iter().map(|row| (row.kind.clone(), json!({
-            "count": row.count, "with_bytes": row.with_bytes, "bytes": row.bytes, "sum": micros(row.sum_ns),
-            "union": micros(row.union_ns), "gb_per_s": row.gb_per_s.map(thousandths),
-            "max_gb_per_s": row.max_gb_per_s.map(thousandths),
+            "count": row.count, "with_bytes": row.with_bytes, "bytes": row.bytes, "sum": ns_to_micros(row.sum_ns),
+            "union": ns_to_micros(row.union_ns), "gb_per_s": row.gb_per_s.map(round_to_thousandths),
+            "max_gb_per_s": row.max_gb_per_s.map(round_to_thousandths),
         }))).collect::<serde_json::Map<_, _>>(),
-        "idle": idle(summary),
-        "gaps_top5": gaps(summary),
+        "idle": idle_json(summary),
+        "gaps_top5": gaps_json(summary),
         "launch": launch,
-        "queue": { "max": queue_max, "streams": queues(summary) },
-        "steps": steps(summary),
+        "queue": { "max": queue_max, "streams": queues_json(summary) },
+        "steps": steps_json(summary),
         "annotations": {
-            "host": annotations(&summary.host_annotations),
-            "gpu": annotations(&summary.device_annotations),
+            "host": annotations_json(&summary.host_annotations),
+            "gpu": annotations_json(&summary.device_annotations),
         },
         "ops_total": ops_total(summary),
-        "ops_top20": ops(summary, |row| row.self_cpu_ns(), |_| true),
-        "ops_device_top20": ops(summary, |row| row.self_device_ns().cast_signed(), |row| row.self_device_ns() > 0),
+        "ops_top20": top_ops_json(summary, |row| row.self_cpu_ns(), |_| true),
+        "ops_device_top20": top_ops_json(summary, |row| row.self_device_ns().cast_signed(), |row| row.self_device_ns() > 0),
     })
 }
 
-fn load(summary: &Summary) -> Value {
+fn load_json(summary: &Summary) -> Value {
     json!({
         "json_bytes": summary.file.bytes,
         "trace_events": summary.file.elements,
         "slices": summary.slices,
-        "slices_without_time": summary.noted(Note::WithoutTime),
-        "negative_durations": summary.noted(Note::NegativeDuration),
+        "slices_without_time": summary.note_count(Note::WithoutTime),
+        "negative_durations": summary.note_count(Note::NegativeDuration),
         "first_ts_ns": i128::from(summary.start.as_nanos()) - i128::from(summary.file.base_ns),
-        "span": micros(summary.span_ns),
+        "span": ns_to_micros(summary.span_ns),
         "cats": summary.categories,
         "device_events": summary.device_events,
         "devices": summary.devices,
@@ -75,29 +75,29 @@ fn load(summary: &Summary) -> Value {
     })
 }
 
-fn temporal(found: &Occupation) -> Value {
-    let share = |ns| percent(ns, found.window_ns);
+fn temporal_json(found: &Occupation) -> Value {
+    let share = |ns| rounded_percent(ns, found.window_ns);
     let parts = &found.exclusive;
     json!({
-        "window": micros(found.window_ns),
-        "busy": micros(found.busy_ns),
-        "idle": micros(found.idle_ns()),
-        "compute": micros(found.compute_ns),
-        "comm": micros(found.communication_ns),
-        "memory": micros(found.memory_ns),
-        "non_compute": micros(found.busy_ns - found.compute_ns),
+        "window": ns_to_micros(found.window_ns),
+        "busy": ns_to_micros(found.busy_ns),
+        "idle": ns_to_micros(found.idle_ns()),
+        "compute": ns_to_micros(found.compute_ns),
+        "comm": ns_to_micros(found.communication_ns),
+        "memory": ns_to_micros(found.memory_ns),
+        "non_compute": ns_to_micros(found.busy_ns - found.compute_ns),
         "busy_pct": share(found.busy_ns),
         "idle_pct": share(found.idle_ns()),
         "compute_pct": share(found.compute_ns),
-        "exposed_comm": micros(found.exposed_communication_ns),
+        "exposed_comm": ns_to_micros(found.exposed_communication_ns),
         "exclusive": {
-            "compute_only": micros(parts.compute_ns),
-            "comm_only": micros(parts.communication_ns),
-            "memory_only": micros(parts.memory_ns),
-            "compute_comm": micros(parts.compute_communication_ns),
-            "compute_memory": micros(parts.compute_memory_ns),
-            "comm_memory": micros(parts.communication_memory_ns),
-            "all_three": micros(parts.all_ns),
+            "compute_only": ns_to_micros(parts.compute_ns),
+            "comm_only": ns_to_micros(parts.communication_ns),
+            "memory_only": ns_to_micros(parts.memory_ns),
+            "compute_comm": ns_to_micros(parts.compute_communication_ns),
+            "compute_memory": ns_to_micros(parts.compute_memory_ns),
+            "comm_memory": ns_to_micros(parts.communication_memory_ns),
+            "all_three": ns_to_micros(parts.all_ns),
         },
     })
 }
@@ -113,94 +113,96 @@ fn kernels_total(summary: &Summary) -> Value {
     classes.dedup();
     let by_class = classes.into_iter().map(|class| {
         let (count, ns) = sum(Some(class));
-        (class.as_str().to_owned(), json!({ "count": count, "sum": micros(ns) }))
+        (class.as_str().to_owned(), json!({ "count": count, "sum": ns_to_micros(ns) }))
     });
     let (count, ns) = sum(None);
     let by_class = by_class.collect::<serde_json::Map<_, _>>();
-    json!({ "names": summary.kernels.len(), "count": count, "sum": micros(ns), "by_class": by_class })
+    json!({ "names": summary.kernels.len(), "count": count, "sum": ns_to_micros(ns), "by_class": by_class })
 }
 
-fn idle(summary: &Summary) -> Value {
+fn idle_json(summary: &Summary) -> Value {
     let causes = |idle: &IdleTime| {
         json!({
-            "host_wait": micros(idle.host_wait_ns),
-            "kernel_wait": micros(idle.kernel_wait_ns),
-            "other": micros(idle.other_ns),
+            "host_wait": ns_to_micros(idle.host_wait_ns),
+            "kernel_wait": ns_to_micros(idle.kernel_wait_ns),
+            "other": ns_to_micros(idle.other_ns),
         })
     };
     let streams = summary.stream_idle.iter().map(|row| {
         let [host_wait, kernel_wait, other] = row.idle.gaps;
         let gaps = json!({ "host_wait": host_wait, "kernel_wait": kernel_wait, "other": other });
-        let stream = json!({ "device": id(&row.stream.device), "stream": id(&row.stream.stream), "gaps": gaps });
-        with(causes(&row.idle), stream)
+        let stream = json!({ "device": track_id_json(&row.stream.device), "stream": track_id_json(&row.stream.stream), "gaps": gaps });
+        merge_objects(causes(&row.idle), stream)
     });
     let split = json!({
-        "split_before_launch": micros(summary.idle.before_launch_ns),
-        "split_after_launch": micros(summary.idle.after_launch_ns),
-        "split_unlinked": micros(summary.idle.unlinked_ns),
+        "split_before_launch": ns_to_micros(summary.idle.before_launch_ns),
+        "split_after_launch": ns_to_micros(summary.idle.after_launch_ns),
+        "split_unlinked": ns_to_micros(summary.idle.unlinked_ns),
         "streams": streams.collect::<Vec<_>>(),
     });
-    with(causes(&summary.idle), split)
+    merge_objects(causes(&summary.idle), split)
 }
 
-fn gaps(summary: &Summary) -> Vec<Value> {
-    let host =
-        |host: &super::GapHost| json!({ "name": host.name, "cat": host.category, "self_in_gap": micros(host.self_ns) });
+fn gaps_json(summary: &Summary) -> Vec<Value> {
+    let host = |host: &super::GapHost| json!({ "name": host.name, "cat": host.category, "self_in_gap": ns_to_micros(host.self_ns) });
     let gap = |gap: &super::Gap| {
         json!({
-            "start": since_start(summary, gap.start), "dur": micros(gap.ns), "before": gap.before, "after": gap.after,
+            "start": since_start(summary, gap.start), "dur": ns_to_micros(gap.ns), "before": gap.before, "after": gap.after,
             "launch_start": gap.launch.map(|launch| since_start(summary, launch)), "host": gap.host.as_ref().map(host),
         })
     };
     summary.gaps.iter().map(gap).collect()
 }
 
-fn launches(summary: &Summary) -> Value {
+fn launches_json(summary: &Summary) -> Value {
     let found = &summary.launches;
     json!({
         "count": found.count,
         "unlinked": found.unlinked,
-        "mean_delay": thousandths(found.mean_delay_ns / 1e3),
-        "max_delay": micros(found.max_delay_ns),
-        "p50_delay": micros(found.p50_delay_ns),
-        "p95_delay": micros(found.p95_delay_ns),
+        "mean_delay": round_to_thousandths(found.mean_delay_ns / 1e3),
+        "max_delay": ns_to_micros(found.max_delay_ns),
+        "p50_delay": ns_to_micros(found.p50_delay_ns),
+        "p95_delay": ns_to_micros(found.p95_delay_ns),
         "started_before_launch_returned": found.started_before_return,
         "started_before_launch_began": found.started_before_call,
-        "mean_latency": thousandths(found.mean_latency_ns / 1e3),
+        "mean_latency": round_to_thousandths(found.mean_latency_ns / 1e3),
         "max_latency": signed_micros(found.max_latency_ns),
-        "mean_cpu_dur": thousandths(found.mean_call_ns / 1e3),
+        "mean_cpu_dur": round_to_thousandths(found.mean_call_ns / 1e3),
         "short_kernels": found.short_kernels,
         "runtime_outliers": found.slow_calls,
         "delay_outliers": found.long_delays,
     })
 }
 
-fn queues(summary: &Summary) -> Vec<Value> {
+fn queues_json(summary: &Summary) -> Vec<Value> {
     let queue = |row: &super::QueueFigures| {
         json!({
-            "device": id(&row.stream.device), "stream": id(&row.stream.stream), "points": row.points, "max": row.max,
+            "device": track_id_json(&row.stream.device), "stream": track_id_json(&row.stream.stream), "points": row.points, "max": row.max,
             "min": row.min, "mean_of_points": row.mean_of_points, "time_mean": row.time_mean,
         })
     };
     summary.queues.iter().map(queue).collect()
 }
 
-fn steps(summary: &Summary) -> Vec<Value> {
+fn steps_json(summary: &Summary) -> Vec<Value> {
     let step = |row: &super::StepFigures| {
         json!({
-            "n": row.number, "start": since_start(summary, row.start), "dur": micros(row.ns),
-            "device_events": row.device_events, "device_sum": micros(row.device_ns),
-            "device_busy_launched": micros(row.device_busy_ns),
-            "device_busy_in_window": micros(row.device_busy_in_window_ns),
+            "n": row.number, "start": since_start(summary, row.start), "dur": ns_to_micros(row.ns),
+            "device_events": row.device_events, "device_sum": ns_to_micros(row.device_ns),
+            "device_busy_launched": ns_to_micros(row.device_busy_ns),
+            "device_busy_in_window": ns_to_micros(row.device_busy_in_window_ns),
             "device_end": row.device_end.map(|end| since_start(summary, end)),
-            "end_with_device": micros(row.ns_with_device()),
+            "end_with_device": ns_to_micros(row.ns_with_device()),
         })
     };
     summary.steps.iter().map(step).collect()
 }
 
-fn annotations(rows: &[AnnotationFigures]) -> Vec<Value> {
-    rows.iter().take(ROWS).map(|row| with(durations(&row.durations), json!({ "name": row.name }))).collect()
+fn annotations_json(rows: &[AnnotationFigures]) -> Vec<Value> {
+    rows.iter()
+        .take(ROWS)
+        .map(|row| merge_objects(durations_json(&row.durations), json!({ "name": row.name })))
+        .collect()
 }
 
 fn ops_total(summary: &Summary) -> Value {
@@ -218,15 +220,15 @@ fn ops_total(summary: &Summary) -> Value {
     json!({
         "rows": rows.len(),
         "self_cpu_sum": signed_micros(summary.averages.cpu_base_ns()),
-        "self_device_sum": micros(rows.iter().map(Average::self_device_ns).sum()),
-        "device_sum": micros(summary.averages.device_base_ns()),
+        "self_device_sum": ns_to_micros(rows.iter().map(Average::self_device_ns).sum()),
+        "device_sum": ns_to_micros(summary.averages.device_base_ns()),
         "attribution": attribution.map(|(how, count)| (how.to_owned(), json!(count)))
             .collect::<serde_json::Map<_, _>>(),
     })
 }
 
 /// Returns the operations with the greatest `key`, then by name.
-fn ops(summary: &Summary, key: fn(&Average) -> i64, is_listed: fn(&Average) -> bool) -> Vec<Value> {
+fn top_ops_json(summary: &Summary, key: fn(&Average) -> i64, is_listed: fn(&Average) -> bool) -> Vec<Value> {
     let mut rows: Vec<&Average> = summary.averages.ops().iter().filter(|row| is_listed(row)).collect();
     rows.sort_by_key(|row| (Reverse(key(row)), row.name()));
     let base = summary.averages.cpu_base_ns();
@@ -234,29 +236,29 @@ fn ops(summary: &Summary, key: fn(&Average) -> i64, is_listed: fn(&Average) -> b
         json!({
             "name": row.name(), "annotation": row.is_annotation(), "count": row.count(),
             "self_cpu": signed_micros(row.self_cpu_ns()), "self_cpu_pct": signed_percent(row.self_cpu_ns(), base),
-            "cpu_total": micros(row.cpu_ns()), "self_device": micros(row.self_device_ns()),
-            "device_total": micros(row.device_ns()),
+            "cpu_total": ns_to_micros(row.cpu_ns()), "self_device": ns_to_micros(row.self_device_ns()),
+            "device_total": ns_to_micros(row.device_ns()),
         })
     };
     rows.iter().take(ROWS).map(op).collect()
 }
 
-fn durations(row: &Durations) -> Value {
+fn durations_json(row: &Durations) -> Value {
     json!({
-        "count": row.count, "sum": micros(row.sum_ns), "mean": thousandths(row.mean_ns / 1e3),
-        "max": micros(row.max_ns), "min": micros(row.min_ns), "std": thousandths(row.std_ns / 1e3),
+        "count": row.count, "sum": ns_to_micros(row.sum_ns), "mean": round_to_thousandths(row.mean_ns / 1e3),
+        "max": ns_to_micros(row.max_ns), "min": ns_to_micros(row.min_ns), "std": round_to_thousandths(row.std_ns / 1e3),
     })
 }
 
 /// Merges two objects.
-fn with(mut object: Value, more: Value) -> Value {
+fn merge_objects(mut object: Value, more: Value) -> Value {
     if let (Some(members), Value::Object(more)) = (object.as_object_mut(), more) {
         members.extend(more);
     }
     object
 }
 
-fn id(id: &TrackId) -> Value {
+fn track_id_json(id: &TrackId) -> Value {
     match id {
         TrackId::Id(id) => json!(id),
         TrackId::Name(name) => json!(name),
@@ -269,7 +271,7 @@ fn since_start(summary: &Summary, at: Timestamp) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]
-fn micros(ns: u64) -> f64 {
+fn ns_to_micros(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
@@ -278,12 +280,12 @@ fn signed_micros(ns: i64) -> f64 {
     ns as f64 / 1e3
 }
 
-fn thousandths(value: f64) -> f64 {
+fn round_to_thousandths(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
 /// Returns a percentage with two decimals; `None` if `whole` is 0.
-fn percent(part: u64, whole: u64) -> Option<f64> {
+fn rounded_percent(part: u64, whole: u64) -> Option<f64> {
     signed_percent(i64::try_from(part).ok()?, i64::try_from(whole).ok()?)
 }
 

@@ -55,7 +55,7 @@ impl LaunchFigures {
             figures.count += 1;
             figures.started_before_return += u64::from(start < launch.end());
             figures.started_before_call += u64::from(start < launch.start());
-            figures.short_kernels += u64::from(work.ns() < call_ns && call_ns <= SLOW_CALL_NS);
+            figures.short_kernels += u64::from(work.duration_ns() < call_ns && call_ns <= SLOW_CALL_NS);
             figures.slow_calls += u64::from(call_ns > SLOW_CALL_NS);
             figures.long_delays += u64::from(delay > LONG_DELAY_NS);
         }

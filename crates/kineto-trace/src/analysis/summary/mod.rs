@@ -24,7 +24,7 @@ pub(super) use steps::step_number;
 pub use work::{StreamId, WorkClass};
 
 use super::averages::KeyAverages;
-use super::both::both;
+use super::both::compute_both;
 use super::events::{Event, Events, FileFigures, Note, StringId};
 use super::read::{Json, JsonValue};
 use super::relations::{Attribution, AttributionCounts, Forest, Nesting};
@@ -129,7 +129,7 @@ impl Summary {
         let nesting = Nesting::new(events);
         let attribution = Attribution::new(events, &nesting);
         let averages = || events.averages().compute_with(&nesting, &attribution);
-        let (averages, summary) = both(averages, || Summary::without_averages(events, &nesting, &attribution));
+        let (averages, summary) = compute_both(averages, || Summary::without_averages(events, &nesting, &attribution));
         Summary { averages, ..summary }
     }
 
@@ -138,7 +138,7 @@ impl Summary {
 
         let forest = Forest::new(events, nesting).merge_same_named_only_children(events);
         let devices = Devices::new(events, attribution);
-        let busy = Intervals::union(devices.busy().map(|work| work.interval()));
+        let busy = Intervals::union(devices.busy_work().map(|work| work.interval()));
         let streams = devices.by_stream();
         let stream_idle: Vec<_> = streams
             .iter()
@@ -150,7 +150,7 @@ impl Summary {
         let start = slices().next().map_or(Timestamp::default(), |first| first.start());
         let mut categories: HashMap<StringId, u64> = HashMap::default();
         slices().for_each(|slice| *categories.entry(slice.category_id()).or_default() += 1u64);
-        let annotations = |kind| groups::annotations(slices().filter(move |event| event.kind() == Some(kind)));
+        let annotations = |kind| groups::annotation_figures(slices().filter(move |event| event.kind() == Some(kind)));
         let mut numbers: Vec<_> = devices.streams.iter().map(|stream| &stream.device).collect();
         numbers.sort_unstable();
         numbers.dedup();
@@ -159,19 +159,19 @@ impl Summary {
             span_ns: slices().map(|slice| slice.end()).max().unwrap_or(start).since(start),
             slices: slices().count() as u64,
             categories: categories.into_iter().map(|(id, count)| (events.strings.get(id).to_owned(), count)).collect(),
-            rank: rank(events),
+            rank: distributed_rank(events),
             device_events: devices.work.len() as u64,
             devices: numbers.len() as u64,
             occupation: Occupation::new(&devices, &busy),
-            kernels: groups::kernels(&devices.work),
-            collectives: groups::collectives(&devices.work),
-            copies: groups::copies(&devices.work),
+            kernels: groups::kernel_figures(&devices.work),
+            collectives: groups::collective_figures(&devices.work),
+            copies: groups::copy_figures(&devices.work),
             idle,
             stream_idle,
             gaps: idle::longest_gaps(events, &devices, &forest, GAPS),
             launches: LaunchFigures::new(&devices.work),
             queues: streams.iter().filter_map(|(stream, work)| QueueFigures::new(stream, work)).collect(),
-            steps: steps::steps(events, &devices, &busy),
+            steps: steps::step_figures(events, &devices, &busy),
             host_annotations: annotations(ActivityType::UserAnnotation),
             device_annotations: annotations(ActivityType::GpuUserAnnotation),
             averages: KeyAverages::default(),
@@ -183,7 +183,7 @@ impl Summary {
 
     /// Returns all figures as a JSON object; times are in microseconds with three decimals.
     pub fn to_json(&self) -> String {
-        json::object(self).to_string()
+        json::summary_json(self).to_string()
     }
 
     /// Returns the summary as text.
@@ -191,19 +191,19 @@ impl Summary {
         Screen::new(self)
     }
 
-    fn noted(&self, note: Note) -> u64 {
+    fn note_count(&self, note: Note) -> u64 {
         self.notes.iter().find(|(found, _)| *found == note).map_or(0, |(_, count)| *count)
     }
 }
 
 /// Returns the rank in `distributedInfo`.
-fn rank(events: &Events) -> Option<i64> {
+fn distributed_rank(events: &Events) -> Option<i64> {
     let (_, info) = events.metadata().find(|(key, _)| *key == "distributedInfo")?;
     let mut rank = None;
-    let read = Json::new(info.as_bytes(), 0).object(|key, json| {
-        let value = json.value()?;
-        if let (JsonValue::Number(number), Some("rank")) = (value, key.plain()) {
-            rank = number.integer();
+    let read = Json::new(info.as_bytes(), 0).read_object(|key, json| {
+        let value = json.read_value()?;
+        if let (JsonValue::Number(number), Some("rank")) = (value, key.as_plain_str()) {
+            rank = number.as_integer();
         }
         Ok(())
     });

@@ -50,19 +50,20 @@ pub struct Exclusive {
 impl Occupation {
     /// Returns `None` if no device worked.
     pub(super) fn new(devices: &Devices<'_>, busy: &Intervals) -> Option<Occupation> {
-        let start = devices.busy().map(|work| work.start()).min()?;
-        let end = devices.busy().map(|work| work.end()).max()?;
-        let of =
-            |class| Intervals::union(devices.busy().filter(|work| work.class == class).map(|work| work.interval()));
+        let start = devices.busy_work().map(|work| work.start()).min()?;
+        let end = devices.busy_work().map(|work| work.end()).max()?;
+        let of = |class| {
+            Intervals::union(devices.busy_work().filter(|work| work.class == class).map(|work| work.interval()))
+        };
         let [compute, comm, memory] = [WorkClass::Compute, WorkClass::Communication, WorkClass::Memory].map(of);
         let both = compute.intersection(&comm);
-        let all = both.intersection(&memory).ns();
-        let pairs = [both.ns(), compute.intersection(&memory).ns(), comm.intersection(&memory).ns()];
+        let all = both.intersection(&memory).total_ns();
+        let pairs = [both.total_ns(), compute.intersection(&memory).total_ns(), comm.intersection(&memory).total_ns()];
         let [compute_comm, compute_memory, comm_memory] = pairs.map(|ns| ns - all);
         let exclusive = Exclusive {
-            compute_ns: compute.ns() - compute_comm - compute_memory - all,
-            communication_ns: comm.ns() - compute_comm - comm_memory - all,
-            memory_ns: memory.ns() - compute_memory - comm_memory - all,
+            compute_ns: compute.total_ns() - compute_comm - compute_memory - all,
+            communication_ns: comm.total_ns() - compute_comm - comm_memory - all,
+            memory_ns: memory.total_ns() - compute_memory - comm_memory - all,
             compute_communication_ns: compute_comm,
             compute_memory_ns: compute_memory,
             communication_memory_ns: comm_memory,
@@ -70,12 +71,12 @@ impl Occupation {
         };
         Some(Occupation {
             window_ns: end.since(start),
-            busy_ns: busy.ns(),
-            compute_ns: compute.ns(),
-            communication_ns: comm.ns(),
-            memory_ns: memory.ns(),
-            exposed_communication_ns: comm.ns() - both.ns(),
-            overlapped_communication_ns: both.ns(),
+            busy_ns: busy.total_ns(),
+            compute_ns: compute.total_ns(),
+            communication_ns: comm.total_ns(),
+            memory_ns: memory.total_ns(),
+            exposed_communication_ns: comm.total_ns() - both.total_ns(),
+            overlapped_communication_ns: both.total_ns(),
             exclusive,
         })
     }

@@ -1,6 +1,6 @@
 //! Formats a summary as text: the overview first, then tables.
 
-use super::findings::{format_ns, percent};
+use super::findings::{format_ns, percent_of};
 use super::{Occupation, Summary};
 use crate::analysis::averages::Average;
 use std::cmp::Reverse;
@@ -47,23 +47,23 @@ impl<'s> Screen<'s> {
         Screen { has_color, ..self }
     }
 
-    fn heading(&self, f: &mut Formatter<'_>, text: &str) -> fmt::Result {
+    fn write_heading(&self, f: &mut Formatter<'_>, text: &str) -> fmt::Result {
         if self.has_color { writeln!(f, "\n\x1b[1m{text}\x1b[0m") } else { writeln!(f, "\n{text}") }
     }
 
-    fn overview(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn write_overview(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let summary = self.summary;
         let mut parts = vec![format_ns(summary.span_ns), format!("{} slices", summary.slices)];
         parts.extend(summary.rank.map(|rank| format!("rank {rank}")));
         if summary.devices > 0 {
-            parts.push(counted(summary.devices, "device"));
-            parts.push(counted(summary.stream_idle.len() as u64, "stream"));
+            parts.push(count_with_noun(summary.devices, "device"));
+            parts.push(count_with_noun(summary.stream_idle.len() as u64, "stream"));
         }
         if !summary.steps.is_empty() {
             let mut times: Vec<u64> = summary.steps.iter().map(|step| step.ns).collect();
             times.sort_unstable();
             let median = times.get(times.len() / 2).copied().unwrap_or(0);
-            parts.push(format!("{} of {}", counted(times.len() as u64, "step"), format_ns(median)));
+            parts.push(format!("{} of {}", count_with_noun(times.len() as u64, "step"), format_ns(median)));
         }
         filled_lines(&parts, "   ", self.width).iter().try_for_each(|line| writeln!(f, "{line}"))?;
         let losses: Vec<_> = summary.notes.iter().filter(|(note, _)| note.is_loss()).collect();
@@ -73,17 +73,17 @@ impl<'s> Screen<'s> {
         Ok(())
     }
 
-    fn devices(&self, f: &mut Formatter<'_>, found: &Occupation) -> fmt::Result {
+    fn write_devices(&self, f: &mut Formatter<'_>, found: &Occupation) -> fmt::Result {
         /// The length of a full bar in characters.
         const BAR: usize = 25;
 
-        let share = |ns| percent(ns, found.window_ns);
+        let share = |ns| percent_of(ns, found.window_ns);
         let subject = if self.summary.devices == 1 { "The device is" } else { "The devices are" };
         let busy = share(found.busy_ns);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 25")]
         let filled = ((busy * BAR as f64 / 100.0).round() as usize).min(BAR);
         let bar = format!("{}{}", "█".repeat(filled), "░".repeat(BAR - filled));
-        self.heading(f, &format!("{subject} busy {busy:.0} % of {}   {bar}", format_ns(found.window_ns)))?;
+        self.write_heading(f, &format!("{subject} busy {busy:.0} % of {}   {bar}", format_ns(found.window_ns)))?;
         let parts = [
             format!("compute {:.1} %", share(found.compute_ns)),
             format!(
@@ -97,8 +97,8 @@ impl<'s> Screen<'s> {
         filled_lines(&parts, "   ", self.width - 2).iter().try_for_each(|line| writeln!(f, "  {line}"))?;
         let idle = &self.summary.idle;
         if idle.total_ns() > 0 {
-            self.heading(f, "Where the idle time of streams comes from")?;
-            let line = |ns, what: &str| format!("  {:5.1} %  {what}", percent(ns, idle.total_ns()));
+            self.write_heading(f, "Where the idle time of streams comes from")?;
+            let line = |ns, what: &str| format!("  {:5.1} %  {what}", percent_of(ns, idle.total_ns()));
             writeln!(f, "{}", line(idle.before_launch_ns, "before the launch: nothing was queued"))?;
             writeln!(f, "{}", line(idle.after_launch_ns, "after the launch: work was queued and started late"))?;
             if idle.unlinked_ns > 0 {
@@ -108,8 +108,8 @@ impl<'s> Screen<'s> {
         Ok(())
     }
 
-    fn findings(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        self.heading(f, "What to do next")?;
+    fn write_findings(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.write_heading(f, "What to do next")?;
         let findings = self.summary.findings();
         if findings.is_empty() {
             return writeln!(f, "  No problem was found.");
@@ -128,26 +128,26 @@ impl<'s> Screen<'s> {
         Ok(())
     }
 
-    fn steps(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn write_steps(&self, f: &mut Formatter<'_>) -> fmt::Result {
         const MOST: usize = 6;
 
         let steps = &self.summary.steps;
         if steps.is_empty() {
             return Ok(());
         }
-        self.heading(f, "Steps")?;
+        self.write_heading(f, "Steps")?;
         for step in steps.iter().take(MOST) {
-            let busy = percent(step.device_busy_in_window_ns, step.ns);
+            let busy = percent_of(step.device_busy_in_window_ns, step.ns);
             let device = if self.summary.devices > 0 { format!("   devices busy {busy:.0} %") } else { String::new() };
             writeln!(f, "  #{:<6} {:>NUMBER$}{device}", step.number, format_ns(step.ns))?;
         }
         match steps.len().checked_sub(MOST) {
-            Some(more @ 1..) => writeln!(f, "  … {}", counted(more as u64, "more step")),
+            Some(more @ 1..) => writeln!(f, "  … {}", count_with_noun(more as u64, "more step")),
             _ => Ok(()),
         }
     }
 
-    fn operators(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn write_operators(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let has_devices = self.summary.device_events > 0;
         let mut rows: Vec<&Average> = self.summary.averages.ops().iter().collect();
         let key = |row: &&Average| if has_devices { row.device_ns().cast_signed() } else { row.self_cpu_ns() };
@@ -155,7 +155,7 @@ impl<'s> Screen<'s> {
         if rows.is_empty() {
             return Ok(());
         }
-        self.heading(f, if has_devices { "Operators, by device time" } else { "Operators, by self time" })?;
+        self.write_heading(f, if has_devices { "Operators, by device time" } else { "Operators, by self time" })?;
         let third = if has_devices { "device" } else { "CPU mean" };
         let cells = |row: &Average| {
             let own = u64::try_from(row.self_cpu_ns()).unwrap_or(0);
@@ -163,25 +163,25 @@ impl<'s> Screen<'s> {
             [format_ns(own), format_ns(row.cpu_ns()), format_ns(third), row.count().to_string()]
         };
         let rows = rows.into_iter().map(|row| (row.name(), cells(row)));
-        self.table(f, ["self CPU", "total CPU", third, "calls"], rows)
+        self.write_table(f, ["self CPU", "total CPU", third, "calls"], rows)
     }
 
-    fn kernels(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn write_kernels(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let total: u64 = self.summary.kernels.iter().map(|row| row.durations.sum_ns).sum();
         if self.summary.kernels.is_empty() {
             return Ok(());
         }
-        self.heading(f, "Kernels, copies and fills")?;
+        self.write_heading(f, "Kernels, copies and fills")?;
         let rows = self.summary.kernels.iter().map(|row| {
             let count = row.durations.count;
             let mean = row.durations.sum_ns / count.max(1);
-            let share = format!("{:.1} %", percent(row.durations.sum_ns, total));
+            let share = format!("{:.1} %", percent_of(row.durations.sum_ns, total));
             (row.name.as_str(), [format_ns(row.durations.sum_ns), format_ns(mean), share, count.to_string()])
         });
-        self.table(f, ["total", "mean", "share", "calls"], rows)
+        self.write_table(f, ["total", "mean", "share", "calls"], rows)
     }
 
-    fn table<'r>(
+    fn write_table<'r>(
         &self,
         f: &mut Formatter<'_>,
         titles: [&str; 4],
@@ -194,27 +194,27 @@ impl<'s> Screen<'s> {
         for (text, cells) in rows.take(self.rows) {
             writeln!(f, "  {:name$}{}", truncate_name(text, name), numbers(cells.each_ref().map(String::as_str)))?;
         }
-        if more > 0 { writeln!(f, "  … {}", counted(more as u64, "more row")) } else { Ok(()) }
+        if more > 0 { writeln!(f, "  … {}", count_with_noun(more as u64, "more row")) } else { Ok(()) }
     }
 }
 
 impl fmt::Display for Screen<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        self.overview(f)?;
+        self.write_overview(f)?;
         if self.is_brief {
-            return self.findings(f);
+            return self.write_findings(f);
         }
         if let Some(found) = &self.summary.occupation {
-            self.devices(f, found)?;
+            self.write_devices(f, found)?;
         }
-        self.findings(f)?;
-        self.steps(f)?;
-        self.operators(f)?;
-        self.kernels(f)
+        self.write_findings(f)?;
+        self.write_steps(f)?;
+        self.write_operators(f)?;
+        self.write_kernels(f)
     }
 }
 
-fn counted(count: u64, noun: &str) -> String {
+fn count_with_noun(count: u64, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 

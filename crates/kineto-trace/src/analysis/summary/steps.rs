@@ -35,7 +35,7 @@ impl StepFigures {
 }
 
 /// Returns the steps on the host, in order.
-pub(super) fn steps(events: &Events, devices: &Devices<'_>, busy: &Intervals) -> Vec<StepFigures> {
+pub(super) fn step_figures(events: &Events, devices: &Devices<'_>, busy: &Intervals) -> Vec<StepFigures> {
     let mut launched: Vec<_> = devices.work.iter().filter_map(|work| Some((work.launch?.start(), work))).collect();
     launched.sort_by_key(|(launch, _)| *launch);
     let host = events.iter().filter(|event| event.is_slice() && event.category() != "gpu_user_annotation");
@@ -49,8 +49,8 @@ pub(super) fn steps(events: &Events, devices: &Devices<'_>, busy: &Intervals) ->
             start: step.start(),
             ns: step.duration_ns(),
             device_events: own.clone().count() as u64,
-            device_ns: own.clone().map(|work| work.ns()).sum(),
-            device_busy_ns: Intervals::union(own.clone().map(|work| work.interval())).ns(),
+            device_ns: own.clone().map(|work| work.duration_ns()).sum(),
+            device_busy_ns: Intervals::union(own.clone().map(|work| work.interval())).total_ns(),
             device_busy_in_window_ns: busy.ns_within(step.start(), step.end()),
             device_end: own.map(|work| work.end()).max(),
         }

@@ -1,6 +1,6 @@
 //! Device work: its class, its stream and its launch.
 
-use crate::analysis::events::values::signed;
+use crate::analysis::events::values::as_signed;
 use crate::analysis::events::{Event, Events, StringId, TrackId};
 use crate::analysis::relations::Attribution;
 use crate::hash::HashMap;
@@ -30,7 +30,7 @@ impl WorkClass {
         }
     }
 
-    fn of(event: &Event<'_>) -> WorkClass {
+    fn from_event(event: &Event<'_>) -> WorkClass {
         const MEMORY: [&str; 5] = ["Memcpy", "hipMemcpy", "Memset", "hipMemset", "dma"];
         const WAIT: [&str; 4] = ["event_wait", "event_record", "wait", "signal"];
 
@@ -82,7 +82,7 @@ impl Work<'_> {
         self.event.end()
     }
 
-    pub(super) fn ns(&self) -> u64 {
+    pub(super) fn duration_ns(&self) -> u64 {
         self.event.duration_ns()
     }
 
@@ -114,14 +114,15 @@ impl<'e> Devices<'e> {
         let (mut work, mut streams) = (Vec::new(), Vec::new());
         for event in events.iter().filter(|event| event.is_slice() && event.is_device_work()) {
             let track = event.track();
-            let id =
-                |key: &str, drawn: &TrackId| event.exact_arg(key).and_then(signed).map_or(drawn.clone(), TrackId::Id);
+            let id = |key: &str, drawn: &TrackId| {
+                event.exact_arg(key).and_then(as_signed).map_or(drawn.clone(), TrackId::Id)
+            };
             let stream = StreamId { device: id("device", &track.process), stream: id("stream", &track.thread) };
             let stream = *numbers.entry(stream).or_insert_with_key(|stream| {
                 streams.push(stream.clone());
                 streams.len() - 1
             });
-            work.push(Work { event, class: WorkClass::of(&event), launch: attribution.launch(event), stream });
+            work.push(Work { event, class: WorkClass::from_event(&event), launch: attribution.launch(event), stream });
         }
         Devices { work, streams }
     }
@@ -140,7 +141,7 @@ impl<'e> Devices<'e> {
     }
 
     /// Returns the work that counts as busy time.
-    pub(super) fn busy(&self) -> impl Iterator<Item = &Work<'e>> {
+    pub(super) fn busy_work(&self) -> impl Iterator<Item = &Work<'e>> {
         self.work.iter().filter(|work| work.class != WorkClass::Wait)
     }
 }

@@ -16,13 +16,13 @@ impl Events {
     /// `backward`. Device work lies in the call that launched it, else in the operation that its id names; otherwise it
     /// is a root. Functions of an interpreter and operations nest in one another.
     pub fn tree(&self) -> EventTree<'_> {
-        let (parents, violations) = parents(self);
+        let (parents, violations) = find_parents(self);
         EventTree::new(self, parents, violations)
     }
 }
 
 /// Returns the parents of all events, and the violations found.
-pub(super) fn parents(events: &Events) -> (Vec<Option<u32>>, Vec<Violation>) {
+pub(super) fn find_parents(events: &Events) -> (Vec<Option<u32>>, Vec<Violation>) {
     let mut violations = Vec::new();
     let mut parents: Vec<Option<u32>> = vec![None; events.len()];
     let mut open = OpenSlices::new(events);
@@ -30,18 +30,18 @@ pub(super) fn parents(events: &Events) -> (Vec<Option<u32>>, Vec<Violation>) {
     for event in events.iter() {
         let index = event.index();
         let parent = if event.is_on_device() {
-            let found = device_parents.of(event);
+            let found = device_parents.find_parent(event);
             if let Some(launch) = found.filter(|launch| launch.is_call() && event.start() < launch.start()) {
                 violations.push(Violation::BeginsBeforeLaunch { event: index, launch: launch.index() });
             }
             found.map(|found| found.index())
         } else {
-            let own = open.innermost(&event);
-            let overlapped = open.overlapped().first();
+            let own = open.innermost_slice(&event);
+            let overlapped = open.overlapped_slices().first();
             violations.extend(overlapped.map(|parent| Violation::OutlivesParent { event: index, parent: *parent }));
             open.push(&event, index);
             match (own, event.forward_thread()) {
-                (None, Some(thread)) => match forward.thread(event, thread) {
+                (None, Some(thread)) => match forward.resolve_track(event, thread) {
                     Some(thread) => open.innermost_of(thread, event.start(), event.start()),
                     None => {
                         violations.push(Violation::UnknownForwardThread { event: index });
@@ -79,7 +79,7 @@ impl<'e> DeviceParents<'e> {
         DeviceParents { events, calls, by_id }
     }
 
-    fn of(&self, event: Event<'_>) -> Option<Event<'e>> {
+    fn find_parent(&self, event: Event<'_>) -> Option<Event<'e>> {
         let call = event.correlation().and_then(|id| self.calls.get(&id));
         let named = || event.linked().and_then(|id| self.by_id.get(&id.0));
         call.or_else(named).and_then(|found| self.events.get(found.index()))
@@ -101,17 +101,17 @@ impl<'e> ForwardThreads<'e> {
         for event in events.iter().filter(|event| event.forward_thread().is_none()) {
             let starts =
                 |flow: &crate::activity::Flow| (flow.kind, flow.end) == (FlowKind::ForwardBackward, FlowEnd::Start);
-            arrows.extend(event.flows().filter(starts).map(|flow| (flow.id, threads.of(&event))));
-            sequences.extend(event.sequence_number().map(|number| (number, threads.of(&event))));
+            arrows.extend(event.flows().filter(starts).map(|flow| (flow.id, threads.thread_track(&event))));
+            sequences.extend(event.sequence_number().map(|number| (number, threads.thread_track(&event))));
         }
         ForwardThreads { threads: threads.clone(), arrows, sequences }
     }
 
     /// Resolves the arrow, else the operating system's thread id, else the sequence number.
-    fn thread(&self, backward: Event<'_>, thread: u64) -> Option<usize> {
+    fn resolve_track(&self, backward: Event<'_>, thread: u64) -> Option<usize> {
         let mut flows = backward.flows().filter(|flow| flow.kind == FlowKind::ForwardBackward);
         let mut by_arrow = || flows.find_map(|flow| self.arrows.get(&flow.id)).copied();
-        let by_thread = || self.threads.find(&backward, i64::try_from(thread).ok()?);
+        let by_thread = || self.threads.find_track(&backward, i64::try_from(thread).ok()?);
         let by_number = || self.sequences.get(&backward.sequence_number()?).copied();
         by_arrow().or_else(by_thread).or_else(by_number)
     }

@@ -71,7 +71,7 @@ pub enum Violation {
 impl<'e> EventTree<'e> {
     /// Returns the event that this one lies in, or that launched it; `None` for a root.
     pub fn parent(&self, event: Event<'_>) -> Option<Event<'e>> {
-        self.at(self.parents.get(event.index()).copied().flatten()?)
+        self.event_at(self.parents.get(event.index()).copied().flatten()?)
     }
 
     /// Returns the children of an event, in order of their start.
@@ -102,7 +102,7 @@ impl<'e> EventTree<'e> {
         std::iter::from_fn(move || {
             let next = open.pop()?;
             open.extend(self.children_of(next as usize).iter().rev());
-            self.at(next)
+            self.event_at(next)
         })
     }
 
@@ -112,7 +112,7 @@ impl<'e> EventTree<'e> {
         std::iter::from_fn(move || {
             let next = open.pop_front()?;
             open.extend(self.children_of(next as usize));
-            self.at(next)
+            self.event_at(next)
         })
     }
 
@@ -121,7 +121,7 @@ impl<'e> EventTree<'e> {
         &self.violations
     }
 
-    fn at(&self, index: u32) -> Option<Event<'e>> {
+    fn event_at(&self, index: u32) -> Option<Event<'e>> {
         self.events.get(index as usize)
     }
 

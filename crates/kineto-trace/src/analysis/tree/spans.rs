@@ -11,7 +11,7 @@ impl Events {
     /// slice had ended. So tasks that a span spawned are its children. An instant lies in the slice of its span. Other
     /// events lie where [`tree`](Events::tree) puts them.
     pub fn span_tree(&self) -> EventTree<'_> {
-        let (mut parents, mut violations) = intervals::parents(self);
+        let (mut parents, mut violations) = intervals::find_parents(self);
         let mut slices: HashMap<u64, Vec<Event<'_>>> = HashMap::default();
         for slice in self.iter().filter(Event::is_slice) {
             slice.span().into_iter().for_each(|span| slices.entry(span).or_default().push(slice));

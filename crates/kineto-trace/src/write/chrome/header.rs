@@ -49,51 +49,53 @@ pub const PRIVATE_USE1_KEY: &str = "privateuse1_backend_name";
 pub const INCOMPLETE: &str = "tracing_kineto_incomplete";
 
 impl<W: Write> ChromeWriter<W> {
-    pub(super) fn header(&mut self, header: &Header<'_>) {
-        self.out.raw(b"{\"schemaVersion\":1,\n\"deviceProperties\":[");
+    pub(super) fn put_header(&mut self, header: &Header<'_>) {
+        self.out.put_literal(b"{\"schemaVersion\":1,\n\"deviceProperties\":[");
         for (at, device) in header.device_properties.iter().enumerate() {
             if at > 0 {
-                self.out.raw(b",");
+                self.out.put_literal(b",");
             }
-            self.out.json(device);
+            self.out.put_json(device);
         }
-        self.out.raw(b"]");
+        self.out.put_literal(b"]");
         for (key, value) in header.metadata {
             if is_reserved(key) {
                 self.skipped += 1;
                 continue;
             }
             self.has_distributed_info |= key == DISTRIBUTED_INFO;
-            self.member(key, value);
+            self.put_member(key, value);
         }
-        self.out.raw(b",\n\"displayTimeUnit\":\"ms\",\n\"baseTimeNanoseconds\":");
-        self.out.wide(header.base.as_nanos());
-        self.out.raw(b",\n\"traceEvents\":[");
+        self.out.put_literal(b",\n\"displayTimeUnit\":\"ms\",\n\"baseTimeNanoseconds\":");
+        self.out.put_wide_uint(header.base.as_nanos());
+        self.out.put_literal(b",\n\"traceEvents\":[");
     }
 
-    pub(super) fn trailer(&mut self, window_end: Timestamp, distributed: Option<&str>, trace_name: &str) {
-        self.out.raw(b"\n{\"ph\":\"i\",\"s\":\"g\",\"name\":\"Record Window End\",\"pid\":\"\",\"tid\":\"\",\"ts\":");
-        self.time(window_end);
-        self.out.raw(b"}\n]");
+    pub(super) fn put_trailer(&mut self, window_end: Timestamp, distributed: Option<&str>, trace_name: &str) {
+        self.out.put_literal(
+            b"\n{\"ph\":\"i\",\"s\":\"g\",\"name\":\"Record Window End\",\"pid\":\"\",\"tid\":\"\",\"ts\":",
+        );
+        self.put_time(window_end);
+        self.out.put_literal(b"}\n]");
         if let Some(info) = distributed.filter(|_| !self.has_distributed_info) {
-            self.member(DISTRIBUTED_INFO, info);
+            self.put_member(DISTRIBUTED_INFO, info);
         }
         if let Some((rows, of)) = self.incomplete {
-            self.member(INCOMPLETE, &format!("{{\"rows\":{rows},\"of\":{of}}}"));
+            self.put_member(INCOMPLETE, &format!("{{\"rows\":{rows},\"of\":{of}}}"));
         }
-        self.out.raw(b",\n\"traceName\":");
-        self.out.string(trace_name);
-        self.out.raw(b"}\n");
+        self.out.put_literal(b",\n\"traceName\":");
+        self.out.put_string(trace_name);
+        self.out.put_literal(b"}\n");
     }
 
     /// Appends a member of the top level.
-    fn member(&mut self, key: &str, value: &str) {
-        self.out.raw(b",\n");
-        self.out.key(true, key);
+    fn put_member(&mut self, key: &str, value: &str) {
+        self.out.put_literal(b",\n");
+        self.out.put_key(true, key);
         if key == DISTRIBUTED_INFO {
-            self.out.json(&spaced_rank(value));
+            self.out.put_json(&spaced_rank(value));
         } else {
-            self.out.json(value);
+            self.out.put_json(value);
         }
     }
 }

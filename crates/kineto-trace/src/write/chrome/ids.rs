@@ -22,32 +22,32 @@ struct IdRange {
 const DIGITS: usize = 24;
 
 impl IdCache {
-    /// Writes `id` as [`Piece::wide`] does.
+    /// Writes `id` as [`Piece::put_wide_uint`] does.
     #[inline(always)]
     #[expect(clippy::indexing_slicing, reason = "the mask keeps the index inside")]
-    pub(super) fn write(&mut self, piece: &mut Piece<'_>, id: u64) {
+    pub(super) fn put_id(&mut self, piece: &mut Piece<'_>, id: u64) {
         const { assert!(PLACES.is_power_of_two()) };
         let hundred = &mut self.0[(id >> 7) as usize & (PLACES - 1)];
         if id.wrapping_sub(hundred.first) >= 100 {
-            match IdRange::of(id) {
+            match IdRange::from_id(id) {
                 Some(other) => *hundred = other,
-                None => return piece.wide(id),
+                None => return piece.put_wide_uint(id),
             }
         }
-        piece.block(&hundred.text, hundred.length);
+        piece.put_block(&hundred.text, hundred.length);
         piece.two_digits(id - hundred.first);
     }
 }
 
 impl IdRange {
     #[cold]
-    fn of(id: u64) -> Option<IdRange> {
+    fn from_id(id: u64) -> Option<IdRange> {
         if !(100..=i64::MAX.unsigned_abs()).contains(&id) {
             return None;
         }
         let mut room: PieceBuffer = [0; size_of::<PieceBuffer>()];
         let mut piece = Piece::new(&mut room);
-        piece.uint(id / 100);
+        piece.put_uint(id / 100);
         let length = piece.length();
         let text = room.first_chunk().copied().unwrap_or_default();
         Some(IdRange { first: id - id % 100, text, length })
@@ -73,8 +73,8 @@ mod tests {
     fn printed(ids: &[u64], write: impl Fn(&mut IdCache, &mut Piece<'_>, u64)) -> String {
         let (mut buffer, mut last) = (Buffer::new(Vec::new()), IdCache::default());
         for id in ids {
-            buffer.piece(|piece| write(&mut last, piece, *id));
-            buffer.raw(b" ");
+            buffer.put_piece(|piece| write(&mut last, piece, *id));
+            buffer.put_literal(b" ");
         }
         String::from_utf8(buffer.finish().unwrap()).unwrap()
     }
@@ -86,7 +86,7 @@ mod tests {
         ) {
             let walk = |at: &mut u64, step: &i64| { *at = at.wrapping_add_signed(*step); Some(*at) };
             let ids: Vec<u64> = steps.iter().scan(start >> shift, walk).chain([0, 99, 100, 199, 200]).collect();
-            prop_assert_eq!(printed(&ids, IdCache::write), printed(&ids, |_, piece, id| piece.wide(id)));
+            prop_assert_eq!(printed(&ids, IdCache::put_id), printed(&ids, |_, piece, id| piece.put_wide_uint(id)));
         }
     }
 }

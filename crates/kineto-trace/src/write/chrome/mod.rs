@@ -53,7 +53,7 @@ impl<W: Write> ChromeWriter<W> {
             skipped: 0,
             incomplete: None,
         };
-        writer.header(header);
+        writer.put_header(header);
         writer.out.end_row()?;
         Ok(writer)
     }
@@ -63,7 +63,7 @@ impl<W: Write> ChromeWriter<W> {
     /// `distributed` is a JSON object; it is ignored if the metadata has that key. Without this call the file is
     /// incomplete.
     pub fn finish(mut self, window_end: Timestamp, distributed: Option<&str>, trace_name: &str) -> io::Result<W> {
-        self.trailer(window_end, distributed, trace_name);
+        self.put_trailer(window_end, distributed, trace_name);
         self.out.finish()
     }
 
@@ -74,14 +74,14 @@ impl<W: Write> ChromeWriter<W> {
 
     /// Appends a time relative to the base; times before the base become 0.
     #[inline]
-    fn time(&mut self, at: Timestamp) {
-        self.out.piece(|piece| piece.micros(at.since(self.base)));
+    fn put_time(&mut self, at: Timestamp) {
+        self.out.put_piece(|piece| piece.put_micros(at.since(self.base)));
     }
 
     /// Appends the track and time after a comma: `,"pid":…,"tid":…,"ts":…`.
     fn place_and_time(&mut self, track: Track<'_>, at: Timestamp) {
-        place(&mut self.out, track);
-        self.time(at);
+        put_track(&mut self.out, track);
+        self.put_time(at);
     }
 
     /// Appends `"args":{…}` after a comma, or nothing if there are no args.
@@ -90,42 +90,42 @@ impl<W: Write> ChromeWriter<W> {
         let mut any = false;
         args.visit(&mut |key, value| {
             if !any {
-                out.raw(b",\"args\":{");
+                out.put_literal(b",\"args\":{");
             }
-            out.member(!any, key, &value);
+            out.put_member(!any, key, &value);
             any = true;
         });
         if any {
-            out.raw(b"}");
+            out.put_literal(b"}");
         }
     }
 
     /// Writes a metadata row with one arg.
     fn metadata_row(&mut self, what: &str, track: Track<'_>, at: Timestamp, arg: (&str, ArgValue<'_>)) {
-        self.out.raw(b"\n{\"ph\":\"M\",\"name\":\"");
-        self.out.verbatim(what.as_bytes());
-        self.out.raw(b"\"");
+        self.out.put_literal(b"\n{\"ph\":\"M\",\"name\":\"");
+        self.out.put_verbatim(what.as_bytes());
+        self.out.put_literal(b"\"");
         self.place_and_time(track, at);
-        self.out.raw(b",\"args\":{");
-        self.out.member(true, arg.0, &arg.1);
-        self.out.raw(b"}},");
+        self.out.put_literal(b",\"args\":{");
+        self.out.put_member(true, arg.0, &arg.1);
+        self.out.put_literal(b"}},");
     }
 
     /// Writes one end of an async track, up to its args.
     fn async_end(&mut self, ph: u8, row: &AsyncRow<'_>, at: Timestamp) {
-        self.out.raw(b"\n{\"ph\":\"");
-        self.out.raw(&[ph]);
-        self.out.raw(b"\",\"cat\":\"async\",\"name\":");
-        self.out.string(row.name);
-        self.out.raw(b",\"id2\":{\"local\":\"0x");
-        self.out.piece(|piece| piece.hex(row.track));
-        self.out.raw(b"\"}");
+        self.out.put_literal(b"\n{\"ph\":\"");
+        self.out.put_literal(&[ph]);
+        self.out.put_literal(b"\",\"cat\":\"async\",\"name\":");
+        self.out.put_string(row.name);
+        self.out.put_literal(b",\"id2\":{\"local\":\"0x");
+        self.out.put_piece(|piece| piece.put_hex(row.track));
+        self.out.put_literal(b"\"}");
         self.place_and_time(row.on, at);
     }
 }
 
 impl<W: Write> Rows for ChromeWriter<W> {
-    fn process(&mut self, row: &ProcessRow<'_>) -> io::Result<()> {
+    fn write_process(&mut self, row: &ProcessRow<'_>) -> io::Result<()> {
         let track = Track { process: row.process, thread: Lane::Id(0) };
         self.metadata_row("process_name", track, row.at, ("name", ArgValue::Str(row.name)));
         if !row.label.is_empty() {
@@ -135,87 +135,87 @@ impl<W: Write> Rows for ChromeWriter<W> {
         self.out.end_row()
     }
 
-    fn thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
+    fn write_thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
         self.metadata_row("thread_name", row.track, row.at, ("name", ArgValue::Str(row.name)));
         self.metadata_row("thread_sort_index", row.track, row.at, ("sort_index", ArgValue::I64(row.sort_index)));
         self.out.end_row()
     }
 
-    fn slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
+    fn write_slice(&mut self, slice: &SliceRow<'_>) -> io::Result<()> {
         self.span_slice(slice);
         self.out.end_row()
     }
 
     #[inline]
-    fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
+    fn write_activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
         let (track, at) = match activity.body {
-            Body::Slice { start, end } => (self.slice(activity, start, end), start),
+            Body::Slice { start, end } => (self.put_slice(activity, start, end), start),
             Body::Instant { at } => {
-                self.instant(activity, at);
+                self.put_instant(activity, at);
                 (activity.track, at)
             }
             Body::Counter { at } => {
-                self.counter(activity, at);
+                self.put_counter(activity, at);
                 (activity.track, at)
             }
         };
         if let Some(flow) = activity.flow {
-            self.arrow(at, track, flow);
+            self.put_arrow(at, track, flow);
         }
         self.out.end_row()
     }
 
-    fn flow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) -> io::Result<()> {
-        self.arrow(at, track, flow);
+    fn write_flow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) -> io::Result<()> {
+        self.put_arrow(at, track, flow);
         self.out.end_row()
     }
 
     fn async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
         self.async_end(b'b', row, row.start);
         self.args_if_any(row.args);
-        self.out.raw(b"},");
+        self.out.put_literal(b"},");
         self.async_end(b'e', row, row.end.max(row.start));
-        self.out.raw(b"},");
+        self.out.put_literal(b"},");
         self.out.end_row()
     }
 
-    fn span(&mut self, row: &SpanRow<'_>) -> io::Result<()> {
+    fn write_span(&mut self, row: &SpanRow<'_>) -> io::Result<()> {
         /// The position of the group as in libkineto: below all devices.
         const SORT_INDEX: i64 = 0x2000_0000;
 
         let group = Lane::Name("Spans");
-        self.out.raw(b"\n{\"ph\":\"X\",\"cat\":\"Trace\",\"name\":");
-        self.out.string(&format!("{} ({})", row.name, row.iteration));
+        self.out.put_literal(b"\n{\"ph\":\"X\",\"cat\":\"Trace\",\"name\":");
+        self.out.put_string(&format!("{} ({})", row.name, row.iteration));
         self.place_and_time(Track { process: group, thread: Lane::Name(row.name) }, row.start);
-        self.out.raw(b",\"dur\":");
-        self.out.piece(|piece| piece.micros(row.end.since(row.start)));
-        self.out.raw(b",\"args\":{\"Op count\":");
-        self.out.wide(row.op_count);
-        self.out.raw(b"}},");
+        self.out.put_literal(b",\"dur\":");
+        self.out.put_piece(|piece| piece.put_micros(row.end.since(row.start)));
+        self.out.put_literal(b",\"args\":{\"Op count\":");
+        self.out.put_wide_uint(row.op_count);
+        self.out.put_literal(b"}},");
         let track = Track { process: group, thread: Lane::Id(0) };
         self.metadata_row("process_sort_index", track, row.start, ("sort_index", ArgValue::I64(SORT_INDEX)));
-        self.out.raw(b"\n{\"ph\":\"i\",\"s\":\"g\",\"name\":");
-        self.out.string(&format!("Iteration Start: {}", row.name));
+        self.out.put_literal(b"\n{\"ph\":\"i\",\"s\":\"g\",\"name\":");
+        self.out.put_string(&format!("Iteration Start: {}", row.name));
         let thread = format!("Trace {}", row.name);
         self.place_and_time(Track { process: Lane::Name("Traces"), thread: Lane::Name(&thread) }, row.start);
-        self.out.raw(b"},");
+        self.out.put_literal(b"},");
         self.out.end_row()
     }
 }
 
 /// Appends the track after a comma: `,"pid":…,"tid":…,"ts":`.
-fn place<W: Write>(out: &mut Buffer<W>, track: Track<'_>) {
-    out.raw(b",\"pid\":");
+fn put_track<W: Write>(out: &mut Buffer<W>, track: Track<'_>) {
+    out.put_literal(b",\"pid\":");
     match track.process {
-        Lane::Id(id) => out.int(id),
-        Lane::Name(name) => out.string(name),
+        Lane::Id(id) => out.put_int(id),
+        Lane::Name(name) => out.put_string(name),
     }
-    out.raw(b",\"tid\":");
+    out.put_literal(b",\"tid\":");
     match track.thread {
-        Lane::Id(id) => out.uint(thread_id(id)),
-        Lane::Name(name) => out.string(name),
+        Lane::Id(id) => out.put_uint(thread_id(id)),
+        Lane::Name(name) => out.put_string(name),
     }
-    out.raw(b",\"ts\":");
+    out.put_literal(b",\"ts\":");
 }
 
 /// Returns the absolute value of an id, as libkineto prints it.
@@ -262,7 +262,7 @@ mod tests {
     }
 
     pub(super) fn of(activity: Activity<'_>) -> Vec<String> {
-        lines(|writer| writer.activity(&activity).unwrap())
+        lines(|writer| writer.write_activity(&activity).unwrap())
     }
 
     #[test]
@@ -289,7 +289,7 @@ mod tests {
     fn unfinished_span_has_duration_0() {
         let row = SpanRow { name: "a \"b\"", iteration: 3, start: ns(2000), end: ns(0), op_count: 9 };
         let span = r#"{"ph":"X","cat":"Trace","name":"a \"b\" (3)","pid":"Spans","tid":"a \"b\"","ts":1.000,"dur":0.000,"args":{"Op count":9}}"#;
-        let written = lines(|writer| writer.span(&row).unwrap());
+        let written = lines(|writer| writer.write_span(&row).unwrap());
         assert_eq!(written.len(), 3);
         assert_eq!(written[0], span);
     }
@@ -320,7 +320,7 @@ mod tests {
             }
         }
         let mut writer = ChromeWriter::new(Full, &HEADER).unwrap();
-        let failed = (0..100_000).find_map(|_| writer.activity(&SLICE).err());
+        let failed = (0..100_000).find_map(|_| writer.write_activity(&SLICE).err());
         assert_eq!(failed.unwrap().kind(), io::ErrorKind::StorageFull);
         let writer = ChromeWriter::new(Full, &HEADER).unwrap();
         assert_eq!(writer.finish(ns(0), None, "").err().unwrap().kind(), io::ErrorKind::StorageFull);

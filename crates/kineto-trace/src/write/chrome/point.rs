@@ -10,23 +10,23 @@ use crate::time::Timestamp;
 use crate::write::value::CounterValue;
 
 impl<W: Write> ChromeWriter<W> {
-    pub(super) fn instant(&mut self, activity: &Activity<'_>, at: Timestamp) {
-        self.out.raw(b"\n{\"ph\":\"i\",\"cat\":\"");
-        self.out.verbatim(activity.kind.as_str().as_bytes());
-        self.out.raw(b"\",\"s\":\"t\",\"name\":");
-        self.out.string(activity.name);
+    pub(super) fn put_instant(&mut self, activity: &Activity<'_>, at: Timestamp) {
+        self.out.put_literal(b"\n{\"ph\":\"i\",\"cat\":\"");
+        self.out.put_verbatim(activity.kind.as_str().as_bytes());
+        self.out.put_literal(b"\",\"s\":\"t\",\"name\":");
+        self.out.put_string(activity.name);
         self.place_and_time(activity.track, at);
         if activity.linked.0 != 0 {
             activity.args.visit(&mut |key, _| self.skipped += u64::from(key == EXTERNAL_ID));
         }
         self.args_if_any(&ArgsWithSliceId(activity));
-        self.out.raw(b"},");
+        self.out.put_literal(b"},");
     }
 
     /// Writes one event with all series, or one event per hardware counter; nothing if no value is a number.
-    pub(super) fn counter(&mut self, activity: &Activity<'_>, at: Timestamp) {
+    pub(super) fn put_counter(&mut self, activity: &Activity<'_>, at: Timestamp) {
         let mut numbers = 0_u64;
-        activity.args.visit(&mut |_, value| match CounterValue::of(value) {
+        activity.args.visit(&mut |_, value| match CounterValue::from_arg_value(value) {
             Some(_) => numbers += 1,
             None => self.skipped += 1,
         });
@@ -36,32 +36,32 @@ impl<W: Write> ChromeWriter<W> {
             self.start_of_counter(activity.kind, activity.name, activity.track, at);
             let mut first = true;
             activity.args.visit(&mut |series, value| {
-                if let Some(number) = CounterValue::of(value) {
-                    self.out.key(first, series);
-                    self.out.number(number);
+                if let Some(number) = CounterValue::from_arg_value(value) {
+                    self.out.put_key(first, series);
+                    self.out.put_number(number);
                     first = false;
                 }
             });
-            self.out.raw(b"}},");
+            self.out.put_literal(b"}},");
         }
     }
 
     /// Writes one end of an arrow.
-    pub(super) fn arrow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) {
+    pub(super) fn put_arrow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) {
         let name = flow.kind.as_str();
         match flow.end {
-            FlowEnd::Start => self.out.raw(b"\n{\"ph\":\"s\",\"id\":"),
-            FlowEnd::Finish => self.out.raw(b"\n{\"ph\":\"f\",\"id\":"),
+            FlowEnd::Start => self.out.put_literal(b"\n{\"ph\":\"s\",\"id\":"),
+            FlowEnd::Finish => self.out.put_literal(b"\n{\"ph\":\"f\",\"id\":"),
         }
-        self.out.wide(flow.id);
+        self.out.put_wide_uint(flow.id);
         self.place_and_time(track, at);
-        self.out.raw(b",\"cat\":\"");
-        self.out.verbatim(name.as_bytes());
-        self.out.raw(b"\",\"name\":\"");
-        self.out.verbatim(name.as_bytes());
+        self.out.put_literal(b",\"cat\":\"");
+        self.out.put_verbatim(name.as_bytes());
+        self.out.put_literal(b"\",\"name\":\"");
+        self.out.put_verbatim(name.as_bytes());
         match flow.end {
-            FlowEnd::Start => self.out.raw(b"\"},"),
-            FlowEnd::Finish => self.out.raw(b"\",\"bp\":\"e\"},"),
+            FlowEnd::Start => self.out.put_literal(b"\"},"),
+            FlowEnd::Finish => self.out.put_literal(b"\",\"bp\":\"e\"},"),
         }
     }
 
@@ -73,22 +73,22 @@ impl<W: Write> ChromeWriter<W> {
         };
         let track = Track { process: Lane::Name(&group), thread: activity.track.thread };
         activity.args.visit(&mut |metric, value| {
-            if let Some(number) = CounterValue::of(value) {
+            if let Some(number) = CounterValue::from_arg_value(value) {
                 self.start_of_counter(activity.kind, metric, track, at);
-                self.out.key(true, "");
-                self.out.number(number);
-                self.out.raw(b"}},");
+                self.out.put_key(true, "");
+                self.out.put_number(number);
+                self.out.put_literal(b"}},");
             }
         });
     }
 
     fn start_of_counter(&mut self, kind: ActivityType, name: &str, track: Track<'_>, at: Timestamp) {
-        self.out.raw(b"\n{\"ph\":\"C\",\"cat\":\"");
-        self.out.verbatim(kind.as_str().as_bytes());
-        self.out.raw(b"\",\"name\":");
-        self.out.string(name);
+        self.out.put_literal(b"\n{\"ph\":\"C\",\"cat\":\"");
+        self.out.put_verbatim(kind.as_str().as_bytes());
+        self.out.put_literal(b"\",\"name\":");
+        self.out.put_string(name);
         self.place_and_time(track, at);
-        self.out.raw(b",\"args\":{");
+        self.out.put_literal(b",\"args\":{");
     }
 }
 
@@ -157,7 +157,7 @@ mod tests {
         for kind in [ActivityType::CpuInstantEvent, ActivityType::HardwareCounters] {
             let counter = Activity { kind, body: Body::Counter { at: ns(2000) }, args: &args, ..SLICE };
             let mut writer = ChromeWriter::new(Vec::new(), &HEADER).unwrap();
-            writer.activity(&counter).unwrap();
+            writer.write_activity(&counter).unwrap();
             assert_eq!(writer.skipped, 2);
             assert!(of(counter).is_empty());
         }
@@ -168,8 +168,8 @@ mod tests {
         let start = Flow { kind: FlowKind::FollowsFrom, id: 5, end: FlowEnd::Start };
         let finish = Flow { end: FlowEnd::Finish, ..start };
         let written = lines(|writer| {
-            writer.activity(&Activity { flow: Some(start), ..SLICE }).unwrap();
-            writer.flow(ns(3000), Track::new(3, 4), finish).unwrap();
+            writer.write_activity(&Activity { flow: Some(start), ..SLICE }).unwrap();
+            writer.write_flow(ns(3000), Track::new(3, 4), finish).unwrap();
         });
         assert!(written[0].starts_with(r#"{"ph":"X""#));
         let s = r#"{"ph":"s","id":5,"pid":1,"tid":2,"ts":2.500,"cat":"follows_from","name":"follows_from"}"#;

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::{ChromeWriter, place};
+use super::{ChromeWriter, put_track};
 use crate::activity::{Activity, ActivityType, ArgValue, Lane, Track};
 use crate::layout::{external_id, name_in_file, times_in_file, track_in_file};
 use crate::time::Timestamp;
@@ -16,36 +16,36 @@ pub(super) const EXTERNAL_ID: &str = "External id";
 
 impl<W: Write> ChromeWriter<W> {
     /// Writes a slice, and returns the row on which it is drawn.
-    pub(super) fn slice<'t>(&mut self, activity: &Activity<'t>, start: Timestamp, end: Timestamp) -> Track<'t> {
+    pub(super) fn put_slice<'t>(&mut self, activity: &Activity<'t>, start: Timestamp, end: Timestamp) -> Track<'t> {
         let track = self.row_of(activity, start);
         let (start, end) = times_in_file(activity.kind, start, end);
         let (from_base, lasted) = (start.since(self.base), end.since(start));
         let external = external_id(activity);
         start_of_slice(&mut self.out, activity.kind, activity.name);
-        place(&mut self.out, track);
-        self.out.piece(|piece| {
-            piece.micros(from_base);
-            piece.raw(b",\"dur\":");
-            piece.micros(lasted);
+        put_track(&mut self.out, track);
+        self.out.put_piece(|piece| {
+            piece.put_micros(from_base);
+            piece.put_literal(b",\"dur\":");
+            piece.put_micros(lasted);
             if let Some(id) = external {
-                piece.raw(b",\"args\":{\"External id\":");
-                piece.wide(id.0);
+                piece.put_literal(b",\"args\":{\"External id\":");
+                piece.put_wide_uint(id.0);
             }
         });
         if external.is_some() {
             let (out, skipped) = (&mut self.out, &mut self.skipped);
             activity.args.visit(&mut |key, value| match key {
                 EXTERNAL_ID => *skipped += 1,
-                _ => out.member(false, key, &value),
+                _ => out.put_member(false, key, &value),
             });
-            self.out.raw(b"}},");
+            self.out.put_literal(b"}},");
         } else if activity.kind == ActivityType::Overhead {
             self.args_if_any(activity.args);
-            self.out.raw(b"},");
+            self.out.put_literal(b"},");
         } else {
-            self.out.raw(b",\"args\":{");
-            self.out.members(activity.args);
-            self.out.raw(b"}},");
+            self.out.put_literal(b",\"args\":{");
+            self.out.put_members(activity.args);
+            self.out.put_literal(b"}},");
         }
         track
     }
@@ -77,10 +77,10 @@ impl<W: Write> ChromeWriter<W> {
 
 /// Appends the beginning of a slice, including its name.
 pub(super) fn start_of_slice<W: Write>(out: &mut Buffer<W>, kind: ActivityType, name: &str) {
-    out.raw(b"\n{\"ph\":\"X\",\"cat\":\"");
-    out.verbatim(kind.as_str().as_bytes());
-    out.raw(b"\",\"name\":");
-    out.string(&name_in_file(name));
+    out.put_literal(b"\n{\"ph\":\"X\",\"cat\":\"");
+    out.put_verbatim(kind.as_str().as_bytes());
+    out.put_literal(b"\",\"name\":");
+    out.put_string(&name_in_file(name));
 }
 
 #[cfg(test)]
@@ -155,7 +155,7 @@ mod tests {
     fn own_external_id_replaces_arg_of_that_name() {
         let args: [(&str, ArgValue<'_>); 1] = [("External id", ArgValue::I64(1))];
         let mut writer = ChromeWriter::new(Vec::new(), &HEADER).unwrap();
-        writer.activity(&Activity { args: &args, ..SLICE }).unwrap();
+        writer.write_activity(&Activity { args: &args, ..SLICE }).unwrap();
         assert_eq!(writer.skipped, 1);
         assert!(of(Activity { args: &args, ..SLICE })[0].ends_with(r#""args":{"External id":7}}"#));
         let without = Activity { args: &args, id: CorrelationId(0), ..SLICE };
@@ -166,11 +166,11 @@ mod tests {
     fn stream_synchronizations_have_separate_rows() {
         let sync = Activity { kind: ActivityType::CudaSync, name: "Stream Sync", track: Track::new(0, 7), ..SLICE };
         let written = lines(|writer| {
-            writer.activity(&sync).unwrap();
-            writer.activity(&sync).unwrap();
-            writer.activity(&Activity { track: Track::new(0, 8), ..sync }).unwrap();
-            writer.activity(&Activity { name: "Context Sync", ..sync }).unwrap();
-            writer.activity(&Activity { kind: ActivityType::CpuOp, ..sync }).unwrap();
+            writer.write_activity(&sync).unwrap();
+            writer.write_activity(&sync).unwrap();
+            writer.write_activity(&Activity { track: Track::new(0, 8), ..sync }).unwrap();
+            writer.write_activity(&Activity { name: "Context Sync", ..sync }).unwrap();
+            writer.write_activity(&Activity { kind: ActivityType::CpuOp, ..sync }).unwrap();
         });
         let tids: Vec<(Value, Value)> = written
             .iter()

@@ -4,13 +4,13 @@ use std::io::Write;
 
 use super::ids::IdCache;
 use super::slice::start_of_slice;
-use super::{ChromeWriter, place};
+use super::{ChromeWriter, put_track};
 use crate::activity::{Args, Track};
 use crate::fallible::List;
-use crate::fields::values;
+use crate::fields::decode_values;
 use crate::layout::has_own_id;
 use crate::rows::{SiteRow, SliceRow, WrittenFields};
-use crate::write::buffer::rendered;
+use crate::write::buffer::render_bytes;
 use crate::write::json::TENTH;
 
 /// The parts rendered so far.
@@ -64,60 +64,64 @@ struct RowText {
 const ROW: usize = 80;
 
 impl<W: Write> ChromeWriter<W> {
-    /// Writes a slice of a span, byte for byte as [`slice`](ChromeWriter::slice) writes its activity.
+    /// Writes a slice of a span, byte for byte as [`put_slice`](ChromeWriter::put_slice) writes its activity.
     pub(super) fn span_slice(&mut self, slice: &SliceRow<'_>) {
         let ChromeWriter { out, shared, base, .. } = self;
         let SliceRow { args, start, end, .. } = slice;
         let (tenths, rest) = (start.since(*base) / TENTH, start.since(*base) % TENTH);
-        let Some((site, row, ids, parents)) = shared.of(slice, tenths) else { return };
+        let Some((site, row, ids, parents)) = shared.get_or_render(slice, tenths) else { return };
         match slice.name {
-            None => out.verbatim(&site.start),
+            None => out.put_verbatim(&site.start),
             Some(name) => start_of_slice(out, args.site.kind, name),
         }
-        out.piece(|piece| {
-            piece.block(&row.text, row.length);
+        out.put_piece(|piece| {
+            piece.put_block(&row.text, row.length);
             if tenths == 0 {
-                piece.micros(rest);
+                piece.put_micros(rest);
             } else {
                 piece.micros_of_tenth(rest);
             }
-            piece.raw(b",\"dur\":");
-            piece.micros(end.since(*start));
+            piece.put_literal(b",\"dur\":");
+            piece.put_micros(end.since(*start));
             if site.has_own_id {
-                piece.raw(b",\"args\":{\"External id\":");
-                ids.write(piece, slice.id.0);
-                piece.raw(b",\"span id\":");
+                piece.put_literal(b",\"args\":{\"External id\":");
+                ids.put_id(piece, slice.id.0);
+                piece.put_literal(b",\"span id\":");
             } else {
-                piece.raw(b",\"args\":{\"span id\":");
+                piece.put_literal(b",\"args\":{\"span id\":");
             }
-            ids.write(piece, args.span);
+            ids.put_id(piece, args.span);
             if args.parent != 0 {
-                piece.raw(b",\"parent id\":");
-                parents.write(piece, args.parent);
+                piece.put_literal(b",\"parent id\":");
+                parents.put_id(piece, args.parent);
             }
         });
         let mut shown = WrittenFields::default();
-        for value in values(args.creation_fields).filter(|value| shown.is_first(value.field)) {
+        for value in decode_values(args.creation_fields).filter(|value| shown.is_first(value.field)) {
             match site.keys.get(value.field) {
-                Some(KeyText { text, length }) if *length != 0 => out.datum(text, *length, value.datum),
-                _ => args.site.keys.show(value, &mut |key, value| out.member(false, key, &value)),
+                Some(KeyText { text, length }) if *length != 0 => out.put_datum(text, *length, value.datum),
+                _ => args.site.keys.visit_value(value, &mut |key, value| out.put_member(false, key, &value)),
             }
         }
         if let Some(more) = args.more {
-            more.visit(&mut |key, value| out.member(false, key, &value));
+            more.visit(&mut |key, value| out.put_member(false, key, &value));
         }
-        out.verbatim(&site.end);
+        out.put_verbatim(&site.end);
         if let Some(marks) = args.marks {
-            marks.visit(&mut |key, value| out.member(false, key, &value));
+            marks.visit(&mut |key, value| out.put_member(false, key, &value));
         }
-        out.raw(b"}},");
+        out.put_literal(b"}},");
     }
 }
 
 impl RenderCache {
     /// Returns the parts that a slice shares with others; `None` if memory is short.
     #[inline]
-    fn of(&mut self, slice: &SliceRow<'_>, tenths: u64) -> Option<(&SiteText, &RowText, &mut IdCache, &mut IdCache)> {
+    fn get_or_render(
+        &mut self,
+        slice: &SliceRow<'_>,
+        tenths: u64,
+    ) -> Option<(&SiteText, &RowText, &mut IdCache, &mut IdCache)> {
         let number = slice.args.site.number;
         if self.sites.get(number).is_none_or(|site| site.start.is_empty()) {
             let length = self.sites.len().max(number + 1);
@@ -136,17 +140,17 @@ impl SiteText {
     #[cold]
     fn render(site: &SiteRow) -> SiteText {
         SiteText {
-            start: rendered(|out| start_of_slice(out, site.kind, site.name)),
+            start: render_bytes(|out| start_of_slice(out, site.kind, site.name)),
             has_own_id: has_own_id(site.kind),
-            keys: site.keys.own().map(KeyText::render).collect(),
-            end: rendered(|out| site.visit(&mut |key, value| out.member(false, key, &value))),
+            keys: site.keys.own_keys().map(KeyText::render).collect(),
+            end: render_bytes(|out| site.visit(&mut |key, value| out.put_member(false, key, &value))),
         }
     }
 }
 
 impl KeyText {
     fn render(key: Option<&str>) -> KeyText {
-        let rendered = key.map(|key| rendered(|out| out.key(false, key))).filter(|text| text.len() <= KEY);
+        let rendered = key.map(|key| render_bytes(|out| out.put_key(false, key))).filter(|text| text.len() <= KEY);
         let rendered = rendered.unwrap_or_default();
         let mut key = KeyText { text: [0; KEY], length: rendered.len() };
         key.text.iter_mut().zip(rendered).for_each(|(place, byte)| *place = byte);
@@ -157,10 +161,10 @@ impl KeyText {
 impl RowText {
     #[cold]
     fn render(process: i64, thread: i64, tenths: u64) -> RowText {
-        let rendered = rendered(|out| {
-            place(out, Track::new(process, thread));
+        let rendered = render_bytes(|out| {
+            put_track(out, Track::new(process, thread));
             if tenths > 0 {
-                out.uint(tenths);
+                out.put_uint(tenths);
             }
         });
         let mut row = RowText { process, thread, tenths, text: [0; ROW], length: rendered.len() };
@@ -207,7 +211,7 @@ mod tests {
                 })
                 .collect();
             let more: [(&str, ArgValue<'_>); 2] = [("more\t", ArgValue::Str("v\n")), ("n", ArgValue::I64(-1))];
-            let creation_fields = fields::words(&[
+            let creation_fields = fields::encode_values(&[
                 (1, Datum::U64(slices.len() as u64)),
                 (0, Datum::F64(number)),
                 (3, Datum::Text(text.as_bytes())),
@@ -239,8 +243,8 @@ mod tests {
                     },
                 })
                 .collect();
-            let in_parts = lines(|writer| rows.iter().for_each(|row| Rows::slice(writer, row).unwrap()));
-            let whole = lines(|writer| rows.iter().for_each(|row| writer.activity(&row.activity()).unwrap()));
+            let in_parts = lines(|writer| rows.iter().for_each(|row| Rows::write_slice(writer, row).unwrap()));
+            let whole = lines(|writer| rows.iter().for_each(|row| writer.write_activity(&row.to_activity()).unwrap()));
             prop_assert_eq!(in_parts, whole);
         }
     }

@@ -41,7 +41,7 @@ impl fmt::Debug for ForwardParents {
 
 impl ForwardQueries {
     /// Collects the lookup of an activity; activities come in the order of the file.
-    pub fn take(&mut self, activity: &Activity<'_>) {
+    pub fn add_activity(&mut self, activity: &Activity<'_>) {
         let Some((process, _, start, _)) = as_operation(activity) else { return };
         if let Some(forward) = forward_thread(activity) {
             self.0.get_or_insert_with((process, forward), List::new).push(start);
@@ -53,7 +53,7 @@ impl ForwardQueries {
     }
 
     /// Starts the second pass, which gets all activities again.
-    pub fn answers(mut self, with_groups: bool) -> ForwardParents {
+    pub fn into_second_pass(mut self, with_groups: bool) -> ForwardParents {
         self.0.values_mut().for_each(|times| times.sort_unstable_by_key(|at| std::cmp::Reverse(*at)));
         ForwardParents { open: self.0, nodes: Nodes::new(with_groups), ..ForwardParents::default() }
     }
@@ -61,28 +61,28 @@ impl ForwardQueries {
 
 impl ForwardParents {
     /// Resolves the lookups that precede an activity.
-    pub fn take(&mut self, activity: &Activity<'_>) {
+    pub fn add_activity(&mut self, activity: &Activity<'_>) {
         let Some((process, thread, start, _)) = as_operation(activity) else { return };
-        self.resolve((process, thread), Some(start));
-        self.nodes.place(activity);
+        self.resolve_lookups((process, thread), Some(start));
+        self.nodes.place_activity(activity);
     }
 
     /// Resolves the lookups after the last activity.
     pub fn finish(mut self) -> ForwardParents {
         let threads: List<Thread> = self.open.keys().copied().collect();
-        threads.into_iter().for_each(|thread| self.resolve(thread, None));
+        threads.into_iter().for_each(|thread| self.resolve_lookups(thread, None));
         self
     }
 
     /// Returns the node that a thread was in at that time.
-    pub(super) fn of(&self, thread: Thread, at: Timestamp) -> NodeId {
+    pub(super) fn node_at(&self, thread: Thread, at: Timestamp) -> NodeId {
         self.found.get(&(thread, at)).copied().unwrap_or(NodeId::NONE)
     }
 
-    fn resolve(&mut self, thread: Thread, before: Option<Timestamp>) {
+    fn resolve_lookups(&mut self, thread: Thread, before: Option<Timestamp>) {
         let Some(open) = self.open.get_mut(&thread) else { return };
         while let Some(at) = open.pop_if(|at| before.is_none_or(|before| *at < before)) {
-            if let Some(node) = self.nodes.innermost(thread, at) {
+            if let Some(node) = self.nodes.innermost_node(thread, at) {
                 self.found.insert((thread, at), node);
             }
         }

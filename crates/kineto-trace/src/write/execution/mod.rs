@@ -64,17 +64,17 @@ impl<W: Write> ExecutionWriter<W> {
         let mut writer = ExecutionWriter { out, nodes, forward, groups };
         let time = UtcTime(start.as_nanos() / 1_000_000_000).to_string();
         let out = &mut writer.out;
-        out.raw(b"{\"schema\":");
-        out.string(SCHEMA);
-        out.raw(b",\"pid\":");
-        out.int(process);
-        out.raw(b",\"time\":");
-        out.string(&time);
-        out.raw(b",\"start_ts\":");
-        out.wide(millis(start));
-        out.raw(b",\n\"nodes\":[");
+        out.put_literal(b"{\"schema\":");
+        out.put_string(SCHEMA);
+        out.put_literal(b",\"pid\":");
+        out.put_int(process);
+        out.put_literal(b",\"time\":");
+        out.put_string(&time);
+        out.put_literal(b",\"start_ts\":");
+        out.put_wide_uint(to_millis(start));
+        out.put_literal(b",\n\"nodes\":[");
         let root = NodeId::PROCESS;
-        writer.label(&ExecutionNode {
+        writer.put_label(&ExecutionNode {
             id: root,
             name: PROCESS,
             parent: root,
@@ -88,64 +88,71 @@ impl<W: Write> ExecutionWriter<W> {
 
     /// Writes the end of the file, flushes `W` and returns it.
     pub fn finish(mut self, end: Timestamp) -> io::Result<W> {
-        self.out.raw(b"\n],\"finish_ts\":");
-        self.out.wide(millis(end));
-        self.out.raw(b"}\n");
+        self.out.put_literal(b"\n],\"finish_ts\":");
+        self.out.put_wide_uint(to_millis(end));
+        self.out.put_literal(b"}\n");
         self.out.finish()
     }
 
     /// Writes a node that is not an operation.
-    fn label(&mut self, node: &ExecutionNode<'_>) {
-        self.node(node, &Operation::none());
+    fn put_label(&mut self, node: &ExecutionNode<'_>) {
+        self.put_node(node, &Operation::for_label());
     }
 
-    fn node(&mut self, node: &ExecutionNode<'_>, operation: &Operation) {
+    fn put_node(&mut self, node: &ExecutionNode<'_>, operation: &Operation) {
         let out = &mut self.out;
         if node.id != NodeId::PROCESS {
-            out.raw(b",");
+            out.put_literal(b",");
         }
-        out.raw(b"\n{\"id\":");
-        out.uint(node.id.0);
-        out.raw(b",\"name\":");
-        out.string(node.name);
-        out.raw(b",\"ctrl_deps\":");
-        out.uint(node.parent.0);
-        tensors(out, "inputs", &operation.inputs);
-        tensors(out, "outputs", &operation.outputs);
-        out.raw(b",\"attrs\":[{\"name\":\"rf_id\",\"type\":\"uint64\",\"value\":");
-        out.wide(node.record.0);
-        out.raw(b"}");
-        attribute(out, "fw_parent", "uint64", |out| out.uint(node.fw_parent.0));
-        attribute(out, "seq_id", "int64", |out| out.int(operation.sequence.unwrap_or(-1)));
-        attribute(out, "scope", "uint64", |out| out.uint(operation.scope));
-        attribute(out, "tid", "uint64", |out| out.int(node.thread));
-        attribute(out, "fw_tid", "uint64", |out| out.int(operation.forward_thread.unwrap_or(0)));
-        for (name, kind, value) in operation.texts() {
-            attribute(out, name, kind, |out| out.json(value));
+        out.put_literal(b"\n{\"id\":");
+        out.put_uint(node.id.0);
+        out.put_literal(b",\"name\":");
+        out.put_string(node.name);
+        out.put_literal(b",\"ctrl_deps\":");
+        out.put_uint(node.parent.0);
+        put_tensors(out, "inputs", &operation.inputs);
+        put_tensors(out, "outputs", &operation.outputs);
+        out.put_literal(b",\"attrs\":[{\"name\":\"rf_id\",\"type\":\"uint64\",\"value\":");
+        out.put_wide_uint(node.record.0);
+        out.put_literal(b"}");
+        put_attribute(out, "fw_parent", "uint64", |out| out.put_uint(node.fw_parent.0));
+        put_attribute(out, "seq_id", "int64", |out| out.put_int(operation.sequence.unwrap_or(-1)));
+        put_attribute(out, "scope", "uint64", |out| out.put_uint(operation.scope));
+        put_attribute(out, "tid", "uint64", |out| out.put_int(node.thread));
+        put_attribute(out, "fw_tid", "uint64", |out| out.put_int(operation.forward_thread.unwrap_or(0)));
+        for (name, kind, value) in operation.text_attributes() {
+            put_attribute(out, name, kind, |out| out.put_json(value));
         }
-        out.raw(b"]}");
+        out.put_literal(b"]}");
     }
 }
 
 impl<W: Write> Rows for ExecutionWriter<W> {
-    fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
-        let Some(place) = self.nodes.place(activity) else { return Ok(()) };
-        let operation = Operation::of(activity);
+    fn write_activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
+        let Some(place) = self.nodes.place_activity(activity) else { return Ok(()) };
+        let operation = Operation::from_activity(activity);
         let thread = operation.thread.unwrap_or(place.thread);
         let fw_parent = operation
             .forward_thread
-            .map_or(NodeId::NONE, |forward| self.forward.of((place.process, forward), place.start));
+            .map_or(NodeId::NONE, |forward| self.forward.node_at((place.process, forward), place.start));
         if place.is_first {
             let (id, fw_parent) = (place.thread_node, NodeId::NONE);
-            self.label(&ExecutionNode { id, name: THREAD, parent: NodeId::PROCESS, record: NONE, fw_parent, thread });
+            self.put_label(&ExecutionNode {
+                id,
+                name: THREAD,
+                parent: NodeId::PROCESS,
+                record: NONE,
+                fw_parent,
+                thread,
+            });
         }
         if let (Some(id), Some(groups)) = (place.groups, self.groups.take()) {
             let (parent, fw_parent) = (place.thread_node, NodeId::NONE);
             let node = ExecutionNode { id, name: GROUPS, parent, record: NONE, fw_parent, thread };
-            self.node(&node, &Operation::with_input(&groups));
+            self.put_node(&node, &Operation::with_input(&groups));
         }
         let (id, parent, record) = (place.id, place.parent, operation.record.map_or(activity.id, CorrelationId));
-        self.node(&ExecutionNode { id, name: activity.name, parent, record, fw_parent, thread }, &operation);
+        self.put_node(&ExecutionNode { id, name: activity.name, parent, record, fw_parent, thread }, &operation);
         self.out.end_row()
     }
 }
@@ -153,29 +160,29 @@ impl<W: Write> Rows for ExecutionWriter<W> {
 const NONE: CorrelationId = CorrelationId(0);
 
 /// Appends the inputs or outputs of an operation, after a comma.
-fn tensors<W: Write>(out: &mut Buffer<W>, name: &str, tensors: &Tensors) {
+fn put_tensors<W: Write>(out: &mut Buffer<W>, name: &str, tensors: &Tensors) {
     let Tensors { values, shapes, types, strides } = tensors;
-    out.key(false, name);
-    out.raw(b"{\"values\":");
+    out.put_key(false, name);
+    out.put_literal(b"{\"values\":");
     for (list, before) in [(values, ""), (shapes, ",\"shapes\":"), (types, ",\"types\":"), (strides, ",\"strides\":")] {
-        out.verbatim(before.as_bytes());
-        out.json(&values::to_json(list));
+        out.put_verbatim(before.as_bytes());
+        out.put_json(&values::to_json(list));
     }
-    out.raw(b"}");
+    out.put_literal(b"}");
 }
 
 /// Appends an attribute, after a comma.
-fn attribute<W: Write>(out: &mut Buffer<W>, name: &str, kind: &str, value: impl FnOnce(&mut Buffer<W>)) {
-    out.raw(b",{\"name\":");
-    out.string(name);
-    out.raw(b",\"type\":");
-    out.string(kind);
-    out.raw(b",\"value\":");
+fn put_attribute<W: Write>(out: &mut Buffer<W>, name: &str, kind: &str, value: impl FnOnce(&mut Buffer<W>)) {
+    out.put_literal(b",{\"name\":");
+    out.put_string(name);
+    out.put_literal(b",\"type\":");
+    out.put_string(kind);
+    out.put_literal(b",\"value\":");
     value(out);
-    out.raw(b"}");
+    out.put_literal(b"}");
 }
 
-fn millis(at: Timestamp) -> u64 {
+fn to_millis(at: Timestamp) -> u64 {
     at.as_nanos() / 1_000_000
 }
 
@@ -205,13 +212,13 @@ mod tests {
 
     fn written_with(groups: Option<&str>, activities: &[Activity<'_>]) -> Value {
         let mut questions = ForwardQueries::default();
-        activities.iter().for_each(|activity| questions.take(activity));
-        let mut answers = questions.answers(groups.is_some());
-        activities.iter().for_each(|activity| answers.take(activity));
+        activities.iter().for_each(|activity| questions.add_activity(activity));
+        let mut answers = questions.into_second_pass(groups.is_some());
+        activities.iter().for_each(|activity| answers.add_activity(activity));
         let start = Timestamp::from_nanos(1_719_580_011_500_000_000);
         let groups = groups.map(str::to_owned);
         let mut writer = ExecutionWriter::new(Vec::new(), (9, start), answers.finish(), groups).unwrap();
-        activities.iter().for_each(|activity| writer.activity(activity).unwrap());
+        activities.iter().for_each(|activity| writer.write_activity(activity).unwrap());
         serde_json::from_slice(&writer.finish(Timestamp::from_nanos(1_719_580_012_000_000_000)).unwrap()).unwrap()
     }
 

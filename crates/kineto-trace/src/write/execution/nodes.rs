@@ -59,7 +59,7 @@ impl Nodes {
     /// Returns the numbers of an activity; `None` if it is not an operation of a thread.
     ///
     /// Activities of a thread come in order of their start; those of one row nest.
-    pub(super) fn place(&mut self, activity: &Activity<'_>) -> Option<NodePlace> {
+    pub(super) fn place_activity(&mut self, activity: &Activity<'_>) -> Option<NodePlace> {
         let (process, thread, start, end) = as_operation(activity)?;
         let mut new = || {
             self.next += 1;
@@ -73,21 +73,21 @@ impl Nodes {
             ThreadState { node, open: List::new() }
         });
         let id = new();
-        let parent = its.innermost(start);
+        let parent = its.innermost_node(start);
         its.open.push((end, id));
         Some(NodePlace { id, parent, thread_node: its.node, is_first, groups, process, thread, start })
     }
 
     /// Returns the innermost open operation of a thread at a time after all starts so far; `None` if the thread has no
     /// operations yet.
-    pub(super) fn innermost(&mut self, thread: (i64, i64), at: Timestamp) -> Option<NodeId> {
-        self.threads.get_mut(&thread).map(|thread| thread.innermost(at))
+    pub(super) fn innermost_node(&mut self, thread: (i64, i64), at: Timestamp) -> Option<NodeId> {
+        self.threads.get_mut(&thread).map(|thread| thread.innermost_node(at))
     }
 }
 
 impl ThreadState {
     /// Returns the thread's node if no operation is open.
-    fn innermost(&mut self, at: Timestamp) -> NodeId {
+    fn innermost_node(&mut self, at: Timestamp) -> NodeId {
         while self.open.pop_if(|(end, _)| *end <= at).is_some() {}
         self.open.last().map_or(self.node, |(_, id)| *id)
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::values::{as_list, as_value, pad, truncate_text};
+use super::values::{as_list, as_value, pad_list, truncate_text};
 use crate::activity::{Activity, ActivityType, ArgValue, RecordScope};
 use crate::write::json_text;
 
@@ -55,7 +55,7 @@ const ALWAYS: usize = 3;
 
 impl Operation {
     /// Returns the attributes of a node that is not an operation.
-    pub(super) fn none() -> Operation {
+    pub(super) fn for_label() -> Operation {
         Operation { scope: RecordScope::UserScope.number().into(), ..Operation::default() }
     }
 
@@ -64,10 +64,10 @@ impl Operation {
         let (values, types) = (vec![truncate_text(text).into()], vec!["String".into()]);
         let mut inputs = Tensors { values, types, ..Tensors::default() };
         inputs.pad_to_longest();
-        Operation { inputs, ..Operation::none() }
+        Operation { inputs, ..Operation::for_label() }
     }
 
-    pub(super) fn of(activity: &Activity<'_>) -> Operation {
+    pub(super) fn from_activity(activity: &Activity<'_>) -> Operation {
         let scope = match activity.kind {
             ActivityType::UserAnnotation => RecordScope::UserScope,
             _ => RecordScope::Function,
@@ -77,7 +77,7 @@ impl Operation {
         let mut values = Vec::new();
         activity.args.visit(&mut |key, value| match key {
             "input_values" => values = as_list(&value),
-            _ => operation.set(key, &value),
+            _ => operation.set_argument(key, &value),
         });
         if !values.is_empty() {
             operation.inputs.values = values;
@@ -87,13 +87,13 @@ impl Operation {
         operation
     }
 
-    fn set(&mut self, key: &str, value: &ArgValue<'_>) {
+    fn set_argument(&mut self, key: &str, value: &ArgValue<'_>) {
         match key {
-            "Record function id" => self.record = unsigned(value),
-            "Record function scope" => self.scope = unsigned(value).unwrap_or(self.scope),
-            "Sequence number" => self.sequence = signed(value),
-            "Fwd thread id" => self.forward_thread = signed(value).filter(|thread| *thread != 0),
-            "thread id" => self.thread = signed(value),
+            "Record function id" => self.record = as_unsigned(value),
+            "Record function scope" => self.scope = as_unsigned(value).unwrap_or(self.scope),
+            "Sequence number" => self.sequence = as_signed(value),
+            "Fwd thread id" => self.forward_thread = as_signed(value).filter(|thread| *thread != 0),
+            "thread id" => self.thread = as_signed(value),
             "Concrete Inputs" => self.inputs.values = as_list(value).into_iter().map(as_value).collect(),
             "Input Dims" => self.inputs.shapes = as_list(value),
             "Input type" => self.inputs.types = as_list(value),
@@ -105,14 +105,14 @@ impl Operation {
             _ => {
                 let known = TEXTS.iter().zip(&mut self.texts).find(|((_, _, argument), _)| *argument == key);
                 if let Some(((_, kind, _), text)) = known {
-                    *text = attribute(kind, value);
+                    *text = attribute_json(kind, value);
                 }
             }
         }
     }
 
     /// Returns the attributes, each with its type and its value as JSON.
-    pub(super) fn texts(&self) -> impl Iterator<Item = (&'static str, &'static str, &str)> {
+    pub(super) fn text_attributes(&self) -> impl Iterator<Item = (&'static str, &'static str, &str)> {
         let texts = TEXTS.iter().zip(&self.texts).enumerate();
         texts.filter_map(|(number, ((name, kind, _), text))| {
             let missing = (number < ALWAYS).then_some("\"\"");
@@ -126,10 +126,10 @@ impl Tensors {
     fn pad_to_longest(&mut self) {
         let Tensors { values, shapes, types, strides } = self;
         let longest = values.len().max(shapes.len()).max(types.len()).max(strides.len());
-        pad(values, longest, || Value::from(""));
-        pad(shapes, longest, || Value::Array(Vec::new()));
-        pad(types, longest, || Value::from(""));
-        pad(strides, longest, || Value::Array(Vec::new()));
+        pad_list(values, longest, || Value::from(""));
+        pad_list(shapes, longest, || Value::Array(Vec::new()));
+        pad_list(types, longest, || Value::from(""));
+        pad_list(strides, longest, || Value::Array(Vec::new()));
     }
 }
 
@@ -138,25 +138,25 @@ pub(super) fn forward_thread(activity: &Activity<'_>) -> Option<i64> {
     let mut forward = None;
     activity.args.visit(&mut |key, value| {
         if key == "Fwd thread id" {
-            forward = signed(&value).filter(|thread| *thread != 0);
+            forward = as_signed(&value).filter(|thread| *thread != 0);
         }
     });
     forward
 }
 
 /// Returns the value of an attribute as JSON; `None` if it has another type.
-fn attribute(kind: &str, value: &ArgValue<'_>) -> Option<String> {
+fn attribute_json(kind: &str, value: &ArgValue<'_>) -> Option<String> {
     match (kind, value) {
         ("string", ArgValue::Str(text)) => Some(json_text(&ArgValue::Str(truncate_text(text)))),
         ("string", other) => {
             let text = json_text(other);
             Some(json_text(&ArgValue::Str(truncate_text(&text))))
         }
-        _ => unsigned(value).map(|number| number.to_string()),
+        _ => as_unsigned(value).map(|number| number.to_string()),
     }
 }
 
-fn signed(value: &ArgValue<'_>) -> Option<i64> {
+fn as_signed(value: &ArgValue<'_>) -> Option<i64> {
     match *value {
         ArgValue::I64(value) => Some(value),
         ArgValue::U64(value) => i64::try_from(value).ok(),
@@ -164,8 +164,8 @@ fn signed(value: &ArgValue<'_>) -> Option<i64> {
     }
 }
 
-fn unsigned(value: &ArgValue<'_>) -> Option<u64> {
-    signed(value).and_then(|value| u64::try_from(value).ok())
+fn as_unsigned(value: &ArgValue<'_>) -> Option<u64> {
+    as_signed(value).and_then(|value| u64::try_from(value).ok())
 }
 
 #[cfg(test)]
@@ -178,7 +178,16 @@ mod tests {
     fn operation(kind: ActivityType, args: &dyn Args) -> Operation {
         let at = Timestamp::from_nanos(1);
         let (body, id) = (Body::Slice { start: at, end: at }, CorrelationId(1));
-        Operation::of(&Activity { kind, name: "op", track: Track::new(1, 2), body, id, linked: id, flow: None, args })
+        Operation::from_activity(&Activity {
+            kind,
+            name: "op",
+            track: Track::new(1, 2),
+            body,
+            id,
+            linked: id,
+            flow: None,
+            args,
+        })
     }
 
     #[test]
@@ -235,6 +244,6 @@ mod tests {
             ("pg_size", "uint64", "8"),
             ("is_asynchronized_op", "string", "\"true\""),
         ];
-        assert_eq!(operation.texts().collect::<Vec<_>>(), expected);
+        assert_eq!(operation.text_attributes().collect::<Vec<_>>(), expected);
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::activity::ArgValue;
-use crate::text::boundary;
+use crate::text::floor_char_boundary;
 use crate::write::json_text;
 
 /// torch's limits: elements of a list, and bytes of a text.
@@ -29,18 +29,18 @@ pub(super) fn as_value(text: Value) -> Value {
         _ => serde_json::from_str(text).ok().filter(|value: &Value| !value.is_object() && !value.is_string()),
     });
     parsed.map_or(text, |mut value| {
-        truncate(&mut value);
+        truncate_value(&mut value);
         value
     })
 }
 
 /// Returns a truncated text.
 pub(super) fn truncate_text(text: &str) -> &str {
-    text.get(..boundary(text, MAX_BYTES)).unwrap_or_default()
+    text.get(..floor_char_boundary(text, MAX_BYTES)).unwrap_or_default()
 }
 
 /// Pads a list to `length`.
-pub(super) fn pad(list: &mut Vec<Value>, length: usize, empty: impl FnMut() -> Value) {
+pub(super) fn pad_list(list: &mut Vec<Value>, length: usize, empty: impl FnMut() -> Value) {
     if list.len() < length {
         list.resize_with(length, empty);
     }
@@ -52,18 +52,18 @@ pub(super) fn to_json(list: &[Value]) -> String {
     serde_json::to_string(list).unwrap_or_else(|_| "[]".to_owned())
 }
 
-fn truncate(value: &mut Value) {
+fn truncate_value(value: &mut Value) {
     match value {
         Value::Array(list) => truncate_list(list),
-        Value::String(text) => text.truncate(boundary(text, MAX_BYTES)),
-        Value::Object(members) => members.values_mut().for_each(truncate),
+        Value::String(text) => text.truncate(floor_char_boundary(text, MAX_BYTES)),
+        Value::Object(members) => members.values_mut().for_each(truncate_value),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
 fn truncate_list(list: &mut Vec<Value>) {
     list.truncate(MAX_ELEMENTS);
-    list.iter_mut().for_each(truncate);
+    list.iter_mut().for_each(truncate_value);
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@ mod sequence;
 mod tests;
 mod tracks;
 
-use self::annotations::{annotate, annotation};
+use self::annotations::{put_arg, put_args};
 use self::proto::{Encoder, clock, event, packet};
-use self::sequence::{Texts, realtime};
+use self::sequence::{Texts, put_realtime_clock};
 use self::tracks::{LaneId, Tracks};
 use super::chrome::{Header, INCOMPLETE};
 use super::value::CounterValue;
@@ -84,10 +84,10 @@ impl<W: Write> PerfettoWriter<W> {
     pub fn new(out: W, header: &Header<'_>) -> io::Result<Self> {
         let base = header.base.as_nanos();
         let mut packets = Encoder::default();
-        packets.message(packet::PACKET, |out| {
-            out.message(packet::CLOCK_SNAPSHOT, |snapshot| {
-                realtime(snapshot, base);
-                snapshot.uint(clock::PRIMARY, clock::REALTIME);
+        packets.put_message(packet::PACKET, |out| {
+            out.put_message(packet::CLOCK_SNAPSHOT, |snapshot| {
+                put_realtime_clock(snapshot, base);
+                snapshot.put_uint(clock::PRIMARY, clock::REALTIME);
             });
         });
         Ok(PerfettoWriter {
@@ -95,7 +95,7 @@ impl<W: Write> PerfettoWriter<W> {
             packets,
             base,
             earliest: None,
-            tracks: Tracks::new(seed(header)),
+            tracks: Tracks::new(track_seed(header)),
             last: LastEvent::default(),
             fan_out: HashMap::default(),
             metadata: header.metadata.to_vec(),
@@ -120,7 +120,7 @@ impl<W: Write> PerfettoWriter<W> {
         self.add_last()?;
         self.tracks.end_all(&mut self.packets, self.base);
         self.add_metadata(distributed, trace_name)?;
-        self.tracks.describe(&mut self.packets);
+        self.tracks.put_descriptors(&mut self.packets);
         self.out.write_all(self.packets.as_bytes())?;
         self.out.flush()?;
         Ok(self.out)
@@ -139,12 +139,12 @@ impl<W: Write> PerfettoWriter<W> {
             metadata.push((DISTRIBUTED.to_owned(), info.to_owned()));
         }
         let place = Track { process: Lane::Name(""), thread: Lane::Name("Trace metadata") };
-        let track = self.tracks.row(place);
+        let track = self.tracks.row_track(place);
         let lane = self.tracks.lane_at(track, 0);
         let (name, category, start) = ("trace_metadata", "", self.earliest.unwrap_or(0));
         let instant = NewEvent { lane, kind: event::INSTANT, start, end: start, name, category };
-        self.add(instant, |out, texts| {
-            let mut add = |key: &str, value| annotation(out, event::DEBUG_ANNOTATIONS, key, &value, texts);
+        self.add_event(instant, |out, texts| {
+            let mut add = |key: &str, value| put_arg(out, event::DEBUG_ANNOTATIONS, key, &value, texts);
             add("deviceProperties", ArgValue::Json(&devices));
             metadata.iter().for_each(|(key, value)| add(key, ArgValue::Json(value)));
             add("traceName", ArgValue::Str(trace_name));
@@ -153,13 +153,13 @@ impl<W: Write> PerfettoWriter<W> {
     }
 
     /// Adds an event, which is written with the next one; `args` appends its remaining fields.
-    fn add(&mut self, new: NewEvent<'_>, args: impl FnOnce(&mut Encoder, &mut Texts)) -> io::Result<()> {
+    fn add_event(&mut self, new: NewEvent<'_>, args: impl FnOnce(&mut Encoder, &mut Texts)) -> io::Result<()> {
         self.add_last()?;
         let PerfettoWriter { tracks, packets, last, base, earliest, .. } = self;
         let NewEvent { lane: at, kind, start, end, name, category } = new;
         let Some(lane) = tracks.get_mut(at) else { return Ok(()) };
         while let Some(end) = lane.open.pop_if(|end| *end <= start) {
-            lane.sequence.end(packets, *base, end);
+            lane.sequence.put_slice_end(packets, *base, end);
         }
         if kind == event::SLICE_BEGIN {
             lane.open.push(end);
@@ -167,18 +167,18 @@ impl<W: Write> PerfettoWriter<W> {
         lane.time = start;
         *earliest = Some(earliest.map_or(start, |earliest| earliest.min(start)));
         (last.lane, last.start, last.end) = (at, start, end);
-        let (out, texts) = (&mut last.encoded, lane.sequence.texts());
-        out.uint(event::TYPE, kind);
+        let (out, texts) = (&mut last.encoded, lane.sequence.texts_mut());
+        out.put_uint(event::TYPE, kind);
         if !category.is_empty() {
-            match texts.category(category) {
-                Some(number) => out.uint(event::CATEGORY_IDS, number),
-                None => out.bytes(event::CATEGORIES, category.as_bytes()),
+            match texts.category_id(category) {
+                Some(number) => out.put_uint(event::CATEGORY_IDS, number),
+                None => out.put_bytes(event::CATEGORIES, category.as_bytes()),
             }
         }
         if kind != event::COUNTER {
-            match texts.name(name) {
-                Some(number) => out.uint(event::NAME_ID, number),
-                None => out.bytes(event::NAME, name.as_bytes()),
+            match texts.name_id(name) {
+                Some(number) => out.put_uint(event::NAME_ID, number),
+                None => out.put_bytes(event::NAME, name.as_bytes()),
             }
         }
         args(out, texts);
@@ -189,7 +189,7 @@ impl<W: Write> PerfettoWriter<W> {
     fn add_last(&mut self) -> io::Result<()> {
         let PerfettoWriter { tracks, packets, last, base, .. } = self;
         if let Some(lane) = tracks.get_mut(last.lane).filter(|_| !last.encoded.is_empty()) {
-            lane.sequence.event(packets, *base, last.start, &last.encoded);
+            lane.sequence.put_event(packets, *base, last.start, &last.encoded);
         }
         last.encoded.clear();
         if packets.len() >= BUFFER {
@@ -211,10 +211,10 @@ impl<W: Write> PerfettoWriter<W> {
         args: &dyn Args,
     ) -> io::Result<()> {
         let (start, end) = (self.since_base(start), self.since_base(end.max(start)));
-        let track = self.tracks.row(place);
+        let track = self.tracks.row_track(place);
         let lane = self.tracks.lane_of_slice(track, start, end);
         let slice = NewEvent { lane, kind: event::SLICE_BEGIN, start, end, name, category };
-        self.add(slice, |out, texts| annotate(out, args, texts))
+        self.add_event(slice, |out, texts| put_args(out, args, texts))
     }
 
     fn add_instant(
@@ -225,10 +225,10 @@ impl<W: Write> PerfettoWriter<W> {
         args: &dyn Args,
     ) -> io::Result<()> {
         let at = self.since_base(at);
-        let track = self.tracks.row(place);
+        let track = self.tracks.row_track(place);
         let lane = self.tracks.lane_at(track, at);
         let instant = NewEvent { lane, kind: event::INSTANT, start: at, end: at, name, category };
-        self.add(instant, |out, texts| annotate(out, args, texts))
+        self.add_event(instant, |out, texts| put_args(out, args, texts))
     }
 
     fn add_counter(
@@ -240,12 +240,12 @@ impl<W: Write> PerfettoWriter<W> {
         value: CounterValue,
     ) -> io::Result<()> {
         let at = self.since_base(at);
-        let track = self.tracks.counter(group, name, is_bytes);
+        let track = self.tracks.counter_track(group, name, is_bytes);
         let lane = self.tracks.lane_at(track, at);
         let counter = NewEvent { lane, kind: event::COUNTER, start: at, end: at, name: "", category: "" };
-        self.add(counter, |out, _| match value {
-            CounterValue::Int(value) => out.int(event::COUNTER_VALUE, value),
-            CounterValue::Float(value) => out.double(event::DOUBLE_COUNTER_VALUE, value),
+        self.add_event(counter, |out, _| match value {
+            CounterValue::Int(value) => out.put_int(event::COUNTER_VALUE, value),
+            CounterValue::Float(value) => out.put_double(event::DOUBLE_COUNTER_VALUE, value),
         })
     }
 
@@ -253,7 +253,7 @@ impl<W: Write> PerfettoWriter<W> {
     fn add_counters(&mut self, activity: &Activity<'_>, at: Timestamp) -> io::Result<()> {
         let mut result = Ok(());
         activity.args.visit(&mut |series, value| {
-            let Some(value) = CounterValue::of(value).filter(|_| result.is_ok()) else { return };
+            let Some(value) = CounterValue::from_arg_value(value).filter(|_| result.is_ok()) else { return };
             let name = match series {
                 "" => activity.name.to_owned(),
                 _ if activity.kind == ActivityType::HardwareCounters => series.to_owned(),
@@ -267,7 +267,7 @@ impl<W: Write> PerfettoWriter<W> {
     /// Adds the totals of an allocation as counters of its device.
     fn add_memory_totals(&mut self, activity: &Activity<'_>, at: Timestamp) -> io::Result<()> {
         let (mut totals, mut device) = (Vec::new(), String::new());
-        activity.args.visit(&mut |key, value| match (key, CounterValue::of(value)) {
+        activity.args.visit(&mut |key, value| match (key, CounterValue::from_arg_value(value)) {
             ("Total Allocated" | "Total Reserved", Some(total)) => totals.push((key.to_owned(), total)),
             ("Device Type", Some(CounterValue::Int(0))) => device = "CPU".to_owned(),
             ("Device Id", Some(CounterValue::Int(id))) if device.is_empty() => device = format!("GPU {id}"),
@@ -288,18 +288,18 @@ impl<W: Write> PerfettoWriter<W> {
         match flow.end {
             FlowEnd::Start => {
                 for end in 0..ends {
-                    self.last.encoded.fixed64(event::FLOW_IDS, self.tracks.hash((key, end)));
+                    self.last.encoded.put_fixed64(event::FLOW_IDS, self.tracks.derive_uuid((key, end)));
                 }
             }
             FlowEnd::Finish => {
-                self.last.encoded.fixed64(event::TERMINATING_FLOW_IDS, self.tracks.hash((key, written)));
+                self.last.encoded.put_fixed64(event::TERMINATING_FLOW_IDS, self.tracks.derive_uuid((key, written)));
             }
         }
     }
 }
 
 /// Files of several processes can be joined only if their tracks have different numbers.
-fn seed(header: &Header<'_>) -> u64 {
+fn track_seed(header: &Header<'_>) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
 
     let mut hasher = DefaultHasher::new();
@@ -330,19 +330,19 @@ impl Args for ArgsWithExternalId<'_> {
 }
 
 impl<W: Write> Rows for PerfettoWriter<W> {
-    fn process(&mut self, row: &ProcessRow<'_>) -> io::Result<()> {
+    fn write_process(&mut self, row: &ProcessRow<'_>) -> io::Result<()> {
         self.tracks.name_group(row.process, row.name, row.label, row.sort_index);
         Ok(())
     }
 
-    fn thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
-        let track = self.tracks.row(row.track);
-        let first = row.continues.map(|first| self.tracks.row(first));
-        self.tracks.name(track, row.name, row.sort_index, first);
+    fn write_thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
+        let track = self.tracks.row_track(row.track);
+        let first = row.continues.map(|first| self.tracks.row_track(first));
+        self.tracks.name_track(track, row.name, row.sort_index, first);
         Ok(())
     }
 
-    fn activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
+    fn write_activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
         let (name, category) = (name_in_file(activity.name), activity.kind.as_str());
         match activity.body {
             Body::Slice { start, end } => {
@@ -367,8 +367,8 @@ impl<W: Write> Rows for PerfettoWriter<W> {
         Ok(())
     }
 
-    fn flow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) -> io::Result<()> {
-        let (row, time) = (self.tracks.row(track), self.since_base(at));
+    fn write_flow(&mut self, at: Timestamp, track: Track<'_>, flow: Flow) -> io::Result<()> {
+        let (row, time) = (self.tracks.row_track(track), self.since_base(at));
         let LastEvent { lane, start, end, encoded } = &self.last;
         if encoded.is_empty() || lane.track != row || !(*start..=*end).contains(&time) {
             self.add_instant(track, at, (flow.kind.as_str(), ""), NO_ARGS)?;
@@ -379,13 +379,13 @@ impl<W: Write> Rows for PerfettoWriter<W> {
 
     fn async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
         let (start, end) = (self.since_base(row.start), self.since_base(row.end.max(row.start)));
-        let track = self.tracks.spans(row.on.process, row.name);
+        let track = self.tracks.async_span_track(row.on.process, row.name);
         let lane = self.tracks.lane_of_span(track, row.track, start, end);
         let slice = NewEvent { lane, kind: event::SLICE_BEGIN, start, end, name: row.name, category: "async" };
-        self.add(slice, |out, texts| annotate(out, row.args, texts))
+        self.add_event(slice, |out, texts| put_args(out, row.args, texts))
     }
 
-    fn span(&mut self, row: &SpanRow<'_>) -> io::Result<()> {
+    fn write_span(&mut self, row: &SpanRow<'_>) -> io::Result<()> {
         let place = Track { process: Lane::Name("Spans"), thread: Lane::Name(row.name) };
         let name = format!("{} ({})", row.name, row.iteration);
         let args: [(&str, ArgValue<'_>); 1] = [("Op count", ArgValue::U64(row.op_count))];

@@ -153,43 +153,43 @@ impl Encoder {
 
     /// Appends an unsigned integer.
     #[inline]
-    pub(super) fn uint(&mut self, field: Field, value: u64) {
-        self.tag(field, WireType::Varint);
-        self.varint(value);
+    pub(super) fn put_uint(&mut self, field: Field, value: u64) {
+        self.put_tag(field, WireType::Varint);
+        self.put_varint(value);
     }
 
     /// Appends a signed integer: its two's complement, without zigzag.
     #[inline]
-    pub(super) fn int(&mut self, field: Field, value: i64) {
-        self.uint(field, value.cast_unsigned());
+    pub(super) fn put_int(&mut self, field: Field, value: i64) {
+        self.put_uint(field, value.cast_unsigned());
     }
 
     /// Appends a number of eight bytes.
-    pub(super) fn fixed64(&mut self, field: Field, value: u64) {
-        self.tag(field, WireType::Fixed64);
+    pub(super) fn put_fixed64(&mut self, field: Field, value: u64) {
+        self.put_tag(field, WireType::Fixed64);
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
     /// Appends a float.
-    pub(super) fn double(&mut self, field: Field, value: f64) {
-        self.fixed64(field, value.to_bits());
+    pub(super) fn put_double(&mut self, field: Field, value: f64) {
+        self.put_fixed64(field, value.to_bits());
     }
 
     /// Appends a string or an encoded message.
     #[inline]
-    pub(super) fn bytes(&mut self, field: Field, bytes: &[u8]) {
+    pub(super) fn put_bytes(&mut self, field: Field, bytes: &[u8]) {
         if !may_grow(self.0.try_reserve(bytes.len() + 2 * MAX_VARINT)) {
             return;
         }
-        self.tag(field, WireType::Bytes);
-        self.varint(length_of(bytes.len()));
+        self.put_tag(field, WireType::Bytes);
+        self.put_varint(length_of(bytes.len()));
         self.0.extend_from_slice(bytes);
     }
 
     /// Appends a message, which `fill` encodes.
     #[inline]
-    pub(super) fn message<T>(&mut self, field: Field, fill: impl FnOnce(&mut Encoder) -> T) -> T {
-        self.tag(field, WireType::Bytes);
+    pub(super) fn put_message<T>(&mut self, field: Field, fill: impl FnOnce(&mut Encoder) -> T) -> T {
+        self.put_tag(field, WireType::Bytes);
         let at = self.0.len();
         // A short length fits into this byte; a longer one shifts the message.
         self.0.push(0);
@@ -205,7 +205,7 @@ impl Encoder {
     #[cold]
     fn insert_length(&mut self, at: usize, length: usize) {
         let mut encoded = Encoder::default();
-        encoded.varint(length_of(length));
+        encoded.put_varint(length_of(length));
         if may_grow(self.0.try_reserve(encoded.len())) {
             self.0.splice(at..=at, encoded.0);
         } else {
@@ -213,13 +213,13 @@ impl Encoder {
         }
     }
 
-    fn tag(&mut self, field: Field, wire: WireType) {
+    fn put_tag(&mut self, field: Field, wire: WireType) {
         #[expect(clippy::as_conversions, reason = "the number of a variant")]
-        self.varint(u64::from(field << 3 | wire as u32));
+        self.put_varint(u64::from(field << 3 | wire as u32));
     }
 
     #[inline]
-    fn varint(&mut self, mut value: u64) {
+    fn put_varint(&mut self, mut value: u64) {
         loop {
             let [low, ..] = value.to_le_bytes();
             value >>= 7;
@@ -245,16 +245,16 @@ mod tests {
     #[test]
     fn fields_are_encoded_as_in_protobuf() {
         let mut encoder = Encoder::default();
-        encoder.uint(1, 150);
+        encoder.put_uint(1, 150);
         assert_eq!(encoder.as_bytes(), [0x08, 0x96, 0x01]);
         encoder.clear();
-        encoder.bytes(2, b"testing");
+        encoder.put_bytes(2, b"testing");
         assert_eq!(encoder.as_bytes(), b"\x12\x07testing");
         encoder.clear();
-        encoder.int(87, -1);
+        encoder.put_int(87, -1);
         assert_eq!(encoder.as_bytes(), [&[0xb8, 0x05][..], &[0xff; 9], &[1]].concat());
         encoder.clear();
-        encoder.double(5, 1.0);
+        encoder.put_double(5, 1.0);
         assert_eq!(encoder.as_bytes(), [0x29, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f]);
     }
 
@@ -262,13 +262,13 @@ mod tests {
     fn messages_of_any_length_keep_their_content() {
         for length in [0, 1, 126, 127, 128, 20_000, 3_000_000] {
             let mut nested = Encoder::default();
-            nested.message(3, |outer| outer.message(4, |inner| inner.bytes(5, &vec![b'a'; length])));
+            nested.put_message(3, |outer| outer.put_message(4, |inner| inner.put_bytes(5, &vec![b'a'; length])));
             let mut flat = Encoder::default();
             let mut parts = [Encoder::default(), Encoder::default()];
-            parts[0].bytes(5, &vec![b'a'; length]);
+            parts[0].put_bytes(5, &vec![b'a'; length]);
             let inner = std::mem::take(&mut parts[0]);
-            parts[1].bytes(4, inner.as_bytes());
-            flat.bytes(3, parts[1].as_bytes());
+            parts[1].put_bytes(4, inner.as_bytes());
+            flat.put_bytes(3, parts[1].as_bytes());
             assert_eq!(nested.as_bytes(), flat.as_bytes());
         }
     }

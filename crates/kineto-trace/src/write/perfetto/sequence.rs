@@ -21,45 +21,45 @@ impl Sequence {
         Sequence { id, uuid, has_begun: false, time: 0, texts: Texts::default() }
     }
 
-    pub(super) fn texts(&mut self) -> &mut Texts {
+    pub(super) fn texts_mut(&mut self) -> &mut Texts {
         &mut self.texts
     }
 
     /// Appends an event at `time` ns after `base`, and the strings that it uses first.
-    pub(super) fn event(&mut self, out: &mut Encoder, base: u64, time: u64, encoded: &Encoder) {
-        self.begin(out, base);
-        out.message(packet::PACKET, |out| {
-            self.stamp(out, time);
+    pub(super) fn put_event(&mut self, out: &mut Encoder, base: u64, time: u64, encoded: &Encoder) {
+        self.start_if_needed(out, base);
+        out.put_message(packet::PACKET, |out| {
+            self.put_timestamp(out, time);
             let new = &mut self.texts.new;
             if !new.is_empty() {
-                out.bytes(packet::INTERNED_DATA, new.as_bytes());
+                out.put_bytes(packet::INTERNED_DATA, new.as_bytes());
             }
-            out.bytes(packet::TRACK_EVENT, encoded.as_bytes());
+            out.put_bytes(packet::TRACK_EVENT, encoded.as_bytes());
             new.clear();
         });
     }
 
     /// Appends the end of the slice that began last.
-    pub(super) fn end(&mut self, out: &mut Encoder, base: u64, time: u64) {
-        self.begin(out, base);
-        out.message(packet::PACKET, |out| {
-            self.stamp(out, time);
-            out.message(packet::TRACK_EVENT, |encoded| encoded.uint(event::TYPE, event::SLICE_END));
+    pub(super) fn put_slice_end(&mut self, out: &mut Encoder, base: u64, time: u64) {
+        self.start_if_needed(out, base);
+        out.put_message(packet::PACKET, |out| {
+            self.put_timestamp(out, time);
+            out.put_message(packet::TRACK_EVENT, |encoded| encoded.put_uint(event::TYPE, event::SLICE_END));
         });
     }
 
     /// Appends the time and sequence of a packet.
     #[inline]
-    fn stamp(&mut self, out: &mut Encoder, time: u64) {
-        out.uint(packet::TIMESTAMP, time.saturating_sub(self.time));
-        out.uint(packet::SEQUENCE_ID, self.id);
-        out.uint(packet::SEQUENCE_FLAGS, packet::NEEDS_STATE);
+    fn put_timestamp(&mut self, out: &mut Encoder, time: u64) {
+        out.put_uint(packet::TIMESTAMP, time.saturating_sub(self.time));
+        out.put_uint(packet::SEQUENCE_ID, self.id);
+        out.put_uint(packet::SEQUENCE_FLAGS, packet::NEEDS_STATE);
         self.time = self.time.max(time);
     }
 
     /// Writes the defaults of the sequence before its first packet.
     #[inline]
-    fn begin(&mut self, out: &mut Encoder, base: u64) {
+    fn start_if_needed(&mut self, out: &mut Encoder, base: u64) {
         if !self.has_begun {
             self.has_begun = true;
             self.write_start(out, base);
@@ -68,31 +68,31 @@ impl Sequence {
 
     #[cold]
     fn write_start(&self, out: &mut Encoder, base: u64) {
-        out.message(packet::PACKET, |out| {
-            out.uint(packet::SEQUENCE_ID, self.id);
-            out.uint(packet::SEQUENCE_FLAGS, packet::STATE_CLEARED);
-            out.uint(packet::FIRST_ON_SEQUENCE, 1);
-            out.message(packet::DEFAULTS, |defaults| {
-                defaults.uint(packet::DEFAULT_CLOCK, clock::OF_SEQUENCE);
-                defaults.message(packet::DEFAULT_TRACK_EVENT, |track| track.uint(event::TRACK_UUID, self.uuid));
+        out.put_message(packet::PACKET, |out| {
+            out.put_uint(packet::SEQUENCE_ID, self.id);
+            out.put_uint(packet::SEQUENCE_FLAGS, packet::STATE_CLEARED);
+            out.put_uint(packet::FIRST_ON_SEQUENCE, 1);
+            out.put_message(packet::DEFAULTS, |defaults| {
+                defaults.put_uint(packet::DEFAULT_CLOCK, clock::OF_SEQUENCE);
+                defaults.put_message(packet::DEFAULT_TRACK_EVENT, |track| track.put_uint(event::TRACK_UUID, self.uuid));
             });
-            out.message(packet::CLOCK_SNAPSHOT, |snapshot| {
-                snapshot.message(clock::CLOCKS, |own| {
-                    own.uint(clock::ID, clock::OF_SEQUENCE);
-                    own.uint(clock::TIMESTAMP, base);
-                    own.uint(clock::IS_INCREMENTAL, 1);
+            out.put_message(packet::CLOCK_SNAPSHOT, |snapshot| {
+                snapshot.put_message(clock::CLOCKS, |own| {
+                    own.put_uint(clock::ID, clock::OF_SEQUENCE);
+                    own.put_uint(clock::TIMESTAMP, base);
+                    own.put_uint(clock::IS_INCREMENTAL, 1);
                 });
-                realtime(snapshot, base);
+                put_realtime_clock(snapshot, base);
             });
         });
     }
 }
 
 /// Appends the base to a clock snapshot.
-pub(super) fn realtime(snapshot: &mut Encoder, base: u64) {
-    snapshot.message(clock::CLOCKS, |clock| {
-        clock.uint(clock::ID, clock::REALTIME);
-        clock.uint(clock::TIMESTAMP, base);
+pub(super) fn put_realtime_clock(snapshot: &mut Encoder, base: u64) {
+    snapshot.put_message(clock::CLOCKS, |clock| {
+        clock.put_uint(clock::ID, clock::REALTIME);
+        clock.put_uint(clock::TIMESTAMP, base);
     });
 }
 
@@ -109,23 +109,23 @@ pub(super) struct Texts {
 
 impl Texts {
     /// Returns the id of a category, from 1; `None` for a string that is written inline.
-    pub(super) fn category(&mut self, text: &str) -> Option<u64> {
-        self.categories.number(text, &mut self.new)
+    pub(super) fn category_id(&mut self, text: &str) -> Option<u64> {
+        self.categories.find_or_add(text, &mut self.new)
     }
 
     /// Returns the id of an event's name.
-    pub(super) fn name(&mut self, text: &str) -> Option<u64> {
-        self.names.number(text, &mut self.new)
+    pub(super) fn name_id(&mut self, text: &str) -> Option<u64> {
+        self.names.find_or_add(text, &mut self.new)
     }
 
     /// Returns the id of an argument's key.
-    pub(super) fn key(&mut self, text: &str) -> Option<u64> {
-        self.keys.number(text, &mut self.new)
+    pub(super) fn key_id(&mut self, text: &str) -> Option<u64> {
+        self.keys.find_or_add(text, &mut self.new)
     }
 
     /// Returns the id of an argument's value.
-    pub(super) fn value(&mut self, text: &str) -> Option<u64> {
-        self.values.number(text, &mut self.new)
+    pub(super) fn value_id(&mut self, text: &str) -> Option<u64> {
+        self.values.find_or_add(text, &mut self.new)
     }
 }
 
@@ -163,7 +163,7 @@ impl Dictionary {
     const MAX_LENGTH: usize = 256;
 
     #[inline]
-    fn number(&mut self, text: &str, new: &mut Encoder) -> Option<u64> {
+    fn find_or_add(&mut self, text: &str, new: &mut Encoder) -> Option<u64> {
         let slot = (text.len() * 31 + usize::from(*text.as_bytes().first()?)) % RECENT_SLOTS;
         match self.recent.get(slot) {
             Some(Some((known, number))) if **known == *text => Some(*number),
@@ -175,7 +175,7 @@ impl Dictionary {
         let (known, number) = match self.numbers.get_key_value(text) {
             Some((known, number)) => (known.clone(), *number),
             None if text.len() > Self::MAX_LENGTH || self.bytes + text.len() > Self::BYTES_MAX => return None,
-            None => self.add(text, new),
+            None => self.add_text(text, new),
         };
         if let Some(recent) = self.recent.get_mut(slot) {
             *recent = Some((known, number));
@@ -183,14 +183,14 @@ impl Dictionary {
         Some(number)
     }
 
-    fn add(&mut self, text: &str, new: &mut Encoder) -> (Arc<str>, u64) {
+    fn add_text(&mut self, text: &str, new: &mut Encoder) -> (Arc<str>, u64) {
         let number = u64::try_from(self.numbers.len()).unwrap_or(u64::MAX - 1) + 1;
         let known: Arc<str> = text.into();
         self.bytes += text.len();
         self.numbers.insert(known.clone(), number);
-        new.message(self.field, |entry| {
-            entry.uint(interned::ID, number);
-            entry.bytes(interned::TEXT, text.as_bytes());
+        new.put_message(self.field, |entry| {
+            entry.put_uint(interned::ID, number);
+            entry.put_bytes(interned::TEXT, text.as_bytes());
         });
         (known, number)
     }
@@ -203,18 +203,18 @@ mod tests {
     #[test]
     fn strings_are_written_once() {
         let mut texts = Texts::default();
-        assert_eq!([texts.name("a"), texts.name("b")], [Some(1), Some(2)]);
+        assert_eq!([texts.name_id("a"), texts.name_id("b")], [Some(1), Some(2)]);
         assert_eq!(texts.new.as_bytes(), b"\x12\x05\x08\x01\x12\x01a\x12\x05\x08\x02\x12\x01b");
         texts.new.clear();
-        assert_eq!([texts.name("b"), texts.name("a")], [Some(2), Some(1)]);
-        assert_eq!([texts.name(""), texts.name(&"x".repeat(257))], [None, None]);
+        assert_eq!([texts.name_id("b"), texts.name_id("a")], [Some(2), Some(1)]);
+        assert_eq!([texts.name_id(""), texts.name_id(&"x".repeat(257))], [None, None]);
         assert!(texts.new.is_empty());
     }
 
     #[test]
     fn interned_strings_are_limited() {
         let mut texts = Texts::default();
-        let numbered = (0..100_000).filter(|i| texts.value(&format!("{i:0100}")).is_some()).count();
+        let numbered = (0..100_000).filter(|i| texts.value_id(&format!("{i:0100}")).is_some()).count();
         assert_eq!(numbered, Dictionary::BYTES_MAX / 100);
     }
 }

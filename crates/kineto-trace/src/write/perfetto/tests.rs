@@ -230,8 +230,8 @@ fn written(write: impl FnOnce(&mut PerfettoWriter<Vec<u8>>)) -> Vec<DecodedEvent
     let header = Header { metadata: &[], device_properties: &[], base: ns(0) };
     let mut writer = PerfettoWriter::new(Vec::new(), &header).unwrap();
     let process = ProcessRow { process: Lane::Id(1), name: "app", label: "CPU", sort_index: 1, at: ns(0) };
-    writer.process(&process).unwrap();
-    writer.process(&ProcessRow { process: Lane::Id(0), name: "app", label: "GPU 0", ..process }).unwrap();
+    writer.write_process(&process).unwrap();
+    writer.write_process(&ProcessRow { process: Lane::Id(0), name: "app", label: "GPU 0", ..process }).unwrap();
     write(&mut writer);
     let mut found = decode(&writer.finish(None, "").unwrap(), BASE);
     found.retain(|event| event.name != "trace_metadata");
@@ -252,7 +252,8 @@ fn places(found: &[DecodedEvent]) -> Vec<(String, u64, u64)> {
 #[test]
 fn nested_slices_share_a_lane() {
     let slices = [(0, 100), (0, 100), (0, 50), (50, 50), (50, 100), (100, 101), (100, 100)];
-    let found = written(|writer| slices.iter().for_each(|(start, end)| writer.activity(&slice(*start, *end)).unwrap()));
+    let found =
+        written(|writer| slices.iter().for_each(|(start, end)| writer.write_activity(&slice(*start, *end)).unwrap()));
     let mut expected = slices.map(|(start, end)| ("1/2 ".to_owned(), start, end));
     expected.sort();
     assert_eq!(places(&found), expected);
@@ -261,14 +262,15 @@ fn nested_slices_share_a_lane() {
 #[test]
 fn overlapping_slices_keep_their_length() {
     let slices = [(0, 10), (5, 15), (7, 12), (20, 30)];
-    let found = written(|writer| slices.iter().for_each(|(start, end)| writer.activity(&slice(*start, *end)).unwrap()));
+    let found =
+        written(|writer| slices.iter().for_each(|(start, end)| writer.write_activity(&slice(*start, *end)).unwrap()));
     let (thread, further) = ("1/2 ".to_owned(), "1/2  > overlapping".to_owned());
     let expected = [(thread.clone(), 0, 10), (thread, 20, 30), (further.clone(), 5, 15), (further, 7, 12)];
     assert_eq!(places(&found), expected);
     let kernels = written(|writer| {
         for (start, end) in slices {
             writer
-                .activity(&Activity {
+                .write_activity(&Activity {
                     kind: ActivityType::ConcurrentKernel,
                     track: Track::new(0, 7),
                     ..slice(start, end)
@@ -283,11 +285,11 @@ fn overlapping_slices_keep_their_length() {
 fn additional_rows_of_a_stream_have_its_name() {
     let found = written(|writer| {
         for stream in [7, 10_000_007] {
-            writer.activity(&Activity { track: Track::new(0, stream), ..slice(0, 10) }).unwrap();
+            writer.write_activity(&Activity { track: Track::new(0, stream), ..slice(0, 10) }).unwrap();
             let continues = (stream > 7).then_some(Track::new(0, 7));
             let name = if stream > 7 { "stream 7 (2)" } else { "stream 7" };
             writer
-                .thread(&ThreadRow { track: Track::new(0, stream), name, sort_index: 7, continues, at: ns(0) })
+                .write_thread(&ThreadRow { track: Track::new(0, stream), name, sort_index: 7, continues, at: ns(0) })
                 .unwrap();
         }
     });
@@ -317,11 +319,11 @@ fn arguments_keep_their_types() {
     let expected = "External id=9 a.b=-1 u=7 large=18446744073709551615u f=0.5 nan=NaN \
                     i128=\"-1267650600228229401496703205376\" u128=8 text=\"ä\\\"\\\\\" grid=[1 -2] names=[\"x\" \"y\"] \
                     dims=[[1 2.5] {k=\"null\"}] not=\"json\" dict={deep=true}";
-    assert_eq!(written(|writer| writer.activity(&activity).unwrap())[0].args, expected);
+    assert_eq!(written(|writer| writer.write_activity(&activity).unwrap())[0].args, expected);
     let long = "x".repeat(1 << 20);
     let args: [(&str, ArgValue<'_>); 1] = [(&long, ArgValue::Str(&long))];
     assert_eq!(
-        written(|writer| writer.activity(&Activity { args: &args, name: &long, ..activity }).unwrap())[0].name,
+        written(|writer| writer.write_activity(&Activity { args: &args, name: &long, ..activity }).unwrap())[0].name,
         long
     );
 }
@@ -332,13 +334,13 @@ fn arrow_with_several_ends_is_an_arrow_to_each() {
     let finish = Flow { end: FlowEnd::Finish, ..start };
     let found = written(|writer| {
         writer.set_ends(start, 3);
-        writer.activity(&Activity { flow: Some(start), name: "launch", ..slice(0, 1) }).unwrap();
+        writer.write_activity(&Activity { flow: Some(start), name: "launch", ..slice(0, 1) }).unwrap();
         for node in 1..=3 {
-            writer.activity(&Activity { track: Track::new(0, 7), ..slice(node * 10, node * 10 + 1) }).unwrap();
-            writer.flow(ns(node * 10), Track::new(0, 7), finish).unwrap();
+            writer.write_activity(&Activity { track: Track::new(0, 7), ..slice(node * 10, node * 10 + 1) }).unwrap();
+            writer.write_flow(ns(node * 10), Track::new(0, 7), finish).unwrap();
         }
         let other = Flow { id: 6, ..start };
-        writer.activity(&Activity { flow: Some(other), name: "other", ..slice(50, 51) }).unwrap();
+        writer.write_activity(&Activity { flow: Some(other), name: "other", ..slice(50, 51) }).unwrap();
     });
     let launch = found.iter().find(|event| event.name == "launch").unwrap();
     let ends: Vec<u64> = found.iter().flat_map(|event| event.ended_flows.clone()).collect();
@@ -351,9 +353,9 @@ fn arrow_with_several_ends_is_an_arrow_to_each() {
 fn separate_arrow_end_has_an_instant() {
     let finish = Flow { kind: FlowKind::FollowsFrom, id: 5, end: FlowEnd::Finish };
     let found = written(|writer| {
-        writer.activity(&slice(0, 10)).unwrap();
-        writer.activity(&slice(20, 30)).unwrap();
-        writer.flow(ns(40), Track::new(1, 2), finish).unwrap();
+        writer.write_activity(&slice(0, 10)).unwrap();
+        writer.write_activity(&slice(20, 30)).unwrap();
+        writer.write_flow(ns(40), Track::new(1, 2), finish).unwrap();
     });
     assert_eq!(found.iter().map(|event| event.ended_flows.len()).collect::<Vec<_>>(), [0, 0, 1]);
     assert_eq!((found[2].name.as_str(), found[2].start), ("follows_from", 40));
@@ -366,7 +368,7 @@ fn counter_values_in_any_order_share_one_track() {
             let args: [(&str, ArgValue<'_>); 3] =
                 [("depth", ArgValue::U64(at)), ("load", ArgValue::F64(0.5)), ("text", ArgValue::Str("no number"))];
             let body = Body::Counter { at: ns(at) };
-            writer.activity(&Activity { body, args: &args, name: "queue", ..slice(0, 0) }).unwrap();
+            writer.write_activity(&Activity { body, args: &args, name: "queue", ..slice(0, 0) }).unwrap();
         }
     });
     let depths: Vec<_> = found
@@ -389,7 +391,7 @@ fn allocations_become_counters_of_their_device() {
         ("Bytes", ArgValue::I64(-8)),
     ];
     let instant = Activity { name: "[memory]", body: Body::Instant { at: ns(4) }, args: &args, ..slice(0, 0) };
-    let found = written(|writer| writer.activity(&instant).unwrap());
+    let found = written(|writer| writer.write_activity(&instant).unwrap());
     assert_eq!(found.len(), 2);
     assert_eq!((found[0].track.as_str(), found[0].value), ("app > Total Allocated (GPU 2)", Some(512)));
     assert_eq!((found[1].track.as_str(), found[1].name.as_str()), ("1/2 ", "[memory]"));
@@ -416,7 +418,8 @@ fn successive_spans_of_one_name_share_lanes() {
 
 #[test]
 fn slices_too_deep_for_perfetto_take_another_lane() {
-    let found = written(|writer| (0..2000).for_each(|depth| writer.activity(&slice(depth, 10_000 - depth)).unwrap()));
+    let found =
+        written(|writer| (0..2000).for_each(|depth| writer.write_activity(&slice(depth, 10_000 - depth)).unwrap()));
     let expected: Vec<_> = (0..2000).map(|depth| (depth, 10_000 - depth)).collect();
     let mut times: Vec<_> = found.iter().map(|event| (event.start, event.end)).collect();
     times.sort_unstable();
@@ -451,7 +454,7 @@ fn metadata_is_at_the_earliest_event() {
     let header = Header { metadata: &[], device_properties: &[], base: ns(0) };
     let mut writer = PerfettoWriter::new(Vec::new(), &header).unwrap();
     for (start, end) in [(7_000, 8_000), (6_000, 6_500)] {
-        writer.activity(&slice(start, end)).unwrap();
+        writer.write_activity(&slice(start, end)).unwrap();
     }
     let found = decode(&writer.finish(None, "").unwrap(), BASE);
     assert_eq!(found.iter().find(|event| event.name == "trace_metadata").unwrap().start, 6_000);
@@ -463,7 +466,7 @@ fn files_of_two_recordings_can_be_joined() {
         let metadata = [("trace_id".to_owned(), format!("\"{id}\""))];
         let header = Header { metadata: &metadata, device_properties: &[], base: ns(0) };
         let mut writer = PerfettoWriter::new(Vec::new(), &header).unwrap();
-        writer.activity(&slice(0, 5)).unwrap();
+        writer.write_activity(&slice(0, 5)).unwrap();
         Message::decode(&writer.finish(None, "").unwrap())
     };
     let uuids = |file: &Message| -> Vec<_> {
@@ -488,7 +491,7 @@ fn write_error_reaches_the_caller() {
     }
     let header = Header { metadata: &[], device_properties: &[], base: ns(0) };
     let mut writer = PerfettoWriter::new(FailingWriter, &header).unwrap();
-    let failed = (0..100_000).find_map(|at| writer.activity(&slice(at, at)).err());
+    let failed = (0..100_000).find_map(|at| writer.write_activity(&slice(at, at)).err());
     assert_eq!(failed.unwrap().kind(), io::ErrorKind::StorageFull);
     let writer = PerfettoWriter::new(FailingWriter, &header).unwrap();
     assert_eq!(writer.finish(None, "").err().unwrap().kind(), io::ErrorKind::StorageFull);
@@ -507,7 +510,7 @@ proptest! {
             for (start, length, thread, text, number) in &slices {
                 let args: [(&str, ArgValue<'_>); 2] = [("text", ArgValue::Str(text)), ("number", ArgValue::I64(*number))];
                 let track = Track::new(1, *thread);
-                writer.activity(&Activity { name: text, args: &args, track, ..slice(*start, start + length) }).unwrap();
+                writer.write_activity(&Activity { name: text, args: &args, track, ..slice(*start, start + length) }).unwrap();
             }
         });
         let show = |(start, length, thread, text, number): &(u64, u64, i64, String, i64)| {

@@ -84,7 +84,7 @@ impl Tracks {
     }
 
     /// Returns a uuid derived from `parts` and the seed.
-    pub(super) fn hash(&self, parts: impl Hash) -> u64 {
+    pub(super) fn derive_uuid(&self, parts: impl Hash) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.seed, parts).hash(&mut hasher);
         // Perfetto treats 0 as "no uuid".
@@ -98,7 +98,7 @@ impl Tracks {
             _ => None,
         };
         let name = if label.is_empty() || label == HOST || name.starts_with(label) { name } else { label };
-        let group = TrackGroup { uuid: self.hash(place), process, name: name.to_owned(), order };
+        let group = TrackGroup { uuid: self.derive_uuid(place), process, name: name.to_owned(), order };
         match self.groups.iter_mut().find(|known| known.uuid == group.uuid) {
             Some(known) => *known = group,
             None => self.groups.push(group),
@@ -107,7 +107,7 @@ impl Tracks {
 
     /// Returns the index of the track of a thread or stream.
     #[inline]
-    pub(super) fn row(&mut self, place: Track<'_>) -> usize {
+    pub(super) fn row_track(&mut self, place: Track<'_>) -> usize {
         let Track { process: Place::Id(process), thread: Place::Id(thread) } = place else {
             return self.find_row(place, None);
         };
@@ -124,29 +124,35 @@ impl Tracks {
             Place::Name(name) => name.clone_into(&mut track.name),
             Place::Id(id) => track.order = id,
         };
-        self.find(self.hash(place), place.process, TrackKind::Row(id), name)
+        self.find_or_add(self.derive_uuid(place), place.process, TrackKind::Row(id), name)
     }
 
     /// Returns the index of a counter's track.
-    pub(super) fn counter(&mut self, group: Place<'_>, name: &str, is_bytes: bool) -> usize {
-        let uuid = self.hash((group, "counter", name));
-        self.find(uuid, group, TrackKind::Counter { is_bytes }, |track| name.clone_into(&mut track.name))
+    pub(super) fn counter_track(&mut self, group: Place<'_>, name: &str, is_bytes: bool) -> usize {
+        let uuid = self.derive_uuid((group, "counter", name));
+        self.find_or_add(uuid, group, TrackKind::Counter { is_bytes }, |track| name.clone_into(&mut track.name))
     }
 
     /// Returns the index of the track for async spans of a name.
-    pub(super) fn spans(&mut self, group: Place<'_>, name: &str) -> usize {
-        let uuid = self.hash((group, "async", name));
-        self.find(uuid, group, TrackKind::Row(None), |track| name.clone_into(&mut track.name))
+    pub(super) fn async_span_track(&mut self, group: Place<'_>, name: &str) -> usize {
+        let uuid = self.derive_uuid((group, "async", name));
+        self.find_or_add(uuid, group, TrackKind::Row(None), |track| name.clone_into(&mut track.name))
     }
 
-    fn find(&mut self, uuid: u64, group: Place<'_>, kind: TrackKind, init: impl FnOnce(&mut TrackState)) -> usize {
+    fn find_or_add(
+        &mut self,
+        uuid: u64,
+        group: Place<'_>,
+        kind: TrackKind,
+        init: impl FnOnce(&mut TrackState),
+    ) -> usize {
         if let Some(number) = self.numbers.get(&uuid) {
             return *number;
         }
         let group = match group {
             Place::Name("") => 0,
             _ => {
-                let group_uuid = self.hash(group);
+                let group_uuid = self.derive_uuid(group);
                 if !self.groups.iter().any(|known| known.uuid == group_uuid) {
                     let (process, name) = match group {
                         Place::Id(id) => (Some(id), String::new()),
@@ -166,7 +172,7 @@ impl Tracks {
     }
 
     /// Names a track; `first` makes it an additional lane of that track.
-    pub(super) fn name(&mut self, number: usize, name: &str, order: i64, first: Option<usize>) {
+    pub(super) fn name_track(&mut self, number: usize, name: &str, order: i64, first: Option<usize>) {
         if let Some(track) = self.list.get_mut(number) {
             name.clone_into(&mut track.name);
             (track.order, track.first) = (order, first);
@@ -220,31 +226,31 @@ impl Tracks {
     pub(super) fn end_all(&mut self, out: &mut Encoder, base: u64) {
         for lane in self.list.iter_mut().flat_map(|track| &mut track.lanes) {
             while let Some(end) = lane.open.pop() {
-                lane.sequence.end(out, base, end);
+                lane.sequence.put_slice_end(out, base, end);
             }
         }
     }
 
     /// Appends the descriptors of all groups and tracks.
-    pub(super) fn describe(&self, out: &mut Encoder) {
+    pub(super) fn put_descriptors(&self, out: &mut Encoder) {
         let host = self.groups.iter().find(|group| group.process.is_some());
         // Perfetto drops tracks whose parents have no descriptor.
         let is_parent = |group: &&TrackGroup| {
             host.is_some_and(|host| host.uuid == group.uuid) || self.list.iter().any(|track| track.group == group.uuid)
         };
         for group in self.groups.iter().filter(is_parent) {
-            describe(out, group.uuid, |out| match group.process {
-                Some(id) => out.message(track::PROCESS, |process| {
-                    process.int(track::PROCESS_ID, id);
-                    process.bytes(track::PROCESS_NAME, group.name.as_bytes());
+            put_descriptor(out, group.uuid, |out| match group.process {
+                Some(id) => out.put_message(track::PROCESS, |process| {
+                    process.put_int(track::PROCESS_ID, id);
+                    process.put_bytes(track::PROCESS_NAME, group.name.as_bytes());
                 }),
                 None => {
-                    out.bytes(track::NAME, group.name.as_bytes());
+                    out.put_bytes(track::NAME, group.name.as_bytes());
                     if let Some(host) = host {
-                        out.uint(track::PARENT, host.uuid);
+                        out.put_uint(track::PARENT, host.uuid);
                     }
-                    out.int(track::RANK, group.order);
-                    out.uint(track::CHILD_ORDERING, track::BY_RANK);
+                    out.put_int(track::RANK, group.order);
+                    out.put_uint(track::CHILD_ORDERING, track::BY_RANK);
                 }
             });
         }
@@ -252,35 +258,37 @@ impl Tracks {
             let process = self.groups.iter().find(|group| group.uuid == state.group).and_then(|group| group.process);
             let first = state.first.and_then(|first| self.list.get(first));
             let lanes = if let TrackKind::Counter { .. } = state.kind { 1 } else { state.lanes.len() };
-            (0..lanes).for_each(|lane| state.describe(lane, first.unwrap_or(state), process, out));
+            (0..lanes).for_each(|lane| state.put_lane_descriptor(lane, first.unwrap_or(state), process, out));
         }
     }
 }
 
 impl TrackState {
     /// Appends the descriptor of a lane, with the name and position of the `first` track of its thread or stream.
-    fn describe(&self, lane: usize, first: &TrackState, process: Option<i64>, out: &mut Encoder) {
+    fn put_lane_descriptor(&self, lane: usize, first: &TrackState, process: Option<i64>, out: &mut Encoder) {
         let uuid = lane_uuid(self.uuid, lane);
-        describe(out, uuid, |out| match (self.kind, process) {
-            (TrackKind::Row(Some(id)), Some(process)) if uuid == first.uuid => out.message(track::THREAD, |thread| {
-                thread.int(track::THREAD_PROCESS_ID, process);
-                thread.int(track::THREAD_ID, id);
-                thread.bytes(track::THREAD_NAME, self.name.as_bytes());
-            }),
+        put_descriptor(out, uuid, |out| match (self.kind, process) {
+            (TrackKind::Row(Some(id)), Some(process)) if uuid == first.uuid => {
+                out.put_message(track::THREAD, |thread| {
+                    thread.put_int(track::THREAD_PROCESS_ID, process);
+                    thread.put_int(track::THREAD_ID, id);
+                    thread.put_bytes(track::THREAD_NAME, self.name.as_bytes());
+                })
+            }
             (TrackKind::Row(Some(_)), Some(_)) => {
-                out.bytes(track::NAME, b"overlapping");
-                out.uint(track::PARENT, first.uuid);
+                out.put_bytes(track::NAME, b"overlapping");
+                out.put_uint(track::PARENT, first.uuid);
             }
             (kind, _) => {
-                out.bytes(track::NAME, first.display_name().as_bytes());
+                out.put_bytes(track::NAME, first.display_name().as_bytes());
                 if self.group != 0 {
-                    out.uint(track::PARENT, self.group);
+                    out.put_uint(track::PARENT, self.group);
                 }
-                out.int(track::RANK, first.order);
+                out.put_int(track::RANK, first.order);
                 if let TrackKind::Counter { is_bytes } = kind {
-                    out.message(track::COUNTER, |counter| {
+                    out.put_message(track::COUNTER, |counter| {
                         if is_bytes {
-                            counter.uint(track::UNIT, track::UNIT_BYTES);
+                            counter.put_uint(track::UNIT, track::UNIT_BYTES);
                         }
                     });
                 }
@@ -305,10 +313,10 @@ fn lane_uuid(uuid: u64, lane: usize) -> u64 {
     if lane == 0 { uuid } else { hasher.finish().max(1) }
 }
 
-fn describe(out: &mut Encoder, uuid: u64, fill: impl FnOnce(&mut Encoder)) {
-    out.message(packet::PACKET, |out| {
-        out.message(packet::TRACK_DESCRIPTOR, |descriptor| {
-            descriptor.uint(track::UUID, uuid);
+fn put_descriptor(out: &mut Encoder, uuid: u64, fill: impl FnOnce(&mut Encoder)) {
+    out.put_message(packet::PACKET, |out| {
+        out.put_message(packet::TRACK_DESCRIPTOR, |descriptor| {
+            descriptor.put_uint(track::UUID, uuid);
             fill(descriptor);
         });
     });

@@ -22,7 +22,7 @@ fn known() -> Arc<ProcessNames> {
 }
 
 fn reader(types: ActivityTypes) -> (Reader, RecordSink) {
-    let sink = trial::sink();
+    let sink = trial::unbounded_sink();
     let ask = |kernel| match kernel {
         5 => Some("_Z6vecaddv".into()),
         6 => Some("__amd_rocclr_fillBufferAligned".into()),
@@ -41,11 +41,11 @@ fn call_by(thread: i64, reader: &mut Reader, number: u32, correlation: u64, argu
     let function = known.operations.function(number).unwrap();
     let call = HipCall { function, number, thread, correlation, start: 100 };
     let mut all = Arguments::default();
-    arguments.iter().for_each(|(name, value)| all.take(name, value));
-    if function.does.launches() {
-        reader.enter(&call, all);
+    arguments.iter().for_each(|(name, value)| all.add_argument(name, value));
+    if function.does.has_device_work() {
+        reader.begin_call(&call, all);
     }
-    reader.exit(&call, &Return { end: 200, failed, external: 77, arguments: Some(all) });
+    reader.end_call(&call, &Return { end: 200, failed, external: 77, arguments: Some(all) });
 }
 
 const LAUNCH: [(&str, &str); 3] = [("numBlocks", "4"), ("dimBlocks", "64,2,1"), ("stream", "0xA0")];
@@ -59,9 +59,9 @@ fn args(findings: &Findings, kind: ActivityType) -> Vec<String> {
 fn kernel_is_on_the_stream_of_its_launch() {
     let (mut reader, sink) = reader(ActivityTypes::ALL);
     call(&mut reader, 107, 7, &LAUNCH, false);
-    assert_eq!(reader.owed(), [1, 0]);
-    reader.record(KERNEL, &dispatch(&FIELDS));
-    assert_eq!(reader.owed(), [0, 0]);
+    assert_eq!(reader.owed_and_hoped(), [1, 0]);
+    reader.add_record(KERNEL, &dispatch(&FIELDS));
+    assert_eq!(reader.owed_and_hoped(), [0, 0]);
     let found = Findings::of_sink(&sink);
     let host = found.of(ActivityType::CudaRuntime).next().unwrap();
     assert_eq!((host.name.as_str(), host.external, host.launches), ("hipLaunchKernel", 77, true));
@@ -84,11 +84,11 @@ fn copy_belongs_to_the_device_at_either_end() {
     let (mut reader, sink) = reader(ActivityTypes::ALL);
     let arguments = [("dst", "0x1"), ("src", "0x2"), ("sizeBytes", "4096"), ("kind", "2"), ("stream", "(null)")];
     call(&mut reader, 134, 8, &arguments, false);
-    assert_eq!(reader.owed(), [0, 1], "not each copy has a record");
-    reader.record(COPIED, &copy(3, 8, [HOST, GPU]));
-    reader.record(COPIED, &copy(2, 9, [GPU, HOST]));
-    reader.record(COPIED, &copy(4, 10, [GPU, GPU]));
-    reader.record(COPIED, &copy(9, 11, [1, 2]));
+    assert_eq!(reader.owed_and_hoped(), [0, 1], "not each copy has a record");
+    reader.add_record(COPIED, &copy(3, 8, [HOST, GPU]));
+    reader.add_record(COPIED, &copy(2, 9, [GPU, HOST]));
+    reader.add_record(COPIED, &copy(4, 10, [GPU, GPU]));
+    reader.add_record(COPIED, &copy(9, 11, [1, 2]));
     let found = Findings::of_sink(&sink);
     let rows: Vec<_> = found.of(ActivityType::GpuMemcpy).map(|row| (row.name.as_str(), row.device)).collect();
     assert_eq!(
@@ -112,8 +112,8 @@ fn copy_belongs_to_the_device_at_either_end() {
 fn fill_is_known_by_its_call_or_kernel() {
     let (mut reader, sink) = reader(ActivityTypes::ALL);
     call(&mut reader, 140, 7, &[("dst", "0xF0"), ("sizeBytes", "512"), ("stream", "0xA0")], false);
-    reader.record(KERNEL, &dispatch(&FIELDS));
-    reader.record(KERNEL, &dispatch(&DispatchFields { correlation: 99, kernel: 6, ..FIELDS }));
+    reader.add_record(KERNEL, &dispatch(&FIELDS));
+    reader.add_record(KERNEL, &dispatch(&DispatchFields { correlation: 99, kernel: 6, ..FIELDS }));
     let found = Findings::of_sink(&sink);
     assert_eq!(found.of(ActivityType::ConcurrentKernel).count(), 0);
     let rows: Vec<_> = found.of(ActivityType::GpuMemset).map(|row| (row.name.as_str(), row.arg("bytes"))).collect();
@@ -128,9 +128,9 @@ fn graph_kernels_name_their_graph() {
     call(&mut reader, 107, 2, &LAUNCH, false);
     call(&mut reader, 302, 3, &[], false);
     call(&mut reader, 215, 7, &[("graphExec", "0x6A"), ("stream", "0xA0")], false);
-    assert_eq!(reader.owed(), [1, 0], "what is captured does not run");
-    (0..3).for_each(|_| reader.record(KERNEL, &dispatch(&FIELDS)));
-    assert_eq!(reader.owed(), [0, 0]);
+    assert_eq!(reader.owed_and_hoped(), [1, 0], "what is captured does not run");
+    (0..3).for_each(|_| reader.add_record(KERNEL, &dispatch(&FIELDS)));
+    assert_eq!(reader.owed_and_hoped(), [0, 0]);
     let found = Findings::of_sink(&sink);
     let graphs: Vec<_> = found.of(ActivityType::ConcurrentKernel).map(|row| row.arg("graph id")).collect();
     assert_eq!(graphs, [Some("1"); 3]);
@@ -143,26 +143,26 @@ fn captured_launches_are_not_owed() {
     let (mut reader, _sink) = reader(ActivityTypes::ALL);
     call(&mut reader, 301, 1, &[("stream", "0xA0")], false);
     call_by(43, &mut reader, 107, 2, &LAUNCH, false);
-    assert_eq!(reader.owed(), [0, 0]);
+    assert_eq!(reader.owed_and_hoped(), [0, 0]);
     call_by(43, &mut reader, 107, 3, &[("stream", "0xB0")], false);
-    assert_eq!(reader.owed(), [1, 0], "another stream");
+    assert_eq!(reader.owed_and_hoped(), [1, 0], "another stream");
     call(&mut reader, 302, 4, &[("stream", "0xA0")], true);
     call(&mut reader, 301, 5, &[("stream", "0xA0")], true);
     call(&mut reader, 107, 6, &LAUNCH, false);
-    assert_eq!(reader.owed(), [2, 0], "a capture that failed to begin takes nothing");
+    assert_eq!(reader.owed_and_hoped(), [2, 0], "a capture that failed to begin takes nothing");
 }
 
 #[test]
 fn launch_without_a_stream_follows_its_queue() {
     let (mut reader, sink) = reader(ActivityTypes::ALL);
     call(&mut reader, 107, 7, &LAUNCH, false);
-    reader.record(KERNEL, &dispatch(&FIELDS));
+    reader.add_record(KERNEL, &dispatch(&FIELDS));
     call(&mut reader, 107, 8, &[("config", "0x1")], false);
-    reader.record(KERNEL, &dispatch(&DispatchFields { correlation: 8, ..FIELDS }));
+    reader.add_record(KERNEL, &dispatch(&DispatchFields { correlation: 8, ..FIELDS }));
     for thread in [43_i64, 44] {
         let correlation = thread.cast_unsigned();
         call_by(thread, &mut reader, 107, correlation, &[("stream", "0x2")], false);
-        reader.record(KERNEL, &dispatch(&DispatchFields { correlation, ..FIELDS }));
+        reader.add_record(KERNEL, &dispatch(&DispatchFields { correlation, ..FIELDS }));
     }
     let found = Findings::of_sink(&sink);
     let streams: Vec<_> = found.of(ActivityType::ConcurrentKernel).map(|row| row.stream).collect();
@@ -174,12 +174,12 @@ fn launch_without_a_stream_follows_its_queue() {
 fn calls_and_kernels_are_selected_separately() {
     let (mut calls, sink) = reader(ActivityTypes::of(&[ActivityType::CudaRuntime]));
     call(&mut calls, 107, 7, &LAUNCH, false);
-    calls.record(KERNEL, &dispatch(&FIELDS));
+    calls.add_record(KERNEL, &dispatch(&FIELDS));
     let found = Findings::of_sink(&sink);
     assert_eq!((found.records.len(), found.of(ActivityType::CudaRuntime).count()), (1, 1));
     let (mut kernels, sink) = reader(ActivityTypes::of(&[ActivityType::ConcurrentKernel]));
     call(&mut kernels, 107, 7, &LAUNCH, false);
-    kernels.record(KERNEL, &dispatch(&FIELDS));
+    kernels.add_record(KERNEL, &dispatch(&FIELDS));
     let found = Findings::of_sink(&sink);
     assert_eq!(found.of(ActivityType::ConcurrentKernel).count(), 1);
     let link = found.of(ActivityType::ExternalCorrelation).next().unwrap();
@@ -190,10 +190,10 @@ fn calls_and_kernels_are_selected_separately() {
 fn failed_call_is_no_launch() {
     let (mut reader, sink) = reader(ActivityTypes::ALL);
     call(&mut reader, 107, 7, &LAUNCH, true);
-    assert_eq!(reader.owed(), [0, 0]);
-    reader.close(50);
+    assert_eq!(reader.owed_and_hoped(), [0, 0]);
+    reader.ignore_launches_after(50);
     call(&mut reader, 107, 8, &LAUNCH, false);
-    assert_eq!(reader.owed(), [0, 0], "it began after the end");
+    assert_eq!(reader.owed_and_hoped(), [0, 0], "it began after the end");
     let found = Findings::of_sink(&sink);
     let launches: Vec<_> = found.of(ActivityType::CudaRuntime).map(|row| row.launches).collect();
     assert_eq!(launches, [false, true]);
@@ -201,26 +201,26 @@ fn failed_call_is_no_launch() {
 
 #[test]
 fn rows_beyond_the_limit_are_counted() {
-    let sink = trial::sink();
+    let sink = trial::unbounded_sink();
     let mut selection = Selection::of(ActivityTypes::ALL);
     selection.options.set("ROCTRACER_MAX_EVENTS", 2);
     let mut reader = Reader::new(sink.clone(), &selection, known(), Box::new(|_| None));
     call(&mut reader, 107, 7, &LAUNCH, false);
-    (0..3).for_each(|_| reader.record(KERNEL, &dispatch(&FIELDS)));
+    (0..3).for_each(|_| reader.add_record(KERNEL, &dispatch(&FIELDS)));
     call(&mut reader, 48, 9, &[], false);
     let found = Findings::of_sink(&sink);
     assert_eq!((found.records.len(), found.lost(Loss::DeviceRecordsOverLimit)), (2, 3));
-    assert_eq!(reader.owed(), [0, 0], "what is not kept has come all the same");
+    assert_eq!(reader.owed_and_hoped(), [0, 0], "what is not kept has come all the same");
 }
 
 #[test]
 fn invalid_times_are_counted() {
     let (mut reader, sink) = reader(ActivityTypes::ALL);
-    reader.record(KERNEL, &dispatch(&DispatchFields { start: 5, end: 4, ..FIELDS }));
-    reader.record(KERNEL, &dispatch(&DispatchFields { start: 0, ..FIELDS }));
+    reader.add_record(KERNEL, &dispatch(&DispatchFields { start: 5, end: 4, ..FIELDS }));
+    reader.add_record(KERNEL, &dispatch(&DispatchFields { start: 0, ..FIELDS }));
     call(&mut reader, 107, 7, &LAUNCH, false);
-    assert_eq!(reader.owed(), [0, 1], "its record may be one of those");
-    reader.record(KERNEL, &dispatch(&FIELDS)[..100]);
+    assert_eq!(reader.owed_and_hoped(), [0, 1], "its record may be one of those");
+    reader.add_record(KERNEL, &dispatch(&FIELDS)[..100]);
     assert_eq!(Findings::of_sink(&sink).lost(Loss::DeviceRecordsUnread), 3);
 }
 
@@ -258,7 +258,7 @@ proptest! {
         call(&mut reader, 107, 7, &LAUNCH, false);
         let foreign = |(header, _): &&(Kind, Vec<u8>)| *header != KERNEL && *header != COPIED;
         let foreign = records.iter().filter(foreign).count() as u64;
-        records.iter().for_each(|(header, bytes)| reader.record(*header, bytes));
+        records.iter().for_each(|(header, bytes)| reader.add_record(*header, bytes));
         let found = Findings::of_sink(&sink);
         let rows = found.records.len() as u64 - 1;
         prop_assert_eq!(rows + found.lost(Loss::DeviceRecordsUnread) + foreign, records.len() as u64);
@@ -272,7 +272,7 @@ proptest! {
         let (mut reader, sink) = reader(ActivityTypes::ALL);
         let pairs: Vec<_> = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         call(&mut reader, number, 7, &pairs, false);
-        reader.record(KERNEL, &dispatch(&FIELDS));
+        reader.add_record(KERNEL, &dispatch(&FIELDS));
         prop_assert_eq!(Findings::of_sink(&sink).records.len(), 2);
     }
 }

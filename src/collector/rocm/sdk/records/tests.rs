@@ -59,16 +59,16 @@ const fn header(kind: u32) -> Kind {
 #[test]
 fn kernel_fields_are_read_by_offset() {
     let bytes = dispatch(&FIELDS);
-    let Some(Record::Dispatch(kernel)) = Record::read(header(KERNEL_DISPATCH), &bytes) else { panic!() };
+    let Some(Record::Dispatch(kernel)) = Record::from_bytes(header(KERNEL_DISPATCH), &bytes) else { panic!() };
     assert_eq!((kernel.correlation(), kernel.start(), kernel.end()), (7, 1000, 2000));
     assert_eq!((kernel.agent(), kernel.queue(), kernel.kernel()), (0xA1, 3, 5));
-    assert_eq!((kernel.block(), kernel.grid()), ([64, 2, 1], [4, 2, 1]));
+    assert_eq!((kernel.block(), kernel.grid_in_blocks()), ([64, 2, 1], [4, 2, 1]));
 }
 
 #[test]
 fn copy_fields_are_read_by_offset() {
     let bytes = copy(2, 9, [0xA1, 0xC0]);
-    let Some(Record::Copy(copy)) = Record::read(header(MEMORY_COPY), &bytes) else { panic!() };
+    let Some(Record::Copy(copy)) = Record::from_bytes(header(MEMORY_COPY), &bytes) else { panic!() };
     assert_eq!((copy.operation(), copy.correlation(), copy.start(), copy.end()), (2, 9, 1000, 3000));
     assert_eq!((copy.target(), copy.source(), copy.bytes_copied()), (0xA1, 0xC0, 4096));
 }
@@ -76,29 +76,29 @@ fn copy_fields_are_read_by_offset() {
 #[test]
 fn truncated_and_mismatched_records_are_rejected() {
     let mut bytes = dispatch(&FIELDS);
-    assert_eq!(Record::read(header(KERNEL_DISPATCH), &bytes[..183]), None, "cut");
-    assert_eq!(Record::read(header(MEMORY_COPY), &bytes), None, "its header contradicts it");
+    assert_eq!(Record::from_bytes(header(KERNEL_DISPATCH), &bytes[..183]), None, "cut");
+    assert_eq!(Record::from_bytes(header(MEMORY_COPY), &bytes), None, "its header contradicts it");
     put(&mut bytes, 0, &176_u64.to_le_bytes());
-    assert_eq!(Record::read(header(KERNEL_DISPATCH), &bytes), None, "it claims a shorter size");
+    assert_eq!(Record::from_bytes(header(KERNEL_DISPATCH), &bytes), None, "it claims a shorter size");
     put(&mut bytes, 0, &u64::MAX.to_le_bytes());
-    assert_eq!(Record::read(header(KERNEL_DISPATCH), &bytes), None, "it claims an endless size");
+    assert_eq!(Record::from_bytes(header(KERNEL_DISPATCH), &bytes), None, "it claims an endless size");
     // A record before version 1.0, which lacks addresses.
     let mut old = copy(1, 1, [1, 2]);
     put(&mut old, 0, &80_u64.to_le_bytes());
-    assert_eq!(Record::read(header(MEMORY_COPY), &old), None);
+    assert_eq!(Record::from_bytes(header(MEMORY_COPY), &old), None);
     let mut grown = [copy(1, 1, [1, 2]), vec![0; 32]].concat();
     put(&mut grown, 0, &128_u64.to_le_bytes());
-    assert!(matches!(Record::read(header(MEMORY_COPY), &grown), Some(Record::Copy(_))), "a newer one's");
+    assert!(matches!(Record::from_bytes(header(MEMORY_COPY), &grown), Some(Record::Copy(_))), "a newer one's");
     let other = Kind { category: 3, kind: KERNEL_DISPATCH };
-    assert_eq!(Record::read(other, &[]), Some(Record::Other));
+    assert_eq!(Record::from_bytes(other, &[]), Some(Record::Other));
 }
 
 #[test]
 fn callback_fields_are_read_by_offset() {
     let callback = Callback::new([1, 42, 7, 0, 0, 5 | 107 << 32, 2, 0xF00]);
-    assert_eq!((callback.thread(), callback.correlation()), (42, 7));
+    assert_eq!((callback.thread_id(), callback.correlation()), (42, 7));
     assert_eq!((callback.kind(), callback.operation(), callback.phase()), (5, 107, Phase::Exit));
-    assert_eq!(callback.payload(), 0xF00);
+    assert_eq!(callback.payload_address(), 0xF00);
     assert_eq!(size_of::<Callback>(), 64);
 }
 

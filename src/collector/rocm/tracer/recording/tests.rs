@@ -46,13 +46,13 @@ struct Setup {
 
 impl Setup {
     fn new(types: ActivityTypes) -> Setup {
-        Setup { recording: TracerRecording::new(types, u64::MAX, trial::sink()), functions: functions() }
+        Setup { recording: TracerRecording::new(types, u64::MAX, trial::unbounded_sink()), functions: functions() }
     }
 
     /// Makes a call from begin to end, in slice 9.
     fn call(&mut self, number: u32, correlation: u64, args: Option<Args>, device: Option<i32>) {
         let function = self.functions.get(number).unwrap();
-        if function.does.launches() {
+        if function.does.has_device_work() {
             let kernel = (function.does == Does::Launch).then(|| b"_Z6vecaddv".to_vec());
             let begin_call = Launching { function, correlation, args, kernel, device, thread: 77 };
             self.recording.begin_call(begin_call);
@@ -94,9 +94,9 @@ fn args(record: &trial::TrialRecord) -> String {
 fn kernel_joins_its_call_and_its_record() {
     let mut setup = Setup::new(ALL);
     setup.launch(5, 0xA0, Some(0));
-    assert_eq!(setup.recording.owed(), [1, 0]);
-    setup.recording.read(&record(0, 0x11F0, 5, address(c"_Z3fooi")));
-    assert_eq!(setup.recording.owed(), [0, 0]);
+    assert_eq!(setup.recording.owed_and_hoped(), [1, 0]);
+    setup.recording.read_buffer(&record(0, 0x11F0, 5, address(c"_Z3fooi")));
+    assert_eq!(setup.recording.owed_and_hoped(), [0, 0]);
     let found = setup.found();
     let call = found.of(ActivityType::CudaRuntime).next().unwrap();
     assert_eq!((call.name.as_str(), call.start, call.end, call.correlation), ("hipLaunchKernel", 500, 550, 5));
@@ -114,7 +114,7 @@ fn kernel_joins_its_call_and_its_record() {
 fn record_without_a_name_takes_its_calls() {
     let mut setup = Setup::new(ALL);
     setup.launch(5, 0, None);
-    setup.recording.read(&[record(0, 0x11F0, 5, 0), record(0, 0x11F0, 6, 8)].concat());
+    setup.recording.read_buffer(&[record(0, 0x11F0, 5, 0), record(0, 0x11F0, 6, 8)].concat());
     let names: Vec<_> = setup.found().of(ActivityType::ConcurrentKernel).map(|kernel| kernel.name.clone()).collect();
     assert_eq!(names, ["vecadd()", UNKNOWN], "and one without a call none");
 }
@@ -127,14 +127,14 @@ fn all_kernels_of_a_graph_belong_to_its_launch() {
     setup.call(GRAPH, 6, graph(0xBA0), Some(0));
     let task = |correlation| record(0, 0x11F1, correlation, address(c"triton_poi_fused_0"));
     let fill = record(0, 0x11F1, 6, address(c"__amd_rocclr_fillBufferAligned"));
-    setup.recording.read(&[task(5), task(5), task(5), task(6), fill].concat());
+    setup.recording.read_buffer(&[task(5), task(5), task(5), task(6), fill].concat());
     let found = setup.found();
     let kernels: Vec<_> = found.of(ActivityType::ConcurrentKernel).collect();
     assert_eq!(kernels.iter().map(|kernel| kernel.correlation).collect::<Vec<_>>(), [5, 5, 5, 6]);
     let place = "device=0 stream=1 hsa_queue=7 correlation=6 kind=\"Dispatch Task\"";
     assert_eq!(args(kernels[3]), format!("{place} graph id=2"));
     let fills: Vec<_> = found.of(ActivityType::GpuMemset).map(|fill| fill.name.as_str()).collect();
-    assert_eq!((fills, setup.recording.owed()), (vec!["Memset (Device)"], [0, 0]));
+    assert_eq!((fills, setup.recording.owed_and_hoped()), (vec!["Memset (Device)"], [0, 0]));
     let call = found.of(ActivityType::CudaRuntime).next().unwrap();
     assert_eq!(args(call), "cid=215 correlation=5");
 }
@@ -147,9 +147,9 @@ fn copies_fills_and_allocations_show_bytes() {
     setup.call(MEMSET, 6, Some(Args::Fill { ptr: 0xF0, bytes: 512, stream: Some(2) }), Some(0));
     setup.call(MALLOC, 7, Some(Args::Allocate { place: 1, bytes: 4096 }), None);
     setup.call(WAIT, 8, None, None);
-    assert_eq!(setup.recording.owed(), [0, 2]);
+    assert_eq!(setup.recording.owed_and_hoped(), [0, 2]);
     let mark = record(2, 0x11FE, 8, 0);
-    setup.recording.read(&[record(1, 0x11F4, 5, 9216), record(1, 0x1207, 6, 0), mark].concat());
+    setup.recording.read_buffer(&[record(1, 0x11F4, 5, 9216), record(1, 0x1207, 6, 0), mark].concat());
     let found = setup.found();
     let all: Vec<_> = found.records.iter().map(|record| format!("{}: {}", record.name, args(record))).collect();
     let place = |stream, correlation| format!("device=0 stream={stream} hsa_queue=7 correlation={correlation}");
@@ -173,14 +173,14 @@ fn copies_fills_and_allocations_show_bytes() {
 fn kernels_map_nodes_to_hips_devices() {
     let mut setup = Setup::new(ALL);
     let copy = |correlation| record(1, 0x11F4, correlation, 8);
-    setup.recording.read(&copy(5));
+    setup.recording.read_buffer(&copy(5));
     setup.launch(6, 0, Some(0));
-    setup.recording.read(&[record(0, 0x11F0, 6, 0), copy(7)].concat());
+    setup.recording.read_buffer(&[record(0, 0x11F0, 6, 0), copy(7)].concat());
     // A copy between devices does not define the mapping, but its call names the best device known.
     let mut other = Setup::new(ALL);
     let args = Args::Copy { dst: 1, src: 2, bytes: 8, kind: 3, stream: None };
     other.call(COPY, 5, Some(args), Some(3));
-    other.recording.read(&[copy(5), copy(6)].concat());
+    other.recording.read_buffer(&[copy(5), copy(6)].concat());
     let devices = |setup: &Setup| {
         let found = setup.found();
         let work = found.records.iter().filter(|record| record.kind != ActivityType::CudaRuntime);
@@ -195,13 +195,13 @@ fn captured_and_late_launches_are_not_owed() {
     setup.call(BEGIN_CAPTURE, 1, None, None);
     setup.launch(2, 0xA0, Some(0));
     setup.call(END_CAPTURE, 3, None, None);
-    assert_eq!(setup.recording.owed(), [0, 0]);
+    assert_eq!(setup.recording.owed_and_hoped(), [0, 0]);
     setup.launch(4, 0xA0, Some(0));
     setup.call(COPY, 5, None, None);
     setup.recording.is_ending = true;
     setup.launch(6, 0xA0, Some(0));
     setup.call(COPY, 7, None, None);
-    assert_eq!(setup.recording.owed(), [1, 1], "copies may need no work");
+    assert_eq!(setup.recording.owed_and_hoped(), [1, 1], "copies may need no work");
     let launches: Vec<_> = setup.found().records.iter().map(|call| call.launches).collect();
     assert_eq!(launches, [false, false, false, true, true, true, true]);
 }
@@ -211,16 +211,16 @@ fn only_selected_types_are_kept_within_the_limit() {
     let mut setup = Setup::new(ActivityTypes::of(&[ActivityType::GpuMemcpy, ActivityType::ExternalCorrelation]));
     setup.launch(5, 0, Some(0));
     setup.call(WAIT, 6, None, None);
-    setup.recording.read(&[record(0, 0x11F0, 5, 0), record(1, 0x11F3, 7, 8)].concat());
+    setup.recording.read_buffer(&[record(0, 0x11F0, 5, 0), record(1, 0x11F3, 7, 8)].concat());
     let found = setup.found();
     let kinds: Vec<_> = found.records.iter().map(|record| (record.kind, record.external)).collect();
     assert_eq!(kinds, [(ActivityType::GpuMemcpy, 0), (ActivityType::ExternalCorrelation, 9)]);
-    assert_eq!(setup.recording.owed(), [0, 0], "kernels are not recorded");
+    assert_eq!(setup.recording.owed_and_hoped(), [0, 0], "kernels are not recorded");
 
     let mut setup = Setup::new(ALL);
     setup.recording.rows_left = 3;
     (1..=4).for_each(|correlation| setup.launch(correlation, 0, None));
-    setup.recording.read(&[record(0, 0x11F0, 1, 0), record(0, 0x11F0, 2, 0)].concat());
+    setup.recording.read_buffer(&[record(0, 0x11F0, 1, 0), record(0, 0x11F0, 2, 0)].concat());
     let found = setup.found();
     assert_eq!((found.records.len(), found.lost(Loss::DeviceRecordsOverLimit)), (3, 3));
 }
@@ -231,8 +231,8 @@ fn unreadable_records_are_counted() {
     setup.launch(7, 0, None);
     let mut bytes = [record(0, 0x11F0, 1, 0), record(9, 0, 2, 0), record(1, 0x11F5, 3, 8)].concat();
     bytes.extend([1, 2, 3]);
-    setup.recording.read(&bytes);
-    assert_eq!(setup.recording.owed(), [0, 1], "one of them may have been its own");
+    setup.recording.read_buffer(&bytes);
+    assert_eq!(setup.recording.owed_and_hoped(), [0, 1], "one of them may have been its own");
     let found = setup.found();
     assert_eq!((found.records.len(), found.lost(Loss::DeviceRecordsUnread)), (3, 2));
 }
@@ -259,7 +259,7 @@ proptest! {
             record
         }).collect();
         bytes.truncate(bytes.len().saturating_sub(cut));
-        setup.recording.read(&bytes);
+        setup.recording.read_buffer(&bytes);
         let found = setup.found();
         let read = found.records.iter().filter(|record| record.kind != ActivityType::CudaRuntime);
         prop_assert!(read.clone().all(|record| record.start != 0 && record.start <= record.end && record.device >= 0));
