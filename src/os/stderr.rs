@@ -35,7 +35,7 @@ mod tests {
         let (mut reader, writer) = std::io::pipe().unwrap();
         let write = |line: &[u8]| write_to(writer.as_raw_fd(), line);
         let line = [b'x'; 4096];
-        let written = (0..100_000).take_while(|_| write_line(&line)).count();
+        let written = (0..100_000).take_while(|_| write(&line)).count();
         assert!(written > 0 && written < 100_000);
         let mut all = vec![0; written * line.len()];
         reader.read_exact(&mut all).unwrap();
