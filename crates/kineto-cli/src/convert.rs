@@ -3,7 +3,7 @@
 use crate::print_error;
 use crate::trace_file::Input;
 use kineto_trace::activity::CorrelationId;
-use kineto_trace::analysis::{Event, Events, StackMetric, TrackId};
+use kineto_trace::analysis::{Event, Events, StackMetric};
 use kineto_trace::write::file;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -11,13 +11,14 @@ use std::process::ExitCode;
 
 /// Writes a trace in another format, which the name of the output gives.
 ///
-/// `.json` is Kineto's JSON, `.pftrace` Perfetto's format. `.csv` has a line for each event, `.folded` a line for each stack of operators
-/// with its self time in microseconds, which flamegraph.pl, inferno and speedscope read. Each may end with `.gz`.
+/// `.json` is Kineto's JSON, `.pftrace` Perfetto's format, `.speedscope.json` speedscope's. `.csv` has a line for each event, `.folded` a
+/// line for each stack of operators with its self time in microseconds, for flamegraph.pl and inferno. Each may end with `.gz`.
 ///
 /// Exit status: 0 if the file was written; 1 if not; 2 for wrong arguments.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     kineto convert app.pt.trace.json.gz -o app.pftrace\n  \
+    kineto convert app.pt.trace.json.gz -o app.speedscope.json\n  \
     kineto convert app.pt.trace.json.gz -o events.csv\n  \
     kineto convert --partial killed.json -o whole.json.gz")]
 pub(crate) struct ConvertArguments {
@@ -28,8 +29,8 @@ pub(crate) struct ConvertArguments {
     output: PathBuf,
 }
 
-/// The ends of names that give a format.
-const FORMATS: [&str; 5] = ["json", "pftrace", "perfetto-trace", "csv", "folded"];
+/// The ends of names that give a format; the first that fits counts.
+const FORMATS: [&str; 6] = [".speedscope.json", ".json", ".pftrace", ".perfetto-trace", ".csv", ".folded"];
 
 const GZIP_LEVEL: u32 = 1;
 
@@ -37,14 +38,15 @@ const GZIP_LEVEL: u32 = 1;
 pub(crate) fn run(arguments: &ConvertArguments) -> ExitCode {
     let output = &arguments.output;
     let name = output.to_string_lossy().to_ascii_lowercase();
-    let format = name.strip_suffix(".gz").unwrap_or(&name).rsplit('.').next().unwrap_or_default();
-    if !FORMATS.contains(&format) {
-        let why = "its name ends with no known format; use .json, .pftrace, .csv or .folded, each also with .gz";
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    let Some(format) = FORMATS.into_iter().find(|format| name.ends_with(format)) else {
+        let why = "unknown file extension; use .json, .speedscope.json, .pftrace, .csv or .folded, each also with .gz";
         return print_error(&format_args!("cannot write {}: {why}", output.display()));
-    }
+    };
     let converted = arguments.input.read_events().and_then(|events| match format {
-        "csv" => file::save(output, GZIP_LEVEL, |out| write_csv(&events, BufWriter::new(out))),
-        "folded" => events.stacks(StackMetric::SelfHost).save(output),
+        ".csv" => file::save(output, GZIP_LEVEL, |out| write_csv(&events, BufWriter::new(out))),
+        ".speedscope.json" => events.save_speedscope(output),
+        ".folded" => events.stacks(StackMetric::SelfHost).save(output),
         _ => events.save(output),
     });
     match converted {
@@ -69,23 +71,16 @@ fn csv_line(event: &Event<'_>) -> String {
         event.duration_ns(),
         quote_csv_field(event.category()),
         quote_csv_field(event.name()),
-        quote_csv_field(&track_id_text(&track.process)),
-        quote_csv_field(&track_id_text(&track.thread)),
+        quote_csv_field(&track.process.to_string()),
+        quote_csv_field(&track.thread.to_string()),
         id(event.id()),
         id(event.linked()),
         quote_csv_field(&event.metadata_json()),
     )
 }
 
-fn track_id_text(id: &TrackId) -> String {
-    match id {
-        TrackId::Id(id) => id.to_string(),
-        TrackId::Name(name) => name.clone(),
-    }
-}
-
 /// Returns a field of RFC 4180.
-fn quote_csv_field(field: &str) -> String {
+pub(crate) fn quote_csv_field(field: &str) -> String {
     let needs_quotes = field.contains(['"', ',', '\n', '\r']);
     if needs_quotes { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
 }

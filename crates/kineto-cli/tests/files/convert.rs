@@ -16,6 +16,7 @@ fn output_name_gives_the_format() {
     assert!(convert("a.csv.gz").starts_with(&[0x1f, 0x8b]));
     let native = convert("a.pftrace");
     assert!(native.windows(4).any(|bytes| bytes == b"gemm") && !native.starts_with(b"{"));
+    assert!(convert("a.speedscope.json").starts_with(b"{\"$schema\":\"https://www.speedscope.app"));
     let folded = String::from_utf8(convert("a.folded")).unwrap();
     assert!(folded.contains("train;cudaLaunchKernel 2"), "{folded}");
     let csv = String::from_utf8(convert("a.csv")).unwrap();
@@ -49,7 +50,7 @@ fn conversion_that_fails_leaves_no_file() {
     assert!(status == Some(1) && errors.contains("cut off at byte") && !output.exists(), "{errors}");
     let (_, errors, status) =
         run(&["convert", whole.to_str().unwrap(), "-o", folder.path().join("a.zip").to_str().unwrap()]);
-    assert!(status == Some(1) && errors.contains("use .json, .pftrace, .csv or .folded"), "{errors}");
+    assert!(status == Some(1) && errors.contains("use .json, .speedscope.json, .pftrace, .csv or .folded"), "{errors}");
     let (_, errors, status) = run(&["convert", whole.to_str().unwrap(), "-o", "/no/such/folder/a.csv"]);
     assert!(status == Some(1) && errors.contains("/no/such/folder/a.csv"), "{errors}");
 }

@@ -10,6 +10,7 @@ mod relations;
 mod rewrite;
 #[cfg(test)]
 mod sample;
+mod speedscope;
 mod stacks;
 pub mod summary;
 mod tree;
