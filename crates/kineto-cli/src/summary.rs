@@ -1,17 +1,23 @@
 //! `kineto summary`: prints where the time of traces went.
 
+use crate::convert::quote_csv_field;
 use crate::trace_file::{Part, trace_files};
 use crate::{print_error, print_text};
+use kineto_trace::Error;
 use kineto_trace::analysis::Summary;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
 
 /// Prints where the time of a trace went: devices, idle time and its causes, steps, operators, kernels.
 ///
 /// Reads Kineto's JSON, plain or compressed by gzip, of this crate, PyTorch or libkineto. `-` is the standard input; of a folder, each
-/// trace in it is read. Several traces end with one line for each.
+/// trace in it is read. Several traces are read at once, and end with one line for each.
 ///
 /// Exit status: 0 if all traces were read, 1 if one was not, 2 if the arguments are wrong.
 #[derive(clap::Args, Debug)]
@@ -19,6 +25,7 @@ use std::process::ExitCode;
     kineto summary app.pt.trace.json.gz\n  \
     kineto summary --json rank0.json | jq .temporal\n  \
     kineto summary --findings rank*.pt.trace.json.gz\n  \
+    kineto summary --csv traces/ > figures.csv\n  \
     kineto summary --step 7 app.pt.trace.json.gz\n  \
     kineto summary --rows 50 traces/")]
 pub(crate) struct SummaryArguments {
@@ -28,11 +35,14 @@ pub(crate) struct SummaryArguments {
     /// Prints one JSON object for each trace, a line each; times are microseconds.
     #[arg(long)]
     json: bool,
+    /// Prints all figures as CSV: trace, section, name, figure and value, a line each; times are microseconds.
+    #[arg(long, conflicts_with_all = ["json", "findings"])]
+    csv: bool,
     /// Prints only what to do next; with `--json` in at most 16 KiB for each trace.
     #[arg(long)]
     findings: bool,
     /// Lists this many operators and kernels.
-    #[arg(long, default_value_t = 10, value_name = "N", conflicts_with_all = ["json", "findings"])]
+    #[arg(long, default_value_t = 10, value_name = "N", conflicts_with_all = ["json", "csv", "findings"])]
     rows: usize,
     #[command(flatten)]
     part: Part,
@@ -42,31 +52,115 @@ pub(crate) struct SummaryArguments {
 pub(crate) fn run(arguments: &SummaryArguments) -> ExitCode {
     let mut status = ExitCode::SUCCESS;
     let mut lines = Vec::new();
-    for path in arguments.traces.iter().flat_map(|path| trace_files(path)) {
-        match arguments.part.read_events(&path) {
-            Ok(events) => {
-                let summary = events.summary();
-                let separator = if lines.is_empty() || arguments.json { "" } else { "\n" };
-                print_text(&format!("{separator}{}", format_summary(&path, &summary, arguments)));
-                lines.push(RankLine::new(&path, &summary));
-            }
-            Err(error) => {
-                status = print_error(&error);
-            }
-        }
+    let traces: Vec<_> = arguments.traces.iter().flat_map(|path| trace_files(path)).collect();
+    if arguments.csv {
+        print_text("trace,section,name,figure,value\n");
     }
-    if lines.len() > 1 && !arguments.json {
+    let is_data = arguments.json || arguments.csv;
+    for_each_summary(&traces, &arguments.part, |path, summary| match summary {
+        Ok(summary) => {
+            let separator = if lines.is_empty() || is_data { "" } else { "\n" };
+            print_text(&format!("{separator}{}", format_summary(path, &summary, arguments)));
+            lines.push(RankLine::new(path, &summary));
+        }
+        Err(error) => status = print_error(&error),
+    });
+    if lines.len() > 1 && !is_data {
         print_text(&format!("\n{}", format_ranks(&lines)));
     }
     status
 }
 
+/// Summarizes traces on all cores, and calls `each` with the results in the order of the traces.
+fn for_each_summary(traces: &[PathBuf], part: &Part, mut each: impl FnMut(&Path, Result<Summary, Error>)) {
+    let next = AtomicUsize::new(0);
+    let (sender, results) = mpsc::channel();
+    let work = |sender: &mpsc::Sender<_>| {
+        let take_next = || {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            Some((index, traces.get(index)?))
+        };
+        while let Some((index, path)) = take_next() {
+            // The receiver outlives all senders.
+            let _ = sender.send((index, part.read_events(path).map(|events| events.summary())));
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(traces.len());
+    thread::scope(|scope| {
+        let start = |_: &usize| {
+            let sender = sender.clone();
+            thread::Builder::new().spawn_scoped(scope, move || work(&sender)).is_ok()
+        };
+        if (0..threads).filter(start).count() == 0 {
+            work(&sender);
+        }
+        drop(sender);
+        let mut early = BTreeMap::new();
+        let mut paths = traces.iter().enumerate().peekable();
+        for (index, summary) in results {
+            early.insert(index, summary);
+            while let Some((path, summary)) =
+                paths.peek().and_then(|(index, path)| Some((path.as_path(), early.remove(index)?)))
+            {
+                each(path, summary);
+                paths.next();
+            }
+        }
+    });
+}
+
 fn format_summary(path: &Path, summary: &Summary, arguments: &SummaryArguments) -> String {
+    if arguments.csv {
+        return csv_lines(path, summary);
+    }
     if arguments.json {
         return if arguments.findings { findings_json(path, summary) } else { summary.to_json() } + "\n";
     }
     let screen = summary.screen().rows(arguments.rows).brief(arguments.findings);
     format!("{}\n{}", path.display(), screen.color(io::stdout().is_terminal()))
+}
+
+/// Returns a line for each number of [`Summary::to_json`]. A row of a list has its name, kind, or its stream or step as the
+/// name; the figures of nested objects are joined by dots.
+fn csv_lines(path: &Path, summary: &Summary) -> String {
+    let trace = path.display().to_string();
+    let figures: Value = serde_json::from_str(&summary.to_json()).unwrap_or_default();
+    let mut text = String::new();
+    let mut add = |section: &str, name: &str, figure: &str, value: &Value| {
+        let fields = [&trace, section, name, figure].map(quote_csv_field).join(",");
+        text += &format!("{fields},{value}\n");
+    };
+    for (section, value) in figures.as_object().into_iter().flatten() {
+        flatten_figures(value, "", "", &mut |name, figure, value| add(section, name, figure, value));
+    }
+    text
+}
+
+/// Calls `each` with name, figure and value of every number and truth value within `value`.
+fn flatten_figures(value: &Value, name: &str, figure: &str, each: &mut dyn FnMut(&str, &str, &Value)) {
+    /// The members that name a row of a list.
+    const NAMES: [&str; 8] = ["track", "name", "series", "kind", "device_type", "device", "stream", "n"];
+
+    match value {
+        Value::Object(members) => {
+            for (key, value) in members {
+                let figure = if figure.is_empty() { key.clone() } else { format!("{figure}.{key}") };
+                flatten_figures(value, name, &figure, each);
+            }
+        }
+        Value::Array(rows) => {
+            for (index, row) in rows.iter().enumerate() {
+                let names = NAMES.iter().filter_map(|key| row.get(key)).map(|name| match name {
+                    Value::String(name) => name.clone(),
+                    other => other.to_string(),
+                });
+                let names = names.filter(|name| !name.is_empty()).collect::<Vec<_>>().join(" ");
+                flatten_figures(row, &if names.is_empty() { index.to_string() } else { names }, figure, each);
+            }
+        }
+        Value::Number(_) | Value::Bool(_) => each(name, figure, value),
+        Value::String(_) | Value::Null => {}
+    }
 }
 
 /// Returns the findings as a JSON object; times are microseconds.

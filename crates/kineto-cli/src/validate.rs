@@ -2,7 +2,7 @@
 
 use crate::trace_file::{read_events, trace_files};
 use crate::{print_error, print_text};
-use kineto_trace::analysis::{BrokenRule, Events, TrackId};
+use kineto_trace::analysis::{BrokenRule, Events};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -53,12 +53,7 @@ fn format_rule(events: &Events, rule: &BrokenRule) -> String {
     let first = rule.first.and_then(|first| events.get(first)).map_or_else(String::new, |event| {
         let track = event.track();
         let at = event.start().since(events.window().0);
-        format!(
-            "first: `{}` on {}/{}, {at} ns after the start; ",
-            event.name(),
-            track_id_text(&track.process),
-            track_id_text(&track.thread)
-        )
+        format!("first: `{}` on {}/{}, {at} ns after the start; ", event.name(), track.process, track.thread)
     });
     format!("  {reader} {effect}: {problem}{count}\n    {first}to do: {remedy}")
 }
@@ -68,11 +63,4 @@ fn name_fault(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_string_lossy();
     let is_listed = name.ends_with(".pt.trace.json") || name.ends_with(".pt.trace.json.gz");
     (!is_listed).then(|| "  TensorBoard does not list the file: its name does not end with .pt.trace.json or .pt.trace.json.gz\n    to do: rename it".to_owned())
-}
-
-fn track_id_text(id: &TrackId) -> String {
-    match id {
-        TrackId::Id(id) => id.to_string(),
-        TrackId::Name(name) => name.clone(),
-    }
 }

@@ -27,6 +27,44 @@ fn json_is_one_line_for_each_trace() {
 }
 
 #[test]
+fn csv_has_a_line_for_each_figure() {
+    let (_folder, whole, _) = traces();
+    let path = whole.to_str().unwrap();
+    let (out, errors, status) = run(&["summary", "--csv", path, path]);
+    assert_eq!((errors.as_str(), status), ("", Some(0)));
+    let lines: Vec<_> = out.lines().collect();
+    assert_eq!(lines[0], "trace,section,name,figure,value");
+    for line in
+        ["temporal,,busy,10.0", "kernels,gemm,sum,10.0", "idle,0 7,streams.gaps.host_wait,0", "launch,,mean_delay,3.0"]
+    {
+        let line = format!("{path},{line}");
+        assert_eq!(lines.iter().filter(|found| **found == line).count(), 2, "{line} in {out}");
+    }
+}
+
+#[test]
+fn traces_read_at_once_keep_their_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths: Vec<_> = (0..12).map(|number| folder.path().join(format!("{number}.json"))).collect();
+    for (number, path) in paths.iter().enumerate() {
+        // The first are the longest, so they are read last.
+        let rows = r#"{"ph":"i","name":"a","ts":1},"#.repeat((12 - number) * 2000);
+        std::fs::write(path, TRACE.replacen('[', &format!("[{rows}"), 1)).unwrap();
+    }
+    std::fs::write(&paths[3], "[").unwrap();
+    let arguments: Vec<_> =
+        ["summary", "--json"].into_iter().chain(paths.iter().map(|path| path.to_str().unwrap())).collect();
+    let (out, errors, status) = run(&arguments);
+    let events = out.lines().map(|line| {
+        let figures: serde_json::Value = serde_json::from_str(line).unwrap();
+        figures["load"]["trace_events"].as_u64().unwrap()
+    });
+    let expected = (0..12).filter(|number| *number != 3).map(|number| (12 - number) * 2000 + 3);
+    assert!(events.eq(expected), "{out}");
+    assert!(status == Some(1) && errors.contains("3.json: cut off at byte 1"), "{errors}");
+}
+
+#[test]
 fn findings_are_printed_alone() {
     let (_folder, whole, _) = traces();
     let path = whole.to_str().unwrap();

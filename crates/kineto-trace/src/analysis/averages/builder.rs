@@ -4,7 +4,7 @@ use super::futures::Futures;
 use super::timed::{TimedWork, WorkNodes, is_timed};
 use super::{Average, Bytes, KeyAverages, Section};
 use crate::activity::{ActivityType, ArgValue, DeviceType};
-use crate::analysis::events::{Event, Events, TrackId, values};
+use crate::analysis::events::{Event, Events, MEMORY_EVENT, TrackId, values};
 use crate::analysis::flops::FlopRegistry;
 use crate::analysis::relations::{Attribution, Forest, Nesting, Threads};
 use crate::analysis::stacks::CallStacks;
@@ -198,8 +198,8 @@ impl<'e> AveragesBuilder<'e> {
     /// Charges allocations to the innermost operation that was open on the same thread at that time.
     fn attribute_memory(&self, forest: &Forest, costs: &mut [OpCost], averages: &mut KeyAverages) {
         let mut sweep = forest.sweep(self.events);
-        let mut outside = Average { name: MEMORY.to_owned(), is_top_level: true, ..Average::default() };
-        let memory = self.events.iter().filter(|event| event.is_instant() && event.name() == MEMORY);
+        let mut outside = Average { name: MEMORY_EVENT.to_owned(), is_top_level: true, ..Average::default() };
+        let memory = self.events.iter().filter(|event| event.is_instant() && event.name() == MEMORY_EVENT);
         for event in memory.filter(|event| self.is_within(event.start())) {
             let Some(bytes) = event.bytes() else { continue };
             let on_host = event
@@ -346,11 +346,11 @@ impl<'a, 'e> RowBuilder<'a, 'e> {
             }
             GroupBy::Device if section == Section::Ops => "host".to_owned(),
             GroupBy::Device => {
-                event.device_index().map_or_else(|| track_id_text(&event.track().process), |device| device.to_string())
+                event.device_index().map_or_else(|| event.track().process.to_string(), |device| device.to_string())
             }
             GroupBy::Thread => {
                 let track = self.averaging.events.tracks().get(self.threads.thread_track(event));
-                track.map(|track| (track_id_text(&track.thread), &track.name)).map_or_else(String::new, |(id, name)| {
+                track.map(|track| (track.thread.to_string(), &track.name)).map_or_else(String::new, |(id, name)| {
                     // Threads of a pool may share a name.
                     if name.contains(&id) { name.clone() } else { format!("{name} {id}").trim_start().to_owned() }
                 })
@@ -408,21 +408,11 @@ fn section_of(event: &Event<'_>) -> Option<Section> {
 /// torch's device type numbers whose memory is the host's: CPU, MKLDNN and IDEEP.
 const HOST_DEVICE_TYPES: [i64; 3] = [0, 2, 5];
 
-/// The name of memory events.
-const MEMORY: &str = "[memory]";
-
 /// Returns the name of the trace's devices in torch's table.
 fn device_name(events: &Events) -> String {
     match events.iter().find(|event| event.is_device_work() || is_timed(event)).and_then(|work| work.device_type()) {
         Some(device) => events.device_name(device).to_uppercase(),
         None => DeviceType::Cuda.as_str().to_owned(),
-    }
-}
-
-fn track_id_text(id: &TrackId) -> String {
-    match id {
-        TrackId::Id(id) => id.to_string(),
-        TrackId::Name(name) => name.clone(),
     }
 }
 

@@ -7,7 +7,7 @@ mod futures;
 mod sort;
 mod table;
 mod timed;
-mod units;
+pub(super) mod units;
 
 pub use builder::{AveragesBuilder, GroupBy};
 pub use sort::SortBy;

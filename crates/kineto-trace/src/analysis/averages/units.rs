@@ -33,7 +33,7 @@ pub(super) fn format_percentage(ns: f64, base: f64) -> String {
 }
 
 /// Formats bytes in units of 1024.
-pub(super) fn format_bytes(bytes: i64) -> String {
+pub(in crate::analysis) fn format_bytes(bytes: i64) -> String {
     const KB: u64 = 1024;
     let scaled = |unit: u64, name: &str| format!("{:.2} {name}", bytes as f64 / unit as f64);
     match bytes.unsigned_abs() {

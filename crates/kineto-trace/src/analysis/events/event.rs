@@ -33,6 +33,10 @@ impl<'e> Event<'e> {
         self.events.strings.get(self.row().name)
     }
 
+    pub(crate) fn name_id(&self) -> StringId {
+        self.row().name
+    }
+
     /// Returns its type; `None` if Kineto does not know it.
     pub fn kind(&self) -> Option<ActivityType> {
         self.row().kind

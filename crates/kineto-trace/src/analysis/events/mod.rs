@@ -147,6 +147,18 @@ pub enum TrackId {
     Name(String),
 }
 
+impl fmt::Display for TrackId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TrackId::Id(id) => id.fmt(f),
+            TrackId::Name(name) => name.fmt(f),
+        }
+    }
+}
+
+/// The name of memory events.
+pub(super) const MEMORY_EVENT: &str = "[memory]";
+
 impl Events {
     /// Returns the number of events.
     pub fn len(&self) -> usize {
@@ -188,6 +200,14 @@ impl Events {
     pub fn device_name(&self, device: DeviceType) -> &str {
         let own = self.private_use1.as_deref().filter(|_| device == DeviceType::PrivateUse1);
         own.unwrap_or(device.as_str())
+    }
+
+    /// Returns the heading of a group of tracks: name and label of the process, such as "app GPU 0", else its id.
+    pub(super) fn process_title(&self, id: &TrackId) -> String {
+        let process = self.processes.iter().find(|process| process.id == *id);
+        let texts = process.map(|process| [process.name.as_str(), process.label.as_str()]).into_iter().flatten();
+        let title = texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ");
+        if title.is_empty() { id.to_string() } else { title }
     }
 
     /// Returns how much was left out or repaired while reading a file, by cause.

@@ -26,7 +26,7 @@ pub(crate) fn as_signed(value: ArgValue<'_>) -> Option<i64> {
 
 /// Returns a number; files spell special values "inf", "-inf" and "nan".
 #[expect(clippy::cast_precision_loss, reason = "as every reader of JSON takes it")]
-pub(super) fn as_float(value: ArgValue<'_>) -> Option<f64> {
+pub(crate) fn as_float(value: ArgValue<'_>) -> Option<f64> {
     match value {
         ArgValue::F64(value) => Some(value),
         ArgValue::I64(value) => Some(value as f64),

@@ -118,7 +118,7 @@ impl<'a> Json<'a> {
     }
 
     /// Returns whether the next value is an object.
-    pub(super) fn is_object(&mut self) -> bool {
+    pub(crate) fn is_object(&mut self) -> bool {
         self.skip_space() == b'{'
     }
 
@@ -343,7 +343,7 @@ impl<'a> JsonText<'a> {
     }
 
     /// Returns whether it equals `word`.
-    pub(super) fn is_word(self, word: &str) -> bool {
+    pub(crate) fn is_word(self, word: &str) -> bool {
         if self.escaped { self.decode_text().0 == word } else { self.raw == word.as_bytes() }
     }
 }

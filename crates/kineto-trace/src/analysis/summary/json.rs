@@ -9,6 +9,7 @@ use crate::analysis::events::{Note, TrackId};
 use crate::time::Timestamp;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// The maximum number of kernels, annotations and operations listed.
 const ROWS: usize = 20;
@@ -50,6 +51,8 @@ pub(super) fn summary_json(summary: &Summary) -> Value {
             "host": annotations_json(&summary.host_annotations),
             "gpu": annotations_json(&summary.device_annotations),
         },
+        "memory": memory_json(summary),
+        "counters": counters_json(summary),
         "ops_total": ops_total(summary),
         "ops_top20": top_ops_json(summary, |row| row.self_cpu_ns(), |_| true),
         "ops_device_top20": top_ops_json(summary, |row| row.self_device_ns().cast_signed(), |row| row.self_device_ns() > 0),
@@ -70,8 +73,8 @@ fn load_json(summary: &Summary) -> Value {
         "devices": summary.devices,
         "streams": summary.stream_idle.len(),
         "rank": summary.rank,
-        "notes": summary.notes.iter().map(|(note, count)| (note.as_str().to_owned(), json!(count)))
-            .collect::<serde_json::Map<_, _>>(),
+        "losses": summary.losses.iter().cloned().collect::<BTreeMap<_, _>>(),
+        "notes": summary.notes.iter().map(|(note, count)| (note.as_str(), count)).collect::<BTreeMap<_, _>>(),
     })
 }
 
@@ -203,6 +206,27 @@ fn annotations_json(rows: &[AnnotationFigures]) -> Vec<Value> {
         .take(ROWS)
         .map(|row| merge_objects(durations_json(&row.durations), json!({ "name": row.name })))
         .collect()
+}
+
+fn memory_json(summary: &Summary) -> Vec<Value> {
+    let memory = |row: &super::MemoryFigures| {
+        json!({
+            "device_type": row.device_type, "device": row.device, "peak_allocated": row.peak_allocated,
+            "peak_reserved": row.peak_reserved, "allocations": row.allocations, "frees": row.frees,
+            "allocated_bytes": row.allocated_bytes, "growth": row.growth,
+        })
+    };
+    summary.memory.iter().map(memory).collect()
+}
+
+fn counters_json(summary: &Summary) -> Vec<Value> {
+    let counter = |row: &super::CounterFigures| {
+        json!({
+            "name": row.name, "series": row.series, "track": row.track, "count": row.count, "min": row.min,
+            "max": row.max, "mean": row.mean, "last": row.last,
+        })
+    };
+    summary.counters.iter().map(counter).collect()
 }
 
 fn ops_total(summary: &Summary) -> Value {

@@ -1,11 +1,14 @@
 //! A summary of a trace: figures of devices, streams, launches, steps and operations.
 
+mod counters;
 mod findings;
 mod groups;
 mod idle;
 mod intervals;
 mod json;
 mod launches;
+mod losses;
+mod memory;
 mod occupation;
 mod screen;
 mod steps;
@@ -13,10 +16,12 @@ mod steps;
 mod tests;
 mod work;
 
+pub use counters::CounterFigures;
 pub use findings::Finding;
 pub use groups::{AnnotationFigures, CollectiveFigures, CopyFigures, Durations, KernelFigures};
 pub use idle::{Gap, GapHost, IdleTime, StreamIdle};
 pub use launches::{LaunchFigures, QueueFigures};
+pub use memory::MemoryFigures;
 pub use occupation::{Exclusive, Occupation};
 pub use screen::Screen;
 pub use steps::StepFigures;
@@ -98,10 +103,16 @@ pub struct Summary {
     pub host_annotations: Vec<AnnotationFigures>,
     /// Annotations on devices by name, each from its first to its last work.
     pub device_annotations: Vec<AnnotationFigures>,
+    /// Memory of the host and of devices.
+    pub memory: Vec<MemoryFigures>,
+    /// The series of counters.
+    pub counters: Vec<CounterFigures>,
     /// Operations and kernels by name, as torch averages them.
     pub averages: KeyAverages,
     /// How device work was attributed to operations.
     pub attribution: AttributionCounts,
+    /// What the trace's writer lost, by cause: keys of [`Loss`](crate::loss::Loss).
+    pub losses: Vec<(String, u64)>,
     /// What was left out or repaired while reading, by cause.
     pub notes: Vec<(Note, u64)>,
     file: FileFigures,
@@ -174,8 +185,11 @@ impl Summary {
             steps: steps::step_figures(events, &devices, &busy),
             host_annotations: annotations(ActivityType::UserAnnotation),
             device_annotations: annotations(ActivityType::GpuUserAnnotation),
+            memory: memory::memory_figures(events),
+            counters: counters::counter_figures(events),
             averages: KeyAverages::default(),
             attribution: attribution.counts(),
+            losses: losses::recorded_losses(events),
             notes: events.notes().collect(),
             file: events.file,
         }

@@ -3,6 +3,7 @@
 use super::findings::{format_ns, percent_of};
 use super::{Occupation, Summary};
 use crate::analysis::averages::Average;
+use crate::analysis::averages::units::format_bytes;
 use std::cmp::Reverse;
 use std::fmt::{self, Formatter};
 
@@ -66,9 +67,10 @@ impl<'s> Screen<'s> {
             parts.push(format!("{} of {}", count_with_noun(times.len() as u64, "step"), format_ns(median)));
         }
         filled_lines(&parts, "   ", self.width).iter().try_for_each(|line| writeln!(f, "{line}"))?;
-        let losses: Vec<_> = summary.notes.iter().filter(|(note, _)| note.is_loss()).collect();
-        for (note, count) in losses {
-            writeln!(f, "incomplete: {note} ({count}); the figures below lack what was lost")?;
+        let skipped =
+            summary.notes.iter().filter(|(note, _)| note.is_loss()).map(|(note, count)| (note.to_string(), *count));
+        for (cause, count) in summary.losses.iter().cloned().chain(skipped) {
+            writeln!(f, "incomplete: {cause} ({count}); the figures below lack what was lost")?;
         }
         Ok(())
     }
@@ -181,18 +183,56 @@ impl<'s> Screen<'s> {
         self.write_table(f, ["total", "mean", "share", "calls"], rows)
     }
 
-    fn write_table<'r>(
+    fn write_memory(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.summary.memory.is_empty() {
+            return Ok(());
+        }
+        self.write_heading(f, "Memory")?;
+        let rows = self.summary.memory.iter().map(|row| {
+            let peak = row.peak_allocated.map_or_else(|| "-".to_owned(), |bytes| format_bytes(bytes.cast_signed()));
+            (
+                row.title(),
+                [
+                    peak,
+                    format_bytes(row.growth),
+                    format_bytes(row.allocated_bytes.cast_signed()),
+                    row.allocations.to_string(),
+                ],
+            )
+        });
+        self.write_table(f, ["peak", "growth", "allocated", "allocations"], rows)
+    }
+
+    fn write_counters(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.summary.counters.is_empty() {
+            return Ok(());
+        }
+        self.write_heading(f, "Counters")?;
+        let rows = self.summary.counters.iter().map(|row| {
+            let name = [row.track.as_str(), row.name.as_str(), row.series.as_str()];
+            let name = name.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" · ");
+            (name, [format_float(row.min), format_float(row.mean), format_float(row.max), row.count.to_string()])
+        });
+        self.write_table(f, ["min", "mean", "max", "values"], rows)
+    }
+
+    fn write_table(
         &self,
         f: &mut Formatter<'_>,
         titles: [&str; 4],
-        rows: impl ExactSizeIterator<Item = (&'r str, [String; 4])>,
+        rows: impl ExactSizeIterator<Item = (impl AsRef<str>, [String; 4])>,
     ) -> fmt::Result {
         let name = self.width - 2 - titles.len() * (NUMBER + 1);
         let numbers = |cells: [&str; 4]| cells.map(|cell| format!(" {cell:>NUMBER$}")).concat();
         writeln!(f, "  {:name$}{}", "", numbers(titles))?;
         let more = rows.len().saturating_sub(self.rows);
         for (text, cells) in rows.take(self.rows) {
-            writeln!(f, "  {:name$}{}", truncate_name(text, name), numbers(cells.each_ref().map(String::as_str)))?;
+            writeln!(
+                f,
+                "  {:name$}{}",
+                truncate_name(text.as_ref(), name),
+                numbers(cells.each_ref().map(String::as_str))
+            )?;
         }
         if more > 0 { writeln!(f, "  … {}", count_with_noun(more as u64, "more row")) } else { Ok(()) }
     }
@@ -210,7 +250,18 @@ impl fmt::Display for Screen<'_> {
         self.write_findings(f)?;
         self.write_steps(f)?;
         self.write_operators(f)?;
-        self.write_kernels(f)
+        self.write_kernels(f)?;
+        self.write_memory(f)?;
+        self.write_counters(f)
+    }
+}
+
+/// Formats a counter's value in at most 12 characters.
+fn format_float(value: f64) -> String {
+    match value.abs() {
+        1e9.. => format!("{value:.3e}"),
+        _ if value.fract() == 0.0 => format!("{value:.0}"),
+        _ => format!("{value:.3}"),
     }
 }
 

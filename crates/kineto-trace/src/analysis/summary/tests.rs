@@ -61,6 +61,47 @@ fn starved_device_is_found_with_its_gap() {
 }
 
 #[test]
+fn memory_counters_and_losses_have_figures() {
+    let memory = |bytes: i64, total: u64, device: i64, kind: u8| {
+        format!(
+            r#"{{"ph":"i","cat":"cpu_instant_event","s":"t","name":"[memory]","pid":1,"tid":1,"ts":1,"args":
+            {{"Bytes":{bytes},"Total Allocated":{total},"Device Type":{kind},"Device Id":{device}}}}},"#
+        )
+    };
+    let counter =
+        |at: u32, value: &str| format!(r#"{{"ph":"C","name":"queue","pid":1,"ts":{at},"args":{{"depth":{value}}}}},"#);
+    let text = [
+        r#"{"tracing_kineto": {"losses": {"slices_over_limit": 3, "clipped_slices": 4, "fields_over_limit": 0}}, "traceEvents": ["#,
+        r#"{"ph":"M","name":"process_name","pid":1,"args":{"name":"app"}},"#,
+        &memory(100, 100, 1, 1),
+        &memory(50, 150, 1, 1),
+        &memory(-100, 50, 1, 1),
+        &memory(8, 8, -1, 0),
+        &counter(1, "4"),
+        &counter(2, "0.5"),
+        &counter(3, "\"nan\""),
+        &counter(4, "1.5"),
+        r#"{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":1}]}"#,
+    ];
+    let summary = Events::from_reader(text.concat().as_bytes()).unwrap().summary();
+    let figures = |row: &MemoryFigures| {
+        (row.title(), row.peak_allocated, row.allocations, row.frees, row.allocated_bytes, row.growth)
+    };
+    let expected = [("CPU".to_owned(), Some(8), 1, 0, 8, 8), ("CUDA 1".to_owned(), Some(150), 2, 1, 150, 50)];
+    assert_eq!(summary.memory.iter().map(figures).collect::<Vec<_>>(), expected);
+    let [queue] = summary.counters.as_slice() else { panic!("{:?}", summary.counters) };
+    assert_eq!((queue.track.as_str(), queue.name.as_str(), queue.series.as_str()), ("app", "queue", "depth"));
+    assert_eq!((queue.count, queue.min, queue.max, queue.mean, queue.last), (3, 0.5, 4.0, 2.0, 1.5));
+    assert_eq!(summary.losses, [("slices_over_limit".to_owned(), 3)]);
+    let screen = summary.screen().to_string();
+    assert!(screen.contains("incomplete: slices_over_limit (3)"), "{screen}");
+    assert!(screen.contains("app · queue · depth") && screen.contains("CUDA 1"), "{screen}");
+    let json: serde_json::Value = serde_json::from_str(&summary.to_json()).unwrap();
+    assert_eq!((&json["memory"][1]["peak_allocated"], &json["counters"][0]["mean"]), (&150.into(), &2.0.into()));
+    assert_eq!(json["load"]["losses"]["slices_over_limit"], 3);
+}
+
+#[test]
 fn many_small_kernels_are_found() {
     let launches = |count: u32| {
         (0..count).fold(TraceText::default(), |lines, i| {

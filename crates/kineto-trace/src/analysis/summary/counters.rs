@@ -1,0 +1,74 @@
+//! Figures of counters: the range and the mean of each series.
+
+use crate::activity::Args;
+use crate::analysis::events::values::as_float;
+use crate::analysis::events::{Event, Events, StringId};
+use std::collections::BTreeMap;
+
+/// The values of one series of a counter.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct CounterFigures {
+    /// The counter, such as `queue depth` or `sm__cycles_active.avg`.
+    pub name: String,
+    /// The series within the counter; may be empty.
+    pub series: String,
+    /// The process or device, or the name of another group.
+    pub track: String,
+    /// The number of values.
+    pub count: u64,
+    /// The least value.
+    pub min: f64,
+    /// The greatest value.
+    pub max: f64,
+    /// The mean of all values; each counts alike, however long it lasted.
+    pub mean: f64,
+    /// The latest value.
+    pub last: f64,
+}
+
+/// Returns the figures of each series, in order of track, counter and series. Values that are not finite are left out.
+pub(super) fn counter_figures(events: &Events) -> Vec<CounterFigures> {
+    let mut all: BTreeMap<(usize, StringId, String), Series> = BTreeMap::new();
+    for event in events.iter().filter(Event::is_counter) {
+        event.visit(&mut |key, value| {
+            if let Some(value) = as_float(value).filter(|value| value.is_finite()) {
+                all.entry((event.track_index(), event.name_id(), key.to_owned())).or_default().add(value);
+            }
+        });
+    }
+    let figures = |((track, name, series), found): ((usize, StringId, String), Series)| {
+        let track = events.tracks.get(track).map(|track| events.process_title(&track.process)).unwrap_or_default();
+        found.into_figures(events.strings.get(name).to_owned(), series, track)
+    };
+    let mut rows: Vec<_> = all.into_iter().map(figures).collect();
+    rows.sort_by(|a, b| (&a.track, &a.name, &a.series).cmp(&(&b.track, &b.name, &b.series)));
+    rows
+}
+
+/// The values of a series so far.
+#[derive(Default)]
+struct Series {
+    count: u64,
+    min: f64,
+    max: f64,
+    mean: f64,
+    last: f64,
+}
+
+impl Series {
+    #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 values")]
+    fn add(&mut self, value: f64) {
+        self.count += 1;
+        (self.min, self.max) =
+            if self.count == 1 { (value, value) } else { (self.min.min(value), self.max.max(value)) };
+        // A running mean cannot overflow, unlike a sum.
+        self.mean += (value - self.mean) / self.count as f64;
+        self.last = value;
+    }
+
+    fn into_figures(self, name: String, series: String, track: String) -> CounterFigures {
+        let Series { count, min, max, mean, last } = self;
+        CounterFigures { name, series, track, count, min, max, mean, last }
+    }
+}

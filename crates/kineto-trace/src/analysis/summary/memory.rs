@@ -1,0 +1,64 @@
+//! Figures of memory: what allocators held, and how often they were called.
+
+use crate::activity::DeviceType;
+use crate::analysis::events::values::as_signed;
+use crate::analysis::events::{Events, MEMORY_EVENT};
+use std::collections::BTreeMap;
+
+/// The memory of one device or of the host, from the `[memory]` events of its allocator.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryFigures {
+    /// torch's number of the type of device: 0 is the CPU, 1 CUDA.
+    pub device_type: i64,
+    /// The number of the device; -1 for the host.
+    pub device: i64,
+    /// The largest total of allocated bytes; `None` if the events have no totals.
+    pub peak_allocated: Option<u64>,
+    /// The largest total of bytes that the allocator had reserved.
+    pub peak_reserved: Option<u64>,
+    /// Allocations.
+    pub allocations: u64,
+    /// Frees.
+    pub frees: u64,
+    /// The sum of all allocations, in bytes.
+    pub allocated_bytes: u64,
+    /// Allocated less freed bytes: how much more the program holds at the end than at the start.
+    pub growth: i64,
+}
+
+impl MemoryFigures {
+    /// Returns the name of the memory, such as "CPU" or "CUDA 1".
+    pub(super) fn title(&self) -> String {
+        let name = DeviceType::ALL.into_iter().find(|kind| i64::from(kind.number()) == self.device_type);
+        let name =
+            name.map_or_else(|| format!("device type {}", self.device_type), |kind| kind.as_str().to_uppercase());
+        if self.device < 0 { name } else { format!("{name} {}", self.device) }
+    }
+}
+
+/// Returns the figures of each device, in order of type and number.
+pub(super) fn memory_figures(events: &Events) -> Vec<MemoryFigures> {
+    let mut devices: BTreeMap<(i64, i64), MemoryFigures> = BTreeMap::new();
+    let name = events.strings.find(MEMORY_EVENT.as_bytes());
+    for event in events.iter().filter(|event| Some(event.name_id()) == name) {
+        let number = |key| event.arg(key).and_then(as_signed);
+        let (device_type, device) = (number("Device Type").unwrap_or(0), number("Device Id").unwrap_or(-1));
+        let row = devices.entry((device_type, device)).or_insert_with(|| MemoryFigures {
+            device_type,
+            device,
+            ..MemoryFigures::default()
+        });
+        row.peak_allocated = row.peak_allocated.max(event.total_allocated());
+        row.peak_reserved = row.peak_reserved.max(event.total_reserved());
+        let bytes = event.bytes().unwrap_or(0);
+        row.growth = row.growth.saturating_add(bytes);
+        if bytes < 0 {
+            row.frees += 1;
+        } else {
+            row.allocations += 1;
+            row.allocated_bytes = row.allocated_bytes.saturating_add(bytes.unsigned_abs());
+        }
+    }
+    devices.into_values().collect()
+}
