@@ -269,6 +269,18 @@ mod tests {
     }
 
     #[test]
+    fn time_limit_keeps_what_was_read_so_far() {
+        let text = format!("[{}]", vec!["{\"ph\":\"X\",\"ts\":1,\"dur\":1}"; 100_000].join(","));
+        let read = |limit| {
+            let events = ReadOptions::new().time_limit(limit).from_reader(text.as_bytes()).unwrap();
+            (events.len(), events.notes().any(|(note, _)| note == crate::analysis::Note::TimeLimit))
+        };
+        assert_eq!(read(Duration::from_secs(3600)), (100_000, false));
+        let (count, is_noted) = read(Duration::ZERO);
+        assert!(count < 100_000 && is_noted, "{count}");
+    }
+
+    #[test]
     fn progress_ends_at_the_length_of_the_json() {
         let text = format!("[{}]", vec!["{\"ph\":\"X\",\"ts\":1,\"dur\":1}"; 40_000].join(","));
         let reports = Arc::new(std::sync::Mutex::new(Vec::new()));
