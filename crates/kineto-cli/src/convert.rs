@@ -2,10 +2,7 @@
 
 use crate::print_error;
 use crate::trace_file::Input;
-use kineto_trace::activity::CorrelationId;
-use kineto_trace::analysis::{Event, Events, StackMetric};
-use kineto_trace::write::file;
-use std::io::{self, BufWriter, Write};
+use kineto_trace::analysis::StackMetric;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -32,8 +29,6 @@ pub(crate) struct ConvertArguments {
 /// The ends of names that give a format; the first that fits counts.
 const FORMATS: [&str; 6] = [".speedscope.json", ".json", ".pftrace", ".perfetto-trace", ".csv", ".folded"];
 
-const GZIP_LEVEL: u32 = 1;
-
 /// Converts the trace.
 pub(crate) fn run(arguments: &ConvertArguments) -> ExitCode {
     let output = &arguments.output;
@@ -44,7 +39,7 @@ pub(crate) fn run(arguments: &ConvertArguments) -> ExitCode {
         return print_error(&format_args!("cannot write {}: {why}", output.display()));
     };
     let converted = arguments.input.read_events().and_then(|events| match format {
-        ".csv" => file::save(output, GZIP_LEVEL, |out| write_csv(&events, BufWriter::new(out))),
+        ".csv" => events.save_csv(output),
         ".speedscope.json" => events.save_speedscope(output),
         ".folded" => events.stacks(StackMetric::SelfHost).save(output),
         _ => events.save(output),
@@ -53,34 +48,4 @@ pub(crate) fn run(arguments: &ConvertArguments) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => print_error(&error),
     }
-}
-
-/// Writes a line for each event; times are nanoseconds.
-fn write_csv(events: &Events, mut out: impl Write) -> io::Result<()> {
-    out.write_all(b"start_ns,duration_ns,category,name,process,thread,id,linked,arguments\n")?;
-    events.iter().try_for_each(|event| out.write_all(csv_line(&event).as_bytes()))?;
-    out.flush()
-}
-
-fn csv_line(event: &Event<'_>) -> String {
-    let id = |id: Option<CorrelationId>| id.map_or_else(String::new, |id| id.0.to_string());
-    let track = event.track();
-    format!(
-        "{},{},{},{},{},{},{},{},{}\n",
-        event.start().as_nanos(),
-        event.duration_ns(),
-        quote_csv_field(event.category()),
-        quote_csv_field(event.name()),
-        quote_csv_field(&track.process.to_string()),
-        quote_csv_field(&track.thread.to_string()),
-        id(event.id()),
-        id(event.linked()),
-        quote_csv_field(&event.metadata_json()),
-    )
-}
-
-/// Returns a field of RFC 4180.
-pub(crate) fn quote_csv_field(field: &str) -> String {
-    let needs_quotes = field.contains(['"', ',', '\n', '\r']);
-    if needs_quotes { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
 }

@@ -1,11 +1,10 @@
 //! `kineto summary`: prints where the time of traces went.
 
-use crate::convert::quote_csv_field;
 use crate::trace_file::{Part, trace_files};
 use crate::{print_error, print_text};
 use kineto_trace::Error;
 use kineto_trace::analysis::Summary;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
@@ -53,14 +52,11 @@ pub(crate) fn run(arguments: &SummaryArguments) -> ExitCode {
     let mut status = ExitCode::SUCCESS;
     let mut lines = Vec::new();
     let traces: Vec<_> = arguments.traces.iter().flat_map(|path| trace_files(path)).collect();
-    if arguments.csv {
-        print_text("trace,section,name,figure,value\n");
-    }
     let is_data = arguments.json || arguments.csv;
     for_each_summary(&traces, &arguments.part, |path, summary| match summary {
         Ok(summary) => {
             let separator = if lines.is_empty() || is_data { "" } else { "\n" };
-            print_text(&format!("{separator}{}", format_summary(path, &summary, arguments)));
+            print_text(&format!("{separator}{}", format_summary(path, &summary, lines.is_empty(), arguments)));
             lines.push(RankLine::new(path, &summary));
         }
         Err(error) => status = print_error(&error),
@@ -109,58 +105,18 @@ fn for_each_summary(traces: &[PathBuf], part: &Part, mut each: impl FnMut(&Path,
     });
 }
 
-fn format_summary(path: &Path, summary: &Summary, arguments: &SummaryArguments) -> String {
+fn format_summary(path: &Path, summary: &Summary, is_first: bool, arguments: &SummaryArguments) -> String {
     if arguments.csv {
-        return csv_lines(path, summary);
+        let mut text = Vec::new();
+        // Writing to memory does not fail.
+        let _ = summary.write_csv(&mut text, &path.display().to_string(), is_first);
+        return String::from_utf8_lossy(&text).into_owned();
     }
     if arguments.json {
         return if arguments.findings { findings_json(path, summary) } else { summary.to_json() } + "\n";
     }
     let screen = summary.screen().rows(arguments.rows).brief(arguments.findings);
     format!("{}\n{}", path.display(), screen.color(io::stdout().is_terminal()))
-}
-
-/// Returns a line for each number of [`Summary::to_json`]. A row of a list has its name, kind, or its stream or step as the
-/// name; the figures of nested objects are joined by dots.
-fn csv_lines(path: &Path, summary: &Summary) -> String {
-    let trace = path.display().to_string();
-    let figures: Value = serde_json::from_str(&summary.to_json()).unwrap_or_default();
-    let mut text = String::new();
-    let mut add = |section: &str, name: &str, figure: &str, value: &Value| {
-        let fields = [&trace, section, name, figure].map(quote_csv_field).join(",");
-        text += &format!("{fields},{value}\n");
-    };
-    for (section, value) in figures.as_object().into_iter().flatten() {
-        flatten_figures(value, "", "", &mut |name, figure, value| add(section, name, figure, value));
-    }
-    text
-}
-
-/// Calls `each` with name, figure and value of every number and truth value within `value`.
-fn flatten_figures(value: &Value, name: &str, figure: &str, each: &mut dyn FnMut(&str, &str, &Value)) {
-    /// The members that name a row of a list.
-    const NAMES: [&str; 8] = ["track", "name", "series", "kind", "device_type", "device", "stream", "n"];
-
-    match value {
-        Value::Object(members) => {
-            for (key, value) in members {
-                let figure = if figure.is_empty() { key.clone() } else { format!("{figure}.{key}") };
-                flatten_figures(value, name, &figure, each);
-            }
-        }
-        Value::Array(rows) => {
-            for (index, row) in rows.iter().enumerate() {
-                let names = NAMES.iter().filter_map(|key| row.get(key)).map(|name| match name {
-                    Value::String(name) => name.clone(),
-                    other => other.to_string(),
-                });
-                let names = names.filter(|name| !name.is_empty()).collect::<Vec<_>>().join(" ");
-                flatten_figures(row, &if names.is_empty() { index.to_string() } else { names }, figure, each);
-            }
-        }
-        Value::Number(_) | Value::Bool(_) => each(name, figure, value),
-        Value::String(_) | Value::Null => {}
-    }
 }
 
 /// Returns the findings as a JSON object; times are microseconds.

@@ -2,6 +2,7 @@
 
 mod averages;
 mod both;
+mod csv;
 mod events;
 mod filter;
 mod flops;

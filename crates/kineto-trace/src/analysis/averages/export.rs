@@ -1,6 +1,7 @@
 //! Exports averages as CSV and JSON.
 
 use super::{Average, KeyAverages, Section};
+use crate::analysis::csv::write_record;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
@@ -92,15 +93,6 @@ const NUMBERS: [NumberColumn; 18] = [
     ("device_bytes", |row| row.total_bytes.device.into()),
     ("flops", |row| row.flops.into()),
 ];
-
-/// Writes one record; fields with a comma, quote or line break are quoted.
-fn write_record(out: &mut impl Write, fields: impl Iterator<Item = String>) -> io::Result<()> {
-    let quoted = |field: String| {
-        if field.contains([',', '"', '\n', '\r']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
-    };
-    let fields: Vec<String> = fields.map(quoted).collect();
-    write!(out, "{}\r\n", fields.join(","))
-}
 
 #[cfg(test)]
 mod tests {

@@ -197,7 +197,11 @@ impl Summary {
 
     /// Returns all figures as a JSON object; times are in microseconds with three decimals.
     pub fn to_json(&self) -> String {
-        json::summary_json(self).to_string()
+        self.to_json_value().to_string()
+    }
+
+    pub(super) fn to_json_value(&self) -> serde_json::Value {
+        json::summary_json(self)
     }
 
     /// Returns the summary as text.
