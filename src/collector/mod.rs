@@ -16,8 +16,6 @@
 
 mod buffered;
 mod clock;
-mod collected;
-mod contained;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
 #[cfg(not(feature = "cuda"))]
@@ -26,32 +24,21 @@ pub(crate) mod cuda;
 #[cfg(feature = "cuda")]
 mod cupti;
 mod deferred;
-mod demangle;
 mod device;
-mod fields;
-mod lazy_library;
-mod lease;
 mod library;
-mod names;
 mod options;
-mod packed;
-mod pauses;
 #[cfg(feature = "plugins")]
 mod plugin;
 #[cfg(not(feature = "plugins"))]
 #[path = "no_plugin.rs"]
 mod plugin;
 mod range;
-mod record;
-mod renumber;
+mod records;
 mod report;
 #[cfg(feature = "rocm")]
 mod rocm;
 mod set;
-mod shape;
-mod store;
 mod switch;
-mod text;
 mod threads;
 mod timers;
 pub mod trial;
@@ -60,8 +47,6 @@ mod vendor;
 #[cfg(feature = "xpu")]
 mod xpu;
 
-pub(crate) use collected::{Entry, Role};
-pub(crate) use contained::{Contained, catch_panic};
 #[cfg(feature = "cuda")]
 #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
 pub use cuda::CudaEvents;
@@ -72,7 +57,8 @@ pub use deferred::{AlignedBy, Alignment, DeferredEvents, DeviceClock, Submission
 pub use device::{DeviceDescription, Stream};
 pub use library::Attempt;
 pub(crate) use library::Library;
-pub use names::Name;
+pub(crate) use library::contained::{Contained, catch_panic};
+use library::text;
 pub use options::{OptionValue, Options};
 #[cfg(feature = "plugins")]
 #[cfg_attr(docsrs, doc(cfg(feature = "plugins")))]
@@ -82,17 +68,19 @@ pub(crate) use plugin::abi;
 pub(crate) use plugin::load_plugins;
 pub use range::CaptureRange;
 pub(crate) use range::Marks;
-pub use record::{
+pub(crate) use records::collected::{Entry, Role};
+pub use records::layout::{RecordLayout, RecordView, Wait};
+pub use records::names::Name;
+pub use records::record::{
     ApiCall, CounterSample, DeviceMemory, DeviceWork, EventRecord, External, Overhead, Synchronization, Thread,
 };
+pub(crate) use records::store::Budget;
+pub use records::store::{Batch, RecordSink};
 pub use report::CollectorReport;
 #[cfg(feature = "rocm")]
 #[cfg_attr(docsrs, doc(cfg(feature = "rocm")))]
 pub use rocm::Rocm;
 pub(crate) use set::{Collection, CollectorSet};
-pub use shape::{RecordLayout, RecordView, Wait};
-pub(crate) use store::Budget;
-pub use store::{Batch, RecordSink};
 pub(crate) use switch::Switch;
 pub use timers::{DeviceTimer, EventTimers, NotTimed, Token};
 pub(crate) use unavailable::Rejected;

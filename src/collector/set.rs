@@ -1,10 +1,10 @@
 //! The collectors of a session, started and stopped together but failing independently.
 
 use super::clock::{BracketedReading, ClockMap};
-use super::collected::Collected;
-use super::renumber::renumber_devices;
+use super::records::collected::Collected;
+use super::records::renumber::renumber_devices;
+use super::records::store::{Budget, RecordSink};
 use super::report::CollectorReport;
-use super::store::{Budget, RecordSink};
 use super::switch::Switch;
 use super::{Capabilities, Collector, Recording, Rejected, Selection, Unavailable};
 use crate::correlation::CorrelationSink;

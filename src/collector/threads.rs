@@ -1,6 +1,6 @@
 //! The threads that made calls, collected as the calls arrive.
 
-use super::record::Thread;
+use super::records::record::Thread;
 use std::collections::HashSet;
 
 /// The threads that made calls.

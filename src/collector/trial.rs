@@ -1,7 +1,7 @@
 //! Runs a collector alone, without a session, a layer or a trace.
 
-use super::collected::{Collected, Entry, Role};
-use super::store::{Budget, RecordSink};
+use super::records::collected::{Collected, Entry, Role};
+use super::records::store::{Budget, RecordSink};
 use super::{Capabilities, Collector, Options, RecordView, Recording, Selection, Thread, Unavailable};
 use crate::buffer::Loss;
 use crate::os::platform;

@@ -162,7 +162,7 @@ mod tests {
     fn each_key_reloads_as_the_table_says() {
         let started = start(Overrides::default(), &[]);
         for key in Key::ALL.iter().copied().filter(|key| *key != Key::Overflow) {
-            let (text, _) = crate::config::settings::tests::sample(key);
+            let (text, _) = crate::config::sources::settings::tests::sample(key);
             if Key::in_file(key.spec().name).is_none() || key.missing_feature().is_some() {
                 continue;
             }

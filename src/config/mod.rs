@@ -4,26 +4,12 @@
 //! key is resolved separately: builder over environment over file over default. In libkineto, the file overrides the
 //! program.
 
-mod async_spans;
 mod change;
-mod distributed;
-mod env;
-mod file;
-mod flags;
-mod gpu;
 mod keys;
-mod mode;
-mod ondemand;
-mod output;
-mod overflow;
-mod overrides;
-mod parse;
 mod placeholders;
-mod request;
-mod settings;
-mod slice_extras;
+mod sections;
+mod sources;
 mod spelling;
-mod timetable;
 mod value;
 
 use std::path::Path;
@@ -33,23 +19,23 @@ use std::time::Duration;
 use tracing_core::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
-pub use async_spans::AsyncSpans;
-pub use distributed::{DistributedInfo, ProcessGroup};
-pub(crate) use env::{Activation, Env};
-pub(crate) use file::ConfigFile;
-pub use flags::RecordingFlags;
-pub(crate) use gpu::Gpu;
-pub use mode::{Mode, Modes, UnknownMode};
-pub(crate) use ondemand::OnDemandConfig;
-pub(crate) use output::Output;
-pub use overflow::Overflow;
-pub(crate) use overrides::Overrides;
 #[cfg(target_os = "linux")]
 pub(crate) use placeholders::{PlaceholderValues, has_pid_placeholder};
-pub(crate) use request::ParsedRequest;
-use settings::{ConfigSource, MergedSettings, SettingError, SourceSettings};
-pub(crate) use slice_extras::SliceExtrasConfig;
-pub(crate) use timetable::Timetable;
+pub use sections::async_spans::AsyncSpans;
+pub use sections::distributed::{DistributedInfo, ProcessGroup};
+pub use sections::flags::RecordingFlags;
+pub(crate) use sections::gpu::Gpu;
+pub use sections::mode::{Mode, Modes, UnknownMode};
+pub(crate) use sections::ondemand::OnDemandConfig;
+pub(crate) use sections::output::Output;
+pub use sections::overflow::Overflow;
+pub(crate) use sections::slice_extras::SliceExtrasConfig;
+pub(crate) use sections::timetable::Timetable;
+pub(crate) use sources::env::{Activation, Env};
+pub(crate) use sources::file::ConfigFile;
+pub(crate) use sources::overrides::Overrides;
+pub(crate) use sources::request::ParsedRequest;
+use sources::settings::{ConfigSource, MergedSettings, SettingError, SourceSettings};
 
 use crate::diag::{LOGGER, LogFormat, Logger, Severity, diag};
 use crate::error::{Error, ErrorKind};
@@ -132,7 +118,7 @@ impl Config {
     /// [`ErrorKind::Config`] with all invalid values, [`ErrorKind::Io`] if a file cannot be read,
     /// [`ErrorKind::Unsupported`] if a value is not supported in this version.
     pub(crate) fn resolve(overrides: &Overrides, env: &Env, warnings: &mut Vec<String>) -> Result<Config, Error> {
-        Config::resolve_with(overrides, env, Path::new(file::DEFAULT), warnings)
+        Config::resolve_with(overrides, env, Path::new(sources::file::DEFAULT), warnings)
     }
 
     fn resolve_with(

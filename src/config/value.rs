@@ -8,11 +8,11 @@ use std::time::Duration;
 use tracing_core::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
-use super::async_spans::AsyncSpans;
-use super::mode::Modes;
-use super::output::Output;
-use super::overflow::Overflow;
 use super::placeholders;
+use super::sections::async_spans::AsyncSpans;
+use super::sections::mode::Modes;
+use super::sections::output::Output;
+use super::sections::overflow::Overflow;
 use crate::diag::{LogFormat, Severity};
 use crate::os::platform;
 use kineto_trace::activity::{ActivityGroup, ActivityTypes};

@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn files_are_named_from_src_on() {
-        assert_eq!(behind_src("src/config/env.rs"), "config/env.rs");
+        assert_eq!(behind_src("src/config/sources/env.rs"), "config/sources/env.rs");
         assert_eq!(behind_src("/home/å/src/registry/src/x-0.1.0/src/diag.rs"), "diag.rs");
         assert_eq!(behind_src(r"C:\src\x\src\diag.rs"), "diag.rs");
         assert_eq!(behind_src("lib.rs"), "lib.rs");

@@ -59,13 +59,13 @@ pub(crate) struct Owner {
 /// The files that read keys, and do nothing with them.
 const READERS: [&str; 8] = [
     "config/keys.rs",
-    "config/parse.rs",
-    "config/request.rs",
-    "config/settings.rs",
+    "config/sources/parse.rs",
+    "config/sources/request.rs",
+    "config/sources/settings.rs",
     "config/value.rs",
-    "config/overrides.rs",
-    "config/gpu.rs",
-    "config/slice_extras.rs",
+    "config/sources/overrides.rs",
+    "config/sections/gpu.rs",
+    "config/sections/slice_extras.rs",
 ];
 
 const fn owner(key: &'static str, file: &'static str, name: &'static str, test: &'static str) -> Owner {
@@ -77,8 +77,8 @@ const ASKED: &str = "sessions/keys.rs::selection_follows_the_keys";
 
 #[rustfmt::skip]
 pub(crate) const OWNERS: &[Owner] = &[
-    owner("KINETO_ENABLED", "builder/mod.rs", "activation", "src/config/env.rs::enabled_variable_decides"),
-    owner("KINETO_CONFIG", "config/file.rs", "ConfigFile", "lifecycle/environment.rs::configuration_file_enables_a_layer"),
+    owner("KINETO_ENABLED", "builder/mod.rs", "activation", "src/config/sources/env.rs::enabled_variable_decides"),
+    owner("KINETO_CONFIG", "config/sources/file.rs", "ConfigFile", "lifecycle/environment.rs::configuration_file_enables_a_layer"),
     owner("MODE", "session/recording/mod.rs", "mode", "sessions/observers.rs::empty_trace_has_a_reason_when_the_mode_excludes_kineto"),
     owner("ITT_DOMAIN", "builder/mod.rs", "itt_domain", "cuda/itt.rs::spans_are_tasks"),
     owner("ACTIVITY_TYPES", "session/recording/mod.rs", "activities", "ondemand/base.rs::next_request_follows_the_file"),
@@ -148,7 +148,7 @@ pub(crate) const OWNERS: &[Owner] = &[
     owner("CUPTI_PM_SAMPLING_METRICS", "collector/cupti/advice.rs", "CUPTI_PM_SAMPLING_METRICS", "lifecycle/environment.rs::counters_that_are_not_sampled_are_reported"),
     owner("CUPTI_PM_SAMPLING_DEVICE_ID", "collector/cupti/advice.rs", "CUPTI_PM_SAMPLING_DEVICE_ID", "lifecycle/environment.rs::counters_that_are_not_sampled_are_reported"),
     owner("PROFILE_MEMORY", "ondemand/request.rs", "memory_profile", "ondemand/traces.rs::request_records_a_memory_profile"),
-    owner("PROFILE_MEMORY_DURATION_MSECS", "ondemand/request.rs", "memory_profile", "src/config/request.rs::memory_profile_has_its_own_duration"),
+    owner("PROFILE_MEMORY_DURATION_MSECS", "ondemand/request.rs", "memory_profile", "src/config/sources/request.rs::memory_profile_has_its_own_duration"),
     owner("CLIENT_INTERFACE_ENABLE_OP_INPUTS_COLLECTION", "session/observer.rs", "RecordingFlags", "sessions/session_observers.rs::prepared_flags_match_torchs_keys_in_the_header"),
     owner("PROFILE_REPORT_INPUT_SHAPES", "session/observer.rs", "RecordingFlags", "sessions/session_observers.rs::prepared_flags_match_torchs_keys_in_the_header"),
     owner("PROFILE_WITH_FLOPS", "session/observer.rs", "RecordingFlags", "sessions/session_observers.rs::prepared_flags_match_torchs_keys_in_the_header"),

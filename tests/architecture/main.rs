@@ -389,14 +389,14 @@ fn a_key_without_an_owner_is_found() {
     assert_eq!(keys::unowned(&keys, &[one, gone]), ["TWO has no owner", "THREE has an owner, and is no key"]);
     let sources = [
         Source::new("config/mod.rs", "struct Config { one: bool, two: bool }"),
-        Source::new("config/parse.rs", "fn f() { one }"),
+        Source::new("config/sources/parse.rs", "fn f() { one }"),
         Source::new("a.rs", "/// one\nfn f() { config.one; \"two\" } #[cfg(test)] mod tests { fn g() { two } }"),
     ];
     let faults = |file, name| keys::faults(&owner("ONE", file, name), &sources).len();
     let option = |file| keys::faults(&owner("two", file, "two"), &sources).len();
     assert_eq!((option("a.rs"), option("config/mod.rs")), (0, 1));
     assert_eq!((faults("a.rs", "one"), faults("a.rs", "two"), faults("b.rs", "one")), (0, 1, 1));
-    assert_eq!((faults("config/parse.rs", "one"), faults("a.rs", "f"), faults("a.rs", "three")), (1, 0, 2));
+    assert_eq!((faults("config/sources/parse.rs", "one"), faults("a.rs", "f"), faults("a.rs", "three")), (1, 0, 2));
 }
 
 /// The rows of the table that counts items: by group, and of all.

@@ -5,7 +5,7 @@ use super::kinds::{KindSwitch, PausableKinds};
 use super::launches::UnfinishedLaunches;
 use super::pool::{FilledBuffer, Pool, PoolCounts};
 use crate::buffer::Loss;
-use crate::collector::contained::run_reader;
+use crate::collector::library::contained::run_reader;
 use crate::collector::{RecordSink, Unavailable};
 use std::fmt;
 use std::sync::Arc;

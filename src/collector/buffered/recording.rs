@@ -5,7 +5,7 @@ use super::kinds::{KindSwitch, PausableKinds};
 use super::pool::Pool;
 use crate::buffer::Loss;
 use crate::collector::clock::{realtime_now, to_vendor_clock};
-use crate::collector::lease::ExclusiveLease;
+use crate::collector::library::lease::ExclusiveLease;
 use crate::collector::{DeviceDescription, RecordSink, Recording};
 use crate::time::Timestamp;
 use kineto_trace::activity::CorrelationId;

@@ -4,7 +4,7 @@
 
 use super::ffi::{DRIVER, RUNTIME};
 use super::hub::HUB;
-use crate::collector::contained::in_callback;
+use crate::collector::library::contained::in_callback;
 use std::ffi::c_void;
 
 /// A function by which a program begins or ends a range.

@@ -4,7 +4,7 @@ use super::callbacks::UNLOADS;
 use crate::collector::CaptureRange;
 use crate::collector::buffered::commands::ReaderCommands;
 use crate::collector::buffered::pool::Pool;
-use crate::collector::lease::{ExclusiveLease, OwningProcess};
+use crate::collector::library::lease::{ExclusiveLease, OwningProcess};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Caches demangled names of kernels.
 
-use crate::collector::demangle::demangle;
+use crate::collector::records::demangle::demangle;
 use crate::collector::{Batch, Name, text};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

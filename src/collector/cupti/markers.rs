@@ -169,7 +169,7 @@ mod tests {
     use super::super::records::Record;
     use super::*;
     use crate::collector::RecordSink;
-    use crate::collector::fields::make_record as record;
+    use crate::collector::records::fields::make_record as record;
     use crate::collector::trial::{self, Findings};
 
     fn address(text: &'static [u8]) -> u64 {

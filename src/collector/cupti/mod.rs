@@ -27,8 +27,8 @@ mod subscription;
 mod worker;
 
 use super::buffered::recording::{BufferedRecording, LibraryState};
-use super::lazy_library::LazyLibrary;
 use super::library::Attempt;
+use super::library::lazy::LazyLibrary;
 use super::vendor::VendorFolder;
 use super::{
     Capabilities, Collector, CudaEvents, DeviceDescription, EventTimers, Options, RecordSink, Recording, Selection,

@@ -3,7 +3,7 @@
 //! From 11.7 to 13.4 records only grew at their ends, so a field exists if the record is long enough, whatever the
 //! version. No other value in a buffer is trusted.
 
-use crate::collector::fields::{Field, records};
+use crate::collector::records::fields::{Field, records};
 
 /// The activity kinds, by CUPTI's numbers.
 pub(super) mod kind {
@@ -148,7 +148,7 @@ pub(super) fn kind_of(bytes: &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collector::fields::make_record as record;
+    use crate::collector::records::fields::make_record as record;
 
     const KERNEL: [(usize, usize, u64); 21] = [
         (6, 2, 40),

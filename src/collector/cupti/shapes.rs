@@ -3,7 +3,7 @@
 use super::markers::Details;
 use super::records::{Api, GraphTrace, Kernel, Memcpy, Memcpy2, Memset};
 use crate::collector::cuda::{BLOCKS_PER_MULTIPROCESSOR, RESERVED_SHARED_MEMORY};
-use crate::collector::packed::{MinusOne, PackedValue, packed, prepend_words};
+use crate::collector::records::packed::{MinusOne, PackedValue, packed, prepend_words};
 use crate::collector::{DeviceDescription, Name, RecordLayout, RecordView};
 use crate::occupancy::{self, Occupancy, SharedLimit};
 use kineto_trace::activity::ArgValue;

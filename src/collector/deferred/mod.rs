@@ -7,7 +7,7 @@ mod records;
 pub use clock::{AlignedBy, Alignment, DeviceClock};
 
 use super::clock::realtime_now;
-use super::contained::catch_panic;
+use super::library::contained::catch_panic;
 use super::{
     ApiCall, Capabilities, Collector, DeviceDescription, RecordLayout, RecordSink, RecordView, Recording, Selection,
     Thread, Unavailable, Why,

@@ -4,7 +4,7 @@
 use super::abi::{Builder, DeviceInfo, Event, EventFlow, Handle, Interface, Registry, ResourceInfo, Versioned};
 use super::events::{Events, Rejection};
 use crate::collector::DeviceDescription;
-use crate::collector::contained::in_callback;
+use crate::collector::library::contained::in_callback;
 use crate::os::fork;
 use std::ffi::{CStr, c_char, c_int};
 

@@ -1,7 +1,7 @@
 //! The layouts of HIP's records: libkineto's arguments, in its order. Unlike there, numbers are JSON numbers, and
 //! addresses are hexadecimal strings.
 
-use crate::collector::packed::{packed, prepend_words};
+use crate::collector::records::packed::{packed, prepend_words};
 use crate::collector::{Name, RecordLayout, RecordView};
 use kineto_trace::activity::ArgValue;
 
@@ -209,7 +209,7 @@ fn write_address(key: &str, address: u64, each: Each<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collector::names::NameTable;
+    use crate::collector::records::names::NameTable;
     use crate::time::Timestamp;
 
     fn shown(shape: RocmShape, words: &[u64], names: &NameTable) -> String {

@@ -3,7 +3,7 @@
 use super::ffi::Api;
 use crate::collector::buffered::kinds::PausableKinds;
 use crate::collector::buffered::pool::Pool;
-use crate::collector::lease::{ExclusiveLease, OwningProcess};
+use crate::collector::library::lease::{ExclusiveLease, OwningProcess};
 use std::sync::Arc;
 
 /// The hub of the process.

@@ -22,8 +22,8 @@ mod views;
 mod worker;
 
 use super::buffered::recording::{BufferedRecording, LibraryState};
-use super::lazy_library::LazyLibrary;
 use super::library::Attempt;
+use super::library::lazy::LazyLibrary;
 use super::vendor::VendorFolder;
 use super::{Capabilities, Collector, DeviceDescription, Options, RecordSink, Recording, Selection, Unavailable};
 use hub::{HUB, Lease};

@@ -3,7 +3,7 @@
 //! From 0.12 to 1.0 records only grew at their ends, except for communication, whose fields moved. So a field exists
 //! if the record is long enough. No other value in a buffer is trusted.
 
-use crate::collector::fields::{Field, records};
+use crate::collector::records::fields::{Field, records};
 
 /// The views, by PTI's numbers.
 pub(super) mod view {

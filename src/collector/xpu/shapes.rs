@@ -3,7 +3,7 @@
 //! Times that PTI does not know are omitted; libkineto writes 0.
 
 use super::records::{Kernel, Memcpy, Memset, Overhead, PeerMemcpy, Synchronization};
-use crate::collector::packed::{PackedValue, packed, prepend_words};
+use crate::collector::records::packed::{PackedValue, packed, prepend_words};
 use crate::collector::{Name, RecordLayout, RecordView};
 use crate::time::base_time;
 use kineto_trace::activity::ArgValue;

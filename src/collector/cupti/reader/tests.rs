@@ -2,7 +2,7 @@
 
 use super::super::steps::RecordSizes;
 use super::*;
-use crate::collector::fields::make_record;
+use crate::collector::records::fields::make_record;
 use crate::collector::trial::{self, Findings, TrialRecord as Found};
 use proptest::prelude::*;
 use std::time::Instant;

@@ -3,8 +3,8 @@
 
 use super::arguments::Arguments;
 use super::records::{Callback, LONGEST};
+use crate::collector::library::text;
 use crate::collector::library::{Library, functions};
-use crate::collector::text;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 

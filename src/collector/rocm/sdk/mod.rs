@@ -17,9 +17,9 @@ mod runtime;
 use super::{ids, search};
 use crate::collector::buffered::commands::EndLimits;
 use crate::collector::clock::to_vendor_clock;
-use crate::collector::contained::run_reader;
-use crate::collector::lazy_library::LazyLibrary;
 use crate::collector::library::Attempt;
+use crate::collector::library::contained::run_reader;
+use crate::collector::library::lazy::LazyLibrary;
 use crate::collector::{
     Capabilities, Collector, DeviceDescription, Options, RecordSink, Recording, Selection, Unavailable, Why,
 };

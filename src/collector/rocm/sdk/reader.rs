@@ -5,7 +5,7 @@ use super::arguments::Arguments;
 use super::names::{Function, Operations};
 use super::records::{Copy, Dispatch, Kind, Record};
 use crate::buffer::Loss;
-use crate::collector::demangle::demangle;
+use crate::collector::records::demangle::demangle;
 use crate::collector::rocm::captures::Captures;
 use crate::collector::rocm::hip::{self, Direction, Does};
 use crate::collector::rocm::launches::{PendingLaunch, PendingLaunches};

@@ -3,7 +3,7 @@
 //! A record begins with its own size, and versions only append fields. A field exists if it lies within both that
 //! size and the available bytes.
 
-use crate::collector::fields::{Field, records};
+use crate::collector::records::fields::{Field, records};
 
 /// A record of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

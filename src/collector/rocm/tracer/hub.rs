@@ -3,7 +3,7 @@
 use super::ffi::PoolHandle;
 use super::recording::TracerRecording;
 use super::start::Loaded;
-use crate::collector::lease::OwningProcess;
+use crate::collector::library::lease::OwningProcess;
 use crate::os::fork;
 use std::sync::{Arc, LazyLock, OnceLock};
 

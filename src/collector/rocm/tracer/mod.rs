@@ -17,8 +17,8 @@ mod start;
 mod worker;
 
 use crate::collector::buffered::commands::EndLimits;
-use crate::collector::lazy_library::LazyLibrary;
 use crate::collector::library::Attempt;
+use crate::collector::library::lazy::LazyLibrary;
 use crate::collector::rocm::ids;
 use crate::collector::{
     Capabilities, Collector, DeviceDescription, Options, RecordSink, Recording, Selection, Unavailable,

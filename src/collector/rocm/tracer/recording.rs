@@ -4,7 +4,7 @@ use super::args::{self, Args};
 use super::functions::Function;
 use super::records::{self, Record, WorkKind};
 use crate::buffer::Loss;
-use crate::collector::demangle::demangle;
+use crate::collector::records::demangle::demangle;
 use crate::collector::rocm::captures::Captures;
 use crate::collector::rocm::hip::{self, Direction, Does};
 use crate::collector::rocm::launches::{PendingLaunch, PendingLaunches};

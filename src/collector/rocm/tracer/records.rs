@@ -1,7 +1,7 @@
 //! Reads the fields of roctracer's records of device work.
 
 use super::ffi::HIP_OPS;
-use crate::collector::fields::records;
+use crate::collector::records::fields::records;
 use crate::collector::rocm::hip::Direction;
 
 /// The size of a record, in every version.
@@ -111,7 +111,7 @@ pub(super) fn split_records(bytes: &[u8]) -> (impl Iterator<Item = Option<Record
 /// Makes a record from fields: offset, width and value.
 #[cfg(test)]
 pub(super) fn make_record(fields: &[(usize, usize, u64)]) -> [u8; SIZE] {
-    *crate::collector::fields::make_record(HIP_OPS, SIZE, fields).first_chunk().unwrap()
+    *crate::collector::records::fields::make_record(HIP_OPS, SIZE, fields).first_chunk().unwrap()
 }
 
 #[cfg(test)]

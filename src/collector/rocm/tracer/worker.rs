@@ -3,7 +3,7 @@
 use super::ffi::PoolHandle;
 use super::hub::HUB;
 use super::start::Loaded;
-use crate::collector::contained::run_reader;
+use crate::collector::library::contained::run_reader;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};

@@ -6,7 +6,7 @@ use super::super::streams;
 use super::super::views;
 use super::*;
 use crate::collector::buffered::walk::Unreadable;
-use crate::collector::fields::make_record;
+use crate::collector::records::fields::make_record;
 use crate::collector::trial::{self, Findings, TrialRecord as Row};
 use proptest::prelude::*;
 

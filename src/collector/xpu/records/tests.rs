@@ -1,7 +1,7 @@
 //! Tests of the records of each version, by the offsets in their headers.
 
 use super::*;
-use crate::collector::fields::make_record as record;
+use crate::collector::records::fields::make_record as record;
 
 /// The fields of a kernel: offset, size, value. Version 1.0 appends a device handle and an engine.
 const KERNEL: [(usize, usize, u64); 17] = [

@@ -1,6 +1,8 @@
 //! Contains the panics of collectors that the program provides.
 
-use super::{Attempt, Capabilities, Collector, DeviceDescription, RecordSink, Recording, Selection, Unavailable, Why};
+use super::super::{
+    Attempt, Capabilities, Collector, DeviceDescription, RecordSink, Recording, Selection, Unavailable, Why,
+};
 use crate::time::Timestamp;
 use kineto_trace::activity::{ActivityTypes, CorrelationId};
 use std::any::Any;
@@ -62,14 +64,14 @@ pub(crate) fn catch_panic<R>(what: &str, call: impl FnOnce() -> R) -> Result<R, 
 
 /// Runs the body of a thread that reads a library's records. A panic becomes a note in `sink`, and the thread then
 /// releases what it holds as usual.
-pub(super) fn run_reader(sink: &RecordSink, body: impl FnOnce()) {
+pub(in crate::collector) fn run_reader(sink: &RecordSink, body: impl FnOnce()) {
     if let Err(reason) = catch_panic("the thread that reads records", body) {
         sink.note(format!("{}; unread records are lost", reason.message()));
     }
 }
 
 /// Runs a callback, which must not unwind into foreign code; returns the default after a panic.
-pub(super) fn in_callback<R: Default>(act: impl FnOnce() -> R) -> R {
+pub(in crate::collector) fn in_callback<R: Default>(act: impl FnOnce() -> R) -> R {
     catch_panic("a callback", act).unwrap_or_default()
 }
 
@@ -168,10 +170,10 @@ impl Recording for ContainedRecording {
 
 #[cfg(all(test, not(miri)))]
 mod tests {
-    use super::super::buffered::commands::{EndNotifier, ReaderCommands, RecordingEnd};
-    use super::super::buffered::pool::Pool;
-    use super::super::trial;
     use super::*;
+    use crate::collector::buffered::commands::{EndNotifier, ReaderCommands, RecordingEnd};
+    use crate::collector::buffered::pool::Pool;
+    use crate::collector::trial;
     use std::time::Duration;
 
     #[test]

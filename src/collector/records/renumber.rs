@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// Gives each device a unique number. Devices of two collectors with the same number and name are the same device. If
 /// the names differ, the later device gets the next free number, and its label includes its name.
-pub(super) fn renumber_devices<'c>(all: impl Iterator<Item = &'c mut Collected>) {
+pub(in crate::collector) fn renumber_devices<'c>(all: impl Iterator<Item = &'c mut Collected>) {
     let mut all: Vec<_> = all.collect();
     let highest = all.iter().flat_map(|records| &records.devices).map(|device| device.id).max();
     let mut free = highest.unwrap_or(-1).saturating_add(1)..;

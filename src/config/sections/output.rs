@@ -1,10 +1,10 @@
 //! The output: where a recording's trace goes by default.
 
-use super::Config;
-use super::keys::Key;
-use super::placeholders::{self, PlaceholderValues, has_pid_placeholder};
-use super::settings::ConfigSource;
-use super::value::Value;
+use super::super::Config;
+use super::super::keys::Key;
+use super::super::placeholders::{self, PlaceholderValues, has_pid_placeholder};
+use super::super::sources::settings::ConfigSource;
+use super::super::value::Value;
 use crate::error::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 

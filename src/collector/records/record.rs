@@ -1,7 +1,7 @@
 //! The records that collectors deliver, before they are packed.
 
+use super::layout::RecordLayout;
 use super::names::Name;
-use super::shape::RecordLayout;
 use kineto_trace::activity::{ActivityType, DeviceType};
 
 /// A call of a runtime or driver by a thread of the host.
@@ -68,7 +68,7 @@ pub struct Synchronization<'r> {
     pub kind: ActivityType,
     /// The kind of wait.
     pub name: Name,
-    /// The context; its device is that of [`Batch::context`](super::Batch::context).
+    /// The context; its device is that of [`Batch::context`](super::super::Batch::context).
     pub context: u32,
     /// The stream's number, `u32::MAX` for all streams.
     pub stream: u32,
@@ -93,7 +93,7 @@ pub struct EventRecord<'r> {
     pub kind: ActivityType,
     /// The row's name.
     pub name: Name,
-    /// The context; its device is that of [`Batch::context`](super::Batch::context).
+    /// The context; its device is that of [`Batch::context`](super::super::Batch::context).
     pub context: u32,
     /// The stream's number.
     pub stream: u32,

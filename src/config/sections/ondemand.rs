@@ -1,8 +1,8 @@
 //! Sources of external requests, and the limits on their files.
 
-use super::keys::Key;
+use super::super::keys::Key;
+use super::super::value::Value;
 use super::timetable::Timetable;
-use super::value::Value;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ impl OnDemandConfig {
     }
 
     /// Applies a key's value.
-    pub(super) fn apply_setting(&mut self, key: Key, value: &Value) {
+    pub(in crate::config) fn apply_setting(&mut self, key: Key, value: &Value) {
         let seconds = |number| Duration::from_secs(u64::try_from(number).unwrap_or(0));
         let folder = |path: &String| Some(PathBuf::from(path)).filter(|_| !path.is_empty());
         match (key, value) {

@@ -1,6 +1,11 @@
 //! Finds vendors' libraries on the machine, and opens them until the process ends.
 #![allow(unsafe_code, reason = "opening a library runs its code, and a symbol has the type that the caller names")]
 
+pub(in crate::collector) mod contained;
+pub(in crate::collector) mod lazy;
+pub(in crate::collector) mod lease;
+pub(in crate::collector) mod text;
+
 use kineto_trace::sorting::sort_few_by_key;
 use std::ffi::{CStr, OsStr, c_void};
 use std::fmt;
@@ -79,7 +84,7 @@ macro_rules! functions {
         }
     };
 }
-pub(super) use functions;
+pub(in crate::collector) use functions;
 
 /// A way to open a library.
 #[derive(Clone, Debug, PartialEq, Eq)]

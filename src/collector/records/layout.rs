@@ -1,6 +1,6 @@
 //! Layouts: the meaning of a record's words.
 
-use super::DeviceDescription;
+use super::super::DeviceDescription;
 use super::names::{Name, NameTable};
 use crate::time::Timestamp;
 use kineto_trace::activity::ArgValue;

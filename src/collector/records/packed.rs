@@ -3,7 +3,7 @@
 use super::names::Name;
 
 /// A value of a fixed number of bits.
-pub(super) trait PackedValue {
+pub(in crate::collector) trait PackedValue {
     const BITS: u32;
 
     /// Returns the bits, without any above [`BITS`](Self::BITS).
@@ -64,7 +64,7 @@ converted! {
 
 /// A number that is usually 1, packed as 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct MinusOne(pub(super) u32);
+pub(in crate::collector) struct MinusOne(pub(in crate::collector) u32);
 
 impl PackedValue for u64 {
     const BITS: u32 = 64;
@@ -126,14 +126,14 @@ macro_rules! packed {
             #[inline]
             pub(super) fn to_words(self) -> [u64; $size] {
                 let mut words = [0; $size];
-                $(words[$word] |= $crate::collector::packed::PackedValue::to_bits(self.$field) << (0 $(+ $bit)?);)*
+                $(words[$word] |= $crate::collector::records::packed::PackedValue::to_bits(self.$field) << (0 $(+ $bit)?);)*
                 words
             }
 
             #[inline]
             pub(super) fn from_record(record: &$crate::collector::RecordView<'_>) -> $name {
                 $name {
-                    $($field: $crate::collector::packed::PackedValue::from_bits(record.word($word) >> (0 $(+ $bit)?)),)*
+                    $($field: $crate::collector::records::packed::PackedValue::from_bits(record.word($word) >> (0 $(+ $bit)?)),)*
                 }
             }
         }
@@ -142,7 +142,7 @@ macro_rules! packed {
         const _: [u64; $size] = {
             let mut used = [0; $size];
             $({
-                let bits = <$type as $crate::collector::packed::PackedValue>::BITS + (0 $(+ $bit)?);
+                let bits = <$type as $crate::collector::records::packed::PackedValue>::BITS + (0 $(+ $bit)?);
                 assert!(bits <= 64);
                 let mask = u64::MAX >> (64 - bits) & u64::MAX << (0 $(+ $bit)?);
                 assert!(used[$word] & mask == 0);
@@ -153,11 +153,11 @@ macro_rules! packed {
     )*};
 }
 
-pub(super) use packed;
+pub(in crate::collector) use packed;
 
 /// Puts words before others, whose first words are 0.
 #[inline]
-pub(super) fn prepend_words<const FIRST: usize, const ALL: usize>(
+pub(in crate::collector) fn prepend_words<const FIRST: usize, const ALL: usize>(
     first: [u64; FIRST],
     mut all: [u64; ALL],
 ) -> [u64; ALL] {

@@ -1,7 +1,7 @@
 //! Reads the fields of vendors' records from their bytes.
 
 /// A field of a record, in this machine's byte order.
-pub(super) trait Field: Default {
+pub(in crate::collector) trait Field: Default {
     /// Reads the field at that offset; returns `None` if the record is too short.
     fn read_at(record: &[u8], at: usize) -> Option<Self>;
 }
@@ -53,22 +53,22 @@ macro_rules! records {
 
             $(#[inline]
             pub(super) fn $field(&self) -> $type {
-                $crate::collector::fields::Field::read_at(self.first, $at).unwrap_or_default()
+                $crate::collector::records::fields::Field::read_at(self.first, $at).unwrap_or_default()
             })*
 
             $($(#[inline]
             pub(super) fn $later(&self) -> Option<$later_type> {
-                $crate::collector::fields::Field::read_at(self.all, $later_at)
+                $crate::collector::records::fields::Field::read_at(self.all, $later_at)
             })*)?
         }
     )*};
 }
 
-pub(super) use records;
+pub(in crate::collector) use records;
 
 /// Makes a record of `size` bytes from fields: offset, size and value.
 #[cfg(test)]
-pub(super) fn make_record(kind: u32, size: usize, fields: &[(usize, usize, u64)]) -> Vec<u8> {
+pub(in crate::collector) fn make_record(kind: u32, size: usize, fields: &[(usize, usize, u64)]) -> Vec<u8> {
     let mut bytes = vec![0u8; size];
     bytes[..4].copy_from_slice(&kind.to_ne_bytes());
     for (at, width, value) in fields {

@@ -1,11 +1,11 @@
 //! The text of an external request, parsed but not yet checked against bounds.
 
-use super::Config;
-use super::keys::{Key, ReloadPolicy};
-use super::output::Output;
+use super::super::Config;
+use super::super::keys::{Key, ReloadPolicy};
+use super::super::sections::output::Output;
+use super::super::value::Value;
 use super::parse::parse_settings;
 use super::settings::{ConfigSource, SettingError, SourceSettings};
-use super::value::Value;
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::path::PathBuf;
 use std::time::Duration;

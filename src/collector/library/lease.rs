@@ -6,19 +6,19 @@ use std::thread::LocalKey;
 
 /// A lease that at most one recording holds.
 #[derive(Debug)]
-pub(super) struct ExclusiveLease {
+pub(in crate::collector) struct ExclusiveLease {
     taken: AtomicBool,
     /// Counts recordings.
     recording: AtomicU32,
 }
 
 impl ExclusiveLease {
-    pub(super) const fn new() -> ExclusiveLease {
+    pub(in crate::collector) const fn new() -> ExclusiveLease {
         ExclusiveLease { taken: AtomicBool::new(false), recording: AtomicU32::new(0) }
     }
 
     /// Acquires the lease; returns `false` if another recording holds it.
-    pub(super) fn try_acquire(&self) -> bool {
+    pub(in crate::collector) fn try_acquire(&self) -> bool {
         let taken = self.taken.swap(true, Ordering::AcqRel);
         if !taken {
             self.recording.fetch_add(1, Ordering::Relaxed);
@@ -27,14 +27,18 @@ impl ExclusiveLease {
     }
 
     /// Releases the lease.
-    pub(super) fn release(&self) {
+    pub(in crate::collector) fn release(&self) {
         self.taken.store(false, Ordering::Release);
     }
 
     /// Pops the ids that an earlier recording left on the calling thread because it ended while the thread was inside
     /// a slice. `clean_for` holds the recording for which the thread did this last; `pop` removes an id.
     #[inline]
-    pub(super) fn forget_stale_ids(&self, clean_for: &'static LocalKey<Cell<u32>>, pop: impl Fn() -> bool) {
+    pub(in crate::collector) fn forget_stale_ids(
+        &self,
+        clean_for: &'static LocalKey<Cell<u32>>,
+        pop: impl Fn() -> bool,
+    ) {
         let recording = self.recording.load(Ordering::Relaxed);
         let is_clean = clean_for.try_with(|clean_for| clean_for.replace(recording) == recording);
         if !is_clean.unwrap_or(true) {
@@ -53,7 +57,7 @@ pub(crate) struct OwningProcess {
 }
 
 impl OwningProcess {
-    pub(super) const fn new() -> OwningProcess {
+    pub(in crate::collector) const fn new() -> OwningProcess {
         OwningProcess { process: AtomicU32::new(0) }
     }
 

@@ -5,14 +5,15 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use super::super::keys::Key;
 use super::env::Env;
-use super::keys::Key;
 use super::parse::parse_settings;
 use super::settings::{ParsedSettings, SourceSettings};
 use crate::error::{Error, ErrorKind};
 
 /// The default file, as in libkineto.
-pub(super) const DEFAULT: &str = if cfg!(target_os = "linux") { "/etc/libkineto.conf" } else { "libkineto.conf" };
+pub(in crate::config) const DEFAULT: &str =
+    if cfg!(target_os = "linux") { "/etc/libkineto.conf" } else { "libkineto.conf" };
 
 /// The largest accepted file; bounds the time to read a device that is named by mistake.
 const LIMIT: u64 = 1 << 20;
@@ -36,7 +37,7 @@ struct Stamp {
 
 impl ConfigFile {
     /// Checks the file that the program names, else that of KINETO_CONFIG, else `default`.
-    pub(super) fn find(named: Option<&Path>, env: &Env, default: &Path) -> ConfigFile {
+    pub(in crate::config) fn find(named: Option<&Path>, env: &Env, default: &Path) -> ConfigFile {
         let variable = env.text(Key::ConfigFile.spec().name).map(PathBuf::from);
         let (path, named_by) = match (named, variable) {
             (Some(path), _) => (path.to_owned(), Some("config_file()")),
@@ -58,7 +59,7 @@ impl ConfigFile {
     }
 
     /// Returns whether a setting named it.
-    pub(super) fn is_named(&self) -> bool {
+    pub(in crate::config) fn is_named(&self) -> bool {
         self.named_by.is_some()
     }
 
@@ -73,7 +74,7 @@ impl ConfigFile {
     ///
     /// # Errors
     /// [`ErrorKind::Io`] or [`ErrorKind::Config`] about a named file.
-    pub(super) fn read_settings(&self, warnings: &mut Vec<String>) -> Result<SourceSettings, Error> {
+    pub(in crate::config) fn read_settings(&self, warnings: &mut Vec<String>) -> Result<SourceSettings, Error> {
         let path = &self.path;
         let Some(by) = self.named_by else { return Ok(read_default(path, warnings)) };
         let advice = format!("name a file that can be read in {by}, or none");

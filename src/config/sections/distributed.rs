@@ -1,6 +1,6 @@
 //! This process's place in a distributed job.
 
-use super::env::Env;
+use super::super::sources::env::Env;
 
 /// The place of a trace's process in a distributed job; `distributedInfo` in the trace's header.
 ///
@@ -109,7 +109,7 @@ impl DistributedInfo {
     }
 
     /// Reads the variables of the first launcher that has set valid ones; warns about invalid ones.
-    pub(super) fn from_env(env: &Env, warnings: &mut Vec<String>) -> Option<Self> {
+    pub(in crate::config) fn from_env(env: &Env, warnings: &mut Vec<String>) -> Option<Self> {
         LAUNCHERS.iter().find_map(|launcher| launcher.read_distributed_info(env, warnings))
     }
 }
@@ -165,17 +165,17 @@ impl ProcessGroup {
 }
 
 /// The launchers, in order of precedence.
-pub(super) const LAUNCHERS: [Launcher; 3] = [
+pub(in crate::config) const LAUNCHERS: [Launcher; 3] = [
     Launcher { rank: "RANK", size: "WORLD_SIZE", local: "LOCAL_RANK" },
     Launcher { rank: "SLURM_PROCID", size: "SLURM_NTASKS", local: "SLURM_LOCALID" },
     Launcher { rank: "OMPI_COMM_WORLD_RANK", size: "OMPI_COMM_WORLD_SIZE", local: "OMPI_COMM_WORLD_LOCAL_RANK" },
 ];
 
 /// A launcher's variables.
-pub(super) struct Launcher {
-    pub(super) rank: &'static str,
-    pub(super) size: &'static str,
-    pub(super) local: &'static str,
+pub(in crate::config) struct Launcher {
+    pub(in crate::config) rank: &'static str,
+    pub(in crate::config) size: &'static str,
+    pub(in crate::config) local: &'static str,
 }
 
 impl Launcher {

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::keys::{Key, KeyDefault, ReloadPolicy};
-use super::value::{SettingKind, Value};
+use super::super::keys::{Key, KeyDefault, ReloadPolicy};
+use super::super::value::{SettingKind, Value};
 use kineto_trace::sorting::sort_few_by_key;
 
 /// The settings of one source.
@@ -12,7 +12,7 @@ pub(crate) struct SourceSettings(Vec<(Key, Value)>);
 
 impl SourceSettings {
     /// Sets `key`; replaces an earlier value, also of its family if [`Key::replaces_family`] is true.
-    pub(super) fn set(&mut self, key: Key, value: Value) {
+    pub(in crate::config) fn set(&mut self, key: Key, value: Value) {
         self.0.retain(|(other, _)| *other != key && !(key.replaces_family() && other.family() == key.family()));
         self.0.push((key, value));
     }
@@ -21,7 +21,12 @@ impl SourceSettings {
     ///
     /// # Errors
     /// The problem, as a part of a message.
-    pub(super) fn set_from_text(&mut self, key: Key, text: &str, warnings: &mut Vec<String>) -> Result<(), String> {
+    pub(in crate::config) fn set_from_text(
+        &mut self,
+        key: Key,
+        text: &str,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), String> {
         let kind = &key.spec().kind;
         match (kind.parse(text), kind) {
             // An invalid log level should not prevent profiling.
@@ -39,24 +44,24 @@ impl SourceSettings {
     }
 
     /// Returns the settings without some keys.
-    pub(super) fn without_keys(&self, keys: &[Key]) -> SourceSettings {
+    pub(in crate::config) fn without_keys(&self, keys: &[Key]) -> SourceSettings {
         SourceSettings(self.0.iter().filter(|(key, _)| !keys.contains(key)).cloned().collect())
     }
 
     /// Returns the settings in the order in which they were made.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Key, &Value)> {
+    pub(in crate::config) fn iter(&self) -> impl Iterator<Item = (Key, &Value)> {
         self.0.iter().map(|(key, value)| (*key, value))
     }
 
     /// Returns whether it contains no settings.
     #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::config) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Returns the value of `key`, if it is set.
     #[cfg(test)]
-    pub(super) fn get(&self, key: Key) -> Option<&Value> {
+    pub(in crate::config) fn get(&self, key: Key) -> Option<&Value> {
         self.0.iter().find(|(set, _)| *set == key).map(|(_, value)| value)
     }
 }
@@ -90,11 +95,11 @@ impl fmt::Display for ConfigSource {
 
 /// The merged settings of all sources, in the order of the table, without defaults.
 #[derive(Clone, Debug, Default)]
-pub(super) struct MergedSettings(Vec<(Key, Value, ConfigSource)>);
+pub(in crate::config) struct MergedSettings(Vec<(Key, Value, ConfigSource)>);
 
 impl MergedSettings {
     /// Merges the sources: each family of keys comes from the first source that sets one of its keys.
-    pub(super) fn new(sources: [(ConfigSource, SourceSettings); 3]) -> Self {
+    pub(in crate::config) fn new(sources: [(ConfigSource, SourceSettings); 3]) -> Self {
         let mut merged = MergedSettings(Vec::new());
         for (source, SourceSettings(settings)) in sources {
             let settings = settings.into_iter().filter(|(key, _)| !merged.has_family_of(*key));
@@ -106,17 +111,17 @@ impl MergedSettings {
     }
 
     /// Replaces the value of `key`, and keeps its source.
-    pub(super) fn replace(&mut self, key: Key, value: Value) {
+    pub(in crate::config) fn replace(&mut self, key: Key, value: Value) {
         self.0.iter_mut().filter(|(set, _, _)| *set == key).for_each(|entry| entry.1 = value.clone());
     }
 
     /// Removes the value of a key.
-    pub(super) fn remove(&mut self, key: Key) {
+    pub(in crate::config) fn remove(&mut self, key: Key) {
         self.0.retain(|(set, _, _)| *set != key);
     }
 
     /// Returns these settings with `settings` on top: each key that `settings` contains replaces all keys of its family.
-    pub(super) fn overridden_by(&self, source: ConfigSource, settings: &SourceSettings) -> MergedSettings {
+    pub(in crate::config) fn overridden_by(&self, source: ConfigSource, settings: &SourceSettings) -> MergedSettings {
         let is_replaced = |key: Key| settings.iter().any(|(set, _)| set.family() == key.family());
         let own = self.0.iter().filter(|(key, _, _)| !is_replaced(*key)).cloned();
         let mut merged =
@@ -126,7 +131,7 @@ impl MergedSettings {
     }
 
     /// Returns the settings with those of the reloaded file.
-    pub(super) fn with_file(&self, file: SourceSettings) -> MergedSettings {
+    pub(in crate::config) fn with_file(&self, file: SourceSettings) -> MergedSettings {
         let of = |wanted: ConfigSource| {
             let own = self.0.iter().filter(|(_, _, source)| *source == wanted);
             (wanted, SourceSettings(own.map(|(key, value, _)| (*key, value.clone())).collect()))
@@ -135,7 +140,7 @@ impl MergedSettings {
     }
 
     /// Returns the settings with those changes in `new` that take effect in a running program.
-    pub(super) fn apply_reloaded(&self, new: &MergedSettings) -> MergedSettings {
+    pub(in crate::config) fn apply_reloaded(&self, new: &MergedSettings) -> MergedSettings {
         let is_fixed = |(key, _, _): &&(Key, Value, ConfigSource)| key.spec().reload == ReloadPolicy::Start;
         let kept = self.0.iter().filter(is_fixed);
         let taken = new.0.iter().filter(|entry| !is_fixed(entry));
@@ -149,12 +154,12 @@ impl MergedSettings {
         self.0.iter().any(|(set, _, _)| set.family() == key.family())
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Key, &Value)> {
+    pub(in crate::config) fn iter(&self) -> impl Iterator<Item = (Key, &Value)> {
         self.0.iter().map(|(key, value, _)| (*key, value))
     }
 
     /// Returns the value of a key as text, and its source.
-    pub(super) fn value_and_source(&self, key: Key) -> Option<(String, ConfigSource)> {
+    pub(in crate::config) fn value_and_source(&self, key: Key) -> Option<(String, ConfigSource)> {
         match self.0.iter().find(|(set, _, _)| *set == key) {
             Some((_, value, source)) => Some((value.to_string(), *source)),
             None if self.has_family_of(key) => None,
@@ -162,7 +167,7 @@ impl MergedSettings {
         }
     }
 
-    pub(super) fn value_source(&self, key: Key) -> ConfigSource {
+    pub(in crate::config) fn value_source(&self, key: Key) -> ConfigSource {
         self.0.iter().find(|(set, _, _)| *set == key).map_or(ConfigSource::Default, |(_, _, source)| *source)
     }
 }
@@ -171,11 +176,11 @@ impl MergedSettings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SettingError {
     /// The line of the file, from 1.
-    pub(super) line: Option<usize>,
+    pub(in crate::config) line: Option<usize>,
     /// The invalid text.
-    pub(super) found: String,
+    pub(in crate::config) found: String,
     /// The problem, as a part of a message.
-    pub(super) problem: String,
+    pub(in crate::config) problem: String,
     /// The default that is used instead.
     default: Option<&'static str>,
 }
@@ -184,7 +189,7 @@ impl SettingError {
     /// The most characters of the text that a message repeats.
     const MAX_SHOWN_CHARS: usize = 100;
 
-    pub(super) fn new(line: Option<usize>, found: &str, wrong: impl Into<String>) -> Self {
+    pub(in crate::config) fn new(line: Option<usize>, found: &str, wrong: impl Into<String>) -> Self {
         SettingError {
             line,
             found: found.chars().take(Self::MAX_SHOWN_CHARS).collect(),
@@ -194,13 +199,13 @@ impl SettingError {
     }
 
     /// Adds the default of `key`, which is used if the value is ignored.
-    pub(super) fn with_default_of(self, key: Key) -> Self {
+    pub(in crate::config) fn with_default_of(self, key: Key) -> Self {
         let (KeyDefault::Literal(text) | KeyDefault::Described(text)) = key.spec().default;
         SettingError { default: Some(text).filter(|text| !text.is_empty()), ..self }
     }
 
     /// Returns the warning that the value is ignored.
-    pub(super) fn ignored_warning(&self) -> String {
+    pub(in crate::config) fn ignored_warning(&self) -> String {
         let default = self.default.map(|text| format!(" (default: {text})")).unwrap_or_default();
         format!("{self}; it is ignored{default}")
     }
@@ -241,9 +246,9 @@ fn unit_hint(key: Key, text: &str) -> Option<String> {
 /// The result of reading one source.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedSettings {
-    pub(super) settings: SourceSettings,
-    pub(super) errors: Vec<SettingError>,
-    pub(super) warnings: Vec<String>,
+    pub(in crate::config) settings: SourceSettings,
+    pub(in crate::config) errors: Vec<SettingError>,
+    pub(in crate::config) warnings: Vec<String>,
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The periods whose records are not wanted. Its lock is only held for short lookups.
 #[derive(Debug, Default)]
-pub(super) struct Pauses {
+pub(in crate::collector) struct Pauses {
     /// Whether there is a pause.
     has_pauses: AtomicBool,
     /// Begin and end of each, in order; the last may be open.
@@ -18,7 +18,7 @@ impl Pauses {
     }
 
     /// Starts a pause: records that begin from then on are not wanted.
-    pub(super) fn begin_pause(&self, at: u64) {
+    pub(in crate::collector) fn begin_pause(&self, at: u64) {
         let mut periods = self.lock_periods();
         if periods.last().is_none_or(|last| last.1 != u64::MAX) {
             periods.push((at, u64::MAX));
@@ -27,7 +27,7 @@ impl Pauses {
     }
 
     /// Ends the pause.
-    pub(super) fn end_pause(&self, at: u64) {
+    pub(in crate::collector) fn end_pause(&self, at: u64) {
         if let Some(last) = self.lock_periods().last_mut().filter(|last| last.1 == u64::MAX) {
             last.1 = at.max(last.0);
         }
@@ -35,13 +35,13 @@ impl Pauses {
 
     /// Returns whether the whole period lies in a pause; an end of 0 means that it has not ended.
     #[inline]
-    pub(super) fn covers(&self, start: u64, end: u64) -> bool {
+    pub(in crate::collector) fn covers(&self, start: u64, end: u64) -> bool {
         self.has_pauses.load(Ordering::Acquire) && self.has_pause_around(start, if end == 0 { u64::MAX } else { end })
     }
 
     /// Returns whether some of the period lies in a pause.
     #[inline]
-    pub(super) fn overlaps(&self, start: u64, end: u64) -> bool {
+    pub(in crate::collector) fn overlaps(&self, start: u64, end: u64) -> bool {
         self.has_pauses.load(Ordering::Acquire) && self.last_before(end).is_some_and(|stretch| start < stretch.1)
     }
 

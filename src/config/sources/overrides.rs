@@ -2,17 +2,17 @@
 
 use std::path::PathBuf;
 
-use super::distributed::DistributedInfo;
-use super::keys::Key;
-use super::output::Output;
+use super::super::keys::Key;
+use super::super::sections::distributed::DistributedInfo;
+use super::super::sections::output::Output;
+use super::super::value::{SettingKind, Value};
 use super::settings::{ParsedSettings, SettingError, SourceSettings};
-use super::value::{SettingKind, Value};
 
 /// The settings made by the builder's methods.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overrides {
-    pub(super) settings: SourceSettings,
-    pub(super) config_file: Option<PathBuf>,
+    pub(in crate::config) settings: SourceSettings,
+    pub(in crate::config) config_file: Option<PathBuf>,
     pub(crate) distributed: Option<DistributedInfo>,
     /// Whether errors in the environment are returned instead of warned about.
     pub(crate) is_env_strict: bool,
@@ -43,7 +43,7 @@ impl Overrides {
     }
 
     /// Returns the settings; a value that a file could not contain is an error here, too.
-    pub(super) fn read_settings(&self) -> ParsedSettings {
+    pub(in crate::config) fn read_settings(&self) -> ParsedSettings {
         let mut reading = ParsedSettings::default();
         for (key, value) in self.values() {
             match value_error(key, value) {

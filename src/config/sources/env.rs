@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
-use super::TIMETABLE_KEYS;
-use super::distributed::LAUNCHERS;
-use super::keys::{Key, KeyScope, OTHER_VARIABLES, ReloadPolicy, is_removed};
+use super::super::TIMETABLE_KEYS;
+use super::super::keys::{Key, KeyScope, OTHER_VARIABLES, ReloadPolicy, is_removed};
+use super::super::sections::distributed::LAUNCHERS;
+use super::super::spelling::closest_name;
+use super::super::value::{self, SettingKind};
 use super::settings::{ParsedSettings, SettingError};
-use super::spelling::closest_name;
-use super::value::{self, SettingKind};
 use crate::error::{Error, ErrorKind};
 use crate::os::platform;
 
@@ -67,7 +67,7 @@ impl Env {
     }
 
     /// Returns the value of a variable if it is not empty and valid UTF-8.
-    pub(super) fn text(&self, name: &str) -> Option<&str> {
+    pub(in crate::config) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.to_str().filter(|text| !text.is_empty())
     }
 
@@ -147,7 +147,7 @@ impl Env {
     }
 
     /// Reads the variables of all keys.
-    pub(super) fn read_settings(&self) -> ParsedSettings {
+    pub(in crate::config) fn read_settings(&self) -> ParsedSettings {
         let mut reading = ParsedSettings::default();
         if self.0.is_empty() {
             return reading;
@@ -168,7 +168,7 @@ impl Env {
     }
 
     /// Returns the header entries from variables of PyTorch's jobs (include/EnvMetadata.h), as names and plain texts.
-    pub(super) fn job_metadata(&self) -> Vec<(String, String)> {
+    pub(in crate::config) fn job_metadata(&self) -> Vec<(String, String)> {
         let names = ["PT_PROFILER_JOB_NAME", "PT_PROFILER_JOB_VERSION", "PT_PROFILER_JOB_ATTEMPT_INDEX"];
         names.iter().filter_map(|name| Some(((*name).to_owned(), self.text(name)?.to_owned()))).collect()
     }
@@ -214,8 +214,8 @@ fn concerns_us(name: &str) -> bool {
 mod tests {
     use super::*;
     use crate::config::keys::KeyScope;
-    use crate::config::parse::parse_settings;
-    use crate::config::settings::tests::sample;
+    use crate::config::sources::parse::parse_settings;
+    use crate::config::sources::settings::tests::sample;
 
     #[test]
     fn each_key_has_the_same_value_from_variable_and_file() {

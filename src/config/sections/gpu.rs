@@ -3,9 +3,9 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use super::env::Env;
-use super::keys::{Key, OTHER_VARIABLES};
-use super::value::Value;
+use super::super::keys::{Key, OTHER_VARIABLES};
+use super::super::sources::env::Env;
+use super::super::value::Value;
 use crate::collector::Options;
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 
@@ -31,7 +31,7 @@ pub(crate) struct Gpu {
 
 impl Gpu {
     /// Sets the value of a key. Keys that nothing else reads are options of collectors.
-    pub(super) fn apply_setting(&mut self, key: Key, value: &Value) {
+    pub(in crate::config) fn apply_setting(&mut self, key: Key, value: &Value) {
         match (key, value) {
             (Key::MaxGpuBufferSize, Value::Int(mebibytes)) => {
                 // Fewer than two of the vendor's buffers do not work.
@@ -52,7 +52,7 @@ impl Gpu {
     }
 
     /// Returns the types without those that the custom configuration excludes for MTIA, by torch's words.
-    pub(super) fn allowed_types(&self, types: ActivityTypes) -> ActivityTypes {
+    pub(in crate::config) fn allowed_types(&self, types: ActivityTypes) -> ActivityTypes {
         let words = self.custom_config.split([',', ';', ' ']).map(str::trim);
         let taken_out = words.filter_map(|word| match word {
             "disable_runtime_events" => Some(ActivityType::MtiaRuntime),
@@ -74,7 +74,7 @@ impl Gpu {
     }
 
     /// Copies what [`read_variables`](Gpu::read_variables) found, for settings that are read again.
-    pub(super) fn keep_variables(&mut self, earlier: &Gpu) {
+    pub(in crate::config) fn keep_variables(&mut self, earlier: &Gpu) {
         for name in collector_variables() {
             if let Some(value) = earlier.options.get(name) {
                 self.options.set(name, value.clone());
@@ -117,7 +117,7 @@ mod tests {
         let words = ["CUPTI", "CUDA", "GPU", "NVTX", "DEVICE_MEMORY", "ROC", "XPU", "_PTI_"];
         let keys = Key::ALL.iter().filter(|key| words.iter().any(|word| key.spec().name.contains(word)));
         for key in keys {
-            let (one, other) = crate::config::settings::tests::sample(*key);
+            let (one, other) = crate::config::sources::settings::tests::sample(*key);
             let is_seen = |text: &&str| {
                 let mut gpu = Gpu::default();
                 gpu.apply_setting(*key, &key.spec().kind.parse(text).unwrap());

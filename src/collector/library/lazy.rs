@@ -1,14 +1,14 @@
 //! A vendor's libraries, searched for until they are found.
 
-use super::Options;
-use super::library::Attempt;
-use super::unavailable::Unavailable;
+use super::super::Options;
+use super::super::unavailable::Unavailable;
+use super::Attempt;
 use crate::os::fork;
 use std::sync::OnceLock;
 
 /// Libraries that are opened at their first use, and then stay open until the process ends.
 #[derive(Debug)]
-pub(super) struct LazyLibrary<T> {
+pub(in crate::collector) struct LazyLibrary<T> {
     options: Options,
     found: OnceLock<T>,
     attempts: fork::Own<Vec<Attempt>>,
@@ -16,7 +16,7 @@ pub(super) struct LazyLibrary<T> {
 
 impl<T> LazyLibrary<T> {
     /// Stores the options; opens nothing yet.
-    pub(super) fn new(options: Options) -> LazyLibrary<T> {
+    pub(in crate::collector) fn new(options: Options) -> LazyLibrary<T> {
         LazyLibrary { options, found: OnceLock::new(), attempts: fork::Own::default() }
     }
 
@@ -24,7 +24,7 @@ impl<T> LazyLibrary<T> {
     ///
     /// # Errors
     /// Those of `find`.
-    pub(super) fn get_or_find(
+    pub(in crate::collector) fn get_or_find(
         &self,
         find: impl FnOnce(&Options, &mut Vec<Attempt>) -> Result<T, Unavailable>,
     ) -> Result<&T, Unavailable> {
@@ -39,12 +39,12 @@ impl<T> LazyLibrary<T> {
     }
 
     /// Returns the libraries if they have been found.
-    pub(super) fn get(&self) -> Option<&T> {
+    pub(in crate::collector) fn get(&self) -> Option<&T> {
         self.found.get()
     }
 
     /// Returns what the last search tried, with the outcomes.
-    pub(super) fn attempts(&self) -> Vec<Attempt> {
+    pub(in crate::collector) fn attempts(&self) -> Vec<Attempt> {
         self.attempts.lock().clone()
     }
 }

@@ -1,24 +1,24 @@
 //! The records of a collector in a recording, in the packed form in which they are read.
 
-use super::device::DeviceDescription;
+use super::super::device::DeviceDescription;
+use super::super::threads::Threads;
+use super::layout::RecordLayout;
 use super::names::{Name, NameTable};
 use super::record::Thread;
-use super::shape::RecordLayout;
 use super::store::Budget;
-use super::threads::Threads;
 use crate::buffer::Loss;
 use kineto_trace::activity::ActivityType;
 use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Words in a block.
-pub(super) const BLOCK: usize = 8192;
-pub(super) const BLOCK_BYTES: u64 = (BLOCK * size_of::<u64>()) as u64;
+pub(in crate::collector) const BLOCK: usize = 8192;
+pub(in crate::collector) const BLOCK_BYTES: u64 = (BLOCK * size_of::<u64>()) as u64;
 
 /// The arenas: calls, device work, everything else.
-pub(super) const ARENAS: usize = 3;
+pub(in crate::collector) const ARENAS: usize = 3;
 /// Words that an arena may hold: a record's place is a 32-bit number, and the arena takes two bits.
-pub(super) const ARENA_WORDS: usize = 1 << 30;
+pub(in crate::collector) const ARENA_WORDS: usize = 1 << 30;
 
 /// The role of a record, which decides its arena and its fixed words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(crate) enum Role {
 
 impl Role {
     /// Returns the arena of records of this role.
-    pub(super) const fn arena_index(self) -> usize {
+    pub(in crate::collector) const fn arena_index(self) -> usize {
         match self {
             Role::Call => 0,
             Role::Work => 1,
@@ -54,19 +54,19 @@ const fn extra_words(arena: usize) -> usize {
 }
 
 /// The flag of a call that launches something.
-pub(super) const LAUNCHES: u8 = 1 << 4;
+pub(in crate::collector) const LAUNCHES: u8 = 1 << 4;
 /// The flag of a call whose thread is identified by its handle.
-pub(super) const BY_HANDLE: u8 = 1 << 5;
+pub(in crate::collector) const BY_HANDLE: u8 = 1 << 5;
 /// The flag of work that is linked to a slice directly instead of by a call.
-pub(super) const OF_SLICE: u8 = 1 << 6;
+pub(in crate::collector) const OF_SLICE: u8 = 1 << 6;
 
 /// The records of a collector in a recording.
 #[derive(Debug)]
 pub(crate) struct Collected {
-    pub(super) arenas: [Vec<Arc<Vec<u64>>>; ARENAS],
+    pub(in crate::collector) arenas: [Vec<Arc<Vec<u64>>>; ARENAS],
     pub(crate) names: NameTable,
-    pub(super) shapes: Vec<&'static dyn RecordLayout>,
-    pub(super) contexts: Vec<(u32, i32)>,
+    pub(in crate::collector) shapes: Vec<&'static dyn RecordLayout>,
+    pub(in crate::collector) contexts: Vec<(u32, i32)>,
     /// The threads that made the calls.
     pub(crate) threads: Threads,
     pub(crate) losses: Vec<(Loss, u64)>,
@@ -74,12 +74,12 @@ pub(crate) struct Collected {
     pub(crate) devices: Vec<DeviceDescription>,
     /// Pairs of a device's number in the records and the number it is shown under, since another vendor uses the
     /// first.
-    pub(super) renumbered: Vec<(i32, i32)>,
+    pub(in crate::collector) renumbered: Vec<(i32, i32)>,
     /// Correlation ids of launches in pauses. Their work may be recorded before they are.
-    pub(super) unwanted: HashSet<u64>,
+    pub(in crate::collector) unwanted: HashSet<u64>,
     /// The error of the collector's own clock, in nanoseconds.
     pub(crate) clock_error_ns: u64,
-    pub(super) owned: Option<(Arc<dyn Budget>, u64)>,
+    pub(in crate::collector) owned: Option<(Arc<dyn Budget>, u64)>,
 }
 
 /// A borrowed record.

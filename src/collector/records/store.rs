@@ -4,14 +4,14 @@
 //! record's role, the number of words of its [`RecordLayout`], and the number of its name. Calls, work and other
 //! records have separate arenas, since each is read separately.
 
+use super::super::threads::Threads;
 use super::collected::{ARENA_WORDS, ARENAS, BLOCK, BLOCK_BYTES, BY_HANDLE, Collected, LAUNCHES, OF_SLICE, Role};
+use super::layout::RecordLayout;
 use super::names::{Name, NameTable};
 use super::pauses::Pauses;
 use super::record::{
     ApiCall, CounterSample, DeviceMemory, DeviceWork, EventRecord, External, Overhead, Synchronization, Thread,
 };
-use super::shape::RecordLayout;
-use super::threads::Threads;
 use crate::buffer::Loss;
 use crate::os::memory;
 use kineto_trace::activity::{ActivityType, CorrelationId};
@@ -111,7 +111,7 @@ impl RecordSink {
     }
 
     /// Returns the pauses of the recording.
-    pub(super) fn pauses(&self) -> &Pauses {
+    pub(in crate::collector) fn pauses(&self) -> &Pauses {
         &self.store.pauses
     }
 
@@ -128,7 +128,7 @@ impl RecordSink {
         }
     }
 
-    /// Reports the error of delivered timestamps against the [clock](super::Recording::clock), in nanoseconds. The
+    /// Reports the error of delivered timestamps against the [clock](super::super::Recording::clock), in nanoseconds. The
     /// largest reported error is added to that clock's own error against CLOCK_REALTIME.
     pub fn clock_error(&self, ns: u64) {
         let mut state = self.lock_state();
@@ -136,7 +136,7 @@ impl RecordSink {
     }
 
     /// Returns whether the recording has not begun.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(in crate::collector) fn is_waiting(&self) -> bool {
         self.lock_state().is_waiting
     }
 

@@ -1,7 +1,7 @@
 //! Recordings that the configuration schedules: after a delay, for a time, periodically, or by iterations.
 
-use super::keys::Key;
-use super::value::Value;
+use super::super::keys::Key;
+use super::super::value::Value;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl Timetable {
     #[cfg(test)]
     pub(crate) fn of(text: &str) -> Timetable {
         let mut timetable = Timetable::default();
-        let reading = super::parse::parse_settings(&text.replace(' ', "\n"));
+        let reading = super::super::sources::parse::parse_settings(&text.replace(' ', "\n"));
         assert!(reading.errors.is_empty());
         reading.settings.iter().for_each(|(key, value)| timetable.apply_setting(key, value));
         timetable
@@ -39,7 +39,7 @@ impl Timetable {
     pub(crate) const FOREVER: Duration = Duration::from_secs(i32::MAX as u64);
 
     /// Applies a key's value.
-    pub(super) fn apply_setting(&mut self, key: Key, value: &Value) {
+    pub(in crate::config) fn apply_setting(&mut self, key: Key, value: &Value) {
         match (key, value) {
             (Key::StartDelay, Value::Time(delay)) => self.delay = *delay,
             (Key::StartPeriod, Value::Time(period)) => self.period = Some(*period),
@@ -78,7 +78,7 @@ impl Timetable {
     ///
     /// # Errors
     /// A clause with the conflict and its remedy.
-    pub(super) fn check_consistency(&self) -> Result<(), String> {
+    pub(in crate::config) fn check_consistency(&self) -> Result<(), String> {
         let is_by_time = !self.delay.is_zero() || self.period.is_some() || self.count.is_some();
         if self.is_by_iterations() {
             let why = "ACTIVITIES_ITERATIONS with PROFILE_START_ITERATION records by iterations, START_DELAY_MS, \
@@ -102,7 +102,7 @@ impl Timetable {
     }
 
     /// Returns a warning about a setting without effect.
-    pub(super) fn unused_setting_warning(&self) -> Option<&'static str> {
+    pub(in crate::config) fn unused_setting_warning(&self) -> Option<&'static str> {
         match (self.iterations > 0, self.has_start_iteration) {
             (true, false) => Some("ACTIVITIES_ITERATIONS changes nothing without PROFILE_START_ITERATION"),
             (false, true) => Some("PROFILE_START_ITERATION changes nothing without ACTIVITIES_ITERATIONS"),

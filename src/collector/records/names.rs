@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A name that a [`Batch`](super::Batch) interned: of a kernel, of a call, or any text of a record.
+/// A name that a [`Batch`](super::super::Batch) interned: of a kernel, of a call, or any text of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Name(pub(crate) u32);
 

@@ -7,14 +7,14 @@
 //! - A quoted value may contain any character, with `\"` and `\\` as escapes.
 //! - Parsing continues after a bad line, so that all errors are reported at once.
 
-use super::keys::{Key, is_removed, unknown_key_hint};
+use super::super::keys::{Key, is_removed, unknown_key_hint};
 use super::settings::{ParsedSettings, SettingError};
 
 /// The most lines with unknown keys that are reported; each needs a slow search for a similar key.
 const UNKNOWN_MAX: usize = 100;
 
 /// Parses a configuration text.
-pub(super) fn parse_settings(text: &str) -> ParsedSettings {
+pub(in crate::config) fn parse_settings(text: &str) -> ParsedSettings {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut reading = ParsedSettings::default();
     let mut unknown = 0_usize;
