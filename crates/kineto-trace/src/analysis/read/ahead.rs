@@ -83,12 +83,19 @@ impl Read for ReadAhead {
 mod tests {
     use super::*;
 
-    /// Returns an error after some bytes.
-    struct Failing(io::Cursor<Vec<u8>>);
+    /// Is interrupted before each read, and returns an error after some bytes.
+    struct Failing {
+        bytes: io::Cursor<Vec<u8>>,
+        was_interrupted: bool,
+    }
 
     impl Read for Failing {
         fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-            match self.0.read(room)? {
+            self.was_interrupted = !self.was_interrupted;
+            if self.was_interrupted {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            match self.bytes.read(room)? {
                 0 => Err(io::Error::other("the disk is gone")),
                 read => Ok(read),
             }
@@ -102,7 +109,8 @@ mod tests {
         read_ahead(Box::new(io::Cursor::new(bytes.clone()))).read_to_end(&mut all).unwrap();
         assert!(all == bytes);
         let mut part = Vec::new();
-        let failed = read_ahead(Box::new(Failing(io::Cursor::new(bytes.clone())))).read_to_end(&mut part);
+        let failing = Failing { bytes: io::Cursor::new(bytes.clone()), was_interrupted: false };
+        let failed = read_ahead(Box::new(failing)).read_to_end(&mut part);
         assert_eq!(failed.unwrap_err().to_string(), "the disk is gone");
         assert!(part == bytes);
     }
