@@ -142,7 +142,7 @@ impl Site {
 
     /// Returns the state of a span that is not recorded.
     pub(crate) fn excluded_state(&self) -> u64 {
-        state::new_ignored(self.index) | self.state & state::OWN
+        state::new_ignored(self.index) | self.state & state::EXCLUDED_BY_SCOPE
     }
 
     /// Returns the class of the callsite's slices.
@@ -156,9 +156,10 @@ impl Site {
         self.state | if annotates { state::ANNOTATES } else { 0 }
     }
 
-    /// Returns the decision for a span whose fields set that scope, or none.
-    pub(crate) fn of_scope(&'static self, named: Option<RecordScope>) -> &'static Site {
-        self.of_scope_or_kind(named, None)
+    /// Returns the site to use for a span: this one, or its excluded counterpart if the scope that its fields set is not
+    /// recorded.
+    pub(crate) fn of_scope(&'static self, scope_from_fields: Option<RecordScope>) -> &'static Site {
+        self.of_scope_or_kind(scope_from_fields, None)
     }
 
     /// Like [`of_scope`](Site::of_scope), for a span of that kind if the class is undecided.
@@ -374,9 +375,9 @@ impl Sites {
             has_stacks: wants_stacks && scope != Some(RecordScope::BackwardFunction),
             class: AtomicU8::new(class),
         };
-        let asks = metadata.is_span() && !self.rules.scopes.is_empty() && fields != ScopeFields::default();
-        let scopes = asks.then(|| {
-            let excluded = Box::leak(Box::new(Site { state: state::OWN, ..site(IGNORED, None) }));
+        let depends_on_fields = metadata.is_span() && !self.rules.scopes.is_empty() && fields != ScopeFields::default();
+        let scopes = depends_on_fields.then(|| {
+            let excluded = Box::leak(Box::new(Site { state: state::EXCLUDED_BY_SCOPE, ..site(IGNORED, None) }));
             Box::new(Scopes { fields, recorded: self.rules.scopes.clone(), excluded })
         });
         let site = site(UNDECIDED, scopes);

@@ -31,7 +31,7 @@ fn run_call(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
 }
 
 /// Runs a call if the library is active; otherwise returns its state.
-fn at_work(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
+fn run_if_active(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
     match control::library_state() {
         CStatus::Ok => run_call(call),
         other => other as c_int,
@@ -42,7 +42,7 @@ fn at_work(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
 fn run_range_exit(call: impl FnOnce() -> Result<(), CallError>) -> c_int {
     match control::library_state() {
         CStatus::ShutDown if ranges::is_inside() => run_call(call),
-        _ => at_work(call),
+        _ => run_if_active(call),
     }
 }
 
@@ -71,7 +71,7 @@ unsafe fn read_c_str<'t>(what: &str, text: *const c_char) -> Result<&'t CStr, Ca
 /// # Safety
 /// `key` is null or a C string.
 unsafe fn add_argument(key: *const c_char, value: &dyn Value) -> c_int {
-    at_work(|| {
+    run_if_active(|| {
         // SAFETY: by the caller's contract, `key` is null or a C string.
         let key = unsafe { read_text("the key", key) }?;
         ranges::add_argument(&key, value)
@@ -106,12 +106,12 @@ extern "C" fn tracing_kineto_shutdown() -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn tracing_kineto_start() -> c_int {
-    at_work(control::start_recording)
+    run_if_active(control::start_recording)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn tracing_kineto_stop() -> c_int {
-    at_work(control::stop_recording)
+    run_if_active(control::stop_recording)
 }
 
 /// The function that CUDA's driver calls inside the first `cuInit`, if `CUDA_INJECTION64_PATH` names the library.
@@ -131,7 +131,7 @@ extern "C" fn InitializeInjection() -> c_int {
 /// `path` is null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tracing_kineto_save(path: *const c_char) -> c_int {
-    at_work(|| {
+    run_if_active(|| {
         // SAFETY: by the caller's contract, `path` is null or a C string.
         let path = unsafe { read_c_str("the path", path) }?;
         #[cfg(unix)]
@@ -144,12 +144,12 @@ unsafe extern "C" fn tracing_kineto_save(path: *const c_char) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn tracing_kineto_flush() -> c_int {
-    at_work(control::flush_recording)
+    run_if_active(control::flush_recording)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn tracing_kineto_step() -> c_int {
-    at_work(control::step)
+    run_if_active(control::step)
 }
 
 #[unsafe(no_mangle)]
@@ -161,7 +161,7 @@ extern "C" fn tracing_kineto_is_recording() -> c_int {
 /// Each is null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tracing_kineto_metadata(key: *const c_char, json: *const c_char) -> c_int {
-    at_work(|| {
+    run_if_active(|| {
         // SAFETY: by the caller's contract, `key` is null or a C string.
         let key = unsafe { read_text("the key", key) }?;
         // SAFETY: by the caller's contract, `json` is null or a C string.
@@ -174,7 +174,7 @@ unsafe extern "C" fn tracing_kineto_metadata(key: *const c_char, json: *const c_
 /// `name` is null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tracing_kineto_push_range(name: *const c_char, kind: c_int) -> c_int {
-    at_work(|| {
+    run_if_active(|| {
         // SAFETY: by the caller's contract, `name` is null or a C string.
         let name = unsafe { read_text("the name", name) }?;
         ranges::push_range(&name, RangeKind::from_number(kind)?)
@@ -214,7 +214,7 @@ unsafe extern "C" fn tracing_kineto_arg_bool(key: *const c_char, value: c_int) -
 /// Each is null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tracing_kineto_arg_string(key: *const c_char, value: *const c_char) -> c_int {
-    at_work(|| {
+    run_if_active(|| {
         // SAFETY: by the caller's contract, `key` is null or a C string.
         let key = unsafe { read_text("the key", key) }?;
         // SAFETY: by the caller's contract, `value` is null or a C string.
@@ -225,7 +225,7 @@ unsafe extern "C" fn tracing_kineto_arg_string(key: *const c_char, value: *const
 
 #[unsafe(no_mangle)]
 extern "C" fn tracing_kineto_push_correlation_id(id: u64) -> c_int {
-    at_work(|| ranges::push_correlation_id(id))
+    run_if_active(|| ranges::push_correlation_id(id))
 }
 
 #[unsafe(no_mangle)]
@@ -237,7 +237,7 @@ extern "C" fn tracing_kineto_pop_correlation_id() -> c_int {
 /// `name` is null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tracing_kineto_counter(name: *const c_char, value: f64) -> c_int {
-    at_work(|| {
+    run_if_active(|| {
         // SAFETY: by the caller's contract, `name` is null or a C string.
         let name = unsafe { read_text("the name", name) }?;
         ranges::record_counter(&name, value);
@@ -249,7 +249,7 @@ unsafe extern "C" fn tracing_kineto_counter(name: *const c_char, value: f64) -> 
 /// `name` is null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn tracing_kineto_instant(name: *const c_char) -> c_int {
-    at_work(|| {
+    run_if_active(|| {
         // SAFETY: by the caller's contract, `name` is null or a C string.
         let name = unsafe { read_text("the name", name) }?;
         ranges::record_instant(&name);

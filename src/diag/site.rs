@@ -18,7 +18,7 @@ pub(crate) struct MessageSite {
     pub(crate) module: &'static str,
     second: AtomicU64,
     sent: AtomicU32,
-    held_back: AtomicU64,
+    suppressed: AtomicU64,
 }
 
 impl MessageSite {
@@ -41,7 +41,7 @@ impl MessageSite {
             module,
             second: AtomicU64::new(0),
             sent: AtomicU32::new(0),
-            held_back: AtomicU64::new(0),
+            suppressed: AtomicU64::new(0),
         }
     }
 
@@ -51,7 +51,7 @@ impl MessageSite {
             self.sent.store(0, Ordering::Relaxed);
         }
         if self.sent.fetch_add(1, Ordering::Relaxed) < Self::PER_SECOND {
-            return Some(self.held_back.swap(0, Ordering::Relaxed));
+            return Some(self.suppressed.swap(0, Ordering::Relaxed));
         }
         self.count_suppressed();
         None
@@ -59,7 +59,7 @@ impl MessageSite {
 
     /// Counts a message that is not sent.
     pub(super) fn count_suppressed(&self) {
-        self.held_back.fetch_add(1, Ordering::Relaxed);
+        self.suppressed.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -213,8 +213,8 @@ impl CollectorDiagnosis {
     }
 
     fn add_to_page(&self, page: &mut Page) {
-        let asked = if self.is_selected { "" } else { " (not selected)" };
-        page.start_section(&format!("Collector {}: {}{asked}", self.name, self.verdict));
+        let selection_note = if self.is_selected { "" } else { " (not selected)" };
+        page.start_section(&format!("Collector {}: {}{selection_note}", self.name, self.verdict));
         if let Some(reason) = &self.reason {
             page.add_line("because", reason.message());
         }

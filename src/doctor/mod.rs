@@ -326,7 +326,7 @@ fn clock_diagnosis(machine: &Machine) -> ClockDiagnosis {
         } else {
             "no counter"
         };
-        notes.push(format!("{what}, so the system's clock is read, which makes each span some ten nanoseconds dearer"));
+        notes.push(format!("{what}, so the system's clock is read, which adds about 10 ns to each span"));
     }
     if let Some(kernel_source) = machine.clock_source.as_deref()
         && cfg!(target_arch = "x86_64")

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use tracing_core::Metadata;
 
-/// A lane's caches, and the span that was found for the hook being retried.
+/// A lane's caches, and the span state that the slow path passes to the retried hook.
 pub(super) struct Cache {
     /// The addresses of callsites, with the state of their plain spans ([`Site::plain_state`]).
     plain: [Cell<(usize, u64)>; SITES],

@@ -14,7 +14,7 @@ use tracing_core::span::{Attributes, Id};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
-/// How often to search the threads for a span that its owner keeps moving.
+/// The number of searches through other threads' frames for a span; the owner may move it during a search.
 const LOOKS: usize = 4;
 
 /// Stores a span's state where every thread finds it, and returns it; a state that is already stored is kept.
@@ -137,7 +137,7 @@ fn with_first(meta: u64, first: bool) -> u64 {
     if first { meta | state::FIRST } else { meta & !state::FIRST }
 }
 
-/// Returns what any thread knows of a span; else derives its state from the registry.
+/// Returns a span's state from another thread's frames or the span table; otherwise derives it from the registry.
 fn state_of<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, span: &SpanRef<'_, S>) -> (SpanState, Origin)
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -248,7 +248,7 @@ pub(super) fn close_span(hook: &Hook<'_>, key: u64, own: Option<SpanState>) -> O
     // After the frame is emptied: a thread that stores the state checks its frame once more (`displace`).
     let entry = hook.recorder.span_table().remove(key);
     let Some(stored) = entry.and_then(|entry| entry.stored).filter(|stored| stored.epoch == hook.epoch) else {
-        let again = |known: &SpanState| known.meta & (state::AGAIN | state::IGNORED) == state::AGAIN;
+        let again = |known: &SpanState| known.meta & (state::REENTERED | state::IGNORED) == state::REENTERED;
         return known.filter(again).map(|known| known.span);
     };
     if stored.cached {
@@ -273,7 +273,7 @@ pub(super) fn keep_fields(recorder: &Arc<Recorder>, attrs: &Attributes<'_>, key:
     }
 }
 
-/// Supplies what a hook lacks, so that it can be retried; returns `false` to give up.
+/// Performs the step that a hook reported as missing; returns `false` if the hook must give up.
 pub(super) fn supply_missing<S>(missing: Missing, ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64) -> bool
 where
     S: Subscriber + for<'a> LookupSpan<'a>,

@@ -21,7 +21,7 @@ use crate::callsite::Site;
 use crate::clock;
 use crate::correlation::CorrelationSink;
 use crate::os::{counters, platform};
-use crate::recorder::{BEYOND, Frames, Recorder, SpanState, reserve_ids, state};
+use crate::recorder::{Frames, Recorder, SpanState, TOO_DEEP, reserve_ids, state};
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -255,12 +255,12 @@ impl Lane {
         open.find(|frame| frame.holds_span(key)).map(|frame| (frame.slice(), frame.span()))
     }
 
-    /// Returns the thread's own knowledge of a span.
+    /// Returns the state of a span from this thread's cache or frames.
     pub(crate) fn known_state(&self, key: u64, recorder: &Recorder) -> Option<SpanState> {
         let cached = self.cache.span_state(key, recorder);
         let frames = self.place.get()?.frames;
-        // Beyond the frames, the span table is cheaper than a search through all of them.
-        cached.or_else(|| if frames.top() == BEYOND { None } else { frames.known_state(key) })
+        // With slices nested too deep for frames, a lookup in the span table is cheaper than a scan of all frames.
+        cached.or_else(|| if frames.top() == TOO_DEEP { None } else { frames.known_state(key) })
     }
 
     /// Opens a slice of the span that was created or left last, and pushes it to the collectors if `PUSH`; `false` if that
@@ -303,7 +303,7 @@ impl Lane {
         let Some(LanePosition { frames, writer }) = self.place.get() else { return false };
         let top = frames.top() + 1;
         let frame = frames.frame(top);
-        let Some(known) = self.cache.span_state(key, recorder).filter(|_| top < BEYOND && frame.is_free()) else {
+        let Some(known) = self.cache.span_state(key, recorder).filter(|_| top < TOO_DEEP && frame.is_free()) else {
             return false;
         };
         let Some(slice) = writer.next_slot_id().filter(|_| state::is_shared(known.meta)) else { return false };
@@ -387,8 +387,8 @@ impl Lane {
     pub(crate) fn close_pending(&self, key: u64) -> bool {
         let Some(LanePosition { frames, .. }) = self.place.get() else { return false };
         let frame = frames.frame(frames.top() + 1);
-        const UNUSUAL: u64 = state::STORED | state::AGAIN | state::IGNORED;
-        let usual = frame.key() == key && frame.meta() & UNUSUAL == 0;
+        const NEEDS_SLOW_PATH: u64 = state::STORED | state::REENTERED | state::IGNORED;
+        let usual = frame.key() == key && frame.meta() & NEEDS_SLOW_PATH == 0;
         if usual {
             frame.clear();
         }

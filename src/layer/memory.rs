@@ -12,7 +12,7 @@ use super::thread_lanes::{self, Busy};
 use super::thread_selection;
 use crate::buffer::{Head, Loss, MemoryTag, Tag};
 use crate::recorder::memory_listeners::{self, InternalAllocGuard, Listener};
-use crate::recorder::{BEYOND, Frame, state};
+use crate::recorder::{Frame, TOO_DEEP, state};
 use crate::time::Ticks;
 
 /// What an allocator did.
@@ -45,7 +45,7 @@ impl Lane {
     /// Returns the id of the innermost open slice, 0 if there is none, without changing the lane.
     fn slice_around(&self) -> Result<u64, Missing> {
         let frames = self.position()?.frames;
-        let deep = if frames.top() == BEYOND { self.deep.try_borrow().ok() } else { None };
+        let deep = if frames.top() == TOO_DEEP { self.deep.try_borrow().ok() } else { None };
         let mut deep = deep.iter().flat_map(|deep| deep.iter().rev()).map(|open| open.slice);
         if let Some(slice) = deep.find(|slice| *slice != 0) {
             return Ok(slice);

@@ -64,7 +64,7 @@ impl KinetoLayer {
             && !thread_selection::is_excluded(&self.recorder)
     }
 
-    /// Returns the call of a hook if a recording includes this thread's spans.
+    /// Returns the hook's context if a recording includes this thread.
     #[inline]
     fn hook_if_recorded(&self, epoch: u64) -> Option<Hook<'_>> {
         let records = epoch != 0 && epoch != OBSERVERS_ONLY;
@@ -485,10 +485,10 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        self.recorder.note_disorder();
+        self.recorder.note_overlap();
         // Each thread that was inside a span before the recording began records a slice of its own.
-        let theirs = || self.recorder.lanes().search_frames(|frames| frames.exit_from_other_thread(key));
-        if let Some((slice, state)) = (!find::is_older(&hook, key)).then(theirs).flatten() {
+        let exit_on_owner = || self.recorder.lanes().search_frames(|frames| frames.exit_from_other_thread(key));
+        if let Some((slice, state)) = (!find::is_older(&hook, key)).then(exit_on_owner).flatten() {
             if !crate::recorder::state::is_known_elsewhere(state.meta) {
                 // Only its frame held the state.
                 find::evict_span(&hook, key, state, false);

@@ -19,7 +19,7 @@ pub(crate) struct PushedSlices {
     length: Cell<usize>,
 }
 
-/// A slice that was pushed, with a bit for each collector that took it.
+/// A slice that was pushed, with a bit for each collector that accepted it.
 #[derive(Clone, Copy)]
 struct PushedSlice {
     slice: u64,

@@ -218,8 +218,8 @@ pub(crate) fn forget_lane() {
     });
 }
 
-/// Marks the thread as supplying a hook. Spans of the allocator or the registry are not recorded meanwhile, because their
-/// hooks would need the same resources.
+/// Guards against re-entry while the slow path supplies a lane, a chunk or a span's state. Meanwhile spans of the allocator or the
+/// registry are not recorded, because their hooks would need the same resources.
 pub(crate) struct Busy(());
 
 impl Busy {

@@ -29,7 +29,7 @@ struct Decision {
 /// The number of decisions kept for a thread. With more restricted layers, a thread's own choice may be forgotten.
 const LAYERS: usize = 8;
 /// The number of spans remembered that an excluded thread created; a power of two.
-const MADE: usize = 16;
+const EXCLUDED_SPANS: usize = 16;
 
 const NONE: Decision = Decision { layer: 0, recording: 0, is_included: false, is_provisional: false, joined: 0 };
 
@@ -37,7 +37,7 @@ thread_local! {
     /// The latest recording that is known to exclude the thread.
     static EXCLUDED_FROM: Cell<u64> = const { Cell::new(0) };
     static DECISIONS: [Cell<Decision>; LAYERS] = const { [const { Cell::new(NONE) }; LAYERS] };
-    static SPANS: [Cell<u64>; MADE] = const { [const { Cell::new(0) }; MADE] };
+    static SPANS: [Cell<u64>; EXCLUDED_SPANS] = const { [const { Cell::new(0) }; EXCLUDED_SPANS] };
 }
 
 /// Returns whether the recording is already known to exclude the calling thread.
@@ -139,13 +139,13 @@ pub(super) fn has_joined(recorder: &Recorder, epoch: u64) -> bool {
 
 /// Remembers a span that an excluded thread creates.
 pub(super) fn remember_span(key: u64) {
-    SPANS.with(|made| made.get(span_bucket(key) % MADE).into_iter().for_each(|made| made.set(key)));
+    SPANS.with(|made| made.get(span_bucket(key) % EXCLUDED_SPANS).into_iter().for_each(|made| made.set(key)));
 }
 
 /// Forgets a span that an excluded thread closes; returns whether it remembers creating it.
 fn forget_span(key: u64) -> bool {
     let take = |made: &Cell<u64>| made.get() == key && made.replace(0) == key;
-    SPANS.with(|made| made.get(span_bucket(key) % MADE).is_some_and(take))
+    SPANS.with(|made| made.get(span_bucket(key) % EXCLUDED_SPANS).is_some_and(take))
 }
 
 /// Closes a span on an excluded thread, for other threads that may know it.

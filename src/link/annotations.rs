@@ -107,8 +107,8 @@ impl AnnotationExtent {
 #[derive(Debug, Default)]
 struct Extents {
     /// By link of the chains; `None` for annotations without work on the stream.
-    of_link: List<Option<AnnotationExtent>>,
-    touched: List<usize>,
+    extent_by_link: List<Option<AnnotationExtent>>,
+    used_links: List<usize>,
 }
 
 impl Extents {
@@ -117,14 +117,14 @@ impl Extents {
         let mut next = chain;
         // If an annotation has work, so do those around it.
         while let Some(link) = chains.chain_link(next).filter(|_| self.link_extent(next).is_none()) {
-            if self.of_link.len() <= next {
-                self.of_link.resize(next + 1, None);
+            if self.extent_by_link.len() <= next {
+                self.extent_by_link.resize(next + 1, None);
             }
-            if let Some(extent) = self.of_link.get_mut(next) {
+            if let Some(extent) = self.extent_by_link.get_mut(next) {
                 *extent = Some(AnnotationExtent::NONE);
             }
-            self.touched.push(next);
-            next = link.around;
+            self.used_links.push(next);
+            next = link.outer;
         }
         if let Some(found) = self.link_extent(chain) {
             found.merge_extent(extent);
@@ -132,19 +132,19 @@ impl Extents {
     }
 
     fn link_extent(&mut self, link: usize) -> Option<&mut AnnotationExtent> {
-        self.of_link.get_mut(link)?.as_mut()
+        self.extent_by_link.get_mut(link)?.as_mut()
     }
 
     /// Returns the annotations with work on the stream, in order, and resets.
     fn take_extents(&mut self, chains: &Chains<'_, impl Spans>) -> List<(u64, AnnotationExtent)> {
         // Outer links have lower numbers.
-        let mut touched = std::mem::take(&mut self.touched);
+        let mut touched = std::mem::take(&mut self.used_links);
         touched.sort_unstable_by_key(|link| Reverse(*link));
         let mut found = List::with_capacity(touched.len());
         for number in touched {
-            let Some(extent) = self.of_link.get_mut(number).and_then(Option::take) else { continue };
+            let Some(extent) = self.extent_by_link.get_mut(number).and_then(Option::take) else { continue };
             let Some(link) = chains.chain_link(number) else { continue };
-            if let Some(around) = self.link_extent(link.around) {
+            if let Some(around) = self.link_extent(link.outer) {
                 around.merge_extent(extent);
             }
             found.push((link.annotation, extent));

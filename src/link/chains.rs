@@ -17,7 +17,7 @@ pub(super) struct Chains<'s, S> {
     links: List<ChainLink>,
     /// The chain of each span that is an annotation, or was visited by a walk.
     of_span: Map<u64, usize>,
-    /// The last slice, the span at which its walk began, and the chain of both.
+    /// The last lookup: slice, the span where the walk started, and their chain.
     last: (u64, u64, usize),
     path: List<u64>,
 }
@@ -26,7 +26,7 @@ pub(super) struct Chains<'s, S> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChainLink {
     pub(super) annotation: u64,
-    pub(super) around: usize,
+    pub(super) outer: usize,
 }
 
 impl<'s, S: Spans> Chains<'s, S> {
@@ -91,7 +91,7 @@ impl<'s, S: Spans> Chains<'s, S> {
         match self.spans.annotation_of(span) {
             0 => around,
             annotation => {
-                self.links.push(ChainLink { annotation, around });
+                self.links.push(ChainLink { annotation, outer: around });
                 self.links.len() - 1
             }
         }

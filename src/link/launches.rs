@@ -8,8 +8,8 @@ use kineto_trace::fallible::{List, Map};
 
 /// A slot without a call.
 const EMPTY: u32 = u32::MAX;
-/// A slot whose calls must be compared, and later one whose launches are in `rest`. The calls share an id, or a
-/// handle that is reserved here.
+/// Marks a slot whose id several calls use. Until they are compared, the calls are in `shared`; afterwards their launches are in
+/// `rest`. Handles from here up cannot be stored in a slot, so their calls are treated the same.
 const SHARED: u32 = u32::MAX - 1;
 
 /// Ids in a page.
@@ -35,7 +35,7 @@ pub(super) struct Launches {
     /// All other launches.
     rest: Sparse,
     /// Whether work followed, for each slot and then for each launch of `rest`.
-    worked: Bits,
+    has_work: Bits,
     /// Whether work was expected, in the same order.
     expected: Bits,
     calls: u64,
@@ -175,7 +175,7 @@ impl Launches {
     pub(super) fn mark_worked(&mut self, correlation: u64, start: Timestamp) -> Option<FoundLaunch> {
         let slot = self.find_slot(correlation);
         let found = self.find_in(slot, correlation, start)?;
-        self.worked.set_bit(found.place);
+        self.has_work.set_bit(found.place);
         Some(found)
     }
 
@@ -204,19 +204,19 @@ impl Launches {
 
     /// Returns whether the launch at this index has device work.
     pub(super) fn has_worked(&self, place: usize) -> bool {
-        self.worked.is_set(place)
+        self.has_work.is_set(place)
     }
 
     /// Returns how many launches lack expected work; valid after the last work.
     pub(super) fn without_work(&mut self) -> u64 {
-        self.worked.shrink_to_fit();
-        std::mem::take(&mut self.expected).count_without(&self.worked)
+        self.has_work.shrink_to_fit();
+        std::mem::take(&mut self.expected).count_without(&self.has_work)
     }
 
     #[cfg(test)]
     pub(super) fn heap_bytes(&self) -> usize {
         let pages = self.pages.capacity() * (size_of::<(u64, usize)>() + 1);
-        pages + self.slots.capacity() * size_of::<u32>() + self.rest.heap_bytes() + self.worked.heap_bytes()
+        pages + self.slots.capacity() * size_of::<u32>() + self.rest.heap_bytes() + self.has_work.heap_bytes()
     }
 }
 

@@ -60,7 +60,7 @@ pub(crate) struct Work {
     pub(crate) end: Timestamp,
 }
 
-/// The slice of a call, recorded apart from it.
+/// An external id that arrived in a record separate from its call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LinkedExternal {
     pub(crate) correlation: u64,
@@ -169,7 +169,7 @@ impl<'a, R: RecordSource, S: Spans> CallJoin<'a, R, S> {
     pub(crate) fn finish_calls(self, externals: impl Iterator<Item = LinkedExternal>) -> WorkJoin<'a, R, S> {
         let CallJoin { records, spans, mut launches, mut threads, mut search, mut counts } = self;
         threads.sort_lanes(|at| records.call_at(at).sort_key());
-        search.add_strays(externals, &mut counts);
+        search.add_separate_ids(externals, &mut counts);
         launches.move_sparse_calls();
         search.resolve_single(records, &launches);
         counts.correlations_reused =

@@ -14,25 +14,25 @@ use kineto_trace::fallible::{List, Map};
 #[derive(Debug)]
 pub(super) struct Origins {
     /// Calls that were not made in the slice that they name, each with its slice or 0; ordered.
-    others: List<(RecordHandle, u64)>,
+    exceptions: List<(RecordHandle, u64)>,
 }
 
 impl Origins {
     /// Returns the slice that made a call which names `named`; 0 for none.
     #[inline]
     pub(super) fn slice_of(&self, at: RecordHandle, named: u64) -> u64 {
-        let other = self.others.binary_search_by_key(&at, |(at, _)| *at);
-        other.ok().and_then(|nth| self.others.get(nth)).map_or(named, |(_, slice)| *slice)
+        let other = self.exceptions.binary_search_by_key(&at, |(at, _)| *at);
+        other.ok().and_then(|nth| self.exceptions.get(nth)).map_or(named, |(_, slice)| *slice)
     }
 
     fn add_exceptions(&mut self, others: impl IntoIterator<Item = (RecordHandle, u64)>) {
-        self.others.extend(others);
-        self.others.sort_unstable();
+        self.exceptions.extend(others);
+        self.exceptions.sort_unstable();
     }
 
     #[cfg(test)]
     pub(super) fn heap_bytes(&self) -> usize {
-        self.others.capacity() * size_of::<(RecordHandle, u64)>()
+        self.exceptions.capacity() * size_of::<(RecordHandle, u64)>()
     }
 }
 
@@ -42,7 +42,7 @@ pub(super) struct SliceSearch<'a, S> {
     /// Calls without an external id.
     unnamed: List<RecordHandle>,
     /// Ids that arrived apart from their calls, by correlation.
-    strays: Map<u64, u64>,
+    separate_ids: Map<u64, u64>,
     others: List<(RecordHandle, u64)>,
     /// Launches to be linked by time.
     questions: List<Question>,
@@ -66,7 +66,7 @@ impl<'a, S: Spans> SliceSearch<'a, S> {
         SliceSearch {
             spans,
             unnamed: List::new(),
-            strays: Map::default(),
+            separate_ids: Map::default(),
             others: List::new(),
             questions,
             undecided,
@@ -84,13 +84,17 @@ impl<'a, S: Spans> SliceSearch<'a, S> {
     }
 
     /// Adds ids that arrived apart from their calls.
-    pub(super) fn add_strays(&mut self, externals: impl Iterator<Item = LinkedExternal>, counts: &mut LinkCounts) {
+    pub(super) fn add_separate_ids(
+        &mut self,
+        externals: impl Iterator<Item = LinkedExternal>,
+        counts: &mut LinkCounts,
+    ) {
         for external in externals.filter(|external| external.id != 0) {
             if self.spans.span_of(external.id).is_none() {
                 counts.ids_unknown += 1;
             } else if external.correlation != 0 {
                 // Of several ids for a call the last counts.
-                self.strays.insert(external.correlation, external.id);
+                self.separate_ids.insert(external.correlation, external.id);
             }
         }
     }
@@ -110,7 +114,10 @@ impl<'a, S: Spans> SliceSearch<'a, S> {
         let Some(outermost) = nest.first() else { return };
         let named = nest.iter().find(|call| self.names_its_slice(call)).map(|call| call.external);
         let stray = || {
-            self.strays.get(&outermost.correlation).copied().filter(|id| self.spans.may_be_open(*id, outermost.start))
+            self.separate_ids
+                .get(&outermost.correlation)
+                .copied()
+                .filter(|id| self.spans.may_be_open(*id, outermost.start))
         };
         if let Some(slice) = named.or_else(stray) {
             return self.link_nest(nest, slice);
@@ -150,7 +157,7 @@ impl<'a, S: Spans> SliceSearch<'a, S> {
     pub(super) fn link_certain(&mut self, counts: &mut LinkCounts) -> (Origins, Bits) {
         let questions = std::mem::take(&mut self.questions);
         self.link_by_time(questions, counts);
-        let mut origins = Origins { others: List::new() };
+        let mut origins = Origins { exceptions: List::new() };
         origins.add_exceptions(std::mem::take(&mut self.others));
         let mut undecided = Bits::default();
         self.undecided.iter().for_each(|(place, _)| undecided.set_bit(*place));
@@ -166,7 +173,7 @@ impl<'a, S: Spans> SliceSearch<'a, S> {
         none.iter().for_each(|question| self.answer_question(question, 0));
         self.link_by_time(questions, counts);
         origins.add_exceptions(self.others);
-        origins.others.shrink_to_fit();
+        origins.exceptions.shrink_to_fit();
     }
 
     /// Links the remaining calls by time.

@@ -3,7 +3,7 @@
 //! It has no side effects: time, iterations and the program's state are passed in, and actions are returned.
 
 use super::job::Job;
-use super::plan::{RequestPlan, Until};
+use super::plan::{RequestEnd, RequestPlan};
 use super::request::Request;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -26,8 +26,8 @@ enum RequestState {
     /// Collectors run; recording has not started.
     Warming(Job),
     /// A caller is starting the recording, and will report it.
-    Starting(Job, Until),
-    Collecting(Job, Until),
+    Starting(Job, RequestEnd),
+    Collecting(Job, RequestEnd),
     /// A caller is writing or discarding it, and will report it.
     Ending(Job),
 }
@@ -181,12 +181,12 @@ impl RequestMachine {
 
     /// Records that a request cannot begin; returns `false` if it was cancelled meanwhile, which is reported elsewhere.
     pub(super) fn mark_failed(&mut self, id: u64) -> bool {
-        let is_news =
+        let must_report =
             matches!(&self.state, RequestState::Warming(job) | RequestState::Starting(job, _) if job.id == id);
-        if is_news {
+        if must_report {
             self.state = RequestState::Idle;
         }
-        is_news
+        must_report
     }
 
     /// Records that a request has ended.
@@ -325,7 +325,7 @@ fn advance_warming(job: Job, moment: &ClockReading, program: &ProgramState) -> (
 
 fn advance_collecting(
     job: Job,
-    until: Until,
+    until: RequestEnd,
     moment: &ClockReading,
     program: &ProgramState,
 ) -> (RequestState, Option<RequestAction>) {

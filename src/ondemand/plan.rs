@@ -13,7 +13,7 @@ pub(super) struct RequestPlan {
     /// When the request expires if it could not start.
     expires: Instant,
     /// Whether it requests iterations, but the program counts none.
-    pub(super) is_by_time_instead: bool,
+    pub(super) falls_back_to_time: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,13 +32,13 @@ enum Length {
 
 /// When a running recording ends.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Until {
+pub(super) struct RequestEnd {
     point: Point,
     /// The latest end in any case.
-    longest: Instant,
+    deadline: Instant,
 }
 
-/// A request whose start passed longer ago is refused.
+/// The most that a request's start time may have passed; later requests are refused.
 const LATE: Duration = Duration::from_secs(10);
 /// Collectors begin that many iterations before the start, so that loading their libraries delays no step.
 const LEAD: u64 = 10;
@@ -55,7 +55,7 @@ impl RequestPlan {
         match (*when, moment.iteration) {
             (When::Iterations { or: Some(or), .. }, None) => {
                 let (warm, start) = (Point::Time(moment.now), Point::Time(moment.now));
-                Ok(RequestPlan { warm, start, length: Length::Time(or), expires, is_by_time_instead: true })
+                Ok(RequestPlan { warm, start, length: Length::Time(or), expires, falls_back_to_time: true })
             }
             (When::Iterations { start, roundup, warmup, count, .. }, current) => {
                 let start = first_iteration(current.unwrap_or(0), start, roundup, warmup);
@@ -64,7 +64,7 @@ impl RequestPlan {
                     start: Point::Iteration(start),
                     length: Length::Iterations(count),
                     expires,
-                    is_by_time_instead: false,
+                    falls_back_to_time: false,
                 })
             }
             (When::Time { start, warmup, length }, _) => {
@@ -76,7 +76,7 @@ impl RequestPlan {
                     None => (Point::Time(moment.now), Point::Time(moment.now + warmup)),
                 };
                 let (length, expires) = (Length::Time(length), expires + LATE);
-                Ok(RequestPlan { warm, start, length, expires, is_by_time_instead: false })
+                Ok(RequestPlan { warm, start, length, expires, falls_back_to_time: false })
             }
         }
     }
@@ -128,7 +128,7 @@ impl RequestPlan {
     }
 
     /// Returns when a recording ends that begins now.
-    pub(super) fn end_condition(&self, moment: &ClockReading, longest: Duration) -> Until {
+    pub(super) fn end_condition(&self, moment: &ClockReading, longest: Duration) -> RequestEnd {
         let from = moment.now + self.time_until_start(moment);
         let point = match self.length {
             Length::Time(length) => Point::Time(from + length),
@@ -137,7 +137,7 @@ impl RequestPlan {
                 Point::Iteration(moment.iteration.unwrap_or(0).max(planned) + count)
             }
         };
-        Until { point, longest: from + longest }
+        RequestEnd { point, deadline: from + longest }
     }
 
     pub(super) fn warm_at(&self, moment: &ClockReading) -> Instant {
@@ -159,7 +159,7 @@ impl RequestPlan {
     }
 }
 
-impl Until {
+impl RequestEnd {
     /// Returns whether the recording must end. The thread that counts iterations ends a recording by iterations, and waits
     /// for it.
     pub(super) fn is_over(&self, moment: &ClockReading) -> bool {
@@ -169,11 +169,11 @@ impl Until {
 
     /// Returns whether the recording has reached its longest duration.
     pub(super) fn is_too_long(&self, moment: &ClockReading) -> bool {
-        moment.now >= self.longest
+        moment.now >= self.deadline
     }
 
     pub(super) fn end_time(&self, moment: &ClockReading) -> Instant {
-        self.point.time_or(moment, self.longest)
+        self.point.time_or(moment, self.deadline)
     }
 
     pub(super) fn end_iteration(&self) -> Option<u64> {

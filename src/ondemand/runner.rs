@@ -100,7 +100,7 @@ impl Runner {
     }
 
     fn run(self: Arc<Self>, mut reloader: ConfigReloader, open: impl FnOnce() -> Vec<Box<dyn RequestSource>>) {
-        // Also while the thread is torn down.
+        // Never dropped: allocations during thread teardown must not be recorded.
         let _own = ManuallyDrop::new(InternalAllocGuard::begin());
         let _end = EndSignal(&self);
         let mut sources = open();
@@ -249,7 +249,7 @@ impl Runner {
 
     fn prepare_job(&self, session: &Session, job: &Job) {
         let request = &job.request;
-        if job.plan.is_by_time_instead {
+        if job.plan.falls_back_to_time {
             let why = "is traced by time: it asks for iterations, but the program counts none; call Profiler::step";
             report_progress!(Warning, Ongoing, request.answer, "{} {why}", request.display_name());
         }

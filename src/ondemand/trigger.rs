@@ -120,8 +120,8 @@ impl Trigger {
     fn read_changes(&mut self, now: Instant) {
         for change in self.watch.as_ref().map(Watch::take_changes).unwrap_or_default() {
             match change {
-                Change::Whole(name) if Some(name.as_os_str()) != self.request.file_name() => {}
-                Change::Whole(_) | Change::TooMuch => self.due = Some(now),
+                Change::FileCompleted(name) if Some(name.as_os_str()) != self.request.file_name() => {}
+                Change::FileCompleted(_) | Change::QueueOverflowed => self.due = Some(now),
                 Change::Gone => (self.watch, self.due) = (None, Some(now)),
             }
         }

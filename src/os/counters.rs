@@ -11,7 +11,7 @@ pub(crate) struct PerfEvent {
     /// The kernel's event type (hardware 0, software 1) and event number.
     kind: u32,
     number: u64,
-    /// Whether it happens inside the kernel, where other events are not counted.
+    /// Whether it is counted in kernel mode; other events are counted in user mode only.
     in_kernel: bool,
 }
 

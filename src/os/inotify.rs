@@ -16,9 +16,9 @@ pub(crate) struct Watch(File);
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// A file of that name was closed after writing, or was renamed to it.
-    Whole(OsString),
+    FileCompleted(OsString),
     /// The kernel's event queue overflowed.
-    TooMuch,
+    QueueOverflowed,
     /// The folder was removed.
     Gone,
 }
@@ -74,9 +74,9 @@ fn split_event(events: &[u8]) -> Option<(Option<Change>, &[u8])> {
     let (what, length) = (number(4)?, usize::try_from(number(12)?).ok()?);
     let name = events.get(HEAD..HEAD + length)?.split(|byte| *byte == 0).next()?;
     let change = match what {
-        what if what & libc::IN_Q_OVERFLOW != 0 => Some(Change::TooMuch),
+        what if what & libc::IN_Q_OVERFLOW != 0 => Some(Change::QueueOverflowed),
         what if what & OF_FOLDER != 0 => Some(Change::Gone),
-        what if what & OF_FILES != 0 => Some(Change::Whole(OsStr::from_bytes(name).to_owned())),
+        what if what & OF_FILES != 0 => Some(Change::FileCompleted(OsStr::from_bytes(name).to_owned())),
         _ => None,
     };
     Some((change, events.get(HEAD + length..)?))
@@ -93,7 +93,7 @@ mod tests {
     fn file_is_reported_when_closed_or_renamed() {
         let folder = tempfile::tempdir().unwrap();
         let watch = Watch::new(folder.path()).unwrap();
-        let whole = |name: &str| Change::Whole(name.into());
+        let whole = |name: &str| Change::FileCompleted(name.into());
         let mut file = File::create(folder.path().join("a")).unwrap();
         file.write_all(b"half").unwrap();
         assert_eq!(watch.take_changes(), []);
@@ -118,7 +118,7 @@ mod tests {
         let (one, other) = (Watch::new(&inner).unwrap(), Watch::new(folder.path()).unwrap());
         fs::rename(&inner, folder.path().join("elsewhere")).unwrap();
         assert_eq!(one.take_changes(), [Change::Gone]);
-        assert_eq!(other.take_changes(), [Change::Whole("elsewhere".into())]);
+        assert_eq!(other.take_changes(), [Change::FileCompleted("elsewhere".into())]);
         let removed = Watch::new(&folder.path().join("elsewhere")).unwrap();
         fs::remove_dir(folder.path().join("elsewhere")).unwrap();
         assert!(removed.take_changes().contains(&Change::Gone));
@@ -135,6 +135,6 @@ mod tests {
         assert_eq!(split_event(&long), None);
         let mut lost = [0; 16];
         lost[4..8].copy_from_slice(&libc::IN_Q_OVERFLOW.to_ne_bytes());
-        assert_eq!(split_event(&lost), Some((Some(Change::TooMuch), &[][..])));
+        assert_eq!(split_event(&lost), Some((Some(Change::QueueOverflowed), &[][..])));
     }
 }

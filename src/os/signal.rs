@@ -78,10 +78,10 @@ mod unix {
             return;
         }
         // Whether the thread is notified now, or when it starts.
-        let is_taken = EXPECTED.load(Ordering::Relaxed) == process_id()
+        let is_first_signal = EXPECTED.load(Ordering::Relaxed) == process_id()
             && FIRST.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst).is_ok();
-        let is_told = PROCESS.load(Ordering::SeqCst) != process_id() || wake_thread(signal);
-        if !is_taken || !is_told {
+        let will_be_handled = PROCESS.load(Ordering::SeqCst) != process_id() || wake_thread(signal);
+        if !is_first_signal || !will_be_handled {
             end_process(signal);
         }
     }

@@ -39,7 +39,7 @@ impl SpanState {
     }
 }
 
-/// The layout of [`SpanState::meta`]: that of the head of the span's next slice, so that one mask makes it.
+/// [`SpanState::meta`] has the bit layout of a slice's head word: masking it gives the head of the span's next slice.
 ///
 /// Tag 8 bits, flags 8 bits, 16 bits unused, callsite 32 bits. Flags that a slice has too are at the same
 /// position as there ([`flag`](crate::buffer::flag)).
@@ -58,19 +58,19 @@ pub(crate) mod state {
     /// The span is a user annotation, which is pushed to collectors as such.
     pub(crate) const ANNOTATES: u64 = flag_bit(flag::ANNOTATES);
     /// The span was entered more than once.
-    pub(crate) const AGAIN: u64 = FIRST << 4;
+    pub(crate) const REENTERED: u64 = FIRST << 4;
     /// The state is in the recorder's span table, where other threads find it.
     pub(crate) const STORED: u64 = FIRST << 5;
     /// The span is not recorded, because its callsite or its scope is not selected.
     pub(crate) const IGNORED: u64 = FIRST << 6;
 
     /// The span's scope, not its callsite, is why it is not recorded.
-    pub(crate) const OWN: u64 = FIRST << 7;
+    pub(crate) const EXCLUDED_BY_SCOPE: u64 = FIRST << 7;
 
     /// Whether the state is also in the recorder's span table, or follows from the callsite.
     #[inline(always)]
     pub(crate) const fn is_known_elsewhere(meta: u64) -> bool {
-        meta & STORED != 0 || meta & (IGNORED | OWN) == IGNORED
+        meta & STORED != 0 || meta & (IGNORED | EXCLUDED_BY_SCOPE) == IGNORED
     }
     /// Whether the span is recorded, and in the span table.
     #[inline(always)]
@@ -97,7 +97,7 @@ pub(crate) mod state {
     /// The state after an enter.
     #[inline(always)]
     pub(crate) const fn after_enter(meta: u64) -> u64 {
-        if meta & FIRST != 0 { meta & !(FIRST | UNDEFINED) } else { meta | AGAIN }
+        if meta & FIRST != 0 { meta & !(FIRST | UNDEFINED) } else { meta | REENTERED }
     }
     /// The state after the first slice of a span that was [`UNDEFINED`].
     #[inline(always)]
@@ -124,7 +124,7 @@ pub(crate) struct Frame {
 /// The frames of a thread.
 ///
 /// Frames up to the top are the open slices. The frame above is the pending span, which the thread created or left last at
-/// this depth; the next enter is most often its. Frames further up keep older pending spans, up to the first that was never
+/// this depth; the next enter is usually of that span. Frames further up keep older pending spans, up to the first that was never
 /// used, whose key is [`UNUSED`].
 ///
 /// A frame's span is *lent* when another thread moves its state into the span table. The key is complemented then, so the
@@ -133,15 +133,16 @@ pub(crate) struct Frame {
 pub(crate) struct Frames {
     /// How often other threads have exited a slice of this thread.
     exits: AtomicU64,
-    /// The index of the innermost open slice; [`BASE`] if there is none, [`BEYOND`] if there are more than frames.
+    /// The index of the innermost open slice; [`BASE`] if there is none, [`TOO_DEEP`] if there are more than frames.
     top: AtomicU64,
     stack: [Frame; FRAMES],
 }
 
 /// The top while the thread is outside all spans. Frame 0 represents slices too deep for a frame. Neither ever has a key.
 const BASE: usize = 1;
-/// The top while the innermost slice has no frame; it is frame 0, and the one above is [`BASE`].
-pub(crate) const BEYOND: usize = FRAMES;
+/// The top while the innermost slice is too deep for a frame. Indices wrap: this is sentinel frame 0, and the frame above it is
+/// sentinel [`BASE`].
+pub(crate) const TOO_DEEP: usize = FRAMES;
 
 /// The key of a frame that was never used; readers stop there.
 const UNUSED: u64 = u64::MAX;
@@ -335,7 +336,7 @@ impl Frames {
         self.stack.iter().enumerate().skip(BASE + 1).take_while(|(_, frame)| frame.key() != UNUSED)
     }
 
-    /// Returns the spans that are known nowhere else, for an owner that ends.
+    /// Returns the spans whose state only these frames hold; their thread is ending.
     pub(crate) fn only_here(&self) -> impl Iterator<Item = (u64, SpanState)> {
         self.used_frames().filter(|(_, frame)| !frame.is_free()).map(|(_, frame)| (frame.key(), frame.state()))
     }
@@ -355,7 +356,7 @@ impl Frames {
         }
     }
 
-    /// Returns the index of the innermost open slice, or [`BASE`] or [`BEYOND`].
+    /// Returns the index of the innermost open slice, or [`BASE`] or [`TOO_DEEP`].
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "set from a usize")]
     pub(crate) fn top(&self) -> usize {
@@ -454,11 +455,11 @@ mod tests {
     #[test]
     fn sentinel_frames_hold_no_key() {
         let frames = Frames::new();
-        for top in [BASE, BEYOND] {
+        for top in [BASE, TOO_DEEP] {
             frames.set_top(top);
             assert_eq!(frames.frame(frames.top()).key(), UNUSED);
         }
-        assert_eq!((frames.frame(BEYOND + 1).key(), frames.open_frames().count()), (UNUSED, FRAMES - 2));
+        assert_eq!((frames.frame(TOO_DEEP + 1).key(), frames.open_frames().count()), (UNUSED, FRAMES - 2));
         frames.set_top(FRAMES - 1);
         assert_eq!(frames.frame(frames.top() + 1).key(), UNUSED, "no span is created above the last frame");
     }
@@ -470,10 +471,10 @@ mod tests {
         assert_eq!(state::slice_head(new), new);
         let once = state::after_enter(new);
         assert_eq!(state::after_first_slice(new), once);
-        assert_eq!(once & (state::FIRST | state::UNDEFINED | state::AGAIN), 0);
+        assert_eq!(once & (state::FIRST | state::UNDEFINED | state::REENTERED), 0);
         assert_eq!(state::slice_head(once), Head::new(Tag::Slice, 0, 7).to_word());
         let twice = state::after_enter(once);
-        assert_eq!(twice & (state::FIRST | state::AGAIN), state::AGAIN);
+        assert_eq!(twice & (state::FIRST | state::REENTERED), state::REENTERED);
         assert_eq!(state::after_enter(twice), twice);
     }
 
@@ -482,7 +483,10 @@ mod tests {
         let ignored = SpanState { span: 50, meta: state::new_ignored(3), parent: 0 };
         assert_eq!((ignored.recorded_id(), state_of(50).recorded_id()), (0, 50));
         assert!(state::is_known_elsewhere(ignored.meta) && !state::is_shared(ignored.meta));
-        assert!(!state::is_known_elsewhere(ignored.meta | state::OWN), "its scope does not follow from the callsite");
+        assert!(
+            !state::is_known_elsewhere(ignored.meta | state::EXCLUDED_BY_SCOPE),
+            "its scope does not follow from the callsite"
+        );
         assert!(!state::is_known_elsewhere(state::new(3)));
         let stored = state::new(3) | state::STORED;
         assert!(state::is_known_elsewhere(stored) && state::is_shared(stored));

@@ -17,10 +17,10 @@ pub(crate) struct Listener {
     fork: AtomicU64,
     recorder: Mutex<Weak<Recorder>>,
     /// The recording, 0 if it includes all threads.
-    selective: AtomicU64,
+    restricted_recording: AtomicU64,
     over_limit: AtomicU64,
     missed: AtomicU64,
-    own: AtomicU64,
+    internal_allocs: AtomicU64,
 }
 
 /// The most recorders that can receive reports at a time: one for each bit of [`OPEN`].
@@ -59,10 +59,10 @@ impl Listener {
             epoch: AtomicU64::new(0),
             fork: AtomicU64::new(0),
             recorder: Mutex::new(Weak::new()),
-            selective: AtomicU64::new(0),
+            restricted_recording: AtomicU64::new(0),
             over_limit: AtomicU64::new(0),
             missed: AtomicU64::new(0),
-            own: AtomicU64::new(0),
+            internal_allocs: AtomicU64::new(0),
         }
     }
 
@@ -74,7 +74,7 @@ impl Listener {
 
     /// Returns the recording, 0 if it includes all threads.
     pub(crate) fn selective_recording(&self) -> u64 {
-        self.selective.load(Ordering::Relaxed)
+        self.restricted_recording.load(Ordering::Relaxed)
     }
 
     /// Returns the recorder; `None` in a forked child of the recording process, where the listener is closed.
@@ -91,7 +91,7 @@ impl Listener {
     pub(crate) fn count_loss(&self, loss: Loss) {
         let counter = match loss {
             Loss::MemoryOverLimit => &self.over_limit,
-            Loss::MemoryOwn => &self.own,
+            Loss::MemoryOwn => &self.internal_allocs,
             _ => &self.missed,
         };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -145,7 +145,7 @@ impl ListenerSlot {
 
     /// Sets the recording that includes only some threads, 0 if it includes all.
     pub(super) fn restrict_to(&self, recording: u64) {
-        self.listener.selective.store(recording, Ordering::Relaxed);
+        self.listener.restricted_recording.store(recording, Ordering::Relaxed);
     }
 
     pub(super) fn open(&self, epoch: u64) {
@@ -167,7 +167,7 @@ impl ListenerSlot {
 
     /// Takes the counts of events that were not recorded.
     pub(super) fn take_losses(&self) -> [(Loss, u64); 3] {
-        let Listener { over_limit, missed, own, .. } = self.listener;
+        let Listener { over_limit, missed, internal_allocs: own, .. } = self.listener;
         [(Loss::MemoryOverLimit, over_limit), (Loss::MemoryMissed, missed), (Loss::MemoryOwn, own)]
             .map(|(loss, counter)| (loss, counter.swap(0, Ordering::Relaxed)))
     }

@@ -10,7 +10,7 @@ mod slice_extras;
 mod span_table;
 mod thread_selection;
 
-pub(crate) use frames::{BEYOND, Frame, Frames, SpanState, state};
+pub(crate) use frames::{Frame, Frames, SpanState, TOO_DEEP, state};
 pub(crate) use lanes::{LaneRegistry, LaneRow};
 pub use slice_extras::CounterReport;
 pub(crate) use slice_extras::{SliceExtras, no_stacks};
@@ -52,9 +52,9 @@ pub(crate) struct Recorder {
     pub(crate) losses: Losses,
     pub(crate) sites: Sites,
     /// Whether slices may overlap, because a span was exited out of order or by another thread.
-    disorder: AtomicBool,
+    slices_may_overlap: AtomicBool,
     /// Bumped when a span closes that threads may have cached; see `layer::cache`.
-    closings: [AtomicU32; CLOSINGS],
+    cache_generations: [AtomicU32; CLOSINGS],
     /// Receives the slice ids that threads enter. Each thread reads it once an epoch.
     correlation_sink: fork::Own<Option<Arc<dyn CorrelationSink>>>,
     /// The observers of spans.
@@ -142,8 +142,8 @@ impl Recorder {
             bytes_max,
             losses: Losses::default(),
             sites,
-            disorder: AtomicBool::new(false),
-            closings: std::array::from_fn(|_| AtomicU32::new(0)),
+            slices_may_overlap: AtomicBool::new(false),
+            cache_generations: std::array::from_fn(|_| AtomicU32::new(0)),
             correlation_sink: fork::Own::default(),
             observers,
             listener_slot: OnceLock::new(),
@@ -310,13 +310,13 @@ impl Recorder {
     }
 
     /// Notes that slices may overlap from now on.
-    pub(crate) fn note_disorder(&self) {
-        self.disorder.store(true, Ordering::Relaxed);
+    pub(crate) fn note_overlap(&self) {
+        self.slices_may_overlap.store(true, Ordering::Relaxed);
     }
 
     /// Returns whether slices may overlap.
-    pub(crate) fn has_disorder(&self) -> bool {
-        self.disorder.load(Ordering::Relaxed)
+    pub(crate) fn may_overlap(&self) -> bool {
+        self.slices_may_overlap.load(Ordering::Relaxed)
     }
 
     /// Takes everything that was recorded since the last call, without waiting for any thread.
@@ -396,7 +396,7 @@ impl Recorder {
     #[inline(always)]
     #[expect(clippy::indexing_slicing, reason = "bucket() is smaller than CLOSINGS")]
     pub(crate) fn close_counter(&self, key: u64) -> &AtomicU32 {
-        &self.closings[span_bucket(key)]
+        &self.cache_generations[span_bucket(key)]
     }
 }
 

@@ -169,7 +169,7 @@ fn refusal_reason(_error: &io::Error) -> Unavailable {
 }
 
 fn unsupported_system() -> Unavailable {
-    Unavailable::new(Why::Unsupported, "counters of the CPU are read on Linux alone", "record on Linux")
+    Unavailable::new(Why::Unsupported, "CPU counters are supported only on Linux", "record on Linux")
 }
 
 #[cfg(test)]

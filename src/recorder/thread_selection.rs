@@ -65,7 +65,7 @@ pub(crate) struct ThreadSelection {
     recording: AtomicU64,
     /// The same, but 0 while the recording includes all threads.
     selective: AtomicU64,
-    /// Buckets of spans that a recorded thread has met but no recorded thread has created.
+    /// A bit for each bucket of span keys: set when a recorded thread uses a span that an excluded thread created.
     seen: AtomicU64,
 }
 

@@ -1,7 +1,7 @@
 //! Writes traces when the process ends without dropping a guard.
 
 use super::observer::SessionEvent;
-use super::requests::FOREIGN;
+use super::requests::REQUEST_IS_RECORDING;
 use super::saving::{Patience, PendingWrite};
 use super::{Session, Status, lock_within};
 use crate::diag::diag;
@@ -130,7 +130,7 @@ impl Session {
             return Err(Error::new(ErrorKind::Config, advice));
         };
         if self.requests.active_request().is_some() {
-            return Err(Error::new(ErrorKind::NotActive, FOREIGN));
+            return Err(Error::new(ErrorKind::NotActive, REQUEST_IS_RECORDING));
         }
         self.recording.snapshot()?.save_all(&path)
     }

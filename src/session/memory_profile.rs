@@ -3,7 +3,7 @@
 use super::active_request::ActiveRequest;
 use super::observer::SessionEvent;
 use super::recording::{SessionOptions, SessionRecording};
-use super::requests::{FOREIGN, RequestLink};
+use super::requests::{REQUEST_IS_RECORDING, RequestLink};
 use super::settings::SessionSettings;
 use crate::collector::CollectorSet;
 use crate::config::{Config, Mode, Output};
@@ -123,7 +123,7 @@ impl MemoryProfile {
         let _scope = self.session.observers.notify_scope();
         let mut state = self.state.lock();
         let none = match state.active_request.active_id() {
-            Some(_) => FOREIGN,
+            Some(_) => REQUEST_IS_RECORDING,
             None => "no memory profile is running; start one first",
         };
         let trace = self.end_profile(&mut state, None, none)?;

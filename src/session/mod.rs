@@ -46,7 +46,7 @@ use crate::write::file;
 use crate::write::sink::Sinks;
 use kineto_trace::fallible;
 use memory_profile::MemoryProfile;
-use requests::{FOREIGN, RequestLink, SessionRequests};
+use requests::{REQUEST_IS_RECORDING, RequestLink, SessionRequests};
 use saving::Writes;
 use settings::SessionSettings;
 use std::path::PathBuf;
@@ -198,7 +198,7 @@ impl Session {
         let mut state = self.recording.lock_state()?;
         self.recording.check_process()?;
         if state.active_request.active_id().is_some() {
-            return Err(Error::new(ErrorKind::NotActive, FOREIGN));
+            return Err(Error::new(ErrorKind::NotActive, REQUEST_IS_RECORDING));
         }
         self.recording.end(&mut state)
     }

@@ -47,9 +47,10 @@ pub(super) struct RequestLink {
 /// The preparation number of all requests; the program's preparations count from 1.
 const BY_REQUEST: u64 = 0;
 
-const OWN: &str = "the program is recording itself; try again when its recording has ended";
-const TAKEN: &str = "the program started its own recording";
-pub(super) const FOREIGN: &str = "the running recording belongs to an external request; wait until it ends";
+const PROGRAM_IS_RECORDING: &str = "the program is recording itself; try again when its recording has ended";
+const EVICTED_BY_PROGRAM: &str = "the program started its own recording";
+pub(super) const REQUEST_IS_RECORDING: &str =
+    "the running recording belongs to an external request; wait until it ends";
 
 impl RequestLink {
     /// Reports to the handler that the program has evicted its request.
@@ -100,7 +101,8 @@ impl SessionRequests {
     pub(crate) fn used_by_program(&self) -> Option<&'static str> {
         // A recording of the parent does not count in a forked child.
         let state = self.recording.lock_state().ok().filter(|_| !self.recording.recorder.is_forked())?;
-        (state.active_request.active_id().is_none() && !matches!(state.phase, SessionPhase::Idle)).then_some(OWN)
+        (state.active_request.active_id().is_none() && !matches!(state.phase, SessionPhase::Idle))
+            .then_some(PROGRAM_IS_RECORDING)
     }
 
     /// Returns the status of the program's own recording.
@@ -116,7 +118,7 @@ impl SessionRequests {
     /// Returns why that request lost the recording, if it did.
     pub(super) fn why_evicted(&self, request_id: u64) -> Option<&'static str> {
         let is_evicted = self.recording.lock_state().is_ok_and(|state| state.active_request.is_over(request_id));
-        is_evicted.then_some(TAKEN)
+        is_evicted.then_some(EVICTED_BY_PROGRAM)
     }
 
     /// Starts the collectors for a request.
@@ -135,7 +137,7 @@ impl SessionRequests {
         // Even if this fails: a preparation that arrives after its start failed is ignored.
         state.active_request.mark_over(request_id);
         if !matches!(state.phase, SessionPhase::Idle) && !self.recording.recorder.is_forked() {
-            return Err(Error::new(ErrorKind::AlreadyActive, OWN));
+            return Err(Error::new(ErrorKind::AlreadyActive, PROGRAM_IS_RECORDING));
         }
         self.recording.start_collectors(state, SessionPhase::Prepared(BY_REQUEST), None, Arc::new(config))?;
         state.active_request.begin(request_id);
@@ -154,7 +156,7 @@ impl SessionRequests {
         let _own = InternalAllocGuard::begin();
         let mut state = self.recording.lock_state()?;
         if state.active_request.is_over(request_id) {
-            return Err(Error::new(ErrorKind::AlreadyActive, OWN));
+            return Err(Error::new(ErrorKind::AlreadyActive, PROGRAM_IS_RECORDING));
         }
         if !state.active_request.is_active(request_id) {
             self.acquire_session(&mut state, request_id, config())?;
@@ -199,7 +201,7 @@ impl SessionRequests {
 
     fn check_active_request(&self, state: &RecordingState, request_id: u64) -> Result<(), Error> {
         self.recording.check_process()?;
-        let evicted = || Error::new(ErrorKind::NotActive, TAKEN);
+        let evicted = || Error::new(ErrorKind::NotActive, EVICTED_BY_PROGRAM);
         state.active_request.is_active(request_id).then_some(()).ok_or_else(evicted)
     }
 
@@ -211,7 +213,7 @@ impl SessionRequests {
         if self.recording.recorder.is_forked() {
             return state.active_request.end();
         }
-        self.recording.discard(state, TAKEN);
+        self.recording.discard(state, EVICTED_BY_PROGRAM);
         self.link.report_eviction();
     }
 

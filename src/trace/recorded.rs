@@ -65,7 +65,7 @@ impl Recorded {
             whole,
             blocks: taken.blocks.into_iter().collect(),
             owner: owned.then(|| owner.clone()),
-            disorder: owner.has_disorder(),
+            disorder: owner.may_overlap(),
             late,
         }
     }

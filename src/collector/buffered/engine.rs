@@ -42,7 +42,7 @@ pub(in crate::collector) trait BufferedLibrary: fmt::Debug + Send + 'static {
     /// Called at least once a second.
     fn poll(&mut self) {}
 
-    /// Returns whether all records that are wanted have arrived, as far as that can be known.
+    /// Returns whether all records up to `cutoff` have arrived, as far as known.
     fn has_records(&mut self, cutoff: &Cutoff) -> bool;
 
     /// Returns whether a pause may disable the kinds.
@@ -61,7 +61,7 @@ pub(in crate::collector) struct Cutoff {
     pub(in crate::collector) at: u64,
     /// Earlier records are in buffers that were requested up to this number.
     pub(in crate::collector) requests: u64,
-    /// How long to wait for buffers of a program that keeps launching, which are never complete.
+    /// When to stop waiting for buffers that never complete, since the program keeps launching.
     pub(in crate::collector) patience_ends: Instant,
     /// How often it was polled.
     pub(in crate::collector) polls: u32,
@@ -83,7 +83,7 @@ pub(in crate::collector) struct ReaderThread<L: BufferedLibrary> {
     kinds: Arc<PausableKinds<L::Switch>>,
     pausing: Option<Pausing>,
     library: L,
-    /// Dropped after the library: a start that waits for the end may go on then.
+    /// Dropped after the library, so that the next recording starts only then.
     _ended: EndNotifier,
 }
 

@@ -21,7 +21,7 @@ pub(in crate::collector) trait KindSwitch: fmt::Debug + Send + Sync + 'static {
 pub(in crate::collector) struct PausableKinds<S> {
     switch: S,
     /// The kinds that must be disabled during a flush.
-    calls: Vec<u32>,
+    call_kinds: Vec<u32>,
     others: Vec<u32>,
     /// How long a resume waits for the thread that switches kinds.
     patience: Duration,
@@ -39,13 +39,13 @@ enum State {
     /// At the end: the kinds of calls are disabled for good.
     Closing,
     /// The recording has ended.
-    Over,
+    Ended,
 }
 
 impl<S> fmt::Debug for PausableKinds<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PausableKinds")
-            .field("calls", &self.calls)
+            .field("calls", &self.call_kinds)
             .field("others", &self.others)
             .finish_non_exhaustive()
     }
@@ -60,7 +60,7 @@ impl<S: KindSwitch> PausableKinds<S> {
         patience: Duration,
     ) -> PausableKinds<S> {
         let (paused, state) = (AtomicU64::new(0), Mutex::new(State::Enabled));
-        PausableKinds { switch, calls, others, patience, paused, state }
+        PausableKinds { switch, call_kinds: calls, others, patience, paused, state }
     }
 
     fn lock_state(&self) -> MutexGuard<'_, State> {
@@ -89,17 +89,17 @@ impl<S: KindSwitch> PausableKinds<S> {
 
     /// Calls `flush` with the kinds of calls disabled.
     pub(in crate::collector) fn with_calls_disabled(&self, flush: impl FnOnce()) {
-        if self.calls.is_empty() {
+        if self.call_kinds.is_empty() {
             return flush();
         }
         let state = self.lock_state();
         let is_enabled = *state == State::Enabled;
         if is_enabled {
-            self.disable_kinds(&self.calls);
+            self.disable_kinds(&self.call_kinds);
         }
         flush();
         if is_enabled {
-            self.enable_kinds(&self.calls);
+            self.enable_kinds(&self.call_kinds);
         }
         drop(state);
         self.retry_resume();
@@ -108,17 +108,17 @@ impl<S: KindSwitch> PausableKinds<S> {
     /// Disables the kinds of calls, unless the pause has ended, and then calls `flush`.
     pub(in crate::collector) fn suspend_calls(&self, flush: impl FnOnce()) {
         let mut state = self.lock_state();
-        // Checked under the lock: a thread that resumed since, and found the lock free, relies on the enabled kinds.
+        // Checked under the lock: if the pause has ended, the resuming thread expects the kinds to stay enabled.
         if !self.is_paused() {
             return;
         }
         if *state == State::Enabled {
-            self.disable_kinds(&self.calls);
+            self.disable_kinds(&self.call_kinds);
             *state = State::CallsSuspended;
         }
         if *state == State::CallsSuspended {
             // Otherwise a resume would wait for the flush.
-            let held = (!self.calls.is_empty()).then_some(state);
+            let held = (!self.call_kinds.is_empty()).then_some(state);
             flush();
             drop(held);
         }
@@ -144,7 +144,7 @@ impl<S: KindSwitch> PausableKinds<S> {
         self.retry_resume();
     }
 
-    /// Enables the kinds after a pause, if it has ended: the thread that resumed may have given up waiting.
+    /// Enables the kinds if a pause has ended but its resume gave up waiting for the lock.
     pub(in crate::collector) fn retry_resume(&self) {
         let begun = Instant::now();
         let mut state = loop {
@@ -157,12 +157,12 @@ impl<S: KindSwitch> PausableKinds<S> {
         };
         match *state {
             _ if self.is_paused() => return,
-            State::CallsSuspended => self.enable_kinds(&self.calls),
+            State::CallsSuspended => self.enable_kinds(&self.call_kinds),
             State::Suspended => {
                 self.enable_kinds(&self.others);
-                self.enable_kinds(&self.calls);
+                self.enable_kinds(&self.call_kinds);
             }
-            State::Enabled | State::Closing | State::Over => return,
+            State::Enabled | State::Closing | State::Ended => return,
         }
         *state = State::Enabled;
     }
@@ -171,9 +171,9 @@ impl<S: KindSwitch> PausableKinds<S> {
     pub(in crate::collector) fn disable_calls(&self) {
         let mut state = self.lock_state();
         match *state {
-            State::Enabled => self.disable_kinds(&self.calls),
+            State::Enabled => self.disable_kinds(&self.call_kinds),
             State::CallsSuspended => {}
-            State::Suspended | State::Closing | State::Over => return,
+            State::Suspended | State::Closing | State::Ended => return,
         }
         *state = State::Closing;
     }
@@ -185,7 +185,7 @@ impl<S: KindSwitch> PausableKinds<S> {
         if *state == State::Closing {
             self.disable_kinds(&self.others);
         }
-        *state = State::Over;
+        *state = State::Ended;
     }
 
     fn enable_kinds(&self, kinds: &[u32]) {

@@ -14,7 +14,7 @@ pub(in crate::collector) struct UnfinishedLaunches {
     /// Threads whose work is captured into a graph instead of running.
     capturing: Vec<u32>,
     /// Launches from then on are ignored.
-    until: u64,
+    ignore_after: u64,
     /// The latest start of a call.
     latest_call: u64,
     /// Whether records are known to be missing, so that launches cannot be waited for.
@@ -25,12 +25,12 @@ pub(in crate::collector) struct UnfinishedLaunches {
 struct LaunchPage {
     number: u32,
     launched: Box<[u64; PAGE / 64]>,
-    worked: Box<[u64; PAGE / 64]>,
+    has_record: Box<[u64; PAGE / 64]>,
 }
 
 impl LaunchPage {
     fn new(number: u32) -> LaunchPage {
-        LaunchPage { number, launched: Box::new([0; PAGE / 64]), worked: Box::new([0; PAGE / 64]) }
+        LaunchPage { number, launched: Box::new([0; PAGE / 64]), has_record: Box::new([0; PAGE / 64]) }
     }
 }
 
@@ -39,7 +39,7 @@ impl UnfinishedLaunches {
         UnfinishedLaunches {
             pages: Vec::new(),
             capturing: Vec::new(),
-            until: u64::MAX,
+            ignore_after: u64::MAX,
             latest_call: 0,
             is_missing_records: false,
         }
@@ -53,7 +53,7 @@ impl UnfinishedLaunches {
 
     /// Ignores launches after that time, on the clock of the records.
     pub(in crate::collector) fn ignore_launches_after(&mut self, end: u64) {
-        self.until = end;
+        self.ignore_after = end;
     }
 
     /// Returns whether a call was recorded that began after that time.
@@ -78,7 +78,7 @@ impl UnfinishedLaunches {
     /// Notes a launch with that id.
     #[inline]
     pub(in crate::collector) fn note_launch(&mut self, correlation: u32, start: u64) {
-        if start <= self.until {
+        if start <= self.ignore_after {
             let (page, word, bit) = self.locate_bit(correlation);
             if let Some(word) = page.launched.get_mut(word) {
                 *word |= bit;
@@ -90,7 +90,7 @@ impl UnfinishedLaunches {
     #[inline]
     pub(in crate::collector) fn note_device_record(&mut self, correlation: u32) {
         let (page, word, bit) = self.locate_bit(correlation);
-        if let Some(word) = page.worked.get_mut(word) {
+        if let Some(word) = page.has_record.get_mut(word) {
             *word |= bit;
         }
     }
@@ -100,19 +100,19 @@ impl UnfinishedLaunches {
         self.is_missing_records |= records > 0;
     }
 
-    /// Stops to wait for the launches so far: their device records may not arrive.
+    /// Stops waiting for all launches so far, whose records may never arrive.
     pub(in crate::collector) fn clear(&mut self) {
         for page in &mut self.pages {
             page.launched.fill(0);
         }
     }
 
-    /// Returns how many launches have no device record that will certainly arrive.
+    /// Returns how many launches still lack their device record; 0 if records are known to be missing.
     pub(in crate::collector) fn unfinished_count(&self) -> u64 {
         if self.is_missing_records {
             return 0;
         }
-        let words = self.pages.iter().flat_map(|page| page.launched.iter().zip(page.worked.iter()));
+        let words = self.pages.iter().flat_map(|page| page.launched.iter().zip(page.has_record.iter()));
         words.map(|(launched, worked)| u64::from((launched & !worked).count_ones())).sum()
     }
 

@@ -23,9 +23,9 @@ const SPARE: usize = 2;
 pub(in crate::collector) enum OverflowBuffers {
     /// Nothing: the library itself drops records.
     None,
-    /// Beyond the limit a scrap buffer, as long as fewer than the most are out; otherwise nothing.
+    /// Beyond the limit: a scrap buffer, up to a number at a time; then nothing.
     Limited(ScrapLimits),
-    /// A scrap buffer at any time. Beyond the most, all requests share one buffer whose records are not even counted.
+    /// Beyond the limit: a scrap buffer. When all are in use, requests share one buffer whose records are not counted.
     Always(ScrapLimits),
 }
 
@@ -82,7 +82,7 @@ struct PoolState {
     last_scrap: Option<PoolBuffer>,
     requests: u64,
     /// The number of requests before the recording.
-    earlier: u64,
+    requests_before: u64,
     counts: PoolCounts,
 }
 
@@ -179,7 +179,7 @@ impl Pool {
             scraps: 0,
             last_scrap: None,
             requests: 0,
-            earlier: 0,
+            requests_before: 0,
             counts,
         };
         Pool { state: Mutex::new(state), changed: Condvar::new() }
@@ -197,7 +197,7 @@ impl Pool {
         let mut state = self.lock_state();
         (state.size, state.limit, state.overflow) = (size, limit, overflow);
         state.counts = PoolCounts::default();
-        state.earlier = state.requests;
+        state.requests_before = state.requests;
         state.drop_free();
         if let OverflowBuffers::Always(scraps) = overflow
             && state.last_scrap.is_none()
@@ -217,7 +217,7 @@ impl Pool {
     pub(in crate::collector) fn close(&self) -> PoolCounts {
         let mut state = self.lock_state();
         if state.size > 0 {
-            state.counts.kept = (state.ready.len() + state.with_records(u64::MAX).count()) as u64;
+            state.counts.kept = (state.ready.len() + state.buffers_with_records(u64::MAX).count()) as u64;
         }
         state.size = 0;
         let waiting = std::mem::take(&mut state.ready);
@@ -321,7 +321,7 @@ impl Pool {
     /// Returns whether the library has written records into a buffer of the recording, up to that request, and not
     /// returned it.
     pub(in crate::collector) fn holds_records(&self, requests: u64) -> bool {
-        self.lock_state().with_records(requests).next().is_some()
+        self.lock_state().buffers_with_records(requests).next().is_some()
     }
 
     pub(in crate::collector) fn counts(&self) -> PoolCounts {
@@ -336,9 +336,9 @@ pub(in crate::collector) fn leak_buffer(bytes: usize) -> Option<(NonNull<u8>, us
 
 impl PoolState {
     /// Returns the recording's buffers, up to that request, that the library has and has written to.
-    fn with_records(&self, requests: u64) -> impl Iterator<Item = &PoolBuffer> {
+    fn buffers_with_records(&self, requests: u64) -> impl Iterator<Item = &PoolBuffer> {
         let of_recording =
-            self.out.iter().filter(move |buffer| buffer.request > self.earlier && buffer.request <= requests);
+            self.out.iter().filter(move |buffer| buffer.request > self.requests_before && buffer.request <= requests);
         of_recording.filter(|buffer| buffer.first_word().load(Ordering::Relaxed) != 0)
     }
 

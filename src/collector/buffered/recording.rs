@@ -28,7 +28,7 @@ pub(in crate::collector) trait RecordingApi: fmt::Debug + Sync + 'static {
     fn timestamp(&self) -> Option<u64>;
 }
 
-/// What a library has once in the process.
+/// The process-wide state of a vendor's library.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::collector) struct LibraryState {
     /// The library's name in messages.
@@ -37,7 +37,7 @@ pub(in crate::collector) struct LibraryState {
     pub(in crate::collector) lease: &'static ExclusiveLease,
     /// The recording for which stale ids were removed on a thread.
     pub(in crate::collector) clean_for: &'static LocalKey<Cell<u32>>,
-    /// Whether it sees the calls by which a program opens and closes a range.
+    /// Whether it reports the program's calls that open and close a range, such as `cudaProfilerStart`.
     pub(in crate::collector) sees_ranges: bool,
 }
 

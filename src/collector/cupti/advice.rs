@@ -17,7 +17,7 @@ struct Circumstances<'a> {
     /// `CUDA_VISIBLE_DEVICES`.
     visible: Option<&'a str>,
     /// `CUDA_INJECTION64_PATH`.
-    injected: Option<&'a str>,
+    injection_path: Option<&'a str>,
 }
 
 /// Returns a warning if hardware counters are selected: they are not sampled.
@@ -46,7 +46,7 @@ pub(super) fn examine(context: &ExamineContext<'_>) -> Examination {
             Some(OptionValue::Text(gpus)) => Some(gpus),
             _ => None,
         },
-        injected: options.text("CUDA_INJECTION64_PATH"),
+        injection_path: options.text("CUDA_INJECTION64_PATH"),
     };
     let devices = driver.as_ref().map(Driver::described_devices).unwrap_or_default();
     let mut found = Examination::default();
@@ -167,7 +167,7 @@ impl Circumstances<'_> {
 
     /// Returns a note about a tool that is injected into every CUDA program.
     fn injection_note(&self) -> Option<String> {
-        let path = self.injected.filter(|path| !path.is_empty())?;
+        let path = self.injection_path.filter(|path| !path.is_empty())?;
         Some(format!("CUDA_INJECTION64_PATH loads {path} into every CUDA program; it may hold libcupti: unset it"))
     }
 }
@@ -208,7 +208,7 @@ mod tests {
 
     fn circumstances<'a>(kernel_driver: &'a KernelDriver, container: Option<&'static str>) -> Circumstances<'a> {
         let (visible, injected) = (Some("-1"), Some("/x.so"));
-        Circumstances { kernel_driver, container, is_wsl: false, driver: None, visible, injected }
+        Circumstances { kernel_driver, container, is_wsl: false, driver: None, visible, injection_path: injected }
     }
 
     #[test]
@@ -258,7 +258,7 @@ mod tests {
         }
         let (kernel_driver, mut found) = (KernelDriver::default(), Examination::default());
         let circumstances =
-            Circumstances { driver: Some(12_040), injected: None, ..circumstances(&kernel_driver, None) };
+            Circumstances { driver: Some(12_040), injection_path: None, ..circumstances(&kernel_driver, None) };
         add_advice(&mut found, &circumstances, None, Some(130_001));
         assert_eq!((found.is_doubtful, found.notes.len(), found.advice.len()), (true, 1, 1), "{found:?}");
     }

@@ -17,7 +17,7 @@ pub(super) static HUB: Hub = Hub {
     detaches: AtomicBool::new(false),
     range: Mutex::new(None),
     commands: Mutex::new(None),
-    unloads: [const { AtomicU32::new(0) }; UNLOADS.len()],
+    unload_functions: [const { AtomicU32::new(0) }; UNLOADS.len()],
 };
 
 /// State that CUPTI's callbacks and the recording share.
@@ -27,14 +27,14 @@ pub(super) struct Hub {
     pub(super) lease: ExclusiveLease,
     /// The process that recorded first: CUDA does not work in a forked child.
     pub(super) owner: OwningProcess,
-    /// The next call that returns is to detach the library.
+    /// Whether the next call that returns detaches the library.
     detaches: AtomicBool,
-    /// Receives the program's marks of a range.
+    /// The range that `cudaProfilerStart` and `cudaProfilerStop` open and close.
     range: Mutex<Option<CaptureRange>>,
     /// The thread that reads records.
     commands: Mutex<Option<Arc<ReaderCommands>>>,
     /// The numbers of the driver's functions that unload kernels.
-    unloads: [AtomicU32; UNLOADS.len()],
+    unload_functions: [AtomicU32; UNLOADS.len()],
 }
 
 /// The exclusive lease of libcupti, released on drop.
@@ -68,12 +68,15 @@ impl Hub {
 
     /// Sets the driver functions that unload kernels.
     pub(super) fn set_unloads(&self, functions: &[u32]) {
-        self.unloads.iter().zip(functions).for_each(|(place, function)| place.store(*function, Ordering::Relaxed));
+        self.unload_functions
+            .iter()
+            .zip(functions)
+            .for_each(|(place, function)| place.store(*function, Ordering::Relaxed));
     }
 
     /// Returns whether that driver function unloads kernels.
     pub(super) fn is_unload_function(&self, function: u32) -> bool {
-        self.unloads.iter().any(|unload| unload.load(Ordering::Relaxed) == function)
+        self.unload_functions.iter().any(|unload| unload.load(Ordering::Relaxed) == function)
     }
 
     /// Reads the complete records before a module is unloaded, and the names of its kernels with it.
@@ -124,7 +127,7 @@ mod tests {
             detaches: AtomicBool::new(false),
             range: Mutex::new(None),
             commands: Mutex::new(None),
-            unloads: [const { AtomicU32::new(0) }; UNLOADS.len()],
+            unload_functions: [const { AtomicU32::new(0) }; UNLOADS.len()],
         };
         assert!(!hub.take_detach_request());
         hub.request_detach();

@@ -8,12 +8,12 @@ use crate::collector::{Batch, Name};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Function {
     pub(super) name: Name,
-    pub(super) does: Does,
+    pub(super) does: CallEffects,
 }
 
 /// The effects of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Does {
+pub(super) struct CallEffects {
     /// It runs a kernel or a graph: a device record will follow.
     pub(super) runs_kernels: bool,
     /// It puts work on a device, such as a copy. An empty copy has no device record.
@@ -61,7 +61,7 @@ impl Functions {
         let name = ask().filter(|name| !name.is_empty()).or_else(|| built_in(domain, number));
         let name = name.unwrap_or_else(|| "INVALID".to_owned());
         let name = if domain == RUNTIME { without_version(&name) } else { &name };
-        let function = Function { name: batch.name(name), does: Does::from_name(domain, name) };
+        let function = Function { name: batch.name(name), does: CallEffects::from_name(domain, name) };
         let place = number as usize;
         if place < MOST {
             known.resize(known.len().max(place + 1), None);
@@ -73,12 +73,12 @@ impl Functions {
     }
 }
 
-impl Does {
+impl CallEffects {
     /// Classifies a function by its name.
-    fn from_name(domain: u32, name: &str) -> Does {
+    fn from_name(domain: u32, name: &str) -> CallEffects {
         let name = name.trim_start_matches('_');
         let rest = if domain == RUNTIME { name.strip_prefix("cuda") } else { name.strip_prefix("cu") };
-        let Some(rest) = rest else { return Does::default() };
+        let Some(rest) = rest else { return CallEffects::default() };
         let begins = |with: &[&str]| with.iter().any(|with| rest.starts_with(with));
         let runs_kernels = begins(&["Launch", "GraphLaunch"]) && !begins(&["LaunchHostFunc"]);
         let is_noise = if domain == RUNTIME {
@@ -88,7 +88,7 @@ impl Does {
         } else {
             begins(&NOISE_OF_DRIVER)
         };
-        Does {
+        CallEffects {
             runs_kernels,
             launches: runs_kernels || begins(&["Memcpy", "Memset"]),
             begins_capture: begins(&["StreamBeginCapture"]),
@@ -226,36 +226,36 @@ mod tests {
 
     #[test]
     fn functions_are_classified_by_name() {
-        let runs = Does { runs_kernels: true, launches: true, ..Does::default() };
-        let launches = Does { launches: true, ..Does::default() };
-        let noise = Does { is_noise: true, ..Does::default() };
+        let runs = CallEffects { runs_kernels: true, launches: true, ..CallEffects::default() };
+        let launches = CallEffects { launches: true, ..CallEffects::default() };
+        let noise = CallEffects { is_noise: true, ..CallEffects::default() };
         for (domain, name, does) in [
             (RUNTIME, "cudaLaunchKernel", runs),
             (RUNTIME, "__cudaLaunchKernel_ptsz", runs),
             (RUNTIME, "cudaLaunchKernelExC", runs),
             (RUNTIME, "cudaGraphLaunch", runs),
-            (RUNTIME, "cudaLaunchHostFunc", Does::default()),
+            (RUNTIME, "cudaLaunchHostFunc", CallEffects::default()),
             (RUNTIME, "cudaMemcpyToSymbol", launches),
             (RUNTIME, "cudaMemset2DAsync", launches),
-            (RUNTIME, "cudaMalloc", Does::default()),
+            (RUNTIME, "cudaMalloc", CallEffects::default()),
             (RUNTIME, "cudaGetDevice", noise),
-            (RUNTIME, "cudaGetDeviceCount", Does::default()),
+            (RUNTIME, "cudaGetDeviceCount", CallEffects::default()),
             (RUNTIME, "cudaEventCreateWithFlags", noise),
-            (RUNTIME, "cudaStreamBeginCapture", Does { begins_capture: true, ..Does::default() }),
+            (RUNTIME, "cudaStreamBeginCapture", CallEffects { begins_capture: true, ..CallEffects::default() }),
             (DRIVER, "cuLaunchKernel", runs),
             (DRIVER, "cuLaunchKernelEx_ptsz", runs),
             (DRIVER, "cuGraphLaunch", runs),
             (DRIVER, "cuMemcpyHtoDAsync_v2", launches),
             (DRIVER, "cuMemsetD8Async", launches),
-            (DRIVER, "cuMemAlloc_v2", Does::default()),
-            (DRIVER, "cuModuleGetFunction", Does::default()),
+            (DRIVER, "cuMemAlloc_v2", CallEffects::default()),
+            (DRIVER, "cuModuleGetFunction", CallEffects::default()),
             (DRIVER, "cuCtxSetCurrent", noise),
-            (DRIVER, "cuCtxSynchronize", Does::default()),
+            (DRIVER, "cuCtxSynchronize", CallEffects::default()),
             (DRIVER, "cuDeviceGetAttribute", noise),
-            (DRIVER, "cuStreamEndCapture", Does { ends_capture: true, ..Does::default() }),
-            (DRIVER, "INVALID", Does::default()),
+            (DRIVER, "cuStreamEndCapture", CallEffects { ends_capture: true, ..CallEffects::default() }),
+            (DRIVER, "INVALID", CallEffects::default()),
         ] {
-            assert_eq!(Does::from_name(domain, name), does, "{name}");
+            assert_eq!(CallEffects::from_name(domain, name), does, "{name}");
         }
     }
 
@@ -291,7 +291,7 @@ mod tests {
         for (domain, numbers) in DISABLED_CALLS {
             for number in numbers {
                 if let Some(name) = built_in(domain, *number) {
-                    assert!(Does::from_name(domain, &name).is_noise, "{name}");
+                    assert!(CallEffects::from_name(domain, &name).is_noise, "{name}");
                 }
             }
         }

@@ -31,12 +31,12 @@ pub(super) struct Reader {
     pub(super) launches: UnfinishedLaunches,
     markers: Markers,
     /// The ids that arrived last, the newest at `newest`.
-    pushed: [PushedId; THREADS],
+    pushed: [PushedId; PUSHED_IDS_MAX],
     newest: usize,
     /// The context seen last, which is usually the next context too.
     context: (u32, u32),
     /// A thread of this crate, and the time until which its calls are excluded.
-    own: (u32, u64),
+    excluded_calls: (u32, u64),
 }
 
 impl std::fmt::Debug for Reader {
@@ -65,7 +65,7 @@ impl PushedId {
 }
 
 /// The most threads that may be between the record of an id and that of its call.
-const THREADS: usize = 8;
+const PUSHED_IDS_MAX: usize = 8;
 
 /// The kind of external ids that this crate uses.
 const OWN_IDS: u32 = 3;
@@ -103,16 +103,16 @@ impl Reader {
             composed: Vec::new(),
             launches: UnfinishedLaunches::new(),
             markers: Markers::new(types),
-            pushed: [PushedId { correlation: 0, id: 0, taken: true }; THREADS],
+            pushed: [PushedId { correlation: 0, id: 0, taken: true }; PUSHED_IDS_MAX],
             newest: 0,
             context: (0, u32::MAX),
-            own: (0, 0),
+            excluded_calls: (0, 0),
         }
     }
 
     /// Excludes the calls of a thread that begin before that time: they are the collector's own.
     pub(super) fn exclude_calls(&mut self, thread: u32, until: u64) {
-        self.own = (thread, until);
+        self.excluded_calls = (thread, until);
     }
 
     pub(super) fn sink(&self) -> &RecordSink {
@@ -155,7 +155,7 @@ impl Reader {
             Record::Runtime(call) => self.add_call(call, RUNTIME, batch),
             Record::Driver(call) => self.add_call(call, DRIVER, batch),
             Record::ExternalCorrelation(external) if external.id_kind() == OWN_IDS => {
-                self.newest = (self.newest + 1) % THREADS;
+                self.newest = (self.newest + 1) % PUSHED_IDS_MAX;
                 if let Some(oldest) = self.pushed.get_mut(self.newest) {
                     oldest.deliver_unclaimed(batch);
                     *oldest = PushedId { correlation: external.correlation(), id: external.id(), taken: false };
@@ -200,18 +200,18 @@ impl Reader {
         let (does, correlation, thread) = (function.does, call.correlation(), call.thread());
         self.launches.note_call(call.start());
         let external = self.id_around(correlation);
-        let (own, until) = self.own;
+        let (own, until) = self.excluded_calls;
         if does.is_noise || thread == own && call.start() < until {
             return;
         }
-        let worked = call.result() == 0;
-        if worked && (does.begins_capture || does.ends_capture) {
+        let succeeded = call.result() == 0;
+        if succeeded && (does.begins_capture || does.ends_capture) {
             self.launches.note_capture(thread, does.begins_capture);
         }
-        let launches = does.launches && worked && self.launches.reaches_device(thread);
+        let launches = does.launches && succeeded && self.launches.reaches_device(thread);
         // Only wait for kernels that are recorded, and not for those of a pause.
-        let is_owed = launches && !batch.overlaps_pause(call.start(), call.end());
-        if is_owed && does.runs_kernels && self.types.contains(ActivityType::ConcurrentKernel) {
+        let expects_record = launches && !batch.overlaps_pause(call.start(), call.end());
+        if expects_record && does.runs_kernels && self.types.contains(ActivityType::ConcurrentKernel) {
             self.launches.note_launch(correlation, call.start());
         }
         batch.call(&ApiCall {

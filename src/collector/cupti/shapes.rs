@@ -160,7 +160,7 @@ pub(super) fn marker_words(domain: Name, details: &Details) -> [u64; 3] {
     PackedMarker { domain, category, color, payload_kind: clamp_to_u16(payload_kind), payload }.to_words()
 }
 
-type Each<'e> = &'e mut dyn FnMut(&str, ArgValue<'_>);
+type EmitArg<'e> = &'e mut dyn FnMut(&str, ArgValue<'_>);
 
 impl RecordLayout for CudaShape {
     fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
@@ -191,7 +191,7 @@ impl RecordLayout for CudaShape {
     }
 }
 
-fn write_kernel_args(record: &RecordView<'_>, each: Each<'_>) {
+fn write_kernel_args(record: &RecordView<'_>, each: EmitArg<'_>) {
     let kernel = PackedKernel::from_record(record);
     let grid = [kernel.grid_x, kernel.grid_y.0, kernel.grid_z.0];
     let block = [kernel.block_x.into(), kernel.block_y.0, kernel.block_z.0];
@@ -256,7 +256,7 @@ fn warps_per_sm(blocks_per_sm: f32, kernel: &occupancy::KernelResources, device:
 
 /// Writes the occupancy of a kernel, and what limits it.
 #[expect(clippy::cast_possible_truncation, reason = "a percentage")]
-fn write_occupancy(device: &occupancy::Device, kernel: &occupancy::KernelResources, grid: [u32; 3], each: Each<'_>) {
+fn write_occupancy(device: &occupancy::Device, kernel: &occupancy::KernelResources, grid: [u32; 3], each: EmitArg<'_>) {
     // The kernel ran, so it had requested the shared memory that it used.
     let Some(found) = Occupancy::new(device, kernel, SharedLimit::OptIn) else { return };
     let percent = (found.achieved_occupancy(device, kernel, grid) * 100.0).round();
@@ -276,13 +276,13 @@ fn write_occupancy(device: &occupancy::Device, kernel: &occupancy::KernelResourc
     each("occupancy", ArgValue::Dict(&figures));
 }
 
-fn write_copy_args(record: &RecordView<'_>, each: Each<'_>) {
+fn write_copy_args(record: &RecordView<'_>, each: EmitArg<'_>) {
     let copy = PackedCopy::from_record(record);
     write_device_and_context(record, copy.context, each);
     write_transfer_args(record, &copy, each);
 }
 
-fn write_peer_copy_args(record: &RecordView<'_>, each: Each<'_>) {
+fn write_peer_copy_args(record: &RecordView<'_>, each: EmitArg<'_>) {
     let (copy, ends) = (PackedCopy::from_record(record), PackedEnds::from_record(record));
     each("fromDevice", ArgValue::U64(ends.source_device.into()));
     each("inDevice", ArgValue::U64(ends.device.into()));
@@ -295,7 +295,7 @@ fn write_peer_copy_args(record: &RecordView<'_>, each: Each<'_>) {
 
 /// Writes the arguments that all copies and fills share.
 #[expect(clippy::cast_precision_loss, reason = "a ratio, written with a few digits")]
-fn write_transfer_args(record: &RecordView<'_>, copy: &PackedCopy, each: Each<'_>) {
+fn write_transfer_args(record: &RecordView<'_>, copy: &PackedCopy, each: EmitArg<'_>) {
     each("stream", stream_value(record.stream));
     each("correlation", ArgValue::U64(record.correlation));
     each("bytes", ArgValue::U64(copy.bytes));
@@ -307,7 +307,7 @@ fn write_transfer_args(record: &RecordView<'_>, copy: &PackedCopy, each: Each<'_
     write_channel_args(copy.channel, copy.channel_type, each);
 }
 
-fn write_graph_args(graph: u32, node: u64, priority: Option<i16>, each: Each<'_>) {
+fn write_graph_args(graph: u32, node: u64, priority: Option<i16>, each: EmitArg<'_>) {
     each("graph id", ArgValue::U64(graph.into()));
     each("graph node id", ArgValue::U64(node));
     if let Some(priority) = priority {
@@ -315,12 +315,12 @@ fn write_graph_args(graph: u32, node: u64, priority: Option<i16>, each: Each<'_>
     }
 }
 
-fn write_channel_args(number: u32, channel_type: u8, each: Each<'_>) {
+fn write_channel_args(number: u32, channel_type: u8, each: EmitArg<'_>) {
     each("channel", ArgValue::U64(number.into()));
     each("channel_type", ArgValue::I64(channel_type.into()));
 }
 
-fn write_sync_args(record: &RecordView<'_>, each: Each<'_>) {
+fn write_sync_args(record: &RecordView<'_>, each: EmitArg<'_>) {
     const EVENT_SYNC: usize = 1;
     const STREAM_WAIT_EVENT: usize = 2;
     let sync = PackedSync::from_record(record);
@@ -340,7 +340,7 @@ fn write_sync_args(record: &RecordView<'_>, each: Each<'_>) {
 }
 
 /// Writes NVTX attributes under the field names that spans use. A missing payload cannot be told from a payload of 0.
-fn write_marker_args(record: &RecordView<'_>, each: Each<'_>) {
+fn write_marker_args(record: &RecordView<'_>, each: EmitArg<'_>) {
     let marker = PackedMarker::from_record(record);
     each("nvtx.domain", ArgValue::Str(record.names.text(marker.domain)));
     if marker.category != 0 {
@@ -360,12 +360,12 @@ fn write_marker_args(record: &RecordView<'_>, each: Each<'_>) {
     }
 }
 
-fn write_correlation_args(record: &RecordView<'_>, context: u32, each: Each<'_>) {
+fn write_correlation_args(record: &RecordView<'_>, context: u32, each: EmitArg<'_>) {
     each("correlation", ArgValue::U64(record.correlation));
     write_device_and_context(record, context, each);
 }
 
-fn write_device_and_context(record: &RecordView<'_>, context: u32, each: Each<'_>) {
+fn write_device_and_context(record: &RecordView<'_>, context: u32, each: EmitArg<'_>) {
     each("device", ArgValue::I64(record.device_id.into()));
     each("context", ArgValue::U64(context.into()));
 }

@@ -13,7 +13,7 @@ pub(super) struct Brackets {
     seen: u64,
 }
 
-/// Bounds that matter: each at its device time, in order; none follows from another.
+/// The bounds that no other bound implies, sorted by device time.
 #[derive(Clone, Debug, Default)]
 struct BoundSet(Vec<(u64, i64)>);
 

@@ -8,8 +8,8 @@ use crate::collector::library::contained::in_callback;
 use crate::os::fork;
 use std::ffi::{CStr, c_char, c_int};
 
-/// The context of a plugin's calls, which pass it as a pointer. It is never freed, and only accepts calls during a
-/// call of the plugin: a later call with a stored pointer fails.
+/// The context of a plugin's calls, which pass it as a pointer. It is never freed. It accepts calls only while the plugin is
+/// being called; a later call through a stored pointer fails.
 #[derive(Debug)]
 pub(super) struct CallbackContext<T: 'static>(fork::Own<Option<T>>);
 
@@ -19,10 +19,10 @@ impl<T> CallbackContext<T> {
     }
 
     /// Accepts calls during `act`; returns what was received, and the result of `act`.
-    fn accept_calls_during<R>(&'static self, empty: T, ask: impl FnOnce(Handle) -> R) -> (Option<T>, R) {
+    fn accept_calls_during<R>(&'static self, empty: T, act: impl FnOnce(Handle) -> R) -> (Option<T>, R) {
         *self.0.lock() = Some(empty);
-        let answer = ask(std::ptr::from_ref(self).cast_mut().cast());
-        (self.0.lock().take(), answer)
+        let result = act(std::ptr::from_ref(self).cast_mut().cast());
+        (self.0.lock().take(), result)
     }
 
     /// Returns the context of a handle.

@@ -130,8 +130,8 @@ impl Functions {
     /// Returns the functions that push and pop slices, if the profiler has them. Those for user annotations are
     /// optional; without them annotations are pushed like other slices.
     fn push_pop_functions(self, annotates: bool) -> Option<(PushTo, PopFrom)> {
-        let of_users = self.0.push_user.zip(self.0.pop_user).filter(|_| annotates);
-        of_users.or_else(|| self.0.push.zip(self.0.pop))
+        let for_annotations = self.0.push_user.zip(self.0.pop_user).filter(|_| annotates);
+        for_annotations.or_else(|| self.0.push.zip(self.0.pop))
     }
 
     /// Pushes a slice of the calling thread.
@@ -178,13 +178,14 @@ impl SharedProfiler {
         self.inside.load(Ordering::SeqCst) == 0
     }
 
-    /// The thread is counted before it reads the profiler, so `close` waits for every thread that may have read it.
-    fn with_profiler(&self, tell: impl FnOnce(Handle) -> bool) -> bool {
+    /// Calls `act` with the profiler, unless it was closed; returns the result of `act`.
+    fn with_profiler(&self, act: impl FnOnce(Handle) -> bool) -> bool {
+        // Counted before the profiler is read, so `reject_pushes` waits for every thread that may have read it.
         self.inside.fetch_add(1, Ordering::SeqCst);
         let profiler = self.profiler.load(Ordering::SeqCst);
-        let told = !profiler.is_null() && tell(profiler);
+        let accepted = !profiler.is_null() && act(profiler);
         self.inside.fetch_sub(1, Ordering::SeqCst);
-        told
+        accepted
     }
 }
 

@@ -54,7 +54,7 @@ const FORWARD_BACKWARD: u32 = 1;
 const ASYNC: u32 = 2;
 /// Longer names, keys and texts are truncated.
 const TEXT_MAX: usize = 4096;
-/// A pair is reserved for the correlation id of an arrow.
+/// One pair stays free for an arrow's correlation id.
 const ARGUMENTS_MAX: usize = PAIRS - 1;
 /// The most devices, and the most streams of a device.
 const DEVICES_MAX: usize = 4096;

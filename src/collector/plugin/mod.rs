@@ -68,7 +68,7 @@ impl Drop for BusyGuard {
 }
 
 /// What to do about a plugin that fails.
-const REPLACE: &str = "update the plugin, or remove it from the folder";
+const UPDATE_ADVICE: &str = "update the plugin, or remove it from the folder";
 /// How long a plugin may take to register, and to start.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often `close` checks whether threads have left.
@@ -111,7 +111,11 @@ fn name_of(text: &str) -> &'static str {
 }
 
 /// Calls foreign code on a separate thread, since it may hang; waits for it until `deadline`.
-fn call_out<R: Send + 'static>(name: &str, deadline: Instant, call: impl FnOnce() -> R + Send + 'static) -> Option<R> {
+fn call_with_deadline<R: Send + 'static>(
+    name: &str,
+    deadline: Instant,
+    call: impl FnOnce() -> R + Send + 'static,
+) -> Option<R> {
     let (done, answer) = mpsc::channel();
     let work = move || _ = done.send(call());
     thread::Builder::new().name(format!("kineto-{name}")).spawn(work).ok()?;
@@ -120,15 +124,15 @@ fn call_out<R: Send + 'static>(name: &str, deadline: Instant, call: impl FnOnce(
 
 fn load_in_time(file: &Path, stem: &str) -> Vec<Result<LoadedPlugin, Unavailable>> {
     let own = file.to_owned();
-    call_out(stem, Instant::now() + PATIENCE, move || load_library(&own)).unwrap_or_else(|| {
+    call_with_deadline(stem, Instant::now() + PATIENCE, move || load_library(&own)).unwrap_or_else(|| {
         let why = format!("{}: no registration within 10 s", file.display());
-        vec![Err(Unavailable::new(Why::Failed, why, REPLACE))]
+        vec![Err(Unavailable::new(Why::Failed, why, UPDATE_ADVICE))]
     })
 }
 
 /// Opens a library and makes it register its profilers.
 fn load_library(file: &Path) -> Vec<Result<LoadedPlugin, Unavailable>> {
-    let refused = |why, text: String| Err(Unavailable::new(why, format!("{}: {text}", file.display()), REPLACE));
+    let refused = |why, text: String| Err(Unavailable::new(why, format!("{}: {text}", file.display()), UPDATE_ADVICE));
     let library = match Library::open_file(file) {
         Ok(library) => library,
         Err(words) => return vec![refused(Why::Failed, words)],
@@ -153,7 +157,7 @@ impl LoadedPlugin {
     fn new(file: &Path, functions: Functions) -> Result<LoadedPlugin, Unavailable> {
         let described = functions.query_profile().map_err(|status| {
             let text = format!("{}: profilerQuery failed with status {status}", file.display());
-            Unavailable::new(Why::Failed, text, REPLACE)
+            Unavailable::new(Why::Failed, text, UPDATE_ADVICE)
         })?;
         let known: Vec<_> = described.types.iter().filter_map(|number| EventType::from_number(*number)).collect();
         let unknown = described.types.iter().filter(|number| EventType::from_number(**number).is_none());
@@ -197,7 +201,7 @@ fn call_plugin<R: Send + 'static>(
 ) -> Option<R> {
     is_busy.store(true, Ordering::Relaxed);
     let busy = BusyGuard(is_busy.clone());
-    call_out(name, deadline, move || {
+    call_with_deadline(name, deadline, move || {
         let answer = call();
         drop(busy);
         answer
@@ -244,8 +248,8 @@ impl Collector for LoadedPlugin {
         let deadline = Instant::now() + PATIENCE;
         let profiler = match call_plugin(name, &self.is_busy, deadline, move || functions.start_profiler(&numbers)) {
             Some(Ok(profiler)) => SharedProfiler::new(profiler),
-            Some(Err(why)) => return Err(Unavailable::new(Why::Failed, why, REPLACE)),
-            None => return Err(Unavailable::new(Why::Failed, "no start within 10 s", REPLACE)),
+            Some(Err(why)) => return Err(Unavailable::new(Why::Failed, why, UPDATE_ADVICE)),
+            None => return Err(Unavailable::new(Why::Failed, "no start within 10 s", UPDATE_ADVICE)),
         };
         let (types, is_busy) = (self.types.intersection(selection.types), self.is_busy.clone());
         let devices = fork::Own::default();

@@ -2,7 +2,7 @@
 
 /// The effect of a HIP function, for rows and arrows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Does {
+pub(super) enum CallEffect {
     /// Launches a kernel.
     Launch,
     /// Launches a graph.
@@ -19,24 +19,24 @@ pub(super) enum Does {
     Other,
 }
 
-impl Does {
+impl CallEffect {
     /// Classifies a function by its name, with or without the suffix for per-thread streams.
-    pub(super) fn from_name(name: &str) -> Does {
+    pub(super) fn from_name(name: &str) -> CallEffect {
         let name = name.strip_suffix("_spt").unwrap_or(name);
         match name {
-            "hipGraphLaunch" => Does::LaunchGraph,
-            "hipMalloc" | "hipMallocAsync" | "hipMallocManaged" | "hipExtMallocWithFlags" => Does::Allocate,
-            "hipFree" | "hipFreeAsync" => Does::Release,
-            _ if LAUNCHES.contains(&name) => Does::Launch,
-            _ if name.starts_with("hipMemcpy") => Does::Copy,
-            _ if name.starts_with("hipMemset") => Does::Fill,
-            _ => Does::Other,
+            "hipGraphLaunch" => CallEffect::LaunchGraph,
+            "hipMalloc" | "hipMallocAsync" | "hipMallocManaged" | "hipExtMallocWithFlags" => CallEffect::Allocate,
+            "hipFree" | "hipFreeAsync" => CallEffect::Release,
+            _ if LAUNCHES.contains(&name) => CallEffect::Launch,
+            _ if name.starts_with("hipMemcpy") => CallEffect::Copy,
+            _ if name.starts_with("hipMemset") => CallEffect::Fill,
+            _ => CallEffect::Other,
         }
     }
 
     /// Returns whether it puts work on a device, unless it fails.
     pub(super) fn has_device_work(self) -> bool {
-        matches!(self, Does::Launch | Does::LaunchGraph | Does::Copy | Does::Fill)
+        matches!(self, CallEffect::Launch | CallEffect::LaunchGraph | CallEffect::Copy | CallEffect::Fill)
     }
 }
 
@@ -142,21 +142,23 @@ mod tests {
     #[test]
     fn functions_are_classified_by_name() {
         let names = [
-            ("hipLaunchKernel", Does::Launch),
-            ("hipLaunchKernel_spt", Does::Launch),
-            ("hipExtModuleLaunchKernel", Does::Launch),
-            ("hipGraphLaunch", Does::LaunchGraph),
-            ("hipMemcpyWithStream", Does::Copy),
-            ("hipMemcpy2DAsync_spt", Does::Copy),
-            ("hipMemsetD32Async", Does::Fill),
-            ("hipMalloc", Does::Allocate),
-            ("hipFree", Does::Release),
-            ("hipDeviceSynchronize", Does::Other),
-            ("hipGetDevice", Does::Other),
+            ("hipLaunchKernel", CallEffect::Launch),
+            ("hipLaunchKernel_spt", CallEffect::Launch),
+            ("hipExtModuleLaunchKernel", CallEffect::Launch),
+            ("hipGraphLaunch", CallEffect::LaunchGraph),
+            ("hipMemcpyWithStream", CallEffect::Copy),
+            ("hipMemcpy2DAsync_spt", CallEffect::Copy),
+            ("hipMemsetD32Async", CallEffect::Fill),
+            ("hipMalloc", CallEffect::Allocate),
+            ("hipFree", CallEffect::Release),
+            ("hipDeviceSynchronize", CallEffect::Other),
+            ("hipGetDevice", CallEffect::Other),
         ];
-        names.iter().for_each(|(name, does)| assert_eq!(Does::from_name(name), *does, "{name}"));
+        names.iter().for_each(|(name, does)| assert_eq!(CallEffect::from_name(name), *does, "{name}"));
         assert!(
-            Does::LaunchGraph.has_device_work() && Does::Fill.has_device_work() && !Does::Allocate.has_device_work()
+            CallEffect::LaunchGraph.has_device_work()
+                && CallEffect::Fill.has_device_work()
+                && !CallEffect::Allocate.has_device_work()
         );
         let capturing = ["hipStreamBeginCaptureToGraph", "hipStreamEndCapture_spt", "hipStreamIsCapturing"];
         assert_eq!(capturing.map(begins_capture), [Some(true), Some(false), None]);

@@ -1,6 +1,6 @@
 //! Launches of a recording, for the work that arrives later with the same correlation id.
 
-use super::hip::Does;
+use super::hip::CallEffect;
 use crate::collector::Name;
 use std::collections::{HashMap, VecDeque};
 
@@ -15,9 +15,10 @@ pub(super) struct PendingLaunches {
     /// In order of arrival, with their sequence numbers.
     order: VecDeque<(u64, u64)>,
     sequence: u64,
-    /// How many launches lack work that will certainly arrive, or that may arrive.
-    owed: usize,
-    hoped: usize,
+    /// The launches whose work must still arrive.
+    pending: usize,
+    /// The launches whose work may still arrive.
+    maybe_pending: usize,
     graphs: HashMap<u64, u32>,
 }
 
@@ -25,7 +26,7 @@ pub(super) struct PendingLaunches {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PendingLaunch {
     /// The effect of the call.
-    pub(super) does: Does,
+    pub(super) does: CallEffect,
     /// HIP's stream; `None` if the call does not name it.
     pub(super) stream: Option<u64>,
     /// The bytes copied or filled, 0 if not known.
@@ -42,15 +43,26 @@ pub(super) struct PendingLaunch {
     pub(super) device: Option<i32>,
     /// Whether the end of a recording waits for its work.
     pub(super) is_owed: bool,
-    /// Whether the end of a recording waits briefly for its work, which may not arrive.
-    pub(super) is_hoped: bool,
+    /// Whether the end of a recording waits briefly for its work: the host performs some copies itself, without a record.
+    pub(super) may_have_work: bool,
 }
 
 impl PendingLaunch {
-    pub(super) fn new(does: Does) -> PendingLaunch {
+    pub(super) fn new(does: CallEffect) -> PendingLaunch {
         let (kernel, grid, block, device) = (None, [0; 3], [0; 3], None);
         let (is_owed, is_hoped) = (false, false);
-        PendingLaunch { does, stream: None, bytes: 0, graph: 0, kernel, grid, block, device, is_owed, is_hoped }
+        PendingLaunch {
+            does,
+            stream: None,
+            bytes: 0,
+            graph: 0,
+            kernel,
+            grid,
+            block,
+            device,
+            is_owed,
+            may_have_work: is_hoped,
+        }
     }
 }
 
@@ -87,7 +99,7 @@ impl PendingLaunches {
     pub(super) fn take_work(&mut self, correlation: u64) -> Option<PendingLaunch> {
         let (_, launch) = self.by_id.get_mut(&correlation)?;
         let before = *launch;
-        (launch.is_owed, launch.is_hoped) = (false, false);
+        (launch.is_owed, launch.may_have_work) = (false, false);
         self.subtract_from_counts(before);
         Some(before)
     }
@@ -98,23 +110,23 @@ impl PendingLaunches {
     }
 
     /// Returns how many launches lack work that will certainly arrive.
-    pub(super) fn owed_count(&self) -> usize {
-        self.owed
+    pub(super) fn pending_count(&self) -> usize {
+        self.pending
     }
 
     /// Returns how many launches lack work that may arrive.
-    pub(super) fn hoped_count(&self) -> usize {
-        self.hoped
+    pub(super) fn maybe_pending_count(&self) -> usize {
+        self.maybe_pending
     }
 
     fn add_to_counts(&mut self, launch: PendingLaunch) {
-        self.owed += usize::from(launch.is_owed);
-        self.hoped += usize::from(launch.is_hoped);
+        self.pending += usize::from(launch.is_owed);
+        self.maybe_pending += usize::from(launch.may_have_work);
     }
 
     fn subtract_from_counts(&mut self, launch: PendingLaunch) {
-        self.owed -= usize::from(launch.is_owed);
-        self.hoped -= usize::from(launch.is_hoped);
+        self.pending -= usize::from(launch.is_owed);
+        self.maybe_pending -= usize::from(launch.may_have_work);
     }
 
     /// Returns the number of a graph: 1, 2 … in order of their first launch; 0 beyond the limit.
@@ -133,7 +145,7 @@ mod tests {
     use super::*;
 
     fn launch() -> PendingLaunch {
-        PendingLaunch { is_owed: true, ..PendingLaunch::new(Does::Launch) }
+        PendingLaunch { is_owed: true, ..PendingLaunch::new(CallEffect::Launch) }
     }
 
     #[test]
@@ -141,17 +153,17 @@ mod tests {
         let mut launches = PendingLaunches::default();
         launches.add(1, PendingLaunch { stream: Some(7), ..launch() });
         launches.add(2, launch());
-        launches.add(3, PendingLaunch { is_hoped: true, ..PendingLaunch::new(Does::Copy) });
+        launches.add(3, PendingLaunch { may_have_work: true, ..PendingLaunch::new(CallEffect::Copy) });
         launches.add(0, launch());
-        assert_eq!((launches.owed_count(), launches.hoped_count()), (2, 1), "id 0 is none");
+        assert_eq!((launches.pending_count(), launches.maybe_pending_count()), (2, 1), "id 0 is none");
         launches.take_work(3);
-        assert_eq!((launches.owed_count(), launches.hoped_count()), (2, 0));
+        assert_eq!((launches.pending_count(), launches.maybe_pending_count()), (2, 0));
         assert_eq!(launches.take_work(1).and_then(|launch| launch.stream), Some(7));
-        assert_eq!(launches.take_work(1).map(|launch| launch.does), Some(Does::Launch), "a graph's next");
-        assert_eq!((launches.owed_count(), launches.take_work(9)), (1, None));
+        assert_eq!(launches.take_work(1).map(|launch| launch.does), Some(CallEffect::Launch), "a graph's next");
+        assert_eq!((launches.pending_count(), launches.take_work(9)), (1, None));
         launches.forget(2);
         launches.forget(2);
-        assert_eq!(launches.owed_count(), 0);
+        assert_eq!(launches.pending_count(), 0);
     }
 
     #[test]
@@ -159,9 +171,9 @@ mod tests {
         let mut launches = PendingLaunches::default();
         launches.add(1, launch());
         launches.add(1, PendingLaunch { bytes: 5, ..launch() });
-        assert_eq!((launches.owed_count(), launches.get(1).unwrap().bytes), (1, 5));
+        assert_eq!((launches.pending_count(), launches.get(1).unwrap().bytes), (1, 5));
         launches.take_work(1);
-        assert_eq!(launches.owed_count(), 0);
+        assert_eq!(launches.pending_count(), 0);
     }
 
     #[test]
@@ -169,10 +181,10 @@ mod tests {
         let mut launches = PendingLaunches::default();
         let most = MOST as u64;
         (1..=2 * most).for_each(|id| launches.add(id, launch()));
-        assert_eq!((launches.by_id.len(), launches.owed_count()), (MOST, MOST));
+        assert_eq!((launches.by_id.len(), launches.pending_count()), (MOST, MOST));
         assert!(launches.get(most).is_none() && launches.get(most + 1).is_some());
         (0..3 * most).for_each(|_| launches.add(1, launch()));
-        assert!(launches.order.len() <= MOST && launches.owed_count() == 1, "{}", launches.owed_count());
+        assert!(launches.order.len() <= MOST && launches.pending_count() == 1, "{}", launches.pending_count());
     }
 
     #[test]

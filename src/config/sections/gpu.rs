@@ -54,14 +54,14 @@ impl Gpu {
     /// Returns the types without those that the custom configuration excludes for MTIA, by torch's words.
     pub(in crate::config) fn allowed_types(&self, types: ActivityTypes) -> ActivityTypes {
         let words = self.custom_config.split([',', ';', ' ']).map(str::trim);
-        let taken_out = words.filter_map(|word| match word {
+        let disabled_types = words.filter_map(|word| match word {
             "disable_runtime_events" => Some(ActivityType::MtiaRuntime),
             "disable_ccp_events" => Some(ActivityType::MtiaCcpEvents),
             "disable_insight_events" => Some(ActivityType::MtiaInsight),
             "disable_counter_events" => Some(ActivityType::MtiaCounters),
             _ => None,
         });
-        taken_out.fold(types, ActivityTypes::without)
+        disabled_types.fold(types, ActivityTypes::without)
     }
 
     /// Passes the environment variables of collectors to them.

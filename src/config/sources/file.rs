@@ -47,7 +47,8 @@ impl ConfigFile {
         ConfigFile { path, named_by, stamp: None }.with_current_stamp()
     }
 
-    /// Checks the file again. The result is equal if the file has not changed, or is not a regular file, such as a pipe.
+    /// Returns this file with its current stamp; equal if the file has not changed, or is not a regular file, such as a
+    /// pipe.
     pub(crate) fn with_current_stamp(&self) -> ConfigFile {
         let metadata = fs::metadata(&self.path).ok().filter(Metadata::is_file);
         let stamp = metadata.map(|metadata| Stamp {

@@ -18,7 +18,7 @@ impl Lane {
 
     /// Records `stack` and the counters, and returns the id of the next slice, 0 if it is lost.
     pub(super) fn reserve_slice(&self, stack: &[u64], recorder: &Recorder) -> Result<u64, Missing> {
-        /// Of counters: head, slice, two times.
+        /// Slots of a `Counts` record: head, slice and two times, then a word for each event.
         const COUNTS_MAX: usize = (4 + EVENTS_MAX).div_ceil(4);
         let counters = self.counters.get();
         if stack.is_empty() && counters.is_none() {

@@ -5,7 +5,7 @@ use crate::buffer::{Head, Loss, Tag};
 use crate::callsite::Site;
 use crate::clock;
 use crate::layer::missing::Missing;
-use crate::recorder::{BEYOND, Frame, Frames, Recorder, SpanState, reserve_ids, state};
+use crate::recorder::{Frame, Frames, Recorder, SpanState, TOO_DEEP, reserve_ids, state};
 use crate::time::Ticks;
 
 impl Lane {
@@ -47,7 +47,7 @@ impl Lane {
     /// Returns the frame above the innermost open slice; `None` if the stack is too deep.
     fn frame_above(&self) -> Result<Option<&'static Frame>, Missing> {
         let frames = self.position()?.frames;
-        Ok(Some(frames.top() + 1).filter(|at| *at < BEYOND).map(|at| frames.frame(at)))
+        Ok(Some(frames.top() + 1).filter(|at| *at < TOO_DEEP).map(|at| frames.frame(at)))
     }
 
     /// Opens a slice; `stack` holds its return addresses if stacks are recorded.
@@ -90,7 +90,7 @@ impl Lane {
                 }
             }
         }
-        frames.set_top((frames.top() + 1).min(BEYOND));
+        frames.set_top((frames.top() + 1).min(TOO_DEEP));
         if slice != 0 {
             let annotates = state::is_annotation(known.meta);
             self.tell_collectors(|pushed_slices| pushed_slices.push(slice, annotates));
@@ -111,12 +111,12 @@ impl Lane {
             self.end_slice(slice, end, is_innermost, recorder)?;
             if let Ok(mut deep) = self.deep.try_borrow_mut() {
                 deep.remove(at);
-                frames.set_top(if deep.is_empty() { BEYOND - 1 } else { BEYOND });
+                frames.set_top(if deep.is_empty() { TOO_DEEP - 1 } else { TOO_DEEP });
             }
         } else {
             let open = frames.open_frames().find(|(_, frame)| frame.holds_span(key));
             let (at, frame) = open.ok_or(Missing::ExitElsewhere)?;
-            if frames.top() == BEYOND && !frame.is_free() {
+            if frames.top() == TOO_DEEP && !frame.is_free() {
                 // A deep frame moves down into the last visible one, so this state has no place left.
                 return Err(Missing::Store(key, frame.state()));
             }
@@ -141,28 +141,28 @@ impl Lane {
             recorder.losses.add(Loss::EndsOverLimit, u64::from(id == 0));
         }
         if !is_innermost {
-            recorder.note_disorder();
+            recorder.note_overlap();
         }
         Ok(())
     }
 
     /// Removes the open frame `at` from the stack and moves those above down.
     ///
-    /// If the span is known nowhere else, it moves to the frame above them.
+    /// If its state is stored nowhere else, the span becomes the pending one, in the frame above the open slices.
     fn remove_frame(&self, frames: &Frames, at: usize, key: u64) {
-        let last = frames.top().min(BEYOND - 1);
-        let left = frames.frame(at).state();
-        let stays = frames.frame(at).take_key() == key && key != 0 && left.meta & state::STORED == 0;
+        let last = frames.top().min(TOO_DEEP - 1);
+        let exited = frames.frame(at).state();
+        let stays = frames.frame(at).take_key() == key && key != 0 && exited.meta & state::STORED == 0;
         (at..last).for_each(|at| frames.frame(at + 1).move_to(frames.frame(at)));
         let mut deep = self.deep.try_borrow_mut().ok();
         if let Some(deep) = deep.as_mut().filter(|deep| !deep.is_empty()) {
             let DeepFrame { key, state, slice } = deep.remove(0);
             frames.frame(last).put_span(key, state, slice);
-            frames.set_top(if deep.is_empty() { BEYOND - 1 } else { BEYOND });
+            frames.set_top(if deep.is_empty() { TOO_DEEP - 1 } else { TOO_DEEP });
             return;
         }
         if stays {
-            frames.frame(last).put_span(key, left, 0);
+            frames.frame(last).put_span(key, exited, 0);
         }
         frames.set_top(last - 1);
     }
@@ -196,7 +196,7 @@ impl Lane {
         let frames = self.position()?.frames;
         let is_own = |state: &SpanState| state.meta & state::STORED == 0;
         let own = frames.known_state(key).filter(is_own).ok_or(Missing::CloseElsewhere)?;
-        if own.meta & (state::AGAIN | state::IGNORED) == state::AGAIN {
+        if own.meta & (state::REENTERED | state::IGNORED) == state::REENTERED {
             self.close_record(key, own.span, recorder)?;
         }
         frames.forget_span(key);

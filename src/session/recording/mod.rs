@@ -35,7 +35,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use while_open::WhileOpen;
-use windows::{OF_HOST, RecordingWindows};
+use windows::{HOST_TYPES, RecordingWindows};
 
 /// The recordings of one layer, or those of a memory profile.
 ///
@@ -94,7 +94,7 @@ pub(super) struct RecordingState {
     /// The assertions that did not hold.
     violations: Violations,
     /// Whether a trace owns the metadata; the next recording then starts with a copy.
-    given_away: bool,
+    is_metadata_shared: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -128,7 +128,7 @@ impl SessionRecording {
             metadata: Arc::default(),
             reports: Reports::default(),
             violations: Violations::default(),
-            given_away: false,
+            is_metadata_shared: false,
         };
         let collectors = Arc::new(collectors);
         let clock_thread = Arc::new(ClockThread::new(recorder.clone(), collectors.clone()));
@@ -180,9 +180,9 @@ impl SessionRecording {
     ) -> Result<(), Error> {
         let config = state.config.clone();
         state.between = between;
-        if state.given_away {
+        if state.is_metadata_shared {
             state.metadata = Arc::new(state.metadata.copy());
-            state.given_away = false;
+            state.is_metadata_shared = false;
         }
         (state.reports, state.violations) = Default::default();
         state.metadata.set_all(&self.presets);
@@ -228,13 +228,13 @@ impl SessionRecording {
     /// Returns the types that are recorded from the start on. Host types are all on or all off for a request, and for a
     /// program whose configuration file changed them: each callsite is decided once for the layer.
     fn initial_types(&self, state: &RecordingState) -> ActivityTypes {
-        let has_cpu = |config: &Config| !config.activities.intersection(OF_HOST).is_empty();
+        let has_cpu = |config: &Config| !config.activities.intersection(HOST_TYPES).is_empty();
         let is_decided_by_callsite =
             state.active_request.active_id().is_none() && !has_cpu(self.settings.first_config());
         if has_cpu(&state.config) || is_decided_by_callsite {
             ActivityTypes::ALL
         } else {
-            ActivityTypes::ALL.difference(OF_HOST)
+            ActivityTypes::ALL.difference(HOST_TYPES)
         }
     }
 
@@ -248,7 +248,7 @@ impl SessionRecording {
         self.collectors.read_clocks();
         let end = Anchor::read_clocks().unix;
         let mut collections = self.collectors.stop(end, deadline_after(self.settings.flush_timeout()));
-        state.given_away = true;
+        state.is_metadata_shared = true;
         state.reports.close_builder(end);
         self.recorder.gather_losses();
         let converter = build_converter(self.clock_thread.take_anchors(), windows.since, None);

@@ -64,7 +64,7 @@ pub(super) struct WindowSet {
 }
 
 /// The types that the host records itself.
-pub(super) const OF_HOST: ActivityTypes =
+pub(super) const HOST_TYPES: ActivityTypes =
     ActivityTypes::of(&[ActivityType::CpuOp, ActivityType::UserAnnotation, ActivityType::CpuInstantEvent]);
 
 impl RecordingWindows {
@@ -87,7 +87,7 @@ impl RecordingWindows {
         true
     }
 
-    /// Begins with a pause, and drops records from before the recording that arrive late.
+    /// Starts paused, and drops records from before the recording that arrive late.
     pub(super) fn begin_paused(&self) {
         self.lock_state().devices.iter().for_each(|device| device.switch.set_window_open(false, 0));
         self.pause(ActivityTypes::ALL);
@@ -210,7 +210,7 @@ impl WindowState {
 
     /// Decides whether these types are recorded; returns the collectors concerned.
     fn set_wanted(&mut self, types: ActivityTypes, on: bool) -> Vec<Arc<Switch>> {
-        if !types.intersection(OF_HOST).is_empty() {
+        if !types.intersection(HOST_TYPES).is_empty() {
             self.host.wanted = on;
         }
         for device in self.devices.iter_mut().filter(|device| device.switch.is_among(types)) {

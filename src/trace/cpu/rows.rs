@@ -151,9 +151,10 @@ impl<'t> CpuRows<'t> {
 impl<'t> OwnRecords<'t> {
     /// Returns the next record, if it begins before a slice with these times, or begins with it and lasts longer.
     pub(in crate::trace) fn next_before(&mut self, before: Option<(Timestamp, Timestamp)>) -> Option<OwnRow<'t>> {
-        let comes = |record: &&OwnActivity| before.is_none_or(|(start, end)| record.sort_key() < (start, Reverse(end)));
+        let precedes =
+            |record: &&OwnActivity| before.is_none_or(|(start, end)| record.sort_key() < (start, Reverse(end)));
         let with_function_id = self.with_function_ids;
-        self.records.next_if(comes).map(|record| OwnRow { record, with_function_id })
+        self.records.next_if(precedes).map(|record| OwnRow { record, with_function_id })
     }
 }
 

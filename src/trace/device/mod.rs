@@ -35,9 +35,9 @@ pub(crate) struct LinkedCollection {
     /// The recorded stretches of time.
     windows: Stretches,
     /// The same, widened by the error of the collector's clock.
-    reach: Stretches,
+    widened_windows: Stretches,
     /// The end of the recording, or of the last work if that is later.
-    over: Timestamp,
+    end: Timestamp,
     /// Waits and events that are rows, by device, stream and start.
     marks: List<StreamMark>,
     overheads: List<u32>,
@@ -154,8 +154,8 @@ impl LinkedCollection {
             links,
             threads,
             windows,
-            reach,
-            over,
+            widened_windows: reach,
+            end: over,
             marks,
             overheads,
             counters,
@@ -182,7 +182,7 @@ impl LinkedCollection {
                 Role::Overhead
                     if self.windows.first().is_some_and(|first| collection.entry_times(&entry).1 < first.0) => {}
                 Role::Overhead => self.counts.count_outside(collection.entry_times(&entry)),
-                Role::Counter if overlaps_any(&self.reach, collection.entry_times(&entry)) => {
+                Role::Counter if overlaps_any(&self.widened_windows, collection.entry_times(&entry)) => {
                     self.counters.push(entry.at)
                 }
                 Role::Counter => self.counts.count_outside(collection.entry_times(&entry)),
@@ -209,7 +209,7 @@ impl LinkedCollection {
             if entry.start() == 0 && entry.role() == Role::Event || !shown {
                 continue;
             }
-            if overlaps_any(&self.reach, (start, end)) {
+            if overlaps_any(&self.widened_windows, (start, end)) {
                 self.counts.beyond_end += collection.is_beyond_end(entry);
                 marks.push(StreamMark { device, stream, start, at: entry.at });
             } else {
@@ -231,7 +231,7 @@ impl LinkedCollection {
 
     /// Returns the time at which `at` is drawn: unfinished work ends with the recording.
     fn drawn_end(&self, at: Timestamp) -> Timestamp {
-        if at == NEVER { self.over } else { at }
+        if at == NEVER { self.end } else { at }
     }
 
     /// Returns the drawn end of a host record, at the latest the end of its window, and whether the record ended.

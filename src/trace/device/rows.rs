@@ -86,8 +86,17 @@ impl<'w> DeviceRows<'w> {
         for (collection, linked) in self.linked_collections() {
             for ((device, stream), on) in group_by_stream(linked) {
                 let lanes = self.stream_lanes(device, stream, 0);
-                let mut out =
-                    StreamRows { all: self, collection, linked, device, stream, rows, counts, lanes, used_rows };
+                let mut out = StreamRows {
+                    device_rows: self,
+                    collection,
+                    linked,
+                    device,
+                    stream,
+                    rows,
+                    counts,
+                    lanes,
+                    used_rows,
+                };
                 out.deliver_activities(&on)?;
                 let is_thread = on.marks.first().is_some_and(|mark| is_of_cpu(collection, mark));
                 if is_thread {
@@ -216,7 +225,7 @@ fn nested_margins(annotations: &[&DeviceAnnotation], resolution_ns: u64) -> List
 
 /// Writes the rows of one stream.
 struct StreamRows<'o, 'w> {
-    all: &'o DeviceRows<'w>,
+    device_rows: &'o DeviceRows<'w>,
     collection: &'w Collection,
     linked: &'w LinkedCollection,
     device: i32,
@@ -228,7 +237,7 @@ struct StreamRows<'o, 'w> {
 }
 
 /// The next row of a stream.
-enum Next<'t> {
+enum NextRow<'t> {
     Work(Entry<'t>),
     StreamMark(Entry<'t>),
     Annotation(DrawnAnnotation<'t>),
@@ -239,11 +248,11 @@ impl<'w> StreamRows<'_, 'w> {
     fn deliver_activities(&mut self, on: &OnStream<'w>) -> io::Result<()> {
         let collection = self.collection;
         let entry = |at: u32| collection.records.entry_at(at);
-        let wants = self.all.walk.selected.contains(ActivityType::GpuUserAnnotation);
+        let wants = self.device_rows.walk.selected.contains(ActivityType::GpuUserAnnotation);
         let mut work = on.work.iter().filter_map(|handle| entry(handle.0)).peekable();
         let marks = on.marks.iter().filter_map(|mark| entry(mark.at));
         let mut marks = marks.filter(|mark| !is_apart(mark)).peekable();
-        let margins = annotation_margins(&on.annotations, self.all.walk.resolution_ns());
+        let margins = annotation_margins(&on.annotations, self.device_rows.walk.resolution_ns());
         let drawn = on.annotations.iter().copied().zip(margins);
         let mut annotations = drawn.filter(|_| wants).peekable();
         loop {
@@ -253,16 +262,16 @@ impl<'w> StreamRows<'_, 'w> {
             let first = [at_annotation, at_work, at_mark].into_iter().flatten().min();
             let Some(first) = first else { return Ok(()) };
             let next = if at_annotation == Some(first) {
-                annotations.next().map(Next::Annotation)
+                annotations.next().map(NextRow::Annotation)
             } else if at_work == Some(first) {
-                work.next().map(Next::Work)
+                work.next().map(NextRow::Work)
             } else {
-                marks.next().map(Next::StreamMark)
+                marks.next().map(NextRow::StreamMark)
             };
             match next {
-                Some(Next::Annotation(drawn)) => self.deliver_annotation(drawn)?,
-                Some(Next::Work(entry)) => self.deliver_work(&entry)?,
-                Some(Next::StreamMark(entry)) => self.deliver_mark(&entry)?,
+                Some(NextRow::Annotation(drawn)) => self.deliver_annotation(drawn)?,
+                Some(NextRow::Work(entry)) => self.deliver_work(&entry)?,
+                Some(NextRow::StreamMark(entry)) => self.deliver_mark(&entry)?,
                 None => return Ok(()),
             }
         }
@@ -270,7 +279,7 @@ impl<'w> StreamRows<'_, 'w> {
 
     /// Delivers the host's waits for this stream, which have their own rows.
     fn deliver_sync_waits(&mut self, on: &OnStream<'w>) -> io::Result<()> {
-        let mut lanes = self.all.stream_lanes(self.device, self.stream, SYNC_ROW);
+        let mut lanes = self.device_rows.stream_lanes(self.device, self.stream, SYNC_ROW);
         let records = &self.collection.records;
         for entry in on.marks.iter().filter_map(|mark| records.entry_at(mark.at)) {
             if is_apart(&entry) {
@@ -282,7 +291,7 @@ impl<'w> StreamRows<'_, 'w> {
         }
         lanes.rows_in_use().iter().try_for_each(|lane| {
             let name = format!("stream {} (sync){}", stream_id(self.stream), row_suffix(lane.nth));
-            self.deliver_name(lane.id, &name, self.all.walk.window().0)
+            self.deliver_name(lane.id, &name, self.device_rows.walk.window().0)
         })
     }
 
@@ -344,7 +353,7 @@ impl<'w> StreamRows<'_, 'w> {
         let track = Track::new(i64::from(self.device), row);
         let (start, end) = without_margin(start, end);
         let mut words = List::new();
-        let name = self.all.source.slice_name(span.annotation, &mut words);
+        let name = self.device_rows.source.slice_name(span.annotation, &mut words);
         let mut activity = Activity::new(ActivityType::GpuUserAnnotation, name, track, Body::Slice { start, end });
         activity.id = CorrelationId(span.annotation);
         self.rows.write_activity(&activity)
@@ -368,7 +377,7 @@ impl<'w> StreamRows<'_, 'w> {
             ..self.collection.entry_view(entry, (start, end))
         };
         let args = WorkArgs {
-            source: self.all.source,
+            source: self.device_rows.source,
             layout: records.entry_layout(entry),
             view,
             linked: if is_work(entry.kind()) { linked } else { 0 },
@@ -377,7 +386,7 @@ impl<'w> StreamRows<'_, 'w> {
         };
         let mut words = List::new();
         let name = match (records.names.text(entry.name), entry.work_slice()) {
-            ("", Some(slice)) => self.all.source.slice_name(slice, &mut words),
+            ("", Some(slice)) => self.device_rows.source.slice_name(slice, &mut words),
             (name, _) => name,
         };
         let (body, id, linked) = match entry.kind() {

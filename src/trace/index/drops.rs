@@ -28,7 +28,7 @@ pub(super) struct Drops<'r> {
     /// Slices of the current lane, each inside the previous one; the last ones may have ended.
     open: List<Entered>,
     /// The time of the last other record on the lane.
-    other: Ticks,
+    last_event_at: Ticks,
     /// The slices of other lanes.
     others: Map<u64, List<Entered>>,
     spans: Map<u64, Span>,
@@ -51,7 +51,7 @@ struct Entered {
     inside: List<u64>,
     is_first: bool,
     /// Whether it is its span's first slice, or inside another slice of the span.
-    is_call: bool,
+    is_function_call: bool,
     /// Whether it is inside a span that is not its ancestor.
     is_foreign: bool,
     /// Whether it directly follows another slice of its span.
@@ -90,7 +90,7 @@ const MOST: usize = 64;
 impl<'r> Drops<'r> {
     pub(super) fn new(recorded: &'r Recorded) -> Drops<'r> {
         let (lane, open, other, others, spans, closed) = Default::default();
-        Drops { recorded, lane, open, other, others, spans, closed }
+        Drops { recorded, lane, open, last_event_at: other, others, spans, closed }
     }
 
     /// Processes a record; `ends` holds the ends of slices that their own records lack.
@@ -102,7 +102,7 @@ impl<'r> Drops<'r> {
                 let open = self.others.remove(&lane).unwrap_or_default();
                 let before = std::mem::replace(&mut self.open, open);
                 self.others.insert(std::mem::replace(&mut self.lane, lane), before);
-                self.other = Ticks(0);
+                self.last_event_at = Ticks(0);
             }
             Tag::Close => self.closed.push((record.words[0], record.head.flags & flag::AFTER_EXIT != 0)),
             Tag::Instant | Tag::Counter => self.count_event(Ticks(record.words[0]), ends),
@@ -116,7 +116,7 @@ impl<'r> Drops<'r> {
     }
 
     fn count_event(&mut self, at: Ticks, ends: &Map<u64, Ticks>) {
-        self.other = at;
+        self.last_event_at = at;
         self.count_in(|around| around.end_ticks(ends).is_none_or(|end| at <= end));
     }
 
@@ -130,7 +130,7 @@ impl<'r> Drops<'r> {
         let is_first = slice.head.flags & flag::FIRST != 0;
         let mut follows = false;
         while let Some(ended) = self.open.pop_if(|entered| entered.end_ticks(ends).is_some_and(|end| end.0 <= start)) {
-            follows = ended.span == span && ended.end_ticks(ends) > Some(self.other);
+            follows = ended.span == span && ended.end_ticks(ends) > Some(self.last_event_at);
             self.complete_slice(ended, self.lane);
         }
         let is_call = is_first || self.open.iter().any(|around| around.span == span);
@@ -138,7 +138,7 @@ impl<'r> Drops<'r> {
         let is_foreign = |around: &Entered| !is_known() && !self.is_ancestor(around.span, slice);
         let is_foreign = !is_call && self.open.last().is_some_and(is_foreign);
         if let Some(around) = self.open.last_mut() {
-            if is_call || around.is_call || around.inside.len() >= MOST {
+            if is_call || around.is_function_call || around.inside.len() >= MOST {
                 around.records += 1;
             } else {
                 around.inside.push(slice.id());
@@ -153,7 +153,7 @@ impl<'r> Drops<'r> {
             records: 0,
             inside: List::new(),
             is_first,
-            is_call,
+            is_function_call: is_call,
             is_foreign,
             follows,
         });
@@ -197,7 +197,7 @@ impl<'r> Drops<'r> {
             let end = last.end_ticks(ends).map(|end| converter.timestamp_of(end));
             end.is_some_and(|end| end.since(converter.timestamp_of(last.start)) < LONGEST_NS)
         };
-        let ends_empty = |span: &&Span| span.is_closed && !span.last.is_call && span.last.records == 0;
+        let ends_empty = |span: &&Span| span.is_closed && !span.last.is_function_call && span.last.records == 0;
         let mut spans: List<&Span> =
             self.spans.values().filter(ends_empty).filter(|span| is_short(&span.last)).collect();
         // Inner slices come first.

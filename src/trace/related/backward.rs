@@ -21,7 +21,7 @@ pub(in crate::trace) const SCOPE_NAME: &str = "record_scope";
 pub(super) struct ForwardOperations {
     found: List<Operation>,
     /// The previous operation, if the next one may share its node.
-    around: Option<Operation>,
+    enclosing: Option<Operation>,
     shared: List<(u64, Node)>,
     /// The highest id of an existing arrow.
     highest: u64,
@@ -52,7 +52,7 @@ pub(super) struct Node {
 pub(super) struct Addition {
     pub(super) row: u64,
     pub(super) flow: Option<Flow>,
-    /// The node that it shares with the operation directly around it or within it.
+    /// The sequence number that it inherits from the operation directly around or inside it.
     pub(super) node: Option<Node>,
 }
 
@@ -69,7 +69,7 @@ struct GraphArgs {
 impl ForwardOperations {
     /// Skips an operation that has no sequence number and shares none.
     pub(super) fn skip_operation(&mut self) {
-        self.around = None;
+        self.enclosing = None;
     }
 
     /// Adds a row; those of a thread arrive in order of their start.
@@ -90,7 +90,7 @@ impl ForwardOperations {
             Operation { row, process, thread: said.thread.unwrap_or(thread), start, end, node: said.graph_node() };
         let is_around =
             |around: &Operation| (around.process, around.thread) == (process, this.thread) && this.start <= around.end;
-        let around = self.around.take().filter(is_around);
+        let around = self.enclosing.take().filter(is_around);
         if let Some(mut around) = around.filter(|_| said.is_backward) {
             match (this.node, around.node) {
                 (Some(node), None) => {
@@ -105,11 +105,11 @@ impl ForwardOperations {
                 _ => {}
             }
         }
-        // One that has an arrow already gets no second one.
+        // An operation that already has an arrow gets no second one.
         if this.node.is_some() && activity.flow.is_none() {
             self.found.push(this);
         }
-        self.around = (activity.name.starts_with(EVALUATE) && !said.is_backward).then_some(this);
+        self.enclosing = (activity.name.starts_with(EVALUATE) && !said.is_backward).then_some(this);
     }
 
     /// Joins them, and returns the additions to rows, in the order of the rows.
@@ -157,14 +157,14 @@ impl ForwardOperations {
 
 impl GraphArgs {
     fn from_args(args: &dyn Args) -> GraphArgs {
-        let mut said = GraphArgs::default();
+        let mut graph_args = GraphArgs::default();
         args.visit(&mut |key, value| match key {
-            SEQUENCE => said.sequence = as_integer(value).filter(|number| *number >= 0),
-            FORWARD_THREAD => said.forward_thread = as_integer(value),
-            "thread id" => said.thread = as_integer(value),
-            _ => said.is_backward |= is_backward(key, value),
+            SEQUENCE => graph_args.sequence = as_integer(value).filter(|number| *number >= 0),
+            FORWARD_THREAD => graph_args.forward_thread = as_integer(value),
+            "thread id" => graph_args.thread = as_integer(value),
+            _ => graph_args.is_backward |= is_backward(key, value),
         });
-        said
+        graph_args
     }
 
     fn graph_node(&self) -> Option<Node> {

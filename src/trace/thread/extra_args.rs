@@ -72,8 +72,8 @@ impl ExtraArgs {
     }
 }
 
-/// Returns the counts between two readings, scaled to the whole time. The first value is the share of the time during which
-/// events were counted, if not all of it; at a share of 0 there are no counts.
+/// Returns the differences of two readings. The first value is the share of the time during which events were counted, if not
+/// all of it, since the kernel multiplexes counters; counts are scaled up by it, and at a share of 0 there are none.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a scaled count is still a whole number")]
 fn scaled_counts<'r>(enter: &'r [u64], exit: &'r [u64]) -> (Option<f64>, impl Iterator<Item = u64> + 'r) {
     let mut taken = enter.iter().zip(exit).map(|(enter, exit)| exit.saturating_sub(*enter));

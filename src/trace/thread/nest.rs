@@ -35,7 +35,7 @@ struct Row {
     closed: Timestamp,
 }
 
-/// An open slice: slices that end by its end lie within it, though it may be drawn to end a little earlier.
+/// An open slice; slices that end by its `end` nest in it, though it may be drawn to end a little earlier.
 #[derive(Clone, Copy, Debug)]
 struct OpenSlice {
     end: Timestamp,

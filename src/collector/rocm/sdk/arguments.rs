@@ -1,7 +1,7 @@
 //! Parses the arguments of a call, which the library formats as names and values.
 
 use super::records::in_blocks;
-use crate::collector::rocm::hip::Does;
+use crate::collector::rocm::hip::CallEffect;
 
 /// The arguments of interest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,9 +63,9 @@ impl Arguments {
 
     /// Returns how many bytes the function copies, fills or allocates, if known.
     pub(super) fn byte_count(&self, function: &str) -> Option<u64> {
-        let of_one = match Does::from_name(function) {
-            Does::Fill if function.contains("D16") => 2,
-            Does::Fill if function.contains("D32") => 4,
+        let of_one = match CallEffect::from_name(function) {
+            CallEffect::Fill if function.contains("D16") => 2,
+            CallEffect::Fill if function.contains("D32") => 4,
             _ => 1,
         };
         let plane = self.width.checked_mul(self.height).filter(|bytes| *bytes > 0);

@@ -8,7 +8,7 @@ use super::names::{CODE_OBJECT, HIP_RUNTIME};
 use super::reader::{HipCall, Return};
 use super::records::{self, Callback, Kind, Phase};
 use crate::buffer::Loss;
-use crate::collector::rocm::hip::Does;
+use crate::collector::rocm::hip::CallEffect;
 use crate::collector::rocm::ids;
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -132,7 +132,8 @@ fn exit_call(hub: &Hub, record: Callback, start: u64, end: u64) {
     let payload = std::ptr::with_exposed_provenance::<c_void>(to_address(record.payload_address()));
     let failed = sized_record(payload).is_some_and(records::has_failed);
     // The address of an allocation is known only now.
-    let has_arguments = matches!(function.does, Does::Allocate | Does::Release) || function.captures.is_some();
+    let has_arguments =
+        matches!(function.does, CallEffect::Allocate | CallEffect::Release) || function.captures.is_some();
     let arguments = has_arguments.then(|| hub.api.call_arguments(record));
     let (thread, correlation) = (record.thread_id(), record.correlation());
     let returned = Return { end, failed, external: ids::innermost(), arguments };

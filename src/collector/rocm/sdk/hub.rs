@@ -290,7 +290,7 @@ impl Hub {
         let mut wait = SHORTEST_WAIT;
         loop {
             self.flush_buffer();
-            let (now, [owed, hoped]) = (Instant::now(), self.owed_and_hoped());
+            let (now, [owed, hoped]) = (Instant::now(), self.pending_counts());
             let is_complete = owed == 0 && (hoped == 0 || now >= patience_ends);
             if is_complete || now >= deadline || self.is_final() {
                 break;
@@ -301,15 +301,15 @@ impl Hub {
         self.stop_context();
         // Records that arrived meanwhile.
         self.flush_all();
-        let [owed, _] = self.owed_and_hoped();
+        let [owed, _] = self.pending_counts();
         if owed > 0 {
             let note = format!("{owed} launches had not ended by the time limit; their work is missing");
             self.with_reader(|reader| reader.sink().note(note));
         }
     }
 
-    fn owed_and_hoped(&self) -> [usize; 2] {
-        self.reader.lock().as_ref().map_or([0; 2], Reader::owed_and_hoped)
+    fn pending_counts(&self) -> [usize; 2] {
+        self.reader.lock().as_ref().map_or([0; 2], Reader::pending_counts)
     }
 
     /// Notes that the library has ended: none of its functions may be called any more.

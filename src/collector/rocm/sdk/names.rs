@@ -1,6 +1,6 @@
 //! Names of the library's numbers: HIP functions, copies, kernels.
 
-use crate::collector::rocm::hip::{self, Direction, Does};
+use crate::collector::rocm::hip::{self, CallEffect, Direction};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ const KERNEL_SYMBOL: u32 = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Function {
     pub(super) name: Box<str>,
-    pub(super) does: Does,
+    pub(super) does: CallEffect,
     /// Whether it begins (`true`) or ends a capture.
     pub(super) captures: Option<bool>,
 }
 
 impl Function {
     pub(super) fn new(name: &str) -> Function {
-        Function { name: name.into(), does: Does::from_name(name), captures: hip::begins_capture(name) }
+        Function { name: name.into(), does: CallEffect::from_name(name), captures: hip::begins_capture(name) }
     }
 }
 
@@ -134,7 +134,7 @@ pub(super) mod tests {
     fn operations_are_found_by_name() {
         let known = operations();
         assert_eq!(known.recorded_functions(), [48, 107, 134, 140, 150, 215, 301, 302]);
-        assert_eq!(known.function(107).map(|function| function.does), Some(Does::Launch));
+        assert_eq!(known.function(107).map(|function| function.does), Some(CallEffect::Launch));
         assert_eq!(
             [0, 2, 3].map(|number| known.copy_direction(number)),
             [None, Some(Direction::HostToDevice), Some(Direction::DeviceToHost)]

@@ -7,7 +7,7 @@ use super::records::{Copy, Dispatch, Kind, Record};
 use crate::buffer::Loss;
 use crate::collector::records::demangle::demangle;
 use crate::collector::rocm::captures::Captures;
-use crate::collector::rocm::hip::{self, Direction, Does};
+use crate::collector::rocm::hip::{self, CallEffect, Direction};
 use crate::collector::rocm::launches::{PendingLaunch, PendingLaunches};
 use crate::collector::rocm::shapes::{self, CopyCall, LaunchCall, MemoryCall, RocmShape, Sizes};
 use crate::collector::rocm::streams::{self, Streams};
@@ -139,8 +139,8 @@ impl Reader {
     }
 
     /// Returns how many launches lack work that will certainly arrive, and that may arrive.
-    pub(super) fn owed_and_hoped(&self) -> [usize; 2] {
-        match [self.launches.owed_count(), self.launches.hoped_count()] {
+    pub(super) fn pending_counts(&self) -> [usize; 2] {
+        match [self.launches.pending_count(), self.launches.maybe_pending_count()] {
             [owed, hoped] if self.is_missing_records => [0, owed + hoped],
             owed => owed,
         }
@@ -155,17 +155,17 @@ impl Reader {
     /// Notes the begin of a call that launches work, before its work can arrive.
     pub(super) fn begin_call(&mut self, call: &HipCall<'_>, arguments: Arguments) {
         let does = call.function.does;
-        let runs_kernels = matches!(does, Does::Launch | Does::LaunchGraph);
+        let runs_kernels = matches!(does, CallEffect::Launch | CallEffect::LaunchGraph);
         let stream = call_stream(call, &arguments);
         let reaches_device = call.start <= self.until && !self.captures.is_capturing(call.thread, stream);
-        let graph = if does == Does::LaunchGraph { self.launches.graph_number(arguments.graph) } else { 0 };
+        let graph = if does == CallEffect::LaunchGraph { self.launches.graph_number(arguments.graph) } else { 0 };
         let launch = PendingLaunch {
             stream,
             bytes: arguments.byte_count(&call.function.name).unwrap_or(0),
             graph,
             is_owed: reaches_device && runs_kernels,
             // The host performs some of them.
-            is_hoped: reaches_device && !runs_kernels,
+            may_have_work: reaches_device && !runs_kernels,
             ..PendingLaunch::new(does)
         };
         self.launches.add(call.correlation, launch);
@@ -248,7 +248,7 @@ impl Reader {
                 words: &[],
             };
             // Other kernels of a call that fills memory do not exist.
-            if fills || place.launch.is_some_and(|launch| launch.does == Does::Fill) {
+            if fills || place.launch.is_some_and(|launch| launch.does == CallEffect::Fill) {
                 let bytes = place.launch.map_or(0, |launch| launch.bytes);
                 let fill = shapes::Copy {
                     queue: kernel.queue(),
@@ -336,7 +336,7 @@ impl Reader {
 fn call_stream(call: &HipCall<'_>, arguments: &Arguments) -> Option<u64> {
     let is_of_thread = call.function.name.ends_with("_spt");
     let handle = match arguments.stream {
-        None if !matches!(call.function.does, Does::Copy | Does::Fill) => return None,
+        None if !matches!(call.function.does, CallEffect::Copy | CallEffect::Fill) => return None,
         None | Some(0) if is_of_thread => streams::PER_THREAD,
         named => named.unwrap_or(0),
     };
@@ -364,21 +364,21 @@ fn call_words(call: &HipCall<'_>, arguments: &Arguments) -> (&'static RocmShape,
     let (cid, name) = (call.number, &*call.function.name);
     let bytes = arguments.byte_count(name);
     match call.function.does {
-        Does::Launch => {
+        CallEffect::Launch => {
             let (grid, block, shared) = (arguments.grid_in_blocks(), arguments.block, arguments.shared);
             let launch = LaunchCall { cid, kernel: None, shared };
             (&shapes::LAUNCH_CALL, shapes::launch_words(launch, Sizes::new(grid, block)))
         }
-        Does::Copy => {
+        CallEffect::Copy => {
             let (src, dst, kind) = (arguments.src, arguments.dst, arguments.copy_direction(name));
             let copy = CopyCall { cid, src, dst, bytes: bytes.unwrap_or(0), kind };
             (&shapes::COPY_CALL, pad_words(&copy.to_words()))
         }
-        Does::Fill => (&shapes::MEMORY_CALL, pad_words(&MemoryCall::new(cid, arguments.dst, bytes).to_words())),
-        Does::Allocate | Does::Release => {
+        CallEffect::Fill => (&shapes::MEMORY_CALL, pad_words(&MemoryCall::new(cid, arguments.dst, bytes).to_words())),
+        CallEffect::Allocate | CallEffect::Release => {
             (&shapes::MEMORY_CALL, pad_words(&MemoryCall::new(cid, arguments.ptr, bytes).to_words()))
         }
-        Does::LaunchGraph | Does::Other => (&shapes::CALL, pad_words(&shapes::call_words(cid))),
+        CallEffect::LaunchGraph | CallEffect::Other => (&shapes::CALL, pad_words(&shapes::call_words(cid))),
     }
 }
 

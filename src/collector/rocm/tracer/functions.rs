@@ -1,7 +1,7 @@
 //! HIP's functions by roctracer's numbers, queried once: they differ between HIP versions.
 
 use super::args::Layout;
-use crate::collector::rocm::hip::{self, Does};
+use crate::collector::rocm::hip::{self, CallEffect};
 
 /// All functions by number.
 #[derive(Debug)]
@@ -11,7 +11,7 @@ pub(super) struct Functions(Vec<Option<Function>>);
 #[derive(Debug)]
 pub(super) struct Function {
     pub(super) name: String,
-    pub(super) does: Does,
+    pub(super) does: CallEffect,
     /// Whether its calls are excluded.
     pub(super) is_noise: bool,
     /// The layout of its arguments; `None` if they are not of interest, or unknown.
@@ -37,7 +37,7 @@ impl Functions {
 impl Function {
     fn new(name: String, are_args_known: bool) -> Function {
         Function {
-            does: Does::from_name(&name),
+            does: CallEffect::from_name(&name),
             is_noise: hip::is_noise(&name),
             layout: Layout::for_function(&name).filter(|_| are_args_known),
             captures: hip::begins_capture(&name),
@@ -60,7 +60,7 @@ mod tests {
         };
         let functions = Functions::new(name, true);
         let launch = functions.get(107).unwrap();
-        assert!(launch.does == Does::Launch && launch.layout.is_some() && !launch.is_noise);
+        assert!(launch.does == CallEffect::Launch && launch.layout.is_some() && !launch.is_noise);
         assert_eq!((functions.get(220).unwrap().captures, launch.captures), (Some(false), None));
         assert!(functions.get(78).unwrap().is_noise);
         assert!(functions.get(1).is_none() && functions.get(MOST).is_none() && functions.get(u32::MAX).is_none());

@@ -6,7 +6,7 @@ use super::records::{self, Record, WorkKind};
 use crate::buffer::Loss;
 use crate::collector::records::demangle::demangle;
 use crate::collector::rocm::captures::Captures;
-use crate::collector::rocm::hip::{self, Direction, Does};
+use crate::collector::rocm::hip::{self, CallEffect, Direction};
 use crate::collector::rocm::launches::{PendingLaunch, PendingLaunches};
 use crate::collector::rocm::shapes::{self, CopyCall, Kernel, LaunchCall, MemoryCall, RocmShape, Sizes};
 use crate::collector::rocm::streams::{self, Streams};
@@ -96,8 +96,8 @@ impl TracerRecording {
     }
 
     /// Returns how many launches lack work that will certainly arrive, and that may arrive.
-    pub(super) fn owed_and_hoped(&self) -> [usize; 2] {
-        let [owed, hoped] = [self.launches.owed_count(), self.launches.hoped_count()];
+    pub(super) fn pending_counts(&self) -> [usize; 2] {
+        let [owed, hoped] = [self.launches.pending_count(), self.launches.maybe_pending_count()];
         // Unreadable records may have been that work.
         if self.is_missing_records { [0, owed + hoped] } else { [owed, hoped] }
     }
@@ -107,10 +107,10 @@ impl TracerRecording {
         let sink = self.sink.clone();
         let kernel = call.kernel.map(|name| sink.record(|batch| self.intern_kernel_name(&name, batch)));
         let does = call.function.does;
-        let runs_kernels = matches!(does, Does::Launch | Does::LaunchGraph);
+        let runs_kernels = matches!(does, CallEffect::Launch | CallEffect::LaunchGraph);
         let kind = match does {
-            Does::Copy => ActivityType::GpuMemcpy,
-            Does::Fill => ActivityType::GpuMemset,
+            CallEffect::Copy => ActivityType::GpuMemcpy,
+            CallEffect::Fill => ActivityType::GpuMemset,
             _ => ActivityType::ConcurrentKernel,
         };
         let stream = call_stream(call.args, call.thread);
@@ -121,7 +121,7 @@ impl TracerRecording {
             kernel,
             device: call.device,
             is_owed: is_awaited && runs_kernels,
-            is_hoped: is_awaited && !runs_kernels,
+            may_have_work: is_awaited && !runs_kernels,
             ..PendingLaunch::new(does)
         };
         match call.args {
@@ -201,7 +201,7 @@ impl TracerRecording {
                 let kind = if is_task { "Dispatch Task" } else { "Dispatch Kernel" };
                 let (name, fills) = self.kernel_at(address, launch, batch);
                 // Other kernels of a call that fills memory do not exist.
-                if fills || launch.is_some_and(|launch| launch.does == Does::Fill) {
+                if fills || launch.is_some_and(|launch| launch.does == CallEffect::Fill) {
                     done.fill_row(0, batch)
                 } else {
                     done.kernel_row(name, kind, batch)

@@ -116,7 +116,7 @@ impl Worker {
         let (mut wait, patience_ends) = (SHORTEST_WAIT, Instant::now() + PATIENCE);
         loop {
             self.flush_pool();
-            let [owed, hoped] = HUB.with_recording(|recording| recording.owed_and_hoped()).unwrap_or_default();
+            let [owed, hoped] = HUB.with_recording(|recording| recording.pending_counts()).unwrap_or_default();
             let now = Instant::now();
             let left = deadline.saturating_duration_since(now);
             let is_complete = owed == 0 && (hoped == 0 || now >= patience_ends);
@@ -130,7 +130,7 @@ impl Worker {
         // Records that arrived meanwhile.
         self.flush_pool();
         HUB.with_recording(|recording| {
-            let [owed, _] = recording.owed_and_hoped();
+            let [owed, _] = recording.pending_counts();
             if owed > 0 {
                 recording
                     .sink

@@ -59,9 +59,9 @@ fn args(findings: &Findings, kind: ActivityType) -> Vec<String> {
 fn kernel_is_on_the_stream_of_its_launch() {
     let (mut reader, sink) = reader(ActivityTypes::ALL);
     call(&mut reader, 107, 7, &LAUNCH, false);
-    assert_eq!(reader.owed_and_hoped(), [1, 0]);
+    assert_eq!(reader.pending_counts(), [1, 0]);
     reader.add_record(KERNEL, &dispatch(&FIELDS));
-    assert_eq!(reader.owed_and_hoped(), [0, 0]);
+    assert_eq!(reader.pending_counts(), [0, 0]);
     let found = Findings::of_sink(&sink);
     let host = found.of(ActivityType::CudaRuntime).next().unwrap();
     assert_eq!((host.name.as_str(), host.external, host.launches), ("hipLaunchKernel", 77, true));
@@ -84,7 +84,7 @@ fn copy_belongs_to_the_device_at_either_end() {
     let (mut reader, sink) = reader(ActivityTypes::ALL);
     let arguments = [("dst", "0x1"), ("src", "0x2"), ("sizeBytes", "4096"), ("kind", "2"), ("stream", "(null)")];
     call(&mut reader, 134, 8, &arguments, false);
-    assert_eq!(reader.owed_and_hoped(), [0, 1], "not each copy has a record");
+    assert_eq!(reader.pending_counts(), [0, 1], "not each copy has a record");
     reader.add_record(COPIED, &copy(3, 8, [HOST, GPU]));
     reader.add_record(COPIED, &copy(2, 9, [GPU, HOST]));
     reader.add_record(COPIED, &copy(4, 10, [GPU, GPU]));
@@ -128,9 +128,9 @@ fn graph_kernels_name_their_graph() {
     call(&mut reader, 107, 2, &LAUNCH, false);
     call(&mut reader, 302, 3, &[], false);
     call(&mut reader, 215, 7, &[("graphExec", "0x6A"), ("stream", "0xA0")], false);
-    assert_eq!(reader.owed_and_hoped(), [1, 0], "what is captured does not run");
+    assert_eq!(reader.pending_counts(), [1, 0], "what is captured does not run");
     (0..3).for_each(|_| reader.add_record(KERNEL, &dispatch(&FIELDS)));
-    assert_eq!(reader.owed_and_hoped(), [0, 0]);
+    assert_eq!(reader.pending_counts(), [0, 0]);
     let found = Findings::of_sink(&sink);
     let graphs: Vec<_> = found.of(ActivityType::ConcurrentKernel).map(|row| row.arg("graph id")).collect();
     assert_eq!(graphs, [Some("1"); 3]);
@@ -143,13 +143,13 @@ fn captured_launches_are_not_owed() {
     let (mut reader, _sink) = reader(ActivityTypes::ALL);
     call(&mut reader, 301, 1, &[("stream", "0xA0")], false);
     call_by(43, &mut reader, 107, 2, &LAUNCH, false);
-    assert_eq!(reader.owed_and_hoped(), [0, 0]);
+    assert_eq!(reader.pending_counts(), [0, 0]);
     call_by(43, &mut reader, 107, 3, &[("stream", "0xB0")], false);
-    assert_eq!(reader.owed_and_hoped(), [1, 0], "another stream");
+    assert_eq!(reader.pending_counts(), [1, 0], "another stream");
     call(&mut reader, 302, 4, &[("stream", "0xA0")], true);
     call(&mut reader, 301, 5, &[("stream", "0xA0")], true);
     call(&mut reader, 107, 6, &LAUNCH, false);
-    assert_eq!(reader.owed_and_hoped(), [2, 0], "a capture that failed to begin takes nothing");
+    assert_eq!(reader.pending_counts(), [2, 0], "a capture that failed to begin takes nothing");
 }
 
 #[test]
@@ -190,10 +190,10 @@ fn calls_and_kernels_are_selected_separately() {
 fn failed_call_is_no_launch() {
     let (mut reader, sink) = reader(ActivityTypes::ALL);
     call(&mut reader, 107, 7, &LAUNCH, true);
-    assert_eq!(reader.owed_and_hoped(), [0, 0]);
+    assert_eq!(reader.pending_counts(), [0, 0]);
     reader.ignore_launches_after(50);
     call(&mut reader, 107, 8, &LAUNCH, false);
-    assert_eq!(reader.owed_and_hoped(), [0, 0], "it began after the end");
+    assert_eq!(reader.pending_counts(), [0, 0], "it began after the end");
     let found = Findings::of_sink(&sink);
     let launches: Vec<_> = found.of(ActivityType::CudaRuntime).map(|row| row.launches).collect();
     assert_eq!(launches, [false, true]);
@@ -210,7 +210,7 @@ fn rows_beyond_the_limit_are_counted() {
     call(&mut reader, 48, 9, &[], false);
     let found = Findings::of_sink(&sink);
     assert_eq!((found.records.len(), found.lost(Loss::DeviceRecordsOverLimit)), (2, 3));
-    assert_eq!(reader.owed_and_hoped(), [0, 0], "what is not kept has come all the same");
+    assert_eq!(reader.pending_counts(), [0, 0], "what is not kept has come all the same");
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn invalid_times_are_counted() {
     reader.add_record(KERNEL, &dispatch(&DispatchFields { start: 5, end: 4, ..FIELDS }));
     reader.add_record(KERNEL, &dispatch(&DispatchFields { start: 0, ..FIELDS }));
     call(&mut reader, 107, 7, &LAUNCH, false);
-    assert_eq!(reader.owed_and_hoped(), [0, 1], "its record may be one of those");
+    assert_eq!(reader.pending_counts(), [0, 1], "its record may be one of those");
     reader.add_record(KERNEL, &dispatch(&FIELDS)[..100]);
     assert_eq!(Findings::of_sink(&sink).lost(Loss::DeviceRecordsUnread), 3);
 }

@@ -53,7 +53,7 @@ impl Setup {
     fn call(&mut self, number: u32, correlation: u64, args: Option<Args>, device: Option<i32>) {
         let function = self.functions.get(number).unwrap();
         if function.does.has_device_work() {
-            let kernel = (function.does == Does::Launch).then(|| b"_Z6vecaddv".to_vec());
+            let kernel = (function.does == CallEffect::Launch).then(|| b"_Z6vecaddv".to_vec());
             let begin_call = Launching { function, correlation, args, kernel, device, thread: 77 };
             self.recording.begin_call(begin_call);
         }
@@ -94,9 +94,9 @@ fn args(record: &trial::TrialRecord) -> String {
 fn kernel_joins_its_call_and_its_record() {
     let mut setup = Setup::new(ALL);
     setup.launch(5, 0xA0, Some(0));
-    assert_eq!(setup.recording.owed_and_hoped(), [1, 0]);
+    assert_eq!(setup.recording.pending_counts(), [1, 0]);
     setup.recording.read_buffer(&record(0, 0x11F0, 5, address(c"_Z3fooi")));
-    assert_eq!(setup.recording.owed_and_hoped(), [0, 0]);
+    assert_eq!(setup.recording.pending_counts(), [0, 0]);
     let found = setup.found();
     let call = found.of(ActivityType::CudaRuntime).next().unwrap();
     assert_eq!((call.name.as_str(), call.start, call.end, call.correlation), ("hipLaunchKernel", 500, 550, 5));
@@ -134,7 +134,7 @@ fn all_kernels_of_a_graph_belong_to_its_launch() {
     let place = "device=0 stream=1 hsa_queue=7 correlation=6 kind=\"Dispatch Task\"";
     assert_eq!(args(kernels[3]), format!("{place} graph id=2"));
     let fills: Vec<_> = found.of(ActivityType::GpuMemset).map(|fill| fill.name.as_str()).collect();
-    assert_eq!((fills, setup.recording.owed_and_hoped()), (vec!["Memset (Device)"], [0, 0]));
+    assert_eq!((fills, setup.recording.pending_counts()), (vec!["Memset (Device)"], [0, 0]));
     let call = found.of(ActivityType::CudaRuntime).next().unwrap();
     assert_eq!(args(call), "cid=215 correlation=5");
 }
@@ -147,7 +147,7 @@ fn copies_fills_and_allocations_show_bytes() {
     setup.call(MEMSET, 6, Some(Args::Fill { ptr: 0xF0, bytes: 512, stream: Some(2) }), Some(0));
     setup.call(MALLOC, 7, Some(Args::Allocate { place: 1, bytes: 4096 }), None);
     setup.call(WAIT, 8, None, None);
-    assert_eq!(setup.recording.owed_and_hoped(), [0, 2]);
+    assert_eq!(setup.recording.pending_counts(), [0, 2]);
     let mark = record(2, 0x11FE, 8, 0);
     setup.recording.read_buffer(&[record(1, 0x11F4, 5, 9216), record(1, 0x1207, 6, 0), mark].concat());
     let found = setup.found();
@@ -195,13 +195,13 @@ fn captured_and_late_launches_are_not_owed() {
     setup.call(BEGIN_CAPTURE, 1, None, None);
     setup.launch(2, 0xA0, Some(0));
     setup.call(END_CAPTURE, 3, None, None);
-    assert_eq!(setup.recording.owed_and_hoped(), [0, 0]);
+    assert_eq!(setup.recording.pending_counts(), [0, 0]);
     setup.launch(4, 0xA0, Some(0));
     setup.call(COPY, 5, None, None);
     setup.recording.is_ending = true;
     setup.launch(6, 0xA0, Some(0));
     setup.call(COPY, 7, None, None);
-    assert_eq!(setup.recording.owed_and_hoped(), [1, 1], "copies may need no work");
+    assert_eq!(setup.recording.pending_counts(), [1, 1], "copies may need no work");
     let launches: Vec<_> = setup.found().records.iter().map(|call| call.launches).collect();
     assert_eq!(launches, [false, false, false, true, true, true, true]);
 }
@@ -215,7 +215,7 @@ fn only_selected_types_are_kept_within_the_limit() {
     let found = setup.found();
     let kinds: Vec<_> = found.records.iter().map(|record| (record.kind, record.external)).collect();
     assert_eq!(kinds, [(ActivityType::GpuMemcpy, 0), (ActivityType::ExternalCorrelation, 9)]);
-    assert_eq!(setup.recording.owed_and_hoped(), [0, 0], "kernels are not recorded");
+    assert_eq!(setup.recording.pending_counts(), [0, 0], "kernels are not recorded");
 
     let mut setup = Setup::new(ALL);
     setup.recording.rows_left = 3;
@@ -232,7 +232,7 @@ fn unreadable_records_are_counted() {
     let mut bytes = [record(0, 0x11F0, 1, 0), record(9, 0, 2, 0), record(1, 0x11F5, 3, 8)].concat();
     bytes.extend([1, 2, 3]);
     setup.recording.read_buffer(&bytes);
-    assert_eq!(setup.recording.owed_and_hoped(), [0, 1], "one of them may have been its own");
+    assert_eq!(setup.recording.pending_counts(), [0, 1], "one of them may have been its own");
     let found = setup.found();
     assert_eq!((found.records.len(), found.lost(Loss::DeviceRecordsUnread)), (3, 2));
 }
