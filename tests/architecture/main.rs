@@ -125,6 +125,19 @@ fn every_file_keeps_the_rules() {
     assert_none(&sources.iter().flat_map(|source| rules.iter().flat_map(|rule| rule(source))).collect::<Vec<_>>());
 }
 
+/// The lint `unsafe_code` denies `unsafe` in all other files.
+#[test]
+fn listed_files_alone_allow_unsafe() {
+    let found: BTreeSet<_> =
+        sources().unwrap().iter().filter(|source| rules::allows_unsafe(source)).map(Source::path).collect();
+    let listed: BTreeSet<_> = include_str!("unsafe-files.txt").lines().map(str::to_owned).collect();
+    let new = found.difference(&listed).map(|file| {
+        format!("{file} allows `unsafe`: use a safe wrapper, or add it to tests/architecture/unsafe-files.txt")
+    });
+    let gone = listed.difference(&found).map(|file| format!("{file} has no `unsafe`: remove it from unsafe-files.txt"));
+    assert_none(&new.chain(gone).collect::<Vec<_>>());
+}
+
 /// Returns all files below the root's folders that end with one of the `endings`, by their path from the root.
 fn files(endings: &[&str]) -> io::Result<Vec<(String, String)>> {
     fn collect(folder: &Path, endings: &[&str], found: &mut Vec<(String, String)>) -> io::Result<()> {

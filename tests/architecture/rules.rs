@@ -228,6 +228,17 @@ pub(crate) fn no_tracing_macros(source: &Source) -> Vec<String> {
     faults.map(|path| source.fault(path.line, "names `tracing`: the types are in tracing_core")).collect()
 }
 
+/// Returns whether the file lifts the ban of `unsafe` for all of it or a part, tests included.
+pub(crate) fn allows_unsafe(source: &Source) -> bool {
+    let allows = |words: &[Token]| match words {
+        [level, open, lint] => {
+            (level.is_word("allow") || level.is_word("expect")) && open.is_sign('(') && lint.is_word("unsafe_code")
+        }
+        _ => false,
+    };
+    source.tokens.windows(3).any(allows)
+}
+
 /// Returns the tokens without items under `#[cfg(test)]` and the like.
 fn without_tests(tokens: &[Token]) -> Vec<Token> {
     let (mut kept, mut at) = (Vec::new(), 0);
@@ -351,6 +362,13 @@ mod tests {
         check(no_formats, "fn f() { serde_json::from_str(a) }", command, status);
         check(no_tracing_macros, "fn f() { tracing::warn!(\"a\") }", "guard.rs", "macros.rs");
         check(no_tracing_macros, "use tracing::{info as say};", "guard.rs", "macros.rs");
+    }
+
+    #[test]
+    fn files_that_allow_unsafe_are_found() {
+        let allows = |text: &str| allows_unsafe(&Source::new("a.rs", text));
+        assert!(allows("#![allow(unsafe_code, reason = \"b\")]") && allows("fn f() { #[expect(unsafe_code)] g() }"));
+        assert!(!allows("#![forbid(unsafe_code)]\n// allow(unsafe_code)\nfn f() { \"allow(unsafe_code)\" }"));
     }
 
     #[test]
