@@ -190,7 +190,10 @@ fn function_names_are_short() {
 fn type_names_are_unique_in_a_package() {
     let found = language::repeated_types(sources().unwrap().iter());
     let listed: BTreeSet<_> = include_str!("repeated-types.txt").lines().map(str::to_owned).collect();
-    let new = found.difference(&listed).map(|name| format!("several types are called {name}: rename one"));
+    let new = found.difference(&listed).map(|name| {
+        let vendors = "or, if they play one role in several vendors' folders, add the folder to VENDORS in language.rs";
+        format!("several types are called {name}: rename one, {vendors}")
+    });
     let gone = listed.difference(&found).map(|name| format!("{name} is unique now: remove it from repeated-types.txt"));
     assert_none(&new.chain(gone).collect::<Vec<_>>());
 }
