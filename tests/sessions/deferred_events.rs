@@ -59,7 +59,7 @@ fn rows<'f>(file: &'f File, ph: &str, cat: &str) -> Vec<&'f Value> {
 }
 
 fn report(file: &File) -> CollectorReport {
-    file.trace.stats().collectors.into_iter().find(|report| report.name == "gpu").unwrap()
+    file.collector_report("gpu")
 }
 
 /// Returns the start and end of a row, in nanoseconds since the Unix epoch.

@@ -84,16 +84,13 @@ pub fn record(work: impl FnOnce()) -> File {
 /// Returns the ROCm collector's report.
 #[track_caller]
 pub fn report(file: &File) -> CollectorReport {
-    let mut reports = file.trace.stats().collectors.into_iter();
-    reports.find(|report| report.name == "rocm").expect("the trace has no report of the rocm collector")
+    file.collector_report("rocm")
 }
 
-/// Returns why ROCm was not recorded; checks that the header has the same reason.
+/// Returns why ROCm was not recorded.
 #[track_caller]
 pub fn reason(file: &File) -> Unavailable {
-    let reason = report(file).state.expect_err("a reason");
-    assert_eq!(file.json["tracing_kineto"]["collectors"]["rocm"]["unavailable"], reason.to_string());
-    reason
+    file.unavailable_reason("rocm")
 }
 
 /// Launches a compiled-in kernel with a mangled C++ name, in a span of its plain name.

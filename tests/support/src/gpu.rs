@@ -80,18 +80,13 @@ pub fn record(work: impl FnOnce()) -> File {
 /// Returns the CUPTI collector's report.
 #[track_caller]
 pub fn report(file: &File) -> CollectorReport {
-    let mut reports = file.trace.stats().collectors.into_iter();
-    reports
-        .find(|report| report.name == "cupti")
-        .unwrap_or_else(|| panic!("the trace has no report of the cupti collector"))
+    file.collector_report("cupti")
 }
 
-/// Returns why CUPTI recorded nothing; checks that the header has the same reason.
+/// Returns why CUPTI recorded nothing.
 #[track_caller]
 pub fn reason(file: &File) -> Unavailable {
-    let reason = report(file).state.expect_err("a reason");
-    assert_eq!(file.json["tracing_kineto"]["collectors"]["cupti"]["unavailable"], reason.to_string());
-    reason
+    file.unavailable_reason("cupti")
 }
 
 pub fn events<'f>(file: &'f File, ph: &str, cat: &str) -> Vec<&'f Value> {

@@ -63,18 +63,13 @@ pub fn record(work: impl FnOnce()) -> File {
 /// Returns the XPU collector's report.
 #[track_caller]
 pub fn report(file: &File) -> CollectorReport {
-    let mut reports = file.trace.stats().collectors.into_iter();
-    reports
-        .find(|report| report.name == "xpu")
-        .unwrap_or_else(|| panic!("the trace has no report of the xpu collector"))
+    file.collector_report("xpu")
 }
 
-/// Returns why PTI recorded nothing; checks that the header has the same reason.
+/// Returns why PTI recorded nothing.
 #[track_caller]
 pub fn reason(file: &File) -> Unavailable {
-    let reason = report(file).state.expect_err("a reason");
-    assert_eq!(file.json["tracing_kineto"]["collectors"]["xpu"]["unavailable"], reason.to_string());
-    reason
+    file.unavailable_reason("xpu")
 }
 
 /// Returns calls of the SYCL runtime.

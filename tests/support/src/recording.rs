@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::thread::{Scope, ScopedJoinHandle};
 use tracing::Dispatch;
 use tracing_kineto::analysis::{Event, Events, Note};
+use tracing_kineto::integration::{CollectorReport, Unavailable};
 use tracing_kineto::{KinetoGuard, KinetoLayer, KinetoLayerBuilder, Loss, Trace};
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -170,6 +171,22 @@ impl File {
     pub fn rows(&self, ph: &str) -> Vec<&Value> {
         let about = |event: &&Value| matches!(event["pid"].as_str(), Some("Spans" | "Traces" | ""));
         self.events().filter(|event| event["ph"] == ph).filter(|event| !about(event)).collect()
+    }
+
+    /// Returns the report of the collector with that name.
+    #[track_caller]
+    pub fn collector_report(&self, collector: &str) -> CollectorReport {
+        let mut reports = self.trace.stats().collectors.into_iter();
+        let found = reports.find(|report| report.name == collector);
+        found.unwrap_or_else(|| panic!("the trace has no report of the {collector} collector"))
+    }
+
+    /// Returns why that collector recorded nothing; checks that the header has the same reason.
+    #[track_caller]
+    pub fn unavailable_reason(&self, collector: &str) -> Unavailable {
+        let reason = self.collector_report(collector).state.expect_err("a reason");
+        assert_eq!(self.json["tracing_kineto"]["collectors"][collector]["unavailable"], reason.to_string());
+        reason
     }
 
     fn row_names(&self) -> HashMap<u64, String> {
