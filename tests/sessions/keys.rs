@@ -31,11 +31,12 @@ impl Recording for SelectionSpy {
     fn stop(&self, _: Timestamp, _: Instant) {}
 }
 
-/// Returns the selection that a collector gets from a configuration file with that text.
+/// Returns the selection that a collector gets, without those of vendors, from a configuration file with that text.
 fn selection_for(text: &str) -> Selection {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("libkineto.conf");
-    fs::write(&file, text).unwrap();
+    let disabled: String = support::disabling_keys().iter().map(|key| format!("{key}=1\n")).collect();
+    fs::write(&file, disabled + text).unwrap();
     let selection = Arc::default();
     let builder = KinetoLayer::builder().no_output().config_file(file).collector(SelectionSpy(Arc::clone(&selection)));
     let (_layer, guard) = builder.build().unwrap();
@@ -44,15 +45,12 @@ fn selection_for(text: &str) -> Selection {
     got.unwrap()
 }
 
-/// Keys that disable each vendor's collector.
-const NONE: &str = "DISABLE_CUPTI=1\nDISABLE_ROCM=1\nDISABLE_XPU=1\n";
-
 #[test]
 fn selection_follows_the_keys() {
-    let usual = selection_for(NONE);
-    let selection = selection_for(&format!(
-        "{NONE}ACTIVITY_TYPES=kernel\nACTIVITIES=hpu\nACTIVITIES_MAX_GPU_BUFFER_SIZE_MB=64\nCUSTOM_CONFIG=a=b;c"
-    ));
+    let usual = selection_for("");
+    let selection = selection_for(
+        "ACTIVITY_TYPES=kernel\nACTIVITIES=hpu\nACTIVITIES_MAX_GPU_BUFFER_SIZE_MB=64\nCUSTOM_CONFIG=a=b;c",
+    );
     let types = selection.types;
     assert!(types.contains(ActivityType::ConcurrentKernel) && types.contains(ActivityType::HpuOp));
     assert!(!types.contains(ActivityType::CpuOp) && usual.types.contains(ActivityType::CpuOp));
@@ -63,12 +61,12 @@ fn selection_follows_the_keys() {
 #[test]
 #[cfg(feature = "cuda")]
 fn selection_follows_the_keys_of_cuda() {
-    let usual = selection_for(NONE);
+    let usual = selection_for("");
     assert_eq!((usual.range.is_none(), usual.device_memory), (true, false));
     let keys = ["CUPTI_PER_THREAD_BUFFER_ENABLED", "CUDA_GRAPH_TRACE", "TEARDOWN_CUPTI", "NVTX_RANGES"];
     assert!(keys.iter().all(|key| !usual.options.flag(key)));
     let text = keys.map(|key| format!("{key}=1\n")).concat();
-    let selection = selection_for(&format!("{NONE}PROFILE_DEVICE_MEMORY=1\nCUDA_PROFILER_RANGE=1\n{text}"));
+    let selection = selection_for(&format!("PROFILE_DEVICE_MEMORY=1\nCUDA_PROFILER_RANGE=1\n{text}"));
     assert!(selection.range.is_some() && selection.device_memory);
     assert!(keys.iter().all(|key| selection.options.flag(key)));
 }
@@ -76,17 +74,17 @@ fn selection_follows_the_keys_of_cuda() {
 #[test]
 #[cfg(feature = "rocm")]
 fn selection_follows_the_keys_of_rocm() {
-    let most = |text: &str| selection_for(&format!("{NONE}{text}")).options.number("ROCTRACER_MAX_EVENTS");
+    let most = |text: &str| selection_for(text).options.number("ROCTRACER_MAX_EVENTS");
     assert_eq!((most(""), most("ROCTRACER_MAX_EVENTS=77")), (None, Some(77)));
 }
 
 #[test]
 #[cfg(feature = "xpu")]
 fn selection_follows_the_keys_of_xpu() {
-    let options = selection_for(&format!(
-        "{NONE}XPUPTI_PROFILER_METRICS=GpuTime,XVE_ACTIVE\nXPUPTI_PROFILER_ENABLE_PER_KERNEL=1\n\
-         XPUPTI_PROFILER_MAX_SCOPES=9\nXPUPTI_PROFILER_DEVICES=1"
-    ))
+    let options = selection_for(
+        "XPUPTI_PROFILER_METRICS=GpuTime,XVE_ACTIVE\nXPUPTI_PROFILER_ENABLE_PER_KERNEL=1\n\
+         XPUPTI_PROFILER_MAX_SCOPES=9\nXPUPTI_PROFILER_DEVICES=1",
+    )
     .options;
     assert_eq!(options.list("XPUPTI_PROFILER_METRICS"), ["GpuTime", "XVE_ACTIVE"]);
     assert!(options.flag("XPUPTI_PROFILER_ENABLE_PER_KERNEL"));

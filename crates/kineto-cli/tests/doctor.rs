@@ -82,7 +82,8 @@ fn missing_driver_is_reported_without_a_gpu() {
     assert!(!output.text.contains("libcupti.so"), "nothing is loaded without a driver\n{}", output.text);
     // No GPU is selected, so nothing is missing.
     assert_eq!(CommandOutput::new(kineto(&["doctor"], &[("KINETO_ACTIVITIES", "cpu")])).status, 0);
-    let off = ["KINETO_DISABLE_CUPTI", "KINETO_DISABLE_ROCM", "KINETO_DISABLE_XPU"].map(|switch| (switch, "1"));
+    let names: Vec<_> = support::disabling_keys().iter().map(|key| format!("KINETO_{key}")).collect();
+    let off: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
     assert_eq!(CommandOutput::new(kineto(&["doctor"], &off)).status, 0);
 }
 

@@ -44,6 +44,13 @@ pub use recording::*;
 
 use std::path::{Path, PathBuf};
 
+/// Returns the keys that disable vendors' collectors, and plugins, from the table of settings.
+pub fn disabling_keys() -> Vec<String> {
+    let table = tracing_kineto::KinetoLayerBuilder::reference();
+    let names = table.lines().filter_map(|row| row.strip_prefix("| `")?.split('`').next());
+    names.filter(|name| name.starts_with("DISABLE_")).map(str::to_owned).collect()
+}
+
 /// Returns the root of the repository.
 pub fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
