@@ -45,6 +45,11 @@ macro_rules! records {
         }
 
         impl<'b> $name<'b> {
+            /// The length of the shortest record of any version.
+            #[cfg(test)]
+            #[allow(dead_code, reason = "not each vendor's tests list all records")]
+            pub(super) const SIZE: usize = $size;
+
             /// Returns `None` if the record is shorter than in any version.
             #[inline]
             fn new(all: &'b [u8]) -> Option<$name<'b>> {
