@@ -27,22 +27,16 @@ struct Field {
     is_later: bool,
 }
 
-/// NVIDIA's names of records without their version numbers, and our names.
-const STRUCTS: [(&str, &str); 13] = [
-    ("Kernel", "CUpti_ActivityKernel"),
-    ("Memcpy", "CUpti_ActivityMemcpy"),
-    ("Memcpy2", "CUpti_ActivityMemcpyPtoP"),
-    ("Memset", "CUpti_ActivityMemset"),
-    ("Api", "CUpti_ActivityAPI"),
-    ("Synchronization", "CUpti_ActivitySynchronization"),
-    ("CudaEvent", "CUpti_ActivityCudaEvent"),
-    ("ExternalCorrelation", "CUpti_ActivityExternalCorrelation"),
-    ("Overhead", "CUpti_ActivityOverhead"),
-    ("Marker", "CUpti_ActivityMarker"),
-    ("Memory2", "CUpti_ActivityMemory"),
-    ("MarkerData", "CUpti_ActivityMarkerData"),
-    ("GraphTrace", "CUpti_ActivityGraphTrace"),
-];
+/// Returns NVIDIA's name of a record, without its version number.
+fn struct_name(view: &str) -> String {
+    let name = match view {
+        "Memcpy2" => "MemcpyPtoP",
+        "Memory2" => "Memory",
+        "Api" => "API",
+        other => other,
+    };
+    format!("CUpti_Activity{name}")
+}
 
 /// Returns NVIDIA's name of a field; names of a single record are listed with it.
 fn field_name(view: &str, field: &str) -> String {
@@ -132,8 +126,7 @@ fn newest<'h>(header: &'h str, name: &str) -> (String, &'h str) {
 fn program(views: &[View], header: &str) -> String {
     let mut text = "#include <stddef.h>\n#include <stdio.h>\n#include <cupti.h>\nint main(void) {\n".to_owned();
     for view in views {
-        let (_, theirs) = STRUCTS.iter().find(|(ours, _)| *ours == view.name).expect("a struct for each view");
-        let (name, body) = newest(header, theirs);
+        let (name, body) = newest(header, &struct_name(&view.name));
         writeln!(text, "printf(\"{} - 0 %zu\\n\", sizeof({name}));", view.name).unwrap();
         for field in &view.fields {
             let member = field_name(&view.name, &field.name);
@@ -173,7 +166,7 @@ fn each_header() {
         return println!("skipped: there is no C compiler (cc)");
     }
     let views = views();
-    assert_eq!(views.len(), STRUCTS.len(), "{views:?}");
+    assert!(views.len() > 10, "{views:?}");
     let folder = tempfile::tempdir().unwrap();
     let mut rows = Vec::new();
     for wheel in wheel::all() {
