@@ -1,7 +1,5 @@
 //! Walks over records of known size.
 
-#[cfg(test)]
-use super::records::kind;
 use super::records::kind_of;
 use crate::collector::buffered::walk::{Unreadable, Walker};
 use std::cell::Cell;
@@ -43,80 +41,10 @@ impl<W: Walker> Walker for RecordSteps<'_, W> {
     }
 }
 
-/// A walker that computes sizes from the library's version, for tests without the library.
-#[cfg(test)]
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RecordSizes {
-    /// The result of `cuptiGetVersion`.
-    pub(super) api_version: u32,
-    /// Whether it is 11.8, which reports the same number as 12.0.
-    pub(super) is_11_8: bool,
-}
-
-#[cfg(test)]
-impl RecordSizes {
-    /// Returns the size of a record; `None` for unknown kinds.
-    pub(super) fn size(self, kind: u32) -> Option<usize> {
-        // The sizes of all versions, each with the first version that uses it.
-        let sizes: &[(u32, usize)] = match kind {
-            kind::CONCURRENT_KERNEL | kind::KERNEL if self.is_11_8 => &[(0, 200)],
-            kind::CONCURRENT_KERNEL | kind::KERNEL => {
-                &[(0, 176), (18, 208), (130_001, 216), (130_101, 224), (130_301, 232), (130_401, 248)]
-            }
-            kind::MEMCPY => &[(0, 88), (26, 96), (130_401, 112)],
-            kind::MEMCPY2 => &[(0, 96)],
-            kind::MEMSET => &[(0, 88), (130_401, 104)],
-            kind::RUNTIME | kind::DRIVER => &[(0, 40)],
-            kind::SYNCHRONIZATION => &[(0, 40), (26, 56)],
-            kind::OVERHEAD => &[(0, 40), (21, 48), (22, 56)],
-            kind::EXTERNAL_CORRELATION => &[(0, 24)],
-            kind::CUDA_EVENT => &[(0, 24), (26, 56)],
-            kind::GRAPH_TRACE => &[(0, 48), (21, 56)],
-            kind::MARKER => &[(0, 56)],
-            kind::MEMORY2 => &[(0, 120), (24, 128)],
-            kind::MARKER_DATA => &[(0, 32), (130_001, 40)],
-            _ => return None,
-        };
-        sizes.iter().rev().find(|(since, _)| *since <= self.api_version).map(|(_, size)| *size)
-    }
-}
-
-#[cfg(test)]
-impl Walker for RecordSizes {
-    fn next_offset(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
-        let Some(at) = at else { return Ok(Some(0)) };
-        let kind = buffer.get(at..).and_then(kind_of).ok_or(Unreadable)?;
-        let next = at + self.size(kind).ok_or(Unreadable)?;
-        Ok((next < buffer.len()).then_some(next))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::collector::buffered::walk::{Records, ScriptedWalker};
-    use proptest::prelude::*;
-
-    #[test]
-    fn record_sizes_match_the_versions() {
-        let size = |api_version, kind| RecordSizes { api_version, is_11_8: false }.size(kind);
-        for (api_version, sizes) in [
-            (17, [176, 88, 96, 88, 40, 40, 40, 24, 24, 48]),
-            (18, [208, 88, 96, 88, 40, 40, 40, 24, 24, 48]),
-            (21, [208, 88, 96, 88, 40, 40, 48, 24, 24, 56]),
-            (22, [208, 88, 96, 88, 40, 40, 56, 24, 24, 56]),
-            (28, [208, 96, 96, 88, 40, 56, 56, 24, 56, 56]),
-            (130_001, [216, 96, 96, 88, 40, 56, 56, 24, 56, 56]),
-            (130_101, [224, 96, 96, 88, 40, 56, 56, 24, 56, 56]),
-            (130_301, [232, 96, 96, 88, 40, 56, 56, 24, 56, 56]),
-            (130_401, [248, 112, 96, 104, 40, 56, 56, 24, 56, 56]),
-        ] {
-            let kinds = [10, 1, 22, 2, 5, 38, 17, 39, 36, 51];
-            assert_eq!(kinds.map(|kind| size(api_version, kind).unwrap()), sizes, "{api_version}");
-        }
-        assert_eq!(RecordSizes { api_version: 18, is_11_8: true }.size(10), Some(200));
-        assert_eq!(size(28, 77), None);
-    }
 
     #[test]
     fn wrong_step_breaks_the_buffer() {
@@ -139,13 +67,5 @@ mod tests {
         assert!(lengths(&longer, told.clone()).1, "the step does not lead to a record");
         let cut = [record(4, 40), record(10, 248), record(4, 40), record(10, 200)];
         assert_eq!(lengths(&cut, told), (vec![40, 248, 40, 200], true));
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_end_in_bounds(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
-            let strides = RecordSizes { api_version: 130_001, is_11_8: false };
-            prop_assert!(Records::new(&bytes, &strides).map(<[u8]>::len).sum::<usize>() <= bytes.len());
-        }
     }
 }
