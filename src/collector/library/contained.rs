@@ -1,4 +1,4 @@
-//! Contains the panics of collectors that the program provides.
+//! Contains the panics of collectors, and calls that may hang.
 
 use super::super::{
     Attempt, Capabilities, Collector, DeviceDescription, RecordSink, Recording, Selection, Unavailable, Why,
@@ -7,9 +7,10 @@ use crate::time::Timestamp;
 use kineto_trace::activity::{ActivityTypes, CorrelationId};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Wraps a collector that may panic: a panic is the reason why it records nothing.
 #[derive(Debug)]
@@ -68,6 +69,18 @@ pub(in crate::collector) fn run_reader(sink: &RecordSink, body: impl FnOnce()) {
     if let Err(reason) = catch_panic("the thread that reads records", body) {
         sink.note(format!("{}; unread records are lost", reason.message()));
     }
+}
+
+/// Calls foreign code on a thread of its own, since it may hang. Returns `None` if it takes longer than `patience`.
+pub(super) fn call_on_thread<R: Send + 'static>(
+    name: &str,
+    patience: Duration,
+    call: impl FnOnce() -> R + Send + 'static,
+) -> Option<R> {
+    let (done, answer) = mpsc::channel();
+    let work = move || _ = done.send(call());
+    thread::Builder::new().name(format!("kineto-{name}")).spawn(work).ok()?;
+    answer.recv_timeout(patience).ok()
 }
 
 /// Runs a callback, which must not unwind into foreign code; returns the default after a panic.

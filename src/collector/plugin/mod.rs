@@ -9,6 +9,7 @@ mod event_type;
 mod events;
 mod metadata;
 
+use super::contained::call_on_thread;
 use super::{
     Attempt, Capabilities, Collector, DeviceDescription, Library, RecordSink, Recording, Rejected, Selection,
     Unavailable, Why,
@@ -22,8 +23,8 @@ use events::Events;
 use kineto_trace::activity::{ActivityTypes, CorrelationId};
 use kineto_trace::sorting::sort_few_by;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -110,21 +111,9 @@ fn name_of(text: &str) -> &'static str {
     Box::leak(word.into_boxed_str())
 }
 
-/// Calls foreign code on a separate thread, since it may hang; waits for it until `deadline`.
-fn call_with_deadline<R: Send + 'static>(
-    name: &str,
-    deadline: Instant,
-    call: impl FnOnce() -> R + Send + 'static,
-) -> Option<R> {
-    let (done, answer) = mpsc::channel();
-    let work = move || _ = done.send(call());
-    thread::Builder::new().name(format!("kineto-{name}")).spawn(work).ok()?;
-    answer.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
-}
-
 fn load_in_time(file: &Path, stem: &str) -> Vec<Result<LoadedPlugin, Unavailable>> {
     let own = file.to_owned();
-    call_with_deadline(stem, Instant::now() + PATIENCE, move || load_library(&own)).unwrap_or_else(|| {
+    call_on_thread(stem, PATIENCE, move || load_library(&own)).unwrap_or_else(|| {
         let why = format!("{}: no registration within 10 s", file.display());
         vec![Err(Unavailable::new(Why::Failed, why, UPDATE_ADVICE))]
     })
@@ -201,7 +190,7 @@ fn call_plugin<R: Send + 'static>(
 ) -> Option<R> {
     is_busy.store(true, Ordering::Relaxed);
     let busy = BusyGuard(is_busy.clone());
-    call_with_deadline(name, deadline, move || {
+    call_on_thread(name, deadline.saturating_duration_since(Instant::now()), move || {
         let answer = call();
         drop(busy);
         answer

@@ -18,7 +18,7 @@ use super::{ids, search};
 use crate::collector::buffered::commands::EndLimits;
 use crate::collector::clock::to_vendor_clock;
 use crate::collector::library::Attempt;
-use crate::collector::library::contained::run_reader;
+use crate::collector::library::contained::{call_on_thread, run_reader};
 use crate::collector::library::lazy::LazyLibrary;
 use crate::collector::{
     Capabilities, Collector, DeviceDescription, Options, RecordSink, Recording, Selection, Unavailable, Why,
@@ -28,7 +28,6 @@ use ffi::Api;
 use hub::{HUB, Hub};
 use kineto_trace::activity::{ActivityType, ActivityTypes, CorrelationId};
 use std::path::PathBuf;
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// Records HIP through rocprofiler-sdk.
@@ -193,7 +192,7 @@ impl Recording for SdkRecording {
     fn drain(&self) {
         const PATIENCE: Duration = Duration::from_secs(1);
         let hub = self.hub;
-        call_out(PATIENCE, || _ = hub.flush_buffer());
+        call_on_thread("rocm", PATIENCE, || _ = hub.flush_buffer());
     }
 
     fn stopped(&self) -> Option<String> {
@@ -208,7 +207,8 @@ impl Recording for SdkRecording {
         let at = to_vendor_clock(end, self.api.timestamp());
         let limits = EndLimits::new(Instant::now(), deadline);
         let (hub, own) = (self.hub, self.sink.clone());
-        if !call_out(limits.library, move || run_reader(&own, || hub.end_recording(at, limits.work))) {
+        let finish = move || run_reader(&own, || hub.end_recording(at, limits.work));
+        if call_on_thread("rocm", limits.library, finish).is_none() {
             self.sink.note("rocprofiler-sdk hung during the stop; the records in its buffers are lost");
         }
     }
@@ -216,15 +216,4 @@ impl Recording for SdkRecording {
     fn devices(&self) -> Vec<DeviceDescription> {
         self.hub.process_names().agents.devices.clone()
     }
-}
-
-/// Calls the library on a separate thread, since it may hang; returns whether the call returned in time.
-fn call_out(patience: Duration, call: impl FnOnce() + Send + 'static) -> bool {
-    let (done, answer) = mpsc::channel();
-    let work = move || {
-        call();
-        let _ = done.send(());
-    };
-    let thread = std::thread::Builder::new().name("kineto-rocm".to_owned()).spawn(work);
-    thread.is_ok() && answer.recv_timeout(patience).is_ok()
 }
