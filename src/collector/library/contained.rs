@@ -72,7 +72,7 @@ pub(in crate::collector) fn run_reader(sink: &RecordSink, body: impl FnOnce()) {
 }
 
 /// Calls foreign code on a thread of its own, since it may hang. Returns `None` if it takes longer than `patience`.
-pub(super) fn call_on_thread<R: Send + 'static>(
+pub(in crate::collector) fn call_on_thread<R: Send + 'static>(
     name: &str,
     patience: Duration,
     call: impl FnOnce() -> R + Send + 'static,

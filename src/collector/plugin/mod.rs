@@ -9,7 +9,7 @@ mod event_type;
 mod events;
 mod metadata;
 
-use super::contained::call_on_thread;
+use super::library::contained::call_on_thread;
 use super::{
     Attempt, Capabilities, Collector, DeviceDescription, Library, RecordSink, Recording, Rejected, Selection,
     Unavailable, Why,
