@@ -241,7 +241,7 @@ impl Trace {
                 if let Some(rows) = self.write_rows(&mut writer)? {
                     writer.mark_incomplete(rows, self.row_count());
                 }
-                writer.finish(distributed.as_deref(), name)?;
+                writer.finish(self.walk().window().1, distributed.as_deref(), name)?;
             }
         }
         Ok(())

@@ -61,7 +61,7 @@ impl Events {
                     }
                 }
                 self.write_rows(&mut writer)?;
-                writer.finish(None, name)?;
+                writer.finish(end, None, name)?;
             }
         }
         Ok(())

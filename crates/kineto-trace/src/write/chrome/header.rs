@@ -104,7 +104,7 @@ impl<W: Write> ChromeWriter<W> {
 ///
 /// `HolisticTraceAnalysis` finds the rank with the expression `"rank":\s+(\d+)`, and takes a file without the space for
 /// rank 0.
-fn spaced_rank(json: &str) -> Cow<'_, str> {
+pub(crate) fn spaced_rank(json: &str) -> Cow<'_, str> {
     const KEY: &str = "\"rank\":";
 
     if !json.contains(KEY) {

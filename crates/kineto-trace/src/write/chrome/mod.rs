@@ -8,6 +8,8 @@ mod span;
 
 use std::io::{self, Write};
 
+#[cfg(feature = "analysis")]
+pub(crate) use self::header::spaced_rank;
 pub use self::header::{Header, INCOMPLETE, PRIVATE_USE1_KEY, is_reserved, resolution_ns};
 use self::slice::SyncRows;
 use self::span::RenderCache;

@@ -1,6 +1,7 @@
 //! Writes arguments as debug annotations, which keep their types.
 
-use super::proto::{Encoder, Field, annotation, event};
+use super::fields::{Field, annotation, event};
+use super::proto::Encoder;
 use super::sequence::Texts;
 use crate::activity::{ArgValue, Args};
 use serde_json::Value;
@@ -57,7 +58,9 @@ fn put_value(out: &mut Encoder, value: &ArgValue<'_>, texts: &mut Texts) {
             Err(_) => put_text(out, json, texts),
         },
         ArgValue::Dict(args) => {
+            let before = out.len();
             args.visit(&mut |key, value| put_arg(out, annotation::DICT_ENTRIES, key, &value, texts));
+            put_empty_dict(out, out.len() == before);
         }
     }
 }
@@ -85,11 +88,21 @@ fn append_json(out: &mut Encoder, value: &Value, texts: &mut Texts) {
             let mut item = |item| out.put_message(annotation::ARRAY_VALUES, |out| append_json(out, item, texts));
             list.iter().for_each(&mut item);
         }
-        Value::Object(object) => object.iter().for_each(|(key, value)| {
-            out.put_message(annotation::DICT_ENTRIES, |out| {
-                put_name(out, key, texts);
-                append_json(out, value, texts);
-            });
-        }),
+        Value::Object(object) => {
+            for (key, value) in object {
+                out.put_message(annotation::DICT_ENTRIES, |out| {
+                    put_name(out, key, texts);
+                    append_json(out, value, texts);
+                });
+            }
+            put_empty_dict(out, object.is_empty());
+        }
+    }
+}
+
+/// Appends what tells an empty dictionary from an empty list, which has no value at all.
+fn put_empty_dict(out: &mut Encoder, is_empty: bool) {
+    if is_empty {
+        out.put_message(annotation::NESTED, |nested| nested.put_uint(annotation::NESTED_TYPE, annotation::DICT));
     }
 }

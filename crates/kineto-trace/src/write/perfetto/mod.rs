@@ -3,16 +3,25 @@
 //! Times are exact nanoseconds since 1970, overlapping slices keep their length, and arguments keep their types.
 
 mod annotations;
+#[cfg_attr(not(feature = "analysis"), expect(dead_code, reason = "some fields are only read"))]
+pub(crate) mod fields;
+#[cfg_attr(not(feature = "analysis"), expect(dead_code, reason = "half of it is the reader's"))]
+mod flows;
 mod proto;
 mod sequence;
 #[cfg(test)]
 mod tests;
 mod tracks;
 
+#[cfg(feature = "analysis")]
+pub(crate) use self::flows::{decode_flow_id, flow_kind_of_name};
+
 use self::annotations::{put_arg, put_args};
-use self::proto::{Encoder, clock, event, packet};
+use self::fields::{clock, event, packet};
+use self::flows::flow_id;
+use self::proto::Encoder;
 use self::sequence::{Texts, put_realtime_clock};
-use self::tracks::{LaneId, Tracks};
+use self::tracks::{LaneId, NewCounter, Tracks};
 use super::chrome::{Header, INCOMPLETE};
 use super::value::CounterValue;
 use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, Flow, FlowEnd, Lane, NO_ARGS, Track};
@@ -73,6 +82,16 @@ struct NewEvent<'n> {
 /// The number of buffered bytes at which packets are written out.
 const BUFFER: usize = 1 << 18;
 
+/// The name of the instant that has the header's keys as arguments.
+pub(crate) const TRACE_METADATA: &str = "trace_metadata";
+/// Its argument about the file, and the members of that: the seed of flow ids, and the end of the recording in ns.
+pub(crate) const ABOUT_FILE: &str = "tracing_kineto_file";
+pub(crate) const FLOW_SEED: &str = "flow_seed";
+pub(crate) const WINDOW_END: &str = "window_end_ns";
+
+/// The argument that names the thread of a counter's value, unless it is the track's first.
+pub(crate) const COUNTER_THREAD: &str = "tid";
+
 /// The name of allocations and frees, whose totals become counters.
 const MEMORY: &str = "[memory]";
 
@@ -115,11 +134,11 @@ impl<W: Write> PerfettoWriter<W> {
 
     /// Writes the rest of the file, flushes `W` and returns it.
     ///
-    /// `distributed` is a JSON object; it is ignored if the metadata has that key.
-    pub fn finish(mut self, distributed: Option<&str>, trace_name: &str) -> io::Result<W> {
+    /// `window_end` is the end of the recording. `distributed` is a JSON object; it is ignored if the metadata has that key.
+    pub fn finish(mut self, window_end: Timestamp, distributed: Option<&str>, trace_name: &str) -> io::Result<W> {
         self.add_last()?;
         self.tracks.end_all(&mut self.packets, self.base);
-        self.add_metadata(distributed, trace_name)?;
+        self.add_metadata(window_end, distributed, trace_name)?;
         self.tracks.put_descriptors(&mut self.packets);
         self.out.write_all(self.packets.as_bytes())?;
         self.out.flush()?;
@@ -130,7 +149,7 @@ impl<W: Write> PerfettoWriter<W> {
     ///
     /// It is at the time of the earliest event. The viewer's timeline spans all events, and the base may be months
     /// earlier.
-    fn add_metadata(&mut self, distributed: Option<&str>, trace_name: &str) -> io::Result<()> {
+    fn add_metadata(&mut self, window_end: Timestamp, distributed: Option<&str>, trace_name: &str) -> io::Result<()> {
         const DISTRIBUTED: &str = "distributedInfo";
 
         let devices = format!("[{}]", self.device_properties.join(","));
@@ -141,13 +160,16 @@ impl<W: Write> PerfettoWriter<W> {
         let place = Track { process: Lane::Name(""), thread: Lane::Name("Trace metadata") };
         let track = self.tracks.row_track(place);
         let lane = self.tracks.lane_at(track, 0);
-        let (name, category, start) = ("trace_metadata", "", self.earliest.unwrap_or(0));
+        let (name, category, start) = (TRACE_METADATA, "", self.earliest.unwrap_or(0));
+        let (flow_seed, window_end) = (ArgValue::U64(self.tracks.seed), ArgValue::U64(window_end.as_nanos()));
+        let about_file: [(&str, ArgValue<'_>); 2] = [(FLOW_SEED, flow_seed), (WINDOW_END, window_end)];
         let instant = NewEvent { lane, kind: event::INSTANT, start, end: start, name, category };
         self.add_event(instant, |out, texts| {
             let mut add = |key: &str, value| put_arg(out, event::DEBUG_ANNOTATIONS, key, &value, texts);
             add("deviceProperties", ArgValue::Json(&devices));
             metadata.iter().for_each(|(key, value)| add(key, ArgValue::Json(value)));
             add("traceName", ArgValue::Str(trace_name));
+            add(ABOUT_FILE, ArgValue::Dict(&about_file));
         })?;
         self.add_last()
     }
@@ -231,21 +253,20 @@ impl<W: Write> PerfettoWriter<W> {
         self.add_event(instant, |out, texts| put_args(out, args, texts))
     }
 
-    fn add_counter(
-        &mut self,
-        group: Lane<'_>,
-        name: &str,
-        is_bytes: bool,
-        at: Timestamp,
-        value: CounterValue,
-    ) -> io::Result<()> {
+    fn add_counter(&mut self, new: &NewCounter<'_>, at: Timestamp, value: CounterValue) -> io::Result<()> {
         let at = self.since_base(at);
-        let track = self.tracks.counter_track(group, name, is_bytes);
+        let track = self.tracks.counter_track(new);
         let lane = self.tracks.lane_at(track, at);
         let counter = NewEvent { lane, kind: event::COUNTER, start: at, end: at, name: "", category: "" };
-        self.add_event(counter, |out, _| match value {
-            CounterValue::Int(value) => out.put_int(event::COUNTER_VALUE, value),
-            CounterValue::Float(value) => out.put_double(event::DOUBLE_COUNTER_VALUE, value),
+        let thread = self.tracks.other_thread(track, new);
+        self.add_event(counter, |out, texts| {
+            match value {
+                CounterValue::Int(value) => out.put_int(event::COUNTER_VALUE, value),
+                CounterValue::Float(value) => out.put_double(event::DOUBLE_COUNTER_VALUE, value),
+            }
+            if let Some(thread) = thread {
+                put_arg(out, event::DEBUG_ANNOTATIONS, COUNTER_THREAD, &ArgValue::I64(thread), texts);
+            }
         })
     }
 
@@ -259,7 +280,8 @@ impl<W: Write> PerfettoWriter<W> {
                 _ if activity.kind == ActivityType::HardwareCounters => series.to_owned(),
                 _ => format!("{} {series}", activity.name),
             };
-            result = self.add_counter(activity.track.process, &name, false, at, value);
+            let (group, source) = (activity.track.process, Some((activity, series)));
+            result = self.add_counter(&NewCounter { group, name: &name, is_bytes: false, source }, at, value);
         });
         result
     }
@@ -274,25 +296,26 @@ impl<W: Write> PerfettoWriter<W> {
             _ => {}
         });
         totals.into_iter().try_for_each(|(key, total)| {
-            self.add_counter(activity.track.process, &format!("{key} ({device})"), true, at, total)
+            let (group, name) = (activity.track.process, format!("{key} ({device})"));
+            self.add_counter(&NewCounter { group, name: &name, is_bytes: true, source: None }, at, total)
         })
     }
 
     /// Adds an end of an arrow to the last event.
     fn add_flow(&mut self, flow: Flow) {
-        let key = key_of(flow);
-        let (ends, written) = self.fan_out.get_mut(&key).map_or((1, 0), |(ends, written)| {
+        let (ends, written) = self.fan_out.get_mut(&key_of(flow)).map_or((1, 0), |(ends, written)| {
             *written += u64::from(flow.end == FlowEnd::Finish);
             (*ends, written.saturating_sub(1))
         });
         match flow.end {
             FlowEnd::Start => {
                 for end in 0..ends {
-                    self.last.encoded.put_fixed64(event::FLOW_IDS, self.tracks.derive_uuid((key, end)));
+                    self.last.encoded.put_fixed64(event::FLOW_IDS, flow_id(flow, end, self.tracks.seed));
                 }
             }
             FlowEnd::Finish => {
-                self.last.encoded.put_fixed64(event::TERMINATING_FLOW_IDS, self.tracks.derive_uuid((key, written)));
+                let id = flow_id(flow, written, self.tracks.seed);
+                self.last.encoded.put_fixed64(event::TERMINATING_FLOW_IDS, id);
             }
         }
     }
@@ -312,17 +335,18 @@ fn key_of(flow: Flow) -> (u8, u64) {
     (*kind, flow.id)
 }
 
-/// The arguments of an activity, preceded by its external id.
-struct ArgsWithExternalId<'a>(Option<u64>, &'a dyn Args);
+/// Arguments that are preceded by an id.
+struct ArgsWithId<'a>(&'static str, Option<u64>, &'a dyn Args);
 
-impl Args for ArgsWithExternalId<'_> {
+const EXTERNAL_ID: &str = "External id";
+
+impl Args for ArgsWithId<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        const KEY: &str = "External id";
-
-        let Some(id) = self.0 else { return self.1.visit(each) };
-        each(KEY, ArgValue::U64(id));
-        self.1.visit(&mut |key, value| {
-            if key != KEY {
+        let ArgsWithId(id_key, id, args) = self;
+        let Some(id) = id else { return args.visit(each) };
+        each(id_key, ArgValue::U64(*id));
+        args.visit(&mut |key, value| {
+            if key != *id_key {
                 each(key, value);
             }
         });
@@ -346,19 +370,20 @@ impl<W: Write> Rows for PerfettoWriter<W> {
         let (name, category) = (name_in_file(activity.name), activity.kind.as_str());
         match activity.body {
             Body::Slice { start, end } => {
-                let args = ArgsWithExternalId(external_id(activity).map(|id| id.0), activity.args);
-                self.add_slice(
-                    track_in_file(activity),
-                    times_in_file(activity.kind, start, end),
-                    (&name, category),
-                    &args,
-                )?;
+                let args = ArgsWithId(EXTERNAL_ID, external_id(activity).map(|id| id.0), activity.args);
+                let place = track_in_file(activity);
+                if let Lane::Id(stream) = activity.track.thread
+                    && place != activity.track
+                {
+                    self.tracks.name_sync_row(place, stream);
+                }
+                self.add_slice(place, times_in_file(activity.kind, start, end), (&name, category), &args)?;
             }
             Body::Instant { at } => {
                 if activity.name == MEMORY {
                     self.add_memory_totals(activity, at)?;
                 }
-                let args = ArgsWithExternalId(Some(activity.linked.0).filter(|id| *id != 0), activity.args);
+                let args = ArgsWithId(EXTERNAL_ID, Some(activity.linked.0).filter(|id| *id != 0), activity.args);
                 self.add_instant(activity.track, at, (activity.name, category), &args)?;
             }
             Body::Counter { at } => self.add_counters(activity, at)?,
@@ -382,7 +407,8 @@ impl<W: Write> Rows for PerfettoWriter<W> {
         let track = self.tracks.async_span_track(row.on.process, row.name);
         let lane = self.tracks.lane_of_span(track, row.track, start, end);
         let slice = NewEvent { lane, kind: event::SLICE_BEGIN, start, end, name: row.name, category: "async" };
-        self.add_event(slice, |out, texts| put_args(out, row.args, texts))
+        let args = ArgsWithId("span id", Some(row.span), row.args);
+        self.add_event(slice, |out, texts| put_args(out, &args, texts))
     }
 
     fn write_span(&mut self, row: &SpanRow<'_>) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! A packet sequence: a clock relative to the previous packet, and strings that are written once.
 
-use super::proto::{Encoder, Field, clock, event, interned, packet};
+use super::fields::{Field, clock, event, interned, packet};
+use super::proto::Encoder;
 use crate::hash::HashMap;
 use std::sync::Arc;
 

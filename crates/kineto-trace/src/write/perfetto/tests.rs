@@ -1,6 +1,6 @@
 //! Tests that decode files as Perfetto does, and compare them with the written rows.
 
-use super::proto::{annotation, clock, event, interned, packet, track};
+use super::fields::{annotation, clock, event, interned, packet, track};
 use super::*;
 use crate::activity::{CorrelationId, FlowKind};
 use proptest::prelude::*;
@@ -233,7 +233,7 @@ fn written(write: impl FnOnce(&mut PerfettoWriter<Vec<u8>>)) -> Vec<DecodedEvent
     writer.write_process(&process).unwrap();
     writer.write_process(&ProcessRow { process: Lane::Id(0), name: "app", label: "GPU 0", ..process }).unwrap();
     write(&mut writer);
-    let mut found = decode(&writer.finish(None, "").unwrap(), BASE);
+    let mut found = decode(&writer.finish(ns(0), None, "").unwrap(), BASE);
     found.retain(|event| event.name != "trace_metadata");
     found
 }
@@ -436,17 +436,21 @@ fn metadata_is_a_separate_instant() {
     let header = Header { metadata: &metadata, device_properties: &devices, base: ns(0) };
     let mut writer = PerfettoWriter::new(Vec::new(), &header).unwrap();
     writer.mark_incomplete(3, 9);
-    let found = decode(&writer.finish(Some("{\"rank\": 2}"), "a.pftrace").unwrap(), BASE);
+    let seed = writer.tracks.seed;
+    let found = decode(&writer.finish(ns(5), Some("{\"rank\": 2}"), "a.pftrace").unwrap(), BASE);
     assert_eq!((found.len(), found[0].track.as_str()), (1, "Trace metadata"));
-    let expected = "deviceProperties=[{id=0 name=\"H200\"}] host_name=\"vm\" distributedInfo={rank=1} \
-                    tracing_kineto_incomplete={of=9 rows=3} traceName=\"a.pftrace\"";
+    let seed = if i64::try_from(seed).is_ok() { seed.to_string() } else { format!("{seed}u") };
+    let expected = format!(
+        "deviceProperties=[{{id=0 name=\"H200\"}}] host_name=\"vm\" distributedInfo={{rank=1}} \
+                    tracing_kineto_incomplete={{of=9 rows=3}} traceName=\"a.pftrace\" tracing_kineto_file={{flow_seed={seed} window_end_ns=1000005}}"
+    );
     let sorted = |text: &str| {
         let mut letters: Vec<char> = text.chars().collect();
         letters.sort_unstable();
         letters
     };
     // The order of keys depends on a feature of serde_json.
-    assert_eq!(sorted(&found[0].args), sorted(expected), "{}", found[0].args);
+    assert_eq!(sorted(&found[0].args), sorted(&expected), "{}", found[0].args);
 }
 
 #[test]
@@ -456,7 +460,7 @@ fn metadata_is_at_the_earliest_event() {
     for (start, end) in [(7_000, 8_000), (6_000, 6_500)] {
         writer.write_activity(&slice(start, end)).unwrap();
     }
-    let found = decode(&writer.finish(None, "").unwrap(), BASE);
+    let found = decode(&writer.finish(ns(0), None, "").unwrap(), BASE);
     assert_eq!(found.iter().find(|event| event.name == "trace_metadata").unwrap().start, 6_000);
 }
 
@@ -467,7 +471,7 @@ fn files_of_two_recordings_can_be_joined() {
         let header = Header { metadata: &metadata, device_properties: &[], base: ns(0) };
         let mut writer = PerfettoWriter::new(Vec::new(), &header).unwrap();
         writer.write_activity(&slice(0, 5)).unwrap();
-        Message::decode(&writer.finish(None, "").unwrap())
+        Message::decode(&writer.finish(ns(0), None, "").unwrap())
     };
     let uuids = |file: &Message| -> Vec<_> {
         let packets = file.messages(packet::PACKET);
@@ -494,7 +498,7 @@ fn write_error_reaches_the_caller() {
     let failed = (0..100_000).find_map(|at| writer.write_activity(&slice(at, at)).err());
     assert_eq!(failed.unwrap().kind(), io::ErrorKind::StorageFull);
     let writer = PerfettoWriter::new(FailingWriter, &header).unwrap();
-    assert_eq!(writer.finish(None, "").err().unwrap().kind(), io::ErrorKind::StorageFull);
+    assert_eq!(writer.finish(ns(0), None, "").err().unwrap().kind(), io::ErrorKind::StorageFull);
 }
 
 proptest! {

@@ -4,16 +4,18 @@
 //! Perfetto stores as separate tracks and draws as one. A slice goes to the first lane where it nests or begins after
 //! all others.
 
-use super::proto::{Encoder, packet, track};
+use super::fields::{packet, track};
+use super::proto::Encoder;
 use super::sequence::Sequence;
-use crate::activity::{Lane as Place, OVERHEAD_GROUP, Track};
+use crate::activity::{Activity, ActivityType, Lane as Place, OVERHEAD_GROUP, Track};
 use crate::hash::HashMap;
+use serde_json::Value;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The groups and tracks of a file.
 #[derive(Debug)]
 pub(super) struct Tracks {
-    seed: u64,
+    pub(super) seed: u64,
     list: Vec<TrackState>,
     /// By uuid.
     numbers: HashMap<u64, usize>,
@@ -32,6 +34,8 @@ struct TrackGroup {
     process: Option<i64>,
     name: String,
     order: i64,
+    /// Its id, name and label in Kineto's JSON, as JSON.
+    description: String,
 }
 
 /// A thread, stream, counter or named track.
@@ -45,6 +49,20 @@ struct TrackState {
     /// The first track of the same thread or stream, if this is an additional one.
     first: Option<usize>,
     lanes: Vec<TrackLane>,
+    /// The first members of its description, as JSON.
+    ids: String,
+    /// Of a counter: the thread of its first value.
+    thread: i64,
+}
+
+/// A counter that is not yet known to be written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NewCounter<'n> {
+    pub(super) group: Place<'n>,
+    pub(super) name: &'n str,
+    pub(super) is_bytes: bool,
+    /// The activity that has the values, and the name of the series; `None` if it is derived from an instant.
+    pub(super) source: Option<(&'n Activity<'n>, &'n str)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +78,16 @@ enum TrackKind {
 pub(super) struct LaneId {
     pub(super) track: usize,
     lane: usize,
+}
+
+impl NewCounter<'_> {
+    /// Returns the thread that has the values.
+    fn thread(&self) -> Option<i64> {
+        match self.source?.0.track.thread {
+            Place::Id(id) => Some(id.checked_abs().unwrap_or(0)),
+            Place::Name(_) => None,
+        }
+    }
 }
 
 /// Nested slices of a track.
@@ -97,8 +125,11 @@ impl Tracks {
             Place::Id(id) if id != OVERHEAD_GROUP && (label.is_empty() || label == HOST) => Some(id),
             _ => None,
         };
+        let kineto_name = name;
         let name = if label.is_empty() || label == HOST || name.starts_with(label) { name } else { label };
-        let group = TrackGroup { uuid: self.derive_uuid(place), process, name: name.to_owned(), order };
+        let texts = format!("\"name\":{},\"labels\":{}", Value::from(kineto_name), Value::from(label));
+        let description = format!("{{\"pid\":{},{texts}}}", place_as_json(place));
+        let group = TrackGroup { uuid: self.derive_uuid(place), process, name: name.to_owned(), order, description };
         match self.groups.iter_mut().find(|known| known.uuid == group.uuid) {
             Some(known) => *known = group,
             None => self.groups.push(group),
@@ -120,17 +151,30 @@ impl Tracks {
     }
 
     fn find_row(&mut self, place: Track<'_>, id: Option<i64>) -> usize {
-        let name = |track: &mut TrackState| match place.thread {
-            Place::Name(name) => name.clone_into(&mut track.name),
-            Place::Id(id) => track.order = id,
+        let name = |track: &mut TrackState| {
+            match place.thread {
+                Place::Name(name) => name.clone_into(&mut track.name),
+                Place::Id(id) => track.order = id,
+            }
+            track.ids = format!("\"pid\":{},\"tid\":{}", place_as_json(place.process), thread_as_json(place.thread));
         };
         self.find_or_add(self.derive_uuid(place), place.process, TrackKind::Row(id), name)
     }
 
     /// Returns the index of a counter's track.
-    pub(super) fn counter_track(&mut self, group: Place<'_>, name: &str, is_bytes: bool) -> usize {
-        let uuid = self.derive_uuid((group, "counter", name));
-        self.find_or_add(uuid, group, TrackKind::Counter { is_bytes }, |track| name.clone_into(&mut track.name))
+    pub(super) fn counter_track(&mut self, new: &NewCounter<'_>) -> usize {
+        let uuid = self.derive_uuid((new.group, "counter", new.name));
+        self.find_or_add(uuid, new.group, TrackKind::Counter { is_bytes: new.is_bytes }, |track| {
+            new.name.clone_into(&mut track.name);
+            track.thread = new.thread().unwrap_or(0);
+            track.ids = new.source.map(|(activity, series)| counter_ids(activity, series)).unwrap_or_default();
+        })
+    }
+
+    /// Returns the thread of a counter's values if that is another one than the track's first.
+    pub(super) fn other_thread(&self, number: usize, new: &NewCounter<'_>) -> Option<i64> {
+        let first = self.list.get(number)?.thread;
+        new.thread().filter(|thread| *thread != first)
     }
 
     /// Returns the index of the track for async spans of a name.
@@ -158,17 +202,26 @@ impl Tracks {
                         Place::Id(id) => (Some(id), String::new()),
                         Place::Name(name) => (None, name.to_owned()),
                     };
-                    self.groups.push(TrackGroup { uuid: group_uuid, process, name, order: i64::MAX });
+                    let description = format!("{{\"pid\":{}}}", place_as_json(group));
+                    self.groups.push(TrackGroup { uuid: group_uuid, process, name, order: i64::MAX, description });
                 }
                 group_uuid
             }
         };
-        let (name, lanes) = Default::default();
-        let mut track = TrackState { uuid, group, kind, name, order: 0, first: None, lanes };
+        let (name, lanes, ids) = Default::default();
+        let mut track = TrackState { uuid, group, kind, name, order: 0, first: None, lanes, ids, thread: 0 };
         init(&mut track);
         self.numbers.insert(uuid, self.list.len());
         self.list.push(track);
         self.list.len() - 1
+    }
+
+    /// Names the row of waits for a stream, unless it has a name.
+    pub(super) fn name_sync_row(&mut self, place: Track<'_>, stream: i64) {
+        let number = self.row_track(place);
+        if let Some(track) = self.list.get_mut(number).filter(|track| track.name.is_empty()) {
+            track.name = format!("stream {stream} (sync)");
+        }
     }
 
     /// Names a track; `first` makes it an additional lane of that track.
@@ -239,7 +292,7 @@ impl Tracks {
             host.is_some_and(|host| host.uuid == group.uuid) || self.list.iter().any(|track| track.group == group.uuid)
         };
         for group in self.groups.iter().filter(is_parent) {
-            put_descriptor(out, group.uuid, |out| match group.process {
+            put_descriptor(out, group.uuid, &group.description, |out| match group.process {
                 Some(id) => out.put_message(track::PROCESS, |process| {
                     process.put_int(track::PROCESS_ID, id);
                     process.put_bytes(track::PROCESS_NAME, group.name.as_bytes());
@@ -257,7 +310,12 @@ impl Tracks {
         for state in &self.list {
             let process = self.groups.iter().find(|group| group.uuid == state.group).and_then(|group| group.process);
             let first = state.first.and_then(|first| self.list.get(first));
-            let lanes = if let TrackKind::Counter { .. } = state.kind { 1 } else { state.lanes.len() };
+            let lanes = match state.kind {
+                TrackKind::Counter { .. } => 1,
+                // A thread may have counters only; they take its name from here.
+                TrackKind::Row(Some(_)) if process.is_some() && !state.name.is_empty() => state.lanes.len().max(1),
+                TrackKind::Row(_) => state.lanes.len(),
+            };
             (0..lanes).for_each(|lane| state.put_lane_descriptor(lane, first.unwrap_or(state), process, out));
         }
     }
@@ -267,7 +325,7 @@ impl TrackState {
     /// Appends the descriptor of a lane, with the name and position of the `first` track of its thread or stream.
     fn put_lane_descriptor(&self, lane: usize, first: &TrackState, process: Option<i64>, out: &mut Encoder) {
         let uuid = lane_uuid(self.uuid, lane);
-        put_descriptor(out, uuid, |out| match (self.kind, process) {
+        put_descriptor(out, uuid, &self.description(), |out| match (self.kind, process) {
             (TrackKind::Row(Some(id)), Some(process)) if uuid == first.uuid => {
                 out.put_message(track::THREAD, |thread| {
                     thread.put_int(track::THREAD_PROCESS_ID, process);
@@ -296,6 +354,15 @@ impl TrackState {
         });
     }
 
+    /// Returns its ids and name in Kineto's JSON; empty if its events are not in that.
+    fn description(&self) -> String {
+        match (self.ids.as_str(), self.kind) {
+            ("", _) => String::new(),
+            (ids, TrackKind::Counter { .. }) => format!("{{{ids}}}"),
+            (ids, TrackKind::Row(_)) => format!("{{{ids},\"name\":{}}}", Value::from(self.name.as_str())),
+        }
+    }
+
     fn display_name(&self) -> String {
         match (self.kind, self.name.as_str()) {
             (TrackKind::Row(Some(id)), "") => format!("stream {id}"),
@@ -313,11 +380,42 @@ fn lane_uuid(uuid: u64, lane: usize) -> u64 {
     if lane == 0 { uuid } else { hasher.finish().max(1) }
 }
 
-fn put_descriptor(out: &mut Encoder, uuid: u64, fill: impl FnOnce(&mut Encoder)) {
+/// Returns the ids of a counter in Kineto's JSON, which has a set for each hardware counter and the GPU in its group.
+fn counter_ids(activity: &Activity<'_>, series: &str) -> String {
+    let is_hardware = activity.kind == ActivityType::HardwareCounters;
+    let process = match activity.track.process {
+        Place::Id(device) if is_hardware => format!("\"GPU {device} Counters\""),
+        process => place_as_json(process),
+    };
+    let (name, series) = if is_hardware && !series.is_empty() { (series, "") } else { (activity.name, series) };
+    let (name, series) = (Value::from(name), Value::from(series));
+    let (thread, category) = (thread_as_json(activity.track.thread), activity.kind.as_str());
+    format!("\"pid\":{process},\"tid\":{thread},\"counter\":{name},\"series\":{series},\"cat\":\"{category}\"")
+}
+
+fn place_as_json(place: Place<'_>) -> String {
+    match place {
+        Place::Id(id) => id.to_string(),
+        Place::Name(name) => Value::from(name).to_string(),
+    }
+}
+
+/// Returns a thread as Kineto's JSON has it: ids are not negative.
+fn thread_as_json(place: Place<'_>) -> String {
+    match place {
+        Place::Id(id) => id.checked_abs().unwrap_or(0).to_string(),
+        Place::Name(_) => place_as_json(place),
+    }
+}
+
+fn put_descriptor(out: &mut Encoder, uuid: u64, description: &str, fill: impl FnOnce(&mut Encoder)) {
     out.put_message(packet::PACKET, |out| {
         out.put_message(packet::TRACK_DESCRIPTOR, |descriptor| {
             descriptor.put_uint(track::UUID, uuid);
             fill(descriptor);
+            if !description.is_empty() {
+                descriptor.put_bytes(track::DESCRIPTION, description.as_bytes());
+            }
         });
     });
 }
