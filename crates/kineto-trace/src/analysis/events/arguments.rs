@@ -102,6 +102,12 @@ impl Arguments {
         self.next_index() > u32::MAX - (1 << 26)
     }
 
+    /// Stores an argument of the event whose arguments begin at `first`; returns whether it replaced another.
+    pub(crate) fn store_arg(&mut self, first: u32, key: StringId, value: ArgValue<'_>) -> bool {
+        let value = self.store_value(value);
+        self.insert_or_replace(first, key, value)
+    }
+
     /// Stores an argument that was read from a file; `first` is the index of its event's first argument.
     pub(crate) fn store_parsed_arg(&mut self, first: u32, key: StringId, value: JsonValue<'_>) -> Repairs {
         let (value, invalid) = self.store_parsed(value);

@@ -180,10 +180,25 @@ impl Builder {
         })
     }
 
+    /// Gives each event the track that `numbers` has in the place of its old one.
+    pub(crate) fn renumber_tracks(&mut self, numbers: &[u32]) {
+        for row in &mut self.events.rows {
+            row.track = numbers.get(row.track as usize).copied().unwrap_or(0);
+        }
+    }
+
     /// Names a track.
     pub(crate) fn name_track(&mut self, process: TrackId, thread: TrackId, name: &str) {
         let track = self.track_number(process, thread) as usize;
         if let Some(track) = self.events.tracks.get_mut(track) {
+            name.clone_into(&mut track.name);
+        }
+    }
+
+    /// Names a track, unless it is missing.
+    pub(crate) fn name_known_track(&mut self, (process, thread, name): (TrackId, TrackId, &str)) {
+        let number = self.tracks.get(&(process, thread));
+        if let Some(track) = number.and_then(|number| self.events.tracks.get_mut(*number as usize)) {
             name.clone_into(&mut track.name);
         }
     }
@@ -221,13 +236,13 @@ impl Builder {
     }
 
     /// Matches separate begins and ends: each end closes the slice on its track that began last.
-    fn close_slices(&mut self, last: Option<Timestamp>) {
-        let rows = &mut self.events.rows;
+    pub(crate) fn close_slices(&mut self, last: Option<Timestamp>) {
+        let (rows, ends) = (&mut self.events.rows, std::mem::take(&mut self.ends));
         let begins = rows.iter().enumerate().filter(|(_, row)| row.end == OPEN);
         // Sort by track and time; at equal times, keep the order of the file.
         let mut all: Vec<(u32, Timestamp, usize, Option<ArgumentRange>)> =
             begins.map(|(place, row)| (row.track, row.start, place, None)).collect();
-        all.extend(self.ends.iter().map(|end| (end.track, end.at, end.place, Some(end.arguments))));
+        all.extend(ends.iter().map(|end| (end.track, end.at, end.place, Some(end.arguments))));
         all.sort_by_key(|(track, at, place, end)| (*track, *at, *place, end.is_none()));
         let (mut open, mut on): (Vec<usize>, u32) = (Vec::new(), 0);
         for (track, at, place, end) in all {

@@ -24,11 +24,11 @@ pub(super) use arguments::{ArgumentMark, ArgumentRange, Arguments};
 pub(super) use builder::{EventDraft, absolute_timestamp, relative_timestamp};
 pub(super) use by_id::EventsById;
 pub(super) use event::id_number;
+pub(super) use notes::Notes;
 pub(super) use strings::{StringId, Strings};
 
 use crate::activity::{Accelerator, ActivityType, DeviceType, Flow};
 use crate::time::Timestamp;
-use notes::Notes;
 use std::fmt;
 
 /// The events of a trace in memory: slices, instants and counters, in order of their start.
@@ -81,12 +81,14 @@ pub(super) struct RecordingRow {
 /// Figures of the file that was read; all 0 for a recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FileFigures {
-    /// The length of its JSON.
+    /// The length of its JSON or its packets.
     pub(super) bytes: u64,
-    /// The elements of its list of events.
+    /// The elements of its list of events, or its packets with events.
     pub(super) elements: u64,
     /// The origin of its times.
     pub(super) base_ns: i64,
+    /// Whether it was in Perfetto's format.
+    pub(super) is_perfetto: bool,
 }
 
 /// The fields of each event.

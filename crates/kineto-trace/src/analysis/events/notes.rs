@@ -36,13 +36,15 @@ pub enum Note {
     TimeLimit,
     /// `baseTimeNanoseconds` is not a number, so times count from 1970.
     UnknownBase,
+    /// An event of a Perfetto trace refers to data that the file has lost; it was left out, or lacks a name or an argument.
+    LostState,
     /// The writer closed the file before its last row, because its time limit passed (`tracing_kineto_incomplete`).
     Incomplete,
 }
 
 impl Note {
     /// All causes.
-    pub const ALL: [Note; 16] = [
+    pub const ALL: [Note; 17] = [
         Note::OtherPhase,
         Note::AsyncTrack,
         Note::NotAnEvent,
@@ -58,12 +60,13 @@ impl Note {
         Note::CutOff,
         Note::TimeLimit,
         Note::UnknownBase,
+        Note::LostState,
         Note::Incomplete,
     ];
 
     /// Returns whether recorded events are missing from the file.
     pub(crate) const fn is_loss(self) -> bool {
-        matches!(self, Note::CutOff | Note::TimeLimit | Note::Incomplete)
+        matches!(self, Note::CutOff | Note::TimeLimit | Note::LostState | Note::Incomplete)
     }
 
     /// Returns the cause's name.
@@ -84,6 +87,7 @@ impl Note {
             Note::CutOff => "cut_off",
             Note::TimeLimit => "time_limit",
             Note::UnknownBase => "unknown_base",
+            Note::LostState => "lost_state",
             Note::Incomplete => "incomplete",
         }
     }

@@ -5,7 +5,7 @@ use hashbrown::HashTable;
 use std::hash::BuildHasher;
 
 /// The id of a string in [`Strings`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StringId(u32);
 
 impl StringId {

@@ -15,6 +15,8 @@ pub(crate) struct Fault {
 pub(crate) enum Cause {
     /// Not JSON; contains what was expected.
     NotJson(&'static str),
+    /// Not a file in Perfetto's format; contains what was expected.
+    NotProtobuf(&'static str),
     /// Does not begin like a trace in JSON.
     OtherFormat,
     /// Ends too early.
@@ -48,10 +50,14 @@ impl Fault {
                     "not JSON: expected {expected} at byte {at}; correct the file there (PyTorch leaves quotes in metadata unescaped)"
                 ),
             ),
+            Cause::NotProtobuf(expected) => Error::new(
+                ErrorKind::NotATrace,
+                format!("damaged Perfetto trace: expected {expected} at byte {at}; copy or record the file again"),
+            ),
             Cause::OtherFormat => Error::new(
                 ErrorKind::Json,
                 format!(
-                    "not JSON: no {{ or [ at byte {at}; give a trace file of Kineto, PyTorch or chrome://tracing, plain or gzip"
+                    "not JSON: no {{ or [ at byte {at}; give a trace file of Kineto, PyTorch, Perfetto or chrome://tracing, plain or gzip"
                 ),
             ),
             Cause::Truncated => Error::new(
@@ -62,14 +68,16 @@ impl Fault {
             ),
             Cause::NotATrace(why) => Error::new(
                 ErrorKind::NotATrace,
-                format!("not a trace: {why} (at byte {at}); give a file of Kineto, PyTorch or chrome://tracing"),
+                format!(
+                    "not a trace: {why} (at byte {at}); give a file of Kineto, PyTorch, Perfetto or chrome://tracing"
+                ),
             ),
             Cause::TooLarge(what) => {
                 Error::new(ErrorKind::TooLarge, format!("{what} (at byte {at}); shorten the file there"))
             }
             Cause::TooLong => Error::new(
                 ErrorKind::TooLarge,
-                format!("the file has more than {at} bytes of JSON; raise ReadOptions::max_bytes"),
+                format!("the file has more than {at} bytes when unpacked; raise ReadOptions::max_bytes"),
             ),
             Cause::TimeLimit => Error::new(
                 ErrorKind::Timeout,

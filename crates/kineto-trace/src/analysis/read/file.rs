@@ -74,7 +74,8 @@ impl FileReader {
     }
 
     pub(super) fn finish(mut self, bytes: u64) -> Events {
-        self.builder.events.file = FileFigures { bytes, elements: self.elements, base_ns: self.base };
+        self.builder.events.file =
+            FileFigures { bytes, elements: self.elements, base_ns: self.base, is_perfetto: false };
         let start = self.recordings.iter().map(|(_, start, _)| *start).min().or(self.start);
         let end = self.window_end.or(self.recordings.iter().map(|(.., end)| *end).max());
         let mut events = self.builder.finish(self.base, (start, end));

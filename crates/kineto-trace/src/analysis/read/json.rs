@@ -122,6 +122,11 @@ impl<'a> Json<'a> {
         self.skip_space() == b'{'
     }
 
+    /// Returns whether the next value is an object or a list.
+    pub(super) fn starts_with_bracket(&mut self) -> bool {
+        matches!(self.skip_space(), b'{' | b'[')
+    }
+
     /// Returns an error unless only white space is left.
     pub(super) fn expect_end(&mut self) -> Result<()> {
         self.skip_space();

@@ -1,4 +1,4 @@
-//! Reads events from a file of Kineto's JSON.
+//! Reads events from a file: Kineto's JSON, or Perfetto's native format.
 
 #[cfg(feature = "gzip")]
 mod ahead;
@@ -6,6 +6,7 @@ mod element;
 mod fault;
 mod file;
 mod json;
+mod perfetto;
 mod repair;
 mod source;
 mod time;
@@ -19,6 +20,7 @@ use crate::error::Error;
 use crate::error::ErrorKind;
 use fault::{Cause, Fault};
 use file::FileReader;
+use perfetto::PerfettoReader;
 use source::ValueReader;
 use std::fmt;
 use std::fs::File;
@@ -44,7 +46,7 @@ pub struct ReadOptions {
     progress: Progress,
 }
 
-/// Receives the number of bytes of JSON read so far.
+/// Receives the number of bytes read so far.
 type Progress = Option<Arc<dyn Fn(u64) + Send + Sync>>;
 
 impl fmt::Debug for ReadOptions {
@@ -64,7 +66,7 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// Returns options for complete files of up to 64 GiB of JSON.
+    /// Returns options for complete files of up to 64 GiB when unpacked.
     pub fn new() -> ReadOptions {
         ReadOptions { partial: false, max_bytes: 64 << 30, time_limit: None, progress: None }
     }
@@ -78,9 +80,9 @@ impl ReadOptions {
         self
     }
 
-    /// Limits the size of the JSON, after decompression.
+    /// Limits the size of the JSON or the packets, after decompression.
     ///
-    /// Fixed limits apply too: 64 MiB for an event, and 128 levels of nesting.
+    /// Fixed limits apply too: 64 MiB for an event or a packet, and 128 levels of nesting.
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> ReadOptions {
         self.max_bytes = bytes;
@@ -90,15 +92,15 @@ impl ReadOptions {
     /// Limits how long events are read; there is no limit by default. After that time the events read so far are
     /// returned, and [`Note::TimeLimit`](super::Note::TimeLimit) reports it; torch's `post_processing_timeout_s`.
     ///
-    /// If the file has not yet given the origin of its times, the rest is skipped to its end, which takes a fraction of
-    /// the time. WebAssembly has no clock and ignores the limit.
+    /// If the JSON has not yet given the origin of its times, the rest is skipped to its end, which takes a fraction of
+    /// the time. In Perfetto's format the names of tracks may come last, so the rest is always skimmed. WebAssembly has no clock and ignores the limit.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> ReadOptions {
         self.time_limit = Some(limit);
         self
     }
 
-    /// Sets a callback that receives the number of bytes of JSON read so far, about every 256 KiB.
+    /// Sets a callback that receives the number of bytes read so far, about every 256 KiB.
     ///
     /// For a compressed file these are the bytes after decompression, so their final number is not known before the end.
     #[must_use]
@@ -117,9 +119,9 @@ impl ReadOptions {
         let text = unpack_reader(file).map_err(|error| error.with_path(path))?;
         // Reading a plain file takes less time than handing it over.
         let events = match text {
-            Unpacked::Plain(text) => self.read_json(text),
+            Unpacked::Plain(text) => self.read_unpacked(text),
             #[cfg(feature = "gzip")]
-            Unpacked::Gzip(text) => self.read_json(ahead::read_ahead(text)),
+            Unpacked::Gzip(text) => self.read_unpacked(ahead::read_ahead(text)),
         };
         events.map_err(|error| error.with_path(path))
     }
@@ -129,33 +131,64 @@ impl ReadOptions {
     /// # Errors
     /// Those of [`Events::read`].
     pub fn from_reader(&self, reader: impl Read) -> Result<Events, Error> {
-        self.read_json(unpack_reader(reader)?)
+        self.read_unpacked(unpack_reader(reader)?)
     }
 
-    fn read_json(&self, reader: impl Read) -> Result<Events, Error> {
-        let mut file = FileReader::with_time_limit(self.time_limit);
+    /// Reads either format, which the first bytes tell.
+    fn read_unpacked(&self, reader: impl Read) -> Result<Events, Error> {
         let mut source = ValueReader::new(reader, self.max_bytes, self.progress.clone());
-        match file.read_file(&mut source) {
-            Ok(()) => {}
-            Err(fault) => match fault.cause {
-                Cause::TimeLimit => {}
-                Cause::Truncated if self.partial && file.has_events() => file.cut_off(),
-                _ => return Err(fault.into_error()),
-            },
+        let prefix = source.peek_bytes(perfetto::PREFIX).map_err(|fault| fault.into_error())?;
+        if perfetto::is_perfetto(prefix) {
+            let mut file = PerfettoReader::with_time_limit(self.time_limit);
+            let read = file.read_file(&mut source);
+            if self.is_cut_off(read, file.has_events())? {
+                file.cut_off();
+            }
+            return Ok(file.finish(source.position()));
+        }
+        let mut file = FileReader::with_time_limit(self.time_limit);
+        let read = file.read_file(&mut source);
+        if self.is_cut_off(read, file.has_events())? {
+            file.cut_off();
         }
         Ok(file.finish(source.position()))
+    }
+
+    /// Returns whether the file ended early, or the error if that or anything else prevents reading it.
+    fn is_cut_off(&self, read: Result<(), Box<Fault>>, has_events: bool) -> Result<bool, Error> {
+        match read.map_err(|fault| *fault) {
+            Ok(()) | Err(Fault { cause: Cause::TimeLimit, .. }) => Ok(false),
+            Err(Fault { cause: Cause::Truncated, .. }) if self.partial && has_events => Ok(true),
+            Err(fault) => Err(fault.into_error()),
+        }
     }
 }
 
 impl Events {
-    /// Reads a trace file: Kineto's JSON, plain or compressed by gzip, whatever its name.
+    /// Reads a trace file: Kineto's JSON or Perfetto's native format, plain or compressed by gzip, whatever its name.
     ///
-    /// It accepts the files of libkineto, PyTorch and this crate, and others in Chrome's trace format: an object with
+    /// Of JSON it accepts the files of libkineto, PyTorch and this crate, and others in Chrome's trace format: an object with
     /// the list `traceEvents`, or only a list. Times become whole nanoseconds since the Unix epoch, computed from the
     /// decimal text plus `baseTimeNanoseconds` and rounded half to even. Categories of old versions get their current
     /// names. "External id" becomes [`id`](super::Event::id) or [`linked`](super::Event::linked). Rows about the
     /// recording itself determine the [`window`](Events::window). Everything else that is left out or repaired is
     /// counted in [`notes`](Events::notes). The file is never in memory as a whole.
+    ///
+    /// Of Perfetto's format it reads slices, instants, counters and arrows of track events, and the GPU events of PyTorch. They
+    /// become the same events as in JSON; the book lists what that format lacks.
+    ///
+    /// ```
+    /// # use kineto_trace::analysis::Events;
+    /// # let folder = std::env::temp_dir().join(format!("kineto-read-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&folder).unwrap();
+    /// # let path = folder.join("app.pftrace");
+    /// let text = r#"[{"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 1, "dur": 2}]"#;
+    /// Events::from_reader(text.as_bytes())?.save(&path)?;
+    /// let kernel = Events::read(&path)?;
+    /// assert_eq!(kernel.get(0).map(|event| (event.name(), event.duration_ns())), Some(("gemm", 2000)));
+    /// # std::fs::remove_dir_all(&folder).unwrap();
+    /// # Ok::<(), kineto_trace::Error>(())
+    /// ```
     ///
     /// # Errors
     /// All name the path, and all but [`Unsupported`](ErrorKind::Unsupported) and a failed open name the byte: [`Io`](ErrorKind::Io), [`Json`](ErrorKind::Json)

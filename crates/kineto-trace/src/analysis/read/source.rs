@@ -1,4 +1,4 @@
-//! Reads whole JSON values from a file through a buffer.
+//! Reads whole JSON values or packets from a file through a buffer.
 
 use super::Progress;
 use super::fault::{Cause, Fault};
@@ -41,6 +41,25 @@ impl<R: Read> ValueReader<R> {
     /// Returns the offset of the next byte.
     pub(super) fn position(&self) -> u64 {
         self.buffer_offset + self.start as u64
+    }
+
+    /// Returns the next bytes: at least `count`, or all that are left.
+    pub(super) fn peek_bytes(&mut self, count: usize) -> Result<&[u8]> {
+        while self.end - self.start < count && self.fill_buffer()? {}
+        Ok(self.buffer.get(self.start..self.end).unwrap_or_default())
+    }
+
+    /// Takes the next `count` bytes.
+    pub(super) fn take_bytes(&mut self, count: usize) -> Result<&[u8]> {
+        if count > VALUE_MAX {
+            return Err(Fault::new(Cause::TooLarge("a packet takes more than 64 MiB"), self.position()));
+        }
+        if self.peek_bytes(count)?.len() < count {
+            return Err(Fault::new(Cause::Truncated, self.buffer_offset + self.end as u64));
+        }
+        let taken = self.start..self.start + count;
+        self.start += count;
+        Ok(self.buffer.get(taken).unwrap_or_default())
     }
 
     /// Skips white space, and returns the next byte; `None` at the end of the file.
