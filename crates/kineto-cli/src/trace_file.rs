@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// The arguments of commands that read one trace.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Input {
-    /// The trace file; `-` is the standard input.
+    /// The trace file, JSON or Perfetto's format, plain or gzip; `-` is the standard input.
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
     #[command(flatten)]
@@ -100,7 +100,8 @@ pub(crate) fn read_events(path: &Path, partial: bool) -> Result<Events, Error> {
 pub(crate) fn trace_files(path: &Path) -> Vec<PathBuf> {
     let is_trace = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.ends_with(".json") || name.ends_with(".json.gz")
+        let name = name.strip_suffix(".gz").unwrap_or(&name);
+        [".json", ".pftrace", ".perfetto-trace"].iter().any(|end| name.ends_with(end))
     };
     let entries = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut files: Vec<_> = entries.filter(is_trace).collect();

@@ -40,7 +40,9 @@ pub(crate) fn run(arguments: &ValidateArguments) -> ExitCode {
 /// Returns one line, and two more for each broken rule.
 fn format_report(path: &Path, events: &Events) -> String {
     let mut broken: Vec<String> = events.broken_rules().iter().map(|rule| format_rule(events, rule)).collect();
-    broken.extend(name_fault(path));
+    if !events.is_perfetto() {
+        broken.extend(name_fault(path));
+    }
     if broken.is_empty() {
         return format!("{}: no problem in {} events", path.display(), events.len());
     }

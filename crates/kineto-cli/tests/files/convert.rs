@@ -31,15 +31,35 @@ fn output_name_gives_the_format() {
 #[test]
 fn converted_trace_has_the_same_summary() {
     let (folder, whole, _) = traces();
-    let copy = folder.path().join("copy.json");
-    assert_eq!(run(&["convert", whole.to_str().unwrap(), "-o", copy.to_str().unwrap()]).2, Some(0));
     let figures = |path: &std::path::Path| {
         let (out, _, _) = run(&["summary", "--json", path.to_str().unwrap()]);
         let mut figures: serde_json::Value = serde_json::from_str(&out).unwrap();
         figures.as_object_mut().unwrap().remove("load");
         figures
     };
-    assert_eq!(figures(&whole), figures(&copy));
+    for name in ["copy.json", "copy.pftrace", "copy.pftrace.gz", "a text.txt.pftrace"] {
+        let copy = folder.path().join(name);
+        assert_eq!(run(&["convert", whole.to_str().unwrap(), "-o", copy.to_str().unwrap()]).2, Some(0));
+        assert_eq!(figures(&whole), figures(&copy), "{name}");
+    }
+}
+
+#[test]
+fn all_commands_read_perfettos_format() {
+    let (folder, whole, _) = traces();
+    let (native, renamed) = (folder.path().join("a.pftrace"), folder.path().join("a.json"));
+    assert_eq!(run(&["convert", whole.to_str().unwrap(), "-o", native.to_str().unwrap()]).2, Some(0));
+    // The content decides, not the name.
+    std::fs::copy(&native, &renamed).unwrap();
+    for command in [["table", "--rows=5"], ["stacks", "--name="]] {
+        let of = |path: &std::path::Path| run(&[command[0], command[1], path.to_str().unwrap()]);
+        assert_eq!((of(&whole), of(&whole)), (of(&native), of(&renamed)), "{command:?}");
+    }
+    let (out, _, status) = run(&["validate", native.to_str().unwrap()]);
+    assert!(status == Some(0) && out.contains("no problem in 3 events"), "{out}");
+    let back = folder.path().join("back.csv");
+    assert_eq!(run(&["convert", native.to_str().unwrap(), "-o", back.to_str().unwrap()]).2, Some(0));
+    assert!(std::fs::read_to_string(back).unwrap().contains("5000,10000,kernel,gemm,0,7,,,"));
 }
 
 #[test]

@@ -82,7 +82,8 @@ const COARSE_TIMES: Rule = Rule {
 impl Events {
     /// Returns the rules of HTA, TensorBoard and Perfetto that the trace breaks.
     ///
-    /// A file that is not JSON, or not a trace, is an error of [`read`](Events::read) already.
+    /// A file that is not JSON, or not a trace, is an error of [`read`](Events::read) already. Of a file in Perfetto's format
+    /// only Perfetto's rules count: the others do not read it, and its slices may overlap.
     ///
     /// ```
     /// # use kineto_trace::analysis::Events;
@@ -100,6 +101,10 @@ impl Events {
         let is_unlaunched = |event: &Event<'_>| event.correlation().is_some() && attribution.launch(*event).is_none();
         let is_early = |event: &Event<'_>| attribution.launch(*event).is_some_and(|call| event.start() < call.start());
         let mut broken = Vec::new();
+        if self.is_perfetto() {
+            broken.extend(EARLY.broken_by(work().filter(is_early)));
+            return broken;
+        }
         broken.extend(OVERLAP.broken_by(self.overlapping_slices().into_iter()));
         broken.extend(EARLY.broken_by(work().filter(is_early)));
         broken.extend(NO_STREAM.broken_by(work().filter(|event| stream(event).is_none())));
@@ -111,6 +116,11 @@ impl Events {
         broken.extend(self.has_compact_rank().then(|| COMPACT_RANK.of_file()));
         broken.extend(self.has_coarse_times().then(|| COARSE_TIMES.of_file()));
         broken
+    }
+
+    /// Returns whether the events were read from a file in Perfetto's format.
+    pub fn is_perfetto(&self) -> bool {
+        self.file.is_perfetto
     }
 
     /// Returns the slices that overlap the slices around them, in order of their start.
