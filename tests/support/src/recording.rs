@@ -145,6 +145,32 @@ fn check_read_back(trace: &Trace, before: &[(String, String)], text: &[u8]) {
     assert_eq!(notes(&recorded), notes(&read));
 }
 
+/// Checks that a file in Perfetto's format read back has the events and the window of its trace.
+///
+/// Counters with nothing else at their time may change places, and nested JSON keeps its values, not its spelling.
+#[track_caller]
+fn check_native_read_back(trace: &Trace) {
+    let mut file = Vec::new();
+    trace.write_perfetto(&mut file).unwrap();
+    let (recorded, read) = (trace.events(), Events::from_reader(file.as_slice()).unwrap());
+    let all = |event: Event<'_>| {
+        let place = (event.device_index(), event.stream(), event.process(), event.thread(), event.is_async());
+        let mut flows: Vec<_> = event.flows().map(|flow| format!("{flow:?}")).collect();
+        flows.sort();
+        let ids = (event.id(), event.linked(), event.correlation(), event.span(), event.parent_span());
+        let args: Value = serde_json::from_str(&event.metadata_json()).unwrap();
+        (format!("{event:?} {:?} {ids:?} {flows:?} {place:?}", event.track()), args)
+    };
+    let both = |events: &Events| {
+        let mut both: Vec<_> = events.iter().map(all).collect();
+        both.sort_by(|a, b| (&a.0, a.1.to_string()).cmp(&(&b.0, b.1.to_string())));
+        both
+    };
+    let (ours, theirs) = (both(&recorded), both(&read));
+    ours.iter().zip(&theirs).for_each(|(one, other)| assert_eq!(one, other));
+    assert_eq!((ours.len(), recorded.window()), (theirs.len(), read.window()));
+}
+
 impl File {
     /// Writes a trace, reads it back, and runs the checks for every trace.
     #[track_caller]
@@ -155,6 +181,7 @@ impl File {
         let main = std::thread::current().name().unwrap_or_default().to_owned();
         if text.len() < READ_BACK_MAX {
             check_read_back(&trace, &before, &text);
+            check_native_read_back(&trace);
         }
         let mut file = File { trace, json, main, slices: Vec::new() };
         file.slices = file.read_slices();
