@@ -25,8 +25,8 @@ macro_rules! kinds {
 
         impl<'b> Record<'b> {
             /// Reads a record from all of its bytes; returns `None` if its kind is unknown, or it is too short.
+            // The caller's match merges with this one.
             #[inline(always)]
-            #[expect(clippy::inline_always, reason = "lets the caller's match merge with this one")]
             pub(super) fn from_bytes(bytes: &'b [u8]) -> Option<Record<'b>> {
                 Some(match kind_of(bytes)? {
                     $($(kind::$name)|+ => Record::$variant($fields::new(bytes)?),)+

@@ -196,7 +196,7 @@ mod tests {
         let commands = Arc::new(ReaderCommands::new(&POOL));
         let end = RecordingEnd { at: 0, deadline: Instant::now() };
         let (ended, own) = (EndNotifier(commands.clone()), sink.clone());
-        let thread = std::thread::Builder::new().spawn(move || {
+        let thread = thread::Builder::new().spawn(move || {
             let _ended = ended;
             run_reader(&own, || panic!("a number of the vendor's"));
         });
