@@ -98,7 +98,7 @@ fn decide_site_class(recorder: &Recorder, site: &Site, kind: &str) {
         diag!(
             Warning,
             "kineto.kind",
-            "span \"{name}\" cannot have the kind \"{kind}\" and becomes a cpu_op; use a kind of the CPU"
+            "span \"{name}\": invalid kineto.kind \"{kind}\", recorded as cpu_op; use a CPU activity type"
         );
     }
 }

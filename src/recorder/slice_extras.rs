@@ -108,8 +108,8 @@ impl SliceExtras {
 
 /// Returns why stacks cannot be recorded; `None` if this build has the feature for them.
 pub(crate) fn no_stacks(has_feature: bool) -> Option<&'static str> {
-    let why = "call stacks take the feature `backtrace` of tracing-kineto, which this program is built without; add it to \
-               the features in Cargo.toml, or leave out with_stack";
+    let why = "call stacks are not recorded: this program was built without the feature `backtrace` of tracing-kineto; \
+               enable it in Cargo.toml, or remove with_stack";
     (!has_feature).then_some(why)
 }
 
@@ -155,7 +155,7 @@ fn refusal_reason(error: &io::Error) -> Unavailable {
         ),
         Some(libc::EMFILE | libc::ENFILE) => Unavailable::new(
             Why::Failed,
-            "each thread takes a file descriptor for each event, and a quarter of the process's limit, or 4096, are used up",
+            "the limit of file descriptors for counters is reached (one for each thread and event; a quarter of `ulimit -n`, at most 4096)",
             "raise `ulimit -n`, or ask for fewer events",
         ),
         None => unsupported_system(),
