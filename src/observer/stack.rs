@@ -13,8 +13,8 @@ struct EnteredSpan {
     generation: u64,
     key: u64,
     span: Arc<ObservedSpan>,
-    /// The observers that received the enter, a bit each.
-    takers: u64,
+    /// The observers that were notified of the enter, a bit each.
+    notified: u64,
 }
 
 thread_local! {
@@ -34,13 +34,13 @@ impl Observers {
     /// Reports that the calling thread enters the span with that key.
     pub(crate) fn report_enter(&self, key: u64, span: &Arc<ObservedSpan>) {
         let (observers, generation) = (self.address(), self.generation.load(Ordering::Relaxed));
-        let takers = self.running.load(Ordering::Relaxed);
+        let notified = self.running.load(Ordering::Relaxed);
         // The exits of spans that were open when an earlier recording ended were not seen.
         let is_old = |entered: &mut EnteredSpan| entered.observers == observers && entered.generation != generation;
         self.leave_matching(is_old);
-        let entered = EnteredSpan { observers, generation, key, span: span.clone(), takers };
+        let entered = EnteredSpan { observers, generation, key, span: span.clone(), notified };
         if with_entered(|all| all.push(entered)).is_some() {
-            self.notify(takers, |observer| observer.enter(span));
+            self.notify(notified, |observer| observer.enter(span));
         }
     }
 
@@ -52,7 +52,7 @@ impl Observers {
 
     fn leave_matching(&self, which: impl FnMut(&mut EnteredSpan) -> bool) {
         let left = with_entered(|all| all.extract_if(.., which).collect::<Vec<_>>()).unwrap_or_default();
-        left.iter().rev().for_each(|entered| self.notify(entered.takers, |observer| observer.exit(&entered.span)));
+        left.iter().rev().for_each(|entered| self.notify(entered.notified, |observer| observer.exit(&entered.span)));
     }
 
     /// Reports that the calling thread leaves the span with that key, which another thread may have entered.
@@ -65,8 +65,8 @@ impl Observers {
             Some((left, inside.cloned().collect::<Vec<_>>()))
         });
         let Some((left, inside)) = left.flatten() else { return };
-        inside.iter().rev().for_each(|entered| self.notify(entered.takers, |observer| observer.exit(&entered.span)));
-        self.notify(left.takers, |observer| observer.exit(&left.span));
-        inside.iter().for_each(|entered| self.notify(entered.takers, |observer| observer.enter(&entered.span)));
+        inside.iter().rev().for_each(|entered| self.notify(entered.notified, |observer| observer.exit(&entered.span)));
+        self.notify(left.notified, |observer| observer.exit(&left.span));
+        inside.iter().for_each(|entered| self.notify(entered.notified, |observer| observer.enter(&entered.span)));
     }
 }

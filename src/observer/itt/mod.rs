@@ -69,24 +69,24 @@ impl SpanObserver for Itt {
 }
 
 /// Returns the client for manual tasks, in the domain "PyTorch" as in `torch.profiler.itt`.
-fn by_hand() -> &'static Itt {
-    static BY_HAND: OnceLock<Itt> = OnceLock::new();
-    BY_HAND.get_or_init(|| Itt::new("PyTorch".to_owned()))
+fn manual_client() -> &'static Itt {
+    static MANUAL_CLIENT: OnceLock<Itt> = OnceLock::new();
+    MANUAL_CLIENT.get_or_init(|| Itt::new("PyTorch".to_owned()))
 }
 
 /// Returns whether a collector is attached (`torch.profiler.itt.is_available`).
 pub fn is_available() -> bool {
-    by_hand().domain().is_some()
+    manual_client().domain().is_some()
 }
 
 /// Begins a task on the calling thread (`range_push`).
 pub fn range_push(name: &str) {
-    by_hand().begin_task(name);
+    manual_client().begin_task(name);
 }
 
 /// Ends the task that the calling thread began last (`range_pop`).
 pub fn range_pop() {
-    by_hand().end_task();
+    manual_client().end_task();
 }
 
 /// Marks a point in time: a task that ends at once (`mark`).
