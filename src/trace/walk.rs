@@ -240,7 +240,7 @@ impl<'t> Walk<'t> {
         let args = SpanArgs { span, parent, creation_fields: &[], more: Some(&fields), site, marks: Some(marks) };
         let mut name = List::new();
         let named = source.span_name(span, polls.site, &mut name);
-        rows.async_track(&AsyncRow {
+        rows.write_async_track(&AsyncRow {
             name: named.unwrap_or(site.name),
             span,
             track: track.track,

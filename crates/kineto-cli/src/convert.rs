@@ -1,7 +1,7 @@
 //! `kineto convert`: writes a trace in another format.
 
 use crate::print_error;
-use crate::trace_file::Input;
+use crate::trace_file::TraceInput;
 use kineto_trace::analysis::StackMetric;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ use std::process::ExitCode;
     kineto convert --partial killed.json -o whole.json.gz")]
 pub(crate) struct ConvertArguments {
     #[command(flatten)]
-    input: Input,
+    input: TraceInput,
     /// The file to write.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,

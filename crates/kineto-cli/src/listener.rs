@@ -107,7 +107,7 @@ impl Listener {
             file,
             answer: None,
             unread: String::new(),
-            is_own: false,
+            is_header_read: false,
         })
     }
 
@@ -237,7 +237,7 @@ pub(crate) struct SubmittedRequest {
     /// The request's file; its link count is 0 once the process has taken it.
     file: File,
     /// Whether the answer's first line had this id.
-    is_own: bool,
+    is_header_read: bool,
     answer: Option<File>,
     /// The incomplete last line read so far.
     unread: String,
@@ -307,9 +307,9 @@ impl SubmittedRequest {
         let lines = std::mem::replace(&mut self.unread, rest);
         let mut news = Progress::default();
         for line in lines.lines() {
-            if !self.is_own {
-                self.is_own = line.strip_prefix("request ") == Some(&self.id);
-                if !self.is_own {
+            if !self.is_header_read {
+                self.is_header_read = line.strip_prefix("request ") == Some(&self.id);
+                if !self.is_header_read {
                     return Err(io::Error::other("it is the answer to another request"));
                 }
                 continue;
@@ -326,7 +326,7 @@ impl SubmittedRequest {
         Ok(news)
     }
 
-    /// Removes the request if the process has not taken it; returns whether it did.
+    /// Withdraws a request that the process has not taken yet; returns whether it was removed.
     pub(crate) fn withdraw(&self) -> bool {
         let path = self.listener.file_path("request");
         let id = |found: &Metadata| (found.dev(), found.ino());

@@ -25,7 +25,7 @@ pub(crate) struct RepairArguments {
 pub(crate) fn run(arguments: &RepairArguments) -> ExitCode {
     let output = arguments.output.clone().unwrap_or_else(|| default_output(&arguments.trace));
     let repaired = analysis::repair(&arguments.trace, &output).and_then(|repair| {
-        // What is cut off may be broken before that, too.
+        // A truncated file may also be invalid before the cut, so read the result.
         let events = Events::read(if repair.is_some() { &output } else { &arguments.trace })?;
         Ok((repair, events.len()))
     });

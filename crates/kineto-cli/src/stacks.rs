@@ -1,6 +1,6 @@
 //! `kineto stacks`: prints folded stacks of a trace, for flame graphs.
 
-use crate::trace_file::Input;
+use crate::trace_file::TraceInput;
 use crate::{print_error, print_text};
 use kineto_trace::analysis::StackMetric;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use std::process::ExitCode;
     kineto stacks app.pt.trace.json.gz --metric self_cuda_time_total -o gpu.folded")]
 pub(crate) struct StacksArguments {
     #[command(flatten)]
-    input: Input,
+    input: TraceInput,
     /// Writes to this file instead of the standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,

@@ -1,6 +1,6 @@
 //! `kineto summary`: prints where the time of traces went.
 
-use crate::trace_file::{Part, trace_files};
+use crate::trace_file::{EventSelection, trace_files};
 use crate::{print_error, print_text};
 use kineto_trace::Error;
 use kineto_trace::analysis::Summary;
@@ -44,7 +44,7 @@ pub(crate) struct SummaryArguments {
     #[arg(long, default_value_t = 10, value_name = "N", conflicts_with_all = ["json", "csv", "findings"])]
     rows: usize,
     #[command(flatten)]
-    part: Part,
+    part: EventSelection,
 }
 
 /// Prints the summary of each trace.
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &SummaryArguments) -> ExitCode {
 }
 
 /// Summarizes traces on all cores, and calls `each` with the results in the order of the traces.
-fn for_each_summary(traces: &[PathBuf], part: &Part, mut each: impl FnMut(&Path, Result<Summary, Error>)) {
+fn for_each_summary(traces: &[PathBuf], part: &EventSelection, mut each: impl FnMut(&Path, Result<Summary, Error>)) {
     let next = AtomicUsize::new(0);
     let (sender, results) = mpsc::channel();
     let work = |sender: &mpsc::Sender<_>| {

@@ -1,6 +1,6 @@
 //! `kineto table`: prints averages of a trace, as torch's `key_averages` does.
 
-use crate::trace_file::Input;
+use crate::trace_file::TraceInput;
 use crate::{print_error, print_text};
 use clap::ValueEnum;
 use kineto_trace::analysis::{GroupBy, SortBy};
@@ -15,7 +15,7 @@ use std::process::ExitCode;
     kineto table app.pt.trace.json.gz --by shapes --csv > averages.csv")]
 pub(crate) struct TableArguments {
     #[command(flatten)]
-    input: Input,
+    input: TraceInput,
     /// Sorts by one of torch's keys, such as `self_cpu_time_total`. [default: self time]
     #[arg(long, value_name = "KEY")]
     sort_by: Option<SortBy>,

@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 
 /// The arguments of commands that read one trace.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Input {
+pub(crate) struct TraceInput {
     /// The trace file, JSON or Perfetto's format, plain or gzip; `-` is the standard input.
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
     #[command(flatten)]
-    part: Part,
+    part: EventSelection,
 }
 
 /// The arguments that select a part of a trace.
 #[derive(clap::Args, Debug)]
-pub(crate) struct Part {
+pub(crate) struct EventSelection {
     /// Reads a truncated file up to its last event.
     #[arg(long)]
     partial: bool,
@@ -44,14 +44,14 @@ pub(crate) struct Part {
     name: Option<String>,
 }
 
-impl Input {
+impl TraceInput {
     /// Reads the trace.
     pub(crate) fn read_events(&self) -> Result<Events, Error> {
         self.part.read_events(&self.trace)
     }
 }
 
-impl Part {
+impl EventSelection {
     /// Reads the part of a trace; `-` is the standard input.
     pub(crate) fn read_events(&self, path: &Path) -> Result<Events, Error> {
         let events = read_events(path, self.partial)?;
@@ -73,7 +73,7 @@ impl Part {
     }
 }
 
-/// Returns the time that is so many milliseconds after another.
+/// Returns `start` plus `ms` milliseconds.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a conversion to u64 saturates")]
 fn add_millis(start: Timestamp, ms: f64) -> Timestamp {
     Timestamp::from_nanos(start.as_nanos().saturating_add((ms * 1e6).round() as u64))
@@ -113,7 +113,7 @@ pub(crate) fn trace_files(path: &Path) -> Vec<PathBuf> {
 fn show_progress(name: &str, bytes: u64, elapsed: Duration) {
     const MOMENT: Duration = Duration::from_millis(500);
     const MEGABYTE: u64 = 1_000_000;
-    /// Each so many bytes.
+    /// Prints progress each time this many bytes are read.
     const STEP: u64 = 10 * MEGABYTE;
     if elapsed > MOMENT && bytes % STEP < STEP / 20 {
         let _ = write!(io::stderr().lock(), "\r\x1b[Kreading {name}: {} MB", bytes / MEGABYTE);

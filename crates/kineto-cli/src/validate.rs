@@ -1,4 +1,4 @@
-//! `kineto validate`: says which tools cannot read a trace wholly, and why.
+//! `kineto validate`: reports which tools cannot read the whole trace, and why.
 
 use crate::trace_file::{read_events, trace_files};
 use crate::{print_error, print_text};

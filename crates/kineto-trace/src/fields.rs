@@ -156,8 +156,8 @@ mod tests {
     fn invalid_text_ends_the_list() {
         let texts = encode_values(&[(0, Datum::Text(b"good")), (1, Datum::Text(b"\xff")), (2, Datum::Text(b"good"))]);
         assert_eq!(read(&texts), [(0, "\"good\"".to_owned())]);
-        let mut take_u128 = encode_values(&[(0, Datum::Text(b"longer than a word"))]);
-        take_u128.pop();
-        assert_eq!(read(&take_u128), [], "its end is missing");
+        let mut truncated = encode_values(&[(0, Datum::Text(b"longer than a word"))]);
+        truncated.pop();
+        assert_eq!(read(&truncated), [], "its end is missing");
     }
 }

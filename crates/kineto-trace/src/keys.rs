@@ -25,8 +25,8 @@ impl fmt::Debug for Keys {
 #[derive(Debug)]
 struct Key {
     /// The key if the field or its value does not match an argument of the catalogue.
-    own: String,
-    known: Option<&'static Entry>,
+    field_key: String,
+    entry: Option<&'static Entry>,
 }
 
 impl Keys {
@@ -40,7 +40,7 @@ impl Keys {
             let own = make_unique(field_names::name_in_file(field), &used);
             used.extend(known.map(|entry| entry.key.to_owned()));
             used.push(own.clone());
-            Key { own, known }
+            Key { field_key: own, entry: known }
         };
         Keys { name: names.iter().position(|name| *name == NAME_FIELD), fields: names.into_iter().map(key).collect() }
     }
@@ -52,7 +52,7 @@ impl Keys {
             name = name.or((field == NAME_FIELD).then_some(number));
             let own = make_unique(field.to_owned(), &used);
             used.push(own.clone());
-            fields.push(Key { own, known: None });
+            fields.push(Key { field_key: own, entry: None });
         }
         Keys { fields, name }
     }
@@ -60,23 +60,23 @@ impl Keys {
     /// Returns for each field the key that it has for any value; `None` if the key depends on the value, or the field
     /// is not written.
     pub fn own_keys(&self) -> impl Iterator<Item = Option<&str>> {
-        let own = |(field, key): &(usize, &Key)| key.known.is_none() && self.name != Some(*field);
-        self.fields.iter().enumerate().map(move |at| own(&at).then_some(at.1.own.as_str()))
+        let own = |(field, key): &(usize, &Key)| key.entry.is_none() && self.name != Some(*field);
+        self.fields.iter().enumerate().map(move |at| own(&at).then_some(at.1.field_key.as_str()))
     }
 
     /// Returns whether a field may be written under this key of the catalogue.
     pub fn has_argument(&self, key: &str) -> bool {
-        self.fields.iter().any(|field| field.known.is_some_and(|entry| entry.key == key))
+        self.fields.iter().any(|field| field.entry.is_some_and(|entry| entry.key == key))
     }
 
     /// Returns the index of the field with this key.
     pub fn field_index(&self, key: &str) -> Option<usize> {
-        self.fields.iter().position(|field| field.own == key)
+        self.fields.iter().position(|field| field.field_key == key)
     }
 
     /// Returns whether a field may be written under this key.
     pub fn has_key(&self, key: &str) -> bool {
-        self.fields.iter().any(|field| field.own == key || field.known.is_some_and(|entry| entry.key == key))
+        self.fields.iter().any(|field| field.field_key == key || field.entry.is_some_and(|entry| entry.key == key))
     }
 
     /// Returns whether the callsite's spans are collective operations, which have a field for the collective's name.
@@ -88,9 +88,9 @@ impl Keys {
     pub fn visit_value(&self, value: Value<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         let Some(key) = self.fields.get(value.field).filter(|_| self.name != Some(value.field)) else { return };
         let value = ArgValue::from(value.datum);
-        match key.known.and_then(|entry| Some((entry.key, entry.typed_value(value)?))) {
+        match key.entry.and_then(|entry| Some((entry.key, entry.typed_value(value)?))) {
             Some((name, value)) => each(name, value),
-            None => each(&key.own, value),
+            None => each(&key.field_key, value),
         }
     }
 }

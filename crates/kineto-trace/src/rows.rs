@@ -47,8 +47,8 @@ pub trait Rows {
     }
 
     /// Receives a span on an async track, from its first enter to its close.
-    fn async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
-        self.next_receiver().map_or(Ok(()), |next| next.async_track(row))
+    fn write_async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
+        self.next_receiver().map_or(Ok(()), |next| next.write_async_track(row))
     }
 
     /// Receives the row of a whole recording.

@@ -153,7 +153,7 @@ impl ActivityTypes {
     /// If a name is unknown; the error contains the first one.
     pub fn parse(text: &str) -> Result<ActivityTypes, UnknownActivity> {
         let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
-        names.map(ActivityTypes::parse_name).try_fold(ActivityTypes::EMPTY, |set, parse_name| Ok(set | parse_name?))
+        names.map(ActivityTypes::parse_name).try_fold(ActivityTypes::EMPTY, |set, types| Ok(set | types?))
     }
 
     /// Returns the set of a single name.

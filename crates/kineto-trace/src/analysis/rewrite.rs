@@ -127,7 +127,7 @@ impl Events {
         for (span, (first, end)) in spans {
             let args = OtherArguments(first);
             let (name, on, start) = (first.name(), track_from_event(&first), first.start());
-            rows.async_track(&AsyncRow { name, span, track: span, on, start, end, args: &args })?;
+            rows.write_async_track(&AsyncRow { name, span, track: span, on, start, end, args: &args })?;
         }
         Ok(())
     }

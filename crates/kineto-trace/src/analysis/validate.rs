@@ -113,8 +113,8 @@ impl Events {
         let is_elsewhere =
             |event: &Event<'_>| device(event).is_some_and(|id| Some(id) != id_number(&event.track().process));
         broken.extend(OTHER_DEVICE.broken_by(work().filter(is_elsewhere)));
-        broken.extend(self.has_compact_rank().then(|| COMPACT_RANK.of_file()));
-        broken.extend(self.has_coarse_times().then(|| COARSE_TIMES.of_file()));
+        broken.extend(self.has_compact_rank().then(|| COMPACT_RANK.broken_by_file()));
+        broken.extend(self.has_coarse_times().then(|| COARSE_TIMES.broken_by_file()));
         broken
     }
 
@@ -157,10 +157,10 @@ impl Rule {
     /// Returns the broken rule if there are such events.
     fn broken_by<'e>(&self, mut events: impl Iterator<Item = Event<'e>>) -> Option<BrokenRule> {
         let first = events.next()?.index();
-        Some(BrokenRule { count: 1 + events.count() as u64, first: Some(first), ..self.of_file() })
+        Some(BrokenRule { count: 1 + events.count() as u64, first: Some(first), ..self.broken_by_file() })
     }
 
-    fn of_file(&self) -> BrokenRule {
+    fn broken_by_file(&self) -> BrokenRule {
         let Rule { reader, problem, effect, remedy } = *self;
         BrokenRule { reader, problem, effect, remedy, count: 0, first: None }
     }

@@ -68,8 +68,8 @@ impl<W: Write> Buffer<W> {
     #[inline(always)]
     pub(super) fn put_verbatim(&mut self, text: &[u8]) {
         match self.bytes.get_mut(self.at..).and_then(|rest| rest.get_mut(..text.len())) {
-            Some(reserve_chunk) => {
-                reserve_chunk.copy_from_slice(text);
+            Some(dest) => {
+                dest.copy_from_slice(text);
                 self.at += text.len();
             }
             None => self.append_unbuffered(text),
@@ -229,9 +229,9 @@ impl<W: Write> Buffer<W> {
         if self.bytes.len().saturating_sub(self.at) < N {
             self.flush_buffer();
         }
-        let reserve_chunk = self.bytes.get_mut(self.at..).and_then(<[u8]>::first_chunk_mut);
+        let chunk = self.bytes.get_mut(self.at..).and_then(<[u8]>::first_chunk_mut);
         #[expect(clippy::expect_used, reason = "no piece is longer than the flush_buffer buffer")]
-        reserve_chunk.expect("there is reserve_chunk")
+        chunk.expect("the buffer was flushed, so a piece fits")
     }
 
     /// Appends a text that does not fit.
@@ -239,8 +239,8 @@ impl<W: Write> Buffer<W> {
     fn append_unbuffered(&mut self, text: &[u8]) {
         self.flush_buffer();
         match self.bytes.get_mut(..text.len()) {
-            Some(reserve_chunk) if text.len() <= COPIED => {
-                reserve_chunk.copy_from_slice(text);
+            Some(dest) if text.len() <= COPIED => {
+                dest.copy_from_slice(text);
                 self.at = text.len();
             }
             _ => self.try_write(|out| out.write_all(text)),
@@ -282,15 +282,15 @@ mod tests {
 
     use super::*;
 
-    /// Accepts `room` bytes, and records the size of each write.
+    /// Accepts `capacity` bytes, and records the size of each write.
     struct Disk {
-        reserve_chunk: usize,
+        capacity: usize,
         taken: Vec<u8>,
     }
 
     impl Write for Disk {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let n = bytes.len().min(self.reserve_chunk - self.taken.len());
+            let n = bytes.len().min(self.capacity - self.taken.len());
             if n == 0 {
                 return Err(io::ErrorKind::StorageFull.into());
             }
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn nothing_is_written_after_the_first_error() {
-        let mut buffer = Buffer::new(Disk { reserve_chunk: CAPACITY + 10, taken: Vec::new() });
+        let mut buffer = Buffer::new(Disk { capacity: CAPACITY + 10, taken: Vec::new() });
         let row = [b'x'; 4096];
         let mut rows = 0;
         let error = loop {
@@ -374,7 +374,7 @@ mod tests {
 
     #[test]
     fn error_on_flush_is_reported() {
-        let mut buffer = Buffer::new(Disk { reserve_chunk: 10, taken: Vec::new() });
+        let mut buffer = Buffer::new(Disk { capacity: 10, taken: Vec::new() });
         buffer.put_literal(&[b'x'; 11]);
         assert!(buffer.end_row().is_ok());
         assert_eq!(buffer.finish().err().unwrap().kind(), io::ErrorKind::StorageFull);

@@ -14,7 +14,7 @@ pub(super) struct WorkNodes<'t> {
 }
 
 impl WorkNodes<'_> {
-    /// Returns the node of the work's operation, or of the innermost one around that which is in the forest.
+    /// Returns the node of the work's operation; if that is not in the forest, of the closest enclosing operation that is.
     pub(super) fn op_node<'e>(&self, work: Event<'e>) -> Option<usize> {
         let around = |op: &Event<'e>| self.nesting.parent(*op);
         let mut ops = std::iter::successors(self.attribution.op(work), around).filter(Event::is_op);

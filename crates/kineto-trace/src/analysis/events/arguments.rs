@@ -58,7 +58,7 @@ enum StoredValue {
 
 /// What had to be repaired in an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Repairs {
+pub(crate) struct ArgumentDefects {
     /// The event already had an argument of this name.
     pub(crate) duplicate: bool,
     /// The text was not valid UTF-8.
@@ -76,7 +76,7 @@ impl Arguments {
         self.range_from(first)
     }
 
-    /// Returns the position behind the last argument, to come back to with [`rewind_to`](Arguments::rewind_to).
+    /// Returns the current end, which [`rewind_to`](Arguments::rewind_to) can restore.
     pub(crate) fn current_mark(&self) -> ArgumentMark {
         ArgumentMark { entry: self.next_index(), text: self.texts.len() }
     }
@@ -109,9 +109,9 @@ impl Arguments {
     }
 
     /// Stores an argument that was read from a file; `first` is the index of its event's first argument.
-    pub(crate) fn store_parsed_arg(&mut self, first: u32, key: StringId, value: JsonValue<'_>) -> Repairs {
+    pub(crate) fn store_parsed_arg(&mut self, first: u32, key: StringId, value: JsonValue<'_>) -> ArgumentDefects {
         let (value, invalid) = self.store_parsed(value);
-        Repairs { duplicate: self.insert_or_replace(first, key, value), invalid }
+        ArgumentDefects { duplicate: self.insert_or_replace(first, key, value), invalid }
     }
 
     /// Removes an argument of the last event.

@@ -318,7 +318,7 @@ pub(super) fn is_call(category: &str) -> bool {
     category.ends_with("_runtime") || category.ends_with("_driver")
 }
 
-/// Returns whether the "External id" of such an event is its own id.
+/// Returns whether the "External id" of events of this type is their own id, not that of the launching slice.
 fn owns_external_id(kind: Option<ActivityType>) -> bool {
     use ActivityType as T;
     match kind {
@@ -330,7 +330,7 @@ fn owns_external_id(kind: Option<ActivityType>) -> bool {
     }
 }
 
-/// Returns whether such an event has its own correlation id as "External id" if nothing else names it.
+/// Returns whether Kineto writes the correlation id of events of this type as their "External id" when they have no other id.
 fn is_wait(kind: Option<ActivityType>) -> bool {
     use ActivityType as T;
     matches!(kind, Some(T::CudaSync | T::CudaEvent | T::XpuSync))

@@ -15,7 +15,7 @@ pub(crate) enum EventsById {
 
 const NONE: u32 = u32::MAX;
 
-/// A list of all ids may have that many places for each id that occurs.
+/// The dense list is used if it has at most this many slots per id.
 const PLACES_MAX: u64 = 4;
 
 impl EventsById {

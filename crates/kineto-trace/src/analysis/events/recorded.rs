@@ -136,7 +136,7 @@ impl Rows for Builder {
         self.add_flow(track, signed_nanos(at), flow);
         Ok(())
     }
-    fn async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
+    fn write_async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
         self.async_span(row.span);
         Ok(())
     }

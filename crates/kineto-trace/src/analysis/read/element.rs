@@ -23,12 +23,12 @@ pub(super) struct Element<'a> {
     pub(super) arguments: ArgumentRange,
     /// The argument `name` or `labels`.
     metadata_text: Option<JsonValue<'a>>,
-    repairs: ElementRepairs,
+    repairs: ElementDefects,
 }
 
 /// How often parts of an element were repaired.
 #[derive(Clone, Copy, Debug, Default)]
-struct ElementRepairs {
+struct ElementDefects {
     invalid_texts: u64,
     duplicate_arguments: u64,
     malformed_arguments: u64,
@@ -51,7 +51,7 @@ impl<'a> Element<'a> {
             mark,
             arguments: ArgumentRange::default(),
             metadata_text: None,
-            repairs: ElementRepairs::default(),
+            repairs: ElementDefects::default(),
         };
         if let Err(fault) = json.read_object(|key, json| element.read_member(key, json, builder)) {
             builder.events.arguments.rewind_to(mark);

@@ -22,14 +22,14 @@ pub(super) struct FileReader {
     base: i64,
     has_base: bool,
     /// Whether the time limit has passed; the remaining elements are skipped.
-    is_late: bool,
+    is_over_time_limit: bool,
     start: Option<i64>,
     /// The names, starts and ends of the rows of whole recordings.
     recordings: Vec<(StringId, i64, i64)>,
     window_end: Option<i64>,
     /// The number of elements in the list, and of those with a phase.
     elements: u64,
-    with_phase: u64,
+    phase_count: u64,
 }
 
 /// Header keys that concern only the file's format.
@@ -58,14 +58,14 @@ impl FileReader {
         if source.skip_space_and_peek()?.is_some() {
             return Err(Fault::new(Cause::NotJson("nothing more"), source.position()));
         }
-        if self.elements > 0 && self.with_phase == 0 && !self.is_late {
+        if self.elements > 0 && self.phase_count == 0 && !self.is_over_time_limit {
             return Err(Fault::new(Cause::NotATrace("nothing in its list is an event"), source.position()));
         }
         Ok(())
     }
 
     pub(super) fn has_events(&self) -> bool {
-        self.with_phase > 0
+        self.phase_count > 0
     }
 
     /// Records that the file was truncated.
@@ -106,11 +106,7 @@ impl FileReader {
                 }
             }
         }
-        if has_list {
-            Ok(())
-        } else {
-            Err(Fault::new(Cause::NotATrace("it has no list traceEvents"), source.position()))
-        }
+        if has_list { Ok(()) } else { Err(Fault::new(Cause::NotATrace("`traceEvents` is missing"), source.position())) }
     }
 
     /// Reads a member of the top level; returns whether it was the list of events.
@@ -122,7 +118,7 @@ impl FileReader {
         source.take_one_of(b":", "a colon")?;
         if key == "traceEvents" {
             if source.skip_space_and_peek()?.is_some_and(|byte| byte != b'[') {
-                return Err(Fault::new(Cause::NotATrace("its traceEvents is no list"), source.position()));
+                return Err(Fault::new(Cause::NotATrace("`traceEvents` is not a list"), source.position()));
             }
             self.read_events(source)?;
             return Ok(true);
@@ -165,15 +161,15 @@ impl FileReader {
         }
         loop {
             let is_object = source.skip_space_and_peek()? == Some(b'{');
-            if !self.is_late && self.builder.deadline.is_over() {
-                self.is_late = true;
+            if !self.is_over_time_limit && self.builder.deadline.is_over() {
+                self.is_over_time_limit = true;
                 self.count_note(Note::TimeLimit);
                 if self.has_base {
                     self.elements += 1;
                     return Err(Fault::new(Cause::TimeLimit, source.position()));
                 }
             }
-            if is_object && !self.is_late {
+            if is_object && !self.is_over_time_limit {
                 source.read_with(|json| {
                     let line = Element::read(json, &mut self.builder)?;
                     self.handle_line(&line);
@@ -183,7 +179,7 @@ impl FileReader {
                 let mut json = source.next_value()?;
                 json.skip_value()?;
                 json.expect_end()?;
-                if !self.is_late {
+                if !self.is_over_time_limit {
                     self.count_note(Note::NotAnEvent);
                 }
             }
@@ -203,7 +199,7 @@ impl FileReader {
     /// Handles an element of the list. The space of its arguments is released unless an event uses them.
     fn handle_line(&mut self, line: &Element<'_>) {
         let Some(phase) = line.phase else { return self.drop_line(line, Note::NotAnEvent) };
-        self.with_phase += 1;
+        self.phase_count += 1;
         let at = line.time;
         match (phase, at) {
             ('X', Some(at)) => self.add_slice(line, at),

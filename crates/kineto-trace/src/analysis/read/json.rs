@@ -156,7 +156,7 @@ impl<'a> Json<'a> {
             return self.expected_error(expected);
         }
         if self.depth == DEPTH {
-            let cause = Cause::TooLarge("values lie more than 128 deep within one another");
+            let cause = Cause::TooLarge("values are nested more than 128 levels deep");
             return Err(Fault::new(cause, self.origin + self.at as u64));
         }
         (self.depth, self.at) = (self.depth + 1, self.at + 1);
@@ -213,7 +213,7 @@ impl<'a> Json<'a> {
                 }
                 self.at += 1;
             }
-            _ => return self.expected_error("a character that may stand behind a backslash"),
+            _ => return self.expected_error("a valid escape character"),
         }
         Ok(())
     }
@@ -307,7 +307,7 @@ impl<'a> JsonNumber<'a> {
 
     /// Returns the number if it is an integer without fraction and exponent, except -0.
     pub(crate) fn as_integer(self) -> Option<i64> {
-        /// So many digits fit into 64 bits.
+        /// Numbers of up to this many digits fit into 64 bits.
         const DIGITS: usize = 18;
         let (is_negative, digits) = self.0.strip_prefix(b"-").map_or((false, self.0), |digits| (true, digits));
         if digits.len() > DIGITS {
@@ -422,7 +422,7 @@ mod tests {
             ("[1 2]", "a comma or the list's end@103"),
             ("\"a /\"b\"", "nothing more@105"),
             ("\"a\nb\"", "no control character in a text@102"),
-            ("\"\\x\"", "a character that may stand behind a backslash@102"),
+            ("\"\\x\"", "a valid escape character@102"),
             ("\"\\u12g4\"", "four hexadecimal digits@105"),
             ("01", "a number without leading zeros@101"),
             ("-", "Truncated@101"),
@@ -437,7 +437,7 @@ mod tests {
         }
         let deep = "[".repeat(DEPTH) + &"]".repeat(DEPTH);
         assert_eq!(fault(&deep), "");
-        assert!(fault(&"[".repeat(1 << 20)).contains("128 deep"));
+        assert!(fault(&"[".repeat(1 << 20)).contains("128 levels deep"));
     }
 
     #[test]

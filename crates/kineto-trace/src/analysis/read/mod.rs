@@ -117,7 +117,7 @@ impl ReadOptions {
         let path = path.as_ref();
         let file = File::open(path).map_err(|error| Error::from_io("open", path, error, "name a trace file"))?;
         let text = unpack_reader(file).map_err(|error| error.with_path(path))?;
-        // Reading a plain file takes less time than handing it over.
+        // Only decompression is worth a second thread: passing blocks of a plain file between threads takes longer than reading them.
         let events = match text {
             Unpacked::Plain(text) => self.read_unpacked(text),
             #[cfg(feature = "gzip")]
@@ -228,7 +228,7 @@ impl<R: Read> Read for Unpacked<R> {
     }
 }
 
-/// Returns a reader of the JSON of a file that may be compressed, which its first bytes tell.
+/// Detects gzip by its first two bytes, and returns a reader of the text.
 fn unpack_reader<R: Read>(mut reader: R) -> Result<Unpacked<R>, Error> {
     let mut first = Vec::new();
     let read = reader.by_ref().take(2).read_to_end(&mut first);
@@ -273,7 +273,7 @@ mod tests {
             assert!(found == kind && message.contains(said), "{text}: {found:?} {message}");
         }
         let (kind, message) = error(&("[{\"a\":".to_owned() + &"[".repeat(1 << 20) + &"]".repeat(1 << 20) + "}]"));
-        assert!(kind == ErrorKind::TooLarge && message.contains("128 deep"), "{message}");
+        assert!(kind == ErrorKind::TooLarge && message.contains("128 levels deep"), "{message}");
         let short = ReadOptions::new().max_bytes(10).from_reader(&b"[{\"ph\": \"X\"}]"[..]).unwrap_err();
         assert_eq!(short.kind(), ErrorKind::TooLarge);
     }

@@ -96,7 +96,7 @@ impl<R: Read> ValueReader<R> {
         }
     }
 
-    /// Takes what `read` reads, which is called again with more bytes if it needs more than the window contains.
+    /// Consumes the bytes that `read` parses. If the buffer ends within the value, reads more bytes and calls `read` again.
     pub(super) fn read_with<T>(&mut self, mut read: impl FnMut(&mut Json<'_>) -> Result<T>) -> Result<T> {
         loop {
             let rest = self.buffer.get(self.start..self.end).unwrap_or_default();

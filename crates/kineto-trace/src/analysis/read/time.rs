@@ -45,7 +45,7 @@ fn scale_and_round(number: &str, power: i64) -> Option<i64> {
     let (whole, decimals) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     // The number of digits before the result's decimal point.
     let point = i64::try_from(whole.len()).ok()?.saturating_add(exponent).saturating_add(power);
-    let mut rounding = Rounding { value: 0, digits_left: point, first: 0, beyond: false };
+    let mut rounding = Rounding { value: 0, digits_left: point, first_dropped: 0, has_nonzero_rest: false };
     for digit in whole.bytes().chain(decimals.bytes()) {
         rounding.push_digit(digit)?;
     }
@@ -59,9 +59,9 @@ struct Rounding {
     /// The number of digits left before the point; if negative, the digits already seen after it.
     digits_left: i64,
     /// The first digit after the point.
-    first: u8,
+    first_dropped: u8,
     /// Whether any digit after that is nonzero.
-    beyond: bool,
+    has_nonzero_rest: bool,
 }
 
 impl Rounding {
@@ -69,8 +69,8 @@ impl Rounding {
         let digit = digit.checked_sub(b'0').filter(|digit| *digit < 10)?;
         match self.digits_left {
             1.. => self.value = self.value.checked_mul(10)?.checked_add(digit.into())?,
-            0 => self.first = digit,
-            _ => self.beyond |= digit != 0,
+            0 => self.first_dropped = digit,
+            _ => self.has_nonzero_rest |= digit != 0,
         }
         self.digits_left -= 1;
         Some(())
@@ -81,8 +81,8 @@ impl Rounding {
             self.value = self.value.checked_mul(10)?;
             self.digits_left -= 1;
         }
-        let up = match self.first {
-            5 => self.beyond || self.value % 2 == 1,
+        let up = match self.first_dropped {
+            5 => self.has_nonzero_rest || self.value % 2 == 1,
             first => first > 5,
         };
         self.value.checked_add(up.into())

@@ -37,7 +37,7 @@ pub struct AttributionCounts {
     pub nesting_only: u64,
     /// There is neither an id nor an operation.
     pub none: u64,
-    /// Among all of the above: the id named an operation that was not running at the launch, and was ignored.
+    /// Included in the counts above: the id named an operation that was not running at the launch, so it was ignored.
     pub external_id_refused: u64,
 }
 
@@ -99,9 +99,9 @@ impl AttributionCounts {
         let is_around = |op: &Event<'e>| {
             launch.is_none_or(|launch| op.is_on_thread_of(&launch) && (op.start()..op.end()).contains(&launch.start()))
         };
-        let believed = named.filter(is_around);
-        self.external_id_refused += u64::from(named.is_some() && believed.is_none());
-        let count = match (believed, inner) {
+        let confirmed = named.filter(is_around);
+        self.external_id_refused += u64::from(named.is_some() && confirmed.is_none());
+        let count = match (confirmed, inner) {
             (Some(named), Some(inner)) if named.index() == inner.index() => &mut self.same,
             (Some(_), Some(_)) => &mut self.external_id_differs,
             (Some(_), None) => &mut self.external_id_only,
@@ -109,6 +109,6 @@ impl AttributionCounts {
             (None, None) => &mut self.none,
         };
         *count += 1;
-        believed.or(inner)
+        confirmed.or(inner)
     }
 }

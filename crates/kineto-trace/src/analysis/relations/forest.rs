@@ -14,10 +14,10 @@ pub(crate) struct Forest {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ForestNode {
     pub(super) event: u32,
-    /// The node of the slice around it.
+    /// The node of the enclosing slice.
     parent: u32,
     /// Its own number, or that of the node that it is merged into.
-    counts_as: u32,
+    merged_into: u32,
     children: u32,
     /// How long its thread is in it, in nanoseconds.
     inside_ns: u64,
@@ -32,7 +32,7 @@ impl Forest {
         let mut forest = Forest { nodes: Vec::new(), of_event: vec![NONE; events.len()] };
         for event in nesting.iter(events) {
             let parent = nesting.parent(event).and_then(|around| forest.of_event.get(around.index()).copied());
-            forest.push_node(event.index(), parent.unwrap_or(NONE), nesting.inside_ns(event));
+            forest.push_node(event.index(), parent.unwrap_or(NONE), nesting.active_ns(event));
         }
         forest
     }
@@ -43,7 +43,7 @@ impl Forest {
             *slot = number;
         }
         let event = u32::try_from(event).unwrap_or(NONE);
-        self.nodes.push(ForestNode { event, parent, counts_as: number, children: 0, inside_ns });
+        self.nodes.push(ForestNode { event, parent, merged_into: number, children: 0, inside_ns });
         if let Some(parent) = self.nodes.get_mut(parent as usize) {
             parent.children += 1;
         }
@@ -57,7 +57,7 @@ impl Forest {
         // A parent comes before its children, so its `counts_as` is final.
         for number in 0..self.nodes.len() {
             let Some(&node) = self.nodes.get(number) else { continue };
-            let Some(parent) = self.nodes.get(node.parent as usize).map(|parent| parent.counts_as) else { continue };
+            let Some(parent) = self.nodes.get(node.parent as usize).map(|parent| parent.merged_into) else { continue };
             let Some(around) = self.nodes.get_mut(parent as usize) else { continue };
             let is_same = around.children == 1 && name(around) == name(&node);
             if is_same {
@@ -65,7 +65,7 @@ impl Forest {
             }
             if let Some(node) = self.nodes.get_mut(number) {
                 node.parent = parent;
-                node.counts_as = if is_same { parent } else { node.counts_as };
+                node.merged_into = if is_same { parent } else { node.merged_into };
             }
         }
         self
@@ -74,7 +74,7 @@ impl Forest {
     /// Returns the node that an event counts as, if it is in the forest.
     pub(crate) fn node_of(&self, event: usize) -> Option<usize> {
         let node = *self.of_event.get(event)?;
-        self.nodes.get(node as usize).map(|node| node.counts_as as usize)
+        self.nodes.get(node as usize).map(|node| node.merged_into as usize)
     }
 
     pub(crate) fn node_event<'e>(&self, events: &'e Events, node: usize) -> Option<Event<'e>> {
@@ -83,7 +83,7 @@ impl Forest {
 
     /// Returns the nodes that are not merged into another, parents before children.
     pub(crate) fn unmerged_nodes(&self) -> impl DoubleEndedIterator<Item = usize> {
-        let counts = |(number, node): (usize, &ForestNode)| (node.counts_as as usize == number).then_some(number);
+        let counts = |(number, node): (usize, &ForestNode)| (node.merged_into as usize == number).then_some(number);
         self.nodes.iter().enumerate().filter_map(counts)
     }
 
@@ -141,6 +141,6 @@ impl Sweep<'_> {
             self.next += 1;
         }
         let node = self.open.innermost_slice(event)?;
-        self.forest.nodes.get(node).map(|node| node.counts_as as usize)
+        self.forest.nodes.get(node).map(|node| node.merged_into as usize)
     }
 }

@@ -1,7 +1,7 @@
 //! Nesting of slices on host threads, and the time that a thread spends in each.
 //!
-//! A slice lies in the slice that began last among those of its thread that contain it. At equal begins the shorter one
-//! counts as later; at equal times a call does. This is the rule of torch's tables. A slice that begins when another
+//! A slice is inside the slice that began last among those of its thread that contain it. If two slices start together, the
+//! shorter one counts as the later; if they also end together, an API call does. This is the rule of torch's tables. A slice that begins when another
 //! ends comes after it. A slice of duration 0 contains nothing.
 //!
 //! A thread is in a slice until that slice ends, or until a slice begins that overlaps it without nesting. The self
@@ -22,8 +22,8 @@ pub(crate) struct Nesting {
     /// By event: the index of the slice around it.
     parents: Vec<Option<u32>>,
     order: Vec<u32>,
-    /// Slices that their thread left before their end, mapped to the slice that began then.
-    left_early: HashMap<u32, u32>,
+    /// Slices that a later, overlapping slice of their thread interrupted, with that slice.
+    interrupted_by: HashMap<u32, u32>,
 }
 
 /// The open slices of each thread, in order of time. The caller numbers the slices.
@@ -40,7 +40,7 @@ pub(crate) struct OpenSlices<'e> {
 #[derive(Clone, Debug)]
 pub(crate) struct Threads<'e> {
     /// Whether any slice names its thread.
-    are_named: bool,
+    has_thread_args: bool,
     /// By process and thread.
     rows: HashMap<(&'e TrackId, i64), usize>,
 }
@@ -74,7 +74,7 @@ impl Nesting {
 
     fn from_slices<'e>(events: &'e Events, slices: impl Iterator<Item = Event<'e>>) -> Nesting {
         let mut nesting =
-            Nesting { parents: vec![None; events.len()], order: Vec::new(), left_early: HashMap::default() };
+            Nesting { parents: vec![None; events.len()], order: Vec::new(), interrupted_by: HashMap::default() };
         let mut open = OpenSlices::new(events);
         for slice in slices {
             let Ok(number) = u32::try_from(slice.index()) else { break };
@@ -84,7 +84,7 @@ impl Nesting {
             let overlapped = open.overlapped_slices().iter().filter_map(|index| events.get(*index));
             let on_other_rows = overlapped.filter(|other| other.track_index() != slice.track_index());
             nesting
-                .left_early
+                .interrupted_by
                 .extend(on_other_rows.filter_map(|other| Some((u32::try_from(other.index()).ok()?, number))));
             open.push(&slice, slice.index());
             nesting.order.push(number);
@@ -99,8 +99,8 @@ impl Nesting {
     }
 
     /// Returns how long the thread is in a slice, nested slices included, in nanoseconds.
-    pub(super) fn inside_ns(&self, slice: Event<'_>) -> u64 {
-        let later = u32::try_from(slice.index()).ok().and_then(|index| self.left_early.get(&index));
+    pub(super) fn active_ns(&self, slice: Event<'_>) -> u64 {
+        let later = u32::try_from(slice.index()).ok().and_then(|index| self.interrupted_by.get(&index));
         let left = later.and_then(|later| slice.events.get(*later as usize)).map(|later| later.start());
         left.unwrap_or(slice.end()).since(slice.start())
     }
@@ -154,12 +154,12 @@ impl<'e> Threads<'e> {
     pub(crate) fn new(events: &'e Events) -> Threads<'e> {
         let id = |track: &'e EventTrack| Some((&track.process, id_number(&track.thread)?));
         let rows = events.tracks().iter().enumerate().filter_map(|(row, track)| Some((id(track)?, row)));
-        Threads { are_named: events.arguments.has_key(StringId::THREAD), rows: rows.collect() }
+        Threads { has_thread_args: events.arguments.has_key(StringId::THREAD), rows: rows.collect() }
     }
 
     /// Returns the track of an event's thread.
     pub(crate) fn thread_track(&self, event: &Event<'_>) -> usize {
-        if !self.are_named {
+        if !self.has_thread_args {
             return event.track_index();
         }
         let named = event.arg_by_id(StringId::THREAD).and_then(as_signed);

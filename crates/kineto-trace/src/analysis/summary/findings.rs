@@ -242,7 +242,7 @@ fn find_lone_copies(summary: &Summary) -> Option<Finding> {
     })
 }
 
-/// So many launches are queued that a further launch waits.
+/// The launch queue is full, so launches block.
 fn find_full_queue(summary: &Summary) -> Option<Finding> {
     /// CUDA's queue of a stream holds 1,024 launches.
     const MIN_QUEUED: i64 = 1000;

@@ -72,7 +72,7 @@ impl LaunchFigures {
     }
 }
 
-/// Returns a percentile of sorted values, by nearest rank; 0 of none.
+/// Returns a percentile of sorted values, by nearest rank; 0 for an empty list.
 fn percentile(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
     sorted.get(rank).copied().unwrap_or(0)

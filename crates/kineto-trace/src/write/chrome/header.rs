@@ -42,7 +42,7 @@ pub fn is_reserved(key: &str) -> bool {
 
 const DISTRIBUTED_INFO: &str = "distributedInfo";
 
-/// The header's key for the name that the backend of PrivateUse1 has given itself.
+/// The header's key for the name under which the PrivateUse1 backend is registered.
 pub const PRIVATE_USE1_KEY: &str = "privateuse1_backend_name";
 
 /// The key that marks a file as closed before its last row because its time limit passed.

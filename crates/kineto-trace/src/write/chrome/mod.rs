@@ -103,7 +103,7 @@ impl<W: Write> ChromeWriter<W> {
     }
 
     /// Writes a metadata row with one arg.
-    fn metadata_row(&mut self, what: &str, track: Track<'_>, at: Timestamp, arg: (&str, ArgValue<'_>)) {
+    fn put_metadata_row(&mut self, what: &str, track: Track<'_>, at: Timestamp, arg: (&str, ArgValue<'_>)) {
         self.out.put_literal(b"\n{\"ph\":\"M\",\"name\":\"");
         self.out.put_verbatim(what.as_bytes());
         self.out.put_literal(b"\"");
@@ -114,7 +114,7 @@ impl<W: Write> ChromeWriter<W> {
     }
 
     /// Writes one end of an async track, up to its args.
-    fn async_end(&mut self, ph: u8, row: &AsyncRow<'_>, at: Timestamp) {
+    fn put_async_row(&mut self, ph: u8, row: &AsyncRow<'_>, at: Timestamp) {
         self.out.put_literal(b"\n{\"ph\":\"");
         self.out.put_literal(&[ph]);
         self.out.put_literal(b"\",\"cat\":\"async\",\"name\":");
@@ -129,17 +129,17 @@ impl<W: Write> ChromeWriter<W> {
 impl<W: Write> Rows for ChromeWriter<W> {
     fn write_process(&mut self, row: &ProcessRow<'_>) -> io::Result<()> {
         let track = Track { process: row.process, thread: Lane::Id(0) };
-        self.metadata_row("process_name", track, row.at, ("name", ArgValue::Str(row.name)));
+        self.put_metadata_row("process_name", track, row.at, ("name", ArgValue::Str(row.name)));
         if !row.label.is_empty() {
-            self.metadata_row("process_labels", track, row.at, ("labels", ArgValue::Str(row.label)));
+            self.put_metadata_row("process_labels", track, row.at, ("labels", ArgValue::Str(row.label)));
         }
-        self.metadata_row("process_sort_index", track, row.at, ("sort_index", ArgValue::I64(row.sort_index)));
+        self.put_metadata_row("process_sort_index", track, row.at, ("sort_index", ArgValue::I64(row.sort_index)));
         self.out.end_row()
     }
 
     fn write_thread(&mut self, row: &ThreadRow<'_>) -> io::Result<()> {
-        self.metadata_row("thread_name", row.track, row.at, ("name", ArgValue::Str(row.name)));
-        self.metadata_row("thread_sort_index", row.track, row.at, ("sort_index", ArgValue::I64(row.sort_index)));
+        self.put_metadata_row("thread_name", row.track, row.at, ("name", ArgValue::Str(row.name)));
+        self.put_metadata_row("thread_sort_index", row.track, row.at, ("sort_index", ArgValue::I64(row.sort_index)));
         self.out.end_row()
     }
 
@@ -172,11 +172,11 @@ impl<W: Write> Rows for ChromeWriter<W> {
         self.out.end_row()
     }
 
-    fn async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
-        self.async_end(b'b', row, row.start);
+    fn write_async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
+        self.put_async_row(b'b', row, row.start);
         self.args_if_any(row.args);
         self.out.put_literal(b"},");
-        self.async_end(b'e', row, row.end.max(row.start));
+        self.put_async_row(b'e', row, row.end.max(row.start));
         self.out.put_literal(b"},");
         self.out.end_row()
     }
@@ -195,7 +195,7 @@ impl<W: Write> Rows for ChromeWriter<W> {
         self.out.put_wide_uint(row.op_count);
         self.out.put_literal(b"}},");
         let track = Track { process: group, thread: Lane::Id(0) };
-        self.metadata_row("process_sort_index", track, row.start, ("sort_index", ArgValue::I64(SORT_INDEX)));
+        self.put_metadata_row("process_sort_index", track, row.start, ("sort_index", ArgValue::I64(SORT_INDEX)));
         self.out.put_literal(b"\n{\"ph\":\"i\",\"s\":\"g\",\"name\":");
         self.out.put_string(&format!("Iteration Start: {}", row.name));
         let thread = format!("Trace {}", row.name);
@@ -282,8 +282,8 @@ mod tests {
         let b = r#"{"ph":"b","cat":"async","name":"get","id2":{"local":"0xabc"},"pid":"Async spans","tid":0,"ts":1.000,"args":{"busy":1}}"#;
         let e =
             r#"{"ph":"e","cat":"async","name":"get","id2":{"local":"0xabc"},"pid":"Async spans","tid":0,"ts":4.000}"#;
-        assert_eq!(lines(|writer| writer.async_track(&row).unwrap()), [b, e]);
-        let backwards = lines(|writer| writer.async_track(&AsyncRow { end: ns(1), ..row }).unwrap());
+        assert_eq!(lines(|writer| writer.write_async_track(&row).unwrap()), [b, e]);
+        let backwards = lines(|writer| writer.write_async_track(&AsyncRow { end: ns(1), ..row }).unwrap());
         assert!(backwards[1].contains(r#""ts":1.000"#));
     }
 

@@ -69,8 +69,8 @@ impl<W: Write> ChromeWriter<W> {
         if !self.sync_rows.0.contains(&(device, stream)) {
             self.sync_rows.0.push((device, stream));
             let name = format!("stream {stream} (sync)");
-            self.metadata_row("thread_name", track, at, ("name", ArgValue::Str(&name)));
-            self.metadata_row("thread_sort_index", track, at, ("sort_index", ArgValue::I64(stream)));
+            self.put_metadata_row("thread_name", track, at, ("name", ArgValue::Str(&name)));
+            self.put_metadata_row("thread_sort_index", track, at, ("sort_index", ArgValue::I64(stream)));
         }
     }
 }

@@ -321,7 +321,7 @@ impl<W: Write> PerfettoWriter<W> {
     }
 }
 
-/// Files of several processes can be joined only if their tracks have different numbers.
+/// Returns a seed for track uuids that differs between recordings, so that files of several processes can be merged.
 fn track_seed(header: &Header<'_>) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -402,7 +402,7 @@ impl<W: Write> Rows for PerfettoWriter<W> {
         Ok(())
     }
 
-    fn async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
+    fn write_async_track(&mut self, row: &AsyncRow<'_>) -> io::Result<()> {
         let (start, end) = (self.since_base(row.start), self.since_base(row.end.max(row.start)));
         let track = self.tracks.async_span_track(row.on.process, row.name);
         let lane = self.tracks.lane_of_span(track, row.track, start, end);

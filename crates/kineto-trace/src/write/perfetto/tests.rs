@@ -405,7 +405,7 @@ fn successive_spans_of_one_name_share_lanes() {
     let rows = [row(1, 0, 100), row(2, 10, 20), row(1, 20, 50), row(3, 30, 40), row(4, 100, 110)];
     let mut bytes = Vec::new();
     let found = written(|writer| {
-        rows.iter().for_each(|row| writer.async_track(row).unwrap());
+        rows.iter().for_each(|row| writer.write_async_track(row).unwrap());
         bytes.push(writer.tracks.sequences);
     });
     assert_eq!(bytes, [2]);

@@ -240,7 +240,7 @@ impl JsonNesting<'_> {
     /// Counts a level; `message` is at it.
     fn enter(&mut self, message: ProtoMessage<'_>) -> Result<()> {
         if self.depth == DEPTH {
-            let cause = Cause::TooLarge("values lie more than 128 deep within one another");
+            let cause = Cause::TooLarge("values are nested more than 128 levels deep");
             return Err(Fault::new(cause, message.position()));
         }
         self.depth += 1;

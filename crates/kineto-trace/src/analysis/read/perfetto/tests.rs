@@ -315,7 +315,7 @@ fn annotations_become_typed_arguments() {
     let deep = (0..200).fold(number(4, 1), |inner, _| bytes(12, inner));
     let packets = event(1, &[number(9, 1), annotation("deep", deep)]);
     let error = Events::from_reader(packets.as_slice()).unwrap_err();
-    assert!(error.kind() == ErrorKind::TooLarge && error.to_string().contains("128 deep"), "{error}");
+    assert!(error.kind() == ErrorKind::TooLarge && error.to_string().contains("128 levels deep"), "{error}");
 }
 
 #[test]
