@@ -20,8 +20,8 @@ pub(super) fn serve_requests(_session: &Arc<Session>) {
     crate::diag::diag!(
         Warning,
         "ondemand",
-        "nothing is recorded for requests (KINETO_USE_DAEMON, KINETO_TRIGGER_DIR) or by the clock (START_DELAY_MS, \
-         ACTIVITIES_DURATION_MSECS): that is for Linux; unset them, or start recordings in the program"
+        "requests (KINETO_USE_DAEMON, KINETO_TRIGGER_DIR) and timed recordings (START_DELAY_MS, ACTIVITIES_DURATION_MSECS) \
+         are not served: they need Linux; unset these keys, or start recordings in the program"
     );
 }
 

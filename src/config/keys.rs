@@ -191,8 +191,8 @@ keys! {
     StartWindows: Both Now Start "START_WINDOWS", SettingKind::Int(1..=i32::MAX as i64), Described("until the program ends"), "",
         "number of recordings, with START_PERIOD_MS" => (in ondemand);
     Iterations: Both Now Start "ACTIVITIES_ITERATIONS", I32, Described("none"), "",
-        "number of iterations to record, with a start iteration; a program that counts none is waited for, but not in a \
-         request" => (in ondemand);
+        "number of iterations to record, with a start iteration; if the program counts none, \
+         the recording waits until it does, but a request falls back to a duration" => (in ondemand);
     StartIteration: Both Now Start "PROFILE_START_ITERATION", I32, Described("unset"), "",
         "iteration at which the recording starts, with ACTIVITIES_ITERATIONS; wins over a start time" => (in ondemand);
     StartRoundup: Both Now Start "PROFILE_START_ITERATION_ROUNDUP", I32, Described("unset"), "",
@@ -237,7 +237,7 @@ keys! {
     DisableCupti: Both Now Start "DISABLE_CUPTI", SettingKind::Bool, Literal("false"), "",
         "disables NVIDIA GPUs: no library is searched for" => (in gpu);
     TeardownCupti: Both Now Next "TEARDOWN_CUPTI", SettingKind::Bool, Literal("false"), "",
-        "removes CUPTI from the process after each recording, with its remaining cost" => (in gpu);
+        "detaches CUPTI from the process after each recording, which removes its remaining overhead" => (in gpu);
     CuptiPath: Environment Now Start "KINETO_CUPTI_PATH", SettingKind::Text, Described("searched for"), "",
         "the libcupti to use, or its folder" => (in gpu);
     DisableRocm: Both Now Start "DISABLE_ROCM", SettingKind::Bool, Literal("false"), "", "disables AMD GPUs" => (in gpu);

@@ -180,9 +180,9 @@ impl ConfigurationDiagnosis {
             page.add_line("set", &format!("{key}={value} ({source})"));
         }
         if let Some(error) = &self.error {
-            page.add_line("WRONG", error);
+            page.add_line("error", error);
         }
-        self.warnings.iter().for_each(|warning| page.add_line("odd", warning));
+        self.warnings.iter().for_each(|warning| page.add_line("warning", warning));
         page.add_types("selected", self.selected);
         page.add_types("not available", self.not_recorded);
     }
@@ -323,7 +323,7 @@ pub(super) mod tests {
             machine: vec![("kernel", "Linux 6.1".to_owned())],
             clock: ClockDiagnosis { source: "tsc", error_ns: 40, notes: Vec::new() },
             configuration: ConfigurationDiagnosis {
-                from_env: "makes no layer".to_owned(),
+                from_env: "returns no layer".to_owned(),
                 set: vec![("GZIP_LEVEL", "3".to_owned(), "environment".to_owned())],
                 selected: types,
                 not_recorded: ActivityTypes::EMPTY,

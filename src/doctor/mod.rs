@@ -128,7 +128,7 @@ impl Doctor {
         let names = names.chain(self.collectors.iter().map(|collector| collector.name()));
         let selected = Config::default().activities;
         let configuration = ConfigurationDiagnosis {
-            from_env: "makes no layer".to_owned(),
+            from_env: "returns no layer".to_owned(),
             set: Vec::new(),
             selected,
             not_recorded: selected,
@@ -296,9 +296,9 @@ fn diagnose_configuration(env: &Env) -> (Config, ConfigurationDiagnosis) {
     let error = resolved.as_ref().err().map(ToString::to_string);
     let from_env = match env.activation_or_default() {
         _ if resolved.is_err() => "fails",
-        Activation::On => "makes a layer that records",
-        Activation::Idle => "makes a layer that waits for requests",
-        Activation::Off => "makes no layer: set KINETO_ENABLED=1 to enable it",
+        Activation::On => "returns a layer that records",
+        Activation::Idle => "returns a layer that waits for requests",
+        Activation::Off => "returns no layer; set KINETO_ENABLED=1 to enable it",
     };
     let config = resolved.unwrap_or_else(|_| {
         let mut config = Config::default();
@@ -477,15 +477,15 @@ mod tests {
         let fine =
             examine(&told, false, &[("KINETO_GZIP_LEVEL", "3"), ("KINETO_ENABLED", "1"), ("KINETO_GZIP_LEVL", "1")]);
         let configuration = &fine.configuration;
-        assert_eq!(configuration.from_env, "makes a layer that records");
+        assert_eq!(configuration.from_env, "returns a layer that records");
         assert!(configuration.set.contains(&("GZIP_LEVEL", "3".to_owned(), "environment".to_owned())));
         assert_eq!(configuration.warnings, ["unknown variable KINETO_GZIP_LEVL; did you mean KINETO_GZIP_LEVEL?"]);
         assert!(fine.is_well());
         // `from_env` does the same: it warns and falls back.
         for (name, value) in [("KINETO_GZIP_LEVEL", "30"), ("KINETO_ENABLED", "perhaps")] {
-            let odd = examine(&told, false, &[(name, value)]);
-            let ConfigurationDiagnosis { error, warnings, .. } = &odd.configuration;
-            assert!(error.is_none() && odd.is_well(), "{odd}");
+            let warned = examine(&told, false, &[(name, value)]);
+            let ConfigurationDiagnosis { error, warnings, .. } = &warned.configuration;
+            assert!(error.is_none() && warned.is_well(), "{warned}");
             assert!(warnings.len() == 1 && warnings[0].contains(name) && warnings[0].contains(value), "{warnings:?}");
         }
         let wrong = examine(&told, false, &[("KINETO_CONFIG", "/nowhere/file")]);

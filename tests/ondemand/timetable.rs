@@ -258,7 +258,7 @@ fn contradictory_variables_are_an_error() {
                 ("KINETO_PROFILE_START_ITERATION", "1"),
                 ("KINETO_START_DELAY_MS", "1"),
             ],
-            "set the ones or the others",
+            "remove one of the two groups",
         ),
     ] {
         let (said, _) = start(&place, "fails", env).end();

@@ -82,7 +82,7 @@ impl Timetable {
         let is_by_time = !self.delay.is_zero() || self.period.is_some() || self.count.is_some();
         if self.is_by_iterations() {
             let why = "ACTIVITIES_ITERATIONS with PROFILE_START_ITERATION records by iterations, START_DELAY_MS, \
-                       START_PERIOD_MS and START_WINDOWS by time; set the ones or the others";
+                       START_PERIOD_MS and START_WINDOWS by time; remove one of the two groups";
             return if is_by_time { Err(why.to_owned()) } else { Ok(()) };
         }
         match (self.length, self.period, self.count) {
