@@ -187,7 +187,10 @@ mod tests {
             ("START_WINDOWS=2 ACTIVITIES_DURATION_SECS=1", Some("START_WINDOWS needs START_PERIOD_MS")),
             ("START_WINDOWS=1 ACTIVITIES_DURATION_SECS=1", None),
             ("ACTIVITIES_DURATION_MSECS=0", Some("records nothing")),
-            ("ACTIVITIES_ITERATIONS=1 PROFILE_START_ITERATION=0 START_DELAY_MS=1", Some("the ones or the others")),
+            (
+                "ACTIVITIES_ITERATIONS=1 PROFILE_START_ITERATION=0 START_DELAY_MS=1",
+                Some("remove one of the two groups"),
+            ),
             ("ACTIVITIES_ITERATIONS=1 PROFILE_START_ITERATION=0 ACTIVITIES_DURATION_MSECS=0", None),
         ] {
             match (Timetable::of(text).check_consistency(), message) {
