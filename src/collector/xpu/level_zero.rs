@@ -180,15 +180,15 @@ impl LevelZero {
 }
 
 /// Queries the count, then the list.
-fn query_list(mut ask: impl FnMut(*mut u32, *mut Handle) -> Code) -> Vec<Handle> {
+fn query_list(mut query: impl FnMut(*mut u32, *mut Handle) -> Code) -> Vec<Handle> {
     let mut count = 0;
-    if ask(&raw mut count, null_mut()) != 0 || count == 0 {
+    if query(&raw mut count, null_mut()) != 0 || count == 0 {
         return Vec::new();
     }
-    let room = count.min(MOST);
-    let mut all = vec![null::<c_void>().cast_mut(); room as usize];
-    let mut count = room;
-    if ask(&raw mut count, all.as_mut_ptr()) != 0 {
+    let capacity = count.min(MOST);
+    let mut all = vec![null::<c_void>().cast_mut(); capacity as usize];
+    let mut count = capacity;
+    if query(&raw mut count, all.as_mut_ptr()) != 0 {
         return Vec::new();
     }
     all.truncate(count as usize);
@@ -217,25 +217,25 @@ mod tests {
 
     #[test]
     fn lists_are_limited() {
-        let asked = |told: u32, code: Code| {
-            let mut rooms = Vec::new();
+        let query_with = |reported: u32, code: Code| {
+            let mut capacities = Vec::new();
             let found = query_list(|count, list| {
                 // SAFETY: the caller passes a valid place.
-                rooms.push(unsafe { count.read() });
+                capacities.push(unsafe { count.read() });
                 let is_last = !list.is_null();
                 if is_last {
                     // SAFETY: the list has room for at least one handle.
                     unsafe { list.write(std::ptr::without_provenance_mut(8)) };
                 }
                 // SAFETY: the caller passes a valid place.
-                unsafe { count.write(told) };
+                unsafe { count.write(reported) };
                 if is_last { code } else { 0 }
             });
-            (found.len(), rooms)
+            (found.len(), capacities)
         };
-        assert_eq!(asked(0, 0), (0, vec![0]));
-        assert_eq!(asked(1, 0), (1, vec![0, 1]));
-        assert_eq!(asked(u32::MAX, 0), (1, vec![0, MOST]), "nulls are none");
-        assert_eq!(asked(1, 1), (0, vec![0, 1]));
+        assert_eq!(query_with(0, 0), (0, vec![0]));
+        assert_eq!(query_with(1, 0), (1, vec![0, 1]));
+        assert_eq!(query_with(u32::MAX, 0), (1, vec![0, MOST]), "nulls are none");
+        assert_eq!(query_with(1, 1), (0, vec![0, 1]));
     }
 }

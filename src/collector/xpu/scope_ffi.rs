@@ -60,15 +60,16 @@ functions! {
     enable = c"ptiMetricsScopeEnable": unsafe extern "C" fn(*mut Handle) -> Code;
     configure = c"ptiMetricsScopeConfigure":
         unsafe extern "C" fn(Handle, u32, *mut Handle, u32, *const *const c_char, usize) -> Code;
-    room_for = c"ptiMetricsScopeQueryCollectionBufferSize": unsafe extern "C" fn(Handle, usize, *mut usize) -> Code;
-    set_room = c"ptiMetricsScopeSetCollectionBufferSize": unsafe extern "C" fn(Handle, usize) -> Code;
+    query_buffer_size = c"ptiMetricsScopeQueryCollectionBufferSize":
+        unsafe extern "C" fn(Handle, usize, *mut usize) -> Code;
+    set_buffer_size = c"ptiMetricsScopeSetCollectionBufferSize": unsafe extern "C" fn(Handle, usize) -> Code;
     start = c"ptiMetricsScopeStartCollection": unsafe extern "C" fn(Handle) -> Code;
     stop = c"ptiMetricsScopeStopCollection": unsafe extern "C" fn(Handle) -> Code;
     disable = c"ptiMetricsScopeDisable": unsafe extern "C" fn(Handle) -> Code;
     count_buffers = c"ptiMetricsScopeGetCollectionBuffersCount": unsafe extern "C" fn(Handle, *mut usize) -> Code;
     buffer = c"ptiMetricsScopeGetCollectionBuffer":
         unsafe extern "C" fn(Handle, usize, *mut *mut c_void, *mut usize) -> Code;
-    measure = c"ptiMetricsScopeQueryMetricsBufferSize":
+    query_metrics_size = c"ptiMetricsScopeQueryMetricsBufferSize":
         unsafe extern "C" fn(Handle, *mut c_void, *mut usize, *mut usize) -> Code;
     calculate = c"ptiMetricsScopeCalculateMetrics":
         unsafe extern "C" fn(Handle, *mut c_void, *mut c_void, usize, *mut usize) -> Code;
@@ -115,11 +116,11 @@ impl ScopeApi {
         let mut count = 0;
         // SAFETY: the list is null, and the pointer is a valid place for a count.
         check_result(unsafe { (self.devices)(null_mut(), &raw mut count) })?;
-        let room = count.min(DEVICES);
+        let capacity = count.min(DEVICES);
         let none = ScopeDevice { handle: null_mut(), address: [0; 4], model: null(), uuid: [0; 16] };
-        let mut all = vec![none; room as usize];
-        let mut count = room;
-        if room > 0 {
+        let mut all = vec![none; capacity as usize];
+        let mut count = capacity;
+        if capacity > 0 {
             // SAFETY: the list is as long as the count.
             check_result(unsafe { (self.devices)(all.as_mut_ptr(), &raw mut count) })?;
         }
@@ -154,9 +155,9 @@ impl ScopeApi {
         let mut bytes = 0;
         let kernels = usize::try_from(kernels).unwrap_or(usize::MAX);
         // SAFETY: PTI returned the scope, and the pointer is a valid place for a size.
-        check_result(unsafe { (self.room_for)(scope.to_raw(), kernels, &raw mut bytes) })?;
+        check_result(unsafe { (self.query_buffer_size)(scope.to_raw(), kernels, &raw mut bytes) })?;
         // SAFETY: PTI returned the scope.
-        check_result(unsafe { (self.set_room)(scope.to_raw(), bytes) })
+        check_result(unsafe { (self.set_buffer_size)(scope.to_raw(), bytes) })
     }
 
     pub(super) fn start_collection(&self, scope: PtiScope) -> Result<(), PtiError> {
@@ -210,7 +211,7 @@ impl ScopeApi {
         check_result(unsafe { (self.buffer)(scope.to_raw(), nth, &raw mut buffer, &raw mut size) })?;
         let (mut bytes, mut records) = (0, 0);
         // SAFETY: PTI returned scope and buffer, and the pointers are valid places for numbers.
-        check_result(unsafe { (self.measure)(scope.to_raw(), buffer, &raw mut bytes, &raw mut records) })?;
+        check_result(unsafe { (self.query_metrics_size)(scope.to_raw(), buffer, &raw mut bytes, &raw mut records) })?;
         if records == 0 {
             return Ok(MetricRecords { words: Vec::new(), records: 0 });
         }
