@@ -73,8 +73,8 @@ pub(in crate::collector) struct ScriptedWalker(pub(in crate::collector) Vec<Resu
 #[cfg(test)]
 impl Walker for ScriptedWalker {
     fn next_offset(&self, _: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
-        let told = |at| self.0.iter().position(|told| *told == Ok(Some(at))).ok_or(Unreadable);
-        let place = at.map_or(Ok(0), |at| told(at).map(|place| place + 1))?;
+        let index_of = |at| self.0.iter().position(|scripted| *scripted == Ok(Some(at))).ok_or(Unreadable);
+        let place = at.map_or(Ok(0), |at| index_of(at).map(|place| place + 1))?;
         self.0.get(place).copied().unwrap_or(Ok(None))
     }
 }
@@ -84,8 +84,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn cut(length: usize, told: &[Result<Option<usize>, Unreadable>]) -> (Vec<usize>, bool) {
-        let (buffer, walker) = (vec![0u8; length], ScriptedWalker(told.to_vec()));
+    fn split_buffer(length: usize, script: &[Result<Option<usize>, Unreadable>]) -> (Vec<usize>, bool) {
+        let (buffer, walker) = (vec![0u8; length], ScriptedWalker(script.to_vec()));
         let mut records = Records::new(&buffer, &walker);
         let lengths = records.by_ref().take(100).map(<[u8]>::len).collect();
         (lengths, records.is_broken())
@@ -93,19 +93,19 @@ mod tests {
 
     #[test]
     fn record_ends_where_the_next_begins() {
-        assert_eq!(cut(100, &[Ok(Some(0)), Ok(Some(40)), Ok(Some(64)), Ok(None)]), (vec![40, 24, 36], false));
-        assert_eq!(cut(0, &[Ok(Some(0))]), (vec![], false));
+        assert_eq!(split_buffer(100, &[Ok(Some(0)), Ok(Some(40)), Ok(Some(64)), Ok(None)]), (vec![40, 24, 36], false));
+        assert_eq!(split_buffer(0, &[Ok(Some(0))]), (vec![], false));
     }
 
     #[test]
     fn walker_error_ends_the_buffer() {
         for wrong in [Ok(Some(8)), Ok(Some(40)), Ok(Some(0)), Ok(Some(100)), Ok(Some(usize::MAX)), Err(Unreadable)] {
-            let (lengths, broken) = cut(100, &[Ok(Some(8)), Ok(Some(40)), wrong]);
+            let (lengths, broken) = split_buffer(100, &[Ok(Some(8)), Ok(Some(40)), wrong]);
             assert_eq!((lengths, broken), (vec![32, 60], true), "{wrong:?}");
         }
-        assert_eq!(cut(100, &[Err(Unreadable)]), (vec![], true));
-        assert_eq!(cut(1, &[Ok(None)]), (vec![], true), "no record, but bytes");
-        assert_eq!(cut(100, &[Ok(Some(100))]), (vec![], true));
+        assert_eq!(split_buffer(100, &[Err(Unreadable)]), (vec![], true));
+        assert_eq!(split_buffer(1, &[Ok(None)]), (vec![], true), "no record, but bytes");
+        assert_eq!(split_buffer(100, &[Ok(Some(100))]), (vec![], true));
     }
 
     proptest! {

@@ -53,19 +53,19 @@ mod tests {
             bytes[..4].copy_from_slice(&number.to_ne_bytes());
             bytes
         };
-        let lengths = |records: &[Vec<u8>], told: Vec<Result<Option<usize>, Unreadable>>| {
-            let (buffer, walker) = (records.concat(), ScriptedWalker(told));
+        let lengths = |records: &[Vec<u8>], script: Vec<Result<Option<usize>, Unreadable>>| {
+            let (buffer, walker) = (records.concat(), ScriptedWalker(script));
             let steps = RecordSteps::new(&walker);
             let mut records = Records::new(&buffer, &steps);
             (records.by_ref().take(100).map(<[u8]>::len).collect::<Vec<_>>(), records.is_broken())
         };
         let records = [record(4, 40), record(10, 248), record(4, 40), record(10, 248), record(4, 40)];
         // The walker returns the first record of each kind, and would end the buffer there.
-        let told = vec![Ok(Some(0)), Ok(Some(40)), Ok(Some(288)), Err(Unreadable)];
-        assert_eq!(lengths(&records, told.clone()), (vec![40, 248, 40, 248, 40], false));
+        let script = vec![Ok(Some(0)), Ok(Some(40)), Ok(Some(288)), Err(Unreadable)];
+        assert_eq!(lengths(&records, script.clone()), (vec![40, 248, 40, 248, 40], false));
         let longer = [record(4, 40), record(10, 248), record(4, 48), record(10, 248), record(4, 40)];
-        assert!(lengths(&longer, told.clone()).1, "the step does not lead to a record");
+        assert!(lengths(&longer, script.clone()).1, "the step does not lead to a record");
         let cut = [record(4, 40), record(10, 248), record(4, 40), record(10, 200)];
-        assert_eq!(lengths(&cut, told), (vec![40, 248, 40, 200], true));
+        assert_eq!(lengths(&cut, script), (vec![40, 248, 40, 200], true));
     }
 }
