@@ -184,7 +184,7 @@ fn library_newer_than_the_driver_must_be_named() {
     assert_eq!(output.status, 1, "{}", output.text);
     output.assert_contains(&[
         "because there is no libcupti for CUDA 12.4",
-        "so a libcupti of a newer CUDA does not count: `pip install nvidia-cuda-cupti-cu12`, or update the driver",
+        "and needs a libcupti that is not newer: `pip install nvidia-cuda-cupti-cu12`, or update the driver",
         "libcupti.so.12, by the loader: ",
     ]);
     assert!(!output.text.contains("libcupti.so.13"), "{}", output.text);

@@ -15,7 +15,7 @@ struct Circumstances<'a> {
     /// The version of CUDA that the driver supports; `None` without a driver.
     driver: Option<i32>,
     /// `CUDA_VISIBLE_DEVICES`.
-    visible: Option<&'a str>,
+    visible_devices: Option<&'a str>,
     /// `CUDA_INJECTION64_PATH`.
     injection_path: Option<&'a str>,
 }
@@ -42,7 +42,7 @@ pub(super) fn examine(context: &ExamineContext<'_>) -> Examination {
         is_wsl,
         driver: driver.as_ref().ok().map(Driver::version),
         // An empty value hides all GPUs.
-        visible: match options.get("CUDA_VISIBLE_DEVICES") {
+        visible_devices: match options.get("CUDA_VISIBLE_DEVICES") {
             Some(OptionValue::Text(gpus)) => Some(gpus),
             _ => None,
         },
@@ -97,7 +97,7 @@ fn driver_facts(
     facts.extend(module.iter().map(|version| ("kernel module", version.clone())));
     let files = if device_files.is_empty() { "none".to_owned() } else { device_files.join(", ") };
     facts.push(("device files", files));
-    facts.extend(circumstances.visible.map(|gpus| ("visible", format!("CUDA_VISIBLE_DEVICES={gpus}"))));
+    facts.extend(circumstances.visible_devices.map(|gpus| ("visible", format!("CUDA_VISIBLE_DEVICES={gpus}"))));
     facts
 }
 
@@ -144,8 +144,8 @@ impl Circumstances<'_> {
 
     fn without_device(&self) -> Vec<String> {
         let mut advice = Vec::new();
-        if let Some(visible) = self.visible {
-            advice.push(format!("CUDA_VISIBLE_DEVICES is {visible:?}: unset it, or name a GPU that is there"));
+        if let Some(visible_devices) = self.visible_devices {
+            advice.push(format!("CUDA_VISIBLE_DEVICES is {visible_devices:?}: unset it, or name a GPU that is there"));
         }
         if self.container.is_some() && self.kernel_driver.device_files.is_empty() {
             advice.push(self.without_driver());
@@ -181,7 +181,7 @@ fn fitting_library(driver: i32) -> Option<String> {
     };
     let driver_for = cuda_version(driver);
     Some(format!(
-        "the driver is for {driver_for}, so a libcupti of a newer CUDA does not count: `pip install {package}`, or update \
+        "the driver supports {driver_for} and needs a libcupti that is not newer: `pip install {package}`, or update \
          the driver"
     ))
 }
@@ -207,8 +207,8 @@ mod tests {
     use super::*;
 
     fn circumstances<'a>(kernel_driver: &'a KernelDriver, container: Option<&'static str>) -> Circumstances<'a> {
-        let (visible, injected) = (Some("-1"), Some("/x.so"));
-        Circumstances { kernel_driver, container, is_wsl: false, driver: None, visible, injection_path: injected }
+        let (visible_devices, injection_path) = (Some("-1"), Some("/x.so"));
+        Circumstances { kernel_driver, container, is_wsl: false, driver: None, visible_devices, injection_path }
     }
 
     #[test]
@@ -244,7 +244,7 @@ mod tests {
         assert!(forbidden.contains("RmProfilingAdminOnly is 1") && forbidden.contains("SYS_ADMIN"), "{forbidden}");
         assert!(advice(13_000, Why::Busy).contains("loads /x.so"));
         let old = advice(12_040, Why::LibraryNotFound);
-        assert!(old.contains("for CUDA 12.4") && old.contains("nvidia-cuda-cupti-cu12"), "{old}");
+        assert!(old.contains("supports CUDA 12.4") && old.contains("nvidia-cuda-cupti-cu12"), "{old}");
         assert_eq!(advice(13_000, Why::LibraryNotFound), "");
         assert_eq!(advice(13_000, Why::Failed), "");
     }

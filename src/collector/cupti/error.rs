@@ -54,9 +54,9 @@ impl CuptiError {
             }
             26 => "stop what reads the GPU's counters, such as DCGM: `dcgmi profstat --pause`",
             27 => {
-                "this library does not do that on this GPU or platform: for a GPU that its version of CUDA no longer \
-                 supports (CUDA 13: older than Turing), set KINETO_CUPTI_PATH to the libcupti of an older one; for an \
-                 embedded board, to the one that came with it"
+                "this libcupti does not support that function on this GPU or platform: for a GPU that its CUDA version \
+                 no longer supports (CUDA 13: older than Turing), set KINETO_CUPTI_PATH to the libcupti of an older \
+                 CUDA; for an embedded board, to the libcupti that came with it"
             }
             33 => "vGPUs of this kind cannot be profiled",
             35 => {
@@ -113,7 +113,7 @@ mod tests {
             (15, Why::Incompatible, "KINETO_CUPTI_PATH"),
             (999, Why::Incompatible, "driver"),
             (26, Why::Busy, "DCGM"),
-            (27, Why::Unsupported, "libcupti of an older one"),
+            (27, Why::Unsupported, "libcupti of an older CUDA"),
             (43, Why::Unsupported, "MIG"),
             (45, Why::Unsupported, "Windows"),
             (38, Why::Unsupported, "cuProfilerInitialize"),
