@@ -89,7 +89,7 @@ impl Slots {
 
     /// Returns how many slots are committed, the header included.
     pub(crate) fn committed_len(self) -> usize {
-        // Acquire: pairs with `commit`, so that every slot below the length is complete.
+        // Acquire: pairs with `commit_below`, so that every slot below the length is complete.
         let next = self.header_word(NEXT_ID).load(Ordering::Acquire);
         usize::try_from(next.saturating_sub(self.first_id())).unwrap_or(0).min(SLOTS)
     }

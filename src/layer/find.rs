@@ -245,7 +245,7 @@ pub(super) fn close_span(hook: &Hook<'_>, key: u64, own: Option<SpanState>) -> O
         let is_elsewhere = stored_state(hook, key).is_none_or(|stored| stored.origin == Origin::Lent);
         is_elsewhere.then(|| hook.recorder.lanes().take_out(key)).flatten()
     });
-    // After the frame is emptied: a thread that stores the state checks its frame once more (`displace`).
+    // After the frame is emptied: a thread that stores the state checks its frame once more (`displace_span`).
     let entry = hook.recorder.span_table().remove(key);
     let Some(stored) = entry.and_then(|entry| entry.stored).filter(|stored| stored.epoch == hook.epoch) else {
         let again = |known: &SpanState| known.meta & (state::REENTERED | state::IGNORED) == state::REENTERED;

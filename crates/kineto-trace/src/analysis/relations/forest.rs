@@ -54,7 +54,7 @@ impl Forest {
     /// Work that either of them launched counts for the parent; torch drops the parent's own.
     pub(crate) fn merge_same_named_only_children(mut self, events: &Events) -> Forest {
         let name = |node: &ForestNode| events.rows.get(node.event as usize).map(|row| row.name);
-        // A parent comes before its children, so its `counts_as` is final.
+        // A parent comes before its children, so its `merged_into` is final.
         for number in 0..self.nodes.len() {
             let Some(&node) = self.nodes.get(number) else { continue };
             let Some(parent) = self.nodes.get(node.parent as usize).map(|parent| parent.merged_into) else { continue };
