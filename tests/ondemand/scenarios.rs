@@ -93,7 +93,6 @@ fn idle() {
     let made = begun.elapsed();
     assert_eq!(guard.profiler().status(), Status::Idle);
     let mut names = String::new();
-    // Not at the end: while the input thread ends, Linux may leave later threads out of the list.
     while work_until_command(&input).is_some() {
         names = threads();
     }
@@ -102,11 +101,11 @@ fn idle() {
     println!("made in {} us, dropped in {} us; threads: {names}", made.as_micros(), asked.elapsed().as_micros());
 }
 
-/// Returns the names of this process's threads.
+/// Returns the names of this process's threads, less those that end meanwhile.
 fn threads() -> String {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
-    let mut names: Vec<_> = tasks.map(|task| name(task.unwrap()).trim().to_owned()).collect();
+    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).ok();
+    let mut names: Vec<_> = tasks.filter_map(|task| Some(name(task.unwrap())?.trim().to_owned())).collect();
     names.sort();
     names.join(",")
 }

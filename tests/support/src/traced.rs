@@ -46,7 +46,14 @@ pub fn with_reporter() -> KinetoGuard {
 /// Returns the lines of the input; the channel is disconnected at its end.
 pub fn input() -> Receiver<String> {
     let (send, receive) = channel();
-    let read = move || stdin().lock().lines().map_while(Result::ok).for_each(|line| drop(send.send(line)));
+    let read = move || {
+        stdin().lock().lines().map_while(Result::ok).for_each(|line| drop(send.send(line)));
+        drop(send);
+        // An end would disturb a list of the threads: it would have a thread without a name, or lack later threads.
+        loop {
+            std::thread::park();
+        }
+    };
     std::thread::Builder::new().spawn(read).unwrap();
     receive
 }
