@@ -5,6 +5,7 @@ mod averages;
 mod execution_trace;
 mod hostile;
 mod json_features;
+mod path;
 mod read;
 mod related;
 mod summary;

@@ -6,6 +6,7 @@ mod convert;
 mod doctor;
 #[cfg(target_os = "linux")]
 mod listener;
+mod path;
 mod record;
 mod repair;
 mod stacks;
@@ -36,6 +37,7 @@ struct Arguments {
 enum Command {
     Summary(summary::SummaryArguments),
     Table(table::TableArguments),
+    Path(path::PathArguments),
     Stacks(stacks::StacksArguments),
     View(view::ViewArguments),
     Record(record::RecordArguments),
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Summary(arguments) => summary::run(&arguments),
         Command::Table(arguments) => table::run(&arguments),
+        Command::Path(arguments) => path::run(&arguments),
         Command::Stacks(arguments) => stacks::run(&arguments),
         Command::View(arguments) => view::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),

@@ -3,6 +3,7 @@
 
 mod averages;
 mod convert;
+mod path;
 mod repair;
 mod summary;
 mod validate;

@@ -122,7 +122,7 @@ pub struct Flow {
 }
 
 /// The meaning of an arrow; the value is libkineto's flow type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FlowKind {
     /// From a forward operation to its backward operation ("fwdbwd").

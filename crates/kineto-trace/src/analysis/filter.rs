@@ -117,7 +117,7 @@ impl Events {
     }
 
     /// Returns the start and end of a step on the host.
-    fn step_window(&self, number: u64) -> Result<(Timestamp, Timestamp), Error> {
+    pub(super) fn step_window(&self, number: u64) -> Result<(Timestamp, Timestamp), Error> {
         let host = self.iter().filter(|event| event.is_slice() && !event.is_on_device());
         let steps: Vec<_> = host.filter_map(|event| Some((step_number(event.name())?, event))).collect();
         let Some((_, step)) = steps.iter().find(|(found, _)| *found == number) else {

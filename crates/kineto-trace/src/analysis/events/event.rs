@@ -33,6 +33,7 @@ impl<'e> Event<'e> {
         self.events.strings.get(self.row().name)
     }
 
+    /// Returns the id of its name.
     pub(crate) fn name_id(&self) -> StringId {
         self.row().name
     }

@@ -1,5 +1,6 @@
 //! The largest problems in a summary, with evidence and the possible gain.
 
+use super::path::find_dominated_path;
 use super::screen::truncate_name;
 use super::{StepFigures, Summary};
 use crate::analysis::averages::{Average, format_time};
@@ -32,6 +33,7 @@ impl Summary {
             find_allocations,
             find_uneven_steps,
             find_full_queue,
+            find_dominated_path,
         ];
         let mut found: Vec<Finding> = all.iter().filter_map(|find| find(self)).collect();
         found.sort_by_key(|finding| Reverse(finding.gain_ns));

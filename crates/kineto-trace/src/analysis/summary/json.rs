@@ -3,7 +3,7 @@
 use super::groups::{AnnotationFigures, Durations};
 use super::idle::IdleTime;
 use super::occupation::Occupation;
-use super::{Summary, WorkClass};
+use super::{Summary, WorkClass, path};
 use crate::analysis::averages::Average;
 use crate::analysis::events::{Note, TrackId};
 use crate::time::Timestamp;
@@ -47,6 +47,7 @@ pub(super) fn summary_json(summary: &Summary) -> Value {
         "launch": launch,
         "queue": { "max": queue_max, "streams": queues_json(summary) },
         "steps": steps_json(summary),
+        "critical_path": path::paths_json(summary),
         "annotations": {
             "host": annotations_json(&summary.host_annotations),
             "gpu": annotations_json(&summary.device_annotations),
@@ -295,7 +296,7 @@ fn since_start(summary: &Summary, at: Timestamp) -> f64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]
-fn ns_to_micros(ns: u64) -> f64 {
+pub(super) fn ns_to_micros(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
@@ -309,7 +310,7 @@ fn round_to_thousandths(value: f64) -> f64 {
 }
 
 /// Returns a percentage with two decimals; `None` if `whole` is 0.
-fn rounded_percent(part: u64, whole: u64) -> Option<f64> {
+pub(super) fn rounded_percent(part: u64, whole: u64) -> Option<f64> {
     signed_percent(i64::try_from(part).ok()?, i64::try_from(whole).ok()?)
 }
 

@@ -10,6 +10,7 @@ mod launches;
 mod losses;
 mod memory;
 mod occupation;
+mod path;
 mod screen;
 mod steps;
 #[cfg(test)]
@@ -23,6 +24,7 @@ pub use idle::{Gap, GapHost, IdleTime, StreamIdle};
 pub use launches::{LaunchFigures, QueueFigures};
 pub use memory::MemoryFigures;
 pub use occupation::{Exclusive, Occupation};
+pub use path::{CriticalPath, PathFigures, PathKind, PathKindFigures, PathNameFigures, PathPiece, PathPlace, StepPath};
 pub use screen::Screen;
 pub use steps::StepFigures;
 pub(super) use steps::step_number;
@@ -99,6 +101,10 @@ pub struct Summary {
     pub queues: Vec<QueueFigures>,
     /// The steps of the program.
     pub steps: Vec<StepFigures>,
+    /// The critical path of the trace; `None` if there is no slice.
+    pub critical_path: Option<PathFigures>,
+    /// The critical path of the longest step.
+    pub longest_step_path: Option<StepPath>,
     /// Annotations on the host by name.
     pub host_annotations: Vec<AnnotationFigures>,
     /// Annotations on devices by name, each from its first to its last work.
@@ -158,16 +164,18 @@ impl Summary {
         let mut idle = IdleTime::default();
         stream_idle.iter().for_each(|stream| idle += stream.idle);
         let slices = || events.iter().filter(Event::is_slice);
-        let start = slices().next().map_or(Timestamp::default(), |first| first.start());
         let mut categories: HashMap<StringId, u64> = HashMap::default();
         slices().for_each(|slice| *categories.entry(slice.category_id()).or_default() += 1u64);
         let annotations = |kind| groups::annotation_figures(slices().filter(move |event| event.kind() == Some(kind)));
         let mut numbers: Vec<_> = devices.streams.iter().map(|stream| &stream.device).collect();
         numbers.sort_unstable();
         numbers.dedup();
+        let range = events.slice_range();
+        let steps = steps::step_figures(events, &devices, &busy);
+        let (critical_path, longest_step_path) = path::summary_paths(events, &devices, attribution, &steps);
         Summary {
-            start,
-            span_ns: slices().map(|slice| slice.end()).max().unwrap_or(start).since(start),
+            start: range.start,
+            span_ns: range.end.since(range.start),
             slices: slices().count() as u64,
             categories: categories.into_iter().map(|(id, count)| (events.strings.get(id).to_owned(), count)).collect(),
             rank: distributed_rank(events),
@@ -182,7 +190,9 @@ impl Summary {
             gaps: idle::longest_gaps(events, &devices, &forest, GAPS),
             launches: LaunchFigures::new(&devices.work),
             queues: streams.iter().filter_map(|(stream, work)| QueueFigures::new(stream, work)).collect(),
-            steps: steps::step_figures(events, &devices, &busy),
+            steps,
+            critical_path,
+            longest_step_path,
             host_annotations: annotations(ActivityType::UserAnnotation),
             device_annotations: annotations(ActivityType::GpuUserAnnotation),
             memory: memory::memory_figures(events),

@@ -1,6 +1,7 @@
 //! Formats a summary as text: the overview first, then tables.
 
 use super::findings::{format_ns, percent_of};
+use super::path::PathText;
 use super::{Occupation, Summary};
 use crate::analysis::averages::Average;
 use crate::analysis::averages::units::format_bytes;
@@ -130,6 +131,25 @@ impl<'s> Screen<'s> {
         Ok(())
     }
 
+    fn write_paths(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let summary = self.summary;
+        // Without device work, the table of operators shows the same.
+        if summary.device_events == 0 {
+            return Ok(());
+        }
+        let trace = summary.critical_path.as_ref().map(|path| ("the trace".to_owned(), path));
+        let step = summary
+            .longest_step_path
+            .as_ref()
+            .map(|step| (format!("step {}, the longest", step.number), &step.figures));
+        for (subject, path) in trace.into_iter().chain(step) {
+            let text = PathText::new(&subject, path, self.width);
+            self.write_heading(f, &text.heading)?;
+            text.lines.iter().try_for_each(|line| writeln!(f, "  {line}"))?;
+        }
+        Ok(())
+    }
+
     fn write_steps(&self, f: &mut Formatter<'_>) -> fmt::Result {
         const MOST: usize = 6;
 
@@ -248,6 +268,7 @@ impl fmt::Display for Screen<'_> {
             self.write_devices(f, found)?;
         }
         self.write_findings(f)?;
+        self.write_paths(f)?;
         self.write_steps(f)?;
         self.write_operators(f)?;
         self.write_kernels(f)?;
@@ -280,7 +301,7 @@ pub(super) fn truncate_name(name: &str, width: usize) -> String {
 }
 
 /// Fills lines with parts up to the width; longer parts are truncated.
-fn filled_lines<T: AsRef<str>>(parts: &[T], separator: &str, width: usize) -> Vec<String> {
+pub(super) fn filled_lines<T: AsRef<str>>(parts: &[T], separator: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in parts.iter().map(T::as_ref) {
         match lines.last_mut() {

@@ -206,8 +206,9 @@ fn full_launch_queue_is_found() {
             lines.kernel(i + 1, "gemm", (i, i + 1), (5000 + i * 50, 5050 + i * 50))
         })
     };
-    assert_eq!(launches(1020).titles(), ["The launch queue is full: up to 1020 launches wait in a stream."]);
-    assert!(launches(900).titles().is_empty());
+    let is_full = |title: &String| title == "The launch queue is full: up to 1020 launches wait in a stream.";
+    assert!(launches(1020).titles().iter().any(is_full));
+    assert!(launches(900).titles().iter().all(|title| !title.contains("queue")));
 }
 
 #[test]

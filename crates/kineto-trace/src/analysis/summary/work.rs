@@ -70,7 +70,7 @@ pub(super) struct Work<'e> {
     pub(super) class: WorkClass,
     pub(super) launch: Option<Event<'e>>,
     /// An index into [`Devices::streams`].
-    stream: usize,
+    pub(super) stream: usize,
 }
 
 impl Work<'_> {

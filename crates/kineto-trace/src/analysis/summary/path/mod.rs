@@ -1,0 +1,293 @@
+//! The critical path: what the end of a window waited for, traced back to its start.
+//!
+//! From the last end in the window the walk goes back in time. At each point it continues with the predecessor that ended last. Time
+//! between two pieces is a wait with a name. So the pieces tile the window exactly, and no graph is needed.
+//!
+//! - Work on a device follows its launch, the work before it in its stream, or the work whose event its stream waited for. Without such
+//!   an event, it follows work of another stream that ended while it was ready: streams compete for a device, and traces lack events.
+//! - A host thread goes back through its slices. A call that waits for a device follows the work that it waited for.
+//! - Between operations, a thread follows the source of an arrow, or a thread that arrows connect with it. Calls that poll end no path.
+
+mod device;
+mod export;
+mod figures;
+mod host;
+mod report;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+pub(super) use report::{PathText, find_dominated_path, paths_json};
+
+pub use figures::{PathFigures, PathKindFigures, PathNameFigures, StepPath};
+
+use super::steps::StepFigures;
+use super::work::Devices;
+use crate::analysis::events::{Event, Events};
+use crate::analysis::relations::{Attribution, Nesting};
+use crate::error::Error;
+use crate::time::Timestamp;
+use device::WorkOrder;
+use host::HostThreads;
+use std::cmp::Reverse;
+use std::fmt;
+use std::ops::Range;
+use walk::PathWalk;
+
+/// The critical path of a window; made by [`Events::critical_path`].
+///
+/// ```
+/// use kineto_trace::analysis::{Events, summary::PathKind};
+///
+/// let trace = br#"{"traceEvents": [
+///     {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 0, "dur": 2,
+///      "args": {"correlation": 1}},
+///     {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 5, "dur": 10,
+///      "args": {"correlation": 1, "device": 0, "stream": 7}}
+/// ]}"#;
+/// let events = Events::from_reader(trace.as_slice())?;
+/// let path = events.critical_path(events.slice_range());
+/// let pieces: Vec<_> = path.pieces().iter().map(|piece| (piece.kind, piece.duration_ns())).collect();
+/// assert_eq!(pieces, [(PathKind::Call, 2_000), (PathKind::LaunchDelay, 3_000), (PathKind::Compute, 10_000)]);
+/// # Ok::<(), kineto_trace::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct CriticalPath<'e> {
+    window: Range<Timestamp>,
+    pieces: Vec<PathPiece<'e>>,
+}
+
+/// A piece of a critical path: work, an operation, or a wait.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct PathPiece<'e> {
+    /// What the time was spent on.
+    pub kind: PathKind,
+    /// The event that took the time, or that waited. `None` while a thread is idle.
+    pub event: Option<Event<'e>>,
+    /// The start.
+    pub start: Timestamp,
+    /// The end.
+    pub end: Timestamp,
+}
+
+/// What a piece of a critical path was spent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum PathKind {
+    /// A kernel computes.
+    Compute,
+    /// A kernel communicates.
+    Communication,
+    /// A device copies or fills memory.
+    Copy,
+    /// A thread is in an operation, without the operations inside it.
+    Operation,
+    /// A thread is in a call of the runtime or the driver.
+    Call,
+    /// A thread is between two operations. The event is the annotation or the interpreter's function around it, if any.
+    Between,
+    /// Nothing is recorded on the thread, before its first slice or after its last.
+    Idle,
+    /// Launched work has not started: from the end of the launch.
+    LaunchDelay,
+    /// Work waits for its turn: from the end of the work before it in its stream.
+    Queue,
+    /// Work waits for an event or a resource: from the end of work in another stream.
+    StreamWait,
+    /// A call waits for a device: from the end of the work that it waited for. All of the call if that work is unknown.
+    DeviceWait,
+    /// A thread waits for another: from the end of the other thread's operation.
+    ThreadWait,
+    /// Nothing explains the start of work, because its launch is unknown.
+    UnknownLaunch,
+}
+
+/// Where the time of a [`PathKind`] passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PathPlace {
+    /// A device works.
+    Device,
+    /// A host thread runs.
+    Host,
+    /// Neither: something waits.
+    Wait,
+}
+
+impl PathKind {
+    /// All kinds.
+    pub const ALL: [PathKind; 13] = [
+        PathKind::Compute,
+        PathKind::Communication,
+        PathKind::Copy,
+        PathKind::Operation,
+        PathKind::Call,
+        PathKind::Between,
+        PathKind::Idle,
+        PathKind::LaunchDelay,
+        PathKind::Queue,
+        PathKind::StreamWait,
+        PathKind::DeviceWait,
+        PathKind::ThreadWait,
+        PathKind::UnknownLaunch,
+    ];
+
+    /// Returns the name in JSON and CSV, such as "`launch_delay`".
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            PathKind::Compute => "compute",
+            PathKind::Communication => "comm",
+            PathKind::Copy => "copy",
+            PathKind::Operation => "operation",
+            PathKind::Call => "call",
+            PathKind::Between => "between",
+            PathKind::Idle => "idle",
+            PathKind::LaunchDelay => "launch_delay",
+            PathKind::Queue => "queue",
+            PathKind::StreamWait => "stream_wait",
+            PathKind::DeviceWait => "device_wait",
+            PathKind::ThreadWait => "thread_wait",
+            PathKind::UnknownLaunch => "unknown_launch",
+        }
+    }
+
+    /// Returns what it means in a few words, such as "launch delay".
+    pub const fn description(self) -> &'static str {
+        match self {
+            PathKind::Compute => "compute kernels",
+            PathKind::Communication => "communication",
+            PathKind::Copy => "copies and fills",
+            PathKind::Operation => "operators on the host",
+            PathKind::Call => "runtime and driver calls",
+            PathKind::Between => "host between operators",
+            PathKind::Idle => "host idle",
+            PathKind::LaunchDelay => "launch delay",
+            PathKind::Queue => "gap behind work of the same stream",
+            PathKind::StreamWait => "wait for another stream",
+            PathKind::DeviceWait => "wait for the device",
+            PathKind::ThreadWait => "wait for another thread",
+            PathKind::UnknownLaunch => "before work whose launch is unknown",
+        }
+    }
+
+    /// Returns where its time passes.
+    pub const fn place(self) -> PathPlace {
+        match self {
+            PathKind::Compute | PathKind::Communication | PathKind::Copy => PathPlace::Device,
+            PathKind::Operation | PathKind::Call | PathKind::Between => PathPlace::Host,
+            _ => PathPlace::Wait,
+        }
+    }
+}
+
+impl fmt::Display for PathKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.description())
+    }
+}
+
+impl fmt::Debug for CriticalPath<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CriticalPath").field("window", &self.window).finish_non_exhaustive()
+    }
+}
+
+impl PathPiece<'_> {
+    /// Returns the duration in nanoseconds.
+    pub fn duration_ns(&self) -> u64 {
+        self.end.since(self.start)
+    }
+}
+
+impl<'e> CriticalPath<'e> {
+    /// Returns the window.
+    pub fn window(&self) -> Range<Timestamp> {
+        self.window.clone()
+    }
+
+    /// Returns the pieces in order of time. Each starts where the one before ends; together they fill the window.
+    pub fn pieces(&self) -> &[PathPiece<'e>] {
+        &self.pieces
+    }
+
+    /// Returns the totals by kind and by name.
+    pub fn figures(&self) -> PathFigures {
+        PathFigures::new(self.window.clone(), self.pieces.iter().copied())
+    }
+}
+
+impl Events {
+    /// Returns the critical path of a window: of the trace ([`slice_range`](Events::slice_range)), of a step
+    /// ([`step_range`](Events::step_range)), or from the start of any event to its end.
+    ///
+    /// An empty window has a path without pieces.
+    pub fn critical_path(&self, window: Range<Timestamp>) -> CriticalPath<'_> {
+        let attribution = Attribution::new(self, &Nesting::new(self));
+        let devices = Devices::new(self, &attribution);
+        let mut pieces: Vec<_> = PathContext::new(self, &devices, &attribution).walk(window.clone()).collect();
+        pieces.reverse();
+        CriticalPath { window, pieces }
+    }
+
+    /// Returns the time from the start of the first slice to the end of the last.
+    pub fn slice_range(&self) -> Range<Timestamp> {
+        let slices = || self.iter().filter(Event::is_slice);
+        let start = slices().next().map_or(Timestamp::default(), |first| first.start());
+        start..slices().map(|slice| slice.end()).max().unwrap_or(start)
+    }
+
+    /// Returns the time of `ProfilerStep#number`: to its end, or to the end of the last work launched in it if that is later.
+    ///
+    /// # Errors
+    /// [`Config`](crate::ErrorKind::Config) if the trace has no step of that number.
+    pub fn step_range(&self, number: u64) -> Result<Range<Timestamp>, Error> {
+        let (start, end) = self.step_window(number)?;
+        let attribution = self.attribution();
+        let is_inside =
+            |event: &Event<'_>| attribution.launch(*event).is_some_and(|launch| (start..end).contains(&launch.start()));
+        let work = self.iter().filter(|event| event.is_slice() && event.is_device_work()).filter(is_inside);
+        Ok(start..work.map(|work| work.end()).fold(end, Timestamp::max))
+    }
+}
+
+/// What walks back through a trace have in common.
+struct PathContext<'c, 'e> {
+    events: &'e Events,
+    devices: &'c Devices<'e>,
+    order: WorkOrder,
+    host: HostThreads<'e>,
+}
+
+impl<'c, 'e> PathContext<'c, 'e> {
+    fn new(events: &'e Events, devices: &'c Devices<'e>, attribution: &Attribution) -> PathContext<'c, 'e> {
+        let (order, host) = (WorkOrder::new(events, devices, attribution), HostThreads::new(events));
+        PathContext { events, devices, order, host }
+    }
+
+    /// Returns the pieces of the path through a window, last first.
+    fn walk(&self, window: Range<Timestamp>) -> PathWalk<'_, 'e> {
+        PathWalk::new(self, window)
+    }
+
+    /// Returns the totals of the path through a window.
+    fn figures(&self, window: Range<Timestamp>) -> PathFigures {
+        PathFigures::new(window.clone(), self.walk(window))
+    }
+}
+
+/// Returns the paths of the trace, if it has slices, and of its longest step.
+pub(super) fn summary_paths(
+    events: &Events,
+    devices: &Devices<'_>,
+    attribution: &Attribution,
+    steps: &[StepFigures],
+) -> (Option<PathFigures>, Option<StepPath>) {
+    let paths = PathContext::new(events, devices, attribution);
+    let range = events.slice_range();
+    let longest = steps.iter().max_by_key(|step| (step.ns_with_device(), Reverse(step.start)));
+    let step_path = longest.map(|step| {
+        let end = step.start.as_nanos().saturating_add(step.ns_with_device());
+        StepPath { number: step.number, figures: paths.figures(step.start..Timestamp::from_nanos(end)) }
+    });
+    (events.iter().any(|event| event.is_slice()).then(|| paths.figures(range)), step_path)
+}

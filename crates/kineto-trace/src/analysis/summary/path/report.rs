@@ -1,0 +1,142 @@
+//! The critical path in a summary: text, JSON, and the finding if one cause dominates it.
+
+use super::{PathFigures, PathKind, PathNameFigures, PathPlace};
+use crate::analysis::summary::Summary;
+use crate::analysis::summary::findings::{Finding, format_ns, percent_of};
+use crate::analysis::summary::json::{ns_to_micros, rounded_percent};
+use crate::analysis::summary::screen::{filled_lines, truncate_name};
+use serde_json::{Value, json};
+
+/// The number of names in the text.
+const TEXT_NAMES: usize = 5;
+/// Kinds with less are left out of the text: it has one decimal.
+const MIN_PERCENT: f64 = 0.05;
+/// The number of names in JSON.
+const JSON_NAMES: usize = 20;
+
+/// A path as a heading and lines of text.
+pub(in crate::analysis::summary) struct PathText {
+    pub(in crate::analysis::summary) heading: String,
+    pub(in crate::analysis::summary) lines: Vec<String>,
+}
+
+impl PathText {
+    /// Returns the text of a path: shares by kind, and the names with the most time. `subject` is such as "the trace".
+    pub(in crate::analysis::summary) fn new(subject: &str, path: &PathFigures, width: usize) -> PathText {
+        let share = |ns| percent_of(ns, path.window_ns);
+        let [device, host, wait] =
+            [PathPlace::Device, PathPlace::Host, PathPlace::Wait].map(|place| share(path.place_ns(place)));
+        let heading = format!(
+            "Critical path of {subject}, {}: host {host:.0} %, device {device:.0} %, waits {wait:.0} %",
+            format_ns(path.window_ns)
+        );
+        let kinds = path.kinds.iter().filter(|row| share(row.ns) >= MIN_PERCENT);
+        let kinds: Vec<_> = kinds.map(|row| format!("{} {:.1} %", row.kind, share(row.ns))).collect();
+        let mut lines = filled_lines(&kinds, "   ", width - 2);
+        for row in path.names.iter().take(TEXT_NAMES) {
+            let start = format!("{:5.1} %  {:>10}  ", share(row.ns), format_ns(row.ns));
+            let room = (width - 2).saturating_sub(start.chars().count());
+            lines.push(start + &truncate_name(&row.name, room));
+        }
+        PathText { heading, lines }
+    }
+}
+
+/// Returns the paths of the trace and of its longest step.
+pub(in crate::analysis::summary) fn paths_json(summary: &Summary) -> Value {
+    let Some(path) = &summary.critical_path else { return Value::Null };
+    let mut object = figures_json(path);
+    let step = summary.longest_step_path.as_ref().map(|step| {
+        let mut object = figures_json(&step.figures);
+        insert_member(&mut object, "n", json!(step.number));
+        object
+    });
+    insert_member(&mut object, "longest_step", json!(step));
+    object
+}
+
+fn insert_member(object: &mut Value, key: &str, value: Value) {
+    object.as_object_mut().and_then(|members| members.insert(key.to_owned(), value));
+}
+
+pub(super) fn figures_json(path: &PathFigures) -> Value {
+    let place = |place| ns_to_micros(path.place_ns(place));
+    let share = |ns| rounded_percent(ns, path.window_ns);
+    json!({
+        "window": ns_to_micros(path.window_ns),
+        "host": place(PathPlace::Host),
+        "device": place(PathPlace::Device),
+        "wait": place(PathPlace::Wait),
+        "kinds": path.kinds.iter().map(|row| {
+            json!({ "kind": row.kind.as_str(), "sum": ns_to_micros(row.ns), "pct": share(row.ns), "pieces": row.pieces })
+        }).collect::<Vec<_>>(),
+        "names": path.names.iter().take(JSON_NAMES).map(|row| {
+            json!({ "name": row.name, "kind": row.kind.as_str(), "sum": ns_to_micros(row.ns), "pct": share(row.ns), "pieces": row.pieces })
+        }).collect::<Vec<_>>(),
+    })
+}
+
+/// What can dominate a path.
+struct PathCause<'s> {
+    what: &'static str,
+    ns: u64,
+    /// The name that takes most of it.
+    main: Option<&'s PathNameFigures>,
+    advice: &'static str,
+    /// The maximum gain, in nanoseconds.
+    gain_ns: u64,
+}
+
+impl<'s> PathCause<'s> {
+    /// Returns the cause of which a path has most; `None` if nothing can be done about it.
+    fn find_largest(path: &'s PathFigures, idle_ns: u64) -> Option<PathCause<'s>> {
+        let host = path.place_ns(PathPlace::Host);
+        let largest = path.kinds.iter().filter(|row| row.kind.place() != PathPlace::Host).max_by_key(|row| row.ns);
+        let Some(largest) = largest.filter(|row| row.ns > host) else {
+            let advice = "Shorten these operators, fuse them, or launch a graph: kernels that overlap with them are not the limit.";
+            let main = path.names_in(PathPlace::Host).next();
+            // The devices' work still takes its time.
+            return Some(PathCause { what: "the CPU", ns: host, main, advice, gain_ns: host.min(idle_ns) });
+        };
+        let main = path.names.iter().find(|row| row.kind == largest.kind);
+        let advice = match largest.kind {
+            PathKind::Compute => "Only faster or fewer of these kernels shorten the trace; host work does not count.",
+            PathKind::Communication => "Start communication earlier, so that kernels run meanwhile.",
+            PathKind::Copy => "Copy in a second stream, ahead of the kernels that need the data.",
+            PathKind::LaunchDelay => "Work starts late after its launch: launch a graph, or fewer and larger kernels.",
+            PathKind::Queue => "A stream pauses between kernels: launch a graph, or fewer and larger kernels.",
+            PathKind::StreamWait => {
+                "Remove events between streams, or give the work that is waited for a higher priority."
+            }
+            PathKind::DeviceWait => "The host returns late from waiting: wait less often.",
+            PathKind::ThreadWait => "A thread hands over to another: do the work on one thread, or hand over earlier.",
+            _ => return None,
+        };
+        let gain_ns = main.map_or(largest.ns, |main| main.ns);
+        Some(PathCause { what: largest.kind.description(), ns: largest.ns, main, advice, gain_ns })
+    }
+}
+
+/// One cause dominates the critical path.
+pub(in crate::analysis::summary) fn find_dominated_path(summary: &Summary) -> Option<Finding> {
+    const DOMINATING_PERCENT: f64 = 50.0;
+    /// A path of fewer pieces is an example, not a program.
+    const MIN_PIECES: u64 = 20;
+    const MAX_NAME_CHARS: usize = 60;
+
+    let (path, devices) = (summary.critical_path.as_ref()?, summary.occupation.as_ref()?);
+    let cause = PathCause::find_largest(path, devices.idle_ns())?;
+    let share = percent_of(cause.ns, path.window_ns);
+    if share < DOMINATING_PERCENT || path.kinds.iter().map(|row| row.pieces).sum::<u64>() < MIN_PIECES {
+        return None;
+    }
+    let main = cause.main.map(|main| {
+        let (name, share) = (truncate_name(&main.name, MAX_NAME_CHARS), percent_of(main.ns, path.window_ns));
+        format!("`{name}` takes {} of it ({share:.0} % of the path, {} pieces). ", format_ns(main.ns), main.pieces)
+    });
+    Some(Finding {
+        title: format!("The critical path is {share:.0} % {} ({}).", cause.what, format_ns(cause.ns)),
+        evidence: main.unwrap_or_default() + cause.advice,
+        gain_ns: cause.gain_ns,
+    })
+}

@@ -1,0 +1,242 @@
+//! The walk from the end of a window back to its start.
+
+use super::device::{CallRole, shares_device};
+use super::host::{Segment, is_container, is_host_slice};
+use super::{PathContext, PathKind, PathPiece};
+use crate::analysis::events::Event;
+use crate::analysis::summary::work::{Work, WorkClass};
+use crate::time::Timestamp;
+use std::cmp::Reverse;
+use std::ops::Range;
+
+/// The pieces of a path, last first.
+///
+/// Each step goes back in time, or at one time to earlier work, or once to another thread. So the walk ends.
+pub(super) struct PathWalk<'w, 'e> {
+    context: &'w PathContext<'w, 'e>,
+    start: Timestamp,
+    /// What lies after it is done.
+    at: Timestamp,
+    place: Place,
+    /// By thread: how many of its segments can begin before `at`.
+    segments: Vec<usize>,
+    /// How many pieces of work, by their end, can have ended until `at`.
+    ended: usize,
+    /// The index of the work visited last; the walk only visits work with a lower one from there.
+    visited: usize,
+    /// When the walk last went to another thread: at one time, annotations of two threads could lead to each other forever.
+    changed_thread: Option<Timestamp>,
+}
+
+/// What the walk has reached.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// A host thread.
+    Thread(usize),
+    /// Device work that runs.
+    Work(usize),
+    /// The start of device work.
+    WorkStart(usize),
+    /// Nothing that explains the time before.
+    Unknown,
+}
+
+/// A piece without its end, and what comes before it.
+struct Step<'e> {
+    kind: PathKind,
+    event: Option<Event<'e>>,
+    start: Timestamp,
+    next: Place,
+}
+
+impl<'w, 'e> PathWalk<'w, 'e> {
+    pub(super) fn new(context: &'w PathContext<'w, 'e>, window: Range<Timestamp>) -> PathWalk<'w, 'e> {
+        let place = find_end(context, &window);
+        let (segments, visited) = (context.host.segment_counts(), usize::MAX);
+        let ended = context.order.count();
+        PathWalk { context, start: window.start, at: window.end, place, segments, ended, visited, changed_thread: None }
+    }
+
+    fn work(&self, number: usize) -> Option<&'w Work<'e>> {
+        self.context.devices.work.get(number)
+    }
+
+    fn step(&mut self) -> Step<'e> {
+        let step = match self.place {
+            Place::Thread(thread) => Some(self.step_on_thread(thread)),
+            Place::Work(number) => self.work(number).map(|work| self.step_through_work(number, work)),
+            Place::WorkStart(number) => self.work(number).map(|work| self.step_before_work(number, work)),
+            Place::Unknown => None,
+        };
+        step.unwrap_or(Step { kind: PathKind::Idle, event: None, start: self.start, next: Place::Unknown })
+    }
+
+    fn step_on_thread(&mut self, thread: usize) -> Step<'e> {
+        let segment =
+            self.segments.get_mut(thread).and_then(|count| self.context.host.segment_before(thread, count, self.at));
+        let Some(segment) = segment else { return self.step_between(PathKind::Idle, None, thread, None) };
+        if segment.end < self.at {
+            // Without a later slice, nothing shows that the thread still ran.
+            let has_next =
+                self.segments.get(thread).is_some_and(|before| *before < self.context.host.segment_count(thread));
+            let kind = if has_next { PathKind::Between } else { PathKind::Idle };
+            return self.step_between(kind, None, thread, Some(segment.end));
+        }
+        match segment.slice(self.context.events) {
+            Some(slice) if is_container(&slice) => {
+                self.step_between(PathKind::Between, Some(slice), thread, Some(segment.start))
+            }
+            Some(slice) if slice.is_call() => self.step_through_call(slice, segment, thread),
+            slice => {
+                Step { kind: PathKind::Operation, event: slice, start: segment.start, next: Place::Thread(thread) }
+            }
+        }
+    }
+
+    /// Goes back on a thread that is in no operation, or to the thread that let it go on.
+    fn step_between(
+        &mut self,
+        kind: PathKind,
+        event: Option<Event<'e>>,
+        thread: usize,
+        since: Option<Timestamp>,
+    ) -> Step<'e> {
+        let may_change = self.changed_thread != Some(self.at);
+        match may_change.then(|| self.context.host.find_waker(thread, since, self.at)).flatten() {
+            Some((end, waker)) => {
+                self.changed_thread = Some(end);
+                Step { kind: PathKind::ThreadWait, event, start: end, next: Place::Thread(waker) }
+            }
+            None => Step {
+                kind,
+                event,
+                start: since.unwrap_or(self.start),
+                next: since.map_or(Place::Unknown, |_| Place::Thread(thread)),
+            },
+        }
+    }
+
+    fn step_through_call(&mut self, call: Event<'e>, segment: Segment, thread: usize) -> Step<'e> {
+        let role = CallRole::of(call.name());
+        let (order, devices, visited) = (&self.context.order, self.context.devices, self.visited);
+        let is_awaited = |number: usize, work: &Work<'e>| {
+            number < visited
+                && match role {
+                    CallRole::Synchronizes => order.is_awaited(&call, work),
+                    _ => work.launch.is_some_and(|launch| launch.index() == call.index()),
+                }
+        };
+        let waits = matches!(role, CallRole::Synchronizes | CallRole::Copies);
+        let times = (segment.start, self.at);
+        let awaited = waits.then(|| order.last_ended(devices, &mut self.ended, times, is_awaited)).flatten();
+        let event = Some(call);
+        match awaited {
+            Some((number, work)) => {
+                Step { kind: PathKind::DeviceWait, event, start: work.end(), next: Place::Work(number) }
+            }
+            None => {
+                let kind = if role == CallRole::Synchronizes { PathKind::DeviceWait } else { PathKind::Call };
+                Step { kind, event, start: segment.start, next: Place::Thread(thread) }
+            }
+        }
+    }
+
+    fn step_through_work(&mut self, number: usize, work: &'w Work<'e>) -> Step<'e> {
+        if work.end() < self.at {
+            return Step { kind: PathKind::Idle, event: None, start: work.end(), next: self.place };
+        }
+        self.visited = number;
+        let kind = match work.class {
+            WorkClass::Compute => PathKind::Compute,
+            WorkClass::Communication => PathKind::Communication,
+            WorkClass::Memory => PathKind::Copy,
+            WorkClass::Wait => match self.find_other_stream(work, work.start()) {
+                Some(step) => return step,
+                None => PathKind::StreamWait,
+            },
+        };
+        Step { kind, event: Some(work.event), start: work.start(), next: Place::WorkStart(number) }
+    }
+
+    /// Goes back from the start of work to the last of its launch, the work before it, and the work that it waited for.
+    fn step_before_work(&mut self, number: usize, work: &'w Work<'e>) -> Step<'e> {
+        let context = self.context;
+        let launch = work.launch.map(|launch| {
+            (launch.end().min(self.at), PathKind::LaunchDelay, Place::Thread(context.host.thread_of(&launch)))
+        });
+        let after = |found: Option<usize>, kind| {
+            let number = found.filter(|found| *found < self.visited)?;
+            Some((self.work(number)?.end().min(self.at), kind, Place::Work(number)))
+        };
+        let queue_kind = if work.launch.is_some() { PathKind::Queue } else { PathKind::UnknownLaunch };
+        let source = after(context.order.event_source(context.devices, number), PathKind::StreamWait);
+        // At equal times the first counts.
+        let before = [launch, source, after(context.order.previous(number), queue_kind)];
+        let last = before.into_iter().flatten().rev().max_by_key(|(end, ..)| *end);
+        let ready = last.map_or(self.start, |(end, ..)| end);
+        // What the trace says outweighs a guess.
+        let other = if source.is_none() { self.find_other_stream(work, ready) } else { None };
+        if let Some(step) = other {
+            return step;
+        }
+        let (start, kind, next) = last.unwrap_or((self.start, PathKind::UnknownLaunch, Place::Unknown));
+        Step { kind, event: Some(work.event), start, next }
+    }
+
+    /// Goes back to the work of another stream that ended last while `work` was ready.
+    fn find_other_stream(&mut self, work: &Work<'e>, ready: Timestamp) -> Option<Step<'e>> {
+        let (devices, visited) = (self.context.devices, self.visited);
+        let is_meant = |number, other: &Work<'e>| number < visited && shares_device(devices, work, other);
+        let times = (ready, self.at);
+        let (number, other) = self.context.order.last_ended(devices, &mut self.ended, times, is_meant)?;
+        let (kind, event) = (PathKind::StreamWait, Some(work.event));
+        Some(Step { kind, event, start: other.end(), next: Place::Work(number) })
+    }
+}
+
+impl<'e> Iterator for PathWalk<'_, 'e> {
+    type Item = PathPiece<'e>;
+
+    fn next(&mut self) -> Option<PathPiece<'e>> {
+        while self.at > self.start {
+            let step = self.step();
+            self.place = step.next;
+            let (start, end) = (step.start.clamp(self.start, self.at), self.at);
+            self.at = start;
+            if start < end {
+                return Some(PathPiece { kind: step.kind, event: step.event, start, end });
+            }
+        }
+        None
+    }
+}
+
+/// Returns where the path of a window ends: at the work, operation or call that ends last. Calls that poll do not count.
+fn find_end(context: &PathContext<'_, '_>, window: &Range<Timestamp>) -> Place {
+    // What ends in the window comes before what continues, and the shorter of two before the longer.
+    let key = |event: &Event<'_>| {
+        let (end, continues) = (event.end().min(window.end), event.end() > window.end);
+        (end, !continues, event.is_device_work(), Reverse(event.duration_ns()))
+    };
+    let in_window = |event: &Event<'_>| event.is_slice() && event.start() < window.end && event.end() > window.start;
+    let mut last = None;
+    for event in context.events.iter().filter(in_window) {
+        let key = key(&event);
+        let is_later = last.is_none_or(|(last, _)| key > last);
+        if is_later && (event.is_device_work() || can_end_path(&event)) {
+            last = Some((key, event));
+        }
+    }
+    let Some((_, event)) = last else { return Place::Unknown };
+    if !event.is_device_work() {
+        return Place::Thread(context.host.thread_of(&event));
+    }
+    let number = context.devices.work.iter().position(|work| work.event.index() == event.index());
+    number.map_or(Place::Unknown, Place::Work)
+}
+
+/// Returns whether a slice of the host can end a path.
+fn can_end_path(event: &Event<'_>) -> bool {
+    let polls = event.is_call() && CallRole::of(event.name()) == CallRole::Polls;
+    is_host_slice(event) && !event.is_python_function() && !polls
+}
