@@ -32,9 +32,17 @@ pub(crate) struct ArgumentMark {
     text: usize,
 }
 
+/// The number of arguments up to which a further event fits: one has at most 64 MiB of JSON.
+const MAX_ENTRIES: usize = (u32::MAX - (1 << 26)) as usize;
+
 impl ArgumentRange {
     pub(super) fn is_empty(self) -> bool {
         self.count == 0
+    }
+
+    /// Returns the same arguments after their list was appended behind `first` others.
+    pub(super) fn moved_by(self, first: u32) -> ArgumentRange {
+        ArgumentRange { first: self.first.saturating_add(first), ..self }
     }
 }
 
@@ -99,7 +107,40 @@ impl Arguments {
 
     /// Returns whether no further event fits.
     pub(crate) fn is_full(&self) -> bool {
-        self.next_index() > u32::MAX - (1 << 26)
+        self.entries.len() > MAX_ENTRIES
+    }
+
+    /// Returns whether further events fit after `part` is appended.
+    pub(super) fn has_room_for(&self, part: &Arguments) -> bool {
+        self.entries.len() + part.entries.len() <= MAX_ENTRIES
+    }
+
+    /// Appends the arguments of further events, whose keys have new ids. Returns how many arguments there were before.
+    pub(super) fn append(&mut self, part: &Arguments, keys: &[StringId]) -> u32 {
+        let (first, text) = (self.next_index(), self.texts.len() as u64);
+        let new_key = |key: StringId| keys.get(key.index()).copied().unwrap_or(StringId::EMPTY);
+        self.texts.push_str(&part.texts);
+        self.entries.extend(part.entries.iter().map(|entry| StoredArgument {
+            key: new_key(entry.key),
+            value: match entry.value {
+                StoredValue::Text(at, length) => StoredValue::Text(at + text, length),
+                StoredValue::Json(at, length) => StoredValue::Json(at + text, length),
+                value => value,
+            },
+        }));
+        for (key, last) in keys.iter().zip(&part.last).filter(|(_, last)| **last != 0) {
+            self.set_last(*key, last.saturating_add(first));
+        }
+        first
+    }
+
+    fn set_last(&mut self, key: StringId, last: u32) {
+        if self.last.len() <= key.index() {
+            self.last.resize(key.index() + 1, 0);
+        }
+        if let Some(slot) = self.last.get_mut(key.index()) {
+            *slot = last;
+        }
     }
 
     /// Stores an argument of the event whose arguments begin at `first`; returns whether it replaced another.

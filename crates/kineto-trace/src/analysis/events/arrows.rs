@@ -1,5 +1,6 @@
 //! Binds the ends of arrows to events.
 
+use super::append::AppendedIds;
 use super::builder::absolute_timestamp;
 use super::notes::Note;
 use super::{EventRow, Events, Phase};
@@ -23,6 +24,15 @@ pub(super) struct ArrowEnd {
 impl Arrows {
     pub(super) fn push(&mut self, arrow_end: ArrowEnd) {
         self.0.push(arrow_end);
+    }
+
+    /// Appends the ends of a part of the same file that begins after `rows` events.
+    pub(super) fn append(&mut self, part: Arrows, rows: usize, ids: &AppendedIds) {
+        self.0.extend(part.0.into_iter().map(|arrow_end| ArrowEnd {
+            track: ids.track(arrow_end.track),
+            before: (rows + arrow_end.before.map_or(0, |before| before + 1)).checked_sub(1),
+            ..arrow_end
+        }));
     }
 
     pub(super) fn rebase_times(&mut self, base: i64) {

@@ -23,9 +23,9 @@ pub struct Builder {
     pub(crate) events: Events,
     tracks: HashMap<(TrackId, TrackId), u32>,
     processes: HashMap<TrackId, usize>,
-    arrows: Arrows,
-    ends: Vec<SliceEnd>,
-    async_spans: BTreeSet<u64>,
+    pub(super) arrows: Arrows,
+    pub(super) ends: Vec<SliceEnd>,
+    pub(super) async_spans: BTreeSet<u64>,
     /// The kinds of the categories met so far.
     kinds: HashMap<StringId, Option<ActivityType>>,
     /// The tracks of host threads and streams met last: process, thread, and the number of the track plus 1.
@@ -58,12 +58,12 @@ pub(crate) struct EventDraft {
 
 /// The end of a slice that began earlier.
 #[derive(Clone, Copy, Debug)]
-struct SliceEnd {
-    track: u32,
-    at: Timestamp,
+pub(super) struct SliceEnd {
+    pub(super) track: u32,
+    pub(super) at: Timestamp,
     /// The number of events before it.
-    place: usize,
-    arguments: ArgumentRange,
+    pub(super) place: usize,
+    pub(super) arguments: ArgumentRange,
 }
 
 /// The number of tracks that are found without a search.
@@ -205,13 +205,18 @@ impl Builder {
 
     /// Returns a process, and adds it if it is missing.
     pub(crate) fn process_entry(&mut self, id: TrackId) -> &mut EventProcess {
+        let at = self.process_number(id);
+        #[expect(clippy::indexing_slicing, reason = "found or pushed just now")]
+        &mut self.events.processes[at]
+    }
+
+    /// Returns the index of a process, and adds it if it is missing.
+    pub(crate) fn process_number(&mut self, id: TrackId) -> usize {
         let processes = &mut self.events.processes;
-        let at = *self.processes.entry(id).or_insert_with_key(|id| {
+        *self.processes.entry(id).or_insert_with_key(|id| {
             processes.push(EventProcess { id: id.clone(), name: String::new(), label: String::new() });
             processes.len() - 1
-        });
-        #[expect(clippy::indexing_slicing, reason = "found or pushed just now")]
-        &mut processes[at]
+        })
     }
 
     /// Returns the sorted events. `base` is the origin of all times and of the window, in nanoseconds since the Unix

@@ -1,5 +1,6 @@
 //! The events of a trace in memory, in order of their start.
 
+mod append;
 mod arguments;
 mod arrows;
 mod builder;

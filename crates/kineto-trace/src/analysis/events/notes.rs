@@ -110,6 +110,10 @@ impl Notes {
         }
     }
 
+    pub(super) fn add_all(&mut self, other: &Notes) {
+        self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count += more);
+    }
+
     /// Returns the causes that occurred, with their counts.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Note, u64)> + '_ {
         Note::ALL.into_iter().zip(self.0).filter(|(_, count)| *count > 0)

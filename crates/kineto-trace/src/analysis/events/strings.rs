@@ -87,6 +87,12 @@ impl Strings {
         id
     }
 
+    /// Interns all strings of another table; returns their ids here, by their ids there.
+    pub(super) fn intern_all(&mut self, other: &Strings) -> Vec<StringId> {
+        let ids = (0..).map(StringId).take(other.ends.len());
+        ids.map(|id| self.intern(other.get(id))).collect()
+    }
+
     /// Returns the id of a string if it is interned; other bytes than UTF-8 never are.
     pub(crate) fn find(&self, text: &[u8]) -> Option<StringId> {
         self.find_hashed(self.hasher.hash_one(text), text)

@@ -1,44 +1,42 @@
 //! Reads a whole file: its header and its list of events.
 
-use super::element::Element;
 use super::fault::{Cause, Fault};
 use super::json::{JsonValue, Result};
+use super::list::EventList;
+use super::parallel::{Parallelism, read_blocks};
 use super::source::ValueReader;
 use super::time::round_to_integer;
-use crate::activity::{FlowEnd, FlowKind};
-use crate::analysis::events::{
-    Builder, EventDraft, Events, FileFigures, Note, Phase, RecordingRow, StringId, TrackId, absolute_timestamp,
-    relative_timestamp,
-};
+use crate::analysis::events::{Events, FileFigures, Note, RecordingRow, absolute_timestamp, relative_timestamp};
 use crate::write::chrome::INCOMPLETE;
 use std::io::Read;
 use std::time::Duration;
 
 /// Builds events from a file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct FileReader {
-    builder: Builder,
+    list: EventList,
+    /// How the list is read on several threads; `None` to read it on this one.
+    parallelism: Option<Parallelism>,
     /// The origin of all times; it may come after the events in the file.
     base: i64,
     has_base: bool,
     /// Whether the time limit has passed; the remaining elements are skipped.
     is_over_time_limit: bool,
-    start: Option<i64>,
-    /// The names, starts and ends of the rows of whole recordings.
-    recordings: Vec<(StringId, i64, i64)>,
-    window_end: Option<i64>,
-    /// The number of elements in the list, and of those with a phase.
-    elements: u64,
-    phase_count: u64,
 }
 
 /// Header keys that concern only the file's format.
 const ABOUT_FILE: [&str; 3] = ["schemaVersion", "displayTimeUnit", "traceName"];
 
 impl FileReader {
-    /// Returns a reader that stops after `limit`.
-    pub(super) fn with_time_limit(limit: Option<Duration>) -> FileReader {
-        FileReader { builder: Builder::with_time_limit(limit), ..FileReader::default() }
+    /// Returns a reader that stops after `limit`; with a limit, the list is read on this thread alone.
+    pub(super) fn new(limit: Option<Duration>, parallelism: Option<Parallelism>) -> FileReader {
+        FileReader {
+            list: EventList::with_time_limit(limit),
+            parallelism: parallelism.filter(|_| limit.is_none()),
+            base: 0,
+            has_base: false,
+            is_over_time_limit: false,
+        }
     }
 
     /// Reads the whole file.
@@ -58,39 +56,36 @@ impl FileReader {
         if source.skip_space_and_peek()?.is_some() {
             return Err(Fault::new(Cause::NotJson("nothing more"), source.position()));
         }
-        if self.elements > 0 && self.phase_count == 0 && !self.is_over_time_limit {
+        if self.list.elements > 0 && self.list.phase_count == 0 && !self.is_over_time_limit {
             return Err(Fault::new(Cause::NotATrace("nothing in its list is an event"), source.position()));
         }
         Ok(())
     }
 
     pub(super) fn has_events(&self) -> bool {
-        self.phase_count > 0
+        self.list.phase_count > 0
     }
 
     /// Records that the file was truncated.
     pub(super) fn cut_off(&mut self) {
-        self.count_note(Note::CutOff);
+        self.list.count_note(Note::CutOff);
     }
 
     pub(super) fn finish(mut self, bytes: u64) -> Events {
-        self.builder.events.file =
-            FileFigures { bytes, elements: self.elements, base_ns: self.base, is_perfetto: false };
-        let start = self.recordings.iter().map(|(_, start, _)| *start).min().or(self.start);
-        let end = self.window_end.or(self.recordings.iter().map(|(.., end)| *end).max());
-        let mut events = self.builder.finish(self.base, (start, end));
+        self.list.apply_names();
+        let EventList { mut builder, start, recordings, window_end, elements, .. } = self.list;
+        builder.events.file = FileFigures { bytes, elements, base_ns: self.base, is_perfetto: false };
+        let start = recordings.iter().map(|(_, start, _)| *start).min().or(start);
+        let end = window_end.or(recordings.iter().map(|(.., end)| *end).max());
+        let mut events = builder.finish(self.base, (start, end));
         let at = |ns| absolute_timestamp(relative_timestamp(ns), self.base).0;
         let row = |(name, start, end)| RecordingRow {
             name: events.strings.get(name).to_owned(),
             start: at(start),
             end: at(end),
         };
-        events.recordings = self.recordings.into_iter().map(row).collect();
+        events.recordings = recordings.into_iter().map(row).collect();
         events
-    }
-
-    fn count_note(&mut self, note: Note) {
-        self.builder.events.notes.add(note, 1);
     }
 
     fn read_object(&mut self, source: &mut ValueReader<impl Read>) -> Result<()> {
@@ -129,10 +124,10 @@ impl FileReader {
         json.expect_end()?;
         match (key.as_str(), value) {
             ("baseTimeNanoseconds", value) => self.set_time_base(&value),
-            (INCOMPLETE, _) => self.count_note(Note::Incomplete),
+            (INCOMPLETE, _) => self.list.count_note(Note::Incomplete),
             (key, _) if ABOUT_FILE.contains(&key) => {}
             _ => {
-                let header = &mut self.builder.events.header;
+                let header = &mut self.list.builder.events.header;
                 header.retain(|(known, _)| *known != key);
                 header.push((key, text));
             }
@@ -149,7 +144,7 @@ impl FileReader {
         };
         match text.and_then(round_to_integer) {
             Some(base) => (self.base, self.has_base) = (base, true),
-            None => self.count_note(Note::UnknownBase),
+            None => self.list.count_note(Note::UnknownBase),
         }
     }
 
@@ -159,32 +154,36 @@ impl FileReader {
             source.skip_byte();
             return Ok(());
         }
+        match self.parallelism {
+            Some(parallelism) if read_blocks(&mut self.list, source, parallelism) => Ok(()),
+            _ => self.read_elements(source),
+        }
+    }
+
+    /// Reads elements one after another, and the list's end.
+    fn read_elements(&mut self, source: &mut ValueReader<impl Read>) -> Result<()> {
         loop {
             let is_object = source.skip_space_and_peek()? == Some(b'{');
-            if !self.is_over_time_limit && self.builder.deadline.is_over() {
+            if !self.is_over_time_limit && self.list.builder.deadline.is_over() {
                 self.is_over_time_limit = true;
-                self.count_note(Note::TimeLimit);
+                self.list.count_note(Note::TimeLimit);
                 if self.has_base {
-                    self.elements += 1;
+                    self.list.elements += 1;
                     return Err(Fault::new(Cause::TimeLimit, source.position()));
                 }
             }
             if is_object && !self.is_over_time_limit {
-                source.read_with(|json| {
-                    let line = Element::read(json, &mut self.builder)?;
-                    self.handle_line(&line);
-                    Ok(())
-                })?;
+                source.read_with(|json| self.list.read_element(json))?;
             } else {
                 let mut json = source.next_value()?;
                 json.skip_value()?;
                 json.expect_end()?;
                 if !self.is_over_time_limit {
-                    self.count_note(Note::NotAnEvent);
+                    self.list.count_note(Note::NotAnEvent);
                 }
+                self.list.elements += 1;
             }
-            self.elements += 1;
-            if self.builder.events.arguments.is_full() || self.builder.events.rows.len() >= u32::MAX as usize {
+            if self.list.is_full() {
                 return Err(Fault::new(
                     Cause::TooLarge("more than four billion events or arguments"),
                     source.position(),
@@ -195,139 +194,15 @@ impl FileReader {
             }
         }
     }
-
-    /// Handles an element of the list. The space of its arguments is released unless an event uses them.
-    fn handle_line(&mut self, line: &Element<'_>) {
-        let Some(phase) = line.phase else { return self.drop_line(line, Note::NotAnEvent) };
-        self.phase_count += 1;
-        let at = line.time;
-        match (phase, at) {
-            ('X', Some(at)) => self.add_slice(line, at),
-            ('i' | 'I', Some(at)) => self.add_instant(line, at),
-            ('C', Some(at)) => self.add_event(line, Phase::Counter, at, Some(at)),
-            ('B', Some(at)) => self.add_event(line, Phase::Slice, at, None),
-            ('E', Some(at)) => {
-                let track = self.line_track_number(line);
-                self.builder.end_slice(track, at, line.arguments);
-            }
-            ('M', _) => self.apply_metadata(line),
-            ('s' | 'f', Some(at)) => self.add_arrow(line, phase, at),
-            ('b' | 'e' | 'n', _) => {
-                if line.category == Some(StringId::ASYNC) {
-                    self.builder.async_span_of(line.arguments, line.local_id());
-                }
-                self.drop_line(line, Note::AsyncTrack);
-            }
-            ('X' | 'i' | 'I' | 'C' | 'B' | 'E' | 's' | 'f', None) => self.drop_line(line, Note::WithoutTime),
-            _ => self.drop_line(line, Note::OtherPhase),
-        }
-    }
-
-    fn drop_line(&mut self, line: &Element<'_>, note: Note) {
-        self.count_note(note);
-        self.release_arguments(line);
-    }
-
-    fn release_arguments(&mut self, line: &Element<'_>) {
-        self.builder.events.arguments.rewind_to(line.mark);
-    }
-
-    fn add_slice(&mut self, line: &Element<'_>, at: i64) {
-        let Some(lasted) = line.duration else { return self.drop_line(line, Note::WithoutTime) };
-        let end = at.saturating_add(lasted.max(0));
-        if line.category == Some(StringId::TRACE) {
-            self.recordings.push((line.name, at, end));
-            return self.release_arguments(line);
-        }
-        if lasted < 0 {
-            self.count_note(Note::NegativeDuration);
-        }
-        self.add_event(line, Phase::Slice, at, Some(end));
-    }
-
-    fn add_instant(&mut self, line: &Element<'_>, at: i64) {
-        let is_in = |group: &str| matches!(&line.process, TrackId::Name(name) if name == group);
-        let name = self.builder.events.strings.get(line.name);
-        if is_in("") && name == "Record Window End" {
-            self.window_end = Some(at);
-            self.release_arguments(line);
-        } else if is_in("Traces") && name.starts_with("Iteration Start") {
-            self.start = Some(self.start.map_or(at, |start| start.min(at)));
-            self.release_arguments(line);
-        } else {
-            self.add_event(line, Phase::Instant, at, Some(at));
-        }
-    }
-
-    fn add_event(&mut self, line: &Element<'_>, phase: Phase, start: i64, end: Option<i64>) {
-        let track = self.line_track_number(line);
-        let category = line.category.map_or(StringId::EMPTY, |category| self.current_category(category));
-        let (name, arguments) = (line.name, line.arguments);
-        self.builder.push(&EventDraft { phase, track, start, end, category, name, arguments, external: None });
-    }
-
-    fn line_track_number(&mut self, line: &Element<'_>) -> u32 {
-        match (&line.process, &line.thread) {
-            (TrackId::Id(process), TrackId::Id(thread)) => self.builder.track_of_ids(*process, *thread),
-            (process, thread) => self.builder.track_number(process.clone(), thread.clone()),
-        }
-    }
-
-    /// Returns the current name of a category.
-    fn current_category(&mut self, category: StringId) -> StringId {
-        let strings = &mut self.builder.events.strings;
-        renamed_category(strings.get(category)).map_or(category, |current| strings.intern(current))
-    }
-
-    /// Handles a metadata row, which only names others.
-    fn apply_metadata(&mut self, line: &Element<'_>) {
-        self.release_arguments(line);
-        let Some(text) = line.display_name() else { return };
-        match self.builder.events.strings.get(line.name) {
-            "thread_name" => self.builder.name_track(line.process.clone(), line.thread.clone(), &text),
-            "process_name" => self.builder.process_entry(line.process.clone()).name = text.into_owned(),
-            "process_labels" => self.builder.process_entry(line.process.clone()).label = text.into_owned(),
-            _ => {}
-        }
-    }
-
-    fn add_arrow(&mut self, line: &Element<'_>, phase: char, at: i64) {
-        let kind = line.category.and_then(|category| arrow_kind(self.builder.events.strings.get(category)));
-        let (Some(kind), Some(id)) = (kind, line.id) else { return self.drop_line(line, Note::LooseArrow) };
-        self.release_arguments(line);
-        let track = self.line_track_number(line);
-        let end = if phase == 's' { FlowEnd::Start } else { FlowEnd::Finish };
-        self.builder.add_flow(track, at, crate::activity::Flow { kind, id, end });
-    }
-}
-
-/// Returns the kind of arrow of a category; older versions of Kineto had other names for those of launches.
-fn arrow_kind(category: &str) -> Option<FlowKind> {
-    const KINDS: [FlowKind; 3] = [FlowKind::ForwardBackward, FlowKind::AsyncCpuToGpu, FlowKind::FollowsFrom];
-    match category {
-        "async" | "async_cpu_to_gpu" | "async_gpu" => Some(FlowKind::AsyncCpuToGpu),
-        category => KINDS.into_iter().find(|kind| kind.as_str() == category),
-    }
-}
-
-/// Returns the current name of a category if this one is old.
-fn renamed_category(category: &str) -> Option<&'static str> {
-    match category {
-        "Operator" => Some("cpu_op"),
-        "Runtime" => Some("cuda_runtime"),
-        "Kernel" => Some("kernel"),
-        "Memcpy" => Some("gpu_memcpy"),
-        "Memset" => Some("gpu_memset"),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::ReadOptions;
     use super::*;
-    use crate::activity::CorrelationId;
+    use crate::activity::{CorrelationId, FlowKind};
     use crate::analysis::Event;
+    use crate::analysis::events::TrackId;
 
     fn read(events: &str) -> Events {
         Events::from_reader(format!("{{\"baseTimeNanoseconds\": 1000000, \"traceEvents\": [{events}]}}").as_bytes())

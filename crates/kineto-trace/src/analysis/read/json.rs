@@ -107,6 +107,20 @@ impl<'a> Json<'a> {
         }
     }
 
+    /// Skips white space, and takes the next byte.
+    pub(super) fn take_byte(&mut self) -> Option<u8> {
+        self.skip_space();
+        let byte = self.text.get(self.at).copied();
+        self.at += usize::from(byte.is_some());
+        byte
+    }
+
+    /// Skips white space, and returns whether nothing more follows.
+    pub(super) fn is_at_end(&mut self) -> bool {
+        self.skip_space();
+        self.at >= self.text.len()
+    }
+
     /// Returns how many bytes are read.
     pub(super) fn position(&self) -> usize {
         self.at
@@ -129,8 +143,7 @@ impl<'a> Json<'a> {
 
     /// Returns an error unless only white space is left.
     pub(super) fn expect_end(&mut self) -> Result<()> {
-        self.skip_space();
-        if self.at < self.text.len() { self.expected_error("nothing more") } else { Ok(()) }
+        if self.is_at_end() { Ok(()) } else { self.expected_error("nothing more") }
     }
 
     /// Returns an error at the next byte.

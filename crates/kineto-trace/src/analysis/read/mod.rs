@@ -2,10 +2,14 @@
 
 #[cfg(feature = "gzip")]
 mod ahead;
+mod blocks;
 mod element;
 mod fault;
 mod file;
+mod input;
 mod json;
+mod list;
+mod parallel;
 mod perfetto;
 mod repair;
 mod source;
@@ -20,6 +24,7 @@ use crate::error::Error;
 use crate::error::ErrorKind;
 use fault::{Cause, Fault};
 use file::FileReader;
+use parallel::Parallelism;
 use perfetto::PerfettoReader;
 use source::ValueReader;
 use std::fmt;
@@ -94,6 +99,7 @@ impl ReadOptions {
     ///
     /// If the JSON has not yet given the origin of its times, the rest is skipped to its end, which takes a fraction of
     /// the time. In Perfetto's format the names of tracks may come last, so the rest is always skimmed. WebAssembly has no clock and ignores the limit.
+    /// With a limit, JSON is parsed on one thread.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> ReadOptions {
         self.time_limit = Some(limit);
@@ -117,11 +123,11 @@ impl ReadOptions {
         let path = path.as_ref();
         let file = File::open(path).map_err(|error| Error::from_io("open", path, error, "name a trace file"))?;
         let text = unpack_reader(file).map_err(|error| error.with_path(path))?;
-        // Only decompression is worth a second thread: passing blocks of a plain file between threads takes longer than reading them.
+        // Only decompression is worth a thread of its own.
         let events = match text {
-            Unpacked::Plain(text) => self.read_unpacked(text),
+            Unpacked::Plain(text) => self.read_unpacked(text, Parallelism::of_machine()),
             #[cfg(feature = "gzip")]
-            Unpacked::Gzip(text) => self.read_unpacked(ahead::read_ahead(text)),
+            Unpacked::Gzip(text) => self.read_unpacked(ahead::read_ahead(text), Parallelism::of_machine()),
         };
         events.map_err(|error| error.with_path(path))
     }
@@ -131,11 +137,11 @@ impl ReadOptions {
     /// # Errors
     /// Those of [`Events::read`].
     pub fn from_reader(&self, reader: impl Read) -> Result<Events, Error> {
-        self.read_unpacked(unpack_reader(reader)?)
+        self.read_unpacked(unpack_reader(reader)?, Parallelism::of_machine())
     }
 
     /// Reads either format, which the first bytes tell.
-    fn read_unpacked(&self, reader: impl Read) -> Result<Events, Error> {
+    fn read_unpacked(&self, reader: impl Read, parallelism: Option<Parallelism>) -> Result<Events, Error> {
         let mut source = ValueReader::new(reader, self.max_bytes, self.progress.clone());
         let prefix = source.peek_bytes(perfetto::PREFIX).map_err(|fault| fault.into_error())?;
         if perfetto::is_perfetto(prefix) {
@@ -146,7 +152,7 @@ impl ReadOptions {
             }
             return Ok(file.finish(source.position()));
         }
-        let mut file = FileReader::with_time_limit(self.time_limit);
+        let mut file = FileReader::new(self.time_limit, parallelism);
         let read = file.read_file(&mut source);
         if self.is_cut_off(read, file.has_events())? {
             file.cut_off();
@@ -173,6 +179,8 @@ impl Events {
     /// names. "External id" becomes [`id`](super::Event::id) or [`linked`](super::Event::linked). Rows about the
     /// recording itself determine the [`window`](Events::window). Everything else that is left out or repaired is
     /// counted in [`notes`](Events::notes). The file is never in memory as a whole.
+    ///
+    /// JSON of more than a megabyte is parsed on up to eight threads.
     ///
     /// Of Perfetto's format it reads slices, instants, counters and arrows of track events, and the GPU events of PyTorch. They
     /// become the same events as in JSON; the book lists what that format lacks.

@@ -2,8 +2,9 @@
 
 use super::Progress;
 use super::fault::{Cause, Fault};
+use super::input::Input;
 use super::json::{Json, Result, plain_prefix_len};
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 
 /// The maximum size of an event or a header value, in bytes.
 const VALUE_MAX: usize = 64 << 20;
@@ -13,28 +14,24 @@ const INITIAL_SIZE: usize = 256 << 10;
 
 /// Takes values from a reader without holding the whole file in memory.
 pub(super) struct ValueReader<R> {
-    reader: R,
+    input: Input<R>,
     buffer: Vec<u8>,
     /// The range of the window that is read but not yet taken.
     start: usize,
     end: usize,
     /// The offset in the file of the window's first byte.
     buffer_offset: u64,
-    max_file_len: u64,
-    progress: Progress,
 }
 
 impl<R: Read> ValueReader<R> {
     /// `bytes_max` limits the length of the file, after decompression.
     pub(super) fn new(reader: R, bytes_max: u64, progress: Progress) -> ValueReader<R> {
         ValueReader {
-            reader,
+            input: Input::new(reader, bytes_max, progress),
             buffer: vec![0; INITIAL_SIZE],
             start: 0,
             end: 0,
             buffer_offset: 0,
-            max_file_len: bytes_max,
-            progress,
         }
     }
 
@@ -145,6 +142,15 @@ impl<R: Read> ValueReader<R> {
         Ok(Json::new(text.unwrap_or_default(), origin))
     }
 
+    /// Lets `read` take the next bytes; those that it puts back are taken next.
+    pub(super) fn with_input<T>(&mut self, read: impl FnOnce(&mut Input<R>) -> T) -> T {
+        let rest = self.buffer.get(self.start..self.end).unwrap_or_default();
+        self.input.put_back(rest.to_vec());
+        let result = read(&mut self.input);
+        (self.start, self.end, self.buffer_offset) = (0, 0, self.input.offset());
+        result
+    }
+
     /// Returns the error of a value without an end: invalid JSON, or the end of the file.
     fn unterminated_fault(&self) -> Box<Fault> {
         let rest = self.buffer.get(self.start..self.end).unwrap_or_default();
@@ -167,22 +173,8 @@ impl<R: Read> ValueReader<R> {
             self.buffer.resize(self.buffer.len() * 2, 0);
         }
         let free = self.buffer.get_mut(self.end..).unwrap_or_default();
-        let read = loop {
-            match self.reader.read(free) {
-                Ok(read) => break read,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // A decompressor reports a truncated file this way.
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => break 0,
-                Err(error) => return Err(Fault::new(Cause::Io(error), self.buffer_offset + self.end as u64)),
-            }
-        };
-        self.end += read.min(free.len());
-        if self.buffer_offset + self.end as u64 > self.max_file_len {
-            return Err(Fault::new(Cause::TooLong, self.max_file_len));
-        }
-        if let Some(report) = &self.progress {
-            report(self.buffer_offset + self.end as u64);
-        }
+        let read = self.input.read(free)?;
+        self.end += read;
         Ok(read > 0)
     }
 }

@@ -1,0 +1,156 @@
+//! The bytes of a file, some of which may be returned and read once more.
+
+use super::Progress;
+use super::fault::{Cause, Fault};
+use super::json::Result;
+use std::io::{self, Cursor, ErrorKind, Read};
+
+/// Reads a file's JSON, and takes bytes back.
+pub(super) struct Input<R> {
+    reader: R,
+    /// Bytes that were returned.
+    returned: Cursor<Vec<u8>>,
+    /// Why the reader delivers nothing more.
+    end: Option<InputEnd>,
+    /// The offset in the file of the next byte.
+    offset: u64,
+    max_file_len: u64,
+    progress: Progress,
+    /// The number of bytes reported last.
+    reported: u64,
+}
+
+/// Why a reader delivers nothing more.
+#[derive(Debug)]
+enum InputEnd {
+    /// The end of the file, or an error that is reported already.
+    File,
+    /// An error that is not yet reported.
+    Error(io::Error),
+}
+
+impl<R: Read> Input<R> {
+    /// `max_file_len` limits the length of the file, after decompression.
+    pub(super) fn new(reader: R, max_file_len: u64, progress: Progress) -> Input<R> {
+        Input { reader, returned: Cursor::default(), end: None, offset: 0, max_file_len, progress, reported: 0 }
+    }
+
+    /// Returns the offset in the file of the next byte.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Reads some bytes; 0 at the end of the file.
+    pub(super) fn read(&mut self, room: &mut [u8]) -> Result<usize> {
+        let read = self.read_any(room);
+        if let Some(InputEnd::Error(error)) = self.end.take_if(|_| read == 0) {
+            self.end = Some(InputEnd::File);
+            return Err(Fault::new(Cause::Io(error), self.offset));
+        }
+        self.offset += read as u64;
+        if self.is_too_long() {
+            return Err(Fault::new(Cause::TooLong, self.max_file_len));
+        }
+        self.report_progress();
+        Ok(read)
+    }
+
+    /// Fills as much of `room` as possible in steps of `step` bytes, and returns how much that is. What stopped it is
+    /// found again by the next [`read`](Input::read), for which the bytes must be returned.
+    pub(super) fn fill(&mut self, room: &mut [u8], step: usize) -> usize {
+        let mut filled = 0;
+        while let Some(free) = room.get_mut(filled..).filter(|free| !free.is_empty() && !self.is_too_long()) {
+            let length = free.len().min(step);
+            let read = self.read_any(free.get_mut(..length).unwrap_or_default());
+            if read == 0 {
+                break;
+            }
+            filled += read;
+            self.offset += read as u64;
+            if !self.is_too_long() {
+                self.report_progress();
+            }
+        }
+        filled
+    }
+
+    /// Takes the last bytes back that were read.
+    pub(super) fn put_back(&mut self, mut bytes: Vec<u8>) {
+        self.offset = self.offset.saturating_sub(bytes.len() as u64);
+        // Before returned bytes that were not read again.
+        let at = usize::try_from(self.returned.position()).unwrap_or(usize::MAX);
+        bytes.extend_from_slice(self.returned.get_ref().get(at..).unwrap_or_default());
+        self.returned = Cursor::new(bytes);
+    }
+
+    fn is_too_long(&self) -> bool {
+        self.offset > self.max_file_len
+    }
+
+    /// Reports each number of bytes once.
+    fn report_progress(&mut self) {
+        if let Some(report) = self.progress.as_ref().filter(|_| self.offset >= self.reported) {
+            self.reported = self.offset;
+            report(self.offset);
+        }
+    }
+
+    /// Reads some bytes; 0 at the end of the file and at an error, which is kept.
+    fn read_any(&mut self, room: &mut [u8]) -> usize {
+        // Reading from memory does not fail.
+        let returned = self.returned.read(room).unwrap_or(0);
+        if returned > 0 || self.end.is_some() {
+            return returned;
+        }
+        loop {
+            match self.reader.read(room) {
+                Ok(0) => self.end = Some(InputEnd::File),
+                Ok(read) => return read.min(room.len()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                // A decompressor reports a truncated file this way.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => self.end = Some(InputEnd::File),
+                Err(error) => self.end = Some(InputEnd::Error(error)),
+            }
+            return 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn returned_bytes_are_read_again_before_the_error() {
+        /// Returns an error after some bytes.
+        struct Failing(Cursor<Vec<u8>>);
+        impl Read for Failing {
+            fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+                match self.0.read(room)? {
+                    0 => Err(io::Error::other("the disk is gone")),
+                    read => Ok(read),
+                }
+            }
+        }
+        let mut input = Input::new(Failing(Cursor::new(b"0123456789".to_vec())), u64::MAX, None);
+        let mut room = [0; 16];
+        assert_eq!((input.fill(&mut room, 3), input.offset()), (10, 10));
+        input.put_back(room[2..10].to_vec());
+        assert_eq!((input.read(&mut room[..1]).unwrap(), room[0], input.offset()), (1, b'2', 3));
+        input.put_back(b"2".to_vec());
+        assert_eq!((input.read(&mut room).unwrap(), &room[..8]), (8, b"23456789".as_slice()));
+        let fault = input.read(&mut room).unwrap_err();
+        assert!(matches!(fault.cause, Cause::Io(_)) && fault.at == 10, "{fault:?}");
+    }
+
+    #[test]
+    fn length_limit_is_found_again_after_a_return() {
+        let mut input = Input::new(b"0123456789".as_slice(), 4, None);
+        let mut room = [0; 16];
+        assert_eq!(input.fill(&mut room, 3), 6);
+        input.put_back(room[1..6].to_vec());
+        assert_eq!(input.read(&mut room[..2]).unwrap(), 2);
+        let fault = input.read(&mut room).unwrap_err();
+        assert!(matches!(fault.cause, Cause::TooLong) && fault.at == 4, "{fault:?}");
+    }
+}

@@ -1,0 +1,183 @@
+//! Reads a list of events on several threads, block by block.
+//!
+//! The calling thread reads blocks, and appends what others parse of them in the order of the file. The first block
+//! begins with an element. If the text of a block is whole elements with a comma behind each, the next block begins
+//! with an element too. The first block that is anything else ends the parallel part: its bytes and all behind them are
+//! put back, so that errors and notes are those of reading on one thread.
+
+#[cfg(test)]
+mod tests;
+
+use super::blocks::{BlockReader, ListBlock};
+use super::json::Json;
+use super::list::EventList;
+use super::source::ValueReader;
+use std::io::Read;
+use std::num::NonZero;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, Scope};
+
+/// On how many threads a list is parsed, and in which blocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parallelism {
+    threads: usize,
+    /// The size of a block in bytes.
+    block: usize,
+}
+
+/// The size of a block in bytes: enough to make its hand-over cheap, and little enough for a processor's cache.
+const BLOCK: usize = 1 << 20;
+
+/// More threads would wait for the one that reads.
+const THREADS_MAX: usize = 8;
+
+/// How many blocks each thread may have: one that it parses, and the next one.
+const BLOCKS_OF_THREAD: usize = 2;
+
+impl Parallelism {
+    /// Returns what suits this machine; `None` if it has one processor, or if the platform has no threads.
+    pub(super) fn of_machine() -> Option<Parallelism> {
+        let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
+        (threads > 1).then_some(Parallelism { threads, block: BLOCK })
+    }
+}
+
+/// Reads elements of a list up to its end, or up to a part that must be read on one thread; the source is then before an
+/// element. Returns whether the list has ended.
+pub(super) fn read_blocks<R: Read>(list: &mut EventList, source: &mut ValueReader<R>, how: Parallelism) -> bool {
+    source.with_input(|input| {
+        let mut reader = BlockReader::new(input, how.block);
+        let Some(first) = reader.next_block() else {
+            reader.put_back(Vec::new());
+            return false;
+        };
+        if reader.is_over() {
+            // A small file.
+            reader.put_back(first.text);
+            return false;
+        }
+        thread::scope(|scope| {
+            let parsers: Vec<Parser> = (0..how.threads).map_while(|_| Parser::start(scope)).collect();
+            append_blocks(list, reader, first, &parsers)
+        })
+    })
+}
+
+/// Parses the blocks and appends what they contain; returns whether the list has ended.
+fn append_blocks<R: Read>(
+    list: &mut EventList,
+    mut reader: BlockReader<'_, R>,
+    first: ListBlock,
+    parsers: &[Parser],
+) -> bool {
+    if parsers.is_empty() {
+        reader.put_back(first.text);
+        return false;
+    }
+    // Blocks are dealt in turn, so what is parsed arrives in their order.
+    let (mut to, mut from) = (parsers.iter().cycle(), parsers.iter().cycle());
+    let (mut next, mut waiting) = (Some(first), 0);
+    let (mut has_ended, mut left) = (false, Vec::new());
+    loop {
+        while waiting < parsers.len() * BLOCKS_OF_THREAD
+            && let Some(block) = next.take().or_else(|| reader.next_block())
+        {
+            if let Some(parser) = to.next() {
+                parser.send(block);
+                waiting += 1;
+            }
+        }
+        if waiting == 0 {
+            break;
+        }
+        let Some(mut parsed) = from.next().and_then(Parser::receive) else { break };
+        waiting -= 1;
+        let is_appended = parsed.end != BlockEnd::Fault && list.append(parsed.list);
+        match parsed.end {
+            BlockEnd::Whole if is_appended => reader.reuse(parsed.block),
+            BlockEnd::List(at) if is_appended => {
+                (has_ended, left) = (true, parsed.block.text.split_off(at));
+                break;
+            }
+            _ => {
+                left = parsed.block.text;
+                break;
+            }
+        }
+    }
+    for parsed in from.take(waiting).filter_map(Parser::receive) {
+        left.extend(parsed.block.text);
+    }
+    reader.put_back(left);
+    has_ended
+}
+
+/// A thread that parses blocks, one after another, until this is dropped.
+struct Parser {
+    blocks: Sender<ListBlock>,
+    parsed: Receiver<ParsedBlock>,
+}
+
+/// What a block contains.
+struct ParsedBlock {
+    block: ListBlock,
+    list: EventList,
+    end: BlockEnd,
+}
+
+/// Where the elements of a block end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BlockEnd {
+    /// At its last byte, behind a comma.
+    Whole,
+    /// At the list's end; the number of bytes up to there.
+    List(usize),
+    /// At something that must be read on one thread.
+    Fault,
+}
+
+impl Parser {
+    /// Starts a thread; `None` if that is not possible.
+    fn start<'s>(scope: &'s Scope<'s, '_>) -> Option<Parser> {
+        let (blocks, received) = channel::<ListBlock>();
+        let (results, parsed) = channel();
+        let work = move || {
+            // The receiver is gone once nothing more is appended.
+            while let Ok(block) = received.recv()
+                && results.send(parse_block(block)).is_ok()
+            {}
+        };
+        let thread = thread::Builder::new().name("kineto-parse".into()).spawn_scoped(scope, work);
+        thread.is_ok().then_some(Parser { blocks, parsed })
+    }
+
+    fn send(&self, block: ListBlock) {
+        // A thread that panicked makes its scope panic.
+        let _ = self.blocks.send(block);
+    }
+
+    fn receive(&self) -> Option<ParsedBlock> {
+        self.parsed.recv().ok()
+    }
+}
+
+fn parse_block(block: ListBlock) -> ParsedBlock {
+    let mut list = EventList::default();
+    let end = parse_elements(&mut Json::new(&block.text, block.offset), &mut list);
+    ParsedBlock { block, list, end }
+}
+
+/// Parses elements that are objects.
+fn parse_elements(json: &mut Json<'_>, list: &mut EventList) -> BlockEnd {
+    loop {
+        if !json.is_object() || list.read_element(json).is_err() {
+            return BlockEnd::Fault;
+        }
+        match json.take_byte() {
+            Some(b',') if json.is_at_end() => return BlockEnd::Whole,
+            Some(b',') => {}
+            Some(b']') => return BlockEnd::List(json.position()),
+            _ => return BlockEnd::Fault,
+        }
+    }
+}
