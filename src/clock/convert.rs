@@ -192,6 +192,7 @@ fn ticks_to_nanos(ticks: u64, ns_per_tick: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tick::read_counter;
     use super::*;
 
     fn anchor(ticks: u64, monotonic_ns: u64, unix_ns: u64) -> Anchor {
@@ -331,6 +332,17 @@ mod tests {
     }
 
     #[test]
+    fn duration_tolerance_grows_with_the_duration() {
+        let interval = |unix, monotonic| {
+            let at = anchor(0, 0, 0);
+            AnchorInterval { at: &at, unix, monotonic, ticks: 1_000_000_000, width: 0 }.likeliest_duration(1 << 32)
+        };
+        assert_eq!(interval(1_000_900_000, 7), Some(1_000_900_000));
+        assert_eq!(interval(1_001_100_000, 999_100_000), Some(999_100_000));
+        assert_eq!(interval(1_001_100_000, 998_900_000), None);
+    }
+
+    #[test]
     fn ordered_ticks_give_ordered_times() {
         let anchors: Vec<_> = (0..50u64).map(|i| anchor(i * 2_600_000, i * 1_000_000, i * 1_000_000 + i % 7)).collect();
         let c = converter(&anchors);
@@ -365,6 +377,17 @@ mod tests {
         assert_eq!(at(&converter(&[]), 5), 0);
         assert_eq!(at(&converter(&[anchor(7, 7, 100)]), 9), 102);
         assert_eq!(at(&converter(&[anchor(7, 7, 100), anchor(7, 7, 100)]), 9), 102);
+    }
+
+    #[test]
+    fn anchor_lies_between_readings_around_it() {
+        for _ in 0..1000 {
+            let before = read_counter();
+            let anchor = Anchor::read_clocks();
+            let after = read_counter();
+            let error = anchor.error_ticks - 1;
+            assert!(anchor.counter.0 - error >= before.0 && anchor.counter.0 + error <= after.0, "{anchor:?}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use crate::time::Ticks;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Whether the counter ticks at a constant rate, also in sleep states and on all cores; false until [`source_name`] has determined
 /// it.
@@ -39,11 +39,15 @@ pub(crate) fn source_name() -> &'static str {
     *SOURCE
 }
 
-/// Returns nanoseconds since the first reading, plus one: 0 means "no time" in records.
+/// Returns nanoseconds since the first reading, plus one.
 #[cold]
 pub(super) fn read_monotonic() -> Ticks {
     static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
-    let elapsed = ORIGIN.elapsed();
+    ticks_of(ORIGIN.elapsed())
+}
+
+/// Returns nanoseconds plus one: 0 means "no time" in records.
+fn ticks_of(elapsed: Duration) -> Ticks {
     Ticks(elapsed.as_secs() * 1_000_000_000 + u64::from(elapsed.subsec_nanos()) + 1)
 }
 
@@ -119,6 +123,12 @@ mod tests {
             assert!(next >= last);
             last = next;
         }
+    }
+
+    #[test]
+    fn first_monotonic_reading_is_a_time() {
+        assert_eq!(ticks_of(Duration::ZERO), Ticks(1));
+        assert_eq!(ticks_of(Duration::new(2, 3)), Ticks(2_000_000_004));
     }
 
     #[test]
