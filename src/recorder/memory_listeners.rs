@@ -244,6 +244,16 @@ mod tests {
     }
 
     #[test]
+    fn released_slot_is_not_released_again() {
+        let recorder = Arc::new(Recorder::for_tests());
+        let first = ListenerSlot::claim_for(&recorder).unwrap();
+        first.release_slot();
+        let second = ListenerSlot::claim_for(&recorder).unwrap();
+        drop(first);
+        assert!(second.listener.is_taken.load(Ordering::Relaxed) && second.listener.recorder().is_some());
+    }
+
+    #[test]
     fn lost_events_are_counted_by_cause_and_taken_once() {
         let recorder = Arc::new(Recorder::for_tests());
         let slot = ListenerSlot::claim_for(&recorder).unwrap();
