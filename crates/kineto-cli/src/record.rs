@@ -67,7 +67,8 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitCode, String> {
     if let Err(error) = std::fs::rename(&written, &output) {
         let why = match error.kind() {
             io::ErrorKind::NotFound => format!(
-                "{name} wrote no trace: install the layer with KinetoLayer::from_env, or give --inject for a CUDA program"
+                "{name} wrote no trace: install the layer with KinetoLayer::from_env, set no output in the program, or give \
+                 --inject for a CUDA program"
             ),
             _ => cannot(&format!("rename {}", written.display()), error),
         };
