@@ -353,7 +353,7 @@ mod tests {
         let one = arguments.store_all(&[("a", ArgValue::I64(1)), ("b", ArgValue::I64(2))], &mut keys);
         let first = arguments.next_index();
         let read = |arguments: &mut Arguments, key, text: &'static str| {
-            arguments.store_parsed_arg(first, key, JsonValue::Number(JsonNumber(text.as_bytes()))).duplicate
+            arguments.store_parsed_arg(first, key, Json::new(text.as_bytes(), 0).read_value().unwrap()).duplicate
         };
         assert_eq!([("3", b), ("4", b), ("5", a)].map(|(n, key)| read(&mut arguments, key, n)), [false, true, false]);
         let mut two = arguments.range_from(first);

@@ -1,7 +1,7 @@
 //! One element of a file's list of events.
 
 use super::json::{Json, JsonText, JsonValue, Result};
-use super::time::micros_to_ns;
+use super::time::{micros_text_to_ns, micros_to_ns};
 use crate::analysis::events::{ArgumentMark, ArgumentRange, Builder, Note, StringId, Strings, TrackId};
 use std::borrow::Cow;
 
@@ -34,9 +34,50 @@ struct ElementDefects {
     malformed_arguments: u64,
 }
 
+/// The key that came last behind each key, in each category. Their order is usually the same, so most need not be parsed.
+#[derive(Debug)]
+pub(super) struct KeyOrder([ExpectedKey; 256]);
+
+#[derive(Debug, Default)]
+struct ExpectedKey {
+    /// The key in its quotes and the colon behind it, as they are in the file.
+    text: Vec<u8>,
+    id: StringId,
+    is_whole: bool,
+}
+
+impl Default for KeyOrder {
+    fn default() -> KeyOrder {
+        KeyOrder(std::array::from_fn(|_| ExpectedKey::default()))
+    }
+}
+
+impl KeyOrder {
+    /// Reads a key and the colon behind it; `category` and `before`, the key before it, tell which one to expect. Also returns
+    /// whether the key was valid.
+    #[inline]
+    fn read_key(
+        &mut self,
+        (category, before): (StringId, StringId),
+        json: &mut Json<'_>,
+        strings: &mut Strings,
+    ) -> Result<(StringId, bool)> {
+        #[expect(clippy::indexing_slicing, reason = "there are 256")]
+        let expected = &mut self.0[(category.index() * 37 + before.index()) % 256];
+        if json.take_bytes(&expected.text) {
+            return Ok((expected.id, expected.is_whole));
+        }
+        let start = json.position();
+        (expected.id, expected.is_whole) = intern_json_text(json.read_key()?, strings);
+        expected.text.clear();
+        expected.text.extend_from_slice(json.whole_text().get(start..json.position()).unwrap_or_default());
+        Ok((expected.id, expected.is_whole))
+    }
+}
+
 impl<'a> Element<'a> {
     /// Reads an element, which is an object. If it is truncated, nothing of it is stored.
-    pub(super) fn read(json: &mut Json<'a>, builder: &mut Builder) -> Result<Element<'a>> {
+    pub(super) fn read(json: &mut Json<'a>, keys: &mut KeyOrder, builder: &mut Builder) -> Result<Element<'a>> {
         let mark = builder.events.arguments.current_mark();
         let mut element = Element {
             phase: None,
@@ -53,7 +94,13 @@ impl<'a> Element<'a> {
             metadata_text: None,
             repairs: ElementDefects::default(),
         };
-        if let Err(fault) = json.read_object(|key, json| element.read_member(key, json, builder)) {
+        let mut before = StringId::EMPTY;
+        let read = json.read_members(|json| {
+            let category = element.category.unwrap_or_default();
+            before = keys.read_key((category, before), json, &mut builder.events.strings)?.0;
+            element.read_member(before, json, keys, builder)
+        });
+        if let Err(fault) = read {
             builder.events.arguments.rewind_to(mark);
             return Err(fault);
         }
@@ -65,39 +112,37 @@ impl<'a> Element<'a> {
         Ok(element)
     }
 
-    fn read_member(&mut self, key: JsonText<'a>, json: &mut Json<'a>, builder: &mut Builder) -> Result<()> {
+    fn read_member(
+        &mut self,
+        key: StringId,
+        json: &mut Json<'a>,
+        keys: &mut KeyOrder,
+        builder: &mut Builder,
+    ) -> Result<()> {
         let strings = &mut builder.events.strings;
-        let escaped;
-        let key = match key.as_plain_bytes() {
-            Some(bytes) => bytes,
-            None => {
-                escaped = key.decode_text().0;
-                escaped.as_bytes()
-            }
-        };
         match key {
-            b"ph" => self.phase = self.read_text(json.read_value()?).and_then(|text| text.chars().next()),
-            b"cat" => self.category = self.intern_text(json.read_value()?, strings),
-            b"name" => self.name = self.intern_text(json.read_value()?, strings).unwrap_or(StringId::EMPTY),
-            b"pid" => self.process = self.read_track_id(json.read_value()?),
-            b"tid" => self.thread = self.read_track_id(json.read_value()?),
-            b"ts" => self.time = time_from_json(json.read_value()?),
-            b"dur" => self.duration = time_from_json(json.read_value()?),
-            b"id" => self.id = self.read_text(json.read_value()?).and_then(|id| id.parse().ok()),
-            b"id2" if json.is_object() => json.read_object(|key, json| {
+            StringId::PHASE => self.phase = self.read_text(json.read_value()?).and_then(|text| text.chars().next()),
+            StringId::CATEGORY => self.category = self.intern_text(json.read_value()?, strings),
+            StringId::NAME => self.name = self.intern_text(json.read_value()?, strings).unwrap_or(StringId::EMPTY),
+            StringId::PROCESS => self.process = self.read_track_id(json.read_value()?),
+            StringId::TID => self.thread = self.read_track_id(json.read_value()?),
+            StringId::TIME => self.time = time_from_json(json.read_value()?),
+            StringId::DURATION => self.duration = time_from_json(json.read_value()?),
+            StringId::ID => self.id = self.read_text(json.read_value()?).and_then(|id| id.parse().ok()),
+            StringId::ID2 if json.is_object() => json.read_object(|key, json| {
                 let value = json.read_value()?;
                 if let (true, JsonValue::Text(id)) = (key.is_word("local"), value) {
                     self.local_id = Some(id);
                 }
                 Ok(())
             })?,
-            b"args" => self.read_args(json, builder)?,
+            StringId::ARGS => self.read_args(json, keys, builder)?,
             _ => json.skip_value()?,
         }
         Ok(())
     }
 
-    fn read_args(&mut self, json: &mut Json<'a>, builder: &mut Builder) -> Result<()> {
+    fn read_args(&mut self, json: &mut Json<'a>, keys: &mut KeyOrder, builder: &mut Builder) -> Result<()> {
         if !json.is_object() {
             if json.read_value()? != JsonValue::Null {
                 self.repairs.malformed_arguments += 1;
@@ -105,9 +150,11 @@ impl<'a> Element<'a> {
             return Ok(());
         }
         let events = &mut builder.events;
-        json.read_object(|key, json| {
+        let (category, mut key) = (self.category.unwrap_or_default(), StringId::ARGS);
+        json.read_members(|json| {
+            let (next, is_whole) = keys.read_key((category, key), json, &mut events.strings)?;
+            key = next;
             let value = json.read_value()?;
-            let (key, is_whole) = intern_json_text(key, &mut events.strings);
             if key == StringId::NAME || key == StringId::LABELS {
                 self.metadata_text = Some(value);
             }
@@ -179,8 +226,8 @@ fn intern_json_text(text: JsonText<'_>, strings: &mut Strings) -> (StringId, boo
 /// Returns the nanoseconds of a number of microseconds, or of a string that may be one.
 fn time_from_json(value: JsonValue<'_>) -> Option<i64> {
     match value {
-        JsonValue::Number(number) => micros_to_ns(number.as_str()),
-        JsonValue::Text(text) => micros_to_ns(text.as_plain_str()?),
+        JsonValue::Number(number) => micros_to_ns(number),
+        JsonValue::Text(text) => micros_text_to_ns(text.as_plain_str()?),
         _ => None,
     }
 }

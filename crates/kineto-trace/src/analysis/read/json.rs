@@ -29,9 +29,15 @@ pub(crate) enum JsonValue<'a> {
     Nested(&'a [u8]),
 }
 
-/// A number as written, which matches JSON's grammar.
+/// A number, which matches JSON's grammar.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct JsonNumber<'a>(pub(in crate::analysis) &'a [u8]);
+pub(crate) struct JsonNumber<'a> {
+    text: &'a [u8],
+    /// The number without sign and decimal point; `None` if it has an exponent or more than 18 digits.
+    digits: Option<i64>,
+    /// How many of the digits are decimals.
+    decimals: usize,
+}
 
 /// A string as written between its quotes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,20 +56,42 @@ impl<'a> Json<'a> {
 
     /// Reads an object: calls `each` with every key and the reader before its value, which `each` must read.
     pub(crate) fn read_object(&mut self, mut each: impl FnMut(JsonText<'a>, &mut Self) -> Result<()>) -> Result<()> {
+        self.read_members(|json| {
+            let key = json.read_key()?;
+            each(key, json)
+        })
+    }
+
+    /// Reads an object: calls `each` with the reader before every key, which `each` must read with its value.
+    #[inline]
+    pub(super) fn read_members(&mut self, mut each: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
         self.open_bracket(b'{', "an object")?;
         let mut more = self.skip_space() != b'}';
         while more {
             self.skip_space();
-            let key = self.read_text()?;
-            if self.skip_space() != b':' {
-                return self.expected_error("a colon");
-            }
-            self.at += 1;
-            each(key, self)?;
+            each(self)?;
             more = self.has_more(b'}', "a comma or the object's end")?;
         }
         self.close_bracket();
         Ok(())
+    }
+
+    /// Reads a key and the colon behind it.
+    pub(super) fn read_key(&mut self) -> Result<JsonText<'a>> {
+        let key = self.read_text()?;
+        if self.skip_space() != b':' {
+            return self.expected_error("a colon");
+        }
+        self.at += 1;
+        Ok(key)
+    }
+
+    /// Skips these bytes if they come next; no bytes never do.
+    #[inline]
+    pub(super) fn take_bytes(&mut self, bytes: &[u8]) -> bool {
+        let comes_next = !bytes.is_empty() && self.text.get(self.at..).is_some_and(|rest| rest.starts_with(bytes));
+        self.at += if comes_next { bytes.len() } else { 0 };
+        comes_next
     }
 
     /// Reads a list: calls `each` with the reader before every element, which `each` must read.
@@ -232,32 +260,47 @@ impl<'a> Json<'a> {
     }
 
     fn read_number(&mut self) -> Result<JsonValue<'a>> {
+        /// Numbers of up to this many digits fit into 64 bits.
+        const DIGITS: usize = 18;
+
         let start = self.at;
         self.at += usize::from(self.text.get(start) == Some(&b'-'));
         let zero = self.text.get(self.at) == Some(&b'0');
-        let digits = self.skip_digits()?;
-        if zero && digits > 1 {
-            self.at -= digits - 1;
+        let (mut value, whole) = self.read_digits(0)?;
+        if zero && whole > 1 {
+            self.at -= whole - 1;
             return self.expected_error("a number without leading zeros");
         }
+        let mut decimals = 0;
         if self.text.get(self.at) == Some(&b'.') {
             self.at += 1;
-            self.skip_digits()?;
+            (value, decimals) = self.read_digits(value)?;
         }
+        let mut digits = (whole + decimals <= DIGITS).then_some(value);
         if let Some(b'e' | b'E') = self.text.get(self.at) {
             self.at += 1;
             self.at += usize::from(matches!(self.text.get(self.at), Some(b'+' | b'-')));
-            self.skip_digits()?;
+            self.read_digits(0)?;
+            digits = None;
         }
-        Ok(JsonValue::Number(JsonNumber(self.text.get(start..self.at).unwrap_or_default())))
+        let text = self.text.get(start..self.at).unwrap_or_default();
+        Ok(JsonValue::Number(JsonNumber { text, digits, decimals }))
     }
 
-    /// Skips at least one digit, and returns how many.
-    fn skip_digits(&mut self) -> Result<usize> {
-        let rest = self.text.get(self.at..).unwrap_or_default();
-        let digits = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
-        self.at += digits;
-        if digits == 0 { self.expected_error("a digit") } else { Ok(digits) }
+    /// Reads at least one digit. Returns the digits behind those of `value`, and how many there were.
+    #[inline]
+    fn read_digits(&mut self, mut value: i64) -> Result<(i64, usize)> {
+        let mut count = 0;
+        for byte in self.text.get(self.at..).unwrap_or_default() {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                break;
+            }
+            value = value.wrapping_mul(10).wrapping_add(digit.into());
+            count += 1;
+        }
+        self.at += count;
+        if count == 0 { self.expected_error("a digit") } else { Ok((value, count)) }
     }
 
     fn read_word(&mut self) -> Result<JsonValue<'a>> {
@@ -313,24 +356,30 @@ pub(super) fn plain_prefix_len(bytes: &[u8]) -> usize {
 }
 
 impl<'a> JsonNumber<'a> {
-    /// Returns the number as a string.
+    /// Returns the number as written.
     pub(crate) fn as_str(self) -> &'a str {
-        str::from_utf8(self.0).unwrap_or_default()
+        str::from_utf8(self.text).unwrap_or_default()
+    }
+
+    fn is_negative(self) -> bool {
+        self.text.first() == Some(&b'-')
     }
 
     /// Returns the number if it is an integer without fraction and exponent, except -0.
     pub(crate) fn as_integer(self) -> Option<i64> {
-        /// Numbers of up to this many digits fit into 64 bits.
-        const DIGITS: usize = 18;
-        let (is_negative, digits) = self.0.strip_prefix(b"-").map_or((false, self.0), |digits| (true, digits));
-        if digits.len() > DIGITS {
-            return self.as_str().parse().ok();
+        match self.digits {
+            Some(0) if self.is_negative() => None,
+            Some(_) => self.scaled(0),
+            None => self.as_str().parse().ok(),
         }
-        let mut value = 0;
-        for digit in digits {
-            value = value * 10 + i64::from(digit.checked_sub(b'0').filter(|digit| *digit < 10)?);
-        }
-        (!is_negative || value != 0).then_some(if is_negative { -value } else { value })
+    }
+
+    /// Returns the number times 10 to the power of `power`, if it has no exponent, few digits and no more decimals.
+    #[inline]
+    pub(super) fn scaled(self, power: u32) -> Option<i64> {
+        let missing = power.checked_sub(u32::try_from(self.decimals).ok()?)?;
+        let value = self.digits?.checked_mul(10_i64.pow(missing))?;
+        Some(if self.is_negative() { -value } else { value })
     }
 }
 
@@ -456,7 +505,13 @@ mod tests {
     #[test]
     fn values_are_returned_as_written() {
         let read = |text: &'static str| Json::new(text.as_bytes(), 0).read_value().unwrap();
-        assert_eq!(read(" -1.50e+3 "), JsonValue::Number(JsonNumber(b"-1.50e+3")));
+        let number = |text: &'static str, digits, decimals| JsonNumber { text: text.as_bytes(), digits, decimals };
+        assert_eq!(read(" -1.50e+3 "), JsonValue::Number(number("-1.50e+3", None, 2)));
+        assert_eq!(read("-1.50,"), JsonValue::Number(number("-1.50", Some(150), 2)));
+        assert_eq!(
+            read("123456789012345678"),
+            JsonValue::Number(number("123456789012345678", Some(123_456_789_012_345_678), 0))
+        );
         assert_eq!(read("[1, {\"a\": []}] "), JsonValue::Nested(b"[1, {\"a\": []}]"));
         assert_eq!(read("-inf"), JsonValue::NotFinite(f64::NEG_INFINITY));
         assert!(matches!(read("NaN,"), JsonValue::NotFinite(f) if f.is_nan()));

@@ -1,6 +1,6 @@
 //! The elements of a list of events, and what they add up to.
 
-use super::element::Element;
+use super::element::{Element, KeyOrder};
 use super::json::{Json, Result};
 use crate::activity::{FlowEnd, FlowKind};
 use crate::analysis::events::{Builder, EventDraft, Note, Phase, StringId, TrackId};
@@ -20,6 +20,7 @@ pub(super) struct EventList {
     pub(super) phase_count: u64,
     /// The names that metadata rows give, in their order.
     names: Vec<DisplayName>,
+    keys: KeyOrder,
 }
 
 /// A name that a metadata row gives.
@@ -45,7 +46,7 @@ impl EventList {
 
     /// Reads an element that is an object. If it is truncated, nothing of it is stored.
     pub(super) fn read_element(&mut self, json: &mut Json<'_>) -> Result<()> {
-        let line = Element::read(json, &mut self.builder)?;
+        let line = Element::read(json, &mut self.keys, &mut self.builder)?;
         self.handle_line(&line);
         self.elements += 1;
         Ok(())

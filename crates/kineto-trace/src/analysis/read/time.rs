@@ -1,33 +1,17 @@
 //! Converts decimal microseconds to whole nanoseconds.
 
-/// Converts a JSON number of microseconds to nanoseconds; `None` if they exceed 64 bits.
+use super::json::JsonNumber;
+
+/// Converts a number of microseconds to nanoseconds; `None` if they exceed 64 bits.
 ///
 /// It works on the digits, never on a float. Digits after the third decimal are rounded half to even.
-pub(super) fn micros_to_ns(number: &str) -> Option<i64> {
-    plain_nanos(number.as_bytes()).or_else(|| scale_and_round(number, 3))
+pub(super) fn micros_to_ns(number: JsonNumber<'_>) -> Option<i64> {
+    number.scaled(3).or_else(|| micros_text_to_ns(number.as_str()))
 }
 
-/// Converts a number of at most 17 digits, of which at most three are decimals: nearly all that files contain.
-fn plain_nanos(number: &[u8]) -> Option<i64> {
-    let (mut value, mut decimals) = (0_i64, None);
-    for byte in number.get(..18).is_none().then_some(number)? {
-        match (byte, decimals) {
-            (b'0'..=b'9', _) => {
-                value = value * 10 + i64::from(byte - b'0');
-                decimals = decimals.map(|decimals| decimals + 1);
-            }
-            (b'.', None) => decimals = Some(0),
-            _ => return None,
-        }
-    }
-    let scale = match decimals.unwrap_or(0) {
-        0 => 1000,
-        1 => 100,
-        2 => 10,
-        3 => 1,
-        _ => return None,
-    };
-    value.checked_mul(scale)
+/// As [`micros_to_ns`] for a text that may be a number.
+pub(super) fn micros_text_to_ns(number: &str) -> Option<i64> {
+    scale_and_round(number, 3)
 }
 
 /// Rounds a JSON number to a whole number; `None` if it exceeds 64 bits.
@@ -104,8 +88,19 @@ fn exponent_of(digits: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::json::{Json, JsonValue};
     use super::*;
     use proptest::prelude::*;
+
+    /// Returns the nanoseconds of a text, in both ways if it is a JSON number.
+    fn nanos(text: &str) -> Option<i64> {
+        let ns = micros_text_to_ns(text);
+        let mut json = Json::new(text.as_bytes(), 0);
+        if let (Ok(JsonValue::Number(number)), true) = (json.read_value(), json.is_at_end()) {
+            assert_eq!(micros_to_ns(number), ns, "{text}");
+        }
+        ns
+    }
 
     #[test]
     fn decimal_microseconds_become_whole_nanoseconds() {
@@ -137,22 +132,22 @@ mod tests {
             ("1ex", None),
             ("1.2.3", None),
         ] {
-            assert_eq!(micros_to_ns(text), expected, "{text}");
+            assert_eq!(nanos(text), expected, "{text}");
         }
     }
 
     proptest! {
         #[test]
         fn written_times_round_trip(ns in 0..i64::MAX) {
-            prop_assert_eq!(micros_to_ns(&format!("{}.{:03}", ns / 1000, ns % 1000)), Some(ns));
-            prop_assert_eq!(micros_to_ns(&format!("-{}.{:03}00", ns / 1000, ns % 1000)), Some(-ns));
+            prop_assert_eq!(nanos(&format!("{}.{:03}", ns / 1000, ns % 1000)), Some(ns));
+            prop_assert_eq!(nanos(&format!("-{}.{:03}00", ns / 1000, ns % 1000)), Some(-ns));
             let shifted = format!("{ns}e-3");
-            prop_assert_eq!(micros_to_ns(&shifted), Some(ns));
+            prop_assert_eq!(nanos(&shifted), Some(ns));
         }
 
         #[test]
         fn no_text_panics(text in "[0-9eE.+-]{0,40}") {
-            micros_to_ns(&text);
+            micros_text_to_ns(&text);
         }
     }
 }
