@@ -6,6 +6,7 @@ use crate::analysis::events::{Event, Events};
 use crate::analysis::relations::{Forest, Threads};
 use crate::hash::HashMap;
 use crate::time::Timestamp;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
@@ -120,13 +121,19 @@ pub struct GapHost {
 
 /// Returns the longest gaps during which all devices were idle, longest first.
 pub(super) fn longest_gaps(events: &Events, devices: &Devices<'_>, forest: &Forest, limit: usize) -> Vec<Gap> {
-    let mut work: Vec<_> = devices.busy_work().copied().collect();
-    work.sort_by_key(Work::interval);
-    let mut found: Vec<_> = find_gaps(work, Work::interval).collect();
-    found.sort_by_key(|(before, after)| (std::cmp::Reverse(after.start().since(before.end())), before.end()));
-    found.truncate(limit);
+    let mut work: Vec<_> = devices.busy_work().collect();
+    work.sort_by_key(|work| work.interval());
+    let key = |(before, after): &(&Work<'_>, &Work<'_>)| (Reverse(after.start().since(before.end())), before.end());
+    let mut found: Vec<(&Work<'_>, &Work<'_>)> = Vec::with_capacity(limit + 1);
+    for gap in find_gaps(work, |work| work.interval()) {
+        let at = found.partition_point(|longer| key(longer) <= key(&gap));
+        if at < limit {
+            found.insert(at, gap);
+            found.truncate(limit);
+        }
+    }
     let hosts = HostTime::new(events, forest, &found);
-    let gap = |(before, after): &(Work<'_>, Work<'_>)| Gap {
+    let gap = |(before, after): &(&Work<'_>, &Work<'_>)| Gap {
         start: before.end(),
         ns: after.start().since(before.end()),
         before: before.event.name().to_owned(),
@@ -146,7 +153,7 @@ struct HostTime<'e> {
 
 impl<'e> HostTime<'e> {
     /// Collects the operations during these gaps on the threads that ended them.
-    fn new(events: &'e Events, forest: &Forest, gaps: &[(Work<'e>, Work<'e>)]) -> HostTime<'e> {
+    fn new(events: &'e Events, forest: &Forest, gaps: &[(&Work<'e>, &Work<'e>)]) -> HostTime<'e> {
         let threads = Threads::new(events);
         let launches = gaps.iter().filter_map(|(_, after)| after.launch);
         let mut ops: HashMap<usize, Vec<_>> =

@@ -102,10 +102,12 @@ impl QueueFigures {
     /// Returns `None` for a stream without a known launch.
     #[expect(clippy::cast_precision_loss, reason = "means of lengths")]
     pub(super) fn new(stream: &StreamId, work: &[Work<'_>]) -> Option<QueueFigures> {
-        let launched = work.iter().filter_map(|work| Some((work.launch?.start(), work.start())));
+        let launched = || work.iter().filter_map(|work| Some((work.launch?.start(), work.start())));
         // At equal times, launches come first.
-        let mut points: Vec<_> = launched.flat_map(|(call, start)| [(call, false), (start, true)]).collect();
-        points.sort_unstable();
+        let mut points: Vec<_> = launched().map(|(call, _)| (call, false)).collect();
+        points.extend(launched().map(|(_, start)| (start, true)));
+        // Two sorted halves, nearly.
+        points.sort();
         let (first, mut last) = (points.first()?.0, points.first()?.0);
         let (mut level, mut max, mut min, mut sum, mut area) = (0i64, 0i64, 0i64, 0i128, 0i128);
         for (at, is_start) in &points {
