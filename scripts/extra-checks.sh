@@ -8,7 +8,6 @@
 #     advisories  known faults of the dependencies (cargo deny)
 #     semver      the public API against the last release (cargo semver-checks); BASELINE=<git revision> for another one
 #     miri        undefined behaviour in the modules with unsafe code (nightly, miri)
-#     loom        every interleaving of publication, hand-over and late ends (RUSTFLAGS="--cfg loom")
 #     address     memory errors (nightly, AddressSanitizer)
 #     thread      data races (nightly, ThreadSanitizer)
 #     memcheck    invalid accesses in one recording with each vendor's simulated libraries (valgrind)
@@ -86,11 +85,6 @@ miri() {
     some_tests cargo +nightly miri test --lib -- buffer::
 }
 
-# In release mode: the number of interleavings is large, and the models are small.
-loom() {
-  CARGO_TARGET_DIR=$target/loom RUSTFLAGS='--cfg loom' some_tests cargo test --release --test loom
-}
-
 # sanitize NAME [OPTION]...: all tests, the standard library instrumented with them. The simulated libraries find the sanitizer
 # in the program that loads them. By default it ends a program that allocates too much.
 sanitize() {
@@ -129,10 +123,10 @@ overflow() {
 }
 
 checks=("$@")
-[[ $# -gt 0 ]] || checks=(deny advisories semver miri loom address thread memcheck overflow)
+[[ $# -gt 0 ]] || checks=(deny advisories semver miri address thread memcheck overflow)
 for check in "${checks[@]}"; do
   case $check in
-  deny | advisories | semver | miri | loom | address | thread | memcheck | overflow) ;;
+  deny | advisories | semver | miri | address | thread | memcheck | overflow) ;;
   *)
     echo "no such check: $check" >&2
     sed -n '3,17s/^# \{0,1\}//p' "$self" >&2

@@ -34,15 +34,15 @@ fn chunk() -> Chunk {
 const FIRST_ID: u64 = 2 * SLOTS as u64;
 
 fn write(chunk: &Chunk, at: usize, word: u64) {
-    chunk.slots().write(at, [word, word, 0, word]);
-    chunk.slots().commit(chunk.first_id() + at as u64 + 1);
+    chunk.slots().write_slot(at, [word, word, 0, word]);
+    chunk.slots().commit_below(chunk.first_id() + at as u64 + 1);
 }
 
 /// Checks that every committed slot is complete, with or without its end.
 fn check(chunk: &Chunk, words: &[u64]) -> usize {
-    let committed = chunk.committed();
+    let committed = chunk.committed_len();
     for at in 1..committed {
-        let [a, b, end, d] = chunk.read(at);
+        let [a, b, end, d] = chunk.read_slot(at);
         let word = words[at - 1];
         assert_eq!((a, b, d), (word, word, word), "slot {at} of {committed}");
         assert!(end == 0 || end == 100 + word);
@@ -57,11 +57,11 @@ fn committed_record_is_complete_with_old_or_new_end() {
         let writer = chunk.clone();
         let thread = thread::spawn(move || {
             write(&writer, 1, 5);
-            writer.slots().end(1, 105);
+            writer.slots().store_end(1, 105);
             write(&writer, 2, 6);
         });
         if check(&chunk, &[5, 6]) > 2 {
-            assert_eq!(chunk.read(1)[2], 105, "an end stored before a commit is seen after it");
+            assert_eq!(chunk.read_slot(1)[2], 105, "an end stored before a commit is seen after it");
         }
         thread.join().unwrap();
         assert_eq!(check(&chunk, &[5, 6]), 3);
@@ -101,14 +101,14 @@ fn late_end_and_record_do_not_change_drained_slots() {
         let writer = chunk.clone();
         // The session is closed, but this thread has not noticed.
         let late = thread::spawn(move || {
-            writer.slots().end(1, 105);
+            writer.slots().store_end(1, 105);
             write(&writer, 2, 6);
         });
-        let taken = chunk.committed();
-        assert_eq!(chunk.read(1)[1], 5);
+        let taken = chunk.committed_len();
+        assert_eq!(chunk.read_slot(1)[1], 5);
         assert!(taken == 2 || taken == 3);
         late.join().unwrap();
-        assert_eq!((chunk.read(1)[2], chunk.committed()), (105, 3));
+        assert_eq!((chunk.read_slot(1)[2], chunk.committed_len()), (105, 3));
     });
 }
 
@@ -119,7 +119,7 @@ fn chunk_is_reused_only_after_its_last_reader() {
         write(&chunk, 1, 5);
         let trace = chunk.clone();
         let reader = thread::spawn(move || {
-            assert_eq!((trace.first_id(), trace.committed(), trace.read(1)[0]), (FIRST_ID, 2, 5));
+            assert_eq!((trace.first_id(), trace.committed_len(), trace.read_slot(1)[0]), (FIRST_ID, 2, 5));
         });
         if chunk.is_unique() {
             chunk.open(5 * FIRST_ID, 2);
@@ -138,20 +138,20 @@ fn made(key: u64) -> SpanState {
 fn lent_span_is_never_a_mixture_of_two() {
     loom::model(|| {
         let frames = Arc::new(Frames::new());
-        frames.frame(2).set(5, made(5), 50);
+        frames.frame(2).put_span(5, made(5), 50);
         let owner = frames.clone();
         let thread = thread::spawn(move || {
             // Not `clear`: loom does not order a plain store after a reader's earlier store.
-            owner.frame(2).take();
+            owner.frame(2).take_key();
             owner.frame(2).fill(6, made(6));
         });
         for key in [5, 6] {
-            if let Some(state) = frames.lend(key) {
+            if let Some(state) = frames.lend_span(key) {
                 assert_eq!((state.span, state.parent), (key * 10, key * 100));
             }
         }
         thread.join().unwrap();
-        assert_eq!(frames.lend(6), Some(made(6)));
+        assert_eq!(frames.lend_span(6), Some(made(6)));
     });
 }
 
@@ -166,7 +166,7 @@ fn span_in_a_fresh_frame_is_seen_whole_or_not_at_all() {
             owner.frame(3).fill(6, made(6));
         });
         for key in [6, 5] {
-            assert!(frames.lend(key).is_none_or(|state| state == made(key)));
+            assert!(frames.lend_span(key).is_none_or(|state| state == made(key)));
         }
         thread.join().unwrap();
     });
@@ -176,17 +176,17 @@ fn span_in_a_fresh_frame_is_seen_whole_or_not_at_all() {
 fn owner_that_sees_a_close_sees_that_the_span_was_lent() {
     loom::model(|| {
         let frames = Arc::new(Frames::new());
-        frames.frame(2).set(5, made(5), 50);
+        frames.frame(2).put_span(5, made(5), 50);
         // The registry's reference count of the span.
         let holders = Arc::new(AtomicU64::new(2));
         let (lender, held) = (frames.clone(), holders.clone());
         let borrower = thread::spawn(move || {
-            let lent = lender.lend(5).is_some();
+            let lent = lender.lend_span(5).is_some();
             held.fetch_sub(1, Ordering::Release);
             lent
         });
         let is_last = holders.fetch_sub(1, Ordering::AcqRel) == 1;
-        let is_found = frames.known(5).is_some();
+        let is_found = frames.known_state(5).is_some();
         let lent = borrower.join().unwrap();
         if is_last {
             assert!(lent && !is_found, "the span closes here, after its borrower released it");
@@ -198,13 +198,13 @@ fn owner_that_sees_a_close_sees_that_the_span_was_lent() {
 fn span_is_defined_before_others_see_it_as_defined() {
     loom::model(|| {
         let frames = Arc::new(Frames::new());
-        frames.frame(2).set(5, SpanState { span: 0, ..made(5) }, 0);
+        frames.frame(2).put_span(5, SpanState { span: 0, ..made(5) }, 0);
         let owner = frames.clone();
         let thread = thread::spawn(move || {
             owner.frame(2).set_span(50);
-            owner.frame(2).set_meta(state::defined(owner.frame(2).meta()));
+            owner.frame(2).set_meta(state::after_first_slice(owner.frame(2).meta()));
         });
-        let lent = frames.lend(5).unwrap();
+        let lent = frames.lend_span(5).unwrap();
         assert!(lent.meta & state::UNDEFINED != 0 || lent.span == 50);
         thread.join().unwrap();
     });
@@ -214,14 +214,14 @@ fn span_is_defined_before_others_see_it_as_defined() {
 fn span_moved_while_lent_stays_lent() {
     loom::model(|| {
         let frames = Arc::new(Frames::new());
-        frames.frame(3).set(5, made(5), 50);
+        frames.frame(3).put_span(5, made(5), 50);
         let borrower = frames.clone();
-        let thread = thread::spawn(move || borrower.lend(5));
+        let thread = thread::spawn(move || borrower.lend_span(5));
         frames.frame(3).move_to(frames.frame(2));
         let lent = thread.join().unwrap();
         assert!(lent.is_none_or(|state| state == made(5)));
-        assert_eq!(lent.is_none(), frames.known(5).is_some());
-        assert!(frames.frame(2).holds(5) && frames.frame(3).key() == 0);
+        assert_eq!(lent.is_none(), frames.known_state(5).is_some());
+        assert!(frames.frame(2).holds_span(5) && frames.frame(3).key() == 0);
     });
 }
 
@@ -229,7 +229,7 @@ fn span_moved_while_lent_stays_lent() {
 fn slice_is_ended_by_exactly_one_thread() {
     loom::model(|| {
         let frames = Arc::new(Frames::new());
-        frames.frame(2).set(5, made(5), 50);
+        frames.frame(2).put_span(5, made(5), 50);
         frames.set_top(2);
         let others: Vec<_> = (0..2)
             .map(|_| {
@@ -246,14 +246,14 @@ fn slice_is_ended_by_exactly_one_thread() {
 fn slice_ended_elsewhere_is_not_the_next_in_its_frame() {
     loom::model(|| {
         let frames = Arc::new(Frames::new());
-        frames.frame(2).set(5, made(5), 50);
+        frames.frame(2).put_span(5, made(5), 50);
         frames.set_top(2);
         let owner = frames.clone();
         let thread = thread::spawn(move || {
             // Imitates a thread whose innermost slice was taken away and that enters another span.
             if owner.frame(2).key() == 0 {
                 owner.set_top(1);
-                owner.frame(2).set(6, made(6), 60);
+                owner.frame(2).put_span(6, made(6), 60);
                 owner.set_top(2);
             }
         });
@@ -266,11 +266,11 @@ fn slice_ended_elsewhere_is_not_the_next_in_its_frame() {
 fn thread_that_sees_remote_exits_sees_which_slices() {
     loom::model(|| {
         let frames = Arc::new(Frames::new());
-        frames.frame(2).set(5, made(5), 50);
+        frames.frame(2).put_span(5, made(5), 50);
         frames.set_top(2);
         let other = frames.clone();
         let thread = thread::spawn(move || other.exit_from_other_thread(5));
-        if frames.exits() == 1 {
+        if frames.foreign_exits() == 1 {
             assert_eq!(frames.frame(2).key(), 0);
         }
         thread.join().unwrap();
@@ -281,9 +281,9 @@ fn thread_that_sees_remote_exits_sees_which_slices() {
 fn span_resolved_by_two_threads_is_defined_once() {
     loom::model(|| {
         let frames = Arc::new(Frames::new());
-        frames.frame(2).set(5, SpanState { span: 0, ..made(5) }, 0);
+        frames.frame(2).put_span(5, SpanState { span: 0, ..made(5) }, 0);
         let other = frames.clone();
-        let borrower = thread::spawn(move || other.lend(5).unwrap());
+        let borrower = thread::spawn(move || other.lend_span(5).unwrap());
         // Imitates `Lane::span_id`.
         let frame = frames.frame(2);
         if frame.key() == 5 {
@@ -291,7 +291,7 @@ fn span_resolved_by_two_threads_is_defined_once() {
             frame.set_meta(frame.meta() & !state::UNDEFINED);
         }
         loom::sync::atomic::fence(Ordering::SeqCst);
-        let is_defined_here = frames.known(5).is_some();
+        let is_defined_here = frames.known_state(5).is_some();
         let lent = borrower.join().unwrap();
         assert!(!is_defined_here || lent.meta & state::UNDEFINED == 0);
     });

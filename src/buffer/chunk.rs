@@ -156,7 +156,7 @@ impl Chunk {
     #[cfg(all(test, loom))]
     pub(crate) fn new() -> Option<Chunk> {
         let slots = Slots(Box::leak(Box::new(std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))))));
-        slots.header(HOLDERS).store(1, Ordering::Relaxed);
+        slots.header_word(HOLDERS).store(1, Ordering::Relaxed);
         Some(Chunk { slots })
     }
 
