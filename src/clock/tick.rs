@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn counter_advances_over_a_sleep() {
         let before = now();
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(2));
         assert!(now() > before);
     }
 }
