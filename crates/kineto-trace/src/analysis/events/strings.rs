@@ -58,15 +58,6 @@ known! {
     COLLECTIVE 16 "Collective name"
     TRACE 17 "Trace"
     ASYNC 18 "async"
-    PHASE 19 "ph"
-    CATEGORY 20 "cat"
-    PROCESS 21 "pid"
-    TID 22 "tid"
-    TIME 23 "ts"
-    DURATION 24 "dur"
-    ID 25 "id"
-    ID2 26 "id2"
-    ARGS 27 "args"
 }
 
 impl Default for Strings {

@@ -75,6 +75,40 @@ impl KeyOrder {
     }
 }
 
+/// A member of an element.
+#[derive(Clone, Copy, Debug)]
+enum Member {
+    Phase,
+    Category,
+    Name,
+    Process,
+    Thread,
+    Time,
+    Duration,
+    Id,
+    ScopedId,
+    Arguments,
+    Other,
+}
+
+impl Member {
+    fn from_key(key: &str) -> Member {
+        match key {
+            "ph" => Member::Phase,
+            "cat" => Member::Category,
+            "name" => Member::Name,
+            "pid" => Member::Process,
+            "tid" => Member::Thread,
+            "ts" => Member::Time,
+            "dur" => Member::Duration,
+            "id" => Member::Id,
+            "id2" => Member::ScopedId,
+            "args" => Member::Arguments,
+            _ => Member::Other,
+        }
+    }
+}
+
 impl<'a> Element<'a> {
     /// Reads an element, which is an object. If it is truncated, nothing of it is stored.
     pub(super) fn read(json: &mut Json<'a>, keys: &mut KeyOrder, builder: &mut Builder) -> Result<Element<'a>> {
@@ -96,9 +130,9 @@ impl<'a> Element<'a> {
         };
         let mut before = StringId::EMPTY;
         let read = json.read_members(|json| {
-            let category = element.category.unwrap_or_default();
-            before = keys.read_key((category, before), json, &mut builder.events.strings)?.0;
-            element.read_member(before, json, keys, builder)
+            let strings = &mut builder.events.strings;
+            before = keys.read_key((element.category.unwrap_or_default(), before), json, strings)?.0;
+            element.read_member(Member::from_key(strings.get(before)), json, keys, builder)
         });
         if let Err(fault) = read {
             builder.events.arguments.rewind_to(mark);
@@ -114,30 +148,30 @@ impl<'a> Element<'a> {
 
     fn read_member(
         &mut self,
-        key: StringId,
+        member: Member,
         json: &mut Json<'a>,
         keys: &mut KeyOrder,
         builder: &mut Builder,
     ) -> Result<()> {
         let strings = &mut builder.events.strings;
-        match key {
-            StringId::PHASE => self.phase = self.read_text(json.read_value()?).and_then(|text| text.chars().next()),
-            StringId::CATEGORY => self.category = self.intern_text(json.read_value()?, strings),
-            StringId::NAME => self.name = self.intern_text(json.read_value()?, strings).unwrap_or(StringId::EMPTY),
-            StringId::PROCESS => self.process = self.read_track_id(json.read_value()?),
-            StringId::TID => self.thread = self.read_track_id(json.read_value()?),
-            StringId::TIME => self.time = time_from_json(json.read_value()?),
-            StringId::DURATION => self.duration = time_from_json(json.read_value()?),
-            StringId::ID => self.id = self.read_text(json.read_value()?).and_then(|id| id.parse().ok()),
-            StringId::ID2 if json.is_object() => json.read_object(|key, json| {
+        match member {
+            Member::Phase => self.phase = self.read_text(json.read_value()?).and_then(|text| text.chars().next()),
+            Member::Category => self.category = self.intern_text(json.read_value()?, strings),
+            Member::Name => self.name = self.intern_text(json.read_value()?, strings).unwrap_or(StringId::EMPTY),
+            Member::Process => self.process = self.read_track_id(json.read_value()?),
+            Member::Thread => self.thread = self.read_track_id(json.read_value()?),
+            Member::Time => self.time = time_from_json(json.read_value()?),
+            Member::Duration => self.duration = time_from_json(json.read_value()?),
+            Member::Id => self.id = self.read_text(json.read_value()?).and_then(|id| id.parse().ok()),
+            Member::ScopedId if json.is_object() => json.read_object(|key, json| {
                 let value = json.read_value()?;
                 if let (true, JsonValue::Text(id)) = (key.is_word("local"), value) {
                     self.local_id = Some(id);
                 }
                 Ok(())
             })?,
-            StringId::ARGS => self.read_args(json, keys, builder)?,
-            _ => json.skip_value()?,
+            Member::Arguments => self.read_args(json, keys, builder)?,
+            Member::ScopedId | Member::Other => json.skip_value()?,
         }
         Ok(())
     }
@@ -150,7 +184,7 @@ impl<'a> Element<'a> {
             return Ok(());
         }
         let events = &mut builder.events;
-        let (category, mut key) = (self.category.unwrap_or_default(), StringId::ARGS);
+        let (category, mut key) = (self.category.unwrap_or_default(), StringId::EMPTY);
         json.read_members(|json| {
             let (next, is_whole) = keys.read_key((category, key), json, &mut events.strings)?;
             key = next;
