@@ -10,7 +10,7 @@ use std::process::ExitCode;
 /// Prints the critical path: what the end of a trace or step waited for, back to its start.
 ///
 /// The pieces are device work, operations and calls of the host, and the waits between them. They follow each other without a gap, so
-/// their times add up to the time of the trace or step. Making something shorter that is not on the path gains nothing.
+/// their times add up to the time of the trace or step. Speeding up anything outside the path gains nothing.
 ///
 /// Exit status: 0 if the trace was read; 1 if not; 2 for wrong arguments.
 #[derive(clap::Args, Debug)]
@@ -24,10 +24,10 @@ pub(crate) struct PathArguments {
     /// Reads a truncated file up to its last event.
     #[arg(long)]
     partial: bool,
-    /// The path of `ProfilerStep#N`, to the end of the step and of the work launched in it.
+    /// Limits the path to `ProfilerStep#N`, up to the end of the device work launched in it.
     #[arg(long, value_name = "N")]
     step: Option<u64>,
-    /// Prints this many pieces.
+    /// Prints at most the first N pieces.
     #[arg(long, default_value_t = 100, value_name = "N", conflicts_with_all = ["csv", "json"])]
     rows: usize,
     /// Prints all pieces as CSV; times are in nanoseconds.

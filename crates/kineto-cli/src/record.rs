@@ -67,7 +67,7 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitCode, String> {
     if let Err(error) = std::fs::rename(&written, &output) {
         let why = match error.kind() {
             io::ErrorKind::NotFound => format!(
-                "{name} wrote no trace: install the layer with KinetoLayer::from_env, set no output in the program, or give \
+                "{name} wrote no trace: install the layer with KinetoLayer::from_env and without an output of its own, or give \
                  --inject for a CUDA program"
             ),
             _ => cannot(&format!("rename {}", written.display()), error),

@@ -49,7 +49,7 @@ pub fn input() -> Receiver<String> {
     let read = move || {
         stdin().lock().lines().map_while(Result::ok).for_each(|line| drop(send.send(line)));
         drop(send);
-        // An end would disturb a list of the threads: it would have a thread without a name, or lack later threads.
+        // It never ends: a thread that ends has no name in a list of the threads, or hides later ones.
         loop {
             std::thread::park();
         }

@@ -1,10 +1,10 @@
-//! Appends events that were built apart, as parts of the same file.
+//! Appends events that another builder collected from a later part of the same file.
 
 use super::builder::{Builder, SliceEnd};
 use super::strings::StringId;
 use super::{EventRow, Events};
 
-/// What the ids of an appended part have become.
+/// Maps ids of an appended part to those of the builder.
 #[derive(Debug)]
 pub(crate) struct AppendedIds {
     strings: Vec<StringId>,
@@ -34,7 +34,7 @@ impl Builder {
     /// order. Returns `None`, and changes nothing, if they do not fit.
     pub(crate) fn append(&mut self, part: Builder) -> Option<AppendedIds> {
         let (rows, new_rows) = (self.events.rows.len(), part.events.rows.len());
-        let fits = self.events.arguments.has_room_for(&part.events.arguments) && rows + new_rows < u32::MAX as usize;
+        let fits = self.events.arguments.can_append(&part.events.arguments) && rows + new_rows < u32::MAX as usize;
         if !fits {
             return None;
         }

@@ -111,7 +111,7 @@ impl Arguments {
     }
 
     /// Returns whether further events fit after `part` is appended.
-    pub(super) fn has_room_for(&self, part: &Arguments) -> bool {
+    pub(super) fn can_append(&self, part: &Arguments) -> bool {
         self.entries.len() + part.entries.len() <= MAX_ENTRIES
     }
 

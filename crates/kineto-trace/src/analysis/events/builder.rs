@@ -280,7 +280,7 @@ impl Builder {
         let keys = (0..).zip(rows).map(|(index, row)| (row.start, Reverse(row.end), index));
         let mut order: Vec<(Timestamp, Reverse<Timestamp>, u32)> = keys.collect();
         let calls_last = |index: &u32| (rows.get(*index as usize).is_some_and(is_call), *index);
-        // Stable, as that is faster for the sorted parts of which files consist.
+        // A stable sort is faster here: files consist of sorted runs.
         order.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| calls_last(&a.2).cmp(&calls_last(&b.2))));
         let sorted = order.iter().filter_map(|(.., index)| rows.get(*index as usize).copied()).collect();
         let mut places = vec![0; order.len()];

@@ -11,35 +11,35 @@ pub(super) struct ListBlock {
     pub(super) offset: u64,
 }
 
-/// Reads blocks that probably end between two elements; only their parser knows.
+/// Reads blocks that probably end between two elements; parsing tells whether they do.
 pub(super) struct BlockReader<'i, R> {
     input: &'i mut Input<R>,
     /// The size of a block in bytes; one with a large element may have more.
     size: usize,
-    /// The bytes behind the last block.
+    /// The bytes after the last block.
     rest: Vec<u8>,
     /// Buffers to be used again.
     free: Vec<Vec<u8>>,
     is_over: bool,
 }
 
-/// A block with a large element has at most so many times the usual size.
-const GROWTH: usize = 8;
+/// A block grows to at most this many times its size to hold a large element.
+const MAX_GROWTH: usize = 8;
 
-/// The size of a step in which progress is reported.
-const STEP: usize = 256 << 10;
+/// How often progress is reported, in bytes.
+const PROGRESS_INTERVAL: usize = 256 << 10;
 
 impl<'i, R: Read> BlockReader<'i, R> {
     pub(super) fn new(input: &'i mut Input<R>, size: usize) -> BlockReader<'i, R> {
         BlockReader { input, size, rest: Vec::new(), free: Vec::new(), is_over: false }
     }
 
-    /// Returns whether the last block has been read, at the end of the file or before something that is no block.
+    /// Returns whether the last block has been read, at the end of the file or before a value that exceeds the largest block.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Reads the next block. The file's last one has no cut.
+    /// Reads the next block; the last one ends with the file. Returns `None` after it, and at a value that exceeds the largest block.
     pub(super) fn next_block(&mut self) -> Option<ListBlock> {
         if self.is_over {
             return None;
@@ -52,7 +52,7 @@ impl<'i, R: Read> BlockReader<'i, R> {
         loop {
             let length = text.len();
             text.resize(size, 0);
-            let filled = self.input.fill(text.get_mut(length..).unwrap_or_default(), STEP);
+            let filled = self.input.fill(text.get_mut(length..).unwrap_or_default(), PROGRESS_INTERVAL);
             text.truncate(length + filled);
             if text.len() < size {
                 self.is_over = true;
@@ -63,7 +63,7 @@ impl<'i, R: Read> BlockReader<'i, R> {
                 text.truncate(cut);
                 return Some(ListBlock { text, offset });
             }
-            if size >= self.size * GROWTH {
+            if size >= self.size * MAX_GROWTH {
                 (self.is_over, self.rest) = (true, text);
                 return None;
             }
@@ -76,7 +76,7 @@ impl<'i, R: Read> BlockReader<'i, R> {
         self.free.push(block.text);
     }
 
-    /// Returns bytes of the last blocks to the input, and what was read behind them.
+    /// Returns bytes of the last blocks to the input, and what was read after them.
     pub(super) fn put_back(self, mut bytes: Vec<u8>) {
         bytes.extend_from_slice(&self.rest);
         self.input.put_back(bytes);
@@ -86,7 +86,7 @@ impl<'i, R: Read> BlockReader<'i, R> {
 /// Returns the place of the last `{` that follows `}` and a comma. One on another line is preferred: strings contain no
 /// line breaks, and objects of arguments are usually on one line.
 fn find_cut(text: &[u8]) -> Option<usize> {
-    /// How far before a place on the same line one on another line is searched, in bytes.
+    /// How far back a boundary at a line break is searched once one without is found, in bytes.
     const NEAR: usize = 64 << 10;
 
     let (mut before, mut on_same_line) = (text, None);

@@ -34,13 +34,13 @@ struct ElementDefects {
     malformed_arguments: u64,
 }
 
-/// The key that came last behind each key, in each category. Their order is usually the same, so most need not be parsed.
+/// Predicts the next key from the category and the key before it. Writers keep one order, so most keys match and are not parsed.
 #[derive(Debug)]
 pub(super) struct KeyOrder([ExpectedKey; 256]);
 
 #[derive(Debug, Default)]
 struct ExpectedKey {
-    /// The key in its quotes and the colon behind it, as they are in the file.
+    /// The key in its quotes and the colon after it, as they are in the file.
     text: Vec<u8>,
     id: StringId,
     is_whole: bool,
@@ -53,7 +53,7 @@ impl Default for KeyOrder {
 }
 
 impl KeyOrder {
-    /// Reads a key and the colon behind it; `category` and `before`, the key before it, tell which one to expect. Also returns
+    /// Reads a key and the colon after it; `category` and `before`, the key before it, tell which one to expect. Also returns
     /// whether the key was valid.
     #[inline]
     fn read_key(
@@ -63,6 +63,7 @@ impl KeyOrder {
         strings: &mut Strings,
     ) -> Result<(StringId, bool)> {
         #[expect(clippy::indexing_slicing, reason = "there are 256")]
+        // A collision only costs a parse.
         let expected = &mut self.0[(category.index() * 37 + before.index()) % 256];
         if json.take_bytes(&expected.text) {
             return Ok((expected.id, expected.is_whole));

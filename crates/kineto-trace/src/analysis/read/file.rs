@@ -154,7 +154,8 @@ impl FileReader {
             source.skip_byte();
             return Ok(());
         }
-        match self.parallelism {
+        // Only the first list: a file may have any number, each of which would read ahead.
+        match self.parallelism.take() {
             Some(parallelism) if read_blocks(&mut self.list, source, parallelism) => Ok(()),
             _ => self.read_elements(source),
         }

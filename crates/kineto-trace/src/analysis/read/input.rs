@@ -10,8 +10,10 @@ pub(super) struct Input<R> {
     reader: R,
     /// Bytes that were returned.
     returned: Cursor<Vec<u8>>,
-    /// Why the reader delivers nothing more.
-    end: Option<InputEnd>,
+    /// Whether the reader has reached its end.
+    is_over: bool,
+    /// The error that ended it, until it is reported.
+    error: Option<io::Error>,
     /// The offset in the file of the next byte.
     offset: u64,
     max_file_len: u64,
@@ -20,19 +22,19 @@ pub(super) struct Input<R> {
     reported: u64,
 }
 
-/// Why a reader delivers nothing more.
-#[derive(Debug)]
-enum InputEnd {
-    /// The end of the file, or an error that is reported already.
-    File,
-    /// An error that is not yet reported.
-    Error(io::Error),
-}
-
 impl<R: Read> Input<R> {
     /// `max_file_len` limits the length of the file, after decompression.
     pub(super) fn new(reader: R, max_file_len: u64, progress: Progress) -> Input<R> {
-        Input { reader, returned: Cursor::default(), end: None, offset: 0, max_file_len, progress, reported: 0 }
+        Input {
+            reader,
+            returned: Cursor::default(),
+            is_over: false,
+            error: None,
+            offset: 0,
+            max_file_len,
+            progress,
+            reported: 0,
+        }
     }
 
     /// Returns the offset in the file of the next byte.
@@ -41,10 +43,11 @@ impl<R: Read> Input<R> {
     }
 
     /// Reads some bytes; 0 at the end of the file.
-    pub(super) fn read(&mut self, room: &mut [u8]) -> Result<usize> {
-        let read = self.read_any(room);
-        if let Some(InputEnd::Error(error)) = self.end.take_if(|_| read == 0) {
-            self.end = Some(InputEnd::File);
+    pub(super) fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
+        let read = self.read_any(buf);
+        if read == 0
+            && let Some(error) = self.error.take()
+        {
             return Err(Fault::new(Cause::Io(error), self.offset));
         }
         self.offset += read as u64;
@@ -55,11 +58,11 @@ impl<R: Read> Input<R> {
         Ok(read)
     }
 
-    /// Fills as much of `room` as possible in steps of `step` bytes, and returns how much that is. What stopped it is
+    /// Fills as much of `buf` as possible in steps of `step` bytes, and returns how much that is. What stopped it is
     /// found again by the next [`read`](Input::read), for which the bytes must be returned.
-    pub(super) fn fill(&mut self, room: &mut [u8], step: usize) -> usize {
+    pub(super) fn fill(&mut self, buf: &mut [u8], step: usize) -> usize {
         let mut filled = 0;
-        while let Some(free) = room.get_mut(filled..).filter(|free| !free.is_empty() && !self.is_too_long()) {
+        while let Some(free) = buf.get_mut(filled..).filter(|free| !free.is_empty() && !self.is_too_long()) {
             let length = free.len().min(step);
             let read = self.read_any(free.get_mut(..length).unwrap_or_default());
             if read == 0 {
@@ -96,21 +99,22 @@ impl<R: Read> Input<R> {
     }
 
     /// Reads some bytes; 0 at the end of the file and at an error, which is kept.
-    fn read_any(&mut self, room: &mut [u8]) -> usize {
+    fn read_any(&mut self, buf: &mut [u8]) -> usize {
         // Reading from memory does not fail.
-        let returned = self.returned.read(room).unwrap_or(0);
-        if returned > 0 || self.end.is_some() {
+        let returned = self.returned.read(buf).unwrap_or(0);
+        if returned > 0 || self.is_over {
             return returned;
         }
         loop {
-            match self.reader.read(room) {
-                Ok(0) => self.end = Some(InputEnd::File),
-                Ok(read) => return read.min(room.len()),
+            match self.reader.read(buf) {
+                Ok(0) => {}
+                Ok(read) => return read.min(buf.len()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 // A decompressor reports a truncated file this way.
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => self.end = Some(InputEnd::File),
-                Err(error) => self.end = Some(InputEnd::Error(error)),
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {}
+                Err(error) => self.error = Some(error),
             }
+            self.is_over = true;
             return 0;
         }
     }
@@ -125,32 +129,47 @@ mod tests {
         /// Returns an error after some bytes.
         struct Failing(Cursor<Vec<u8>>);
         impl Read for Failing {
-            fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-                match self.0.read(room)? {
+            fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+                match self.0.read(buf)? {
                     0 => Err(io::Error::other("the disk is gone")),
                     read => Ok(read),
                 }
             }
         }
         let mut input = Input::new(Failing(Cursor::new(b"0123456789".to_vec())), u64::MAX, None);
-        let mut room = [0; 16];
-        assert_eq!((input.fill(&mut room, 3), input.offset()), (10, 10));
-        input.put_back(room[2..10].to_vec());
-        assert_eq!((input.read(&mut room[..1]).unwrap(), room[0], input.offset()), (1, b'2', 3));
+        let mut buf = [0; 16];
+        assert_eq!((input.fill(&mut buf, 3), input.offset()), (10, 10));
+        input.put_back(buf[2..10].to_vec());
+        assert_eq!((input.read(&mut buf[..1]).unwrap(), buf[0], input.offset()), (1, b'2', 3));
         input.put_back(b"2".to_vec());
-        assert_eq!((input.read(&mut room).unwrap(), &room[..8]), (8, b"23456789".as_slice()));
-        let fault = input.read(&mut room).unwrap_err();
+        assert_eq!((input.read(&mut buf).unwrap(), &buf[..8]), (8, b"23456789".as_slice()));
+        let fault = input.read(&mut buf).unwrap_err();
         assert!(matches!(fault.cause, Cause::Io(_)) && fault.at == 10, "{fault:?}");
+    }
+
+    #[test]
+    fn reader_is_not_read_again_after_its_end() {
+        /// Ends after each byte, as a terminal may.
+        struct Terminal(u8);
+        impl Read for Terminal {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                self.0 += 1;
+                Ok(usize::from(self.0 % 2))
+            }
+        }
+        let mut input = Input::new(Terminal(0), u64::MAX, None);
+        let reads = [(); 4].map(|()| input.read(&mut [0; 4]).unwrap());
+        assert_eq!(reads, [1, 0, 0, 0]);
     }
 
     #[test]
     fn length_limit_is_found_again_after_a_return() {
         let mut input = Input::new(b"0123456789".as_slice(), 4, None);
-        let mut room = [0; 16];
-        assert_eq!(input.fill(&mut room, 3), 6);
-        input.put_back(room[1..6].to_vec());
-        assert_eq!(input.read(&mut room[..2]).unwrap(), 2);
-        let fault = input.read(&mut room).unwrap_err();
+        let mut buf = [0; 16];
+        assert_eq!(input.fill(&mut buf, 3), 6);
+        input.put_back(buf[1..6].to_vec());
+        assert_eq!(input.read(&mut buf[..2]).unwrap(), 2);
+        let fault = input.read(&mut buf).unwrap_err();
         assert!(matches!(fault.cause, Cause::TooLong) && fault.at == 4, "{fault:?}");
     }
 }

@@ -76,7 +76,7 @@ impl<'a> Json<'a> {
         Ok(())
     }
 
-    /// Reads a key and the colon behind it.
+    /// Reads a key and the colon after it.
     pub(super) fn read_key(&mut self) -> Result<JsonText<'a>> {
         let key = self.read_text()?;
         if self.skip_space() != b':' {
@@ -86,7 +86,7 @@ impl<'a> Json<'a> {
         Ok(key)
     }
 
-    /// Skips these bytes if they come next; no bytes never do.
+    /// Skips bytes if they come next, and returns whether it did; `false` for no bytes.
     #[inline]
     pub(super) fn take_bytes(&mut self, bytes: &[u8]) -> bool {
         let comes_next = !bytes.is_empty() && self.text.get(self.at..).is_some_and(|rest| rest.starts_with(bytes));
@@ -287,7 +287,7 @@ impl<'a> Json<'a> {
         Ok(JsonValue::Number(JsonNumber { text, digits, decimals }))
     }
 
-    /// Reads at least one digit. Returns the digits behind those of `value`, and how many there were.
+    /// Reads at least one digit. Returns `value` with the digits appended, wrapping, and their number.
     #[inline]
     fn read_digits(&mut self, mut value: i64) -> Result<(i64, usize)> {
         let mut count = 0;
@@ -374,7 +374,8 @@ impl<'a> JsonNumber<'a> {
         }
     }
 
-    /// Returns the number times 10 to the power of `power`, if it has no exponent, few digits and no more decimals.
+    /// Returns the number times 10 to the power of `power`; `None` if it has an exponent, more than 18 digits or more decimals than
+    /// that, or overflows.
     #[inline]
     pub(super) fn scaled(self, power: u32) -> Option<i64> {
         let missing = power.checked_sub(u32::try_from(self.decimals).ok()?)?;

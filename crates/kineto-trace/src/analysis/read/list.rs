@@ -4,13 +4,14 @@ use super::element::{Element, KeyOrder};
 use super::json::{Json, Result};
 use crate::activity::{FlowEnd, FlowKind};
 use crate::analysis::events::{Builder, EventDraft, Note, Phase, StringId, TrackId};
+use crate::hash::HashMap;
 use std::time::Duration;
 
 /// Collects the elements of a list of events, or of a part of it.
 #[derive(Debug, Default)]
 pub(super) struct EventList {
     pub(super) builder: Builder,
-    /// The begin of the recording.
+    /// The start of the recording.
     pub(super) start: Option<i64>,
     /// The names, starts and ends of the rows of whole recordings.
     pub(super) recordings: Vec<(StringId, i64, i64)>,
@@ -18,20 +19,13 @@ pub(super) struct EventList {
     /// The number of elements, and of those with a phase.
     pub(super) elements: u64,
     pub(super) phase_count: u64,
-    /// The names that metadata rows give, in their order.
-    names: Vec<DisplayName>,
+    /// The names that metadata rows give; a later one replaces an earlier one.
+    names: HashMap<NamedPart, String>,
     keys: KeyOrder,
 }
 
-/// A name that a metadata row gives.
-#[derive(Debug)]
-struct DisplayName {
-    of: NamedPart,
-    text: String,
-}
-
 /// What a metadata row names, by its index.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum NamedPart {
     Track(u32),
     Process(usize),
@@ -69,27 +63,27 @@ impl EventList {
         self.window_end = part.window_end.or(self.window_end);
         self.elements += part.elements;
         self.phase_count += part.phase_count;
-        self.names.extend(part.names.into_iter().map(|name| DisplayName {
-            of: match name.of {
+        self.names.extend(part.names.into_iter().map(|(part, name)| {
+            let part = match part {
                 NamedPart::Track(track) => NamedPart::Track(ids.track(track)),
                 NamedPart::Process(process) => NamedPart::Process(ids.process(process)),
                 NamedPart::ProcessLabel(process) => NamedPart::ProcessLabel(ids.process(process)),
-            },
-            text: name.text,
+            };
+            (part, name)
         }));
         true
     }
 
-    /// Sets the names of tracks and processes; a later one replaces an earlier one.
+    /// Sets the names of tracks and processes.
     pub(super) fn apply_names(&mut self) {
         let events = &mut self.builder.events;
-        for DisplayName { of, text } in self.names.drain(..) {
-            let name = match of {
+        for (part, name) in self.names.drain() {
+            let named = match part {
                 NamedPart::Track(track) => events.tracks.get_mut(track as usize).map(|track| &mut track.name),
                 NamedPart::Process(at) => events.processes.get_mut(at).map(|process| &mut process.name),
                 NamedPart::ProcessLabel(at) => events.processes.get_mut(at).map(|process| &mut process.label),
             };
-            name.into_iter().for_each(|name| name.clone_from(&text));
+            named.into_iter().for_each(|named| named.clone_from(&name));
         }
     }
 
@@ -187,7 +181,7 @@ impl EventList {
             "process_labels" => NamedPart::ProcessLabel(builder.process_number(line.process.clone())),
             _ => return,
         };
-        self.names.push(DisplayName { of, text: text.into_owned() });
+        self.names.insert(of, text.into_owned());
     }
 
     fn add_arrow(&mut self, line: &Element<'_>, phase: char, at: i64) {

@@ -9,7 +9,7 @@ pub(super) fn micros_to_ns(number: JsonNumber<'_>) -> Option<i64> {
     number.scaled(3).or_else(|| micros_text_to_ns(number.as_str()))
 }
 
-/// As [`micros_to_ns`] for a text that may be a number.
+/// As [`micros_to_ns`], for text; `None` if it is not a number.
 pub(super) fn micros_text_to_ns(number: &str) -> Option<i64> {
     scale_and_round(number, 3)
 }

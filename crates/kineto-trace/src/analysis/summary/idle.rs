@@ -124,6 +124,7 @@ pub(super) fn longest_gaps(events: &Events, devices: &Devices<'_>, forest: &Fore
     let mut work: Vec<_> = devices.busy_work().collect();
     work.sort_by_key(|work| work.interval());
     let key = |(before, after): &(&Work<'_>, &Work<'_>)| (Reverse(after.start().since(before.end())), before.end());
+    // Only the longest of possibly millions of gaps are kept.
     let mut found: Vec<(&Work<'_>, &Work<'_>)> = Vec::with_capacity(limit + 1);
     for gap in find_gaps(work, |work| work.interval()) {
         let at = found.partition_point(|longer| key(longer) <= key(&gap));

@@ -106,7 +106,7 @@ impl QueueFigures {
         // At equal times, launches come first.
         let mut points: Vec<_> = launched().map(|(call, _)| (call, false)).collect();
         points.extend(launched().map(|(_, start)| (start, true)));
-        // Two sorted halves, nearly.
+        // Two nearly sorted runs, which a stable sort merges.
         points.sort();
         let (first, mut last) = (points.first()?.0, points.first()?.0);
         let (mut level, mut max, mut min, mut sum, mut area) = (0i64, 0i64, 0i64, 0i128, 0i128);

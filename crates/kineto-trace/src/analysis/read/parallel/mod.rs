@@ -1,9 +1,9 @@
 //! Reads a list of events on several threads, block by block.
 //!
-//! The calling thread reads blocks, and appends what others parse of them in the order of the file. The first block
-//! begins with an element. If the text of a block is whole elements with a comma behind each, the next block begins
-//! with an element too. The first block that is anything else ends the parallel part: its bytes and all behind them are
-//! put back, so that errors and notes are those of reading on one thread.
+//! The calling thread cuts the list into blocks and appends the parsed blocks in the order of the file. The first block begins
+//! with an element. If a block is whole elements, each followed by a comma, the next block begins with an element too. At the
+//! first other block, parallel reading stops: that block and all later bytes are put back and read on one thread, so errors and
+//! notes are the same.
 
 #[cfg(test)]
 mod tests;
@@ -29,24 +29,28 @@ pub(super) struct Parallelism {
 const BLOCK: usize = 1 << 20;
 
 /// More threads would wait for the one that reads.
-const THREADS_MAX: usize = 8;
+const MAX_THREADS: usize = 8;
 
-/// How many blocks each thread may have: one that it parses, and the next one.
-const BLOCKS_OF_THREAD: usize = 2;
+/// How many blocks are in flight for each thread: one being parsed and one waiting.
+const BLOCKS_PER_THREAD: usize = 2;
 
 impl Parallelism {
     /// Returns what suits this machine; `None` if it has one processor, or if the platform has no threads.
     pub(super) fn of_machine() -> Option<Parallelism> {
-        let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
+        let threads = thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS);
         (threads > 1).then_some(Parallelism { threads, block: BLOCK })
     }
 }
 
 /// Reads elements of a list up to its end, or up to a part that must be read on one thread; the source is then before an
 /// element. Returns whether the list has ended.
-pub(super) fn read_blocks<R: Read>(list: &mut EventList, source: &mut ValueReader<R>, how: Parallelism) -> bool {
+pub(super) fn read_blocks<R: Read>(
+    list: &mut EventList,
+    source: &mut ValueReader<R>,
+    parallelism: Parallelism,
+) -> bool {
     source.with_input(|input| {
-        let mut reader = BlockReader::new(input, how.block);
+        let mut reader = BlockReader::new(input, parallelism.block);
         let Some(first) = reader.next_block() else {
             reader.put_back(Vec::new());
             return false;
@@ -57,7 +61,7 @@ pub(super) fn read_blocks<R: Read>(list: &mut EventList, source: &mut ValueReade
             return false;
         }
         thread::scope(|scope| {
-            let parsers: Vec<Parser> = (0..how.threads).map_while(|_| Parser::start(scope)).collect();
+            let parsers: Vec<Parser> = (0..parallelism.threads).map_while(|_| Parser::start(scope)).collect();
             append_blocks(list, reader, first, &parsers)
         })
     })
@@ -74,12 +78,12 @@ fn append_blocks<R: Read>(
         reader.put_back(first.text);
         return false;
     }
-    // Blocks are dealt in turn, so what is parsed arrives in their order.
+    // Blocks go to the parsers round-robin, so receiving round-robin keeps their order.
     let (mut to, mut from) = (parsers.iter().cycle(), parsers.iter().cycle());
     let (mut next, mut waiting) = (Some(first), 0);
     let (mut has_ended, mut left) = (false, Vec::new());
     loop {
-        while waiting < parsers.len() * BLOCKS_OF_THREAD
+        while waiting < parsers.len() * BLOCKS_PER_THREAD
             && let Some(block) = next.take().or_else(|| reader.next_block())
         {
             if let Some(parser) = to.next() {
@@ -90,9 +94,10 @@ fn append_blocks<R: Read>(
         if waiting == 0 {
             break;
         }
-        let Some(mut parsed) = from.next().and_then(Parser::receive) else { break };
+        let received = from.next().and_then(Parser::receive);
         waiting -= 1;
-        let is_appended = parsed.end != BlockEnd::Fault && list.append(parsed.list);
+        let Some(mut parsed) = received else { break };
+        let is_appended = parsed.end != BlockEnd::Unparsed && list.append(parsed.list);
         match parsed.end {
             BlockEnd::Whole if is_appended => reader.reuse(parsed.block),
             BlockEnd::List(at) if is_appended => {
@@ -128,12 +133,12 @@ struct ParsedBlock {
 /// Where the elements of a block end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BlockEnd {
-    /// At its last byte, behind a comma.
+    /// At its last byte, after a comma.
     Whole,
     /// At the list's end; the number of bytes up to there.
     List(usize),
-    /// At something that must be read on one thread.
-    Fault,
+    /// At something that only reading on one thread handles.
+    Unparsed,
 }
 
 impl Parser {
@@ -142,7 +147,7 @@ impl Parser {
         let (blocks, received) = channel::<ListBlock>();
         let (results, parsed) = channel();
         let work = move || {
-            // The receiver is gone once nothing more is appended.
+            // Sending fails once the caller appends nothing more.
             while let Ok(block) = received.recv()
                 && results.send(parse_block(block)).is_ok()
             {}
@@ -171,13 +176,13 @@ fn parse_block(block: ListBlock) -> ParsedBlock {
 fn parse_elements(json: &mut Json<'_>, list: &mut EventList) -> BlockEnd {
     loop {
         if !json.is_object() || list.read_element(json).is_err() {
-            return BlockEnd::Fault;
+            return BlockEnd::Unparsed;
         }
         match json.take_byte() {
             Some(b',') if json.is_at_end() => return BlockEnd::Whole,
             Some(b',') => {}
             Some(b']') => return BlockEnd::List(json.position()),
-            _ => return BlockEnd::Fault,
+            _ => return BlockEnd::Unparsed,
         }
     }
 }

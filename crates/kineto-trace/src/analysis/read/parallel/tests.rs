@@ -7,8 +7,8 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex};
 
 /// Reads a text, and returns everything that the result contains, else the error.
-fn read(options: &ReadOptions, text: &[u8], how: Option<Parallelism>) -> String {
-    match options.read_unpacked(text, how) {
+fn read(options: &ReadOptions, text: &[u8], parallelism: Option<Parallelism>) -> String {
+    match options.read_unpacked(text, parallelism) {
         Ok(events) => describe(&events),
         Err(error) => format!("{:?} {error}", error.kind()),
     }
@@ -73,12 +73,12 @@ proptest! {
         file in files(), threads in 1_usize..4, block in 1_usize..600, cut in any::<prop::sample::Index>(),
         broken in any::<prop::sample::Index>(), byte in "[a\"{}\\[\\],:0 \n\\\\]", partial: bool,
     ) {
-        let how = Some(Parallelism { threads, block });
+        let parallelism = Some(Parallelism { threads, block });
         let options = ReadOptions::new().partial(partial);
         let mut other = file.clone().into_bytes();
         other[broken.index(file.len())] = byte.as_bytes()[0];
         for text in [file.as_bytes(), &file.as_bytes()[..cut.index(file.len())], &other] {
-            let (expected, found) = (read(&options, text, None), read(&options, text, how));
+            let (expected, found) = (read(&options, text, None), read(&options, text, parallelism));
             prop_assert_eq!(expected, found, "{}", String::from_utf8_lossy(text));
         }
     }
@@ -108,6 +108,15 @@ fn blocks_are_parsed_on_several_threads() {
 }
 
 #[test]
+fn only_the_first_list_is_read_ahead() {
+    // Reading ahead from each of them would take hours.
+    let text = "{".to_owned() + &"\"traceEvents\":[{\"ph\":\"X\",\"ts\":1,\"dur\":1}],".repeat(100_000) + "\"a\":1}";
+    let events =
+        ReadOptions::new().read_unpacked(text.as_bytes(), Some(Parallelism { threads: 2, block: 1 << 20 })).unwrap();
+    assert_eq!(events.len(), 100_000);
+}
+
+#[test]
 fn libkineto_file_is_the_same_in_any_blocks() {
     let text = include_bytes!("../../../../tests/data/libkineto_cpp_writer.json");
     let options = ReadOptions::new();
@@ -122,28 +131,28 @@ fn limits_and_errors_of_readers_are_the_same() {
     /// Returns an error after some bytes.
     struct Failing<'t>(&'t [u8]);
     impl Read for Failing<'_> {
-        fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
-            match self.0.read(room)? {
+        fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+            match self.0.read(buf)? {
                 0 => Err(std::io::Error::other("the disk is gone")),
                 read => Ok(read),
             }
         }
     }
     let text = list_of(500) + "]";
-    let how = Some(Parallelism { threads: 2, block: 700 });
+    let parallelism = Some(Parallelism { threads: 2, block: 700 });
     for max in [100, 5000, text.len() as u64 - 1, text.len() as u64] {
         let options = ReadOptions::new().max_bytes(max);
-        let (expected, found) = (read(&options, text.as_bytes(), None), read(&options, text.as_bytes(), how));
+        let (expected, found) = (read(&options, text.as_bytes(), None), read(&options, text.as_bytes(), parallelism));
         assert_eq!(expected, found);
         assert_eq!(expected.starts_with("TooLarge"), max < text.len() as u64);
     }
     for length in [10, 5000, text.len() - 1, text.len()] {
-        let error = |how| {
+        let error = |parallelism| {
             let reader = Failing(&text.as_bytes()[..length]);
-            ReadOptions::new().partial(true).read_unpacked(reader, how).unwrap_err().to_string()
+            ReadOptions::new().partial(true).read_unpacked(reader, parallelism).unwrap_err().to_string()
         };
-        assert_eq!(error(None), error(how));
-        assert!(error(how).contains(&format!("the disk is gone (at byte {length})")), "{}", error(how));
+        assert_eq!(error(None), error(parallelism));
+        assert!(error(parallelism).contains(&format!("the disk is gone (at byte {length})")), "{}", error(parallelism));
     }
 }
 

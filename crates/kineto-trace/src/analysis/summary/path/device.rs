@@ -1,4 +1,4 @@
-//! Which work a piece of device work, or a call that waits for a device, can have waited for.
+//! Predecessors of device work, and the work that a synchronizing call waits for.
 
 use crate::activity::ActivityType;
 use crate::analysis::events::values::{as_signed, as_text};
@@ -64,21 +64,25 @@ impl WorkOrder {
         self.by_end.len()
     }
 
-    /// Returns the work that ended last from `since` (exclusive) to `until`, among the work that `is_meant` accepts.
+    /// Returns the work that ended last from `since` (exclusive) to `until`, among the work that `is_candidate` accepts.
     ///
-    /// Only the first `count` pieces by their end can have ended until then; lowers `count` to those that have.
+    /// Only the first `count` pieces by their end can have ended until then, and of those only indexes below `visited` are
+    /// searched; lowers `count` to what later searches still need.
     pub(super) fn last_ended<'d, 'e>(
         &self,
         devices: &'d Devices<'e>,
         count: &mut usize,
+        visited: usize,
         (since, until): (Timestamp, Timestamp),
-        is_meant: impl Fn(usize, &Work<'e>) -> bool,
+        is_candidate: impl Fn(&Work<'e>) -> bool,
     ) -> Option<(usize, &'d Work<'e>)> {
         let ended = self.by_end.get(..*count)?;
-        *count -= ended.iter().rev().take_while(|(end, _)| *end > until).count();
+        let is_done =
+            |(end, number): &&(Timestamp, u32)| *end > until || (*end == until && *number as usize >= visited);
+        *count -= ended.iter().rev().take_while(is_done).count();
         let ended = ended.get(..*count)?.iter().rev().take_while(|(end, _)| *end > since);
         let work = |(_, number): &(_, u32)| devices.work.get(*number as usize).map(|work| (*number as usize, work));
-        ended.filter_map(work).find(|(number, work)| is_meant(*number, work))
+        ended.filter_map(work).find(|(number, work)| *number < visited && is_candidate(work))
     }
 
     /// Returns whether a call that waits for a device waits for this work.

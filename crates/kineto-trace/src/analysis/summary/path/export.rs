@@ -8,12 +8,12 @@ use serde_json::json;
 use std::io::{self, Write};
 
 impl CriticalPath<'_> {
-    /// Writes a line of CSV for each piece, after the names of the columns; times are nanoseconds.
+    /// Writes a CSV header and one line for each piece; times are nanoseconds.
     ///
     /// The columns are start, end, duration, kind, and of the event its name, category, process and thread.
     ///
     /// # Errors
-    /// If `out` fails.
+    /// Those of `out`.
     pub fn write_csv(&self, mut out: impl Write) -> io::Result<()> {
         const COLUMNS: [&str; 8] =
             ["start_ns", "end_ns", "duration_ns", "kind", "name", "category", "process", "thread"];

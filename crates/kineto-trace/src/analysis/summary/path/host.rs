@@ -19,7 +19,7 @@ pub(super) struct HostThreads<'e> {
     arrows: Vec<ArrowToThread>,
 }
 
-/// A time in which the same slice is the one that a thread entered last.
+/// A time range in which one slice is the innermost on its thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
     pub(super) start: Timestamp,
@@ -28,7 +28,7 @@ pub(super) struct Segment {
     event: u32,
 }
 
-/// A thread that has ended an operation, and is then between operations.
+/// The end of an operation after which its thread is outside operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Release {
     group: u32,
@@ -65,7 +65,7 @@ struct OpenSegments {
 }
 
 impl OpenSegments {
-    /// Adds the segments up to a time. At each moment the open slice counts that began last.
+    /// Adds the segments up to a time. The innermost open slice owns the time.
     fn advance(&mut self, to: Timestamp) {
         while let Some((end, event)) = self.open.last().copied() {
             let stop = end.min(to);
@@ -150,7 +150,7 @@ impl<'e> HostThreads<'e> {
         segments.get(count.checked_sub(1)?).copied()
     }
 
-    /// Returns what let a thread go on at a time: the end of an operation on another thread after `since`, and that thread.
+    /// Returns the end on another thread, after `since`, for which the thread may have waited at a time, and that thread.
     pub(super) fn find_waker(
         &self,
         thread: usize,

@@ -1,12 +1,12 @@
 //! The critical path: what the end of a window waited for, traced back to its start.
 //!
-//! From the last end in the window the walk goes back in time. At each point it continues with the predecessor that ended last. Time
-//! between two pieces is a wait with a name. So the pieces tile the window exactly, and no graph is needed.
+//! From the last end in the window the walk goes back in time. At each point it continues with the predecessor that ended last. The
+//! time from that end to the start of its successor becomes a wait piece, so the pieces tile the window exactly.
 //!
 //! - Work on a device follows its launch, the work before it in its stream, or the work whose event its stream waited for. Without such
 //!   an event, it follows work of another stream that ended while it was ready: streams compete for a device, and traces lack events.
 //! - A host thread goes back through its slices. A call that waits for a device follows the work that it waited for.
-//! - Between operations, a thread follows the source of an arrow, or a thread that arrows connect with it. Calls that poll end no path.
+//! - Between operations, a thread follows the source of an arrow, or a thread that arrows connect with it. A path never ends at a call that polls.
 
 mod device;
 mod export;
@@ -63,7 +63,8 @@ pub struct CriticalPath<'e> {
 pub struct PathPiece<'e> {
     /// What the time was spent on.
     pub kind: PathKind,
-    /// The event that took the time, or that waited. `None` while a thread is idle.
+    /// The event that took the time, or that waited. `None` if no slice covers the time: always for `Idle`, sometimes for
+    /// `Between` and `ThreadWait`.
     pub event: Option<Event<'e>>,
     /// The start.
     pub start: Timestamp,
@@ -87,19 +88,19 @@ pub enum PathKind {
     Call,
     /// A thread is between two operations. The event is the annotation or the interpreter's function around it, if any.
     Between,
-    /// Nothing is recorded on the thread, before its first slice or after its last.
+    /// Nothing on the path is recorded: before its first or after its last event.
     Idle,
     /// Launched work has not started: from the end of the launch.
     LaunchDelay,
     /// Work waits for its turn: from the end of the work before it in its stream.
     Queue,
-    /// Work waits for an event or a resource: from the end of work in another stream.
+    /// Work waits for an event or a resource: from the end of work in another stream. All of a recorded wait if that work is unknown.
     StreamWait,
     /// A call waits for a device: from the end of the work that it waited for. All of the call if that work is unknown.
     DeviceWait,
     /// A thread waits for another: from the end of the other thread's operation.
     ThreadWait,
-    /// Nothing explains the start of work, because its launch is unknown.
+    /// Work without a known launch has not started: from the end of the work before it in its stream, or from the window's start.
     UnknownLaunch,
 }
 
@@ -160,7 +161,7 @@ impl PathKind {
             PathKind::Operation => "operators on the host",
             PathKind::Call => "runtime and driver calls",
             PathKind::Between => "host between operators",
-            PathKind::Idle => "host idle",
+            PathKind::Idle => "nothing recorded",
             PathKind::LaunchDelay => "launch delay",
             PathKind::Queue => "gap behind work of the same stream",
             PathKind::StreamWait => "wait for another stream",
@@ -250,7 +251,7 @@ impl Events {
     }
 }
 
-/// What walks back through a trace have in common.
+/// Indexes shared by all walks of a trace.
 struct PathContext<'c, 'e> {
     events: &'e Events,
     devices: &'c Devices<'e>,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// The number of names in the text.
 const TEXT_NAMES: usize = 5;
-/// Kinds with less are left out of the text: it has one decimal.
+/// Smaller shares would print as 0.0 %.
 const MIN_PERCENT: f64 = 0.05;
 /// The number of names in JSON.
 const JSON_NAMES: usize = 20;
@@ -21,7 +21,7 @@ pub(in crate::analysis::summary) struct PathText {
 }
 
 impl PathText {
-    /// Returns the text of a path: shares by kind, and the names with the most time. `subject` is such as "the trace".
+    /// Returns the text of a path: shares by kind, and the names with the most time. `subject` names the window, such as "the trace".
     pub(in crate::analysis::summary) fn new(subject: &str, path: &PathFigures, width: usize) -> PathText {
         let share = |ns| percent_of(ns, path.window_ns);
         let [device, host, wait] =
@@ -35,8 +35,8 @@ impl PathText {
         let mut lines = filled_lines(&kinds, "   ", width - 2);
         for row in path.names.iter().take(TEXT_NAMES) {
             let start = format!("{:5.1} %  {:>10}  ", share(row.ns), format_ns(row.ns));
-            let room = (width - 2).saturating_sub(start.chars().count());
-            lines.push(start + &truncate_name(&row.name, room));
+            let name_width = (width - 2).saturating_sub(start.chars().count());
+            lines.push(start + &truncate_name(&row.name, name_width));
         }
         PathText { heading, lines }
     }
@@ -88,28 +88,30 @@ struct PathCause<'s> {
 }
 
 impl<'s> PathCause<'s> {
-    /// Returns the cause of which a path has most; `None` if nothing can be done about it.
+    /// Returns the cause with the largest share of the path; `None` if there is no advice for it.
     fn find_largest(path: &'s PathFigures, idle_ns: u64) -> Option<PathCause<'s>> {
         let host = path.place_ns(PathPlace::Host);
         let largest = path.kinds.iter().filter(|row| row.kind.place() != PathPlace::Host).max_by_key(|row| row.ns);
         let Some(largest) = largest.filter(|row| row.ns > host) else {
-            let advice = "Shorten these operators, fuse them, or launch a graph: kernels that overlap with them are not the limit.";
+            let advice = "Shorten or fuse these operators, or launch a graph: the device is not the bottleneck.";
             let main = path.names_in(PathPlace::Host).next();
             // The devices' work still takes its time.
-            return Some(PathCause { what: "the CPU", ns: host, main, advice, gain_ns: host.min(idle_ns) });
+            return Some(PathCause { what: "host work", ns: host, main, advice, gain_ns: host.min(idle_ns) });
         };
         let main = path.names.iter().find(|row| row.kind == largest.kind);
         let advice = match largest.kind {
-            PathKind::Compute => "Only faster or fewer of these kernels shorten the trace; host work does not count.",
-            PathKind::Communication => "Start communication earlier, so that kernels run meanwhile.",
+            PathKind::Compute => "Only faster or fewer kernels shorten the trace; host work does not matter.",
+            PathKind::Communication => "Start communication earlier, so that it overlaps with computation.",
             PathKind::Copy => "Copy in a second stream, ahead of the kernels that need the data.",
-            PathKind::LaunchDelay => "Work starts late after its launch: launch a graph, or fewer and larger kernels.",
+            PathKind::LaunchDelay => {
+                "Kernels start late after their launch: launch a graph, or fewer and larger kernels."
+            }
             PathKind::Queue => "A stream pauses between kernels: launch a graph, or fewer and larger kernels.",
             PathKind::StreamWait => {
-                "Remove events between streams, or give the work that is waited for a higher priority."
+                "Remove dependencies between streams, or raise the priority of the stream that is waited for."
             }
-            PathKind::DeviceWait => "The host returns late from waiting: wait less often.",
-            PathKind::ThreadWait => "A thread hands over to another: do the work on one thread, or hand over earlier.",
+            PathKind::DeviceWait => "The host resumes late after synchronizing: synchronize less often.",
+            PathKind::ThreadWait => "Threads wait for each other: run the work on one thread, or start it earlier.",
             _ => return None,
         };
         let gain_ns = main.map_or(largest.ns, |main| main.ns);
@@ -120,7 +122,7 @@ impl<'s> PathCause<'s> {
 /// One cause dominates the critical path.
 pub(in crate::analysis::summary) fn find_dominated_path(summary: &Summary) -> Option<Finding> {
     const DOMINATING_PERCENT: f64 = 50.0;
-    /// A path of fewer pieces is an example, not a program.
+    /// Shorter paths are too small to judge.
     const MIN_PIECES: u64 = 20;
     const MAX_NAME_CHARS: usize = 60;
 
@@ -135,7 +137,7 @@ pub(in crate::analysis::summary) fn find_dominated_path(summary: &Summary) -> Op
         format!("`{name}` takes {} of it ({share:.0} % of the path, {} pieces). ", format_ns(main.ns), main.pieces)
     });
     Some(Finding {
-        title: format!("The critical path is {share:.0} % {} ({}).", cause.what, format_ns(cause.ns)),
+        title: format!("{share:.0} % of the critical path is {}: {}.", cause.what, format_ns(cause.ns)),
         evidence: main.unwrap_or_default() + cause.advice,
         gain_ns: cause.gain_ns,
     })

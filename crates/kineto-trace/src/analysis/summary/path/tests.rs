@@ -192,7 +192,7 @@ fn arrow_from_an_operation_that_runs_on_is_followed() {
 }
 
 #[test]
-fn polling_ends_no_path() {
+fn path_skips_a_final_polling_call() {
     let trace = PathTrace::default().kernel(1, "a", 7, (0, 2), (5, 50)).slice(
         "cuda_runtime",
         "cudaEventQuery",
@@ -265,15 +265,15 @@ fn dominated_path_is_a_finding() {
     };
     let found = |trace: &PathTrace| {
         let findings = trace.events().summary().findings();
-        findings.into_iter().find(|finding| finding.title.starts_with("The critical path is "))
+        findings.into_iter().find(|finding| finding.title.contains(" % of the critical path is "))
     };
     let busy = found(&launches(30, 10, 48)).unwrap();
-    assert_eq!(busy.title, "The critical path is 95 % compute kernels (1.440ms).");
+    assert_eq!(busy.title, "95 % of the critical path is compute kernels: 1.440ms.");
     assert!(busy.evidence.starts_with("`gemm` takes 1.440ms of it (95 % of the path, 30 pieces). "), "{busy:?}");
     assert_eq!(busy.gain_ns, 30 * 48_000);
     let sparse = found(&launches(30, 10, 10)).unwrap();
     assert!(
-        sparse.title.contains("% gap behind work of the same stream") && sparse.gain_ns == 29 * 40_000,
+        sparse.title.contains("gap behind work of the same stream: 1.160ms") && sparse.gain_ns == 29 * 40_000,
         "{sparse:?}"
     );
     assert_eq!((found(&launches(3, 10, 48)), found(&launches(30, 200, 25))), (None, None));
@@ -310,15 +310,24 @@ fn threads_that_wait_for_each_other_end() {
 }
 
 #[test]
+fn works_that_end_together_are_searched_once() {
+    // A search for each of them through all others would take minutes.
+    let kernel = |trace: PathTrace, stream| trace.slice("kernel", "k", (0, stream), (5, 5), "");
+    let trace = (1..=20_000).fold(PathTrace::default().op("a", MAIN, (0, 1)), kernel);
+    let events = trace.slice("kernel", "last", (0, 0), (6, 7), "").events();
+    assert_tiles(&events.critical_path(events.slice_range()));
+}
+
+#[test]
 fn kinds_have_unique_names() {
     let names: std::collections::BTreeSet<_> = PathKind::ALL.map(PathKind::as_str).into();
     assert_eq!(names.len(), PathKind::ALL.len());
 }
 
 /// A slice: kind, name, row, start and length, id.
-type Drawn = (usize, usize, u32, u32, u32, u32);
+type RandomSlice = (usize, usize, u32, u32, u32, u32);
 
-fn drawn_trace(drawn: &[Drawn], arrows: &[(u32, u32, u32, u32)]) -> Events {
+fn random_trace(drawn: &[RandomSlice], arrows: &[(u32, u32, u32, u32)]) -> Events {
     const CALLS: [&str; 6] = [
         "cudaLaunchKernel",
         "cudaDeviceSynchronize",
@@ -364,7 +373,7 @@ proptest! {
         arrows in prop::collection::vec((1..4_u32, 0..60_u32, 1..4_u32, 0..60_u32), 0..8),
         window in (0..90_u64, 0..90_u64),
     ) {
-        let events = drawn_trace(&drawn, &arrows);
+        let events = random_trace(&drawn, &arrows);
         let whole = events.critical_path(events.slice_range());
         assert_tiles(&whole);
         let at = |us: u64| Timestamp::from_nanos(us * 1000);

@@ -11,16 +11,16 @@ use std::ops::Range;
 
 /// The pieces of a path, last first.
 ///
-/// Each step goes back in time, or at one time to earlier work, or once to another thread. So the walk ends.
+/// It ends: each step lowers `at`, or keeps it and lowers `visited`, or is the only change of thread at that time.
 pub(super) struct PathWalk<'w, 'e> {
     context: &'w PathContext<'w, 'e>,
     start: Timestamp,
-    /// What lies after it is done.
+    /// The time up to which the walk has come; later pieces are already returned.
     at: Timestamp,
     place: Place,
     /// By thread: how many of its segments can begin before `at`.
     segments: Vec<usize>,
-    /// How many pieces of work, by their end, can have ended until `at`.
+    /// An upper bound of the pieces of work that ended by `at`.
     ended: usize,
     /// The index of the work visited last; the walk only visits work with a lower one from there.
     visited: usize,
@@ -28,7 +28,7 @@ pub(super) struct PathWalk<'w, 'e> {
     changed_thread: Option<Timestamp>,
 }
 
-/// What the walk has reached.
+/// Where the walk continues.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     /// A host thread.
@@ -37,7 +37,7 @@ enum Place {
     Work(usize),
     /// The start of device work.
     WorkStart(usize),
-    /// Nothing that explains the time before.
+    /// No known predecessor.
     Unknown,
 }
 
@@ -93,7 +93,7 @@ impl<'w, 'e> PathWalk<'w, 'e> {
         }
     }
 
-    /// Goes back on a thread that is in no operation, or to the thread that let it go on.
+    /// Goes back on a thread outside operations, or to the thread that woke it.
     fn step_between(
         &mut self,
         kind: PathKind,
@@ -119,16 +119,13 @@ impl<'w, 'e> PathWalk<'w, 'e> {
     fn step_through_call(&mut self, call: Event<'e>, segment: Segment, thread: usize) -> Step<'e> {
         let role = CallRole::of(call.name());
         let (order, devices, visited) = (&self.context.order, self.context.devices, self.visited);
-        let is_awaited = |number: usize, work: &Work<'e>| {
-            number < visited
-                && match role {
-                    CallRole::Synchronizes => order.is_awaited(&call, work),
-                    _ => work.launch.is_some_and(|launch| launch.index() == call.index()),
-                }
+        let is_awaited = |work: &Work<'e>| match role {
+            CallRole::Synchronizes => order.is_awaited(&call, work),
+            _ => work.launch.is_some_and(|launch| launch.index() == call.index()),
         };
         let waits = matches!(role, CallRole::Synchronizes | CallRole::Copies);
         let times = (segment.start, self.at);
-        let awaited = waits.then(|| order.last_ended(devices, &mut self.ended, times, is_awaited)).flatten();
+        let awaited = waits.then(|| order.last_ended(devices, &mut self.ended, visited, times, is_awaited)).flatten();
         let event = Some(call);
         match awaited {
             Some((number, work)) => {
@@ -186,9 +183,9 @@ impl<'w, 'e> PathWalk<'w, 'e> {
     /// Goes back to the work of another stream that ended last while `work` was ready.
     fn find_other_stream(&mut self, work: &Work<'e>, ready: Timestamp) -> Option<Step<'e>> {
         let (devices, visited) = (self.context.devices, self.visited);
-        let is_meant = |number, other: &Work<'e>| number < visited && shares_device(devices, work, other);
+        let is_candidate = |other: &Work<'e>| shares_device(devices, work, other);
         let times = (ready, self.at);
-        let (number, other) = self.context.order.last_ended(devices, &mut self.ended, times, is_meant)?;
+        let (number, other) = self.context.order.last_ended(devices, &mut self.ended, visited, times, is_candidate)?;
         let (kind, event) = (PathKind::StreamWait, Some(work.event));
         Some(Step { kind, event, start: other.end(), next: Place::Work(number) })
     }
