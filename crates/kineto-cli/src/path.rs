@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &PathArguments) -> ExitCode {
 /// Returns a line of totals, and a table of the first pieces.
 fn format_path(events: &Events, path: &CriticalPath<'_>, rows: usize) -> String {
     let (figures, start) = (path.figures(), path.window().start);
-    let share = |place| ns_to_micros(figures.place_ns(place)) * 100.0 / ns_to_micros(figures.window_ns.max(1));
+    let share = |place| figures.place_percent(place);
     let mut text = format!(
         "Critical path of {} µs, from {} µs after the start of the trace: host {:.1} %, device {:.1} %, waits {:.1} %\n",
         micros_text(figures.window_ns),
@@ -105,9 +105,4 @@ fn track_text(piece: &PathPiece<'_>) -> String {
 /// Returns microseconds with three decimals.
 fn micros_text(ns: u64) -> String {
     format!("{}.{:03}", ns / 1000, ns % 1000)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 nanoseconds")]
-fn ns_to_micros(ns: u64) -> f64 {
-    ns as f64 / 1e3
 }

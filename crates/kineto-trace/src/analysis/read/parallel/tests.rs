@@ -29,11 +29,13 @@ fn describe(events: &Events) -> String {
 /// An element, and what separates it from the next one.
 fn elements() -> impl Strategy<Value = String> {
     let number = 0_u32..50;
-    let event = ("[XXXXBEiICsfsfMbeD]", "[a-e]{1,2}", "(cpu_op|kernel|ac2g|async|Trace|Operator)", number, 0_u32..4)
-        .prop_map(|(ph, name, cat, ts, tid)| {
+    let phase = prop_oneof![1 => Just("X".to_owned()), 2 => "[BEiICsfMbeD]"];
+    let event = (phase, "[a-e]{1,2}", "(cpu_op|kernel|ac2g|async|Trace|Operator)", number, 0_u32..4).prop_map(
+        |(ph, name, cat, ts, tid)| {
             let (dur, id) = (ts % 7, ts % 5);
             format!(r#""ph":"{ph}","name":"{name}","cat":"{cat}","ts":{ts}.5,"dur":{dur},"tid":{tid},"id":{id}"#)
-        });
+        },
+    );
     let args = prop_oneof![
         4 => ("[a-d]{1,2}", 0_u32..9).prop_map(|(key, value)| format!(r#"{{"{key}":{value},"External id":{value}}}"#)),
         2 => "[x-z]{1,2}".prop_map(|text| format!(r#"{{"b":"{text}","span id":7,"a":[1,2],"b":"}},{{"}}"#)),

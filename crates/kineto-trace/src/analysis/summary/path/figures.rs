@@ -1,6 +1,7 @@
 //! Totals of a path by kind and by name.
 
 use super::{PathKind, PathPiece, PathPlace};
+use crate::analysis::summary::findings::percent_of;
 use crate::hash::HashMap;
 use crate::time::Timestamp;
 use std::cmp::Reverse;
@@ -91,6 +92,11 @@ impl PathFigures {
     /// Returns the time in one place, in nanoseconds: the share of devices, of the host, or of waits.
     pub fn place_ns(&self, place: PathPlace) -> u64 {
         self.kinds.iter().filter(|row| row.kind.place() == place).map(|row| row.ns).sum()
+    }
+
+    /// Returns the share of one place in percent; 0 for an empty window.
+    pub fn place_percent(&self, place: PathPlace) -> f64 {
+        percent_of(self.place_ns(place), self.window_ns)
     }
 
     /// Returns the kernels, copies and fills by name ([`Device`](PathPlace::Device)), or operations, calls and annotations

@@ -25,7 +25,7 @@ impl PathText {
     pub(in crate::analysis::summary) fn new(subject: &str, path: &PathFigures, width: usize) -> PathText {
         let share = |ns| percent_of(ns, path.window_ns);
         let [device, host, wait] =
-            [PathPlace::Device, PathPlace::Host, PathPlace::Wait].map(|place| share(path.place_ns(place)));
+            [PathPlace::Device, PathPlace::Host, PathPlace::Wait].map(|place| path.place_percent(place));
         let heading = format!(
             "Critical path of {subject}, {}: host {host:.0} %, device {device:.0} %, waits {wait:.0} %",
             format_ns(path.window_ns)
