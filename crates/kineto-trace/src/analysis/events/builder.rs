@@ -7,7 +7,7 @@ use super::notes::Note;
 use super::strings::StringId;
 use super::{EventProcess, EventRow, EventTrack, Events, Phase, TrackId};
 use crate::activity::{Accelerator, ActivityType, ArgValue, Flow};
-use crate::hash::HashMap;
+use crate::hash::{HashMap, HashSet};
 use crate::time::Timestamp;
 use crate::write::chrome::PRIVATE_USE1_KEY;
 use std::cmp::Reverse;
@@ -234,10 +234,16 @@ impl Builder {
         let events = &mut self.events;
         events.window = edge(window.0).zip(edge(window.1));
         events.async_spans = self.async_spans.into_iter().collect();
+        keep_last_entries(&mut events.header);
         events.private_use1 = private_use1(&events.header);
         events.accelerator =
             if events.private_use1.is_some() { Accelerator::PrivateUse1 } else { infer_accelerator(&events.rows) };
         self.events
+    }
+
+    /// Adds an entry to the header; `json` is its value. Of several with one key, the last counts.
+    pub(crate) fn add_header_entry(&mut self, key: String, json: String) {
+        self.events.header.push((key, json));
     }
 
     /// Matches separate begins and ends: each end closes the slice on its track that began last.
@@ -350,6 +356,14 @@ fn id_argument(arguments: &Arguments, span: ArgumentRange, key: StringId) -> Opt
         _ => return None,
     };
     Some(id).filter(|id| *id != 0)
+}
+
+/// Removes the entries whose key comes again later.
+fn keep_last_entries(header: &mut Vec<(String, String)>) {
+    let mut later = HashSet::default();
+    header.reverse();
+    header.retain(|(key, _)| later.insert(key.clone()));
+    header.reverse();
 }
 
 /// Returns the name that the backend of PrivateUse1 has given itself.

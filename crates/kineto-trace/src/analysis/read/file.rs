@@ -126,11 +126,7 @@ impl FileReader {
             ("baseTimeNanoseconds", value) => self.set_time_base(&value),
             (INCOMPLETE, _) => self.list.count_note(Note::Incomplete),
             (key, _) if ABOUT_FILE.contains(&key) => {}
-            _ => {
-                let header = &mut self.list.builder.events.header;
-                header.retain(|(known, _)| *known != key);
-                header.push((key, text));
-            }
+            _ => self.list.builder.add_header_entry(key, text),
         }
         Ok(false)
     }

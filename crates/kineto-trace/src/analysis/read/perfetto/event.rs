@@ -259,17 +259,15 @@ impl PerfettoReader {
                 ABOUT_FILE => self.read_about_file(&json),
                 INCOMPLETE => self.builder.events.notes.add(Note::Incomplete, 1),
                 "traceName" => {}
-                _ => self.add_header(key, &json),
+                _ => self.add_header_entry(key, &json),
             }
         }
         Ok(())
     }
 
-    /// Adds an entry of the header, which replaces an earlier one.
-    pub(super) fn add_header(&mut self, key: String, json: &str) {
-        let header = &mut self.builder.events.header;
-        header.retain(|(known, _)| *known != key);
-        header.push((key, spaced_rank(json).into_owned()));
+    /// Adds an entry to the header.
+    pub(super) fn add_header_entry(&mut self, key: String, json: &str) {
+        self.builder.add_header_entry(key, spaced_rank(json).into_owned());
     }
 
     /// Reads what this crate writes about a file.

@@ -267,7 +267,7 @@ impl PerfettoReader {
                     _ => {}
                 }
             }
-            self.add_header(key, &json);
+            self.add_header_entry(key, &json);
         }
         Ok(())
     }
