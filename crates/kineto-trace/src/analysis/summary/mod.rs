@@ -151,63 +151,71 @@ impl Summary {
     }
 
     fn without_averages(events: &Events, nesting: &Nesting, attribution: &Attribution) -> Summary {
-        const GAPS: usize = 5;
-
         let devices = Devices::new(events, attribution);
         let busy = Intervals::union(devices.busy_work().map(|work| work.interval()));
         let steps = steps::step_figures(events, &devices, &busy);
         let paths = || path::summary_paths(events, &devices, attribution, &steps);
-        let ((critical_path, longest_step_path), summary) = compute_both(paths, || {
-            let forest = Forest::new(events, nesting).merge_same_named_only_children(events);
-            let streams = devices.by_stream();
-            let stream_idle: Vec<_> = streams
-                .iter()
-                .map(|(stream, work)| StreamIdle { stream: (*stream).clone(), idle: IdleTime::of_stream(work) })
-                .collect();
-            let mut idle = IdleTime::default();
-            stream_idle.iter().for_each(|stream| idle += stream.idle);
-            let slices = || events.iter().filter(Event::is_slice);
-            let mut categories: HashMap<StringId, u64> = HashMap::default();
-            slices().for_each(|slice| *categories.entry(slice.category_id()).or_default() += 1u64);
-            let categories = categories.into_iter().map(|(id, count)| (events.strings.get(id).to_owned(), count));
-            let annotations =
-                |kind| groups::annotation_figures(slices().filter(move |event| event.kind() == Some(kind)));
-            let mut numbers: Vec<_> = devices.streams.iter().map(|stream| &stream.device).collect();
-            numbers.sort_unstable();
-            numbers.dedup();
-            let range = events.slice_range();
-            Summary {
-                start: range.start,
-                span_ns: range.end.since(range.start),
-                slices: slices().count() as u64,
-                categories: categories.collect(),
-                rank: distributed_rank(events),
-                device_events: devices.work.len() as u64,
-                devices: numbers.len() as u64,
-                occupation: Occupation::new(&devices, &busy),
-                kernels: groups::kernel_figures(&devices.work),
-                collectives: groups::collective_figures(&devices.work),
-                copies: groups::copy_figures(&devices.work),
-                idle,
-                stream_idle,
-                gaps: idle::longest_gaps(events, &devices, &forest, GAPS),
-                launches: LaunchFigures::new(&devices.work),
-                queues: streams.iter().filter_map(|(stream, work)| QueueFigures::new(stream, work)).collect(),
-                steps: Vec::new(),
-                critical_path: None,
-                longest_step_path: None,
-                host_annotations: annotations(ActivityType::UserAnnotation),
-                device_annotations: annotations(ActivityType::GpuUserAnnotation),
-                memory: memory::memory_figures(events),
-                counters: counters::counter_figures(events),
-                averages: KeyAverages::default(),
-                attribution: attribution.counts(),
-                losses: losses::recorded_losses(events),
-                notes: events.notes().collect(),
-                file: events.file,
-            }
-        });
+        let ((critical_path, longest_step_path), summary) =
+            compute_both(paths, || Summary::without_paths(events, nesting, attribution, &devices, &busy));
         Summary { steps, critical_path, longest_step_path, ..summary }
+    }
+
+    fn without_paths(
+        events: &Events,
+        nesting: &Nesting,
+        attribution: &Attribution,
+        devices: &Devices<'_>,
+        busy: &Intervals,
+    ) -> Summary {
+        const GAPS: usize = 5;
+
+        let forest = Forest::new(events, nesting).merge_same_named_only_children(events);
+        let streams = devices.by_stream();
+        let stream_idle: Vec<_> = streams
+            .iter()
+            .map(|(stream, work)| StreamIdle { stream: (*stream).clone(), idle: IdleTime::of_stream(work) })
+            .collect();
+        let mut idle = IdleTime::default();
+        stream_idle.iter().for_each(|stream| idle += stream.idle);
+        let slices = || events.iter().filter(Event::is_slice);
+        let mut categories: HashMap<StringId, u64> = HashMap::default();
+        slices().for_each(|slice| *categories.entry(slice.category_id()).or_default() += 1u64);
+        let categories = categories.into_iter().map(|(id, count)| (events.strings.get(id).to_owned(), count));
+        let annotations = |kind| groups::annotation_figures(slices().filter(move |event| event.kind() == Some(kind)));
+        let mut numbers: Vec<_> = devices.streams.iter().map(|stream| &stream.device).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let range = events.slice_range();
+        Summary {
+            start: range.start,
+            span_ns: range.end.since(range.start),
+            slices: slices().count() as u64,
+            categories: categories.collect(),
+            rank: distributed_rank(events),
+            device_events: devices.work.len() as u64,
+            devices: numbers.len() as u64,
+            occupation: Occupation::new(devices, busy),
+            kernels: groups::kernel_figures(&devices.work),
+            collectives: groups::collective_figures(&devices.work),
+            copies: groups::copy_figures(&devices.work),
+            idle,
+            stream_idle,
+            gaps: idle::longest_gaps(events, devices, &forest, GAPS),
+            launches: LaunchFigures::new(&devices.work),
+            queues: streams.iter().filter_map(|(stream, work)| QueueFigures::new(stream, work)).collect(),
+            steps: Vec::new(),
+            critical_path: None,
+            longest_step_path: None,
+            host_annotations: annotations(ActivityType::UserAnnotation),
+            device_annotations: annotations(ActivityType::GpuUserAnnotation),
+            memory: memory::memory_figures(events),
+            counters: counters::counter_figures(events),
+            averages: KeyAverages::default(),
+            attribution: attribution.counts(),
+            losses: losses::recorded_losses(events),
+            notes: events.notes().collect(),
+            file: events.file,
+        }
     }
 
     /// Returns all figures as a JSON object; times are in microseconds with three decimals.
