@@ -9,7 +9,7 @@ use std::process::ExitCode;
 /// Writes a trace in another format, which the name of the output gives.
 ///
 /// `.json` is Kineto's JSON, `.pftrace` Perfetto's format, `.speedscope.json` speedscope's. `.csv` has a line for each event, `.folded` a
-/// line for each stack of operators with its self time in microseconds, for flamegraph.pl and inferno. Each may end with `.gz`.
+/// line for each stack of operations with its self time in microseconds, for flamegraph.pl and inferno. Each may end with `.gz`.
 ///
 /// Exit status: 0 if the file was written; 1 if not; 2 for wrong arguments.
 #[derive(clap::Args, Debug)]

@@ -70,14 +70,14 @@ fn format_path(events: &Events, path: &CriticalPath<'_>, rows: usize) -> String 
     let (figures, start) = (path.figures(), path.window().start);
     let share = |place| figures.place_percent(place);
     let mut text = format!(
-        "Critical path of {} µs, from {} µs after the start of the trace: host {:.1} %, device {:.1} %, waits {:.1} %\n",
+        "Critical path of {} us, from {} us after the start of the trace: host {:.1} %, device {:.1} %, waits {:.1} %\n",
         micros_text(figures.window_ns),
         micros_text(start.since(events.slice_range().start)),
         share(PathPlace::Host),
         share(PathPlace::Device),
         share(PathPlace::Wait)
     );
-    text += &format!("{:>14} {:>14}  {:<35} {:<19} name\n", "start [µs]", "time [µs]", "what", "track");
+    text += &format!("{:>14} {:>14}  {:<35} {:<19} name\n", "start [us]", "time [us]", "what", "track");
     for piece in path.pieces().iter().take(rows) {
         let (at, ns) = (micros_text(piece.start.since(start)), micros_text(piece.duration_ns()));
         let line = format!("{at:>14} {ns:>14}  {:<35} {:<19} {}", piece.kind, track_text(piece), piece_name(piece));

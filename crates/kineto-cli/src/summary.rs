@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-/// Prints where the time of a trace went: devices, idle time and its causes, steps, operators, kernels.
+/// Prints where the time of a trace went: devices, idle time and its causes, steps, operations, kernels.
 ///
 /// Reads Kineto's JSON, plain or compressed by gzip, of this crate, PyTorch or libkineto. `-` is the standard input; of a folder, each
 /// trace in it is read. Several traces are read at once, and end with one line for each.
@@ -40,7 +40,7 @@ pub(crate) struct SummaryArguments {
     /// Prints only what to do next; with `--json` in at most 16 KiB for each trace.
     #[arg(long)]
     findings: bool,
-    /// Lists this many operators and kernels.
+    /// Lists this many operations and kernels.
     #[arg(long, default_value_t = 10, value_name = "N", conflicts_with_all = ["json", "csv", "findings"])]
     rows: usize,
     #[command(flatten)]

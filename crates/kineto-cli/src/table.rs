@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use kineto_trace::analysis::{GroupBy, SortBy};
 use std::process::ExitCode;
 
-/// Prints averages of operators and kernels by name: torch's `key_averages().table()`.
+/// Prints averages of operations and kernels by name: torch's `key_averages().table()`.
 ///
 /// Exit status: 0 if the trace was read; 1 if not; 2 for wrong arguments.
 #[derive(clap::Args, Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct TableArguments {
     /// Groups by this in addition to the name; may be repeated.
     #[arg(long, value_enum, value_delimiter = ',')]
     by: Vec<Group>,
-    /// Prints one table of operators and kernels together, as torch does.
+    /// Prints one table of operations and kernels together, as torch does.
     #[arg(long)]
     torch: bool,
     /// Prints all rows as CSV; times are in nanoseconds.

@@ -10,7 +10,7 @@ fn path_is_printed_in_order() {
     let lines: Vec<_> = out.lines().collect();
     assert_eq!(
         lines[0],
-        "Critical path of 15.000 µs, from 0.000 µs after the start of the trace: host 13.3 %, device 66.7 %, waits 20.0 %"
+        "Critical path of 15.000 us, from 0.000 us after the start of the trace: host 13.3 %, device 66.7 %, waits 20.0 %"
     );
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
     assert_eq!(words(lines[2]), "0.000 2.000 runtime and driver calls 1/1 cudaLaunchKernel");
@@ -46,7 +46,7 @@ fn path_of_a_step_ends_with_its_work() {
         r#"{"ph":"X","cat":"user_annotation","name":"ProfilerStep#7","pid":1,"tid":1,"ts":0,"dur":3}, {"ph":"X""#;
     std::fs::write(&stepped, TRACE.replacen("{\"ph\":\"X\"", step, 1)).unwrap();
     let (out, errors, status) = run(&["path", "--step", "7", stepped.to_str().unwrap()]);
-    assert!(out.starts_with("Critical path of 15.000 µs"), "{out}{errors}");
+    assert!(out.starts_with("Critical path of 15.000 us"), "{out}{errors}");
     assert_eq!(status, Some(0));
     let (_, errors, status) = run(&["path", "--step", "8", stepped.to_str().unwrap()]);
     assert!(status == Some(1) && errors.contains("there is no step 8: the trace has steps 7 to 7"), "{errors}");

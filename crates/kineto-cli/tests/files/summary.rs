@@ -69,7 +69,7 @@ fn findings_are_printed_alone() {
     let (_folder, whole, _) = traces();
     let path = whole.to_str().unwrap();
     let (text, _, status) = run(&["summary", "--findings", path]);
-    assert!(text.contains("What to do next") && !text.contains("Operators"), "{text}");
+    assert!(text.contains("What to do next") && !text.contains("Operations"), "{text}");
     let (out, _, json_status) = run(&["summary", "--findings", "--json", path]);
     let found: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(

@@ -86,7 +86,7 @@ fn program_is_recorded_and_summarized() {
     let output = record(folder.path(), "app.pt.trace.json.gz", "works").output().unwrap();
     let ((out, errors), trace) = (texts(&output), folder.path().join("app.pt.trace.json.gz"));
     assert_eq!(output.status.code(), Some(0), "{errors}");
-    assert!(out.contains("Operators, by self time") && out.contains("work") && out.contains("kineto view "), "{out}");
+    assert!(out.contains("Operations, by self time") && out.contains("work") && out.contains("kineto view "), "{out}");
     has_work(&trace);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }

@@ -107,7 +107,7 @@ fn find_short_work(summary: &Summary) -> Option<Finding> {
             launches.count,
             format_ns(call_ns)
         ),
-        evidence: "Fuse operators, enlarge batches, or launch a graph.".to_owned(),
+        evidence: "Fuse operations, enlarge batches, or launch a graph.".to_owned(),
         gain_ns: (launches.short_kernels * call_ns).min(summary.occupation.as_ref().map_or(0, |found| found.idle_ns())),
     })
 }
@@ -281,7 +281,7 @@ fn find_uneven_steps(summary: &Summary) -> Option<Finding> {
             format_ns(median)
         ),
         evidence: format!(
-            "Steps more than {MIN_PERCENT_OVER} % over the median: {}. Compare their operators.",
+            "Steps more than {MIN_PERCENT_OVER} % over the median: {}. Compare their operations.",
             long.len()
         ),
         gain_ns: long.iter().map(|step| step.ns_with_device() - median).sum(),

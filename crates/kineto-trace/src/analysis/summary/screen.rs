@@ -34,7 +34,7 @@ impl<'s> Screen<'s> {
         Screen { width: width.max(80), ..self }
     }
 
-    /// Sets the number of operators and kernels to list. Default: 10.
+    /// Sets the number of operations and kernels to list. Default: 10.
     pub fn rows(self, rows: usize) -> Self {
         Screen { rows, ..self }
     }
@@ -133,7 +133,7 @@ impl<'s> Screen<'s> {
 
     fn write_paths(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let summary = self.summary;
-        // Without device work, the table of operators shows the same.
+        // Without device work, the table of operations shows the same.
         if summary.device_events == 0 {
             return Ok(());
         }
@@ -169,7 +169,7 @@ impl<'s> Screen<'s> {
         }
     }
 
-    fn write_operators(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn write_operations(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let has_devices = self.summary.device_events > 0;
         let mut rows: Vec<&Average> = self.summary.averages.ops().iter().collect();
         let key = |row: &&Average| if has_devices { row.device_ns().cast_signed() } else { row.self_cpu_ns() };
@@ -177,7 +177,7 @@ impl<'s> Screen<'s> {
         if rows.is_empty() {
             return Ok(());
         }
-        self.write_heading(f, if has_devices { "Operators, by device time" } else { "Operators, by self time" })?;
+        self.write_heading(f, if has_devices { "Operations, by device time" } else { "Operations, by self time" })?;
         let third = if has_devices { "device" } else { "CPU mean" };
         let cells = |row: &Average| {
             let own = u64::try_from(row.self_cpu_ns()).unwrap_or(0);
@@ -270,7 +270,7 @@ impl fmt::Display for Screen<'_> {
         self.write_findings(f)?;
         self.write_paths(f)?;
         self.write_steps(f)?;
-        self.write_operators(f)?;
+        self.write_operations(f)?;
         self.write_kernels(f)?;
         self.write_memory(f)?;
         self.write_counters(f)

@@ -6,7 +6,7 @@
 //! - Work on a device follows its launch, the work before it in its stream, or the work whose event its stream waited for. Without such
 //!   an event, it follows work of another stream that ended while it was ready: streams compete for a device, and traces lack events.
 //! - A host thread goes back through its slices. A call that waits for a device follows the work that it waited for.
-//! - Between operations, a thread follows the source of an arrow, or a thread that arrows connect with it. A path never ends at a call that polls.
+//! - Outside operations, a thread follows the source of an arrow, or a thread that arrows connect with it. A path never ends at a call that polls.
 
 mod device;
 mod export;
@@ -64,7 +64,7 @@ pub struct PathPiece<'e> {
     /// What the time was spent on.
     pub kind: PathKind,
     /// The event that took the time, or that waited. `None` if no slice covers the time: always for `Idle`, sometimes for
-    /// `Between` and `ThreadWait`.
+    /// `OutsideOperations` and `ThreadWait`.
     pub event: Option<Event<'e>>,
     /// The start.
     pub start: Timestamp,
@@ -86,14 +86,14 @@ pub enum PathKind {
     Operation,
     /// A thread is in a call of the runtime or the driver.
     Call,
-    /// A thread is between two operations. The event is the annotation or the interpreter's function around it, if any.
-    Between,
+    /// A thread is outside operations and calls. The event is the annotation or the interpreter's function around it, if any.
+    OutsideOperations,
     /// Nothing on the path is recorded: before its first or after its last event.
     Idle,
     /// Launched work has not started: from the end of the launch.
     LaunchDelay,
     /// Work waits for its turn: from the end of the work before it in its stream.
-    Queue,
+    KernelGap,
     /// Work waits for an event or a resource: from the end of work in another stream. All of a recorded wait if that work is unknown.
     StreamWait,
     /// A call waits for a device: from the end of the work that it waited for. All of the call if that work is unknown.
@@ -123,10 +123,10 @@ impl PathKind {
         PathKind::Copy,
         PathKind::Operation,
         PathKind::Call,
-        PathKind::Between,
+        PathKind::OutsideOperations,
         PathKind::Idle,
         PathKind::LaunchDelay,
-        PathKind::Queue,
+        PathKind::KernelGap,
         PathKind::StreamWait,
         PathKind::DeviceWait,
         PathKind::ThreadWait,
@@ -135,48 +135,35 @@ impl PathKind {
 
     /// Returns the name in JSON and CSV, such as "`launch_delay`".
     pub const fn as_str(self) -> &'static str {
-        match self {
-            PathKind::Compute => "compute",
-            PathKind::Communication => "comm",
-            PathKind::Copy => "copy",
-            PathKind::Operation => "operation",
-            PathKind::Call => "call",
-            PathKind::Between => "between",
-            PathKind::Idle => "idle",
-            PathKind::LaunchDelay => "launch_delay",
-            PathKind::Queue => "queue",
-            PathKind::StreamWait => "stream_wait",
-            PathKind::DeviceWait => "device_wait",
-            PathKind::ThreadWait => "thread_wait",
-            PathKind::UnknownLaunch => "unknown_launch",
-        }
+        self.facts().0
     }
 
     /// Returns what it means in a few words, such as "launch delay".
     pub const fn description(self) -> &'static str {
-        match self {
-            PathKind::Compute => "compute kernels",
-            PathKind::Communication => "communication",
-            PathKind::Copy => "copies and fills",
-            PathKind::Operation => "operators on the host",
-            PathKind::Call => "runtime and driver calls",
-            PathKind::Between => "host between operators",
-            PathKind::Idle => "nothing recorded",
-            PathKind::LaunchDelay => "launch delay",
-            PathKind::Queue => "gap behind work of the same stream",
-            PathKind::StreamWait => "wait for another stream",
-            PathKind::DeviceWait => "wait for the device",
-            PathKind::ThreadWait => "wait for another thread",
-            PathKind::UnknownLaunch => "before work whose launch is unknown",
-        }
+        self.facts().1
     }
 
     /// Returns where its time passes.
     pub const fn place(self) -> PathPlace {
+        self.facts().2
+    }
+
+    /// Returns the name, the description and the place.
+    const fn facts(self) -> (&'static str, &'static str, PathPlace) {
         match self {
-            PathKind::Compute | PathKind::Communication | PathKind::Copy => PathPlace::Device,
-            PathKind::Operation | PathKind::Call | PathKind::Between => PathPlace::Host,
-            _ => PathPlace::Wait,
+            PathKind::Compute => ("compute", "compute kernels", PathPlace::Device),
+            PathKind::Communication => ("comm", "communication", PathPlace::Device),
+            PathKind::Copy => ("copy", "copies and fills", PathPlace::Device),
+            PathKind::Operation => ("operation", "operations on the host", PathPlace::Host),
+            PathKind::Call => ("call", "runtime and driver calls", PathPlace::Host),
+            PathKind::OutsideOperations => ("outside_operations", "host outside operations", PathPlace::Host),
+            PathKind::Idle => ("idle", "nothing recorded", PathPlace::Wait),
+            PathKind::LaunchDelay => ("launch_delay", "launch delay", PathPlace::Wait),
+            PathKind::KernelGap => ("kernel_gap", "gap behind work of the same stream", PathPlace::Wait),
+            PathKind::StreamWait => ("stream_wait", "wait for another stream", PathPlace::Wait),
+            PathKind::DeviceWait => ("device_wait", "wait for the device", PathPlace::Wait),
+            PathKind::ThreadWait => ("thread_wait", "wait for another thread", PathPlace::Wait),
+            PathKind::UnknownLaunch => ("unknown_launch", "before work whose launch is unknown", PathPlace::Wait),
         }
     }
 }

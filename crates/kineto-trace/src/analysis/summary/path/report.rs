@@ -93,7 +93,7 @@ impl<'s> PathCause<'s> {
         let host = path.place_ns(PathPlace::Host);
         let largest = path.kinds.iter().filter(|row| row.kind.place() != PathPlace::Host).max_by_key(|row| row.ns);
         let Some(largest) = largest.filter(|row| row.ns > host) else {
-            let advice = "Shorten or fuse these operators, or launch a graph: the device is not the bottleneck.";
+            let advice = "Shorten or fuse these operations, or launch a graph: the device is not the bottleneck.";
             let main = path.names_in(PathPlace::Host).next();
             // The devices' work still takes its time.
             return Some(PathCause { what: "host work", ns: host, main, advice, gain_ns: host.min(idle_ns) });
@@ -106,7 +106,7 @@ impl<'s> PathCause<'s> {
             PathKind::LaunchDelay => {
                 "Kernels start late after their launch: launch a graph, or fewer and larger kernels."
             }
-            PathKind::Queue => "A stream pauses between kernels: launch a graph, or fewer and larger kernels.",
+            PathKind::KernelGap => "A stream pauses between kernels: launch a graph, or fewer and larger kernels.",
             PathKind::StreamWait => {
                 "Remove dependencies between streams, or raise the priority of the stream that is waited for."
             }

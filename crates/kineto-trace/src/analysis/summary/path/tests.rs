@@ -86,10 +86,15 @@ fn assert_tiles(path: &CriticalPath<'_>) {
 fn kernel_follows_what_ended_last() {
     let queued = PathTrace::default().kernel(1, "a", 7, (0, 2), (5, 20)).kernel(2, "b", 7, (3, 6), (22, 30));
     let before = ["call cudaLaunchKernel 2", "launch_delay a 3", "compute a 15"];
-    assert_eq!(queued.path(), [&before[..], &["queue b 2", "compute b 8"]].concat());
+    assert_eq!(queued.path(), [&before[..], &["kernel_gap b 2", "compute b 8"]].concat());
     let late = PathTrace::default().kernel(1, "a", 7, (0, 2), (5, 20)).kernel(2, "b", 7, (23, 26), (30, 40));
-    let after =
-        ["call cudaLaunchKernel 2", "between - 21", "call cudaLaunchKernel 3", "launch_delay b 4", "compute b 10"];
+    let after = [
+        "call cudaLaunchKernel 2",
+        "outside_operations - 21",
+        "call cudaLaunchKernel 3",
+        "launch_delay b 4",
+        "compute b 10",
+    ];
     assert_eq!(late.path(), after);
 }
 
@@ -150,7 +155,10 @@ fn work_follows_another_stream() {
         .kernel(2, "b", 8, (6, 8), (45, 60));
     let recorded = unrecorded.clone().slice("cuda_sync", "Stream Wait Event", (0, 8), (5, 6), args);
     assert_eq!(recorded.path()[2..], ["compute a 35", "stream_wait b 5", "compute b 15"]);
-    assert_eq!(unrecorded.path()[2..], ["compute a 35", "queue c 1", "compute c 3", "stream_wait b 1", "compute b 15"]);
+    assert_eq!(
+        unrecorded.path()[2..],
+        ["compute a 35", "kernel_gap c 1", "compute c 3", "stream_wait b 1", "compute b 15"]
+    );
 }
 
 #[test]
@@ -168,12 +176,17 @@ fn backward_thread_follows_the_forward_one() {
         .op("SumBackward", BACKWARD, (25, 30))
         .op("MmBackward", BACKWARD, (31, 50))
         .op("Optimizer.step", MAIN, (54, 60));
-    let alone =
-        ["operation aten::mm 10", "between - 2", "operation aten::sum 8", "between - 34", "operation Optimizer.step 6"];
+    let alone = [
+        "operation aten::mm 10",
+        "outside_operations - 2",
+        "operation aten::sum 8",
+        "outside_operations - 34",
+        "operation Optimizer.step 6",
+    ];
     assert_eq!(trace.path(), alone);
     let connected = trace.arrow(1, (MAIN, 0), (BACKWARD, 31));
-    let forward = ["operation aten::mm 10", "between - 2", "operation aten::sum 8", "thread_wait - 5"];
-    let backward = ["operation SumBackward 5", "between - 1", "operation MmBackward 19", "thread_wait - 4"];
+    let forward = ["operation aten::mm 10", "outside_operations - 2", "operation aten::sum 8", "thread_wait - 5"];
+    let backward = ["operation SumBackward 5", "outside_operations - 1", "operation MmBackward 19", "thread_wait - 4"];
     assert_eq!(connected.path(), [&forward[..], &backward, &["operation Optimizer.step 6"]].concat());
     // An annotation around all of it changes nothing but the names of the waits.
     let annotated = connected.slice("user_annotation", "ProfilerStep#1", MAIN, (0, 60), "").path();
@@ -221,9 +234,10 @@ fn step_reaches_to_the_end_of_its_work() {
         .kernel(2, "b", 7, (16, 18), (30, 40));
     let events = trace.events();
     let step = |number| pieces_text(&events.critical_path(events.step_range(number).unwrap()));
-    let first = ["between ProfilerStep#3 8", "call cudaLaunchKernel 2", "launch_delay a 2", "compute a 2"];
+    let first = ["outside_operations ProfilerStep#3 8", "call cudaLaunchKernel 2", "launch_delay a 2", "compute a 2"];
     assert_eq!(step(3), first);
-    let second = ["between ProfilerStep#4 6", "call cudaLaunchKernel 2", "launch_delay b 12", "compute b 10"];
+    let second =
+        ["outside_operations ProfilerStep#4 6", "call cudaLaunchKernel 2", "launch_delay b 12", "compute b 10"];
     assert_eq!(step(4), second);
     assert!(events.step_range(5).unwrap_err().to_string().contains("steps 3 to 4"));
     let summary = events.summary();

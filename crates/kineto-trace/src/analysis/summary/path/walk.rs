@@ -11,13 +11,13 @@ use std::ops::Range;
 
 /// The pieces of a path, last first.
 ///
-/// It ends: each step lowers `at`, or keeps it and lowers `visited`, or is the only change of thread at that time.
+/// It ends: each edge lowers `at`, or keeps it and lowers `visited`, or is the only change of thread at that time.
 pub(super) struct PathWalk<'w, 'e> {
     context: &'w PathContext<'w, 'e>,
     start: Timestamp,
     /// The time up to which the walk has come; later pieces are already returned.
     at: Timestamp,
-    place: Place,
+    node: PathNode,
     /// By thread: how many of its segments can begin before `at`.
     segments: Vec<usize>,
     /// An upper bound of the pieces of work that ended by `at`.
@@ -30,7 +30,7 @@ pub(super) struct PathWalk<'w, 'e> {
 
 /// Where the walk continues.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum PathNode {
     /// A host thread.
     Thread(usize),
     /// Device work that runs.
@@ -42,81 +42,84 @@ enum Place {
 }
 
 /// A piece without its end, and what comes before it.
-struct Step<'e> {
+struct PathEdge<'e> {
     kind: PathKind,
     event: Option<Event<'e>>,
     start: Timestamp,
-    next: Place,
+    next: PathNode,
 }
 
 impl<'w, 'e> PathWalk<'w, 'e> {
     pub(super) fn new(context: &'w PathContext<'w, 'e>, window: Range<Timestamp>) -> PathWalk<'w, 'e> {
-        let place = find_end(context, &window);
+        let node = find_end(context, &window);
         let (segments, visited) = (context.host.segment_counts(), usize::MAX);
         let ended = context.order.count();
-        PathWalk { context, start: window.start, at: window.end, place, segments, ended, visited, changed_thread: None }
+        PathWalk { context, start: window.start, at: window.end, node, segments, ended, visited, changed_thread: None }
     }
 
     fn work(&self, number: usize) -> Option<&'w Work<'e>> {
         self.context.devices.work.get(number)
     }
 
-    fn step(&mut self) -> Step<'e> {
-        let step = match self.place {
-            Place::Thread(thread) => Some(self.step_on_thread(thread)),
-            Place::Work(number) => self.work(number).map(|work| self.step_through_work(number, work)),
-            Place::WorkStart(number) => self.work(number).map(|work| self.step_before_work(number, work)),
-            Place::Unknown => None,
+    fn edge(&mut self) -> PathEdge<'e> {
+        let edge = match self.node {
+            PathNode::Thread(thread) => Some(self.edge_on_thread(thread)),
+            PathNode::Work(number) => self.work(number).map(|work| self.edge_through_work(number, work)),
+            PathNode::WorkStart(number) => self.work(number).map(|work| self.edge_before_work(number, work)),
+            PathNode::Unknown => None,
         };
-        step.unwrap_or(Step { kind: PathKind::Idle, event: None, start: self.start, next: Place::Unknown })
+        edge.unwrap_or(PathEdge { kind: PathKind::Idle, event: None, start: self.start, next: PathNode::Unknown })
     }
 
-    fn step_on_thread(&mut self, thread: usize) -> Step<'e> {
+    fn edge_on_thread(&mut self, thread: usize) -> PathEdge<'e> {
         let segment =
             self.segments.get_mut(thread).and_then(|count| self.context.host.segment_before(thread, count, self.at));
-        let Some(segment) = segment else { return self.step_between(PathKind::Idle, None, thread, None) };
+        let Some(segment) = segment else { return self.edge_outside_operations(PathKind::Idle, None, thread, None) };
         if segment.end < self.at {
             // Without a later slice, nothing shows that the thread still ran.
             let has_next =
                 self.segments.get(thread).is_some_and(|before| *before < self.context.host.segment_count(thread));
-            let kind = if has_next { PathKind::Between } else { PathKind::Idle };
-            return self.step_between(kind, None, thread, Some(segment.end));
+            let kind = if has_next { PathKind::OutsideOperations } else { PathKind::Idle };
+            return self.edge_outside_operations(kind, None, thread, Some(segment.end));
         }
         match segment.slice(self.context.events) {
             Some(slice) if is_container(&slice) => {
-                self.step_between(PathKind::Between, Some(slice), thread, Some(segment.start))
+                self.edge_outside_operations(PathKind::OutsideOperations, Some(slice), thread, Some(segment.start))
             }
-            Some(slice) if slice.is_call() => self.step_through_call(slice, segment, thread),
-            slice => {
-                Step { kind: PathKind::Operation, event: slice, start: segment.start, next: Place::Thread(thread) }
-            }
+            Some(slice) if slice.is_call() => self.edge_through_call(slice, segment, thread),
+            slice => PathEdge {
+                kind: PathKind::Operation,
+                event: slice,
+                start: segment.start,
+                next: PathNode::Thread(thread),
+            },
         }
     }
 
     /// Goes back on a thread outside operations, or to the thread that woke it.
-    fn step_between(
+    fn edge_outside_operations(
         &mut self,
         kind: PathKind,
         event: Option<Event<'e>>,
         thread: usize,
         since: Option<Timestamp>,
-    ) -> Step<'e> {
+    ) -> PathEdge<'e> {
         let may_change = self.changed_thread != Some(self.at);
         match may_change.then(|| self.context.host.find_waker(thread, since, self.at)).flatten() {
             Some((end, waker)) => {
                 self.changed_thread = Some(end);
-                Step { kind: PathKind::ThreadWait, event, start: end, next: Place::Thread(waker) }
+                PathEdge { kind: PathKind::ThreadWait, event, start: end, next: PathNode::Thread(waker) }
             }
-            None => Step {
+            None => PathEdge {
                 kind,
                 event,
                 start: since.unwrap_or(self.start),
-                next: since.map_or(Place::Unknown, |_| Place::Thread(thread)),
+                next: since.map_or(PathNode::Unknown, |_| PathNode::Thread(thread)),
             },
         }
     }
 
-    fn step_through_call(&mut self, call: Event<'e>, segment: Segment, thread: usize) -> Step<'e> {
+    fn edge_through_call(&mut self, call: Event<'e>, segment: Segment, thread: usize) -> PathEdge<'e> {
         let role = CallRole::of(call.name());
         let (order, devices, visited) = (&self.context.order, self.context.devices, self.visited);
         let is_awaited = |work: &Work<'e>| match role {
@@ -129,18 +132,18 @@ impl<'w, 'e> PathWalk<'w, 'e> {
         let event = Some(call);
         match awaited {
             Some((number, work)) => {
-                Step { kind: PathKind::DeviceWait, event, start: work.end(), next: Place::Work(number) }
+                PathEdge { kind: PathKind::DeviceWait, event, start: work.end(), next: PathNode::Work(number) }
             }
             None => {
                 let kind = if role == CallRole::Synchronizes { PathKind::DeviceWait } else { PathKind::Call };
-                Step { kind, event, start: segment.start, next: Place::Thread(thread) }
+                PathEdge { kind, event, start: segment.start, next: PathNode::Thread(thread) }
             }
         }
     }
 
-    fn step_through_work(&mut self, number: usize, work: &'w Work<'e>) -> Step<'e> {
+    fn edge_through_work(&mut self, number: usize, work: &'w Work<'e>) -> PathEdge<'e> {
         if work.end() < self.at {
-            return Step { kind: PathKind::Idle, event: None, start: work.end(), next: self.place };
+            return PathEdge { kind: PathKind::Idle, event: None, start: work.end(), next: self.node };
         }
         self.visited = number;
         let kind = match work.class {
@@ -148,46 +151,46 @@ impl<'w, 'e> PathWalk<'w, 'e> {
             WorkClass::Communication => PathKind::Communication,
             WorkClass::Memory => PathKind::Copy,
             WorkClass::Wait => match self.find_other_stream(work, work.start()) {
-                Some(step) => return step,
+                Some(edge) => return edge,
                 None => PathKind::StreamWait,
             },
         };
-        Step { kind, event: Some(work.event), start: work.start(), next: Place::WorkStart(number) }
+        PathEdge { kind, event: Some(work.event), start: work.start(), next: PathNode::WorkStart(number) }
     }
 
     /// Goes back from the start of work to the last of its launch, the work before it, and the work that it waited for.
-    fn step_before_work(&mut self, number: usize, work: &'w Work<'e>) -> Step<'e> {
+    fn edge_before_work(&mut self, number: usize, work: &'w Work<'e>) -> PathEdge<'e> {
         let context = self.context;
         let launch = work.launch.map(|launch| {
-            (launch.end().min(self.at), PathKind::LaunchDelay, Place::Thread(context.host.thread_of(&launch)))
+            (launch.end().min(self.at), PathKind::LaunchDelay, PathNode::Thread(context.host.thread_of(&launch)))
         });
         let after = |found: Option<usize>, kind| {
             let number = found.filter(|found| *found < self.visited)?;
-            Some((self.work(number)?.end().min(self.at), kind, Place::Work(number)))
+            Some((self.work(number)?.end().min(self.at), kind, PathNode::Work(number)))
         };
-        let queue_kind = if work.launch.is_some() { PathKind::Queue } else { PathKind::UnknownLaunch };
+        let gap_kind = if work.launch.is_some() { PathKind::KernelGap } else { PathKind::UnknownLaunch };
         let source = after(context.order.event_source(context.devices, number), PathKind::StreamWait);
         // At equal times the first counts.
-        let before = [launch, source, after(context.order.previous(number), queue_kind)];
+        let before = [launch, source, after(context.order.previous(number), gap_kind)];
         let last = before.into_iter().flatten().rev().max_by_key(|(end, ..)| *end);
         let ready = last.map_or(self.start, |(end, ..)| end);
         // What the trace says outweighs a guess.
         let other = if source.is_none() { self.find_other_stream(work, ready) } else { None };
-        if let Some(step) = other {
-            return step;
+        if let Some(edge) = other {
+            return edge;
         }
-        let (start, kind, next) = last.unwrap_or((self.start, PathKind::UnknownLaunch, Place::Unknown));
-        Step { kind, event: Some(work.event), start, next }
+        let (start, kind, next) = last.unwrap_or((self.start, PathKind::UnknownLaunch, PathNode::Unknown));
+        PathEdge { kind, event: Some(work.event), start, next }
     }
 
     /// Goes back to the work of another stream that ended last while `work` was ready.
-    fn find_other_stream(&mut self, work: &Work<'e>, ready: Timestamp) -> Option<Step<'e>> {
+    fn find_other_stream(&mut self, work: &Work<'e>, ready: Timestamp) -> Option<PathEdge<'e>> {
         let (devices, visited) = (self.context.devices, self.visited);
         let is_candidate = |other: &Work<'e>| shares_device(devices, work, other);
         let times = (ready, self.at);
         let (number, other) = self.context.order.last_ended(devices, &mut self.ended, visited, times, is_candidate)?;
         let (kind, event) = (PathKind::StreamWait, Some(work.event));
-        Some(Step { kind, event, start: other.end(), next: Place::Work(number) })
+        Some(PathEdge { kind, event, start: other.end(), next: PathNode::Work(number) })
     }
 }
 
@@ -196,12 +199,12 @@ impl<'e> Iterator for PathWalk<'_, 'e> {
 
     fn next(&mut self) -> Option<PathPiece<'e>> {
         while self.at > self.start {
-            let step = self.step();
-            self.place = step.next;
-            let (start, end) = (step.start.clamp(self.start, self.at), self.at);
+            let edge = self.edge();
+            self.node = edge.next;
+            let (start, end) = (edge.start.clamp(self.start, self.at), self.at);
             self.at = start;
             if start < end {
-                return Some(PathPiece { kind: step.kind, event: step.event, start, end });
+                return Some(PathPiece { kind: edge.kind, event: edge.event, start, end });
             }
         }
         None
@@ -209,7 +212,7 @@ impl<'e> Iterator for PathWalk<'_, 'e> {
 }
 
 /// Returns where the path of a window ends: at the work, operation or call that ends last. Calls that poll do not count.
-fn find_end(context: &PathContext<'_, '_>, window: &Range<Timestamp>) -> Place {
+fn find_end(context: &PathContext<'_, '_>, window: &Range<Timestamp>) -> PathNode {
     // What ends in the window comes before what continues, and the shorter of two before the longer.
     let key = |event: &Event<'_>| {
         let (end, continues) = (event.end().min(window.end), event.end() > window.end);
@@ -224,12 +227,12 @@ fn find_end(context: &PathContext<'_, '_>, window: &Range<Timestamp>) -> Place {
             last = Some((key, event));
         }
     }
-    let Some((_, event)) = last else { return Place::Unknown };
+    let Some((_, event)) = last else { return PathNode::Unknown };
     if !event.is_device_work() {
-        return Place::Thread(context.host.thread_of(&event));
+        return PathNode::Thread(context.host.thread_of(&event));
     }
     let number = context.devices.work.iter().position(|work| work.event.index() == event.index());
-    number.map_or(Place::Unknown, Place::Work)
+    number.map_or(PathNode::Unknown, PathNode::Work)
 }
 
 /// Returns whether a slice of the host can end a path.
