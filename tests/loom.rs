@@ -8,6 +8,7 @@
 
 #[path = "../src/buffer"]
 mod buffer {
+    mod budget;
     mod chunk;
     mod record;
 

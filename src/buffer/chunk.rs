@@ -6,6 +6,7 @@
 //! The memory of a chunk is never freed. When its last handle is dropped, its pages go back to the operating system, and the
 //! chunk is reused. So a thread may keep a plain reference to its slots, and the span path counts no references.
 
+use super::budget::BufferBudget;
 #[cfg(not(all(test, loom)))]
 use crate::os::fork::PerProcess;
 #[cfg(not(all(test, loom)))]
@@ -14,6 +15,7 @@ use crate::os::memory;
 use crossbeam_queue::SegQueue;
 #[cfg(all(test, loom))]
 use loom::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 #[cfg(not(all(test, loom)))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,6 +37,8 @@ pub(crate) struct Slots(&'static [[AtomicU64; 4]; SLOTS]);
 #[derive(Debug)]
 pub(crate) struct Chunk {
     slots: Slots,
+    /// The budget to which the last handle returns the chunk's bytes.
+    budget: Option<Arc<BufferBudget>>,
 }
 
 /// Index of the header word for the next record's id; all slots below that id are committed.
@@ -149,7 +153,7 @@ impl Chunk {
         memory::populate_pages(slots.0.as_flattened());
         slots.header_word(NEXT_ID).store(slots.first_id(), Ordering::Relaxed);
         slots.header_word(HOLDERS).store(1, Ordering::Relaxed);
-        Some(Chunk { slots })
+        Some(Chunk { slots, budget: None })
     }
 
     /// Returns an empty chunk on loom's atomics.
@@ -157,7 +161,14 @@ impl Chunk {
     pub(crate) fn new() -> Option<Chunk> {
         let slots = Slots(Box::leak(Box::new(std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))))));
         slots.header_word(HOLDERS).store(1, Ordering::Relaxed);
-        Some(Chunk { slots })
+        Some(Chunk { slots, budget: None })
+    }
+
+    /// Makes the chunk return its bytes, which were reserved from `budget`, when the last handle is dropped.
+    pub(crate) fn with_budget(self, budget: &Arc<BufferBudget>) -> Chunk {
+        let mut chunk = self;
+        chunk.budget = Some(budget.clone());
+        chunk
     }
 
     /// Puts the chunk into service with ids from `first_id`, a multiple of [`SLOTS`] above 0; there may be no other handle
@@ -215,7 +226,7 @@ impl Chunk {
 impl Clone for Chunk {
     fn clone(&self) -> Chunk {
         self.slots.header_word(HOLDERS).fetch_add(1, Ordering::Relaxed);
-        Chunk { slots: self.slots }
+        Chunk { slots: self.slots, budget: self.budget.clone() }
     }
 }
 
@@ -227,6 +238,9 @@ impl Drop for Chunk {
             {
                 memory::discard_pages(self.slots.0.as_flattened());
                 SPARE.get(|_| SegQueue::new()).push(self.slots);
+            }
+            if let Some(budget) = &self.budget {
+                budget.release(Chunk::BYTES);
             }
         }
     }

@@ -4,6 +4,7 @@
 //! take the committed records at any time without waiting for a thread. A helper thread allocates chunks and touches their
 //! pages ahead of need, so in steady state the span path neither allocates nor page-faults.
 
+mod budget;
 mod chunk;
 mod losses;
 mod pool;

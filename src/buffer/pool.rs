@@ -1,9 +1,10 @@
 //! Supplies empty chunks, keeps some ready, and enforces the buffer limit.
 
+use super::budget::BufferBudget;
 use super::chunk::Chunk;
 use crossbeam_queue::ArrayQueue;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;
 
@@ -14,8 +15,7 @@ const READY: usize = 16;
 #[derive(Debug)]
 pub(crate) struct ChunkPool {
     ready: ArrayQueue<Chunk>,
-    bytes: AtomicU64,
-    bytes_max: u64,
+    budget: Arc<BufferBudget>,
     /// Starts the helper.
     starter: OnceLock<Weak<dyn Starter>>,
     starting: AtomicBool,
@@ -35,9 +35,9 @@ pub(crate) trait Starter: fmt::Debug + Send + Sync {
 impl ChunkPool {
     /// Creates a pool of at most `bytes_max` bytes, those in traces included.
     pub(crate) fn new(bytes_max: u64) -> ChunkPool {
-        let (ready, bytes) = (ArrayQueue::new(READY), AtomicU64::new(0));
+        let (ready, budget) = (ArrayQueue::new(READY), Arc::new(BufferBudget::new(bytes_max)));
         let (starter, starting, helper) = (OnceLock::new(), AtomicBool::new(false), OnceLock::new());
-        ChunkPool { ready, bytes, bytes_max, starter, starting, is_started: AtomicBool::new(false), helper }
+        ChunkPool { ready, budget, starter, starting, is_started: AtomicBool::new(false), helper }
     }
 
     /// Sets the starter of the helper thread; the first caller wins.
@@ -77,11 +77,11 @@ impl ChunkPool {
     pub(crate) fn take_chunk(&self) -> Option<Chunk> {
         // Reserve before waking the helper, which may use up the rest of the budget for ready chunks; then pop one of those.
         let made = || {
-            let made = self.reserve_bytes(Chunk::BYTES).then(Chunk::new)?;
+            let made = self.budget.reserve_leaving(Chunk::BYTES, 0).then(Chunk::new)?;
             if made.is_none() {
                 self.release_bytes(Chunk::BYTES);
             }
-            made
+            made.map(|chunk| chunk.with_budget(&self.budget))
         };
         let taken = self.ready.pop().or_else(made).or_else(|| self.ready.pop());
         if self.ready.len() < READY / 2 {
@@ -96,66 +96,47 @@ impl ChunkPool {
 
     /// Prepares chunks until enough are ready or the limit is reached; called off the span path.
     pub(crate) fn refill(&self) {
-        let is_left = || self.bytes.load(Ordering::Relaxed).saturating_add(Chunk::BYTES) <= self.bytes_max;
-        while !self.ready.is_full() && is_left() {
+        while !self.ready.is_full() && self.budget.has_room(Chunk::BYTES) {
             // Reserve and push back to back: a thread that takes a chunk in between would find neither budget nor chunk.
             let Some(chunk) = Chunk::new() else { return };
-            if self.reserve_bytes(Chunk::BYTES) && self.ready.push(chunk).is_err() {
-                self.release_bytes(Chunk::BYTES);
+            if self.budget.reserve_leaving(Chunk::BYTES, 0) {
+                let _ = self.ready.push(chunk.with_budget(&self.budget));
             }
         }
     }
 
     /// Takes chunks back: those without another handle become ready again, the others are dropped.
     pub(crate) fn give_back(&self, chunks: impl IntoIterator<Item = Chunk>) {
-        for chunk in chunks {
-            if !(chunk.is_unique() && self.ready.push(chunk).is_ok()) {
-                self.release_bytes(Chunk::BYTES);
-            }
+        for chunk in chunks.into_iter().filter(Chunk::is_unique) {
+            let _ = self.ready.push(chunk);
         }
-    }
-
-    /// Reserves `bytes` of the budget; `false` if fewer are left.
-    pub(crate) fn reserve_bytes(&self, bytes: u64) -> bool {
-        self.reserve_leaving(bytes, 0)
-    }
-
-    fn reserve_leaving(&self, bytes: u64, left: u64) -> bool {
-        // Relaxed: a counter that publishes no other data.
-        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let fits = before.saturating_add(bytes).saturating_add(left) <= self.bytes_max;
-        if !fits {
-            self.release_bytes(bytes);
-        }
-        fits
     }
 
     /// Reserves `bytes` of the budget for data other than chunks, dropping ready chunks if needed; `false` unless at least
     /// `left` bytes stay free.
     pub(crate) fn reserve_for_use(&self, bytes: u64, left: u64) -> bool {
-        while !self.reserve_leaving(bytes, left) {
+        while !self.budget.reserve_leaving(bytes, left) {
             if self.ready.pop().is_none() {
                 return false;
             }
-            self.release_bytes(Chunk::BYTES);
         }
         true
     }
 
     /// Returns `bytes` to the budget.
     pub(crate) fn release_bytes(&self, bytes: u64) {
-        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.budget.release(bytes);
     }
 
     /// Returns the budget in bytes.
     pub(crate) fn bytes_max(&self) -> u64 {
-        self.bytes_max
+        self.budget.bytes_max()
     }
 
     /// Returns how many bytes are reserved now.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        self.budget.bytes()
     }
 }
 
@@ -169,7 +150,7 @@ mod tests {
         pool.refill();
         assert_eq!(pool.bytes(), 3 * Chunk::BYTES);
         let taken: Vec<_> = std::iter::from_fn(|| pool.take_chunk()).collect();
-        assert_eq!((taken.len(), pool.reserve_bytes(1)), (3, false));
+        assert_eq!((taken.len(), pool.reserve_for_use(1, 0)), (3, false));
         pool.give_back(taken);
         assert!(pool.take_chunk().is_some());
     }
@@ -187,7 +168,8 @@ mod tests {
         let quick = Arc::new(Quick(ChunkPool::new(3 * Chunk::BYTES)));
         let starter: Weak<dyn Starter> = Arc::downgrade(&(quick.clone() as Arc<dyn Starter>));
         quick.0.set_starter(starter);
-        assert_eq!(std::iter::from_fn(|| quick.0.take_chunk()).count(), 3);
+        let taken: Vec<_> = std::iter::from_fn(|| quick.0.take_chunk()).collect();
+        assert_eq!(taken.len(), 3);
     }
 
     #[test]
@@ -196,7 +178,8 @@ mod tests {
         pool.refill();
         assert!(!pool.reserve_for_use(2 * Chunk::BYTES - 5, 2 * Chunk::BYTES), "some is to be left");
         assert!(pool.reserve_for_use(2 * Chunk::BYTES - 5, Chunk::BYTES));
-        assert!(pool.take_chunk().is_some() && pool.take_chunk().is_none());
+        let taken = pool.take_chunk();
+        assert!(taken.is_some() && pool.take_chunk().is_none());
         assert!(pool.reserve_for_use(5, 0) && !pool.reserve_for_use(1, 0));
     }
 
@@ -207,8 +190,18 @@ mod tests {
         chunk.open(2048, 1);
         let held = chunk.clone();
         pool.give_back([chunk]);
-        assert_eq!(pool.bytes(), 0);
         pool.take_chunk().unwrap().open(4096, 2);
         assert_eq!(held.first_id(), 2048);
+    }
+
+    #[test]
+    fn chunk_takes_its_bytes_until_the_last_handle_is_dropped() {
+        let pool = ChunkPool::new(Chunk::BYTES);
+        let chunk = pool.take_chunk().unwrap();
+        let held = chunk.clone();
+        pool.give_back([chunk]);
+        assert!(pool.bytes() == Chunk::BYTES && pool.take_chunk().is_none());
+        drop(held);
+        assert!(pool.bytes() == 0 && pool.take_chunk().is_some());
     }
 }

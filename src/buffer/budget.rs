@@ -1,0 +1,45 @@
+//! The limit on the memory of one process's records.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How many bytes are reserved, of how many. Relaxed everywhere: the count publishes no other data.
+#[derive(Debug)]
+pub(crate) struct BufferBudget {
+    bytes: AtomicU64,
+    bytes_max: u64,
+}
+
+impl BufferBudget {
+    pub(crate) fn new(bytes_max: u64) -> BufferBudget {
+        BufferBudget { bytes: AtomicU64::new(0), bytes_max }
+    }
+
+    /// Reserves bytes; `false` unless at least `left` bytes stay free.
+    pub(crate) fn reserve_leaving(&self, bytes: u64, left: u64) -> bool {
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let fits = before.saturating_add(bytes).saturating_add(left) <= self.bytes_max;
+        if !fits {
+            self.release(bytes);
+        }
+        fits
+    }
+
+    pub(crate) fn release(&self, bytes: u64) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns whether so many bytes are free.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        self.bytes.load(Ordering::Relaxed).saturating_add(bytes) <= self.bytes_max
+    }
+
+    /// Returns how many bytes are reserved now.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+}
