@@ -22,8 +22,9 @@ mod view;
 
 use clap::{Parser, Subcommand};
 use std::fmt::Display;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Tools for traces of Rust programs in the format of PyTorch's profiler.
 #[derive(Debug, Parser)]
@@ -51,8 +52,16 @@ enum Command {
     Status(status::StatusArguments),
 }
 
+/// Whether some output could not be written.
+static OUTPUT_FAILED: AtomicBool = AtomicBool::new(false);
+
 fn main() -> ExitCode {
-    match Arguments::parse().command {
+    let status = run(Arguments::parse().command);
+    if OUTPUT_FAILED.load(Ordering::Relaxed) { ExitCode::FAILURE } else { status }
+}
+
+fn run(command: Command) -> ExitCode {
+    match command {
         Command::Summary(arguments) => summary::run(&arguments),
         Command::Table(arguments) => table::run(&arguments),
         Command::Path(arguments) => path::run(&arguments),
@@ -70,9 +79,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints text. A closed pipe is ignored; the exit status reports the result.
+/// Prints text. A closed pipe is ignored, as its reader wants no more; after another error, the command fails.
 fn print_text(text: &str) {
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    let mut out = std::io::stdout().lock();
+    let failed = out.write_all(text.as_bytes()).and_then(|()| out.flush()).err();
+    if let Some(error) = failed.filter(|error| error.kind() != ErrorKind::BrokenPipe)
+        && !OUTPUT_FAILED.swap(true, Ordering::Relaxed)
+    {
+        print_error(&format!("cannot write the output: {error}; free space or write it elsewhere"));
+    }
 }
 
 /// Writes an error to the standard error stream; returns the exit status.

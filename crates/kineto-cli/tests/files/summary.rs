@@ -1,6 +1,7 @@
 //! Tests of `kineto summary` on good and broken files: output and exit status.
 
 use super::{TRACE, command, run, texts, traces};
+use std::fs::File;
 use std::io::Write as _;
 use std::process::Stdio;
 
@@ -156,4 +157,20 @@ fn closed_pipe_ends_the_command_quietly() {
     drop(child.stdout.take());
     let (_, errors, status) = texts(child.wait_with_output().unwrap());
     assert_eq!((errors.as_str(), status), ("", Some(0)));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn full_disk_makes_the_command_fail() {
+    let (_folder, whole, _) = traces();
+    for arguments in [&["summary"][..], &["summary", "--json"], &["table"], &["path"], &["stacks"], &["validate"]] {
+        let mut command = command(arguments);
+        let full = File::create("/dev/full").unwrap();
+        let (_, errors, status) = texts(command.arg(&whole).stdout(full).stderr(Stdio::piped()).output().unwrap());
+        assert!(
+            errors.starts_with("cannot write the output: No space left") && errors.lines().count() == 1,
+            "{errors}"
+        );
+        assert_eq!(status, Some(1), "{arguments:?}");
+    }
 }
