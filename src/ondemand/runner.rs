@@ -414,12 +414,12 @@ fn report_start(job: &Job, late: Duration) {
     let request = &job.request;
     let trace = request.trace_suffix();
     if late > LATE {
-        let (by, late) = (&request.by, late.as_secs_f64() * 1e3);
+        let by = &request.by;
         report_progress!(
             Stage,
             Ongoing,
             request.answer,
-            "recording started (requested by {by}{trace}), {late:.1} ms late"
+            "recording started (requested by {by}{trace}), {late:.1?} late"
         );
     } else {
         report_progress!(Stage, Ongoing, request.answer, "recording started (requested by {}{trace})", request.by);

@@ -98,6 +98,31 @@ fn timed_trace_begins_at_once_and_lasts_its_duration() {
 
 #[test]
 #[cfg_attr(miri, ignore = "asks the operating system")]
+fn summary_has_the_state_and_the_waiting_requests() {
+    let mut bench = bench();
+    let summary = |bench: &Bench| {
+        let (state, request, waiting) = bench.machine.state_summary();
+        (state, request.is_some(), waiting)
+    };
+    assert_eq!(summary(&bench), ("idle", false, 0));
+    let text = bench.start_in(10_000) + "\nACTIVITIES_DURATION_MSECS=100";
+    bench.admit(&text);
+    assert_eq!(summary(&bench), ("idle", false, 1));
+    bench.later(6_000);
+    assert_eq!(bench.actions(), ["prepare 1"]);
+    assert_eq!(summary(&bench), ("preparing", true, 0));
+    bench.later(4_000);
+    assert_eq!(bench.actions(), ["start 1"]);
+    assert_eq!(summary(&bench), ("recording", true, 0));
+    bench.later(100);
+    assert_eq!(bench.actions(), ["stop 1"]);
+    assert_eq!(summary(&bench), ("writing", true, 0));
+    bench.machine.mark_ended(1);
+    assert_eq!(summary(&bench), ("idle", false, 0));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "asks the operating system")]
 fn warmup_precedes_the_start_time_or_is_shortened() {
     for (ahead, warm_in) in [(10_000, 5_000), (3_000, 0), (0, 0)] {
         let mut bench = bench();
