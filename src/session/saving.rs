@@ -266,3 +266,20 @@ pub(super) fn report_written_trace(trace: &Trace, path: &Path) {
     }
     diag!(Stage, "trace", "{text}");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_prolongs_a_wait() {
+        let mut wait = Patience::WhileAlive(Duration::from_secs(60)).start_wait();
+        let mut end_after = |steps| {
+            std::thread::sleep(Duration::from_millis(1));
+            wait.time_left(steps);
+            wait.end
+        };
+        let ends = [1, 1, 2, 2].map(&mut end_after);
+        assert!(ends[0] == ends[1] && ends[1] < ends[2] && ends[2] == ends[3], "{ends:?}");
+    }
+}

@@ -106,3 +106,29 @@ impl Rows for CountedRows<'_> {
         self.rows.write_activity(activity)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Timestamp;
+    use kineto_trace::activity::{ActivityType, Body, Track};
+
+    struct NoFile;
+
+    impl Rows for NoFile {}
+
+    #[test]
+    fn steps_grow_while_rows_are_written() {
+        let (progress, mut file) = (Progress::default(), NoFile);
+        let body = Body::Instant { at: Timestamp::default() };
+        let row = Activity::new(ActivityType::CpuInstantEvent, "row", Track::new(1, 1), body);
+        let mut rows = progress.of_file(&mut file);
+        let mut write_and_count = |count| {
+            (0..count).for_each(|_| rows.write_activity(&row).unwrap());
+            progress.steps()
+        };
+        let steps = [1, INTERVAL, INTERVAL].map(&mut write_and_count);
+        assert!(steps.is_sorted_by(|before, after| before < after), "{steps:?}");
+        assert_eq!(progress.written_rows(), INTERVAL * 2);
+    }
+}
