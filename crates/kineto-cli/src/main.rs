@@ -27,6 +27,8 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Tools for traces of Rust programs in the format of PyTorch's profiler.
+///
+/// A command exits with 1 if its output cannot be written. A closed pipe is no error.
 #[derive(Debug, Parser)]
 #[command(name = "kineto", version, arg_required_else_help = true)]
 struct Arguments {
