@@ -147,7 +147,7 @@ impl<'w> DeviceRows<'w> {
                 source: self.source,
                 // Without words it has no layout.
                 layout: collection.records.entry_layout(&entry).filter(|_| !entry.words.is_empty()),
-                view: RecordView { correlation: 0, ..collection.entry_view(&entry, (start, end)) },
+                view: collection.entry_view(&entry, (start, end)),
                 linked: 0,
                 finished: true,
                 clipped: false,
