@@ -205,6 +205,17 @@ fn model_has_no_track_when_it_is_dropped_late() {
 }
 
 #[test]
+fn layers_have_no_track_when_they_follow_each_other() {
+    let file = record_uninterrupted(|| {
+        let layers = [info_span!("attention"), info_span!("linear")];
+        (0..3).for_each(|_| layers.iter().for_each(|layer| layer.in_scope(|| ())));
+        info_span!("report").in_scope(|| drop(layers));
+    });
+    let expected = [row("attention", 3, 3), row("linear", 3, 3), row("report", 1, 1)];
+    assert_eq!((tracks(&file), averages(&file)), (vec![], expected.to_vec()));
+}
+
+#[test]
 fn cancelled_nested_futures_have_no_slice_for_the_drop() {
     let file = record_uninterrupted(|| {
         run(waits_once());

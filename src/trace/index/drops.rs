@@ -6,7 +6,7 @@
 //!
 //! - The last enter directly follows another one, or is on a different thread, and no enter lies in a span that is not an
 //!   ancestor. Then the thread and time of the close do not matter: a child may close the span late.
-//! - The thread that exited the span last closed it next.
+//! - The thread that exited the span last closed it before it entered another one.
 //!
 //! A span that is created once and entered for each call (a layer of a model) is entered inside other spans, which its thread
 //! exits before it closes the span. A sync span whose last two enters follow each other looks like a future.
@@ -32,7 +32,7 @@ pub(super) struct Drops<'r> {
     /// The slices of other lanes.
     others: Map<u64, List<Entered>>,
     spans: Map<u64, Span>,
-    /// Closed spans, and whether the close directly followed the last exit on the same thread.
+    /// Closed spans, and whether their thread exited them last and entered nothing since.
     closed: List<(u64, bool)>,
 }
 
@@ -104,7 +104,12 @@ impl<'r> Drops<'r> {
                 self.others.insert(std::mem::replace(&mut self.lane, lane), before);
                 self.last_event_at = Ticks(0);
             }
-            Tag::Close => self.closed.push((record.words[0], record.head.flags & flag::AFTER_EXIT != 0)),
+            Tag::Close => {
+                let [span, ..] = record.words;
+                // A slice that another one follows was removed.
+                let is_entered_last = || self.open.iter().rev().take(MOST).any(|entered| entered.span == span);
+                self.closed.push((span, record.head.flags & flag::AFTER_EXIT != 0 && is_entered_last()));
+            }
             Tag::Instant | Tag::Counter => self.count_event(Ticks(record.words[0]), ends),
             Tag::Values => self.count_event(Ticks(record.words[1]), ends),
             // A span without fields may have been created long before its record.
