@@ -7,6 +7,7 @@
 //! chunk is reused. So a thread may keep a plain reference to its slots, and the span path counts no references.
 
 use super::budget::BufferBudget;
+use super::record::CommittedSlots;
 #[cfg(not(all(test, loom)))]
 use crate::os::fork::PerProcess;
 #[cfg(not(all(test, loom)))]
@@ -207,14 +208,13 @@ impl Chunk {
         self.slots.committed_len()
     }
 
-    /// Returns `count` words of committed slots, from the word `at`; no words if some are out of range.
-    pub(crate) fn read_words(&self, at: usize, count: usize) -> impl Iterator<Item = u64> + use<> {
-        let words = self.slots.all_words().get(at..).and_then(|words| words.get(..count)).unwrap_or_default();
-        words.iter().map(|word| word.load(Ordering::Relaxed))
+    /// Returns the slots of records among the first `committed` slots.
+    pub(crate) fn committed_slots(&self, committed: usize) -> CommittedSlots<'_> {
+        CommittedSlots::new(self.slots.0.get(1..committed).unwrap_or_default(), self.first_id() + 1)
     }
 
-    /// Reads a committed slot; a slot out of range reads as zeros.
-    #[inline(always)]
+    /// Reads a slot; one out of range reads as zeros.
+    #[cfg(test)]
     pub(crate) fn read_slot(&self, at: usize) -> [u64; 4] {
         match self.slots.0.get(at) {
             Some([a, b, c, d]) => [a, b, c, d].map(|word| word.load(Ordering::Relaxed)),

@@ -1,10 +1,10 @@
 //! The layout of records in a chunk: one head slot for each record, then the rest of its payload.
 
-use super::chunk::{Chunk, SLOTS, Slots};
+use super::chunk::{SLOTS, Slots};
 #[cfg(all(test, loom))]
-use loom::sync::atomic::Ordering;
+use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(all(test, loom)))]
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The kinds of records.
 ///
@@ -159,29 +159,53 @@ impl MemoryTag {
     }
 }
 
-/// A committed record in its chunk.
+/// Committed slots with consecutive ids.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CommittedSlots<'c> {
+    slots: &'c [[AtomicU64; 4]],
+    /// The id of the first slot.
+    first_id: u64,
+}
+
+impl<'c> CommittedSlots<'c> {
+    pub(crate) fn new(slots: &'c [[AtomicU64; 4]], first_id: u64) -> CommittedSlots<'c> {
+        CommittedSlots { slots, first_id }
+    }
+
+    /// Reads the record at slot `at`; `None` after the last, or if the slots are damaged.
+    #[inline]
+    pub(crate) fn read_record(self, at: usize) -> Option<CommittedRecord<'c>> {
+        let [word, a, b, c] = self.slots.get(at)?;
+        let head = Head::from_word(word.load(Ordering::Relaxed))?;
+        let words = [a, b, c].map(|word| word.load(Ordering::Relaxed));
+        (at + head.slot_count() <= self.slots.len()).then_some(CommittedRecord { all: self, at, head, words })
+    }
+
+    /// Reads the record with that id.
+    #[inline]
+    pub(crate) fn find_record(self, id: u64) -> Option<CommittedRecord<'c>> {
+        self.read_record(usize::try_from(id.checked_sub(self.first_id)?).ok()?)
+    }
+
+    /// Returns how many slots there are.
+    pub(crate) fn len(self) -> usize {
+        self.slots.len()
+    }
+}
+
+/// A committed record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CommittedRecord<'c> {
-    pub(crate) chunk: &'c Chunk,
+    /// The slots around it.
+    pub(crate) all: CommittedSlots<'c>,
     /// The record's head slot.
-    pub(crate) at: usize,
+    at: usize,
     pub(crate) head: Head,
     /// The words of the head slot after the head; those that the tag does not use are payload.
     pub(crate) words: [u64; 3],
 }
 
-impl<'c> CommittedRecord<'c> {
-    /// Reads the record at slot `at`; `None` after the last, or if the chunk is damaged.
-    #[inline]
-    pub(crate) fn read_at(chunk: &'c Chunk, at: usize, committed: usize) -> Option<CommittedRecord<'c>> {
-        if at >= committed {
-            return None;
-        }
-        let [word, a, b, c] = chunk.read_slot(at);
-        let head = Head::from_word(word)?;
-        (at + head.slot_count() <= committed).then_some(CommittedRecord { chunk, at, head, words: [a, b, c] })
-    }
-
+impl CommittedRecord<'_> {
     /// Writes a record at slot `at`, without its payload and without committing it; ignores `words` beyond those of the tag.
     #[inline(always)]
     pub(crate) fn write_head(slots: Slots, at: usize, head: Head, words: [u64; 3]) {
@@ -192,7 +216,7 @@ impl<'c> CommittedRecord<'c> {
 
     /// Returns the record's id.
     pub(crate) fn id(&self) -> u64 {
-        self.chunk.first_id() + self.at as u64
+        self.all.first_id + self.at as u64
     }
 
     /// Returns the id of a slice's span.
@@ -218,8 +242,10 @@ impl<'c> CommittedRecord<'c> {
 
     /// Returns the words of the payload.
     #[inline]
-    pub(crate) fn payload_words(&self) -> impl Iterator<Item = u64> + use<> {
-        self.chunk.read_words(self.at * 4 + 1 + self.head.tag.fixed_words(), self.head.payload.into())
+    pub(crate) fn payload_words(&self) -> impl Iterator<Item = u64> {
+        let from = self.at * 4 + 1 + self.head.tag.fixed_words();
+        let words = self.all.slots.as_flattened().get(from..).and_then(|words| words.get(..self.head.payload.into()));
+        words.unwrap_or_default().iter().map(|word| word.load(Ordering::Relaxed))
     }
 }
 
@@ -228,7 +254,7 @@ const _: () = assert!(SLOTS < 8 || PAYLOAD_MAX / 4 + 2 < SLOTS, "the longest rec
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::buffer::Writer;
+    use crate::buffer::{Chunk, Writer};
 
     #[test]
     fn record_round_trips_with_any_payload() {
@@ -244,12 +270,13 @@ mod tests {
                 expected.iter().for_each(|word| payload.push_words([*word]));
                 let head = Head::new(tag, flag::FIRST | flag::CLIPPED, 77);
                 assert!(writer.put_with(SLOTS as u64 + 1, payload, head, [11, 22, 33]));
-                let record = CommittedRecord::read_at(&chunk, 1, chunk.committed_len()).unwrap();
+                let records = chunk.committed_slots(chunk.committed_len());
+                let record = records.read_record(0).unwrap();
                 let payload = u16::try_from(length).unwrap();
                 assert_eq!((record.head, record.id()), (Head { payload, ..head }, SLOTS as u64 + 1));
                 assert_eq!(record.words[..tag.fixed_words()], [11, 22, 33][..tag.fixed_words()]);
                 assert_eq!(record.payload_words().collect::<Vec<u64>>(), expected, "{tag:?} with {length} words");
-                assert!(CommittedRecord::read_at(&chunk, record.next_slot(), chunk.committed_len()).is_none());
+                assert!(records.read_record(record.next_slot()).is_none());
             }
         }
     }
@@ -269,7 +296,7 @@ mod tests {
         chunk.slots().write_slot(1, [200, 0, 0, 0]);
         chunk.slots().write_slot(2, [Head { payload: u16::MAX, ..Head::new(Tag::Span, 0, 0) }.to_word(), 0, 0, 0]);
         chunk.slots().commit_below(SLOTS as u64 + 3);
-        assert!(CommittedRecord::read_at(&chunk, 1, 3).is_none());
-        assert!(CommittedRecord::read_at(&chunk, 2, 3).is_none(), "the payload would lie behind the committed length");
+        assert!(chunk.committed_slots(3).read_record(0).is_none());
+        assert!(chunk.committed_slots(3).read_record(1).is_none(), "the payload would lie behind the committed length");
     }
 }

@@ -96,7 +96,7 @@ impl Recorded {
 
     /// Returns the window that contains a record.
     pub(crate) fn window_around(&self, record: &CommittedRecord<'_>) -> Option<&Window> {
-        self.window_with(record.chunk)
+        self.window_with(self.chunk_of(record.id()).map(|(chunk, _)| chunk)?)
     }
 
     /// Returns the window of that chunk's records.
@@ -106,21 +106,24 @@ impl Recorded {
 
     /// Returns the records of a run.
     pub(crate) fn records_of_run(&self, run: Run) -> impl Iterator<Item = CommittedRecord<'_>> + '_ {
-        let chunk = self.chunks.get(run.chunk).map(|(chunk, _)| chunk);
+        let records = self.chunks.get(run.chunk).map(|(chunk, committed)| chunk.committed_slots(*committed));
         let mut at = run.from;
         std::iter::from_fn(move || {
-            let record = CommittedRecord::read_at(chunk?, at, run.to)?;
+            let record = records.filter(|_| at < run.to)?.read_record(at)?;
             at = record.next_slot();
             Some(record)
         })
     }
 
+    /// Returns the chunk that may contain the record with that id, and its committed length.
+    fn chunk_of(&self, id: u64) -> Option<&(Chunk, usize)> {
+        self.chunks.get(self.chunks.partition_point(|(chunk, _)| chunk.first_id() <= id).checked_sub(1)?)
+    }
+
     /// Returns the record with that id, if the trace contains it.
     pub(crate) fn find_record(&self, id: u64) -> Option<CommittedRecord<'_>> {
-        let after = self.chunks.partition_point(|(chunk, _)| chunk.first_id() <= id);
-        let (chunk, committed) = self.chunks.get(after.checked_sub(1)?)?;
-        let at = usize::try_from(id - chunk.first_id()).ok()?;
-        if at == 0 { None } else { CommittedRecord::read_at(chunk, at, *committed) }
+        let (chunk, committed) = self.chunk_of(id)?;
+        chunk.committed_slots(*committed).find_record(id)
     }
 
     /// Returns the record that defines a slice's span: the slice itself, or usually the record before it.
@@ -129,12 +132,7 @@ impl Recorded {
         if span == slice.id() {
             return Some(*slice);
         }
-        let at = usize::try_from(span.wrapping_sub(slice.chunk.first_id())).unwrap_or(0);
-        if at == 0 || at >= slice.at {
-            self.find_record(span)
-        } else {
-            CommittedRecord::read_at(slice.chunk, at, slice.at)
-        }
+        slice.all.find_record(span).or_else(|| self.find_record(span))
     }
 
     /// Replaces `words` by the field values of a record.

@@ -123,7 +123,7 @@ fn first_slice(definition: &CommittedRecord<'_>) -> Option<u64> {
         return Some(definition.id());
     }
     let mut at = definition.next_slot();
-    while let Some(record) = CommittedRecord::read_at(definition.chunk, at, definition.chunk.committed_len()) {
+    while let Some(record) = definition.all.read_record(at) {
         if record.head.tag == Tag::Slice && record.span_id() == definition.id() {
             return Some(record.id());
         }

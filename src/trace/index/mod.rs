@@ -110,11 +110,12 @@ impl Index {
         let (mut values, mut early, mut drops) = (List::new(), Set::default(), Drops::new(recorded));
         index.ends = late_ends(recorded);
         for (chunk, (records, committed)) in recorded.chunks.iter().inspect(|_| progress.count_step()).enumerate() {
-            let mut run = Run { thread: 0, lane: 0, chunk, from: 1, to: 1 };
-            let mut at = 1;
+            let mut run = Run { thread: 0, lane: 0, chunk, from: 0, to: 0 };
+            let mut at = 0;
             let window = recorded.window_with(records);
             let cut = window.filter(|window| window.is_cut);
-            while let Some(record) = CommittedRecord::read_at(records, at, *committed) {
+            let records = records.committed_slots(*committed);
+            while let Some(record) = records.read_record(at) {
                 let [a, b, _] = record.words;
                 if let Some(window) = cut.filter(|window| !index.is_in_window(window, &record)) {
                     early.extend(is_early(window, &record).then(|| record.span_id()));
@@ -157,7 +158,7 @@ impl Index {
                 at = record.next_slot();
                 run.to = at;
             }
-            index.damaged += u64::from(at < *committed);
+            index.damaged += u64::from(at < records.len());
             index.runs.extend((run.to > run.from).then_some(run));
         }
         index.sort_runs(recorded);
@@ -366,8 +367,8 @@ fn late_ends(recorded: &Recorded) -> Map<u64, Ticks> {
     let mut ends = Map::default();
     for (chunk, committed) in &recorded.chunks {
         let Some(window) = recorded.window_with(chunk).filter(|window| window.is_cut) else { continue };
-        let mut at = 1;
-        while let Some(record) = CommittedRecord::read_at(chunk, at, *committed) {
+        let (records, mut at) = (chunk.committed_slots(*committed), 0);
+        while let Some(record) = records.read_record(at) {
             if record.head.tag == Tag::End && Ticks(record.words[1]) <= window.end {
                 ends.insert(record.words[0], Ticks(record.words[1]));
             }
@@ -509,8 +510,8 @@ mod tests {
         // Threads store these ends after the records were read, though the first thread had read its clock in time.
         slots.store_end(1, 40);
         slots.store_end(4, 60);
-        let ends = |at| index.slice_times(&window, &CommittedRecord::read_at(&chunk, at, 5).unwrap());
-        let shown: Vec<_> = (1..5).map(ends).map(|(_, end, finished)| (end.0, finished)).collect();
+        let ends = |at| index.slice_times(&window, &chunk.committed_slots(5).read_record(at).unwrap());
+        let shown: Vec<_> = (0..4).map(ends).map(|(_, end, finished)| (end.0, finished)).collect();
         assert_eq!(shown, [(50, false), (20, true), (50, false), (50, false)]);
         assert_eq!(index.unfinished.len(), 3);
     }
