@@ -238,9 +238,17 @@ impl Frame {
         self.key() == key && self.meta() & (state::IGNORED | state::STORED) == state::IGNORED
     }
 
+    /// Returns the key and state of a span that is known only here, so that no other span may use the frame.
+    pub(crate) fn occupant(&self) -> Option<(u64, SpanState)> {
+        // Read once: another thread may remove the key meanwhile.
+        let key = self.key();
+        let is_free = matches!(key, 0 | UNUSED) || state::is_known_elsewhere(self.meta());
+        (!is_free).then(|| (key, self.state()))
+    }
+
     /// Returns whether another span may use the frame: it is empty, or its span is known elsewhere too.
     pub(crate) fn is_free(&self) -> bool {
-        matches!(self.key(), 0 | UNUSED) || state::is_known_elsewhere(self.meta())
+        self.occupant().is_none()
     }
 
     /// Returns the state of a span that was lent just now, after giving its owner time to finish an enter.

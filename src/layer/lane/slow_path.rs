@@ -23,8 +23,8 @@ impl Lane {
             Parent::Span(parent) => parent,
         };
         let frame = self.frame_above()?;
-        if let Some(frame) = frame.filter(|frame| !frame.is_free() && frame.key() != key) {
-            return Err(Missing::Store(frame.key(), frame.state()));
+        if let Some((occupant, state)) = frame.and_then(Frame::occupant).filter(|(occupant, _)| *occupant != key) {
+            return Err(Missing::Store(occupant, state));
         }
         let mut made = SpanState { span: 0, meta: site.new_state(), parent };
         if !site.is_recorded() {
@@ -61,8 +61,8 @@ impl Lane {
             // It is in another frame, or would get one that other threads cannot see.
             return Err(Missing::Store(key, known));
         }
-        if let Some(frame) = frame.filter(|frame| !is_in_frame && !frame.is_free()) {
-            return Err(Missing::Store(frame.key(), frame.state()));
+        if let Some((occupant, state)) = frame.filter(|_| !is_in_frame).and_then(Frame::occupant) {
+            return Err(Missing::Store(occupant, state));
         }
         let mut entered = SpanState { meta: state::after_enter(known.meta), ..known };
         let (mut slice, mut word) = (0, known.span);
