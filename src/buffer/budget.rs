@@ -1,5 +1,6 @@
 //! The limit on the memory of one process's records.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How many bytes are reserved, of how many. Relaxed everywhere: the count publishes no other data.
@@ -41,5 +42,33 @@ impl BufferBudget {
 
     pub(crate) fn bytes_max(&self) -> u64 {
         self.bytes_max
+    }
+}
+
+/// Reserved bytes, which are released on drop.
+#[derive(Debug, Default)]
+pub(crate) struct ReservedBytes {
+    budget: Option<Arc<BufferBudget>>,
+    pub(crate) bytes: u64,
+}
+
+impl ReservedBytes {
+    /// Takes over bytes that were reserved from `budget`.
+    pub(super) fn new(budget: &Arc<BufferBudget>, bytes: u64) -> ReservedBytes {
+        ReservedBytes { budget: Some(budget.clone()), bytes }
+    }
+
+    /// Takes some of the bytes; `None` if there are fewer.
+    pub(crate) fn split_off(&mut self, bytes: u64) -> Option<ReservedBytes> {
+        self.bytes = self.bytes.checked_sub(bytes)?;
+        Some(ReservedBytes { budget: self.budget.clone(), bytes })
+    }
+}
+
+impl Drop for ReservedBytes {
+    fn drop(&mut self) {
+        if let Some(budget) = &self.budget {
+            budget.release(self.bytes);
+        }
     }
 }

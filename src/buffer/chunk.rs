@@ -6,7 +6,7 @@
 //! The memory of a chunk is never freed. When its last handle is dropped, its pages go back to the operating system, and the
 //! chunk is reused. So a thread may keep a plain reference to its slots, and the span path counts no references.
 
-use super::budget::BufferBudget;
+use super::budget::{BufferBudget, ReservedBytes};
 use super::record::CommittedSlots;
 #[cfg(not(all(test, loom)))]
 use crate::os::fork::PerProcess;
@@ -170,6 +170,16 @@ impl Chunk {
         let mut chunk = self;
         chunk.budget = Some(budget.clone());
         chunk
+    }
+
+    /// Gives the memory of the only handle back, and returns its bytes, which stay reserved.
+    pub(crate) fn into_reserved(mut self) -> Option<ReservedBytes> {
+        if !self.is_unique() {
+            return None;
+        }
+        let budget = self.budget.take()?;
+        drop(self);
+        Some(ReservedBytes::new(&budget, Chunk::BYTES))
     }
 
     /// Puts the chunk into service with ids from `first_id`, a multiple of [`SLOTS`] above 0; there may be no other handle

@@ -11,9 +11,10 @@ mod pool;
 mod record;
 mod writer;
 
+pub(crate) use budget::ReservedBytes;
 pub(crate) use chunk::{Chunk, SLOTS};
 pub use losses::Loss;
 pub(crate) use losses::Losses;
 pub(crate) use pool::{ChunkPool, Starter};
-pub(crate) use record::{CommittedRecord, Head, MemoryTag, PAYLOAD_MAX, Tag, flag};
+pub(crate) use record::{CommittedRecord, CommittedSlots, Head, MemoryTag, PAYLOAD_MAX, Tag, flag};
 pub(crate) use writer::{RecordPayload, Writer};

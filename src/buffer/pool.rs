@@ -1,6 +1,6 @@
 //! Supplies empty chunks, keeps some ready, and enforces the buffer limit.
 
-use super::budget::BufferBudget;
+use super::budget::{BufferBudget, ReservedBytes};
 use super::chunk::Chunk;
 use crossbeam_queue::ArrayQueue;
 use std::fmt;
@@ -16,6 +16,8 @@ const READY: usize = 16;
 pub(crate) struct ChunkPool {
     ready: ArrayQueue<Chunk>,
     budget: Arc<BufferBudget>,
+    /// The bytes that are left free for threads.
+    left_free: u64,
     /// Starts the helper.
     starter: OnceLock<Weak<dyn Starter>>,
     starting: AtomicBool,
@@ -33,11 +35,13 @@ pub(crate) trait Starter: fmt::Debug + Send + Sync {
 }
 
 impl ChunkPool {
-    /// Creates a pool of at most `bytes_max` bytes, those in traces included.
-    pub(crate) fn new(bytes_max: u64) -> ChunkPool {
-        let (ready, budget) = (ArrayQueue::new(READY), Arc::new(BufferBudget::new(bytes_max)));
+    /// Creates a pool of at most `bytes_max` bytes, those in traces included. Of these, [`refill`](ChunkPool::refill) leaves
+    /// `left_free` to threads that find no chunk ready.
+    pub(crate) fn new(bytes_max: u64, left_free: u64) -> ChunkPool {
+        let ready = usize::try_from(left_free / Chunk::BYTES).ok().filter(|_| left_free > 0).unwrap_or(READY);
+        let (ready, budget) = (ArrayQueue::new(ready.clamp(1, READY)), Arc::new(BufferBudget::new(bytes_max)));
         let (starter, starting, helper) = (OnceLock::new(), AtomicBool::new(false), OnceLock::new());
-        ChunkPool { ready, budget, starter, starting, is_started: AtomicBool::new(false), helper }
+        ChunkPool { ready, budget, left_free, starter, starting, is_started: AtomicBool::new(false), helper }
     }
 
     /// Sets the starter of the helper thread; the first caller wins.
@@ -73,6 +77,11 @@ impl ChunkPool {
         }
     }
 
+    /// Returns a ready chunk.
+    pub(crate) fn take_ready(&self) -> Option<Chunk> {
+        self.ready.pop()
+    }
+
     /// Returns an empty chunk: a ready one, else a new one; `None` at the limit, or if the system has no memory left.
     pub(crate) fn take_chunk(&self) -> Option<Chunk> {
         // Reserve before waking the helper, which may use up the rest of the budget for ready chunks; then pop one of those.
@@ -84,7 +93,7 @@ impl ChunkPool {
             made.map(|chunk| chunk.with_budget(&self.budget))
         };
         let taken = self.ready.pop().or_else(made).or_else(|| self.ready.pop());
-        if self.ready.len() < READY / 2 {
+        if self.ready.len() <= self.ready.capacity() / 2 {
             match self.helper.get() {
                 Some(helper) => helper.unpark(),
                 None if self.is_started.load(Ordering::Relaxed) => {}
@@ -96,13 +105,24 @@ impl ChunkPool {
 
     /// Prepares chunks until enough are ready or the limit is reached; called off the span path.
     pub(crate) fn refill(&self) {
-        while !self.ready.is_full() && self.budget.has_room(Chunk::BYTES) {
+        while !self.ready.is_full() && self.budget.has_room(Chunk::BYTES + self.left_free) {
             // Reserve and push back to back: a thread that takes a chunk in between would find neither budget nor chunk.
             let Some(chunk) = Chunk::new() else { return };
             if self.budget.reserve_leaving(Chunk::BYTES, 0) {
                 let _ = self.ready.push(chunk.with_budget(&self.budget));
             }
         }
+    }
+
+    /// Returns whether too few chunks are ready, or too few bytes are free.
+    pub(crate) fn wants_room(&self) -> bool {
+        let wanted = if self.ready.is_full() { 0 } else { Chunk::BYTES };
+        !self.budget.has_room(wanted + self.left_free)
+    }
+
+    /// Returns whether a thread would find no chunk now.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.ready.is_empty() && !self.budget.has_room(Chunk::BYTES)
     }
 
     /// Takes chunks back: those without another handle become ready again, the others are dropped.
@@ -121,6 +141,11 @@ impl ChunkPool {
             }
         }
         true
+    }
+
+    /// Does the same with no bytes left free, and releases the bytes when the value is dropped.
+    pub(crate) fn reserve_while_held(&self, bytes: u64) -> Option<ReservedBytes> {
+        self.reserve_for_use(bytes, 0).then(|| ReservedBytes::new(&self.budget, bytes))
     }
 
     /// Returns `bytes` to the budget.
@@ -146,7 +171,7 @@ mod tests {
 
     #[test]
     fn pool_never_exceeds_its_limit() {
-        let pool = ChunkPool::new(3 * Chunk::BYTES);
+        let pool = ChunkPool::new(3 * Chunk::BYTES, 0);
         pool.refill();
         assert_eq!(pool.bytes(), 3 * Chunk::BYTES);
         let taken: Vec<_> = std::iter::from_fn(|| pool.take_chunk()).collect();
@@ -165,7 +190,7 @@ mod tests {
                 None
             }
         }
-        let quick = Arc::new(Quick(ChunkPool::new(3 * Chunk::BYTES)));
+        let quick = Arc::new(Quick(ChunkPool::new(3 * Chunk::BYTES, 0)));
         let starter: Weak<dyn Starter> = Arc::downgrade(&(quick.clone() as Arc<dyn Starter>));
         quick.0.set_starter(starter);
         let taken: Vec<_> = std::iter::from_fn(|| quick.0.take_chunk()).collect();
@@ -174,7 +199,7 @@ mod tests {
 
     #[test]
     fn ready_chunks_make_way_for_other_data() {
-        let pool = ChunkPool::new(3 * Chunk::BYTES);
+        let pool = ChunkPool::new(3 * Chunk::BYTES, 0);
         pool.refill();
         assert!(!pool.reserve_for_use(2 * Chunk::BYTES - 5, 2 * Chunk::BYTES), "some is to be left");
         assert!(pool.reserve_for_use(2 * Chunk::BYTES - 5, Chunk::BYTES));
@@ -185,7 +210,7 @@ mod tests {
 
     #[test]
     fn chunk_with_another_handle_is_not_reused() {
-        let pool = ChunkPool::new(10 * Chunk::BYTES);
+        let pool = ChunkPool::new(10 * Chunk::BYTES, 0);
         let chunk = pool.take_chunk().unwrap();
         chunk.open(2048, 1);
         let held = chunk.clone();
@@ -196,7 +221,7 @@ mod tests {
 
     #[test]
     fn chunk_takes_its_bytes_until_the_last_handle_is_dropped() {
-        let pool = ChunkPool::new(Chunk::BYTES);
+        let pool = ChunkPool::new(Chunk::BYTES, 0);
         let chunk = pool.take_chunk().unwrap();
         let held = chunk.clone();
         pool.give_back([chunk]);

@@ -234,6 +234,40 @@ impl CommittedRecord<'_> {
         }
     }
 
+    /// Returns the ids of the records that this one refers to, 0 for none: its span, slice, or parent.
+    pub(crate) fn references(&self) -> [u64; 2] {
+        let [a, b, c] = self.words;
+        match self.head.tag {
+            Tag::Slice => [c, 0],
+            Tag::Instant | Tag::Memory => [b, 0],
+            Tag::Span | Tag::End | Tag::Values | Tag::Error | Tag::Close | Tag::Counts => [a, 0],
+            Tag::Follows => [a, b],
+            Tag::Counter | Tag::Lane | Tag::Stack => [0, 0],
+        }
+    }
+
+    /// Returns the id of the span that the record defines.
+    pub(crate) fn defined_id(&self) -> Option<u64> {
+        self.parent_id().map(|_| self.id())
+    }
+
+    /// Returns the slot of its head.
+    pub(crate) fn slot(&self) -> usize {
+        self.at
+    }
+
+    /// Returns whether this is a slice whose record holds no end.
+    pub(crate) fn is_open_slice(&self) -> bool {
+        self.head.tag == Tag::Slice && self.words[1] == 0
+    }
+
+    /// Copies the slots from `from` to the end of the record.
+    pub(crate) fn copy_slots(&self, from: usize) -> Box<[[AtomicU64; 4]]> {
+        let slots = self.all.slots.get(from..self.next_slot()).unwrap_or_default();
+        let copy = |slot: &[AtomicU64; 4]| slot.each_ref().map(|word| AtomicU64::new(word.load(Ordering::Relaxed)));
+        slots.iter().map(copy).collect()
+    }
+
     /// Returns the slot after the record.
     #[inline]
     pub(crate) fn next_slot(&self) -> usize {

@@ -438,6 +438,7 @@ impl KinetoLayerBuilder {
             fields_while_idle: config.fields_while_idle,
             records: config.mode.has_recording_mode(),
             threads: self.threads,
+            keeps_newest: config.overflow == Overflow::KeepNewest,
         };
         let observers = create_observers(&config, self.observers);
         let recorder =

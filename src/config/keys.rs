@@ -172,7 +172,7 @@ keys! {
     BufferLimit: Both Now Start "BUFFER_LIMIT_MB", SettingKind::Mebibytes, Literal("512"), "buffer_limit_bytes(bytes)",
         "memory limit of a recording" => (buffer_limit_bytes);
     Overflow: Both Now Start "OVERFLOW", SettingKind::Overflow, Literal("stop"), "overflow(how)",
-        "what happens at the memory limit; only `stop` is available" => (overflow);
+        "what happens at the memory limit; `spill` is not available yet" => (overflow);
     FieldLimit: Both Now Start "FIELD_LIMIT_BYTES", SettingKind::Int(1..=1 << 30), Literal("4096"), "field_limit_bytes(bytes)",
         "length at which values of fields are cut" => (field_limit_bytes);
     FlushTimeout: Both Now AtOnce "FLUSH_TIMEOUT_MSECS", SettingKind::Milliseconds, Literal("5000"), "flush_timeout(duration)",

@@ -175,12 +175,11 @@ impl Config {
 
     /// Rejects values that this version does not support.
     fn reject_unsupported(&self) -> Result<(), Error> {
-        if self.overflow == Overflow::Stop {
+        if self.overflow != Overflow::Spill {
             return Ok(());
         }
         let overflow = self.overflow.as_str();
-        let message =
-            format!("overflow {overflow} is not available in this version; use stop and raise the buffer limit");
+        let message = format!("overflow {overflow} is not available in this version; use stop or keep_newest");
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
@@ -507,11 +506,9 @@ mod tests {
 
     #[test]
     fn unavailable_overflow_is_rejected() {
-        for text in ["keep_newest", "spill"] {
-            let error = resolve(&Overrides::default(), &[], &format!("OVERFLOW={text}")).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Unsupported);
-            assert!(error.to_string().contains(text), "{error}");
-        }
+        let error = resolve(&Overrides::default(), &[], "OVERFLOW=spill").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("spill"), "{error}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::missing::Missing;
 use super::thread_lanes;
 use crate::buffer::{Head, Loss, Tag};
 use crate::fields::{Encoder, Words};
-use crate::recorder::{Origin, Recorder, SpanState, StoredState, reserve_ids, state};
+use crate::recorder::{Busy, Origin, Recorder, SpanState, StoredState, reserve_ids, state};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tracing_core::Subscriber;
@@ -23,7 +23,7 @@ fn store_state(hook: &Hook<'_>, key: u64, state: SpanState, origin: Origin, ente
         hook.recorder.thread_selection.note_seen(key);
     }
     // The table may allocate: an allocator that creates spans would re-enter this function without end.
-    let _busy = thread_lanes::Busy::begin();
+    let _busy = Busy::begin();
     hook.recorder.keep_span(key, |entry| {
         match &mut entry.stored {
             Some(stored) if stored.epoch == hook.epoch => {

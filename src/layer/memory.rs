@@ -8,9 +8,10 @@
 use super::TRIES;
 use super::lane::Lane;
 use super::missing::Missing;
-use super::thread_lanes::{self, Busy};
+use super::thread_lanes;
 use super::thread_selection;
 use crate::buffer::{Head, Loss, MemoryTag, Tag};
+use crate::recorder::Busy;
 use crate::recorder::memory_listeners::{self, InternalAllocGuard, Listener};
 use crate::recorder::{Frame, TOO_DEEP, state};
 use crate::time::Ticks;

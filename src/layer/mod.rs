@@ -20,7 +20,7 @@ use crate::callsite::Site;
 use crate::clock;
 use crate::fields::{Encoder, PlainEncoder, Words};
 use crate::recorder::memory_listeners::InternalAllocGuard;
-use crate::recorder::{OBSERVERS_ONLY, Recorder};
+use crate::recorder::{Busy, OBSERVERS_ONLY, Recorder};
 use crate::time::Ticks;
 use lane::{Lane, Parent};
 use missing::Missing;
@@ -129,7 +129,7 @@ impl Hook<'_> {
         for _ in 0..TRIES {
             match thread_lanes::with_lane(self.epoch, &mut hook) {
                 Ok(done) => return Some(done),
-                Err(Missing::Lane) if thread_lanes::Busy::begin().is_some_and(|_busy| self.enroll_thread()) => {}
+                Err(Missing::Lane) if Busy::begin().is_some_and(|_busy| self.enroll_thread()) => {}
                 Err(Missing::Chunk) => self.next_chunk(),
                 Err(_) => return None,
             }
@@ -188,7 +188,7 @@ impl Hook<'_> {
     #[inline]
     fn store_large_payload(&self, payload: &[u64]) -> Option<[u64; 1]> {
         (payload.len() > PAYLOAD_MAX).then(|| {
-            let block = self.recorder.keep_block(payload);
+            let block = self.recorder.keep_large_payload(payload);
             self.recorder.losses.add(Loss::FieldsOverLimit, u64::from(block.is_none()));
             [block.unwrap_or(0)]
         })
@@ -459,7 +459,7 @@ impl KinetoLayer {
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        let Some(_busy) = thread_lanes::Busy::begin() else {
+        let Some(_busy) = Busy::begin() else {
             self.recorder.losses.add(Loss::Reentered, 1);
             return None;
         };

@@ -4,8 +4,8 @@
 //! the ids of slices, which only a lane has. So `observer::stack` and `pushed_slices` each keep what a thread has entered.
 
 use super::ValuesCallsite;
-use super::thread_lanes::Busy;
 use crate::observer::ObservedSpan;
+use crate::recorder::Busy;
 use crate::recorder::Recorder;
 use std::sync::Arc;
 use tracing_core::span::{Attributes, Id, Record};

@@ -1,10 +1,10 @@
 //! Hooks of slices that have stacks or counters.
 
-use super::thread_lanes::Busy;
 use super::{Hook, KinetoLayer};
 use crate::buffer::{Head, Tag};
 use crate::clock;
 use crate::os::backtrace;
+use crate::recorder::Busy;
 use crate::recorder::SliceExtras;
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use tracing_core::Subscriber;

@@ -10,7 +10,7 @@ use crate::buffer::{Chunk, Head, Tag, Writer};
 use crate::clock;
 use crate::os::counters::{self, Group};
 use crate::os::thread;
-use crate::recorder::{Frames, Recorder};
+use crate::recorder::{Busy, Frames, Recorder};
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::rc::Rc;
@@ -21,8 +21,6 @@ thread_local! {
     static STORE: RefCell<ThreadStore> = const { RefCell::new(ThreadStore { first: None, others: Vec::new() }) };
     /// The epoch for which an allocator created the first layer's lane without a name.
     static UNNAMED: Cell<u64> = const { Cell::new(NO_EPOCH) };
-    /// Whether a hook is being supplied with what it lacks.
-    static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 const _: () = assert!(!std::mem::needs_drop::<Lane>());
 
@@ -188,8 +186,8 @@ pub(crate) fn install_chunk(recorder: &Recorder, epoch: u64) {
         let (lane, owned) = others.iter_mut().find(|(_, owned)| owned.epoch == epoch)?;
         Some(owned.install_chunk(&lane.0, chunk))
     });
-    // Drops the previous chunk outside the borrow.
-    drop(before);
+    // The previous chunk, outside of the borrow.
+    before.ok().flatten().flatten().into_iter().for_each(|chunk| recorder.replace_chunk(chunk));
 }
 
 /// Removes the thread's lane for that epoch.
@@ -216,30 +214,6 @@ pub(crate) fn forget_lane() {
             store.others.iter().for_each(|(lane, _)| lane.0.close_down());
         }
     });
-}
-
-/// Guards against re-entry while the slow path supplies a lane, a chunk or a span's state. Meanwhile spans of the allocator or the
-/// registry are not recorded, because their hooks would need the same resources.
-pub(crate) struct Busy(());
-
-impl Busy {
-    /// Returns `None` if the thread is already busy, or ending.
-    pub(crate) fn begin() -> Option<Busy> {
-        // Not `then_some`: it would create a `Busy` whose drop clears the other's flag.
-        BUSY.with(|busy| !busy.replace(true)).then(|| Busy(()))
-    }
-
-    /// Returns whether the thread is busy.
-    #[inline]
-    pub(crate) fn is_held() -> bool {
-        BUSY.with(Cell::get)
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        BUSY.with(|busy| busy.set(false));
-    }
 }
 
 impl ThreadStore {

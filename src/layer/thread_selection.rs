@@ -9,7 +9,7 @@ use super::thread_lanes;
 use crate::clock;
 use crate::os::thread;
 use crate::recorder::memory_listeners::{InternalAllocGuard, Listener};
-use crate::recorder::{Recorder, span_bucket};
+use crate::recorder::{Busy, Recorder, span_bucket};
 use crate::time::Ticks;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -126,7 +126,7 @@ pub(crate) fn leave_recording(recorder: &Arc<Recorder>) {
     }
     keep_decision(Decision { layer, recording, ..NONE });
     thread_lanes::remove_lane(epoch);
-    if let Some(_busy) = thread_lanes::Busy::begin() {
+    if let Some(_busy) = Busy::begin() {
         recorder.observers.leave_all();
     }
 }

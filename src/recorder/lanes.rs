@@ -1,7 +1,7 @@
 //! The lanes of recording threads, the frames of live threads, and the spans that ended threads leave behind.
 
 use super::frames::lent_key;
-use super::{Frames, SpanState};
+use super::{Frames, LiveIds, SpanState};
 use crate::os::thread;
 use crate::time::Ticks;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -129,6 +129,15 @@ impl LaneRegistry {
     /// Calls `search` with the frames of each live thread until it returns `Some`.
     pub(crate) fn search_frames<R>(&self, search: impl FnMut(&Frames) -> Option<R>) -> Option<R> {
         self.lock().search_frames(search)
+    }
+
+    /// Adds the ids of the spans and slices in frames, and of the spans that ended threads have left.
+    pub(super) fn collect_ids(&self, ids: &mut LiveIds) {
+        let known = self.lock();
+        for (frames, _) in &known.live {
+            ids.extend(frames.used_frames().flat_map(|(_, frame)| [frame.span(), frame.slice()]));
+        }
+        ids.extend(known.left.iter().map(|(_, state)| state.span));
     }
 
     /// Returns the state of a span that another thread holds, or held when it ended.

@@ -3,28 +3,38 @@
 //! A hook reads only [`Recorder::epoch`]. The rest is used when a thread starts, needs a chunk, or meets a span that another
 //! thread knows.
 
+mod busy;
 mod frames;
 mod lanes;
 pub(crate) mod memory_listeners;
+mod older;
+mod ring;
 mod slice_extras;
 mod span_table;
 mod thread_selection;
 
+pub(crate) use busy::Busy;
 pub(crate) use frames::{Frame, Frames, SpanState, TOO_DEEP, state};
 pub(crate) use lanes::{LaneRegistry, LaneRow};
+pub(crate) use older::OlderRecord;
+pub(crate) use ring::Evicted;
 pub use slice_extras::CounterReport;
 pub(crate) use slice_extras::{SliceExtras, no_stacks};
 pub(crate) use span_table::{Origin, SpanEntry, SpanTable, StoredState};
 pub use thread_selection::ThreadFilter;
 pub(crate) use thread_selection::ThreadSelection;
 
-use crate::buffer::{Chunk, ChunkPool, Losses, SLOTS};
+use crate::buffer::{Chunk, ChunkPool, CommittedSlots, Losses, ReservedBytes, SLOTS};
 use crate::callsite::{Rules, Sites};
+use crate::clock;
 use crate::correlation::CorrelationSink;
 use crate::observer::Observers;
 use crate::os::{fork, memory, platform};
-use crossbeam_queue::{ArrayQueue, SegQueue};
+use crate::time::Ticks;
+use crossbeam_queue::ArrayQueue;
 use memory_listeners::ListenerSlot;
+use ring::{ChunkRing, RingContents};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -34,6 +44,9 @@ static NEXT_EPOCH: AtomicU64 = AtomicU64::new(1);
 
 /// The epoch shared by all recordings that only observers receive; no lane has it.
 pub(crate) const OBSERVERS_ONLY: u64 = u64::MAX - 1;
+
+/// The part of the limit that is left free for threads that find no chunk ready.
+const PART_LEFT_FREE: u64 = 8;
 
 /// How many partly filled chunks of ended threads are kept for new threads.
 const PARTLY_FILLED: usize = 64;
@@ -72,20 +85,23 @@ pub(crate) struct Recorder {
     is_installed: AtomicBool,
 }
 
-/// A payload too large for a chunk. Boxed, because allocating an `Arc` of a slice cannot report a lack of memory.
-pub(crate) type Block = Arc<Box<[u64]>>;
+/// A payload too large for a chunk.
+#[derive(Debug)]
+pub(crate) struct LargePayload {
+    /// Boxed, because allocating an `Arc` of a slice cannot report a lack of memory.
+    pub(crate) words: Box<[u64]>,
+    pub(crate) reserved: ReservedBytes,
+}
 
 /// The buffers and tables that the threads of one process share.
 #[derive(Debug)]
 struct ProcessBuffers {
     pool: ChunkPool,
-    /// Every chunk that was opened since the session began.
-    in_service: SegQueue<Chunk>,
+    /// Every chunk that was opened since the session began, unless it was evicted.
+    ring: ChunkRing,
     partly_filled: ArrayQueue<Chunk>,
     lanes: LaneRegistry,
     spans: SpanTable,
-    /// Payloads too large for a chunk, by the id that replaces them there.
-    blocks: SegQueue<(u64, Block)>,
 }
 
 /// The part of the configuration that the span path reads.
@@ -99,6 +115,8 @@ pub(crate) struct RecorderSettings {
     pub(crate) records: bool,
     /// Which threads are recorded.
     pub(crate) threads: ThreadFilter,
+    /// Whether new records replace the oldest ones at the limit.
+    pub(crate) keeps_newest: bool,
 }
 
 /// Buckets of span keys; also the size of a thread's cache of spans.
@@ -107,21 +125,34 @@ pub(crate) const CLOSINGS: usize = 64;
 /// What was recorded up to a stop or a snapshot.
 #[derive(Debug, Default)]
 pub(crate) struct RecordedBuffers {
-    /// Each chunk with its committed length at that time, in the order in which the chunks were opened.
-    pub(crate) chunks: Vec<(Chunk, usize)>,
+    /// Sorted by their first ids.
+    pub(crate) parts: Vec<RecordedPart>,
     pub(crate) lanes: Vec<LaneRow>,
-    pub(crate) blocks: Vec<(u64, Block)>,
+    /// Payloads too large for a chunk, by the id that replaces them there.
+    pub(crate) large_payloads: Vec<(u64, Arc<LargePayload>)>,
+    pub(crate) evicted: Evicted,
 }
 
+/// Records with consecutive ids.
+#[derive(Debug)]
+pub(crate) enum RecordedPart {
+    /// A chunk, and its committed length when it was taken.
+    Chunk(Chunk, usize),
+    /// Records that outlived their chunk.
+    Older(Arc<OlderRecord>),
+}
+
+/// The ids of spans that may be entered again, and of slices that are open.
+type LiveIds = HashSet<u64>;
+
 impl ProcessBuffers {
-    fn new(bytes_max: u64) -> ProcessBuffers {
+    fn new(bytes_max: u64, keeps_newest: bool) -> ProcessBuffers {
         ProcessBuffers {
-            pool: ChunkPool::new(bytes_max),
-            in_service: SegQueue::new(),
+            pool: ChunkPool::new(bytes_max, if keeps_newest { bytes_max / PART_LEFT_FREE } else { 0 }),
+            ring: ChunkRing::default(),
             partly_filled: ArrayQueue::new(PARTLY_FILLED),
             lanes: LaneRegistry::default(),
             spans: SpanTable::new(),
-            blocks: SegQueue::new(),
         }
     }
 }
@@ -138,7 +169,7 @@ impl Recorder {
             epoch: AtomicU64::new(0),
             keeps_spans: AtomicBool::new(false),
             fork: AtomicU64::new(fork::generation()),
-            buffers: fork::PerProcess::new(ProcessBuffers::new(bytes_max)),
+            buffers: fork::PerProcess::new(ProcessBuffers::new(bytes_max, settings.keeps_newest)),
             bytes_max,
             losses: Losses::default(),
             sites,
@@ -158,17 +189,29 @@ impl Recorder {
     /// Returns a recorder that is never opened.
     pub(crate) fn inert() -> Recorder {
         let threads = ThreadFilter::All;
-        let settings = RecorderSettings { field_bytes_max: 0, fields_while_idle: false, records: false, threads };
+        let settings = RecorderSettings {
+            field_bytes_max: 0,
+            fields_while_idle: false,
+            records: false,
+            threads,
+            keeps_newest: false,
+        };
         let sites = Sites::new(Rules::default());
         Recorder::new(0, sites, Observers::default(), SliceExtras::default(), settings)
     }
 
     #[cfg(test)]
     pub(crate) fn for_tests() -> Recorder {
+        Recorder::with_limit(1 << 30, false)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn with_limit(bytes_max: u64, keeps_newest: bool) -> Recorder {
         let (field_bytes_max, threads) = (100, ThreadFilter::All);
-        let settings = RecorderSettings { field_bytes_max, fields_while_idle: true, records: true, threads };
+        let settings =
+            RecorderSettings { field_bytes_max, fields_while_idle: true, records: true, threads, keeps_newest };
         Recorder::new(
-            1 << 30,
+            bytes_max,
             Sites::new(Rules { with_args: true, ..Rules::default() }),
             Observers::default(),
             SliceExtras::default(),
@@ -190,7 +233,7 @@ impl Recorder {
 
     /// Returns the buffers of this process; a forked child starts with empty ones.
     fn buffers(&self) -> &ProcessBuffers {
-        self.buffers.get(|_| ProcessBuffers::new(self.bytes_max))
+        self.buffers.get(|_| ProcessBuffers::new(self.bytes_max, self.settings.keeps_newest))
     }
 
     pub(crate) fn pool(&self) -> &ChunkPool {
@@ -323,43 +366,64 @@ impl Recorder {
     pub(crate) fn take_recorded(&self) -> RecordedBuffers {
         let buffers = self.buffers();
         while buffers.partly_filled.pop().is_some() {}
-        let chunks = std::iter::from_fn(|| buffers.in_service.pop()).collect();
-        RecordedBuffers {
-            chunks: Recorder::committed_chunks(chunks),
-            lanes: buffers.lanes.take_rows(),
-            blocks: std::iter::from_fn(|| buffers.blocks.pop()).collect(),
-        }
+        RecordedBuffers::new(buffers.ring.take_contents(), buffers.lanes.take_rows())
     }
 
     /// Discards what threads have written since the last stop; some notice the stop late.
     pub(crate) fn discard_late_records(&self) {
-        let RecordedBuffers { chunks, blocks, .. } = self.take_recorded();
-        self.pool().give_back(chunks.into_iter().map(|(chunk, _)| chunk));
-        self.pool().release_bytes(blocks.iter().map(|(_, block)| size_of_val(&***block) as u64).sum());
+        self.pool().give_back(self.take_recorded().parts.into_iter().filter_map(RecordedPart::into_chunk));
     }
 
     /// Returns everything that was recorded so far, and keeps it.
     pub(crate) fn snapshot(&self) -> RecordedBuffers {
         let buffers = self.buffers();
-        let chunks: Vec<_> = std::iter::from_fn(|| buffers.in_service.pop()).collect();
-        chunks.iter().for_each(|chunk| buffers.in_service.push(chunk.clone()));
-        let blocks: Vec<_> = std::iter::from_fn(|| buffers.blocks.pop()).collect();
-        blocks.iter().for_each(|block| buffers.blocks.push(block.clone()));
-        RecordedBuffers { chunks: Recorder::committed_chunks(chunks), lanes: buffers.lanes.rows(), blocks }
+        RecordedBuffers::new(buffers.ring.contents(), buffers.lanes.rows())
     }
 
-    fn committed_chunks(mut chunks: Vec<Chunk>) -> Vec<(Chunk, usize)> {
-        chunks.sort_unstable_by_key(Chunk::first_id);
-        chunks.into_iter().map(|chunk| (chunk.committed_len(), chunk)).map(|(length, chunk)| (chunk, length)).collect()
+    /// Makes room for new records, if they replace the oldest ones; drops records from before `until`. Returns a chunk if
+    /// none was ready.
+    pub(crate) fn evict_oldest(&self, until: Ticks) -> Option<Chunk> {
+        if !self.settings.keeps_newest {
+            return None;
+        }
+        let buffers = self.buffers();
+        let evict = || buffers.ring.evict(&buffers.pool, until, || self.live_ids());
+        let evicted = evict();
+        if evicted.is_some() || !buffers.pool.is_exhausted() {
+            return evicted;
+        }
+        // The last chunks are those that ended threads have left for new ones.
+        std::iter::from_fn(|| buffers.partly_filled.pop()).for_each(|chunk| self.replace_chunk(chunk));
+        evict()
+    }
+
+    /// Returns the ids that new records may refer to.
+    fn live_ids(&self) -> LiveIds {
+        let mut ids = LiveIds::default();
+        // A thread may move a span from its frames to the table meanwhile, but not back.
+        self.lanes().collect_ids(&mut ids);
+        self.span_table().collect_ids(&mut ids);
+        ids.remove(&0);
+        ids
     }
 
     /// Returns a chunk for `epoch`; `None` at the limit.
     pub(crate) fn open_chunk(&self, epoch: u64) -> Option<Chunk> {
         let buffers = self.buffers();
-        let chunk = buffers.pool.take_chunk()?;
+        // Another thread may take what was evicted.
+        let tries = if self.settings.keeps_newest { 16 } else { 0 };
+        let evicted = || self.evict_oldest(Ticks(0)).or_else(|| buffers.pool.take_chunk());
+        let chunk = buffers.pool.take_chunk().or_else(|| (0..tries).find_map(|_| evicted()))?;
         chunk.open(reserve_ids(), epoch);
-        buffers.in_service.push(chunk.clone());
+        buffers.ring.add_chunk(chunk.clone());
         Some(chunk)
+    }
+
+    /// Takes back a full chunk from its thread.
+    pub(crate) fn replace_chunk(&self, chunk: Chunk) {
+        if self.settings.keeps_newest {
+            self.buffers().ring.leave_chunk(chunk, clock::now());
+        }
     }
 
     /// Returns a partly filled chunk of an ended thread, or a new one; `None` at the limit.
@@ -372,23 +436,21 @@ impl Recorder {
     pub(crate) fn leave_chunk(&self, chunk: Chunk) {
         const REUSABLE_BELOW: usize = SLOTS - SLOTS / 8;
         if chunk.epoch() == self.epoch() && chunk.committed_len() < REUSABLE_BELOW {
-            let _ = self.buffers().partly_filled.push(chunk);
+            let rejected = self.buffers().partly_filled.push(chunk);
+            rejected.err().into_iter().for_each(|chunk| self.replace_chunk(chunk));
+        } else {
+            self.replace_chunk(chunk);
         }
     }
 
     /// Keeps a payload that no chunk could hold; returns its id, `None` at the limit.
-    pub(crate) fn keep_block(&self, payload: &[u64]) -> Option<u64> {
-        let bytes = size_of_val(payload) as u64;
-        if !self.pool().reserve_for_use(bytes, 0) {
-            return None;
-        }
-        let Some(mut words) = memory::try_vec_with_capacity(payload.len()) else {
-            self.pool().release_bytes(bytes);
-            return None;
-        };
+    pub(crate) fn keep_large_payload(&self, payload: &[u64]) -> Option<u64> {
+        let reserved = self.pool().reserve_while_held(size_of_val(payload) as u64)?;
+        let mut words = memory::try_vec_with_capacity(payload.len())?;
         words.extend_from_slice(payload);
         let id = reserve_ids();
-        self.buffers().blocks.push((id, Arc::new(words.into())));
+        let payload = LargePayload { words: words.into(), reserved };
+        self.buffers().ring.add_large_payload(id, Arc::new(payload));
         Some(id)
     }
 
@@ -397,6 +459,76 @@ impl Recorder {
     #[expect(clippy::indexing_slicing, reason = "bucket() is smaller than CLOSINGS")]
     pub(crate) fn close_counter(&self, key: u64) -> &AtomicU32 {
         &self.cache_generations[span_bucket(key)]
+    }
+}
+
+impl RecordedBuffers {
+    fn new(contents: RingContents, lanes: Vec<LaneRow>) -> RecordedBuffers {
+        let RingContents { chunks, large_payloads, older, evicted } = contents;
+        let chunks = chunks.into_iter().map(|chunk| (chunk.committed_len(), chunk));
+        let chunks = chunks.map(|(committed, chunk)| RecordedPart::Chunk(chunk, committed));
+        let mut parts: Vec<_> = chunks.chain(older.into_iter().map(RecordedPart::Older)).collect();
+        parts.sort_unstable_by_key(RecordedPart::first_id);
+        RecordedBuffers { parts, lanes, large_payloads, evicted }
+    }
+}
+
+impl RecordedPart {
+    /// Returns the id of its first slot.
+    pub(crate) fn first_id(&self) -> u64 {
+        match self {
+            RecordedPart::Chunk(chunk, _) => chunk.first_id(),
+            RecordedPart::Older(older) => older.first_id,
+        }
+    }
+
+    /// Returns the epoch in which its records were written.
+    pub(crate) fn epoch(&self) -> u64 {
+        match self {
+            RecordedPart::Chunk(chunk, _) => chunk.epoch(),
+            RecordedPart::Older(older) => older.epoch,
+        }
+    }
+
+    /// Returns the lane of its first record, unless a [`Tag::Lane`](crate::buffer::Tag::Lane) record tells it.
+    pub(crate) fn lane(&self) -> Option<u64> {
+        match self {
+            RecordedPart::Chunk(..) => None,
+            RecordedPart::Older(older) => Some(older.lane),
+        }
+    }
+
+    /// Returns the records.
+    #[inline]
+    pub(crate) fn records(&self) -> CommittedSlots<'_> {
+        match self {
+            RecordedPart::Chunk(chunk, committed) => chunk.committed_slots(*committed),
+            RecordedPart::Older(older) => older.records(),
+        }
+    }
+
+    /// Returns how many slots were committed after the part was taken.
+    pub(crate) fn committed_late(&self) -> u64 {
+        match self {
+            RecordedPart::Chunk(chunk, taken) => chunk.committed_len().saturating_sub(*taken) as u64,
+            RecordedPart::Older(_) => 0,
+        }
+    }
+
+    /// Returns how many bytes it takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            RecordedPart::Chunk(..) => Chunk::BYTES,
+            RecordedPart::Older(older) => older.bytes(),
+        }
+    }
+
+    /// Returns the chunk.
+    pub(crate) fn into_chunk(self) -> Option<Chunk> {
+        match self {
+            RecordedPart::Chunk(chunk, _) => Some(chunk),
+            RecordedPart::Older(_) => None,
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //! An entry is removed when its span closes, because the registry reuses the id.
 
 use super::memory_listeners::InternalAllocGuard;
-use super::{CLOSINGS, SpanState, span_bucket};
+use super::{CLOSINGS, LiveIds, SpanState, span_bucket};
 use crate::observer::ObservedSpan;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -71,6 +71,13 @@ impl SpanTable {
     /// Calls `access` with the span's entry, if there is one. `access` may not call other code, allocate or free.
     pub(crate) fn with_entry<R>(&self, key: u64, access: impl FnOnce(&mut SpanEntry) -> R) -> Option<R> {
         self.shard_for(key).lock().get_mut(&key).map(access)
+    }
+
+    /// Adds the ids of the spans.
+    pub(super) fn collect_ids(&self, ids: &mut LiveIds) {
+        for shard in self.shards.iter().filter(|shard| shard.len.load(Ordering::Relaxed) > 0) {
+            ids.extend(shard.lock().values().filter_map(|entry| Some(entry.stored.as_ref()?.state.span)));
+        }
     }
 
     /// Calls `access` with the span's entry, after creating an empty one if there is none.

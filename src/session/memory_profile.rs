@@ -96,8 +96,12 @@ impl MemoryProfile {
         let mut config = Config::clone(&self.session.settings.next_config());
         (config.output, config.flags.profile_memory) = (Output::Nowhere, true);
         (config.mode, config.gpu.profiler_range) = (Mode::Kineto.into(), false);
-        let settings =
-            RecorderSettings { records: true, threads: ThreadFilter::All, ..self.session.recorder.settings.clone() };
+        let settings = RecorderSettings {
+            records: true,
+            threads: ThreadFilter::All,
+            keeps_newest: false,
+            ..self.session.recorder.settings.clone()
+        };
         let recorder = Arc::new(Recorder::new(
             config.buffer_limit_bytes,
             Default::default(),

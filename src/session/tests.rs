@@ -71,7 +71,7 @@ fn chunks_opened_after_a_stop_return_to_the_budget() {
         let epoch = session.recorder.epoch();
         drop(session.stop().unwrap());
         drop(session.recorder.open_chunk(epoch));
-        session.recorder.keep_block(&[0; 100]).unwrap();
+        session.recorder.keep_large_payload(&[0; 100]).unwrap();
     }
     session.start().unwrap();
     drop(session.stop().unwrap());

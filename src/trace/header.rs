@@ -144,6 +144,9 @@ impl Trace {
             },
             "config": serde_json::from_str::<Value>(&self.inner.info.effective).unwrap_or_default(),
         });
+        if let (Some(about), true) = (about.as_object_mut(), stats.before_window > 0) {
+            about.insert("before_window".to_owned(), stats.before_window.into());
+        }
         if let (Some(about), true) = (about.as_object_mut(), self.inner.info.some_threads) {
             about.insert("threads".to_owned(), "some are left out".into());
         }

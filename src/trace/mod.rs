@@ -346,7 +346,10 @@ impl Trace {
             }
         };
         set(Loss::Late, self.inner.recorded.committed_late());
-        set(Loss::Clipped, index.clipped);
+        let evicted = &self.inner.recorded.evicted;
+        // Where the oldest records were replaced, they are not missing.
+        set(Loss::Clipped, index.clipped + if evicted.horizon.is_none() { index.cut_slices } else { 0 });
+        set(Loss::FieldsOverLimit, evicted.needed);
         set(Loss::Unfinished, index.unfinished.len() as u64);
         set(Loss::FollowsUnlinked, index.unlinked);
         set(Loss::CountsScaled, index.scaled);
@@ -376,6 +379,7 @@ impl Trace {
         TraceStats {
             slices,
             events,
+            before_window: evicted.records + index.before_window,
             memory_events: index.memory - replaced + on_devices,
             threads: self
                 .inner

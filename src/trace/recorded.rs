@@ -1,10 +1,10 @@
-//! The records that a session took from the threads, in the chunks where they were written.
+//! The records that a session took from the threads, where they were written.
 
 use super::index::Run;
-use crate::buffer::{Chunk, CommittedRecord, flag};
+use crate::buffer::{CommittedRecord, flag};
 use crate::callsite::Site;
 use crate::fields::Word;
-use crate::recorder::{Block, LaneRow, RecordedBuffers, Recorder};
+use crate::recorder::{Evicted, LaneRow, LargePayload, RecordedBuffers, RecordedPart, Recorder};
 use crate::time::Ticks;
 use kineto_trace::fallible::List;
 use std::collections::HashMap;
@@ -13,20 +13,21 @@ use std::sync::Arc;
 /// The records of a trace. Returns its chunks to their pool on drop.
 #[derive(Debug)]
 pub(crate) struct Recorded {
-    /// Each chunk with the length that was committed when it was taken; sorted by first id.
-    pub(crate) chunks: Vec<(Chunk, usize)>,
+    /// Sorted by first id.
+    pub(crate) parts: Vec<RecordedPart>,
     pub(crate) lanes: Vec<LaneRow>,
     pub(crate) sites: Vec<&'static Site>,
     /// The recorded stretches of time: more than one after a pause.
     pub(crate) windows: Vec<Window>,
     /// The start and end of the recording, pauses included.
     pub(crate) whole: Stretch,
-    blocks: HashMap<u64, Block>,
+    large_payloads: HashMap<u64, Arc<LargePayload>>,
     owner: Option<Arc<Recorder>>,
     /// Whether slices may overlap, which only a walk over all of them can tell.
     pub(crate) disorder: bool,
     /// Records of threads that had not noticed the end of an earlier session.
     pub(crate) late: u64,
+    pub(crate) evicted: Evicted,
 }
 
 /// The start and end of a stretch of time.
@@ -51,22 +52,24 @@ impl Recorded {
         owner: &Arc<Recorder>,
         owned: bool,
     ) -> Recorded {
-        let ours = |chunk: &Chunk| window_of_epoch(&windows, chunk.epoch()).is_some();
-        let (chunks, stray): (Vec<_>, Vec<_>) = taken.chunks.into_iter().partition(|(chunk, _)| ours(chunk));
-        let late = stray.iter().map(|(chunk, _)| chunk.committed_len().saturating_sub(2) as u64).sum();
+        let ours = |part: &RecordedPart| window_of_epoch(&windows, part.epoch()).is_some();
+        let (parts, stray): (Vec<_>, Vec<_>) = taken.parts.into_iter().partition(ours);
+        let stray: Vec<_> = stray.into_iter().filter_map(RecordedPart::into_chunk).collect();
+        let late = stray.iter().map(|chunk| chunk.committed_len().saturating_sub(2) as u64).sum();
         if owned {
-            owner.pool().give_back(stray.into_iter().map(|(chunk, _)| chunk));
+            owner.pool().give_back(stray);
         }
         Recorded {
-            chunks,
+            parts,
             lanes: taken.lanes,
             sites: owner.sites.all_sites(),
             windows,
             whole,
-            blocks: taken.blocks.into_iter().collect(),
+            large_payloads: taken.large_payloads.into_iter().collect(),
             owner: owned.then(|| owner.clone()),
             disorder: owner.may_overlap(),
             late,
+            evicted: taken.evicted,
         }
     }
 
@@ -74,39 +77,40 @@ impl Recorded {
     pub(crate) fn empty(whole: Stretch) -> Recorded {
         let (start, end) = whole;
         Recorded {
-            chunks: Vec::new(),
+            parts: Vec::new(),
             lanes: Vec::new(),
             sites: Vec::new(),
             windows: vec![Window { epoch: 0, start, end, is_cut: false }],
             whole,
-            blocks: HashMap::new(),
+            large_payloads: HashMap::new(),
             owner: None,
             disorder: false,
             late: 0,
+            evicted: Evicted::default(),
         }
     }
 
     /// Returns the window in which a run was recorded.
-    #[expect(clippy::expect_used, reason = "`new` keeps only chunks of its windows, so there is one")]
+    #[expect(clippy::expect_used, reason = "`new` keeps only records of its windows, so there is one")]
     pub(crate) fn window_of(&self, run: Run) -> &Window {
-        let epoch = self.chunks.get(run.chunk).map_or(0, |(chunk, _)| chunk.epoch());
+        let epoch = self.parts.get(run.part).map_or(0, RecordedPart::epoch);
         let window = window_of_epoch(&self.windows, epoch).or(self.windows.last());
         window.expect("a run has a window")
     }
 
     /// Returns the window that contains a record.
     pub(crate) fn window_around(&self, record: &CommittedRecord<'_>) -> Option<&Window> {
-        self.window_with(self.chunk_of(record.id()).map(|(chunk, _)| chunk)?)
+        self.window_with(self.part_with(record.id())?)
     }
 
-    /// Returns the window of that chunk's records.
-    pub(crate) fn window_with(&self, chunk: &Chunk) -> Option<&Window> {
-        window_of_epoch(&self.windows, chunk.epoch())
+    /// Returns the window of those records.
+    pub(crate) fn window_with(&self, part: &RecordedPart) -> Option<&Window> {
+        window_of_epoch(&self.windows, part.epoch())
     }
 
     /// Returns the records of a run.
     pub(crate) fn records_of_run(&self, run: Run) -> impl Iterator<Item = CommittedRecord<'_>> + '_ {
-        let records = self.chunks.get(run.chunk).map(|(chunk, committed)| chunk.committed_slots(*committed));
+        let records = self.parts.get(run.part).map(RecordedPart::records);
         let mut at = run.from;
         std::iter::from_fn(move || {
             let record = records.filter(|_| at < run.to)?.read_record(at)?;
@@ -115,15 +119,14 @@ impl Recorded {
         })
     }
 
-    /// Returns the chunk that may contain the record with that id, and its committed length.
-    fn chunk_of(&self, id: u64) -> Option<&(Chunk, usize)> {
-        self.chunks.get(self.chunks.partition_point(|(chunk, _)| chunk.first_id() <= id).checked_sub(1)?)
+    /// Returns the part that may contain the record with that id.
+    fn part_with(&self, id: u64) -> Option<&RecordedPart> {
+        self.parts.get(self.parts.partition_point(|part| part.first_id() <= id).checked_sub(1)?)
     }
 
     /// Returns the record with that id, if the trace contains it.
     pub(crate) fn find_record(&self, id: u64) -> Option<CommittedRecord<'_>> {
-        let (chunk, committed) = self.chunk_of(id)?;
-        chunk.committed_slots(*committed).find_record(id)
+        self.part_with(id)?.records().find_record(id)
     }
 
     /// Returns the record that defines a slice's span: the slice itself, or usually the record before it.
@@ -141,8 +144,8 @@ impl Recorded {
         words.clear();
         if record.head.flags & flag::BLOCK == 0 {
             words.extend(record.payload_words().map(u64::to_le_bytes));
-        } else if let Some(block) = record.payload_words().next().and_then(|id| self.blocks.get(&id)) {
-            words.extend(block.iter().map(|word| word.to_le_bytes()));
+        } else if let Some(large) = record.payload_words().next().and_then(|id| self.large_payloads.get(&id)) {
+            words.extend(large.words.iter().map(|word| word.to_le_bytes()));
         }
     }
 
@@ -156,14 +159,13 @@ impl Recorded {
         if self.owner.is_none() {
             return 0;
         }
-        self.chunks.iter().map(|(chunk, taken)| chunk.committed_len().saturating_sub(*taken) as u64).sum::<u64>()
-            + self.late
+        self.parts.iter().map(RecordedPart::committed_late).sum::<u64>() + self.late
     }
 
     /// Returns how many bytes the records take.
     pub(crate) fn record_bytes(&self) -> u64 {
-        let blocks: usize = self.blocks.values().map(|block| size_of_val(&***block)).sum();
-        self.chunks.len() as u64 * Chunk::BYTES + blocks as u64
+        let large: u64 = self.large_payloads.values().map(|payload| payload.reserved.bytes).sum();
+        self.parts.iter().map(RecordedPart::bytes).sum::<u64>() + large
     }
 }
 
@@ -175,8 +177,7 @@ fn window_of_epoch(windows: &[Window], epoch: u64) -> Option<&Window> {
 impl Drop for Recorded {
     fn drop(&mut self) {
         if let Some(owner) = self.owner.take() {
-            owner.pool().release_bytes(self.blocks.values().map(|block| size_of_val(&***block) as u64).sum());
-            owner.pool().give_back(self.chunks.drain(..).map(|(chunk, _)| chunk));
+            owner.pool().give_back(self.parts.drain(..).filter_map(RecordedPart::into_chunk));
         }
     }
 }

@@ -21,6 +21,9 @@ pub struct TraceStats {
     pub slices: u64,
     /// Events recorded: instants and counters.
     pub events: u64,
+    /// Slices and events from before the trace's [window](crate::Trace::window): newer ones have replaced them
+    /// ([`Overflow::KeepNewest`](crate::Overflow::KeepNewest)), or the trace was cut to requested times.
+    pub before_window: u64,
     /// Allocations and frees recorded.
     pub memory_events: u64,
     /// Kernels, copies and fills of devices.
@@ -105,6 +108,9 @@ impl fmt::Display for TraceStats {
         let (slices, events) = (count_with_noun(self.slices, "slice"), count_with_noun(self.events, "event"));
         let (threads, kib) = (count_with_noun(self.threads as u64, "thread"), self.bytes / 1024);
         write!(f, "{slices} and {events} of {threads} in {:.3?}, {kib} KiB", self.duration)?;
+        if self.before_window > 0 {
+            write!(f, "\n  before its window: {}", count_with_noun(self.before_window, "slice or event"))?;
+        }
         if self.memory_events > 0 {
             write!(f, "\n  {} allocations and frees", self.memory_events)?;
         }

@@ -9,6 +9,7 @@ mod events;
 mod fields;
 mod formatting;
 mod instrument;
+mod keep_newest;
 mod limits;
 mod names_and_kinds;
 mod nesting;

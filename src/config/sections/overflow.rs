@@ -7,7 +7,7 @@ pub enum Overflow {
     /// Keeps the records so far and counts further ones.
     #[default]
     Stop,
-    /// Overwrites the oldest records. Not available yet: `build()` returns an error.
+    /// Replaces the oldest records by new ones, so that the trace holds the last part of the recording.
     KeepNewest,
     /// Moves records to a temporary file. Not available yet: `build()` returns an error.
     Spill,

@@ -7,6 +7,7 @@ use crate::diag::diag;
 use crate::os::{fork, signal};
 use crate::recorder::Recorder;
 use crate::recorder::memory_listeners::InternalAllocGuard;
+use crate::time::Ticks;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
@@ -155,6 +156,8 @@ impl ClockState {
                 next = Instant::now() + PERIOD;
                 continue;
             }
+            let evicted = self.recorder.evict_oldest(Ticks(0));
+            self.recorder.pool().give_back(evicted);
             self.recorder.pool().refill();
             self.report_limit();
             if Instant::now() >= next {

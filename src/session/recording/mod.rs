@@ -252,8 +252,9 @@ impl SessionRecording {
         state.reports.close_builder(end);
         self.recorder.gather_losses();
         let converter = build_converter(self.clock_thread.take_anchors(), windows.since, None);
-        let windows = windows.cut_to_times(state.between, &converter);
-        let recorded = windows.assign_windows(&mut collections, self.recorder.take_recorded(), &self.recorder, true);
+        let taken = self.recorder.take_recorded();
+        let windows = windows.cut_to_times(state.between, &converter).cut_to_horizon(&taken.evicted);
+        let recorded = windows.assign_windows(&mut collections, taken, &self.recorder, true);
         Ok(self.build_trace(state, recorded, collections, converter, &self.recorder.losses.take_counts()))
     }
 
@@ -271,7 +272,7 @@ impl SessionRecording {
         state.reports.close_builder(end.unix);
         let mut collections = self.collectors.snapshot();
         let converter = build_converter(self.clock_thread.anchors(), windows.since, Some(end));
-        let windows = windows.cut_to_times(state.between, &converter);
+        let windows = windows.cut_to_times(state.between, &converter).cut_to_horizon(&taken.evicted);
         let recorded = windows.assign_windows(&mut collections, taken, &self.recorder, false);
         Ok(self.build_trace(&state, recorded, collections, converter, &self.recorder.losses.counts()))
     }

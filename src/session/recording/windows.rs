@@ -5,7 +5,7 @@ use crate::clock::{Anchor, Converter};
 use crate::collector::{Collection, Marks, Switch};
 use crate::correlation::CorrelationSink;
 use crate::memory;
-use crate::recorder::{RecordedBuffers, Recorder};
+use crate::recorder::{Evicted, RecordedBuffers, Recorder};
 use crate::session::{FORKED_LOCK, lock_within};
 use crate::time::Ticks;
 use crate::trace::{Recorded, Stretch, Window};
@@ -269,16 +269,27 @@ impl WindowSet {
     pub(super) fn cut_to_times(mut self, times: Option<(SystemTime, SystemTime)>, converter: &Converter) -> WindowSet {
         let is_in_time = |from: SystemTime| converter.timestamp_of(self.extent.0) <= from.into();
         let Some((from, until)) = times.filter(|times| is_in_time(times.0)) else { return self };
-        let (from, until) = (converter.ticks_at(from.into()), converter.ticks_at(until.into()));
+        self.cut_between(converter.ticks_at(from.into()), converter.ticks_at(until.into()));
+        self
+    }
+
+    /// Cuts off what lies before the records that are complete.
+    pub(super) fn cut_to_horizon(mut self, evicted: &Evicted) -> WindowSet {
+        if let Some(horizon) = evicted.horizon.filter(|horizon| *horizon > self.extent.0) {
+            self.cut_between(horizon, self.extent.1.max(horizon));
+        }
+        self
+    }
+
+    fn cut_between(&mut self, from: Ticks, until: Ticks) {
         let cut = |(start, end): Stretch| (start.clamp(from, until), end.clamp(from, until));
-        self.uncut_window = Some(self.extent);
+        self.uncut_window.get_or_insert(self.extent);
         self.extent = cut(self.extent);
         for window in &mut self.host {
             (window.start, window.end) = cut((window.start, window.end));
             window.is_cut = true;
         }
         self.devices.iter_mut().flatten().for_each(|stretch| *stretch = cut(*stretch));
-        self
     }
 
     /// Assigns each collector its windows, and the host's to the recorded chunks.

@@ -97,13 +97,7 @@ impl<'r> Drops<'r> {
     pub(super) fn add_record(&mut self, record: &CommittedRecord<'_>, ends: &Map<u64, Ticks>) {
         match record.head.tag {
             Tag::Slice if record.head.flags & flag::CLIPPED == 0 => self.enter_slice(record, ends),
-            Tag::Lane => {
-                let lane = record.words[0];
-                let open = self.others.remove(&lane).unwrap_or_default();
-                let before = std::mem::replace(&mut self.open, open);
-                self.others.insert(std::mem::replace(&mut self.lane, lane), before);
-                self.last_event_at = Ticks(0);
-            }
+            Tag::Lane => self.enter_lane(record.words[0]),
             Tag::Close => {
                 let [span, ..] = record.words;
                 // A slice that another one follows was removed.
@@ -120,9 +114,22 @@ impl<'r> Drops<'r> {
         }
     }
 
+    /// Begins to process records of that lane.
+    pub(super) fn enter_lane(&mut self, lane: u64) {
+        let open = self.others.remove(&lane).unwrap_or_default();
+        let before = std::mem::replace(&mut self.open, open);
+        self.others.insert(std::mem::replace(&mut self.lane, lane), before);
+        self.last_event_at = Ticks(0);
+    }
+
     fn count_event(&mut self, at: Ticks, ends: &Map<u64, Ticks>) {
         self.last_event_at = at;
         self.count_in(|around| around.end_ticks(ends).is_none_or(|end| at <= end));
+    }
+
+    /// Counts the records that may have been inside the slice entered last, before the trace's window.
+    pub(super) fn count_unknown(&mut self) {
+        self.count_in(|_| true);
     }
 
     /// Counts a record for the slice entered last, if the record is inside it.

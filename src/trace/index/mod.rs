@@ -47,6 +47,10 @@ pub(crate) struct Index {
     pub(crate) slices: u64,
     /// The number of slices that began before the recording.
     pub(crate) clipped: u64,
+    /// The number of slices that began before a cut window.
+    pub(crate) cut_slices: u64,
+    /// The number of slices and events before a cut window.
+    pub(crate) before_window: u64,
     /// Slices that had not ended in their window when they were read, ordered by id. Their threads may store ends later,
     /// which do not change the trace.
     pub(crate) unfinished: List<u64>,
@@ -60,15 +64,15 @@ pub(crate) struct Index {
     pub(crate) counter_values: u64,
 }
 
-/// A stretch of a chunk.
+/// A stretch of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     /// The kernel's id of the thread, which may have several lanes.
     thread: i64,
     /// The thread's row, an index into the lanes.
     pub(crate) lane: usize,
-    /// Index of the chunk.
-    pub(crate) chunk: usize,
+    /// Index of the part.
+    pub(crate) part: usize,
     pub(crate) from: usize,
     pub(crate) to: usize,
 }
@@ -109,15 +113,15 @@ impl Index {
         let (mut again, mut follows, mut closes, mut open) = (Set::default(), List::new(), List::new(), List::new());
         let (mut values, mut early, mut drops) = (List::new(), Set::default(), Drops::new(recorded));
         index.ends = late_ends(recorded);
-        for (chunk, (records, committed)) in recorded.chunks.iter().inspect(|_| progress.count_step()).enumerate() {
-            let mut run = Run { thread: 0, lane: 0, chunk, from: 0, to: 0 };
-            let mut at = 0;
-            let window = recorded.window_with(records);
+        for (number, part) in recorded.parts.iter().inspect(|_| progress.count_step()).enumerate() {
+            let mut run = Run::new(recorded, number, part.lane().unwrap_or(0), 0);
+            part.lane().into_iter().for_each(|lane| drops.enter_lane(lane));
+            let (records, window, mut at) = (part.records(), recorded.window_with(part), 0);
             let cut = window.filter(|window| window.is_cut);
-            let records = records.committed_slots(*committed);
             while let Some(record) = records.read_record(at) {
                 let [a, b, _] = record.words;
                 if let Some(window) = cut.filter(|window| !index.is_in_window(window, &record)) {
+                    index.before_window += u64::from(is_before(window, &record));
                     early.extend(is_early(window, &record).then(|| record.span_id()));
                     index.runs.extend((run.to > run.from).then_some(run));
                     at = record.next_slot();
@@ -126,6 +130,9 @@ impl Index {
                 }
                 let has_site = !matches!(record.head.tag, Tag::Memory | Tag::Lane);
                 drops.add_record(&record, &index.ends);
+                if part.lane().is_some() || cut.is_some_and(|window| is_early(window, &record)) {
+                    drops.count_unknown();
+                }
                 index.strange += u64::from(has_site && record.head.site as usize >= recorded.sites.len());
                 match record.head.tag {
                     Tag::Slice => {
@@ -136,9 +143,7 @@ impl Index {
                     }
                     Tag::Lane => {
                         index.runs.extend((run.to > run.from).then_some(run));
-                        let (lane, from) = (usize::try_from(a).unwrap_or(usize::MAX), record.next_slot());
-                        let thread = recorded.lanes.get(lane).map_or(0, |lane| lane.thread);
-                        run = Run { thread, lane, chunk, from, to: from };
+                        run = Run::new(recorded, number, a, record.next_slot());
                     }
                     Tag::End => drop(index.ends.insert(a, Ticks(b))),
                     // Records of different threads are not in order, so sort by time.
@@ -181,7 +186,7 @@ impl Index {
     fn sort_runs(&mut self, recorded: &Recorded) {
         // By lane before chunk: a thread with a reused id may continue in a chunk that is older than its predecessor's
         // last.
-        self.runs.sort_unstable_by_key(|run| (run.thread, run.lane, run.chunk, run.from));
+        self.runs.sort_unstable_by_key(|run| (run.thread, run.lane, run.part, run.from));
         let strangers = self.runs.iter().filter(|run| run.lane >= recorded.lanes.len());
         self.strange += strangers.map(|run| (run.to - run.from) as u64).sum::<u64>();
     }
@@ -211,7 +216,8 @@ impl Index {
     fn count_slice(&mut self, window: Option<&Window>, slice: &CommittedRecord<'_>) -> Option<(u64, Ticks)> {
         let [_, end, _] = slice.words;
         self.slices += 1;
-        self.clipped += u64::from(is_clipped(window, slice));
+        self.clipped += u64::from(slice.head.flags & flag::CLIPPED != 0);
+        self.cut_slices += u64::from(window.is_some_and(|window| window.is_cut && is_early(window, slice)));
         let by = window.map_or(Ticks(u64::MAX), |window| window.end);
         (end == 0 || Ticks(end) > by).then(|| (slice.id(), by))
     }
@@ -357,6 +363,11 @@ pub(super) fn is_clipped(window: Option<&Window>, slice: &CommittedRecord<'_>) -
     slice.head.flags & flag::CLIPPED != 0 || window.is_some_and(|window| window.is_cut && is_early(window, slice))
 }
 
+/// Returns whether a record is a slice or an event that began before its window.
+fn is_before(window: &Window, record: &CommittedRecord<'_>) -> bool {
+    matches!(record.head.tag, Tag::Slice | Tag::Instant | Tag::Counter) && Ticks(record.words[0]) < window.start
+}
+
 /// Returns whether a record belongs to a slice that began before its window.
 fn is_early(window: &Window, record: &CommittedRecord<'_>) -> bool {
     record.head.tag == Tag::Slice && Ticks(record.words[0]) < window.start
@@ -365,9 +376,9 @@ fn is_early(window: &Window, record: &CommittedRecord<'_>) -> bool {
 /// Reads the ends of slices that their own records lack, for cut windows: they determine which slices lie in those.
 fn late_ends(recorded: &Recorded) -> Map<u64, Ticks> {
     let mut ends = Map::default();
-    for (chunk, committed) in &recorded.chunks {
-        let Some(window) = recorded.window_with(chunk).filter(|window| window.is_cut) else { continue };
-        let (records, mut at) = (chunk.committed_slots(*committed), 0);
+    for part in &recorded.parts {
+        let Some(window) = recorded.window_with(part).filter(|window| window.is_cut) else { continue };
+        let (records, mut at) = (part.records(), 0);
         while let Some(record) = records.read_record(at) {
             if record.head.tag == Tag::End && Ticks(record.words[1]) <= window.end {
                 ends.insert(record.words[0], Ticks(record.words[1]));
@@ -437,6 +448,15 @@ fn unshown_values(recorded: &Recorded, counter: &CommittedRecord<'_>) -> u64 {
     unshown.count() as u64
 }
 
+impl Run {
+    /// Begins a run of a lane.
+    fn new(recorded: &Recorded, part: usize, lane: u64, from: usize) -> Run {
+        let lane = usize::try_from(lane).unwrap_or(usize::MAX);
+        let thread = recorded.lanes.get(lane).map_or(0, |lane| lane.thread);
+        Run { thread, lane, part, from, to: from }
+    }
+}
+
 impl Track {
     fn add_poll(&mut self, site: u32, start: Ticks, end: Ticks) {
         if self.polls == 0 {
@@ -453,14 +473,15 @@ impl Track {
 mod tests {
     use super::*;
     use crate::buffer::{Chunk, Head};
-    use crate::recorder::{RecordedBuffers, Recorder};
+    use crate::recorder::{RecordedBuffers, RecordedPart, Recorder};
     use kineto_trace::fields::encode_values;
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
 
     /// Returns a recording of 50 ticks with that chunk, of which `committed` slots are committed.
     fn recorded(chunk: Chunk, committed: usize) -> (Recorded, Window) {
-        let taken = RecordedBuffers { chunks: vec![(chunk, committed)], ..RecordedBuffers::default() };
+        let taken =
+            RecordedBuffers { parts: vec![RecordedPart::Chunk(chunk, committed)], ..RecordedBuffers::default() };
         let whole = (Ticks(0), Ticks(50));
         let window = Window { epoch: 1, start: whole.0, end: whole.1, is_cut: false };
         let recorder = Arc::new(Recorder::for_tests());

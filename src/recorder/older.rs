@@ -1,0 +1,256 @@
+//! Records that outlive their chunk, because newer records or live spans need them.
+//!
+//! These are slices that have not ended, the records that define spans, and what was recorded about either later: values,
+//! errors, counts, and the spans that it follows from.
+
+use super::ring::{References, remove_reference};
+use crate::buffer::{Chunk, CommittedRecord, CommittedSlots, ReservedBytes, Tag, flag};
+use kineto_trace::fields::decode_values;
+use crate::time::Ticks;
+use kineto_trace::fallible::List;
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A record that outlived its chunk, with those in front of it that belong to it.
+#[derive(Debug)]
+pub(crate) struct OlderRecord {
+    pub(crate) first_id: u64,
+    pub(crate) epoch: u64,
+    /// The number of the lane of its thread.
+    pub(crate) lane: u64,
+    slots: Box<[[AtomicU64; 4]]>,
+    /// The slot of the record itself.
+    at: usize,
+    key: OlderKey,
+    /// The id of its payload, if that is large.
+    large_payload: u64,
+    _reserved: ReservedBytes,
+}
+
+/// Identifies what a record says: a newer one with an equal key replaces it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct OlderKey {
+    /// The span or slice that it is about.
+    about: u64,
+    /// 0 for the slice or definition itself.
+    what: u64,
+}
+
+/// What is found in a chunk.
+pub(super) enum Found {
+    /// The slice ended then.
+    End(u64, Ticks),
+    Needed(OlderRecord),
+    /// Nothing needs the record; it may be a slice or an event, and have a large payload.
+    Other {
+        is_shown: bool,
+        large_payload: u64,
+    },
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct OlderRecords {
+    records: HashMap<OlderKey, Arc<OlderRecord>>,
+    bytes: u64,
+    /// How many bytes were needed at the last check.
+    needed_bytes: u64,
+}
+
+impl OlderRecord {
+    /// Calls `each` with what a chunk contains. `is_needed` tells which spans and slices are needed from outside.
+    pub(super) fn find_needed(chunk: &Chunk, is_needed: impl Fn(u64) -> bool, mut each: impl FnMut(Found)) {
+        let records = chunk.committed_slots(chunk.committed_len());
+        let next = |record: &CommittedRecord<'_>| records.read_record(record.next_slot());
+        let all: Vec<_> = std::iter::successors(records.read_record(0), next).collect();
+        // What records refer to precedes them, so a search from the end finds all that needed ones need.
+        let mut inside = HashSet::new();
+        for record in all.iter().rev() {
+            let is_needed = |id| is_needed(id) || inside.contains(&id);
+            if record.is_open_slice() || record.defined_id().is_some_and(is_needed) {
+                inside.insert(record.id());
+                inside.extend(record.references());
+            }
+        }
+        inside.remove(&0);
+        let (mut lane, mut from) = (0, None);
+        for record in &all {
+            let [a, b, _] = record.words;
+            let is_needed = |id| is_needed(id) || inside.contains(&id);
+            let key = match record.head.tag {
+                _ if is_before_slice(record) => {
+                    from.get_or_insert(record.slot());
+                    continue;
+                }
+                Tag::Lane => {
+                    lane = a;
+                    continue;
+                }
+                Tag::End => {
+                    each(Found::End(a, Ticks(b)));
+                    continue;
+                }
+                Tag::Slice | Tag::Span => Some(OlderKey { about: record.id(), what: 0 }),
+                Tag::Values | Tag::Follows | Tag::Error | Tag::Counts => {
+                    Some(OlderKey { about: a, what: content_of(record) })
+                }
+                _ => None,
+            };
+            let start = from.take().unwrap_or(record.slot());
+            each(match key.filter(|key| is_needed(key.about)) {
+                Some(key) => Found::Needed(OlderRecord::copy(record, start, lane, chunk.epoch(), key)),
+                None => Found::Other {
+                    is_shown: matches!(record.head.tag, Tag::Slice | Tag::Instant | Tag::Counter),
+                    large_payload: large_payload_of(record),
+                },
+            });
+        }
+    }
+
+    fn copy(record: &CommittedRecord<'_>, from: usize, lane: u64, epoch: u64, key: OlderKey) -> OlderRecord {
+        let slots = record.copy_slots(from);
+        let at = slots.len() - record.head.slot_count();
+        OlderRecord {
+            first_id: record.id() - at as u64,
+            epoch,
+            lane,
+            slots,
+            at,
+            key,
+            large_payload: large_payload_of(record),
+            _reserved: ReservedBytes::default(),
+        }
+    }
+
+    /// Returns the records.
+    pub(crate) fn records(&self) -> CommittedSlots<'_> {
+        CommittedSlots::new(&self.slots, self.first_id)
+    }
+
+    fn record(&self) -> Option<CommittedRecord<'_>> {
+        self.records().read_record(self.at)
+    }
+
+    /// Returns the time of late values, 0 for other records.
+    fn value_time(&self) -> u64 {
+        self.record().filter(|record| record.head.tag == Tag::Values).map_or(0, |record| record.words[1])
+    }
+
+    pub(super) fn is_slice(&self) -> bool {
+        self.record().is_some_and(|record| record.head.tag == Tag::Slice)
+    }
+
+    /// Returns how many bytes it takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        // With the entry of the map, and what the allocator adds.
+        const AROUND: usize = size_of::<OlderRecord>() + size_of::<OlderKey>() + 48;
+        (size_of_val(&*self.slots) + AROUND) as u64
+    }
+
+    /// Returns the ids that it refers to, other than what it is about.
+    fn references(&self) -> impl Iterator<Item = u64> {
+        let (about, all) = (self.key.about, self.record().map_or([0; 2], |record| record.references()));
+        all.into_iter().filter(move |id| *id != 0 && *id != about)
+    }
+}
+
+impl OlderRecords {
+    pub(super) fn all_records(&self) -> Vec<Arc<OlderRecord>> {
+        self.records.values().cloned().collect()
+    }
+
+    /// Returns whether it is time to drop what is not needed any more, if all may take `most` bytes: a check reads all
+    /// records, so the next one comes when they are twice as many.
+    pub(super) fn is_check_due(&self, most: u64) -> bool {
+        self.bytes > (self.needed_bytes * 2).max(most / 16).min(most / 8 * 7)
+    }
+
+    /// Keeps a record; returns `false` if there is no room for it.
+    pub(super) fn insert(
+        &mut self,
+        record: OlderRecord,
+        most: u64,
+        room: &mut ReservedBytes,
+        references: &mut References,
+    ) -> bool {
+        // Chunks are not evicted in the order of what was recorded about a span.
+        if self.records.get(&record.key).is_some_and(|known| known.value_time() > record.value_time()) {
+            return true;
+        }
+        let bytes = record.bytes();
+        if self.bytes + bytes > most {
+            return false;
+        }
+        let Some(reserved) = room.split_off(bytes) else { return false };
+        self.bytes += bytes;
+        record.references().for_each(|id| *references.entry(id).or_default() += 1);
+        let record = Arc::new(OlderRecord { _reserved: reserved, ..record });
+        if let Some(replaced) = self.records.insert(record.key, record) {
+            self.forget(&replaced, references);
+        }
+        true
+    }
+
+    fn forget(&mut self, dropped: &OlderRecord, references: &mut References) {
+        self.bytes -= dropped.bytes();
+        dropped.references().for_each(|id| remove_reference(references, id));
+    }
+
+    /// Stores the end of a slice; returns `false` if the slice is not among the records.
+    pub(super) fn end_slice(&self, slice: u64, end: Ticks) -> bool {
+        let found = self.records.get(&OlderKey { about: slice, what: 0 });
+        let place = found.and_then(|record| record.slots.get(record.at));
+        // Relaxed: the word is independent; a trace that reads it sees the old or the new one.
+        place.into_iter().for_each(|[_, _, word, _]| word.store(end.0, Ordering::Relaxed));
+        place.is_some()
+    }
+
+    /// Drops the records that are not needed; calls `dropped` with the id of a large payload, or 0, and whether it was a slice.
+    ///
+    /// Slices of earlier epochs than `oldest_epoch` are not open any more.
+    pub(super) fn retain_needed(
+        &mut self,
+        oldest_epoch: u64,
+        is_needed: impl Fn(u64, &References) -> bool,
+        references: &mut References,
+        mut dropped: impl FnMut(u64, bool),
+    ) {
+        let is_needed = |record: &OlderRecord| {
+            let is_open = || record.record().is_some_and(|record| record.is_open_slice());
+            is_needed(record.key.about, references) || record.epoch >= oldest_epoch && is_open()
+        };
+        let unneeded: Vec<_> = self.records.values().filter(|record| !is_needed(record)).cloned().collect();
+        for record in unneeded {
+            self.records.remove(&record.key);
+            self.forget(&record, references);
+            dropped(record.large_payload, record.is_slice());
+        }
+        self.needed_bytes = self.bytes;
+    }
+}
+
+/// Returns whether a record belongs to the slice that is recorded next.
+fn is_before_slice(record: &CommittedRecord<'_>) -> bool {
+    record.head.tag == Tag::Stack || record.head.tag == Tag::Counts && record.words[0] == 0
+}
+
+fn large_payload_of(record: &CommittedRecord<'_>) -> u64 {
+    if record.head.flags & flag::BLOCK == 0 { 0 } else { record.payload_words().next().unwrap_or(0) }
+}
+
+/// Identifies what a record adds to its span or slice; not 0. Values of the same fields replace each other.
+fn content_of(record: &CommittedRecord<'_>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (record.head.tag as u8, record.head.site).hash(&mut hasher);
+    match record.head.tag {
+        Tag::Follows => record.words[1].hash(&mut hasher),
+        Tag::Values if record.head.flags & flag::BLOCK == 0 => {
+            let words: List<_> = record.payload_words().map(u64::to_le_bytes).collect();
+            decode_values(&words).for_each(|value| value.field.hash(&mut hasher));
+        }
+        _ => {}
+    }
+    hasher.finish() | 1
+}
