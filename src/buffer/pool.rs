@@ -140,6 +140,9 @@ impl ChunkPool {
                 return false;
             }
         }
+        if self.left_free > 0 && !self.budget.has_room(self.left_free) {
+            self.wake_helper();
+        }
         true
     }
 

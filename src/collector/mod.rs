@@ -74,8 +74,8 @@ pub use records::names::Name;
 pub use records::record::{
     ApiCall, CounterSample, DeviceMemory, DeviceWork, EventRecord, External, Overhead, Synchronization, Thread,
 };
-pub(crate) use records::store::Budget;
 pub use records::store::{Batch, RecordSink};
+pub(crate) use records::store::{Budget, MadeRoom};
 pub use report::CollectorReport;
 #[cfg(feature = "rocm")]
 #[cfg_attr(docsrs, doc(cfg(feature = "rocm")))]

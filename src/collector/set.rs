@@ -157,6 +157,16 @@ impl CollectorSet {
         }
     }
 
+    /// Returns when the oldest block of records was full.
+    pub(crate) fn oldest_block(&self) -> Option<Ticks> {
+        self.lock_started().iter().filter_map(|each| each.sink.oldest_block()).min()
+    }
+
+    /// Drops the blocks of records that were full by then.
+    pub(crate) fn drop_blocks(&self, until: Ticks) {
+        self.lock_started().iter().for_each(|each| each.sink.drop_blocks(until));
+    }
+
     /// Returns which collector has stopped early, and why.
     pub(crate) fn early_stop_reason(&self) -> Option<String> {
         self.lock_started().iter().find_map(|each| {

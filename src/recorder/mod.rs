@@ -27,6 +27,7 @@ pub(crate) use thread_selection::ThreadSelection;
 use crate::buffer::{Chunk, ChunkPool, CommittedSlots, Losses, ReservedBytes, SLOTS};
 use crate::callsite::{Rules, Sites};
 use crate::clock;
+use crate::collector::{CollectorSet, MadeRoom};
 use crate::correlation::CorrelationSink;
 use crate::observer::Observers;
 use crate::os::{fork, memory, platform};
@@ -382,7 +383,7 @@ impl Recorder {
 
     /// Makes room for new records, if they replace the oldest ones; drops records from before `until`. Returns a chunk if
     /// none was ready.
-    pub(crate) fn evict_oldest(&self, until: Ticks) -> Option<Chunk> {
+    fn evict_oldest(&self, until: Ticks) -> Option<Chunk> {
         if !self.settings.keeps_newest {
             return None;
         }
@@ -395,6 +396,43 @@ impl Recorder {
         // The last chunks are those that ended threads have left for new ones.
         std::iter::from_fn(|| buffers.partly_filled.pop()).for_each(|chunk| self.replace_chunk(chunk));
         evict()
+    }
+
+    /// Drops the oldest records of threads and devices until there is room for new ones, and those from before `until`; does
+    /// nothing unless the newest records are kept.
+    pub(crate) fn make_room(&self, until: Ticks, devices: &CollectorSet) {
+        if !self.settings.keeps_newest {
+            return;
+        }
+        let buffers = self.buffers();
+        let oldest = buffers.ring.oldest();
+        while buffers.pool.wants_room()
+            && let Some(at) = devices.oldest_block().filter(|at| oldest.is_none_or(|oldest| *at < oldest))
+        {
+            buffers.ring.move_horizon(at);
+            devices.drop_blocks(at);
+        }
+        buffers.pool.give_back(self.evict_oldest(until));
+        buffers.ring.horizon().into_iter().for_each(|horizon| devices.drop_blocks(horizon.max(until)));
+    }
+
+    /// Makes room for records of a device, if new records replace the oldest ones.
+    pub(crate) fn make_room_for_devices(&self, oldest_block: Option<Ticks>) -> MadeRoom {
+        if !self.settings.keeps_newest {
+            return MadeRoom::None;
+        }
+        let buffers = self.buffers();
+        match (oldest_block, buffers.ring.oldest()) {
+            (Some(block), chunk) if chunk.is_none_or(|chunk| block < chunk) => {
+                buffers.ring.move_horizon(block);
+                MadeRoom::OldestBlock
+            }
+            (_, Some(_)) => {
+                buffers.pool.give_back(self.evict_oldest(Ticks(0)));
+                MadeRoom::Elsewhere
+            }
+            _ => MadeRoom::None,
+        }
     }
 
     /// Returns the ids that new records may refer to.

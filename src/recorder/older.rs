@@ -5,9 +5,9 @@
 
 use super::ring::{References, remove_reference};
 use crate::buffer::{Chunk, CommittedRecord, CommittedSlots, ReservedBytes, Tag, flag};
-use kineto_trace::fields::decode_values;
 use crate::time::Ticks;
 use kineto_trace::fallible::List;
+use kineto_trace::fields::decode_values;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;

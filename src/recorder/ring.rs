@@ -130,6 +130,22 @@ impl ChunkRing {
         state
     }
 
+    /// Returns when a thread left the oldest of the chunks that threads have left.
+    pub(super) fn oldest(&self) -> Option<Ticks> {
+        self.lock().left.front().map(|(_, at)| *at)
+    }
+
+    /// Returns until when records may be missing.
+    pub(super) fn horizon(&self) -> Option<Ticks> {
+        self.lock().evicted.horizon
+    }
+
+    /// Notes that records of devices are missing until then.
+    pub(super) fn move_horizon(&self, to: Ticks) {
+        let mut state = self.lock();
+        state.evicted.horizon = state.evicted.horizon.max(Some(to));
+    }
+
     /// Takes everything.
     pub(super) fn take_contents(&self) -> RingContents {
         let RingState { at_hand, left, large_payloads, older, evicted, .. } = std::mem::take(&mut *self.lock().state);

@@ -379,7 +379,7 @@ impl Trace {
         TraceStats {
             slices,
             events,
-            before_window: evicted.records + index.before_window,
+            before_window: evicted.records + index.before_window + self.device_activities_before_window(),
             memory_events: index.memory - replaced + on_devices,
             threads: self
                 .inner
@@ -472,6 +472,12 @@ impl Trace {
         } else {
             Some("no span was entered while the recording ran; start it earlier, or stop it later")
         }
+    }
+
+    /// Returns the number of device activities from before the window.
+    fn device_activities_before_window(&self) -> u64 {
+        let kept: u64 = self.linked_collections().iter().map(LinkedCollection::work_before_window).sum();
+        kept + self.inner.collections.iter().map(|collection| collection.records.evicted_work).sum::<u64>()
     }
 
     /// Returns the number of device memory events from collectors.

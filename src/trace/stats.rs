@@ -21,8 +21,8 @@ pub struct TraceStats {
     pub slices: u64,
     /// Events recorded: instants and counters.
     pub events: u64,
-    /// Slices and events from before the trace's [window](crate::Trace::window): newer ones have replaced them
-    /// ([`Overflow::KeepNewest`](crate::Overflow::KeepNewest)), or the trace was cut to requested times.
+    /// Slices, events and device activities from before the trace's [window](crate::Trace::window): newer ones have replaced
+    /// them ([`Overflow::KeepNewest`](crate::Overflow::KeepNewest)), or the trace was cut to requested times.
     pub before_window: u64,
     /// Allocations and frees recorded.
     pub memory_events: u64,
@@ -109,7 +109,7 @@ impl fmt::Display for TraceStats {
         let (threads, kib) = (count_with_noun(self.threads as u64, "thread"), self.bytes / 1024);
         write!(f, "{slices} and {events} of {threads} in {:.3?}, {kib} KiB", self.duration)?;
         if self.before_window > 0 {
-            write!(f, "\n  before its window: {}", count_with_noun(self.before_window, "slice or event"))?;
+            write!(f, "\n  {} before the window, which it leaves out", count_with_noun(self.before_window, "row"))?;
         }
         if self.memory_events > 0 {
             write!(f, "\n  {} allocations and frees", self.memory_events)?;

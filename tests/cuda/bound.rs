@@ -1,12 +1,13 @@
 //! Launches faster than records are read: memory stays bounded, and each record is kept or counted.
 #![allow(clippy::cast_possible_truncation, reason = "tests count little")]
 
+use std::collections::HashSet;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 use support::gpu::machine;
-use support::{cuda, gpu};
+use support::{File, cuda, gpu};
 use tracing::{info_span, subscriber};
-use tracing_kineto::{ActivityType, ActivityTypes, Loss, Trace};
+use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder, Loss, Overflow, Trace};
 use tracing_subscriber::layer::SubscriberExt;
 
 const MIB: u64 = 1 << 20;
@@ -148,6 +149,49 @@ fn child_that_launches() {
     for (settings, kernel) in [(refusing, SHORT), (refusing, LONG), (insisting, LONG)] {
         LaunchRun { launches: 100_000, limits: [2 * MIB, 8 * MIB], extra: 16 * MIB, settings, kernel }.run();
     }
+}
+
+/// Runs in a child process, as its simulator's queue is full at times.
+#[test]
+fn newest_kernels_are_kept_with_the_spans_that_launched_them() {
+    gpu::in_child("bound::child_that_keeps_the_newest", &[]);
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_that_keeps_the_newest() {
+    const LAUNCHES: u64 = 100_000;
+    let _watch = gpu::watch(Duration::from_secs(100));
+    let machine = machine("");
+    let (stream, kernel) = (machine.stream(), machine.only_kernel(SHORT));
+    let newest = |builder: KinetoLayerBuilder| {
+        let types = TYPES.with(ActivityType::ExternalCorrelation);
+        builder.activities(types).buffer_limit_bytes(4 * MIB).overflow(Overflow::KeepNewest)
+    };
+    let (layer, guard) = support::layer(newest);
+    subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let _root = info_span!("root", id = 7).entered();
+        for step in 0..LAUNCHES / 100 {
+            // The collector keeps up.
+            std::thread::sleep(Duration::from_millis(1));
+            let _span = info_span!("hundred", step).entered();
+            (0..100).for_each(|_| machine.launch(kernel, 1, stream));
+        }
+    });
+    let file = File::of(guard.finish().unwrap());
+    let stats = file.trace.stats();
+    assert!(stats.bytes <= 4 * MIB && stats.losses.is_empty(), "{stats}");
+    assert_eq!(stats.slices + stats.device_activities + stats.before_window, LAUNCHES + LAUNCHES / 100 + 1, "{stats}");
+    let root = file.slice("root").args;
+    assert_eq!((&root["id"], &root["clipped"]), (&7.into(), &true.into()));
+    let (kernels, calls) = (gpu::kernels(&file), gpu::calls(&file));
+    assert!(kernels.len() > 5_000, "{stats}");
+    let launched: HashSet<_> = calls.iter().map(|call| call["args"]["correlation"].as_u64()).collect();
+    let linked = kernels.iter().filter(|kernel| launched.contains(&kernel["args"]["correlation"].as_u64()));
+    // Those of a few steps may have been launched before the window.
+    assert!(kernels.len() - linked.count() < 1_000, "{stats}");
+    let last = kernels.iter().max_by_key(|kernel| kernel["args"]["correlation"].as_u64()).unwrap();
+    assert_eq!(gpu::under(&file, last), "hundred");
 }
 
 #[test]

@@ -70,6 +70,8 @@ pub(crate) struct Collected {
     /// The threads that made the calls.
     pub(crate) threads: Threads,
     pub(crate) losses: Vec<(Loss, u64)>,
+    /// The number of device activities that newer records have replaced.
+    pub(crate) evicted_work: u64,
     pub(crate) notes: Vec<String>,
     pub(crate) devices: Vec<DeviceDescription>,
     /// Pairs of a device's number in the records and the number it is shown under, since another vendor uses the
@@ -109,6 +111,7 @@ impl Collected {
             contexts,
             threads: Threads::default(),
             losses,
+            evicted_work: 0,
             notes: Vec::new(),
             devices: Vec::new(),
             renumbered: Vec::new(),
@@ -140,7 +143,7 @@ impl Collected {
         std::iter::from_fn(move || {
             loop {
                 if let Some(entry) = Entry::read_at(ARENA, block, at, pack_place(ARENA, first + at)?) {
-                    at += 1 + FIXED_WORDS + extra_words(ARENA) + entry.words.len();
+                    at += entry.word_count(ARENA);
                     return Some(entry);
                 }
                 let (next, words) = blocks.next()?;
@@ -198,6 +201,17 @@ impl Drop for Collected {
     }
 }
 
+/// Returns how many records a block of an arena contains.
+pub(super) fn count_records(arena: usize, block: &[u64]) -> u64 {
+    let mut at = 0;
+    let next = || {
+        let entry = Entry::read_at(arena, block, at, 0)?;
+        at += entry.word_count(arena);
+        Some(())
+    };
+    std::iter::from_fn(next).count() as u64
+}
+
 /// Returns the place of a record: its arena, then the index of its head among all words there.
 #[inline]
 fn pack_place(arena: usize, word: usize) -> Option<u32> {
@@ -214,6 +228,11 @@ impl<'t> Entry<'t> {
         let words = rest.get(FIXED_WORDS + extra_words(arena)..FIXED_WORDS + extra_words(arena) + usize::from(used))?;
         let fixed = rest.first_chunk()?;
         Some(Entry { at: place, tag, kind, shape, name: Name((head >> 32) as u32), fixed, last, words })
+    }
+
+    /// Returns how many words it takes in its arena.
+    fn word_count(&self, arena: usize) -> usize {
+        1 + FIXED_WORDS + extra_words(arena) + self.words.len()
     }
 
     /// Returns its type.

@@ -5,7 +5,9 @@
 //! records have separate arenas, since each is read separately.
 
 use super::super::threads::Threads;
-use super::collected::{ARENA_WORDS, ARENAS, BLOCK, BLOCK_BYTES, BY_HANDLE, Collected, LAUNCHES, OF_SLICE, Role};
+use super::collected::{
+    ARENA_WORDS, ARENAS, BLOCK, BLOCK_BYTES, BY_HANDLE, Collected, LAUNCHES, OF_SLICE, Role, count_records,
+};
 use super::layout::RecordLayout;
 use super::names::{Name, NameTable};
 use super::pauses::Pauses;
@@ -13,9 +15,11 @@ use super::record::{
     ApiCall, CounterSample, DeviceMemory, DeviceWork, EventRecord, External, Overhead, Synchronization, Thread,
 };
 use crate::buffer::Loss;
+use crate::clock;
 use crate::os::memory;
+use crate::time::Ticks;
 use kineto_trace::activity::{ActivityType, CorrelationId};
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -27,6 +31,21 @@ pub(crate) trait Budget: fmt::Debug + Send + Sync {
     fn reserve_non_work(&self, bytes: u64) -> bool;
     /// Releases that many bytes.
     fn release_bytes(&self, bytes: u64);
+    /// Makes room, if new records replace the oldest ones. `oldest` is when the collector's oldest block was full.
+    fn make_room(&self, _oldest: Option<Ticks>) -> MadeRoom {
+        MadeRoom::None
+    }
+}
+
+/// How a budget made room for new records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MadeRoom {
+    /// It made none.
+    None,
+    /// It dropped older records of others.
+    Elsewhere,
+    /// The collector is to drop its oldest block.
+    OldestBlock,
 }
 
 /// Receives the records of a collector; a cheap clone, for any thread.
@@ -60,6 +79,10 @@ struct StoreState {
     threads: Threads,
     losses: Vec<(Loss, u64)>,
     notes: Vec<String>,
+    /// The number of device activities in dropped blocks.
+    evicted_work: u64,
+    /// Dropped blocks that a snapshot still holds.
+    held: Vec<Arc<Vec<u64>>>,
     /// Correlation ids of launches in pauses, whose work is not kept either.
     unwanted: HashSet<u64>,
     /// The error of the collector's own clock, in nanoseconds.
@@ -72,8 +95,15 @@ struct StoreState {
 /// The blocks of records of some roles.
 #[derive(Clone, Debug, Default)]
 struct Arena {
-    full: Vec<Arc<Vec<u64>>>,
+    full: VecDeque<FullBlock>,
     open: Vec<u64>,
+}
+
+/// A block, and when it was full: its records are older.
+#[derive(Clone, Debug)]
+struct FullBlock {
+    words: Arc<Vec<u64>>,
+    at: Ticks,
 }
 
 /// The most contexts that are kept.
@@ -155,6 +185,16 @@ impl RecordSink {
         (state.names, state.shapes, state.contexts, state.notes) = (names, shapes, contexts, notes);
     }
 
+    /// Returns when the oldest block was full.
+    pub(crate) fn oldest_block(&self) -> Option<Ticks> {
+        self.lock_state().oldest_block()
+    }
+
+    /// Drops the blocks that were full by then.
+    pub(crate) fn drop_blocks(&self, until: Ticks) {
+        self.lock_state().drop_blocks(until, &*self.store.budget);
+    }
+
     /// Returns whether records were lost to the memory limit.
     pub(crate) fn is_full(&self) -> bool {
         self.lock_state().losses.iter().any(|(cause, _)| *cause == Loss::DeviceRecordsOverLimit)
@@ -169,9 +209,8 @@ impl RecordSink {
             state.clone()
         };
         drop(state);
-        let arenas = taken.arenas.map(|Arena { full: mut blocks, open }| {
-            blocks.push(Arc::new(open));
-            blocks
+        let arenas = taken.arenas.map(|Arena { full, open }| {
+            full.into_iter().map(|block| block.words).chain(std::iter::once(Arc::new(open))).collect::<Vec<_>>()
         });
         // A snapshot copies the part-filled blocks, charged to the budget if there is room, and the names.
         let copied =
@@ -188,6 +227,7 @@ impl RecordSink {
             contexts: taken.contexts,
             threads: taken.threads,
             losses: taken.losses,
+            evicted_work: taken.evicted_work,
             notes: taken.notes,
             devices: Vec::new(),
             renumbered: Vec::new(),
@@ -238,11 +278,53 @@ impl StoreState {
     /// Returns a block with room for that many words.
     #[inline]
     fn block_with_room(&mut self, role: Role, words: usize, budget: &dyn Budget) -> Option<&mut Vec<u64>> {
-        let arena = self.arenas.get_mut(role.arena_index())?;
-        if arena.open.capacity() - arena.open.len() < words {
-            self.bytes += arena.begin_block(role, budget).then_some(BLOCK_BYTES)?;
+        let open = &self.arenas.get(role.arena_index())?.open;
+        if open.capacity() - open.len() < words {
+            self.begin_block(role, budget).then_some(())?;
         }
-        Some(&mut arena.open)
+        self.arenas.get_mut(role.arena_index()).map(|arena| &mut arena.open)
+    }
+
+    /// Starts another block, if there is room for it.
+    #[cold]
+    fn begin_block(&mut self, role: Role, budget: &dyn Budget) -> bool {
+        // Other threads may take the room that was made.
+        const TRIES: usize = 16;
+        (0..TRIES).any(|_| {
+            let begun = self.arenas.get_mut(role.arena_index()).is_some_and(|arena| arena.begin_block(role, budget));
+            if begun {
+                self.bytes += BLOCK_BYTES;
+                return true;
+            }
+            let oldest = self.oldest_block();
+            if let (MadeRoom::OldestBlock, Some(oldest)) = (budget.make_room(oldest), oldest) {
+                self.drop_blocks(oldest, budget);
+            }
+            false
+        })
+    }
+
+    fn oldest_block(&self) -> Option<Ticks> {
+        self.arenas.iter().filter_map(|arena| arena.full.front()).map(|block| block.at).min()
+    }
+
+    /// Drops the blocks that were full by then.
+    fn drop_blocks(&mut self, until: Ticks, budget: &dyn Budget) {
+        for (number, arena) in self.arenas.iter_mut().enumerate() {
+            let due = arena.full.partition_point(|block| block.at <= until);
+            for block in arena.full.drain(..due) {
+                if number == Role::Work.arena_index() {
+                    self.evicted_work += count_records(number, &block.words);
+                }
+                self.held.push(block.words);
+            }
+        }
+        // The memory is free once no snapshot holds it.
+        let before = self.held.len();
+        self.held.retain(|block| Arc::strong_count(block) > 1);
+        let freed = (before - self.held.len()) as u64 * BLOCK_BYTES;
+        self.bytes -= freed;
+        budget.release_bytes(freed);
     }
 
     /// Counts a record outside of the recording.
@@ -256,7 +338,6 @@ impl StoreState {
 
 impl Arena {
     /// Starts another block, if there is room for it.
-    #[cold]
     fn begin_block(&mut self, role: Role, budget: &dyn Budget) -> bool {
         let is_full = self.full.len() >= ARENA_WORDS / BLOCK - 1;
         let is_left = || match role {
@@ -273,7 +354,7 @@ impl Arena {
         let full = std::mem::replace(&mut self.open, open);
         memory::populate_spare(&mut self.open);
         if full.capacity() > 0 {
-            self.full.push(Arc::new(full));
+            self.full.push_back(FullBlock { words: Arc::new(full), at: clock::now() });
         }
         true
     }

@@ -1,8 +1,9 @@
 //! Memory for the records of collectors, out of the one budget of a session.
 
-use crate::collector::Budget;
+use crate::collector::{Budget, MadeRoom};
 use crate::os::fork;
 use crate::recorder::Recorder;
+use crate::time::Ticks;
 use std::sync::Arc;
 
 /// One part in that many is reserved for spans: a program may make any number of calls that launch nothing.
@@ -29,7 +30,13 @@ impl Budget for PoolBudget {
 
     fn reserve_non_work(&self, bytes: u64) -> bool {
         let pool = self.recorder.pool();
-        self.generation == fork::generation() && pool.reserve_for_use(bytes, pool.bytes_max() / PART_FOR_WORK)
+        // Where the oldest records make room, the newest calls do not displace work.
+        let left = if self.recorder.settings.keeps_newest { 0 } else { pool.bytes_max() / PART_FOR_WORK };
+        self.generation == fork::generation() && pool.reserve_for_use(bytes, left)
+    }
+
+    fn make_room(&self, oldest: Option<Ticks>) -> MadeRoom {
+        if self.generation == fork::generation() { self.recorder.make_room_for_devices(oldest) } else { MadeRoom::None }
     }
 
     fn release_bytes(&self, bytes: u64) {

@@ -156,8 +156,7 @@ impl ClockState {
                 next = Instant::now() + PERIOD;
                 continue;
             }
-            let evicted = self.recorder.evict_oldest(Ticks(0));
-            self.recorder.pool().give_back(evicted);
+            self.recorder.make_room(Ticks(0), &self.collectors);
             self.recorder.pool().refill();
             self.report_limit();
             if Instant::now() >= next {

@@ -72,6 +72,8 @@ struct DeviceCounts {
     unfinished: u64,
     out_of_window: u64,
     beyond_end: u64,
+    /// The number of device activities before the window.
+    before_window: u64,
     /// The recorded time before it was cut to the requested one.
     uncut: Option<(Timestamp, Timestamp)>,
 }
@@ -79,8 +81,18 @@ struct DeviceCounts {
 impl DeviceCounts {
     /// Counts a record outside the windows, unless it is inside the uncut time.
     fn count_outside(&mut self, times: (Timestamp, Timestamp)) {
-        let is_apart = self.uncut.is_some_and(|uncut| overlaps_any(&[uncut], times));
-        self.out_of_window += u64::from(!is_apart);
+        self.out_of_window += u64::from(!self.is_uncut(times));
+    }
+
+    /// Counts device work outside the windows, which ended before them unless they had begun.
+    fn count_work_outside(&mut self, work: &Work, began: bool) {
+        self.count_outside((work.start, work.end));
+        self.before_window += u64::from(!began && self.is_uncut((work.start, work.end)));
+    }
+
+    /// Returns whether a record lies in the time that was cut off.
+    fn is_uncut(&self, times: (Timestamp, Timestamp)) -> bool {
+        self.uncut.is_some_and(|uncut| overlaps_any(&[uncut], times))
     }
 }
 
@@ -134,7 +146,7 @@ impl LinkedCollection {
             };
             let lies_inside = || overlaps_any(&reach, (work.start, work.end)) || began() && is_ours();
             if collection.records.was_launched_in_a_pause(entry.correlation_id()) || !lies_inside() {
-                counts.count_outside((work.start, work.end));
+                counts.count_work_outside(&work, began());
                 continue;
             }
             counts.work += 1;
@@ -262,6 +274,11 @@ impl LinkedCollection {
     /// Returns whether slices of a stream may overlap; only a walk can decide that.
     pub(crate) fn may_overlap(&self) -> bool {
         self.counts.unfinished > 0 || self.links.may_overlap() || !self.marks.is_empty()
+    }
+
+    /// Returns the number of work records before the window.
+    pub(crate) fn work_before_window(&self) -> u64 {
+        self.counts.before_window
     }
 
     /// Returns the number of work records.
