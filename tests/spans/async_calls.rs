@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
-use support::{File, on_thread, record_uninterrupted};
+use support::{File, on_thread, record_uninterrupted, record_with};
 use tracing::{Instrument, Span, info_span};
 use tracing_kineto::analysis::{Average, GroupBy};
 
@@ -213,6 +213,22 @@ fn layers_have_no_track_when_they_follow_each_other() {
     });
     let expected = [row("attention", 3, 3), row("linear", 3, 3), row("report", 1, 1)];
     assert_eq!((tracks(&file), averages(&file)), (vec![], expected.to_vec()));
+}
+
+#[test]
+fn slice_with_an_event_is_shown_wherever_its_chunk_ends() {
+    const SPANS: u64 = 20_000;
+    let enter = |span: &Span| span.in_scope(|| tracing::info!("event"));
+    let work = || {
+        for number in 0..SPANS {
+            let span = info_span!("twice");
+            [&span, &span].into_iter().for_each(enter);
+            // So that chunks end between any two records.
+            (0..number % 3).for_each(|_| info_span!("other").in_scope(|| ()));
+        }
+    };
+    let file = record_with(|builder| builder.events(tracing::Level::INFO), work);
+    assert_eq!(file.all("twice").len() as u64, 2 * SPANS);
 }
 
 #[test]

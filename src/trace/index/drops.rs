@@ -25,15 +25,21 @@ use std::cmp::Reverse;
 pub(super) struct Drops<'r> {
     recorded: &'r Recorded,
     lane: u64,
-    /// Slices of the current lane, each inside the previous one; the last ones may have ended.
-    open: List<Entered>,
-    /// The time of the last other record on the lane.
-    last_event_at: Ticks,
-    /// The slices of other lanes.
-    others: Map<u64, List<Entered>>,
+    current: LaneSlices,
+    /// Those of other lanes.
+    others: Map<u64, LaneSlices>,
     spans: Map<u64, Span>,
     /// Closed spans, and whether their thread exited them last and entered nothing since.
     closed: List<(u64, bool)>,
+}
+
+/// The last records of a lane.
+#[derive(Debug, Default)]
+struct LaneSlices {
+    /// Slices, each inside the previous one; the last ones may have ended.
+    open: List<Entered>,
+    /// The time of the last other record.
+    last_event_at: Ticks,
 }
 
 /// A slice that may have records inside.
@@ -89,8 +95,8 @@ const MOST: usize = 64;
 
 impl<'r> Drops<'r> {
     pub(super) fn new(recorded: &'r Recorded) -> Drops<'r> {
-        let (lane, open, other, others, spans, closed) = Default::default();
-        Drops { recorded, lane, open, last_event_at: other, others, spans, closed }
+        let (lane, current, others, spans, closed) = Default::default();
+        Drops { recorded, lane, current, others, spans, closed }
     }
 
     /// Processes a record; `ends` holds the ends of slices that their own records lack.
@@ -101,7 +107,7 @@ impl<'r> Drops<'r> {
             Tag::Close => {
                 let [span, ..] = record.words;
                 // A slice that another one follows was removed.
-                let is_entered_last = || self.open.iter().rev().take(MOST).any(|entered| entered.span == span);
+                let is_entered_last = || self.current.open.iter().rev().take(MOST).any(|entered| entered.span == span);
                 self.closed.push((span, record.head.flags & flag::AFTER_EXIT != 0 && is_entered_last()));
             }
             Tag::Instant | Tag::Counter => self.count_event(Ticks(record.words[0]), ends),
@@ -116,14 +122,16 @@ impl<'r> Drops<'r> {
 
     /// Begins to process records of that lane.
     pub(super) fn enter_lane(&mut self, lane: u64) {
-        let open = self.others.remove(&lane).unwrap_or_default();
-        let before = std::mem::replace(&mut self.open, open);
-        self.others.insert(std::mem::replace(&mut self.lane, lane), before);
-        self.last_event_at = Ticks(0);
+        // Each chunk of a thread names its lane.
+        if lane != self.lane {
+            let current = self.others.remove(&lane).unwrap_or_default();
+            let before = std::mem::replace(&mut self.current, current);
+            self.others.insert(std::mem::replace(&mut self.lane, lane), before);
+        }
     }
 
     fn count_event(&mut self, at: Ticks, ends: &Map<u64, Ticks>) {
-        self.last_event_at = at;
+        self.current.last_event_at = at;
         self.count_in(|around| around.end_ticks(ends).is_none_or(|end| at <= end));
     }
 
@@ -134,29 +142,31 @@ impl<'r> Drops<'r> {
 
     /// Counts a record for the slice entered last, if the record is inside it.
     fn count_in(&mut self, is_in: impl Fn(&Entered) -> bool) {
-        self.open.last_mut().filter(|around| is_in(around)).into_iter().for_each(|around| around.records += 1);
+        self.current.open.last_mut().filter(|around| is_in(around)).into_iter().for_each(|around| around.records += 1);
     }
 
     fn enter_slice(&mut self, slice: &CommittedRecord<'_>, ends: &Map<u64, Ticks>) {
         let ([start, end, _], span) = (slice.words, slice.span_id());
         let is_first = slice.head.flags & flag::FIRST != 0;
         let mut follows = false;
-        while let Some(ended) = self.open.pop_if(|entered| entered.end_ticks(ends).is_some_and(|end| end.0 <= start)) {
-            follows = ended.span == span && ended.end_ticks(ends) > Some(self.last_event_at);
+        while let Some(ended) =
+            self.current.open.pop_if(|entered| entered.end_ticks(ends).is_some_and(|end| end.0 <= start))
+        {
+            follows = ended.span == span && ended.end_ticks(ends) > Some(self.current.last_event_at);
             self.complete_slice(ended, self.lane);
         }
-        let is_call = is_first || self.open.iter().any(|around| around.span == span);
+        let is_call = is_first || self.current.open.iter().any(|around| around.span == span);
         let is_known = || self.spans.get(&span).is_some_and(|known| known.is_inside_others);
         let is_foreign = |around: &Entered| !is_known() && !self.is_ancestor(around.span, slice);
-        let is_foreign = !is_call && self.open.last().is_some_and(is_foreign);
-        if let Some(around) = self.open.last_mut() {
+        let is_foreign = !is_call && self.current.open.last().is_some_and(is_foreign);
+        if let Some(around) = self.current.open.last_mut() {
             if is_call || around.is_function_call || around.inside.len() >= MOST {
                 around.records += 1;
             } else {
                 around.inside.push(slice.id());
             }
         }
-        self.open.push(Entered {
+        self.current.open.push(Entered {
             slice: slice.id(),
             span,
             site: slice.head.site,
@@ -196,9 +206,9 @@ impl<'r> Drops<'r> {
     }
 
     pub(super) fn finish(mut self, ends: &Map<u64, Ticks>, converter: &Converter) -> FoundDrops {
-        self.others.insert(self.lane, std::mem::take(&mut self.open));
-        for (lane, open) in std::mem::take(&mut self.others) {
-            open.into_iter().for_each(|entered| self.complete_slice(entered, lane));
+        self.others.insert(self.lane, std::mem::take(&mut self.current));
+        for (lane, slices) in std::mem::take(&mut self.others) {
+            slices.open.into_iter().for_each(|entered| self.complete_slice(entered, lane));
         }
         for (span, at_once) in &self.closed {
             if let Some(span) = self.spans.get_mut(span) {
