@@ -1,7 +1,7 @@
 //! Creates spans for an instruction counter; run by `scripts/instructions`, which evaluates the result.
 //!
 //! ```sh
-//! instructions <base|ours|idle|told|unseen|stacks:FRAMES> <empty|fields|again>
+//! instructions <base|ours|newest|idle|told|unseen|stacks:FRAMES> <empty|fields|again>
 //! instructions <base|ours|counted> alloc
 //! ```
 //!
@@ -9,7 +9,8 @@
 //!
 //! - `base`: a registry with a layer that has only default methods, the baseline of any program that uses `tracing`.
 //! - `ours`: a registry with [`KinetoLayer`], recording.
-//! - `told`: the same with a collector that takes each slice and ignores it.
+//! - `newest`: the same where new records replace old ones.
+//! - `told`: the same as `ours` with a collector that takes each slice and ignores it.
 //! - `idle`: not recording; with KINETO_USE_DAEMON, waiting for requests.
 //! - `unseen`: recording, but not the thread that creates the spans.
 //! - `stacks`: the same as `ours` with call stacks, if built with the feature `backtrace`.
@@ -27,7 +28,7 @@ use tracing_kineto::activity::CorrelationId;
 use tracing_kineto::integration::Collector;
 use tracing_kineto::integration::{Capabilities, RecordSink, Recording, Selection, Unavailable};
 use tracing_kineto::memory::Tracked;
-use tracing_kineto::{ActivityType, ActivityTypes, KinetoGuard, KinetoLayer, ThreadFilter, Timestamp};
+use tracing_kineto::{ActivityType, ActivityTypes, KinetoGuard, KinetoLayer, Overflow, ThreadFilter, Timestamp};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry};
 
@@ -84,7 +85,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // The counted spans must have been recorded.
     if let Some(guard) = guard {
-        let slices = guard.finish()?.stats().slices;
+        let stats = guard.finish()?.stats();
+        let slices = stats.slices + stats.before_window;
         let made = if subject == "unseen" { 0 } else { u64::from(BATCHES + 1) * (CHILDREN + 1) };
         if slices != made {
             return Err(format!("{made} spans were created, {slices} recorded").into());
@@ -134,6 +136,13 @@ fn install(subject: &str) -> Result<Option<KinetoGuard>, Box<dyn std::error::Err
         }
         "ours" => {
             let (layer, guard) = KinetoLayer::builder().no_output().build()?;
+            set_global_default(Registry::default().with(layer))?;
+            Ok(Some(guard))
+        }
+        "newest" => {
+            // A third of the spans fit.
+            let builder = KinetoLayer::builder().no_output().overflow(Overflow::KeepNewest).buffer_limit_bytes(1 << 19);
+            let (layer, guard) = builder.build()?;
             set_global_default(Registry::default().with(layer))?;
             Ok(Some(guard))
         }

@@ -246,11 +246,6 @@ impl CommittedRecord<'_> {
         }
     }
 
-    /// Returns the id of the span that the record defines.
-    pub(crate) fn defined_id(&self) -> Option<u64> {
-        self.parent_id().map(|_| self.id())
-    }
-
     /// Returns the slot of its head.
     pub(crate) fn slot(&self) -> usize {
         self.at

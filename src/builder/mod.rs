@@ -170,6 +170,14 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Sets how far back the records of [`Overflow::KeepNewest`] reach, if the memory suffices. Default: all that fit.
+    ///
+    /// Older records are dropped, and each trace begins this long before its end.
+    pub fn keep(mut self, time: Duration) -> Self {
+        self.overrides.set(Key::Keep, Value::Length(time));
+        self
+    }
+
     /// Sets how long dropping the guard, or the end of a cycle, waits for the file without progress. Default: 5 s.
     ///
     /// At the end of the process, by `exit` or a signal, it limits the total time for all files. A file that would take

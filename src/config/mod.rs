@@ -69,6 +69,8 @@ pub(crate) struct Config {
     pub(crate) buffer_limit_bytes: u64,
     pub(crate) field_limit_bytes: usize,
     pub(crate) overflow: Overflow,
+    /// How far back the newest records reach; `None` for all that fit.
+    pub(crate) keep: Option<Duration>,
     pub(crate) flush_timeout: Duration,
     pub(crate) record_from_start: bool,
     pub(crate) fields_while_idle: bool,
@@ -161,6 +163,11 @@ impl Config {
         config.check_start()?;
         config.file = config_file;
         warnings.extend(config.ondemand.timetable.unused_setting_warning().map(str::to_owned));
+        if config.keep.is_some() && config.overflow == Overflow::Stop {
+            warnings.push(
+                "KEEP is ignored: with OVERFLOW=stop, the first records are kept; set OVERFLOW=keep_newest".to_owned(),
+            );
+        }
         config.distributed = overrides.distributed.clone().or_else(|| DistributedInfo::from_env(env, warnings));
         config.job_metadata = env.job_metadata();
         config.gpu.read_variables(env);
@@ -303,6 +310,7 @@ impl Default for Config {
             buffer_limit_bytes: 512 << 20,
             field_limit_bytes: 4096,
             overflow: Overflow::Stop,
+            keep: None,
             flush_timeout: Duration::from_secs(5),
             record_from_start: true,
             fields_while_idle: false,

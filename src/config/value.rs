@@ -25,6 +25,8 @@ pub(crate) enum Value {
     Mode(u32),
     Bytes(u64),
     Time(Duration),
+    /// A time with its unit.
+    Length(Duration),
     Text(String),
     List(Vec<String>),
     Activities(ActivityTypes),
@@ -61,6 +63,7 @@ assign! {
     usize: Int(number) => usize::try_from(*number).unwrap_or(0);
     u64: Bytes(bytes) => *bytes;
     Duration: Time(time) => *time;
+    Option<Duration>: Length(length) => Some(*length);
     String: Text(text) => text.clone();
     // An empty text means none.
     Option<String>: Text(text) => Some(text.clone()).filter(|text| !text.is_empty());
@@ -133,6 +136,8 @@ pub(crate) enum SettingKind {
     Mebibytes,
     /// A number of milliseconds.
     Milliseconds,
+    /// A time with its unit: 500ms, 30s, 5m, 1h.
+    Length,
     Text,
     /// Items separated by commas, trimmed; empty items are ignored.
     List,
@@ -182,6 +187,7 @@ impl SettingKind {
             SettingKind::Milliseconds => parse_int(text, &(0..=i64::from(i32::MAX)))
                 .and_then(|count| u64::try_from(count).ok())
                 .map(|count| Value::Time(Duration::from_millis(count))),
+            SettingKind::Length => parse_length(text).map(Value::Length),
             SettingKind::Text => Some(Value::Text(text.to_owned())),
             SettingKind::List => Some(Value::List(parse_list(text))),
             SettingKind::IntList => {
@@ -222,6 +228,20 @@ impl SettingKind {
     }
 }
 
+/// Parses a whole number above 0 with the unit ms, s, m or h.
+fn parse_length(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let unit_ms = match unit.trim().to_ascii_lowercase().as_str() {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    let number: u64 = number.parse().ok()?;
+    number.checked_mul(unit_ms).filter(|ms| *ms > 0).map(Duration::from_millis)
+}
+
 /// Formats the expected text for errors.
 impl fmt::Display for SettingKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -235,6 +255,7 @@ impl fmt::Display for SettingKind {
             SettingKind::Mode => f.write_str("octal, 0 to 777"),
             SettingKind::Mebibytes => write!(f, "MiB, a whole number from 1 to {}", i32::MAX),
             SettingKind::Milliseconds => write!(f, "ms, a whole number from 0 to {}", i32::MAX),
+            SettingKind::Length => f.write_str("a time such as 500ms, 30s, 5m or 1h"),
             SettingKind::Text => f.write_str("text"),
             SettingKind::List => f.write_str("comma-separated names"),
             SettingKind::IntList => f.write_str("comma-separated whole numbers"),
@@ -266,6 +287,8 @@ impl fmt::Display for Value {
             // The builder counts in bytes.
             Value::Bytes(bytes) => write!(f, "{bytes} bytes"),
             Value::Time(time) => time.as_millis().fmt(f),
+            Value::Length(length) if length.subsec_nanos() == 0 => write!(f, "{}s", length.as_secs()),
+            Value::Length(length) => write!(f, "{}ms", length.as_millis()),
             Value::Text(text) => text.fmt(f),
             Value::List(list) => list.join(",").fmt(f),
             Value::Activities(types) => types.fmt(f),
@@ -386,6 +409,18 @@ mod tests {
     fn presence_is_true_except_for_off_values() {
         for (text, expected) in [("1", true), ("", false), ("0", false), ("False", false), ("no", false), ("x", true)] {
             assert_eq!(shown(&SettingKind::AnyText, text), Some(expected.to_string()), "{text}");
+        }
+    }
+
+    #[test]
+    fn lengths_have_units() {
+        for (text, expected) in
+            [("500ms", "500ms"), ("30s", "30s"), (" 5 M", "300s"), ("1h", "3600s"), ("2000ms", "2s")]
+        {
+            assert_eq!(shown(&SettingKind::Length, text.trim()).as_deref(), Some(expected), "{text}");
+        }
+        for text in ["", "30", "s", "0s", "-1s", "1.5s", "1d", "99999999999999999999h", "9223372036854775807h"] {
+            assert_eq!(shown(&SettingKind::Length, text), None, "{text}");
         }
     }
 

@@ -35,7 +35,6 @@ use crate::time::Ticks;
 use crossbeam_queue::ArrayQueue;
 use memory_listeners::ListenerSlot;
 use ring::{ChunkRing, RingContents};
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -132,6 +131,8 @@ pub(crate) struct RecordedBuffers {
     /// Payloads too large for a chunk, by the id that replaces them there.
     pub(crate) large_payloads: Vec<(u64, Arc<LargePayload>)>,
     pub(crate) evicted: Evicted,
+    /// When all of this was taken.
+    pub(crate) at: Ticks,
 }
 
 /// Records with consecutive ids.
@@ -143,8 +144,8 @@ pub(crate) enum RecordedPart {
     Older(Arc<OlderRecord>),
 }
 
-/// The ids of spans that may be entered again, and of slices that are open.
-type LiveIds = HashSet<u64>;
+/// The ids of spans that may be entered again, and of slices that are open, sorted.
+type LiveIds = Vec<u64>;
 
 impl ProcessBuffers {
     fn new(bytes_max: u64, keeps_newest: bool) -> ProcessBuffers {
@@ -381,14 +382,10 @@ impl Recorder {
         RecordedBuffers::new(buffers.ring.contents(), buffers.lanes.rows())
     }
 
-    /// Makes room for new records, if they replace the oldest ones; drops records from before `until`. Returns a chunk if
-    /// none was ready.
-    fn evict_oldest(&self, until: Ticks) -> Option<Chunk> {
-        if !self.settings.keeps_newest {
-            return None;
-        }
+    /// Returns a chunk of older records for new ones, if none is ready.
+    fn evict_one(&self) -> Option<Chunk> {
         let buffers = self.buffers();
-        let evict = || buffers.ring.evict(&buffers.pool, until, || self.live_ids());
+        let evict = || buffers.ring.evict_one(&buffers.pool, || self.live_ids());
         let evicted = evict();
         if evicted.is_some() || !buffers.pool.is_exhausted() {
             return evicted;
@@ -412,7 +409,7 @@ impl Recorder {
             buffers.ring.move_horizon(at);
             devices.drop_blocks(at);
         }
-        buffers.pool.give_back(self.evict_oldest(until));
+        buffers.ring.evict(&buffers.pool, until, || self.live_ids());
         buffers.ring.horizon().into_iter().for_each(|horizon| devices.drop_blocks(horizon.max(until)));
     }
 
@@ -428,7 +425,7 @@ impl Recorder {
                 MadeRoom::OldestBlock
             }
             (_, Some(_)) => {
-                buffers.pool.give_back(self.evict_oldest(Ticks(0)));
+                buffers.pool.give_back(self.evict_one());
                 MadeRoom::Elsewhere
             }
             _ => MadeRoom::None,
@@ -441,7 +438,8 @@ impl Recorder {
         // A thread may move a span from its frames to the table meanwhile, but not back.
         self.lanes().collect_ids(&mut ids);
         self.span_table().collect_ids(&mut ids);
-        ids.remove(&0);
+        ids.sort_unstable();
+        ids.dedup();
         ids
     }
 
@@ -450,7 +448,7 @@ impl Recorder {
         let buffers = self.buffers();
         // Another thread may take what was evicted.
         let tries = if self.settings.keeps_newest { 16 } else { 0 };
-        let evicted = || self.evict_oldest(Ticks(0)).or_else(|| buffers.pool.take_chunk());
+        let evicted = || self.evict_one().or_else(|| buffers.pool.take_chunk());
         let chunk = buffers.pool.take_chunk().or_else(|| (0..tries).find_map(|_| evicted()))?;
         chunk.open(reserve_ids(), epoch);
         buffers.ring.add_chunk(chunk.clone());
@@ -502,12 +500,12 @@ impl Recorder {
 
 impl RecordedBuffers {
     fn new(contents: RingContents, lanes: Vec<LaneRow>) -> RecordedBuffers {
-        let RingContents { chunks, large_payloads, older, evicted } = contents;
+        let RingContents { at, chunks, large_payloads, older, evicted } = contents;
         let chunks = chunks.into_iter().map(|chunk| (chunk.committed_len(), chunk));
         let chunks = chunks.map(|(committed, chunk)| RecordedPart::Chunk(chunk, committed));
         let mut parts: Vec<_> = chunks.chain(older.into_iter().map(RecordedPart::Older)).collect();
         parts.sort_unstable_by_key(RecordedPart::first_id);
-        RecordedBuffers { parts, lanes, large_payloads, evicted }
+        RecordedBuffers { parts, lanes, large_payloads, evicted, at }
     }
 }
 

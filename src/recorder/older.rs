@@ -60,16 +60,20 @@ pub(super) struct OlderRecords {
 }
 
 impl OlderRecord {
-    /// Calls `each` with what a chunk contains. `is_needed` tells which spans and slices are needed from outside.
-    pub(super) fn find_needed(chunk: &Chunk, is_needed: impl Fn(u64) -> bool, mut each: impl FnMut(Found)) {
+    /// Calls `each` with what a chunk contains. `inside` are the ids in the chunk that are needed from outside; `is_needed`
+    /// tells it of other ids.
+    pub(super) fn find_needed(
+        chunk: &Chunk,
+        mut inside: HashSet<u64>,
+        is_needed: impl Fn(u64) -> bool,
+        mut each: impl FnMut(Found),
+    ) {
         let records = chunk.committed_slots(chunk.committed_len());
         let next = |record: &CommittedRecord<'_>| records.read_record(record.next_slot());
         let all: Vec<_> = std::iter::successors(records.read_record(0), next).collect();
         // What records refer to precedes them, so a search from the end finds all that needed ones need.
-        let mut inside = HashSet::new();
         for record in all.iter().rev() {
-            let is_needed = |id| is_needed(id) || inside.contains(&id);
-            if record.is_open_slice() || record.defined_id().is_some_and(is_needed) {
+            if record.is_open_slice() || !inside.is_empty() && inside.contains(&record.id()) {
                 inside.insert(record.id());
                 inside.extend(record.references());
             }
@@ -78,7 +82,6 @@ impl OlderRecord {
         let (mut lane, mut from) = (0, None);
         for record in &all {
             let [a, b, _] = record.words;
-            let is_needed = |id| is_needed(id) || inside.contains(&id);
             let key = match record.head.tag {
                 _ if is_before_slice(record) => {
                     from.get_or_insert(record.slot());
@@ -99,7 +102,10 @@ impl OlderRecord {
                 _ => None,
             };
             let start = from.take().unwrap_or(record.slot());
-            each(match key.filter(|key| is_needed(key.about)) {
+            let is_needed = |key: &OlderKey| {
+                !inside.is_empty() && inside.contains(&key.about) || key.what != 0 && is_needed(key.about)
+            };
+            each(match key.filter(is_needed) {
                 Some(key) => Found::Needed(OlderRecord::copy(record, start, lane, chunk.epoch(), key)),
                 None => Found::Other {
                     is_shown: matches!(record.head.tag, Tag::Slice | Tag::Instant | Tag::Counter),

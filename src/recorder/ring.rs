@@ -10,10 +10,11 @@ use super::memory_listeners::InternalAllocGuard;
 use super::older::{Found, OlderRecord, OlderRecords};
 use super::{LargePayload, LiveIds};
 use crate::buffer::{Chunk, ChunkPool, ReservedBytes, SLOTS};
+use crate::clock;
 use crate::time::Ticks;
 use crossbeam_queue::SegQueue;
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::ops::{Deref, DerefMut};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// All chunks of a recording.
@@ -45,7 +46,7 @@ pub(super) struct RingState {
 }
 
 /// How many kept chunks and records refer to a record, by its id.
-pub(super) type References = HashMap<u64, u32>;
+pub(super) type References = BTreeMap<u64, u32>;
 
 /// What left the ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,6 +86,7 @@ struct NeededRecords {
 /// Everything in a ring.
 #[derive(Debug, Default)]
 pub(super) struct RingContents {
+    pub(super) at: Ticks,
     pub(super) chunks: Vec<Chunk>,
     pub(super) large_payloads: Vec<(u64, Arc<LargePayload>)>,
     pub(super) older: Vec<Arc<OlderRecord>>,
@@ -151,6 +153,7 @@ impl ChunkRing {
         let RingState { at_hand, left, large_payloads, older, evicted, .. } = std::mem::take(&mut *self.lock().state);
         let chunks = at_hand.into_values().chain(left.into_iter().map(|(chunk, _)| chunk));
         RingContents {
+            at: clock::now(),
             chunks: chunks.map(|each| each.chunk).collect(),
             large_payloads: large_payloads.into_iter().collect(),
             older: older.all_records(),
@@ -162,6 +165,8 @@ impl ChunkRing {
     pub(super) fn contents(&self) -> RingContents {
         let state = self.lock();
         RingContents {
+            // All records before this are committed, and none after it is evicted.
+            at: clock::now(),
             chunks: state.chunks().map(|each| each.chunk.clone()).collect(),
             large_payloads: state.large_payloads.iter().map(|(id, payload)| (*id, payload.clone())).collect(),
             older: state.older.all_records(),
@@ -169,46 +174,36 @@ impl ChunkRing {
         }
     }
 
-    /// Reuses the oldest chunks until the pool has room, and those that were left before `until`. Returns one of them if the
-    /// pool had none ready.
-    ///
-    /// `live_ids` returns the ids of live spans and of open slices.
-    pub(super) fn evict(&self, pool: &ChunkPool, until: Ticks, live_ids: impl FnOnce() -> LiveIds) -> Option<Chunk> {
-        let (mut state, mut for_caller) = (self.lock(), None);
-        if !state.may_evict(pool, until) {
+    /// Returns a reused chunk if none is ready.
+    pub(super) fn evict_one(&self, pool: &ChunkPool, live_ids: impl FnOnce() -> LiveIds) -> Option<Chunk> {
+        let mut state = self.lock();
+        if !pool.is_exhausted() {
             return None;
         }
-        let is_exhausted = pool.is_exhausted();
-        // First: if a span closes after this, it is live; if before, the search finds all references to it.
-        let live = live_ids();
-        state.search_references(pool);
-        while (state.may_evict(pool, until) || is_exhausted && for_caller.is_none())
-            && let Some((oldest, at)) = state.left.pop_front()
-        {
-            state.searched -= 1;
-            state.first_ids.remove(&oldest.chunk.first_id());
-            state.evicted.horizon = state.evicted.horizon.max(Some(at));
-            let needed = state.find_needed(&oldest, &live);
-            // Without room for what is needed, that takes the chunk's.
-            let room = pool.reserve_while_held(needed.records.iter().map(OlderRecord::bytes).sum());
-            let room = match room {
-                None => oldest.chunk.into_reserved().unwrap_or_default(),
-                Some(room) => {
-                    pool.give_back([oldest.chunk]);
-                    room
-                }
-            };
-            let most = pool.bytes_max() / PART_FOR_OLDER;
-            state.keep_needed(needed, most, room);
-            if state.older.is_check_due(most) {
-                state.drop_older(&live);
-            }
-            if is_exhausted && for_caller.is_none() {
-                for_caller = pool.take_ready();
-            }
+        let live = state.prepare(pool, live_ids);
+        let mut reused = None;
+        while reused.is_none() && state.evict_oldest(pool, &live) {
+            reused = pool.take_ready();
         }
-        state.drop_older(&live);
-        for_caller
+        reused
+    }
+
+    /// Reuses the oldest chunks until the pool has room, and those that were left before `until`.
+    ///
+    /// `live_ids` returns the ids of live spans and of open slices.
+    pub(super) fn evict(&self, pool: &ChunkPool, until: Ticks, live_ids: impl Fn() -> LiveIds) {
+        /// Threads and snapshots wait while the ring is locked.
+        const AT_ONCE: usize = 8;
+        loop {
+            let mut state = self.lock();
+            if !state.may_evict(pool, until) {
+                return;
+            }
+            let live = state.prepare(pool, &live_ids);
+            let _ =
+                (0..AT_ONCE).take_while(|_| state.may_evict(pool, until) && state.evict_oldest(pool, &live)).count();
+            state.drop_older(&live);
+        }
     }
 }
 
@@ -245,6 +240,38 @@ impl RingState {
         self.left.front().is_some_and(|(oldest, at)| *at < until || is_useful(&oldest.chunk))
     }
 
+    /// Finds what newer records may need; returns the ids of live spans and of open slices.
+    fn prepare(&mut self, pool: &ChunkPool, live_ids: impl FnOnce() -> LiveIds) -> LiveIds {
+        // First: if a span closes after this, it is live; if before, the search finds all references to it.
+        let live = live_ids();
+        self.search_references(pool);
+        live
+    }
+
+    /// Gives the oldest chunk back to the pool; returns `false` if there is none.
+    fn evict_oldest(&mut self, pool: &ChunkPool, live: &LiveIds) -> bool {
+        let Some((oldest, at)) = self.left.pop_front() else { return false };
+        self.searched -= 1;
+        self.first_ids.remove(&oldest.chunk.first_id());
+        self.evicted.horizon = self.evicted.horizon.max(Some(at));
+        let needed = self.find_needed(&oldest, live);
+        // Without room for what is needed, that takes the chunk's.
+        let room = pool.reserve_while_held(needed.records.iter().map(OlderRecord::bytes).sum());
+        let room = match room {
+            None => oldest.chunk.into_reserved().unwrap_or_default(),
+            Some(room) => {
+                pool.give_back([oldest.chunk]);
+                room
+            }
+        };
+        let most = pool.bytes_max() / PART_FOR_OLDER;
+        self.keep_needed(needed, most, room);
+        if self.older.is_check_due(most) {
+            self.drop_older(live);
+        }
+        true
+    }
+
     /// Searches what was recorded since the last search for references to other chunks.
     fn search_references(&mut self, pool: &ChunkPool) {
         let RingState { at_hand, left, references, searched, .. } = self;
@@ -260,8 +287,12 @@ impl RingState {
         }
         let RingState { references, first_ids, large_payloads, evicted: counts, .. } = self;
         let is_needed = |id: u64| is_needed(id, references, first_ids, live);
+        let own = evicted.own_ids();
+        let referred = references.range(own.clone()).map(|(id, _)| *id);
+        let live = live.get(live.partition_point(|id| *id < own.start)..).unwrap_or_default();
+        let inside = referred.chain(live.iter().copied().take_while(|id| own.contains(id))).collect();
         let mut needed = NeededRecords::default();
-        OlderRecord::find_needed(&evicted.chunk, is_needed, |found| match found {
+        OlderRecord::find_needed(&evicted.chunk, inside, is_needed, |found| match found {
             Found::End(slice, at) => needed.ends.push((slice, at)),
             Found::Needed(record) => needed.records.push(record),
             Found::Other { is_shown, large_payload } => {
@@ -311,11 +342,15 @@ impl RingChunk {
         RingChunk { chunk, searched: 0, references: Vec::new(), reserved: ReservedBytes::default() }
     }
 
+    fn own_ids(&self) -> Range<u64> {
+        self.chunk.first_id()..self.chunk.first_id() + SLOTS as u64
+    }
+
     fn search_references(&mut self, counts: &mut References, pool: &ChunkPool) {
         /// Repeated references are usually close to each other.
         const NEAR: usize = 4;
         let records = self.chunk.committed_slots(self.chunk.committed_len());
-        let own = self.chunk.first_id()..self.chunk.first_id() + SLOTS as u64;
+        let own = self.own_ids();
         while let Some(record) = records.read_record(self.searched) {
             self.searched = record.next_slot();
             for id in record.references().into_iter().filter(|id| *id != 0 && !own.contains(id)) {
@@ -336,7 +371,7 @@ impl RingChunk {
 
 /// Returns whether something refers to a span or slice, or may do so later, or its chunk is kept.
 fn is_needed(id: u64, references: &References, first_ids: &HashSet<u64>, live: &LiveIds) -> bool {
-    references.contains_key(&id) || live.contains(&id) || first_ids.contains(&chunk_of(id))
+    references.contains_key(&id) || live.binary_search(&id).is_ok() || first_ids.contains(&chunk_of(id))
 }
 
 /// Returns the first id of the chunk in which a record was written.

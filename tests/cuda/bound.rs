@@ -153,7 +153,7 @@ fn child_that_launches() {
 
 /// Runs in a child process, as its simulator's queue is full at times.
 #[test]
-fn newest_kernels_are_kept_with_the_spans_that_launched_them() {
+fn newest_kernels_are_kept_with_their_spans() {
     gpu::in_child("bound::child_that_keeps_the_newest", &[]);
 }
 

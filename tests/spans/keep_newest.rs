@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
+use std::time::Duration;
 use support::{File, Slice, layer, record_with, spawn};
 use tracing::span::EnteredSpan;
 use tracing::{Level, Span, info_span};
@@ -271,4 +272,20 @@ fn random_spans_keep_their_fields_and_parents() {
         assert!(slices.len() > 3_000, "{}", file.trace.stats());
         assert_counted(&file.trace, made.into_inner());
     }
+}
+
+#[test]
+fn trace_reaches_back_as_far_as_set() {
+    const KEPT: Duration = Duration::from_millis(150);
+    let file = record_with(
+        |builder| newest(builder).keep(KEPT),
+        || {
+            info_span!("early").in_scope(|| ());
+            std::thread::sleep(KEPT * 2);
+            info_span!("late").in_scope(|| ());
+        },
+    );
+    assert_eq!((file.all("early").len(), file.all("late").len()), (0, 1));
+    assert!(file.trace.stats().duration <= KEPT + Duration::from_millis(1), "{}", file.trace.stats());
+    assert_counted(&file.trace, 2);
 }

@@ -28,6 +28,8 @@ pub(crate) struct ClockThread {
 struct ClockState {
     recorder: Arc<Recorder>,
     collectors: Arc<CollectorSet>,
+    /// How far back records reach, if their age is limited.
+    keep: Option<Duration>,
     anchors: fork::Own<Vec<Anchor>>,
     alive: AtomicBool,
     /// Whether the thread runs.
@@ -42,10 +44,11 @@ const PERIOD: Duration = Duration::from_secs(1);
 const ANCHORS_MAX: usize = 8192;
 
 impl ClockThread {
-    pub(crate) fn new(recorder: Arc<Recorder>, collectors: Arc<CollectorSet>) -> ClockThread {
+    pub(crate) fn new(recorder: Arc<Recorder>, collectors: Arc<CollectorSet>, keep: Option<Duration>) -> ClockThread {
         let shared = ClockState {
             recorder,
             collectors,
+            keep,
             anchors: fork::Own::default(),
             alive: AtomicBool::new(true),
             begun: AtomicBool::new(false),
@@ -128,6 +131,14 @@ impl ClockState {
         anchors.push(anchor);
     }
 
+    /// Returns a time before which records are too old, to a second.
+    fn oldest_kept(&self) -> Ticks {
+        let Some(keep) = self.keep else { return Ticks(0) };
+        let now = Anchor::read_clocks().monotonic.0;
+        let is_older = |anchor: &&Anchor| u128::from(now.saturating_sub(anchor.monotonic.0)) >= keep.as_nanos();
+        self.lock_anchors().iter().rev().find(is_older).map_or(Ticks(0), Anchor::ticks)
+    }
+
     /// Reports once for each recording that the buffers are full.
     fn report_limit(&self) {
         if self.recorder.losses.is_over_limit() && !self.is_full.swap(true, Ordering::Relaxed) {
@@ -156,7 +167,7 @@ impl ClockState {
                 next = Instant::now() + PERIOD;
                 continue;
             }
-            self.recorder.make_room(Ticks(0), &self.collectors);
+            self.recorder.make_room(self.oldest_kept(), &self.collectors);
             self.recorder.pool().refill();
             self.report_limit();
             if Instant::now() >= next {

@@ -17,13 +17,13 @@ use super::{FORKED_LOCK, Status, deadline_after, lock_until, lock_within};
 use crate::buffer::Loss;
 use crate::clock::{self, Anchor, Converter};
 use crate::collector::{Collection, CollectorSet};
-use crate::config::{Config, Mode, Output};
+use crate::config::{Config, Mode, Output, Overflow};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::layer::thread_selection;
 use crate::os::{fork, platform, process};
 use crate::recorder::memory_listeners::InternalAllocGuard;
-use crate::recorder::{Recorder, ThreadFilter};
+use crate::recorder::{RecordedBuffers, Recorder, ThreadFilter};
 use crate::time::Timestamp;
 use crate::trace::{PostProcess, Recorded, StackSymbols, Trace, TraceInfo, TraceMetadata, Violations};
 use crate::write::sink::Sinks;
@@ -35,7 +35,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use while_open::WhileOpen;
-use windows::{HOST_TYPES, RecordingWindows};
+use windows::{HOST_TYPES, RecordingWindows, WindowSet};
 
 /// The recordings of one layer, or those of a memory profile.
 ///
@@ -131,7 +131,8 @@ impl SessionRecording {
             is_metadata_shared: false,
         };
         let collectors = Arc::new(collectors);
-        let clock_thread = Arc::new(ClockThread::new(recorder.clone(), collectors.clone()));
+        let clock_thread =
+            Arc::new(ClockThread::new(recorder.clone(), collectors.clone(), settings.first_config().keep));
         SessionRecording {
             observers: Arc::new(SessionObservers::new(recorder.clone())),
             windows: Arc::new(RecordingWindows::new(recorder.clone(), clock_thread.clone())),
@@ -253,7 +254,7 @@ impl SessionRecording {
         self.recorder.gather_losses();
         let converter = build_converter(self.clock_thread.take_anchors(), windows.since, None);
         let taken = self.recorder.take_recorded();
-        let windows = windows.cut_to_times(state.between, &converter).cut_to_horizon(&taken.evicted);
+        let (windows, taken) = self.cut_windows(state, windows, taken, &converter);
         let recorded = windows.assign_windows(&mut collections, taken, &self.recorder, true);
         Ok(self.build_trace(state, recorded, collections, converter, &self.recorder.losses.take_counts()))
     }
@@ -264,17 +265,35 @@ impl SessionRecording {
         self.recorder.gather_losses();
         let mut state = self.lock_state()?;
         self.check_process()?;
-        let end = Anchor::read_clocks();
         let is_recording = matches!(state.phase, SessionPhase::Recording);
-        let windows = is_recording.then(|| self.windows.snapshot(end.ticks())).flatten();
-        let windows = windows.ok_or_else(none_is_running)?;
         let taken = self.recorder.snapshot();
+        let windows = is_recording.then(|| self.windows.snapshot(taken.at)).flatten().ok_or_else(none_is_running)?;
+        let end = Anchor::read_clocks();
         state.reports.close_builder(end.unix);
         let mut collections = self.collectors.snapshot();
         let converter = build_converter(self.clock_thread.anchors(), windows.since, Some(end));
-        let windows = windows.cut_to_times(state.between, &converter).cut_to_horizon(&taken.evicted);
+        let (windows, taken) = self.cut_windows(&state, windows, taken, &converter);
         let recorded = windows.assign_windows(&mut collections, taken, &self.recorder, false);
         Ok(self.build_trace(&state, recorded, collections, converter, &self.recorder.losses.counts()))
+    }
+
+    /// Cuts the windows to the time that was asked for, and to that of the newest records.
+    fn cut_windows(
+        &self,
+        state: &RecordingState,
+        windows: WindowSet,
+        mut taken: RecordedBuffers,
+        converter: &Converter,
+    ) -> (WindowSet, RecordedBuffers) {
+        let config = self.settings.first_config();
+        if let (Some(keep), Overflow::KeepNewest) = (config.keep, config.overflow) {
+            let end = converter.timestamp_of(windows.extent.1).as_nanos();
+            let keep = u64::try_from(keep.as_nanos()).unwrap_or(u64::MAX);
+            let since = converter.ticks_at(Timestamp::from_nanos(end.saturating_sub(keep)));
+            taken.evicted.horizon = taken.evicted.horizon.max(Some(since));
+        }
+        let windows = windows.cut_to_times(state.between, converter).cut_to_horizon(&taken.evicted);
+        (windows, taken)
     }
 
     /// Discards the recording, for that reason.

@@ -322,7 +322,7 @@ mod tests {
     fn recording_windows() -> RecordingWindows {
         let recorder = Arc::new(Recorder::for_tests());
         let collectors = Arc::new(CollectorSet::new(vec![], vec![]));
-        RecordingWindows::new(recorder.clone(), Arc::new(ClockThread::new(recorder, collectors)))
+        RecordingWindows::new(recorder.clone(), Arc::new(ClockThread::new(recorder, collectors, None)))
     }
 
     #[test]
