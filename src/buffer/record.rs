@@ -55,8 +55,8 @@ pub(crate) mod flag {
     pub(crate) const AFTER_EXIT: u8 = 8;
     /// Slice: its span is a user annotation.
     pub(crate) const ANNOTATES: u8 = 8;
-    /// Any record with fields: the payload is the id of a block that holds them.
-    pub(crate) const BLOCK: u8 = 16;
+    /// Any record with fields: the payload is the id of the large payload that holds them.
+    pub(crate) const LARGE: u8 = 16;
     /// Memory: the allocation failed.
     pub(crate) const OUT_OF_MEMORY: u8 = 32;
 }

@@ -179,18 +179,18 @@ impl Hook<'_> {
     /// Writes a record with fields.
     fn put_fields(&self, head: Head, words: [u64; 3], payload: &[u64]) -> u64 {
         match self.store_large_payload(payload) {
-            Some(block) => self.put_record(Head { flags: head.flags | flag::BLOCK, ..head }, words, &block),
+            Some(id) => self.put_record(Head { flags: head.flags | flag::LARGE, ..head }, words, &id),
             None => self.put_record(head, words, payload),
         }
     }
 
-    /// Stores a payload that is too large for a chunk as a block; returns the block's id, 0 if it is lost.
+    /// Stores a payload that is too large for a chunk; returns its id, 0 if it is lost.
     #[inline]
     fn store_large_payload(&self, payload: &[u64]) -> Option<[u64; 1]> {
         (payload.len() > PAYLOAD_MAX).then(|| {
-            let block = self.recorder.keep_large_payload(payload);
-            self.recorder.losses.add(Loss::FieldsOverLimit, u64::from(block.is_none()));
-            [block.unwrap_or(0)]
+            let id = self.recorder.keep_large_payload(payload);
+            self.recorder.losses.add(Loss::FieldsOverLimit, u64::from(id.is_none()));
+            [id.unwrap_or(0)]
         })
     }
 }
@@ -336,7 +336,7 @@ impl KinetoLayer {
         attrs.record(&mut encoder);
         encoder.finish(&self.recorder);
         let block = hook.store_large_payload(words.as_slice());
-        let fields = block.as_ref().map_or((words.as_slice(), 0), |block| (block.as_slice(), flag::BLOCK));
+        let fields = block.as_ref().map_or((words.as_slice(), 0), |block| (block.as_slice(), flag::LARGE));
         self.retry_hook(key, &ctx, hook, |lane| lane.new_span_slowly(key, site, parent, Some(fields), &self.recorder));
     }
 

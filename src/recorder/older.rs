@@ -243,7 +243,7 @@ fn is_before_slice(record: &CommittedRecord<'_>) -> bool {
 }
 
 fn large_payload_of(record: &CommittedRecord<'_>) -> u64 {
-    if record.head.flags & flag::BLOCK == 0 { 0 } else { record.payload_words().next().unwrap_or(0) }
+    if record.head.flags & flag::LARGE == 0 { 0 } else { record.payload_words().next().unwrap_or(0) }
 }
 
 /// Identifies what a record adds to its span or slice; not 0. Values of the same fields replace each other.
@@ -252,7 +252,7 @@ fn content_of(record: &CommittedRecord<'_>) -> u64 {
     (record.head.tag as u8, record.head.site).hash(&mut hasher);
     match record.head.tag {
         Tag::Follows => record.words[1].hash(&mut hasher),
-        Tag::Values if record.head.flags & flag::BLOCK == 0 => {
+        Tag::Values if record.head.flags & flag::LARGE == 0 => {
             let words: List<_> = record.payload_words().map(u64::to_le_bytes).collect();
             decode_values(&words).for_each(|value| value.field.hash(&mut hasher));
         }

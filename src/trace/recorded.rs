@@ -142,7 +142,7 @@ impl Recorded {
     #[inline]
     pub(crate) fn read_payload(&self, record: &CommittedRecord<'_>, words: &mut List<Word>) {
         words.clear();
-        if record.head.flags & flag::BLOCK == 0 {
+        if record.head.flags & flag::LARGE == 0 {
             words.extend(record.payload_words().map(u64::to_le_bytes));
         } else if let Some(large) = record.payload_words().next().and_then(|id| self.large_payloads.get(&id)) {
             words.extend(large.words.iter().map(|word| word.to_le_bytes()));

@@ -7,7 +7,27 @@ pub enum Overflow {
     /// Keeps the records so far and counts further ones.
     #[default]
     Stop,
-    /// Replaces the oldest records by new ones, so that the trace holds the last part of the recording.
+    /// Replaces the oldest records by new ones, so that a trace holds the last part of the recording, for at most
+    /// [`keep`](crate::KinetoLayerBuilder::keep).
+    ///
+    /// The trace is one window: after its start, nothing is missing. Spans that were open at its start are drawn from there,
+    /// with their fields. What was replaced is counted in [`before_window`](crate::TraceStats::before_window).
+    ///
+    /// ```
+    /// use tracing::info_span;
+    /// use tracing_kineto::{KinetoLayer, Overflow};
+    /// use tracing_subscriber::prelude::*;
+    ///
+    /// let builder = KinetoLayer::builder().no_output();
+    /// let (layer, guard) = builder.overflow(Overflow::KeepNewest).buffer_limit_bytes(1 << 20).build()?;
+    /// tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+    ///     (0..100_000).for_each(|_| info_span!("work").in_scope(|| ()));
+    /// });
+    /// let stats = guard.finish()?.stats();
+    /// assert!(stats.bytes <= 1 << 20);
+    /// assert_eq!(stats.slices + stats.before_window, 100_000);
+    /// # Ok::<(), tracing_kineto::Error>(())
+    /// ```
     KeepNewest,
     /// Moves records to a temporary file. Not available yet: `build()` returns an error.
     Spill,
