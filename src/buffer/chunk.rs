@@ -172,7 +172,7 @@ impl Chunk {
         chunk
     }
 
-    /// Gives the memory of the only handle back, and returns its bytes, which stay reserved.
+    /// Frees the chunk and returns its bytes, still reserved; `None` if there is another handle.
     pub(crate) fn into_reserved(mut self) -> Option<ReservedBytes> {
         if !self.is_unique() {
             return None;

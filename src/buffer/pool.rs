@@ -38,8 +38,9 @@ impl ChunkPool {
     /// Creates a pool of at most `bytes_max` bytes, those in traces included. Of these, [`refill`](ChunkPool::refill) leaves
     /// `left_free` to threads that find no chunk ready.
     pub(crate) fn new(bytes_max: u64, left_free: u64) -> ChunkPool {
-        let ready = usize::try_from(left_free / Chunk::BYTES).ok().filter(|_| left_free > 0).unwrap_or(READY);
-        let (ready, budget) = (ArrayQueue::new(ready.clamp(1, READY)), Arc::new(BufferBudget::new(bytes_max)));
+        let fitting = usize::try_from(left_free / Chunk::BYTES).unwrap_or(READY).clamp(1, READY);
+        let ready = ArrayQueue::new(if left_free == 0 { READY } else { fitting });
+        let budget = Arc::new(BufferBudget::new(bytes_max));
         let (starter, starting, helper) = (OnceLock::new(), AtomicBool::new(false), OnceLock::new());
         ChunkPool { ready, budget, left_free, starter, starting, is_started: AtomicBool::new(false), helper }
     }
@@ -115,7 +116,7 @@ impl ChunkPool {
     }
 
     /// Returns whether too few chunks are ready, or too few bytes are free.
-    pub(crate) fn wants_room(&self) -> bool {
+    pub(crate) fn is_low(&self) -> bool {
         let wanted = if self.ready.is_full() { 0 } else { Chunk::BYTES };
         !self.budget.has_room(wanted + self.left_free)
     }
@@ -146,8 +147,8 @@ impl ChunkPool {
         true
     }
 
-    /// Does the same with no bytes left free, and releases the bytes when the value is dropped.
-    pub(crate) fn reserve_while_held(&self, bytes: u64) -> Option<ReservedBytes> {
+    /// Reserves `bytes`, dropping ready chunks if needed; dropping the value releases them.
+    pub(crate) fn reserve_bytes(&self, bytes: u64) -> Option<ReservedBytes> {
         self.reserve_for_use(bytes, 0).then(|| ReservedBytes::new(&self.budget, bytes))
     }
 

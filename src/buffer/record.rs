@@ -181,6 +181,11 @@ impl<'c> CommittedSlots<'c> {
         (at + head.slot_count() <= self.slots.len()).then_some(CommittedRecord { all: self, at, head, words })
     }
 
+    /// Returns the records from slot `at` on.
+    pub(crate) fn records_from(self, at: usize) -> impl Iterator<Item = CommittedRecord<'c>> {
+        std::iter::successors(self.read_record(at), move |record| self.read_record(record.next_slot()))
+    }
+
     /// Reads the record with that id.
     #[inline]
     pub(crate) fn find_record(self, id: u64) -> Option<CommittedRecord<'c>> {

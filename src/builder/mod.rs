@@ -172,9 +172,9 @@ impl KinetoLayerBuilder {
 
     /// Sets how far back the records of [`Overflow::KeepNewest`] reach, if the memory suffices. Default: all that fit.
     ///
-    /// Older records are dropped, and each trace begins this long before its end.
+    /// Each trace begins at most this long before its end.
     pub fn keep(mut self, time: Duration) -> Self {
-        self.overrides.set(Key::Keep, Value::Length(time));
+        self.overrides.set(Key::Keep, Value::Duration(time));
         self
     }
 

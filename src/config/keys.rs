@@ -173,7 +173,7 @@ keys! {
         "memory limit of a recording" => (buffer_limit_bytes);
     Overflow: Both Now Start "OVERFLOW", SettingKind::Overflow, Literal("stop"), "overflow(how)",
         "what happens at the memory limit; `spill` is not available yet" => (overflow);
-    Keep: Both Now Start "KEEP", SettingKind::Length, Described("all that fits"), "keep(time)",
+    Keep: Both Now Start "KEEP", SettingKind::Duration, Described("all that fits"), "keep(time)",
         "how far back `OVERFLOW=keep_newest` reaches, if the memory suffices" => (keep);
     FieldLimit: Both Now Start "FIELD_LIMIT_BYTES", SettingKind::Int(1..=1 << 30), Literal("4096"), "field_limit_bytes(bytes)",
         "length at which values of fields are cut" => (field_limit_bytes);

@@ -26,7 +26,7 @@ pub(crate) enum Value {
     Bytes(u64),
     Time(Duration),
     /// A time with its unit.
-    Length(Duration),
+    Duration(Duration),
     Text(String),
     List(Vec<String>),
     Activities(ActivityTypes),
@@ -63,7 +63,7 @@ assign! {
     usize: Int(number) => usize::try_from(*number).unwrap_or(0);
     u64: Bytes(bytes) => *bytes;
     Duration: Time(time) => *time;
-    Option<Duration>: Length(length) => Some(*length);
+    Option<Duration>: Duration(duration) => Some(*duration);
     String: Text(text) => text.clone();
     // An empty text means none.
     Option<String>: Text(text) => Some(text.clone()).filter(|text| !text.is_empty());
@@ -137,7 +137,7 @@ pub(crate) enum SettingKind {
     /// A number of milliseconds.
     Milliseconds,
     /// A time with its unit: 500ms, 30s, 5m, 1h.
-    Length,
+    Duration,
     Text,
     /// Items separated by commas, trimmed; empty items are ignored.
     List,
@@ -187,7 +187,7 @@ impl SettingKind {
             SettingKind::Milliseconds => parse_int(text, &(0..=i64::from(i32::MAX)))
                 .and_then(|count| u64::try_from(count).ok())
                 .map(|count| Value::Time(Duration::from_millis(count))),
-            SettingKind::Length => parse_length(text).map(Value::Length),
+            SettingKind::Duration => parse_duration(text).map(Value::Duration),
             SettingKind::Text => Some(Value::Text(text.to_owned())),
             SettingKind::List => Some(Value::List(parse_list(text))),
             SettingKind::IntList => {
@@ -229,7 +229,7 @@ impl SettingKind {
 }
 
 /// Parses a whole number above 0 with the unit ms, s, m or h.
-fn parse_length(text: &str) -> Option<Duration> {
+fn parse_duration(text: &str) -> Option<Duration> {
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
     let unit_ms = match unit.trim().to_ascii_lowercase().as_str() {
         "ms" => 1,
@@ -255,7 +255,7 @@ impl fmt::Display for SettingKind {
             SettingKind::Mode => f.write_str("octal, 0 to 777"),
             SettingKind::Mebibytes => write!(f, "MiB, a whole number from 1 to {}", i32::MAX),
             SettingKind::Milliseconds => write!(f, "ms, a whole number from 0 to {}", i32::MAX),
-            SettingKind::Length => f.write_str("a time such as 500ms, 30s, 5m or 1h"),
+            SettingKind::Duration => f.write_str("a duration such as 500ms, 30s, 5m or 1h"),
             SettingKind::Text => f.write_str("text"),
             SettingKind::List => f.write_str("comma-separated names"),
             SettingKind::IntList => f.write_str("comma-separated whole numbers"),
@@ -287,8 +287,8 @@ impl fmt::Display for Value {
             // The builder counts in bytes.
             Value::Bytes(bytes) => write!(f, "{bytes} bytes"),
             Value::Time(time) => time.as_millis().fmt(f),
-            Value::Length(length) if length.subsec_nanos() == 0 => write!(f, "{}s", length.as_secs()),
-            Value::Length(length) => write!(f, "{}ms", length.as_millis()),
+            Value::Duration(duration) if duration.subsec_nanos() == 0 => write!(f, "{}s", duration.as_secs()),
+            Value::Duration(duration) => write!(f, "{}ms", duration.as_millis()),
             Value::Text(text) => text.fmt(f),
             Value::List(list) => list.join(",").fmt(f),
             Value::Activities(types) => types.fmt(f),
@@ -413,14 +413,13 @@ mod tests {
     }
 
     #[test]
-    fn lengths_have_units() {
-        for (text, expected) in
-            [("500ms", "500ms"), ("30s", "30s"), (" 5 M", "300s"), ("1h", "3600s"), ("2000ms", "2s")]
+    fn durations_have_units() {
+        for (text, expected) in [("500ms", "500ms"), ("30s", "30s"), ("5 M", "300s"), ("1h", "3600s"), ("2000ms", "2s")]
         {
-            assert_eq!(shown(&SettingKind::Length, text.trim()).as_deref(), Some(expected), "{text}");
+            assert_eq!(shown(&SettingKind::Duration, text).as_deref(), Some(expected), "{text}");
         }
         for text in ["", "30", "s", "0s", "-1s", "1.5s", "1d", "99999999999999999999h", "9223372036854775807h"] {
-            assert_eq!(shown(&SettingKind::Length, text), None, "{text}");
+            assert_eq!(shown(&SettingKind::Duration, text), None, "{text}");
         }
     }
 

@@ -11,9 +11,8 @@ use super::missing::Missing;
 use super::thread_lanes;
 use super::thread_selection;
 use crate::buffer::{Head, Loss, MemoryTag, Tag};
-use crate::recorder::Busy;
 use crate::recorder::memory_listeners::{self, InternalAllocGuard, Listener};
-use crate::recorder::{Frame, TOO_DEEP, state};
+use crate::recorder::{Busy, Frame, TOO_DEEP, state};
 use crate::time::Ticks;
 
 /// What an allocator did.

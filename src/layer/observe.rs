@@ -5,8 +5,7 @@
 
 use super::ValuesCallsite;
 use crate::observer::ObservedSpan;
-use crate::recorder::Busy;
-use crate::recorder::Recorder;
+use crate::recorder::{Busy, Recorder};
 use std::sync::Arc;
 use tracing_core::span::{Attributes, Id, Record};
 use tracing_core::{Event, Subscriber};

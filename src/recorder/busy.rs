@@ -6,7 +6,7 @@ thread_local! {
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Guards against re-entry while a thread supplies a lane, a chunk or a span's state, or holds the lock of the chunks. Meanwhile
+/// Guards against re-entry while a thread supplies a lane, a chunk or a span's state, or holds the ring's lock. Meanwhile
 /// spans of the allocator or the registry are not recorded, because their hooks would need the same resources.
 pub(crate) struct Busy(());
 

@@ -7,7 +7,7 @@ mod busy;
 mod frames;
 mod lanes;
 pub(crate) mod memory_listeners;
-mod older;
+mod retained;
 mod ring;
 mod slice_extras;
 mod span_table;
@@ -16,8 +16,8 @@ mod thread_selection;
 pub(crate) use busy::Busy;
 pub(crate) use frames::{Frame, Frames, SpanState, TOO_DEEP, state};
 pub(crate) use lanes::{LaneRegistry, LaneRow};
-pub(crate) use older::OlderRecord;
-pub(crate) use ring::Evicted;
+pub(crate) use retained::RetainedRecord;
+pub(crate) use ring::EvictionCounts;
 pub use slice_extras::CounterReport;
 pub(crate) use slice_extras::{SliceExtras, no_stacks};
 pub(crate) use span_table::{Origin, SpanEntry, SpanTable, StoredState};
@@ -130,7 +130,7 @@ pub(crate) struct RecordedBuffers {
     pub(crate) lanes: Vec<LaneRow>,
     /// Payloads too large for a chunk, by the id that replaces them there.
     pub(crate) large_payloads: Vec<(u64, Arc<LargePayload>)>,
-    pub(crate) evicted: Evicted,
+    pub(crate) evicted: EvictionCounts,
     /// When all of this was taken.
     pub(crate) at: Ticks,
 }
@@ -141,7 +141,7 @@ pub(crate) enum RecordedPart {
     /// A chunk, and its committed length when it was taken.
     Chunk(Chunk, usize),
     /// Records that outlived their chunk.
-    Older(Arc<OlderRecord>),
+    Retained(Arc<RetainedRecord>),
 }
 
 /// The ids of spans that may be entered again, and of slices that are open, sorted.
@@ -382,7 +382,7 @@ impl Recorder {
         RecordedBuffers::new(buffers.ring.contents(), buffers.lanes.rows())
     }
 
-    /// Returns a chunk of older records for new ones, if none is ready.
+    /// Evicts until a chunk can be reused; `None` if one is ready, or none is left.
     fn evict_one(&self) -> Option<Chunk> {
         let buffers = self.buffers();
         let evict = || buffers.ring.evict_one(&buffers.pool, || self.live_ids());
@@ -391,7 +391,7 @@ impl Recorder {
             return evicted;
         }
         // The last chunks are those that ended threads have left for new ones.
-        std::iter::from_fn(|| buffers.partly_filled.pop()).for_each(|chunk| self.replace_chunk(chunk));
+        std::iter::from_fn(|| buffers.partly_filled.pop()).for_each(|chunk| self.retire_chunk(chunk));
         evict()
     }
 
@@ -403,7 +403,7 @@ impl Recorder {
         }
         let buffers = self.buffers();
         let oldest = buffers.ring.oldest();
-        while buffers.pool.wants_room()
+        while buffers.pool.is_low()
             && let Some(at) = devices.oldest_block().filter(|at| oldest.is_none_or(|oldest| *at < oldest))
         {
             buffers.ring.move_horizon(at);
@@ -455,10 +455,10 @@ impl Recorder {
         Some(chunk)
     }
 
-    /// Takes back a full chunk from its thread.
-    pub(crate) fn replace_chunk(&self, chunk: Chunk) {
+    /// Marks a chunk as complete: its thread writes no more.
+    pub(crate) fn retire_chunk(&self, chunk: Chunk) {
         if self.settings.keeps_newest {
-            self.buffers().ring.leave_chunk(chunk, clock::now());
+            self.buffers().ring.retire_chunk(chunk, clock::now());
         }
     }
 
@@ -471,17 +471,14 @@ impl Recorder {
     /// Keeps the chunk of an ending thread, so that the next new thread continues it.
     pub(crate) fn leave_chunk(&self, chunk: Chunk) {
         const REUSABLE_BELOW: usize = SLOTS - SLOTS / 8;
-        if chunk.epoch() == self.epoch() && chunk.committed_len() < REUSABLE_BELOW {
-            let rejected = self.buffers().partly_filled.push(chunk);
-            rejected.err().into_iter().for_each(|chunk| self.replace_chunk(chunk));
-        } else {
-            self.replace_chunk(chunk);
-        }
+        let is_reusable = chunk.epoch() == self.epoch() && chunk.committed_len() < REUSABLE_BELOW;
+        let rejected = if is_reusable { self.buffers().partly_filled.push(chunk).err() } else { Some(chunk) };
+        rejected.into_iter().for_each(|chunk| self.retire_chunk(chunk));
     }
 
     /// Keeps a payload that no chunk could hold; returns its id, `None` at the limit.
     pub(crate) fn keep_large_payload(&self, payload: &[u64]) -> Option<u64> {
-        let reserved = self.pool().reserve_while_held(size_of_val(payload) as u64)?;
+        let reserved = self.pool().reserve_bytes(size_of_val(payload) as u64)?;
         let mut words = memory::try_vec_with_capacity(payload.len())?;
         words.extend_from_slice(payload);
         let id = reserve_ids();
@@ -500,10 +497,10 @@ impl Recorder {
 
 impl RecordedBuffers {
     fn new(contents: RingContents, lanes: Vec<LaneRow>) -> RecordedBuffers {
-        let RingContents { at, chunks, large_payloads, older, evicted } = contents;
+        let RingContents { at, chunks, large_payloads, retained, evicted } = contents;
         let chunks = chunks.into_iter().map(|chunk| (chunk.committed_len(), chunk));
         let chunks = chunks.map(|(committed, chunk)| RecordedPart::Chunk(chunk, committed));
-        let mut parts: Vec<_> = chunks.chain(older.into_iter().map(RecordedPart::Older)).collect();
+        let mut parts: Vec<_> = chunks.chain(retained.into_iter().map(RecordedPart::Retained)).collect();
         parts.sort_unstable_by_key(RecordedPart::first_id);
         RecordedBuffers { parts, lanes, large_payloads, evicted, at }
     }
@@ -514,7 +511,7 @@ impl RecordedPart {
     pub(crate) fn first_id(&self) -> u64 {
         match self {
             RecordedPart::Chunk(chunk, _) => chunk.first_id(),
-            RecordedPart::Older(older) => older.first_id,
+            RecordedPart::Retained(record) => record.first_id,
         }
     }
 
@@ -522,15 +519,15 @@ impl RecordedPart {
     pub(crate) fn epoch(&self) -> u64 {
         match self {
             RecordedPart::Chunk(chunk, _) => chunk.epoch(),
-            RecordedPart::Older(older) => older.epoch,
+            RecordedPart::Retained(record) => record.epoch,
         }
     }
 
-    /// Returns the lane of its first record, unless a [`Tag::Lane`](crate::buffer::Tag::Lane) record tells it.
+    /// Returns the lane of a retained record; a chunk names its lanes itself.
     pub(crate) fn lane(&self) -> Option<u64> {
         match self {
             RecordedPart::Chunk(..) => None,
-            RecordedPart::Older(older) => Some(older.lane),
+            RecordedPart::Retained(record) => Some(record.lane),
         }
     }
 
@@ -539,7 +536,7 @@ impl RecordedPart {
     pub(crate) fn records(&self) -> CommittedSlots<'_> {
         match self {
             RecordedPart::Chunk(chunk, committed) => chunk.committed_slots(*committed),
-            RecordedPart::Older(older) => older.records(),
+            RecordedPart::Retained(record) => record.records(),
         }
     }
 
@@ -547,7 +544,7 @@ impl RecordedPart {
     pub(crate) fn committed_late(&self) -> u64 {
         match self {
             RecordedPart::Chunk(chunk, taken) => chunk.committed_len().saturating_sub(*taken) as u64,
-            RecordedPart::Older(_) => 0,
+            RecordedPart::Retained(_) => 0,
         }
     }
 
@@ -555,7 +552,7 @@ impl RecordedPart {
     pub(crate) fn bytes(&self) -> u64 {
         match self {
             RecordedPart::Chunk(..) => Chunk::BYTES,
-            RecordedPart::Older(older) => older.bytes(),
+            RecordedPart::Retained(record) => record.bytes(),
         }
     }
 
@@ -563,7 +560,7 @@ impl RecordedPart {
     pub(crate) fn into_chunk(self) -> Option<Chunk> {
         match self {
             RecordedPart::Chunk(chunk, _) => Some(chunk),
-            RecordedPart::Older(_) => None,
+            RecordedPart::Retained(_) => None,
         }
     }
 }

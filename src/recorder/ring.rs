@@ -1,13 +1,14 @@
-//! The chunks of a recording: a ring in which the oldest are reused, if the newest records are kept.
+//! The chunks of a recording. If the newest records are kept, the ring evicts the oldest chunks.
 //!
-//! Chunks are reused in the order in which their threads left them. The *horizon* is the last time at which a thread left a
-//! reused chunk: records before it may be missing, those after it are complete. So a trace begins at the horizon.
+//! A chunk is retired when its thread begins another one, and chunks are evicted in the order of retirement. The *horizon* is the
+//! latest retirement of an evicted chunk, or the time to which dropped records of devices reach. Earlier records may be missing,
+//! later ones are complete, so a trace begins there.
 //!
 //! Hooks push to queues; a thread that locks the ring receives their entries.
 
 use super::busy::Busy;
 use super::memory_listeners::InternalAllocGuard;
-use super::older::{Found, OlderRecord, OlderRecords};
+use super::retained::{EvictedRecord, RetainedRecord, RetainedRecords};
 use super::{LargePayload, LiveIds};
 use crate::buffer::{Chunk, ChunkPool, ReservedBytes, SLOTS};
 use crate::clock;
@@ -21,45 +22,45 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug, Default)]
 pub(super) struct ChunkRing {
     opened: SegQueue<Chunk>,
-    /// Chunks that their threads have left, and when.
-    left: SegQueue<(Chunk, Ticks)>,
+    /// Chunks that were retired, and when.
+    retired: SegQueue<(Chunk, Ticks)>,
     large_payloads: SegQueue<(u64, Arc<LargePayload>)>,
     state: Mutex<RingState>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct RingState {
-    /// Chunks that their threads have not left, as far as is known, by first id.
-    at_hand: HashMap<u64, RingChunk>,
-    /// The others, in the order in which their threads left them, and when.
-    left: VecDeque<(RingChunk, Ticks)>,
+    /// Chunks that are not known to be retired, by first id.
+    in_use: HashMap<u64, RingChunk>,
+    /// The others, in the order of retirement, and when that was.
+    retired: VecDeque<(RingChunk, Ticks)>,
     /// How many of the first of those were searched for references to the end.
     searched: usize,
     /// The first ids of all of them.
     first_ids: HashSet<u64>,
     large_payloads: HashMap<u64, Arc<LargePayload>>,
-    /// How many chunks and older records refer to a record outside of them, by its id.
+    /// How many chunks and retained records refer to a record outside of them, by its id.
     references: References,
-    older: OlderRecords,
+    retained: RetainedRecords,
     /// The counts since the recording began.
-    evicted: Evicted,
+    evicted: EvictionCounts,
 }
 
 /// How many kept chunks and records refer to a record, by its id.
 pub(super) type References = BTreeMap<u64, u32>;
 
-/// What left the ring.
+/// What was evicted from the ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Evicted {
-    /// Until when records may be missing; `None` if none is.
+pub(crate) struct EvictionCounts {
+    /// The horizon; `None` if nothing was evicted.
     pub(crate) horizon: Option<Ticks>,
-    /// The number of slices and events.
+    /// The number of evicted slices and events.
     pub(crate) records: u64,
-    /// The number of records that newer ones need, and for which there was no room.
+    /// The number of evicted records that newer ones need: there was no room for them.
     pub(crate) needed: u64,
 }
 
-/// The locked state. An allocator may not enter a hook meanwhile, which would lock it again.
+/// The locked state. Its guards keep the allocator out of hooks, which would lock the ring again.
 struct LockedRing<'r> {
     state: MutexGuard<'r, RingState>,
     _busy: Option<Busy>,
@@ -79,7 +80,7 @@ struct RingChunk {
 /// What newer records need of an evicted chunk: records, and the ends of slices in other chunks.
 #[derive(Debug, Default)]
 struct NeededRecords {
-    records: Vec<OlderRecord>,
+    records: Vec<RetainedRecord>,
     ends: Vec<(u64, Ticks)>,
 }
 
@@ -89,12 +90,12 @@ pub(super) struct RingContents {
     pub(super) at: Ticks,
     pub(super) chunks: Vec<Chunk>,
     pub(super) large_payloads: Vec<(u64, Arc<LargePayload>)>,
-    pub(super) older: Vec<Arc<OlderRecord>>,
-    pub(super) evicted: Evicted,
+    pub(super) retained: Vec<Arc<RetainedRecord>>,
+    pub(super) evicted: EvictionCounts,
 }
 
-/// The part of the limit that older records may take.
-const PART_FOR_OLDER: u64 = 4;
+/// Retained records may take one part in that many of the limit.
+const PART_FOR_RETAINED: u64 = 4;
 
 impl ChunkRing {
     /// Adds a chunk that a thread begins to fill.
@@ -107,9 +108,9 @@ impl ChunkRing {
         self.large_payloads.push((id, payload));
     }
 
-    /// Notes that no thread will write into a chunk any more.
-    pub(super) fn leave_chunk(&self, chunk: Chunk, now: Ticks) {
-        self.left.push((chunk, now));
+    /// Marks a chunk as complete: its thread writes no more.
+    pub(super) fn retire_chunk(&self, chunk: Chunk, now: Ticks) {
+        self.retired.push((chunk, now));
     }
 
     fn lock(&self) -> LockedRing<'_> {
@@ -117,32 +118,32 @@ impl ChunkRing {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = LockedRing { state, _busy: busy, _own: own };
         state.receive_opened(self);
-        while let Some((chunk, at)) = self.left.pop() {
+        while let Some((chunk, at)) = self.retired.pop() {
             let first_id = chunk.first_id();
-            let mut known = state.at_hand.remove(&first_id);
+            let mut known = state.in_use.remove(&first_id);
             if known.is_none() {
                 // It was opened after the ring had received those that were opened.
                 state.receive_opened(self);
-                known = state.at_hand.remove(&first_id);
+                known = state.in_use.remove(&first_id);
             }
             // The chunks of an ended recording are unknown.
-            state.left.extend(known.map(|known| (known, at)));
+            state.retired.extend(known.map(|known| (known, at)));
         }
         state.large_payloads.extend(std::iter::from_fn(|| self.large_payloads.pop()));
         state
     }
 
-    /// Returns when a thread left the oldest of the chunks that threads have left.
+    /// Returns when the oldest retired chunk was retired.
     pub(super) fn oldest(&self) -> Option<Ticks> {
-        self.lock().left.front().map(|(_, at)| *at)
+        self.lock().retired.front().map(|(_, at)| *at)
     }
 
-    /// Returns until when records may be missing.
+    /// Returns the horizon.
     pub(super) fn horizon(&self) -> Option<Ticks> {
         self.lock().evicted.horizon
     }
 
-    /// Notes that records of devices are missing until then.
+    /// Moves the horizon to `to`: earlier records of devices were dropped.
     pub(super) fn move_horizon(&self, to: Ticks) {
         let mut state = self.lock();
         state.evicted.horizon = state.evicted.horizon.max(Some(to));
@@ -150,13 +151,14 @@ impl ChunkRing {
 
     /// Takes everything.
     pub(super) fn take_contents(&self) -> RingContents {
-        let RingState { at_hand, left, large_payloads, older, evicted, .. } = std::mem::take(&mut *self.lock().state);
-        let chunks = at_hand.into_values().chain(left.into_iter().map(|(chunk, _)| chunk));
+        let RingState { in_use, retired, large_payloads, retained, evicted, .. } =
+            std::mem::take(&mut *self.lock().state);
+        let chunks = in_use.into_values().chain(retired.into_iter().map(|(chunk, _)| chunk));
         RingContents {
             at: clock::now(),
             chunks: chunks.map(|each| each.chunk).collect(),
             large_payloads: large_payloads.into_iter().collect(),
-            older: older.all_records(),
+            retained: retained.all_records(),
             evicted,
         }
     }
@@ -169,18 +171,18 @@ impl ChunkRing {
             at: clock::now(),
             chunks: state.chunks().map(|each| each.chunk.clone()).collect(),
             large_payloads: state.large_payloads.iter().map(|(id, payload)| (*id, payload.clone())).collect(),
-            older: state.older.all_records(),
+            retained: state.retained.all_records(),
             evicted: state.evicted,
         }
     }
 
-    /// Returns a reused chunk if none is ready.
+    /// Evicts until a chunk can be reused; `None` if the pool has chunks, or none is left.
     pub(super) fn evict_one(&self, pool: &ChunkPool, live_ids: impl FnOnce() -> LiveIds) -> Option<Chunk> {
         let mut state = self.lock();
         if !pool.is_exhausted() {
             return None;
         }
-        let live = state.prepare(pool, live_ids);
+        let live = state.collect_live_ids(pool, live_ids);
         let mut reused = None;
         while reused.is_none() && state.evict_oldest(pool, &live) {
             reused = pool.take_ready();
@@ -188,7 +190,7 @@ impl ChunkRing {
         reused
     }
 
-    /// Reuses the oldest chunks until the pool has room, and those that were left before `until`.
+    /// Evicts the oldest chunks until the pool has room, and those that were retired before `until`.
     ///
     /// `live_ids` returns the ids of live spans and of open slices.
     pub(super) fn evict(&self, pool: &ChunkPool, until: Ticks, live_ids: impl Fn() -> LiveIds) {
@@ -196,13 +198,14 @@ impl ChunkRing {
         const AT_ONCE: usize = 8;
         loop {
             let mut state = self.lock();
-            if !state.may_evict(pool, until) {
+            if !state.is_eviction_due(pool, until) {
                 return;
             }
-            let live = state.prepare(pool, &live_ids);
-            let _ =
-                (0..AT_ONCE).take_while(|_| state.may_evict(pool, until) && state.evict_oldest(pool, &live)).count();
-            state.drop_older(&live);
+            let live = state.collect_live_ids(pool, &live_ids);
+            let _ = (0..AT_ONCE)
+                .take_while(|_| state.is_eviction_due(pool, until) && state.evict_oldest(pool, &live))
+                .count();
+            state.drop_unneeded(&live);
         }
     }
 }
@@ -225,38 +228,38 @@ impl RingState {
     fn receive_opened(&mut self, queues: &ChunkRing) {
         for chunk in std::iter::from_fn(|| queues.opened.pop()) {
             self.first_ids.insert(chunk.first_id());
-            self.at_hand.insert(chunk.first_id(), RingChunk::new(chunk));
+            self.in_use.insert(chunk.first_id(), RingChunk::new(chunk));
         }
     }
 
     fn chunks(&self) -> impl Iterator<Item = &RingChunk> {
-        self.at_hand.values().chain(self.left.iter().map(|(chunk, _)| chunk))
+        self.in_use.values().chain(self.retired.iter().map(|(chunk, _)| chunk))
     }
 
-    /// Returns whether the oldest chunk is to be reused.
-    fn may_evict(&self, pool: &ChunkPool, until: Ticks) -> bool {
+    /// Returns whether the oldest chunk is to be evicted.
+    fn is_eviction_due(&self, pool: &ChunkPool, until: Ticks) -> bool {
         // While a trace holds a chunk, its memory is not free, so this waits for the last moment.
-        let is_useful = |oldest: &Chunk| pool.wants_room() && oldest.is_unique() || pool.is_exhausted();
-        self.left.front().is_some_and(|(oldest, at)| *at < until || is_useful(&oldest.chunk))
+        let is_useful = |oldest: &Chunk| pool.is_low() && oldest.is_unique() || pool.is_exhausted();
+        self.retired.front().is_some_and(|(oldest, at)| *at < until || is_useful(&oldest.chunk))
     }
 
     /// Finds what newer records may need; returns the ids of live spans and of open slices.
-    fn prepare(&mut self, pool: &ChunkPool, live_ids: impl FnOnce() -> LiveIds) -> LiveIds {
-        // First: if a span closes after this, it is live; if before, the search finds all references to it.
+    fn collect_live_ids(&mut self, pool: &ChunkPool, live_ids: impl FnOnce() -> LiveIds) -> LiveIds {
+        // First: a span that closes later is live; if one closed earlier, the search finds all references to it.
         let live = live_ids();
         self.search_references(pool);
         live
     }
 
-    /// Gives the oldest chunk back to the pool; returns `false` if there is none.
+    /// Evicts the oldest chunk; returns `false` if there is none.
     fn evict_oldest(&mut self, pool: &ChunkPool, live: &LiveIds) -> bool {
-        let Some((oldest, at)) = self.left.pop_front() else { return false };
+        let Some((oldest, at)) = self.retired.pop_front() else { return false };
         self.searched -= 1;
         self.first_ids.remove(&oldest.chunk.first_id());
         self.evicted.horizon = self.evicted.horizon.max(Some(at));
         let needed = self.find_needed(&oldest, live);
-        // Without room for what is needed, that takes the chunk's.
-        let room = pool.reserve_while_held(needed.records.iter().map(OlderRecord::bytes).sum());
+        // If the budget has no room for what is needed, that takes the chunk's bytes.
+        let room = pool.reserve_bytes(needed.records.iter().map(RetainedRecord::bytes).sum());
         let room = match room {
             None => oldest.chunk.into_reserved().unwrap_or_default(),
             Some(room) => {
@@ -264,20 +267,20 @@ impl RingState {
                 room
             }
         };
-        let most = pool.bytes_max() / PART_FOR_OLDER;
+        let most = pool.bytes_max() / PART_FOR_RETAINED;
         self.keep_needed(needed, most, room);
-        if self.older.is_check_due(most) {
-            self.drop_older(live);
+        if self.retained.is_check_due(most) {
+            self.drop_unneeded(live);
         }
         true
     }
 
     /// Searches what was recorded since the last search for references to other chunks.
     fn search_references(&mut self, pool: &ChunkPool) {
-        let RingState { at_hand, left, references, searched, .. } = self;
-        let newly_left = left.iter_mut().skip(*searched).map(|(chunk, _)| chunk);
-        at_hand.values_mut().chain(newly_left).for_each(|chunk| chunk.search_references(references, pool));
-        *searched = left.len();
+        let RingState { in_use, retired, references, searched, .. } = self;
+        let newly_retired = retired.iter_mut().skip(*searched).map(|(chunk, _)| chunk);
+        in_use.values_mut().chain(newly_retired).for_each(|chunk| chunk.search_references(references, pool));
+        *searched = retired.len();
     }
 
     /// Finds the records of an evicted chunk that newer ones may need, and counts the others.
@@ -292,10 +295,10 @@ impl RingState {
         let live = live.get(live.partition_point(|id| *id < own.start)..).unwrap_or_default();
         let inside = referred.chain(live.iter().copied().take_while(|id| own.contains(id))).collect();
         let mut needed = NeededRecords::default();
-        OlderRecord::find_needed(&evicted.chunk, inside, is_needed, |found| match found {
-            Found::End(slice, at) => needed.ends.push((slice, at)),
-            Found::Needed(record) => needed.records.push(record),
-            Found::Other { is_shown, large_payload } => {
+        RetainedRecord::sort_records(&evicted.chunk, inside, is_needed, |found| match found {
+            EvictedRecord::End(slice, at) => needed.ends.push((slice, at)),
+            EvictedRecord::Needed(record) => needed.records.push(record),
+            EvictedRecord::Unneeded { is_shown, large_payload } => {
                 counts.records += u64::from(is_shown);
                 large_payloads.remove(&large_payload);
             }
@@ -305,10 +308,10 @@ impl RingState {
 
     /// Keeps those records, as far as there is room.
     fn keep_needed(&mut self, needed: NeededRecords, most: u64, mut room: ReservedBytes) {
-        let RingState { references, older, evicted: counts, at_hand, left, .. } = self;
+        let RingState { references, retained, evicted: counts, in_use, retired, .. } = self;
         for record in needed.records {
             let is_slice = record.is_slice();
-            if !older.insert(record, most, &mut room, references) {
+            if !retained.insert(record, most, &mut room, references) {
                 counts.needed += 1;
                 counts.records += u64::from(is_slice);
             }
@@ -316,21 +319,21 @@ impl RingState {
         for (slice, at) in needed.ends {
             // Another thread may have exited the slice, whose own chunk is kept.
             let first_id = chunk_of(slice);
-            let kept = || left.iter().map(|(chunk, _)| chunk).find(|each| each.chunk.first_id() == first_id);
-            if !older.end_slice(slice, at)
-                && let Some(kept) = at_hand.get(&first_id).or_else(kept)
+            let kept = || retired.iter().map(|(chunk, _)| chunk).find(|each| each.chunk.first_id() == first_id);
+            if !retained.end_slice(slice, at)
+                && let Some(kept) = in_use.get(&first_id).or_else(kept)
             {
                 kept.chunk.slots().store_end(usize::try_from(slice - first_id).unwrap_or(0), at.0);
             }
         }
     }
 
-    /// Drops the older records that nothing needs any more.
-    fn drop_older(&mut self, live: &LiveIds) {
+    /// Drops the retained records that nothing needs any more.
+    fn drop_unneeded(&mut self, live: &LiveIds) {
         let oldest_epoch = self.chunks().map(|each| each.chunk.epoch()).min().unwrap_or(0);
-        let RingState { references, first_ids, older, large_payloads, evicted, .. } = self;
+        let RingState { references, first_ids, retained, large_payloads, evicted, .. } = self;
         let is_needed = |id: u64, references: &References| is_needed(id, references, first_ids, live);
-        older.retain_needed(oldest_epoch, is_needed, references, |large_payload, is_slice| {
+        retained.retain_needed(oldest_epoch, is_needed, references, |large_payload, is_slice| {
             large_payloads.remove(&large_payload);
             evicted.records += u64::from(is_slice);
         });
@@ -349,9 +352,8 @@ impl RingChunk {
     fn search_references(&mut self, counts: &mut References, pool: &ChunkPool) {
         /// Repeated references are usually close to each other.
         const NEAR: usize = 4;
-        let records = self.chunk.committed_slots(self.chunk.committed_len());
-        let own = self.own_ids();
-        while let Some(record) = records.read_record(self.searched) {
+        let (records, own) = (self.chunk.committed_slots(self.chunk.committed_len()), self.own_ids());
+        for record in records.records_from(self.searched) {
             self.searched = record.next_slot();
             for id in record.references().into_iter().filter(|id| *id != 0 && !own.contains(id)) {
                 if !self.references.iter().rev().take(NEAR).any(|known| *known == id) {
@@ -364,7 +366,7 @@ impl RingChunk {
         let bytes = self.references.len() as u64 * 32;
         if bytes > self.reserved.bytes {
             self.reserved = ReservedBytes::default();
-            self.reserved = pool.reserve_while_held(bytes).unwrap_or_default();
+            self.reserved = pool.reserve_bytes(bytes).unwrap_or_default();
         }
     }
 }

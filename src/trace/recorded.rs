@@ -4,7 +4,7 @@ use super::index::Run;
 use crate::buffer::{CommittedRecord, flag};
 use crate::callsite::Site;
 use crate::fields::Word;
-use crate::recorder::{Evicted, LaneRow, LargePayload, RecordedBuffers, RecordedPart, Recorder};
+use crate::recorder::{EvictionCounts, LaneRow, LargePayload, RecordedBuffers, RecordedPart, Recorder};
 use crate::time::Ticks;
 use kineto_trace::fallible::List;
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ pub(crate) struct Recorded {
     pub(crate) disorder: bool,
     /// Records of threads that had not noticed the end of an earlier session.
     pub(crate) late: u64,
-    pub(crate) evicted: Evicted,
+    pub(crate) evicted: EvictionCounts,
 }
 
 /// The start and end of a stretch of time.
@@ -86,7 +86,7 @@ impl Recorded {
             owner: None,
             disorder: false,
             late: 0,
-            evicted: Evicted::default(),
+            evicted: EvictionCounts::default(),
         }
     }
 

@@ -109,7 +109,7 @@ impl fmt::Display for TraceStats {
         let (threads, kib) = (count_with_noun(self.threads as u64, "thread"), self.bytes / 1024);
         write!(f, "{slices} and {events} of {threads} in {:.3?}, {kib} KiB", self.duration)?;
         if self.before_window > 0 {
-            write!(f, "\n  {} before the window, which it leaves out", count_with_noun(self.before_window, "row"))?;
+            write!(f, "\n  not shown: {} before the window", count_with_noun(self.before_window, "row"))?;
         }
         if self.memory_events > 0 {
             write!(f, "\n  {} allocations and frees", self.memory_events)?;

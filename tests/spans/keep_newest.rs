@@ -24,9 +24,14 @@ fn fill() {
 
 #[track_caller]
 fn assert_counted(trace: &Trace, made: u64) {
+    assert_counted_within(trace, made, MIB);
+}
+
+#[track_caller]
+fn assert_counted_within(trace: &Trace, made: u64, limit: u64) {
     let stats = trace.stats();
     assert_eq!(stats.slices + stats.events + stats.before_window, made, "{stats}");
-    assert!(stats.bytes <= 4 * MIB, "{stats}");
+    assert!(stats.bytes <= limit, "{stats}");
     assert!(stats.losses.iter().all(|(loss, _)| *loss == Loss::Unfinished || *loss == Loss::FieldsNotSeen), "{stats}");
 }
 
@@ -114,12 +119,10 @@ fn closed_span_keeps_its_fields_while_its_slices_are_kept() {
             slow.join().unwrap();
         });
         drop(polled);
-        (0..20_000).for_each(|_| info_span!("filler").in_scope(|| ()));
+        (0..5_000).for_each(|_| info_span!("filler").in_scope(|| ()));
     });
-    if let [polled] = &file.all("polled")[..] {
-        assert_eq!(polled.args["number"], 5);
-    }
-    assert_counted(&file.trace, 120_002);
+    assert_eq!(file.slice("polled").args["number"], 5);
+    assert_counted(&file.trace, 105_002);
 }
 
 #[test]
@@ -137,7 +140,7 @@ fn memory_of_old_spans_is_reused() {
 }
 
 #[test]
-fn snapshots_are_complete_windows_while_recording_goes_on() {
+fn snapshots_are_complete_during_a_recording() {
     let (layer, guard) = layer(newest);
     let profiler = guard.profiler();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
@@ -270,7 +273,7 @@ fn random_spans_keep_their_fields_and_parents() {
             }
         }
         assert!(slices.len() > 3_000, "{}", file.trace.stats());
-        assert_counted(&file.trace, made.into_inner());
+        assert_counted_within(&file.trace, made.into_inner(), 4 * MIB);
     }
 }
 

@@ -42,9 +42,9 @@ pub(crate) trait Budget: fmt::Debug + Send + Sync {
 pub(crate) enum MadeRoom {
     /// It made none.
     None,
-    /// It dropped older records of others.
+    /// It evicted a chunk of a thread.
     Elsewhere,
-    /// The collector is to drop its oldest block.
+    /// The caller must drop its oldest block.
     OldestBlock,
 }
 
@@ -99,11 +99,11 @@ struct Arena {
     open: Vec<u64>,
 }
 
-/// A block, and when it was full: its records are older.
+/// A full block, and when it became full.
 #[derive(Clone, Debug)]
 struct FullBlock {
     words: Arc<Vec<u64>>,
-    at: Ticks,
+    full_at: Ticks,
 }
 
 /// The most contexts that are kept.
@@ -280,38 +280,39 @@ impl StoreState {
     fn block_with_room(&mut self, role: Role, words: usize, budget: &dyn Budget) -> Option<&mut Vec<u64>> {
         let open = &self.arenas.get(role.arena_index())?.open;
         if open.capacity() - open.len() < words {
-            self.begin_block(role, budget).then_some(())?;
+            self.begin_block_or_evict(role, budget).then_some(())?;
         }
         self.arenas.get_mut(role.arena_index()).map(|arena| &mut arena.open)
     }
 
-    /// Starts another block, if there is room for it.
+    /// Starts another block, in place of the oldest records if need be.
     #[cold]
-    fn begin_block(&mut self, role: Role, budget: &dyn Budget) -> bool {
+    fn begin_block_or_evict(&mut self, role: Role, budget: &dyn Budget) -> bool {
         // Other threads may take the room that was made.
         const TRIES: usize = 16;
-        (0..TRIES).any(|_| {
-            let begun = self.arenas.get_mut(role.arena_index()).is_some_and(|arena| arena.begin_block(role, budget));
-            if begun {
+        for _ in 0..TRIES {
+            if self.arenas.get_mut(role.arena_index()).is_some_and(|arena| arena.begin_block(role, budget)) {
                 self.bytes += BLOCK_BYTES;
                 return true;
             }
             let oldest = self.oldest_block();
-            if let (MadeRoom::OldestBlock, Some(oldest)) = (budget.make_room(oldest), oldest) {
-                self.drop_blocks(oldest, budget);
+            match (budget.make_room(oldest), oldest) {
+                (MadeRoom::None, _) => return false,
+                (MadeRoom::OldestBlock, Some(oldest)) => self.drop_blocks(oldest, budget),
+                _ => {}
             }
-            false
-        })
+        }
+        false
     }
 
     fn oldest_block(&self) -> Option<Ticks> {
-        self.arenas.iter().filter_map(|arena| arena.full.front()).map(|block| block.at).min()
+        self.arenas.iter().filter_map(|arena| arena.full.front()).map(|block| block.full_at).min()
     }
 
     /// Drops the blocks that were full by then.
     fn drop_blocks(&mut self, until: Ticks, budget: &dyn Budget) {
         for (number, arena) in self.arenas.iter_mut().enumerate() {
-            let due = arena.full.partition_point(|block| block.at <= until);
+            let due = arena.full.partition_point(|block| block.full_at <= until);
             for block in arena.full.drain(..due) {
                 if number == Role::Work.arena_index() {
                     self.evicted_work += count_records(number, &block.words);
@@ -354,7 +355,7 @@ impl Arena {
         let full = std::mem::replace(&mut self.open, open);
         memory::populate_spare(&mut self.open);
         if full.capacity() > 0 {
-            self.full.push_back(FullBlock { words: Arc::new(full), at: clock::now() });
+            self.full.push_back(FullBlock { words: Arc::new(full), full_at: clock::now() });
         }
         true
     }

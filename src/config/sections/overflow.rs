@@ -7,7 +7,7 @@ pub enum Overflow {
     /// Keeps the records so far and counts further ones.
     #[default]
     Stop,
-    /// Replaces the oldest records by new ones, so that a trace holds the last part of the recording, for at most
+    /// Replaces the oldest records with new ones, so that a trace holds the last part of the recording, for at most
     /// [`keep`](crate::KinetoLayerBuilder::keep).
     ///
     /// The trace is one window: after its start, nothing is missing. Spans that were open at its start are drawn from there,

@@ -269,7 +269,7 @@ pub(crate) mod tests {
             SettingKind::LogFormat => ("json", "libkineto"),
             SettingKind::Overflow => ("spill", "stop"),
             SettingKind::Filter => ("a=info", "b=info"),
-            SettingKind::Length => ("7s", "8s"),
+            SettingKind::Duration => ("7s", "8s"),
             SettingKind::Mode => ("600", "640"),
             SettingKind::StartTime => ("0", "9999999999999"),
             SettingKind::Int(_) | SettingKind::IntList | SettingKind::Mebibytes | SettingKind::Milliseconds => {

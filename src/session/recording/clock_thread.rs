@@ -28,7 +28,7 @@ pub(crate) struct ClockThread {
 struct ClockState {
     recorder: Arc<Recorder>,
     collectors: Arc<CollectorSet>,
-    /// How far back records reach, if their age is limited.
+    /// The greatest age of records; `None` for no limit.
     keep: Option<Duration>,
     anchors: fork::Own<Vec<Anchor>>,
     alive: AtomicBool,
@@ -131,7 +131,7 @@ impl ClockState {
         anchors.push(anchor);
     }
 
-    /// Returns a time before which records are too old, to a second.
+    /// Returns the time before which records are too old, to a second.
     fn oldest_kept(&self) -> Ticks {
         let Some(keep) = self.keep else { return Ticks(0) };
         let now = Anchor::read_clocks().monotonic.0;

@@ -277,7 +277,7 @@ impl SessionRecording {
         Ok(self.build_trace(&state, recorded, collections, converter, &self.recorder.losses.counts()))
     }
 
-    /// Cuts the windows to the time that was asked for, and to that of the newest records.
+    /// Cuts the windows to the requested times and to the horizon.
     fn cut_windows(
         &self,
         state: &RecordingState,

@@ -5,7 +5,7 @@ use crate::clock::{Anchor, Converter};
 use crate::collector::{Collection, Marks, Switch};
 use crate::correlation::CorrelationSink;
 use crate::memory;
-use crate::recorder::{Evicted, RecordedBuffers, Recorder};
+use crate::recorder::{EvictionCounts, RecordedBuffers, Recorder};
 use crate::session::{FORKED_LOCK, lock_within};
 use crate::time::Ticks;
 use crate::trace::{Recorded, Stretch, Window};
@@ -273,8 +273,8 @@ impl WindowSet {
         self
     }
 
-    /// Cuts off what lies before the records that are complete.
-    pub(super) fn cut_to_horizon(mut self, evicted: &Evicted) -> WindowSet {
+    /// Cuts off the time before the horizon.
+    pub(super) fn cut_to_horizon(mut self, evicted: &EvictionCounts) -> WindowSet {
         if let Some(horizon) = evicted.horizon.filter(|horizon| *horizon > self.extent.0) {
             self.cut_between(horizon, self.extent.1.max(horizon));
         }

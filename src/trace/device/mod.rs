@@ -81,17 +81,17 @@ struct DeviceCounts {
 impl DeviceCounts {
     /// Counts a record outside the windows, unless it is inside the uncut time.
     fn count_outside(&mut self, times: (Timestamp, Timestamp)) {
-        self.out_of_window += u64::from(!self.is_uncut(times));
+        self.out_of_window += u64::from(!self.is_cut_off(times));
     }
 
-    /// Counts device work outside the windows, which ended before them unless they had begun.
+    /// Counts device work outside the windows; unless they had begun, it ended before them.
     fn count_work_outside(&mut self, work: &Work, began: bool) {
         self.count_outside((work.start, work.end));
-        self.before_window += u64::from(!began && self.is_uncut((work.start, work.end)));
+        self.before_window += u64::from(!began && self.is_cut_off((work.start, work.end)));
     }
 
     /// Returns whether a record lies in the time that was cut off.
-    fn is_uncut(&self, times: (Timestamp, Timestamp)) -> bool {
+    fn is_cut_off(&self, times: (Timestamp, Timestamp)) -> bool {
         self.uncut.is_some_and(|uncut| overlaps_any(&[uncut], times))
     }
 }

@@ -122,12 +122,6 @@ fn first_slice(definition: &CommittedRecord<'_>) -> Option<u64> {
     if definition.head.tag == Tag::Slice {
         return Some(definition.id());
     }
-    let mut at = definition.next_slot();
-    while let Some(record) = definition.all.read_record(at) {
-        if record.head.tag == Tag::Slice && record.span_id() == definition.id() {
-            return Some(record.id());
-        }
-        at = record.next_slot();
-    }
-    None
+    let is_its = |record: &CommittedRecord<'_>| record.head.tag == Tag::Slice && record.span_id() == definition.id();
+    definition.all.records_from(definition.next_slot()).find(is_its).map(|record| record.id())
 }

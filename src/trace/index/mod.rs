@@ -216,8 +216,9 @@ impl Index {
     fn count_slice(&mut self, window: Option<&Window>, slice: &CommittedRecord<'_>) -> Option<(u64, Ticks)> {
         let [_, end, _] = slice.words;
         self.slices += 1;
-        self.clipped += u64::from(slice.head.flags & flag::CLIPPED != 0);
-        self.cut_slices += u64::from(window.is_some_and(|window| window.is_cut && is_early(window, slice)));
+        let is_marked = slice.head.flags & flag::CLIPPED != 0;
+        self.clipped += u64::from(is_marked);
+        self.cut_slices += u64::from(!is_marked && is_clipped(window, slice));
         let by = window.map_or(Ticks(u64::MAX), |window| window.end);
         (end == 0 || Ticks(end) > by).then(|| (slice.id(), by))
     }
@@ -363,14 +364,14 @@ pub(super) fn is_clipped(window: Option<&Window>, slice: &CommittedRecord<'_>) -
     slice.head.flags & flag::CLIPPED != 0 || window.is_some_and(|window| window.is_cut && is_early(window, slice))
 }
 
-/// Returns whether a record is a slice or an event that began before its window.
+/// Returns whether a slice or an event began before its window.
 fn is_before(window: &Window, record: &CommittedRecord<'_>) -> bool {
     matches!(record.head.tag, Tag::Slice | Tag::Instant | Tag::Counter) && Ticks(record.words[0]) < window.start
 }
 
 /// Returns whether a record belongs to a slice that began before its window.
 fn is_early(window: &Window, record: &CommittedRecord<'_>) -> bool {
-    record.head.tag == Tag::Slice && Ticks(record.words[0]) < window.start
+    record.head.tag == Tag::Slice && is_before(window, record)
 }
 
 /// Reads the ends of slices that their own records lack, for cut windows: they determine which slices lie in those.
@@ -378,12 +379,9 @@ fn late_ends(recorded: &Recorded) -> Map<u64, Ticks> {
     let mut ends = Map::default();
     for part in &recorded.parts {
         let Some(window) = recorded.window_with(part).filter(|window| window.is_cut) else { continue };
-        let (records, mut at) = (part.records(), 0);
-        while let Some(record) = records.read_record(at) {
-            if record.head.tag == Tag::End && Ticks(record.words[1]) <= window.end {
-                ends.insert(record.words[0], Ticks(record.words[1]));
-            }
-            at = record.next_slot();
+        let is_end = |record: &CommittedRecord<'_>| record.head.tag == Tag::End && Ticks(record.words[1]) <= window.end;
+        for record in part.records().records_from(0).filter(is_end) {
+            ends.insert(record.words[0], Ticks(record.words[1]));
         }
     }
     ends

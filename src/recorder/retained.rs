@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A record that outlived its chunk, with those in front of it that belong to it.
 #[derive(Debug)]
-pub(crate) struct OlderRecord {
+pub(crate) struct RetainedRecord {
     pub(crate) first_id: u64,
     pub(crate) epoch: u64,
     /// The number of the lane of its thread.
@@ -23,57 +23,56 @@ pub(crate) struct OlderRecord {
     slots: Box<[[AtomicU64; 4]]>,
     /// The slot of the record itself.
     at: usize,
-    key: OlderKey,
+    key: RetainedKey,
     /// The id of its payload, if that is large.
     large_payload: u64,
     _reserved: ReservedBytes,
 }
 
-/// Identifies what a record says: a newer one with an equal key replaces it.
+/// Identifies what a record says; a newer record with the same key replaces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct OlderKey {
+struct RetainedKey {
     /// The span or slice that it is about.
-    about: u64,
-    /// 0 for the slice or definition itself.
-    what: u64,
+    subject: u64,
+    /// 0 for the slice or definition itself, else a hash.
+    detail: u64,
 }
 
-/// What is found in a chunk.
-pub(super) enum Found {
+/// A record of an evicted chunk.
+pub(super) enum EvictedRecord {
     /// The slice ended then.
     End(u64, Ticks),
-    Needed(OlderRecord),
+    Needed(RetainedRecord),
     /// Nothing needs the record; it may be a slice or an event, and have a large payload.
-    Other {
+    Unneeded {
         is_shown: bool,
         large_payload: u64,
     },
 }
 
-/// All of them.
+/// The records that outlived their chunks.
 #[derive(Debug, Default)]
-pub(super) struct OlderRecords {
-    records: HashMap<OlderKey, Arc<OlderRecord>>,
+pub(super) struct RetainedRecords {
+    records: HashMap<RetainedKey, Arc<RetainedRecord>>,
     bytes: u64,
     /// How many bytes were needed at the last check.
     needed_bytes: u64,
 }
 
-impl OlderRecord {
-    /// Calls `each` with what a chunk contains. `inside` are the ids in the chunk that are needed from outside; `is_needed`
-    /// tells it of other ids.
-    pub(super) fn find_needed(
+impl RetainedRecord {
+    /// Calls `each` for every record of an evicted chunk. `inside` holds the ids in the chunk that are needed; `is_needed`
+    /// decides about other ids.
+    pub(super) fn sort_records(
         chunk: &Chunk,
         mut inside: HashSet<u64>,
         is_needed: impl Fn(u64) -> bool,
-        mut each: impl FnMut(Found),
+        mut each: impl FnMut(EvictedRecord),
     ) {
         let records = chunk.committed_slots(chunk.committed_len());
-        let next = |record: &CommittedRecord<'_>| records.read_record(record.next_slot());
-        let all: Vec<_> = std::iter::successors(records.read_record(0), next).collect();
+        let all: Vec<_> = records.records_from(0).collect();
         // What records refer to precedes them, so a search from the end finds all that needed ones need.
         for record in all.iter().rev() {
-            if record.is_open_slice() || !inside.is_empty() && inside.contains(&record.id()) {
+            if record.is_open_slice() || inside.contains(&record.id()) {
                 inside.insert(record.id());
                 inside.extend(record.references());
             }
@@ -92,22 +91,21 @@ impl OlderRecord {
                     continue;
                 }
                 Tag::End => {
-                    each(Found::End(a, Ticks(b)));
+                    each(EvictedRecord::End(a, Ticks(b)));
                     continue;
                 }
-                Tag::Slice | Tag::Span => Some(OlderKey { about: record.id(), what: 0 }),
+                Tag::Slice | Tag::Span => Some(RetainedKey { subject: record.id(), detail: 0 }),
                 Tag::Values | Tag::Follows | Tag::Error | Tag::Counts => {
-                    Some(OlderKey { about: a, what: content_of(record) })
+                    Some(RetainedKey { subject: a, detail: content_of(record) })
                 }
                 _ => None,
             };
             let start = from.take().unwrap_or(record.slot());
-            let is_needed = |key: &OlderKey| {
-                !inside.is_empty() && inside.contains(&key.about) || key.what != 0 && is_needed(key.about)
-            };
-            each(match key.filter(is_needed) {
-                Some(key) => Found::Needed(OlderRecord::copy(record, start, lane, chunk.epoch(), key)),
-                None => Found::Other {
+            let must_stay =
+                |key: &RetainedKey| inside.contains(&key.subject) || key.detail != 0 && is_needed(key.subject);
+            each(match key.filter(must_stay) {
+                Some(key) => EvictedRecord::Needed(RetainedRecord::copy(record, start, lane, chunk.epoch(), key)),
+                None => EvictedRecord::Unneeded {
                     is_shown: matches!(record.head.tag, Tag::Slice | Tag::Instant | Tag::Counter),
                     large_payload: large_payload_of(record),
                 },
@@ -115,10 +113,10 @@ impl OlderRecord {
         }
     }
 
-    fn copy(record: &CommittedRecord<'_>, from: usize, lane: u64, epoch: u64, key: OlderKey) -> OlderRecord {
+    fn copy(record: &CommittedRecord<'_>, from: usize, lane: u64, epoch: u64, key: RetainedKey) -> RetainedRecord {
         let slots = record.copy_slots(from);
         let at = slots.len() - record.head.slot_count();
-        OlderRecord {
+        RetainedRecord {
             first_id: record.id() - at as u64,
             epoch,
             lane,
@@ -151,37 +149,37 @@ impl OlderRecord {
     /// Returns how many bytes it takes.
     pub(crate) fn bytes(&self) -> u64 {
         // With the entry of the map, and what the allocator adds.
-        const AROUND: usize = size_of::<OlderRecord>() + size_of::<OlderKey>() + 48;
+        const AROUND: usize = size_of::<RetainedRecord>() + size_of::<RetainedKey>() + 48;
         (size_of_val(&*self.slots) + AROUND) as u64
     }
 
-    /// Returns the ids that it refers to, other than what it is about.
+    /// Returns the ids that it refers to, other than that of its subject.
     fn references(&self) -> impl Iterator<Item = u64> {
-        let (about, all) = (self.key.about, self.record().map_or([0; 2], |record| record.references()));
-        all.into_iter().filter(move |id| *id != 0 && *id != about)
+        let (subject, all) = (self.key.subject, self.record().map_or([0; 2], |record| record.references()));
+        all.into_iter().filter(move |id| *id != 0 && *id != subject)
     }
 }
 
-impl OlderRecords {
-    pub(super) fn all_records(&self) -> Vec<Arc<OlderRecord>> {
+impl RetainedRecords {
+    pub(super) fn all_records(&self) -> Vec<Arc<RetainedRecord>> {
         self.records.values().cloned().collect()
     }
 
-    /// Returns whether it is time to drop what is not needed any more, if all may take `most` bytes: a check reads all
-    /// records, so the next one comes when they are twice as many.
+    /// Returns whether unneeded records should be dropped, if all may take `most` bytes. A check reads all records, so it
+    /// waits until they have doubled.
     pub(super) fn is_check_due(&self, most: u64) -> bool {
-        self.bytes > (self.needed_bytes * 2).max(most / 16).min(most / 8 * 7)
+        self.bytes > (self.needed_bytes * 2).clamp(most / 16, most / 8 * 7)
     }
 
     /// Keeps a record; returns `false` if there is no room for it.
     pub(super) fn insert(
         &mut self,
-        record: OlderRecord,
+        record: RetainedRecord,
         most: u64,
         room: &mut ReservedBytes,
         references: &mut References,
     ) -> bool {
-        // Chunks are not evicted in the order of what was recorded about a span.
+        // Chunks may be evicted in another order than values were recorded.
         if self.records.get(&record.key).is_some_and(|known| known.value_time() > record.value_time()) {
             return true;
         }
@@ -192,21 +190,21 @@ impl OlderRecords {
         let Some(reserved) = room.split_off(bytes) else { return false };
         self.bytes += bytes;
         record.references().for_each(|id| *references.entry(id).or_default() += 1);
-        let record = Arc::new(OlderRecord { _reserved: reserved, ..record });
+        let record = Arc::new(RetainedRecord { _reserved: reserved, ..record });
         if let Some(replaced) = self.records.insert(record.key, record) {
             self.forget(&replaced, references);
         }
         true
     }
 
-    fn forget(&mut self, dropped: &OlderRecord, references: &mut References) {
+    fn forget(&mut self, dropped: &RetainedRecord, references: &mut References) {
         self.bytes -= dropped.bytes();
         dropped.references().for_each(|id| remove_reference(references, id));
     }
 
     /// Stores the end of a slice; returns `false` if the slice is not among the records.
     pub(super) fn end_slice(&self, slice: u64, end: Ticks) -> bool {
-        let found = self.records.get(&OlderKey { about: slice, what: 0 });
+        let found = self.records.get(&RetainedKey { subject: slice, detail: 0 });
         let place = found.and_then(|record| record.slots.get(record.at));
         // Relaxed: the word is independent; a trace that reads it sees the old or the new one.
         place.into_iter().for_each(|[_, _, word, _]| word.store(end.0, Ordering::Relaxed));
@@ -223,9 +221,9 @@ impl OlderRecords {
         references: &mut References,
         mut dropped: impl FnMut(u64, bool),
     ) {
-        let is_needed = |record: &OlderRecord| {
+        let is_needed = |record: &RetainedRecord| {
             let is_open = || record.record().is_some_and(|record| record.is_open_slice());
-            is_needed(record.key.about, references) || record.epoch >= oldest_epoch && is_open()
+            is_needed(record.key.subject, references) || record.epoch >= oldest_epoch && is_open()
         };
         let unneeded: Vec<_> = self.records.values().filter(|record| !is_needed(record)).cloned().collect();
         for record in unneeded {
