@@ -6,7 +6,7 @@ use super::missing::Missing;
 use super::thread_lanes;
 use crate::buffer::{Head, Loss, Tag};
 use crate::fields::{Encoder, Words};
-use crate::recorder::{Busy, Origin, Recorder, SpanState, StoredState, reserve_ids, state};
+use crate::recorder::{Busy, Origin, Recorder, SpanState, StoredState, lent_key, reserve_ids, state};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tracing_core::Subscriber;
@@ -73,12 +73,16 @@ fn displace_span<S>(ctx: &Context<'_, S>, hook: &Hook<'_>, key: u64, state: Span
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    // While this reference lives, no other span gets the key.
-    let span = ctx.span(&Id::from_u64(key));
-    if span.is_some() {
-        store_state(hook, key, define_span(hook, state), Origin::Own, false);
+    // A thread to which the span was lent may not have stored it yet, and others search for it.
+    let keys = [(key, Origin::Own), (lent_key(key), Origin::Lent)];
+    let found = keys.into_iter().find_map(|(key, origin)| Some((ctx.span(&Id::from_u64(key))?, key, origin)));
+    // While the reference lives, no other span gets the key.
+    if let Some((_span, key, origin)) = &found {
+        store_state(hook, *key, define_span(hook, state), *origin, false);
     }
-    if !mark_stored(hook, key) && span.is_some() {
+    if !mark_stored(hook, key)
+        && let Some((_span, key, _)) = found
+    {
         // The span closed before its state was stored: its frame is emptied before its entry is removed.
         drop(hook.recorder.span_table().remove(key));
     }

@@ -151,7 +151,7 @@ const UNUSED: u64 = u64::MAX;
 const SETTLE_SPINS: usize = if cfg!(all(test, loom)) { 1 } else { 16 };
 
 /// Returns the key of a frame whose span was lent. No span has it: the registry's keys begin at 1 and stay far below.
-pub(super) const fn lent_key(key: u64) -> u64 {
+pub(crate) const fn lent_key(key: u64) -> u64 {
     !key
 }
 
