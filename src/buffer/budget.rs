@@ -25,6 +25,11 @@ impl BufferBudget {
         fits
     }
 
+    /// Reserves bytes even if they are not free.
+    pub(crate) fn reserve_beyond_limit(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     pub(crate) fn release(&self, bytes: u64) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }

@@ -4,7 +4,7 @@ use super::budget::{BufferBudget, ReservedBytes};
 use super::chunk::Chunk;
 use crossbeam_queue::ArrayQueue;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;
 
@@ -18,6 +18,8 @@ pub(crate) struct ChunkPool {
     budget: Arc<BufferBudget>,
     /// The bytes that are left free for threads.
     left_free: u64,
+    /// The bytes of chunks that only traces hold.
+    held: AtomicU64,
     /// Starts the helper.
     starter: OnceLock<Weak<dyn Starter>>,
     starting: AtomicBool,
@@ -42,7 +44,16 @@ impl ChunkPool {
         let ready = ArrayQueue::new(if left_free == 0 { READY } else { fitting });
         let budget = Arc::new(BufferBudget::new(bytes_max));
         let (starter, starting, helper) = (OnceLock::new(), AtomicBool::new(false), OnceLock::new());
-        ChunkPool { ready, budget, left_free, starter, starting, is_started: AtomicBool::new(false), helper }
+        ChunkPool {
+            ready,
+            budget,
+            left_free,
+            held: AtomicU64::new(0),
+            starter,
+            starting,
+            is_started: AtomicBool::new(false),
+            helper,
+        }
     }
 
     /// Sets the starter of the helper thread; the first caller wins.
@@ -106,7 +117,7 @@ impl ChunkPool {
 
     /// Prepares chunks until enough are ready or the limit is reached; called off the span path.
     pub(crate) fn refill(&self) {
-        while !self.ready.is_full() && self.budget.has_room(Chunk::BYTES + self.left_free) {
+        while !self.ready.is_full() && self.budget.has_room(Chunk::BYTES + self.left_free()) {
             // Reserve and push back to back: a thread that takes a chunk in between would find neither budget nor chunk.
             let Some(chunk) = Chunk::new() else { return };
             if self.budget.reserve_leaving(Chunk::BYTES, 0) {
@@ -115,10 +126,31 @@ impl ChunkPool {
         }
     }
 
+    /// Returns how many bytes are to be left free: a part of those that no trace holds.
+    fn left_free(&self) -> u64 {
+        let held = self.held.load(Ordering::Relaxed);
+        if held == 0 || self.left_free == 0 {
+            return self.left_free;
+        }
+        let part = self.budget.bytes_max() / self.left_free;
+        self.budget.bytes_max().saturating_sub(held) / part.max(1)
+    }
+
+    /// Sets how many bytes of chunks only traces hold.
+    pub(crate) fn set_held(&self, bytes: u64) {
+        self.held.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Reserves `bytes` even if the limit is exceeded.
+    pub(crate) fn reserve_beyond_limit(&self, bytes: u64) -> ReservedBytes {
+        self.budget.reserve_beyond_limit(bytes);
+        ReservedBytes::new(&self.budget, bytes)
+    }
+
     /// Returns whether too few chunks are ready, or too few bytes are free.
     pub(crate) fn is_low(&self) -> bool {
         let wanted = if self.ready.is_full() { 0 } else { Chunk::BYTES };
-        !self.budget.has_room(wanted + self.left_free)
+        !self.budget.has_room(wanted + self.left_free())
     }
 
     /// Returns whether a thread would find no chunk now.
@@ -141,7 +173,7 @@ impl ChunkPool {
                 return false;
             }
         }
-        if self.left_free > 0 && !self.budget.has_room(self.left_free) {
+        if self.left_free > 0 && !self.budget.has_room(self.left_free()) {
             self.wake_helper();
         }
         true

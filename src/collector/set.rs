@@ -157,9 +157,9 @@ impl CollectorSet {
         }
     }
 
-    /// Returns when the oldest block of records was full.
-    pub(crate) fn oldest_block(&self) -> Option<Ticks> {
-        self.lock_started().iter().filter_map(|each| each.sink.oldest_block()).min()
+    /// Returns when the oldest block of records that no snapshot holds was full.
+    pub(crate) fn oldest_free_block(&self) -> Option<Ticks> {
+        self.lock_started().iter().filter_map(|each| each.sink.oldest_free_block()).min()
     }
 
     /// Drops the blocks of records that were full by then.

@@ -37,8 +37,8 @@ pub(crate) struct Lane {
     /// Whether observers receive spans.
     pub(super) is_observed: Cell<bool>,
     place: Cell<Option<LanePosition>>,
-    /// Whether the buffer limit is reached, so that records that do not fit are lost.
-    limited: Cell<bool>,
+    /// At the buffer limit, how many records that do not fit are lost before the next attempt to get a chunk.
+    limited: Cell<u32>,
     /// The span exited last.
     last_exit: Cell<u64>,
     /// The frames' count of exits when they were last searched for slices that other threads have exited.
@@ -99,7 +99,7 @@ impl Lane {
             fast_epoch: Cell::new(NO_EPOCH),
             is_observed: Cell::new(false),
             place: Cell::new(None),
-            limited: Cell::new(false),
+            limited: Cell::new(0),
             last_exit: Cell::new(0),
             seen_exits: Cell::new(0),
             deep: ManuallyDrop::new(RefCell::new(Vec::new())),
@@ -151,9 +151,9 @@ impl Lane {
         self.place.set(Some(place));
     }
 
-    /// Sets whether records that do not fit are lost.
-    pub(crate) fn set_limited(&self, limited: bool) {
-        self.limited.set(limited);
+    /// Sets how many records that do not fit are lost before the next attempt to get a chunk.
+    pub(crate) fn set_limited(&self, records: u32) {
+        self.limited.set(records);
     }
 
     /// Returns the epoch, [`NO_EPOCH`] if the lane is closed.
@@ -469,8 +469,13 @@ impl Lane {
     fn reserve_slots(&self, slots: usize) -> Result<u64, Missing> {
         match self.position()?.writer.next_id(slots) {
             Some(id) => Ok(id),
-            None if self.limited.get() => Ok(0),
-            None => Err(Missing::Chunk),
+            None => match self.limited.get().checked_sub(1) {
+                Some(left) => {
+                    self.limited.set(left);
+                    Ok(0)
+                }
+                None => Err(Missing::Chunk),
+            },
         }
     }
 }

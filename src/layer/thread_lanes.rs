@@ -232,7 +232,7 @@ impl LaneResources {
     fn open_lane(&self, lane: &Lane) {
         let (correlation_sink, observed) = (self.recorder.correlation_sink(), self.recorder.observers.are_active());
         lane.open_epoch(self.epoch, self.begin_in_chunk(self.chunk.as_ref()), correlation_sink, observed);
-        lane.set_limited(self.chunk.is_none());
+        lane.set_limited(if self.chunk.is_none() { self.recorder.lost_until_retry() } else { 0 });
         if self.recorder.slice_extras.are_enabled() {
             lane.set_counters(self.counters.as_ref().and_then(Group::reader));
         }
@@ -250,7 +250,7 @@ impl LaneResources {
 
     /// Continues in another chunk. Without one, new records are lost, but slices still end in the previous chunk.
     fn install_chunk(&mut self, lane: &Lane, chunk: Option<Chunk>) -> Option<Chunk> {
-        lane.set_limited(chunk.is_none());
+        lane.set_limited(if chunk.is_none() { self.recorder.lost_until_retry() } else { 0 });
         let chunk = chunk?;
         lane.set_position(self.begin_in_chunk(Some(&chunk)));
         self.chunk.replace(chunk)

@@ -133,11 +133,17 @@ impl LaneRegistry {
 
     /// Adds the ids of the spans and slices in frames, and of the spans that ended threads have left.
     pub(super) fn collect_ids(&self, ids: &mut LiveIds) {
-        let known = self.lock();
-        for (frames, _) in &known.live {
-            ids.extend(frames.used_frames().flat_map(|(_, frame)| [frame.span(), frame.slice()]));
+        loop {
+            let wanted = self.lock().id_count();
+            ids.reserve(wanted + wanted / 2);
+            let known = self.lock();
+            if known.id_count() <= ids.capacity() - ids.len() {
+                // Threads use more frames meanwhile.
+                let most = ids.capacity() - ids.len();
+                ids.extend(known.ids().take(most));
+                return;
+            }
         }
-        ids.extend(known.left.iter().map(|(_, state)| state.span));
     }
 
     /// Returns the state of a span that another thread holds, or held when it ended.
@@ -177,6 +183,21 @@ impl LaneRegistry {
 }
 
 impl LaneLists {
+    /// Returns the ids of the spans and slices in frames, and of the spans that ended threads have left.
+    fn ids(&self) -> impl Iterator<Item = u64> {
+        let ids_of = |frames: &'static Frames| {
+            // Twice: a thread may move a span to a frame that was read already.
+            let frames = frames.used_frames().chain(frames.used_frames());
+            frames.flat_map(|(_, frame)| [frame.span(), frame.slice(), frame.parent()])
+        };
+        let left = self.left.iter().map(|(_, state)| state.span);
+        self.live.iter().flat_map(move |(frames, _)| ids_of(frames)).chain(left)
+    }
+
+    fn id_count(&self) -> usize {
+        self.ids().count()
+    }
+
     /// Returns the index and state of a span that an ended thread left behind.
     fn left_span(&self, key: u64) -> Option<(usize, SpanState)> {
         let at = self.left.iter().position(|(left, _)| *left == key || *left == lent_key(key))?;

@@ -14,7 +14,7 @@ mod span_table;
 mod thread_selection;
 
 pub(crate) use busy::Busy;
-pub(crate) use frames::{Frame, Frames, SpanState, TOO_DEEP, state};
+pub(crate) use frames::{Frame, Frames, SpanState, TOO_DEEP, lent_key, state};
 pub(crate) use lanes::{LaneRegistry, LaneRow};
 pub(crate) use retained::RetainedRecord;
 pub(crate) use ring::EvictionCounts;
@@ -99,7 +99,8 @@ struct ProcessBuffers {
     pool: ChunkPool,
     /// Every chunk that was opened since the session began, unless it was evicted.
     ring: ChunkRing,
-    partly_filled: ArrayQueue<Chunk>,
+    /// Chunks of ended threads, and when those ended.
+    partly_filled: ArrayQueue<(Chunk, Ticks)>,
     lanes: LaneRegistry,
     spans: SpanTable,
 }
@@ -391,7 +392,7 @@ impl Recorder {
             return evicted;
         }
         // The last chunks are those that ended threads have left for new ones.
-        std::iter::from_fn(|| buffers.partly_filled.pop()).for_each(|chunk| self.retire_chunk(chunk));
+        std::iter::from_fn(|| buffers.partly_filled.pop()).for_each(|(chunk, at)| buffers.ring.retire_chunk(chunk, at));
         evict()
     }
 
@@ -404,7 +405,7 @@ impl Recorder {
         let buffers = self.buffers();
         let oldest = buffers.ring.oldest();
         while buffers.pool.is_low()
-            && let Some(at) = devices.oldest_block().filter(|at| oldest.is_none_or(|oldest| *at < oldest))
+            && let Some(at) = devices.oldest_free_block().filter(|at| oldest.is_none_or(|oldest| *at < oldest))
         {
             buffers.ring.move_horizon(at);
             devices.drop_blocks(at);
@@ -455,6 +456,12 @@ impl Recorder {
         Some(chunk)
     }
 
+    /// Returns how many records a thread loses before it asks for a chunk again, after it got none.
+    pub(crate) fn lost_until_retry(&self) -> u32 {
+        // A chunk may be free again once a trace is dropped, if old records make room for new ones.
+        if self.settings.keeps_newest { 64 } else { u32::MAX }
+    }
+
     /// Marks a chunk as complete: its thread writes no more.
     pub(crate) fn retire_chunk(&self, chunk: Chunk) {
         if self.settings.keeps_newest {
@@ -464,21 +471,27 @@ impl Recorder {
 
     /// Returns a partly filled chunk of an ended thread, or a new one; `None` at the limit.
     pub(crate) fn chunk_for_new_thread(&self, epoch: u64) -> Option<Chunk> {
-        let left = std::iter::from_fn(|| self.buffers().partly_filled.pop()).find(|chunk| chunk.epoch() == epoch);
-        left.or_else(|| self.open_chunk(epoch))
+        let mut left = std::iter::from_fn(|| self.buffers().partly_filled.pop());
+        left.find_map(|(chunk, _)| (chunk.epoch() == epoch).then_some(chunk)).or_else(|| self.open_chunk(epoch))
     }
 
     /// Keeps the chunk of an ending thread, so that the next new thread continues it.
     pub(crate) fn leave_chunk(&self, chunk: Chunk) {
         const REUSABLE_BELOW: usize = SLOTS - SLOTS / 8;
         let is_reusable = chunk.epoch() == self.epoch() && chunk.committed_len() < REUSABLE_BELOW;
-        let rejected = if is_reusable { self.buffers().partly_filled.push(chunk).err() } else { Some(chunk) };
-        rejected.into_iter().for_each(|chunk| self.retire_chunk(chunk));
+        let left = (chunk, clock::now());
+        let rejected = if is_reusable { self.buffers().partly_filled.push(left).err() } else { Some(left) };
+        rejected.into_iter().for_each(|(chunk, _)| self.retire_chunk(chunk));
     }
 
     /// Keeps a payload that no chunk could hold; returns its id, `None` at the limit.
     pub(crate) fn keep_large_payload(&self, payload: &[u64]) -> Option<u64> {
-        let reserved = self.pool().reserve_bytes(size_of_val(payload) as u64)?;
+        let reserve = || self.pool().reserve_bytes(size_of_val(payload) as u64);
+        let reserve_again = || {
+            self.pool().give_back(self.settings.keeps_newest.then(|| self.evict_one()).flatten());
+            reserve()
+        };
+        let reserved = reserve().or_else(reserve_again)?;
         let mut words = memory::try_vec_with_capacity(payload.len())?;
         words.extend_from_slice(payload);
         let id = reserve_ids();

@@ -178,21 +178,25 @@ impl RetainedRecords {
         most: u64,
         room: &mut ReservedBytes,
         references: &mut References,
+        mut forget_payload: impl FnMut(u64),
     ) -> bool {
         // Chunks may be evicted in another order than values were recorded.
         if self.records.get(&record.key).is_some_and(|known| known.value_time() > record.value_time()) {
+            forget_payload(record.large_payload);
             return true;
         }
         let bytes = record.bytes();
-        if self.bytes + bytes > most {
+        let reserved = if self.bytes + bytes > most { None } else { room.split_off(bytes) };
+        let Some(reserved) = reserved else {
+            forget_payload(record.large_payload);
             return false;
-        }
-        let Some(reserved) = room.split_off(bytes) else { return false };
+        };
         self.bytes += bytes;
         record.references().for_each(|id| *references.entry(id).or_default() += 1);
         let record = Arc::new(RetainedRecord { _reserved: reserved, ..record });
         if let Some(replaced) = self.records.insert(record.key, record) {
             self.forget(&replaced, references);
+            forget_payload(replaced.large_payload);
         }
         true
     }
@@ -213,17 +217,17 @@ impl RetainedRecords {
 
     /// Drops the records that are not needed; calls `dropped` with the id of a large payload, or 0, and whether it was a slice.
     ///
-    /// Slices of earlier epochs than `oldest_epoch` are not open any more.
+    /// Slices of epochs other than `epochs` are not open any more.
     pub(super) fn retain_needed(
         &mut self,
-        oldest_epoch: u64,
+        epochs: &HashSet<u64>,
         is_needed: impl Fn(u64, &References) -> bool,
         references: &mut References,
         mut dropped: impl FnMut(u64, bool),
     ) {
         let is_needed = |record: &RetainedRecord| {
             let is_open = || record.record().is_some_and(|record| record.is_open_slice());
-            is_needed(record.key.subject, references) || record.epoch >= oldest_epoch && is_open()
+            is_needed(record.key.subject, references) || epochs.contains(&record.epoch) && is_open()
         };
         let unneeded: Vec<_> = self.records.values().filter(|record| !is_needed(record)).cloned().collect();
         for record in unneeded {
@@ -250,7 +254,9 @@ fn content_of(record: &CommittedRecord<'_>) -> u64 {
     (record.head.tag as u8, record.head.site).hash(&mut hasher);
     match record.head.tag {
         Tag::Follows => record.words[1].hash(&mut hasher),
-        Tag::Values if record.head.flags & flag::LARGE == 0 => {
+        // The fields of a large payload are not known here.
+        Tag::Values if record.head.flags & flag::LARGE != 0 => large_payload_of(record).hash(&mut hasher),
+        Tag::Values => {
             let words: List<_> = record.payload_words().map(u64::to_le_bytes).collect();
             decode_values(&words).for_each(|value| value.field.hash(&mut hasher));
         }

@@ -14,6 +14,7 @@ use crate::buffer::{Chunk, ChunkPool, ReservedBytes, SLOTS};
 use crate::clock;
 use crate::time::Ticks;
 use crossbeam_queue::SegQueue;
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,6 +43,8 @@ pub(super) struct RingState {
     /// How many chunks and retained records refer to a record outside of them, by its id.
     references: References,
     retained: RetainedRecords,
+    /// Evicted chunks that a trace still holds.
+    held: Vec<Chunk>,
     /// The counts since the recording began.
     evicted: EvictionCounts,
 }
@@ -65,6 +68,27 @@ struct LockedRing<'r> {
     state: MutexGuard<'r, RingState>,
     _busy: Option<Busy>,
     _own: InternalAllocGuard,
+    _here: LockedHere,
+}
+
+thread_local! {
+    static LOCKED_HERE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Notes that this thread locks the ring: an allocator that records events needs a chunk meanwhile.
+struct LockedHere(());
+
+impl LockedHere {
+    fn begin() -> LockedHere {
+        LOCKED_HERE.with(|here| here.set(true));
+        LockedHere(())
+    }
+}
+
+impl Drop for LockedHere {
+    fn drop(&mut self) {
+        LOCKED_HERE.with(|here| here.set(false));
+    }
 }
 
 /// A chunk, and the records outside of it to which those in it refer.
@@ -115,21 +139,10 @@ impl ChunkRing {
 
     fn lock(&self) -> LockedRing<'_> {
         let (busy, own) = (Busy::begin(), InternalAllocGuard::begin());
+        let is_locked = LockedHere::begin();
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut state = LockedRing { state, _busy: busy, _own: own };
-        state.receive_opened(self);
-        while let Some((chunk, at)) = self.retired.pop() {
-            let first_id = chunk.first_id();
-            let mut known = state.in_use.remove(&first_id);
-            if known.is_none() {
-                // It was opened after the ring had received those that were opened.
-                state.receive_opened(self);
-                known = state.in_use.remove(&first_id);
-            }
-            // The chunks of an ended recording are unknown.
-            state.retired.extend(known.map(|known| (known, at)));
-        }
-        state.large_payloads.extend(std::iter::from_fn(|| self.large_payloads.pop()));
+        let mut state = LockedRing { state, _busy: busy, _own: own, _here: is_locked };
+        state.receive(self);
         state
     }
 
@@ -178,11 +191,15 @@ impl ChunkRing {
 
     /// Evicts until a chunk can be reused; `None` if the pool has chunks, or none is left.
     pub(super) fn evict_one(&self, pool: &ChunkPool, live_ids: impl FnOnce() -> LiveIds) -> Option<Chunk> {
-        let mut state = self.lock();
-        if !pool.is_exhausted() {
+        if LOCKED_HERE.with(Cell::get) {
             return None;
         }
-        let live = state.collect_live_ids(pool, live_ids);
+        let mut state = self.lock();
+        state.free_held(pool);
+        if !pool.is_exhausted() {
+            return pool.take_ready();
+        }
+        let live = state.collect_live_ids(self, pool, live_ids);
         let mut reused = None;
         while reused.is_none() && state.evict_oldest(pool, &live) {
             reused = pool.take_ready();
@@ -198,10 +215,11 @@ impl ChunkRing {
         const AT_ONCE: usize = 8;
         loop {
             let mut state = self.lock();
+            state.free_held(pool);
             if !state.is_eviction_due(pool, until) {
                 return;
             }
-            let live = state.collect_live_ids(pool, &live_ids);
+            let live = state.collect_live_ids(self, pool, &live_ids);
             let _ = (0..AT_ONCE)
                 .take_while(|_| state.is_eviction_due(pool, until) && state.evict_oldest(pool, &live))
                 .count();
@@ -232,6 +250,23 @@ impl RingState {
         }
     }
 
+    /// Receives the entries of the queues.
+    fn receive(&mut self, queues: &ChunkRing) {
+        self.receive_opened(queues);
+        while let Some((chunk, at)) = queues.retired.pop() {
+            let first_id = chunk.first_id();
+            let mut known = self.in_use.remove(&first_id);
+            if known.is_none() {
+                // It was opened after the ring had received those that were opened.
+                self.receive_opened(queues);
+                known = self.in_use.remove(&first_id);
+            }
+            // The chunks of an ended recording are unknown.
+            self.retired.extend(known.map(|known| (known, at)));
+        }
+        self.large_payloads.extend(std::iter::from_fn(|| queues.large_payloads.pop()));
+    }
+
     fn chunks(&self) -> impl Iterator<Item = &RingChunk> {
         self.in_use.values().chain(self.retired.iter().map(|(chunk, _)| chunk))
     }
@@ -244,9 +279,15 @@ impl RingState {
     }
 
     /// Finds what newer records may need; returns the ids of live spans and of open slices.
-    fn collect_live_ids(&mut self, pool: &ChunkPool, live_ids: impl FnOnce() -> LiveIds) -> LiveIds {
+    fn collect_live_ids(
+        &mut self,
+        queues: &ChunkRing,
+        pool: &ChunkPool,
+        live_ids: impl FnOnce() -> LiveIds,
+    ) -> LiveIds {
         // First: a span that closes later is live; if one closed earlier, the search finds all references to it.
         let live = live_ids();
+        self.receive(queues);
         self.search_references(pool);
         live
     }
@@ -261,18 +302,34 @@ impl RingState {
         // If the budget has no room for what is needed, that takes the chunk's bytes.
         let room = pool.reserve_bytes(needed.records.iter().map(RetainedRecord::bytes).sum());
         let room = match room {
+            // A trace holds the chunk: what is needed of it is worth more than the limit.
+            None if !oldest.chunk.is_unique() => {
+                self.held.push(oldest.chunk);
+                pool.reserve_beyond_limit(needed.records.iter().map(RetainedRecord::bytes).sum())
+            }
             None => oldest.chunk.into_reserved().unwrap_or_default(),
             Some(room) => {
-                pool.give_back([oldest.chunk]);
+                if oldest.chunk.is_unique() {
+                    pool.give_back([oldest.chunk]);
+                } else {
+                    self.held.push(oldest.chunk);
+                }
                 room
             }
         };
+        pool.set_held(self.held.len() as u64 * Chunk::BYTES);
         let most = pool.bytes_max() / PART_FOR_RETAINED;
         self.keep_needed(needed, most, room);
         if self.retained.is_check_due(most) {
             self.drop_unneeded(live);
         }
         true
+    }
+
+    /// Gives back the evicted chunks that no trace holds any more.
+    fn free_held(&mut self, pool: &ChunkPool) {
+        pool.give_back(self.held.extract_if(.., |chunk| chunk.is_unique()));
+        pool.set_held(self.held.len() as u64 * Chunk::BYTES);
     }
 
     /// Searches what was recorded since the last search for references to other chunks.
@@ -308,10 +365,11 @@ impl RingState {
 
     /// Keeps those records, as far as there is room.
     fn keep_needed(&mut self, needed: NeededRecords, most: u64, mut room: ReservedBytes) {
-        let RingState { references, retained, evicted: counts, in_use, retired, .. } = self;
+        let RingState { references, retained, large_payloads, evicted: counts, in_use, retired, .. } = self;
         for record in needed.records {
             let is_slice = record.is_slice();
-            if !retained.insert(record, most, &mut room, references) {
+            let forget_payload = |id| drop(large_payloads.remove(&id));
+            if !retained.insert(record, most, &mut room, references, forget_payload) {
                 counts.needed += 1;
                 counts.records += u64::from(is_slice);
             }
@@ -330,10 +388,10 @@ impl RingState {
 
     /// Drops the retained records that nothing needs any more.
     fn drop_unneeded(&mut self, live: &LiveIds) {
-        let oldest_epoch = self.chunks().map(|each| each.chunk.epoch()).min().unwrap_or(0);
+        let epochs: HashSet<u64> = self.chunks().map(|each| each.chunk.epoch()).collect();
         let RingState { references, first_ids, retained, large_payloads, evicted, .. } = self;
         let is_needed = |id: u64, references: &References| is_needed(id, references, first_ids, live);
-        retained.retain_needed(oldest_epoch, is_needed, references, |large_payload, is_slice| {
+        retained.retain_needed(&epochs, is_needed, references, |large_payload, is_slice| {
             large_payloads.remove(&large_payload);
             evicted.records += u64::from(is_slice);
         });

@@ -76,7 +76,14 @@ impl SpanTable {
     /// Adds the ids of the spans.
     pub(super) fn collect_ids(&self, ids: &mut LiveIds) {
         for shard in self.shards.iter().filter(|shard| shard.len.load(Ordering::Relaxed) > 0) {
-            ids.extend(shard.lock().values().filter_map(|entry| Some(entry.stored.as_ref()?.state.span)));
+            loop {
+                ids.reserve(shard.len.load(Ordering::Relaxed) * 2);
+                let entries = shard.lock();
+                if entries.len() <= ids.capacity() - ids.len() {
+                    ids.extend(entries.values().filter_map(|entry| Some(entry.stored.as_ref()?.state.span)));
+                    break;
+                }
+            }
         }
     }
 

@@ -39,6 +39,8 @@ pub(crate) struct Window {
     pub(crate) epoch: u64,
     pub(crate) start: Ticks,
     pub(crate) end: Ticks,
+    /// The end before the window was cut.
+    pub(crate) uncut_end: Ticks,
     /// Whether the trace excludes records of the epoch that lie outside the window.
     pub(crate) is_cut: bool,
 }
@@ -80,7 +82,7 @@ impl Recorded {
             parts: Vec::new(),
             lanes: Vec::new(),
             sites: Vec::new(),
-            windows: vec![Window { epoch: 0, start, end, is_cut: false }],
+            windows: vec![Window::new(0, start, end)],
             whole,
             large_payloads: HashMap::new(),
             owner: None,
@@ -166,6 +168,12 @@ impl Recorded {
     pub(crate) fn record_bytes(&self) -> u64 {
         let large: u64 = self.large_payloads.values().map(|payload| payload.reserved.bytes).sum();
         self.parts.iter().map(RecordedPart::bytes).sum::<u64>() + large
+    }
+}
+
+impl Window {
+    pub(crate) fn new(epoch: u64, start: Ticks, end: Ticks) -> Window {
+        Window { epoch, start, end, uncut_end: end, is_cut: false }
     }
 }
 

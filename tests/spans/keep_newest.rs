@@ -136,7 +136,10 @@ fn memory_of_old_spans_is_reused() {
     });
     let stats = file.trace.stats();
     assert_eq!(stats.slices + stats.before_window, 300_000, "{stats}");
-    assert!(file.all("request").iter().all(|slice| slice.args["i"].is_u64()), "each slice has its span's fields");
+    assert!(
+        file.all("request").iter().all(|slice| slice.args["i"].is_u64()),
+        "each slice has its span's fields: {stats}"
+    );
 }
 
 #[test]
@@ -291,4 +294,22 @@ fn trace_reaches_back_as_far_as_set() {
     assert_eq!((file.all("early").len(), file.all("late").len()), (0, 1));
     assert!(file.trace.stats().duration <= KEPT + Duration::from_millis(1), "{}", file.trace.stats());
     assert_counted(&file.trace, 2);
+}
+
+#[test]
+fn held_trace_costs_no_open_span_and_recording_recovers() {
+    let (layer, guard) = layer(newest);
+    let profiler = guard.profiler();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let _root = info_span!("root", id = 9).entered();
+        fill();
+        let held = profiler.snapshot().unwrap();
+        let _inner = info_span!("inner", id = 8).entered();
+        fill();
+        drop(held);
+        fill();
+        let file = File::of(profiler.snapshot().unwrap());
+        assert_eq!((&file.slice("root").args["id"], &file.slice("inner").args["id"]), (&9.into(), &8.into()));
+        assert!(file.all("filler").len() > 8_000, "{}", file.trace.stats());
+    });
 }

@@ -185,9 +185,12 @@ impl RecordSink {
         (state.names, state.shapes, state.contexts, state.notes) = (names, shapes, contexts, notes);
     }
 
-    /// Returns when the oldest block was full.
-    pub(crate) fn oldest_block(&self) -> Option<Ticks> {
-        self.lock_state().oldest_block()
+    /// Returns when the oldest block was full, unless a snapshot holds it.
+    pub(crate) fn oldest_free_block(&self) -> Option<Ticks> {
+        let mut state = self.lock_state();
+        state.free_held(&*self.store.budget);
+        let blocks = state.arenas.iter().filter_map(|arena| arena.full.front());
+        blocks.filter(|block| Arc::strong_count(&block.words) == 1).map(|block| block.full_at).min()
     }
 
     /// Drops the blocks that were full by then.
@@ -295,14 +298,25 @@ impl StoreState {
                 self.bytes += BLOCK_BYTES;
                 return true;
             }
-            let oldest = self.oldest_block();
-            match (budget.make_room(oldest), oldest) {
-                (MadeRoom::None, _) => return false,
-                (MadeRoom::OldestBlock, Some(oldest)) => self.drop_blocks(oldest, budget),
-                _ => {}
+            if !self.make_room(budget) {
+                return false;
             }
         }
         false
+    }
+
+    /// Drops the oldest records, the collector's own or others; returns `false` if that is not possible.
+    fn make_room(&mut self, budget: &dyn Budget) -> bool {
+        if self.free_held(budget) {
+            return true;
+        }
+        let oldest = self.oldest_block();
+        match (budget.make_room(oldest), oldest) {
+            (MadeRoom::OldestBlock, Some(oldest)) => self.drop_blocks(oldest, budget),
+            (MadeRoom::None, _) => return false,
+            _ => {}
+        }
+        true
     }
 
     fn oldest_block(&self) -> Option<Ticks> {
@@ -320,12 +334,17 @@ impl StoreState {
                 self.held.push(block.words);
             }
         }
-        // The memory is free once no snapshot holds it.
+        self.free_held(budget);
+    }
+
+    /// Frees the dropped blocks that no snapshot holds any more; returns whether there was one.
+    fn free_held(&mut self, budget: &dyn Budget) -> bool {
         let before = self.held.len();
         self.held.retain(|block| Arc::strong_count(block) > 1);
         let freed = (before - self.held.len()) as u64 * BLOCK_BYTES;
         self.bytes -= freed;
         budget.release_bytes(freed);
+        freed > 0
     }
 
     /// Counts a record outside of the recording.
@@ -394,7 +413,7 @@ impl Batch<'_> {
             return name;
         }
         let bytes = NameTable::name_bytes(text);
-        if self.budget.reserve_bytes(bytes) {
+        if self.budget.reserve_bytes(bytes) || self.state.make_room(self.budget) && self.budget.reserve_bytes(bytes) {
             self.state.bytes += bytes;
             return self.state.names.add(text);
         }

@@ -17,7 +17,7 @@ use super::{FORKED_LOCK, Status, deadline_after, lock_until, lock_within};
 use crate::buffer::Loss;
 use crate::clock::{self, Anchor, Converter};
 use crate::collector::{Collection, CollectorSet};
-use crate::config::{Config, Mode, Output, Overflow};
+use crate::config::{Config, Mode, Output};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::layer::thread_selection;
@@ -285,8 +285,7 @@ impl SessionRecording {
         mut taken: RecordedBuffers,
         converter: &Converter,
     ) -> (WindowSet, RecordedBuffers) {
-        let config = self.settings.first_config();
-        if let (Some(keep), Overflow::KeepNewest) = (config.keep, config.overflow) {
+        if let Some(keep) = self.settings.first_config().keep.filter(|_| self.recorder.settings.keeps_newest) {
             let end = converter.timestamp_of(windows.extent.1).as_nanos();
             let keep = u64::try_from(keep.as_nanos()).unwrap_or(u64::MAX);
             let since = converter.ticks_at(Timestamp::from_nanos(end.saturating_sub(keep)));

@@ -151,7 +151,7 @@ impl RecordingWindows {
             return;
         }
         let end = self.record_anchor();
-        host.windows.extend(closing.map(|(epoch, start)| Window { epoch, start, end, is_cut: false }));
+        host.windows.extend(closing.map(|(epoch, start)| Window::new(epoch, start, end)));
         unwanted.for_each(|device| device.windows.extend(device.open.take().map(|start| (start, end))));
     }
 
@@ -182,7 +182,8 @@ impl RecordingWindows {
         let since = state.since?;
         let mut host = state.host.windows.clone();
         // Threads still record: slices that begin after `now` are not part of the snapshot.
-        host.extend(state.host.open.map(|(epoch, start)| Window { epoch, start, end: now, is_cut: true }));
+        let open = state.host.open.map(|(epoch, start)| Window { is_cut: true, ..Window::new(epoch, start, now) });
+        host.extend(open);
         let devices = state.devices.iter().map(|device| device.windows_until(now)).collect();
         Some(WindowSet::new(host, devices, since))
     }
@@ -369,7 +370,7 @@ mod tests {
         let at = |ns: u64| SystemTime::UNIX_EPOCH + Duration::from_nanos(ns);
         let stretch = |start, end| (Ticks(start), Ticks(end));
         let windows = |start| {
-            let window = Window { epoch: 1, start: Ticks(start), end: Ticks(900), is_cut: false };
+            let window = Window::new(1, Ticks(start), Ticks(900));
             let devices = vec![vec![stretch(start, 300), stretch(400, 900)], vec![]];
             WindowSet::new(vec![window], devices, Anchor::read_clocks())
         };

@@ -275,7 +275,7 @@ impl Index {
         match record.head.tag {
             Tag::Slice => {
                 let end = if until != 0 { Some(Ticks(until)) } else { self.ends.get(&record.id()).copied() };
-                Ticks(from) <= window.end && end.is_none_or(|end| end >= window.start)
+                Ticks(from) <= window.end && end.unwrap_or(window.uncut_end) >= window.start
             }
             Tag::Instant | Tag::Counter | Tag::Memory => (window.start..=window.end).contains(&Ticks(from)),
             Tag::End | Tag::Values | Tag::Close => Ticks(until) <= window.end,
@@ -481,7 +481,7 @@ mod tests {
         let taken =
             RecordedBuffers { parts: vec![RecordedPart::Chunk(chunk, committed)], ..RecordedBuffers::default() };
         let whole = (Ticks(0), Ticks(50));
-        let window = Window { epoch: 1, start: whole.0, end: whole.1, is_cut: false };
+        let window = Window::new(1, whole.0, whole.1);
         let recorder = Arc::new(Recorder::for_tests());
         (Recorded::new(taken, vec![window], whole, &recorder, false), window)
     }
