@@ -380,7 +380,12 @@ impl Recorder {
     /// Returns everything that was recorded so far, and keeps it.
     pub(crate) fn snapshot(&self) -> RecordedBuffers {
         let buffers = self.buffers();
-        RecordedBuffers::new(buffers.ring.contents(), buffers.lanes.rows())
+        let contents = if self.settings.keeps_newest {
+            buffers.ring.newest_contents(&buffers.pool, || self.live_ids())
+        } else {
+            buffers.ring.contents()
+        };
+        RecordedBuffers::new(contents, buffers.lanes.rows())
     }
 
     /// Evicts until a chunk can be reused; `None` if one is ready, or none is left.

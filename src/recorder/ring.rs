@@ -178,15 +178,22 @@ impl ChunkRing {
 
     /// Returns handles to everything.
     pub(super) fn contents(&self) -> RingContents {
-        let state = self.lock();
-        RingContents {
-            // All records before this are committed, and none after it is evicted.
-            at: clock::now(),
-            chunks: state.chunks().map(|each| each.chunk.clone()).collect(),
-            large_payloads: state.large_payloads.iter().map(|(id, payload)| (*id, payload.clone())).collect(),
-            retained: state.retained.all_records(),
-            evicted: state.evicted,
+        self.lock().contents()
+    }
+
+    /// Does the same after the oldest chunks have made room: while a trace holds all others, threads go on in what is free.
+    pub(super) fn newest_contents(&self, pool: &ChunkPool, live_ids: impl FnOnce() -> LiveIds) -> RingContents {
+        let mut state = self.lock();
+        state.free_held(pool);
+        let live = state.collect_live_ids(self, pool, live_ids);
+        // No more than that, although threads take chunks meanwhile.
+        for _ in 0..state.retired.len() / 8 {
+            if state.is_eviction_due(pool, Ticks(0)) {
+                state.evict_oldest(pool, &live);
+            }
         }
+        state.drop_unneeded(&live);
+        state.contents()
     }
 
     /// Evicts until a chunk can be reused; `None` if the pool has chunks, or none is left.
@@ -265,6 +272,17 @@ impl RingState {
             self.retired.extend(known.map(|known| (known, at)));
         }
         self.large_payloads.extend(std::iter::from_fn(|| queues.large_payloads.pop()));
+    }
+
+    fn contents(&self) -> RingContents {
+        RingContents {
+            // All records before this are committed, and none after it is evicted.
+            at: clock::now(),
+            chunks: self.chunks().map(|each| each.chunk.clone()).collect(),
+            large_payloads: self.large_payloads.iter().map(|(id, payload)| (*id, payload.clone())).collect(),
+            retained: self.retained.all_records(),
+            evicted: self.evicted,
+        }
     }
 
     fn chunks(&self) -> impl Iterator<Item = &RingChunk> {
