@@ -164,16 +164,7 @@ impl ChunkRing {
 
     /// Takes everything.
     pub(super) fn take_contents(&self) -> RingContents {
-        let RingState { in_use, retired, large_payloads, retained, evicted, .. } =
-            std::mem::take(&mut *self.lock().state);
-        let chunks = in_use.into_values().chain(retired.into_iter().map(|(chunk, _)| chunk));
-        RingContents {
-            at: clock::now(),
-            chunks: chunks.map(|each| each.chunk).collect(),
-            large_payloads: large_payloads.into_iter().collect(),
-            retained: retained.all_records(),
-            evicted,
-        }
+        std::mem::take(&mut *self.lock()).contents()
     }
 
     /// Returns handles to everything.

@@ -276,6 +276,7 @@ fn random_spans_keep_their_fields_and_parents() {
             }
         }
         assert!(slices.len() > 3_000, "{}", file.trace.stats());
+        assert!(file.trace.stats().lost(Loss::FieldsNotSeen) <= 10, "{}", file.trace.stats());
         assert_counted_within(&file.trace, made.into_inner(), 4 * MIB);
     }
 }
