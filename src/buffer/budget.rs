@@ -63,6 +63,12 @@ impl ReservedBytes {
         ReservedBytes { budget: Some(budget.clone()), bytes }
     }
 
+    /// Leaves the bytes to the caller, who must release them.
+    pub(crate) fn into_bytes(mut self) -> u64 {
+        self.budget = None;
+        self.bytes
+    }
+
     /// Takes some of the bytes; `None` if there are fewer.
     pub(crate) fn split_off(&mut self, bytes: u64) -> Option<ReservedBytes> {
         self.bytes = self.bytes.checked_sub(bytes)?;

@@ -431,8 +431,8 @@ impl Recorder {
                 MadeRoom::OldestBlock
             }
             (_, Some(_)) => {
-                buffers.pool.give_back(self.evict_one());
-                MadeRoom::Elsewhere
+                let reserved = self.evict_one().and_then(Chunk::into_reserved);
+                MadeRoom::Elsewhere(reserved.map_or(0, ReservedBytes::into_bytes))
             }
             _ => MadeRoom::None,
         }

@@ -42,8 +42,8 @@ pub(crate) trait Budget: fmt::Debug + Send + Sync {
 pub(crate) enum MadeRoom {
     /// It made none.
     None,
-    /// It evicted a chunk of a thread.
-    Elsewhere,
+    /// It evicted a chunk of a thread, and reserved that many bytes for the caller; 0 if others took them.
+    Elsewhere(u64),
     /// The caller must drop its oldest block.
     OldestBlock,
 }
@@ -188,14 +188,15 @@ impl RecordSink {
     /// Returns when the oldest block was full, unless a snapshot holds it.
     pub(crate) fn oldest_free_block(&self) -> Option<Ticks> {
         let mut state = self.lock_state();
-        state.free_held(&*self.store.budget);
+        self.store.budget.release_bytes(state.free_held());
         let blocks = state.arenas.iter().filter_map(|arena| arena.full.front());
         blocks.filter(|block| Arc::strong_count(&block.words) == 1).map(|block| block.full_at).min()
     }
 
     /// Drops the blocks that were full by then.
     pub(crate) fn drop_blocks(&self, until: Ticks) {
-        self.lock_state().drop_blocks(until, &*self.store.budget);
+        let freed = self.lock_state().drop_blocks(until);
+        self.store.budget.release_bytes(freed);
     }
 
     /// Returns whether records were lost to the memory limit.
@@ -291,40 +292,64 @@ impl StoreState {
     /// Starts another block, in place of the oldest records if need be.
     #[cold]
     fn begin_block_or_evict(&mut self, role: Role, budget: &dyn Budget) -> bool {
+        let reserve = || match role {
+            Role::Work => budget.reserve_bytes(BLOCK_BYTES),
+            _ => budget.reserve_non_work(BLOCK_BYTES),
+        };
+        if self.arenas.get(role.arena_index()).is_none_or(Arena::is_full)
+            || !self.reserve_or_evict(BLOCK_BYTES, reserve, budget)
+        {
+            return false;
+        }
+        let begun = self.arenas.get_mut(role.arena_index()).is_some_and(Arena::begin_block);
+        if begun {
+            self.bytes += BLOCK_BYTES;
+        } else {
+            budget.release_bytes(BLOCK_BYTES);
+        }
+        begun
+    }
+
+    /// Reserves bytes by `reserve`, or takes those of the oldest records.
+    fn reserve_or_evict(&mut self, bytes: u64, reserve: impl Fn() -> bool, budget: &dyn Budget) -> bool {
         // Other threads may take the room that was made.
         const TRIES: usize = 16;
         for _ in 0..TRIES {
-            if self.arenas.get_mut(role.arena_index()).is_some_and(|arena| arena.begin_block(role, budget)) {
-                self.bytes += BLOCK_BYTES;
+            if reserve() {
                 return true;
             }
-            if !self.make_room(budget) {
-                return false;
+            let Some(evicted) = self.evict_oldest(budget) else { return false };
+            if let Some(rest) = evicted.checked_sub(bytes) {
+                budget.release_bytes(rest);
+                return true;
             }
+            budget.release_bytes(evicted);
         }
         false
     }
 
-    /// Drops the oldest records, the collector's own or others; returns `false` if that is not possible.
-    fn make_room(&mut self, budget: &dyn Budget) -> bool {
-        if self.free_held(budget) {
-            return true;
+    /// Drops the oldest records, the collector's own or others; returns how many bytes they leave, still reserved, or `None` if
+    /// that is not possible.
+    fn evict_oldest(&mut self, budget: &dyn Budget) -> Option<u64> {
+        let mut freed = self.free_held();
+        while freed == 0 {
+            let oldest = self.oldest_block();
+            freed = match (budget.make_room(oldest), oldest) {
+                // Unless a snapshot holds it.
+                (MadeRoom::OldestBlock, Some(oldest)) => self.drop_blocks(oldest),
+                (MadeRoom::Elsewhere(bytes), _) => return Some(bytes),
+                _ => return None,
+            };
         }
-        let oldest = self.oldest_block();
-        match (budget.make_room(oldest), oldest) {
-            (MadeRoom::OldestBlock, Some(oldest)) => self.drop_blocks(oldest, budget),
-            (MadeRoom::None, _) => return false,
-            _ => {}
-        }
-        true
+        Some(freed)
     }
 
     fn oldest_block(&self) -> Option<Ticks> {
         self.arenas.iter().filter_map(|arena| arena.full.front()).map(|block| block.full_at).min()
     }
 
-    /// Drops the blocks that were full by then.
-    fn drop_blocks(&mut self, until: Ticks, budget: &dyn Budget) {
+    /// Drops the blocks that were full by then; returns how many bytes that leaves, still reserved.
+    fn drop_blocks(&mut self, until: Ticks) -> u64 {
         for (number, arena) in self.arenas.iter_mut().enumerate() {
             let due = arena.full.partition_point(|block| block.full_at <= until);
             for block in arena.full.drain(..due) {
@@ -334,17 +359,16 @@ impl StoreState {
                 self.held.push(block.words);
             }
         }
-        self.free_held(budget);
+        self.free_held()
     }
 
-    /// Frees the dropped blocks that no snapshot holds any more; returns whether there was one.
-    fn free_held(&mut self, budget: &dyn Budget) -> bool {
+    /// Frees the dropped blocks that no snapshot holds any more; returns how many bytes that leaves, still reserved.
+    fn free_held(&mut self) -> u64 {
         let before = self.held.len();
         self.held.retain(|block| Arc::strong_count(block) > 1);
         let freed = (before - self.held.len()) as u64 * BLOCK_BYTES;
         self.bytes -= freed;
-        budget.release_bytes(freed);
-        freed > 0
+        freed
     }
 
     /// Counts a record outside of the recording.
@@ -357,20 +381,14 @@ impl StoreState {
 }
 
 impl Arena {
-    /// Starts another block, if there is room for it.
-    fn begin_block(&mut self, role: Role, budget: &dyn Budget) -> bool {
-        let is_full = self.full.len() >= ARENA_WORDS / BLOCK - 1;
-        let is_left = || match role {
-            Role::Work => budget.reserve_bytes(BLOCK_BYTES),
-            _ => budget.reserve_non_work(BLOCK_BYTES),
-        };
-        if is_full || !is_left() {
-            return false;
-        }
-        let Some(open) = memory::try_vec_with_capacity(BLOCK) else {
-            budget.release_bytes(BLOCK_BYTES);
-            return false;
-        };
+    /// Returns whether offsets reach no further block.
+    fn is_full(&self) -> bool {
+        self.full.len() >= ARENA_WORDS / BLOCK - 1
+    }
+
+    /// Starts another block; returns `false` if the allocator has no memory.
+    fn begin_block(&mut self) -> bool {
+        let Some(open) = memory::try_vec_with_capacity(BLOCK) else { return false };
         let full = std::mem::replace(&mut self.open, open);
         memory::populate_spare(&mut self.open);
         if full.capacity() > 0 {
@@ -413,7 +431,8 @@ impl Batch<'_> {
             return name;
         }
         let bytes = NameTable::name_bytes(text);
-        if self.budget.reserve_bytes(bytes) || self.state.make_room(self.budget) && self.budget.reserve_bytes(bytes) {
+        let budget = self.budget;
+        if self.state.reserve_or_evict(bytes, || budget.reserve_bytes(bytes), budget) {
             self.state.bytes += bytes;
             return self.state.names.add(text);
         }
