@@ -91,6 +91,10 @@ pub(crate) trait RecordSource {
 pub(crate) trait Spans {
     /// Returns the span of a slice, `None` for an id of another recording.
     fn span_of(&self, slice: u64) -> Option<u64>;
+    /// Returns whether newer records may have replaced that slice.
+    fn is_evicted(&self, _slice: u64) -> bool {
+        false
+    }
     /// Returns whether a slice of this recording may have been open at that time. Ids that threads pushed before a
     /// pause stay until their next hook.
     fn may_be_open(&self, slice: u64, _at: Timestamp) -> bool {

@@ -79,7 +79,7 @@ impl<'a, S: Spans> SliceSearch<'a, S> {
     pub(super) fn add_call(&mut self, call: &Call, counts: &mut LinkCounts) {
         if !self.names_its_slice(call) {
             self.unnamed.push(call.at);
-            counts.ids_unknown += u64::from(call.external != 0);
+            counts.ids_unknown += u64::from(call.external != 0 && !self.spans.is_evicted(call.external));
         }
     }
 
@@ -91,7 +91,7 @@ impl<'a, S: Spans> SliceSearch<'a, S> {
     ) {
         for external in externals.filter(|external| external.id != 0) {
             if self.spans.span_of(external.id).is_none() {
-                counts.ids_unknown += 1;
+                counts.ids_unknown += u64::from(!self.spans.is_evicted(external.id));
             } else if external.correlation != 0 {
                 // Of several ids for a call the last counts.
                 self.separate_ids.insert(external.correlation, external.id);

@@ -57,6 +57,8 @@ pub(super) type References = BTreeMap<u64, u32>;
 pub(crate) struct EvictionCounts {
     /// The horizon; `None` if nothing was evicted.
     pub(crate) horizon: Option<Ticks>,
+    /// The highest id in an evicted chunk.
+    pub(crate) last_id: u64,
     /// The number of evicted slices and events.
     pub(crate) records: u64,
     /// The number of evicted records that newer ones need: there was no room for them.
@@ -307,6 +309,7 @@ impl RingState {
         self.searched -= 1;
         self.first_ids.remove(&oldest.chunk.first_id());
         self.evicted.horizon = self.evicted.horizon.max(Some(at));
+        self.evicted.last_id = self.evicted.last_id.max(oldest.own_ids().end - 1);
         let needed = self.find_needed(&oldest, live);
         // If the budget has no room for what is needed, that takes the chunk's bytes.
         let room = pool.reserve_bytes(needed.records.iter().map(RetainedRecord::bytes).sum());

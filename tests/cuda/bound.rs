@@ -180,6 +180,7 @@ fn child_that_keeps_the_newest() {
     });
     let file = File::of(guard.finish().unwrap());
     let stats = file.trace.stats();
+    // Kernels may have begun in the window whose launch lies before it.
     assert!(stats.bytes <= 4 * MIB && stats.losses.is_empty(), "{stats}");
     assert_eq!(stats.slices + stats.device_activities + stats.before_window, LAUNCHES + LAUNCHES / 100 + 1, "{stats}");
     let root = file.slice("root").args;

@@ -1,11 +1,12 @@
 //! GPU recordings: starts and stops, other profilers, selected types, and threads.
 
+use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use support::cuda::{Cuda, Stream};
-use support::gpu::{Counts, calls, events, interval, kernels, machine, name, reason, tally, under};
+use support::gpu::{Counts, calls, events, interval, kernels, losses, machine, name, reason, tally, under};
 use support::{File, cuda, gpu, layer, on_thread, record_with, spawn};
 use tracing::{info_span, subscriber};
 use tracing_kineto::integration::Why;
@@ -215,6 +216,42 @@ fn stop_keeps_earlier_launches_while_threads_launch() {
 }
 
 #[test]
+fn recording_that_starts_while_a_thread_launches_lacks_nothing() {
+    let _watch = gpu::watch(Duration::from_secs(100));
+    let machine = machine("slow_enable=5");
+    let (cuda, context, over) = (*machine, machine.context(0), AtomicBool::new(false));
+    idle(
+        // The stop must not wait for work that is not recorded.
+        |builder| builder.flush_timeout(Duration::from_secs(300)),
+        |profiler| {
+            std::thread::scope(|scope| {
+                let over = &over;
+                spawn(scope, "launcher", move || {
+                    cuda.set_current(context);
+                    // More is launched than runs, so work launched before the recording runs inside of it.
+                    let (stream, kernel) = (cuda.stream(), cuda.only_kernel("queued_us300"));
+                    while !over.load(Ordering::Relaxed) {
+                        info_span!("queued_us300").in_scope(|| cuda.launch(kernel, 1, stream));
+                        std::thread::sleep(Duration::from_micros(100));
+                    }
+                });
+                std::thread::sleep(Duration::from_millis(20));
+                profiler.start().unwrap();
+                std::thread::sleep(Duration::from_millis(50));
+                over.store(true, Ordering::Relaxed);
+                let file = stop(profiler);
+                let launched: HashSet<_> =
+                    calls(&file).iter().map(|call| call["args"]["correlation"].clone()).collect();
+                let is_earlier = |kernel: &&&Value| !launched.contains(&kernel["args"]["correlation"]);
+                assert!(kernels(&file).iter().filter(is_earlier).count() > 0, "{}", file.trace.stats());
+                assert!(kernels(&file).len() > 50, "{}", file.trace.stats());
+                assert!(losses(&file).iter().all(|(loss, _)| !loss.is_loss()), "{}", file.trace.stats());
+            });
+        },
+    );
+}
+
+#[test]
 fn stop_during_a_capture_keeps_the_capture_valid() {
     let machine = machine("");
     let stream = machine.stream();
@@ -399,7 +436,7 @@ mod selection {
     }
 
     fn kinds(file: &File) -> BTreeMap<String, usize> {
-        let device = |event: &&serde_json::Value| {
+        let device = |event: &&Value| {
             let kind = event["cat"].as_str().unwrap();
             !matches!(kind, "cpu_op" | "user_annotation" | "Trace")
         };
@@ -451,8 +488,8 @@ mod selection {
 mod threads {
     use super::*;
 
-    fn row_name(file: &File, tid: &serde_json::Value) -> String {
-        let is_it = |event: &&serde_json::Value| event["name"] == "thread_name" && event["tid"] == *tid;
+    fn row_name(file: &File, tid: &Value) -> String {
+        let is_it = |event: &&Value| event["name"] == "thread_name" && event["tid"] == *tid;
         let name = file.events().find(is_it).unwrap_or_else(|| panic!("row {tid} has no name"));
         name["args"]["name"].as_str().unwrap().to_owned()
     }
@@ -465,7 +502,7 @@ mod threads {
     }
 
     /// The row of the call that launched a kernel.
-    fn row_of(file: &File, kernel: &str) -> serde_json::Value {
+    fn row_of(file: &File, kernel: &str) -> Value {
         let kernel = kernels(file).into_iter().find(|found| name(found) == kernel).unwrap();
         let call = calls(file).into_iter().find(|call| gpu::correlation(call) == gpu::correlation(kernel)).unwrap();
         call["tid"].clone()

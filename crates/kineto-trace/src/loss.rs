@@ -31,6 +31,7 @@ impl Loss {
                 | Loss::FieldsCut
                 | Loss::MemoryOwn
                 | Loss::MemoryReplaced
+                | Loss::OutOfWindow
                 | Loss::UnfinishedWork
                 | Loss::TimesBeyondEnd
                 | Loss::CorrelationsReused

@@ -36,7 +36,9 @@ pub(super) struct Loaded {
     unloads: Vec<u32>,
 }
 
-/// The activity types, with their CUPTI kinds.
+/// The activity types, with their CUPTI kinds, in the order in which they are enabled.
+///
+/// Work comes before calls: the stop waits for the work of each recorded launch, and a program may launch meanwhile.
 const KINDS: [(ActivityType, &[u32]); 9] = [
     (ActivityType::ConcurrentKernel, &[kind::CONCURRENT_KERNEL]),
     (ActivityType::GpuMemcpy, &[kind::MEMCPY, kind::MEMCPY2]),

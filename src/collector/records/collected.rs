@@ -72,6 +72,8 @@ pub(crate) struct Collected {
     pub(crate) losses: Vec<(Loss, u64)>,
     /// The number of device activities that newer records have replaced.
     pub(crate) evicted_work: u64,
+    /// The highest correlation id of calls from before these records.
+    pub(crate) last_earlier_call: u64,
     pub(crate) notes: Vec<String>,
     pub(crate) devices: Vec<DeviceDescription>,
     /// Pairs of a device's number in the records and the number it is shown under, since another vendor uses the
@@ -112,6 +114,7 @@ impl Collected {
             threads: Threads::default(),
             losses,
             evicted_work: 0,
+            last_earlier_call: 0,
             notes: Vec::new(),
             devices: Vec::new(),
             renumbered: Vec::new(),
@@ -201,15 +204,14 @@ impl Drop for Collected {
     }
 }
 
-/// Returns how many records a block of an arena contains.
-pub(super) fn count_records(arena: usize, block: &[u64]) -> u64 {
+/// Returns the records of a block of an arena, without their places.
+pub(super) fn block_entries(arena: usize, block: &[u64]) -> impl Iterator<Item = Entry<'_>> {
     let mut at = 0;
-    let next = || {
+    std::iter::from_fn(move || {
         let entry = Entry::read_at(arena, block, at, 0)?;
         at += entry.word_count(arena);
-        Some(())
-    };
-    std::iter::from_fn(next).count() as u64
+        Some(entry)
+    })
 }
 
 /// Returns the place of a record: its arena, then the index of its head among all words there.

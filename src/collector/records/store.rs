@@ -6,7 +6,7 @@
 
 use super::super::threads::Threads;
 use super::collected::{
-    ARENA_WORDS, ARENAS, BLOCK, BLOCK_BYTES, BY_HANDLE, Collected, LAUNCHES, OF_SLICE, Role, count_records,
+    ARENA_WORDS, ARENAS, BLOCK, BLOCK_BYTES, BY_HANDLE, Collected, LAUNCHES, OF_SLICE, Role, block_entries,
 };
 use super::layout::RecordLayout;
 use super::names::{Name, NameTable};
@@ -81,6 +81,8 @@ struct StoreState {
     notes: Vec<String>,
     /// The number of device activities in dropped blocks.
     evicted_work: u64,
+    /// The highest correlation id of calls in dropped blocks, or from before the recording.
+    last_earlier_call: u64,
     /// Dropped blocks that a snapshot still holds.
     held: Vec<Arc<Vec<u64>>>,
     /// Correlation ids of launches in pauses, whose work is not kept either.
@@ -178,7 +180,8 @@ impl RecordSink {
     /// Drops the records delivered so far: the recording begins now.
     pub(crate) fn discard_early_records(&self) {
         let mut state = self.lock_state();
-        let StoreState { names, shapes, contexts, bytes, notes, .. } = std::mem::take(&mut *state);
+        let StoreState { names, shapes, contexts, bytes, notes, last_earlier_call, .. } = std::mem::take(&mut *state);
+        state.last_earlier_call = last_earlier_call;
         // The collector caches numbers of names, so these stay; at most one name may have exceeded the budget.
         state.bytes = names.total_bytes().min(bytes);
         self.store.budget.release_bytes(bytes - state.bytes);
@@ -232,6 +235,7 @@ impl RecordSink {
             threads: taken.threads,
             losses: taken.losses,
             evicted_work: taken.evicted_work,
+            last_earlier_call: taken.last_earlier_call,
             notes: taken.notes,
             devices: Vec::new(),
             renumbered: Vec::new(),
@@ -354,7 +358,10 @@ impl StoreState {
             let due = arena.full.partition_point(|block| block.full_at <= until);
             for block in arena.full.drain(..due) {
                 if number == Role::Work.arena_index() {
-                    self.evicted_work += count_records(number, &block.words);
+                    self.evicted_work += block_entries(number, &block.words).count() as u64;
+                } else if number == Role::Call.arena_index() {
+                    let last = block_entries(number, &block.words).map(|call| call.correlation_id()).max();
+                    self.last_earlier_call = self.last_earlier_call.max(last.unwrap_or(0));
                 }
                 self.held.push(block.words);
             }
@@ -451,6 +458,9 @@ impl Batch<'_> {
         if self.is_paused(call.start, call.end) {
             self.state.remember_paused_launch(call);
             return self.count_paused();
+        }
+        if self.state.is_waiting {
+            self.state.last_earlier_call = self.state.last_earlier_call.max(call.correlation);
         }
         if !self.state.unwanted.is_empty() {
             // A correlation id may be used again.

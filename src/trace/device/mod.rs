@@ -74,14 +74,39 @@ struct DeviceCounts {
     beyond_end: u64,
     /// The number of device activities before the window.
     before_window: u64,
+    /// The highest correlation ids of calls from before the window, and inside of it. Ids increase from call to call.
+    last_earlier_call: u64,
+    last_call: u64,
     /// The recorded time before it was cut to the requested one.
     uncut: Option<(Timestamp, Timestamp)>,
 }
 
 impl DeviceCounts {
+    fn new(collection: &Collection, uncut: Option<(Timestamp, Timestamp)>) -> DeviceCounts {
+        let last_earlier_call = collection.records.last_earlier_call;
+        DeviceCounts { uncut, last_earlier_call, ..DeviceCounts::default() }
+    }
+
     /// Counts a record outside the windows, unless it is inside the uncut time.
     fn count_outside(&mut self, times: (Timestamp, Timestamp)) {
         self.out_of_window += u64::from(!self.is_cut_off(times));
+    }
+
+    fn count_call(&mut self, correlation: u64) {
+        self.calls += 1;
+        self.last_call = self.last_call.max(correlation);
+    }
+
+    /// Counts a call outside the windows.
+    fn count_call_outside(&mut self, call: &link::Call, is_earlier: bool) {
+        self.count_outside((call.start, call.end));
+        self.last_earlier_call = self.last_earlier_call.max(if is_earlier { call.correlation } else { 0 });
+    }
+
+    /// Returns whether the call with that id was made before the windows, if it is not inside of them.
+    fn was_launched_earlier(&self, correlation: u64) -> bool {
+        // A record that cannot be read may have had any id.
+        self.last_earlier_call < self.last_call && (1..=self.last_earlier_call).contains(&correlation)
     }
 
     /// Counts device work outside the windows; unless they had begun, it ended before them.
@@ -114,7 +139,7 @@ impl LinkedCollection {
         let uncut = collection
             .uncut_window
             .map(|(start, end)| widen_stretch(error, [start, end].map(|at| host.converter.timestamp_of(at))));
-        let mut counts = DeviceCounts { uncut, ..DeviceCounts::default() };
+        let mut counts = DeviceCounts::new(collection, uncut);
         let records = CollectionRecords { collection, threads: &threads };
         let slack = error + host.converter.error_ns();
         let spans = HostSpans::new(host, &threads, slack);
@@ -123,11 +148,11 @@ impl LinkedCollection {
         for entry in collection.records.calls() {
             let call = collection.call_from_entry(&entry, &threads);
             if !overlaps_any(&reach, (call.start, call.end)) {
-                counts.count_outside((call.start, call.end));
+                counts.count_call_outside(&call, reach.first().is_some_and(|first| call.end < first.0));
                 continue;
             }
-            counts.calls += 1;
-            counts.beyond_end += u64::from(entry.end() != 0 && call.end == NEVER);
+            counts.count_call(call.correlation);
+            counts.beyond_end += collection.is_beyond_end(&entry);
             calls.add_call(&call);
             if entry.kind() == ActivityType::UserAnnotation {
                 ranges.push(link::Call { end: cut_to_windows(&windows, call.start, call.end).0, ..call });
@@ -151,11 +176,11 @@ impl LinkedCollection {
             }
             counts.work += 1;
             counts.unfinished += u64::from(entry.end() == 0);
-            counts.beyond_end += u64::from(entry.end() != 0 && work.end == NEVER);
-            let last = if work.end == NEVER { work.start } else { work.end };
-            over = if last == NEVER { over } else { over.max(last) };
+            counts.beyond_end += collection.is_beyond_end(&entry);
+            over = [work.end, work.start].into_iter().find(|last| *last != NEVER).map_or(over, |last| over.max(last));
+            let is_edge = || counts.was_launched_earlier(work.correlation) && !joining.is_launched(&work);
             match entry.work_slice() {
-                None if entry.correlation_id() != 0 || is_launched(entry.kind()) => joining.add_work(&work),
+                None if (work.correlation != 0 || is_launched(entry.kind())) && !is_edge() => joining.add_work(&work),
                 _ => _ = joining.add_unlaunched(&work),
             }
         }
@@ -190,10 +215,8 @@ impl LinkedCollection {
                     self.counts.beyond_end += collection.is_beyond_end(&entry);
                     self.overheads.push(entry.at);
                 }
-                // The collector's start does not belong to the recording.
-                Role::Overhead
-                    if self.windows.first().is_some_and(|first| collection.entry_times(&entry).1 < first.0) => {}
-                Role::Overhead => self.counts.count_outside(collection.entry_times(&entry)),
+                // The collector's start and stop do not belong to the recording.
+                Role::Overhead => {}
                 Role::Counter if overlaps_any(&self.widened_windows, collection.entry_times(&entry)) => {
                     self.counters.push(entry.at)
                 }

@@ -29,6 +29,10 @@ impl link::Spans for HostSpans<'_> {
             .map(|record| record.span_id())
     }
 
+    fn is_evicted(&self, slice: u64) -> bool {
+        slice <= self.host.recorded.evicted.last_id
+    }
+
     fn may_be_open(&self, slice: u64, at: Timestamp) -> bool {
         let (last, mut until) = self.last.get();
         if last != slice {

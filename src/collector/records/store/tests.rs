@@ -258,3 +258,26 @@ proptest! {
         }
     }
 }
+
+fn call(batch: &mut Batch<'_>, correlation: u64) {
+    let (kind, name, thread) = (ActivityType::CudaRuntime, batch.name("cudaLaunchKernel"), Thread::Id(1));
+    let (start, end, external, launches, shape) = (correlation, correlation + 1, 0, true, &NoLayout);
+    batch.call(&ApiCall { kind, name, thread, start, end, correlation, external, launches, shape, words: &[] });
+}
+
+#[test]
+fn last_call_before_the_records_is_known() {
+    let (sink, _) = sink(1 << 20);
+    sink.set_waiting();
+    sink.record(|batch| [7, 9, 8].map(|correlation| call(batch, correlation)));
+    sink.discard_early_records();
+    sink.record(|batch| call(batch, 20));
+    assert_eq!(sink.collect_records(false).last_earlier_call, 9);
+    // Some blocks of calls.
+    sink.record(|batch| (21..10_000).for_each(|correlation| call(batch, correlation)));
+    sink.drop_blocks(clock::now());
+    let collected = sink.collect_records(true);
+    let first = collected.calls().next().map(|call| call.correlation_id());
+    assert_eq!(first, Some(collected.last_earlier_call + 1));
+    assert!(collected.last_earlier_call > 1_000);
+}

@@ -28,6 +28,7 @@ sim_core::options! {
     overlap: bool = false;
     repeat_correlation: u64 = 0;
     slow_callbacks: u64 = 0;
+    slow_enable: u64 = 0;
     no_finish: Text = Text::new("");
     early_kernels_ns: u64 = 0;
     timestamp_zero: bool = false;

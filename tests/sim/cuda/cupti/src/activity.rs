@@ -7,6 +7,7 @@ use crate::shared::tracer::{DRIVER_API, RUNTIME_API};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{LazyLock, PoisonError, RwLock};
+use std::time::Duration;
 
 /// The enabled kinds, as bits.
 static ENABLED: AtomicU64 = AtomicU64::new(0);
@@ -31,6 +32,7 @@ pub(crate) fn enable(kind: u32) -> Outcome {
         return Err(Code::NOT_COMPATIBLE);
     }
     ENABLED.fetch_or(bit(kind)?, Ordering::Relaxed);
+    std::thread::sleep(Duration::from_millis(options.slow_enable));
     Ok(())
 }
 

@@ -135,7 +135,7 @@ pub(crate) fn flush(forced: bool) {
     while options.hanging_flush && std::ptr::eq(link::options(), options) {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let mut out = Vec::new();
+    let (start, mut out) = (options.reported(now()), Vec::new());
     {
         let mut pool = lock();
         out.extend(pool.full.extract_if(.., |buffer| forced || buffer.is_complete(now())));
@@ -145,7 +145,12 @@ pub(crate) fn flush(forced: bool) {
             out.append(&mut pool.spare);
         }
     }
+    // Where buffers are late, a client that flushes until it has all of them would wait for the records of its own flushes.
+    let is_recorded = !out.is_empty() && options.late_buffers == 0;
     delivery::deliver(out);
+    if is_recorded {
+        writer::buffers_flushed(start);
+    }
 }
 
 /// Fills in the times of work that were not known at its launch.

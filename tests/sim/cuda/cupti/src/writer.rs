@@ -218,12 +218,18 @@ extern "C" fn memory_changed(memory: *const Memory) {
     pool::add(HOST, &record.u32(72, its.is_async.into()), None);
 }
 
-/// The kind of overhead of asking for a buffer.
+/// The kinds of overhead of flushing buffers, and of asking for one.
+const BUFFER_FLUSH: u32 = 1 << 16;
 const BUFFER_REQUEST: u32 = 7 << 16;
 
 /// Records the time of a buffer request, from `start` by CUPTI's timestamps.
 pub(crate) fn buffer_requested(start: u64) {
     record_overhead(BUFFER_REQUEST, 0, on_client_clock(start), timestamp());
+}
+
+/// Records the time of a flush, from `start` by CUPTI's timestamps; the next flush delivers that record.
+pub(crate) fn buffers_flushed(start: u64) {
+    record_overhead(BUFFER_FLUSH, 0, on_client_clock(start), timestamp());
 }
 
 extern "C" fn overhead(kind: u32, correlation: u32, start: u64, end: u64) {
