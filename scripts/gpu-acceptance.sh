@@ -3,13 +3,15 @@
 #
 #   scripts/gpu-acceptance.sh [TRACE]
 #
-# Builds examples/cuda and runs it: its checks, and what recording costs. Then other tools read the trace
-# (scripts/consumers.sh), and torch.profiler is asked about the same kernels (scripts/gpu-torch.py), where these are there.
+# Builds examples/cuda and runs it: its checks, what recording costs, and a while of launches of which the newest records are kept.
+# Then other tools read the trace (scripts/consumers.sh), and torch.profiler is asked about the same kernels
+# (scripts/gpu-torch.py), where these are there.
 # The exit status is 0 only if nothing failed. TRACE is where the trace goes; default target/cuda.pt.trace.json.gz.
 #
 #   KINETO_ACCEPTANCE_BINARY   the example, built elsewhere (`cargo build --release` in examples/cuda): for machines without
 #                              cargo; its glibc must not be newer than the machine's
 #   KINETO_CUPTI_PATH          the libcupti to use; `python`: the one in python3's site-packages. Default: found by the crate
+#   KINETO_SOAK                for how many seconds kernels are launched while the newest records are kept; default 10, 0: not
 #   KINETO_TORCH               0: no comparison with torch.profiler
 set -euo pipefail
 
@@ -34,8 +36,9 @@ PYTHON
 
 binary=${KINETO_ACCEPTANCE_BINARY:-}
 compare=${KINETO_TORCH:-1}
+soak=${KINETO_SOAK:-10}
 # The crate would not know these, and say so.
-unset KINETO_ACCEPTANCE_BINARY KINETO_TORCH
+unset KINETO_ACCEPTANCE_BINARY KINETO_SOAK KINETO_TORCH
 if [[ -z $binary ]]; then
   target=${CARGO_TARGET_DIR:-$root/target}/examples-of-their-own
   CARGO_TARGET_DIR=$target cargo build --release --locked --manifest-path "$root/examples/cuda/Cargo.toml"
@@ -59,6 +62,13 @@ if command -v nvidia-smi >/dev/null; then
 fi
 echo "== checks and overhead: $binary"
 "$binary" "$trace" --overhead || failed=1
+
+echo "== the newest records of $soak seconds"
+if [[ $soak = 0 ]]; then
+  echo "PASSED OVER: KINETO_SOAK=0"
+else
+  "$binary" "$work/soak.pt.trace.json.gz" --soak "$soak" || failed=1
+fi
 
 if [[ -f $trace ]]; then
   echo "== the trace in other tools"

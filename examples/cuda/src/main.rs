@@ -15,6 +15,7 @@
 //! passed.
 //!
 //! - `--overhead`: also measures a launch without the layer, with it, and with CUPTI.
+//! - `--soak SECONDS`: instead, keeps the newest records while threads launch kernels; checks memory and counts.
 //! - `--json`: prints JSON lines.
 //! - `--ptx`: prints the kernels, and nothing else.
 //!
@@ -28,6 +29,7 @@ mod program;
 mod report;
 mod rival;
 mod sessions;
+mod soak;
 mod view;
 
 use checks::{Checks, now};
@@ -36,6 +38,7 @@ use report::Report;
 use rival::Rival;
 use std::error::Error;
 use std::process::ExitCode;
+use std::time::Duration;
 use tracing::info_span;
 use tracing_kineto::{KinetoGuard, KinetoLayer, Profiler};
 use tracing_subscriber::layer::SubscriberExt;
@@ -50,6 +53,7 @@ struct Options {
     path: Option<String>,
     overhead: bool,
     json: bool,
+    soak: Option<Duration>,
 }
 
 fn main() -> ExitCode {
@@ -69,12 +73,16 @@ fn run() -> Outcome<ExitCode> {
         match &*argument {
             "--overhead" => options.overhead = true,
             "--json" => options.json = true,
+            "--soak" => options.soak = Some(Duration::from_secs(arguments.next().unwrap_or_default().parse()?)),
             "--ptx" => {
                 print!("{}", kernels::PTX);
                 return Ok(ExitCode::SUCCESS);
             }
             "--measure" => return overhead::measure(&arguments.next().unwrap_or_default()).map(|()| ExitCode::SUCCESS),
             "--only-run" => return only_run(&arguments.next().unwrap_or_default()),
+            "--empty-first" => {
+                return sessions::empty_first(&arguments.next().unwrap_or_default()).map(|()| ExitCode::SUCCESS);
+            }
             flag if flag.starts_with("--") => return Err(format!("no such option: {flag}").into()),
             path => options.path = Some(path.to_owned()),
         }
@@ -84,7 +92,10 @@ fn run() -> Outcome<ExitCode> {
     }
     let path = options.path.unwrap_or_else(|| "cuda.pt.trace.json.gz".into());
     let mut report = Report::new(options.json);
-    accept(&path, &mut report)?;
+    match options.soak {
+        Some(time) => soak::run(time, &path, &mut report)?,
+        None => accept(&path, &mut report)?,
+    }
     if options.overhead {
         overhead::table(&report)?;
     }
@@ -127,6 +138,7 @@ fn accept(path: &str, report: &mut Report) -> Outcome<()> {
         Err(error) => report.check("CUPTI is loaded", false, error),
     }
     sessions::stop_in_a_capture(&profiler, &mut machine.gpus[0], simulated, report)?;
+    sessions::after_empty_ones(checks::expected(machine.gpus.len(), done), report)?;
     sessions::disabled(report)?;
     report.say(format_args!("\nThe trace is in {path}; drag it onto https://ui.perfetto.dev."));
     Ok(())

@@ -39,7 +39,7 @@ pub fn table(report: &Report) -> Result<(), Box<dyn Error>> {
         figures.push(serde_json::from_slice::<Map<String, Value>>(&output.stdout)?);
     }
     let number = |figures: &Map<String, Value>, key: &str| figures.get(key).and_then(Value::as_f64);
-    let none = figures.first().and_then(|none| number(none, "launch")).unwrap_or(0.0);
+    let none = figures.first().and_then(|none| number(none, "launch_in_span")).unwrap_or(0.0);
     report
         .say(format_args!("\n{:<26} {:>12} {:>14} {:>12} {:>10}", "ns", "launch", "launch in span", "on top", "span"));
     for ((way, name), figures) in WAYS.iter().zip(&figures) {

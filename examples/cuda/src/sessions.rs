@@ -1,6 +1,6 @@
 //! Checks of successive recordings, of competing profilers, and of a recording without CUPTI.
 
-use crate::checks::{counted, expected, now};
+use crate::checks::{Counts, counted, expected, now};
 use crate::program::{GRAPH_KERNELS, Gpu, Machine};
 use crate::report::Report;
 use crate::rival::Rival;
@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tracing::info_span;
 use tracing_kineto::integration::Why;
-use tracing_kineto::{Profiler, Trace};
+use tracing_kineto::{KinetoLayer, Profiler, Trace};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -112,16 +114,50 @@ fn one_kernel(profiler: &Profiler, gpu: &mut Gpu) -> Result<Trace, Box<dyn Error
 
 /// A process with CUPTI disabled records only the host, and its trace gives the reason.
 pub fn disabled(report: &mut Report) -> Outcome {
-    let path = std::env::temp_dir().join(format!("cuda-example-{}.json", std::process::id()));
-    let mut child = Command::new(std::env::current_exe()?);
-    let status = child.arg("--only-run").arg(&path).env("KINETO_DISABLE_CUPTI", "1").status()?;
-    let view = read(&path)?;
+    let view = in_child(|child, path| child.arg("--only-run").arg(path).env("KINETO_DISABLE_CUPTI", "1"))?;
     let (work, steps) = (view.work().count(), view.of("user_annotation").count());
     let reason = view.collector()["unavailable"].as_str().unwrap_or("no reason").to_owned();
-    let passed = status.success() && work == 0 && steps > 0 && reason.contains("DISABLE_CUPTI");
+    let passed = work == 0 && steps > 0 && reason.contains("DISABLE_CUPTI");
     let figures = format!("{steps} annotations, {work} device activities: {reason}");
     report.check("with KINETO_DISABLE_CUPTI=1", passed, figures);
     Ok(())
+}
+
+/// A process records everything after two recordings without work, one before its first call of CUDA.
+pub fn after_empty_ones(wanted: Counts, report: &mut Report) -> Outcome {
+    let found = counted(&in_child(|child, path| child.arg("--empty-first").arg(path))?);
+    let figures = format!("{} kernels of {}", found.kernels, wanted.kernels);
+    report.check("after recordings without work", found == wanted, figures);
+    Ok(())
+}
+
+/// Records nothing, opens the GPUs, records nothing, then records the program and saves the trace.
+pub fn empty_first(path: &str) -> Outcome {
+    let (layer, guard) = KinetoLayer::builder().no_output().record_from_start(false).build()?;
+    tracing_subscriber::registry().with(layer).init();
+    let profiler = guard.profiler();
+    let record_nothing = || -> Outcome {
+        profiler.start()?;
+        info_span!("nothing").in_scope(|| {});
+        profiler.stop()?;
+        Ok(())
+    };
+    record_nothing()?;
+    let mut machine = Machine::open()?;
+    record_nothing()?;
+    profiler.start()?;
+    machine.run()?;
+    Ok(profiler.stop()?.save(path)?)
+}
+
+/// Runs this program again, and reads the trace that it saves to the path.
+fn in_child(arguments: impl for<'c> FnOnce(&'c mut Command, &Path) -> &'c mut Command) -> Result<View, Box<dyn Error>> {
+    let path = std::env::temp_dir().join(format!("cuda-example-{}.json", std::process::id()));
+    let status = arguments(&mut Command::new(std::env::current_exe()?), &path).status()?;
+    if !status.success() {
+        return Err(format!("the child process ended with {status}").into());
+    }
+    read(&path)
 }
 
 fn read(path: &Path) -> Result<View, Box<dyn Error>> {

@@ -1,0 +1,120 @@
+//! Keeps the newest records of a program that launches kernels for a while, as a service does: its memory is bounded, and every
+//! launch is in the trace or counted.
+
+use crate::program::{Gpu, Machine};
+use crate::report::Report;
+use crate::view::{Row, View};
+use cudarc::driver::{DriverError, result};
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use tracing::info_span;
+use tracing_kineto::{KinetoLayer, Overflow, Profiler};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+const THREADS: usize = 4;
+/// The number of launches of a request.
+const LAUNCHES: u64 = 20;
+const LIMIT: u64 = 64 << 20;
+/// The memory that may be added between half of the time and its end; CUPTI's own is not part of the limit.
+const GROWTH: u64 = 16 << 20;
+
+/// Launches kernels in threads for that time, with snapshots meanwhile; saves the last trace.
+pub fn run(time: Duration, path: &str, report: &mut Report) -> Result<(), Box<dyn Error>> {
+    let builder = KinetoLayer::builder().no_output().overflow(Overflow::KeepNewest).buffer_limit_bytes(LIMIT);
+    let (layer, guard) = builder.build()?;
+    tracing_subscriber::registry().with(layer).init();
+    let machine = Machine::open()?;
+    let gpu = machine.gpus.first().ok_or("there is no GPU")?;
+    let (requests, ended) = (AtomicU64::new(0), AtomicBool::new(false));
+    let resident = thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| serve(gpu, &ended, &requests))).collect();
+        let resident = watch(&guard.profiler(), time, report);
+        ended.store(true, Ordering::Relaxed);
+        let served = threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())));
+        served?;
+        resident
+    })?;
+    let trace = guard.finish()?;
+    trace.save(path)?;
+
+    let (view, stats) = (View::new(&trace)?, trace.stats());
+    let requests = requests.into_inner();
+    let launches = requests * LAUNCHES;
+    report.say(format_args!("      {stats}"));
+    let kernels = view.of("kernel").count() as u64;
+    // A kernel may begin before the window, and its launch may lie there.
+    let launched: BTreeSet<_> = view.calls().filter_map(|row| row.int("correlation")).collect();
+    let is_launched = |row: &&Row| row.int("correlation").is_some_and(|id| launched.contains(&id));
+    let (kept, all) = (stats.slices + stats.device_activities, requests + 2 * launches);
+    let figures = format!("{kept} kept + {} before of {all} slices and kernels", stats.before_window);
+    report.check("each launch is kept or counted", kept + stats.before_window == all, figures);
+    let spans = view.of("cpu_op").filter(|row| row.name == "launch").filter_map(|row| row.int("External id"));
+    let spans: BTreeSet<_> = spans.collect();
+    let is_in_span = |row: &&Row| row.int("External id").is_some_and(|id| spans.contains(&id));
+    let in_spans = view.of("kernel").filter(is_launched).filter(is_in_span).count();
+    let launched = view.of("kernel").filter(is_launched).count();
+    let figures = format!("{in_spans} of {launched} kernels with a launch; {kernels} kernels");
+    report.check("kept kernels have their spans", in_spans > 0 && in_spans == launched, figures);
+    let lost: Vec<_> = stats.losses.iter().filter(|(loss, _)| loss.is_loss()).collect();
+    report.check("nothing lost", lost.is_empty(), format_args!("{lost:?}"));
+    let (middle, last) = resident;
+    let figures = format!("{} MiB resident after half of the time, {} MiB at its end", middle >> 20, last >> 20);
+    report.check("memory is bounded", last <= middle + GROWTH, figures);
+    Ok(())
+}
+
+/// Serves requests on a stream of its own until the end.
+fn serve(gpu: &Gpu, ended: &AtomicBool, requests: &AtomicU64) -> Result<(), DriverError> {
+    let context = gpu.lanes[0].stream.context();
+    context.bind_to_thread()?;
+    let stream = context.new_stream()?;
+    // SAFETY: the kernel takes no parameters and does nothing.
+    let launch = || unsafe {
+        result::launch_kernel(gpu.empty.cu_function(), (1, 1, 1), (1, 1, 1), 0, stream.cu_stream(), &mut [])
+    };
+    while !ended.load(Ordering::Relaxed) {
+        info_span!("request").in_scope(|| {
+            (0..LAUNCHES).try_for_each(|_| info_span!("launch").in_scope(launch))?;
+            stream.synchronize()
+        })?;
+        requests.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Takes eight snapshots; returns the resident memory after half of the time, and at the end.
+fn watch(profiler: &Profiler, time: Duration, report: &Report) -> Result<(u64, u64), Box<dyn Error>> {
+    const SNAPSHOTS: u32 = 8;
+    let mut middle = 0;
+    for number in 1..=SNAPSHOTS {
+        thread::sleep(time / (SNAPSHOTS + 1));
+        let start = Instant::now();
+        let snapshot = profiler.snapshot()?;
+        let waited = start.elapsed();
+        snapshot.write_chrome(std::io::sink())?;
+        let written = start.elapsed() - waited;
+        let (kept, window) = (snapshot.stats().device_activities, snapshot.stats().duration);
+        drop(snapshot);
+        let mib = resident()? >> 20;
+        report.say(format_args!(
+            "      snapshot in {waited:.1?}, written in {written:.1?}: {kept} kernels, {window:.1?}; {mib} MiB resident"
+        ));
+        if number == SNAPSHOTS / 2 {
+            middle = resident()?;
+        }
+    }
+    // What a trace holds is free again now: the last one reaches back as far as the limit allows.
+    thread::sleep(time / (SNAPSHOTS + 1));
+    Ok((middle, resident()?))
+}
+
+/// Returns the resident memory of this process, in bytes.
+fn resident() -> Result<u64, Box<dyn Error>> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? << 10)
+}
