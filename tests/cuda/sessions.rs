@@ -216,7 +216,7 @@ fn stop_keeps_earlier_launches_while_threads_launch() {
 }
 
 #[test]
-fn recording_that_starts_while_a_thread_launches_lacks_nothing() {
+fn nothing_is_missing_if_threads_launch_at_the_start() {
     let _watch = gpu::watch(Duration::from_secs(100));
     let machine = machine("slow_enable=5");
     let (cuda, context, over) = (*machine, machine.context(0), AtomicBool::new(false));
