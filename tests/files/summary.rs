@@ -2,8 +2,10 @@
 #![cfg(feature = "gzip")]
 
 use serde_json::Value;
+use std::path::Path;
 use support::traces::{are_available, folder};
 use tracing_kineto::analysis::Events;
+use tracing_kineto::analysis::summary::WorkClass;
 
 /// Adds a line for each place where `got` differs from `expected`: times by more than 0.001 µs, percentages by 0.01.
 fn compare(path: &str, got: &Value, expected: &Value, differences: &mut Vec<String>) {
@@ -65,5 +67,22 @@ fn summary_of_the_edge_trace_has_its_figures() {
         let edge = folder().join("../analysis/edge");
         let expected: Value = serde_json::from_slice(&std::fs::read(edge.join("edge.expected.json")).unwrap()).unwrap();
         check("edge", &Events::read(edge.join("edge.pt.trace.json")).unwrap(), &expected["figures"]);
+    }
+}
+
+#[test]
+fn summaries_of_an_h200_have_the_sums_of_its_rows() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/h200");
+    for (name, kernels, others) in [
+        ("cuda.json.gz", (22, 85_055), (10, 4_315_720)),
+        ("torch.json.gz", (62, 286_717), (2, 3_297)),
+        ("wgpu.json.gz", (15, 203_520), (10, 89_279)),
+    ] {
+        let (mut found, mut rest) = ((0, 0), (0, 0));
+        for figures in Events::read(folder.join(name)).unwrap().summary().kernels {
+            let of_class = if figures.class == WorkClass::Compute { &mut found } else { &mut rest };
+            *of_class = (of_class.0 + figures.durations.count, of_class.1 + figures.durations.sum_ns);
+        }
+        assert_eq!((found, rest), (kernels, others), "{name}");
     }
 }

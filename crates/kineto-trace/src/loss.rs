@@ -93,7 +93,7 @@ losses! {
     VendorDropped = "vendor_dropped_records";
     /// Records of collectors that cannot be decoded: truncated, of invalid size, or of an unknown kind.
     DeviceRecordsUnread = "device_records_unread";
-    /// Records of collectors that lie outside the recording and belong to nothing inside it.
+    /// Records of collectors that lie outside the recording and belong to nothing inside it: they are no part of it.
     OutOfWindow = "device_records_out_of_window";
     /// Device work that had not ended when the recording stopped; it is present, marked `"finished": false`.
     UnfinishedWork = "unfinished_device_work";
@@ -102,7 +102,7 @@ losses! {
     TimesBeyondEnd = "device_times_beyond_end";
     /// Launches without recorded device work.
     LaunchesWithoutWork = "launches_without_work";
-    /// Device work without the call that launched it.
+    /// Device work without the call that launched it, unless that came before the recording.
     WorkWithoutLaunch = "work_without_launch";
     /// Correlation ids that occurred more than once.
     CorrelationsReused = "correlations_reused";

@@ -45,7 +45,7 @@ use std::sync::atomic::AtomicBool;
 /// Records CUDA: kernels, copies, fills, API calls of the runtime and the driver, waits and events. On request, it
 /// also records NVTX ranges of libraries and device memory.
 ///
-/// Works with libcupti 11.7 to 13.4, and with newer versions as long as records only grow. A process may have several
+/// Works with libcupti 11.7 to 13.5, and with newer versions as long as records only grow. A process may have several
 /// of these collectors; only one records at a time, and the others report that it is [busy](super::Why::Busy).
 pub struct Cupti {
     loaded: LazyLibrary<Loaded>,

@@ -1,6 +1,6 @@
 //! Reads the fields of CUPTI's records from their bytes.
 //!
-//! From 11.7 to 13.4 records only grew at their ends, so a field exists if the record is long enough, whatever the
+//! From 11.7 to 13.5 records only grew at their ends, so a field exists if the record is long enough, whatever the
 //! version. No other value in a buffer is trusted.
 
 use crate::collector::records::fields::{Field, records};
