@@ -5,7 +5,7 @@ use crate::error::{Error, ErrorKind};
 use crate::os::platform;
 use crate::record_while::RecordWhile;
 use crate::schedule::Schedule;
-use crate::session::{Cycle, Ending, Session, SessionHandle, Status, StepOutcome, StepState, ThreadRecording};
+use crate::session::{Cycle, Dump, Ending, Session, SessionHandle, Status, StepOutcome, StepState, ThreadRecording};
 use crate::time::Timestamp;
 use crate::trace::{CpuTraceBuilder, Trace};
 use kineto_trace::activity::{ActivityGroup, ActivityTypes, Args};
@@ -273,6 +273,39 @@ impl Profiler {
     /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is running.
     pub fn snapshot(&self) -> Result<Trace, Error> {
         self.session()?.recording.snapshot()
+    }
+
+    /// Writes what was recorded so far to a file of its own, on a thread, while the recording continues.
+    ///
+    /// The file lies next to the layer's output, and is called `<output>_<pid>_<UTC time>_<number>_<reason>`, with the output's
+    /// extensions; names sort by time. The header's `dump_reason` is the whole reason. With
+    /// [`Overflow::KeepNewest`](crate::Overflow::KeepNewest), it holds the newest records, up to this call.
+    ///
+    /// It returns after a [`snapshot`](Profiler::snapshot); nothing waits for the file, except [`Dump::wait`] and the end of the
+    /// process. Until the file is complete, its records take memory within the buffer limit.
+    ///
+    /// ```
+    /// use tracing_kineto::{KinetoLayer, Overflow};
+    ///
+    /// # fn main() -> Result<(), tracing_kineto::Error> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let output = folder.path().join("app.pt.trace.json.gz");
+    /// let (layer, guard) = KinetoLayer::builder().output(output).overflow(Overflow::KeepNewest).build()?;
+    /// # drop(layer);
+    /// let profiler = guard.profiler();
+    /// // When a request was slow, on any thread:
+    /// let dump = profiler.dump("slow request")?;
+    /// println!("{}", dump.path().display()); // app_4242_20261126T074938.123Z_001_slow-request.pt.trace.json.gz
+    /// # dump.wait()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is running, or only that of a request;
+    /// [`Config`](crate::ErrorKind::Config) if there is no output. Those of writing are returned by [`Dump::wait`].
+    pub fn dump(&self, reason: &str) -> Result<Dump, Error> {
+        self.session()?.dump(reason)
     }
 
     /// Writes what was recorded so far to the guard's output, while the recording continues; returns when the file is

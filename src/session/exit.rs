@@ -82,7 +82,7 @@ fn ending_sessions(now: Instant) -> Vec<(Arc<Session>, Instant)> {
 /// Begins to flush each session that records for the program, then waits for all files.
 fn flush_sessions(
     sessions: &[(Arc<Session>, Instant)],
-    begin: impl Fn(&Session, Instant) -> Result<Option<PendingWrite<'_>>, Error>,
+    begin: impl Fn(&Session, Instant) -> Result<Option<PendingWrite>, Error>,
 ) {
     let failed = |error: Error| diag!(Error, "flush", "the trace was not written: {error}");
     let mut pending = Vec::new();
@@ -112,7 +112,7 @@ impl Session {
     }
 
     /// Begins to write what was recorded so far to the output, if any, for a process that ends at `deadline`.
-    fn begin_flush(&self, deadline: Instant) -> Result<Option<PendingWrite<'_>>, Error> {
+    fn begin_flush(&self, deadline: Instant) -> Result<Option<PendingWrite>, Error> {
         let Some(path) = self.output_path() else { return Ok(None) };
         let trace = self.recording.snapshot()?;
         if let Some(why) = self.why_empty(&trace) {

@@ -7,6 +7,7 @@
 mod active_request;
 mod annotation;
 mod claim;
+mod dumps;
 mod exit;
 mod handle;
 mod memory_profile;
@@ -19,6 +20,7 @@ mod settings;
 mod steps;
 
 pub(crate) use claim::OutputClaim;
+pub use dumps::Dump;
 pub use exit::flush_all;
 #[cfg(any(feature = "analysis", feature = "capi"))]
 pub(crate) use exit::newest_session;
@@ -50,7 +52,7 @@ use requests::{REQUEST_IS_RECORDING, RequestLink, SessionRequests};
 use saving::Writes;
 use settings::SessionSettings;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -63,7 +65,9 @@ pub(crate) struct Session {
     pub(crate) requests: SessionRequests,
     pub(crate) steps: StepControl,
     pub(crate) memory_profile: MemoryProfile,
-    pub(crate) writes: Writes,
+    pub(crate) writes: Arc<Writes>,
+    /// The number of dumps.
+    dumps: AtomicU64,
     /// Whether the guard was dropped, so that no code would write what a recording holds.
     is_unguarded: AtomicBool,
     /// The claim on the output, held while the guard lives.
@@ -108,7 +112,8 @@ impl Session {
             memory_profile: MemoryProfile::new(recording.clone(), link),
             recording,
             steps: StepControl::default(),
-            writes: Writes::default(),
+            writes: Arc::default(),
+            dumps: AtomicU64::new(0),
             is_unguarded: AtomicBool::new(false),
             claim: fork::Own::default(),
             process: std::process::id(),

@@ -7,6 +7,8 @@ use crate::os::{fork, thread};
 use crate::text::count_with_noun;
 use crate::trace::Trace;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SendError};
 use std::time::{Duration, Instant};
 
@@ -63,51 +65,60 @@ impl WriteWait {
 /// The traces that threads are ending or writing now; a forked child starts with none.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
-    active: fork::Own<Vec<(i64, Option<Trace>)>>,
+    active: fork::Own<Vec<Writing>>,
+    numbers: AtomicU64,
 }
 
-/// A trace that the calling thread is ending or writing.
 #[derive(Debug)]
-pub(crate) struct ActiveWrite<'w> {
-    writes: &'w Writes,
-    thread: i64,
+struct Writing {
+    number: u64,
+    /// The thread that waits for it; `None` if none does.
+    thread: Option<i64>,
+    trace: Option<Trace>,
+}
+
+/// A trace that is being ended or written, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct ActiveWrite {
+    writes: Arc<Writes>,
+    number: u64,
 }
 
 impl Writes {
     /// Registers the calling thread as ending a recording, so that the end of the process waits for its file.
-    pub(crate) fn begin_ending(&self) -> ActiveWrite<'_> {
-        self.register_writer(None)
+    pub(crate) fn begin_ending(self: &Arc<Self>) -> ActiveWrite {
+        self.register_write(Some(thread::id()), None)
     }
 
     /// Registers the calling thread as writing a trace, so that the end of the process waits for it.
-    pub(crate) fn begin_writing(&self, trace: &Trace) -> ActiveWrite<'_> {
-        self.register_writer(Some(trace))
+    pub(crate) fn begin_writing(self: &Arc<Self>, trace: &Trace) -> ActiveWrite {
+        self.register_write(Some(thread::id()), Some(trace))
     }
 
-    fn register_writer(&self, trace: Option<&Trace>) -> ActiveWrite<'_> {
-        let thread = thread::id();
-        self.active.lock().push((thread, trace.cloned()));
-        ActiveWrite { writes: self, thread }
+    fn register_write(self: &Arc<Self>, thread: Option<i64>, trace: Option<&Trace>) -> ActiveWrite {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        self.active.lock().push(Writing { number, thread, trace: trace.cloned() });
+        ActiveWrite { writes: self.clone(), number }
     }
 
     /// Returns a number that grows with the progress of all writers, plus the number of their traces.
     pub(crate) fn progress_steps(&self) -> u64 {
         let active = self.active.lock();
-        active.iter().filter_map(|(_, trace)| trace.as_ref()).map(|trace| trace.progress().steps() + 1).sum()
+        active.iter().filter_map(|write| write.trace.as_ref()).map(|trace| trace.progress().steps() + 1).sum()
     }
 
     /// Makes all writers close their files in time, with the rows written by then, if the process is ending.
     pub(crate) fn limit_writers(&self, patience: Patience) {
         let Patience::Until(deadline) = patience else { return };
         let active = self.active.lock();
-        active.iter().filter_map(|(_, trace)| trace.as_ref()).for_each(|trace| trace.progress().close_at(deadline));
+        active.iter().filter_map(|write| write.trace.as_ref()).for_each(|trace| trace.progress().close_at(deadline));
     }
 
     /// Waits until other threads have finished writing; the process ends at `deadline`.
     pub(super) fn wait_for_others(&self, deadline: Instant) {
         const INTERVAL: Duration = Duration::from_millis(5);
-        let own = thread::id();
-        let is_over = || self.active.lock().iter().all(|(thread, _)| *thread == own);
+        let own = Some(thread::id());
+        let is_over = || self.active.lock().iter().all(|write| write.thread == own);
         let patience = Patience::Until(deadline);
         let mut wait = patience.start_wait();
         while !is_over() && !wait.time_left(0).is_zero() {
@@ -118,18 +129,23 @@ impl Writes {
 
     /// Writes a trace to a file on a new thread, and waits for it. If the thread cannot be started, the calling one writes,
     /// which may take longer than `patience`.
-    pub(crate) fn write_in_time(&self, trace: Trace, path: PathBuf, patience: Patience) -> Result<(), Error> {
+    pub(crate) fn write_in_time(
+        self: &Arc<Self>,
+        trace: Trace,
+        path: PathBuf,
+        patience: Patience,
+    ) -> Result<(), Error> {
         self.begin_write(trace, path, patience)?.map_or(Ok(()), PendingWrite::wait)
     }
 
     /// Begins to write a trace to a file on a new thread.
     pub(super) fn begin_write(
-        &self,
+        self: &Arc<Self>,
         trace: Trace,
         path: PathBuf,
         patience: Patience,
-    ) -> Result<Option<PendingWrite<'_>>, Error> {
-        let active = self.register_writer(Some(&trace));
+    ) -> Result<Option<PendingWrite>, Error> {
+        let active = self.begin_writing(&trace);
         if let Patience::Until(deadline) = patience {
             trace.progress().close_at(deadline);
         }
@@ -148,15 +164,40 @@ impl Writes {
         }
         Ok(Some(PendingWrite { outcome, trace, path, patience, _active: active }))
     }
+
+    /// Writes a trace to a file on a new thread, which reports the result.
+    pub(super) fn write_in_background(self: &Arc<Self>, trace: Trace, path: PathBuf) -> Receiver<Result<(), Error>> {
+        let (done, outcome) = mpsc::channel();
+        // The end of the process waits for it, also on the thread that began it.
+        let active = self.register_write(None, Some(&trace));
+        let (not_started, target) = (done.clone(), path.clone());
+        let write = move || {
+            let saved = save_trace(&trace, &path);
+            report_outcome(&saved, &trace, &path);
+            // The records are free again before anyone learns of the result.
+            drop((trace, active));
+            let _ = done.send(saved);
+        };
+        if let Err(error) = std::thread::Builder::new().name("kineto-write".into()).spawn(write) {
+            let error = Error::io("start a thread that writes", &target, error, "end other threads");
+            diag!(Error, "trace", "{error}");
+            let _ = not_started.send(Err(error));
+        }
+        outcome
+    }
 }
 
-impl Drop for ActiveWrite<'_> {
+/// Reports a file, or why it was not written.
+fn report_outcome(saved: &Result<(), Error>, trace: &Trace, path: &Path) {
+    match saved {
+        Ok(()) => report_written_trace(trace, path),
+        Err(error) => diag!(Error, "trace", "the trace was not written: {error}"),
+    }
+}
+
+impl Drop for ActiveWrite {
     fn drop(&mut self) {
-        let mut active = self.writes.active.lock();
-        // The writes of one thread nest.
-        if let Some(at) = active.iter().rposition(|(thread, _)| *thread == self.thread) {
-            active.remove(at);
-        }
+        self.writes.active.lock().retain(|write| write.number != self.number);
     }
 }
 
@@ -167,15 +208,15 @@ fn save_trace(trace: &Trace, path: &Path) -> Result<(), Error> {
 }
 
 /// A trace that a thread is writing.
-pub(super) struct PendingWrite<'w> {
+pub(super) struct PendingWrite {
     outcome: Receiver<Result<(), Error>>,
     trace: Trace,
     path: PathBuf,
     patience: Patience,
-    _active: ActiveWrite<'w>,
+    _active: ActiveWrite,
 }
 
-impl PendingWrite<'_> {
+impl PendingWrite {
     /// Waits until the file is written.
     pub(super) fn wait(self) -> Result<(), Error> {
         const INTERVAL: Duration = Duration::from_millis(100);

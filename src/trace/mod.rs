@@ -158,6 +158,14 @@ impl Trace {
         Trace { inner: Arc::new(inner) }
     }
 
+    /// Gives a trace without other handles its own copy of the metadata, which it may share with later ones, and returns it.
+    pub(crate) fn separate_metadata(&mut self) -> &TraceMetadata {
+        if let Some(inner) = Arc::get_mut(&mut self.inner) {
+            inner.metadata = Arc::new(inner.metadata.copy());
+        }
+        &self.inner.metadata
+    }
+
     /// Writes the trace to a file, in the format that the extension names: `.json`, or `.json.gz` (compressed).
     ///
     /// It may be called any number of times, with any paths, unless the builder was set to

@@ -23,6 +23,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         work();
         exit(7);
     }),
+    ("exit_in_a_dump", |folder| {
+        let guard = record(folder);
+        work();
+        drop(guard.profiler().dump("at the end").unwrap());
+        exit(0);
+    }),
     ("exit_on_thread", exit_on_thread),
     ("panic", |folder| {
         let _guard = record(folder);
@@ -146,6 +152,12 @@ pub(crate) const TESTS: &[Test] = &[
         assert_eq!(played.status.code(), Some(7));
         let file = played.output();
         assert_eq!((file.slices("work"), file.slices("open"), file.lost("unfinished_slices")), (1, 1, 1));
+    }),
+    ("exit_waits_for_the_file_of_a_dump", || {
+        let played = play("exit_in_a_dump").succeeded();
+        let files = played.files();
+        let dump = files.iter().find(|name| name.ends_with("_001_at-the-end.pt.trace.json")).expect("a dump");
+        assert_eq!((files.len(), played.file(dump).slices("work"), played.file(OUTPUT).slices("work")), (2, 1, 1));
     }),
     ("exit_leaves_a_whole_file_while_other_threads_record", || {
         let played = play("exit_on_thread").succeeded();

@@ -5,6 +5,7 @@ mod collectives;
 mod collectors;
 mod debug;
 mod deferred_events;
+mod dumps;
 mod event_timers;
 mod invariants;
 mod keys;
