@@ -31,6 +31,8 @@ pub(crate) struct CollectorSet {
 struct StartedCollector {
     collector: Arc<dyn Collector>,
     sink: RecordSink,
+    /// When it was started.
+    since: Timestamp,
     state: Result<(Capabilities, Arc<dyn Recording>), Unavailable>,
     readings: Vec<BracketedReading>,
 }
@@ -42,6 +44,8 @@ pub(crate) struct Collection {
     pub(crate) state: Result<Capabilities, Unavailable>,
     pub(crate) records: Collected,
     pub(crate) clock: ClockMap,
+    /// A lower bound of its timestamps: it was started then.
+    pub(crate) since: Timestamp,
     /// An upper bound of its timestamps: every record was delivered by then.
     pub(crate) latest: Timestamp,
     /// When it recorded, as far as the program knows: several windows after a pause.
@@ -57,7 +61,7 @@ struct SliceSink {
     is_open: AtomicBool,
 }
 
-/// Records that lie in the future by no more than this are taken for clock errors.
+/// Records before the start or in the future by no more than this are taken for clock errors.
 const CLOCK_TOLERANCE_NS: u64 = 1_000_000_000;
 
 impl CorrelationSink for SliceSink {
@@ -112,11 +116,11 @@ impl CollectorSet {
         let wanted = |collector: &&Arc<dyn Collector>| collector.is_selected(selection);
         let mut started = Vec::new();
         for collector in self.collectors.iter().filter(wanted) {
-            let sink = RecordSink::new(budget.clone());
+            let (sink, since) = (RecordSink::new(budget.clone()), Timestamp::from_nanos(super::clock::realtime_now()));
             sink.set_waiting();
             let state = collector.start(selection, sink.clone());
             let state = state.map(|(capabilities, recording)| (capabilities, Arc::from(recording)));
-            started.push(StartedCollector { collector: collector.clone(), sink, state, readings: Vec::new() });
+            started.push(StartedCollector { collector: collector.clone(), sink, since, state, readings: Vec::new() });
         }
         *self.lock_started() = started;
         self.reports()
@@ -219,6 +223,7 @@ impl CollectorSet {
             state: Err(reason.clone()),
             records: Collected::empty(),
             clock: ClockMap::default(),
+            since: Timestamp::default(),
             latest: Timestamp::default(),
             windows: Vec::new(),
             uncut_window: None,
@@ -250,14 +255,16 @@ impl StartedCollector {
         let mut records = self.sink.collect_records(close);
         records.devices = devices;
         let clock = ClockMap::new(&self.readings);
-        let latest =
-            super::clock::realtime_now().saturating_add(clock.error_at_most_ns()).saturating_add(CLOCK_TOLERANCE_NS);
+        let tolerance = clock.error_at_most_ns().saturating_add(CLOCK_TOLERANCE_NS);
+        let since = Timestamp::from_nanos(self.since.as_nanos().saturating_sub(tolerance));
+        let latest = super::clock::realtime_now().saturating_add(tolerance);
         let (name, state) = (self.collector.name(), self.capabilities());
         Collection {
             name,
             state,
             records,
             clock,
+            since,
             latest: Timestamp::from_nanos(latest),
             windows: Vec::new(),
             uncut_window: None,

@@ -408,7 +408,7 @@ impl Recorder {
             return;
         }
         let buffers = self.buffers();
-        let oldest = buffers.ring.oldest();
+        let oldest = buffers.ring.oldest_free();
         while buffers.pool.is_low()
             && let Some(at) = devices.oldest_free_block().filter(|at| oldest.is_none_or(|oldest| *at < oldest))
         {
@@ -425,7 +425,7 @@ impl Recorder {
             return MadeRoom::None;
         }
         let buffers = self.buffers();
-        match (oldest_block, buffers.ring.oldest()) {
+        match (oldest_block, buffers.ring.oldest_free()) {
             (Some(block), chunk) if chunk.is_none_or(|chunk| block < chunk) => {
                 buffers.ring.move_horizon(block);
                 MadeRoom::OldestBlock

@@ -57,8 +57,8 @@ pub(super) type References = BTreeMap<u64, u32>;
 pub(crate) struct EvictionCounts {
     /// The horizon; `None` if nothing was evicted.
     pub(crate) horizon: Option<Ticks>,
-    /// The highest id in an evicted chunk.
-    pub(crate) last_id: u64,
+    /// The lowest and the highest id in evicted chunks.
+    pub(crate) ids: (u64, u64),
     /// The number of evicted slices and events.
     pub(crate) records: u64,
     /// The number of evicted records that newer ones need: there was no room for them.
@@ -148,9 +148,9 @@ impl ChunkRing {
         state
     }
 
-    /// Returns when the oldest retired chunk was retired.
-    pub(super) fn oldest(&self) -> Option<Ticks> {
-        self.lock().retired.front().map(|(_, at)| *at)
+    /// Returns when the oldest chunk that no trace holds was retired.
+    pub(super) fn oldest_free(&self) -> Option<Ticks> {
+        self.lock().oldest_free()
     }
 
     /// Returns the horizon.
@@ -199,6 +199,8 @@ impl ChunkRing {
         if !pool.is_exhausted() {
             return pool.take_ready();
         }
+        // While traces hold all chunks, evicting them would leave nothing.
+        state.oldest_free()?;
         let live = state.collect_live_ids(self, pool, live_ids);
         let mut reused = None;
         while reused.is_none() && state.evict_oldest(pool, &live) {
@@ -282,11 +284,14 @@ impl RingState {
         self.in_use.values().chain(self.retired.iter().map(|(chunk, _)| chunk))
     }
 
+    fn oldest_free(&self) -> Option<Ticks> {
+        self.retired.iter().find(|(oldest, _)| oldest.chunk.is_unique()).map(|(_, at)| *at)
+    }
+
     /// Returns whether the oldest chunk is to be evicted.
     fn is_eviction_due(&self, pool: &ChunkPool, until: Ticks) -> bool {
-        // While a trace holds a chunk, its memory is not free, so this waits for the last moment.
-        let is_useful = |oldest: &Chunk| pool.is_low() && oldest.is_unique() || pool.is_exhausted();
-        self.retired.front().is_some_and(|(oldest, at)| *at < until || is_useful(&oldest.chunk))
+        let is_useful = || pool.is_low() && self.oldest_free().is_some();
+        self.retired.front().is_some_and(|(_, at)| *at < until) || is_useful()
     }
 
     /// Finds what newer records may need; returns the ids of live spans and of open slices.
@@ -309,7 +314,8 @@ impl RingState {
         self.searched -= 1;
         self.first_ids.remove(&oldest.chunk.first_id());
         self.evicted.horizon = self.evicted.horizon.max(Some(at));
-        self.evicted.last_id = self.evicted.last_id.max(oldest.own_ids().end - 1);
+        let (ids, (first, last)) = (oldest.own_ids(), self.evicted.ids);
+        self.evicted.ids = (if first == 0 { ids.start } else { first.min(ids.start) }, last.max(ids.end - 1));
         let needed = self.find_needed(&oldest, live);
         // If the budget has no room for what is needed, that takes the chunk's bytes.
         let room = pool.reserve_bytes(needed.records.iter().map(RetainedRecord::bytes).sum());

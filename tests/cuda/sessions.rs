@@ -216,7 +216,7 @@ fn stop_keeps_earlier_launches_while_threads_launch() {
 }
 
 #[test]
-fn nothing_is_missing_if_threads_launch_at_the_start() {
+fn start_loses_nothing_while_threads_launch() {
     let _watch = gpu::watch(Duration::from_secs(100));
     let machine = machine("slow_enable=5");
     let (cuda, context, over) = (*machine, machine.context(0), AtomicBool::new(false));
@@ -237,6 +237,11 @@ fn nothing_is_missing_if_threads_launch_at_the_start() {
                 });
                 std::thread::sleep(Duration::from_millis(20));
                 profiler.start().unwrap();
+                std::thread::sleep(Duration::from_millis(50));
+                // Until CUPTI records nothing any more.
+                profiler.pause().unwrap();
+                std::thread::sleep(Duration::from_millis(300));
+                profiler.resume().unwrap();
                 std::thread::sleep(Duration::from_millis(50));
                 over.store(true, Ordering::Relaxed);
                 let file = stop(profiler);

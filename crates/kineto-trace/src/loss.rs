@@ -95,6 +95,8 @@ losses! {
     DeviceRecordsUnread = "device_records_unread";
     /// Records of collectors that lie outside the recording and belong to nothing inside it: they are no part of it.
     OutOfWindow = "device_records_out_of_window";
+    /// Records of collectors with times at which the collector did not run: the clock of the vendor's library is wrong.
+    ImpossibleTimes = "device_times_impossible";
     /// Device work that had not ended when the recording stopped; it is present, marked `"finished": false`.
     UnfinishedWork = "unfinished_device_work";
     /// Records of collectors with times after their delivery, due to an error of the vendor's library. Their true times
@@ -102,7 +104,7 @@ losses! {
     TimesBeyondEnd = "device_times_beyond_end";
     /// Launches without recorded device work.
     LaunchesWithoutWork = "launches_without_work";
-    /// Device work without the call that launched it, unless that came before the recording.
+    /// Device work without the call that launched it, unless that came before the trace's window, or during a pause.
     WorkWithoutLaunch = "work_without_launch";
     /// Correlation ids that occurred more than once.
     CorrelationsReused = "correlations_reused";

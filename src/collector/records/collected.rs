@@ -72,8 +72,8 @@ pub(crate) struct Collected {
     pub(crate) losses: Vec<(Loss, u64)>,
     /// The number of device activities that newer records have replaced.
     pub(crate) evicted_work: u64,
-    /// The highest correlation id of calls from before these records.
-    pub(crate) last_earlier_call: u64,
+    /// The highest known correlation id of calls from before these records.
+    pub(crate) last_call_before: u64,
     pub(crate) notes: Vec<String>,
     pub(crate) devices: Vec<DeviceDescription>,
     /// Pairs of a device's number in the records and the number it is shown under, since another vendor uses the
@@ -114,7 +114,7 @@ impl Collected {
             threads: Threads::default(),
             losses,
             evicted_work: 0,
-            last_earlier_call: 0,
+            last_call_before: 0,
             notes: Vec::new(),
             devices: Vec::new(),
             renumbered: Vec::new(),

@@ -38,7 +38,7 @@ pub(crate) trait Budget: fmt::Debug + Send + Sync {
 }
 
 /// How a budget made room for new records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum MadeRoom {
     /// It made none.
     None,
@@ -81,8 +81,8 @@ struct StoreState {
     notes: Vec<String>,
     /// The number of device activities in dropped blocks.
     evicted_work: u64,
-    /// The highest correlation id of calls in dropped blocks, or from before the recording.
-    last_earlier_call: u64,
+    /// The highest correlation id of calls from before the records: of the last dropped block, or from before the recording.
+    last_call_before: u64,
     /// Dropped blocks that a snapshot still holds.
     held: Vec<Arc<Vec<u64>>>,
     /// Correlation ids of launches in pauses, whose work is not kept either.
@@ -180,20 +180,19 @@ impl RecordSink {
     /// Drops the records delivered so far: the recording begins now.
     pub(crate) fn discard_early_records(&self) {
         let mut state = self.lock_state();
-        let StoreState { names, shapes, contexts, bytes, notes, last_earlier_call, .. } = std::mem::take(&mut *state);
-        state.last_earlier_call = last_earlier_call;
+        let StoreState { names, shapes, contexts, bytes, notes, last_call_before, .. } = std::mem::take(&mut *state);
+        state.last_call_before = last_call_before;
         // The collector caches numbers of names, so these stay; at most one name may have exceeded the budget.
         state.bytes = names.total_bytes().min(bytes);
         self.store.budget.release_bytes(bytes - state.bytes);
         (state.names, state.shapes, state.contexts, state.notes) = (names, shapes, contexts, notes);
     }
 
-    /// Returns when the oldest block was full, unless a snapshot holds it.
+    /// Returns when the oldest block was full that no snapshot holds.
     pub(crate) fn oldest_free_block(&self) -> Option<Ticks> {
         let mut state = self.lock_state();
         self.store.budget.release_bytes(state.free_held());
-        let blocks = state.arenas.iter().filter_map(|arena| arena.full.front());
-        blocks.filter(|block| Arc::strong_count(&block.words) == 1).map(|block| block.full_at).min()
+        state.oldest_free_block()
     }
 
     /// Drops the blocks that were full by then.
@@ -235,7 +234,7 @@ impl RecordSink {
             threads: taken.threads,
             losses: taken.losses,
             evicted_work: taken.evicted_work,
-            last_earlier_call: taken.last_earlier_call,
+            last_call_before: taken.last_call_before,
             notes: taken.notes,
             devices: Vec::new(),
             renumbered: Vec::new(),
@@ -300,9 +299,11 @@ impl StoreState {
             Role::Work => budget.reserve_bytes(BLOCK_BYTES),
             _ => budget.reserve_non_work(BLOCK_BYTES),
         };
-        if self.arenas.get(role.arena_index()).is_none_or(Arena::is_full)
-            || !self.reserve_or_evict(BLOCK_BYTES, reserve, budget)
-        {
+        while self.arenas.get(role.arena_index()).is_none_or(Arena::is_full) {
+            let Some(freed) = self.evict_oldest(budget) else { return false };
+            budget.release_bytes(freed);
+        }
+        if !self.reserve_or_evict(BLOCK_BYTES, reserve, budget) {
             return false;
         }
         let begun = self.arenas.get_mut(role.arena_index()).is_some_and(Arena::begin_block);
@@ -333,23 +334,24 @@ impl StoreState {
     }
 
     /// Drops the oldest records, the collector's own or others; returns how many bytes they leave, still reserved, or `None` if
-    /// that is not possible.
+    /// that is not possible. Blocks that a snapshot holds would leave none.
     fn evict_oldest(&mut self, budget: &dyn Budget) -> Option<u64> {
-        let mut freed = self.free_held();
-        while freed == 0 {
-            let oldest = self.oldest_block();
-            freed = match (budget.make_room(oldest), oldest) {
-                // Unless a snapshot holds it.
-                (MadeRoom::OldestBlock, Some(oldest)) => self.drop_blocks(oldest),
-                (MadeRoom::Elsewhere(bytes), _) => return Some(bytes),
-                _ => return None,
-            };
+        let freed = self.free_held();
+        if freed > 0 {
+            return Some(freed);
         }
-        Some(freed)
+        let oldest = self.oldest_free_block();
+        match (budget.make_room(oldest), oldest) {
+            (MadeRoom::OldestBlock, Some(oldest)) => Some(self.drop_blocks(oldest)),
+            (MadeRoom::Elsewhere(bytes), _) => Some(bytes),
+            _ => None,
+        }
     }
 
-    fn oldest_block(&self) -> Option<Ticks> {
-        self.arenas.iter().filter_map(|arena| arena.full.front()).map(|block| block.full_at).min()
+    /// Returns when the oldest block was full that no snapshot holds.
+    fn oldest_free_block(&self) -> Option<Ticks> {
+        let is_free = |block: &&FullBlock| Arc::strong_count(&block.words) == 1;
+        self.arenas.iter().filter_map(|arena| arena.full.iter().find(is_free)).map(|block| block.full_at).min()
     }
 
     /// Drops the blocks that were full by then; returns how many bytes that leaves, still reserved.
@@ -360,8 +362,9 @@ impl StoreState {
                 if number == Role::Work.arena_index() {
                     self.evicted_work += block_entries(number, &block.words).count() as u64;
                 } else if number == Role::Call.arena_index() {
+                    // Not the highest of all blocks: ids may wrap around.
                     let last = block_entries(number, &block.words).map(|call| call.correlation_id()).max();
-                    self.last_earlier_call = self.last_earlier_call.max(last.unwrap_or(0));
+                    self.last_call_before = last.unwrap_or(self.last_call_before);
                 }
                 self.held.push(block.words);
             }
@@ -460,7 +463,7 @@ impl Batch<'_> {
             return self.count_paused();
         }
         if self.state.is_waiting {
-            self.state.last_earlier_call = self.state.last_earlier_call.max(call.correlation);
+            self.state.last_call_before = self.state.last_call_before.max(call.correlation);
         }
         if !self.state.unwanted.is_empty() {
             // A correlation id may be used again.

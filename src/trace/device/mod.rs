@@ -1,5 +1,6 @@
 //! The records of a collector: linked to the host's records once, and walked each time that rows are requested.
 
+mod call_ids;
 mod calls;
 mod counters;
 mod lanes;
@@ -13,6 +14,7 @@ mod threads;
 pub(super) use calls::{HostCall, HostCalls};
 pub(super) use rows::{DEVICES, DeviceRows};
 
+use self::call_ids::CallIds;
 use super::index::Index;
 use super::recorded::Recorded;
 use crate::buffer::Loss;
@@ -74,39 +76,53 @@ struct DeviceCounts {
     beyond_end: u64,
     /// The number of device activities before the window.
     before_window: u64,
-    /// The highest correlation ids of calls from before the window, and inside of it. Ids increase from call to call.
-    last_earlier_call: u64,
-    last_call: u64,
+    /// Records with times at which the collector did not run.
+    impossible: u64,
+    /// When the collector was started.
+    since: Timestamp,
     /// The recorded time before it was cut to the requested one.
     uncut: Option<(Timestamp, Timestamp)>,
 }
 
 impl DeviceCounts {
-    fn new(collection: &Collection, uncut: Option<(Timestamp, Timestamp)>) -> DeviceCounts {
-        let last_earlier_call = collection.records.last_earlier_call;
-        DeviceCounts { uncut, last_earlier_call, ..DeviceCounts::default() }
-    }
-
     /// Counts a record outside the windows, unless it is inside the uncut time.
     fn count_outside(&mut self, times: (Timestamp, Timestamp)) {
-        self.out_of_window += u64::from(!self.is_cut_off(times));
+        if times.0 == NEVER || times.1 < self.since {
+            self.impossible += 1;
+        } else {
+            self.out_of_window += u64::from(!self.is_cut_off(times));
+        }
     }
 
-    fn count_call(&mut self, correlation: u64) {
-        self.calls += 1;
-        self.last_call = self.last_call.max(correlation);
-    }
-
-    /// Counts a call outside the windows.
-    fn count_call_outside(&mut self, call: &link::Call, is_earlier: bool) {
-        self.count_outside((call.start, call.end));
-        self.last_earlier_call = self.last_earlier_call.max(if is_earlier { call.correlation } else { 0 });
-    }
-
-    /// Returns whether the call with that id was made before the windows, if it is not inside of them.
-    fn was_launched_earlier(&self, correlation: u64) -> bool {
-        // A record that cannot be read may have had any id.
-        self.last_earlier_call < self.last_call && (1..=self.last_earlier_call).contains(&correlation)
+    /// Adds the calls in the windows; returns the ranges among them.
+    fn add_calls<'t>(
+        &mut self,
+        calls: &mut link::CallJoin<'_, CollectionRecords<'t>, HostSpans<'t>>,
+        ids: &mut CallIds,
+        records: &CollectionRecords<'t>,
+        windows: &[(Timestamp, Timestamp)],
+        reach: &[(Timestamp, Timestamp)],
+    ) -> List<link::Call> {
+        let (collection, mut ranges) = (records.collection, List::new());
+        for entry in collection.records.calls() {
+            let call = collection.call_from_entry(&entry, records.threads);
+            let Some(window) = window_around(reach, (call.start, call.end)) else {
+                self.count_outside((call.start, call.end));
+                if call.end >= self.since && reach.first().is_some_and(|first| call.end < first.0) {
+                    ids.add_before(call.correlation);
+                }
+                continue;
+            };
+            self.calls += 1;
+            self.beyond_end += u64::from(entry.end() != 0 && call.end == NEVER);
+            ids.add(window, call.correlation);
+            calls.add_call(&call);
+            if entry.kind() == ActivityType::UserAnnotation {
+                ranges.push(link::Call { end: cut_to_windows(windows, call.start, call.end).0, ..call });
+            }
+        }
+        ids.finish();
+        ranges
     }
 
     /// Counts device work outside the windows; unless they had begun, it ended before them.
@@ -139,25 +155,13 @@ impl LinkedCollection {
         let uncut = collection
             .uncut_window
             .map(|(start, end)| widen_stretch(error, [start, end].map(|at| host.converter.timestamp_of(at))));
-        let mut counts = DeviceCounts::new(collection, uncut);
+        let mut counts = DeviceCounts { uncut, since: collection.since, ..DeviceCounts::default() };
         let records = CollectionRecords { collection, threads: &threads };
         let slack = error + host.converter.error_ns();
         let spans = HostSpans::new(host, &threads, slack);
-        let mut ranges = List::new();
         let mut calls = link::CallJoin::new(&records, &spans);
-        for entry in collection.records.calls() {
-            let call = collection.call_from_entry(&entry, &threads);
-            if !overlaps_any(&reach, (call.start, call.end)) {
-                counts.count_call_outside(&call, reach.first().is_some_and(|first| call.end < first.0));
-                continue;
-            }
-            counts.count_call(call.correlation);
-            counts.beyond_end += collection.is_beyond_end(&entry);
-            calls.add_call(&call);
-            if entry.kind() == ActivityType::UserAnnotation {
-                ranges.push(link::Call { end: cut_to_windows(&windows, call.start, call.end).0, ..call });
-            }
-        }
+        let mut ids = CallIds::new(collection.records.last_call_before, reach.len());
+        let ranges = counts.add_calls(&mut calls, &mut ids, &records, &windows, &reach);
         let crossing = ranges::crossing_ranges(&ranges, &spans, slack);
         let mut joining = calls.finish_calls(records.external_records());
         let mut over = windows.last().map_or(Timestamp::default(), |window| window.1);
@@ -176,11 +180,12 @@ impl LinkedCollection {
             }
             counts.work += 1;
             counts.unfinished += u64::from(entry.end() == 0);
-            counts.beyond_end += collection.is_beyond_end(&entry);
-            over = [work.end, work.start].into_iter().find(|last| *last != NEVER).map_or(over, |last| over.max(last));
-            let is_edge = || counts.was_launched_earlier(work.correlation) && !joining.is_launched(&work);
+            counts.beyond_end += u64::from(entry.end() != 0 && work.end == NEVER);
+            let last = if work.end == NEVER { work.start } else { work.end };
+            over = if last == NEVER { over } else { over.max(last) };
+            let is_ours = || joining.is_launched(&work) || !ids.is_outside(work.correlation);
             match entry.work_slice() {
-                None if (work.correlation != 0 || is_launched(entry.kind())) && !is_edge() => joining.add_work(&work),
+                None if (work.correlation != 0 || is_launched(entry.kind())) && is_ours() => joining.add_work(&work),
                 _ => _ = joining.add_unlaunched(&work),
             }
         }
@@ -283,6 +288,7 @@ impl LinkedCollection {
     pub(crate) fn report_losses(&self, mut add: impl FnMut(Loss, u64)) {
         let counts = self.links.counts();
         add(Loss::OutOfWindow, self.counts.out_of_window);
+        add(Loss::ImpossibleTimes, self.counts.impossible);
         add(Loss::UnfinishedWork, self.counts.unfinished);
         add(Loss::TimesBeyondEnd, self.counts.beyond_end);
         add(Loss::LaunchesWithoutWork, counts.launches_without_work);
@@ -412,9 +418,15 @@ fn widen_stretch(error: u64, [start, end]: [Timestamp; 2]) -> (Timestamp, Timest
 /// Returns whether a stretch overlaps one of the windows. A program may pause at each step, so there may be many; they are
 /// sorted by both ends.
 #[inline]
-fn overlaps_any(windows: &[(Timestamp, Timestamp)], (start, end): (Timestamp, Timestamp)) -> bool {
-    let begun = windows.partition_point(|window| window.0 <= end);
-    begun.checked_sub(1).and_then(|last| windows.get(last)).is_some_and(|last| start <= last.1)
+fn overlaps_any(windows: &[(Timestamp, Timestamp)], times: (Timestamp, Timestamp)) -> bool {
+    window_around(windows, times).is_some()
+}
+
+/// Returns the last window that a stretch overlaps.
+#[inline]
+fn window_around(windows: &[(Timestamp, Timestamp)], (start, end): (Timestamp, Timestamp)) -> Option<usize> {
+    let last = windows.partition_point(|window| window.0 <= end).checked_sub(1)?;
+    windows.get(last).is_some_and(|last| start <= last.1).then_some(last)
 }
 
 /// Returns whether work of that kind has a launch, known or unknown.

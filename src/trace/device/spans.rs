@@ -30,7 +30,8 @@ impl link::Spans for HostSpans<'_> {
     }
 
     fn is_evicted(&self, slice: u64) -> bool {
-        slice <= self.host.recorded.evicted.last_id
+        let (first, last) = self.host.recorded.evicted.ids;
+        first != 0 && (first..=last).contains(&slice)
     }
 
     fn may_be_open(&self, slice: u64, at: Timestamp) -> bool {

@@ -272,12 +272,80 @@ fn last_call_before_the_records_is_known() {
     sink.record(|batch| [7, 9, 8].map(|correlation| call(batch, correlation)));
     sink.discard_early_records();
     sink.record(|batch| call(batch, 20));
-    assert_eq!(sink.collect_records(false).last_earlier_call, 9);
+    assert_eq!(sink.collect_records(false).last_call_before, 9);
     // Some blocks of calls.
     sink.record(|batch| (21..10_000).for_each(|correlation| call(batch, correlation)));
     sink.drop_blocks(clock::now());
     let collected = sink.collect_records(true);
     let first = collected.calls().next().map(|call| call.correlation_id());
-    assert_eq!(first, Some(collected.last_earlier_call + 1));
-    assert!(collected.last_earlier_call > 1_000);
+    assert_eq!(first, Some(collected.last_call_before + 1));
+    assert!(collected.last_call_before > 1_000);
+}
+
+/// A budget whose answers are known; it counts what is reserved.
+#[derive(Debug)]
+struct AnsweringBudget {
+    left: AtomicU64,
+    reserved: AtomicU64,
+    answers: Mutex<VecDeque<MadeRoom>>,
+}
+
+impl Budget for AnsweringBudget {
+    fn reserve_bytes(&self, bytes: u64) -> bool {
+        let fits = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok();
+        self.reserved.fetch_add(if fits { bytes } else { 0 }, Ordering::Relaxed);
+        fits
+    }
+    fn reserve_non_work(&self, bytes: u64) -> bool {
+        self.reserve_bytes(bytes)
+    }
+    fn release_bytes(&self, bytes: u64) {
+        self.reserved.fetch_sub(bytes, Ordering::Relaxed);
+    }
+    fn make_room(&self, oldest: Option<Ticks>) -> MadeRoom {
+        match self.answers.lock().unwrap().pop_front() {
+            Some(MadeRoom::Elsewhere(bytes)) => {
+                self.reserved.fetch_add(bytes, Ordering::Relaxed);
+                MadeRoom::Elsewhere(bytes)
+            }
+            Some(answer) => answer,
+            None if oldest.is_some() => MadeRoom::OldestBlock,
+            None => MadeRoom::None,
+        }
+    }
+}
+
+#[test]
+fn memory_of_evicted_records_is_handed_over() {
+    let answers = [MadeRoom::Elsewhere(10), MadeRoom::Elsewhere(2 * BLOCK_BYTES), MadeRoom::Elsewhere(BLOCK_BYTES)];
+    let budget = Arc::new(AnsweringBudget {
+        left: AtomicU64::new(NameTable::name_bytes("kernel")),
+        reserved: AtomicU64::new(0),
+        answers: Mutex::new(answers.into()),
+    });
+    let sink = RecordSink::new(budget.clone());
+    // The two blocks from elsewhere, and no other; then the older one makes room for each new one.
+    let in_block = (BLOCK / 5) as u64;
+    let fill = |from: u64, blocks: u64| {
+        sink.record(|batch| (from..from + blocks * in_block).for_each(|at| work(batch, at, &[])))
+    };
+    fill(0, 2);
+    assert_eq!(budget.reserved.load(Ordering::Relaxed), 2 * BLOCK_BYTES + NameTable::name_bytes("kernel"));
+    fill(10_000, 5);
+    assert_eq!(budget.reserved.load(Ordering::Relaxed), 2 * BLOCK_BYTES + NameTable::name_bytes("kernel"));
+    // A snapshot holds all blocks: nothing is dropped in vain.
+    let snapshot = sink.collect_records(false);
+    let kept = |records: &Collected| records.work().count();
+    let before = kept(&snapshot);
+    fill(20_000, 2);
+    let during = sink.collect_records(false);
+    assert_eq!(during.evicted_work, snapshot.evicted_work);
+    assert!(during.losses.iter().any(|(loss, count)| *loss == Loss::DeviceRecordsOverLimit && *count > 0));
+    assert!(kept(&during) >= before);
+    drop((snapshot, during));
+    fill(30_000, 4);
+    let all = sink.collect_records(true);
+    assert!(all.evicted_work > 5 * in_block);
+    drop((all, sink));
+    assert_eq!(budget.reserved.load(Ordering::Relaxed), 0);
 }
