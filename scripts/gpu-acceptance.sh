@@ -3,7 +3,7 @@
 #
 #   scripts/gpu-acceptance.sh [TRACE]
 #
-# Builds examples/cuda and runs it: its checks, what recording costs, and a while of launches of which the newest records are kept.
+# Builds examples/cuda and runs it: its checks, what recording costs, and a soak that keeps the newest records.
 # Then other tools read the trace (scripts/consumers.sh), and torch.profiler is asked about the same kernels
 # (scripts/gpu-torch.py), where these are there.
 # The exit status is 0 only if nothing failed. TRACE is where the trace goes; default target/cuda.pt.trace.json.gz.
@@ -11,7 +11,7 @@
 #   KINETO_ACCEPTANCE_BINARY   the example, built elsewhere (`cargo build --release` in examples/cuda): for machines without
 #                              cargo; its glibc must not be newer than the machine's
 #   KINETO_CUPTI_PATH          the libcupti to use; `python`: the one in python3's site-packages. Default: found by the crate
-#   KINETO_SOAK                for how many seconds kernels are launched while the newest records are kept; default 10, 0: not
+#   KINETO_SOAK                for how many seconds kernels are launched while the newest records are kept; default 10, 0 skips it
 #   KINETO_TORCH               0: no comparison with torch.profiler
 set -euo pipefail
 

@@ -7,6 +7,7 @@ use crate::view::{Row, View};
 use cudarc::driver::{DriverError, result};
 use std::collections::BTreeSet;
 use std::error::Error;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,8 +35,8 @@ pub fn run(time: Duration, path: &str, report: &mut Report) -> Result<(), Box<dy
         let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| serve(gpu, &ended, &requests))).collect();
         let resident = watch(&guard.profiler(), time, report);
         ended.store(true, Ordering::Relaxed);
-        let served = threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())));
-        served?;
+        let served = |thread: thread::ScopedJoinHandle<_>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        threads.into_iter().try_for_each(served)?;
         resident
     })?;
     let trace = guard.finish()?;
@@ -49,9 +50,10 @@ pub fn run(time: Duration, path: &str, report: &mut Report) -> Result<(), Box<dy
     // A kernel may begin before the window, and its launch may lie there.
     let launched: BTreeSet<_> = view.calls().filter_map(|row| row.int("correlation")).collect();
     let is_launched = |row: &&Row| row.int("correlation").is_some_and(|id| launched.contains(&id));
-    let (kept, all) = (stats.slices + stats.device_activities, requests + 2 * launches);
-    let figures = format!("{kept} kept + {} before of {all} slices and kernels", stats.before_window);
-    report.check("each launch is kept or counted", kept + stats.before_window == all, figures);
+    let (kept, before, all) = (stats.slices + stats.device_activities, stats.before_window, requests + 2 * launches);
+    let figures = format!("{kept} kept + {before} before of {all} slices and kernels");
+    report.check("each launch is kept or counted", kept + before == all, figures);
+    report.check("newer records have replaced the oldest", before > 0, format_args!("after {time:?}"));
     let spans = view.of("cpu_op").filter(|row| row.name == "launch").filter_map(|row| row.int("External id"));
     let spans: BTreeSet<_> = spans.collect();
     let is_in_span = |row: &&Row| row.int("External id").is_some_and(|id| spans.contains(&id));
