@@ -219,28 +219,33 @@ fn stop_keeps_earlier_launches_while_threads_launch() {
 fn start_loses_nothing_while_threads_launch() {
     let _watch = gpu::watch(Duration::from_secs(100));
     let machine = machine("slow_enable=5");
-    let (cuda, context, over) = (*machine, machine.context(0), AtomicBool::new(false));
+    let (cuda, context) = (*machine, machine.context(0));
+    let (over, is_idle) = (AtomicBool::new(false), AtomicBool::new(false));
     idle(
         // The stop must not wait for work that is not recorded.
         |builder| builder.flush_timeout(Duration::from_secs(300)),
         |profiler| {
             std::thread::scope(|scope| {
-                let over = &over;
+                let (over, is_idle) = (&over, &is_idle);
                 spawn(scope, "launcher", move || {
                     cuda.set_current(context);
                     // More is launched than runs, so work launched before the recording runs inside of it.
-                    let (stream, kernel) = (cuda.stream(), cuda.only_kernel("queued_us300"));
+                    let (stream, kernels) =
+                        (cuda.stream(), ["queued_us300", "alone_us1"].map(|it| cuda.only_kernel(it)));
                     while !over.load(Ordering::Relaxed) {
-                        info_span!("queued_us300").in_scope(|| cuda.launch(kernel, 1, stream));
+                        let kernel = kernels[usize::from(is_idle.load(Ordering::Relaxed))];
+                        info_span!("launch").in_scope(|| cuda.launch(kernel, 1, stream));
                         std::thread::sleep(Duration::from_micros(100));
                     }
                 });
                 std::thread::sleep(Duration::from_millis(20));
                 profiler.start().unwrap();
                 std::thread::sleep(Duration::from_millis(50));
-                // Until CUPTI records nothing any more.
+                // CUPTI records nothing once all queued work has ended.
+                is_idle.store(true, Ordering::Relaxed);
                 profiler.pause().unwrap();
                 std::thread::sleep(Duration::from_millis(300));
+                is_idle.store(false, Ordering::Relaxed);
                 profiler.resume().unwrap();
                 std::thread::sleep(Duration::from_millis(50));
                 over.store(true, Ordering::Relaxed);
@@ -250,7 +255,9 @@ fn start_loses_nothing_while_threads_launch() {
                 let is_earlier = |kernel: &&&Value| !launched.contains(&kernel["args"]["correlation"]);
                 assert!(kernels(&file).iter().filter(is_earlier).count() > 0, "{}", file.trace.stats());
                 assert!(kernels(&file).len() > 50, "{}", file.trace.stats());
-                assert!(losses(&file).iter().all(|(loss, _)| !loss.is_loss()), "{}", file.trace.stats());
+                // At the resume, a launch may precede the hook with which its thread notices that.
+                let is_allowed = |loss: Loss| !loss.is_loss() || loss == Loss::LaunchesUnlinked;
+                assert!(losses(&file).iter().all(|(loss, _)| is_allowed(*loss)), "{}", file.trace.stats());
             });
         },
     );
