@@ -181,9 +181,10 @@ impl ChunkRing {
         let live = state.collect_live_ids(self, pool, live_ids);
         // No more than that, although threads take chunks meanwhile.
         for _ in 0..state.retired.len() / 8 {
-            if state.is_eviction_due(pool, Ticks(0)) {
-                state.evict_oldest(pool, &live);
+            if !state.is_eviction_due(pool, Ticks(0)) {
+                break;
             }
+            state.evict_oldest(pool, &live);
         }
         state.drop_unneeded(&live);
         state.contents()

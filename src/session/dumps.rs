@@ -3,9 +3,12 @@
 use super::Session;
 use super::requests::REQUEST_IS_RECORDING;
 use crate::error::{Error, ErrorKind};
+use crate::os::fork;
 use crate::time::UtcTime;
 use crate::write::file::stem_and_end;
+use crate::write::sink::OneWriter;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,6 +20,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct Dump {
     path: PathBuf,
     outcome: DumpOutcome,
+    /// The fork generation of the process that writes it.
+    process: u64,
 }
 
 #[derive(Debug)]
@@ -33,7 +38,9 @@ impl Dump {
 
     /// Returns whether writing has ended.
     pub fn is_finished(&mut self) -> bool {
-        if let DumpOutcome::Pending(outcome) = &self.outcome {
+        if let DumpOutcome::Pending(outcome) = &self.outcome
+            && self.process == fork::generation()
+        {
             match outcome.try_recv() {
                 Ok(outcome) => self.outcome = DumpOutcome::Known(outcome),
                 Err(TryRecvError::Disconnected) => self.outcome = DumpOutcome::Known(Err(panicked(&self.path))),
@@ -46,8 +53,12 @@ impl Dump {
     /// Waits until the file is complete; returns its path.
     ///
     /// # Errors
-    /// Those of [`Trace::save`](crate::Trace::save).
+    /// Those of [`Trace::save`](crate::Trace::save); [`Forked`](ErrorKind::Forked) in a forked child, where nothing writes.
     pub fn wait(self) -> Result<PathBuf, Error> {
+        if self.process != fork::generation() {
+            let text = format!("{} is written by the parent process; wait there", self.path.display());
+            return Err(Error::new(ErrorKind::Forked, text));
+        }
         let outcome = match self.outcome {
             DumpOutcome::Pending(outcome) => outcome.recv().unwrap_or_else(|_| Err(panicked(&self.path))),
             DumpOutcome::Known(outcome) => outcome,
@@ -63,12 +74,17 @@ fn panicked(path: &Path) -> Error {
 
 impl Session {
     /// Begins to write what was recorded so far to a file of its own.
-    pub(crate) fn dump(&self, reason: &str) -> Result<Dump, Error> {
+    pub(crate) fn dump(self: &Arc<Self>, reason: &str) -> Result<Dump, Error> {
         let Some(output) = self.output_path() else {
             let advice =
                 "cannot dump: the layer has no output; set `output` on the builder, or use `snapshot` and `save`";
             return Err(Error::new(ErrorKind::Config, advice));
         };
+        if is_one_stream(&output) {
+            let text =
+                format!("cannot dump: the output {} takes one trace; use a file, or `snapshot`", output.display());
+            return Err(Error::new(ErrorKind::Config, text));
+        }
         if self.requests.active_request().is_some() {
             return Err(Error::new(ErrorKind::NotActive, REQUEST_IS_RECORDING));
         }
@@ -77,20 +93,29 @@ impl Session {
         let number = self.dumps.fetch_add(1, Ordering::Relaxed) + 1;
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let path = dump_path(&output, std::process::id(), since, number, reason);
-        let outcome = DumpOutcome::Pending(self.writes.write_in_background(trace, path.clone()));
-        Ok(Dump { path, outcome })
+        let outcome = DumpOutcome::Pending(self.writes.write_in_background(self.clone(), trace, path.clone()));
+        Ok(Dump { path, outcome, process: fork::generation() })
     }
 }
 
-/// Returns `<stem>_<pid>_<UTC>_<number>_<reason><extensions>`, next to the output. Such names sort by time.
+/// Returns whether an output is a device or the program's writer, so that there is no folder for other files.
+fn is_one_stream(output: &Path) -> bool {
+    ["/dev", "/proc"].iter().any(|folder| output.starts_with(folder)) || output == Path::new(OneWriter::URL)
+}
+
+/// Returns `<stem>_<pid>_<UTC>_<number>_<reason><extensions>`, next to the output. Those of one process sort by time.
 fn dump_path(output: &Path, pid: u32, since: Duration, number: u64, reason: &str) -> PathBuf {
-    let name = output.file_name().unwrap_or_default().to_string_lossy();
-    let (stem, end) = stem_and_end(&name);
+    let file_name = output.file_name().unwrap_or_default().to_string_lossy();
+    let (stem, end) = stem_and_end(&file_name);
     let pid = format!("_{pid}");
     let stem = stem.strip_suffix(&*pid).unwrap_or(stem);
     let second = format!("{:#}", UtcTime(since.as_secs())).replace(['-', ':', 'Z'], "");
     let (millisecond, reason) = (since.subsec_millis(), name_part(reason));
-    output.with_file_name(format!("{stem}{pid}_{second}.{millisecond:03}Z_{number:03}_{reason}{end}"))
+    let name = format!("{stem}{pid}_{second}.{millisecond:03}Z_{number:03}_{reason}{end}");
+    match output.to_str().filter(|text| text.contains("://")).and_then(|url| url.rsplit_once('/')) {
+        Some((folder, _)) => format!("{folder}/{name}").into(),
+        None => output.with_file_name(name),
+    }
 }
 
 /// Returns a reason as a part of a file name: at most 32 lower-case letters, digits and dashes.
@@ -115,6 +140,7 @@ mod tests {
             ("/tmp/app.pt.trace.json.gz", "slow", "/tmp/app_7_20231114T221320.005Z_001_slow.pt.trace.json.gz"),
             ("/tmp/app_7.json", "GET /a?b", "/tmp/app_7_20231114T221320.005Z_001_get-a-b.json"),
             ("app.pftrace", "", "app_7_20231114T221320.005Z_001_dump.pftrace"),
+            ("sink://x.json", "a", "sink://x_7_20231114T221320.005Z_001_a.json"),
             ("/tmp/x", "../../é", "/tmp/x_7_20231114T221320.005Z_001_dump"),
         ] {
             assert_eq!(dump_path(Path::new(output), 7, since, 1, reason), Path::new(expected), "{output}");

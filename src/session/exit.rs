@@ -57,7 +57,8 @@ pub(crate) fn at_exit() {
     let sessions = ending_sessions(Instant::now());
     for (session, deadline) in &sessions {
         session.requests.close(Patience::Until(*deadline));
-        session.writes.wait_for_others(*deadline);
+        // Dumps share the time limit with what is flushed.
+        session.writes.wait_for_others(*deadline, false);
     }
     flush_sessions(&sessions, |session, deadline| {
         let _scope = session.recording.observers.notify_scope();
@@ -67,7 +68,7 @@ pub(crate) fn at_exit() {
     });
     sessions.iter().for_each(|(session, _)| session.report_why_nothing());
     // A guard may have been dropped meanwhile.
-    sessions.iter().for_each(|(session, deadline)| session.writes.wait_for_others(*deadline));
+    sessions.iter().for_each(|(session, deadline)| session.writes.wait_for_others(*deadline, true));
 }
 
 /// Returns the sessions of this process, each with the time at which it waits for nothing more if the process ends `now`.

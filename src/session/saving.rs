@@ -1,6 +1,6 @@
 //! Writes a trace to the output within a time limit, shows the progress, and reports the file.
 
-use super::deadline_after;
+use super::{Session, deadline_after};
 use crate::diag::{self, diag};
 use crate::error::{Error, ErrorKind};
 use crate::os::{fork, thread};
@@ -65,12 +65,12 @@ impl WriteWait {
 /// The traces that threads are ending or writing now; a forked child starts with none.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
-    active: fork::Own<Vec<Writing>>,
+    active: fork::Own<Vec<RegisteredWrite>>,
     numbers: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Writing {
+struct RegisteredWrite {
     number: u64,
     /// The thread that waits for it; `None` if none does.
     thread: Option<i64>,
@@ -97,14 +97,15 @@ impl Writes {
 
     fn register_write(self: &Arc<Self>, thread: Option<i64>, trace: Option<&Trace>) -> ActiveWrite {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        self.active.lock().push(Writing { number, thread, trace: trace.cloned() });
+        self.active.lock().push(RegisteredWrite { number, thread, trace: trace.cloned() });
         ActiveWrite { writes: self.clone(), number }
     }
 
     /// Returns a number that grows with the progress of all writers, plus the number of their traces.
     pub(crate) fn progress_steps(&self) -> u64 {
         let active = self.active.lock();
-        active.iter().filter_map(|write| write.trace.as_ref()).map(|trace| trace.progress().steps() + 1).sum()
+        let awaited = active.iter().filter(|write| write.thread.is_some());
+        awaited.filter_map(|write| write.trace.as_ref()).map(|trace| trace.progress().steps() + 1).sum()
     }
 
     /// Makes all writers close their files in time, with the rows written by then, if the process is ending.
@@ -114,11 +115,12 @@ impl Writes {
         active.iter().filter_map(|write| write.trace.as_ref()).for_each(|trace| trace.progress().close_at(deadline));
     }
 
-    /// Waits until other threads have finished writing; the process ends at `deadline`.
-    pub(super) fn wait_for_others(&self, deadline: Instant) {
+    /// Waits until other threads have finished writing; the process ends at `deadline`. Dumps are waited for if wanted.
+    pub(super) fn wait_for_others(&self, deadline: Instant, with_dumps: bool) {
         const INTERVAL: Duration = Duration::from_millis(5);
         let own = Some(thread::id());
-        let is_over = || self.active.lock().iter().all(|write| write.thread == own);
+        let is_done = |write: &RegisteredWrite| write.thread == own || write.thread.is_none() && !with_dumps;
+        let is_over = || self.active.lock().iter().all(is_done);
         let patience = Patience::Until(deadline);
         let mut wait = patience.start_wait();
         while !is_over() && !wait.time_left(0).is_zero() {
@@ -166,22 +168,30 @@ impl Writes {
     }
 
     /// Writes a trace to a file on a new thread, which reports the result.
-    pub(super) fn write_in_background(self: &Arc<Self>, trace: Trace, path: PathBuf) -> Receiver<Result<(), Error>> {
+    ///
+    /// The thread keeps `session` alive, by which the end of the process finds the write.
+    pub(super) fn write_in_background(
+        self: &Arc<Self>,
+        session: Arc<Session>,
+        trace: Trace,
+        path: PathBuf,
+    ) -> Receiver<Result<(), Error>> {
         let (done, outcome) = mpsc::channel();
-        // The end of the process waits for it, also on the thread that began it.
+        // The end of the process waits for it on any thread.
         let active = self.register_write(None, Some(&trace));
-        let (not_started, target) = (done.clone(), path.clone());
+        let (failed, target) = (done.clone(), path.clone());
         let write = move || {
             let saved = save_trace(&trace, &path);
             report_outcome(&saved, &trace, &path);
-            // The records are free again before anyone learns of the result.
-            drop((trace, active));
+            // The records are free again before anyone learns of the result; not under the lock of the active writes.
+            drop((active, trace));
             let _ = done.send(saved);
+            drop(session);
         };
         if let Err(error) = std::thread::Builder::new().name("kineto-write".into()).spawn(write) {
             let error = Error::io("start a thread that writes", &target, error, "end other threads");
             diag!(Error, "trace", "{error}");
-            let _ = not_started.send(Err(error));
+            let _ = failed.send(Err(error));
         }
         outcome
     }

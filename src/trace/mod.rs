@@ -158,7 +158,7 @@ impl Trace {
         Trace { inner: Arc::new(inner) }
     }
 
-    /// Gives a trace without other handles its own copy of the metadata, which it may share with later ones, and returns it.
+    /// Replaces the metadata, which later traces may share, by a copy, unless there are other handles to the trace.
     pub(crate) fn separate_metadata(&mut self) -> &TraceMetadata {
         if let Some(inner) = Arc::get_mut(&mut self.inner) {
             inner.metadata = Arc::new(inner.metadata.copy());

@@ -29,6 +29,13 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         drop(guard.profiler().dump("at the end").unwrap());
         exit(0);
     }),
+    ("end_in_a_dump", |folder| {
+        let guard = record(folder);
+        // Enough that the file takes longer than the end of the process.
+        (0..100_000).for_each(|_| work());
+        drop(guard.profiler().dump("at the end").unwrap());
+        drop(guard.finish().unwrap());
+    }),
     ("exit_on_thread", exit_on_thread),
     ("panic", |folder| {
         let _guard = record(folder);
@@ -158,6 +165,12 @@ pub(crate) const TESTS: &[Test] = &[
         let files = played.files();
         let dump = files.iter().find(|name| name.ends_with("_001_at-the-end.pt.trace.json")).expect("a dump");
         assert_eq!((files.len(), played.file(dump).slices("work"), played.file(OUTPUT).slices("work")), (2, 1, 1));
+    }),
+    ("end_waits_for_the_file_of_a_dump", || {
+        let played = play("end_in_a_dump").succeeded();
+        let files = played.files();
+        assert!(files.len() == 1 && files[0].ends_with("_001_at-the-end.pt.trace.json"), "{files:?}");
+        assert_eq!(played.file(&files[0]).slices("work"), 100_000);
     }),
     ("exit_leaves_a_whole_file_while_other_threads_record", || {
         let played = play("exit_on_thread").succeeded();

@@ -37,7 +37,7 @@ fn dump_is_a_file_of_its_own() {
         let name = first.file_name().unwrap().to_str().unwrap();
         assert!(name.starts_with(&format!("app_{}_20", std::process::id())), "{name}");
         assert!(name.ends_with("Z_001_slow-request-get.json.gz"), "{name}");
-        assert!(second < folder.path().join("app_9") && second > first, "{second:?} sorts after {first:?}");
+        assert!(second > first && second.parent() == Some(folder.path()), "{second:?} sorts after {first:?}");
         assert_eq!((slices(&first), slices(&second)), (vec!["first".into()], vec!["first".into(), "second".into()]));
         let events = Events::read(&first).unwrap();
         let reason = events.metadata().find(|(key, _)| *key == "dump_reason");
@@ -72,6 +72,12 @@ fn dump_needs_a_recording_and_an_output() {
         assert_eq!(error.kind(), ErrorKind::Config);
         assert!(error.to_string().contains("`output`"), "{error}");
     });
+    let (layer, guard) = KinetoLayer::builder().writer(Vec::new()).build().unwrap();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let error = guard.profiler().dump("x").unwrap_err();
+        assert!(error.kind() == ErrorKind::Config && error.to_string().contains("takes one trace"), "{error}");
+    });
+    drop(guard);
     let folder = tempfile::tempdir().unwrap();
     recorded(folder.path(), |guard| {
         drop(guard.profiler().stop().unwrap());

@@ -31,7 +31,8 @@ pub(crate) trait Budget: fmt::Debug + Send + Sync {
     fn reserve_non_work(&self, bytes: u64) -> bool;
     /// Releases that many bytes.
     fn release_bytes(&self, bytes: u64);
-    /// Makes room, if new records replace the oldest ones. `oldest` is when the collector's oldest block was full.
+    /// Makes room, if new records replace the oldest ones. `oldest` is when the collector's oldest block was full
+    /// that no snapshot holds.
     fn make_room(&self, _oldest: Option<Ticks>) -> MadeRoom {
         MadeRoom::None
     }
@@ -44,7 +45,7 @@ pub(crate) enum MadeRoom {
     None,
     /// It evicted a chunk of a thread, and reserved that many bytes for the caller; 0 if others took them.
     Elsewhere(u64),
-    /// The caller must drop its oldest block.
+    /// The caller must drop its oldest block that no snapshot holds.
     OldestBlock,
 }
 
@@ -108,6 +109,8 @@ struct FullBlock {
     full_at: Ticks,
 }
 
+/// How often room is made for a block: other threads may take it.
+const TRIES: usize = 16;
 /// The most contexts that are kept.
 const CONTEXTS: usize = 4096;
 /// The most launches in pauses that are remembered.
@@ -299,11 +302,16 @@ impl StoreState {
             Role::Work => budget.reserve_bytes(BLOCK_BYTES),
             _ => budget.reserve_non_work(BLOCK_BYTES),
         };
-        while self.arenas.get(role.arena_index()).is_none_or(Arena::is_full) {
+        for _ in 0..TRIES {
+            if self.arenas.get(role.arena_index()).is_some_and(|arena| !arena.is_full()) {
+                break;
+            }
             let Some(freed) = self.evict_oldest(budget) else { return false };
             budget.release_bytes(freed);
         }
-        if !self.reserve_or_evict(BLOCK_BYTES, reserve, budget) {
+        if self.arenas.get(role.arena_index()).is_none_or(Arena::is_full)
+            || !self.reserve_or_evict(BLOCK_BYTES, reserve, budget)
+        {
             return false;
         }
         let begun = self.arenas.get_mut(role.arena_index()).is_some_and(Arena::begin_block);
@@ -317,8 +325,6 @@ impl StoreState {
 
     /// Reserves bytes by `reserve`, or takes those of the oldest records.
     fn reserve_or_evict(&mut self, bytes: u64, reserve: impl Fn() -> bool, budget: &dyn Budget) -> bool {
-        // Other threads may take the room that was made.
-        const TRIES: usize = 16;
         for _ in 0..TRIES {
             if reserve() {
                 return true;
