@@ -4,6 +4,7 @@ use crate::play::{OUTPUT, play, record, record_as, report, work};
 use crate::{Scenario, Test};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::time::Duration;
 use tracing_kineto::{ErrorKind, KinetoLayer, Status};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
@@ -30,7 +31,8 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         exit(0);
     }),
     ("end_in_a_dump", |folder| {
-        let guard = record(folder);
+        let builder = KinetoLayer::builder().output(folder.join(OUTPUT)).flush_timeout(Duration::from_secs(100));
+        let guard = record_as(builder);
         // Enough that the file takes longer than the end of the process.
         (0..100_000).for_each(|_| work());
         drop(guard.profiler().dump("at the end").unwrap());
@@ -93,7 +95,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ("empty_not_installed", |folder| {
         let (_layer, _guard) = KinetoLayer::builder().output(folder.join(OUTPUT)).build().unwrap();
         work();
-        std::thread::sleep(std::time::Duration::from_millis(1100));
+        std::thread::sleep(Duration::from_millis(1100));
     }),
     ("empty_at_exit", |folder| {
         let (_layer, _guard) = KinetoLayer::builder().output(folder.join(OUTPUT)).build().unwrap();
@@ -269,7 +271,7 @@ fn exit_on_thread(folder: &Path) {
         std::thread::Builder::new().spawn(busy).unwrap();
     }
     let ender = || {
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
         exit(0)
     };
     let _ = std::thread::Builder::new().spawn(ender).unwrap().join();
