@@ -31,8 +31,8 @@ pub(crate) trait Budget: fmt::Debug + Send + Sync {
     fn reserve_non_work(&self, bytes: u64) -> bool;
     /// Releases that many bytes.
     fn release_bytes(&self, bytes: u64);
-    /// Makes room, if new records replace the oldest ones. `oldest` is when the collector's oldest block was full
-    /// that no snapshot holds.
+    /// Makes room, if new records replace the oldest ones. `oldest` is when the collector's oldest block
+    /// became full, of those that no snapshot holds.
     fn make_room(&self, _oldest: Option<Ticks>) -> MadeRoom {
         MadeRoom::None
     }
@@ -45,7 +45,7 @@ pub(crate) enum MadeRoom {
     None,
     /// It evicted a chunk of a thread, and reserved that many bytes for the caller; 0 if others took them.
     Elsewhere(u64),
-    /// The caller must drop its oldest block that no snapshot holds.
+    /// The caller must drop that block of its own, and the older ones.
     OldestBlock,
 }
 
@@ -191,7 +191,7 @@ impl RecordSink {
         (state.names, state.shapes, state.contexts, state.notes) = (names, shapes, contexts, notes);
     }
 
-    /// Returns when the oldest block was full that no snapshot holds.
+    /// Returns when the oldest block became full, of those that no snapshot holds.
     pub(crate) fn oldest_free_block(&self) -> Option<Ticks> {
         let mut state = self.lock_state();
         self.store.budget.release_bytes(state.free_held());
@@ -354,7 +354,7 @@ impl StoreState {
         }
     }
 
-    /// Returns when the oldest block was full that no snapshot holds.
+    /// Returns when the oldest block became full, of those that no snapshot holds.
     fn oldest_free_block(&self) -> Option<Ticks> {
         let is_free = |block: &&FullBlock| Arc::strong_count(&block.words) == 1;
         self.arenas.iter().filter_map(|arena| arena.full.iter().find(is_free)).map(|block| block.full_at).min()
