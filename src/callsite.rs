@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::time::Duration;
 use tracing_core::{Level, Metadata};
 use tracing_subscriber::filter::Targets;
 
@@ -42,6 +43,10 @@ pub(crate) struct Rules {
     pub(crate) scope_targets: Vec<(String, RecordScope)>,
     /// The spans with stacks, if stacks are recorded; all if unset.
     pub(crate) stacks: Option<Targets>,
+    /// Names of spans that trigger a dump if they live longer.
+    pub(crate) slow_spans: Vec<(String, Duration)>,
+    /// Events up to this level trigger a dump.
+    pub(crate) dump_events: Option<Level>,
 }
 
 /// A callsite and the decisions about it.
@@ -65,6 +70,10 @@ pub(crate) struct Site {
     pub(crate) event: EventRole,
     /// Whether its spans have stacks, if stacks are recorded.
     pub(crate) has_stacks: bool,
+    /// From when on one of its spans is so slow that it triggers a dump.
+    pub(crate) slow_after: Option<Duration>,
+    /// Whether its events trigger a dump.
+    pub(crate) triggers_dump: bool,
     class: AtomicU8,
 }
 
@@ -251,6 +260,16 @@ impl Rules {
         }
     }
 
+    fn slow_after(&self, metadata: &Metadata<'_>) -> Option<Duration> {
+        let of_name = self.slow_spans.iter().filter(|(name, _)| metadata.is_span() && name == metadata.name());
+        of_name.map(|(_, longer_than)| *longer_than).min()
+    }
+
+    fn triggers_dump(&self, metadata: &Metadata<'_>) -> bool {
+        let is_severe = self.dump_events.is_some_and(|max| *metadata.level() <= max);
+        metadata.is_event() && is_severe && self.is_enabled(metadata)
+    }
+
     fn decide_fields(&self, metadata: &Metadata<'_>) -> u64 {
         let denied = |name: &str| self.denied_fields.iter().any(|denied| denied == name);
         let is_arg = |name: &str| match name {
@@ -372,6 +391,8 @@ impl Sites {
             scope,
             scopes,
             event: self.rules.decide_event_role(metadata),
+            slow_after: self.rules.slow_after(metadata),
+            triggers_dump: self.rules.triggers_dump(metadata),
             has_stacks: wants_stacks && scope != Some(RecordScope::BackwardFunction),
             class: AtomicU8::new(class),
         };

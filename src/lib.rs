@@ -124,7 +124,10 @@ pub use buffer::Loss;
 pub use builder::KinetoLayerBuilder;
 pub use collective::Collective;
 pub use collector::CollectorReport;
-pub use config::{AsyncSpans, DistributedInfo, Mode, Modes, Overflow, ProcessGroup, RecordingFlags, UnknownMode};
+pub use config::{
+    AsyncSpans, DistributedInfo, DumpTrigger, Mode, Modes, Overflow, ProcessGroup, RecordingFlags, UnknownDumpTrigger,
+    UnknownMode,
+};
 pub use diag::{LogSink, Message, Severity};
 pub use doctor::{
     ClockDiagnosis, CollectorDiagnosis, ConfigurationDiagnosis, Diagnosis, Doctor, DriverDiagnosis, Verdict,

@@ -282,7 +282,8 @@ impl Profiler {
     /// [`Overflow::KeepNewest`](crate::Overflow::KeepNewest), it holds the newest records, up to this call.
     ///
     /// It returns after a [`snapshot`](Profiler::snapshot); nothing waits for the file, except [`Dump::wait`] and the end of the
-    /// process. Until the file is complete, its records take memory within the buffer limit.
+    /// process. Until the file is complete, its records take memory within the buffer limit. Then the oldest dumps are
+    /// [removed](crate::KinetoLayerBuilder::keep_dumps). [`dump_on`](crate::KinetoLayerBuilder::dump_on) dumps by itself.
     ///
     /// ```
     /// use tracing_kineto::{KinetoLayer, Overflow};

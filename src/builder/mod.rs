@@ -8,7 +8,7 @@ mod spans;
 use crate::callsite::{Classifier, Rules, Sites};
 use crate::collector::Collector;
 use crate::config::{
-    self, Activation, Config, DistributedInfo, Env, Key, Mode, Modes, Output, Overflow, Overrides, Value,
+    self, Activation, Config, DistributedInfo, DumpTrigger, Env, Key, Mode, Modes, Output, Overflow, Overrides, Value,
 };
 use crate::diag::{self, LogSink, Severity, diag};
 use crate::error::{Error, ErrorKind};
@@ -72,7 +72,7 @@ impl KinetoLayer {
     ///
     /// - `KINETO_ENABLED` decides.
     /// - If it is not set, any of these enables the layer: `KINETO_CONFIG`, `KINETO_ACTIVITIES_LOG_FILE`,
-    ///   `KINETO_ACTIVITY_TYPES`, `KINETO_ACTIVITIES`, or a variable that sets when or for how long to record
+    ///   `KINETO_ACTIVITY_TYPES`, `KINETO_ACTIVITIES`, `KINETO_DUMP_ON`, or a variable that sets when or for how long to record
     ///   (`KINETO_START_DELAY_MS`, `KINETO_ACTIVITIES_DURATION_MSECS`, …).
     /// - `KINETO_USE_DAEMON` (unless empty, `0`, `false` or `off`) creates a layer that waits for requests from the dynolog
     ///   daemon, and `KINETO_TRIGGER_DIR` one that waits for requests in a [folder](KinetoLayerBuilder::trigger_folder), as
@@ -175,6 +175,65 @@ impl KinetoLayerBuilder {
     /// Each trace begins at most this long before its end.
     pub fn keep(mut self, time: Duration) -> Self {
         self.overrides.set(Key::Keep, Value::Duration(time));
+        self
+    }
+
+    /// Writes the newest records to a file of their own whenever one of these things happens, while the recording continues.
+    /// Default: never. A later call replaces the triggers.
+    ///
+    /// A trigger is answered [a second later](Self::dump_after), so that the file shows what follows. A trigger before that is
+    /// part of the same dump; those of the following [minute](Self::dump_interval) write nothing. Both are counted: the next
+    /// dump's header has `dump_triggers_joined` and `dump_triggers_skipped`. Files are named and written as by
+    /// [`Profiler::dump`](crate::Profiler::dump), and the oldest are [removed](Self::keep_dumps).
+    ///
+    /// Unless set, [`overflow`](Self::overflow) is [`KeepNewest`](Overflow::KeepNewest) then, and the
+    /// [limit](Self::buffer_limit_bytes) 64 MiB: about two million slices, which are written in some seconds.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tracing::info_span;
+    /// use tracing_kineto::{DumpTrigger, KinetoLayer};
+    /// use tracing_subscriber::prelude::*;
+    ///
+    /// # fn main() -> Result<(), tracing_kineto::Error> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let output = folder.path().join("app.pt.trace.json.gz");
+    /// let slow = DumpTrigger::SlowSpan { name: "request".to_owned(), longer_than: Duration::from_millis(5) };
+    /// let (layer, guard) = KinetoLayer::builder().output(output).dump_on([slow, DumpTrigger::Panic]).build()?;
+    /// tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+    ///     info_span!("request").in_scope(|| std::thread::sleep(Duration::from_millis(10)));
+    /// });
+    /// drop(guard); // app.pt.trace.json.gz, and app_4242_20261126T074938.123Z_001_slow-span-request.pt.trace.json.gz
+    /// # let dumps = std::fs::read_dir(folder.path()).unwrap().filter_map(|file| file.ok()?.file_name().into_string().ok());
+    /// # assert!(dumps.into_iter().any(|name| name.ends_with("_001_slow-span-request.pt.trace.json.gz")));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn dump_on(mut self, triggers: impl IntoIterator<Item = DumpTrigger>) -> Self {
+        let triggers: Vec<DumpTrigger> = triggers.into_iter().collect();
+        self.overrides.set(Key::DumpOn, triggers);
+        self
+    }
+
+    /// Sets how long a dump of [`dump_on`](Self::dump_on) waits after its trigger. Default: 1 s.
+    pub fn dump_after(mut self, time: Duration) -> Self {
+        self.overrides.set(Key::DumpAfter, Value::Duration(time));
+        self
+    }
+
+    /// Sets the least time from one dump of [`dump_on`](Self::dump_on) to the next. Default: 60 s.
+    pub fn dump_interval(mut self, time: Duration) -> Self {
+        self.overrides.set(Key::DumpInterval, Value::Duration(time));
+        self
+    }
+
+    /// Sets how many dumps are kept and how many bytes they may take. Default: 20, and 2 GiB.
+    ///
+    /// After each dump, also those of [`Profiler::dump`](crate::Profiler::dump), the oldest ones of this output are removed,
+    /// whichever process wrote them; the newest one stays. Files of a [sink](Self::sink) stay.
+    pub fn keep_dumps(mut self, files: usize, bytes: u64) -> Self {
+        self.overrides.set(Key::DumpFiles, files);
+        self.overrides.set(Key::DumpBytes, Value::Bytes(bytes));
         self
     }
 
@@ -439,6 +498,8 @@ impl KinetoLayerBuilder {
             scopes: self.scopes,
             scope_targets: self.scope_targets,
             stacks: config.slice_extras.stack_filter.clone(),
+            slow_spans: config.dumps.slow_spans(),
+            dump_events: config.dumps.event_level(),
         };
         let extras = slice_extras(&config, self.overrides.is_on(Key::WithStack), is_strict)?;
         let settings = RecorderSettings {
@@ -459,12 +520,10 @@ impl KinetoLayerBuilder {
         }
         fork::call_in_children(thread_lanes::forget_lane);
         let record = config.record_from_start;
-        if config.flush_on_signals {
-            signal::watch_signals();
-        }
         let collectors = devices::build_collector_set(&config, self.timer, self.collectors);
         let session = Session::new(recorder.clone(), config, self.options, sinks, collectors);
         session.set_claim(claim);
+        session.watch_process();
         session.set_observers(self.session_observers);
         session.recording.with_metadata(|metadata| {
             self.metadata.iter().for_each(|(key, value)| metadata.add_text(key, value));
@@ -474,8 +533,8 @@ impl KinetoLayerBuilder {
         if record {
             session.begin_schedule()?;
             // A signal before the first record must report why there is no trace.
-            signal::expect_flush_thread();
-            signal::start_flush_thread(session::at_exit);
+            signal::expect_signal_thread();
+            signal::start_signal_thread(session::at_exit, session::dump_on_signal);
         }
         session::register_session(&session);
         #[cfg(feature = "ondemand")]

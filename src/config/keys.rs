@@ -130,8 +130,8 @@ macro_rules! setter {
 
 keys! {
     Enabled: Environment Now Start "KINETO_ENABLED", SettingKind::Bool,
-        Described("yes if KINETO_CONFIG, KINETO_ACTIVITIES_LOG_FILE, KINETO_ACTIVITY_TYPES, KINETO_ACTIVITIES, or a variable \
-              that says when or for how long is set"), "",
+        Described("yes if KINETO_CONFIG, KINETO_ACTIVITIES_LOG_FILE, KINETO_ACTIVITY_TYPES, KINETO_ACTIVITIES, KINETO_DUMP_ON, or a \
+              variable that says when or for how long is set"), "",
         "whether `KinetoLayer::from_env()` returns a layer; with only KINETO_USE_DAEMON or KINETO_TRIGGER_DIR, one that waits" => (nothing);
     ConfigFile: Environment Now Start "KINETO_CONFIG", SettingKind::Text,
         Described("`/etc/libkineto.conf` on Linux, else `libkineto.conf`"), "config_file(path)", "the configuration file" => (nothing);
@@ -175,6 +175,17 @@ keys! {
         "what happens at the memory limit; `spill` is not available yet" => (overflow);
     Keep: Both Now Start "KEEP", SettingKind::Duration, Described("all that fits"), "keep(time)",
         "how far back `OVERFLOW=keep_newest` reaches, if the memory suffices" => (keep);
+    DumpOn: Both Now Start "DUMP_ON", SettingKind::DumpTriggers, Described("nothing"), "dump_on(triggers)",
+        "writes the newest records to a file of their own when something happens; with it, OVERFLOW is `keep_newest` and \
+         BUFFER_LIMIT_MB is 64 unless set" => (dumps.triggers);
+    DumpAfter: Both Now Start "DUMP_AFTER", SettingKind::Duration, Literal("1s"), "dump_after(time)",
+        "how long a dump of DUMP_ON waits, to show what follows" => (in dumps);
+    DumpInterval: Both Now Start "DUMP_INTERVAL", SettingKind::Duration, Literal("60s"), "dump_interval(time)",
+        "least time from one dump of DUMP_ON to the next" => (in dumps);
+    DumpFiles: Both Now Start "DUMP_FILES", SettingKind::Int(1..=1_000_000), Literal("20"), "keep_dumps(files, bytes)",
+        "number of dumps that are kept; older ones are removed" => (in dumps);
+    DumpBytes: Both Now Start "DUMP_FILES_MB", SettingKind::Mebibytes, Literal("2048"), "keep_dumps(files, bytes)",
+        "size of the dumps that are kept; the newest one stays" => (in dumps);
     FieldLimit: Both Now Start "FIELD_LIMIT_BYTES", SettingKind::Int(1..=1 << 30), Literal("4096"), "field_limit_bytes(bytes)",
         "length at which values of fields are cut" => (field_limit_bytes);
     FlushTimeout: Both Now AtOnce "FLUSH_TIMEOUT_MSECS", SettingKind::Milliseconds, Literal("5000"), "flush_timeout(duration)",

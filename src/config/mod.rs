@@ -23,6 +23,8 @@ use tracing_subscriber::filter::Targets;
 pub(crate) use placeholders::{PlaceholderValues, has_pid_placeholder};
 pub use sections::async_spans::AsyncSpans;
 pub use sections::distributed::{DistributedInfo, ProcessGroup};
+pub(crate) use sections::dumps::DumpConfig;
+pub use sections::dumps::{DumpTrigger, UnknownDumpTrigger};
 pub use sections::flags::RecordingFlags;
 pub(crate) use sections::gpu::Gpu;
 pub use sections::mode::{Mode, Modes, UnknownMode};
@@ -71,6 +73,7 @@ pub(crate) struct Config {
     pub(crate) overflow: Overflow,
     /// How far back the newest records reach; `None` for all that fit.
     pub(crate) keep: Option<Duration>,
+    pub(crate) dumps: DumpConfig,
     pub(crate) flush_timeout: Duration,
     pub(crate) record_from_start: bool,
     pub(crate) fields_while_idle: bool,
@@ -190,7 +193,12 @@ impl Config {
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
-    fn from_merged(merged: MergedSettings) -> Config {
+    fn from_merged(mut merged: MergedSettings) -> Config {
+        // Dumps hold the newest records, and about as many as are written in a second.
+        if merged.value_source(Key::DumpOn) != ConfigSource::Default {
+            merged.set_default(Key::Overflow, Value::Overflow(Overflow::KeepNewest));
+            merged.set_default(Key::BufferLimit, Value::Bytes(64 << 20));
+        }
         let mut config = Config { activities: ActivityTypes::EMPTY, ..Config::default() };
         merged.iter().for_each(|(key, value)| key.apply(value, &mut config));
         config.activities = config.gpu.allowed_types(config.activities.or_default());
@@ -311,6 +319,7 @@ impl Default for Config {
             field_limit_bytes: 4096,
             overflow: Overflow::Stop,
             keep: None,
+            dumps: DumpConfig::default(),
             flush_timeout: Duration::from_secs(5),
             record_from_start: true,
             fields_while_idle: false,

@@ -10,6 +10,7 @@ use tracing_subscriber::filter::Targets;
 
 use super::placeholders;
 use super::sections::async_spans::AsyncSpans;
+use super::sections::dumps::DumpTrigger;
 use super::sections::mode::Modes;
 use super::sections::output::Output;
 use super::sections::overflow::Overflow;
@@ -36,6 +37,7 @@ pub(crate) enum Value {
     AsyncSpans(AsyncSpans),
     Modes(Modes),
     Overflow(Overflow),
+    DumpTriggers(Vec<DumpTrigger>),
     Output(Output),
     Filter(Box<Targets>),
 }
@@ -74,6 +76,7 @@ assign! {
     AsyncSpans: AsyncSpans(spans) => *spans;
     Modes: Modes(modes) => *modes;
     Overflow: Overflow(overflow) => *overflow;
+    Vec<DumpTrigger>: DumpTriggers(triggers) => triggers.clone();
     Output: Output(output) => output.clone();
     Option<Targets>: Filter(targets) => Some((**targets).clone());
 }
@@ -113,6 +116,7 @@ from! {
     AsyncSpans: AsyncSpans(spans) => spans;
     Modes: Modes(modes) => modes;
     Overflow: Overflow(overflow) => overflow;
+    Vec<DumpTrigger>: DumpTriggers(triggers) => triggers;
     Output: Output(output) => output;
     Targets: Filter(targets) => Box::new(targets);
 }
@@ -155,6 +159,8 @@ pub(crate) enum SettingKind {
     /// Names of modes, joined by `+`.
     Modes,
     Overflow,
+    /// Triggers of dumps.
+    DumpTriggers,
     /// A file name, into which the process id is inserted.
     LogFile,
     /// `target=level,…`
@@ -206,6 +212,10 @@ impl SettingKind {
             SettingKind::AsyncSpans => by_name(AsyncSpans::ALL, AsyncSpans::as_str, text).map(Value::AsyncSpans),
             SettingKind::Modes => return Modes::parse(text).map(Value::Modes).map_err(|unknown| unknown.to_string()),
             SettingKind::Overflow => by_name(Overflow::ALL, Overflow::as_str, text).map(Value::Overflow),
+            SettingKind::DumpTriggers => {
+                let triggers = DumpTrigger::parse_list(&parse_list(text)).map_err(|unknown| unknown.to_string())?;
+                (!triggers.is_empty()).then_some(Value::DumpTriggers(triggers))
+            }
             SettingKind::LogFile => {
                 placeholders::check_placeholders(Path::new(text))?;
                 (!text.is_empty()).then(|| Value::Output(Output::PerProcess(PathBuf::from(text))))
@@ -229,7 +239,7 @@ impl SettingKind {
 }
 
 /// Parses a whole number above 0 with the unit ms, s, m or h.
-fn parse_duration(text: &str) -> Option<Duration> {
+pub(super) fn parse_duration(text: &str) -> Option<Duration> {
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
     let unit_ms = match unit.trim().to_ascii_lowercase().as_str() {
         "ms" => 1,
@@ -270,6 +280,7 @@ impl fmt::Display for SettingKind {
                  joined by +",
             ),
             SettingKind::Overflow => f.write_str("stop, keep_newest or spill"),
+            SettingKind::DumpTriggers => f.write_str(DumpTrigger::EXPECTED),
             SettingKind::LogFile => f.write_str("a path"),
             SettingKind::Filter => f.write_str("comma-separated target=level"),
         }
@@ -298,6 +309,9 @@ impl fmt::Display for Value {
             Value::AsyncSpans(spans) => spans.as_str().fmt(f),
             Value::Modes(modes) => modes.fmt(f),
             Value::Overflow(overflow) => overflow.as_str().fmt(f),
+            Value::DumpTriggers(triggers) => {
+                triggers.iter().map(DumpTrigger::to_string).collect::<Vec<_>>().join(",").fmt(f)
+            }
             Value::Output(Output::Nowhere) => f.write_str("none"),
             Value::Output(Output::Default) => f.write_str("default"),
             Value::Output(Output::PerProcess(path) | Output::Exact(path)) => path.display().fmt(f),

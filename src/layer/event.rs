@@ -6,6 +6,7 @@ use crate::buffer::{Head, Tag};
 use crate::callsite::EventRole;
 use crate::clock;
 use crate::fields::{Encoder, Words};
+use crate::recorder::TriggerCause;
 use tracing_core::{Event, Subscriber};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
@@ -18,6 +19,9 @@ where
 {
     let at = clock::now();
     let site = hook.site_for(event.metadata());
+    if site.triggers_dump {
+        hook.recorder.post_trigger(TriggerCause::Event(site.metadata));
+    }
     if site.event == EventRole::Nothing {
         return;
     }

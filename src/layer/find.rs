@@ -6,9 +6,10 @@ use super::missing::Missing;
 use super::thread_lanes;
 use crate::buffer::{Head, Loss, Tag};
 use crate::fields::{Encoder, Words};
-use crate::recorder::{Busy, Origin, Recorder, SpanState, StoredState, lent_key, reserve_ids, state};
+use crate::recorder::{Busy, Origin, Recorder, SpanState, StoredState, WatchedSpan, lent_key, reserve_ids, state};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tracing_core::Subscriber;
 use tracing_core::span::{Attributes, Id};
 use tracing_subscriber::layer::Context;
@@ -251,6 +252,8 @@ pub(super) fn close_span(hook: &Hook<'_>, key: u64, own: Option<SpanState>) -> O
     });
     // After the frame is emptied: a thread that stores the state checks its frame once more (`displace_span`).
     let entry = hook.recorder.span_table().remove(key);
+    let slow = entry.as_ref().and_then(|entry| entry.watched?.cause_at_close());
+    slow.into_iter().for_each(|cause| hook.recorder.post_trigger(cause));
     let Some(stored) = entry.and_then(|entry| entry.stored).filter(|stored| stored.epoch == hook.epoch) else {
         let again = |known: &SpanState| known.meta & (state::REENTERED | state::IGNORED) == state::REENTERED;
         return known.filter(again).map(|known| known.span);
@@ -261,6 +264,12 @@ pub(super) fn close_span(hook: &Hook<'_>, key: u64, own: Option<SpanState>) -> O
     }
     let recorded = stored.state.meta & state::IGNORED == 0;
     (recorded && stored.entered).then_some(stored.state.span)
+}
+
+/// Makes the close of a span that is being created call for a dump if the span lives longer than that.
+pub(super) fn watch_span(hook: &Hook<'_>, key: u64, name: &'static str, longer_than: Duration) {
+    let _busy = Busy::begin();
+    hook.recorder.keep_span(key, |entry| entry.watched = Some(WatchedSpan::begin(name, longer_than)));
 }
 
 /// Keeps the fields of a span created while nothing is recorded.

@@ -1,33 +1,41 @@
-//! Flushes before SIGINT, SIGTERM or SIGHUP ends the process.
+//! Flushes before SIGINT, SIGTERM or SIGHUP ends the process, and dumps on SIGUSR2.
 #![allow(unsafe_code, reason = "signal handlers have no safe form")]
 
 /// Watches those of SIGINT, SIGTERM and SIGHUP that end the process by default now.
 ///
-/// When one arrives, [`start_flush_thread`]'s thread flushes, then the signal is raised again and ends the process. Process 1, the first
+/// When one arrives, [`start_signal_thread`]'s thread flushes, then the signal is raised again and ends the process. Process 1, the first
 /// of a container, exits with 128 plus the signal's number instead, as shells report it. A second signal ends the process at
 /// once.
 ///
 /// An ignored signal stays ignored. A handler of the program, installed before or after, is the only one that acts: if it
-/// calls ours, ours does nothing. Before [`start_flush_thread`], and in a forked child that has not called it, a signal ends the process
+/// calls ours, ours does nothing. Before [`start_signal_thread`], and in a forked child that has not called it, a signal ends the process
 /// as if there were no handler.
 #[cfg(unix)]
 pub(crate) fn watch_signals() {
     unix::watch_signals();
 }
 
-/// Announces that [`start_flush_thread`] will be called soon: until then signals are held.
+/// Watches SIGUSR2, which makes [`start_signal_thread`]'s thread call `dump`; until that runs, the signal has no effect.
+///
+/// Returns `false` if the signal would not end the process now: the program handles or ignores it.
 #[cfg(unix)]
-pub(crate) fn expect_flush_thread() {
-    unix::expect_flush_thread();
+pub(crate) fn watch_dump_signal() -> bool {
+    unix::watch_dump_signal()
 }
 
-/// Starts the thread that calls `flush` when a watched signal comes, unless this process has one.
+/// Announces that [`start_signal_thread`] will be called soon: until then signals are held.
 #[cfg(unix)]
-pub(crate) fn start_flush_thread(flush: fn()) {
-    unix::start_flush_thread(flush);
+pub(crate) fn expect_signal_thread() {
+    unix::expect_signal_thread();
 }
 
-/// Lets a pending signal end the exiting process now: the thread of [`start_flush_thread`] may run too late to do that.
+/// Starts the thread that calls `flush` when a watched signal comes, and `dump` when SIGUSR2 does; not twice in a process.
+#[cfg(unix)]
+pub(crate) fn start_signal_thread(flush: fn(), dump: fn()) {
+    unix::start_signal_thread(flush, dump);
+}
+
+/// Lets a pending signal end the exiting process now: the thread of [`start_signal_thread`] may run too late to do that.
 #[cfg(unix)]
 pub(crate) fn end_by_pending_signal() {
     unix::end_by_pending_signal();
@@ -43,11 +51,17 @@ pub(crate) fn end_by_pending_signal() {}
 
 /// There are no such signals on this platform.
 #[cfg(not(unix))]
-pub(crate) fn expect_flush_thread() {}
+pub(crate) fn expect_signal_thread() {}
 
 /// There are no such signals on this platform.
 #[cfg(not(unix))]
-pub(crate) fn start_flush_thread(_flush: fn()) {}
+pub(crate) fn start_signal_thread(_flush: fn(), _dump: fn()) {}
+
+/// There are no such signals on this platform.
+#[cfg(not(unix))]
+pub(crate) fn watch_dump_signal() -> bool {
+    false
+}
 
 #[cfg(unix)]
 mod unix {
@@ -57,6 +71,8 @@ mod unix {
     use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
     const WATCHED: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+    const DUMP: libc::c_int = libc::SIGUSR2;
 
     /// The write end of the thread's pipe; a handler may only write to it.
     static PIPE: AtomicI32 = AtomicI32::new(-1);
@@ -86,6 +102,30 @@ mod unix {
         }
     }
 
+    extern "C" fn handle_dump_signal(signal: libc::c_int) {
+        if PROCESS.load(Ordering::SeqCst) == process_id() {
+            // The code that was interrupted may be about to read `errno`.
+            let place = errno_place();
+            // SAFETY: the C library's variable of this thread, valid as long as the thread; `None` where it is not known.
+            let error = place.map(|place| unsafe { *place });
+            wake_thread(signal);
+            // SAFETY: as above.
+            place.zip(error).inspect(|(place, error)| unsafe { **place = *error });
+        }
+    }
+
+    /// Returns the place of this thread's `errno`, where its function is known.
+    fn errno_place() -> Option<*mut libc::c_int> {
+        #[cfg(target_os = "linux")]
+        // SAFETY: async-signal-safe, takes nothing and cannot fail.
+        return Some(unsafe { libc::__errno_location() });
+        #[cfg(target_vendor = "apple")]
+        // SAFETY: as on Linux.
+        return Some(unsafe { libc::__error() });
+        #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+        return None;
+    }
+
     /// Wakes the thread; `false` if that is impossible.
     fn wake_thread(signal: libc::c_int) -> bool {
         let [byte, ..] = signal.to_le_bytes();
@@ -102,7 +142,16 @@ mod unix {
         }
     }
 
-    pub(super) fn expect_flush_thread() {
+    pub(super) fn watch_dump_signal() -> bool {
+        let handler = handle_dump_signal as *const () as libc::sighandler_t;
+        if is_default(DUMP) {
+            set_action(DUMP, handler);
+            IS_WATCHING.store(true, Ordering::Relaxed);
+        }
+        signal_action(DUMP).is_some_and(|action| action.sa_sigaction == handler)
+    }
+
+    pub(super) fn expect_signal_thread() {
         // Without a handler, the thread never starts, so do not wait for it.
         if !IS_WATCHING.load(Ordering::Relaxed) {
             return;
@@ -113,7 +162,7 @@ mod unix {
         }
     }
 
-    pub(super) fn start_flush_thread(flush: fn()) {
+    pub(super) fn start_signal_thread(flush: fn(), dump: fn()) {
         static STARTED: AtomicI32 = AtomicI32::new(0);
         let process = process_id();
         if !IS_WATCHING.load(Ordering::Relaxed) || STARTED.swap(process, Ordering::Relaxed) == process {
@@ -123,10 +172,13 @@ mod unix {
         let run = move || {
             let mut byte = [0];
             while far.read_exact(&mut byte).is_ok() {
-                // A panic must not keep the signal from ending the process.
-                let _ = std::panic::catch_unwind(flush);
-                end_process(i32::from(byte[0]));
-                FIRST.store(0, Ordering::SeqCst);
+                let signal = i32::from(byte[0]);
+                // A panic must not end this thread, nor keep a signal from ending the process.
+                let _ = std::panic::catch_unwind(if signal == DUMP { dump } else { flush });
+                if signal != DUMP {
+                    end_process(signal);
+                    FIRST.store(0, Ordering::SeqCst);
+                }
             }
         };
         if near.set_nonblocking(true).is_ok()

@@ -12,6 +12,7 @@ mod ring;
 mod slice_extras;
 mod span_table;
 mod thread_selection;
+mod triggers;
 
 pub(crate) use busy::Busy;
 pub(crate) use frames::{Frame, Frames, SpanState, TOO_DEEP, lent_key, state};
@@ -23,6 +24,7 @@ pub(crate) use slice_extras::{SliceExtras, no_stacks};
 pub(crate) use span_table::{Origin, SpanEntry, SpanTable, StoredState};
 pub use thread_selection::ThreadFilter;
 pub(crate) use thread_selection::ThreadSelection;
+pub(crate) use triggers::{TriggerCause, TriggerEvent, TriggerQueue, WatchedSpan};
 
 use crate::buffer::{Chunk, ChunkPool, CommittedSlots, Losses, ReservedBytes, SLOTS};
 use crate::callsite::{Rules, Sites};
@@ -103,6 +105,7 @@ struct ProcessBuffers {
     partly_filled: ArrayQueue<(Chunk, Ticks)>,
     lanes: LaneRegistry,
     spans: SpanTable,
+    triggers: TriggerQueue,
 }
 
 /// The part of the configuration that the span path reads.
@@ -156,6 +159,7 @@ impl ProcessBuffers {
             partly_filled: ArrayQueue::new(PARTLY_FILLED),
             lanes: LaneRegistry::default(),
             spans: SpanTable::new(),
+            triggers: TriggerQueue::new(),
         }
     }
 }
@@ -245,6 +249,17 @@ impl Recorder {
 
     pub(crate) fn lanes(&self) -> &LaneRegistry {
         &self.buffers().lanes
+    }
+
+    /// Returns what calls for dumps.
+    pub(crate) fn triggers(&self) -> &TriggerQueue {
+        &self.buffers().triggers
+    }
+
+    /// Calls for a dump.
+    pub(crate) fn post_trigger(&self, cause: TriggerCause) {
+        self.triggers().post(cause);
+        self.pool().wake_helper();
     }
 
     /// Returns the table of live spans.

@@ -5,7 +5,7 @@
 //! An entry is removed when its span closes, because the registry reuses the id.
 
 use super::memory_listeners::InternalAllocGuard;
-use super::{CLOSINGS, LiveIds, SpanState, span_bucket};
+use super::{CLOSINGS, LiveIds, SpanState, WatchedSpan, span_bucket};
 use crate::observer::ObservedSpan;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -34,6 +34,8 @@ pub(crate) struct SpanEntry {
     pub(crate) idle_fields: Option<Arc<[u64]>>,
     /// The span as observers see it; `Some(None)` if its scope is not recorded.
     pub(crate) observed: Option<Option<Arc<ObservedSpan>>>,
+    /// Set if a slow span of that name triggers a dump.
+    pub(crate) watched: Option<WatchedSpan>,
 }
 
 /// The state of a span that several threads may know, in the latest epoch that used it.

@@ -5,6 +5,7 @@ use super::requests::REQUEST_IS_RECORDING;
 use crate::error::{Error, ErrorKind};
 use crate::os::fork;
 use crate::time::UtcTime;
+use crate::trace::TraceMetadata;
 use crate::write::file::stem_and_end;
 use crate::write::sink::OneWriter;
 use std::path::{Path, PathBuf};
@@ -75,6 +76,16 @@ fn panicked(path: &Path) -> Error {
 impl Session {
     /// Begins to write what was recorded so far to a file of its own.
     pub(crate) fn dump(self: &Arc<Self>, reason: &str) -> Result<Dump, Error> {
+        self.dump_labeled(reason, reason, |_| ())
+    }
+
+    /// Does so with `label` in the file's name, and with what `describe` adds to the header.
+    pub(super) fn dump_labeled(
+        self: &Arc<Self>,
+        label: &str,
+        reason: &str,
+        describe: impl FnOnce(&TraceMetadata),
+    ) -> Result<Dump, Error> {
         let Some(output) = self.output_path() else {
             let advice =
                 "cannot dump: the layer has no output; set `output` on the builder, or use `snapshot` and `save`";
@@ -89,10 +100,12 @@ impl Session {
             return Err(Error::new(ErrorKind::NotActive, REQUEST_IS_RECORDING));
         }
         let mut trace = self.recording.snapshot()?;
-        trace.separate_metadata().add_text("dump_reason", reason);
+        let metadata = trace.separate_metadata();
+        metadata.add_text("dump_reason", reason);
+        describe(metadata);
         let number = self.dumps.fetch_add(1, Ordering::Relaxed) + 1;
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let path = dump_path(&output, std::process::id(), since, number, reason);
+        let path = dump_path(&output, std::process::id(), since, number, label);
         let outcome = DumpOutcome::Pending(self.writes.write_in_background(self.clone(), trace, path.clone()));
         Ok(Dump { path, outcome, process: fork::generation() })
     }

@@ -15,7 +15,7 @@ static SESSIONS: fork::PerProcess<Mutex<Vec<Weak<Session>>>> = fork::PerProcess:
 
 /// Returns the list of this process. A forked child inherits its parent's sessions, unless the list was being changed at the
 /// fork.
-fn registered_sessions() -> &'static Mutex<Vec<Weak<Session>>> {
+pub(super) fn registered_sessions() -> &'static Mutex<Vec<Weak<Session>>> {
     SESSIONS.get(|parents| Mutex::new(parents.try_lock().map(|sessions| sessions.clone()).unwrap_or_default()))
 }
 
@@ -56,6 +56,7 @@ pub fn flush_all() {
 pub(crate) fn at_exit() {
     let sessions = ending_sessions(Instant::now());
     for (session, deadline) in &sessions {
+        session.triggers.hurry(*deadline);
         session.requests.close(Patience::Until(*deadline));
         // Dumps share the time limit with what is flushed.
         session.writes.wait_for_others(*deadline, false);

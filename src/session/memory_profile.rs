@@ -115,7 +115,7 @@ impl MemoryProfile {
         }
         let (settings, none) = (SessionSettings::new(config), CollectorSet::new(Vec::new(), Vec::new()));
         let (options, sinks) = (SessionOptions::default(), Sinks::default());
-        let recording = SessionRecording::new(recorder, Arc::new(settings), options, sinks, none);
+        let recording = SessionRecording::new(recorder, Arc::new(settings), options, sinks, none, Arc::default());
         recording.start(&mut *recording.lock_state()?, None, between)?;
         state.running = Some(recording);
         self.session.observers.queue_event(SessionEvent::MemoryProfileStarted);

@@ -15,9 +15,12 @@ mod observer;
 mod outcome;
 mod recording;
 mod requests;
+mod retention;
 mod saving;
 mod settings;
+mod step_times;
 mod steps;
+mod triggers;
 
 pub(crate) use claim::OutputClaim;
 pub use dumps::Dump;
@@ -36,6 +39,7 @@ pub(crate) use requests::RequestHandler;
 #[cfg(target_os = "linux")]
 pub(crate) use saving::Patience;
 pub(crate) use steps::{Ending, StepControl};
+pub(crate) use triggers::dump_on_signal;
 
 use crate::collector::{CollectorReport, CollectorSet};
 use crate::config::{Config, Mode, Output};
@@ -55,6 +59,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
+use triggers::DumpControl;
 
 /// One layer's recordings, shared by its guard and profilers.
 #[derive(Debug)]
@@ -68,6 +73,7 @@ pub(crate) struct Session {
     pub(crate) writes: Arc<Writes>,
     /// The number of dumps.
     dumps: AtomicU64,
+    triggers: Arc<DumpControl>,
     /// Whether the guard was dropped, so that no code would write what a recording holds.
     is_unguarded: AtomicBool,
     /// The claim on the output, held while the guard lives.
@@ -103,9 +109,11 @@ impl Session {
     ) -> Arc<Session> {
         file::protect_files();
         let settings = Arc::new(SessionSettings::new(config));
-        let recording = SessionRecording::new(recorder.clone(), settings.clone(), options, sinks, collectors);
+        let triggers = Arc::new(DumpControl::default());
+        let recording =
+            SessionRecording::new(recorder.clone(), settings.clone(), options, sinks, collectors, triggers.clone());
         let (recording, link) = (Arc::new(recording), Arc::new(RequestLink::default()));
-        Arc::new(Session {
+        let session = Arc::new(Session {
             recorder,
             settings,
             requests: SessionRequests::new(recording.clone(), link.clone()),
@@ -114,10 +122,13 @@ impl Session {
             steps: StepControl::default(),
             writes: Arc::default(),
             dumps: AtomicU64::new(0),
+            triggers,
             is_unguarded: AtomicBool::new(false),
             claim: fork::Own::default(),
             process: std::process::id(),
-        })
+        });
+        session.triggers.set_session(&session);
+        session
     }
 
     /// Sets the program's observers, unless the crate is disabled or they are set already.
@@ -200,6 +211,7 @@ impl Session {
     pub(crate) fn stop(&self) -> Result<Trace, Error> {
         let _scope = self.recording.observers.notify_scope();
         let _own = InternalAllocGuard::begin();
+        self.triggers.hurry(self.settings.exit_deadline(Instant::now()));
         let mut state = self.recording.lock_state()?;
         self.recording.check_process()?;
         if state.active_request.active_id().is_some() {

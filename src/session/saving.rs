@@ -1,5 +1,6 @@
 //! Writes a trace to the output within a time limit, shows the progress, and reports the file.
 
+use super::retention::remove_old_dumps;
 use super::{Session, deadline_after};
 use crate::diag::{self, diag};
 use crate::error::{Error, ErrorKind};
@@ -88,6 +89,11 @@ impl Writes {
     /// Registers the calling thread as ending a recording, so that the end of the process waits for its file.
     pub(crate) fn begin_ending(self: &Arc<Self>) -> ActiveWrite {
         self.register_write(Some(thread::id()), None)
+    }
+
+    /// Registers a dump that was triggered, so that the end of the process waits for it on any thread.
+    pub(super) fn begin_dumping(self: &Arc<Self>) -> ActiveWrite {
+        self.register_write(None, None)
     }
 
     /// Registers the calling thread as writing a trace, so that the end of the process waits for it.
@@ -183,6 +189,9 @@ impl Writes {
         let write = move || {
             let saved = save_trace(&trace, &path);
             report_outcome(&saved, &trace, &path);
+            if saved.is_ok() {
+                remove_old_dumps(&path, &session.settings.first_config().dumps);
+            }
             // The records are free again before anyone learns of the result; not under the lock of the active writes.
             drop((active, trace));
             let _ = done.send(saved);

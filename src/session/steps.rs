@@ -3,6 +3,7 @@
 use super::annotation::{self, Annotation};
 use super::outcome::{Cycle, StepOutcome, StepState};
 use super::saving::report_written_trace;
+use super::step_times::{SlowStep, StepTimes};
 use super::{FORKED_LOCK, Session, Status, lock_within};
 use crate::collector::CollectorReport;
 use crate::config::Output;
@@ -10,6 +11,7 @@ use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::handler::{self, TraceHandler};
 use crate::os::{fork, thread};
+use crate::recorder::TriggerCause;
 use crate::schedule::{
     Iterations, PROFILER_STEP, ProfilerAction, Schedule, SchedulePosition, Transition, transitions_between,
 };
@@ -46,6 +48,7 @@ struct ScheduleRun {
     /// The fork generation in which the schedule began.
     generation: u64,
     step: u64,
+    times: StepTimes,
     /// How many recordings have ended.
     cycles: u64,
     annotation: Annotation,
@@ -214,6 +217,23 @@ impl Session {
             Err(why) => return StepOutcome::from_error(0, &why),
         };
         let run = &mut *lock.run;
+        self.check_step_time(run);
+        let outcome = self.step_in(run);
+        run.times.begin_step();
+        outcome
+    }
+
+    /// Calls for a dump if the current step was slow, and that triggers one.
+    fn check_step_time(&self, run: &mut ScheduleRun) {
+        let times = self.settings.first_config().dumps.slow_step();
+        if let Some(SlowStep { took, median }) = times.and_then(|times| run.times.end_step(times))
+            && self.is_recording()
+        {
+            self.recorder.post_trigger(TriggerCause::SlowStep { step: run.step, took, median });
+        }
+    }
+
+    fn step_in(&self, run: &mut ScheduleRun) -> StepOutcome {
         match (run.position, run.schedule.clone()) {
             (Some(_), _) if run.is_of_parent() => StepOutcome::from_error(run.step, &foreign_schedule()),
             (Some(position), Some(schedule)) => self.advance_schedule(run, position, &schedule),

@@ -19,6 +19,11 @@ impl TraceMetadata {
         self.set_json(key, serde_json::Value::from(text).to_string());
     }
 
+    /// Sets `key` to a number.
+    pub(crate) fn add_count(&self, key: &str, count: u64) {
+        self.set_json(key, count.to_string());
+    }
+
     /// Sets `key` to a JSON value.
     pub(crate) fn add_json(&self, key: &str, json: &str) -> Result<(), Error> {
         let value: serde_json::Value = serde_json::from_str(json).map_err(|e| {

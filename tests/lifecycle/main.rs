@@ -13,6 +13,8 @@
 #[cfg(target_os = "linux")]
 mod allocations;
 #[cfg(unix)]
+mod dumps;
+#[cfg(unix)]
 mod ends;
 #[cfg(unix)]
 mod environment;
@@ -50,6 +52,7 @@ type Scenario = (&'static str, fn(&std::path::Path));
 const SCENARIOS: &[&[Scenario]] = &[
     #[cfg(target_os = "linux")]
     allocations::SCENARIOS,
+    dumps::SCENARIOS,
     ends::SCENARIOS,
     environment::SCENARIOS,
     faults::SCENARIOS,
@@ -68,6 +71,7 @@ const SCENARIOS: &[&[Scenario]] = &[
 const TESTS: &[&[Test]] = &[
     #[cfg(target_os = "linux")]
     allocations::TESTS,
+    dumps::TESTS,
     ends::TESTS,
     environment::TESTS,
     faults::TESTS,
@@ -91,7 +95,7 @@ fn main() -> std::process::ExitCode {
     if let [play, name, folder] = args.as_slice()
         && play == "--play"
     {
-        [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGXFSZ].into_iter().for_each(sys::restore);
+        [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR2, libc::SIGXFSZ].into_iter().for_each(sys::restore);
         let scenario = SCENARIOS.iter().copied().flatten().find(|(known, _)| known == name);
         scenario.expect("a scenario of that name").1(folder.as_ref());
         return std::process::ExitCode::SUCCESS;

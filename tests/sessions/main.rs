@@ -17,4 +17,5 @@ mod profile;
 mod recording_guard;
 mod schedule;
 mod session_observers;
+mod triggers;
 mod windows;

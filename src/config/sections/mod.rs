@@ -2,6 +2,7 @@
 
 pub(super) mod async_spans;
 pub(super) mod distributed;
+pub(super) mod dumps;
 pub(super) mod flags;
 pub(super) mod gpu;
 pub(super) mod mode;

@@ -40,7 +40,7 @@ const OTHERS: [&str; 5] = [
 ];
 
 /// The keys whose variables make `from_env()` return a layer that records, in addition to [`TIMETABLE_KEYS`].
-const SWITCHES: [Key; 4] = [Key::ConfigFile, Key::LogFile, Key::ActivityTypes, Key::Activities];
+const SWITCHES: [Key; 5] = [Key::ConfigFile, Key::LogFile, Key::ActivityTypes, Key::Activities, Key::DumpOn];
 
 /// The keys whose variables make it return a layer that waits.
 const WAITING: [Key; 2] = [Key::UseDaemon, Key::TriggerFolder];
@@ -79,7 +79,8 @@ impl Env {
     /// Returns whether `from_env()` creates a layer.
     ///
     /// KINETO_ENABLED decides if it is set. Otherwise, a variable that configures a recording enables it: KINETO_CONFIG,
-    /// KINETO_ACTIVITIES_LOG_FILE, KINETO_ACTIVITY_TYPES, KINETO_ACTIVITIES, or one that sets when or for how long to record.
+    /// KINETO_ACTIVITIES_LOG_FILE, KINETO_ACTIVITY_TYPES, KINETO_ACTIVITIES, KINETO_DUMP_ON, or one that sets when or for how
+    /// long to record.
     /// KINETO_USE_DAEMON and KINETO_TRIGGER_DIR create a layer that waits.
     ///
     /// # Errors
@@ -315,6 +316,7 @@ mod tests {
             (&[("KINETO_ACTIVITIES_LOG_FILE", "x.json")], Activation::On),
             (&[("KINETO_ACTIVITY_TYPES", "cpu_op")], Activation::On),
             (&[("KINETO_ACTIVITIES", "cpu")], Activation::On),
+            (&[("KINETO_DUMP_ON", "panic")], Activation::On),
             (&[("KINETO_ACTIVITIES", "")], Activation::Off),
             (&[("KINETO_START_DELAY_MS", "1")], Activation::On),
             (&[("KINETO_ACTIVITIES_DURATION_MSECS", "1"), ("KINETO_USE_DAEMON", "1")], Activation::On),

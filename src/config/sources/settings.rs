@@ -115,6 +115,15 @@ impl MergedSettings {
         self.0.iter_mut().filter(|(set, _, _)| *set == key).for_each(|entry| entry.1 = value.clone());
     }
 
+    /// Gives `key` another default than that of the table, unless a source sets it.
+    pub(in crate::config) fn set_default(&mut self, key: Key, value: Value) {
+        if self.value_source(key) == ConfigSource::Default {
+            self.remove(key);
+            self.0.push((key, value, ConfigSource::Default));
+            sort_few_by_key(&mut self.0, |(key, _, _)| *key);
+        }
+    }
+
     /// Removes the value of a key.
     pub(in crate::config) fn remove(&mut self, key: Key) {
         self.0.retain(|(set, _, _)| *set != key);
@@ -268,6 +277,7 @@ pub(crate) mod tests {
             SettingKind::Modes => ("nvtx", "kineto+nvtx"),
             SettingKind::LogFormat => ("json", "libkineto"),
             SettingKind::Overflow => ("spill", "stop"),
+            SettingKind::DumpTriggers => ("panic", "signal"),
             SettingKind::Filter => ("a=info", "b=info"),
             SettingKind::Duration => ("7s", "8s"),
             SettingKind::Mode => ("600", "640"),

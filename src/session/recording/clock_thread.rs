@@ -1,5 +1,6 @@
-//! The session's thread: reads the clocks each second and keeps chunks ready.
+//! The session's thread: reads the clocks each second, keeps chunks ready, and answers triggers of dumps.
 
+use super::super::triggers::DumpControl;
 use crate::buffer::Starter;
 use crate::clock::Anchor;
 use crate::collector::CollectorSet;
@@ -30,6 +31,7 @@ struct ClockState {
     collectors: Arc<CollectorSet>,
     /// The greatest age of records; `None` for no limit.
     keep: Option<Duration>,
+    triggers: Arc<DumpControl>,
     anchors: fork::Own<Vec<Anchor>>,
     alive: AtomicBool,
     /// Whether the thread runs.
@@ -44,11 +46,17 @@ const PERIOD: Duration = Duration::from_secs(1);
 const ANCHORS_MAX: usize = 8192;
 
 impl ClockThread {
-    pub(crate) fn new(recorder: Arc<Recorder>, collectors: Arc<CollectorSet>, keep: Option<Duration>) -> ClockThread {
+    pub(crate) fn new(
+        recorder: Arc<Recorder>,
+        collectors: Arc<CollectorSet>,
+        keep: Option<Duration>,
+        triggers: Arc<DumpControl>,
+    ) -> ClockThread {
         let shared = ClockState {
             recorder,
             collectors,
             keep,
+            triggers,
             anchors: fork::Own::default(),
             alive: AtomicBool::new(true),
             begun: AtomicBool::new(false),
@@ -105,7 +113,7 @@ impl Drop for ClockThread {
 
 impl Starter for ClockState {
     fn spawn_helper(self: Arc<Self>) -> Option<Thread> {
-        signal::expect_flush_thread();
+        signal::expect_signal_thread();
         // The conversion is exact from the first record on, even if a clock was set since the recording began.
         self.add_anchor(Anchor::read_clocks());
         let builder = std::thread::Builder::new().name("kineto-session".into()).stack_size(128 * 1024);
@@ -157,7 +165,7 @@ impl ClockState {
         let _own = ManuallyDrop::new(InternalAllocGuard::begin());
         self.begun.store(true, Ordering::Relaxed);
         // From now on there are records to flush.
-        signal::start_flush_thread(crate::session::at_exit);
+        signal::start_signal_thread(crate::session::at_exit, crate::session::dump_on_signal);
         let mut next = Instant::now() + PERIOD;
         // The thread that started this one is inside a hook, perhaps on the only processor.
         std::thread::sleep(Duration::from_millis(1));
@@ -170,6 +178,7 @@ impl ClockState {
             self.recorder.make_room(self.oldest_kept(), &self.collectors);
             self.recorder.pool().refill();
             self.report_limit();
+            self.triggers.answer_triggers();
             if Instant::now() >= next {
                 let anchor = Anchor::read_clocks();
                 if self.recorder.epoch() != 0 {

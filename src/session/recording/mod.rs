@@ -13,6 +13,7 @@ pub use threads::ThreadRecording;
 use super::active_request::ActiveRequest;
 use super::observer::{SessionEvent, SessionObservers};
 use super::settings::SessionSettings;
+use super::triggers::DumpControl;
 use super::{FORKED_LOCK, Status, deadline_after, lock_until, lock_within};
 use crate::buffer::Loss;
 use crate::clock::{self, Anchor, Converter};
@@ -115,6 +116,7 @@ impl SessionRecording {
         options: SessionOptions,
         sinks: Sinks,
         collectors: CollectorSet,
+        triggers: Arc<DumpControl>,
     ) -> SessionRecording {
         let config = settings.first_config().clone();
         let state = RecordingState {
@@ -132,7 +134,7 @@ impl SessionRecording {
         };
         let collectors = Arc::new(collectors);
         let clock_thread =
-            Arc::new(ClockThread::new(recorder.clone(), collectors.clone(), settings.first_config().keep));
+            Arc::new(ClockThread::new(recorder.clone(), collectors.clone(), settings.first_config().keep, triggers));
         SessionRecording {
             observers: Arc::new(SessionObservers::new(recorder.clone())),
             windows: Arc::new(RecordingWindows::new(recorder.clone(), clock_thread.clone())),

@@ -323,7 +323,7 @@ mod tests {
     fn recording_windows() -> RecordingWindows {
         let recorder = Arc::new(Recorder::for_tests());
         let collectors = Arc::new(CollectorSet::new(vec![], vec![]));
-        RecordingWindows::new(recorder.clone(), Arc::new(ClockThread::new(recorder, collectors, None)))
+        RecordingWindows::new(recorder.clone(), Arc::new(ClockThread::new(recorder, collectors, None, Arc::default())))
     }
 
     #[test]

@@ -1,0 +1,78 @@
+//! How long steps take, to notice slow ones.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// The times of the latest steps.
+#[derive(Debug, Default)]
+pub(super) struct StepTimes {
+    begun: Option<Instant>,
+    latest: VecDeque<Duration>,
+}
+
+/// A step that took much longer than those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SlowStep {
+    pub(super) took: Duration,
+    pub(super) median: Duration,
+}
+
+/// How many steps the median is taken of.
+const STEPS: usize = 100;
+/// How many steps precede the first that can be slow.
+const WARMUP: usize = 20;
+/// A step that is shorter is never slow.
+const LEAST: Duration = Duration::from_millis(10);
+
+impl StepTimes {
+    /// Begins a step.
+    pub(super) fn begin_step(&mut self) {
+        self.begun = Some(Instant::now());
+    }
+
+    /// Ends the step; returns it if it took `times` as long as the median of those before it.
+    pub(super) fn end_step(&mut self, times: u32) -> Option<SlowStep> {
+        let took = self.begun.take()?.elapsed();
+        self.add_step(took, times)
+    }
+
+    fn add_step(&mut self, took: Duration, times: u32) -> Option<SlowStep> {
+        let median = self.median();
+        self.latest.push_back(took);
+        if self.latest.len() > STEPS {
+            self.latest.pop_front();
+        }
+        let slow = SlowStep { took, median: median? };
+        (took >= LEAST && took > slow.median.saturating_mul(times)).then_some(slow)
+    }
+
+    /// Returns the median of the steps so far, unless there are too few.
+    fn median(&self) -> Option<Duration> {
+        let mut sorted: Vec<_> = self.latest.iter().copied().collect();
+        let middle = sorted.len() / 2;
+        (sorted.len() >= WARMUP).then(|| *sorted.select_nth_unstable(middle).1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_steps_take_a_multiple_of_the_median() {
+        let ms = Duration::from_millis;
+        let mut times = StepTimes::default();
+        assert!((0..WARMUP).all(|step| times.add_step(ms(if step == 7 { 900 } else { 5 }), 3).is_none()), "warm-up");
+        assert_eq!(times.add_step(ms(15), 3), None, "three times the median");
+        assert_eq!(times.add_step(ms(16), 3), Some(SlowStep { took: ms(16), median: ms(5) }));
+        let mut short = StepTimes::default();
+        assert!((0..WARMUP).all(|_| short.add_step(ms(1), 3).is_none()));
+        assert_eq!(short.add_step(ms(9), 3), None, "less than 10 ms");
+        assert!(short.add_step(ms(10), 3).is_some());
+        // The latest 100 steps count.
+        assert!((0..STEPS).all(|_| short.add_step(ms(40), 100).is_none()));
+        assert_eq!(short.add_step(ms(100), 3), None);
+        assert_eq!(short.latest.len(), STEPS);
+        assert_eq!(StepTimes::default().end_step(3), None, "no step has begun");
+    }
+}

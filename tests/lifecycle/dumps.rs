@@ -1,0 +1,179 @@
+//! Dumps that the process itself triggers: panics, signals, and what its end does to a dump that is due later.
+
+use crate::ends::exit;
+use crate::play::{self, OUTPUT, Played, play, play_with, record_as, report, work};
+use crate::sys;
+use crate::{Scenario, Test};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tracing_kineto::{DumpTrigger, KinetoGuard, KinetoLayer};
+use tracing_subscriber::prelude::*;
+
+const MS: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(3600);
+
+pub(crate) const SCENARIOS: &[Scenario] = &[
+    ("dump_of_a_panic_on_a_thread", |folder| {
+        let _guard = dumping(folder, DumpTrigger::Panic, MS);
+        work();
+        let _ = std::thread::Builder::new().spawn(|| panic!("on a thread")).unwrap().join();
+        wait_for_a_dump(folder, || ());
+        work();
+    }),
+    ("dump_of_a_panic_in_main", |folder| {
+        let _guard = dumping(folder, DumpTrigger::Panic, HOUR);
+        let _open = tracing::info_span!("open").entered();
+        work();
+        panic!("out of main");
+    }),
+    ("dump_by_env", |_| {
+        let (layer, _guard) = KinetoLayer::from_env().unwrap();
+        tracing_subscriber::registry().with(layer).init();
+        work();
+        tracing::error!("in the program");
+        tracing::info_span!("request").in_scope(|| std::thread::sleep(5 * MS));
+    }),
+    ("dump_of_a_signal", |folder| {
+        let guard = dumping(folder, DumpTrigger::Signal, MS);
+        work();
+        // The thread that takes signals starts with the first record.
+        wait_for_a_dump(folder, || sys::raise(libc::SIGUSR2));
+        work();
+        drop(guard.finish().unwrap());
+    }),
+    ("dump_signal_without_records", |folder| {
+        let _guard = dumping(folder, DumpTrigger::Signal, MS);
+        sys::raise(libc::SIGUSR2);
+        report(folder, "alive");
+    }),
+    ("dump_signal_handled", |folder| {
+        sys::count(libc::SIGUSR2);
+        let _guard = dumping(folder, DumpTrigger::Signal, MS);
+        work();
+        sys::raise(libc::SIGUSR2);
+        report(folder, &format!("handled {}", sys::counted()));
+    }),
+    ("dump_at_exit", |folder| {
+        let _guard = dumping(folder, slow_request(), HOUR);
+        slow();
+        exit(0);
+    }),
+    ("dump_on_term", |folder| {
+        let _guard = dumping(folder, slow_request(), HOUR);
+        slow();
+        sys::raise(libc::SIGTERM);
+        loop {
+            std::thread::park();
+        }
+    }),
+    ("dump_in_a_forked_child", |folder| {
+        let guard = dumping(folder, slow_request(), HOUR);
+        slow();
+        let child = sys::fork();
+        if child == 0 {
+            guard.profiler().start().unwrap();
+            slow();
+            drop(guard);
+            return;
+        }
+        report(folder, &format!("{child} {:?}", sys::wait(child)));
+    }),
+];
+
+fn slow_request() -> DumpTrigger {
+    DumpTrigger::SlowSpan { name: "request".to_owned(), longer_than: MS }
+}
+
+fn slow() {
+    tracing::info_span!("request").in_scope(|| std::thread::sleep(5 * MS));
+}
+
+fn dumping(folder: &Path, trigger: DumpTrigger, after: Duration) -> KinetoGuard {
+    record_as(KinetoLayer::builder().output(folder.join(OUTPUT)).dump_on([trigger]).dump_after(after))
+}
+
+/// Repeats `ask` until a dump is complete.
+fn wait_for_a_dump(folder: &Path, ask: impl Fn()) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let is_dump = |name: &str| name.starts_with("out_") && name.ends_with(".json");
+    while !std::fs::read_dir(folder).unwrap().any(|file| is_dump(file.unwrap().file_name().to_str().unwrap())) {
+        assert!(Instant::now() < deadline, "no dump");
+        ask();
+        std::thread::sleep(MS);
+    }
+}
+
+/// Returns the process's only dump.
+fn only_dump(played: &Played, pid: u32, reason: &str) -> play::File {
+    let start = format!("out_{pid}_");
+    let dumps: Vec<_> = played.files().into_iter().filter(|name| name.starts_with(&start)).collect();
+    assert!(
+        dumps.len() == 1 && dumps[0].ends_with(&format!("_001_{reason}.pt.trace.json")),
+        "{dumps:?}: {}",
+        played.stderr
+    );
+    played.file(&dumps[0])
+}
+
+pub(crate) const TESTS: &[Test] = &[
+    ("panic_on_a_thread_dumps", || {
+        let played = play("dump_of_a_panic_on_a_thread").succeeded();
+        assert_eq!(only_dump(&played, played.pid, "panic").slices("work"), 1);
+        assert_eq!(played.file(OUTPUT).slices("work"), 2);
+        assert!(played.stderr.contains("on a thread"), "the earlier hook ran: {}", played.stderr);
+    }),
+    ("panic_in_main_dumps_before_the_guard_writes", || {
+        let played = play("dump_of_a_panic_in_main");
+        assert_eq!(played.status.code(), Some(101), "{}", played.stderr);
+        let dump = only_dump(&played, played.pid, "panic");
+        assert_eq!((dump.slices("work"), dump.slices("open")), (1, 1));
+        assert_eq!(dump.json["dump_reason"], "a thread panicked");
+        assert_eq!(played.file(OUTPUT).slices("open"), 1);
+    }),
+    ("dumps_are_configured_by_the_environment", || {
+        let triggers = "span:request>1ms, event:error, panic";
+        for (more, expected) in [(&[("KINETO_OVERFLOW", "stop")][..], ["stop", "64"]), (&[][..], ["keep_newest", "64"])]
+        {
+            let mut env = vec![("KINETO_DUMP_ON", triggers), ("KINETO_ACTIVITIES_LOG_FILE", "{}/out.pt.trace.json")];
+            env.extend(more);
+            let played = play_with("dump_by_env", &env).succeeded();
+            let dump = only_dump(&played, played.pid, "error-event");
+            assert_eq!((dump.slices("work"), dump.slices("request")), (1, 1), "the second trigger joined the first");
+            assert_eq!(dump.json["dump_triggers_joined"], 1);
+            let config = &dump.json["tracing_kineto"]["config"];
+            assert_eq!(["OVERFLOW", "BUFFER_LIMIT_MB"].map(|key| config[key].as_str().unwrap()), expected);
+            assert_eq!(config["DUMP_ON"], "span:request>1ms,event:error,panic");
+        }
+    }),
+    ("signal_dumps_and_the_program_continues", || {
+        let played = play("dump_of_a_signal").succeeded();
+        assert_eq!(only_dump(&played, played.pid, "signal").slices("work"), 1);
+    }),
+    ("signal_before_the_first_record_has_no_effect", || {
+        let played = play("dump_signal_without_records").succeeded();
+        assert_eq!((played.files(), played.report().as_str()), (vec!["report".to_owned()], "alive\n"));
+    }),
+    ("signal_of_the_program_stays_its_own", || {
+        let played = play("dump_signal_handled").succeeded();
+        assert_eq!(played.files(), [OUTPUT, "report"]);
+        assert_eq!(played.report(), "handled 1\n");
+        assert!(played.stderr.contains("SIGUSR2 triggers no dump"), "{}", played.stderr);
+    }),
+    ("end_of_the_process_does_not_wait_until_a_dump_is_due", || {
+        for scenario in ["dump_at_exit", "dump_on_term"] {
+            let played = play(scenario);
+            assert_eq!(only_dump(&played, played.pid, "slow-span-request").slices("request"), 1, "{scenario}");
+            assert_eq!(played.file(OUTPUT).slices("request"), 1, "{scenario}");
+        }
+    }),
+    ("forked_child_dumps_its_own_records", || {
+        let played = play("dump_in_a_forked_child").succeeded();
+        let report = played.report();
+        let (child, end) = report.split_once(' ').unwrap();
+        assert_eq!(end, "Exit(0)\n");
+        for pid in [played.pid, child.parse().unwrap()] {
+            let dump = only_dump(&played, pid, "slow-span-request");
+            assert_eq!((dump.slices("request"), dump.processes()), (1, vec![i64::from(pid)]));
+        }
+    }),
+];
