@@ -307,6 +307,9 @@ keys! {
         "duration of the memory profile" => (nothing);
     StartTime: Both Requested Start "PROFILE_START_TIME", SettingKind::StartTime, Literal("0"), "",
         "start of the recording, at most KINETO_ONDEMAND_MAX_AHEAD_SECS from now; 0 means as soon as possible" => (nothing);
+    Last: Both Requested Start "PROFILE_LAST_MSECS", I32, Described("unset"), "",
+        "writes what the program has recorded in these last milliseconds, instead of a new recording; needs a recording, such \
+         as that of OVERFLOW=keep_newest" => (nothing);
     IpcFabric: Both Now AtOnce "ENABLE_IPC_FABRIC", SettingKind::Bool, Described("as KINETO_USE_DAEMON"), "",
         "polls the dynolog daemon for requests" => (in ondemand);
     UpdateInterval: Both Now AtOnce "ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS", I32, Described("1 to 5, by its response time"),
@@ -316,7 +319,8 @@ keys! {
         "text for collectors; disable_runtime_events, disable_ccp_events, disable_insight_events and disable_counter_events \
          deselect MTIA's types" => (in gpu);
     UseDaemon: Environment Now Start "KINETO_USE_DAEMON", SettingKind::AnyText, Literal("false"), "",
-        "polls the dynolog daemon for requests; records nothing else unless KINETO_RECORD_FROM_START is set (Linux)" => (ondemand.use_daemon);
+        "polls the dynolog daemon for requests; records nothing else unless KINETO_RECORD_FROM_START is set or the newest \
+         records are kept (Linux)" => (ondemand.use_daemon);
     OnDemandFolder: Environment Now Start "KINETO_ONDEMAND_TRACE_DIR", SettingKind::Text, Literal("/tmp/"), "",
         "folder in or below which requests may write files" => (in ondemand);
     LongestRequest: Environment Now Start "KINETO_ONDEMAND_MAX_DURATION_SECS", SettingKind::Int(1..=86_400), Literal("3600"), "",
@@ -329,7 +333,7 @@ keys! {
         "folder of the daemon's sockets, an absolute path" => (in ondemand);
     TriggerFolder: Environment Now Start "KINETO_TRIGGER_DIR", SettingKind::Text, Described("none"), "trigger_folder(path)",
         "serves files `<pid>.request` in that folder as requests; records nothing else unless KINETO_RECORD_FROM_START \
-         is set (Linux)" => (in ondemand);
+         is set or the newest records are kept (Linux)" => (in ondemand);
     DaemonUser: Environment Now Start "KINETO_DAEMON_UID", SettingKind::Int(0..=u32::MAX as i64), Described("none"), "",
         "user whose daemon and files are trusted, in addition to root's and the program's own" => (in ondemand);
     SlurmJob: Environment Now Start "SLURM_JOB_ID", SettingKind::Text, Literal("0"), "",

@@ -212,7 +212,8 @@ impl Config {
     /// Decides what starts without a call of the program; returns whether requests are served.
     ///
     /// The program's schedule overrides the timetable. If requests are served, including those of the timetable, or the
-    /// layer is [`Activation::Idle`] (`waits`), nothing else is recorded unless a source sets RECORD_FROM_START.
+    /// layer is [`Activation::Idle`] (`waits`), nothing else is recorded unless a source sets RECORD_FROM_START, or the newest
+    /// records are kept.
     pub(crate) fn resolve_start(&mut self, waits: bool, has_schedule: bool) -> bool {
         if has_schedule && self.ondemand.timetable.is_wanted() {
             self.ondemand.timetable = Timetable::default();
@@ -230,9 +231,10 @@ impl Config {
         serves
     }
 
-    /// Records nothing before the first request, unless a source sets RECORD_FROM_START.
+    /// Records nothing before the first request, unless a source sets RECORD_FROM_START, or requests get parts of a recording
+    /// that keeps the newest records.
     fn record_on_request_only(&mut self) {
-        if self.value_source(Key::RecordFromStart) == ConfigSource::Default {
+        if self.value_source(Key::RecordFromStart) == ConfigSource::Default && self.overflow != Overflow::KeepNewest {
             self.record_from_start = false;
         }
     }

@@ -11,7 +11,7 @@ use crate::trace::TraceStats;
 use crate::write::file::Destination;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// An accepted request.
 #[derive(Clone, Debug)]
@@ -22,6 +22,35 @@ pub(super) struct Job {
     pub(super) plan: RequestPlan,
     /// How late it began.
     pub(super) late: Arc<OnceLock<Duration>>,
+    /// The part of the program's own recording that the request gets, if that is shared.
+    pub(super) part: SharedPart,
+}
+
+/// When a part of the program's own recording begins and ends.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SharedPart {
+    begin: Arc<OnceLock<SystemTime>>,
+    end: Arc<OnceLock<SystemTime>>,
+}
+
+impl SharedPart {
+    /// Returns the part between two times.
+    pub(super) fn new(begin: SystemTime, end: SystemTime) -> SharedPart {
+        SharedPart { begin: Arc::new(begin.into()), end: Arc::new(end.into()) }
+    }
+
+    fn begin(&self, at: SystemTime) {
+        self.begin.get_or_init(|| at);
+    }
+
+    fn end(&self, at: SystemTime) {
+        self.end.get_or_init(|| at);
+    }
+
+    /// Returns the times, if the part has begun.
+    fn times(&self) -> Option<(SystemTime, SystemTime)> {
+        self.begin.get().map(|begin| (*begin, *self.end.get_or_init(SystemTime::now)))
+    }
 }
 
 /// A file that was written for a request.
@@ -34,16 +63,23 @@ pub(super) struct SavedFile {
 }
 
 impl Job {
+    /// Creates the job of a request that has not begun.
+    pub(super) fn new(request: Arc<Request>, plan: RequestPlan) -> Job {
+        Job { id: 0, request, plan, late: Arc::default(), part: SharedPart::default() }
+    }
+
     /// Starts the collectors, and reports what the recording will lack.
     pub(super) fn prepare(&self, session: &Session) -> Result<(), Error> {
         if self.request.kind == RequestKind::MemoryProfile {
             return Ok(());
         }
         let (config, missing) = self.recording_settings(session);
+        let is_shared = session.requests.shares_recording();
+        let missing = if is_shared { session.settings.without_effect(&config) } else { missing };
         if let Some(missing) = missing {
             report_progress!(Warning, Ongoing, self.request.answer, "{}: {missing}", self.request.display_name());
         }
-        session.requests.prepare(self.id, config)
+        if is_shared { Ok(()) } else { session.requests.prepare(self.id, config) }
     }
 
     /// Begins the recording.
@@ -51,6 +87,10 @@ impl Job {
         let (id, between) = (self.id, self.plan.cut_times());
         match self.request.kind {
             RequestKind::MemoryProfile => session.memory_profile.start_for(id, between),
+            RequestKind::Trace if session.requests.shares_recording() => {
+                self.part.begin(between.map_or_else(SystemTime::now, |(begin, _)| begin));
+                Ok(())
+            }
             RequestKind::Trace => session.requests.start(id, between, || self.recording_settings(session).0),
         }
     }
@@ -58,6 +98,7 @@ impl Job {
     /// Stops recording at once. An error is reported when the file is saved.
     pub(super) fn halt(&self, session: &Session) {
         if self.request.kind == RequestKind::Trace {
+            self.part.end(self.plan.cut_times().map_or_else(SystemTime::now, |(_, end)| end));
             let _ = session.requests.halt(self.id);
         }
     }
@@ -76,7 +117,10 @@ impl Job {
         let Request { kind, output, .. } = &*self.request;
         let trace = match kind {
             RequestKind::MemoryProfile => session.memory_profile.stop_for(self.id)?,
-            RequestKind::Trace => session.requests.stop(self.id)?,
+            RequestKind::Trace => match self.part.times() {
+                Some(times) => session.requests.part_of_recording(times, self.request.asked.ids())?,
+                None => session.requests.stop(self.id)?,
+            },
         };
         let _active = session.writes.begin_writing(&trace);
         // No caller could handle violations; the file contains them.

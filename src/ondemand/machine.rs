@@ -118,7 +118,7 @@ impl RequestMachine {
     fn accept_request(&mut self, request: Arc<Request>, moment: &ClockReading) -> Result<(), (Arc<Request>, String)> {
         match RequestPlan::new(&request.when, moment, request.longest) {
             Ok(plan) => {
-                self.accepted.push(Job { id: 0, request, plan, late: Arc::default() });
+                self.accepted.push(Job::new(request, plan));
                 Ok(())
             }
             Err(why) => Err((request, why)),

@@ -85,6 +85,9 @@ impl Request {
         if !is_own {
             check_bounds(&asked, settings, parts.time)?;
         }
+        if asked.last.is_some() && asked.memory_profile.is_some() {
+            return Err("PROFILE_LAST_MSECS is for traces; remove it or PROFILE_MEMORY".to_owned());
+        }
         let kind = if asked.memory_profile.is_some() { RequestKind::MemoryProfile } else { RequestKind::Trace };
         let default = match kind {
             RequestKind::Trace => "libkineto_activities.json",
@@ -184,6 +187,9 @@ impl fmt::Display for Request {
         if self.kind == RequestKind::MemoryProfile {
             f.write_str("a memory profile of ")?;
         }
+        if let Some(last) = self.asked.last {
+            return write!(f, "the last {last:?} into {}", self.output.display());
+        }
         match self.when {
             When::Time { .. } if self.is_endless() => f.write_str("everything until the program ends")?,
             When::Time { length, .. } => write!(f, "{length:?}")?,
@@ -247,6 +253,7 @@ mod tests {
             "PROFILE_MEMORY=1\nPROFILE_MEMORY_DURATION_MSECS=2147483647",
             "PROFILE_START_TIME=9223372036854775807",
             "PROFILE_START_TIME=1",
+            "PROFILE_LAST_MSECS=5\nPROFILE_MEMORY=1",
             &start_in(3700),
             &start_in(-11),
             &format!("REQUEST_TRACE_ID={}", "x".repeat(257)),
@@ -265,6 +272,7 @@ mod tests {
         let shown = |text: &str| read(text).unwrap().to_string();
         assert_eq!(shown("ACTIVITIES_LOG_FILE=/tmp/a.json"), "500ms into /tmp/a_7.json");
         assert_eq!(shown("PROFILE_MEMORY=1"), "a memory profile of 1s into /tmp/memory_snapshot_7.json");
+        assert_eq!(shown("PROFILE_LAST_MSECS=9000"), "the last 9s into /tmp/libkineto_activities_7.json");
         let text = "PROFILE_START_ITERATION=0\nACTIVITIES_ITERATIONS=2\nPROFILE_START_ITERATION_ROUNDUP=10";
         assert_eq!(shown(text), "2 iterations from a round one on into /tmp/libkineto_activities_7.json");
         let elsewhere = read("ACTIVITIES_LOG_FILE=/etc/passwd").unwrap();

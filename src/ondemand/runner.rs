@@ -1,9 +1,10 @@
 //! The thread "kineto-ondemand": takes requests from their sources and performs them with the session.
 
-use super::job::{Job, SavedFile};
+use super::job::{Job, SavedFile, SharedPart};
 use super::machine::{Admission, ClockReading, ProgramState, RequestAction, RequestMachine};
 use super::outcome::Outcome;
 use super::place::WrittenFiles;
+use super::plan::RequestPlan;
 use super::reload::ConfigReloader;
 use super::request::Request;
 use super::source::{Incoming, RequestSource, id_of, report_outcome, report_progress};
@@ -20,7 +21,7 @@ use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Serves requests, one at a time.
 #[derive(Debug)]
@@ -32,6 +33,8 @@ pub(super) struct Runner {
     ended: Condvar,
     wakeup: Wakeup,
     is_closing: AtomicBool,
+    /// Whether a part of the program's own recording is being written for a request outside of the machine.
+    is_writing_last: AtomicBool,
     /// Whether the thread has ended. It has its own lock, because a callback may exit the process while the machine is
     /// locked.
     has_ended: Mutex<bool>,
@@ -62,6 +65,7 @@ impl Runner {
             ended: Condvar::new(),
             wakeup,
             is_closing: AtomicBool::new(false),
+            is_writing_last: AtomicBool::new(false),
             has_ended: Mutex::default(),
             end: Condvar::new(),
             born: fork::generation(),
@@ -108,7 +112,7 @@ impl Runner {
             let Some(session) = self.session.upgrade() else { break };
             reloader.reload_if_changed(&session, &mut sources);
             for source in &mut sources {
-                let busy = self.lock_machine().is_busy() || session.requests.used_by_program().is_some();
+                let busy = self.lock_machine().is_busy() || session.requests.why_busy().is_some();
                 let incoming = source.poll_requests(Instant::now(), busy);
                 incoming.iter().for_each(|incoming| self.admit_incoming(&session, incoming));
             }
@@ -142,7 +146,7 @@ impl Runner {
     }
 
     /// Reads a request, and reports whether it is admitted.
-    fn admit_incoming(&self, session: &Session, incoming: &Incoming) {
+    fn admit_incoming(&self, session: &Arc<Session>, incoming: &Incoming) {
         let by = &incoming.by;
         diag!(Verbose, "ondemand", "received a request by {by}: {:?}", incoming.text);
         if ParsedRequest::is_cancel(&incoming.text) {
@@ -162,8 +166,11 @@ impl Runner {
         for warning in &request.asked.warnings {
             report_progress!(Warning, Ongoing, request.answer, "{name}: {warning}");
         }
-        // No message while the lock is held: a message sink may step, or start.
         let moment = read_clocks(session.steps.current_iteration());
+        if let Some(last) = request.asked.last {
+            return self.write_last(session, request, last, &moment);
+        }
+        // No message while the lock is held: a message sink may step, or start.
         let mut machine = self.lock_machine();
         let admission = machine.admit_request(request.clone(), &moment);
         session.requests.watch_iteration(machine.next_due_iteration());
@@ -179,6 +186,18 @@ impl Runner {
                 report_progress!(Stage, Ongoing, request.answer, "{name} is queued behind the running request")
             }
             Admission::Refused(why) => self.refuse_request(&request, &why),
+        }
+    }
+
+    /// Writes what the program has recorded in the time before the request; waits for no other request.
+    fn write_last(&self, session: &Arc<Session>, request: Request, last: Duration, moment: &ClockReading) {
+        let part = SharedPart::new(moment.wall.checked_sub(last).unwrap_or(UNIX_EPOCH), moment.wall);
+        match RequestPlan::new(&request.when, moment, request.longest) {
+            Err(why) => self.refuse_request(&request, &why),
+            Ok(_) if self.is_writing_last.swap(true, Ordering::Relaxed) => {
+                self.refuse_request(&request, "another request for the last records is being written; try again");
+            }
+            Ok(plan) => self.write_job(session, Job { part, ..Job::new(Arc::new(request), plan) }, None),
         }
     }
 
@@ -214,10 +233,8 @@ impl Runner {
     fn perform_due(&self, session: &Arc<Session>, begins: bool) {
         // If another caller is starting or ending a recording, it performs the next due actions.
         while !self.lock_machine().is_underway() {
-            let program = ProgramState {
-                busy: session.requests.used_by_program(),
-                stopped: session.requests.stopped_collector(),
-            };
+            let program =
+                ProgramState { busy: session.requests.why_busy(), stopped: session.requests.stopped_collector() };
             let moment = ClockReading { begins, ..read_clocks(session.steps.current_iteration()) };
             let mut machine = self.lock_machine();
             let action = machine.advance(&moment, &program);
@@ -334,6 +351,9 @@ impl Runner {
 
     /// Ends a request, so that the next one may begin.
     fn end_request(&self, id: u64) {
+        if id == 0 {
+            self.is_writing_last.store(false, Ordering::Relaxed);
+        }
         self.lock_machine().mark_ended(id);
         self.ended.notify_all();
         self.wakeup.notify();

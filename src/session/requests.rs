@@ -105,6 +105,33 @@ impl SessionRequests {
             .then_some(PROGRAM_IS_RECORDING)
     }
 
+    /// Returns why a requested recording cannot begin now.
+    pub(crate) fn why_busy(&self) -> Option<&'static str> {
+        self.used_by_program().filter(|_| !self.shares_recording())
+    }
+
+    /// Returns whether requests get a part of the program's own recording: it keeps the newest records all the time.
+    pub(crate) fn shares_recording(&self) -> bool {
+        self.recording.recorder.settings.keeps_newest
+            && self.recording.status_now() != Status::Idle
+            && self.used_by_program().is_some()
+    }
+
+    /// Returns the part of the program's own recording between two times, for a request with these ids.
+    pub(crate) fn part_of_recording(
+        &self,
+        between: (SystemTime, SystemTime),
+        (trace_id, group_trace_id): (&str, &str),
+    ) -> Result<Trace, Error> {
+        if self.used_by_program().is_none() {
+            let why = "the program records nothing now; record all the time with KINETO_OVERFLOW=keep_newest";
+            return Err(Error::new(ErrorKind::NotActive, why));
+        }
+        let mut trace = self.recording.snapshot_between(Some(between))?;
+        trace.set_ids(trace_id, group_trace_id);
+        Ok(trace)
+    }
+
     /// Returns the status of the program's own recording.
     pub(super) fn program_status(&self) -> Status {
         if self.active_request().is_some() { Status::Idle } else { self.recording.status() }

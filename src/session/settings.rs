@@ -54,6 +54,16 @@ impl SessionSettings {
         (config, lacks_stacks.then_some(missing))
     }
 
+    /// Returns a warning if these settings of a request differ from those of the program's own recording, of which it gets a
+    /// part.
+    pub(crate) fn without_effect(&self, of_request: &Config) -> Option<&'static str> {
+        let own = self.next_config();
+        let is_same = own.activities == of_request.activities && own.flags == of_request.flags;
+        let why = "its activity types and options have no effect: it gets a part of the program's own recording; change those \
+                   of the program instead";
+        (!is_same).then_some(why)
+    }
+
     /// Returns the file of recordings that the configuration schedules: the program's output, or the default one if it has
     /// none.
     pub(crate) fn scheduled_output(&self) -> PathBuf {

@@ -158,6 +158,18 @@ impl Trace {
         Trace { inner: Arc::new(inner) }
     }
 
+    /// Replaces the ids in the header by those that are not empty.
+    pub(crate) fn set_ids(&mut self, trace_id: &str, group_trace_id: &str) {
+        if let Some(inner) = Arc::get_mut(&mut self.inner) {
+            let info = &mut inner.info;
+            for (id, given) in [(&mut info.trace_id, trace_id), (&mut info.group_trace_id, group_trace_id)] {
+                if !given.is_empty() {
+                    given.clone_into(id);
+                }
+            }
+        }
+    }
+
     /// Replaces the metadata, which later traces may share, by a copy, unless there are other handles to the trace.
     pub(crate) fn separate_metadata(&mut self) -> &TraceMetadata {
         if let Some(inner) = Arc::get_mut(&mut self.inner) {

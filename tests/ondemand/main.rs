@@ -27,6 +27,8 @@ mod files;
 #[cfg(target_os = "linux")]
 mod hostile;
 #[cfg(target_os = "linux")]
+mod newest;
+#[cfg(target_os = "linux")]
 mod observers;
 #[cfg(target_os = "linux")]
 mod scenarios;
@@ -48,6 +50,7 @@ const THREADS: usize = 8;
 const TESTS: &[&[Test]] = &[
     traces::TESTS,
     arbitration::TESTS,
+    newest::TESTS,
     observers::TESTS,
     timetable::TESTS,
     base::TESTS,

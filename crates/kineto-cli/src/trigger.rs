@@ -30,6 +30,10 @@ pub(crate) struct TriggerArguments {
     /// Number of iterations to record instead, if the program counts them (`Profiler::step`).
     #[arg(long, value_name = "COUNT", default_value_t = -1, allow_negative_numbers = true)]
     iterations: i64,
+    /// Writes what the process has recorded in this last time, such as 10s or 500ms, instead of a new recording. The process
+    /// must be recording, as with KINETO_OVERFLOW=keep_newest.
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with_all = ["duration_ms", "iterations", "profile_memory"])]
+    last: Option<Duration>,
     /// Start time in milliseconds since 1970; 0 means soon.
     #[arg(long, value_name = "MS", default_value_t = 0)]
     profile_start_time: u64,
@@ -171,6 +175,20 @@ fn one_line(text: &str) -> Result<String, &'static str> {
     }
 }
 
+/// Parses a time with its unit, above 0.
+fn parse_time(text: &str) -> Result<Duration, &'static str> {
+    let expected = "expected a time such as 10s, 500ms or 2m";
+    let (number, unit) = text.split_at(text.find(|letter: char| !letter.is_ascii_digit()).ok_or(expected)?);
+    let unit_ms = match unit {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        _ => return Err(expected),
+    };
+    let milliseconds = number.parse::<u32>().ok().filter(|number| *number > 0).ok_or(expected)?;
+    Ok(Duration::from_millis(u64::from(milliseconds) * unit_ms))
+}
+
 impl TriggerArguments {
     fn counts_iterations(&self) -> bool {
         self.iterations > 0
@@ -178,7 +196,7 @@ impl TriggerArguments {
 
     /// Returns the start of the recordings, in milliseconds since 1970; 0 means soon.
     fn start_ms(&self, now: Duration) -> u64 {
-        if self.cancel {
+        if self.cancel || self.last.is_some() {
             return 0;
         }
         let together = || u64::try_from((now + START_DELAY).as_millis()).unwrap_or(0);
@@ -206,6 +224,10 @@ impl TriggerArguments {
             // The process may have another working directory.
             let path = std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path));
             line("ACTIVITIES_LOG_FILE", &quote_path(&path.to_string_lossy()));
+        }
+        if let Some(last) = self.last {
+            line("PROFILE_LAST_MSECS", &last.as_millis());
+            return lines.join("\n");
         }
         if self.counts_iterations() {
             line("PROFILE_START_ITERATION", &0);
@@ -272,6 +294,18 @@ mod tests {
              PROFILE_MEMORY=true\nPROFILE_MEMORY_DURATION_MSECS=20\nPROFILE_WITH_STACK=true\nPROFILE_WITH_FLOPS=true\n\
              PROFILE_WITH_MODULES=true\nACTIVITY_TYPES=kernel"
         );
+    }
+
+    #[test]
+    fn last_records_are_asked_for_by_a_time() {
+        let text = "ACTIVITIES_LOG_FILE=/tmp/a.json\nPROFILE_LAST_MSECS=10000";
+        assert_eq!(arguments("7 8 --last 10s --log-file /tmp/a.json").request_text(0), text);
+        assert_eq!(arguments("7 8 --last 500ms").start_ms(Duration::from_secs(100)), 0);
+        assert_eq!(parse_time("2m"), Ok(Duration::from_secs(120)));
+        assert!(
+            ["", "10", "s", "0s", "10h", "-1s", "1.5s", "99999999999s"].iter().all(|text| parse_time(text).is_err())
+        );
+        assert!(Line::try_parse_from(["kineto", "7", "--last", "1s", "--duration-ms", "5"]).is_err());
     }
 
     #[test]

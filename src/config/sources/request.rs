@@ -36,6 +36,8 @@ pub(crate) struct ParsedRequest {
     pub(crate) gpu_buffer_mebibytes: u64,
     /// Warnings about keys without an effect here.
     pub(crate) warnings: Vec<String>,
+    /// Set if the request wants what the program has recorded so long, instead of a new recording.
+    pub(crate) last: Option<Duration>,
     settings: SourceSettings,
 }
 
@@ -57,6 +59,7 @@ impl Default for ParsedRequest {
             memory_profile: None,
             gpu_buffer_mebibytes: 0,
             warnings: Vec::new(),
+            last: None,
             settings: SourceSettings::default(),
         }
     }
@@ -109,6 +112,9 @@ impl ParsedRequest {
             (Key::StartIteration, Value::Int(number)) => self.start_iteration = Some(count(number)),
             (Key::StartRoundup, Value::Int(number)) => self.roundup = Some(count(number)),
             (Key::LogFile, Value::Output(Output::PerProcess(path))) => self.log_file = Some(path.clone()),
+            (Key::Last, Value::Int(length)) => {
+                self.last = Some(duration_from_millis(*length)).filter(|last| !last.is_zero());
+            }
             (Key::TraceId, Value::Text(id)) => self.trace_id.clone_from(id),
             (Key::GroupTraceId, Value::Text(id)) => self.group_trace_id.clone_from(id),
             _ => return false,
@@ -119,6 +125,11 @@ impl ParsedRequest {
     /// Returns whether a request's text cancels the other requests.
     pub(crate) fn is_cancel(text: &str) -> bool {
         ParsedRequest::parse(text).is_ok_and(|asked| asked.cancels)
+    }
+
+    /// Returns its trace id and the id of its group; empty for none.
+    pub(crate) fn ids(&self) -> (&str, &str) {
+        (&self.trace_id, &self.group_trace_id)
     }
 
     /// Returns whether it selects activity types.

@@ -256,13 +256,18 @@ impl SessionRecording {
         self.recorder.gather_losses();
         let converter = build_converter(self.clock_thread.take_anchors(), windows.since, None);
         let taken = self.recorder.take_recorded();
-        let (windows, taken) = self.cut_windows(state, windows, taken, &converter);
+        let (windows, taken) = self.cut_windows(state.between, windows, taken, &converter);
         let recorded = windows.assign_windows(&mut collections, taken, &self.recorder, true);
         Ok(self.build_trace(state, recorded, collections, converter, &self.recorder.losses.take_counts()))
     }
 
     /// Returns what was recorded so far, while the recording continues.
     pub(crate) fn snapshot(&self) -> Result<Trace, Error> {
+        self.snapshot_between(None)
+    }
+
+    /// Does the same; cuts the trace to `between` if these times are given, else to those of the recording's request.
+    pub(super) fn snapshot_between(&self, between: Option<(SystemTime, SystemTime)>) -> Result<Trace, Error> {
         let _own = InternalAllocGuard::begin();
         self.recorder.gather_losses();
         let mut state = self.lock_state()?;
@@ -274,15 +279,15 @@ impl SessionRecording {
         state.reports.close_builder(end.unix);
         let mut collections = self.collectors.snapshot();
         let converter = build_converter(self.clock_thread.anchors(), windows.since, Some(end));
-        let (windows, taken) = self.cut_windows(&state, windows, taken, &converter);
+        let (windows, taken) = self.cut_windows(between.or(state.between), windows, taken, &converter);
         let recorded = windows.assign_windows(&mut collections, taken, &self.recorder, false);
         Ok(self.build_trace(&state, recorded, collections, converter, &self.recorder.losses.counts()))
     }
 
-    /// Cuts the windows to the requested times and to the horizon.
+    /// Cuts the windows to these times and to the horizon.
     fn cut_windows(
         &self,
-        state: &RecordingState,
+        between: Option<(SystemTime, SystemTime)>,
         windows: WindowSet,
         mut taken: RecordedBuffers,
         converter: &Converter,
@@ -293,7 +298,7 @@ impl SessionRecording {
             let since = converter.ticks_at(Timestamp::from_nanos(end.saturating_sub(keep)));
             taken.evicted.horizon = taken.evicted.horizon.max(Some(since));
         }
-        let windows = windows.cut_to_times(state.between, converter).cut_to_horizon(&taken.evicted);
+        let windows = windows.cut_to_times(between, converter).cut_to_horizon(&taken.evicted);
         (windows, taken)
     }
 

@@ -10,6 +10,7 @@ use support::program::{Program, TestFolders, Trace, in_pid_namespace};
 
 pub(crate) const TESTS: &[Test] = &[
     ("command_follows_a_request_to_its_file", command_follows_a_request_to_its_file),
+    ("command_gets_the_last_records", command_gets_the_last_records),
     ("command_starts_processes_together", command_starts_processes_together),
     ("command_reports_why_there_is_no_file", command_reports_why_there_is_no_file),
     ("command_waits_up_to_its_timeout", command_waits_up_to_its_timeout),
@@ -69,6 +70,22 @@ fn command_follows_a_request_to_its_file() {
     assert_eq!((later.status, later.out), (0, format!("{pid}: request submitted\n")));
     program.wait_for(&format!(" to {}: empty", written.display()));
     program.end();
+}
+
+fn command_gets_the_last_records() {
+    let place = TestFolders::new();
+    let program = place.start_watching_with("serve", &[("KINETO_OVERFLOW", "keep_newest")]);
+    program.wait_for(".request` traces this process");
+    let (pid, path) = (pid_of(&program), place.trace("last.json").display().to_string());
+    let output = kineto(&[&pid, "--log-file", &path, "--last", "2s"]);
+    assert_eq!((output.status, output.errors.as_str()), (0, ""), "{output:?}");
+    assert!(output.out.contains("the last 2s into ") && output.out.contains("request ended: written"), "{output:?}");
+    Trace::wait_for(&place.trace(&format!("last_{pid}.json")));
+    program.end();
+    let without = place.start_watching("serve");
+    let output = kineto(&[&pid_of(&without), "--last", "2s"]);
+    assert!(output.status == 1 && output.errors.contains("the program records nothing now"), "{output:?}");
+    without.end();
 }
 
 fn command_starts_processes_together() {
