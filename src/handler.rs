@@ -172,10 +172,7 @@ pub(crate) fn numbered_layer(path: &Path, number: u64) -> PathBuf {
 
 fn with_number(path: &Path, separator: char, number: u64) -> PathBuf {
     let Some(name) = path.file_name() else { return path.to_owned() };
-    let text = name.to_string_lossy();
-    let (_, end) = stem_and_end(&text);
-    // A name that is not UTF-8 can only be split at its dots.
-    let stem = end.matches('.').fold(name, |stem, _| Path::new(stem).file_stem().unwrap_or(stem));
+    let (stem, end) = stem_and_end(name);
     let mut numbered = stem.to_owned();
     numbered.push(format!("{separator}{number}{end}"));
     path.with_file_name(numbered)

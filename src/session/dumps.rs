@@ -8,6 +8,7 @@ use crate::time::UtcTime;
 use crate::trace::TraceMetadata;
 use crate::write::file::stem_and_end;
 use crate::write::sink::OneWriter;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -118,15 +119,15 @@ fn is_one_stream(output: &Path) -> bool {
 
 /// Returns `<stem>_<pid>_<UTC>_<number>_<reason><extensions>`, next to the output. Those of one process sort by time.
 fn dump_path(output: &Path, pid: u32, since: Duration, number: u64, reason: &str) -> PathBuf {
-    let file_name = output.file_name().unwrap_or_default().to_string_lossy();
-    let (stem, end) = stem_and_end(&file_name);
+    let (stem, end) = stem_and_end(output.file_name().unwrap_or_default());
     let pid = format!("_{pid}");
-    let stem = stem.strip_suffix(&*pid).unwrap_or(stem);
+    let without_pid = stem.to_str().and_then(|stem| stem.strip_suffix(&*pid));
     let second = format!("{:#}", UtcTime(since.as_secs())).replace(['-', ':', 'Z'], "");
     let (millisecond, reason) = (since.subsec_millis(), name_part(reason));
-    let name = format!("{stem}{pid}_{second}.{millisecond:03}Z_{number:03}_{reason}{end}");
+    let mut name = without_pid.map_or(stem, OsStr::new).to_owned();
+    name.push(format!("{pid}_{second}.{millisecond:03}Z_{number:03}_{reason}{end}"));
     match output.to_str().filter(|text| text.contains("://")).and_then(|url| url.rsplit_once('/')) {
-        Some((folder, _)) => format!("{folder}/{name}").into(),
+        Some((folder, _)) => format!("{folder}/{}", name.display()).into(),
         None => output.with_file_name(name),
     }
 }
@@ -154,10 +155,22 @@ mod tests {
             ("/tmp/app_7.json", "GET /a?b", "/tmp/app_7_20231114T221320.005Z_001_get-a-b.json"),
             ("app.pftrace", "", "app_7_20231114T221320.005Z_001_dump.pftrace"),
             ("sink://x.json", "a", "sink://x_7_20231114T221320.005Z_001_a.json"),
+            ("a.JSON.GZ", "a", "a_7_20231114T221320.005Z_001_a.JSON.GZ"),
+            ("a.log.gz", "a", "a.log_7_20231114T221320.005Z_001_a.gz"),
             ("/tmp/x", "../../é", "/tmp/x_7_20231114T221320.005Z_001_dump"),
         ] {
             assert_eq!(dump_path(Path::new(output), 7, since, 1, reason), Path::new(expected), "{output}");
         }
         assert_eq!(name_part(&"ab ".repeat(20)), "ab-".repeat(11).trim_end_matches('-')[..32]);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn name_keeps_bytes_that_are_not_utf8() {
+        use std::os::unix::ffi::OsStrExt;
+
+        let output = Path::new(OsStr::from_bytes(b"/tmp/\xff.json.gz"));
+        let path = dump_path(output, 7, Duration::from_secs(1_700_000_000), 2, "slow");
+        assert_eq!(path.as_os_str().as_bytes(), b"/tmp/\xff_7_20231114T221320.000Z_002_slow.json.gz");
     }
 }

@@ -85,10 +85,10 @@ impl Trace {
 
 /// Returns the path of the execution trace for the trace in `path`: `app.et.json.gz` for `app.pt.trace.json.gz`.
 fn execution_trace_path(path: &Path) -> PathBuf {
-    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return path.with_extension("et.json") };
-    let (stem, end) = stem_and_end(name);
-    let end = if end.ends_with(".gz") { ".et.json.gz" } else { ".et.json" };
-    path.with_file_name(format!("{stem}{end}"))
+    let (stem, end) = stem_and_end(path.file_name().unwrap_or_default());
+    let mut name = stem.to_owned();
+    name.push(if end.to_ascii_lowercase().ends_with(".gz") { ".et.json.gz" } else { ".et.json" });
+    path.with_file_name(name)
 }
 
 #[cfg(test)]
@@ -100,6 +100,7 @@ mod tests {
         for (path, expected) in [
             ("/tmp/app.pt.trace.json.gz", "/tmp/app.et.json.gz"),
             ("app.json", "app.et.json"),
+            ("app.JSON.GZ", "app.et.json.gz"),
             ("app", "app.et.json"),
             ("s3://bucket/app.2.json", "s3://bucket/app.2.et.json"),
         ] {

@@ -1,7 +1,7 @@
 //! Trace files, written atomically.
 
 use std::any::Any;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, ErrorKind as Io, Write};
@@ -139,9 +139,11 @@ impl Format {
 /// File extensions of Perfetto's format.
 const PERFETTO: [&str; 2] = [".pftrace", ".perfetto-trace"];
 
-/// Splits a file name into its stem and its trace extensions, such as `app` and `.pt.trace.json.gz`.
-pub fn stem_and_end(name: &str) -> (&str, &str) {
-    let ends = [
+/// Splits a file name into its stem and its trace extensions, such as `app` and `.pt.trace.json.gz`, in any case.
+///
+/// The stem is not empty, and keeps bytes that are not UTF-8.
+pub fn stem_and_end(name: &OsStr) -> (&OsStr, String) {
+    const ENDS: [&str; 9] = [
         ".pt.trace.json.gz",
         ".pt.trace.json",
         ".json.gz",
@@ -150,9 +152,15 @@ pub fn stem_and_end(name: &str) -> (&str, &str) {
         ".pftrace",
         ".perfetto-trace.gz",
         ".perfetto-trace",
+        ".gz",
     ];
-    let stem = ends.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
-    (stem, name.get(stem.len()..).unwrap_or_default())
+    let text = name.to_string_lossy();
+    let lower = text.to_ascii_lowercase();
+    let length = ENDS.iter().find_map(|end| lower.strip_suffix(end).filter(|stem| !stem.is_empty())).map(str::len);
+    let end = text.get(length.unwrap_or(text.len())..).unwrap_or_default();
+    // A name that is not UTF-8 can only be split at its dots.
+    let stem = end.matches('.').fold(name, |stem, _| Path::new(stem).file_stem().unwrap_or(stem));
+    (stem, end.to_owned())
 }
 
 /// Returns a path in the folder of `target` that no other process uses or can predict.
@@ -427,6 +435,33 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Unsupported);
             assert!(error.to_string().contains("feature \"gzip\""), "{error}");
         }
+    }
+
+    #[test]
+    fn name_is_split_before_its_extensions() {
+        for (stem, end) in [
+            ("app", ".pt.trace.json.gz"),
+            ("app.1", ".JSON"),
+            ("App", ".Json.GZ"),
+            ("app", ".perfetto-trace"),
+            ("app.log", ".gz"),
+            ("app.log", ""),
+            ("app.", ".json"),
+            (".json", ""),
+        ] {
+            let name = format!("{stem}{end}");
+            assert_eq!(stem_and_end(OsStr::new(&name)), (OsStr::new(stem), end.to_owned()), "{name}");
+        }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn stem_keeps_bytes_that_are_not_utf8() {
+        use std::os::unix::ffi::OsStrExt;
+
+        let name = |bytes| OsStr::from_bytes(bytes);
+        assert_eq!(stem_and_end(name(b"a.\xff.JSON.gz")), (name(b"a.\xff"), ".JSON.gz".to_owned()));
+        assert_eq!(stem_and_end(name(b"\xff")), (name(b"\xff"), String::new()));
     }
 
     #[test]
