@@ -43,7 +43,7 @@ pub(crate) struct Rules {
     pub(crate) scope_targets: Vec<(String, RecordScope)>,
     /// The spans with stacks, if stacks are recorded; all if unset.
     pub(crate) stacks: Option<Targets>,
-    /// Names of spans that trigger a dump if they live longer.
+    /// Names of spans, and the duration above which each triggers a dump.
     pub(crate) slow_spans: Vec<(String, Duration)>,
     /// Events up to this level trigger a dump.
     pub(crate) dump_events: Option<Level>,
@@ -70,7 +70,7 @@ pub(crate) struct Site {
     pub(crate) event: EventRole,
     /// Whether its spans have stacks, if stacks are recorded.
     pub(crate) has_stacks: bool,
-    /// From when on one of its spans is so slow that it triggers a dump.
+    /// The duration above which one of its spans triggers a dump.
     pub(crate) slow_after: Option<Duration>,
     /// Whether its events trigger a dump.
     pub(crate) triggers_dump: bool,

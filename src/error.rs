@@ -4,15 +4,17 @@ use crate::trace::Trace;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// An error of this crate.
 ///
 /// Its text names the path, key or library concerned and says what to do next. Match on [`kind`](Error::kind).
+#[derive(Clone)]
 pub struct Error {
     kind: ErrorKind,
     message: String,
     path: Option<PathBuf>,
-    io: Option<io::Error>,
+    io: Option<Arc<io::Error>>,
     trace: Option<Trace>,
 }
 
@@ -85,7 +87,7 @@ impl Error {
 
     /// Returns the error of the operating system that caused this one, if there is one; the text contains it.
     pub fn io_error(&self) -> Option<&io::Error> {
-        self.io.as_ref()
+        self.io.as_deref()
     }
 
     /// Returns the trace that the error is about, of [`ErrorKind::InvariantViolated`].
@@ -98,7 +100,7 @@ impl Error {
 impl From<kineto_trace::Error> for Error {
     fn from(error: kineto_trace::Error) -> Error {
         let (kind, message, path, io) = error.into_parts();
-        Error { kind: same_kind(kind), message, path, io, trace: None }
+        Error { kind: same_kind(kind), message, path, io: io.map(Arc::new), trace: None }
     }
 }
 

@@ -157,7 +157,7 @@ pub use profiler::{Prepared, Profiler};
 pub use record_while::RecordWhile;
 pub use recorder::{CounterReport, ThreadFilter};
 pub use schedule::{ProfilerAction, Schedule};
-pub use session::{Cycle, Dump, SessionObserver, Status, StepOutcome, StepState, ThreadRecording, flush_all};
+pub use session::{BackgroundSave, Cycle, SessionObserver, Status, StepOutcome, StepState, ThreadRecording, flush_all};
 pub use time::Timestamp;
 pub use trace::{EventEdit, InvariantViolation, RecordedTime, Trace, TraceStats, TraceTrack};
 pub use write::TraceSink;

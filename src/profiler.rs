@@ -5,7 +5,9 @@ use crate::error::{Error, ErrorKind};
 use crate::os::platform;
 use crate::record_while::RecordWhile;
 use crate::schedule::Schedule;
-use crate::session::{Cycle, Dump, Ending, Session, SessionHandle, Status, StepOutcome, StepState, ThreadRecording};
+use crate::session::{
+    BackgroundSave, Cycle, Ending, Session, SessionHandle, Status, StepOutcome, StepState, ThreadRecording,
+};
 use crate::time::Timestamp;
 use crate::trace::{CpuTraceBuilder, Trace};
 use kineto_trace::activity::{ActivityGroup, ActivityTypes, Args};
@@ -281,8 +283,8 @@ impl Profiler {
     /// extensions; names sort by time. The header's `dump_reason` is the whole reason. With
     /// [`Overflow::KeepNewest`](crate::Overflow::KeepNewest), it holds the newest records, up to this call.
     ///
-    /// It returns after a [`snapshot`](Profiler::snapshot); nothing waits for the file, except [`Dump::wait`] and the end of the
-    /// process. Until the file is complete, its records take memory within the buffer limit. Then the oldest dumps are
+    /// It returns after a [`snapshot`](Profiler::snapshot); nothing waits for the file, except [`BackgroundSave::wait`] and the
+    /// end of the process. Until the file is complete, its records take memory within the buffer limit. Then the oldest dumps are
     /// [removed](crate::KinetoLayerBuilder::keep_dumps). [`dump_on`](crate::KinetoLayerBuilder::dump_on) dumps by itself.
     ///
     /// ```
@@ -304,8 +306,8 @@ impl Profiler {
     ///
     /// # Errors
     /// [`NotActive`](crate::ErrorKind::NotActive) if no recording is running, or only that of a request;
-    /// [`Config`](crate::ErrorKind::Config) if there is no output. Those of writing are returned by [`Dump::wait`].
-    pub fn dump(&self, reason: &str) -> Result<Dump, Error> {
+    /// [`Config`](crate::ErrorKind::Config) if there is no output. Those of writing are returned by [`BackgroundSave::wait`].
+    pub fn dump(&self, reason: &str) -> Result<BackgroundSave, Error> {
         self.session()?.dump(reason)
     }
 

@@ -181,13 +181,14 @@ impl KinetoLayerBuilder {
     /// Writes the newest records to a file of their own whenever one of these things happens, while the recording continues.
     /// Default: never. A later call replaces the triggers.
     ///
-    /// A trigger is answered [a second later](Self::dump_after), so that the file shows what follows. A trigger before that is
-    /// part of the same dump; those of the following [minute](Self::dump_interval) write nothing. Both are counted: the next
+    /// The dump is made [a second later](Self::dump_after), so that the file shows what follows. A trigger before that joins
+    /// the dump; those of the following [minute](Self::dump_interval) write nothing. Both are counted: the next
     /// dump's header has `dump_triggers_joined` and `dump_triggers_skipped`. Files are named and written as by
     /// [`Profiler::dump`](crate::Profiler::dump), and the oldest are [removed](Self::keep_dumps).
     ///
     /// Unless set, [`overflow`](Self::overflow) is [`KeepNewest`](Overflow::KeepNewest) then, and the
-    /// [limit](Self::buffer_limit_bytes) 64 MiB: about two million slices, which are written in some seconds.
+    /// [limit](Self::buffer_limit_bytes) 64 MiB: about two million slices, which are written in some seconds. `build` fails
+    /// if there is no file next to which dumps could lie.
     ///
     /// ```
     /// use std::time::Duration;
@@ -230,7 +231,8 @@ impl KinetoLayerBuilder {
     /// Sets how many dumps are kept and how many bytes they may take. Default: 20, and 2 GiB.
     ///
     /// After each dump, also those of [`Profiler::dump`](crate::Profiler::dump), the oldest ones of this output are removed,
-    /// whichever process wrote them; the newest one stays. Files of a [sink](Self::sink) stay.
+    /// whichever process of the same user wrote them; of the default output, only those of this process. The newest dump
+    /// stays, and so do files of a [sink](Self::sink).
     pub fn keep_dumps(mut self, files: usize, bytes: u64) -> Self {
         self.overrides.set(Key::DumpFiles, files);
         self.overrides.set(Key::DumpBytes, Value::Bytes(bytes));
@@ -474,16 +476,11 @@ impl KinetoLayerBuilder {
         }
         let env = self.env.unwrap_or_else(Env::from_process);
         diag::LOGGER.set_plain(env.raw_value("NO_COLOR").is_some_and(|text| !text.is_empty()));
-        let mut warnings = Vec::new();
-        let resolved = Config::resolve(&self.overrides, &env, &mut warnings);
-        if let Ok(config) = &resolved {
-            config.apply_log_settings();
-        }
-        config::report_unknown_variables(&env, None);
-        config::report_warnings(&warnings);
-        let mut config = resolved?;
+        let mut config = resolve_config(&self.overrides, &env)?;
         let (sinks, is_strict) = (register_sinks(self.sinks)?, self.overrides.is_env_strict);
         let claim = settle_output(&mut config, &sinks, is_strict, self.handler.is_some())?;
+        let is_by_builder = self.overrides.values().any(|(key, _)| key == Key::DumpOn);
+        settle_dumps(&mut config, self.handler.is_some(), is_strict || is_by_builder)?;
         self.options.private_use1.as_deref().map_or(Ok(()), check_name)?;
         self.handler.as_mut().map_or(Ok(()), |handler| handler.prepare())?;
         let serves = config.resolve_start(self.waits, self.schedule.is_some());
@@ -543,6 +540,18 @@ impl KinetoLayerBuilder {
     }
 }
 
+/// Resolves the settings, and reports warnings about them in the format that they select.
+fn resolve_config(overrides: &Overrides, env: &Env) -> Result<Config, Error> {
+    let mut warnings = Vec::new();
+    let resolved = Config::resolve(overrides, env, &mut warnings);
+    if let Ok(config) = &resolved {
+        config.apply_log_settings();
+    }
+    config::report_unknown_variables(env, None);
+    config::report_warnings(&warnings);
+    resolved
+}
+
 /// Determines where traces go, and claims the output if it is a file.
 fn settle_output(
     config: &mut Config,
@@ -559,6 +568,21 @@ fn settle_output(
     config::report_warnings(&warnings);
     config.output.expanded_path(&config.placeholder_values()).iter().for_each(|output| report_abandoned(output));
     Ok(claim)
+}
+
+/// Checks that dumps can be written if something triggers them. If not, that is an error if `is_fatal`, else reported.
+fn settle_dumps(config: &mut Config, has_handler: bool, is_fatal: bool) -> Result<(), Error> {
+    if config.dumps.triggers.is_empty() || session::can_dump(&config.output, has_handler) {
+        return Ok(());
+    }
+    let why =
+        "DUMP_ON writes no dumps: the layer has no file next to which they could lie; set `output`, or remove DUMP_ON";
+    if is_fatal {
+        return Err(Error::new(ErrorKind::Config, why));
+    }
+    config::report_warnings(&[why.to_owned()]);
+    config.dumps.triggers.clear();
+    Ok(())
 }
 
 /// Checks that a backend may have that name.

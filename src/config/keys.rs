@@ -650,7 +650,7 @@ mod tests {
         // Keys about times, allowed requesters, and the contents of requests.
         let times = ["START_", "DURATION", "ITERATION", "WARMUP"];
         let sources = ["DAEMON", "ONDEMAND", "ON_DEMAND", "IPC_", "TRIGGER", "TRACE_FILE_MODE"];
-        let requests = ["ACTIVITIES_ENABLED", "CANCEL", "PROFILE_MEMORY"];
+        let requests = ["ACTIVITIES_ENABLED", "CANCEL", "PROFILE_MEMORY", "PROFILE_LAST"];
         let mut ondemand = named(&[times.as_slice(), &sources, &requests].concat());
         ondemand.retain(|name| *name != Key::ProfileProfileMemory.spec().name);
         assert_eq!(needs("ondemand"), ondemand);

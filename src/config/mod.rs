@@ -194,8 +194,8 @@ impl Config {
     }
 
     fn from_merged(mut merged: MergedSettings) -> Config {
-        // Dumps hold the newest records, and about as many as are written in a second.
-        if merged.value_source(Key::DumpOn) != ConfigSource::Default {
+        // Dumps hold the newest records, and no more than are written in some seconds.
+        if merged.has_dump_triggers() {
             merged.set_default(Key::Overflow, Value::Overflow(Overflow::KeepNewest));
             merged.set_default(Key::BufferLimit, Value::Bytes(64 << 20));
         }

@@ -12,7 +12,8 @@ pub(crate) struct PlaceholderValues {
     pub(crate) host: String,
     pub(crate) pid: u32,
     pub(crate) rank: u32,
-    pub(crate) time: SystemTime,
+    /// `None` for a name that stays the same: the placeholder and the separators before it are left out.
+    pub(crate) time: Option<SystemTime>,
 }
 
 /// A literal text, or the name of a placeholder.
@@ -34,16 +35,22 @@ impl PlaceholderValues {
             "pid" => self.pid.to_string(),
             "rank" => self.rank.to_string(),
             "time" => {
-                let seconds = self.time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-                format!("{:#}", UtcTime(seconds)).replace(['-', ':'], "")
+                let since_epoch = self.time.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+                format!("{:#}", UtcTime(since_epoch.as_secs())).replace(['-', ':'], "")
             }
             unknown => format!("{{{unknown}}}"),
         };
-        let expand = |segment| match segment {
-            PathSegment::Text(text) => text.to_owned(),
-            PathSegment::Placeholder(name) => value(name),
-        };
-        split_placeholders(text).into_iter().map(expand).collect::<String>().into()
+        let mut expanded = String::new();
+        for segment in split_placeholders(text) {
+            match segment {
+                PathSegment::Text(text) => expanded.push_str(text),
+                PathSegment::Placeholder("time") if self.time.is_none() => {
+                    expanded.truncate(expanded.trim_end_matches(['_', '-', '.']).len());
+                }
+                PathSegment::Placeholder(name) => expanded.push_str(&value(name)),
+            }
+        }
+        expanded.into()
     }
 }
 
@@ -54,7 +61,7 @@ impl Config {
             host: self.host_name.clone().unwrap_or_else(process::host_name),
             pid: std::process::id(),
             rank: self.distributed.as_ref().map_or(0, |info| info.rank),
-            time: SystemTime::now(),
+            time: Some(SystemTime::now()),
         }
     }
 }
@@ -99,7 +106,7 @@ mod tests {
     #[test]
     fn placeholders_are_expanded_or_refused() {
         let time = UNIX_EPOCH + Duration::from_secs(1_795_401_955);
-        let values = PlaceholderValues { host: "node/1".into(), pid: 7, rank: 3, time };
+        let values = PlaceholderValues { host: "node/1".into(), pid: 7, rank: 3, time: Some(time) };
         for (path, expected) in [
             ("/x/{host}/{rank}.{pid}.json", "/x/node_1/3.7.json"),
             ("a_{time}.json", "a_20261123T024555Z.json"),
@@ -110,6 +117,12 @@ mod tests {
         ] {
             assert_eq!(values.expand(Path::new(path)), Path::new(expected));
             assert_eq!(check_placeholders(Path::new(path)), Ok(()));
+        }
+        let timeless = PlaceholderValues { time: None, ..values };
+        for (path, expected) in
+            [("/x/a_{time}.json", "/x/a.json"), ("{time}_{pid}.json", "_7.json"), ("a-{time}-b", "a-b")]
+        {
+            assert_eq!(timeless.expand(Path::new(path)), Path::new(expected));
         }
         for path in ["{x}", "a{}b", "{pid}{PID}", "{pid }"] {
             assert!(check_placeholders(Path::new(path)).unwrap_err().starts_with("unknown placeholder"), "{path}");

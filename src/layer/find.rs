@@ -5,11 +5,11 @@ use super::lane::Parent;
 use super::missing::Missing;
 use super::thread_lanes;
 use crate::buffer::{Head, Loss, Tag};
+use crate::callsite::Site;
 use crate::fields::{Encoder, Words};
 use crate::recorder::{Busy, Origin, Recorder, SpanState, StoredState, WatchedSpan, lent_key, reserve_ids, state};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 use tracing_core::Subscriber;
 use tracing_core::span::{Attributes, Id};
 use tracing_subscriber::layer::Context;
@@ -252,8 +252,9 @@ pub(super) fn close_span(hook: &Hook<'_>, key: u64, own: Option<SpanState>) -> O
     });
     // After the frame is emptied: a thread that stores the state checks its frame once more (`displace_span`).
     let entry = hook.recorder.span_table().remove(key);
-    let slow = entry.as_ref().and_then(|entry| entry.watched?.cause_at_close());
-    slow.into_iter().for_each(|cause| hook.recorder.post_trigger(cause));
+    if let Some(cause) = entry.as_ref().and_then(|entry| entry.watched?.cause_at_close()) {
+        hook.recorder.post_trigger(cause);
+    }
     let Some(stored) = entry.and_then(|entry| entry.stored).filter(|stored| stored.epoch == hook.epoch) else {
         let again = |known: &SpanState| known.meta & (state::REENTERED | state::IGNORED) == state::REENTERED;
         return known.filter(again).map(|known| known.span);
@@ -266,10 +267,10 @@ pub(super) fn close_span(hook: &Hook<'_>, key: u64, own: Option<SpanState>) -> O
     (recorded && stored.entered).then_some(stored.state.span)
 }
 
-/// Makes the close of a span that is being created call for a dump if the span lives longer than that.
-pub(super) fn watch_span(hook: &Hook<'_>, key: u64, name: &'static str, longer_than: Duration) {
+/// Watches a new span, so that its close posts a trigger if it was slow.
+pub(super) fn watch_span(hook: &Hook<'_>, key: u64, site: &'static Site) {
     let _busy = Busy::begin();
-    hook.recorder.keep_span(key, |entry| entry.watched = Some(WatchedSpan::begin(name, longer_than)));
+    hook.recorder.keep_span(key, |entry| entry.watched = Some(WatchedSpan::begin(site)));
 }
 
 /// Keeps the fields of a span created while nothing is recorded.

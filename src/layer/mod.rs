@@ -330,9 +330,9 @@ impl KinetoLayer {
         let site = hook.site_for(attrs.metadata()).of_span(|fields| attrs.record(fields));
         let parent =
             if attrs.is_contextual() { Parent::Current } else { find::parent_from_attributes(&ctx, &hook, attrs) };
-        site.slow_after
-            .filter(|_| site.is_recorded())
-            .inspect(|longer_than| find::watch_span(&hook, key, site.metadata.name(), *longer_than));
+        if site.slow_after.is_some() && site.is_recorded() {
+            find::watch_span(&hook, key, site);
+        }
         if !site.is_recorded() || (site.fields == 0 && !site.needs_values) {
             self.retry_hook(key, &ctx, hook, |lane| lane.new_span_slowly(key, site, parent, None, &self.recorder));
             return;

@@ -248,7 +248,7 @@ mod tests {
     use std::time::SystemTime;
 
     fn parts() -> PlaceholderValues {
-        PlaceholderValues { host: "h".to_owned(), pid: 7, rank: 3, time: SystemTime::now() }
+        PlaceholderValues { host: "h".to_owned(), pid: 7, rank: 3, time: Some(SystemTime::now()) }
     }
 
     #[test]

@@ -83,7 +83,7 @@ impl Request {
         }
         let is_own = incoming.output.is_some();
         if !is_own {
-            check_bounds(&asked, settings, parts.time)?;
+            check_bounds(&asked, settings, parts.time.unwrap_or_else(SystemTime::now))?;
         }
         if asked.last.is_some() && asked.memory_profile.is_some() {
             return Err("PROFILE_LAST_MSECS is for traces; remove it or PROFILE_MEMORY".to_owned());

@@ -86,6 +86,9 @@ mod unix {
     /// The signal that is ending the process; 0 if none is.
     static FIRST: AtomicI32 = AtomicI32::new(0);
 
+    /// Whether the thread was woken for a dump and has not begun it.
+    static IS_DUMPING: AtomicBool = AtomicBool::new(false);
+
     /// Whether any signal has our handler.
     static IS_WATCHING: AtomicBool = AtomicBool::new(false);
 
@@ -103,14 +106,17 @@ mod unix {
     }
 
     extern "C" fn handle_dump_signal(signal: libc::c_int) {
-        if PROCESS.load(Ordering::SeqCst) == process_id() {
+        // One at a time, so that there is always room in the pipe for a signal that ends the process.
+        if PROCESS.load(Ordering::SeqCst) == process_id() && !IS_DUMPING.swap(true, Ordering::SeqCst) {
             // The code that was interrupted may be about to read `errno`.
             let place = errno_place();
             // SAFETY: the C library's variable of this thread, valid as long as the thread; `None` where it is not known.
             let error = place.map(|place| unsafe { *place });
             wake_thread(signal);
-            // SAFETY: as above.
-            place.zip(error).inspect(|(place, error)| unsafe { **place = *error });
+            if let Some((place, error)) = place.zip(error) {
+                // SAFETY: as above.
+                unsafe { *place = error };
+            }
         }
     }
 
@@ -173,6 +179,7 @@ mod unix {
             let mut byte = [0];
             while far.read_exact(&mut byte).is_ok() {
                 let signal = i32::from(byte[0]);
+                IS_DUMPING.store(false, Ordering::SeqCst);
                 // A panic must not end this thread, nor keep a signal from ending the process.
                 let _ = std::panic::catch_unwind(if signal == DUMP { dump } else { flush });
                 if signal != DUMP {
@@ -259,8 +266,8 @@ mod unix {
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = handler;
         action.sa_flags = libc::SA_RESTART;
-        // SAFETY: async-signal-safe; the struct is valid, and its handler is the default or `handle`, which is
-        // async-signal-safe itself.
+        // SAFETY: async-signal-safe; the struct is valid, and its handler is the default or one of ours, which are
+        // async-signal-safe themselves.
         unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
     }
 }

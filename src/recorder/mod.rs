@@ -251,14 +251,15 @@ impl Recorder {
         &self.buffers().lanes
     }
 
-    /// Returns what calls for dumps.
+    /// Returns the queue of triggers.
     pub(crate) fn triggers(&self) -> &TriggerQueue {
         &self.buffers().triggers
     }
 
-    /// Calls for a dump.
+    /// Posts a trigger to the session's thread.
     pub(crate) fn post_trigger(&self, cause: TriggerCause) {
         self.triggers().post(cause);
+        self.pool().start_ahead();
         self.pool().wake_helper();
     }
 

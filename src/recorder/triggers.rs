@@ -1,12 +1,13 @@
-//! What calls for a dump: hooks post it, without a lock, and the session takes it.
+//! Triggers of dumps: hooks post them without a lock, and the session takes them.
 
+use crate::callsite::Site;
 use crossbeam_queue::ArrayQueue;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use tracing_core::Metadata;
 
-/// Something that calls for a dump, and when it happened.
+/// A cause of a dump, and when it occurred.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TriggerEvent {
     pub(crate) cause: TriggerCause,
@@ -56,23 +57,22 @@ impl fmt::Display for TriggerCause {
     }
 }
 
-/// A span that is slow if it lives longer than that.
+/// A span that triggers a dump if it was slow when it closes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WatchedSpan {
-    name: &'static str,
+    site: &'static Site,
     created: Instant,
-    longer_than: Duration,
 }
 
 impl WatchedSpan {
-    pub(crate) fn begin(name: &'static str, longer_than: Duration) -> WatchedSpan {
-        WatchedSpan { name, created: Instant::now(), longer_than }
+    pub(crate) fn begin(site: &'static Site) -> WatchedSpan {
+        WatchedSpan { site, created: Instant::now() }
     }
 
     /// Returns the cause of a dump if the span, which closes now, was slow.
     pub(crate) fn cause_at_close(&self) -> Option<TriggerCause> {
-        let WatchedSpan { name, created, longer_than } = *self;
-        let took = created.elapsed();
+        let (took, longer_than) = (self.created.elapsed(), self.site.slow_after?);
+        let name = self.site.metadata.name();
         (took > longer_than).then_some(TriggerCause::SlowSpan { name, took, longer_than })
     }
 }

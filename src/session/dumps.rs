@@ -1,114 +1,68 @@
 //! Dumps: what was recorded so far, in files of their own, while the recording continues.
 
 use super::Session;
-use super::requests::REQUEST_IS_RECORDING;
+use super::background::BackgroundSave;
+use super::retention::remove_old_dumps;
+use super::saving::save_trace;
+use crate::config::{Output, PlaceholderValues};
 use crate::error::{Error, ErrorKind};
-use crate::os::fork;
 use crate::time::UtcTime;
-use crate::trace::TraceMetadata;
+use crate::trace::Trace;
 use crate::write::file::stem_and_end;
 use crate::write::sink::OneWriter;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// A file that a thread writes while the recording continues, from [`Profiler::dump`](crate::Profiler::dump).
-///
-/// The file is written even if this is dropped, and the end of the process waits for it. A message reports the file.
-#[derive(Debug)]
-pub struct Dump {
-    path: PathBuf,
-    outcome: DumpOutcome,
-    /// The fork generation of the process that writes it.
-    process: u64,
-}
-
-#[derive(Debug)]
-enum DumpOutcome {
-    Pending(Receiver<Result<(), Error>>),
-    Known(Result<(), Error>),
-}
-
-impl Dump {
-    /// Returns the path of the file, which appears when it is complete.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Returns whether writing has ended.
-    pub fn is_finished(&mut self) -> bool {
-        if let DumpOutcome::Pending(outcome) = &self.outcome
-            && self.process == fork::generation()
-        {
-            match outcome.try_recv() {
-                Ok(outcome) => self.outcome = DumpOutcome::Known(outcome),
-                Err(TryRecvError::Disconnected) => self.outcome = DumpOutcome::Known(Err(panicked(&self.path))),
-                Err(TryRecvError::Empty) => return false,
-            }
-        }
-        true
-    }
-
-    /// Waits until the file is complete; returns its path.
-    ///
-    /// # Errors
-    /// Those of [`Trace::save`](crate::Trace::save); [`Forked`](ErrorKind::Forked) in a forked child, where nothing writes.
-    pub fn wait(self) -> Result<PathBuf, Error> {
-        if self.process != fork::generation() {
-            let text = format!("{} is written by the parent process; wait there", self.path.display());
-            return Err(Error::new(ErrorKind::Forked, text));
-        }
-        let outcome = match self.outcome {
-            DumpOutcome::Pending(outcome) => outcome.recv().unwrap_or_else(|_| Err(panicked(&self.path))),
-            DumpOutcome::Known(outcome) => outcome,
-        };
-        outcome.map(|()| self.path)
-    }
-}
-
-fn panicked(path: &Path) -> Error {
-    let text = format!("{} was not written: its thread panicked; please report this", path.display());
-    Error::new(ErrorKind::Handler, text)
-}
 
 impl Session {
     /// Begins to write what was recorded so far to a file of its own.
-    pub(crate) fn dump(self: &Arc<Self>, reason: &str) -> Result<Dump, Error> {
-        self.dump_labeled(reason, reason, |_| ())
+    pub(crate) fn dump(&self, reason: &str) -> Result<BackgroundSave, Error> {
+        let output = self.dump_output()?;
+        self.write_dump(self.recording.snapshot()?, &output, reason, reason)
     }
 
-    /// Does so with `label` in the file's name, and with what `describe` adds to the header.
-    pub(super) fn dump_labeled(
-        self: &Arc<Self>,
-        label: &str,
-        reason: &str,
-        describe: impl FnOnce(&TraceMetadata),
-    ) -> Result<Dump, Error> {
-        let Some(output) = self.output_path() else {
-            let advice =
-                "cannot dump: the layer has no output; set `output` on the builder, or use `snapshot` and `save`";
-            return Err(Error::new(ErrorKind::Config, advice));
-        };
+    /// Returns the output from which the names of dumps are made: without the number of a file, and without its time.
+    pub(super) fn dump_output(&self) -> Result<PathBuf, Error> {
+        let output = self.output_now("dump")?;
         if is_one_stream(&output) {
             let text =
                 format!("cannot dump: the output {} takes one trace; use a file, or `snapshot`", output.display());
             return Err(Error::new(ErrorKind::Config, text));
         }
-        if self.requests.active_request().is_some() {
-            return Err(Error::new(ErrorKind::NotActive, REQUEST_IS_RECORDING));
-        }
-        let mut trace = self.recording.snapshot()?;
-        let metadata = trace.separate_metadata();
-        metadata.add_text("dump_reason", reason);
-        describe(metadata);
+        let parts = PlaceholderValues { time: None, ..self.settings.next_config().placeholder_values() };
+        Ok(self.expanded_output(&parts).map_or(output, |(path, _)| path))
+    }
+
+    /// Begins to write a dump, with `label` in the file's name.
+    pub(super) fn write_dump(
+        &self,
+        mut trace: Trace,
+        output: &Path,
+        label: &str,
+        reason: &str,
+    ) -> Result<BackgroundSave, Error> {
+        trace.separate_metadata().add_text("dump_reason", reason);
         let number = self.dumps.fetch_add(1, Ordering::Relaxed) + 1;
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let path = dump_path(&output, std::process::id(), since, number, label);
-        let outcome = DumpOutcome::Pending(self.writes.write_in_background(self.clone(), trace, path.clone()));
-        Ok(Dump { path, outcome, process: fork::generation() })
+        let path = dump_path(output, std::process::id(), since, number, label);
+        let settings = self.settings.clone();
+        BackgroundSave::start(trace, path, move |trace, path| {
+            save_trace(trace, path)?;
+            let config = settings.first_config();
+            // Other programs share the folder of the default output.
+            remove_old_dumps(path, &config.dumps, config.output == Output::Default);
+            Ok(())
+        })
+    }
+}
+
+/// Returns whether dumps can be written next to the output of a layer.
+pub(crate) fn can_dump(output: &Output, has_handler: bool) -> bool {
+    match output {
+        Output::Nowhere => false,
+        Output::Default => !has_handler,
+        Output::PerProcess(path) | Output::Exact(path) => !is_one_stream(path),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Writes traces when the process ends without dropping a guard.
 
+use super::background::{limit_saves, wait_for_saves};
 use super::observer::SessionEvent;
 use super::requests::REQUEST_IS_RECORDING;
 use super::saving::{Patience, PendingWrite};
@@ -7,6 +8,7 @@ use super::{Session, Status, lock_within};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::os::{exit, fork, platform, signal};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -21,13 +23,18 @@ pub(super) fn registered_sessions() -> &'static Mutex<Vec<Weak<Session>>> {
 
 /// Registers the session to be flushed when the process exits.
 pub(crate) fn register_session(session: &Arc<Session>) {
+    register_at_exit();
+    let mut sessions = registered_sessions().lock().unwrap_or_else(PoisonError::into_inner);
+    sessions.retain(|session| session.strong_count() > 0);
+    sessions.push(Arc::downgrade(session));
+}
+
+/// Makes the end of the process write recordings and wait for files.
+pub(super) fn register_at_exit() {
     exit::at_exit(|| {
         at_exit();
         signal::end_by_pending_signal();
     });
-    let mut sessions = registered_sessions().lock().unwrap_or_else(PoisonError::into_inner);
-    sessions.retain(|session| session.strong_count() > 0);
-    sessions.push(Arc::downgrade(session));
 }
 
 /// Returns the newest idle session, or the newest one if none is idle.
@@ -54,12 +61,14 @@ pub fn flush_all() {
 ///
 /// All files share one deadline, `flush_timeout` from now.
 pub(crate) fn at_exit() {
-    let sessions = ending_sessions(Instant::now());
+    let now = Instant::now();
+    let sessions = ending_sessions(now);
+    // They share the time limit with what is flushed.
+    limit_saves(now);
     for (session, deadline) in &sessions {
-        session.triggers.hurry(*deadline);
+        session.finish_dump();
         session.requests.close(Patience::Until(*deadline));
-        // Dumps share the time limit with what is flushed.
-        session.writes.wait_for_others(*deadline, false);
+        session.writes.wait_for_others(*deadline);
     }
     flush_sessions(&sessions, |session, deadline| {
         let _scope = session.recording.observers.notify_scope();
@@ -69,7 +78,8 @@ pub(crate) fn at_exit() {
     });
     sessions.iter().for_each(|(session, _)| session.report_why_nothing());
     // A guard may have been dropped meanwhile.
-    sessions.iter().for_each(|(session, deadline)| session.writes.wait_for_others(*deadline, true));
+    sessions.iter().for_each(|(session, deadline)| session.writes.wait_for_others(*deadline));
+    wait_for_saves(now);
 }
 
 /// Returns the sessions of this process, each with the time at which it waits for nothing more if the process ends `now`.
@@ -126,15 +136,20 @@ impl Session {
 
     /// Writes what was recorded so far to the output.
     pub(crate) fn flush(&self) -> Result<(), Error> {
-        let Some(path) = self.output_path() else {
-            let advice =
-                "cannot flush: the layer has no output; set `output` on the builder, or use `snapshot` and `save`";
-            return Err(Error::new(ErrorKind::Config, advice));
+        let output = self.output_now("flush")?;
+        self.recording.snapshot()?.save_all(&output)
+    }
+
+    /// Returns the output for what was recorded so far, if `verb` may write the program's recording to it.
+    pub(super) fn output_now(&self, verb: &str) -> Result<PathBuf, Error> {
+        let Some(output) = self.output_path() else {
+            let why = "the layer has no output; set `output` on the builder, or use `snapshot` and `save`";
+            return Err(Error::new(ErrorKind::Config, format!("cannot {verb}: {why}")));
         };
         if self.requests.active_request().is_some() {
             return Err(Error::new(ErrorKind::NotActive, REQUEST_IS_RECORDING));
         }
-        self.recording.snapshot()?.save_all(&path)
+        Ok(output)
     }
 }
 

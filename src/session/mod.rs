@@ -6,6 +6,7 @@
 
 mod active_request;
 mod annotation;
+mod background;
 mod claim;
 mod dumps;
 mod exit;
@@ -22,8 +23,9 @@ mod step_times;
 mod steps;
 mod triggers;
 
+pub use background::BackgroundSave;
 pub(crate) use claim::OutputClaim;
-pub use dumps::Dump;
+pub(crate) use dumps::can_dump;
 pub use exit::flush_all;
 #[cfg(any(feature = "analysis", feature = "capi"))]
 pub(crate) use exit::newest_session;
@@ -42,7 +44,7 @@ pub(crate) use steps::{Ending, StepControl};
 pub(crate) use triggers::dump_on_signal;
 
 use crate::collector::{CollectorReport, CollectorSet};
-use crate::config::{Config, Mode, Output};
+use crate::config::{Config, Mode, Output, PlaceholderValues};
 use crate::error::{Error, ErrorKind};
 use crate::os::fork;
 use crate::recorder::Recorder;
@@ -109,7 +111,7 @@ impl Session {
     ) -> Arc<Session> {
         file::protect_files();
         let settings = Arc::new(SessionSettings::new(config));
-        let triggers = Arc::new(DumpControl::default());
+        let triggers = Arc::new(DumpControl::new(settings.first_config().dumps.clone()));
         let recording =
             SessionRecording::new(recorder.clone(), settings.clone(), options, sinks, collectors, triggers.clone());
         let (recording, link) = (Arc::new(recording), Arc::new(RequestLink::default()));
@@ -142,15 +144,19 @@ impl Session {
     ///
     /// In a forked child the name contains the process id, because the parent writes its file under the plain name.
     pub(crate) fn output_path(&self) -> Option<PathBuf> {
-        let settings = self.settings.next_config();
-        let parts = settings.placeholder_values();
+        let (path, output) = self.expanded_output(&self.settings.next_config().placeholder_values())?;
+        self.steps.output_file(path, &output)
+    }
+
+    /// Returns the output with its placeholders replaced by these values.
+    fn expanded_output(&self, parts: &PlaceholderValues) -> Option<(PathBuf, Output)> {
         let state = self.recording.lock_state();
         let output = state.map_or_else(|_| self.settings.first_config().output.clone(), |state| state.output.clone());
         let path = match &output {
-            Output::Exact(path) if parts.pid != self.process => Output::PerProcess(path.clone()).expanded_path(&parts),
-            output => output.expanded_path(&parts),
+            Output::Exact(path) if parts.pid != self.process => Output::PerProcess(path.clone()).expanded_path(parts),
+            output => output.expanded_path(parts),
         };
-        self.steps.output_file(path?, &output)
+        Some((path?, output))
     }
 
     /// Ends the session's guard: it was dropped or has returned its trace, so nothing would write a later recording.
@@ -211,7 +217,7 @@ impl Session {
     pub(crate) fn stop(&self) -> Result<Trace, Error> {
         let _scope = self.recording.observers.notify_scope();
         let _own = InternalAllocGuard::begin();
-        self.triggers.hurry(self.settings.exit_deadline(Instant::now()));
+        self.finish_dump();
         let mut state = self.recording.lock_state()?;
         self.recording.check_process()?;
         if state.active_request.active_id().is_some() {

@@ -6,25 +6,34 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The parts of a dump's file name, `<stem>_<pid>_<time>_<number>_<reason><extensions>`, as `dump_path` makes it.
+/// The parts of a dump's file name, `<stem>_<pid>_<time>_<number>_<reason><end>`, as `dump_path` makes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct DumpName<'n> {
     stem: &'n str,
+    pid: &'n str,
     time: &'n str,
     /// Everything before the reason.
     id: &'n str,
+    /// The extensions.
+    end: &'n str,
 }
 
 impl<'n> DumpName<'n> {
     fn parse(name: &'n str) -> Option<DumpName<'n>> {
-        let (id, _reason) = name.rsplit_once('_')?;
+        let (id, reason) = name.rsplit_once('_')?;
         let mut parts = id.rsplitn(4, '_');
         let (number, time, pid, stem) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         // Such as 20261126T074938.123Z.
         let pattern = time.replace(|letter: char| letter.is_ascii_digit(), "0");
         let is_dump = is_number(number) && is_number(pid) && pattern == "00000000T000000.000Z";
-        is_dump.then_some(DumpName { stem, time, id })
+        let end = reason.find('.').and_then(|at| reason.get(at..)).unwrap_or_default();
+        is_dump.then_some(DumpName { stem, pid, time, id, end })
+    }
+
+    /// Returns whether it is a dump of the same output, or the execution trace of one.
+    fn is_of_output_of(&self, other: &DumpName<'_>) -> bool {
+        self.stem == other.stem && (self.end == other.end || self.end.starts_with(".et.json"))
     }
 }
 
@@ -35,30 +44,50 @@ struct DumpFiles {
     bytes: u64,
 }
 
-/// Removes the oldest dumps next to `newest`, also those of other processes, until the rest is within the limits.
+/// Removes the oldest dumps of an output, after `newest` was written, until the rest is within the limits.
 ///
-/// The folder is read each time: earlier processes have left dumps, and users remove some.
-pub(super) fn remove_old_dumps(newest: &Path, limits: &DumpConfig) {
-    let Some(newest_name) = newest.file_name().and_then(|name| name.to_str()).and_then(DumpName::parse) else { return };
-    let Some(Ok(entries)) = newest.parent().map(fs::read_dir) else { return };
+/// The folder is read each time: earlier processes have left dumps, and users remove some. Files of other users stay, and
+/// with `of_this_process` those of other processes; so do dumps after `newest`.
+pub(super) fn remove_old_dumps(newest: &Path, limits: &DumpConfig, of_this_process: bool) {
+    let name_of = |path: &Path| path.file_name().and_then(|name| name.to_str().map(str::to_owned));
+    let Some(newest_name) = name_of(newest) else { return };
+    let Some(newest_name) = DumpName::parse(&newest_name) else { return };
+    let (Ok(owner), Some(Ok(entries))) = (fs::symlink_metadata(newest), newest.parent().map(fs::read_dir)) else {
+        return;
+    };
     let mut dumps: BTreeMap<(String, String), DumpFiles> = BTreeMap::new();
     for entry in entries.flatten() {
-        let name = entry.file_name();
-        let Some(name) = name.to_str().and_then(DumpName::parse).filter(|name| name.stem == newest_name.stem) else {
-            continue;
-        };
-        let Some(metadata) = entry.metadata().ok().filter(fs::Metadata::is_file) else { continue };
-        let files = dumps.entry((name.time.to_owned(), name.id.to_owned())).or_default();
-        files.paths.push(entry.path());
-        files.bytes += metadata.len();
+        let Some(text) = name_of(&entry.path()) else { continue };
+        let Some(name) = DumpName::parse(&text).filter(|name| name.is_of_output_of(&newest_name)) else { continue };
+        let is_ours = |file: &fs::Metadata| file.is_file() && has_same_owner(file, &owner);
+        let Some(file) = entry.metadata().ok().filter(is_ours) else { continue };
+        if !of_this_process || name.pid == newest_name.pid {
+            let files = dumps.entry((name.time.to_owned(), name.id.to_owned())).or_default();
+            files.paths.push(entry.path());
+            files.bytes += file.len();
+        }
     }
     let (mut count, mut bytes) = (0, 0);
-    for ((_, id), files) in dumps.into_iter().rev() {
+    for ((time, id), files) in dumps.iter().rev() {
         (count, bytes) = (count + 1, bytes + files.bytes);
-        if id != newest_name.id && (count > limits.files_max || bytes > limits.bytes_max) {
+        let is_older = (time.as_str(), id.as_str()) < (newest_name.time, newest_name.id);
+        if is_older && (count > limits.files_max || bytes > limits.bytes_max) {
             files.paths.iter().for_each(|path| remove_dump(path));
         }
     }
+}
+
+#[cfg(unix)]
+fn has_same_owner(one: &fs::Metadata, other: &fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+
+    one.uid() == other.uid()
+}
+
+/// The folders of other users are not writable on this platform.
+#[cfg(not(unix))]
+fn has_same_owner(_: &fs::Metadata, _: &fs::Metadata) -> bool {
+    true
 }
 
 fn remove_dump(path: &Path) {
@@ -80,7 +109,9 @@ mod tests {
     fn dumps_are_found_by_their_names() {
         let name = DumpName::parse("my_app_7_20261126T074938.123Z_001_slow-span.pt.trace.json.gz").unwrap();
         let id = "my_app_7_20261126T074938.123Z_001";
-        assert_eq!(name, DumpName { stem: "my_app", time: "20261126T074938.123Z", id });
+        let expected =
+            DumpName { stem: "my_app", pid: "7", time: "20261126T074938.123Z", id, end: ".pt.trace.json.gz" };
+        assert_eq!(name, expected);
         for other in [
             "my_app_7.pt.trace.json.gz",
             "my_app_7_20261126T074938.123Z.json",
@@ -102,25 +133,38 @@ mod tests {
             path
         };
         let name = |second: u32, rest: &str| format!("app_7_20261126T0749{second:02}.000Z_001_{rest}");
-        let others = ["app.json", "other_7_20261126T074900.000Z_001_a.json", "app_7_20261126T074900.000Z_001_a.tmp.d"];
-        others.iter().take(2).for_each(|other| drop(write(other)));
-        fs::create_dir(folder.path().join(others[2])).unwrap();
+        let others = [
+            "app_7_20261126T074900.000Z_001_folder.pt.trace.json",
+            "app.pt.trace.json",
+            "other_7_20261126T074900.000Z_001_a.pt.trace.json",
+            "app_7_20261126T074900.000Z_001_a.pftrace",
+            "app_7_20261126T074900.000Z_001_a.pt.trace.json.7-0-0123456789abcdef.tmp",
+            "app_7_20261126T074907.000Z_001_later.pt.trace.json",
+        ];
+        fs::create_dir(folder.path().join(others[0])).unwrap();
+        others.iter().skip(1).for_each(|other| drop(write(other)));
         (1..=5).for_each(|second| drop(write(&name(second, "a.pt.trace.json"))));
         write(&name(2, "a.et.json"));
         let newest = write(&name(6, "b.pt.trace.json"));
         let left = |files_max, bytes_max| {
-            remove_old_dumps(&newest, &DumpConfig { files_max, bytes_max, ..DumpConfig::default() });
+            remove_old_dumps(&newest, &DumpConfig { files_max, bytes_max, ..DumpConfig::default() }, false);
             let mut left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
             left.sort();
             assert!(others.iter().all(|other| left.contains(&(*other).into())), "{left:?}");
             left.len() - others.len()
         };
-        assert_eq!(left(6, 1 << 20), 7);
-        assert_eq!(left(5, 700), 6, "the first");
-        assert_eq!(left(5, 500), 4, "the second, which has two files");
-        assert_eq!(left(2, 500), 2);
+        assert_eq!(left(7, 1 << 20), 7);
+        assert_eq!(left(6, 800), 6, "the first");
+        assert_eq!(left(6, 600), 4, "the second, which has two files");
+        assert_eq!(left(3, 600), 2);
         assert_eq!(left(1, 1), 1, "the newest stays");
-        remove_old_dumps(&folder.path().join("app.json"), &DumpConfig::default());
-        remove_old_dumps(Path::new("sink://x/app_7_20261126T074900.000Z_001_a.json"), &DumpConfig::default());
+        let limits = DumpConfig { files_max: 1, ..DumpConfig::default() };
+        remove_old_dumps(&folder.path().join("app.pt.trace.json"), &limits, false);
+        remove_old_dumps(Path::new("sink://x/app_7_20261126T074900.000Z_001_a.json"), &limits, false);
+        let other_process = write("app_8_20261126T074908.000Z_001_b.pt.trace.json");
+        remove_old_dumps(&other_process, &limits, true);
+        assert!(newest.exists(), "of another process");
+        remove_old_dumps(&other_process, &limits, false);
+        assert!(!newest.exists() && other_process.exists());
     }
 }

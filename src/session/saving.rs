@@ -1,16 +1,16 @@
 //! Writes a trace to the output within a time limit, shows the progress, and reports the file.
 
-use super::retention::remove_old_dumps;
-use super::{Session, deadline_after};
+use super::deadline_after;
 use crate::diag::{self, diag};
 use crate::error::{Error, ErrorKind};
 use crate::os::{fork, thread};
 use crate::text::count_with_noun;
 use crate::trace::Trace;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SendError};
+use std::sync::mpsc::{self, Receiver, SendError};
 use std::time::{Duration, Instant};
 
 /// How long to wait for writers.
@@ -23,7 +23,7 @@ pub(crate) enum Patience {
 }
 
 /// How long a writer may take to close its file after its time limit.
-const TIME_TO_CLOSE: Duration = Duration::from_secs(1);
+pub(super) const TIME_TO_CLOSE: Duration = Duration::from_secs(1);
 
 impl Patience {
     /// Starts to wait for writers.
@@ -63,7 +63,7 @@ impl WriteWait {
     }
 }
 
-/// The traces that threads are ending or writing now; a forked child starts with none.
+/// The traces that threads are ending or writing now and wait for; a forked child starts with none.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
     active: fork::Own<Vec<RegisteredWrite>>,
@@ -73,8 +73,8 @@ pub(crate) struct Writes {
 #[derive(Debug)]
 struct RegisteredWrite {
     number: u64,
-    /// The thread that waits for it; `None` if none does.
-    thread: Option<i64>,
+    /// The thread that waits for it.
+    thread: i64,
     trace: Option<Trace>,
 }
 
@@ -88,30 +88,24 @@ pub(crate) struct ActiveWrite {
 impl Writes {
     /// Registers the calling thread as ending a recording, so that the end of the process waits for its file.
     pub(crate) fn begin_ending(self: &Arc<Self>) -> ActiveWrite {
-        self.register_write(Some(thread::id()), None)
-    }
-
-    /// Registers a dump that was triggered, so that the end of the process waits for it on any thread.
-    pub(super) fn begin_dumping(self: &Arc<Self>) -> ActiveWrite {
-        self.register_write(None, None)
+        self.register_write(None)
     }
 
     /// Registers the calling thread as writing a trace, so that the end of the process waits for it.
     pub(crate) fn begin_writing(self: &Arc<Self>, trace: &Trace) -> ActiveWrite {
-        self.register_write(Some(thread::id()), Some(trace))
+        self.register_write(Some(trace))
     }
 
-    fn register_write(self: &Arc<Self>, thread: Option<i64>, trace: Option<&Trace>) -> ActiveWrite {
+    fn register_write(self: &Arc<Self>, trace: Option<&Trace>) -> ActiveWrite {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        self.active.lock().push(RegisteredWrite { number, thread, trace: trace.cloned() });
+        self.active.lock().push(RegisteredWrite { number, thread: thread::id(), trace: trace.cloned() });
         ActiveWrite { writes: self.clone(), number }
     }
 
     /// Returns a number that grows with the progress of all writers, plus the number of their traces.
     pub(crate) fn progress_steps(&self) -> u64 {
         let active = self.active.lock();
-        let awaited = active.iter().filter(|write| write.thread.is_some());
-        awaited.filter_map(|write| write.trace.as_ref()).map(|trace| trace.progress().steps() + 1).sum()
+        active.iter().filter_map(|write| write.trace.as_ref()).map(|trace| trace.progress().steps() + 1).sum()
     }
 
     /// Makes all writers close their files in time, with the rows written by then, if the process is ending.
@@ -121,12 +115,11 @@ impl Writes {
         active.iter().filter_map(|write| write.trace.as_ref()).for_each(|trace| trace.progress().close_at(deadline));
     }
 
-    /// Waits until other threads have finished writing; the process ends at `deadline`. Dumps are waited for if wanted.
-    pub(super) fn wait_for_others(&self, deadline: Instant, with_dumps: bool) {
+    /// Waits until other threads have finished writing; the process ends at `deadline`.
+    pub(super) fn wait_for_others(&self, deadline: Instant) {
         const INTERVAL: Duration = Duration::from_millis(5);
-        let own = Some(thread::id());
-        let is_done = |write: &RegisteredWrite| write.thread == own || write.thread.is_none() && !with_dumps;
-        let is_over = || self.active.lock().iter().all(is_done);
+        let own = thread::id();
+        let is_over = || self.active.lock().iter().all(|write| write.thread == own);
         let patience = Patience::Until(deadline);
         let mut wait = patience.start_wait();
         while !is_over() && !wait.time_left(0).is_zero() {
@@ -172,42 +165,10 @@ impl Writes {
         }
         Ok(Some(PendingWrite { outcome, trace, path, patience, _active: active }))
     }
-
-    /// Writes a trace to a file on a new thread, which reports the result.
-    ///
-    /// The thread keeps `session` alive, by which the end of the process finds the write.
-    pub(super) fn write_in_background(
-        self: &Arc<Self>,
-        session: Arc<Session>,
-        trace: Trace,
-        path: PathBuf,
-    ) -> Receiver<Result<(), Error>> {
-        let (done, outcome) = mpsc::channel();
-        // The end of the process waits for it on any thread.
-        let active = self.register_write(None, Some(&trace));
-        let (failed, target) = (done.clone(), path.clone());
-        let write = move || {
-            let saved = save_trace(&trace, &path);
-            report_outcome(&saved, &trace, &path);
-            if saved.is_ok() {
-                remove_old_dumps(&path, &session.settings.first_config().dumps);
-            }
-            // The records are free again before anyone learns of the result; not under the lock of the active writes.
-            drop((active, trace));
-            let _ = done.send(saved);
-            drop(session);
-        };
-        if let Err(error) = std::thread::Builder::new().name("kineto-write".into()).spawn(write) {
-            let error = Error::io("start a thread that writes", &target, error, "end other threads");
-            diag!(Error, "trace", "{error}");
-            let _ = failed.send(Err(error));
-        }
-        outcome
-    }
 }
 
 /// Reports a file, or why it was not written.
-fn report_outcome(saved: &Result<(), Error>, trace: &Trace, path: &Path) {
+pub(super) fn report_outcome(saved: &Result<(), Error>, trace: &Trace, path: &Path) {
     match saved {
         Ok(()) => report_written_trace(trace, path),
         Err(error) => diag!(Error, "trace", "the trace was not written: {error}"),
@@ -220,10 +181,21 @@ impl Drop for ActiveWrite {
     }
 }
 
-fn save_trace(trace: &Trace, path: &Path) -> Result<(), Error> {
-    // No caller could handle violations; the file contains them.
-    let _ = trace.check_violations();
-    trace.save_all(path)
+/// Saves a trace that the crate writes by itself; a panic is an error.
+pub(super) fn save_trace(trace: &Trace, path: &Path) -> Result<(), Error> {
+    contain_panics(path, || {
+        // No caller could handle violations; the file contains them.
+        let _ = trace.check_violations();
+        trace.save_all(path)
+    })
+}
+
+/// Saves to `path` by `save`; a panic is an error.
+pub(super) fn contain_panics(path: &Path, save: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+    catch_unwind(AssertUnwindSafe(save)).unwrap_or_else(|_| {
+        let text = format!("{} was not written: its writer panicked; please report this", path.display());
+        Err(Error::new(ErrorKind::Handler, text))
+    })
 }
 
 /// A trace that a thread is writing.
@@ -250,15 +222,12 @@ impl PendingWrite {
                     drop(shown);
                     return saved.inspect(|()| report_written_trace(trace, path));
                 }
-                Err(RecvTimeoutError::Disconnected) => {
-                    let text = format!("{} was not written: its thread panicked; please report this", path.display());
-                    return Err(Error::new(ErrorKind::Handler, text));
-                }
-                Err(RecvTimeoutError::Timeout) if left.is_zero() => {
+                // The thread sends its result in any case, so this is a timeout.
+                Err(_) if left.is_zero() => {
                     let text = format!("{} was not written: {}", path.display(), wait.why_over());
                     return Err(Error::new(ErrorKind::Timeout, text));
                 }
-                Err(RecvTimeoutError::Timeout) => shown.update_progress(),
+                Err(_) => shown.update_progress(),
             }
         }
     }

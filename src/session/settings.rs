@@ -84,6 +84,11 @@ impl SessionSettings {
 
     /// Returns until when a process that begins to end at `now` waits for files.
     pub(super) fn exit_deadline(&self, now: Instant) -> Instant {
-        now + self.flush_timeout().clamp(LEAST, YEAR)
+        exit_deadline(self.flush_timeout(), now)
     }
+}
+
+/// Returns until when a process that begins to end at `now` waits for a file with that time limit.
+pub(super) fn exit_deadline(flush_timeout: Duration, now: Instant) -> Instant {
+    now + flush_timeout.clamp(LEAST, YEAR)
 }

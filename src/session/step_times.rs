@@ -30,6 +30,11 @@ impl StepTimes {
         self.begun = Some(Instant::now());
     }
 
+    /// Forgets the step: no further one follows it directly.
+    pub(super) fn forget_step(&mut self) {
+        self.begun = None;
+    }
+
     /// Ends the step; returns it if it took `times` as long as the median of those before it.
     pub(super) fn end_step(&mut self, times: u32) -> Option<SlowStep> {
         let took = self.begun.take()?.elapsed();

@@ -296,6 +296,7 @@ impl Session {
         let _scope = self.recording.observers.notify_scope();
         let mut lock = self.steps.lock_step(None)?;
         let run = &mut *lock.run;
+        run.times.forget_step();
         if run.position.is_some() && run.is_of_parent() {
             return Err(foreign_schedule());
         }

@@ -1,33 +1,36 @@
 //! Dumps that something triggers: which triggers write one and when, and how the others are counted.
 
 use super::Session;
+use super::background::wait_for_saves;
+use super::deadline_after;
 use super::exit::registered_sessions;
-use crate::config::DumpTrigger;
+use super::lock_within;
+use crate::config::{DumpConfig, DumpTrigger};
 use crate::diag::diag;
 use crate::os::{fork, signal};
-use crate::recorder::{TriggerCause, TriggerEvent};
+use crate::recorder::{TriggerCause, TriggerEvent, TriggerQueue};
 use crate::text::count_with_noun;
 use crate::time::Timestamp;
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 /// Decides about the triggers of a session.
 ///
-/// A trigger is answered by a dump some time later, so that the file shows what follows. Until then, further triggers join that
-/// dump; after it, triggers are skipped until the interval is over.
-#[derive(Debug, Default)]
+/// A trigger causes a dump some time later, so that the file shows what follows. Until then, further triggers join that dump.
+/// Afterwards, triggers are skipped until the interval is over.
+#[derive(Debug)]
 pub(crate) struct DumpControl {
+    config: DumpConfig,
     session: OnceLock<Weak<Session>>,
     state: fork::Own<DumpState>,
 }
 
 #[derive(Debug, Default)]
 struct DumpState {
-    /// The thread of the dump that was triggered and is not taken yet.
-    waiting: Option<Waiting>,
+    pending: Option<PendingDump>,
     /// When the last dump was triggered.
     last: Option<Instant>,
     counts: TriggerCounts,
@@ -35,51 +38,56 @@ struct DumpState {
     has_skipped: bool,
 }
 
+/// A dump that was triggered and is not taken yet.
 #[derive(Debug)]
-struct Waiting {
-    /// When the dump is taken.
+struct PendingDump {
+    trigger: TriggerEvent,
     due: Instant,
+    /// The thread that waits until it is due.
     thread: Option<Thread>,
 }
 
-/// The triggers that have no dump of their own.
+/// The triggers without a dump of their own.
 #[derive(Clone, Copy, Debug, Default)]
 struct TriggerCounts {
-    /// Those that happened while a dump was waiting, since it was triggered.
+    /// Those that joined the dump.
     joined: u64,
-    /// Those too soon after a dump, since then.
+    /// Those that were skipped since the dump before.
     skipped: u64,
 }
 
 impl DumpControl {
+    pub(super) fn new(config: DumpConfig) -> DumpControl {
+        DumpControl { config, session: OnceLock::new(), state: fork::Own::default() }
+    }
+
     /// Sets the session, once.
     pub(super) fn set_session(&self, session: &Arc<Session>) {
         let _ = self.session.set(Arc::downgrade(session));
     }
 
-    /// Answers the triggers that were posted.
-    pub(super) fn answer_triggers(&self) {
-        let Some(session) = self.session.get().and_then(Weak::upgrade) else { return };
-        let triggers = session.recorder.triggers();
-        while let Some(trigger) = triggers.take() {
-            self.answer(&session, trigger);
+    /// Decides about the triggers that were posted.
+    pub(super) fn handle_triggers(self: &Arc<Self>, posted: &TriggerQueue) {
+        while let Some(trigger) = posted.take() {
+            self.handle_trigger(trigger);
         }
-        match triggers.take_overflowed() {
+        match posted.take_overflowed() {
             0 => {}
             overflowed => self.state.lock().count(overflowed),
         }
     }
 
-    fn answer(&self, session: &Arc<Session>, trigger: TriggerEvent) {
-        let dumps = &session.settings.first_config().dumps;
+    fn handle_trigger(self: &Arc<Self>, trigger: TriggerEvent) {
+        // After this one, there is no other.
+        let is_fatal = cfg!(panic = "abort") && matches!(trigger.cause, TriggerCause::Panic);
         let mut state = self.state.lock();
-        let is_early = state.last.is_some_and(|last| last.elapsed() < dumps.interval);
-        if state.waiting.is_some() || is_early {
+        let is_early = state.last.is_some_and(|last| last.elapsed() < self.config.interval);
+        if state.pending.is_some() || is_early && !is_fatal {
             state.count(1);
-            let is_first_skipped = state.waiting.is_none() && !std::mem::replace(&mut state.has_skipped, true);
+            let is_news = state.pending.is_none() && !std::mem::replace(&mut state.has_skipped, true);
             drop(state);
-            if is_first_skipped {
-                let (cause, interval) = (trigger.cause, dumps.interval);
+            if is_news {
+                let (cause, interval) = (trigger.cause, self.config.interval);
                 diag!(
                     Warning,
                     "dump",
@@ -88,22 +96,18 @@ impl DumpControl {
             }
             return;
         }
-        let now = Instant::now();
-        state.last = Some(now);
-        state.waiting = Some(Waiting { due: now + dumps.after, thread: None });
+        state.last = Some(Instant::now());
+        state.pending = Some(PendingDump { trigger, due: deadline_after(self.config.after), thread: None });
         drop(state);
-        // The end of the process waits for it.
-        let active = session.writes.begin_dumping();
-        let dumping = session.clone();
-        let take = move || {
-            dumping.triggers.wait_until_due();
-            dumping.take_triggered_dump(trigger);
-            drop((active, dumping));
-        };
-        match std::thread::Builder::new().name("kineto-dump".into()).spawn(take) {
-            Ok(thread) => self.state.lock().waiting.iter_mut().for_each(|it| it.thread = Some(thread.thread().clone())),
+        let control = self.clone();
+        let thread = std::thread::Builder::new().name("kineto-dump".into());
+        match thread.spawn(move || control.dump_when_due()) {
+            Ok(thread) => {
+                let thread = thread.thread().clone();
+                self.state.lock().pending.iter_mut().for_each(|pending| pending.thread = Some(thread.clone()));
+            }
             Err(error) => {
-                self.state.lock().waiting = None;
+                self.state.lock().pending = None;
                 diag!(
                     Error,
                     "dump",
@@ -114,101 +118,117 @@ impl DumpControl {
         }
     }
 
-    /// Waits until the triggered dump is due.
-    fn wait_until_due(&self) {
-        let left =
-            || self.state.lock().waiting.as_ref().map(|waiting| waiting.due.saturating_duration_since(Instant::now()));
-        while let Some(left) = left().filter(|left| !left.is_zero()) {
+    /// Takes the pending dump when it is due, unless the end of the recording has taken it.
+    fn dump_when_due(&self) {
+        let time_left = || Some(self.state.lock().pending.as_ref()?.due.saturating_duration_since(Instant::now()));
+        while let Some(left) = time_left().filter(|left| !left.is_zero()) {
             std::thread::park_timeout(left);
+        }
+        self.dump_now();
+    }
+
+    /// Takes the pending dump, if there is one.
+    fn dump_now(&self) {
+        let mut state = self.state.lock();
+        let Some(PendingDump { trigger, thread, .. }) = state.pending.take() else { return };
+        let counts = std::mem::take(&mut state.counts);
+        drop(state);
+        thread.iter().for_each(Thread::unpark);
+        let Some(session) = self.session.get().and_then(Weak::upgrade) else { return };
+        let cause = trigger.cause;
+        match session.dump_for_trigger(trigger, counts) {
+            Ok(()) if counts.joined > 0 => {
+                let joined = count_with_noun(counts.joined, "more trigger");
+                diag!(Stage, "dump", "dumping the newest records: {cause}; and for {joined}");
+            }
+            Ok(()) => diag!(Stage, "dump", "dumping the newest records: {cause}"),
+            Err(error) => diag!(Warning, "dump", "no dump for: {cause}: {error}"),
         }
     }
 
-    /// Makes a waiting dump happen now, because the recording is about to end, and waits for that until `deadline`.
-    pub(super) fn hurry(&self, deadline: Instant) {
-        const INTERVAL: Duration = Duration::from_millis(1);
-        self.answer_triggers();
-        while Instant::now() < deadline {
-            let mut state = self.state.lock();
-            let Some(waiting) = &mut state.waiting else { return };
-            waiting.due = Instant::now();
-            waiting.thread.iter().for_each(Thread::unpark);
-            drop(state);
-            std::thread::sleep(INTERVAL);
-        }
+    /// Takes the dump that was triggered, because the recording or the process is about to end.
+    pub(super) fn finish_dump(self: &Arc<Self>, posted: &TriggerQueue) {
+        self.handle_triggers(posted);
+        self.dump_now();
+    }
+}
+
+impl Default for DumpControl {
+    fn default() -> DumpControl {
+        DumpControl::new(DumpConfig::default())
     }
 }
 
 impl DumpState {
-    /// Counts triggers that have no dump of their own.
+    /// Counts triggers without a dump of their own.
     fn count(&mut self, triggers: u64) {
-        let count = if self.waiting.is_some() { &mut self.counts.joined } else { &mut self.counts.skipped };
+        let count = if self.pending.is_some() { &mut self.counts.joined } else { &mut self.counts.skipped };
         *count += triggers;
     }
 }
 
 impl Session {
-    /// Writes the dump for a trigger.
-    fn take_triggered_dump(self: &Arc<Self>, trigger: TriggerEvent) {
-        let counts = std::mem::take(&mut self.triggers.state.lock().counts);
-        let cause = trigger.cause.to_string();
-        let dumped = self.dump_labeled(&trigger.cause.label(), &cause, |metadata| {
-            metadata.add_count("dump_triggered_at_ns", Timestamp::from(trigger.at).as_nanos());
-            metadata.add_count("dump_triggers_joined", counts.joined);
-            metadata.add_count("dump_triggers_skipped", counts.skipped);
-        });
-        self.triggers.state.lock().waiting = None;
-        match dumped {
-            Ok(_) if counts.joined > 0 => {
-                let joined = count_with_noun(counts.joined, "more trigger");
-                diag!(Stage, "dump", "dumping the newest records, because {cause}, and for {joined}");
-            }
-            Ok(_) => diag!(Stage, "dump", "dumping the newest records, because {cause}"),
-            Err(error) => diag!(Warning, "dump", "no dump for: {cause}: {error}"),
-        }
+    /// Takes the dump that was triggered, because the recording or the process is about to end.
+    pub(super) fn finish_dump(&self) {
+        self.triggers.finish_dump(self.recorder.triggers());
     }
 
-    /// Posts a trigger that is not found by a hook, if it is configured.
-    pub(super) fn post_trigger(&self, wanted: &DumpTrigger, cause: TriggerCause) {
-        if self.settings.first_config().dumps.triggers.contains(wanted) && self.is_recording() {
+    /// Begins to write the dump for a trigger; does nothing if there are no records.
+    fn dump_for_trigger(&self, trigger: TriggerEvent, counts: TriggerCounts) -> Result<(), crate::error::Error> {
+        let output = self.dump_output()?;
+        let mut trace = self.recording.snapshot()?;
+        if trace.why_empty().is_some() {
+            return Ok(());
+        }
+        let metadata = trace.separate_metadata();
+        metadata.add_count("dump_triggered_at_ns", Timestamp::from(trigger.at).as_nanos());
+        metadata.add_count("dump_triggers_joined", counts.joined);
+        metadata.add_count("dump_triggers_skipped", counts.skipped);
+        self.write_dump(trace, &output, &trigger.cause.label(), &trigger.cause.to_string()).map(drop)
+    }
+
+    /// Posts a trigger that no hook finds, if it is configured.
+    fn post_trigger(&self, wanted: &DumpTrigger, cause: TriggerCause) {
+        if !self.triggers.config.triggers.contains(wanted) {
+            return;
+        }
+        if self.is_recording() {
             self.recorder.post_trigger(cause);
+        } else {
+            diag!(Warning, "dump", "no dump for: {cause}: nothing is recorded now; start or resume the recording");
         }
     }
 
     /// Watches the signals that end the process, and the signal and panics that trigger dumps, as configured.
     pub(crate) fn watch_process(&self) {
-        let config = self.settings.first_config();
-        if config.flush_on_signals {
+        if self.settings.first_config().flush_on_signals {
             signal::watch_signals();
         }
-        let triggers = &config.dumps.triggers;
+        let triggers = &self.triggers.config.triggers;
         if triggers.contains(&DumpTrigger::Panic) {
             watch_panics();
         }
         if triggers.contains(&DumpTrigger::Signal) && !signal::watch_dump_signal() {
+            let why = if cfg!(unix) { "the program handles or ignores it" } else { "there are no signals here" };
             diag!(
                 Warning,
                 "dump",
-                "SIGUSR2 triggers no dump: the program handles or ignores that signal; call Profiler::dump when it \
-                 arrives, or remove `signal` from DUMP_ON"
+                "SIGUSR2 triggers no dump: {why}; call Profiler::dump instead of `signal` in DUMP_ON"
             );
         }
     }
 }
 
-/// Calls for a dump of each session that SIGUSR2 triggers.
+/// Posts a trigger in each session that SIGUSR2 triggers.
 pub(crate) fn dump_on_signal() {
-    for session in triggered_sessions() {
+    const WAIT: Duration = Duration::from_secs(1);
+    let sessions = lock_within(registered_sessions(), WAIT).map(|sessions| sessions.clone()).unwrap_or_default();
+    for session in sessions.iter().filter_map(Weak::upgrade) {
         session.post_trigger(&DumpTrigger::Signal, TriggerCause::Signal);
     }
 }
 
-/// Returns the sessions of this process; none while the list is being changed, because that may have panicked.
-fn triggered_sessions() -> Vec<Arc<Session>> {
-    let sessions = registered_sessions().try_lock();
-    sessions.map(|sessions| sessions.iter().filter_map(Weak::upgrade).collect()).unwrap_or_default()
-}
-
-/// Calls for a dump whenever a thread panics, after the hook so far.
+/// Posts a trigger whenever a thread panics, and calls the hook so far.
 fn watch_panics() {
     static IS_WATCHING: AtomicBool = AtomicBool::new(false);
     // A thread that panics may not change the hook.
@@ -217,21 +237,29 @@ fn watch_panics() {
     }
     let earlier = panic::take_hook();
     panic::set_hook(Box::new(move |panicked| {
-        earlier(panicked);
-        let sessions = triggered_sessions();
+        // The thread may have panicked while it changed the list.
+        let sessions = registered_sessions().try_lock().map(|sessions| sessions.clone()).unwrap_or_default();
+        let sessions: Vec<_> = sessions.iter().filter_map(Weak::upgrade).collect();
         sessions.iter().for_each(|session| session.post_trigger(&DumpTrigger::Panic, TriggerCause::Panic));
+        earlier(panicked);
         if cfg!(panic = "abort") {
-            wait_for_dumps(&sessions);
+            dump_before_abort(sessions);
         }
     }));
 }
 
-/// Waits for the triggered dumps, because the process ends when this returns.
-fn wait_for_dumps(sessions: &[Arc<Session>]) {
+/// Writes the dumps that were triggered. The process ends when this returns, at the latest after the time limit of files.
+fn dump_before_abort(sessions: Vec<Arc<Session>>) {
     let now = Instant::now();
-    for session in sessions {
-        let deadline = session.settings.exit_deadline(now);
-        session.triggers.hurry(deadline);
-        session.writes.wait_for_others(deadline, true);
+    let Some(deadline) = sessions.iter().map(|session| session.settings.exit_deadline(now)).max() else { return };
+    let (done, is_done) = mpsc::channel();
+    // Another thread takes no lock that the panicking one holds for good, or hangs alone.
+    let dump = move || {
+        sessions.iter().for_each(|session| session.finish_dump());
+        wait_for_saves(now);
+        let _ = done.send(());
+    };
+    if std::thread::Builder::new().name("kineto-dump".into()).spawn(dump).is_ok() {
+        let _ = is_done.recv_timeout(deadline.saturating_duration_since(now) + super::saving::TIME_TO_CLOSE);
     }
 }

@@ -64,6 +64,8 @@ pub(crate) struct TraceInfo {
     /// Whether it may be saved only once.
     pub(crate) is_strict: bool,
     pub(crate) sinks: Arc<Sinks>,
+    /// How long the end of the process waits for a file.
+    pub(crate) flush_timeout: Duration,
     /// The time limit for collecting events.
     #[cfg_attr(not(feature = "analysis"), expect(dead_code, reason = "events are made by the analysis"))]
     pub(crate) post_processing_timeout: Option<Duration>,

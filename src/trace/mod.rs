@@ -285,6 +285,11 @@ impl Trace {
         &self.inner.progress
     }
 
+    /// Returns how long the end of the process waits for a file.
+    pub(crate) fn flush_timeout(&self) -> Duration {
+        self.inner.info.flush_timeout
+    }
+
     /// Returns the approximate number of rows of a file.
     pub(crate) fn row_count(&self) -> u64 {
         let (index, work) =

@@ -36,14 +36,17 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ("dump_of_a_signal", |folder| {
         let guard = dumping(folder, DumpTrigger::Signal, MS);
         work();
-        // The thread that takes signals starts with the first record.
         wait_for_a_dump(folder, || sys::raise(libc::SIGUSR2));
         work();
         drop(guard.finish().unwrap());
     }),
     ("dump_signal_without_records", |folder| {
-        let _guard = dumping(folder, DumpTrigger::Signal, MS);
+        let guard = dumping(folder, DumpTrigger::Signal, MS);
+        (0..1000).for_each(|_| sys::raise(libc::SIGUSR2));
+        guard.profiler().pause().unwrap();
         sys::raise(libc::SIGUSR2);
+        // Until the thread that takes signals has reported the last one.
+        std::thread::sleep(200 * MS);
         report(folder, "alive");
     }),
     ("dump_signal_handled", |folder| {
@@ -149,9 +152,14 @@ pub(crate) const TESTS: &[Test] = &[
         let played = play("dump_of_a_signal").succeeded();
         assert_eq!(only_dump(&played, played.pid, "signal").slices("work"), 1);
     }),
-    ("signal_before_the_first_record_has_no_effect", || {
+    ("signals_without_records_dump_nothing", || {
         let played = play("dump_signal_without_records").succeeded();
         assert_eq!((played.files(), played.report().as_str()), (vec!["report".to_owned()], "alive\n"));
+        assert!(
+            played.stderr.contains("no dump for: the process received SIGUSR2: nothing is recorded now"),
+            "{}",
+            played.stderr
+        );
     }),
     ("signal_of_the_program_stays_its_own", || {
         let played = play("dump_signal_handled").succeeded();

@@ -1,6 +1,6 @@
 //! Ends of the process and the guard.
 
-use crate::play::{OUTPUT, play, record, record_as, report, work};
+use crate::play::{OUTPUT, play, play_with, record, record_as, report, work};
 use crate::{Scenario, Test};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -37,6 +37,28 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         (0..100_000).for_each(|_| work());
         drop(guard.profiler().dump("at the end").unwrap());
         drop(guard.finish().unwrap());
+    }),
+    ("end_in_a_background_save", |folder| {
+        let guard = record_as(KinetoLayer::builder().no_output().flush_timeout(Duration::from_secs(100)));
+        (0..100_000).for_each(|_| work());
+        let trace = guard.finish().unwrap();
+        trace.save_in_background(folder.join(OUTPUT)).unwrap();
+    }),
+    ("cut_background_save", |folder| {
+        let builder = KinetoLayer::builder().no_output().flush_timeout(Duration::from_secs(1));
+        let guard = record_as(builder.post_process(|_| std::thread::sleep(Duration::from_millis(1))));
+        (0..100_000).for_each(|_| work());
+        guard.finish().unwrap().save_in_background(folder.join(OUTPUT)).unwrap();
+    }),
+    ("no_threads", |folder| {
+        let guard = record(folder);
+        work();
+        let error = guard.profiler().dump("no thread").unwrap_err();
+        report(folder, &format!("{:?}: {error}", error.kind()));
+        let trace = guard.finish().unwrap();
+        let path = folder.join("saved.json");
+        assert_eq!(trace.save_in_background(&path).unwrap_err().path(), Some(&*path));
+        trace.save(path).unwrap();
     }),
     ("exit_on_thread", exit_on_thread),
     ("panic", |folder| {
@@ -173,6 +195,22 @@ pub(crate) const TESTS: &[Test] = &[
         let files = played.files();
         assert!(files.len() == 1 && files[0].ends_with("_001_at-the-end.pt.trace.json"), "{files:?}");
         assert_eq!(played.file(&files[0]).slices("work"), 100_000);
+    }),
+    ("end_waits_for_a_background_save", || {
+        let played = play("end_in_a_background_save").succeeded();
+        assert_eq!((played.files(), played.output().slices("work")), (vec![OUTPUT.to_owned()], 100_000));
+    }),
+    ("background_save_is_cut_at_the_end_of_the_process", || {
+        let played = play("cut_background_save").succeeded();
+        let written = played.output().slices("work");
+        assert!(written < 100_000 && played.stderr.contains("closed at the time limit"), "{}", played.stderr);
+    }),
+    #[cfg(target_os = "linux")]
+    ("trace_is_kept_when_no_thread_can_write_it", || {
+        // No thread of this stack size can be started.
+        let played = play_with("no_threads", &[("RUST_MIN_STACK", "1000000000000000")]).succeeded();
+        assert!(played.report().starts_with("Io: cannot start a thread that writes "), "{}", played.report());
+        assert_eq!(played.file("saved.json").slices("work"), 1);
     }),
     ("exit_leaves_a_whole_file_while_other_threads_record", || {
         let played = play("exit_on_thread").succeeded();

@@ -29,7 +29,7 @@ fn dump_is_a_file_of_its_own() {
         info_span!("first").in_scope(|| ());
         let first = profiler.dump("slow request: GET /").unwrap();
         info_span!("second").in_scope(|| ());
-        let mut second = profiler.dump("").unwrap();
+        let second = profiler.dump("").unwrap();
         while !second.is_finished() {
             std::thread::yield_now();
         }

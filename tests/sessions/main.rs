@@ -1,6 +1,7 @@
 //! Recordings: starts, stops, schedules, collectors, observers, and a program's own records.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod background;
 mod collectives;
 mod collectors;
 mod debug;

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use support::File;
 use tracing::{error, info_span, warn};
 use tracing_kineto::analysis::Events;
-use tracing_kineto::{DumpTrigger, KinetoGuard, KinetoLayer, KinetoLayerBuilder, Overflow};
+use tracing_kineto::{DumpTrigger, ErrorKind, KinetoGuard, KinetoLayer, KinetoLayerBuilder, Overflow};
 use tracing_subscriber::layer::SubscriberExt;
 
 const MS: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(3600);
 
 fn slow(name: &str, longer_than: Duration) -> DumpTrigger {
     DumpTrigger::SlowSpan { name: name.to_owned(), longer_than }
@@ -75,7 +76,7 @@ fn wait_until(is_done: impl Fn() -> bool) {
 #[test]
 fn slow_span_triggers_a_dump_of_what_was_around_it() {
     let dumps = dumps_of(
-        |builder| builder.dump_on([slow("request", 20 * MS)]).dump_after(3600 * 1000 * MS),
+        |builder| builder.dump_on([slow("request", 20 * MS)]).dump_after(Duration::MAX),
         |_| {
             let request = |time| info_span!("request", path = "/").in_scope(|| std::thread::sleep(time));
             request(Duration::ZERO);
@@ -86,16 +87,14 @@ fn slow_span_triggers_a_dump_of_what_was_around_it() {
             info_span!("after").in_scope(|| ());
         },
     );
-    // The end of the recording did not wait for the hour.
+    // The end of the recording did not wait.
     let dump = dumps.only("slow-span-request");
     assert_eq!(["request", "other", "after"].map(|name| count(&dump, name)), [2, 1, 1]);
     let reason = header(&dump, "dump_reason").unwrap();
     assert!(reason.starts_with("\"span request took ") && reason.ends_with("longer than 20ms\""), "{reason}");
-    assert_eq!([header(&dump, "dump_triggers_joined"), header(&dump, "dump_triggers_skipped")], [Some("0"); 2]);
     let at: u64 = header(&dump, "dump_triggered_at_ns").unwrap().parse().unwrap();
-    let request = dump.iter().rfind(|event| event.name() == "request").unwrap();
     let after = dump.iter().find(|event| event.name() == "after").unwrap();
-    assert!(request.end().as_nanos() < at + 1_000_000 && at < after.start().as_nanos() + 1_000_000, "{at}");
+    assert!(at < after.start().as_nanos() + 1_000_000, "{at}");
 }
 
 /// Polls take no time; the request does, on two threads.
@@ -121,11 +120,10 @@ fn slow_span_is_measured_from_creation_to_close() {
 #[test]
 fn watched_spans_are_recorded_like_others() {
     let record = |watches: bool| {
-        let mut builder = KinetoLayer::builder().no_output();
+        let folder = tempfile::tempdir().unwrap();
+        let mut builder = KinetoLayer::builder().output(folder.path().join("app.json"));
         if watches {
-            builder = builder
-                .overflow(Overflow::Stop)
-                .dump_on(["watched", "shared"].map(|name| slow(name, 3600 * 1000 * MS)));
+            builder = builder.overflow(Overflow::Stop).dump_on(["watched", "shared"].map(|name| slow(name, HOUR)));
         }
         let (layer, guard) = builder.build().unwrap();
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
@@ -142,15 +140,16 @@ fn watched_spans_are_recorded_like_others() {
             depth.into_iter().rev().for_each(drop);
         });
         let file = File::of(guard.finish().unwrap());
-        let shown = file.slices().iter().map(|slice| {
-            let args = ["n", "later", "parent"].map(|key| slice.args.get(key).map(ToString::to_string));
-            (slice.name.clone(), args)
+        let shown = file.json["traceEvents"].as_array().unwrap().iter().map(|row| {
+            let args = ["n", "later", "name"].map(|key| row["args"].get(key).map(ToString::to_string));
+            (["ph", "cat", "name"].map(|key| row[key].to_string()), args)
         });
-        (shown.collect::<Vec<_>>(), file.trace.stats().losses)
+        (shown.filter(|(row, _)| !row[2].contains("PyTorch Profiler")).collect::<Vec<_>>(), file.trace.stats().losses)
     };
     let (plain, watched) = (record(false), record(true));
-    assert_eq!(plain.0.len(), 3 * 4 + 100);
     assert_eq!(plain, watched);
+    let slices = plain.0.iter().filter(|(row, _)| row[0] == "\"X\"" && row[1] == "\"cpu_op\"").count();
+    assert_eq!(slices, 3 * 4 + 100);
 }
 
 #[test]
@@ -197,7 +196,7 @@ fn triggers_join_a_waiting_dump_and_are_skipped_after_it() {
             let [joined_again, skipped] = counts.map(|key| header(&second, key).unwrap().parse::<u64>().unwrap());
             assert!(joined > 0 && skipped > 0 && joined_again > 0, "{skipped} {joined_again}");
             let answered = 2 + joined + joined_again + skipped;
-            assert!(answered <= 200 + posted && answered + 200 > posted, "{answered} of {}", 200 + posted);
+            assert!((200..=200 + posted).contains(&answered), "{answered} of {}", 200 + posted);
         },
     );
     assert_eq!(dumps.paths().len(), 3);
@@ -206,7 +205,7 @@ fn triggers_join_a_waiting_dump_and_are_skipped_after_it() {
 #[test]
 fn slow_step_triggers_a_dump() {
     let dumps = dumps_of(
-        |builder| builder.dump_on(["step>5x".parse().unwrap()]),
+        |builder| builder.dump_on(["step>5x".parse().unwrap()]).dump_after(HOUR),
         |guard| {
             let profiler = guard.profiler();
             for _ in 0..30 {
@@ -220,7 +219,42 @@ fn slow_step_triggers_a_dump() {
     let dump = dumps.only("slow-step");
     assert_eq!(["work", "stall"].map(|name| count(&dump, name)), [30, 1]);
     let reason = header(&dump, "dump_reason").unwrap();
-    assert!(reason.starts_with("\"step 30 took 1"), "{reason}");
+    assert!(reason.starts_with("\"step ") && reason.contains(", the median of the steps before it "), "{reason}");
+}
+
+#[test]
+fn triggers_need_an_output() {
+    let triggered = || KinetoLayer::builder().dump_on([DumpTrigger::Panic]);
+    for builder in [triggered().no_output(), triggered().writer(Vec::new()), triggered().on_trace_ready(|_| ())] {
+        let error = builder.build().unwrap_err();
+        assert!(error.kind() == ErrorKind::Config && error.to_string().contains("set `output`"), "{error}");
+    }
+    let error = KinetoLayer::builder().dump_on([slow("", MS)]).build().unwrap_err();
+    assert!(error.to_string().contains("span:NAME>TIME"), "{error}");
+    // An empty list changes nothing.
+    let (_layer, guard) = KinetoLayer::builder().no_output().dump_on([]).build().unwrap();
+    let trace = guard.finish().unwrap();
+    let config = trace.metadata().into_iter().find(|(key, _)| key == "tracing_kineto").map(|(_, json)| json);
+    assert!(config.is_none_or(|json| !json.contains("keep_newest")));
+}
+
+/// The names of dumps have neither the number of a recording nor the time of the output.
+#[test]
+fn old_dumps_of_all_recordings_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let builder = KinetoLayer::builder().output(folder.path().join("app_{time}.json.gz")).record_from_start(false);
+    let (layer, guard) = builder.keep_dumps(2, 1 << 30).build().unwrap();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        for n in 0..4 {
+            let recording = guard.profiler().record().unwrap();
+            info_span!("work").in_scope(|| ());
+            guard.profiler().dump(&format!("reason {n}")).unwrap().wait().unwrap();
+            drop(recording.finish().unwrap());
+        }
+    });
+    let names: Vec<_> = dumps_in(folder.path()).iter().map(|path| path.to_str().unwrap().to_owned()).collect();
+    let start = format!("/app_{}_2", std::process::id());
+    assert!(names.len() == 2 && names.iter().all(|name| name.contains(&start)), "{names:?}");
 }
 
 #[test]
@@ -258,5 +292,7 @@ fn dump_goes_to_the_sink_of_a_url() {
     assert_eq!(names.len(), 2, "{names:?}");
     let dump = names.iter().find(|name| name.ends_with("Z_001_slow-span-request.json")).unwrap();
     assert!(dump.starts_with("store://bucket/app_"), "{dump}");
-    assert_eq!(count(&Events::read(folder.path().join(dump.rsplit('/').next().unwrap())).unwrap(), "request"), 1);
+    let file = folder.path().join(dump.rsplit('/').next().unwrap());
+    wait_until(|| Events::read(&file).is_ok());
+    assert_eq!(count(&Events::read(&file).unwrap(), "request"), 1);
 }

@@ -65,6 +65,15 @@ impl DumpTrigger {
     pub(in crate::config) const EXPECTED: &str =
         "span:NAME>TIME such as span:request>250ms, step>Nx such as step>3x, event:LEVEL, panic or signal";
 
+    /// Returns whether it can occur.
+    pub(in crate::config) fn is_valid(&self) -> bool {
+        match self {
+            DumpTrigger::SlowSpan { name, longer_than } => !name.is_empty() && !longer_than.is_zero(),
+            DumpTrigger::SlowStep { times } => *times >= 2,
+            DumpTrigger::Event(_) | DumpTrigger::Panic | DumpTrigger::Signal => true,
+        }
+    }
+
     /// Parses a list of triggers.
     pub(in crate::config) fn parse_list(texts: &[String]) -> Result<Vec<DumpTrigger>, UnknownDumpTrigger> {
         texts.iter().map(|text| text.parse()).collect()
@@ -76,7 +85,7 @@ impl FromStr for DumpTrigger {
 
     fn from_str(text: &str) -> Result<DumpTrigger, UnknownDumpTrigger> {
         let text = text.trim();
-        let times = |factor: &str| factor.trim().trim_end_matches('x').parse().ok().filter(|times| *times >= 2);
+        let times = |factor: &str| factor.trim().trim_end_matches('x').parse().ok();
         let parsed = match text.split_once([':', '>']) {
             None => match text {
                 "step" => Some(DumpTrigger::SlowStep { times: 3 }),
@@ -88,15 +97,15 @@ impl FromStr for DumpTrigger {
             Some(("event", level)) => level.parse().ok().map(DumpTrigger::Event),
             Some(("span", slow)) => slow.rsplit_once('>').and_then(|(name, time)| {
                 let (name, longer_than) = (name.trim().to_owned(), parse_duration(time.trim())?);
-                (!name.is_empty()).then_some(DumpTrigger::SlowSpan { name, longer_than })
+                Some(DumpTrigger::SlowSpan { name, longer_than })
             }),
             Some(_) => None,
         };
-        parsed.ok_or_else(|| UnknownDumpTrigger(text.to_owned()))
+        parsed.filter(DumpTrigger::is_valid).ok_or_else(|| UnknownDumpTrigger(text.to_owned()))
     }
 }
 
-/// Formats a text that can be parsed.
+/// Formats as in `KINETO_DUMP_ON`; times to a millisecond.
 impl fmt::Display for DumpTrigger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     fn parts(pid: u32) -> PlaceholderValues {
-        PlaceholderValues { pid, host: "h".to_owned(), rank: 5, time: std::time::UNIX_EPOCH }
+        PlaceholderValues { pid, host: "h".to_owned(), rank: 5, time: None }
     }
 
     #[test]

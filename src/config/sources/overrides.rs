@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::super::keys::Key;
 use super::super::sections::distributed::DistributedInfo;
+use super::super::sections::dumps::DumpTrigger;
 use super::super::sections::output::Output;
 use super::super::value::{SettingKind, Value};
 use super::settings::{ParsedSettings, SettingError, SourceSettings};
@@ -66,6 +67,7 @@ fn value_error(key: Key, value: &Value) -> Option<SettingError> {
         (Value::Int(value), SettingKind::Int(range)) => range.contains(value),
         (Value::Bytes(bytes), _) => *bytes > 0,
         (Value::Modes(modes), _) => modes.are_compatible(),
+        (Value::DumpTriggers(triggers), _) => triggers.iter().all(DumpTrigger::is_valid),
         (Value::Output(Output::Exact(path)), _) => !path.as_os_str().is_empty(),
         _ => return None,
     };
@@ -88,6 +90,7 @@ mod tests {
             .with(Key::FieldLimit, 0_usize)
             .with(Key::BufferLimit, Value::Bytes(0))
             .with(Key::LogFile, Output::Exact("".into()))
+            .with(Key::DumpOn, vec![DumpTrigger::SlowStep { times: 1 }])
             .with(Key::WithArgs, false);
         let reading = overrides.read_settings();
         let errors: Vec<_> = reading.errors.iter().map(ToString::to_string).collect();
@@ -98,6 +101,7 @@ mod tests {
                 "`field_limit_bytes(0)`: expected a whole number from 1 to 1073741824",
                 "`buffer_limit_bytes(0)`: expected at least 1 byte",
                 "`output()`: expected a path",
+                &format!("`dump_on(step>1x)`: expected {}", DumpTrigger::EXPECTED),
             ]
         );
         assert!(reading.settings.get(Key::WithArgs).is_some());

@@ -115,6 +115,11 @@ impl MergedSettings {
         self.0.iter_mut().filter(|(set, _, _)| *set == key).for_each(|entry| entry.1 = value.clone());
     }
 
+    /// Returns whether anything triggers dumps.
+    pub(in crate::config) fn has_dump_triggers(&self) -> bool {
+        self.iter().any(|(_, value)| matches!(value, Value::DumpTriggers(triggers) if !triggers.is_empty()))
+    }
+
     /// Gives `key` another default than that of the table, unless a source sets it.
     pub(in crate::config) fn set_default(&mut self, key: Key, value: Value) {
         if self.value_source(key) == ConfigSource::Default {

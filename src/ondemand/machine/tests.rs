@@ -26,7 +26,8 @@ impl Bench {
     fn admit_into(&mut self, text: &str, output: Option<&str>) -> Admission {
         let output = output.map(PathBuf::from);
         let incoming = Incoming { text: text.to_owned(), by: "a test".to_owned(), output, answer: None };
-        let parts = PlaceholderValues { pid: 7, time: self.moment.wall, ..Config::default().placeholder_values() };
+        let parts =
+            PlaceholderValues { pid: 7, time: Some(self.moment.wall), ..Config::default().placeholder_values() };
         let request = Request::from_incoming(&incoming, &OnDemandConfig::default(), &parts).unwrap();
         self.machine.admit_request(request, &self.moment)
     }

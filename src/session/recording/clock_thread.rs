@@ -170,6 +170,7 @@ impl ClockState {
         // The thread that started this one is inside a hook, perhaps on the only processor.
         std::thread::sleep(Duration::from_millis(1));
         while self.alive.load(Ordering::Relaxed) {
+            self.triggers.handle_triggers(self.recorder.triggers());
             if self.recorder.epoch() == 0 {
                 std::thread::park();
                 next = Instant::now() + PERIOD;
@@ -178,7 +179,6 @@ impl ClockState {
             self.recorder.make_room(self.oldest_kept(), &self.collectors);
             self.recorder.pool().refill();
             self.report_limit();
-            self.triggers.answer_triggers();
             if Instant::now() >= next {
                 let anchor = Anchor::read_clocks();
                 if self.recorder.epoch() != 0 {

@@ -495,6 +495,7 @@ fn trace_info(config: &Config, trace_id: String) -> TraceInfo {
         execution_trace: config.execution_trace,
         is_strict: false,
         some_threads: false,
+        flush_timeout: config.flush_timeout,
         post_processing_timeout: None,
         private_use1: None,
         violations: Violations::default(),

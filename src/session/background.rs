@@ -1,0 +1,141 @@
+//! Saves on threads of their own, for which the end of the process waits.
+
+use super::exit::register_at_exit;
+use super::saving::{TIME_TO_CLOSE, contain_panics, report_outcome};
+use super::settings::exit_deadline;
+use crate::error::{Error, ErrorKind};
+use crate::os::fork;
+use crate::recorder::memory_listeners::InternalAllocGuard;
+use crate::trace::Trace;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// A file that a thread writes while the program continues, from [`Trace::save_in_background`] or
+/// [`Profiler::dump`](crate::Profiler::dump).
+///
+/// The file is written even if this is dropped, and the end of the process waits for it, at most for the layer's
+/// [`flush_timeout`](crate::KinetoLayerBuilder::flush_timeout). A message reports the file, or why it was not written.
+#[derive(Debug)]
+pub struct BackgroundSave {
+    path: PathBuf,
+    outcome: Outcome,
+    /// The fork generation of the process that writes it.
+    process: u64,
+}
+
+/// The result of a save, once it has ended.
+type Outcome = Arc<OnceLock<Result<(), Error>>>;
+
+impl BackgroundSave {
+    /// Returns the path of the file, which appears when it is complete.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns whether writing has ended.
+    pub fn is_finished(&self) -> bool {
+        self.process != fork::generation() || self.outcome.get().is_some()
+    }
+
+    /// Waits until the file is complete; returns its path.
+    ///
+    /// # Errors
+    /// Those of [`Trace::save`]; [`Forked`](ErrorKind::Forked) in a forked child, where nothing writes.
+    pub fn wait(self) -> Result<PathBuf, Error> {
+        if self.process != fork::generation() {
+            let text = format!("{} is written by the parent process; wait there", self.path.display());
+            return Err(Error::new(ErrorKind::Forked, text));
+        }
+        self.outcome.wait().clone().map(|()| self.path)
+    }
+
+    /// Starts a thread that saves a trace by `save`.
+    pub(super) fn start(
+        trace: Trace,
+        path: PathBuf,
+        save: impl FnOnce(&Trace, &Path) -> Result<(), Error> + Send + 'static,
+    ) -> Result<BackgroundSave, Error> {
+        register_at_exit();
+        let handle = BackgroundSave { path, outcome: Outcome::default(), process: fork::generation() };
+        let (active, path) = (ActiveSave::register(&trace, &handle.outcome), handle.path.clone());
+        let write = move || {
+            let _own = InternalAllocGuard::begin();
+            let saved = contain_panics(&path, || save(&trace, &path));
+            report_outcome(&saved, &trace, &path);
+            // The records are free again before anyone learns of the result.
+            let outcome = active.outcome.clone();
+            drop((active, trace));
+            let _ = outcome.set(saved);
+        };
+        match std::thread::Builder::new().name("kineto-write".into()).spawn(write) {
+            Ok(_) => Ok(handle),
+            Err(error) => Err(Error::io("start a thread that writes", &handle.path, error, "end other threads")),
+        }
+    }
+}
+
+impl Trace {
+    /// Writes the trace to a file as [`save`](Trace::save) does, on a thread, while the program continues.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), tracing_kineto::Error> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("epoch_1.pt.trace.json.gz");
+    /// # let (layer, guard) = tracing_kineto::KinetoLayer::builder().no_output().build()?;
+    /// # drop(layer);
+    /// let trace = guard.profiler().stop()?;
+    /// let save = trace.save_in_background(path)?;
+    /// drop(trace); // Its memory is returned when the file is complete.
+    /// // Later:
+    /// println!("{}", save.wait()?.display());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the thread cannot be started; the trace can still be [saved](Trace::save). Those of writing are returned by
+    /// [`BackgroundSave::wait`].
+    pub fn save_in_background(&self, path: impl AsRef<Path>) -> Result<BackgroundSave, Error> {
+        BackgroundSave::start(self.clone(), path.as_ref().to_owned(), |trace, path| trace.save(path))
+    }
+}
+
+/// The saves in progress; a forked child starts with none.
+static ACTIVE: fork::Own<Vec<(Trace, Outcome)>> = fork::Own::of_first(Vec::new());
+
+/// A save in progress, until it is dropped.
+struct ActiveSave {
+    outcome: Outcome,
+}
+
+impl ActiveSave {
+    fn register(trace: &Trace, outcome: &Outcome) -> ActiveSave {
+        ACTIVE.lock().push((trace.clone(), outcome.clone()));
+        ActiveSave { outcome: outcome.clone() }
+    }
+}
+
+impl Drop for ActiveSave {
+    fn drop(&mut self) {
+        ACTIVE.lock().retain(|(_, outcome)| !Arc::ptr_eq(outcome, &self.outcome));
+    }
+}
+
+/// Makes all saves close their files in time if the process began to end at `now`; returns the last of their deadlines.
+pub(super) fn limit_saves(now: Instant) -> Option<Instant> {
+    let limit = |(trace, _): &(Trace, Outcome)| {
+        let deadline = exit_deadline(trace.flush_timeout(), now);
+        trace.progress().close_at(deadline);
+        deadline
+    };
+    ACTIVE.lock().iter().map(limit).max()
+}
+
+/// Waits for all saves; the process began to end at `now`.
+pub(super) fn wait_for_saves(now: Instant) {
+    const INTERVAL: Duration = Duration::from_millis(5);
+    while limit_saves(now).is_some_and(|deadline| Instant::now() < deadline + TIME_TO_CLOSE) {
+        std::thread::sleep(INTERVAL);
+    }
+}
