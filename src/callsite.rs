@@ -1,5 +1,9 @@
 //! Decisions that are made once for each callsite: its class, its recorded fields, whether it is recorded.
 
+mod description;
+
+pub(crate) use description::SiteDescription;
+
 use crate::os::fork::PerProcess;
 use crate::recorder::state;
 use kineto_trace::activity::{ActivityType, ActivityTypes, RecordScope, catalogue};
@@ -408,7 +412,12 @@ impl Sites {
         site
     }
 
-    /// Returns the callsites seen so far; a record's `site` is an index into this list.
+    /// Describes the callsites seen so far; a record's `site` is an index into this list.
+    pub(crate) fn describe_sites(&self) -> Vec<SiteDescription> {
+        self.all_sites().into_iter().map(SiteDescription::of_site).collect()
+    }
+
+    /// Returns the callsites seen so far.
     pub(crate) fn all_sites(&self) -> Vec<&'static Site> {
         let lock = || self.known_sites().read().unwrap_or_else(PoisonError::into_inner);
         loop {

@@ -338,7 +338,7 @@ impl Trace {
             let mut finder = Finder::default();
             let sites = &self.inner.recorded.sites;
             if self.inner.own.iter().any(|own| own.has_any_arg(&Finder::KEYS))
-                || sites.iter().any(|site| Finder::may_need(site.metadata))
+                || sites.iter().any(|site| Finder::may_need(site))
             {
                 // `Finder` has no errors.
                 let _ = self.edited_rows(&mut self.inner.progress.of_walk(&mut finder));
@@ -490,7 +490,7 @@ impl Trace {
                 "no span reached the layer: the program made none, a filter in front of all layers hides them, or another \
                   subscriber was set before; install the layer first",
             )
-        } else if sites.iter().all(|site| !site.is_recorded()) {
+        } else if sites.iter().all(|site| !site.is_recorded) {
             Some(
                 "every span that reached the layer is left out by its filter, or by the selected activity types or scopes; widen them",
             )

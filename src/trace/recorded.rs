@@ -2,7 +2,7 @@
 
 use super::index::Run;
 use crate::buffer::{CommittedRecord, flag};
-use crate::callsite::Site;
+use crate::callsite::SiteDescription;
 use crate::fields::Word;
 use crate::recorder::{EvictionCounts, LaneRow, LargePayload, RecordedBuffers, RecordedPart, Recorder};
 use crate::time::Ticks;
@@ -16,7 +16,7 @@ pub(crate) struct Recorded {
     /// Sorted by first id.
     pub(crate) parts: Vec<RecordedPart>,
     pub(crate) lanes: Vec<LaneRow>,
-    pub(crate) sites: Vec<&'static Site>,
+    pub(crate) sites: Vec<SiteDescription>,
     /// The recorded stretches of time: more than one after a pause.
     pub(crate) windows: Vec<Window>,
     /// The start and end of the recording, pauses included.
@@ -64,7 +64,7 @@ impl Recorded {
         Recorded {
             parts,
             lanes: taken.lanes,
-            sites: owner.sites.all_sites(),
+            sites: owner.sites.describe_sites(),
             windows,
             whole,
             large_payloads: taken.large_payloads.into_iter().collect(),

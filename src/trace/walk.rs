@@ -8,7 +8,7 @@ use super::recorded::Recorded;
 use super::thread::ThreadRows;
 use super::thread::args::{FieldArgs, Source};
 use super::thread::symbols::StackSymbols;
-use crate::callsite::{COUNTER_TARGET, EventRole, Site};
+use crate::callsite::{COUNTER_TARGET, SiteDescription};
 use crate::clock::Converter;
 use crate::collector::Collection;
 use crate::config::AsyncSpans;
@@ -22,7 +22,6 @@ use kineto_trace::rows::{AsyncRow, ProcessRow, Rows, SiteRow, SpanArgs, SpanRow,
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
-use tracing_core::Metadata;
 
 /// The sources of all rows.
 #[derive(Clone, Copy)]
@@ -190,17 +189,16 @@ impl<'t> Walk<'t> {
 
     /// Returns the shared data of all slices, by callsite.
     pub(super) fn site_rows(&self) -> List<SiteRow> {
-        let place = |metadata: &Metadata<'_>| Some(format!("{}:{}", metadata.file()?, metadata.line()?));
-        let row = |(number, site): (usize, &&'static Site)| SiteRow {
+        let row = |(number, site): (usize, &SiteDescription)| SiteRow {
             number,
-            kind: site.class(),
-            name: site.metadata.name(),
-            target: Some(site.metadata.target()).filter(|target| self.with_target && *target != COUNTER_TARGET),
-            location: if self.with_location { place(site.metadata) } else { None },
+            kind: site.class,
+            name: site.name.clone(),
+            target: (self.with_target && site.target != COUNTER_TARGET).then(|| site.target.clone()),
+            location: if self.with_location { site.location() } else { None },
             scope: site.scope,
             keys: {
-                let names = site.metadata.fields().iter().map(|field| field.name());
-                if site.event == EventRole::Counter { Keys::of_series(names) } else { Keys::new(names) }
+                let names = site.fields.iter().map(|name| &**name);
+                if site.is_counter { Keys::of_series(names) } else { Keys::new(names) }
             },
         };
         self.recorded.sites.iter().enumerate().map(row).collect()
@@ -241,7 +239,7 @@ impl<'t> Walk<'t> {
         let mut name = List::new();
         let named = source.span_name(span, polls.site, &mut name);
         rows.write_async_track(&AsyncRow {
-            name: named.unwrap_or(site.name),
+            name: named.unwrap_or(&site.name),
             span,
             track: track.track,
             on: Row { process: Lane::Name(ASYNC_SPANS), thread: Lane::Id(0) },

@@ -31,10 +31,10 @@ struct Key {
 
 impl Keys {
     /// Returns the keys for fields with these names.
-    pub fn new(names: impl Iterator<Item = &'static str>) -> Keys {
+    pub fn new<'n>(names: impl Iterator<Item = &'n str>) -> Keys {
         let names: Vec<&str> = names.collect();
         let mut used: Vec<String> = Vec::new();
-        let key = |field: &'static str| {
+        let key = |field: &str| {
             let known =
                 field_names::argument_for_field(field).filter(|entry| !used.iter().any(|used| used == entry.key));
             let own = make_unique(field_names::name_in_file(field), &used);
@@ -46,7 +46,7 @@ impl Keys {
     }
 
     /// Returns the keys of a counter's fields, which are the unchanged names: a counter has only series.
-    pub fn of_series(names: impl Iterator<Item = &'static str>) -> Keys {
+    pub fn of_series<'n>(names: impl Iterator<Item = &'n str>) -> Keys {
         let (mut fields, mut used, mut name) = (Vec::new(), Vec::new(), None);
         for (number, field) in names.enumerate() {
             name = name.or((field == NAME_FIELD).then_some(number));

@@ -1,5 +1,6 @@
 //! The interface between a trace and its writers: rows, one by one, in the order of the file.
 
+use std::borrow::Cow;
 use std::io;
 
 use crate::activity::{Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, Lane, RecordScope, Track};
@@ -127,9 +128,9 @@ pub struct SiteRow {
     /// The index among the trace's callsites.
     pub number: usize,
     pub kind: ActivityType,
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// "target", if it is written.
-    pub target: Option<&'static str>,
+    pub target: Option<Cow<'static, str>>,
     /// "location", if it is written.
     pub location: Option<String>,
     /// The scope derived from its target.
@@ -143,7 +144,7 @@ impl SliceRow<'_> {
     pub fn to_activity(&self) -> Activity<'_> {
         Activity {
             kind: self.args.site.kind,
-            name: self.name.unwrap_or(self.args.site.name),
+            name: self.name.unwrap_or(&self.args.site.name),
             track: Track::new(self.process, self.thread),
             body: Body::Slice { start: self.start, end: self.end },
             id: self.id,
@@ -171,7 +172,7 @@ impl Args for SpanArgs<'_> {
 
 impl Args for SiteRow {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        let own = [("target", self.target), ("location", self.location.as_deref())];
+        let own = [("target", self.target.as_deref()), ("location", self.location.as_deref())];
         own.iter().for_each(|(key, text)| {
             if let Some(text) = text {
                 each(key, ArgValue::Str(text));

@@ -50,7 +50,7 @@ impl link::Spans for HostSpans<'_> {
     fn annotation_of(&self, span: u64) -> u64 {
         let Some(definition) = self.host.recorded.find_record(span) else { return 0 };
         let site = self.host.recorded.sites.get(definition.head.site as usize);
-        if site.is_none_or(|site| site.class() != ActivityType::UserAnnotation) {
+        if site.is_none_or(|site| site.class != ActivityType::UserAnnotation) {
             return 0;
         }
         // On the host, its first slice represents it; that is usually the next record.

@@ -433,11 +433,9 @@ impl LateKind {
 fn unshown_values(recorded: &Recorded, counter: &CommittedRecord<'_>) -> u64 {
     let mut words = List::new();
     recorded.read_payload(counter, &mut words);
-    let names = recorded.sites.get(counter.head.site as usize).map(|site| site.metadata.fields());
-    let is_name = |index: usize| {
-        let named = |name: &str| names.and_then(|names| names.field(name)).is_some_and(|field| field.index() == index);
-        named(NAME_FIELD) || named("message")
-    };
+    let site = recorded.sites.get(counter.head.site as usize);
+    let names = [NAME_FIELD, "message"].map(|name| site.and_then(|site| site.field_index(name)));
+    let is_name = |field| names.contains(&Some(field));
     let unshown = decode_values(&words).filter(|value| match value.datum {
         Datum::F64(number) => !number.is_finite(),
         Datum::Text(_) => !is_name(value.field),

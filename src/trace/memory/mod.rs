@@ -84,9 +84,8 @@ impl Categories {
 
     fn of_spans(&mut self, slice: u64, source: &Source<'_>) -> Category {
         let fields = self.fields.get_or_insert_with(|| {
-            let field = |site: &&crate::callsite::Site| site.metadata.fields().field(CATEGORY_FIELD);
-            let all: List<_> =
-                source.recorded.sites.iter().map(|site| field(site).map(|field| field.index())).collect();
+            let sites = source.recorded.sites.iter();
+            let all: List<_> = sites.map(|site| site.field_index(CATEGORY_FIELD)).collect();
             if all.iter().any(Option::is_some) { all } else { List::new() }
         });
         if fields.is_empty() {

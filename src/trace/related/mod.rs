@@ -4,6 +4,7 @@ pub(super) mod backward;
 mod groups;
 pub(super) mod operations;
 
+use crate::callsite::SiteDescription;
 use backward::{Addition, EVALUATE, FORWARD_THREAD, ForwardOperations, Node, SCOPE, SEQUENCE, is_operation};
 use groups::Groups;
 use kineto_trace::activity::catalogue::lookup_field;
@@ -11,7 +12,6 @@ use kineto_trace::activity::{Activity, ArgValue, Args};
 use kineto_trace::fallible::List;
 use kineto_trace::rows::{Rows, SliceRow};
 use std::io;
-use tracing_core::Metadata;
 
 /// The result of a walk: an entry for each operation with a sequence number and each process group.
 #[derive(Debug, Default)]
@@ -57,8 +57,8 @@ impl Finder {
     pub(super) const KEYS: [&str; 2] = [SEQUENCE, "Collective name"];
 
     /// Returns whether spans of a callsite may relate to other rows.
-    pub(super) fn may_need(metadata: &Metadata<'_>) -> bool {
-        let mut keys = metadata.fields().iter().filter_map(|field| lookup_field(field.name())).map(|entry| entry.key);
+    pub(super) fn may_need(site: &SiteDescription) -> bool {
+        let mut keys = site.fields.iter().filter_map(|field| lookup_field(field)).map(|entry| entry.key);
         keys.any(|key| Finder::KEYS.contains(&key))
     }
 
@@ -74,7 +74,7 @@ impl Rows for Finder {
             self.groups.add_row(&slice.to_activity());
         }
         let says_scope = site.scope.is_some() || site.keys.has_argument(SCOPE);
-        if site.keys.has_argument(SEQUENCE) || says_scope || slice.name.unwrap_or(site.name).starts_with(EVALUATE) {
+        if site.keys.has_argument(SEQUENCE) || says_scope || slice.name.unwrap_or(&site.name).starts_with(EVALUATE) {
             self.operations.add_row(self.row, &slice.to_activity());
         } else if is_operation(site.kind) {
             self.operations.skip_operation();

@@ -98,7 +98,7 @@ impl Rows for WithOperations<'_> {
             return self.rows.write_slice(slice);
         }
         let name =
-            self.overload_name(span, site).map(|overload| format!("{}.{overload}", slice.name.unwrap_or(site.name)));
+            self.overload_name(span, site).map(|overload| format!("{}.{overload}", slice.name.unwrap_or(&site.name)));
         let may_decline = self.sites.get(site.number).is_some_and(|site| site.may_decline);
         let is_in_some = self.has_modules && parent != 0 && !(may_decline && declines_modules(&slice.args));
         let in_modules = is_in_some.then(|| InModules { modules: self.module_names(parent), marks });

@@ -83,7 +83,7 @@ impl<'t> Source<'t> {
     pub(crate) fn slice_name<'b>(&'b self, slice: u64, words: &'b mut List<Word>) -> &'b str {
         let Some(record) = self.recorded.find_record(slice) else { return "" };
         let named = self.span_name(record.span_id(), record.head.site, words);
-        named.or_else(|| self.sites.get(record.head.site as usize).map(|site| site.name)).unwrap_or("")
+        named.or_else(|| self.sites.get(record.head.site as usize).map(|site| &*site.name)).unwrap_or("")
     }
 
     /// Shows the arguments of a slice that belong to a collective operation.
@@ -134,19 +134,16 @@ impl<'t> Source<'t> {
         else {
             return;
         };
-        let Some(metadata) = self.recorded.sites.get(record.head.site as usize).map(|site| site.metadata) else {
-            return;
-        };
+        let Some(site) = self.recorded.sites.get(record.head.site as usize) else { return };
         let mut words = self.later.take();
         self.recorded.read_payload(&record, &mut words);
-        let field = |name| metadata.fields().field(name).map(|field| field.index());
         // `#[instrument(err)]` puts the error into the field `error`; hand-written events use the message.
-        let wanted = [field("error"), field("message")];
+        let wanted = ["error", "message"].map(|name| site.field_index(name));
         let text =
             wanted.iter().flatten().find_map(|wanted| decode_values(&words).find(|value| value.field == *wanted));
         match text.or_else(|| decode_values(&words).next()) {
             Some(value) => each("error", value.datum.into()),
-            None => each("error", ArgValue::Str(metadata.name())),
+            None => each("error", ArgValue::Str(&site.name)),
         }
         self.later.replace(words);
     }
@@ -188,7 +185,7 @@ impl Args for EventArgs<'_> {
                 each("span id", ArgValue::U64(self.span));
             }
             if let Some(site) = self.source.recorded.sites.get(self.record.head.site as usize) {
-                each("level", ArgValue::Str(site.metadata.level().as_str()));
+                each("level", ArgValue::Str(site.level.as_str()));
             }
             site.visit(each);
         }

@@ -238,11 +238,10 @@ impl<'w> ThreadRows<'w> {
         let is_counter = record.head.tag == Tag::Counter;
         let span = if is_counter { 0 } else { record.words[1] };
         let args = EventArgs { source: self.source, record: *record, span, numbers_only: is_counter };
-        let field = |name| site.metadata.fields().field(name).map(|field| field.index());
-        let named_by = field(NAME_FIELD).or_else(|| field("message"));
+        let named_by = site.field_index(NAME_FIELD).or_else(|| site.field_index("message"));
         let mut name = List::new();
         let named = named_by.and_then(|by| self.source.field_text(record, &mut name, by));
-        let name = named.unwrap_or(site.metadata.name());
+        let name = named.unwrap_or(&site.name);
         let track = Track::new(walk.process, walk.row_id(self.id, 0));
         let body = if is_counter { Body::Counter { at } } else { Body::Instant { at } };
         let mut activity = Activity::new(ActivityType::CpuInstantEvent, name, track, body);

@@ -140,7 +140,7 @@ impl SiteText {
     #[cold]
     fn render(site: &SiteRow) -> SiteText {
         SiteText {
-            start: render_bytes(|out| start_of_slice(out, site.kind, site.name)),
+            start: render_bytes(|out| start_of_slice(out, site.kind, &site.name)),
             has_own_id: has_own_id(site.kind),
             keys: site.keys.own_keys().map(KeyText::render).collect(),
             end: render_bytes(|out| site.visit(&mut |key, value| out.put_member(false, key, &value))),
@@ -194,7 +194,15 @@ mod tests {
         let long = "a key of more than thirty-two bytes";
         let fields = ["a", "k\t\"", "seq", "dims", "kineto.name", "twenty-eight bytes, which fit", long];
         let keys = Keys::new(fields.into_iter().cycle().skip(number % 3).take(7));
-        SiteRow { number, kind, name, target: (number & 2 != 0).then_some("a::b"), location, scope: None, keys }
+        SiteRow {
+            number,
+            kind,
+            name: name.into(),
+            target: (number & 2 != 0).then_some("a::b".into()),
+            location,
+            scope: None,
+            keys,
+        }
     }
 
     proptest! {
