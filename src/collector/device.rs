@@ -1,6 +1,7 @@
 //! Descriptions of devices by their collectors.
 
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 
 /// A device: the names of its rows, and its properties.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,9 +20,9 @@ pub struct DeviceDescription {
     /// Its streams, or other parts, that have names.
     pub streams: Vec<Stream>,
     /// Its entries in the trace's `deviceProperties`, without id and name, under libkineto's keys.
-    pub properties: Vec<(&'static str, i64)>,
+    pub properties: Vec<(Cow<'static, str>, i64)>,
     /// Further values that are not written to the trace; record layouts may use them.
-    pub attributes: Vec<(&'static str, i64)>,
+    pub attributes: Vec<(Cow<'static, str>, i64)>,
 }
 
 /// A stream of a device, or another part that gets a row.
@@ -60,7 +61,7 @@ impl DeviceDescription {
         let mut entry = Map::new();
         entry.insert("id".to_owned(), self.id.into());
         entry.insert("name".to_owned(), Value::from(self.name.as_str()));
-        entry.extend(self.properties.iter().map(|(key, value)| ((*key).to_owned(), Value::from(*value))));
+        entry.extend(self.properties.iter().map(|(key, value)| (key.clone().into_owned(), Value::from(*value))));
         Value::Object(entry).to_string()
     }
 }
@@ -72,7 +73,7 @@ mod tests {
     #[test]
     fn device_entry_escapes_its_name() {
         let mut device = DeviceDescription::new(1, "a \"b\"");
-        device.properties = vec![("numSms", 132)];
+        device.properties = vec![("numSms".into(), 132)];
         let entry: Value = serde_json::from_str(&device.to_json()).unwrap();
         assert_eq!(entry, serde_json::json!({"id": 1, "name": "a \"b\"", "numSms": 132}));
         assert_eq!((device.property("numSms"), device.property("x")), (Some(132), None));

@@ -11,6 +11,7 @@ use crate::correlation::CorrelationSink;
 use crate::os::fork;
 use crate::time::{Ticks, Timestamp};
 use kineto_trace::activity::CorrelationId;
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
@@ -40,7 +41,7 @@ struct StartedCollector {
 /// The records of a collector, or why it recorded nothing.
 #[derive(Debug)]
 pub(crate) struct Collection {
-    pub(crate) name: &'static str,
+    pub(crate) name: Cow<'static, str>,
     pub(crate) state: Result<Capabilities, Unavailable>,
     pub(crate) records: Collected,
     pub(crate) clock: ClockMap,
@@ -219,7 +220,7 @@ impl CollectorSet {
     fn collect_all(&self, started: &[StartedCollector], close: bool) -> Vec<Collection> {
         let ran = started.iter().map(|each| each.collect(close));
         let off = self.off.iter().map(|(name, reason)| Collection {
-            name,
+            name: (*name).into(),
             state: Err(reason.clone()),
             records: Collected::empty(),
             clock: ClockMap::default(),
@@ -258,7 +259,7 @@ impl StartedCollector {
         let tolerance = clock.error_at_most_ns().saturating_add(CLOCK_TOLERANCE_NS);
         let since = Timestamp::from_nanos(self.since.as_nanos().saturating_sub(tolerance));
         let latest = super::clock::realtime_now().saturating_add(tolerance);
-        let (name, state) = (self.collector.name(), self.capabilities());
+        let (name, state) = (self.collector.name().into(), self.capabilities());
         Collection {
             name,
             state,

@@ -139,7 +139,7 @@ impl Diagnosis {
         };
         let device = |(device, id): &(DeviceDescription, Option<String>)| {
             let properties: Map<_, _> =
-                device.properties.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())).collect();
+                device.properties.iter().map(|(key, value)| (key.clone().into_owned(), (*value).into())).collect();
             json!({ "id": device.id, "name": device.name, "uuid": id, "properties": properties })
         };
         json!({
@@ -300,7 +300,9 @@ pub(super) mod tests {
     /// Makes the diagnosis of a machine with a GPU and a collector of that verdict.
     fn sample(verdict: Verdict) -> Diagnosis {
         let mut device = DeviceDescription::new(0, "NVIDIA H100 MIG 1g.10gb");
-        device.properties = vec![("computeMajor", 9), ("computeMinor", 0), ("totalGlobalMem", 10_600_000_000)];
+        device.properties = [("computeMajor", 9), ("computeMinor", 0), ("totalGlobalMem", 10_600_000_000)]
+            .map(|(key, value)| (key.into(), value))
+            .into();
         let types = ActivityTypes::of(&[ActivityType::ConcurrentKernel, ActivityType::CudaSync]);
         let collector = CollectorDiagnosis {
             name: "cupti",

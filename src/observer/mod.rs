@@ -10,6 +10,7 @@ pub use span::ObservedSpan;
 
 use crate::collector::{Unavailable, Why, catch_panic};
 use crate::diag::diag;
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -57,7 +58,7 @@ pub trait SpanObserver: fmt::Debug + Send + Sync {
 #[non_exhaustive]
 pub struct ObserverReport {
     /// Its name.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// `Ok` if it received spans, else the reason.
     pub state: Result<(), Unavailable>,
 }
@@ -108,7 +109,7 @@ impl Observers {
                 _ => Err(Unavailable::new(Why::Failed, "it panicked before", "fix its code")),
             };
             running |= u64::from(state.is_ok()) << at;
-            reports.push(ObserverReport { name: name_of(&**observer), state });
+            reports.push(ObserverReport { name: name_of(&**observer).into(), state });
         }
         *self.reports.lock().unwrap_or_else(PoisonError::into_inner) = reports;
         self.running.store(running, Ordering::Relaxed);

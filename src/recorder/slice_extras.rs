@@ -4,6 +4,7 @@ use crate::buffer::{Loss, Losses};
 use crate::collector::{Unavailable, Why};
 use crate::diag::diag;
 use crate::os::counters::{EVENTS, EVENTS_MAX, Group, PerfEvent};
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +26,7 @@ pub(crate) struct SliceExtras {
 #[non_exhaustive]
 pub struct CounterReport {
     /// Its name.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// `Ok` if it was counted, else the reason.
     pub state: Result<(), Unavailable>,
 }
@@ -61,7 +62,7 @@ impl SliceExtras {
             return Err(format!("{} performance events are too many; at most {EVENTS_MAX} are counted", wanted.len()));
         }
         let mut reports: Vec<_> =
-            wanted.iter().map(|event| CounterReport { name: event.name, state: Ok(()) }).collect();
+            wanted.iter().map(|event| CounterReport { name: event.name.into(), state: Ok(()) }).collect();
         drop(Group::open_events(wanted.iter().copied(), &mut |event, why| {
             let refused = reports.iter_mut().filter(|report| report.name == event.name);
             refused.for_each(|report| report.state = Err(refusal_reason(&why)));
@@ -120,7 +121,7 @@ fn unknown_event_message(name: &str) -> String {
 
 /// Returns the names of the events that cannot be counted, with the reason of the first; `None` if all can.
 fn uncounted_events(reports: &[CounterReport]) -> Option<String> {
-    let refused = || reports.iter().filter_map(|report| Some((report.name, report.state.as_ref().err()?)));
+    let refused = || reports.iter().filter_map(|report| Some((&*report.name, report.state.as_ref().err()?)));
     let (_, first) = refused().next()?;
     let names: Vec<_> = refused().filter(|(_, why)| *why == first).map(|(name, _)| name).collect();
     let more = refused().count() - names.len();
@@ -193,18 +194,18 @@ mod tests {
         let wanted = ["task-clock", "cycles", "page-faults", "cycles", "context-switches"];
         let slice_extras = SliceExtras::new(0, &names(&wanted)).unwrap();
         let reports = slice_extras.reports();
-        let told: Vec<_> = reports.iter().map(|report| report.name).collect();
+        let told: Vec<_> = reports.iter().map(|report| &*report.name).collect();
         assert_eq!(told, ["task-clock", "cycles", "page-faults", "context-switches"]);
         let counted: Vec<_> = slice_extras.events.iter().map(|event| event.name).collect();
-        let expected: Vec<_> = reports.iter().filter(|r| r.state.is_ok()).map(|r| r.name).collect();
+        let expected: Vec<_> = reports.iter().filter(|r| r.state.is_ok()).map(|r| &*r.name).collect();
         assert_eq!(counted, expected);
         assert!(reports.iter().all(|report| report.state.is_ok() || report.to_string().len() > 20), "{reports:?}");
     }
 
     #[test]
     fn uncounted_events_share_one_message() {
-        let report = |name, why: Option<Why>| CounterReport {
-            name,
+        let report = |name: &'static str, why: Option<Why>| CounterReport {
+            name: name.into(),
             state: why.map_or(Ok(()), |why| Err(Unavailable::new(why, "the reason", "the remedy"))),
         };
         let counted = report("cycles", None);

@@ -11,6 +11,7 @@ use crate::write::chrome::PRIVATE_USE1_KEY;
 use crate::write::sink::Sinks;
 use kineto_trace::activity::ActivityTypes;
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ pub(crate) struct TraceInfo {
     pub(crate) distributed: Option<DistributedInfo>,
     /// The settings in force, as a JSON object.
     pub(crate) effective: String,
-    pub(crate) clock: &'static str,
+    pub(crate) clock: Cow<'static, str>,
     pub(crate) async_spans: AsyncSpans,
     pub(crate) with_target: bool,
     pub(crate) with_location: bool,
@@ -160,18 +161,20 @@ impl Trace {
         if let (Some(about), false) = (about.as_object_mut(), stats.observers.is_empty()) {
             let state =
                 |report: &ObserverReport| report.state.as_ref().map_or_else(ToString::to_string, |()| "told".into());
-            let reports = stats.observers.iter().map(|report| (report.name.to_owned(), Value::from(state(report))));
+            let reports =
+                stats.observers.iter().map(|report| (report.name.clone().into_owned(), Value::from(state(report))));
             about.insert("observers".to_owned(), Value::Object(reports.collect()));
         }
         if let (Some(about), false) = (about.as_object_mut(), stats.counters.is_empty()) {
             let state =
                 |report: &CounterReport| report.state.as_ref().map_or_else(ToString::to_string, |()| "counted".into());
-            let reports = stats.counters.iter().map(|report| (report.name.to_owned(), Value::from(state(report))));
+            let reports =
+                stats.counters.iter().map(|report| (report.name.clone().into_owned(), Value::from(state(report))));
             about.insert("performance_events".to_owned(), Value::Object(reports.collect()));
         }
         if let (Some(about), false) = (about.as_object_mut(), stats.recorded.is_empty()) {
             let start = self.window().0;
-            let recorded = stats.recorded.iter().map(|time| (time.name.to_owned(), time.to_json(start)));
+            let recorded = stats.recorded.iter().map(|time| (time.name.clone().into_owned(), time.to_json(start)));
             about.insert("recorded".to_owned(), Value::Object(recorded.collect()));
         }
         if let (Some(why), Some(about)) = (self.why_empty(), about.as_object_mut()) {

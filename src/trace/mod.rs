@@ -436,8 +436,8 @@ impl Trace {
         let Inner { recorded, collections, converter, .. } = &*self.inner;
         let host = recorded.windows.iter().map(|window| (window.start, window.end)).collect();
         let ran = collections.iter().filter(|collection| collection.state.is_ok());
-        let devices = ran.map(|collection| (collection.name, collection.windows.clone()));
-        let all: Vec<(_, Vec<Stretch>)> = std::iter::once(("host", host)).chain(devices).collect();
+        let devices = ran.map(|collection| (collection.name.clone(), collection.windows.clone()));
+        let all: Vec<(_, Vec<Stretch>)> = std::iter::once(("host".into(), host)).chain(devices).collect();
         if all.iter().all(|(_, stretches)| **stretches == [recorded.whole]) {
             return Vec::new();
         }

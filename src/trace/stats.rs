@@ -8,6 +8,7 @@ use crate::recorder::CounterReport;
 use crate::text::count_with_noun;
 use crate::time::Timestamp;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
@@ -55,7 +56,7 @@ pub struct TraceStats {
 #[non_exhaustive]
 pub struct RecordedTime {
     /// The collector's name, or "host".
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Starts and ends, in order.
     pub stretches: Vec<(Timestamp, Timestamp)>,
 }

@@ -103,7 +103,7 @@ impl Trace {
                     add("the windows between pauses are in order", "the processor's counter went backwards");
                 }
                 for (collection, linked) in inner.collections.iter().zip(self.linked_collections()) {
-                    let name = collection.name;
+                    let name = &collection.name;
                     linked.report_losses(|loss, count| {
                         if loss == Loss::TimesBeyondEnd && count > 0 {
                             add(

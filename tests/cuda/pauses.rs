@@ -52,7 +52,7 @@ fn stretches(file: &File) -> [usize; 2] {
     let of =
         |name: &str| recorded.iter().find(|time| time.name == name).map_or(usize::MAX, |time| time.stretches.len());
     let header = &file.json["tracing_kineto"]["recorded"];
-    assert!(recorded.iter().all(|time| header[time.name]["stretches"] == time.stretches.len()), "{header}");
+    assert!(recorded.iter().all(|time| header[&*time.name]["stretches"] == time.stretches.len()), "{header}");
     [of("host"), of("cupti")]
 }
 

@@ -96,7 +96,7 @@ impl Recording for Toy {
     }
     fn devices(&self) -> Vec<DeviceDescription> {
         let mut device = DeviceDescription::new(0, "Toy \"1\"");
-        device.properties = vec![("totalGlobalMem", 1024)];
+        device.properties = vec![("totalGlobalMem".into(), 1024)];
         vec![device]
     }
 }

@@ -73,7 +73,7 @@ fn interval(file: &File, row: &Value) -> [u64; 2] {
 fn submission_is_a_device_row_when_its_times_are_known() {
     let gpu = gpu();
     let mut device = DeviceDescription::new(2, "Toy 3000");
-    device.properties = vec![("totalGlobalMem", 1024)];
+    device.properties = vec![("totalGlobalMem".into(), 1024)];
     gpu.set_device(device);
     let mut times = Vec::new();
     let file = record(&gpu, || {

@@ -22,7 +22,7 @@ fn counting(builder: KinetoLayerBuilder) -> KinetoLayerBuilder {
 /// Returns true if this machine counts; otherwise the trace gives the reason, and the test checks no counts.
 fn is_counted(file: &File) -> bool {
     let reports = file.trace.stats().counters;
-    assert_eq!(reports.iter().map(|report| report.name).collect::<Vec<_>>(), SOFTWARE);
+    assert_eq!(reports.iter().map(|report| &*report.name).collect::<Vec<_>>(), SOFTWARE);
     assert!(reports.iter().all(|report| report.state.as_ref().err().is_none_or(|why| !why.message().is_empty())));
     reports.iter().all(|report| report.state.is_ok())
 }

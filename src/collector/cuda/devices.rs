@@ -28,8 +28,8 @@ pub(crate) const RESERVED_SHARED_MEMORY: &str = "reservedSharedMemPerBlock";
 /// Describes a device; returns `None` if it cannot be queried.
 pub(super) fn describe_device(calls: &DeviceCalls, number: i32, handle: c_int) -> Option<DeviceDescription> {
     let mut device = DeviceDescription::new(number, calls.device_name(handle)?);
-    device.properties.extend(calls.total_memory(handle).map(|bytes| ("totalGlobalMem", bytes)));
-    let known = |(key, number): &(&'static str, c_int)| Some((*key, calls.device_attribute(handle, *number)?));
+    device.properties.extend(calls.total_memory(handle).map(|bytes| ("totalGlobalMem".into(), bytes)));
+    let known = |(key, number): &(&'static str, c_int)| Some(((*key).into(), calls.device_attribute(handle, *number)?));
     device.properties.extend(PROPERTIES.iter().filter_map(known));
     device.attributes.extend(FOR_OCCUPANCY.iter().filter_map(known));
     Some(device)

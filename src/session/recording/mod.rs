@@ -481,7 +481,7 @@ fn trace_info(config: &Config, trace_id: String) -> TraceInfo {
         job: config.job_metadata.clone(),
         distributed: config.distributed.clone(),
         effective: config.effective_json(),
-        clock: clock::source_name(),
+        clock: clock::source_name().into(),
         async_spans: config.async_spans,
         with_target: config.with_target,
         with_location: config.with_location,

@@ -105,7 +105,7 @@ impl CpuTraceBuilder {
         let recorded = Recorded::empty((ticks(own.start), ticks(own.end.max(own.start))));
         let trace_info = TraceInfo {
             is_recording: false,
-            clock: "program",
+            clock: "program".into(),
             selected: ActivityTypes::ALL,
             ..trace_info(&Config::default(), new_trace_id())
         };

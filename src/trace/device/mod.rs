@@ -347,7 +347,7 @@ impl LinkedCollection {
 impl Collection {
     /// Returns the collector's report.
     pub(crate) fn collector_report(&self, linked: &LinkedCollection) -> CollectorReport {
-        let mut report = CollectorReport::new(self.name, self.state.clone());
+        let mut report = CollectorReport::new(&self.name, self.state.clone());
         report.records = linked.counts.calls + linked.counts.work + linked.counters.len() as u64;
         report.notes.extend(self.records.notes.iter().cloned());
         report.clock_error_ns = self.clock.error_at_most_ns().saturating_add(self.records.clock_error_ns);

@@ -11,7 +11,7 @@ const SHARE: &str = "counted";
 
 /// The call stack and counts of the current slice.
 #[derive(Debug, Default)]
-pub(super) struct ExtraArgs {
+pub(super) struct ExtraArgs<'t> {
     /// The id of the record after those that were added; if it is a slice, they belong to it.
     next: u64,
     addresses: Vec<u64>,
@@ -19,12 +19,12 @@ pub(super) struct ExtraArgs {
     at_exit: Vec<u64>,
     /// Empty for none.
     call_stack: String,
-    counts: Vec<(&'static str, u64)>,
+    counts: Vec<(&'t str, u64)>,
     /// The share of the slice's time during which events were counted, if not all of it.
     share: Option<f64>,
 }
 
-impl ExtraArgs {
+impl<'t> ExtraArgs<'t> {
     /// Adds a record that may belong to the next slice.
     pub(super) fn add_record(&mut self, record: &CommittedRecord<'_>) {
         if record.head.tag == Tag::Counts && record.words[0] != 0 {
@@ -44,7 +44,7 @@ impl ExtraArgs {
     pub(super) fn args_of_slice(
         &mut self,
         slice: &CommittedRecord<'_>,
-        walk: &Walk<'_>,
+        walk: &Walk<'t>,
         keys: &Keys,
         finished: bool,
         fields: impl FnOnce(&mut dyn FnMut(&str, ArgValue<'_>)),
@@ -64,7 +64,7 @@ impl ExtraArgs {
             self.at_exit.extend(at_exit.payload_words());
             let (share, counts) = scaled_counts(&self.at_enter, &self.at_exit);
             self.share = share.filter(|_| !keys.has_key(SHARE));
-            let names = walk.counters.iter().filter(|report| report.state.is_ok()).map(|report| report.name);
+            let names = walk.counters.iter().filter(|report| report.state.is_ok()).map(|report| &*report.name);
             // The program's own argument of that key wins.
             self.counts.extend(names.zip(counts).filter(|(name, _)| !keys.has_key(name)));
         }
@@ -94,7 +94,7 @@ fn has_place(keys: &Keys, fields: impl FnOnce(&mut dyn FnMut(&str, ArgValue<'_>)
     has_place
 }
 
-impl Args for ExtraArgs {
+impl Args for ExtraArgs<'_> {
     fn visit(&self, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         if !self.call_stack.is_empty() {
             each("Call stack", ArgValue::Str(&self.call_stack));

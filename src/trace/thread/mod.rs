@@ -46,7 +46,7 @@ pub(super) struct ThreadRows<'w> {
     clock: Cursor<'w>,
     /// The fields of the current slice.
     words: List<Word>,
-    extras: ExtraArgs,
+    extras: ExtraArgs<'w>,
     memory: MemoryRows,
     requests: RequestCache,
 }

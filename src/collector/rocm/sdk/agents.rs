@@ -3,6 +3,7 @@
 use super::records::record_size;
 use crate::collector::DeviceDescription;
 use kineto_trace::sorting::sort_few_by_key;
+use std::borrow::Cow;
 
 /// The type of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +84,7 @@ fn u64_at(record: &[u8], at: usize) -> u64 {
 }
 
 /// Returns the properties of a device, under libkineto's keys.
-fn properties(record: &[u8]) -> Vec<(&'static str, i64)> {
+fn properties(record: &[u8]) -> Vec<(Cow<'static, str>, i64)> {
     let number = |at| i64::from(u32_at(record, at));
     let (wave, compute, local) = (number(64), number(100), number(52) * 1024);
     let all = [
@@ -98,7 +99,8 @@ fn properties(record: &[u8]) -> Vec<(&'static str, i64)> {
         ("maxSharedMemoryPerMultiProcessor", local),
     ];
     // The minor version may be 0; for other values 0 means that it is not known.
-    all.into_iter().filter(|(key, value)| *value != 0 || *key == "computeMinor" && compute != 0).collect()
+    let known = all.into_iter().filter(|(key, value)| *value != 0 || *key == "computeMinor" && compute != 0);
+    known.map(|(key, value)| (key.into(), value)).collect()
 }
 
 #[cfg(test)]

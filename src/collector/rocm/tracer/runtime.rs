@@ -81,11 +81,12 @@ impl Hip {
     fn describe_device(&self, number: c_int) -> DeviceDescription {
         // Some devices have no name.
         let mut device = DeviceDescription::new(number, self.device_name(number).unwrap_or_default());
-        device.properties.extend(self.total_memory(number).map(|bytes| ("totalGlobalMem", bytes)));
+        device.properties.extend(self.total_memory(number).map(|bytes| ("totalGlobalMem".into(), bytes)));
         // Before 5.0 the attributes had other numbers.
         if self.runtime_version().is_some_and(|is| is >= version_number(5, 0)) {
-            let known =
-                |(key, attribute): &(&'static str, c_int)| Some((*key, self.device_attribute(number, *attribute)?));
+            let known = |(key, attribute): &(&'static str, c_int)| {
+                Some(((*key).into(), self.device_attribute(number, *attribute)?))
+            };
             device.properties.extend(PROPERTIES.iter().filter_map(known));
         }
         device
