@@ -21,6 +21,8 @@
 pub mod activity;
 #[cfg(feature = "analysis")]
 pub mod analysis;
+#[doc(hidden)]
+pub mod crc32;
 mod error;
 #[doc(hidden)]
 pub mod fallible;

@@ -4,6 +4,7 @@
 //! the rows of a trace, the result is as small as zlib's at level 1. The loops index arrays with plain numbers, because
 //! in such a build every iterator and every small function of `std` is a call.
 
+use crate::crc32::Crc32;
 use std::io::{self, Write};
 
 /// Compresses written data into one gzip member; [`finish`](FastGzip::finish) writes its end.
@@ -14,7 +15,7 @@ pub(super) struct FastGzip<W> {
     /// By hash: its last position in the block.
     last_seen: Vec<u32>,
     bits: BitWriter,
-    crc: u32,
+    crc: Crc32,
     /// The length of the whole text modulo 2^32, as in the trailer.
     length: u32,
 }
@@ -44,7 +45,6 @@ const END_OF_BLOCK: usize = 256;
 
 /// The code and its length in bits of each literal and length symbol.
 static CODES: [(u16, u8); 288] = fixed_codes();
-static CRC: [[u32; 256]; 8] = crc_tables();
 
 impl<W: Write> FastGzip<W> {
     pub(super) fn new(out: W) -> io::Result<FastGzip<W>> {
@@ -55,7 +55,7 @@ impl<W: Write> FastGzip<W> {
         let mut bits = BitWriter::default();
         bits.bytes.extend_from_slice(&HEADER);
         bits.at = HEADER.len();
-        Ok(FastGzip { out, text, last_seen, bits, crc: !0, length: 0 })
+        Ok(FastGzip { out, text, last_seen, bits, crc: Crc32::default(), length: 0 })
     }
 
     /// Writes the end of the stream and returns the writer.
@@ -65,7 +65,7 @@ impl<W: Write> FastGzip<W> {
     }
 
     fn compress_block(&mut self, is_last: bool) -> io::Result<()> {
-        self.crc = update_crc(self.crc, &self.text);
+        self.crc.update(&self.text);
         #[expect(clippy::cast_possible_truncation, reason = "a block is short")]
         let length = self.text.len() as u32;
         self.length = self.length.wrapping_add(length);
@@ -76,7 +76,7 @@ impl<W: Write> FastGzip<W> {
         compress_text(&self.text, &mut self.last_seen, &mut self.bits);
         self.bits.end_block(is_last);
         if is_last {
-            self.bits.put_bits(u64::from(!self.crc), 32);
+            self.bits.put_bits(u64::from(self.crc.value()), 32);
             self.bits.flush_bytes();
             self.bits.put_bits(u64::from(self.length), 32);
             self.bits.flush_bytes();
@@ -214,29 +214,6 @@ impl BitWriter {
     }
 }
 
-/// Updates the checksum with a text, eight bytes at a time.
-#[expect(clippy::indexing_slicing, reason = "bytes index tables of 256; `get` is a call")]
-fn update_crc(before: u32, text: &[u8]) -> u32 {
-    let mut crc = before;
-    let mut at = 0;
-    while at + 8 <= text.len() {
-        crc = CRC[7][((crc ^ text[at] as u32) & 255) as usize]
-            ^ CRC[6][(((crc >> 8) ^ text[at + 1] as u32) & 255) as usize]
-            ^ CRC[5][(((crc >> 16) ^ text[at + 2] as u32) & 255) as usize]
-            ^ CRC[4][((crc >> 24) ^ text[at + 3] as u32) as usize]
-            ^ CRC[3][text[at + 4] as usize]
-            ^ CRC[2][text[at + 5] as usize]
-            ^ CRC[1][text[at + 6] as usize]
-            ^ CRC[0][text[at + 7] as usize];
-        at += 8;
-    }
-    while at < text.len() {
-        crc = CRC[0][((crc ^ text[at] as u32) & 255) as usize] ^ (crc >> 8);
-        at += 1;
-    }
-    crc
-}
-
 #[expect(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "evaluated by the compiler")]
 const fn fixed_codes() -> [(u16, u8); 288] {
     let mut codes = [(0, 0); 288];
@@ -253,34 +230,6 @@ const fn fixed_codes() -> [(u16, u8); 288] {
         symbol += 1;
     }
     codes
-}
-
-/// `tables[n][byte]` is the checksum of the byte and `n` zeros.
-#[expect(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "evaluated by the compiler")]
-const fn crc_tables() -> [[u32; 256]; 8] {
-    let mut tables = [[0_u32; 256]; 8];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut crc = byte as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
-            bit += 1;
-        }
-        tables[0][byte] = crc;
-        byte += 1;
-    }
-    let mut zeros = 1;
-    while zeros < 8 {
-        let mut byte = 0;
-        while byte < 256 {
-            let before = tables[zeros - 1][byte];
-            tables[zeros][byte] = (before >> 8) ^ tables[0][(before & 255) as usize];
-            byte += 1;
-        }
-        zeros += 1;
-    }
-    tables
 }
 
 #[cfg(test)]
