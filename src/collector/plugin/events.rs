@@ -2,7 +2,8 @@
 
 use super::abi;
 use super::event_type::{EventPlace, EventType};
-use super::metadata::{self, MetadataLayout, PAIRS};
+use super::metadata;
+use crate::collector::records::pairs::{PAIRS, PAIRS_MAX};
 use crate::collector::{
     ApiCall, CounterSample, DeviceDescription, DeviceWork, External, Overhead, RecordSink, Stream, Thread,
 };
@@ -55,7 +56,7 @@ const ASYNC: u32 = 2;
 /// Longer names, keys and texts are truncated.
 const TEXT_MAX: usize = 4096;
 /// One pair stays free for an arrow's correlation id.
-const ARGUMENTS_MAX: usize = PAIRS - 1;
+const ARGUMENTS_MAX: usize = PAIRS_MAX - 1;
 /// The most devices, and the most streams of a device.
 const DEVICES_MAX: usize = 4096;
 
@@ -219,7 +220,7 @@ impl OpenEvent {
         sink.record(|batch| {
             let name = batch.name(&self.name);
             let words = &*metadata::pack_pairs(&self.metadata_pairs, batch);
-            let (kind, shape) = (self.kind, &MetadataLayout);
+            let (kind, shape) = (self.kind, &PAIRS);
             let (device, stream) = (self.raw.device, self.raw.resource.cast_unsigned());
             match place {
                 EventPlace::Host => batch.call(&ApiCall {

@@ -9,6 +9,7 @@ pub(super) mod fields;
 pub(super) mod layout;
 pub(super) mod names;
 pub(super) mod packed;
+pub(super) mod pairs;
 mod pauses;
 pub(super) mod record;
 pub(super) mod renumber;
