@@ -192,6 +192,16 @@ impl<'c> CommittedSlots<'c> {
         self.read_record(usize::try_from(id.checked_sub(self.first_id)?).ok()?)
     }
 
+    /// Returns the id of the first slot.
+    pub(crate) fn first_id(self) -> u64 {
+        self.first_id
+    }
+
+    /// Returns the words of all slots.
+    pub(crate) fn words(self) -> impl Iterator<Item = u64> {
+        self.slots.as_flattened().iter().map(|word| word.load(Ordering::Relaxed))
+    }
+
     /// Returns how many slots there are.
     pub(crate) fn len(self) -> usize {
         self.slots.len()

@@ -1,6 +1,7 @@
 //! What a trace shows of a callsite.
 
 use super::{EventRole, Site};
+use crate::encoding::encoded;
 use kineto_trace::activity::{ActivityType, RecordScope};
 use std::borrow::Cow;
 use tracing_core::Level;
@@ -23,6 +24,10 @@ pub(crate) struct SiteDescription {
     pub(crate) is_counter: bool,
     /// Whether its spans are recorded.
     pub(crate) is_recorded: bool,
+}
+
+encoded! {
+    SiteDescription { name, target, file, line, level, fields, class, scope, is_counter, is_recorded }
 }
 
 impl SiteDescription {

@@ -1,6 +1,7 @@
 //! Converts ticks to nanoseconds since the Unix epoch, by the anchors of a session.
 
 use super::Anchor;
+use crate::encoding::{encoded, encoded_as};
 use crate::time::{Ticks, Timestamp};
 
 /// The converter of a trace: piecewise linear between the anchors, extrapolated after the last.
@@ -30,6 +31,19 @@ pub(crate) struct Cursor<'c> {
     piece: Piece,
     /// The number of ticks for which the piece is valid; 0 before the first use.
     length: u64,
+}
+
+encoded! {
+    Piece { from, unix_ns, ns_per_tick }
+}
+
+encoded_as! {
+    Converter as (Vec<Piece>, (u64, u32)): |converter| {
+        (converter.pieces.clone(), (converter.error_ns, converter.steps))
+    }, |(pieces, (error_ns, steps))| {
+        let is_valid = pieces.is_sorted_by_key(|piece| piece.from) && pieces.iter().all(|piece| piece.ns_per_tick != 0);
+        is_valid.then_some(Converter { pieces, error_ns, steps })
+    };
 }
 
 impl Converter {

@@ -1,5 +1,6 @@
 //! The clock of a collector's records, compared with CLOCK_REALTIME.
 
+use crate::encoding::encoded_as;
 use crate::os::platform;
 use crate::time::Timestamp;
 
@@ -17,6 +18,12 @@ pub(crate) struct ClockMap {
     /// Timestamps on the vendor's clock, each with its offset; empty if that clock is CLOCK_REALTIME.
     points: Vec<(u64, i64)>,
     error_ns: u64,
+}
+
+encoded_as! {
+    ClockMap as (Vec<(u64, i64)>, u64): |map| (map.points.clone(), map.error_ns), |(points, error_ns)| {
+        points.is_sorted_by(|one, next| one.0 < next.0).then_some(ClockMap { points, error_ns })
+    };
 }
 
 impl BracketedReading {

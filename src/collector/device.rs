@@ -1,5 +1,6 @@
 //! Descriptions of devices by their collectors.
 
+use crate::encoding::encoded;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
@@ -34,6 +35,11 @@ pub struct Stream {
     pub name: String,
     /// The position of its row within the device.
     pub order: i64,
+}
+
+encoded! {
+    DeviceDescription { id, name, heading, label, order, streams, properties, attributes }
+    Stream { id, name, order }
 }
 
 impl DeviceDescription {

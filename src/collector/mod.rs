@@ -34,6 +34,7 @@ mod plugin;
 mod plugin;
 mod range;
 mod records;
+mod registry;
 mod report;
 #[cfg(feature = "rocm")]
 mod rocm;
@@ -68,6 +69,7 @@ pub(crate) use plugin::abi;
 pub(crate) use plugin::load_plugins;
 pub use range::CaptureRange;
 pub(crate) use range::Marks;
+pub(crate) use records::by_value::RecordsPart;
 pub(crate) use records::collected::{Entry, Role};
 pub use records::layout::{RecordLayout, RecordView, Wait};
 pub use records::names::Name;
@@ -91,6 +93,7 @@ pub(crate) use vendor::{Examination, ExamineContext, VENDORS, Vendor, make_fallb
 #[cfg_attr(docsrs, doc(cfg(feature = "xpu")))]
 pub use xpu::Xpu;
 
+use crate::encoding::encoded;
 use crate::time::Timestamp;
 use kineto_trace::activity::{ActivityTypes, CorrelationId, DeviceType};
 use std::fmt;
@@ -302,4 +305,8 @@ pub struct Capabilities {
     pub is_incomplete: bool,
     /// Limitations, as sentences.
     pub notes: Vec<String>,
+}
+
+encoded! {
+    Capabilities { types, metadata, library, proven, memory_of, is_incomplete, notes }
 }

@@ -8,6 +8,7 @@ use super::report::CollectorReport;
 use super::switch::Switch;
 use super::{Capabilities, Collector, Recording, Rejected, Selection, Unavailable};
 use crate::correlation::CorrelationSink;
+use crate::encoding::encoded;
 use crate::os::fork;
 use crate::time::{Ticks, Timestamp};
 use kineto_trace::activity::CorrelationId;
@@ -53,6 +54,10 @@ pub(crate) struct Collection {
     pub(crate) windows: Vec<(Ticks, Ticks)>,
     /// The larger window that it recorded before cutting, if the windows were cut. Records there are not missing.
     pub(crate) uncut_window: Option<(Ticks, Ticks)>,
+}
+
+encoded! {
+    Collection { name, state, records, clock, since, latest, windows, uncut_window }
 }
 
 /// The recordings that receive slices. A thread holds it until its next recording, so its last calls may come late.

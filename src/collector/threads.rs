@@ -1,6 +1,7 @@
 //! The threads that made calls, collected as the calls arrive.
 
 use super::records::record::Thread;
+use crate::encoding::encoded;
 use std::collections::HashSet;
 
 /// The threads that made calls.
@@ -12,6 +13,10 @@ pub(crate) struct Threads {
 }
 
 const RECENT: usize = 64;
+
+encoded! {
+    Threads { all } + { recent: [None; RECENT] }
+}
 
 impl Default for Threads {
     fn default() -> Threads {

@@ -1,5 +1,6 @@
 //! Why a collector records nothing.
 
+use crate::encoding::{encoded, encoded_as};
 use crate::os::platform;
 use std::fmt;
 
@@ -34,6 +35,27 @@ pub enum Why {
     Unsupported,
     /// The vendor's library reported an error.
     Failed,
+}
+
+encoded! {
+    Unavailable { why, message, advice }
+}
+
+encoded_as! {
+    Why as u8: |why| *why as u8, |number| Why::ALL.into_iter().find(|why| *why as u8 == number);
+}
+
+impl Why {
+    const ALL: [Why; 8] = [
+        Why::Disabled,
+        Why::NoDevice,
+        Why::LibraryNotFound,
+        Why::Incompatible,
+        Why::Busy,
+        Why::Forbidden,
+        Why::Unsupported,
+        Why::Failed,
+    ];
 }
 
 impl Unavailable {

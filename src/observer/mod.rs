@@ -10,6 +10,7 @@ pub use span::ObservedSpan;
 
 use crate::collector::{Unavailable, Why, catch_panic};
 use crate::diag::diag;
+use crate::encoding::encoded;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -61,6 +62,10 @@ pub struct ObserverReport {
     pub name: Cow<'static, str>,
     /// `Ok` if it received spans, else the reason.
     pub state: Result<(), Unavailable>,
+}
+
+encoded! {
+    ObserverReport { name, state }
 }
 
 impl fmt::Display for ObserverReport {

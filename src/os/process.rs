@@ -1,6 +1,9 @@
-//! Names of the process and of the host, the process's age, and whether it runs with elevated rights.
+//! Names and numbers of the process and of the host, the process's age, and whether it runs with elevated rights.
 #![allow(unsafe_code, reason = "gethostname, getauxval and the clock since boot have no safe form")]
 
+use super::{fork, platform};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::LazyLock;
 #[cfg(target_os = "linux")]
 use std::time::Duration;
 
@@ -25,6 +28,19 @@ pub(crate) fn host_name() -> String {
 #[cfg(not(unix))]
 pub(crate) fn host_name() -> String {
     String::new()
+}
+
+/// Returns a random number that identifies this process: a forked child has another one.
+pub(crate) fn uuid() -> u128 {
+    static RANDOM: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    let half = |half: u8| u128::from(RANDOM.hash_one((platform::process_id(), fork::generation(), half)));
+    half(0) << 64 | half(1)
+}
+
+/// Returns the number of this start of the machine; 0 if unknown.
+pub(crate) fn boot_id() -> u128 {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    u128::from_str_radix(&id.trim().replace('-', ""), 16).unwrap_or(0)
 }
 
 /// Returns whether the program has more rights than its caller (set-user-ID and the like), so that its environment is

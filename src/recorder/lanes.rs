@@ -2,6 +2,7 @@
 
 use super::frames::lent_key;
 use super::{Frames, LiveIds, SpanState};
+use crate::encoding::encoded;
 use crate::os::thread;
 use crate::time::Ticks;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,6 +46,10 @@ pub(crate) struct LaneRow {
     pub(crate) since: Ticks,
     /// When it ended, or began another row; `None` while it lives.
     pub(crate) until: Option<Ticks>,
+}
+
+encoded! {
+    LaneRow { thread, name, handle, since, until }
 }
 
 impl LaneRegistry {

@@ -11,6 +11,7 @@ mod retained;
 mod ring;
 mod slice_extras;
 mod span_table;
+mod stored;
 mod thread_selection;
 mod triggers;
 
@@ -22,6 +23,7 @@ pub(crate) use ring::EvictionCounts;
 pub use slice_extras::CounterReport;
 pub(crate) use slice_extras::{SliceExtras, no_stacks};
 pub(crate) use span_table::{Origin, SpanEntry, SpanTable, StoredState};
+pub(crate) use stored::StoredPart;
 pub use thread_selection::ThreadFilter;
 pub(crate) use thread_selection::ThreadSelection;
 pub(crate) use triggers::{TriggerCause, TriggerEvent, TriggerQueue, WatchedSpan};
@@ -146,6 +148,8 @@ pub(crate) enum RecordedPart {
     Chunk(Chunk, usize),
     /// Records that outlived their chunk.
     Retained(Arc<RetainedRecord>),
+    /// Records from a file.
+    Stored(StoredPart),
 }
 
 /// The ids of spans that may be entered again, and of slices that are open, sorted.
@@ -546,6 +550,7 @@ impl RecordedPart {
         match self {
             RecordedPart::Chunk(chunk, _) => chunk.first_id(),
             RecordedPart::Retained(record) => record.first_id,
+            RecordedPart::Stored(part) => part.first_id,
         }
     }
 
@@ -554,6 +559,7 @@ impl RecordedPart {
         match self {
             RecordedPart::Chunk(chunk, _) => chunk.epoch(),
             RecordedPart::Retained(record) => record.epoch,
+            RecordedPart::Stored(part) => part.epoch,
         }
     }
 
@@ -562,6 +568,7 @@ impl RecordedPart {
         match self {
             RecordedPart::Chunk(..) => None,
             RecordedPart::Retained(record) => Some(record.lane),
+            RecordedPart::Stored(part) => part.lane,
         }
     }
 
@@ -571,6 +578,7 @@ impl RecordedPart {
         match self {
             RecordedPart::Chunk(chunk, committed) => chunk.committed_slots(*committed),
             RecordedPart::Retained(record) => record.records(),
+            RecordedPart::Stored(part) => part.records(),
         }
     }
 
@@ -578,7 +586,7 @@ impl RecordedPart {
     pub(crate) fn committed_late(&self) -> u64 {
         match self {
             RecordedPart::Chunk(chunk, taken) => chunk.committed_len().saturating_sub(*taken) as u64,
-            RecordedPart::Retained(_) => 0,
+            RecordedPart::Retained(_) | RecordedPart::Stored(_) => 0,
         }
     }
 
@@ -587,6 +595,7 @@ impl RecordedPart {
         match self {
             RecordedPart::Chunk(..) => Chunk::BYTES,
             RecordedPart::Retained(record) => record.bytes(),
+            RecordedPart::Stored(part) => part.bytes(),
         }
     }
 
@@ -594,7 +603,7 @@ impl RecordedPart {
     pub(crate) fn into_chunk(self) -> Option<Chunk> {
         match self {
             RecordedPart::Chunk(chunk, _) => Some(chunk),
-            RecordedPart::Retained(_) => None,
+            RecordedPart::Retained(_) | RecordedPart::Stored(_) => None,
         }
     }
 }

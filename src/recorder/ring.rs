@@ -12,6 +12,7 @@ use super::retained::{EvictedRecord, RetainedRecord, RetainedRecords};
 use super::{LargePayload, LiveIds};
 use crate::buffer::{Chunk, ChunkPool, ReservedBytes, SLOTS};
 use crate::clock;
+use crate::encoding::encoded;
 use crate::time::Ticks;
 use crossbeam_queue::SegQueue;
 use std::cell::Cell;
@@ -63,6 +64,10 @@ pub(crate) struct EvictionCounts {
     pub(crate) records: u64,
     /// The number of evicted records that newer ones need: there was no room for them.
     pub(crate) needed: u64,
+}
+
+encoded! {
+    EvictionCounts { horizon, ids, records, needed }
 }
 
 /// The locked state. Its guards keep the allocator out of hooks, which would lock the ring again.

@@ -3,6 +3,7 @@
 use crate::buffer::{Loss, Losses};
 use crate::collector::{Unavailable, Why};
 use crate::diag::diag;
+use crate::encoding::encoded;
 use crate::os::counters::{EVENTS, EVENTS_MAX, Group, PerfEvent};
 use std::borrow::Cow;
 use std::fmt;
@@ -29,6 +30,10 @@ pub struct CounterReport {
     pub name: Cow<'static, str>,
     /// `Ok` if it was counted, else the reason.
     pub state: Result<(), Unavailable>,
+}
+
+encoded! {
+    CounterReport { name, state }
 }
 
 impl fmt::Display for CounterReport {

@@ -4,6 +4,7 @@ use super::{PostProcess, StackSymbols, Trace, Violations};
 use crate::buffer::Loss;
 use crate::collector::DeviceDescription;
 use crate::config::{AsyncSpans, DistributedInfo, Modes, RecordingFlags};
+use crate::encoding::encoded;
 use crate::observer::ObserverReport;
 use crate::recorder::CounterReport;
 use crate::time::{Timestamp, base_time};
@@ -76,6 +77,19 @@ pub(crate) struct TraceInfo {
     pub(crate) violations: Violations,
     /// The program's callback that changes events.
     pub(crate) post_process: Option<PostProcess>,
+}
+
+encoded! {
+    TraceInfo {
+        is_recording, mode, losses, observers, counters, symbols, process, process_name, host_name, trace_id, group_trace_id, job,
+        distributed, effective, clock, async_spans, with_target, with_location, flags, overload_names, fwd_bwd, selected,
+        wait_events, some_threads, profiler_range, gzip_level, execution_trace, private_use1, violations,
+    } + {
+        is_strict: false,
+        sinks: Arc::default(),
+        post_processing_timeout: None,
+        post_process: None,
+    }
 }
 
 impl Trace {

@@ -1,6 +1,7 @@
 //! Metadata of a trace, from users and the environment.
 
 use crate::diag::diag;
+use crate::encoding::encoded_as;
 use crate::error::{Error, ErrorKind};
 use crate::write::chrome::is_reserved;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,6 +9,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Keys with JSON texts, in the order in which they were first added; without the file's reserved keys.
 #[derive(Debug, Default)]
 pub(crate) struct TraceMetadata(Mutex<Vec<(String, String)>>);
+
+encoded_as! {
+    TraceMetadata as Vec<(String, String)>: |metadata| metadata.entries(), |entries| Some(TraceMetadata(Mutex::new(entries)));
+}
 
 impl TraceMetadata {
     fn lock_entries(&self) -> MutexGuard<'_, Vec<(String, String)>> {

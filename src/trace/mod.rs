@@ -18,8 +18,8 @@ mod thread;
 mod violations;
 mod walk;
 
-pub(crate) use cpu::CpuTrace;
 pub use cpu::CpuTraceBuilder;
+pub(crate) use cpu::{CpuTrace, StoredCpuTrace};
 pub use edit::EventEdit;
 pub(crate) use edit::PostProcess;
 pub(crate) use header::TraceInfo;
@@ -72,6 +72,24 @@ impl fmt::Debug for Trace {
             .field("id", &self.inner.info.trace_id)
             .field("bytes", &self.inner.recorded.record_bytes())
             .finish_non_exhaustive()
+    }
+}
+
+/// The contents of a trace, from which it can be made again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TraceContents<'t> {
+    pub(crate) recorded: &'t Recorded,
+    pub(crate) collections: &'t [Collection],
+    pub(crate) own: &'t [Arc<CpuTrace>],
+    pub(crate) converter: &'t Converter,
+    pub(crate) metadata: &'t TraceMetadata,
+    pub(crate) info: &'t TraceInfo,
+}
+
+impl TraceContents<'_> {
+    /// Returns when the recording began.
+    pub(crate) fn start(&self) -> Timestamp {
+        self.converter.timestamp_of(self.recorded.whole.0)
     }
 }
 
@@ -168,6 +186,12 @@ impl Trace {
                 }
             }
         }
+    }
+
+    /// Returns the contents.
+    pub(crate) fn contents(&self) -> TraceContents<'_> {
+        let Inner { recorded, collections, own, converter, metadata, info, .. } = &*self.inner;
+        TraceContents { recorded, collections, own, converter, metadata, info }
     }
 
     /// Replaces the metadata, which later traces may share, by a copy, unless there are other handles to the trace.
@@ -337,9 +361,7 @@ impl Trace {
         self.inner.related.get_or_init(|| {
             let mut finder = Finder::default();
             let sites = &self.inner.recorded.sites;
-            if self.inner.own.iter().any(|own| own.has_any_arg(&Finder::KEYS))
-                || sites.iter().any(|site| Finder::may_need(site))
-            {
+            if self.inner.own.iter().any(|own| own.has_any_arg(&Finder::KEYS)) || sites.iter().any(Finder::may_need) {
                 // `Finder` has no errors.
                 let _ = self.edited_rows(&mut self.inner.progress.of_walk(&mut finder));
             }

@@ -1,8 +1,9 @@
 //! The records that a session took from the threads, where they were written.
 
 use super::index::Run;
-use crate::buffer::{CommittedRecord, flag};
+use crate::buffer::{CommittedRecord, Tag, flag};
 use crate::callsite::SiteDescription;
+use crate::encoding::encoded;
 use crate::fields::Word;
 use crate::recorder::{EvictionCounts, LaneRow, LargePayload, RecordedBuffers, RecordedPart, Recorder};
 use crate::time::Ticks;
@@ -45,6 +46,17 @@ pub(crate) struct Window {
     pub(crate) is_cut: bool,
 }
 
+encoded! {
+    Window { epoch, start, end, uncut_end, is_cut }
+    Recorded { lanes, sites, windows, whole, disorder, evicted } + {
+        parts: Vec::new(),
+        large_payloads: HashMap::new(),
+        owner: None,
+        // Among the losses.
+        late: 0,
+    }
+}
+
 impl Recorded {
     /// Keeps the records that belong to `windows`, and counts the others.
     pub(crate) fn new(
@@ -70,7 +82,7 @@ impl Recorded {
             large_payloads: taken.large_payloads.into_iter().collect(),
             owner: owned.then(|| owner.clone()),
             disorder: owner.may_overlap(),
-            late,
+            late: if owned { late } else { 0 },
             evicted: taken.evicted,
         }
     }
@@ -158,10 +170,31 @@ impl Recorded {
 
     /// Returns the number of records that threads committed after these chunks were taken; 0 for a snapshot.
     pub(crate) fn committed_late(&self) -> u64 {
-        if self.owner.is_none() {
-            return 0;
-        }
-        self.parts.iter().map(RecordedPart::committed_late).sum::<u64>() + self.late
+        let in_parts = self.owner.iter().flat_map(|_| &self.parts).map(RecordedPart::committed_late);
+        in_parts.sum::<u64>() + self.late
+    }
+
+    /// Returns all payloads that no chunk could hold, by id.
+    pub(crate) fn large_payloads(&self) -> impl Iterator<Item = (&u64, &Arc<LargePayload>)> {
+        self.large_payloads.iter()
+    }
+
+    /// Returns the return addresses of all stacks; most occur often.
+    pub(crate) fn stack_addresses(&self) -> impl Iterator<Item = u64> {
+        let records = self.parts.iter().flat_map(|part| part.records().records_from(0));
+        let stacks = records.filter(|record| record.head.tag == Tag::Stack);
+        stacks.flat_map(|stack| stack.payload_words().collect::<List<_>>())
+    }
+
+    /// Adds records from a file; returns how many parts are not added, because their epoch has no window.
+    pub(crate) fn add_stored(&mut self, mut parts: Vec<RecordedPart>, payloads: Vec<(u64, Arc<LargePayload>)>) -> u64 {
+        let all = parts.len();
+        parts.retain(|part| window_of_epoch(&self.windows, part.epoch()).is_some());
+        parts.sort_unstable_by_key(RecordedPart::first_id);
+        let strays = all - parts.len();
+        self.parts = parts;
+        self.large_payloads = payloads.into_iter().collect();
+        strays as u64
     }
 
     /// Returns how many bytes the records take.

@@ -3,6 +3,7 @@
 use super::Trace;
 use super::index::Index;
 use crate::buffer::Loss;
+use crate::encoding::encoded;
 use crate::error::{Error, ErrorKind};
 use crate::text::floor_char_boundary;
 use serde_json::{Value, json};
@@ -50,6 +51,11 @@ impl fmt::Display for InvariantViolation {
 /// The distinct violations of a recording; their number and lengths are limited.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Violations(Vec<InvariantViolation>);
+
+encoded! {
+    InvariantViolation { assertion, error, trace_id, group_id, count }
+    Violations { 0 }
+}
 
 impl Violations {
     const MAX: usize = 100;

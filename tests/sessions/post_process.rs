@@ -1,6 +1,6 @@
 //! A program's post-processing of events: in the file, and in the events that a trace returns.
 
-use support::record_with;
+use support::record_edited_with;
 use tracing::{Level, info, info_span};
 use tracing_kineto::{ArgValue, EventEdit, counter};
 
@@ -19,7 +19,7 @@ fn post_process_renames_changes_and_drops_events() {
         "queue" => event.set_arg("depth", ArgValue::F64(0.5)),
         _ => {}
     };
-    let file = record_with(
+    let file = record_edited_with(
         |builder| builder.events(Level::INFO).post_process(edit),
         || {
             info_span!("old", n = 1, secret = "x", kept = true).in_scope(|| ());
@@ -49,7 +49,7 @@ fn event_is_unchanged_when_post_process_panics() {
         event.rename("half done");
         assert!(event.activity().name != "bad", "no");
     };
-    let file = record_with(
+    let file = record_edited_with(
         |builder| builder.post_process(edit),
         || {
             info_span!("bad", n = 1).in_scope(|| ());

@@ -26,6 +26,8 @@ mod steps;
 mod subscription;
 mod worker;
 
+pub(super) use shapes::LAYOUTS;
+
 use super::buffered::recording::{BufferedRecording, LibraryState};
 use super::library::Attempt;
 use super::library::lazy::LazyLibrary;

@@ -4,6 +4,7 @@ use super::markers::Details;
 use super::records::{Api, GraphTrace, Kernel, Memcpy, Memcpy2, Memset};
 use crate::collector::cuda::{BLOCKS_PER_MULTIPROCESSOR, RESERVED_SHARED_MEMORY};
 use crate::collector::records::packed::{MinusOne, PackedValue, packed, prepend_words};
+use crate::collector::registry::NamedLayout;
 use crate::collector::{DeviceDescription, Name, RecordLayout, RecordView};
 use crate::occupancy::{self, Occupancy, SharedLimit};
 use kineto_trace::activity::ArgValue;
@@ -37,6 +38,17 @@ pub(super) static EVENT: CudaShape = CudaShape::Event;
 pub(super) static GRAPH: CudaShape = CudaShape::Graph;
 /// An NVTX range or instant.
 pub(super) static MARKER: CudaShape = CudaShape::Marker;
+
+pub(in crate::collector) static LAYOUTS: [NamedLayout; 8] = [
+    ("cupti.kernel", &KERNEL),
+    ("cupti.copy", &COPY),
+    ("cupti.peer_copy", &PEER_COPY),
+    ("cupti.call", &CALL),
+    ("cupti.sync", &SYNC),
+    ("cupti.event", &EVENT),
+    ("cupti.graph", &GRAPH),
+    ("cupti.marker", &MARKER),
+];
 
 packed! {
     PackedKernel, 8 words {

@@ -5,18 +5,18 @@ mod clock;
 mod records;
 
 pub use clock::{AlignedBy, Alignment, DeviceClock};
+pub(super) use records::LAYOUTS;
 
 use super::clock::realtime_now;
 use super::library::contained::catch_panic;
 use super::{
-    ApiCall, Capabilities, Collector, DeviceDescription, RecordLayout, RecordSink, RecordView, Recording, Selection,
-    Thread, Unavailable, Why,
+    ApiCall, Capabilities, Collector, DeviceDescription, RecordSink, Recording, Selection, Thread, Unavailable, Why,
 };
 use crate::os::{fork, thread};
 use crate::time::Timestamp;
 use clock::ClockObservations;
-use kineto_trace::activity::{ActivityType, ActivityTypes, ArgValue, CorrelationId};
-use records::{DeferredRecords, Resolved};
+use kineto_trace::activity::{ActivityType, ActivityTypes, CorrelationId};
+use records::{DeferredRecords, Resolved, SUBMISSION};
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
@@ -141,16 +141,6 @@ thread_local! {
     static INSIDE: RefCell<Vec<(u64, u64)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The layout of a submission, which has no words.
-#[derive(Debug)]
-struct Submitted;
-
-impl RecordLayout for Submitted {
-    fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        each("correlation", ArgValue::U64(record.correlation));
-    }
-}
-
 impl DeferredEvents {
     /// Makes a collector of that name (a single word in lower case) whose host clock is CLOCK_REALTIME.
     pub fn new(name: &'static str) -> DeferredEvents {
@@ -266,7 +256,7 @@ impl DeferredEvents {
         sink.record(|batch| {
             let (name, thread) = (batch.name(name), Thread::Id(thread::id()));
             let (start, end, correlation) = (before, after.max(before + 1), submission.id);
-            let (launches, shape, words) = (true, &Submitted, &[]);
+            let (launches, shape, words) = (true, &SUBMISSION, &[]);
             batch.call(&ApiCall { kind, name, thread, start, end, correlation, external, launches, shape, words });
         });
         (submission, done)

@@ -2,6 +2,7 @@
 
 use super::Submission;
 use super::clock::{AlignedBy, Alignment, ClockObservations};
+use crate::collector::registry::NamedLayout;
 use crate::collector::{DeviceWork, Name, RecordLayout, RecordSink, RecordView};
 use kineto_trace::activity::{ActivityType, ActivityTypes, ArgValue};
 use std::collections::BTreeMap;
@@ -31,20 +32,39 @@ pub(super) struct Resolved {
     pub(super) end: u64,
 }
 
-/// The layout of device work: the basis of the alignment, and the error of its times.
+/// The layouts of all records. They are variants of an enum, so that no two share an address.
 #[derive(Debug)]
-struct Deferred;
+#[repr(u8)]
+pub(super) enum DeferredLayout {
+    Submission = 1,
+    Work = 2,
+}
 
-impl RecordLayout for Deferred {
+/// A submission, which has no words.
+pub(super) static SUBMISSION: DeferredLayout = DeferredLayout::Submission;
+/// Device work: the basis of the alignment, and the error of its times.
+static WORK: DeferredLayout = DeferredLayout::Work;
+
+pub(in crate::collector) static LAYOUTS: [NamedLayout; 2] =
+    [("deferred.submission", &SUBMISSION), ("deferred.work", &WORK)];
+
+impl RecordLayout for DeferredLayout {
     fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
-        const SOURCES: [AlignedBy; 3] = [AlignedBy::Calibrations, AlignedBy::Statement, AlignedBy::Brackets];
-        each("device", ArgValue::I64(record.device_id.into()));
-        each("stream", ArgValue::U64(record.stream.into()));
-        each("correlation", ArgValue::U64(record.correlation));
-        let source = SOURCES.into_iter().find(|source| *source as u64 == record.word(0));
-        each("timing_source", ArgValue::Str(source.map_or("", |source| source.as_str())));
-        each("clock_error_ns", ArgValue::U64(record.word(1)));
+        match self {
+            DeferredLayout::Submission => each("correlation", ArgValue::U64(record.correlation)),
+            DeferredLayout::Work => write_work_args(record, each),
+        }
     }
+}
+
+fn write_work_args(record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+    const SOURCES: [AlignedBy; 3] = [AlignedBy::Calibrations, AlignedBy::Statement, AlignedBy::Brackets];
+    each("device", ArgValue::I64(record.device_id.into()));
+    each("stream", ArgValue::U64(record.stream.into()));
+    each("correlation", ArgValue::U64(record.correlation));
+    let source = SOURCES.into_iter().find(|source| *source as u64 == record.word(0));
+    each("timing_source", ArgValue::Str(source.map_or("", |source| source.as_str())));
+    each("clock_error_ns", ArgValue::U64(record.word(1)));
 }
 
 impl DeferredRecords {
@@ -93,7 +113,7 @@ impl DeferredRecords {
                 };
                 let words = &[source as u64, start.1.max(end.1)];
                 let (start, end, stream, correlation) = (start.0, end.0.max(start.0), submission.stream, submission.id);
-                let shape = &Deferred;
+                let shape = &WORK;
                 batch.work(&DeviceWork { kind, name, device, stream, start, end, correlation, shape, words });
             }
         });

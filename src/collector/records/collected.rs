@@ -7,6 +7,7 @@ use super::names::{Name, NameTable};
 use super::record::Thread;
 use super::store::Budget;
 use crate::buffer::Loss;
+use crate::encoding::encoded;
 use kineto_trace::activity::ActivityType;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -100,6 +101,16 @@ pub(crate) struct Entry<'t> {
     last: u64,
     /// The words that its layout explains.
     pub(crate) words: &'t [u64],
+}
+
+encoded! {
+    Collected {
+        shapes, contexts, threads, losses, evicted_work, last_call_before, notes, devices, renumbered, unwanted, clock_error_ns,
+    } + {
+        arenas: Default::default(),
+        names: NameTable::default(),
+        owned: None,
+    }
 }
 
 impl Collected {
@@ -235,6 +246,16 @@ impl<'t> Entry<'t> {
     /// Returns how many words it takes in its arena.
     fn word_count(&self, arena: usize) -> usize {
         1 + FIXED_WORDS + extra_words(arena) + self.words.len()
+    }
+
+    /// Appends the record with other words.
+    pub(super) fn write_with(&self, words: &[u64], arena: usize, out: &mut Vec<u64>) {
+        let used = u8::try_from(words.len()).unwrap_or(u8::MAX);
+        let head = u32::from_le_bytes([self.tag, self.kind, self.shape, used]);
+        out.push(u64::from(self.name.0) << 32 | u64::from(head));
+        out.extend(self.fixed);
+        out.extend((extra_words(arena) > 0).then_some(self.last));
+        out.extend(words.iter().take(used.into()));
     }
 
     /// Returns its type.

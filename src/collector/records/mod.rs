@@ -3,6 +3,7 @@
 //! A vendor's bytes are read by [`fields`], delivered as a [`record`], packed by the [`store`] and [`packed`], kept as
 //! [`collected`] entries, and shown by their [`layout`].
 
+pub(super) mod by_value;
 pub(super) mod collected;
 pub(super) mod demangle;
 pub(super) mod fields;

@@ -29,6 +29,11 @@ impl NameTable {
         Name(number)
     }
 
+    /// Returns all texts, by number.
+    pub(super) fn texts(&self) -> &[Arc<str>] {
+        &self.texts
+    }
+
     /// Returns the text of a name; empty for a name of another recording.
     pub(crate) fn text(&self, name: Name) -> &str {
         self.texts.get(name.0 as usize).map_or("", |text| text)

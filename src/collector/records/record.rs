@@ -2,6 +2,7 @@
 
 use super::layout::RecordLayout;
 use super::names::Name;
+use crate::encoding::encoded_as;
 use kineto_trace::activity::{ActivityType, DeviceType};
 
 /// A call of a runtime or driver by a thread of the host.
@@ -36,6 +37,13 @@ pub enum Thread {
     Handle(u32),
     /// The kernel's thread id.
     Id(i64),
+}
+
+encoded_as! {
+    Thread as Result<i64, u32>: |thread| match *thread {
+        Thread::Id(id) => Ok(id),
+        Thread::Handle(handle) => Err(handle),
+    }, |thread| Some(thread.map_or_else(Thread::Handle, Thread::Id));
 }
 
 /// Work of a device: a kernel, a copy, a fill.

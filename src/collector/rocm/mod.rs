@@ -12,6 +12,8 @@ mod shapes;
 mod streams;
 mod tracer;
 
+pub(super) use shapes::LAYOUTS;
+
 use super::vendor::VendorFolder;
 use super::{
     Attempt, Capabilities, Collector, DeviceDescription, Options, RecordSink, Recording, Selection, Unavailable, Why,

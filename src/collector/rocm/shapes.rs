@@ -2,6 +2,7 @@
 //! addresses are hexadecimal strings.
 
 use crate::collector::records::packed::{packed, prepend_words};
+use crate::collector::registry::NamedLayout;
 use crate::collector::{Name, RecordLayout, RecordView};
 use kineto_trace::activity::ArgValue;
 
@@ -29,6 +30,15 @@ pub(super) static MEMORY_CALL: RocmShape = RocmShape::MemoryCall;
 pub(super) static KERNEL: RocmShape = RocmShape::Kernel;
 /// A [`struct@Copy`].
 pub(super) static COPY: RocmShape = RocmShape::Copy;
+
+pub(in crate::collector) static LAYOUTS: [NamedLayout; 6] = [
+    ("rocm.call", &CALL),
+    ("rocm.launch_call", &LAUNCH_CALL),
+    ("rocm.copy_call", &COPY_CALL),
+    ("rocm.memory_call", &MEMORY_CALL),
+    ("rocm.kernel", &KERNEL),
+    ("rocm.copy", &COPY),
+];
 
 packed! {
     /// A call that launches a kernel. Its row does not show the stream: some readers take any row with a stream for

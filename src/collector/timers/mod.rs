@@ -6,6 +6,7 @@ mod timer;
 pub use timer::{DeviceTimer, NotTimed, Token};
 
 use super::clock::realtime_now;
+use super::registry::NamedLayout;
 use super::{
     Capabilities, Collector, DeviceDescription, DeviceWork, RecordLayout, RecordSink, RecordView, Recording, Selection,
     Unavailable, Why,
@@ -94,9 +95,16 @@ const CAUSES: usize = 8;
 
 /// The layout of rows measured by events.
 #[derive(Debug)]
-struct ByEvents;
+#[repr(u8)]
+enum TimerLayout {
+    ByEvents = 1,
+}
 
-impl RecordLayout for ByEvents {
+static BY_EVENTS: TimerLayout = TimerLayout::ByEvents;
+
+pub(super) static LAYOUTS: [NamedLayout; 1] = [("timers.events", &BY_EVENTS)];
+
+impl RecordLayout for TimerLayout {
     fn visit(&self, record: &RecordView<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
         each("device", ArgValue::I64(record.device_id.into()));
         each("stream", ArgValue::I64(record.stream.into()));
@@ -289,7 +297,7 @@ impl<T: DeviceTimer> Recording for TimerRecording<T> {
         self.sink.record(|batch| {
             let name = batch.name("");
             for TimedSpan { slice, device, stream, start, end } in timed.iter().copied() {
-                let (kind, shape, words) = (ActivityType::GpuUserAnnotation, &ByEvents, &[]);
+                let (kind, shape, words) = (ActivityType::GpuUserAnnotation, &BY_EVENTS, &[]);
                 let work = DeviceWork { kind, name, device, stream, start, end, correlation: 0, shape, words };
                 batch.work_of(CorrelationId(slice), &work);
             }

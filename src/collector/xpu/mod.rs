@@ -21,6 +21,8 @@ mod streams;
 mod views;
 mod worker;
 
+pub(super) use shapes::LAYOUTS;
+
 use super::buffered::recording::{BufferedRecording, LibraryState};
 use super::library::Attempt;
 use super::library::lazy::LazyLibrary;

@@ -4,6 +4,7 @@
 
 use super::records::{Kernel, Memcpy, Memset, Overhead, PeerMemcpy, Synchronization};
 use crate::collector::records::packed::{PackedValue, packed, prepend_words};
+use crate::collector::registry::NamedLayout;
 use crate::collector::{Name, RecordLayout, RecordView};
 use crate::time::base_time;
 use kineto_trace::activity::ArgValue;
@@ -41,6 +42,18 @@ pub(super) static OVERHEAD: XpuShape = XpuShape::Overhead;
 pub(super) static METRICS: XpuShape = XpuShape::Metrics;
 /// The same as counters: for each metric `[type | name]`, `[value]`, and finally `[u64::MAX]`.
 pub(super) static SAMPLE: XpuShape = XpuShape::Sample;
+
+pub(in crate::collector) static LAYOUTS: [NamedLayout; 9] = [
+    ("xpu.kernel", &KERNEL),
+    ("xpu.copy", &COPY),
+    ("xpu.peer_copy", &PEER_COPY),
+    ("xpu.call", &CALL),
+    ("xpu.sync", &SYNC),
+    ("xpu.communication", &COMMUNICATION),
+    ("xpu.overhead", &OVERHEAD),
+    ("xpu.metrics", &METRICS),
+    ("xpu.sample", &SAMPLE),
+];
 
 packed! {
     /// The first words of all work.

@@ -1,5 +1,7 @@
 //! The presentation of polled spans.
 
+use crate::encoding::encoded_as;
+
 /// How to draw a span that is entered more than once, such as an async block at each poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -24,6 +26,10 @@ pub enum AsyncSpans {
     Track,
     /// The slices, and the track of spans polled more than once.
     Both,
+}
+
+encoded_as! {
+    AsyncSpans as String: |how| how.as_str().to_owned(), |name| AsyncSpans::ALL.into_iter().find(|how| how.as_str() == name);
 }
 
 impl AsyncSpans {

@@ -1,6 +1,7 @@
 //! This process's place in a distributed job.
 
 use super::super::sources::env::Env;
+use crate::encoding::encoded;
 
 /// The place of a trace's process in a distributed job; `distributedInfo` in the trace's header.
 ///
@@ -37,6 +38,11 @@ pub struct ProcessGroup {
     pub size: u32,
     /// The ranks of its processes among all, in the group's order; empty if unknown.
     pub ranks: Vec<u32>,
+}
+
+encoded! {
+    DistributedInfo { rank, world_size, local_rank, backend, process_groups, nccl_version }
+    ProcessGroup { name, description, backend, size, ranks }
 }
 
 impl DistributedInfo {

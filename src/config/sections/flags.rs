@@ -1,5 +1,7 @@
 //! Optional data of a recording.
 
+use crate::encoding::encoded;
+
 /// The optional data that a recording requests: the five flags of libkineto's `ClientInterface::prepare`.
 ///
 /// They come from the builder, the environment and the configuration file (`PROFILE_REPORT_INPUT_SHAPES` and so on); for an
@@ -18,6 +20,10 @@ pub struct RecordingFlags {
     pub with_flops: bool,
     /// Operations should record the modules that they are in.
     pub with_modules: bool,
+}
+
+encoded! {
+    RecordingFlags { record_shapes, profile_memory, with_stack, with_flops, with_modules }
 }
 
 impl RecordingFlags {

@@ -1,5 +1,6 @@
 //! Modes: whether spans go to a recording, to other profilers, or to both.
 
+use crate::encoding::encoded_as;
 use std::fmt;
 use std::ops::BitOr;
 
@@ -39,6 +40,11 @@ pub struct Modes(u8);
 pub struct UnknownMode {
     text: String,
     why: &'static str,
+}
+
+// By name: the numbers depend on the features. This build may lack a mode.
+encoded_as! {
+    Modes as String: |modes| modes.to_string(), |names| Some(Modes::parse(&names).unwrap_or_default());
 }
 
 impl Mode {

@@ -2,6 +2,7 @@
 
 mod owned;
 mod rows;
+mod stored;
 
 use crate::collector::Budget;
 use crate::error::{Error, ErrorKind};
@@ -12,6 +13,7 @@ pub(in crate::trace) use rows::{CpuRows, OwnRecords};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+pub(crate) use stored::StoredCpuTrace;
 
 /// Collects activities that the program has timed itself, such as those of another profiler, a runtime, or a file.
 ///
@@ -234,6 +236,10 @@ impl CpuTrace {
 }
 
 impl MemoryLimit {
+    const fn unlimited() -> MemoryLimit {
+        MemoryLimit { limit: u64::MAX, bytes: 0, budget: None }
+    }
+
     fn reserve_bytes(&mut self, bytes: u64) -> bool {
         let fits = bytes <= self.limit.saturating_sub(self.bytes);
         let has = fits && self.budget.as_ref().is_none_or(|budget| budget.reserve_non_work(bytes));

@@ -1,5 +1,6 @@
 //! An owned activity.
 
+use crate::encoding::{encoded, encoded_as};
 use crate::os::platform;
 use crate::time::Timestamp;
 use kineto_trace::activity::{self, Activity, ActivityType, ArgValue, Args, Body, CorrelationId, Flow, Track};
@@ -36,6 +37,17 @@ pub(super) struct OwnedArgs<'o> {
     pub(super) thread: Option<i64>,
     /// Its id in an execution trace, unless the program has set one.
     pub(super) function: Option<u64>,
+}
+
+encoded! {
+    OwnActivity { kind, name, track, body, finished, id, linked, flow, args }
+}
+
+encoded_as! {
+    TrackId as Result<i64, Box<str>>: |track| match track {
+        TrackId::Id(id) => Ok(*id),
+        TrackId::Name(name) => Err(name.clone()),
+    }, |track| Some(track.map_or_else(TrackId::Name, TrackId::Id));
 }
 
 const FUNCTION_ID: &str = "Record function id";

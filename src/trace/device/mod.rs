@@ -22,8 +22,9 @@ use crate::clock::Converter;
 use crate::collector::{Collection, CollectorReport, Entry, RecordView, Role};
 use crate::link::{self, Links, RecordHandle, RecordSource as _, Spans as _, Work};
 use crate::time::Timestamp;
-use kineto_trace::activity::{ActivityType, Flow, FlowEnd, FlowKind};
+use kineto_trace::activity::{ActivityType, ArgValue, Flow, FlowEnd, FlowKind};
 use kineto_trace::fallible::List;
+use kineto_trace::write::counter_value;
 use records::CollectionRecords;
 use spans::HostSpans;
 use std::collections::BTreeSet;
@@ -373,6 +374,24 @@ impl Collection {
     fn entry_view<'t>(&'t self, entry: &Entry<'t>, (start, end): (Timestamp, Timestamp)) -> RecordView<'t> {
         let (words, names, correlation) = (entry.words, &self.records.names, entry.correlation_id());
         RecordView { words, names, start, end, correlation, device_id: -1, device: None, stream: 0, wait: None }
+    }
+
+    /// Calls `each` with a record's arguments, as far as they follow from this record alone.
+    pub(crate) fn visit_args(&self, entry: &Entry<'_>, each: &mut dyn FnMut(&str, ArgValue<'_>)) {
+        let Some(layout) = self.records.entry_layout(entry) else { return };
+        let (start, end) = self.entry_times(entry);
+        let mut view = self.entry_view(entry, (start, if end == NEVER { self.latest } else { end }));
+        if entry.role() != Role::Call {
+            let place = entry.device_or_context();
+            let is_context = matches!(entry.role(), Role::Sync | Role::Event);
+            view.device_id = if is_context { self.records.device_of(place) } else { self.records.entry_device(entry) };
+            view.device = self.records.devices.iter().find(|device| device.id == view.device_id);
+            view.stream = entry.stream();
+        }
+        layout.visit(&view, &mut |key, value| match entry.role() {
+            Role::Counter => counter_value(value).into_iter().for_each(|value| each(key, value)),
+            _ => each(key, value),
+        });
     }
 
     #[inline]

@@ -1,7 +1,8 @@
 //! Symbols of return addresses, each resolved once on first use.
 
+use crate::encoding::{Encoded, encoded};
 use crate::os::backtrace;
-use kineto_trace::fallible::Map;
+use kineto_trace::fallible::{List, Map};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The names of a trace's return addresses.
@@ -9,6 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct StackSymbols {
     /// The most frames of a stack.
     frames: usize,
+    /// Whether the addresses are those of this process.
+    are_own: bool,
     known: Mutex<Map<u64, Arc<[SymbolFrame]>>>,
 }
 
@@ -23,7 +26,12 @@ struct SymbolFrame {
 impl StackSymbols {
     /// Creates a table for stacks of at most `frames` frames.
     pub(crate) fn new(frames: usize) -> StackSymbols {
-        StackSymbols { frames, known: Mutex::default() }
+        StackSymbols { frames, are_own: true, known: Mutex::default() }
+    }
+
+    /// Resolves an address now rather than on first use.
+    pub(crate) fn resolve_address(&self, address: u64) {
+        self.frames_at(address);
     }
 
     /// Replaces `out` by a stack: from the innermost frame outside the recording code on, separated by `;`.
@@ -55,13 +63,40 @@ impl StackSymbols {
             return frames.clone();
         }
         let mut frames = Vec::new();
-        backtrace::resolve_symbols(address, &mut |symbol| frames.push(SymbolFrame::new(address, &symbol)));
+        if self.are_own {
+            backtrace::resolve_symbols(address, &mut |symbol| frames.push(SymbolFrame::new(address, &symbol)));
+        }
         if frames.is_empty() {
             frames.push(SymbolFrame::new(address, &backtrace::Symbol::default()));
         }
         let frames: Arc<[SymbolFrame]> = frames.into();
         known().insert(address, frames.clone());
         frames
+    }
+}
+
+encoded! {
+    SymbolFrame { text, is_library }
+}
+
+/// Encodes the symbols that are known.
+impl Encoded for Arc<StackSymbols> {
+    fn encode(&self, out: &mut List<u8>) {
+        self.frames.encode(out);
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.len().encode(out);
+        for (address, frames) in known.iter() {
+            address.encode(out);
+            frames.encode(out);
+        }
+    }
+
+    fn decode(from: &mut &[u8]) -> Option<Self> {
+        let (frames, mut known) = (usize::decode(from)?, Map::default());
+        for (address, frames) in Vec::<(u64, Arc<[SymbolFrame]>)>::decode(from)? {
+            known.insert(address, frames);
+        }
+        Some(Arc::new(StackSymbols { frames, are_own: false, known: Mutex::new(known) }))
     }
 }
 

@@ -51,6 +51,16 @@ pub fn record_with(configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuil
     File::of(guard.finish().unwrap())
 }
 
+/// Records `work` with settings that include a `post_process`, whose changes are made when events are written.
+pub fn record_edited_with(
+    configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder,
+    work: impl FnOnce(),
+) -> File {
+    let (layer, guard) = layer(configure);
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), work);
+    File::of_edited(guard.finish().unwrap())
+}
+
 /// Records as [`record`]; retries if the scheduler interrupted a slice in which a future may be dropped, since the trace
 /// shows a drop that lasts for 0.1 ms.
 pub fn record_uninterrupted(work: impl Fn()) -> File {
@@ -176,10 +186,43 @@ fn check_native_read_back(trace: &Trace) {
     assert_eq!((ours.len(), recorded.window()), (theirs.len(), read.window()));
 }
 
+/// Checks that a trace makes the same file after it was written as a segment and read back.
+#[track_caller]
+fn check_segment(trace: &Trace) {
+    let file = |trace: &Trace| {
+        let mut file = Vec::new();
+        trace.write_chrome(&mut file).unwrap();
+        file
+    };
+    let (before, mut segment) = (trace.metadata(), Vec::new());
+    trace.write_segment(1, &mut segment).unwrap();
+    if segment.len() > READ_BACK_MAX {
+        return;
+    }
+    let segment = Trace::read_segment_from(segment.as_slice(), "memory").unwrap();
+    assert!(segment.is_whole(), "{segment}");
+    let [text, read] = [trace, &segment.trace].map(file);
+    // A thread that notices a stop late is counted then.
+    if before == trace.metadata() && text != read {
+        let [text, read] = [&text, &read].map(|text| String::from_utf8_lossy(text));
+        // Only the first difference, since a file is long.
+        text.lines().zip(read.lines()).for_each(|(line, read)| assert_eq!(line, read));
+        panic!("one file is longer: {} and {} bytes", text.len(), read.len());
+    }
+}
+
 impl File {
     /// Writes a trace, reads it back, and runs the checks for every trace.
     #[track_caller]
     pub fn of(trace: Trace) -> File {
+        let file = File::of_edited(trace);
+        check_segment(&file.trace);
+        file
+    }
+
+    /// Does the same for a trace with a `post_process`, whose changes a segment does not have.
+    #[track_caller]
+    fn of_edited(trace: Trace) -> File {
         let (before, mut text) = (trace.metadata(), Vec::new());
         trace.write_chrome(&mut text).unwrap();
         let json = serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&text)));

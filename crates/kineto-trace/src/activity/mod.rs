@@ -134,6 +134,9 @@ pub enum FlowKind {
 }
 
 impl FlowKind {
+    /// All meanings.
+    pub const ALL: [FlowKind; 3] = [FlowKind::ForwardBackward, FlowKind::AsyncCpuToGpu, FlowKind::FollowsFrom];
+
     /// Returns the arrow's category and name in the trace file.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,0 +1,111 @@
+//! The header of a segment file.
+
+use super::frame::UNIT;
+use crate::encoding::{Encoded, encoded};
+use crate::os::{platform, process};
+use crate::time::Timestamp;
+use kineto_trace::crc32::Crc32;
+use kineto_trace::fallible::{List, attempt};
+use std::io::{self, Write};
+
+/// Says which part of which recording a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SegmentHeader {
+    /// The number among the recording's segments.
+    pub(super) number: u32,
+    /// The process: its number, which others may use again, and one that is its own.
+    pub(super) process_id: u32,
+    pub(super) process_uuid: u128,
+    pub(super) boot_id: u128,
+    /// When the segment begins.
+    pub(super) start: Timestamp,
+}
+
+encoded! {
+    SegmentHeader { number, process_id, process_uuid, boot_id, start }
+}
+
+/// What is wrong with a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HeaderFault {
+    NoSegment,
+    OtherVersion(u32),
+    Damaged,
+}
+
+const MAGIC: [u8; 8] = *b"KINETSEG";
+
+/// Bumped whenever a frame changes: only the same version reads a file.
+const VERSION: u32 = 1;
+
+/// The size of a slot of a chunk, for readers in other languages.
+const SLOT_BYTES: u32 = 32;
+
+impl SegmentHeader {
+    pub(super) const BYTES: usize = 3 * UNIT;
+    const CHECKED: usize = SegmentHeader::BYTES - 4;
+
+    /// Returns the header of a segment of this process.
+    pub(super) fn of_process(number: u32, start: Timestamp) -> SegmentHeader {
+        SegmentHeader {
+            number,
+            process_id: platform::process_id(),
+            process_uuid: process::uuid(),
+            boot_id: process::boot_id(),
+            start,
+        }
+    }
+
+    pub(super) fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let bytes = attempt(|| {
+            let mut bytes = List::new();
+            bytes.extend(MAGIC);
+            (VERSION, SLOT_BYTES).encode(&mut bytes);
+            self.encode(&mut bytes);
+            bytes.resize(SegmentHeader::CHECKED, 0);
+            checksum(&bytes).encode(&mut bytes);
+            bytes
+        })?;
+        out.write_all(&bytes)
+    }
+
+    pub(super) fn read(bytes: &[u8]) -> Result<SegmentHeader, HeaderFault> {
+        let mut from = bytes.strip_prefix(&MAGIC).ok_or(HeaderFault::NoSegment)?;
+        let (version, slot_bytes) = <(u32, u32)>::decode(&mut from).ok_or(HeaderFault::Damaged)?;
+        if (version, slot_bytes) != (VERSION, SLOT_BYTES) {
+            return Err(HeaderFault::OtherVersion(version));
+        }
+        let (checked, mut stored) = bytes.split_at_checked(SegmentHeader::CHECKED).ok_or(HeaderFault::Damaged)?;
+        if u32::decode(&mut stored) != Some(checksum(checked)) {
+            return Err(HeaderFault::Damaged);
+        }
+        SegmentHeader::decode(&mut from).ok_or(HeaderFault::Damaged)
+    }
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    let mut checksum = Crc32::default();
+    checksum.update(bytes);
+    checksum.value()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn header_survives_and_a_damaged_one_is_refused() {
+        let header = SegmentHeader::of_process(3, Timestamp::from_nanos(5));
+        let mut file = Vec::new();
+        header.write(&mut file).unwrap();
+        assert_eq!((file.len(), SegmentHeader::read(&file)), (SegmentHeader::BYTES, Ok(header)));
+        for at in 0..file.len() {
+            let mut damaged = file.clone();
+            damaged[at] ^= 1;
+            assert!(SegmentHeader::read(&damaged).is_err(), "byte {at}");
+            assert!(SegmentHeader::read(&file[..at]).is_err(), "cut to {at}");
+        }
+        file[8] = 9;
+        assert_eq!(SegmentHeader::read(&file), Err(HeaderFault::OtherVersion(9)));
+    }
+}

@@ -1,0 +1,165 @@
+//! Segments: traces in binary, as they were recorded, from which every other form can be written.
+//!
+//! A file consists of a header and of frames. The frames hold what a [`Trace`] owns: the records of threads and collectors,
+//! unchanged, and the tables that they refer to. Tables precede the records that use them, so a file that was cut off is read
+//! as far as it goes. Each frame has a checksum; a damaged one is skipped and counted.
+//!
+//! Return addresses mean nothing to another process, so their symbols are resolved when a segment is written. The same holds
+//! for the layouts of a program's own collectors: such records have their arguments by value. The callback that changes events
+//! ([`post_process`](crate::KinetoLayerBuilder::post_process)) and registered writers stay with the program.
+
+mod frame;
+mod header;
+mod read;
+mod write;
+
+use crate::error::{Error, ErrorKind};
+use crate::time::Timestamp;
+use crate::trace::Trace;
+use header::{HeaderFault, SegmentHeader};
+use read::SegmentFault;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+/// A segment that was read: its trace, and what of it could not be read.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Segment {
+    /// The trace.
+    pub trace: Trace,
+    header: SegmentHeader,
+    /// Whether the file has its end. If not, its process was killed while it wrote the file.
+    pub is_complete: bool,
+    /// The number of frames that were missing or damaged, or that referred to such a frame.
+    pub lost_frames: u64,
+    /// The number of bytes that belonged to no intact frame.
+    pub lost_bytes: u64,
+    /// The number of kinds of device records whose arguments this build does not know, because a feature is off.
+    pub unknown_layouts: u64,
+}
+
+impl Segment {
+    /// Returns its number among the segments of its recording.
+    pub fn number(&self) -> u32 {
+        self.header.number
+    }
+
+    /// Returns the id of the process that wrote it, which another process may have by now.
+    pub fn process_id(&self) -> u32 {
+        self.header.process_id
+    }
+
+    /// Returns a number that identifies the process that wrote it.
+    pub fn process_uuid(&self) -> u128 {
+        self.header.process_uuid
+    }
+
+    /// Returns a number that identifies the machine's start before it was written; 0 if that was not known.
+    pub fn boot_id(&self) -> u128 {
+        self.header.boot_id
+    }
+
+    /// Returns when its trace begins.
+    pub fn start(&self) -> Timestamp {
+        self.header.start
+    }
+
+    /// Returns whether everything was read.
+    pub fn is_whole(&self) -> bool {
+        self.is_complete && (self.lost_frames, self.lost_bytes, self.unknown_layouts) == (0, 0, 0)
+    }
+}
+
+/// Says what could not be read.
+impl fmt::Display for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_whole() {
+            return f.write_str("whole");
+        }
+        let mut faults = Vec::new();
+        if !self.is_complete {
+            faults.push("the end is missing".to_owned());
+        }
+        if (self.lost_frames, self.lost_bytes) != (0, 0) {
+            faults.push(format!("{} frames and {} bytes could not be read", self.lost_frames, self.lost_bytes));
+        }
+        if self.unknown_layouts > 0 {
+            faults.push(format!("this build lacks the layouts of {} kinds of device records", self.unknown_layouts));
+        }
+        f.write_str(&faults.join("; "))
+    }
+}
+
+impl Trace {
+    /// Reads a segment, which [`write_segment`](Trace::write_segment) wrote in this or another process.
+    ///
+    /// A file that is damaged or cut off is read as far as possible; the result says what is missing.
+    ///
+    /// # Errors
+    /// [`Io`](ErrorKind::Io) if the file cannot be read. [`NotATrace`](ErrorKind::NotATrace) if it is no segment, or if a part
+    /// is damaged without which the others mean nothing. [`Unsupported`](ErrorKind::Unsupported) if another version of this
+    /// crate wrote it. [`OutOfMemory`](ErrorKind::OutOfMemory).
+    ///
+    /// ```no_run
+    /// use tracing_kineto::Trace;
+    ///
+    /// let segment = Trace::read_segment("seg-000001.kseg")?;
+    /// println!("{segment}");
+    /// segment.trace.save("whole.pt.trace.json.gz")?;
+    /// # Ok::<(), tracing_kineto::Error>(())
+    /// ```
+    pub fn read_segment(path: impl AsRef<Path>) -> Result<Segment, Error> {
+        let path = path.as_ref();
+        let file = File::open(path).map_err(|error| cannot_read(path, error))?;
+        read::read_segment(file).map_err(|fault| fault.into_error(path))
+    }
+
+    /// Reads a segment from a reader, such as bytes in memory; `path` names it in errors.
+    ///
+    /// # Errors
+    /// Those of [`read_segment`](Trace::read_segment).
+    pub fn read_segment_from(reader: impl Read, path: impl AsRef<Path>) -> Result<Segment, Error> {
+        read::read_segment(reader).map_err(|fault| fault.into_error(path.as_ref()))
+    }
+
+    /// Writes the trace as it was recorded, as the segment of that number: a fraction of the time that other formats take, for
+    /// [`read_segment`](Trace::read_segment) in any process.
+    ///
+    /// Changes of events by [`post_process`](crate::KinetoLayerBuilder::post_process) are not included. `out` should be
+    /// unbuffered: it gets whole frames.
+    ///
+    /// # Errors
+    /// Those of `out`, and [`OutOfMemory`](io::ErrorKind::OutOfMemory), after which it can be written again.
+    pub fn write_segment(&self, number: u32, out: impl Write) -> io::Result<()> {
+        write::write_trace(self, number, out)
+    }
+}
+
+fn cannot_read(path: &Path, error: io::Error) -> Error {
+    Error::io("read", path, error, "name a segment file that you may read")
+}
+
+impl SegmentFault {
+    fn into_error(self, path: &Path) -> Error {
+        let file = path.display();
+        let (kind, why) = match self {
+            SegmentFault::Io(error) => return cannot_read(path, error),
+            SegmentFault::Header(HeaderFault::NoSegment) => {
+                (ErrorKind::NotATrace, "it is not a segment; name a file that `write_segment` wrote".to_owned())
+            }
+            SegmentFault::Header(HeaderFault::OtherVersion(version)) => {
+                let advice = "read it with the version of tracing-kineto that wrote it";
+                (ErrorKind::Unsupported, format!("its format is version {version}; {advice}"))
+            }
+            SegmentFault::Header(HeaderFault::Damaged) => {
+                (ErrorKind::NotATrace, "its header is damaged; read another copy of the file".to_owned())
+            }
+            SegmentFault::Missing(table) => {
+                (ErrorKind::NotATrace, format!("its {table} cannot be read; read another copy of the file"))
+            }
+        };
+        Error::new(kind, format!("cannot read {file}: {why}"))
+    }
+}
