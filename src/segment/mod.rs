@@ -14,6 +14,7 @@ mod read;
 mod write;
 
 use crate::error::{Error, ErrorKind};
+use crate::text::count_with_noun;
 use crate::time::Timestamp;
 use crate::trace::Trace;
 use header::{HeaderFault, SegmentHeader};
@@ -72,7 +73,7 @@ impl Segment {
     }
 }
 
-/// Says what could not be read.
+/// Writes "whole", or what could not be read.
 impl fmt::Display for Segment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_whole() {
@@ -80,15 +81,18 @@ impl fmt::Display for Segment {
         }
         let mut faults = Vec::new();
         if !self.is_complete {
-            faults.push("the end is missing".to_owned());
+            faults.push("its end is missing".to_owned());
         }
         if (self.lost_frames, self.lost_bytes) != (0, 0) {
-            faults.push(format!("{} frames and {} bytes could not be read", self.lost_frames, self.lost_bytes));
+            let [frames, bytes] =
+                [(self.lost_frames, "frame"), (self.lost_bytes, "byte")].map(|(n, what)| count_with_noun(n, what));
+            faults.push(format!("{frames} and {bytes} could not be read"));
         }
         if self.unknown_layouts > 0 {
-            faults.push(format!("this build lacks the layouts of {} kinds of device records", self.unknown_layouts));
+            let kinds = count_with_noun(self.unknown_layouts, "kind");
+            faults.push(format!("the arguments of {kinds} of device records are not known to this build"));
         }
-        f.write_str(&faults.join("; "))
+        write!(f, "incomplete: {}", faults.join(", "))
     }
 }
 

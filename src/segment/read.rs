@@ -48,14 +48,18 @@ pub(super) fn read_segment(mut file: impl Read) -> Result<Segment, SegmentFault>
     let (lost, is_complete) = (frames.lost, contents.has_end);
     let unknown_layouts = contents.collections.iter().map(|each| each.records.unknown_layouts()).sum();
     let (trace, strays) = contents.into_trace()?;
-    Ok(Segment {
+    let segment = Segment {
         trace,
         header,
         is_complete,
         lost_frames: lost.frames.saturating_add(unreadable).saturating_add(strays),
         lost_bytes: lost.bytes,
         unknown_layouts,
-    })
+    };
+    if !segment.is_whole() {
+        segment.trace.contents().metadata.mark_incomplete(&segment.to_string());
+    }
+    Ok(segment)
 }
 
 impl PartialTrace {

@@ -3,7 +3,7 @@
 use crate::diag::diag;
 use crate::encoding::encoded_as;
 use crate::error::{Error, ErrorKind};
-use crate::write::chrome::is_reserved;
+use crate::write::chrome::{INCOMPLETE, is_reserved};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Keys with JSON texts, in the order in which they were first added; without the file's reserved keys.
@@ -37,6 +37,11 @@ impl TraceMetadata {
         })?;
         self.set_json(key, value.to_string());
         Ok(())
+    }
+
+    /// Marks the trace as incomplete, for that reason, as the writer of a file does that it must close early.
+    pub(crate) fn mark_incomplete(&self, why: &str) {
+        self.lock_entries().push((INCOMPLETE.to_owned(), serde_json::Value::from(why).to_string()));
     }
 
     fn set_json(&self, key: &str, json: String) {

@@ -1,6 +1,10 @@
 //! `kineto repair`.
 
 use super::{run, traces};
+use std::fs;
+use tracing_kineto::Timestamp;
+use tracing_kineto::activity::{Activity, ActivityType, Body, Track};
+use tracing_kineto::integration::CpuTraceBuilder;
 
 #[test]
 fn truncated_trace_is_repaired_in_a_copy() {
@@ -16,4 +20,33 @@ fn truncated_trace_is_repaired_in_a_copy() {
     let missing = folder.path().join("missing.json");
     let (_, errors, status) = run(&["repair", missing.to_str().unwrap()]);
     assert!(status == Some(1) && errors.contains("missing.json"), "{errors}");
+}
+
+#[test]
+fn segment_is_repaired_as_far_as_it_goes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (whole, cut) = (folder.path().join("seg-000001.kseg"), folder.path().join("seg-000002.kseg"));
+    let at = |us: u64| Timestamp::from_nanos(1_790_857_026_000_000_000 + us * 1000);
+    let mut builder = CpuTraceBuilder::new(at(0), "program");
+    for n in 0..300 {
+        let body = Body::Slice { start: at(n * 10), end: at(n * 10 + 5) };
+        builder.push(&Activity::new(ActivityType::CpuOp, "op", Track::new(0, 7), body)).unwrap();
+    }
+    let mut segment = Vec::new();
+    builder.finish(at(9000)).write_segment(1, &mut segment).unwrap();
+    fs::write(&whole, &segment).unwrap();
+    fs::write(&cut, &segment[..segment.len() - 100]).unwrap();
+    let (out, errors, status) = run(&["repair", whole.to_str().unwrap()]);
+    let repaired = folder.path().join("repaired-seg-000001.pt.trace.json.gz");
+    assert_eq!((errors.as_str(), status), ("", Some(0)));
+    assert_eq!(out, format!("{}: 300 events; the segment is whole\n", repaired.display()));
+    // Of two pieces, the second is cut off with the end.
+    let output = folder.path().join("out.json");
+    let (out, _, status) = run(&["repair", cut.to_str().unwrap(), "-o", output.to_str().unwrap()]);
+    assert!(status == Some(0) && out.contains(": 256 events; the segment is incomplete: its end is missing"), "{out}");
+    let (out, _, status) = run(&["summary", output.to_str().unwrap()]);
+    assert!(status == Some(0) && out.contains("incomplete"), "{out}");
+    fs::write(&cut, "no segment").unwrap();
+    let (_, errors, status) = run(&["repair", cut.to_str().unwrap()]);
+    assert!(status == Some(1) && errors.contains("it is not a segment"), "{errors}");
 }

@@ -9,7 +9,7 @@ use crate::time::Timestamp;
 /// The header of a trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Header<'t> {
-    /// Keys with their values as valid JSON; each key once. [Reserved](is_reserved) keys are skipped.
+    /// Keys with their values as valid JSON; each key once. [Reserved](is_reserved) keys other than [`INCOMPLETE`] are skipped.
     pub metadata: &'t [(String, String)],
     /// One JSON object for each device.
     pub device_properties: &'t [String],
@@ -59,7 +59,8 @@ impl<W: Write> ChromeWriter<W> {
         }
         self.out.put_literal(b"]");
         for (key, value) in header.metadata {
-            if is_reserved(key) {
+            // A trace may lack records before it is written.
+            if is_reserved(key) && key != INCOMPLETE {
                 self.skipped += 1;
                 continue;
             }
