@@ -3,7 +3,7 @@
 use super::{PostProcess, StackSymbols, Trace, Violations};
 use crate::buffer::Loss;
 use crate::collector::DeviceDescription;
-use crate::config::{AsyncSpans, DistributedInfo, Modes, RecordingFlags};
+use crate::config::{Config, AsyncSpans, DistributedInfo, Modes, RecordingFlags};
 use crate::encoding::encoded;
 use crate::observer::ObserverReport;
 use crate::recorder::CounterReport;
@@ -87,6 +87,7 @@ encoded! {
     } + {
         is_strict: false,
         sinks: Arc::default(),
+        flush_timeout: Config::default().flush_timeout,
         post_processing_timeout: None,
         post_process: None,
     }
