@@ -171,12 +171,15 @@ impl ChunkRing {
 
     /// Takes everything.
     pub(super) fn take_contents(&self) -> RingContents {
-        std::mem::take(&mut *self.lock()).contents()
+        let mut state = self.lock();
+        let contents = state.contents(self);
+        *state = RingState::default();
+        contents
     }
 
     /// Returns handles to everything.
     pub(super) fn contents(&self) -> RingContents {
-        self.lock().contents()
+        self.lock().contents(self)
     }
 
     /// Does the same after the oldest chunks have made room: while a trace holds all others, threads go on in what is free.
@@ -192,7 +195,7 @@ impl ChunkRing {
             state.evict_oldest(pool, &live);
         }
         state.drop_unneeded(&live);
-        state.contents()
+        state.contents(self)
     }
 
     /// Evicts until a chunk can be reused; `None` if the pool has chunks, or none is left.
@@ -275,10 +278,13 @@ impl RingState {
         self.large_payloads.extend(std::iter::from_fn(|| queues.large_payloads.pop()));
     }
 
-    fn contents(&self) -> RingContents {
+    fn contents(&mut self, queues: &ChunkRing) -> RingContents {
+        // All records before this are committed, and none after it is evicted.
+        let at = clock::now();
+        // A thread may have filled a chunk since the ring was locked.
+        self.receive(queues);
         RingContents {
-            // All records before this are committed, and none after it is evicted.
-            at: clock::now(),
+            at,
             chunks: self.chunks().map(|each| each.chunk.clone()).collect(),
             large_payloads: self.large_payloads.iter().map(|(id, payload)| (*id, payload.clone())).collect(),
             retained: self.retained.all_records(),
