@@ -9,6 +9,7 @@ use crate::encoding::{Encoded, decode_words};
 use crate::recorder::{LargePayload, RecordedPart};
 use crate::trace::{Recorded, StoredCpuTrace, Trace, TraceInfo, TraceMetadata};
 use kineto_trace::fallible::attempt;
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::sync::Arc;
 
@@ -29,8 +30,9 @@ struct PartialTrace {
     recorded: Option<Recorded>,
     parts: Vec<RecordedPart>,
     large_payloads: Vec<(u64, Arc<LargePayload>)>,
-    pushed: Vec<StoredCpuTrace>,
-    collections: Vec<Collection>,
+    /// By their numbers in the file.
+    pushed: BTreeMap<u32, StoredCpuTrace>,
+    collections: BTreeMap<u32, Collection>,
     has_end: bool,
 }
 
@@ -46,7 +48,7 @@ pub(super) fn read_segment(mut file: impl Read) -> Result<Segment, SegmentFault>
         unreadable += u64::from(added.is_none());
     }
     let (lost, is_complete) = (frames.lost, contents.has_end);
-    let unknown_layouts = contents.collections.iter().map(|each| each.records.unknown_layouts()).sum();
+    let unknown_layouts = contents.collections.values().map(|each| each.records.unknown_layouts()).sum();
     let (trace, strays) = contents.into_trace()?;
     let segment = Segment {
         trace,
@@ -72,13 +74,16 @@ impl PartialTrace {
             FrameKind::Host => self.recorded = Some(Encoded::decode(from)?),
             FrameKind::Records => self.parts.push(Encoded::decode(from)?),
             FrameKind::LargePayload => self.large_payloads.push(Encoded::decode(from)?),
-            FrameKind::Pushed => self.pushed.push(Encoded::decode(from)?),
-            FrameKind::PushedPiece => self.pushed.last_mut()?.add_piece(from)?,
-            FrameKind::Collection => self.collections.push(Encoded::decode(from)?),
-            FrameKind::Names => self.collections.last_mut()?.records.add_names(&Vec::decode(from)?),
+            FrameKind::Pushed => drop(self.pushed.insert(u32::decode(from)?, Encoded::decode(from)?)),
+            FrameKind::PushedPiece => self.pushed.get_mut(&u32::decode(from)?)?.add_piece(from)?,
+            FrameKind::Collection => drop(self.collections.insert(u32::decode(from)?, Encoded::decode(from)?)),
+            FrameKind::Names => {
+                let (number, first) = <(u32, usize)>::decode(from)?;
+                self.collections.get_mut(&number)?.records.add_names(first, &Vec::decode(from)?)?;
+            }
             FrameKind::Block => {
-                let arena = usize::decode(from)?;
-                self.collections.last_mut()?.records.add_block(arena, decode_words(from, |[word]| word)?)?;
+                let (number, arena) = <(u32, usize)>::decode(from)?;
+                self.collections.get_mut(&number)?.records.add_block(arena, decode_words(from, |[word]| word)?)?;
             }
             FrameKind::End => self.has_end = true,
         }
@@ -91,8 +96,9 @@ impl PartialTrace {
         let converter = self.converter.ok_or(SegmentFault::Missing("clock"))?;
         let mut recorded = self.recorded.ok_or(SegmentFault::Missing("table of callsites and threads"))?;
         let strays = recorded.add_stored(self.parts, self.large_payloads);
-        let pushed = self.pushed.into_iter().map(|pushed| Arc::new(pushed.close())).collect();
-        Ok((Trace::new(recorded, self.collections, pushed, converter, Arc::new(metadata), info), strays))
+        let pushed = self.pushed.into_values().map(|pushed| Arc::new(pushed.close())).collect();
+        let collections = self.collections.into_values().collect();
+        Ok((Trace::new(recorded, collections, pushed, converter, Arc::new(metadata), info), strays))
     }
 }
 

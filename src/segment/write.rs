@@ -6,7 +6,7 @@ use crate::buffer::Loss;
 use crate::collector::{Collection, RecordsPart};
 use crate::encoding::{Encoded, encode_items, encode_words};
 use crate::trace::{Trace, TraceContents, TraceInfo};
-use kineto_trace::fallible::{Set, attempt};
+use kineto_trace::fallible::{List, Set, attempt};
 use std::io::{self, Write};
 
 /// Writes a trace as the segment of that number.
@@ -21,11 +21,19 @@ pub(super) fn write_trace(trace: &Trace, number: u32, mut out: impl Write) -> io
     })?;
     frames.write_frame(FrameKind::Clock, |out| contents.converter.encode(out))?;
     frames.write_frame(FrameKind::Host, |out| contents.recorded.encode(out))?;
-    for pushed in contents.own {
-        frames.write_frame(FrameKind::Pushed, |out| pushed.without_records().encode(out))?;
-        pushed.pieces().try_for_each(|piece| frames.write_frame(FrameKind::PushedPiece, |out| piece.encode(out)))?;
+    for (number, pushed) in (0_u32..).zip(contents.own) {
+        let mut write = |kind, encode: &dyn Fn(&mut List<u8>)| {
+            frames.write_frame(kind, |out| {
+                number.encode(out);
+                encode(out);
+            })
+        };
+        write(FrameKind::Pushed, &|out| pushed.without_records().encode(out))?;
+        pushed.pieces().try_for_each(|piece| write(FrameKind::PushedPiece, &|out| piece.encode(out)))?;
     }
-    contents.collections.iter().try_for_each(|collection| write_collection(collection, &mut frames))?;
+    for (number, collection) in (0..).zip(contents.collections) {
+        write_collection(number, collection, &mut frames)?;
+    }
     for payload in contents.recorded.large_payloads() {
         frames.write_frame(FrameKind::LargePayload, |out| {
             payload.0.encode(out);
@@ -40,13 +48,20 @@ pub(super) fn write_trace(trace: &Trace, number: u32, mut out: impl Write) -> io
     frames.write_frame(FrameKind::End, |_| {})
 }
 
-fn write_collection(collection: &Collection, frames: &mut FrameWriter<impl Write>) -> io::Result<()> {
-    frames.write_frame(FrameKind::Collection, |out| collection.encode(out))?;
+/// Writes a collection. Each frame has its number, so that a damaged one does no harm to another collection.
+fn write_collection(number: u32, collection: &Collection, frames: &mut FrameWriter<impl Write>) -> io::Result<()> {
+    frames.write_frame(FrameKind::Collection, |out| {
+        number.encode(out);
+        collection.encode(out);
+    })?;
     collection.records.write_parts(&|entry, each| collection.visit_args(entry, each), &mut |part| match part {
-        RecordsPart::Names(names) => frames.write_frame(FrameKind::Names, |out| encode_items(names.iter(), out)),
+        RecordsPart::Names(first, names) => frames.write_frame(FrameKind::Names, |out| {
+            (number, first).encode(out);
+            encode_items(names.iter(), out);
+        }),
         RecordsPart::Block(_, []) => Ok(()),
         RecordsPart::Block(arena, words) => frames.write_frame(FrameKind::Block, |out| {
-            arena.encode(out);
+            (number, arena).encode(out);
             encode_words(words.iter().copied(), out);
         }),
     })

@@ -143,6 +143,12 @@ impl Recorded {
         self.part_with(id)?.records().find_record(id)
     }
 
+    /// Returns the records that define a span, its parent, and so on. A damaged file may hold a circle, so there is a limit.
+    pub(crate) fn definitions_up_from(&self, span: u64) -> impl Iterator<Item = CommittedRecord<'_>> {
+        const MOST: usize = 1 << 16;
+        std::iter::successors(self.find_record(span), |made| self.find_record(made.parent_id()?)).take(MOST)
+    }
+
     /// Returns the record that defines a slice's span: the slice itself, or usually the record before it.
     pub(crate) fn definition_of<'t>(&'t self, slice: &CommittedRecord<'t>) -> Option<CommittedRecord<'t>> {
         let span = slice.span_id();

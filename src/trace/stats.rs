@@ -64,7 +64,8 @@ pub struct RecordedTime {
 impl RecordedTime {
     /// Returns the total recorded time.
     pub fn total(&self) -> Duration {
-        Duration::from_nanos(self.stretches.iter().map(|(start, end)| end.since(*start)).sum())
+        let lengths = self.stretches.iter().map(|(start, end)| end.since(*start));
+        Duration::from_nanos(lengths.fold(0, u64::saturating_add))
     }
 
     /// Returns the header's entry: the first stretches, in nanoseconds since `start`.

@@ -17,6 +17,7 @@ mod private_use1;
 mod profile;
 mod recording_guard;
 mod schedule;
+mod segments;
 mod session_observers;
 mod triggers;
 mod windows;

@@ -14,8 +14,8 @@ use std::sync::Arc;
 /// A part of a collection's records. Names precede the records that use them.
 #[derive(Debug)]
 pub(crate) enum RecordsPart<'t> {
-    /// Further names, numbered in order.
-    Names(&'t [Arc<str>]),
+    /// Further names, and the number of the first.
+    Names(usize, &'t [Arc<str>]),
     /// A block of an arena.
     Block(usize, &'t [u64]),
 }
@@ -32,7 +32,7 @@ const NAMES_AT_ONCE: usize = 1024;
 impl Collected {
     /// Calls `write` with all names and records, in order; `args` visits the arguments of records with foreign layouts.
     pub(crate) fn write_parts(&self, args: VisitArgs<'_>, write: WritePart<'_>) -> io::Result<()> {
-        self.names.texts().chunks(NAMES_AT_ONCE).try_for_each(|names| write(RecordsPart::Names(names)))?;
+        write_names(0, self.names.texts(), write)?;
         let is_foreign = |layout: &_| layout_name(*layout).is_none();
         if !self.shapes.iter().any(is_foreign) {
             let blocks = self.arenas.iter().enumerate();
@@ -60,9 +60,9 @@ impl Collected {
         Ok(())
     }
 
-    /// Adds names from a file.
-    pub(crate) fn add_names(&mut self, names: &[Arc<str>]) {
-        names.iter().for_each(|name| _ = self.names.add(name));
+    /// Adds names from a file; returns `None` if the names before them are missing, so that their numbers would be others.
+    pub(crate) fn add_names(&mut self, first: usize, names: &[Arc<str>]) -> Option<()> {
+        (first == self.names.texts().len()).then(|| names.iter().for_each(|name| _ = self.names.add(name)))
     }
 
     /// Adds a block from a file; returns `None` if it is too long, or if there is no such arena.
@@ -119,7 +119,13 @@ impl AddedNames<'_> {
 
     fn write_new(&mut self, write: WritePart<'_>) -> io::Result<()> {
         let new = self.added.texts().get(self.written..).unwrap_or_default();
+        let first = self.known.texts().len() + self.written;
         self.written += new.len();
-        new.chunks(NAMES_AT_ONCE).try_for_each(|names| write(RecordsPart::Names(names)))
+        write_names(first, new, write)
     }
+}
+
+fn write_names(first: usize, names: &[Arc<str>], write: WritePart<'_>) -> io::Result<()> {
+    let mut firsts = (first..).step_by(NAMES_AT_ONCE).zip(names.chunks(NAMES_AT_ONCE));
+    firsts.try_for_each(|(first, names)| write(RecordsPart::Names(first, names)))
 }

@@ -158,7 +158,7 @@ impl LinkedCollection {
             .map(|(start, end)| widen_stretch(error, [start, end].map(|at| host.converter.timestamp_of(at))));
         let mut counts = DeviceCounts { uncut, since: collection.since, ..DeviceCounts::default() };
         let records = CollectionRecords { collection, threads: &threads };
-        let slack = error + host.converter.error_ns();
+        let slack = error.saturating_add(host.converter.error_ns());
         let spans = HostSpans::new(host, &threads, slack);
         let mut calls = link::CallJoin::new(&records, &spans);
         let mut ids = CallIds::new(collection.records.last_call_before, reach.len());

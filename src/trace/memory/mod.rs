@@ -92,18 +92,17 @@ impl Categories {
             return Category::Unknown;
         }
         let mut words = List::new();
-        let mut span = source.recorded.find_record(slice).map_or(0, |slice| slice.span_id());
-        while let Some(made) = source.recorded.find_record(span).filter(|_| span != 0) {
+        let span = source.recorded.find_record(slice).map_or(0, |slice| slice.span_id());
+        for made in source.recorded.definitions_up_from(span) {
             let field = fields.get(made.head.site as usize).copied().flatten();
-            let later = source.index.values.paired_with(span).rev().filter_map(|id| source.recorded.find_record(id));
+            let later =
+                source.index.values.paired_with(made.id()).rev().filter_map(|id| source.recorded.find_record(id));
             let mut said = later
                 .chain([made])
                 .filter_map(|record| source.field_text(&record, &mut words, field?).and_then(|text| text.parse().ok()));
             if let Some(category) = said.next() {
                 return category;
             }
-            // A parent is older, and has a smaller id unless it was recorded late.
-            span = made.parent_id().unwrap_or(0);
         }
         Category::Unknown
     }

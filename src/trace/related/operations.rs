@@ -65,15 +65,14 @@ impl<'r> WithOperations<'r> {
             return self.last.1.clone();
         }
         let mut names: Vec<String> = Vec::new();
-        let (mut words, mut span) = (List::new(), parent);
-        while let Some(record) = self.source.recorded.find_record(span) {
+        let mut words = List::new();
+        for record in self.source.recorded.definitions_up_from(parent) {
             let site = record.head.site;
             if let Some(field) = self.sites.get(site as usize).and_then(|site| site.module)
-                && let Some(name) = self.source.span_text(span, site, field, &mut words)
+                && let Some(name) = self.source.span_text(record.id(), site, field, &mut words)
             {
                 names.push(name.to_owned());
             }
-            span = record.parent_id().unwrap_or(0);
         }
         names.reverse();
         self.last = (parent, names.join(".").into());

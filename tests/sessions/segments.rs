@@ -1,0 +1,218 @@
+//! Segments: what survives, what is said of a damaged file, and that no file harms its reader.
+
+use kineto_trace::crc32::Crc32;
+use std::io;
+use std::time::SystemTime;
+use support::{layer, on_thread};
+use tracing::{Level, error, info, info_span};
+use tracing_kineto::activity::{Activity, Body, Track};
+use tracing_kineto::integration::{CpuTraceBuilder, DeferredEvents};
+use tracing_kineto::memory::{self, Device};
+use tracing_kineto::{ActivityType, ErrorKind, Segment, Timestamp, Trace, annotate, counter};
+use tracing_subscriber::layer::SubscriberExt;
+
+/// The bytes of a header, and the unit of frames.
+const HEADER: usize = 96;
+const UNIT: usize = 32;
+
+fn now() -> Timestamp {
+    Timestamp::from_nanos(u64::try_from(SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos()).unwrap())
+}
+
+/// Records something of every kind.
+fn recorded() -> Trace {
+    let gpu = DeferredEvents::new("gpu");
+    let (layer, guard) = layer(|b| b.collector(gpu.clone()).events(Level::INFO).with_memory(true));
+    let profiler = guard.profiler().clone();
+    let spans = || {
+        let _step = annotate!("ProfilerStep#{}", 1).entered();
+        let outer = info_span!(
+            "outer",
+            text = "x".repeat(50),
+            number = 7,
+            share = 0.5,
+            on = true,
+            later = tracing::field::Empty
+        );
+        outer.in_scope(|| info!(n = 1, "event"));
+        outer.record("later", 9);
+        outer.in_scope(|| info_span!("inner", large = "y".repeat(80_000)).in_scope(|| error!("failed")));
+        let next = info_span!("next");
+        next.follows_from(&outer);
+        next.in_scope(|| memory::record(4096, 64, 64, 128, Device::CPU));
+        let submission = info_span!("launch").in_scope(|| gpu.submit(3));
+        let now = now().as_nanos();
+        gpu.resolve(submission, "kernel", now, now + 1000);
+        counter!("queue", depth = 3);
+    };
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        spans();
+        profiler.pause().unwrap();
+        profiler.resume().unwrap();
+        on_thread("worker", spans);
+        let now = now();
+        let mut builder = CpuTraceBuilder::new(now, "other");
+        let body = Body::Slice { start: now, end: now };
+        builder.push(&Activity::new(ActivityType::CpuOp, "pushed", Track::new(0, 7), body)).unwrap();
+        profiler.transfer(builder, now).unwrap();
+    });
+    guard.finish().unwrap()
+}
+
+fn written(trace: &Trace) -> Vec<u8> {
+    let mut file = Vec::new();
+    trace.write_segment(3, &mut file).unwrap();
+    file
+}
+
+/// Reads a segment, and everything that its trace can show.
+fn use_all(file: &[u8]) -> Result<Segment, ErrorKind> {
+    let segment = Trace::read_segment_from(file, "memory").map_err(|error| error.kind())?;
+    let trace = &segment.trace;
+    trace.write_chrome(io::sink()).unwrap();
+    trace.write_perfetto(io::sink()).unwrap();
+    drop((trace.stats().to_string(), trace.tracks(), trace.why_empty(), trace.events().key_averages().table()));
+    Ok(segment)
+}
+
+/// Returns where the frames of a file begin, and the lengths of their bodies.
+fn frames(file: &[u8]) -> Vec<(usize, usize)> {
+    let mut at = HEADER;
+    std::iter::from_fn(|| {
+        let length = u64::from_le_bytes(file.get(at + 8..at + 16)?.try_into().unwrap());
+        let (from, length) = (at, usize::try_from(length).unwrap());
+        at += UNIT + length.next_multiple_of(UNIT);
+        Some((from, length))
+    })
+    .collect()
+}
+
+/// Corrects the checksum of a frame.
+fn seal(file: &mut [u8], (from, length): (usize, usize)) {
+    let mut checksum = Crc32::default();
+    checksum.update(&file[from..from + UNIT - 4]);
+    checksum.update(&file[from + UNIT..from + UNIT + length]);
+    file[from + UNIT - 4..from + UNIT].copy_from_slice(&checksum.value().to_le_bytes());
+}
+
+/// Numbers that look random, the same in each run.
+fn random(state: &mut u64) -> usize {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    usize::try_from(*state >> 33).unwrap()
+}
+
+#[test]
+fn segment_says_where_it_comes_from() {
+    let trace = recorded();
+    let segment = use_all(&written(&trace)).unwrap();
+    assert!(segment.is_whole());
+    assert_eq!(
+        (segment.to_string().as_str(), segment.number(), segment.process_id()),
+        ("whole", 3, std::process::id())
+    );
+    assert_eq!(segment.start(), trace.window().0);
+    let other = use_all(&written(&trace)).unwrap();
+    assert_eq!((segment.process_uuid(), segment.boot_id()), (other.process_uuid(), other.boot_id()));
+    let before =
+        |stats: tracing_kineto::TraceStats| (stats.slices, stats.events, stats.memory_events, stats.device_activities);
+    assert_eq!(before(segment.trace.stats()), before(trace.stats()));
+}
+
+#[test]
+fn segment_of_a_read_trace_is_the_same() {
+    let first = written(&recorded());
+    let second = written(&use_all(&first).unwrap().trace);
+    let read = |file: &[u8]| {
+        let mut json = Vec::new();
+        use_all(file).unwrap().trace.write_chrome(&mut json).unwrap();
+        String::from_utf8(json).unwrap()
+    };
+    assert_eq!(read(&first), read(&second));
+}
+
+#[test]
+fn other_files_are_typed_errors() {
+    let file = written(&recorded());
+    let mut version = file.clone();
+    version[8] = 200;
+    let mut damaged = file.clone();
+    damaged[40] ^= 1;
+    for (file, kind) in [
+        (&b""[..], ErrorKind::NotATrace),
+        (b"{\"traceEvents\": []}", ErrorKind::NotATrace),
+        (&file[..HEADER], ErrorKind::NotATrace),
+        (&damaged, ErrorKind::NotATrace),
+        (&version, ErrorKind::Unsupported),
+    ] {
+        assert_eq!(use_all(file).unwrap_err(), kind);
+    }
+    assert_eq!(Trace::read_segment("/nonexistent").unwrap_err().kind(), ErrorKind::Io);
+}
+
+#[test]
+fn truncated_file_is_read_as_far_as_it_goes() {
+    let file = written(&recorded());
+    let lengths = (0..file.len()).step_by(4999).chain(frames(&file).into_iter().map(|(from, _)| from));
+    let mut read = 0;
+    for length in lengths {
+        if let Ok(segment) = use_all(&file[..length]) {
+            assert!(!segment.is_complete && !segment.is_whole(), "{length}");
+            assert!(segment.to_string().contains("its end is missing"), "{segment}");
+            read += 1;
+        }
+    }
+    assert!(read > 5, "{read}");
+}
+
+#[test]
+fn flipped_bits_are_noticed() {
+    let file = written(&recorded());
+    let mut state = 1;
+    for _ in 0..200 {
+        let (at, bit) = (random(&mut state) % file.len(), random(&mut state) % 8);
+        let mut damaged = file.clone();
+        damaged[at] ^= 1 << bit;
+        let is_padding = frames(&file)
+            .iter()
+            .any(|(from, length)| (from + UNIT + length..from + UNIT + length.next_multiple_of(UNIT)).contains(&at));
+        match use_all(&damaged) {
+            Ok(segment) => assert!(is_padding || segment.lost_bytes > 0 && segment.lost_frames > 0, "{at} {segment}"),
+            Err(kind) => assert_eq!(kind, ErrorKind::NotATrace),
+        }
+    }
+}
+
+#[test]
+fn damaged_file_says_so_in_its_header() {
+    let mut file = written(&recorded());
+    let records = frames(&file).into_iter().rfind(|(_, length)| *length > 0).unwrap();
+    file[records.0 + UNIT] ^= 1;
+    let segment = use_all(&file).unwrap();
+    assert_eq!((segment.lost_frames, segment.is_complete), (1, true));
+    let why = &segment.trace.metadata().into_iter().find(|(key, _)| key == "tracing_kineto_incomplete").unwrap().1;
+    assert!(why.contains("1 frame and"), "{why}");
+}
+
+#[test]
+fn nonsense_with_valid_checksums_harms_nobody() {
+    let file = written(&recorded());
+    let frames = frames(&file);
+    let mut state = 1;
+    for round in 0..300 {
+        let mut hostile = file.clone();
+        for _ in 0..=round % 3 {
+            let frame = frames[random(&mut state) % frames.len()];
+            for _ in 0..=random(&mut state) % 4 {
+                // Most frames are short, and the first bytes of long ones matter most.
+                let at = random(&mut state) % frame.1.clamp(1, 4000);
+                let values = [0, 1, 0x7F, 0x80, 0xFF, random(&mut state) as u8];
+                let (value, run) = (values[random(&mut state) % 6], [1, 1, 4, 8][random(&mut state) % 4]);
+                let place = frame.0 + UNIT..frame.0 + UNIT + frame.1;
+                hostile[place].iter_mut().skip(at).take(run).for_each(|byte| *byte = value);
+            }
+            seal(&mut hostile, frame);
+        }
+        // Whatever it shows.
+        let _ = use_all(&hostile);
+    }
+}
