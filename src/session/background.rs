@@ -5,7 +5,6 @@ use super::saving::{TIME_TO_CLOSE, contain_panics, report_outcome};
 use super::settings::exit_deadline;
 use crate::error::{Error, ErrorKind};
 use crate::os::fork;
-use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::trace::Trace;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -60,7 +59,6 @@ impl BackgroundSave {
         let handle = BackgroundSave { path, outcome: Outcome::default(), process: fork::generation() };
         let (active, path) = (ActiveSave::register(&trace, &handle.outcome), handle.path.clone());
         let write = move || {
-            let _own = InternalAllocGuard::begin();
             let saved = contain_panics(&path, || save(&trace, &path));
             report_outcome(&saved, &trace, &path);
             // The records are free again before anyone learns of the result.

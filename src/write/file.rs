@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::os::file_limit::FileLimitGuard;
 use crate::os::file_lock;
+use crate::recorder::memory_listeners::InternalAllocGuard;
 use kineto_trace::write::file::{self as plain, Protection, is_temporary_name};
 pub(crate) use kineto_trace::write::file::{Format, FormatKind, check_writable, save, stem_and_end};
 #[cfg(target_os = "linux")]
@@ -34,11 +35,11 @@ impl Destination for FileSystem {
 }
 
 /// Makes the files that this process writes, those of `kineto-trace` too, such that no write ends the program: a write beyond
-/// the limit on file sizes is an error and, on Linux, raises no signal. A lock on the temporary file shows other processes
-/// that it is being written.
+/// the limit on file sizes is an error and, on Linux, raises no signal. What writing allocates is not recorded as the program's.
+/// A lock on the temporary file shows other processes that it is being written.
 pub(crate) fn protect_files() {
     plain::install_protection(Protection {
-        begin: || Box::new(FileLimitGuard::new()),
+        begin: || Box::new((FileLimitGuard::new(), InternalAllocGuard::begin())),
         created: |file| {
             // Without file locks, other processes cannot see it.
             let _ = file_lock::try_lock(file);

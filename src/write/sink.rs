@@ -24,10 +24,10 @@ use crate::error::{Error, ErrorKind};
 pub trait TraceSink: Send + Sync {
     /// Opens a writer for one trace; `url` is the user's text, including the scheme.
     ///
-    /// The writer receives the trace in pieces, most of them of 1 MiB (of 32 KiB if compressed). After the last one it is
-    /// flushed, once or more, and then dropped. A flush means that the trace is complete, and may return the error of final
-    /// work (an upload, a rename). A writer that is dropped without a flush has received an incomplete trace, and should
-    /// discard it.
+    /// The writer receives the trace in pieces, most of them of 256 KiB, or 512 KiB before compression. After the last one it
+    /// is flushed, once or more, and then dropped. A flush means that the trace is complete, and may return the error of
+    /// final work (an upload, a rename). A writer that is dropped without a flush has received an incomplete trace, and
+    /// should discard it.
     ///
     /// # Errors
     ///

@@ -5,9 +5,17 @@ use crate::{Scenario, Test};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::Duration;
+use tracing_kineto::analysis::Events;
 use tracing_kineto::{ErrorKind, KinetoLayer, Status};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
+
+/// That many spans are several blocks of text.
+const LONG: usize = 20_000;
+
+fn slices(path: &Path) -> usize {
+    Events::read(path).unwrap().iter().filter(|event| event.name() == "work").count()
+}
 
 pub(crate) const SCENARIOS: &[Scenario] = &[
     ("drop", |folder| {
@@ -52,13 +60,30 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     }),
     ("no_threads", |folder| {
         let guard = record(folder);
-        work();
+        (0..LONG).for_each(|_| work());
         let error = guard.profiler().dump("no thread").unwrap_err();
         report(folder, &format!("{:?}: {error}", error.kind()));
         let trace = guard.finish().unwrap();
-        let path = folder.join("saved.json");
+        let path = folder.join("saved.json.gz");
         assert_eq!(trace.save_in_background(&path).unwrap_err().path(), Some(&*path));
-        trace.save(path).unwrap();
+        trace.save(&path).unwrap();
+        assert_eq!(slices(&path), LONG);
+    }),
+    #[cfg(target_os = "linux")]
+    ("compress", |folder| {
+        let guard = record_as(KinetoLayer::builder().no_output());
+        (0..LONG).for_each(|_| work());
+        let path = folder.join("saved.json.gz");
+        guard.finish().unwrap().save(&path).unwrap();
+        assert_eq!(slices(&path), LONG);
+        // The system may list a thread that has ended for some microseconds.
+        let is_listed = || {
+            let mut threads = std::fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap().path());
+            threads.any(|thread| std::fs::read_to_string(thread.join("comm")).is_ok_and(|name| name == "kineto-gzip\n"))
+        };
+        while is_listed() {
+            std::thread::yield_now();
+        }
     }),
     ("exit_on_thread", exit_on_thread),
     ("panic", |folder| {
@@ -210,7 +235,10 @@ pub(crate) const TESTS: &[Test] = &[
         // No thread of this stack size can be started.
         let played = play_with("no_threads", &[("RUST_MIN_STACK", "1000000000000000")]).succeeded();
         assert!(played.report().starts_with("Io: cannot start a thread that writes "), "{}", played.report());
-        assert_eq!(played.file("saved.json").slices("work"), 1);
+    }),
+    #[cfg(target_os = "linux")]
+    ("threads_of_a_save_end_with_it", || {
+        play("compress").succeeded();
     }),
     ("exit_leaves_a_whole_file_while_other_threads_record", || {
         let played = play("exit_on_thread").succeeded();

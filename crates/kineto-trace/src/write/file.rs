@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind};
 /// Hooks for a program that must not be traced while it writes files; this crate cannot provide them itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Protection {
-    /// Called on the writing thread before the first byte; the value is dropped there after the last.
+    /// Called on each thread that formats, compresses or writes, before its first byte; the value is dropped there after the last.
     pub begin: fn() -> Box<dyn Any>,
     /// Called with each temporary file right after its creation.
     pub created: fn(&File),
@@ -25,6 +25,11 @@ static PROTECTION: OnceLock<Protection> = OnceLock::new();
 /// Installs hooks for all files written from now on; only the first call has an effect.
 pub fn install_protection(protection: Protection) {
     let _ = PROTECTION.set(protection);
+}
+
+/// Protects the program from the calling thread, which helps to write a file, until the value is dropped there.
+pub(super) fn begin_protection() -> Option<Box<dyn Any>> {
+    PROTECTION.get().map(|protection| (protection.begin)())
 }
 
 /// Writes a file that appears at `path` only when it is complete.
@@ -119,14 +124,14 @@ impl Format {
         gzip_level: u32,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> io::Result<()> {
-        let _protected = PROTECTION.get().map(|protection| (protection.begin)());
+        let _protected = begin_protection();
         match self.is_gzip {
             #[cfg(feature = "gzip")]
-            true => {
-                let mut gzip = super::gzip::Gzip::new(out, gzip_level)?;
+            true => std::thread::scope(|scope| {
+                let mut gzip = super::gzip::Gzip::new(out, gzip_level, scope)?;
                 write(&mut gzip)?;
-                gzip.finish().map(drop)
-            }
+                gzip.finish()
+            }),
             _ => {
                 let _ = gzip_level;
                 write(&mut out)?;

@@ -4,9 +4,11 @@
 
 mod buffer;
 pub mod chrome;
+#[cfg(feature = "gzip")]
+mod crc;
 pub mod execution;
 #[cfg(feature = "gzip")]
-mod fast_gzip;
+mod fast_deflate;
 pub mod file;
 #[cfg(test)]
 mod golden;

@@ -1,37 +1,26 @@
-//! A gzip encoder for unoptimized builds, in which zlib takes twenty times as long as formatting the JSON.
+//! A deflate encoder for unoptimized builds, in which zlib takes twenty times as long as formatting the JSON.
 //!
 //! It checks one candidate for a match, the last position of the same four bytes, and uses deflate's fixed codes. On
 //! the rows of a trace, the result is as small as zlib's at level 1. The loops index arrays with plain numbers, because
 //! in such a build every iterator and every small function of `std` is a call.
 
-use crate::crc32::Crc32;
-use std::io::{self, Write};
+use std::io;
 
-/// Compresses written data into one gzip member; [`finish`](FastGzip::finish) writes its end.
-pub(super) struct FastGzip<W> {
-    out: W,
-    /// Text not yet compressed; shorter than a [`BLOCK`].
-    text: Vec<u8>,
+/// Compresses blocks of text, which share nothing.
+pub(super) struct FastDeflate {
     /// By hash: its last position in the block.
     last_seen: Vec<u32>,
-    bits: BitWriter,
-    crc: Crc32,
-    /// The length of the whole text modulo 2^32, as in the trailer.
-    length: u32,
 }
 
 /// Collects bits into bytes, lowest bit first.
-#[derive(Default)]
-struct BitWriter {
-    bytes: Vec<u8>,
+struct BitWriter<'b> {
+    bytes: &'b mut Vec<u8>,
     /// The number of bytes used.
     at: usize,
     pending: u64,
     count: u32,
 }
 
-/// The number of bytes compressed at a time; matches do not cross blocks.
-const BLOCK: usize = 1 << 18;
 const HASHES: usize = 1 << 13;
 /// Deflate's limits for a match.
 const MAX_DISTANCE: usize = 1 << 15;
@@ -39,70 +28,38 @@ const MAX_LENGTH: usize = 258;
 /// The number of bytes compared with one call.
 const STRIDE: usize = 32;
 
-/// Gzip magic, deflate, no flags, no time, fastest algorithm, unknown system.
-const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 255];
 const END_OF_BLOCK: usize = 256;
 
 /// The code and its length in bits of each literal and length symbol.
 static CODES: [(u16, u8); 288] = fixed_codes();
 
-impl<W: Write> FastGzip<W> {
-    pub(super) fn new(out: W) -> io::Result<FastGzip<W>> {
-        let (mut text, mut last_seen) = (Vec::new(), Vec::new());
-        text.try_reserve_exact(BLOCK)?;
+impl FastDeflate {
+    pub(super) fn new() -> io::Result<FastDeflate> {
+        let mut last_seen = Vec::new();
         last_seen.try_reserve_exact(HASHES)?;
         last_seen.resize(HASHES, 0);
-        let mut bits = BitWriter::default();
-        bits.bytes.extend_from_slice(&HEADER);
-        bits.at = HEADER.len();
-        Ok(FastGzip { out, text, last_seen, bits, crc: Crc32::default(), length: 0 })
+        Ok(FastDeflate { last_seen })
     }
 
-    /// Writes the end of the stream and returns the writer.
-    pub(super) fn finish(mut self) -> io::Result<W> {
-        self.compress_block(true)?;
-        Ok(self.out)
-    }
-
-    fn compress_block(&mut self, is_last: bool) -> io::Result<()> {
-        self.crc.update(&self.text);
-        #[expect(clippy::cast_possible_truncation, reason = "a block is short")]
-        let length = self.text.len() as u32;
-        self.length = self.length.wrapping_add(length);
+    /// Compresses a text of less than 4 GiB into whole bytes, which replace those of `packed`.
+    pub(super) fn compress(&mut self, text: &[u8], packed: &mut Vec<u8>) -> io::Result<()> {
+        // A byte of text takes at most nine bits.
+        let most = text.len() + text.len() / 8 + 32;
+        packed.clear();
+        packed.try_reserve(most)?;
+        packed.resize(most, 0);
         self.last_seen.fill(u32::MAX);
-        self.bits.reserve(self.text.len())?;
-        // Fixed codes.
-        self.bits.put_bits(u64::from(is_last) | 1 << 1, 3);
-        compress_text(&self.text, &mut self.last_seen, &mut self.bits);
-        self.bits.end_block(is_last);
-        if is_last {
-            self.bits.put_bits(u64::from(self.crc.value()), 32);
-            self.bits.flush_bytes();
-            self.bits.put_bits(u64::from(self.length), 32);
-            self.bits.flush_bytes();
-        }
-        self.text.clear();
-        self.bits.write_to(&mut self.out)
-    }
-}
-
-impl<W: Write> Write for FastGzip<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let taken = bytes.len().min(BLOCK - self.text.len());
-        self.text.extend_from_slice(bytes.get(..taken).unwrap_or_default());
-        if self.text.len() == BLOCK {
-            self.compress_block(false)?;
-        }
-        Ok(taken)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
+        let mut bits = BitWriter { bytes: packed, at: 0, pending: 0, count: 0 };
+        // Not the last block, fixed codes.
+        bits.put_bits(1 << 1, 3);
+        compress_text(text, &mut self.last_seen, &mut bits);
+        bits.align();
         Ok(())
     }
 }
 
 #[expect(clippy::indexing_slicing, reason = "indices are below the lengths they are compared with; `get` is a call")]
-fn compress_text(text: &[u8], last_seen: &mut [u32], bits: &mut BitWriter) {
+fn compress_text(text: &[u8], last_seen: &mut [u32], bits: &mut BitWriter<'_>) {
     let mut at = 0;
     while at < text.len() {
         let (mut distance, mut length) = (0, 0);
@@ -149,7 +106,7 @@ fn common_prefix(left: &[u8], right: &[u8]) -> usize {
 }
 
 /// Writes a match, as in RFC 1951, section 3.2.5.
-fn put_match(bits: &mut BitWriter, length: usize, distance: usize) {
+fn put_match(bits: &mut BitWriter<'_>, length: usize, distance: usize) {
     let rest = length - 3;
     if length == MAX_LENGTH {
         bits.put_symbol(285);
@@ -169,15 +126,7 @@ fn put_match(bits: &mut BitWriter, length: usize, distance: usize) {
     bits.put_bits((rest & ((1 << extra) - 1)) as u64, extra);
 }
 
-impl BitWriter {
-    /// Reserves space for `length` bytes of text at up to nine bits each, plus the ends of a block.
-    fn reserve(&mut self, length: usize) -> io::Result<()> {
-        let needed = self.at + length + length / 8 + 32;
-        self.bytes.try_reserve(needed.saturating_sub(self.bytes.len()))?;
-        self.bytes.resize(needed, 0);
-        Ok(())
-    }
-
+impl BitWriter<'_> {
     fn put_bits(&mut self, bits: u64, count: u32) {
         self.pending |= bits << self.count;
         self.count += count;
@@ -201,16 +150,14 @@ impl BitWriter {
         }
     }
 
-    fn end_block(&mut self, is_last: bool) {
-        if is_last {
-            self.count = self.count.next_multiple_of(8);
-        }
+    /// Ends at a whole byte, by an empty stored block.
+    fn align(&mut self) {
+        self.put_bits(0, 3);
+        self.count = self.count.next_multiple_of(8);
         self.flush_bytes();
-    }
-
-    fn write_to(&mut self, out: &mut impl Write) -> io::Result<()> {
-        let filled = std::mem::take(&mut self.at);
-        out.write_all(self.bytes.get(..filled).unwrap_or_default())
+        self.put_bits(0xffff_0000, 32);
+        self.flush_bytes();
+        self.bytes.truncate(self.at);
     }
 }
 
@@ -239,28 +186,27 @@ mod tests {
     use std::io::Read as _;
 
     fn round_trip_length(text: &[u8]) -> usize {
-        let mut gzip = FastGzip::new(Vec::new()).unwrap();
-        gzip.write_all(text).unwrap();
-        let packed = gzip.finish().unwrap();
+        let mut packed = b"replaced".to_vec();
+        FastDeflate::new().unwrap().compress(text, &mut packed).unwrap();
+        // An empty last block.
+        packed.extend([3, 0]);
         let mut unpacked = Vec::new();
-        flate2::read::GzDecoder::new(packed.as_slice()).read_to_end(&mut unpacked).unwrap();
+        flate2::read::DeflateDecoder::new(packed.as_slice()).read_to_end(&mut unpacked).unwrap();
         assert!(unpacked == text, "{} bytes", text.len());
         packed.len()
     }
 
     #[test]
-    fn fast_gzip_keeps_text_of_any_length() {
+    fn fast_deflate_keeps_text_of_any_length() {
         let rows: String = (0..9000).map(|n| format!("{{\"ph\":\"X\",\"ts\":{n}.{:03}}},\n", n % 997)).collect();
         for length in [0, 1, 3, 4, 8, 257, 258, 259, 1000, rows.len()] {
             round_trip_length(&rows.as_bytes()[..length]);
         }
         assert!(round_trip_length(rows.as_bytes()) < rows.len() / 2);
-        // Ends at a block boundary.
-        round_trip_length(&vec![b'x'; 2 * BLOCK]);
     }
 
     #[test]
-    fn fast_gzip_keeps_matches_up_to_the_limits() {
+    fn fast_deflate_keeps_matches_up_to_the_limits() {
         for distance in [1, 2, 4, 5, 8, 9, 100, 4096, 4097, MAX_DISTANCE - 1, MAX_DISTANCE, MAX_DISTANCE + 1] {
             for length in [4, 10, 11, 12, 18, 19, 131, 257, 258, 259, 600] {
                 // Bytes above 143 have longer codes.
@@ -277,7 +223,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn fast_gzip_keeps_any_bytes(parts in prop::collection::vec(any::<u8>(), 0..2000), repeat in 1..300_usize) {
+        fn fast_deflate_keeps_any_bytes(parts in prop::collection::vec(any::<u8>(), 0..2000), repeat in 1..300_usize) {
             round_trip_length(&parts.repeat(repeat));
         }
     }
