@@ -162,7 +162,7 @@ pub use schedule::{ProfilerAction, Schedule};
 pub use segment::Segment;
 pub use session::{BackgroundSave, Cycle, SessionObserver, Status, StepOutcome, StepState, ThreadRecording, flush_all};
 pub use time::Timestamp;
-pub use trace::{EventEdit, InvariantViolation, RecordedTime, Trace, TraceStats, TraceTrack};
+pub use trace::{EventEdit, InvariantViolation, RecordedTime, SaveProgress, Saver, Trace, TraceStats, TraceTrack};
 pub use write::TraceSink;
 
 /// Compiles the code of README.md and of the book.

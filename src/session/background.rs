@@ -5,7 +5,7 @@ use super::saving::{TIME_TO_CLOSE, contain_panics, report_outcome};
 use super::settings::exit_deadline;
 use crate::error::{Error, ErrorKind};
 use crate::os::fork;
-use crate::trace::Trace;
+use crate::trace::{Saver, Trace};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -95,7 +95,18 @@ impl Trace {
     /// If the thread cannot be started; the trace can still be [saved](Trace::save). Those of writing are returned by
     /// [`BackgroundSave::wait`].
     pub fn save_in_background(&self, path: impl AsRef<Path>) -> Result<BackgroundSave, Error> {
-        BackgroundSave::start(self.clone(), path.as_ref().to_owned(), |trace, path| trace.save(path))
+        self.saver().save_in_background(path)
+    }
+}
+
+impl Saver<'static> {
+    /// Writes the trace to a file on a thread; see [`Trace::save_in_background`].
+    ///
+    /// # Errors
+    /// Those of [`Trace::save_in_background`].
+    pub fn save_in_background(self, path: impl AsRef<Path>) -> Result<BackgroundSave, Error> {
+        let trace = self.trace.clone();
+        BackgroundSave::start(trace, path.as_ref().to_owned(), |_, path| self.save(path))
     }
 }
 

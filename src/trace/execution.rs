@@ -1,6 +1,7 @@
 //! Writes a trace as an execution trace: the host's operations as a graph.
 
 use super::Trace;
+use super::progress::ProgressReport;
 use crate::error::Error;
 use crate::write::execution::{ExecutionWriter, ForwardParents, ForwardQueries};
 use crate::write::file::{Destination, stem_and_end};
@@ -61,7 +62,7 @@ impl Trace {
 
     /// Does the same with a destination; returns the name of the trace's file.
     pub(crate) fn save_all_to(&self, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
-        let saved = self.save_to(to, path)?;
+        let saved = self.save_to(to, path, &mut ProgressReport::default())?;
         // The deadline that closed the trace early leaves no time for another file.
         let is_wanted = self.inner.info.execution_trace && self.progress().rows_at_cut().is_none();
         if is_wanted {

@@ -13,6 +13,7 @@ mod metadata;
 mod progress;
 mod recorded;
 mod related;
+mod saver;
 mod stats;
 mod thread;
 mod violations;
@@ -25,7 +26,9 @@ pub(crate) use edit::PostProcess;
 pub(crate) use header::TraceInfo;
 pub(crate) use metadata::TraceMetadata;
 pub(crate) use progress::Progress;
+pub use progress::SaveProgress;
 pub(crate) use recorded::{Recorded, Stretch, Window};
+pub use saver::Saver;
 pub use stats::{RecordedTime, TraceStats};
 pub(crate) use thread::symbols::StackSymbols;
 pub use violations::InvariantViolation;
@@ -47,8 +50,10 @@ use index::requests::Requests;
 use kineto_trace::activity::{Activity, Track};
 use kineto_trace::fallible::{self, Lazy, List};
 use kineto_trace::rows::{Rows, ThreadRow};
+use progress::{CountedBytes, ProgressReport};
 use related::operations::{OperationOptions, WithOperations};
 use related::{Finder, Related};
+use std::cell::Cell;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -216,7 +221,7 @@ impl Trace {
     /// the records; free some and save again. In strict mode, [`AlreadySaved`](crate::ErrorKind::AlreadySaved) the second
     /// time, and once [`InvariantViolated`](crate::ErrorKind::InvariantViolated) if an assertion did not hold.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        self.save_to(self.destination(), path.as_ref()).map(drop)
+        self.saver().save(path)
     }
 
     /// Returns the destination of [`save`](Trace::save): files, and the program's own sinks.
@@ -225,7 +230,12 @@ impl Trace {
     }
 
     /// Writes the trace for `path` to that destination; returns the name of the file.
-    pub(crate) fn save_to(&self, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
+    pub(crate) fn save_to(
+        &self,
+        to: &dyn Destination,
+        path: &Path,
+        report: &mut ProgressReport<'_>,
+    ) -> Result<PathBuf, Error> {
         let info = &self.inner.info;
         self.check_violations()?;
         // Set first, so that only one of two threads saves.
@@ -236,7 +246,7 @@ impl Trace {
         let saved = to.write_file(path, info.gzip_level, &mut |name, out| {
             let format = file::Format::from_path(name).map_or(FormatKind::Json, |format| format.kind);
             let url = name.to_string_lossy();
-            self.try_write(out, format, url.strip_prefix("file://").unwrap_or(&url))
+            self.try_write(out, format, url.strip_prefix("file://").unwrap_or(&url), report)
         });
         if saved.is_err() {
             self.inner.is_saved.store(false, Ordering::Relaxed);
@@ -249,7 +259,7 @@ impl Trace {
     /// # Errors
     /// Those of `out`, and [`OutOfMemory`](io::ErrorKind::OutOfMemory), after which it can be written again.
     pub fn write_chrome(&self, out: impl Write) -> io::Result<()> {
-        self.try_write(&mut { out }, FormatKind::Json, "")
+        self.try_write(&mut { out }, FormatKind::Json, "", &mut ProgressReport::default())
     }
 
     /// Writes the trace in Perfetto's own format (`.pftrace`): exact nanoseconds, and overlapping slices whole.
@@ -257,14 +267,28 @@ impl Trace {
     /// # Errors
     /// Those of [`write_chrome`](Self::write_chrome).
     pub fn write_perfetto(&self, out: impl Write) -> io::Result<()> {
-        self.try_write(&mut { out }, FormatKind::Perfetto, "")
+        self.try_write(&mut { out }, FormatKind::Perfetto, "", &mut ProgressReport::default())
     }
 
-    fn try_write(&self, out: &mut dyn Write, format: FormatKind, name: &str) -> io::Result<()> {
-        fallible::attempt(|| self.write_all(out, format, name))?
+    fn try_write(
+        &self,
+        out: &mut dyn Write,
+        format: FormatKind,
+        name: &str,
+        report: &mut ProgressReport<'_>,
+    ) -> io::Result<()> {
+        fallible::attempt(|| self.write_all(out, format, name, report))?
     }
 
-    fn write_all(&self, out: &mut dyn Write, format: FormatKind, name: &str) -> io::Result<()> {
+    fn write_all(
+        &self,
+        out: &mut dyn Write,
+        format: FormatKind,
+        name: &str,
+        report: &mut ProgressReport<'_>,
+    ) -> io::Result<()> {
+        let bytes = Cell::new(0);
+        let out = &mut CountedBytes { out, bytes: &bytes };
         let (metadata, base) = self.header_and_base();
         let devices = self.device_properties();
         let header = Header { metadata: &metadata, device_properties: &devices, base };
@@ -272,7 +296,7 @@ impl Trace {
         match format {
             FormatKind::Json => {
                 let mut writer = ChromeWriter::new(out, &header)?;
-                if let Some(rows) = self.write_rows(&mut writer)? {
+                if let Some(rows) = self.write_rows(&mut writer, &bytes, report)? {
                     writer.mark_incomplete(rows, self.row_count());
                 }
                 writer.finish(self.walk().window().1, distributed.as_deref(), name)?;
@@ -282,7 +306,7 @@ impl Trace {
                 for (linked, collection) in self.linked_collections().iter().zip(&self.inner.collections) {
                     linked.arrows_with_several_ends(collection).for_each(|(flow, ends)| writer.set_ends(flow, ends));
                 }
-                if let Some(rows) = self.write_rows(&mut writer)? {
+                if let Some(rows) = self.write_rows(&mut writer, &bytes, report)? {
                     writer.mark_incomplete(rows, self.row_count());
                 }
                 writer.finish(self.walk().window().1, distributed.as_deref(), name)?;
@@ -292,8 +316,14 @@ impl Trace {
     }
 
     /// Writes all rows; returns how many were written if the deadline came first.
-    fn write_rows(&self, writer: &mut dyn Rows) -> io::Result<Option<u64>> {
-        let written = self.deliver_rows(&mut self.inner.progress.of_file(writer));
+    fn write_rows(
+        &self,
+        writer: &mut dyn Rows,
+        bytes: &Cell<u64>,
+        report: &mut ProgressReport<'_>,
+    ) -> io::Result<Option<u64>> {
+        let mut rows = self.inner.progress.of_file(writer, bytes, report, self.row_count());
+        let written = self.deliver_rows(&mut rows).inspect(|()| rows.report_end());
         let cut = self.inner.progress.rows_at_cut();
         if cut.is_none() { written.map(|()| None) } else { Ok(cut) }
     }

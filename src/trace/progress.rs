@@ -1,12 +1,15 @@
 //! The progress of writing a trace, and its deadline.
 
+use crate::diag::diag;
 use kineto_trace::activity::Activity;
 use kineto_trace::fallible;
 use kineto_trace::rows::{Rows, SliceRow};
-use std::io;
+use std::cell::Cell;
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Shared by the thread that writes a trace and the threads that wait for it.
 #[derive(Debug, Default)]
@@ -48,41 +51,61 @@ impl Progress {
         self.cut.get().copied()
     }
 
-    /// Counts the rows of a file, and ends the walk when the deadline comes.
-    pub(super) fn of_file<'r>(&'r self, rows: &'r mut dyn Rows) -> CountedRows<'r> {
+    /// Counts the rows of a file, of which there are some `all`, and ends the walk when the deadline comes.
+    pub(super) fn of_file<'r, 'f>(
+        &'r self,
+        rows: &'r mut dyn Rows,
+        bytes: &'r Cell<u64>,
+        report: &'r mut ProgressReport<'f>,
+        all: u64,
+    ) -> CountedRows<'r, 'f> {
         self.rows.store(0, Ordering::Relaxed);
-        CountedRows { progress: self, rows, count: 0, is_file: true }
+        CountedRows { progress: self, rows, count: 0, file: Some(CountedFile { bytes, report, all }) }
     }
 
     /// Counts each row as progress, and does nothing else.
-    pub(super) fn of_walk<'r>(&'r self, rows: &'r mut dyn Rows) -> CountedRows<'r> {
-        CountedRows { progress: self, rows, count: 0, is_file: false }
+    pub(super) fn of_walk<'r>(&'r self, rows: &'r mut dyn Rows) -> CountedRows<'r, 'r> {
+        CountedRows { progress: self, rows, count: 0, file: None }
     }
 }
 
 /// Counts the rows that it forwards.
-pub(super) struct CountedRows<'r> {
+pub(super) struct CountedRows<'r, 'f> {
     progress: &'r Progress,
     rows: &'r mut dyn Rows,
     count: u64,
-    is_file: bool,
+    file: Option<CountedFile<'r, 'f>>,
 }
 
-impl CountedRows<'_> {
+struct CountedFile<'r, 'f> {
+    bytes: &'r Cell<u64>,
+    report: &'r mut ProgressReport<'f>,
+    all: u64,
+}
+
+impl CountedRows<'_, '_> {
+    /// Reports that all rows are written.
+    pub(super) fn report_end(&mut self) {
+        if let Some(file) = &mut self.file {
+            file.report.call(SaveProgress { rows: self.count, all_rows: self.count, bytes: file.bytes.get() });
+        }
+    }
+
     #[inline]
     fn count_row(&mut self) -> io::Result<()> {
         self.count += 1;
         if self.count % INTERVAL == 1 { self.publish_progress() } else { Ok(()) }
     }
 
-    fn publish_progress(&self) -> io::Result<()> {
+    fn publish_progress(&mut self) -> io::Result<()> {
         let written = self.count - 1;
         self.progress.count_step();
         fallible::check_memory()?;
-        if !self.is_file {
-            return Ok(());
-        }
+        let Some(file) = &mut self.file else { return Ok(()) };
         self.progress.rows.store(written, Ordering::Relaxed);
+        if file.report.is_due() {
+            file.report.call(SaveProgress { rows: written, all_rows: file.all.max(written), bytes: file.bytes.get() });
+        }
         if self.progress.deadline.get().is_none_or(|deadline| Instant::now() < *deadline) {
             return Ok(());
         }
@@ -91,7 +114,7 @@ impl CountedRows<'_> {
     }
 }
 
-impl Rows for CountedRows<'_> {
+impl Rows for CountedRows<'_, '_> {
     fn next_receiver(&mut self) -> Option<&mut dyn Rows> {
         Some(self.rows)
     }
@@ -104,6 +127,64 @@ impl Rows for CountedRows<'_> {
     fn write_activity(&mut self, activity: &Activity<'_>) -> io::Result<()> {
         self.count_row()?;
         self.rows.write_activity(activity)
+    }
+}
+
+/// How much of a file is written; see [`Saver::on_progress`](crate::Saver::on_progress).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SaveProgress {
+    /// The slices, instants and counters written so far.
+    pub rows: u64,
+    /// Approximately how many there are; exact when all are written.
+    pub all_rows: u64,
+    /// The bytes written so far, before compression.
+    pub bytes: u64,
+}
+
+/// Calls the program's callback for the progress of one save, if there is one.
+#[derive(Default)]
+pub(crate) struct ProgressReport<'f> {
+    callback: Option<Box<dyn FnMut(SaveProgress) + Send + 'f>>,
+    called: Option<Instant>,
+}
+
+impl<'f> ProgressReport<'f> {
+    pub(super) fn new(callback: impl FnMut(SaveProgress) + Send + 'f) -> ProgressReport<'f> {
+        ProgressReport { callback: Some(Box::new(callback)), called: None }
+    }
+
+    /// Returns whether there is a callback, and the last call was long enough ago.
+    fn is_due(&self) -> bool {
+        const LEAST: Duration = Duration::from_millis(100);
+        self.callback.is_some() && self.called.is_none_or(|called| called.elapsed() >= LEAST)
+    }
+
+    fn call(&mut self, progress: SaveProgress) {
+        self.called = Some(Instant::now());
+        let Some(callback) = &mut self.callback else { return };
+        if catch_unwind(AssertUnwindSafe(|| callback(progress))).is_err() {
+            diag!(Error, "trace", "the progress callback panicked and is not called again; fix its code");
+            self.callback = None;
+        }
+    }
+}
+
+/// Counts the bytes that it forwards.
+pub(super) struct CountedBytes<'w> {
+    pub(super) out: &'w mut dyn Write,
+    pub(super) bytes: &'w Cell<u64>,
+}
+
+impl Write for CountedBytes<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.bytes.set(self.bytes.get() + written as u64);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 
@@ -122,7 +203,8 @@ mod tests {
         let (progress, mut file) = (Progress::default(), NoFile);
         let body = Body::Instant { at: Timestamp::default() };
         let row = Activity::new(ActivityType::CpuInstantEvent, "row", Track::new(1, 1), body);
-        let mut rows = progress.of_file(&mut file);
+        let (bytes, mut report) = Default::default();
+        let mut rows = progress.of_file(&mut file, &bytes, &mut report, 0);
         let mut write_and_count = |count| {
             (0..count).for_each(|_| rows.write_activity(&row).unwrap());
             progress.steps()

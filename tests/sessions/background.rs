@@ -1,10 +1,11 @@
-//! Files that a thread writes while the program continues.
+//! Files that a thread writes while the program continues, and the progress of saves.
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::mpsc;
 use support::layer;
 use tracing::info_span;
-use tracing_kineto::{BackgroundSave, ErrorKind, KinetoLayerBuilder, Trace};
+use tracing_kineto::{BackgroundSave, ErrorKind, KinetoLayerBuilder, SaveProgress, Trace};
 use tracing_subscriber::layer::SubscriberExt;
 
 fn trace_with(configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder) -> Trace {
@@ -83,4 +84,44 @@ fn panic_of_a_background_save_is_its_error() {
     let save = trace.save_in_background("broken://a.json").unwrap();
     let error = save.wait().unwrap_err();
     assert!(error.kind() == ErrorKind::Handler && error.to_string().contains("panicked"), "{error}");
+}
+
+/// Checks the reports of a save of `trace` to a plain file of that size.
+fn check_reports(reports: &[SaveProgress], trace: &Trace, size: u64) {
+    let last = reports.last().unwrap();
+    assert_eq!((last.rows, last.all_rows), (trace.stats().slices, trace.stats().slices));
+    assert!(reports.is_sorted_by_key(|report| (report.rows, report.bytes)), "{reports:?}");
+    assert!(reports.iter().all(|report| report.rows <= report.all_rows && report.bytes <= size), "{reports:?}");
+}
+
+#[test]
+fn progress_of_a_save_ends_with_all_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, trace) = (folder.path().join("a.json"), trace());
+    let mut reports = Vec::new();
+    trace.saver().on_progress(|progress| reports.push(progress)).save(&path).unwrap();
+    check_reports(&reports, &trace, std::fs::metadata(path).unwrap().len());
+}
+
+#[test]
+fn progress_of_a_background_save_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = trace();
+    let (sender, reports) = mpsc::channel();
+    let saver = trace.saver().on_progress(move |progress| sender.send(progress).unwrap());
+    let path = saver.save_in_background(folder.path().join("a.json")).unwrap().wait().unwrap();
+    check_reports(&reports.iter().collect::<Vec<_>>(), &trace, std::fs::metadata(path).unwrap().len());
+}
+
+#[test]
+fn callback_that_panics_is_called_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, trace) = (folder.path().join("a.json"), trace());
+    let mut calls = 0;
+    let fail = |_| {
+        calls += 1;
+        panic!("in the program's code");
+    };
+    trace.saver().on_progress(fail).save(&path).unwrap();
+    assert!(calls == 1 && path.exists());
 }
