@@ -4,8 +4,6 @@
 
 mod buffer;
 pub mod chrome;
-#[cfg(feature = "gzip")]
-mod crc;
 pub mod execution;
 #[cfg(feature = "gzip")]
 mod fast_deflate;
