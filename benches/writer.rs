@@ -1,5 +1,5 @@
-//! Measures writing a recording of a million spans: to Kineto's JSON (nowhere, to a file, to a compressed file), and to
-//! Perfetto's format.
+//! Measures writing a recording of a million spans: to Kineto's JSON (nowhere, to a file, to a compressed file), to Perfetto's
+//! format, and to a segment, which is read, too.
 //!
 //! Before the benchmarks it compares saving with two lower bounds: writing the same bytes, and copying them, alternately. The
 //! file is in `/dev/shm` if that folder exists.
@@ -149,6 +149,28 @@ fn perfetto_to_nothing(bencher: Bencher<'_, '_>, name: &str) {
     trace.write_perfetto(&mut count).unwrap();
     let bencher = bencher.counter(ItemsCount::new(SPANS)).counter(BytesCount::new(count.0));
     bencher.bench_local(|| trace.write_perfetto(io::sink()).unwrap());
+}
+
+/// A segment, discarded.
+#[divan::bench(args = TRACES, sample_count = 10, sample_size = 1)]
+fn segment_to_nothing(bencher: Bencher<'_, '_>, name: &str) {
+    let trace = trace(name);
+    let bencher = bencher.counter(ItemsCount::new(SPANS)).counter(BytesCount::new(segment(trace).len()));
+    bencher.bench_local(|| trace.write_segment(1, io::sink()).unwrap());
+}
+
+/// A segment, read from memory.
+#[divan::bench(args = TRACES, sample_count = 10, sample_size = 1)]
+fn segment_from_memory(bencher: Bencher<'_, '_>, name: &str) {
+    let segment = segment(trace(name));
+    let bencher = bencher.counter(ItemsCount::new(SPANS)).counter(BytesCount::new(segment.len()));
+    bencher.bench_local(|| Trace::read_segment_from(&*segment, "memory").unwrap());
+}
+
+fn segment(trace: &Trace) -> Vec<u8> {
+    let mut segment = Vec::new();
+    trace.write_segment(1, &mut segment).unwrap();
+    segment
 }
 
 /// `.json`.

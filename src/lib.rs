@@ -26,6 +26,7 @@
 //! | start and stop recordings | [`Profiler`]; a stop returns a [`Trace`] |
 //! | record some steps of a loop | [`Schedule`] and [`Profiler::step`] |
 //! | name steps and parts, count things | [`annotate!`], [`counter!`] |
+//! | keep a recording unformatted | [`Trace::write_segment`], [`Trace::read_segment`] |
 //! | print times | [`profile!`] for a block, [`analysis`] for recordings and files |
 //! | record allocations | [`memory`] |
 //! | record other devices | [`integration::plugin`], [`integration::Collector`], [`integration::DeferredEvents`] |

@@ -1,4 +1,4 @@
-//! Segments: what survives, what is said of a damaged file, and that no file harms its reader.
+//! Segments: they keep everything, report damage, and harm no reader.
 
 use kineto_trace::crc32::Crc32;
 use std::io;
@@ -23,7 +23,7 @@ fn now() -> Timestamp {
 fn recorded() -> Trace {
     let gpu = DeferredEvents::new("gpu");
     let (layer, guard) = layer(|b| b.collector(gpu.clone()).events(Level::INFO).with_memory(true));
-    let profiler = guard.profiler().clone();
+    let profiler = guard.profiler();
     let spans = || {
         let _step = annotate!("ProfilerStep#{}", 1).entered();
         let outer = info_span!(
@@ -205,7 +205,7 @@ fn nonsense_with_valid_checksums_harms_nobody() {
             for _ in 0..=random(&mut state) % 4 {
                 // Most frames are short, and the first bytes of long ones matter most.
                 let at = random(&mut state) % frame.1.clamp(1, 4000);
-                let values = [0, 1, 0x7F, 0x80, 0xFF, random(&mut state) as u8];
+                let values = [0, 1, 0x7F, 0x80, 0xFF, random(&mut state).to_le_bytes()[0]];
                 let (value, run) = (values[random(&mut state) % 6], [1, 1, 4, 8][random(&mut state) % 4]);
                 let place = frame.0 + UNIT..frame.0 + UNIT + frame.1;
                 hostile[place].iter_mut().skip(at).take(run).for_each(|byte| *byte = value);
