@@ -205,7 +205,8 @@ impl Session {
             signal::watch_signals();
         }
         let triggers = &self.triggers.config.triggers;
-        if triggers.contains(&DumpTrigger::Panic) {
+        // A panic that aborts ends the wait of any dump.
+        if triggers.contains(&DumpTrigger::Panic) || cfg!(panic = "abort") && !triggers.is_empty() {
             watch_panics();
         }
         if triggers.contains(&DumpTrigger::Signal) && !signal::watch_dump_signal() {
