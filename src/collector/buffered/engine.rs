@@ -121,7 +121,7 @@ impl<L: BufferedLibrary> ReaderThread<L> {
     fn read_until_end(&mut self) {
         self.library.begin_recording();
         let commands = self.commands.clone();
-        let mut poll_at = Instant::now() + POLL_EVERY;
+        let (mut poll_at, mut wait) = (Instant::now() + POLL_EVERY, L::WAITS[0]);
         loop {
             self.pool.preallocate();
             let until = self.pausing.map_or(poll_at, |pausing| poll_at.min(pausing.poll_at));
@@ -138,10 +138,13 @@ impl<L: BufferedLibrary> ReaderThread<L> {
             self.suspend_kinds();
             self.library.poll();
             if Instant::now() >= poll_at {
-                if L::NEEDS_FLUSHES {
-                    self.flush_and_read(false);
+                if !L::NEEDS_FLUSHES || self.flush_finished_work() {
+                    wait = L::WAITS[0];
+                    poll_at = Instant::now() + POLL_EVERY;
+                } else {
+                    poll_at = Instant::now() + wait;
+                    wait = (wait * 2).min(POLL_EVERY);
                 }
-                poll_at = Instant::now() + POLL_EVERY;
             }
         }
     }
@@ -174,6 +177,18 @@ impl<L: BufferedLibrary> ReaderThread<L> {
 
     fn cutoff_at(&self, at: u64) -> Cutoff {
         Cutoff { at, requests: self.pool.request_count(), patience_ends: Instant::now() + PATIENCE, polls: 0 }
+    }
+
+    /// Flushes; returns whether that brought records of launches, or none are awaited.
+    ///
+    /// The library keeps a buffer with a running kernel, and all earlier records in it. If the device is never idle when the
+    /// buffers are flushed, a snapshot lacks its newest work. So a later flush tries again.
+    fn flush_finished_work(&mut self) -> bool {
+        self.read_returned();
+        let before = self.library.unfinished_launches().unfinished_count();
+        self.flush_and_read(false);
+        let after = self.library.unfinished_launches().unfinished_count();
+        after == 0 || after < before
     }
 
     fn flush_and_read(&mut self, forced: bool) {
