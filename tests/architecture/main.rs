@@ -261,7 +261,8 @@ fn configuration_page_lists_every_cargo_feature() {
 #[test]
 fn book_lists_and_compiles_every_page() {
     let (summary, library) = (page("SUMMARY.md").unwrap(), fs::read_to_string(root().join("src/lib.rs")).unwrap());
-    let pages = fs::read_dir(root().join("docs/src")).unwrap().map(|page| page.unwrap().file_name());
+    let files = fs::read_dir(root().join("docs/src")).unwrap().map(|file| file.unwrap().path());
+    let pages = files.filter(|file| !file.is_dir()).map(|page| page.file_name().unwrap().to_owned());
     let pages = pages.map(|page| page.to_string_lossy().into_owned()).filter(|page| page != "SUMMARY.md");
     let missing = pages.filter(|page| {
         !summary.contains(&format!("]({page})")) || !library.contains(&format!("\"../docs/src/{page}\""))
