@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds and runs the examples that are packages of their own (candle, axum, bevy, cuda, wgpu) and has their traces read by the
+# Builds and runs the examples that are packages of their own (candle, axum, bevy, cuda, service, wgpu) and has their traces read by the
 # consumers. Where there is no GPU, the CUDA example runs on the simulated one; that of wgpu needs Vulkan, on the processor at
 # least, and is passed over without.
 #
@@ -78,6 +78,10 @@ run_example() {
   fi
   [[ $status -eq 0 ]] || return "$status"
   written+=("$trace")
+  if [[ $example = service ]]; then
+    # What it has dumped by itself. If the machine stalled, there is an earlier dump.
+    written+=("${trace%.pt.trace.json.gz}"_*_slow-span-request.pt.trace.json.gz)
+  fi
   if [[ $example = wgpu ]]; then
     # The other way to the GPU's clock, and names that all of HTA understands.
     trace=$traces/wgpu-brackets.pt.trace.json.gz
@@ -99,7 +103,7 @@ if [[ ${1:-} = --changed ]]; then
   shift
 fi
 examples=("$@")
-[[ $# -gt 0 ]] || examples=(candle axum bevy cuda wgpu)
+[[ $# -gt 0 ]] || examples=(candle axum bevy cuda service wgpu)
 for example in "${examples[@]}"; do
   if ((only_changed)) && ! has_changed "$example"; then
     echo "$example: has not changed since it last ran"
