@@ -3,7 +3,7 @@
 use super::{PostProcess, StackSymbols, Trace, Violations};
 use crate::buffer::Loss;
 use crate::collector::DeviceDescription;
-use crate::config::{Config, AsyncSpans, DistributedInfo, Modes, RecordingFlags};
+use crate::config::{AsyncSpans, Config, DistributedInfo, Modes, RecordingFlags};
 use crate::encoding::encoded;
 use crate::observer::ObserverReport;
 use crate::recorder::CounterReport;
