@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use support::{File, enter, exit, on_thread, record, record_with, traces};
+use support::{File, enter, exit, on_thread, record, record_edited_with, record_with, traces};
 use tracing::field::Empty;
 use tracing::info_span;
 use tracing_kineto::activity::{Body, CorrelationId, Flow, FlowEnd, FlowKind, Track};
@@ -153,7 +153,7 @@ fn arrows_can_be_disabled_and_follow_post_processing() {
             }
         })
     };
-    assert_eq!(arrows(&record_with(without_relu, work)), named(&[(1, "mm", "MmBackward")]));
+    assert_eq!(arrows(&record_edited_with(without_relu, work)), named(&[(1, "mm", "MmBackward")]));
 }
 
 #[test]
