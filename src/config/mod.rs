@@ -19,8 +19,9 @@ use std::time::Duration;
 use tracing_core::LevelFilter;
 use tracing_subscriber::filter::Targets;
 
+pub(crate) use placeholders::PlaceholderValues;
 #[cfg(target_os = "linux")]
-pub(crate) use placeholders::{PlaceholderValues, has_pid_placeholder};
+pub(crate) use placeholders::has_pid_placeholder;
 pub use sections::async_spans::AsyncSpans;
 pub use sections::distributed::{DistributedInfo, ProcessGroup};
 pub(crate) use sections::dumps::DumpConfig;
