@@ -4,6 +4,8 @@ use super::KinetoLayerBuilder;
 use crate::collector::{self, Collector, CollectorSet, Contained, DeviceTimer, EventTimers, Unavailable, VENDORS, Why};
 use crate::config::{Config, Key, Mode};
 use crate::diag::diag;
+use crate::error::{Error, ErrorKind};
+use kineto_trace::activity::DeviceType;
 use std::sync::Arc;
 
 impl KinetoLayerBuilder {
@@ -159,4 +161,18 @@ pub(super) fn build_collector_set(
     }
     collectors.extend(own.into_iter().map(|own| Arc::new(Contained::new(own)) as Arc<dyn Collector>));
     CollectorSet::new(collectors, off)
+}
+
+/// Checks that a backend may have that name.
+pub(super) fn check_name(name: &str) -> Result<(), Error> {
+    let is_word = name.starts_with(|first: char| first.is_ascii_lowercase())
+        && name.chars().all(|each| each.is_ascii_lowercase() || each.is_ascii_digit() || each == '_');
+    let is_taken = DeviceType::ALL.iter().any(|device| device.as_str().eq_ignore_ascii_case(name));
+    if is_word && (!is_taken || name == "privateuse1") {
+        return Ok(());
+    }
+    let why = format!(
+        "`private_use1_name({name:?})`: expected a word in lower case that is no other device's name, such as \"npu\""
+    );
+    Err(Error::new(ErrorKind::Config, why))
 }

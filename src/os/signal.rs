@@ -106,7 +106,7 @@ mod unix {
     }
 
     extern "C" fn handle_dump_signal(signal: libc::c_int) {
-        // One at a time, so that there is always room in the pipe for a signal that ends the process.
+        // One at a time, so that the pipe is never full when a signal ends the process.
         if PROCESS.load(Ordering::SeqCst) == process_id() && !IS_DUMPING.swap(true, Ordering::SeqCst) {
             // The code that was interrupted may be about to read `errno`.
             let place = errno_place();

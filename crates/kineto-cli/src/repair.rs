@@ -10,7 +10,7 @@ use tracing_kineto::{Error, Trace};
 ///
 /// Of a segment (`.kseg`), writes the trace that it holds, without the parts that are damaged or missing.
 ///
-/// The header of the copy has the key `tracing_kineto_incomplete` if something is missing. The file itself stays as it is.
+/// The header of the copy has the key `tracing_kineto_incomplete` if something is missing. The file itself is not changed.
 ///
 /// Exit status: 0 if there is a whole file now, 1 if not, 2 if the arguments are wrong.
 #[derive(clap::Args, Debug)]

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The service always records, and keeps its newest records. After two seconds under load, it rebuilds its index on the GPU
-//! (a simulated one where there is none), so requests wait that have nothing to do with the index. The first of them triggers a
+//! (a simulated one where there is none), so unrelated requests wait, too. The first of them triggers a
 //! dump, which shows it, the GPU, and what came before and after. The service continues meanwhile.
 
 mod dump;

@@ -31,7 +31,7 @@ pub(crate) trait Budget: fmt::Debug + Send + Sync {
     fn reserve_non_work(&self, bytes: u64) -> bool;
     /// Releases that many bytes.
     fn release_bytes(&self, bytes: u64);
-    /// Makes room, if new records replace the oldest ones. `oldest` is when the collector's oldest block
+    /// Frees memory, if new records replace the oldest ones. `oldest` is when the collector's oldest block
     /// became full, of those that no snapshot holds.
     fn make_room(&self, _oldest: Option<Ticks>) -> MadeRoom {
         MadeRoom::None

@@ -1,0 +1,85 @@
+//! Settings of the builder about dumps of the newest records.
+
+use super::KinetoLayerBuilder;
+use crate::config::{self, Config, DumpTrigger, Key, Value};
+use crate::error::{Error, ErrorKind};
+use crate::session;
+use std::time::Duration;
+
+impl KinetoLayerBuilder {
+    /// Writes the newest records to a file of their own whenever one of these things happens, while the recording continues.
+    /// Default: never. A later call replaces the triggers.
+    ///
+    /// The dump is made [a second later](Self::dump_after), so that the file shows what follows. A trigger before that joins
+    /// the dump; those of the following [minute](Self::dump_interval) write nothing. Both are counted: the next
+    /// dump's header has `dump_triggers_joined` and `dump_triggers_skipped`. Files are named and written as by
+    /// [`Profiler::dump`](crate::Profiler::dump), and the oldest are [removed](Self::keep_dumps).
+    ///
+    /// Unless set, [`overflow`](Self::overflow) is [`KeepNewest`](Overflow::KeepNewest) then, and the
+    /// [limit](Self::buffer_limit_bytes) 64 MiB: about two million slices, which are written in some seconds. `build` fails
+    /// if there is no file next to which dumps could lie.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tracing::info_span;
+    /// use tracing_kineto::{DumpTrigger, KinetoLayer};
+    /// use tracing_subscriber::prelude::*;
+    ///
+    /// # fn main() -> Result<(), tracing_kineto::Error> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let output = folder.path().join("app.pt.trace.json.gz");
+    /// let slow = DumpTrigger::SlowSpan { name: "request".to_owned(), longer_than: Duration::from_millis(5) };
+    /// let (layer, guard) = KinetoLayer::builder().output(output).dump_on([slow, DumpTrigger::Panic]).build()?;
+    /// tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+    ///     info_span!("request").in_scope(|| std::thread::sleep(Duration::from_millis(10)));
+    /// });
+    /// drop(guard); // app.pt.trace.json.gz, and app_4242_20261126T074938.123Z_001_slow-span-request.pt.trace.json.gz
+    /// # let dumps = std::fs::read_dir(folder.path()).unwrap().filter_map(|file| file.ok()?.file_name().into_string().ok());
+    /// # assert!(dumps.into_iter().any(|name| name.ends_with("_001_slow-span-request.pt.trace.json.gz")));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn dump_on(mut self, triggers: impl IntoIterator<Item = DumpTrigger>) -> Self {
+        let triggers: Vec<DumpTrigger> = triggers.into_iter().collect();
+        self.overrides.set(Key::DumpOn, triggers);
+        self
+    }
+
+    /// Sets how long a dump of [`dump_on`](Self::dump_on) waits after its trigger. Default: 1 s.
+    pub fn dump_after(mut self, time: Duration) -> Self {
+        self.overrides.set(Key::DumpAfter, Value::Duration(time));
+        self
+    }
+
+    /// Sets the least time from one dump of [`dump_on`](Self::dump_on) to the next. Default: 60 s.
+    pub fn dump_interval(mut self, time: Duration) -> Self {
+        self.overrides.set(Key::DumpInterval, Value::Duration(time));
+        self
+    }
+
+    /// Sets how many dumps are kept and how many bytes they may take. Default: 20, and 2 GiB.
+    ///
+    /// After each dump, also those of [`Profiler::dump`](crate::Profiler::dump), the oldest ones of this output are removed,
+    /// whichever process of the same user wrote them; of the default output, only those of this process. The newest dump
+    /// stays, and so do files of a [sink](Self::sink).
+    pub fn keep_dumps(mut self, files: usize, bytes: u64) -> Self {
+        self.overrides.set(Key::DumpFiles, files);
+        self.overrides.set(Key::DumpBytes, Value::Bytes(bytes));
+        self
+    }
+}
+
+/// Checks that dumps can be written if something triggers them. If not, that is an error if `is_fatal`, else reported.
+pub(super) fn settle_dumps(config: &mut Config, has_handler: bool, is_fatal: bool) -> Result<(), Error> {
+    if config.dumps.triggers.is_empty() || session::can_dump(&config.output, has_handler) {
+        return Ok(());
+    }
+    let why =
+        "DUMP_ON writes no dumps: the layer has no file next to which they could lie; set `output`, or remove DUMP_ON";
+    if is_fatal {
+        return Err(Error::new(ErrorKind::Config, why));
+    }
+    config::report_warnings(&[why.to_owned()]);
+    config.dumps.triggers.clear();
+    Ok(())
+}
