@@ -77,7 +77,7 @@ pub use records::record::{
     ApiCall, CounterSample, DeviceMemory, DeviceWork, EventRecord, External, Overhead, Synchronization, Thread,
 };
 pub use records::store::{Batch, RecordSink};
-pub(crate) use records::store::{Budget, MadeRoom};
+pub(crate) use records::store::{Budget, Eviction};
 pub use report::CollectorReport;
 #[cfg(feature = "rocm")]
 #[cfg_attr(docsrs, doc(cfg(feature = "rocm")))]

@@ -31,7 +31,7 @@ pub(crate) use triggers::{TriggerCause, TriggerEvent, TriggerQueue, WatchedSpan}
 use crate::buffer::{Chunk, ChunkPool, CommittedSlots, Losses, ReservedBytes, SLOTS};
 use crate::callsite::{Rules, Sites};
 use crate::clock;
-use crate::collector::{CollectorSet, MadeRoom};
+use crate::collector::{CollectorSet, Eviction};
 use crate::correlation::CorrelationSink;
 use crate::observer::Observers;
 use crate::os::{fork, memory, platform};
@@ -423,7 +423,7 @@ impl Recorder {
 
     /// Drops the oldest records of threads and devices until there is room for new ones, and those from before `until`; does
     /// nothing unless the newest records are kept.
-    pub(crate) fn make_room(&self, until: Ticks, devices: &CollectorSet) {
+    pub(crate) fn evict_until(&self, until: Ticks, devices: &CollectorSet) {
         if !self.settings.keeps_newest {
             return;
         }
@@ -439,22 +439,22 @@ impl Recorder {
         buffers.ring.horizon().into_iter().for_each(|horizon| devices.drop_blocks(horizon.max(until)));
     }
 
-    /// Makes room for records of a device, if new records replace the oldest ones.
-    pub(crate) fn make_room_for_devices(&self, oldest_block: Option<Ticks>) -> MadeRoom {
+    /// Evicts for records of a device, if new records replace the oldest ones.
+    pub(crate) fn evict_for_devices(&self, oldest_block: Option<Ticks>) -> Eviction {
         if !self.settings.keeps_newest {
-            return MadeRoom::None;
+            return Eviction::None;
         }
         let buffers = self.buffers();
         match (oldest_block, buffers.ring.oldest_free()) {
             (Some(block), chunk) if chunk.is_none_or(|chunk| block < chunk) => {
                 buffers.ring.move_horizon(block);
-                MadeRoom::OldestBlock
+                Eviction::OldestBlock
             }
             (_, Some(_)) => {
                 let reserved = self.evict_one().and_then(Chunk::into_reserved);
-                MadeRoom::Elsewhere(reserved.map_or(0, ReservedBytes::into_bytes))
+                Eviction::Elsewhere(reserved.map_or(0, ReservedBytes::into_bytes))
             }
-            _ => MadeRoom::None,
+            _ => Eviction::None,
         }
     }
 

@@ -182,7 +182,7 @@ impl ChunkRing {
         self.lock().contents(self)
     }
 
-    /// Does the same after the oldest chunks have made room: while a trace holds all others, threads go on in what is free.
+    /// Does the same after the oldest chunks have made room: while a trace holds all others, threads continue in the free ones.
     pub(super) fn newest_contents(&self, pool: &ChunkPool, live_ids: impl FnOnce() -> LiveIds) -> RingContents {
         let mut state = self.lock();
         state.free_held(pool);

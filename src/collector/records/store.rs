@@ -31,19 +31,19 @@ pub(crate) trait Budget: fmt::Debug + Send + Sync {
     fn reserve_non_work(&self, bytes: u64) -> bool;
     /// Releases that many bytes.
     fn release_bytes(&self, bytes: u64);
-    /// Frees memory, if new records replace the oldest ones. `oldest` is when the collector's oldest block
+    /// Evicts the oldest records, if new ones replace them. `oldest` is when the collector's oldest block
     /// became full, of those that no snapshot holds.
-    fn make_room(&self, _oldest: Option<Ticks>) -> MadeRoom {
-        MadeRoom::None
+    fn evict_for_collector(&self, _oldest: Option<Ticks>) -> Eviction {
+        Eviction::None
     }
 }
 
-/// How a budget made room for new records.
+/// What a budget evicted for new records of a collector.
 #[derive(Debug)]
-pub(crate) enum MadeRoom {
-    /// It made none.
+pub(crate) enum Eviction {
+    /// Nothing.
     None,
-    /// It evicted a chunk of a thread, and reserved that many bytes for the caller; 0 if others took them.
+    /// A chunk of a thread; it reserved that many bytes for the caller; 0 if others took them.
     Elsewhere(u64),
     /// The caller must drop that block of its own, and the older ones.
     OldestBlock,
@@ -347,9 +347,9 @@ impl StoreState {
             return Some(freed);
         }
         let oldest = self.oldest_free_block();
-        match (budget.make_room(oldest), oldest) {
-            (MadeRoom::OldestBlock, Some(oldest)) => Some(self.drop_blocks(oldest)),
-            (MadeRoom::Elsewhere(bytes), _) => Some(bytes),
+        match (budget.evict_for_collector(oldest), oldest) {
+            (Eviction::OldestBlock, Some(oldest)) => Some(self.drop_blocks(oldest)),
+            (Eviction::Elsewhere(bytes), _) => Some(bytes),
             _ => None,
         }
     }

@@ -1,6 +1,6 @@
 //! Memory for the records of collectors, out of the one budget of a session.
 
-use crate::collector::{Budget, MadeRoom};
+use crate::collector::{Budget, Eviction};
 use crate::os::fork;
 use crate::recorder::Recorder;
 use crate::time::Ticks;
@@ -35,8 +35,8 @@ impl Budget for PoolBudget {
         self.generation == fork::generation() && pool.reserve_for_use(bytes, left)
     }
 
-    fn make_room(&self, oldest: Option<Ticks>) -> MadeRoom {
-        if self.generation == fork::generation() { self.recorder.make_room_for_devices(oldest) } else { MadeRoom::None }
+    fn evict_for_collector(&self, oldest: Option<Ticks>) -> Eviction {
+        if self.generation == fork::generation() { self.recorder.evict_for_devices(oldest) } else { Eviction::None }
     }
 
     fn release_bytes(&self, bytes: u64) {

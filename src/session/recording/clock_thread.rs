@@ -176,7 +176,7 @@ impl ClockState {
                 next = Instant::now() + PERIOD;
                 continue;
             }
-            self.recorder.make_room(self.oldest_kept(), &self.collectors);
+            self.recorder.evict_until(self.oldest_kept(), &self.collectors);
             self.recorder.pool().refill();
             self.report_limit();
             if Instant::now() >= next {

@@ -287,7 +287,7 @@ fn last_call_before_the_records_is_known() {
 struct AnsweringBudget {
     left: AtomicU64,
     reserved: AtomicU64,
-    answers: Mutex<VecDeque<MadeRoom>>,
+    answers: Mutex<VecDeque<Eviction>>,
 }
 
 impl Budget for AnsweringBudget {
@@ -302,22 +302,22 @@ impl Budget for AnsweringBudget {
     fn release_bytes(&self, bytes: u64) {
         self.reserved.fetch_sub(bytes, Ordering::Relaxed);
     }
-    fn make_room(&self, oldest: Option<Ticks>) -> MadeRoom {
+    fn evict_for_collector(&self, oldest: Option<Ticks>) -> Eviction {
         match self.answers.lock().unwrap().pop_front() {
-            Some(MadeRoom::Elsewhere(bytes)) => {
+            Some(Eviction::Elsewhere(bytes)) => {
                 self.reserved.fetch_add(bytes, Ordering::Relaxed);
-                MadeRoom::Elsewhere(bytes)
+                Eviction::Elsewhere(bytes)
             }
             Some(answer) => answer,
-            None if oldest.is_some() => MadeRoom::OldestBlock,
-            None => MadeRoom::None,
+            None if oldest.is_some() => Eviction::OldestBlock,
+            None => Eviction::None,
         }
     }
 }
 
 #[test]
 fn memory_of_evicted_records_is_handed_over() {
-    let answers = [MadeRoom::Elsewhere(10), MadeRoom::Elsewhere(2 * BLOCK_BYTES), MadeRoom::Elsewhere(BLOCK_BYTES)];
+    let answers = [Eviction::Elsewhere(10), Eviction::Elsewhere(2 * BLOCK_BYTES), Eviction::Elsewhere(BLOCK_BYTES)];
     let budget = Arc::new(AnsweringBudget {
         left: AtomicU64::new(NameTable::name_bytes("kernel")),
         reserved: AtomicU64::new(0),
