@@ -15,7 +15,7 @@ impl KinetoLayerBuilder {
     /// dump's header has `dump_triggers_joined` and `dump_triggers_skipped`. Files are named and written as by
     /// [`Profiler::dump`](crate::Profiler::dump), and the oldest are [removed](Self::keep_dumps).
     ///
-    /// Unless set, [`overflow`](Self::overflow) is [`KeepNewest`](Overflow::KeepNewest) then, and the
+    /// Unless set, [`overflow`](Self::overflow) is [`KeepNewest`](crate::Overflow::KeepNewest) then, and the
     /// [limit](Self::buffer_limit_bytes) 64 MiB: about two million slices, which are written in some seconds. `build` fails
     /// if there is no file next to which dumps could lie.
     ///
