@@ -28,7 +28,7 @@ impl KinetoLayerBuilder {
     /// # fn main() -> Result<(), tracing_kineto::Error> {
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let output = folder.path().join("app.pt.trace.json.gz");
-    /// let slow = DumpTrigger::SlowSpan { name: "request".to_owned(), longer_than: Duration::from_millis(5) };
+    /// let slow = DumpTrigger::slow_span("request", Duration::from_millis(5));
     /// let (layer, guard) = KinetoLayer::builder().output(output).dump_on([slow, DumpTrigger::Panic]).build()?;
     /// tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
     ///     info_span!("request").in_scope(|| std::thread::sleep(Duration::from_millis(10)));

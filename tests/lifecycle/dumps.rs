@@ -84,7 +84,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
 ];
 
 fn slow_request() -> DumpTrigger {
-    DumpTrigger::SlowSpan { name: "request".to_owned(), longer_than: MS }
+    DumpTrigger::slow_span("request", MS)
 }
 
 fn slow() {

@@ -12,10 +12,6 @@ use tracing_subscriber::layer::SubscriberExt;
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn slow(name: &str, longer_than: Duration) -> DumpTrigger {
-    DumpTrigger::SlowSpan { name: name.to_owned(), longer_than }
-}
-
 /// Runs `work` under a layer that writes to `app.json.gz` in a folder; returns the dumps that it left, oldest first.
 fn dumps_of(
     configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder,
@@ -76,7 +72,7 @@ fn wait_until(is_done: impl Fn() -> bool) {
 #[test]
 fn slow_span_triggers_a_dump_of_what_was_around_it() {
     let dumps = dumps_of(
-        |builder| builder.dump_on([slow("request", 20 * MS)]).dump_after(Duration::MAX),
+        |builder| builder.dump_on([DumpTrigger::slow_span("request", 20 * MS)]).dump_after(Duration::MAX),
         |_| {
             let request = |time| info_span!("request", path = "/").in_scope(|| std::thread::sleep(time));
             request(Duration::ZERO);
@@ -101,7 +97,7 @@ fn slow_span_triggers_a_dump_of_what_was_around_it() {
 #[test]
 fn slow_span_is_measured_from_creation_to_close() {
     let dumps = dumps_of(
-        |builder| builder.dump_on([slow("request", 20 * MS)]),
+        |builder| builder.dump_on([DumpTrigger::slow_span("request", 20 * MS)]),
         |_| {
             let request = info_span!("request");
             request.in_scope(|| info_span!("first poll").in_scope(|| ()));
@@ -123,7 +119,9 @@ fn watched_spans_are_recorded_like_others() {
         let folder = tempfile::tempdir().unwrap();
         let mut builder = KinetoLayer::builder().output(folder.path().join("app.json"));
         if watches {
-            builder = builder.overflow(Overflow::Stop).dump_on(["watched", "shared"].map(|name| slow(name, HOUR)));
+            builder = builder
+                .overflow(Overflow::Stop)
+                .dump_on(["watched", "shared"].map(|name| DumpTrigger::slow_span(name, HOUR)));
         }
         let (layer, guard) = builder.build().unwrap();
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
@@ -229,7 +227,7 @@ fn triggers_need_an_output() {
         let error = builder.build().unwrap_err();
         assert!(error.kind() == ErrorKind::Config && error.to_string().contains("set `output`"), "{error}");
     }
-    let error = KinetoLayer::builder().dump_on([slow("", MS)]).build().unwrap_err();
+    let error = KinetoLayer::builder().dump_on([DumpTrigger::slow_span("", MS)]).build().unwrap_err();
     assert!(error.to_string().contains("span:NAME>TIME"), "{error}");
     // An empty list changes nothing.
     let (_layer, guard) = KinetoLayer::builder().no_output().dump_on([]).build().unwrap();
@@ -283,7 +281,7 @@ fn dump_goes_to_the_sink_of_a_url() {
         Ok(Box::new(std::fs::File::create(files.join(url.rsplit('/').next().unwrap()))?))
     };
     let builder = KinetoLayer::builder().sink("store", open).output("store://bucket/app.json");
-    let (layer, guard) = builder.dump_on([slow("request", MS)]).build().unwrap();
+    let (layer, guard) = builder.dump_on([DumpTrigger::slow_span("request", MS)]).build().unwrap();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         info_span!("request").in_scope(|| std::thread::sleep(5 * MS));
     });

@@ -31,7 +31,7 @@ fn main() -> Outcome<()> {
     let (gpu, name) = Gpu::open([service::QUERY.0, service::DOCUMENTS.0])?;
     println!("The kernels run on: {name}");
 
-    let slow = DumpTrigger::SlowSpan { name: "request".to_owned(), longer_than: service::SLOW };
+    let slow = DumpTrigger::slow_span("request", service::SLOW);
     let (layer, _guard) = KinetoLayer::builder()
         .output(&output)
         .dump_on([slow])

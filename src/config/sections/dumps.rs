@@ -15,7 +15,7 @@ use tracing_core::Level;
 /// use std::time::Duration;
 /// use tracing_kineto::DumpTrigger;
 ///
-/// let slow = DumpTrigger::SlowSpan { name: "request".to_owned(), longer_than: Duration::from_millis(250) };
+/// let slow = DumpTrigger::slow_span("request", Duration::from_millis(250));
 /// assert_eq!("span:request>250ms".parse(), Ok(slow));
 /// assert_eq!("step>3x".parse(), Ok(DumpTrigger::SlowStep { times: 3 }));
 /// assert_eq!("panic".parse(), Ok(DumpTrigger::Panic));
@@ -61,6 +61,11 @@ impl fmt::Display for UnknownDumpTrigger {
 impl std::error::Error for UnknownDumpTrigger {}
 
 impl DumpTrigger {
+    /// Returns the trigger for spans of that name that took longer.
+    pub fn slow_span(name: impl Into<String>, longer_than: Duration) -> DumpTrigger {
+        DumpTrigger::SlowSpan { name: name.into(), longer_than }
+    }
+
     /// The texts that can be parsed.
     pub(in crate::config) const EXPECTED: &str =
         "span:NAME>TIME such as span:request>250ms, step>Nx such as step>3x, event:LEVEL, panic or signal";
@@ -95,10 +100,9 @@ impl FromStr for DumpTrigger {
             },
             Some(("step", factor)) => times(factor).map(|times| DumpTrigger::SlowStep { times }),
             Some(("event", level)) => level.parse().ok().map(DumpTrigger::Event),
-            Some(("span", slow)) => slow.rsplit_once('>').and_then(|(name, time)| {
-                let (name, longer_than) = (name.trim().to_owned(), parse_duration(time.trim())?);
-                Some(DumpTrigger::SlowSpan { name, longer_than })
-            }),
+            Some(("span", slow)) => slow
+                .rsplit_once('>')
+                .and_then(|(name, time)| Some(DumpTrigger::slow_span(name.trim(), parse_duration(time.trim())?))),
             Some(_) => None,
         };
         parsed.filter(DumpTrigger::is_valid).ok_or_else(|| UnknownDumpTrigger(text.to_owned()))
