@@ -13,7 +13,8 @@ impl KinetoLayerBuilder {
     /// The dump is made [a second later](Self::dump_after), so that the file shows what follows. A trigger before that joins
     /// the dump; those of the following [minute](Self::dump_interval) write nothing. Both are counted: the next
     /// dump's header has `dump_triggers_joined` and `dump_triggers_skipped`. Files are named and written as by
-    /// [`Profiler::dump`](crate::Profiler::dump), and the oldest are [removed](Self::keep_dumps).
+    /// [`Profiler::dump`](crate::Profiler::dump), and the oldest are [removed](Self::keep_dumps). A
+    /// [`SessionObserver`](crate::SessionObserver::dump_ended) receives the path of each.
     ///
     /// Unless set, [`overflow`](Self::overflow) is [`KeepNewest`](crate::Overflow::KeepNewest) then, and the
     /// [limit](Self::buffer_limit_bytes) 64 MiB: about two million slices, which are written in some seconds. `build` fails

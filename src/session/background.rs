@@ -26,6 +26,15 @@ pub struct BackgroundSave {
 /// The result of a save, once it has ended.
 type Outcome = Arc<OnceLock<Result<(), Error>>>;
 
+/// A file that a thread of its own writes.
+pub(super) trait SaveJob: Send + Sized + 'static {
+    /// Writes the file.
+    fn save(&mut self, trace: &Trace, path: &Path) -> Result<(), Error>;
+
+    /// Called after the handle has the result.
+    fn report_end(self, _path: &Path, _saved: Result<(), Error>) {}
+}
+
 impl BackgroundSave {
     /// Returns the path of the file, which appears when it is complete.
     pub fn path(&self) -> &Path {
@@ -49,22 +58,19 @@ impl BackgroundSave {
         self.outcome.wait().clone().map(|()| self.path)
     }
 
-    /// Starts a thread that saves a trace by `save`.
-    pub(super) fn start(
-        trace: Trace,
-        path: PathBuf,
-        save: impl FnOnce(&Trace, &Path) -> Result<(), Error> + Send + 'static,
-    ) -> Result<BackgroundSave, Error> {
+    /// Starts a thread that saves a trace.
+    pub(super) fn start(trace: Trace, path: PathBuf, mut job: impl SaveJob) -> Result<BackgroundSave, Error> {
         register_at_exit();
         let handle = BackgroundSave { path, outcome: Outcome::default(), process: fork::generation() };
         let (active, path) = (ActiveSave::register(&trace, &handle.outcome), handle.path.clone());
         let write = move || {
-            let saved = contain_panics(&path, || save(&trace, &path));
+            let saved = contain_panics(&path, || job.save(&trace, &path));
             report_outcome(&saved, &trace, &path);
             // The records are free again before anyone learns of the result.
-            let outcome = active.outcome.clone();
-            drop((active, trace));
-            let _ = outcome.set(saved);
+            active.release_trace();
+            drop(trace);
+            let _ = active.outcome.set(saved.clone());
+            job.report_end(&path, saved);
         };
         match std::thread::Builder::new().name("kineto-write".into()).spawn(write) {
             Ok(_) => Ok(handle),
@@ -105,13 +111,25 @@ impl Saver<'static> {
     /// # Errors
     /// Those of [`Trace::save_in_background`].
     pub fn save_in_background(self, path: impl AsRef<Path>) -> Result<BackgroundSave, Error> {
-        let trace = self.trace.clone();
-        BackgroundSave::start(trace, path.as_ref().to_owned(), |_, path| self.save(path))
+        BackgroundSave::start(self.trace.clone(), path.as_ref().to_owned(), self)
+    }
+}
+
+impl SaveJob for Saver<'static> {
+    fn save(&mut self, _trace: &Trace, path: &Path) -> Result<(), Error> {
+        self.write(path)
     }
 }
 
 /// The saves in progress; a forked child starts with none.
-static ACTIVE: fork::Own<Vec<(Trace, Outcome)>> = fork::Own::of_first(Vec::new());
+static ACTIVE: fork::Own<Vec<RegisteredSave>> = fork::Own::of_first(Vec::new());
+
+struct RegisteredSave {
+    outcome: Outcome,
+    flush_timeout: Duration,
+    /// The trace, while it is being written.
+    trace: Option<Trace>,
+}
 
 /// A save in progress, until it is dropped.
 struct ActiveSave {
@@ -120,22 +138,32 @@ struct ActiveSave {
 
 impl ActiveSave {
     fn register(trace: &Trace, outcome: &Outcome) -> ActiveSave {
-        ACTIVE.lock().push((trace.clone(), outcome.clone()));
-        ActiveSave { outcome: outcome.clone() }
+        let (outcome, flush_timeout) = (outcome.clone(), trace.flush_timeout());
+        ACTIVE.lock().push(RegisteredSave { outcome: outcome.clone(), flush_timeout, trace: Some(trace.clone()) });
+        ActiveSave { outcome }
+    }
+
+    fn release_trace(&self) {
+        let mut active = ACTIVE.lock();
+        let own = active.iter_mut().find(|save| Arc::ptr_eq(&save.outcome, &self.outcome));
+        let trace = own.and_then(|save| save.trace.take());
+        // Dropping a trace returns memory, which takes other locks.
+        drop(active);
+        drop(trace);
     }
 }
 
 impl Drop for ActiveSave {
     fn drop(&mut self) {
-        ACTIVE.lock().retain(|(_, outcome)| !Arc::ptr_eq(outcome, &self.outcome));
+        ACTIVE.lock().retain(|save| !Arc::ptr_eq(&save.outcome, &self.outcome));
     }
 }
 
 /// Makes all saves close their files in time if the process began to end at `now`; returns the last of their deadlines.
 pub(super) fn limit_saves(now: Instant) -> Option<Instant> {
-    let limit = |(trace, _): &(Trace, Outcome)| {
-        let deadline = exit_deadline(trace.flush_timeout(), now);
-        trace.progress().close_at(deadline);
+    let limit = |save: &RegisteredSave| {
+        let deadline = exit_deadline(save.flush_timeout, now);
+        save.trace.iter().for_each(|trace| trace.progress().close_at(deadline));
         deadline
     };
     ACTIVE.lock().iter().map(limit).max()

@@ -1,9 +1,11 @@
 //! Dumps: what was recorded so far, in files of their own, while the recording continues.
 
 use super::Session;
-use super::background::BackgroundSave;
+use super::background::{BackgroundSave, SaveJob};
+use super::observer::{SessionEvent, SessionObservers};
 use super::retention::remove_old_dumps;
 use super::saving::save_trace;
+use super::settings::SessionSettings;
 use crate::config::{Output, PlaceholderValues};
 use crate::error::{Error, ErrorKind};
 use crate::time::UtcTime;
@@ -12,6 +14,7 @@ use crate::write::file::stem_and_end;
 use crate::write::sink::OneWriter;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -46,14 +49,30 @@ impl Session {
         let number = self.dumps.fetch_add(1, Ordering::Relaxed) + 1;
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let path = dump_path(output, std::process::id(), since, number, label);
-        let settings = self.settings.clone();
-        BackgroundSave::start(trace, path, move |trace, path| {
-            save_trace(trace, path)?;
-            let config = settings.first_config();
-            // Other programs share the folder of the default output.
-            remove_old_dumps(path, &config.dumps, config.output == Output::Default);
-            Ok(())
-        })
+        let (settings, observers) = (self.settings.clone(), self.recording.observers.clone());
+        BackgroundSave::start(trace, path, DumpJob { settings, observers, reason: reason.to_owned() })
+    }
+}
+
+/// A dump that a thread writes.
+struct DumpJob {
+    settings: Arc<SessionSettings>,
+    observers: Arc<SessionObservers>,
+    reason: String,
+}
+
+impl SaveJob for DumpJob {
+    fn save(&mut self, trace: &Trace, path: &Path) -> Result<(), Error> {
+        save_trace(trace, path)?;
+        let config = self.settings.first_config();
+        // Other programs share the folder of the default output.
+        remove_old_dumps(path, &config.dumps, config.output == Output::Default);
+        Ok(())
+    }
+
+    fn report_end(self, path: &Path, saved: Result<(), Error>) {
+        let dump = saved.map(|()| path.to_owned());
+        self.observers.notify(SessionEvent::DumpEnded { reason: self.reason, dump });
     }
 }
 

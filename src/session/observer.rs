@@ -3,6 +3,7 @@
 use crate::collector::catch_panic;
 use crate::config::RecordingFlags;
 use crate::diag::diag;
+use crate::error::Error;
 use crate::os::{fork, thread};
 use crate::recorder::Recorder;
 use std::collections::VecDeque;
@@ -94,6 +95,44 @@ pub trait SessionObserver: fmt::Debug + Send + Sync {
 
     /// Called when the memory profile was written to that file.
     fn memory_profile_exported(&self, _path: &Path) {}
+
+    /// Called when the file of a dump is complete, or was not written; `reason` is the whole reason of the header's
+    /// `dump_reason`. This concerns dumps that [triggers](crate::KinetoLayerBuilder::dump_on) cause and those of
+    /// [`Profiler::dump`](crate::Profiler::dump).
+    ///
+    /// It is called on the thread that wrote the file, before the process ends. Pass the file to another thread to upload it:
+    ///
+    /// ```
+    /// use std::path::{Path, PathBuf};
+    /// use std::sync::mpsc::{Sender, channel};
+    /// use tracing_kineto::{DumpTrigger, Error, KinetoLayer, SessionObserver};
+    ///
+    /// #[derive(Debug)]
+    /// struct Uploads(Sender<PathBuf>);
+    ///
+    /// impl SessionObserver for Uploads {
+    ///     fn dump_ended(&self, reason: &str, dump: Result<&Path, &Error>) {
+    ///         match dump {
+    ///             Ok(path) => drop(self.0.send(path.to_owned())),
+    ///             Err(error) => eprintln!("no dump for: {reason}: {error}"),
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let output = folder.path().join("app.pt.trace.json");
+    /// let (uploads, dumps) = channel();
+    /// let builder = KinetoLayer::builder().output(output).dump_on([DumpTrigger::Panic]);
+    /// let (layer, guard) = builder.session_observer(Uploads(uploads)).build()?;
+    /// # drop(layer);
+    /// # guard.profiler().dump("example")?.wait()?;
+    /// // On the thread that uploads:
+    /// let dump = dumps.recv().unwrap();
+    /// assert!(dump.exists());
+    /// # drop(guard);
+    /// # Ok::<(), tracing_kineto::Error>(())
+    /// ```
+    fn dump_ended(&self, _reason: &str, _dump: Result<&Path, &Error>) {}
 }
 
 /// An event of a session.
@@ -106,6 +145,7 @@ pub(super) enum SessionEvent {
     MemoryProfileStarted,
     MemoryProfileStopped,
     MemoryProfileExported(PathBuf),
+    DumpEnded { reason: String, dump: Result<PathBuf, Error> },
 }
 
 /// All observers of a session.
@@ -203,6 +243,12 @@ impl SessionObservers {
         self.of_program.get().map_or(&[], Vec::as_slice)
     }
 
+    /// Notifies of an event that changes no state.
+    pub(super) fn notify(&self, event: SessionEvent) {
+        let _scope = self.notify_scope();
+        self.queue_event(event);
+    }
+
     /// Queues an event. The caller holds the lock of the changed state, which fixes the order of events.
     pub(super) fn queue_event(&self, event: SessionEvent) {
         event.call_observer(&self.layer);
@@ -264,6 +310,9 @@ impl SessionEvent {
             SessionEvent::MemoryProfileStarted => observer.memory_profile_started(),
             SessionEvent::MemoryProfileStopped => observer.memory_profile_stopped(),
             SessionEvent::MemoryProfileExported(path) => observer.memory_profile_exported(path),
+            SessionEvent::DumpEnded { reason, dump } => {
+                observer.dump_ended(reason, dump.as_ref().map(PathBuf::as_path));
+            }
         }
     }
 
@@ -277,6 +326,7 @@ impl SessionEvent {
             SessionEvent::MemoryProfileStarted => "memory_profile_started",
             SessionEvent::MemoryProfileStopped => "memory_profile_stopped",
             SessionEvent::MemoryProfileExported(_) => "memory_profile_exported",
+            SessionEvent::DumpEnded { .. } => "dump_ended",
         }
     }
 }

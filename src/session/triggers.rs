@@ -5,6 +5,7 @@ use super::background::wait_for_saves;
 use super::deadline_after;
 use super::exit::registered_sessions;
 use super::lock_within;
+use super::observer::SessionEvent;
 use crate::config::{DumpConfig, DumpTrigger};
 use crate::diag::diag;
 use crate::os::{fork, signal};
@@ -142,7 +143,11 @@ impl DumpControl {
                 diag!(Stage, "dump", "dumping the newest records: {cause}; and for {joined}");
             }
             Ok(()) => diag!(Stage, "dump", "dumping the newest records: {cause}"),
-            Err(error) => diag!(Warning, "dump", "no dump for: {cause}: {error}"),
+            Err(error) => {
+                diag!(Warning, "dump", "no dump for: {cause}: {error}");
+                let event = SessionEvent::DumpEnded { reason: cause.to_string(), dump: Err(error) };
+                session.recording.observers.notify(event);
+            }
         }
     }
 

@@ -3,12 +3,14 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 use support::{File, layer};
 use tracing_kineto::memory::{self, Device};
 use tracing_kineto::{
-    ErrorKind, KinetoGuard, KinetoLayerBuilder, LogSink, Mode, Profiler, RecordingFlags, Schedule, SessionObserver,
-    Status, Trace,
+    DumpTrigger, Error, ErrorKind, KinetoGuard, KinetoLayer, KinetoLayerBuilder, LogSink, Mode, Profiler,
+    RecordingFlags, Schedule, SessionObserver, Status, Trace,
 };
+use tracing_subscriber::layer::SubscriberExt;
 
 /// Keeps a line for each callback.
 #[derive(Clone, Debug, Default)]
@@ -76,6 +78,10 @@ impl SessionObserver for SessionLog {
     }
     fn memory_profile_exported(&self, path: &Path) {
         self.record_callback(&format!("memory profile in {}", path.display()));
+    }
+    fn dump_ended(&self, reason: &str, dump: Result<&Path, &Error>) {
+        let dump = dump.map_or_else(|error| format!("{:?}", error.kind()), |path| path.display().to_string());
+        self.record_callback(&format!("dump of {reason}: {dump}"));
     }
 }
 
@@ -315,4 +321,46 @@ fn disabled_layer_calls_no_session_observer() {
     guard.profiler().start().unwrap();
     drop(guard);
     assert_eq!(notes.take(), Vec::<String>::new());
+}
+
+#[test]
+fn observer_receives_dumps_of_triggers_and_of_the_program() {
+    let (notes, folder) = (SessionLog::default(), tempfile::tempdir().unwrap());
+    let output = folder.path().join("app.json");
+    let trigger = DumpTrigger::slow_span("request", Duration::from_millis(1));
+    let builder = KinetoLayer::builder().output(&output).dump_on([trigger]).session_observer(notes.clone());
+    let (layer, guard) = builder.build().unwrap();
+    let called_with = |start: &str| loop {
+        let lines = notes.take();
+        if let Some(line) = lines.iter().find_map(|line| line.strip_prefix(start)) {
+            return line.to_owned();
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    let profiler = guard.profiler();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        tracing::info_span!("request").in_scope(|| std::thread::sleep(Duration::from_millis(5)));
+        let by_call = profiler.dump("by call").unwrap().wait().unwrap();
+        assert_eq!(called_with("dump of by call: "), by_call.to_str().unwrap());
+    });
+    drop(guard.finish().unwrap());
+    let triggered = called_with("dump of span request took ");
+    let path = triggered.split_once(", longer than 1ms: ").unwrap().1;
+    assert!(path.ends_with("_slow-span-request.json") && Path::new(path).exists(), "{path}");
+}
+
+#[test]
+fn observer_receives_why_a_dump_failed() {
+    let (notes, folder) = (SessionLog::default(), tempfile::tempdir().unwrap());
+    let gone = folder.path().join("gone");
+    std::fs::create_dir(&gone).unwrap();
+    let builder = KinetoLayer::builder().output(gone.join("app.json")).session_observer(notes.clone());
+    let (layer, guard) = builder.build().unwrap();
+    std::fs::remove_dir(&gone).unwrap();
+    guard.profiler().dump("no folder").unwrap().wait().unwrap_err();
+    let expected = "dump of no folder: Io".to_owned();
+    while !notes.lines.lock().unwrap().contains(&expected) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop((layer, guard.finish()));
 }
