@@ -24,7 +24,8 @@ use std::time::{Duration, Instant};
 /// `let _ = …` would drop it at once. If a guard is never dropped (leaked, or skipped by `process::exit`), the trace is written
 /// when the process exits; a panic writes it too. Dropping waits for the file as long as it grows, and gives up after the
 /// builder's `flush_timeout` without progress. One line on stderr reports the file and any losses; if nothing was recorded, it
-/// reports the reason, and there is no file.
+/// reports the reason, and there is no file. With [`write_at_end(false)`](crate::KinetoLayerBuilder::write_at_end), it writes no
+/// file.
 #[must_use = "the trace is written when the guard is dropped: keep it in a variable until the program's end"]
 pub struct KinetoGuard {
     session: SessionHandle,
@@ -89,7 +90,7 @@ impl KinetoGuard {
         let Some(session) = session.get() else { return Ok(()) };
         session.requests.close(session.settings.patience());
         let lived = self.built.map_or(Duration::ZERO, |built| built.elapsed());
-        let closed = finish_and_write(session, |why| explain_early_drop(session, lived, why));
+        let closed = finish_and_write(session, true, |why| explain_early_drop(session, lived, why));
         session.end_guard();
         closed
     }
@@ -150,7 +151,7 @@ impl Drop for RecordingGuard {
     fn drop(&mut self) {
         if let Some(session) = self.session.get() {
             // Errors have been reported.
-            let _ = finish_and_write(session, str::to_owned);
+            let _ = finish_and_write(session, false, str::to_owned);
             session.steps.end_numbered_file();
         }
     }
@@ -163,8 +164,9 @@ impl fmt::Debug for RecordingGuard {
     }
 }
 
-/// Ends the running recording or schedule and writes the trace; `why_empty` may replace the reason why it is empty.
-fn finish_and_write(session: &Session, why_empty: impl Fn(&str) -> String) -> Result<(), Error> {
+/// Ends the running recording or schedule and writes the trace, unless this is `at_end` of a program that wants no file then.
+/// `why_empty` may replace the reason why the trace is empty.
+fn finish_and_write(session: &Session, at_end: bool, why_empty: impl Fn(&str) -> String) -> Result<(), Error> {
     if session.recording.is_forked() || (session.recording.status() == Status::Idle && !session.is_stepping()) {
         return Ok(());
     }
@@ -176,7 +178,7 @@ fn finish_and_write(session: &Session, why_empty: impl Fn(&str) -> String) -> Re
     match session.finish(true) {
         Ok(Ending::Recording(trace)) => match session.why_empty(&trace) {
             Some(why) => diag!(Warning, "guard", "nothing was recorded: {}", why_empty(why)),
-            None => session.output_path().map_or(Ok(()), |path| {
+            None => session.output_path().filter(|_| !at_end || session.writes_at_end()).map_or(Ok(()), |path| {
                 session.writes.write_in_time(trace, path, session.settings.patience()).or_else(failed)
             })?,
         },

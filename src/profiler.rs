@@ -126,7 +126,7 @@ impl Profiler {
     pub fn stop(&self) -> Result<Trace, Error> {
         let session = self.session()?;
         match session.finish(false)? {
-            Ending::Recording(trace) => trace.check_violations().map(|()| trace.hand_out(session.output_path())),
+            Ending::Recording(trace) => trace.check_violations().map(|()| trace.hand_out(session.output_at_end())),
             Ending::Cycle(Cycle { error: Some(error), .. }) if error.kind() == ErrorKind::InvariantViolated => {
                 Err(error)
             }

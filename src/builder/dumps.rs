@@ -16,6 +16,8 @@ impl KinetoLayerBuilder {
     /// [`Profiler::dump`](crate::Profiler::dump), and the oldest are [removed](Self::keep_dumps). A
     /// [`SessionObserver`](crate::SessionObserver::dump_ended) receives the path of each.
     ///
+    /// Without an [`output`](Self::output), the end of the program [writes](Self::write_at_end) no further file.
+    ///
     /// Unless set, [`overflow`](Self::overflow) is [`KeepNewest`](crate::Overflow::KeepNewest) then, and the
     /// [limit](Self::buffer_limit_bytes) 64 MiB: about two million slices, which are written in some seconds. `build` fails
     /// if there is no file next to which dumps could lie.
@@ -66,6 +68,17 @@ impl KinetoLayerBuilder {
     pub fn keep_dumps(mut self, files: usize, bytes: u64) -> Self {
         self.overrides.set(Key::DumpFiles, files);
         self.overrides.set(Key::DumpBytes, Value::Bytes(bytes));
+        self
+    }
+
+    /// Sets whether the trace is written when the recording ends with the program: when the [`KinetoGuard`](crate::KinetoGuard)
+    /// is dropped, the process exits, or a signal ends it. Default: true, unless [triggers](Self::dump_on) are set and no file
+    /// is named; then only dumps are written.
+    ///
+    /// A message reports that nothing was written. Dumps that were triggered before are written in any case, and so is what the
+    /// program itself saves, flushes, or records with [`Profiler::record`](crate::Profiler::record).
+    pub fn write_at_end(mut self, on: bool) -> Self {
+        self.overrides.set(Key::WriteAtEnd, on);
         self
     }
 }

@@ -186,6 +186,8 @@ keys! {
         "number of dumps that are kept; older ones are removed" => (in dumps);
     DumpBytes: Both Now Start "DUMP_FILES_MB", SettingKind::Mebibytes, Literal("2048"), "keep_dumps(files, bytes)",
         "size of the dumps that are kept; the newest one stays" => (in dumps);
+    WriteAtEnd: Both Now Start "WRITE_AT_END", SettingKind::Bool, Described("`false` with DUMP_ON and no file named, else `true`"),
+        "write_at_end(bool)", "writes the trace when the recording ends with the program" => (in dumps);
     FieldLimit: Both Now Start "FIELD_LIMIT_BYTES", SettingKind::Int(1..=1 << 30), Literal("4096"), "field_limit_bytes(bytes)",
         "length at which values of fields are cut" => (field_limit_bytes);
     FlushTimeout: Both Now AtOnce "FLUSH_TIMEOUT_MSECS", SettingKind::Milliseconds, Literal("5000"), "flush_timeout(duration)",

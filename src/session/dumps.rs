@@ -7,7 +7,9 @@ use super::retention::remove_old_dumps;
 use super::saving::save_trace;
 use super::settings::SessionSettings;
 use crate::config::{Output, PlaceholderValues};
+use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
+use crate::text::count_with_noun;
 use crate::time::UtcTime;
 use crate::trace::Trace;
 use crate::write::file::stem_and_end;
@@ -23,6 +25,24 @@ impl Session {
     pub(crate) fn dump(&self, reason: &str) -> Result<BackgroundSave, Error> {
         let output = self.dump_output()?;
         self.write_dump(self.recording.snapshot()?, &output, reason, reason)
+    }
+
+    /// Returns whether the end of the program writes the trace of a recording; if not, reports that.
+    pub(crate) fn writes_at_end(&self) -> bool {
+        let Some(why) = self.settings.first_config().why_unwritten_at_end() else { return true };
+        let dumps = count_with_noun(self.dumps.load(Ordering::Relaxed), "dump");
+        diag!(
+            Stage,
+            "trace",
+            "wrote no file at the end, after {dumps}: {why}; set WRITE_AT_END=true or name an output for one"
+        );
+        false
+    }
+
+    /// Returns the output that the program misses if it drops a trace of its own unused.
+    pub(crate) fn output_at_end(&self) -> Option<PathBuf> {
+        let is_written = self.settings.first_config().why_unwritten_at_end().is_none();
+        is_written.then(|| self.output_path()).flatten()
     }
 
     /// Returns the output from which the names of dumps are made: without the number of a file, and without its time.

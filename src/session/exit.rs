@@ -54,7 +54,7 @@ pub fn flush_all() {
     if !platform::CAN_RECORD {
         return;
     }
-    flush_sessions(&ending_sessions(Instant::now()), Session::begin_flush);
+    flush_sessions(&ending_sessions(Instant::now()), |session, deadline| session.begin_flush(deadline, false));
 }
 
 /// Flushes as [`flush_all`] does when the process ends; also calls trace handlers, and reports the end to observers.
@@ -72,7 +72,7 @@ pub(crate) fn at_exit() {
     }
     flush_sessions(&sessions, |session, deadline| {
         let _scope = session.recording.observers.notify_scope();
-        let begun = if session.deliver_at_exit(deadline) { Ok(None) } else { session.begin_flush(deadline) };
+        let begun = if session.deliver_at_exit(deadline) { Ok(None) } else { session.begin_flush(deadline, true) };
         session.recording.observers.queue_event(SessionEvent::Stopped);
         begun
     });
@@ -123,12 +123,16 @@ impl Session {
         is_recording && !self.recording.is_forked() && self.requests.active_request().is_none()
     }
 
-    /// Begins to write what was recorded so far to the output, if any, for a process that ends at `deadline`.
-    fn begin_flush(&self, deadline: Instant) -> Result<Option<PendingWrite>, Error> {
+    ///
+    /// With `at_end`, the program decides nothing more, and its settings may say that no file is written.
+    fn begin_flush(&self, deadline: Instant, at_end: bool) -> Result<Option<PendingWrite>, Error> {
         let Some(path) = self.output_path() else { return Ok(None) };
         let trace = self.recording.snapshot()?;
         if let Some(why) = self.why_empty(&trace) {
             diag!(Warning, "flush", "nothing was recorded: {why}");
+            return Ok(None);
+        }
+        if at_end && !self.writes_at_end() {
             return Ok(None);
         }
         self.writes.begin_write(trace, path, Patience::Until(deadline))

@@ -33,6 +33,19 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         tracing::error!("in the program");
         tracing::info_span!("request").in_scope(|| std::thread::sleep(5 * MS));
     }),
+    ("only_dumps_by_drop", |_| drop(only_dumps())),
+    ("only_dumps_by_finish", |_| drop(only_dumps().finish().unwrap())),
+    ("only_dumps_by_exit", |_| {
+        let _guard = only_dumps();
+        exit(0);
+    }),
+    ("only_dumps_by_call", |folder| {
+        let guard = only_dumps();
+        // It lies in /tmp.
+        let dump = guard.profiler().dump("by call").unwrap().wait().unwrap();
+        std::fs::copy(&dump, folder.join(dump.file_name().unwrap())).unwrap();
+        std::fs::remove_file(dump).unwrap();
+    }),
     ("dump_of_a_signal", |folder| {
         let guard = dumping(folder, DumpTrigger::Signal, MS);
         work();
@@ -91,6 +104,14 @@ fn slow() {
     tracing::info_span!("request").in_scope(|| std::thread::sleep(5 * MS));
 }
 
+/// Records work as the environment says.
+fn only_dumps() -> KinetoGuard {
+    let (layer, guard) = KinetoLayer::from_env().unwrap();
+    tracing_subscriber::registry().with(layer).init();
+    work();
+    guard
+}
+
 fn dumping(folder: &Path, trigger: DumpTrigger, after: Duration) -> KinetoGuard {
     record_as(KinetoLayer::builder().output(folder.join(OUTPUT)).dump_on([trigger]).dump_after(after))
 }
@@ -146,6 +167,32 @@ pub(crate) const TESTS: &[Test] = &[
             let config = &dump.json["tracing_kineto"]["config"];
             assert_eq!(["OVERFLOW", "BUFFER_LIMIT_MB"].map(|key| config[key].as_str().unwrap()), expected);
             assert_eq!(config["DUMP_ON"], "span:request>1ms,event:error,panic");
+        }
+    }),
+    ("end_without_a_named_file_writes_only_dumps", || {
+        const WHY: &str = "DUMP_ON is set and no file is named";
+        let only_dumps = |end: &str, env: &[(&str, &str)]| {
+            let trigger = [("KINETO_DUMP_ON", "span:request>3600s")];
+            play_with(&format!("only_dumps_by_{end}"), &[&trigger, env].concat()).succeeded()
+        };
+        for end in ["drop", "exit", "call"] {
+            let played = only_dumps(end, &[]);
+            let dumps = usize::from(end == "call");
+            let expected =
+                format!("wrote no file at the end, after {dumps} dump{}: {WHY}", if dumps == 1 { "" } else { "s" });
+            assert!(played.stderr.contains(&expected), "{end}: {}", played.stderr);
+            assert_eq!(played.files().len(), dumps, "{end}");
+            assert!(!Path::new(&format!("/tmp/libkineto_activities_{}.json", played.pid)).exists(), "{end}");
+        }
+        let played = only_dumps("finish", &[]);
+        assert!(!played.stderr.contains("unused"), "{}", played.stderr);
+        let named = ("KINETO_ACTIVITIES_LOG_FILE", "{}/out_{pid}.json");
+        for (env, files) in [(&[named][..], 1), (&[named, ("KINETO_WRITE_AT_END", "false")][..], 0)] {
+            for end in ["drop", "exit"] {
+                let played = only_dumps(end, env);
+                assert_eq!(played.files().len(), files, "{end}: {}", played.stderr);
+                assert_eq!(played.stderr.contains("WRITE_AT_END is false"), files == 0, "{end}: {}", played.stderr);
+            }
         }
     }),
     ("signal_dumps_and_the_program_continues", || {

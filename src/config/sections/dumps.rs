@@ -1,6 +1,8 @@
 //! The settings of dumps: what triggers one, how often, and how many files are kept.
 
+use super::super::Config;
 use super::super::keys::Key;
+use super::super::sources::settings::ConfigSource;
 use super::super::value::{Value, parse_duration};
 use std::fmt;
 use std::str::FromStr;
@@ -134,6 +136,8 @@ pub(crate) struct DumpConfig {
     pub(crate) files_max: usize,
     /// How many bytes the kept dumps may take.
     pub(crate) bytes_max: u64,
+    /// Whether the program's end writes the trace; `None` decides by the other settings.
+    pub(crate) write_at_end: Option<bool>,
 }
 
 impl DumpConfig {
@@ -171,6 +175,7 @@ impl DumpConfig {
             (Key::DumpInterval, Value::Duration(time)) => self.interval = *time,
             (Key::DumpFiles, Value::Int(count)) => self.files_max = usize::try_from(*count).unwrap_or(usize::MAX),
             (Key::DumpBytes, Value::Bytes(bytes)) => self.bytes_max = *bytes,
+            (Key::WriteAtEnd, Value::Bool(on)) => self.write_at_end = Some(*on),
             _ => {}
         }
     }
@@ -184,6 +189,20 @@ impl Default for DumpConfig {
             interval: Duration::from_secs(60),
             files_max: 20,
             bytes_max: 2 << 30,
+            write_at_end: None,
+        }
+    }
+}
+
+impl Config {
+    /// Returns why the end of the program writes no trace, if it does not.
+    pub(crate) fn why_unwritten_at_end(&self) -> Option<&'static str> {
+        let has_only_dumps =
+            || !self.dumps.triggers.is_empty() && self.value_source(Key::LogFile) == ConfigSource::Default;
+        match self.dumps.write_at_end {
+            Some(true) => None,
+            Some(false) => Some("WRITE_AT_END is false"),
+            None => has_only_dumps().then_some("DUMP_ON is set and no file is named"),
         }
     }
 }
