@@ -1,8 +1,9 @@
 //! Saves on threads of their own, for which the end of the process waits.
 
 use super::exit::register_at_exit;
-use super::saving::{TIME_TO_CLOSE, contain_panics, report_outcome};
+use super::saving::{TIME_TO_CLOSE, contain_panics, report_written_trace};
 use super::settings::exit_deadline;
+use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::os::fork;
 use crate::trace::{Saver, Trace};
@@ -28,6 +29,9 @@ type Outcome = Arc<OnceLock<Result<(), Error>>>;
 
 /// A file that a thread of its own writes.
 pub(super) trait SaveJob: Send + Sized + 'static {
+    /// Returns the trace; called once, on the thread that writes.
+    fn take_trace(&mut self) -> Result<Trace, Error>;
+
     /// Writes the file.
     fn save(&mut self, trace: &Trace, path: &Path) -> Result<(), Error>;
 
@@ -58,17 +62,25 @@ impl BackgroundSave {
         self.outcome.wait().clone().map(|()| self.path)
     }
 
-    /// Starts a thread that saves a trace.
-    pub(super) fn start(trace: Trace, path: PathBuf, mut job: impl SaveJob) -> Result<BackgroundSave, Error> {
+    /// Starts a thread that saves a trace; the end of the process waits for it, at most for `flush_timeout`.
+    pub(super) fn start(
+        path: PathBuf,
+        flush_timeout: Duration,
+        mut job: impl SaveJob,
+    ) -> Result<BackgroundSave, Error> {
         register_at_exit();
         let handle = BackgroundSave { path, outcome: Outcome::default(), process: fork::generation() };
-        let (active, path) = (ActiveSave::register(&trace, &handle.outcome), handle.path.clone());
+        let (active, path) = (ActiveSave::register(flush_timeout, &handle.outcome), handle.path.clone());
         let write = move || {
-            let saved = contain_panics(&path, || job.save(&trace, &path));
-            report_outcome(&saved, &trace, &path);
+            let saved = contain_panics(&path, || job.take_trace()).and_then(|trace| {
+                active.set_trace(Some(trace.clone()));
+                contain_panics(&path, || job.save(&trace, &path)).inspect(|()| report_written_trace(&trace, &path))
+            });
+            if let Err(error) = &saved {
+                diag!(Error, "trace", "the trace was not written: {error}");
+            }
             // The records are free again before anyone learns of the result.
-            active.release_trace();
-            drop(trace);
+            active.set_trace(None);
             let _ = active.outcome.set(saved.clone());
             job.report_end(&path, saved);
         };
@@ -111,11 +123,15 @@ impl Saver<'static> {
     /// # Errors
     /// Those of [`Trace::save_in_background`].
     pub fn save_in_background(self, path: impl AsRef<Path>) -> Result<BackgroundSave, Error> {
-        BackgroundSave::start(self.trace.clone(), path.as_ref().to_owned(), self)
+        BackgroundSave::start(path.as_ref().to_owned(), self.trace.flush_timeout(), self)
     }
 }
 
 impl SaveJob for Saver<'static> {
+    fn take_trace(&mut self) -> Result<Trace, Error> {
+        Ok(self.trace.clone())
+    }
+
     fn save(&mut self, _trace: &Trace, path: &Path) -> Result<(), Error> {
         self.write(path)
     }
@@ -127,8 +143,19 @@ static ACTIVE: fork::Own<Vec<RegisteredSave>> = fork::Own::of_first(Vec::new());
 struct RegisteredSave {
     outcome: Outcome,
     flush_timeout: Duration,
+    /// When the file is closed, if the process is ending.
+    deadline: Option<Instant>,
     /// The trace, while it is being written.
     trace: Option<Trace>,
+}
+
+impl RegisteredSave {
+    /// Makes the writer close its file in time, if the process is ending.
+    fn close_in_time(&self) {
+        if let (Some(trace), Some(deadline)) = (&self.trace, self.deadline) {
+            trace.progress().close_at(deadline);
+        }
+    }
 }
 
 /// A save in progress, until it is dropped.
@@ -137,19 +164,20 @@ struct ActiveSave {
 }
 
 impl ActiveSave {
-    fn register(trace: &Trace, outcome: &Outcome) -> ActiveSave {
-        let (outcome, flush_timeout) = (outcome.clone(), trace.flush_timeout());
-        ACTIVE.lock().push(RegisteredSave { outcome: outcome.clone(), flush_timeout, trace: Some(trace.clone()) });
+    fn register(flush_timeout: Duration, outcome: &Outcome) -> ActiveSave {
+        let outcome = outcome.clone();
+        ACTIVE.lock().push(RegisteredSave { outcome: outcome.clone(), flush_timeout, deadline: None, trace: None });
         ActiveSave { outcome }
     }
 
-    fn release_trace(&self) {
+    fn set_trace(&self, trace: Option<Trace>) {
         let mut active = ACTIVE.lock();
-        let own = active.iter_mut().find(|save| Arc::ptr_eq(&save.outcome, &self.outcome));
-        let trace = own.and_then(|save| save.trace.take());
+        let Some(own) = active.iter_mut().find(|save| Arc::ptr_eq(&save.outcome, &self.outcome)) else { return };
+        let before = std::mem::replace(&mut own.trace, trace);
+        own.close_in_time();
         // Dropping a trace returns memory, which takes other locks.
         drop(active);
-        drop(trace);
+        drop(before);
     }
 }
 
@@ -161,12 +189,12 @@ impl Drop for ActiveSave {
 
 /// Makes all saves close their files in time if the process began to end at `now`; returns the last of their deadlines.
 pub(super) fn limit_saves(now: Instant) -> Option<Instant> {
-    let limit = |save: &RegisteredSave| {
-        let deadline = exit_deadline(save.flush_timeout, now);
-        save.trace.iter().for_each(|trace| trace.progress().close_at(deadline));
+    let limit = |save: &mut RegisteredSave| {
+        let deadline = *save.deadline.insert(exit_deadline(save.flush_timeout, now));
+        save.close_in_time();
         deadline
     };
-    ACTIVE.lock().iter().map(limit).max()
+    ACTIVE.lock().iter_mut().map(limit).max()
 }
 
 /// Waits for all saves; the process began to end at `now`.

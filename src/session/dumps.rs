@@ -3,6 +3,7 @@
 use super::Session;
 use super::background::{BackgroundSave, SaveJob};
 use super::observer::{SessionEvent, SessionObservers};
+use super::pending_snapshots::{PendingSnapshot, PendingSnapshots};
 use super::retention::remove_old_dumps;
 use super::saving::save_trace;
 use super::settings::SessionSettings;
@@ -24,7 +25,9 @@ impl Session {
     /// Begins to write what was recorded so far to a file of its own.
     pub(crate) fn dump(&self, reason: &str) -> Result<BackgroundSave, Error> {
         let output = self.dump_output()?;
-        self.write_dump(self.recording.snapshot()?, &output, reason, reason)
+        let snapshot = self.pending_snapshots.add(&self.recording)?;
+        let source = DumpSource::Pending(self.pending_snapshots.clone(), snapshot.clone());
+        self.write_dump(source, &output, reason, reason).inspect_err(|_| self.pending_snapshots.remove(&snapshot))
     }
 
     /// Returns whether the end of the program writes the trace of a recording; if not, reports that.
@@ -60,28 +63,47 @@ impl Session {
     /// Begins to write a dump, with `label` in the file's name.
     pub(super) fn write_dump(
         &self,
-        mut trace: Trace,
+        source: DumpSource,
         output: &Path,
         label: &str,
         reason: &str,
     ) -> Result<BackgroundSave, Error> {
-        trace.separate_metadata().add_text("dump_reason", reason);
         let number = self.dumps.fetch_add(1, Ordering::Relaxed) + 1;
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let path = dump_path(output, std::process::id(), since, number, label);
         let (settings, observers) = (self.settings.clone(), self.recording.observers.clone());
-        BackgroundSave::start(trace, path, DumpJob { settings, observers, reason: reason.to_owned() })
+        let job = DumpJob { source: Some(source), settings, observers, reason: reason.to_owned() };
+        BackgroundSave::start(path, self.settings.flush_timeout(), job)
     }
+}
+
+/// The records of a dump.
+pub(super) enum DumpSource {
+    Taken(Trace),
+    /// The thread that writes takes them.
+    Pending(Arc<PendingSnapshots>, Arc<PendingSnapshot>),
 }
 
 /// A dump that a thread writes.
 struct DumpJob {
+    /// `None` when the trace was taken.
+    source: Option<DumpSource>,
     settings: Arc<SessionSettings>,
     observers: Arc<SessionObservers>,
     reason: String,
 }
 
 impl SaveJob for DumpJob {
+    fn take_trace(&mut self) -> Result<Trace, Error> {
+        let mut trace = match self.source.take() {
+            Some(DumpSource::Taken(trace)) => trace,
+            Some(DumpSource::Pending(all, snapshot)) => all.take_trace(&snapshot)?,
+            None => return Err(Error::new(ErrorKind::NotActive, "the dump was taken already; please report this")),
+        };
+        trace.separate_metadata().add_text("dump_reason", &self.reason);
+        Ok(trace)
+    }
+
     fn save(&mut self, trace: &Trace, path: &Path) -> Result<(), Error> {
         save_trace(trace, path)?;
         let config = self.settings.first_config();

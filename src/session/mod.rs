@@ -14,6 +14,7 @@ mod handle;
 mod memory_profile;
 mod observer;
 mod outcome;
+mod pending_snapshots;
 mod recording;
 mod requests;
 mod retention;
@@ -54,6 +55,8 @@ use crate::write::file;
 use crate::write::sink::Sinks;
 use kineto_trace::fallible;
 use memory_profile::MemoryProfile;
+use pending_snapshots::PendingSnapshots;
+use recording::RecordingState;
 use requests::{REQUEST_IS_RECORDING, RequestLink, SessionRequests};
 use saving::Writes;
 use settings::SessionSettings;
@@ -76,6 +79,7 @@ pub(crate) struct Session {
     /// The number of dumps.
     dumps: AtomicU64,
     triggers: Arc<DumpControl>,
+    pending_snapshots: Arc<PendingSnapshots>,
     /// Whether the guard was dropped, so that no code would write what a recording holds.
     is_unguarded: AtomicBool,
     /// The claim on the output, held while the guard lives.
@@ -125,6 +129,7 @@ impl Session {
             writes: Arc::default(),
             dumps: AtomicU64::new(0),
             triggers,
+            pending_snapshots: Arc::default(),
             is_unguarded: AtomicBool::new(false),
             claim: fork::Own::default(),
             process: std::process::id(),
@@ -218,12 +223,23 @@ impl Session {
         let _scope = self.recording.observers.notify_scope();
         let _own = InternalAllocGuard::begin();
         self.finish_dump();
-        let mut state = self.recording.lock_state()?;
+        let mut state = self.lock_after_snapshots()?;
         self.recording.check_process()?;
         if state.active_request.active_id().is_some() {
             return Err(Error::new(ErrorKind::NotActive, REQUEST_IS_RECORDING));
         }
         self.recording.end(&mut state)
+    }
+
+    /// Locks the recording's state when all pending snapshots are taken.
+    fn lock_after_snapshots(&self) -> Result<MutexGuard<'_, RecordingState>, Error> {
+        loop {
+            self.pending_snapshots.take_all();
+            let state = self.recording.lock_state()?;
+            if self.pending_snapshots.is_empty() {
+                return Ok(state);
+            }
+        }
     }
 
     /// Returns why that request lost the session, if it did.

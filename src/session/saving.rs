@@ -167,14 +167,6 @@ impl Writes {
     }
 }
 
-/// Reports a file, or why it was not written.
-pub(super) fn report_outcome(saved: &Result<(), Error>, trace: &Trace, path: &Path) {
-    match saved {
-        Ok(()) => report_written_trace(trace, path),
-        Err(error) => diag!(Error, "trace", "the trace was not written: {error}"),
-    }
-}
-
 impl Drop for ActiveWrite {
     fn drop(&mut self) {
         self.writes.active.lock().retain(|write| write.number != self.number);
@@ -191,7 +183,7 @@ pub(super) fn save_trace(trace: &Trace, path: &Path) -> Result<(), Error> {
 }
 
 /// Saves to `path` by `save`; a panic is an error.
-pub(super) fn contain_panics(path: &Path, save: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+pub(super) fn contain_panics<R>(path: &Path, save: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
     catch_unwind(AssertUnwindSafe(save)).unwrap_or_else(|_| {
         let text = format!("{} was not written: its writer panicked; please report this", path.display());
         Err(Error::new(ErrorKind::Handler, text))

@@ -3,6 +3,7 @@
 use super::Session;
 use super::background::wait_for_saves;
 use super::deadline_after;
+use super::dumps::DumpSource;
 use super::exit::registered_sessions;
 use super::lock_within;
 use super::observer::SessionEvent;
@@ -189,7 +190,7 @@ impl Session {
         metadata.add_count("dump_triggered_at_ns", Timestamp::from(trigger.at).as_nanos());
         metadata.add_count("dump_triggers_joined", counts.joined);
         metadata.add_count("dump_triggers_skipped", counts.skipped);
-        self.write_dump(trace, &output, &trigger.cause.label(), &trigger.cause.to_string()).map(drop)
+        self.write_dump(DumpSource::Taken(trace), &output, &trigger.cause.label(), &trigger.cause.to_string()).map(drop)
     }
 
     /// Posts a trigger that no hook finds, if it is configured.

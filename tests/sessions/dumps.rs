@@ -2,10 +2,14 @@
 #![cfg(feature = "gzip")]
 
 use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
+use std::time::Instant;
 use support::File;
 use tracing::info_span;
 use tracing_kineto::analysis::Events;
-use tracing_kineto::{ErrorKind, KinetoGuard, KinetoLayer, Overflow};
+use tracing_kineto::integration::{Capabilities, Collector, RecordSink, Recording, Selection, Unavailable};
+use tracing_kineto::{ActivityType, ActivityTypes, ErrorKind, KinetoGuard, KinetoLayer, Overflow, Timestamp};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// Runs `work` under a layer that keeps the newest records and writes to `app.json.gz` in that folder.
@@ -85,4 +89,84 @@ fn dump_needs_a_recording_and_an_output() {
         guard.profiler().start().unwrap();
     });
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn dump_ends_at_its_call_and_not_later() {
+    let folder = tempfile::tempdir().unwrap();
+    recorded(folder.path(), |guard| {
+        let profiler = guard.profiler();
+        for n in 1..=50 {
+            let open = info_span!("open").entered();
+            info_span!("before").in_scope(|| ());
+            let dump = profiler.dump("now").unwrap();
+            drop(open);
+            info_span!("before").in_scope(|| ());
+            profiler.pause().unwrap();
+            profiler.resume().unwrap();
+            info_span!("before").in_scope(|| ());
+            let events = Events::read(dump.wait().unwrap()).unwrap();
+            let named = |name: &str| events.iter().filter(|event| event.name() == name).count();
+            assert_eq!((named("before"), named("open")), (n * 3 - 2, n), "{n}");
+            let unfinished = events.iter().filter(|event| event.arg("finished").is_some()).count();
+            assert_eq!(unfinished, 1, "the span that was open");
+        }
+    });
+}
+
+#[test]
+fn dump_is_whole_when_the_recording_ends_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    recorded(folder.path(), |guard| {
+        let profiler = guard.profiler();
+        for _ in 0..50 {
+            info_span!("one").in_scope(|| ());
+            let dumps = [profiler.dump("first").unwrap(), profiler.dump("second").unwrap()];
+            assert_eq!(profiler.stop().unwrap().stats().slices, 1);
+            profiler.start().unwrap();
+            for dump in dumps {
+                assert_eq!(slices(&dump.wait().unwrap()), ["one"]);
+            }
+        }
+    });
+}
+
+/// Notes the threads that take its records.
+#[derive(Clone, Debug, Default)]
+struct Drained(Arc<Mutex<Vec<ThreadId>>>);
+
+impl Collector for Drained {
+    fn name(&self) -> &'static str {
+        "drained"
+    }
+    fn types(&self) -> ActivityTypes {
+        ActivityType::ConcurrentKernel.into()
+    }
+    fn probe(&self) -> Result<Capabilities, Unavailable> {
+        Ok(Capabilities::default())
+    }
+    fn start(&self, _: &Selection, _: RecordSink) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
+        Ok((Capabilities::default(), Box::new(self.clone())))
+    }
+}
+
+impl Recording for Drained {
+    fn drain(&self) {
+        self.0.lock().unwrap().push(std::thread::current().id());
+    }
+    fn stop(&self, _: Timestamp, _: Instant) {}
+}
+
+#[test]
+fn dump_takes_records_on_the_thread_that_writes() {
+    let (folder, drained) = (tempfile::tempdir().unwrap(), Drained::default());
+    let builder = KinetoLayer::builder().output(folder.path().join("app.json")).collector(drained.clone());
+    let (layer, guard) = builder.build().unwrap();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        info_span!("work").in_scope(|| ());
+        guard.profiler().dump("x").unwrap().wait().unwrap();
+    });
+    let drained = drained.0.lock().unwrap().clone();
+    assert!(!drained.is_empty() && !drained.contains(&std::thread::current().id()), "{drained:?}");
+    drop(guard);
 }

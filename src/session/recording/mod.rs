@@ -4,10 +4,12 @@ mod budget;
 mod clock_thread;
 mod collectors;
 mod reports;
+mod snapshots;
 mod threads;
 mod while_open;
 mod windows;
 
+pub(super) use snapshots::SnapshotPoint;
 pub use threads::ThreadRecording;
 
 use super::active_request::ActiveRequest;
@@ -259,29 +261,6 @@ impl SessionRecording {
         let (windows, taken) = self.cut_windows(state.between, windows, taken, &converter);
         let recorded = windows.assign_windows(&mut collections, taken, &self.recorder, true);
         Ok(self.build_trace(state, recorded, collections, converter, &self.recorder.losses.take_counts()))
-    }
-
-    /// Returns what was recorded so far, while the recording continues.
-    pub(crate) fn snapshot(&self) -> Result<Trace, Error> {
-        self.snapshot_between(None)
-    }
-
-    /// Does the same; cuts the trace to `between` if these times are given, else to those of the recording's request.
-    pub(super) fn snapshot_between(&self, between: Option<(SystemTime, SystemTime)>) -> Result<Trace, Error> {
-        let _own = InternalAllocGuard::begin();
-        self.recorder.gather_losses();
-        let mut state = self.lock_state()?;
-        self.check_process()?;
-        let is_recording = matches!(state.phase, SessionPhase::Recording);
-        let taken = self.recorder.snapshot();
-        let windows = is_recording.then(|| self.windows.snapshot(taken.at)).flatten().ok_or_else(none_is_running)?;
-        let end = Anchor::read_clocks();
-        state.reports.close_builder(end.unix);
-        let mut collections = self.collectors.snapshot();
-        let converter = build_converter(self.clock_thread.anchors(), windows.since, Some(end));
-        let (windows, taken) = self.cut_windows(between.or(state.between), windows, taken, &converter);
-        let recorded = windows.assign_windows(&mut collections, taken, &self.recorder, false);
-        Ok(self.build_trace(&state, recorded, collections, converter, &self.recorder.losses.counts()))
     }
 
     /// Cuts the windows to these times and to the horizon.

@@ -274,6 +274,12 @@ impl WindowSet {
         self
     }
 
+    /// Cuts off the time after `until`.
+    pub(super) fn cut_until(mut self, until: Ticks) -> WindowSet {
+        self.cut_between(self.extent.0.min(until), until);
+        self
+    }
+
     /// Cuts off the time before the horizon.
     pub(super) fn cut_to_horizon(mut self, evicted: &EvictionCounts) -> WindowSet {
         if let Some(horizon) = evicted.horizon.filter(|horizon| *horizon > self.extent.0) {

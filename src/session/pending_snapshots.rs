@@ -1,0 +1,71 @@
+//! Snapshots that another thread takes, up to the time of the call: the caller does not wait for the ring of chunks.
+
+use super::recording::{SessionRecording, SnapshotPoint};
+use crate::error::Error;
+use crate::os::fork;
+use crate::trace::Trace;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The snapshots of a session that are not taken yet; a forked child starts with none.
+#[derive(Debug, Default)]
+pub(super) struct PendingSnapshots {
+    all: fork::Own<Vec<Arc<PendingSnapshot>>>,
+}
+
+/// A snapshot that is taken by its own thread, or by the end of the recording if that comes first.
+#[derive(Debug)]
+pub(super) struct PendingSnapshot {
+    recording: Arc<SessionRecording>,
+    point: SnapshotPoint,
+    /// The snapshot, once it is taken; its thread removes it from there.
+    trace: Mutex<Option<Result<Trace, Error>>>,
+}
+
+impl PendingSnapshots {
+    /// Adds a snapshot of what is recorded until now.
+    pub(super) fn add(&self, recording: &Arc<SessionRecording>) -> Result<Arc<PendingSnapshot>, Error> {
+        // The end of the recording holds this lock too, so it misses none.
+        let state = recording.lock_state()?;
+        let point = recording.mark_snapshot(&state)?;
+        let snapshot = Arc::new(PendingSnapshot { recording: recording.clone(), point, trace: Mutex::default() });
+        self.all.lock().push(snapshot.clone());
+        Ok(snapshot)
+    }
+
+    /// Returns whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.lock().is_empty()
+    }
+
+    /// Takes all snapshots, because the recording is about to end.
+    pub(super) fn take_all(&self) {
+        let all = self.all.lock().clone();
+        for snapshot in all {
+            self.take(&snapshot, |_| ());
+        }
+    }
+
+    /// Takes a snapshot and returns the trace.
+    pub(super) fn take_trace(&self, snapshot: &Arc<PendingSnapshot>) -> Result<Trace, Error> {
+        self.take(snapshot, |trace| trace.take()).unwrap_or_else(|| snapshot.recording.snapshot_until(&snapshot.point))
+    }
+
+    /// Takes a snapshot, unless that is done, and calls `receive` with it.
+    fn take<R>(
+        &self,
+        snapshot: &Arc<PendingSnapshot>,
+        receive: impl FnOnce(&mut Option<Result<Trace, Error>>) -> R,
+    ) -> R {
+        let mut trace = snapshot.trace.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.all.lock().iter().any(|pending| Arc::ptr_eq(pending, snapshot)) {
+            *trace = Some(snapshot.recording.snapshot_until(&snapshot.point));
+            self.remove(snapshot);
+        }
+        receive(&mut trace)
+    }
+
+    /// Removes a snapshot that is taken, or that no thread will take.
+    pub(super) fn remove(&self, snapshot: &Arc<PendingSnapshot>) {
+        self.all.lock().retain(|pending| !Arc::ptr_eq(pending, snapshot));
+    }
+}
