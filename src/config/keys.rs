@@ -331,6 +331,10 @@ keys! {
         "how far ahead a request's start time may be" => (in ondemand);
     FileMode: Environment Now Start "KINETO_TRACE_FILE_MODE", SettingKind::Mode, Literal("600"), "",
         "permissions of files of requests, in octal" => (in ondemand);
+    RequestFiles: Environment Now Start "KINETO_ONDEMAND_FILES", SettingKind::Int(1..=1_000_000), Described("all"), "",
+        "number of requests and timed recordings whose files are kept; files of older ones of this process are removed" => (in ondemand);
+    RequestBytes: Environment Now Start "KINETO_ONDEMAND_FILES_MB", SettingKind::Mebibytes, Described("all"), "",
+        "size of those files that are kept; the newest one stays" => (in ondemand);
     SocketFolder: Environment Now Start "KINETO_IPC_SOCKET_DIR", SettingKind::Text, Described("abstract sockets"), "",
         "folder of the daemon's sockets, an absolute path" => (in ondemand);
     TriggerFolder: Environment Now Start "KINETO_TRIGGER_DIR", SettingKind::Text, Described("none"), "trigger_folder(path)",
@@ -419,6 +423,8 @@ impl Key {
             | Key::LongestRequest
             | Key::LatestStart
             | Key::FileMode
+            | Key::RequestFiles
+            | Key::RequestBytes
             | Key::SocketFolder
             | Key::TriggerFolder
             | Key::DaemonUser => Some(("ondemand", cfg!(feature = "ondemand"))),

@@ -32,6 +32,7 @@ pub use sections::mode::{Mode, Modes, UnknownMode};
 pub(crate) use sections::ondemand::OnDemandConfig;
 pub(crate) use sections::output::Output;
 pub use sections::overflow::Overflow;
+pub(crate) use sections::retention::RetentionLimits;
 pub(crate) use sections::slice_extras::SliceExtrasConfig;
 pub(crate) use sections::timetable::Timetable;
 pub(crate) use sources::env::{Activation, Env};

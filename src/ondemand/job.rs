@@ -1,6 +1,6 @@
 //! An accepted request, and its calls to the session.
 
-use super::place::{RequestFiles, WrittenFiles};
+use super::place::{NotedFiles, RequestFiles, WrittenFiles};
 use super::plan::RequestPlan;
 use super::request::{Request, RequestKind};
 use super::source::report_progress;
@@ -134,10 +134,12 @@ impl Job {
             Some(files) => files,
             None => trace.destination(),
         };
+        let noted = NotedFiles::new(to);
         let path = match kind {
-            RequestKind::MemoryProfile => session.memory_profile.write_timeline(&trace, to, output)?,
-            RequestKind::Trace => trace.save_all_to(to, output)?,
+            RequestKind::MemoryProfile => session.memory_profile.write_timeline(&trace, &noted, output)?,
+            RequestKind::Trace => trace.save_all_to(&noted, output)?,
         };
+        written.add_request(noted.into_paths(), &session.settings.next_config().ondemand.kept);
         let content = match (kind, trace.why_empty()) {
             (RequestKind::MemoryProfile, _) => "allocations".to_owned(),
             (RequestKind::Trace, Some(why)) => format!("empty: {why}"),

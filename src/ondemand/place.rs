@@ -2,12 +2,14 @@
 
 use super::request::Request;
 use super::source::report_progress;
-use crate::config::{OnDemandConfig, PlaceholderValues, has_pid_placeholder};
+use crate::config::{OnDemandConfig, PlaceholderValues, RetentionLimits, has_pid_placeholder};
 use crate::error::{Error, ErrorKind};
 use crate::handler::numbered_path;
 use crate::os::file_lock;
 use crate::os::folder::{FileId, Folder};
+use crate::session::{KeptFiles, remove_old_file};
 use crate::write::file::{Contents, Destination, Format, file_error, temporary_name};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -169,13 +171,91 @@ impl Drop for Temporary<'_> {
 
 /// The newest files that this process wrote for requests.
 #[derive(Debug, Default)]
-pub(super) struct WrittenFiles(Mutex<VecDeque<FileId>>);
+pub(super) struct WrittenFiles {
+    ids: Mutex<VecDeque<FileId>>,
+    /// The files of each request, oldest first, if only some are kept.
+    requests: Mutex<VecDeque<WrittenRequest>>,
+}
+
+/// The files of one request: the trace, and its execution trace if there is one.
+#[derive(Debug)]
+struct WrittenRequest {
+    files: Vec<(PathBuf, FileId)>,
+    bytes: u64,
+}
+
+/// A destination that notes the files that are written.
+pub(super) struct NotedFiles<'d> {
+    to: &'d dyn Destination,
+    paths: RefCell<Vec<PathBuf>>,
+}
+
+impl<'d> NotedFiles<'d> {
+    pub(super) fn new(to: &'d dyn Destination) -> NotedFiles<'d> {
+        NotedFiles { to, paths: RefCell::default() }
+    }
+
+    /// Returns the files so far.
+    pub(super) fn into_paths(self) -> Vec<PathBuf> {
+        self.paths.into_inner()
+    }
+}
+
+impl Destination for NotedFiles<'_> {
+    fn write_file(&self, path: &Path, gzip_level: u32, contents: &mut Contents<'_>) -> Result<PathBuf, Error> {
+        let written = self.to.write_file(path, gzip_level, contents)?;
+        self.paths.borrow_mut().push(written.clone());
+        Ok(written)
+    }
+}
+
+impl WrittenRequest {
+    fn new(paths: Vec<PathBuf>) -> WrittenRequest {
+        let known = |path: PathBuf| Some((open_folder_of(&path)?.id_of(path.file_name()?).ok()?, path));
+        let files: Vec<_> = paths.into_iter().filter_map(known).map(|(id, path)| (path, id)).collect();
+        let bytes = files.iter().filter_map(|(path, _)| fs::symlink_metadata(path).ok()).map(|file| file.len()).sum();
+        WrittenRequest { files, bytes }
+    }
+
+    /// Removes those of the files that no other file has replaced.
+    fn remove(self) {
+        for (path, id) in &self.files {
+            let (Some(folder), Some(name)) = (open_folder_of(path), path.file_name()) else { continue };
+            if folder.id_of(name).is_ok_and(|found| found == *id) {
+                remove_old_file(path, || folder.remove(name));
+            }
+        }
+    }
+}
+
+fn open_folder_of(path: &Path) -> Option<Folder> {
+    Folder::open(path.parent()?).ok()
+}
 
 impl WrittenFiles {
     const MOST: usize = 256;
 
     fn lock_ids(&self) -> MutexGuard<'_, VecDeque<FileId>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds the files of a request, and removes those of the oldest requests beyond the limits.
+    pub(super) fn add_request(&self, paths: Vec<PathBuf>, limits: &RetentionLimits) {
+        if *limits == RetentionLimits::NONE {
+            return;
+        }
+        let added = WrittenRequest::new(paths);
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        // A file that was written over is no longer there.
+        let is_replaced = |path: &PathBuf| added.files.iter().any(|(new, _)| new == path);
+        requests.retain(|request| !request.files.iter().all(|(path, _)| is_replaced(path)));
+        requests.push_back(added);
+        let mut kept = KeptFiles::new(limits);
+        let count = requests.iter().rev().take_while(|request| kept.add(request.bytes)).count().max(1);
+        let old = requests.len().saturating_sub(count);
+        let old: Vec<_> = requests.drain(..old).collect();
+        drop(requests);
+        old.into_iter().for_each(WrittenRequest::remove);
     }
 
     fn contains(&self, id: &FileId) -> bool {
@@ -347,6 +427,36 @@ mod tests {
         fs::remove_file(root.join("a")).unwrap();
         let error = open().unwrap_err().to_string();
         assert!(error.contains("cannot be opened"), "{error}");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn oldest_requests_are_removed_beyond_the_limits() {
+        let (temp, written) = (tempfile::tempdir().unwrap(), WrittenFiles::default());
+        let root = fs::canonicalize(temp.path()).unwrap();
+        let write = |name: &str| {
+            fs::write(root.join(name), [0; 100]).unwrap();
+            root.join(name)
+        };
+        let left = |names: &[&str], limits: RetentionLimits| {
+            written.add_request(names.iter().map(|name| write(name)).collect(), &limits);
+            let mut left: Vec<_> = fs::read_dir(&root).unwrap().map(|file| file.unwrap().file_name()).collect();
+            left.sort();
+            left.into_iter().map(|name| name.into_string().unwrap()).collect::<Vec<_>>()
+        };
+        let bytes = |bytes_max| RetentionLimits { bytes_max, ..RetentionLimits::NONE };
+        let files = |files_max| RetentionLimits { files_max, ..RetentionLimits::NONE };
+        write("other.json");
+        assert_eq!(left(&["a.json", "a.et.json"], files(3)).len(), 3);
+        assert_eq!(left(&["b.json"], bytes(300)), ["a.et.json", "a.json", "b.json", "other.json"]);
+        assert_eq!(left(&["c.json"], bytes(300)), ["b.json", "c.json", "other.json"]);
+        // The same file again counts once.
+        assert_eq!(left(&["c.json"], files(2)), ["b.json", "c.json", "other.json"]);
+        // The program has replaced `b.json`.
+        fs::rename(write("new"), root.join("b.json")).unwrap();
+        assert_eq!(left(&["d.json"], files(1)), ["b.json", "d.json", "other.json"]);
+        assert_eq!(left(&["e.json"], bytes(1)), ["b.json", "e.json", "other.json"], "the newest stays");
+        assert_eq!(left(&["f.json"], RetentionLimits::NONE).len(), 4);
     }
 
     #[test]

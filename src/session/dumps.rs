@@ -108,7 +108,7 @@ impl SaveJob for DumpJob {
         save_trace(trace, path)?;
         let config = self.settings.first_config();
         // Other programs share the folder of the default output.
-        remove_old_dumps(path, &config.dumps, config.output == Output::Default);
+        remove_old_dumps(path, &config.dumps.kept, config.output == Output::Default);
         Ok(())
     }
 

@@ -40,6 +40,8 @@ pub(crate) use recording::{SessionOptions, SessionRecording};
 #[cfg(target_os = "linux")]
 pub(crate) use requests::RequestHandler;
 #[cfg(target_os = "linux")]
+pub(crate) use retention::{KeptFiles, remove_old_file};
+#[cfg(target_os = "linux")]
 pub(crate) use saving::Patience;
 pub(crate) use steps::{Ending, StepControl};
 pub(crate) use triggers::dump_on_signal;

@@ -1,9 +1,10 @@
-//! Removes the oldest dumps of an output.
+//! Removes the oldest files: dumps of an output, and files of requests.
 
-use crate::config::DumpConfig;
+use crate::config::RetentionLimits;
 use crate::diag::diag;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The parts of a dump's file name, `<stem>_<pid>_<time>_<number>_<reason><end>`, as `dump_path` makes it.
@@ -44,11 +45,31 @@ struct DumpFiles {
     bytes: u64,
 }
 
+/// Counts the files that are kept, from the newest on.
+#[derive(Debug)]
+pub(crate) struct KeptFiles<'l> {
+    limits: &'l RetentionLimits,
+    count: usize,
+    bytes: u64,
+}
+
+impl KeptFiles<'_> {
+    pub(crate) fn new(limits: &RetentionLimits) -> KeptFiles<'_> {
+        KeptFiles { limits, count: 0, bytes: 0 }
+    }
+
+    /// Counts an older file; returns whether it is within the limits.
+    pub(crate) fn add(&mut self, bytes: u64) -> bool {
+        (self.count, self.bytes) = (self.count + 1, self.bytes.saturating_add(bytes));
+        self.count <= self.limits.files_max && self.bytes <= self.limits.bytes_max
+    }
+}
+
 /// Removes the oldest dumps of an output, after `newest` was written, until the rest is within the limits.
 ///
 /// The folder is read each time: earlier processes have left dumps, and users remove some. Files of other users stay, and
 /// with `of_this_process` those of other processes; so do dumps after `newest`.
-pub(super) fn remove_old_dumps(newest: &Path, limits: &DumpConfig, of_this_process: bool) {
+pub(super) fn remove_old_dumps(newest: &Path, limits: &RetentionLimits, of_this_process: bool) {
     let name_of = |path: &Path| path.file_name().and_then(|name| name.to_str().map(str::to_owned));
     let Some(newest_name) = name_of(newest) else { return };
     let Some(newest_name) = DumpName::parse(&newest_name) else { return };
@@ -67,12 +88,11 @@ pub(super) fn remove_old_dumps(newest: &Path, limits: &DumpConfig, of_this_proce
             files.bytes += file.len();
         }
     }
-    let (mut count, mut bytes) = (0, 0);
+    let mut kept = KeptFiles::new(limits);
     for ((time, id), files) in dumps.iter().rev() {
-        (count, bytes) = (count + 1, bytes + files.bytes);
         let is_older = (time.as_str(), id.as_str()) < (newest_name.time, newest_name.id);
-        if is_older && (count > limits.files_max || bytes > limits.bytes_max) {
-            files.paths.iter().for_each(|path| remove_dump(path));
+        if !kept.add(files.bytes) && is_older {
+            files.paths.iter().for_each(|path| remove_old_file(path, || fs::remove_file(path)));
         }
     }
 }
@@ -90,13 +110,14 @@ fn has_same_owner(_: &fs::Metadata, _: &fs::Metadata) -> bool {
     true
 }
 
-fn remove_dump(path: &Path) {
-    match fs::remove_file(path) {
-        Ok(()) => diag!(Info, "dump", "removed {}: newer dumps take its place", path.display()),
+/// Removes a file by `remove`, and reports that.
+pub(crate) fn remove_old_file(path: &Path, remove: impl FnOnce() -> io::Result<()>) {
+    match remove() {
+        Ok(()) => diag!(Info, "retention", "removed {}: newer files take its place", path.display()),
         // Another process that writes dumps here has removed it.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => {
-            diag!(Warning, "dump", "cannot remove the old dump {}: {error}; remove it yourself", path.display());
+            diag!(Warning, "retention", "cannot remove the old file {}: {error}; remove it yourself", path.display());
         }
     }
 }
@@ -147,7 +168,7 @@ mod tests {
         write(&name(2, "a.et.json"));
         let newest = write(&name(6, "b.pt.trace.json"));
         let left = |files_max, bytes_max| {
-            remove_old_dumps(&newest, &DumpConfig { files_max, bytes_max, ..DumpConfig::default() }, false);
+            remove_old_dumps(&newest, &RetentionLimits { files_max, bytes_max }, false);
             let mut left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
             left.sort();
             assert!(others.iter().all(|other| left.contains(&(*other).into())), "{left:?}");
@@ -158,7 +179,7 @@ mod tests {
         assert_eq!(left(6, 600), 4, "the second, which has two files");
         assert_eq!(left(3, 600), 2);
         assert_eq!(left(1, 1), 1, "the newest stays");
-        let limits = DumpConfig { files_max: 1, ..DumpConfig::default() };
+        let limits = RetentionLimits { files_max: 1, ..RetentionLimits::NONE };
         remove_old_dumps(&folder.path().join("app.pt.trace.json"), &limits, false);
         remove_old_dumps(Path::new("sink://x/app_7_20261126T074900.000Z_001_a.json"), &limits, false);
         let other_process = write("app_8_20261126T074908.000Z_001_b.pt.trace.json");

@@ -171,6 +171,8 @@ pub(crate) const OWNERS: &[Owner] = &[
     owner("KINETO_ONDEMAND_MAX_DURATION_SECS", "ondemand/request.rs", "max_duration", "ondemand/ahead.rs::bounds_follow_the_configuration"),
     owner("KINETO_ONDEMAND_MAX_AHEAD_SECS", "ondemand/request.rs", "max_start_delay", "ondemand/ahead.rs::bounds_follow_the_configuration"),
     owner("CANCEL", "ondemand/trigger.rs", "is_cancel", "ondemand/ahead.rs::cancel_takes_back_queued_and_running_requests"),
+    owner("KINETO_ONDEMAND_FILES", "session/retention.rs", "files_max", "ondemand/files.rs::oldest_files_of_requests_are_removed"),
+    owner("KINETO_ONDEMAND_FILES_MB", "session/retention.rs", "bytes_max", "src/ondemand/place.rs::oldest_requests_are_removed_beyond_the_limits"),
     owner("KINETO_TRACE_FILE_MODE", "ondemand/place.rs", "file_mode", "ondemand/files.rs::files_of_requests_are_private"),
     owner("KINETO_IPC_SOCKET_DIR", "ondemand/dynolog/mod.rs", "socket_folder", "ondemand/traces.rs::abstract_socket_serves_requests"),
     owner("KINETO_DAEMON_UID", "ondemand/dynolog/mod.rs", "trusted_uid", "src/ondemand/dynolog/fabric.rs::only_trusted_users_are_accepted"),

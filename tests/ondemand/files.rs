@@ -13,6 +13,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("request_replaces_no_foreign_file", request_replaces_no_foreign_file),
     ("request_replaces_its_own_file", request_replaces_its_own_file),
     ("request_keeps_a_file_that_replaced_its_own", request_keeps_a_file_that_replaced_its_own),
+    ("oldest_files_of_requests_are_removed", oldest_files_of_requests_are_removed),
     ("request_replaces_no_execution_trace", request_replaces_no_execution_trace),
     ("processes_write_separate_files", processes_write_separate_files),
     ("files_of_requests_are_private", files_of_requests_are_private),
@@ -119,6 +120,19 @@ fn request_replaces_its_own_file() {
     assert!(inodes.len() > 1, "it is a new file each time");
     program.end();
     assert_eq!(place.traces().len(), 1);
+}
+
+fn oldest_files_of_requests_are_removed() {
+    let place = TestFolders::new();
+    let program = start_after(&place, "true", &[("KINETO_ONDEMAND_FILES", "2")]);
+    program.wait_for(".request` traces this process");
+    write_foreign(&place.trace("a.json"));
+    for name in ["a.json", "b.json", "c.json"] {
+        ask(&place, &program, &place.text_for_a_time(name, 1), "done\n");
+    }
+    let kept = ["b", "c"].map(|name| format!("{name}_{}.json", program.pid()));
+    program.end();
+    assert_eq!(place.traces(), [&["a.json".to_owned()][..], &kept].concat());
 }
 
 fn request_keeps_a_file_that_replaced_its_own() {

@@ -4,6 +4,7 @@ use super::super::Config;
 use super::super::keys::Key;
 use super::super::sources::settings::ConfigSource;
 use super::super::value::{Value, parse_duration};
+use super::retention::RetentionLimits;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -132,10 +133,7 @@ pub(crate) struct DumpConfig {
     pub(crate) after: Duration,
     /// The least time from one triggered dump to the next.
     pub(crate) interval: Duration,
-    /// How many dumps are kept.
-    pub(crate) files_max: usize,
-    /// How many bytes the kept dumps may take.
-    pub(crate) bytes_max: u64,
+    pub(crate) kept: RetentionLimits,
     /// Whether the program's end writes the trace; `None` decides by the other settings.
     pub(crate) write_at_end: Option<bool>,
 }
@@ -173,8 +171,8 @@ impl DumpConfig {
         match (key, value) {
             (Key::DumpAfter, Value::Duration(time)) => self.after = *time,
             (Key::DumpInterval, Value::Duration(time)) => self.interval = *time,
-            (Key::DumpFiles, Value::Int(count)) => self.files_max = usize::try_from(*count).unwrap_or(usize::MAX),
-            (Key::DumpBytes, Value::Bytes(bytes)) => self.bytes_max = *bytes,
+            (Key::DumpFiles, value) => self.kept.set_files(value),
+            (Key::DumpBytes, value) => self.kept.set_bytes(value),
             (Key::WriteAtEnd, Value::Bool(on)) => self.write_at_end = Some(*on),
             _ => {}
         }
@@ -187,8 +185,7 @@ impl Default for DumpConfig {
             triggers: Vec::new(),
             after: Duration::from_secs(1),
             interval: Duration::from_secs(60),
-            files_max: 20,
-            bytes_max: 2 << 30,
+            kept: RetentionLimits { files_max: 20, bytes_max: 2 << 30 },
             write_at_end: None,
         }
     }

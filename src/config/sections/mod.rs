@@ -9,5 +9,6 @@ pub(super) mod mode;
 pub(super) mod ondemand;
 pub(super) mod output;
 pub(super) mod overflow;
+pub(super) mod retention;
 pub(super) mod slice_extras;
 pub(super) mod timetable;

@@ -2,6 +2,7 @@
 
 use super::super::keys::Key;
 use super::super::value::Value;
+use super::retention::RetentionLimits;
 use super::timetable::Timetable;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,6 +26,8 @@ pub(crate) struct OnDemandConfig {
     pub(crate) max_start_delay: Duration,
     /// The permissions of files that requests write.
     pub(crate) file_mode: u32,
+    /// How many files of requests are kept.
+    pub(crate) kept: RetentionLimits,
     /// The watched folder for request files, if set.
     pub(crate) trigger_folder: Option<PathBuf>,
     /// The id of a trusted user, in addition to root and the process's own.
@@ -75,6 +78,8 @@ impl OnDemandConfig {
             (Key::LongestRequest, Value::Int(number)) => self.max_duration = seconds(*number),
             (Key::LatestStart, Value::Int(number)) => self.max_start_delay = seconds(*number),
             (Key::FileMode, Value::Mode(mode)) => self.file_mode = *mode,
+            (Key::RequestFiles, value) => self.kept.set_files(value),
+            (Key::RequestBytes, value) => self.kept.set_bytes(value),
             (Key::TriggerFolder, Value::Text(path)) => self.trigger_folder = folder(path),
             (Key::DaemonUser, Value::Int(user)) => self.trusted_uid = u32::try_from(*user).ok(),
             (Key::SlurmJob, Value::Text(job)) => self.slurm_job_id = leading_number(job),
@@ -94,6 +99,7 @@ impl Default for OnDemandConfig {
             max_duration: Duration::from_secs(3600),
             max_start_delay: Duration::from_secs(3600),
             file_mode: 0o600,
+            kept: RetentionLimits::NONE,
             trigger_folder: None,
             trusted_uid: None,
             slurm_job_id: 0,
