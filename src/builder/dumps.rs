@@ -71,6 +71,17 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Sets the size at which a file is closed. Default: none.
+    ///
+    /// It applies to files that the layer writes by itself: at the end of a recording, dumps, and traces of requests. Such a
+    /// file ends after the rows that fit, and readers open it; its header has `tracing_kineto_incomplete`, with the number of
+    /// rows, and a message reports that. It may exceed the limit by what is being compressed then, usually less than a MiB.
+    /// [`Trace::save`](crate::Trace::save) writes the whole trace.
+    pub fn file_limit_bytes(mut self, bytes: u64) -> Self {
+        self.overrides.set(Key::FileLimit, Value::Bytes(bytes));
+        self
+    }
+
     /// Sets whether the trace is written when the recording ends with the program: when the [`KinetoGuard`](crate::KinetoGuard)
     /// is dropped, the process exits, or a signal ends it. Default: true, unless [triggers](Self::dump_on) are set and no file
     /// is named; then only dumps are written.

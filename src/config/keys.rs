@@ -188,6 +188,8 @@ keys! {
         "size of the dumps that are kept; the newest one stays" => (in dumps);
     WriteAtEnd: Both Now Start "WRITE_AT_END", SettingKind::Bool, Described("`false` with DUMP_ON and no file named, else `true`"),
         "write_at_end(bool)", "writes the trace when the recording ends with the program" => (in dumps);
+    FileLimit: Both Now Start "FILE_LIMIT_MB", SettingKind::Mebibytes, Described("none"), "file_limit_bytes(bytes)",
+        "size at which a file that is written without a call of the program is closed, readable and incomplete" => (in dumps);
     FieldLimit: Both Now Start "FIELD_LIMIT_BYTES", SettingKind::Int(1..=1 << 30), Literal("4096"), "field_limit_bytes(bytes)",
         "length at which values of fields are cut" => (field_limit_bytes);
     FlushTimeout: Both Now AtOnce "FLUSH_TIMEOUT_MSECS", SettingKind::Milliseconds, Literal("5000"), "flush_timeout(duration)",

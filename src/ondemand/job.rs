@@ -146,7 +146,8 @@ impl Job {
             (RequestKind::Trace, None) if self.request.asked.names_types() => trace.stats().to_string(),
             (RequestKind::Trace, None) => trace.stats().without_absent().to_string(),
         };
-        Ok(SavedFile { path, content, stats: trace.stats() })
+        let cut = trace.progress().file_cut().map(|cut| format!("{}; ", cut.describe(trace.row_count())));
+        Ok(SavedFile { path, content: cut.unwrap_or_default() + &content, stats: trace.stats() })
     }
 
     /// Returns the recording's settings, and a warning if it requests options that only the layer can enable.

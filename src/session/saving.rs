@@ -272,8 +272,8 @@ impl Drop for ShownProgress<'_> {
 pub(super) fn report_written_trace(trace: &Trace, path: &Path) {
     let stats = trace.stats();
     let mut text = format!("wrote {}: ", path.display());
-    if let Some(rows) = trace.progress().rows_at_cut() {
-        text += &format!("closed at the time limit with {rows} of {} rows: raise flush_timeout", trace.row_count());
+    if let Some(cut) = trace.progress().file_cut() {
+        text += &cut.describe(trace.row_count());
     } else {
         text += &count_with_noun(stats.slices, "slice").to_string();
         if stats.device_activities > 0 {

@@ -62,9 +62,9 @@ impl Trace {
 
     /// Does the same with a destination; returns the name of the trace's file.
     pub(crate) fn save_all_to(&self, to: &dyn Destination, path: &Path) -> Result<PathBuf, Error> {
-        let saved = self.save_to(to, path, &mut ProgressReport::default())?;
-        // The deadline that closed the trace early leaves no time for another file.
-        let is_wanted = self.inner.info.execution_trace && self.progress().rows_at_cut().is_none();
+        let saved = self.save_to(to, path, &mut ProgressReport::with_limit(self.inner.info.file_limit))?;
+        // The limit that closed the trace early leaves no time or space for another file.
+        let is_wanted = self.inner.info.execution_trace && self.progress().file_cut().is_none();
         if is_wanted {
             self.save_execution_trace_to(to, &execution_trace_path(&saved))?;
         }

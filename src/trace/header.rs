@@ -61,6 +61,8 @@ pub(crate) struct TraceInfo {
     /// Whether only the program's own ranges are recorded.
     pub(crate) profiler_range: bool,
     pub(crate) gzip_level: u32,
+    /// The size at which files that are written without a call of the program are closed.
+    pub(crate) file_limit: Option<u64>,
     /// Whether an execution trace is written next to the trace.
     pub(crate) execution_trace: bool,
     /// Whether it may be saved only once.
@@ -85,6 +87,7 @@ encoded! {
         distributed, effective, clock, async_spans, with_target, with_location, flags, overload_names, fwd_bwd, selected,
         wait_events, some_threads, profiler_range, gzip_level, execution_trace, private_use1, violations,
     } + {
+        file_limit: None,
         is_strict: false,
         sinks: Arc::default(),
         flush_timeout: Config::default().flush_timeout,

@@ -41,7 +41,7 @@ use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::time::Timestamp;
 use crate::write::chrome::{ChromeWriter, Header};
-use crate::write::file::{self, Destination, FormatKind};
+use crate::write::file::{self, Destination, FileContent, FormatKind};
 use crate::write::perfetto::PerfettoWriter;
 use cpu::CpuRows;
 use device::{HostRecords, LinkedCollection};
@@ -50,10 +50,9 @@ use index::requests::Requests;
 use kineto_trace::activity::{Activity, Track};
 use kineto_trace::fallible::{self, Lazy, List};
 use kineto_trace::rows::{Rows, ThreadRow};
-use progress::{CountedBytes, ProgressReport};
+use progress::{CountedBytes, FileBytes, PlainContent, ProgressReport};
 use related::operations::{OperationOptions, WithOperations};
 use related::{Finder, Related};
-use std::cell::Cell;
 use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -259,7 +258,7 @@ impl Trace {
     /// # Errors
     /// Those of `out`, and [`OutOfMemory`](io::ErrorKind::OutOfMemory), after which it can be written again.
     pub fn write_chrome(&self, out: impl Write) -> io::Result<()> {
-        self.try_write(&mut { out }, FormatKind::Json, "", &mut ProgressReport::default())
+        self.try_write(&mut PlainContent(out), FormatKind::Json, "", &mut ProgressReport::default())
     }
 
     /// Writes the trace in Perfetto's own format (`.pftrace`): exact nanoseconds, and overlapping slices whole.
@@ -267,12 +266,12 @@ impl Trace {
     /// # Errors
     /// Those of [`write_chrome`](Self::write_chrome).
     pub fn write_perfetto(&self, out: impl Write) -> io::Result<()> {
-        self.try_write(&mut { out }, FormatKind::Perfetto, "", &mut ProgressReport::default())
+        self.try_write(&mut PlainContent(out), FormatKind::Perfetto, "", &mut ProgressReport::default())
     }
 
     fn try_write(
         &self,
-        out: &mut dyn Write,
+        out: &mut dyn FileContent,
         format: FormatKind,
         name: &str,
         report: &mut ProgressReport<'_>,
@@ -282,12 +281,12 @@ impl Trace {
 
     fn write_all(
         &self,
-        out: &mut dyn Write,
+        out: &mut dyn FileContent,
         format: FormatKind,
         name: &str,
         report: &mut ProgressReport<'_>,
     ) -> io::Result<()> {
-        let bytes = Cell::new(0);
+        let bytes = FileBytes::default();
         let out = &mut CountedBytes { out, bytes: &bytes };
         let (metadata, base) = self.header_and_base();
         let devices = self.device_properties();
@@ -315,17 +314,19 @@ impl Trace {
         Ok(())
     }
 
-    /// Writes all rows; returns how many were written if the deadline came first.
+    /// Writes all rows; returns how many were written if the deadline or the file's limit came first.
     fn write_rows(
         &self,
         writer: &mut dyn Rows,
-        bytes: &Cell<u64>,
+        bytes: &FileBytes,
         report: &mut ProgressReport<'_>,
     ) -> io::Result<Option<u64>> {
         let mut rows = self.inner.progress.of_file(writer, bytes, report, self.row_count());
         let written = self.deliver_rows(&mut rows).inspect(|()| rows.report_end());
-        let cut = self.inner.progress.rows_at_cut();
-        if cut.is_none() { written.map(|()| None) } else { Ok(cut) }
+        match self.inner.progress.file_cut() {
+            None => written.map(|()| None),
+            Some(cut) => Ok(Some(cut.rows)),
+        }
     }
 
     /// Sets the output that the trace replaces, which a warning names if the trace is dropped unused.

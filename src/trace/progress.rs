@@ -2,14 +2,15 @@
 
 use crate::diag::diag;
 use crate::os::platform;
+use crate::write::file::FileContent;
 use kineto_trace::activity::Activity;
 use kineto_trace::fallible;
 use kineto_trace::rows::{Rows, SliceRow};
 use std::cell::Cell;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Shared by the thread that writes a trace and the threads that wait for it.
@@ -20,8 +21,31 @@ pub(crate) struct Progress {
     rows: AtomicU64,
     /// The time at which the file is closed, complete or not.
     deadline: OnceLock<Instant>,
-    /// The number of rows written at the deadline.
-    cut: OnceLock<u64>,
+    /// Where the last file was closed early.
+    cut: Mutex<Option<FileCut>>,
+}
+
+/// The end of a file that was closed early.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileCut {
+    /// The number of rows in the file.
+    pub(crate) rows: u64,
+    /// The limit on the file's size that was reached; `None` at the deadline.
+    size_limit: Option<u64>,
+}
+
+impl FileCut {
+    /// Returns what was reached, and what to do, of a trace with so many rows in all.
+    pub(crate) fn describe(&self, of: u64) -> String {
+        let rows = self.rows;
+        match self.size_limit {
+            None => format!("closed at the time limit with {rows} of {of} rows: raise flush_timeout"),
+            Some(limit) => format!(
+                "closed at the file limit of {} MiB with {rows} of {of} rows: raise FILE_LIMIT_MB, or record less with a filter",
+                limit >> 20
+            ),
+        }
+    }
 }
 
 /// The number of rows between two clock reads.
@@ -47,20 +71,25 @@ impl Progress {
         let _ = self.deadline.set(deadline);
     }
 
-    /// Returns the number of rows in the file, if it was closed early.
-    pub(crate) fn rows_at_cut(&self) -> Option<u64> {
-        self.cut.get().copied()
+    /// Returns where the last file was closed early, if it was.
+    pub(crate) fn file_cut(&self) -> Option<FileCut> {
+        *self.lock_cut()
     }
 
-    /// Counts the rows of a file, of which there are some `all`, and ends the walk when the deadline comes.
+    fn lock_cut(&self) -> MutexGuard<'_, Option<FileCut>> {
+        self.cut.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts the rows of a file, of which there are some `all`, and ends the walk at the deadline and at the file's limit.
     pub(super) fn of_file<'r, 'f>(
         &'r self,
         rows: &'r mut dyn Rows,
-        bytes: &'r Cell<u64>,
+        bytes: &'r FileBytes,
         report: &'r mut ProgressReport<'f>,
         all: u64,
     ) -> CountedRows<'r, 'f> {
         self.rows.store(0, Ordering::Relaxed);
+        *self.lock_cut() = None;
         CountedRows { progress: self, rows, count: 0, file: Some(CountedFile { bytes, report, all }) }
     }
 
@@ -79,7 +108,7 @@ pub(super) struct CountedRows<'r, 'f> {
 }
 
 struct CountedFile<'r, 'f> {
-    bytes: &'r Cell<u64>,
+    bytes: &'r FileBytes,
     report: &'r mut ProgressReport<'f>,
     all: u64,
 }
@@ -88,7 +117,7 @@ impl CountedRows<'_, '_> {
     /// Reports that all rows are written.
     pub(super) fn report_end(&mut self) {
         if let Some(file) = &mut self.file {
-            file.report.call(SaveProgress { rows: self.count, all_rows: self.count, bytes: file.bytes.get() });
+            file.report.call(SaveProgress { rows: self.count, all_rows: self.count, bytes: file.bytes.content.get() });
         }
     }
 
@@ -105,12 +134,17 @@ impl CountedRows<'_, '_> {
         let Some(file) = &mut self.file else { return Ok(()) };
         self.progress.rows.store(written, Ordering::Relaxed);
         if file.report.is_due() {
-            file.report.call(SaveProgress { rows: written, all_rows: file.all.max(written), bytes: file.bytes.get() });
+            file.report.call(SaveProgress {
+                rows: written,
+                all_rows: file.all.max(written),
+                bytes: file.bytes.content.get(),
+            });
         }
-        if self.progress.deadline.get().is_none_or(|deadline| Instant::now() < *deadline) {
+        let size_limit = file.report.file_limit.filter(|limit| file.bytes.file.get() >= *limit);
+        if size_limit.is_none() && self.progress.deadline.get().is_none_or(|deadline| Instant::now() < *deadline) {
             return Ok(());
         }
-        let _ = self.progress.cut.set(written);
+        *self.progress.lock_cut() = Some(FileCut { rows: written, size_limit });
         Err(io::ErrorKind::TimedOut.into())
     }
 }
@@ -146,13 +180,20 @@ pub struct SaveProgress {
 /// Calls the program's callback for the progress of one save, if there is one.
 #[derive(Default)]
 pub(crate) struct ProgressReport<'f> {
+    /// The size at which the file is closed.
+    file_limit: Option<u64>,
     callback: Option<Box<dyn FnMut(SaveProgress) + Send + 'f>>,
     called: Option<Instant>,
 }
 
 impl<'f> ProgressReport<'f> {
     pub(super) fn new(callback: impl FnMut(SaveProgress) + Send + 'f) -> ProgressReport<'f> {
-        ProgressReport { callback: Some(Box::new(callback)), called: None }
+        ProgressReport { callback: Some(Box::new(callback)), ..ProgressReport::default() }
+    }
+
+    /// Closes the file at that size, without a callback.
+    pub(super) fn with_limit(file_limit: Option<u64>) -> ProgressReport<'f> {
+        ProgressReport { file_limit, ..ProgressReport::default() }
     }
 
     /// Returns whether there is a callback, and the last call was long enough ago.
@@ -172,16 +213,45 @@ impl<'f> ProgressReport<'f> {
     }
 }
 
+/// The bytes that were written so far.
+#[derive(Debug, Default)]
+pub(super) struct FileBytes {
+    /// Before compression.
+    content: Cell<u64>,
+    /// In the file.
+    file: Cell<u64>,
+}
+
+/// A writer that is no file of the crate's.
+pub(super) struct PlainContent<W>(pub(super) W);
+
+impl<W: Write> Write for PlainContent<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl<W: Write> FileContent for PlainContent<W> {
+    fn file_bytes(&self) -> u64 {
+        0
+    }
+}
+
 /// Counts the bytes that it forwards.
 pub(super) struct CountedBytes<'w> {
-    pub(super) out: &'w mut dyn Write,
-    pub(super) bytes: &'w Cell<u64>,
+    pub(super) out: &'w mut dyn FileContent,
+    pub(super) bytes: &'w FileBytes,
 }
 
 impl Write for CountedBytes<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.out.write(bytes)?;
-        self.bytes.set(self.bytes.get() + written as u64);
+        self.bytes.content.set(self.bytes.content.get() + written as u64);
+        self.bytes.file.set(self.out.file_bytes());
         Ok(written)
     }
 

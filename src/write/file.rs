@@ -5,11 +5,11 @@ use crate::os::file_limit::FileLimitGuard;
 use crate::os::file_lock;
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use kineto_trace::write::file::{self as plain, Protection, is_temporary_name};
-pub(crate) use kineto_trace::write::file::{Format, FormatKind, check_writable, save, stem_and_end};
+pub(crate) use kineto_trace::write::file::{FileContent, Format, FormatKind, check_writable, save, stem_and_end};
 #[cfg(target_os = "linux")]
 pub(crate) use kineto_trace::write::file::{file_error, temporary_name};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// A destination of files.
@@ -22,7 +22,7 @@ pub(crate) trait Destination {
 }
 
 /// Writes the contents of a file of that name.
-pub(crate) type Contents<'c> = dyn FnMut(&Path, &mut dyn Write) -> io::Result<()> + 'c;
+pub(crate) type Contents<'c> = dyn FnMut(&Path, &mut dyn FileContent) -> io::Result<()> + 'c;
 
 /// The file system, with paths unchanged.
 pub(crate) struct FileSystem;

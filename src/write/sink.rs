@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::file::{self, Contents, Destination, Format};
+use super::file::{self, Contents, Destination, FileContent, Format};
 use crate::error::{Error, ErrorKind};
 
 /// Opens writers for traces that are saved to URLs of one scheme.
@@ -106,7 +106,7 @@ impl Sinks {
         &self,
         target: &Path,
         gzip_level: u32,
-        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+        write: impl FnOnce(&mut dyn FileContent) -> io::Result<()>,
     ) -> Result<(), Error> {
         let Some((url, scheme, rest)) = split_url(target) else { return Ok(file::save(target, gzip_level, write)?) };
         let scheme = scheme.to_ascii_lowercase();

@@ -102,6 +102,7 @@ pub(crate) const OWNERS: &[Owner] = &[
     owner("DUMP_INTERVAL", "session/triggers.rs", "interval", "sessions/triggers.rs::triggers_join_a_waiting_dump_and_are_skipped_after_it"),
     owner("DUMP_FILES", "session/retention.rs", "files_max", "sessions/triggers.rs::old_dumps_are_removed"),
     owner("DUMP_FILES_MB", "session/retention.rs", "bytes_max", "src/session/retention.rs::oldest_dumps_are_removed_beyond_the_limits"),
+    owner("FILE_LIMIT_MB", "trace/execution.rs", "file_limit", "sessions/dumps.rs::files_are_closed_at_their_limit"),
     owner("WRITE_AT_END", "session/dumps.rs", "why_unwritten_at_end", "lifecycle/dumps.rs::end_without_a_named_file_writes_only_dumps"),
     owner("PROFILE_LAST_MSECS", "ondemand/runner.rs", "last", "ondemand/newest.rs::request_gets_what_was_recorded_last"),
     owner("KEEP", "session/recording/mod.rs", "keep", "spans/keep_newest.rs::trace_reaches_back_as_far_as_set"),

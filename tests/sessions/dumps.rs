@@ -7,7 +7,7 @@ use std::thread::ThreadId;
 use std::time::Instant;
 use support::File;
 use tracing::info_span;
-use tracing_kineto::analysis::Events;
+use tracing_kineto::analysis::{Events, Note};
 use tracing_kineto::integration::{Capabilities, Collector, RecordSink, Recording, Selection, Unavailable};
 use tracing_kineto::{ActivityType, ActivityTypes, ErrorKind, KinetoGuard, KinetoLayer, Overflow, Timestamp};
 use tracing_subscriber::layer::SubscriberExt;
@@ -21,7 +21,10 @@ fn recorded(folder: &Path, work: impl FnOnce(&KinetoGuard)) -> File {
 }
 
 fn slices(path: &Path) -> Vec<String> {
-    let events = Events::read(path).unwrap();
+    slices_of(&Events::read(path).unwrap())
+}
+
+fn slices_of(events: &Events) -> Vec<String> {
     events.iter().filter(|event| event.category() == "cpu_op").map(|event| event.name().to_owned()).collect()
 }
 
@@ -169,4 +172,39 @@ fn dump_takes_records_on_the_thread_that_writes() {
     let drained = drained.0.lock().unwrap().clone();
     assert!(!drained.is_empty() && !drained.contains(&std::thread::current().id()), "{drained:?}");
     drop(guard);
+}
+
+/// Writes 100,000 spans whose fields do not compress.
+#[test]
+fn files_are_closed_at_their_limit() {
+    const LIMIT: u64 = 1 << 20;
+    const ALL: usize = 100_000;
+    for name in ["app.json", "app.json.gz", "app.pftrace", "app.pftrace.gz"] {
+        let folder = tempfile::tempdir().unwrap();
+        let builder = KinetoLayer::builder().output(folder.path().join(name)).file_limit_bytes(LIMIT);
+        let (layer, guard) = builder.build().unwrap();
+        let (profiler, mut number) = (guard.profiler(), 1u64);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            for _ in 0..ALL {
+                number = number.wrapping_mul(0x5851_f42d_4c95_7f2d).rotate_left(17) ^ 0x9e37_79b9;
+                info_span!("work", number, other = !number.rotate_left(31)).in_scope(|| ());
+            }
+            let dump = profiler.dump("limited").unwrap().wait().unwrap();
+            let all = profiler.snapshot().unwrap();
+            drop(guard);
+            for limited in [dump, folder.path().join(name)] {
+                let size = std::fs::metadata(&limited).unwrap().len();
+                assert!((LIMIT..LIMIT * 3).contains(&size), "{}: {size}", limited.display());
+                let events = Events::read(&limited).unwrap();
+                let count = slices_of(&events).len();
+                assert!(count > 0 && count < ALL, "{}: {count}", limited.display());
+                assert!(events.notes().any(|(note, _)| note == Note::Incomplete), "{}", limited.display());
+            }
+            if name == "app.json" {
+                let whole = folder.path().join("whole.json");
+                all.save(&whole).unwrap();
+                assert_eq!(slices(&whole).len(), ALL, "saved by the program");
+            }
+        });
+    }
 }

@@ -125,7 +125,7 @@ impl fmt::Display for DumpTrigger {
     }
 }
 
-/// When dumps are written, and how many are kept.
+/// When dumps and the last trace are written, how large the files may be, and how many dumps are kept.
 #[derive(Clone, Debug)]
 pub(crate) struct DumpConfig {
     pub(crate) triggers: Vec<DumpTrigger>,
@@ -134,6 +134,8 @@ pub(crate) struct DumpConfig {
     /// The least time from one triggered dump to the next.
     pub(crate) interval: Duration,
     pub(crate) kept: RetentionLimits,
+    /// The size at which a file is closed.
+    pub(crate) file_limit: Option<u64>,
     /// Whether the program's end writes the trace; `None` decides by the other settings.
     pub(crate) write_at_end: Option<bool>,
 }
@@ -173,6 +175,7 @@ impl DumpConfig {
             (Key::DumpInterval, Value::Duration(time)) => self.interval = *time,
             (Key::DumpFiles, value) => self.kept.set_files(value),
             (Key::DumpBytes, value) => self.kept.set_bytes(value),
+            (Key::FileLimit, Value::Bytes(bytes)) => self.file_limit = Some(*bytes),
             (Key::WriteAtEnd, Value::Bool(on)) => self.write_at_end = Some(*on),
             _ => {}
         }
@@ -186,6 +189,7 @@ impl Default for DumpConfig {
             after: Duration::from_secs(1),
             interval: Duration::from_secs(60),
             kept: RetentionLimits { files_max: 20, bytes_max: 2 << 30 },
+            file_limit: None,
             write_at_end: None,
         }
     }

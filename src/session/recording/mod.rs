@@ -471,6 +471,7 @@ fn trace_info(config: &Config, trace_id: String) -> TraceInfo {
         wait_events: config.gpu.wait_events,
         profiler_range: config.gpu.profiler_range,
         gzip_level: config.gzip_level,
+        file_limit: config.dumps.file_limit,
         execution_trace: config.execution_trace,
         is_strict: false,
         some_threads: false,

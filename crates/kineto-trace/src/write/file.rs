@@ -46,7 +46,11 @@ pub(super) fn begin_protection() -> Option<Box<dyn Any>> {
 ///
 /// [`ErrorKind::Io`] with the path and advice; the temporary file has been removed. [`ErrorKind::Unsupported`] for a
 /// format that this build cannot write.
-pub fn save(path: &Path, gzip_level: u32, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
+pub fn save(
+    path: &Path,
+    gzip_level: u32,
+    write: impl FnOnce(&mut dyn FileContent) -> io::Result<()>,
+) -> Result<(), Error> {
     let format = Format::from_path(path)?;
     if is_stream(path) {
         let file = OpenOptions::new().write(true).open(path).map_err(|error| file_error("open", path, error))?;
@@ -70,6 +74,36 @@ pub fn check_writable(path: &Path) -> Result<(), Error> {
     }
     check_replaceable(path)?;
     TemporaryFile::create(path).map(drop).map_err(|error| file_error("create", path, error))
+}
+
+/// Receives the content of a file before it is compressed.
+pub trait FileContent: Write {
+    /// Returns how many bytes of the file were written. Content that is not compressed yet does not count.
+    fn file_bytes(&self) -> u64;
+}
+
+/// Counts the bytes that it forwards.
+pub(super) struct CountedFile<W> {
+    out: W,
+    bytes: u64,
+}
+
+impl<W: Write> Write for CountedFile<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+impl<W: Write> FileContent for CountedFile<W> {
+    fn file_bytes(&self) -> u64 {
+        self.bytes
+    }
 }
 
 /// A file format, determined by the file extension, ignoring case.
@@ -120,11 +154,12 @@ impl Format {
     /// `out` is flushed after the last byte if no write failed.
     pub fn encode(
         self,
-        mut out: impl Write,
+        out: impl Write,
         gzip_level: u32,
-        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+        write: impl FnOnce(&mut dyn FileContent) -> io::Result<()>,
     ) -> io::Result<()> {
         let _protected = begin_protection();
+        let mut out = CountedFile { out, bytes: 0 };
         match self.is_gzip {
             #[cfg(feature = "gzip")]
             true => std::thread::scope(|scope| {
@@ -354,7 +389,7 @@ mod tests {
     #[test]
     fn errors_contain_advice() {
         let folder = tempfile::tempdir().unwrap();
-        let not_called = |_: &mut dyn Write| -> io::Result<()> { panic!("there is nothing to write to") };
+        let not_called = |_: &mut dyn FileContent| -> io::Result<()> { panic!("there is nothing to write to") };
         let missing = save(&folder.path().join("no/such/a.json"), 1, not_called).unwrap_err().to_string();
         assert!(missing.contains("create the folder") && missing.contains("no/such first"), "{missing}");
         let directory = save(folder.path(), 1, not_called).unwrap_err().to_string();

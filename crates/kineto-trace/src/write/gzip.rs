@@ -12,7 +12,7 @@ use std::thread::{self, Scope};
 use flate2::{Compress, Compression, FlushCompress};
 
 use super::fast_deflate::FastDeflate;
-use super::file;
+use super::file::{self, FileContent};
 use crate::crc32::{Crc32, checksum_of_both};
 
 /// The bytes of text that are compressed at a time. A smaller block takes less memory and compresses worse.
@@ -73,6 +73,12 @@ enum Unwritten {
     Compressed(TextBlock),
     /// The next one of that thread.
     OfWorker(usize),
+}
+
+impl<W: FileContent> FileContent for Gzip<'_, '_, W> {
+    fn file_bytes(&self) -> u64 {
+        self.out.file_bytes()
+    }
 }
 
 impl<'scope, 'env, W: Write> Gzip<'scope, 'env, W> {

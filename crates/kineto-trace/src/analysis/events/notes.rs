@@ -38,7 +38,7 @@ pub enum Note {
     UnknownBase,
     /// An event of a Perfetto trace refers to data that the file has lost; it was left out, or lacks a name or an argument.
     LostState,
-    /// The writer closed the file before its last row, because its time limit passed (`tracing_kineto_incomplete`).
+    /// The writer closed the file before its last row, at the limit of time or size (`tracing_kineto_incomplete`).
     Incomplete,
 }
 

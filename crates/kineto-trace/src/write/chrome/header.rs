@@ -45,7 +45,7 @@ const DISTRIBUTED_INFO: &str = "distributedInfo";
 /// The header's key for the name under which the PrivateUse1 backend is registered.
 pub const PRIVATE_USE1_KEY: &str = "privateuse1_backend_name";
 
-/// The key that marks a file as closed before its last row because its time limit passed.
+/// The key that marks a file as closed before its last row, at the limit of time or size.
 pub const INCOMPLETE: &str = "tracing_kineto_incomplete";
 
 impl<W: Write> ChromeWriter<W> {
