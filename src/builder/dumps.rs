@@ -37,8 +37,13 @@ impl KinetoLayerBuilder {
     ///     info_span!("request").in_scope(|| std::thread::sleep(Duration::from_millis(10)));
     /// });
     /// drop(guard); // app.pt.trace.json.gz, and app_4242_20261126T074938.123Z_001_slow-span-request.pt.trace.json.gz
-    /// # let dumps = std::fs::read_dir(folder.path()).unwrap().filter_map(|file| file.ok()?.file_name().into_string().ok());
-    /// # assert!(dumps.into_iter().any(|name| name.ends_with("_001_slow-span-request.pt.trace.json.gz")));
+    /// # let is_dump = |file: std::fs::DirEntry| {
+    /// #     file.file_name().to_str().is_some_and(|name| name.ends_with("_001_slow-span-request.pt.trace.json.gz"))
+    /// # };
+    /// # // The thread that writes it may be slower than this one.
+    /// # while !std::fs::read_dir(folder.path()).unwrap().filter_map(Result::ok).any(is_dump) {
+    /// #     std::thread::sleep(Duration::from_millis(1));
+    /// # }
     /// # Ok(())
     /// # }
     /// ```
