@@ -183,10 +183,19 @@ impl<'a, S: Spans> SliceSearch<'a, S> {
         let answers = if asked.is_empty() { List::new() } else { self.spans.innermost_slices(&asked) };
         for (nth, question) in questions.iter().enumerate() {
             let slice = answers.get(nth).copied().unwrap_or(0);
-            let count = if slice == 0 { &mut counts.unlinked } else { &mut counts.linked_by_time };
-            *count += 1;
+            if slice != 0 {
+                counts.linked_by_time += 1;
+            } else if !self.names_evicted_slice(question) {
+                counts.unlinked += 1;
+            }
             self.answer_question(question, slice);
         }
+    }
+
+    /// Returns whether a call of the question names a slice that newer records have replaced.
+    fn names_evicted_slice(&self, question: &Question) -> bool {
+        let mut calls = self.question_calls.iter().skip(question.from).take(question.calls);
+        calls.any(|(_, named)| *named != 0 && self.spans.is_evicted(*named))
     }
 
     fn answer_question(&mut self, question: &Question, slice: u64) {

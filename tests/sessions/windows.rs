@@ -2,6 +2,7 @@
 #![allow(clippy::mem_forget, reason = "tests")]
 
 use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use support::{File, enter, exit, layer, on_thread, record, spawn};
@@ -112,7 +113,7 @@ fn second_recording_has_no_rows_of_the_first() {
             profiler.start().unwrap();
             // A guard that is never dropped, a span unwound by a panic, and one left open on another thread.
             std::mem::forget(info_span!("forgotten", n = 1).entered());
-            let panicked = std::panic::catch_unwind(|| {
+            let panicked = catch_unwind(|| {
                 let _span = info_span!("panicking").entered();
                 std::panic::resume_unwind(Box::new(()));
             });
@@ -247,10 +248,10 @@ fn snapshot_has_no_rows_that_begin_after_its_end() {
             };
             let snapshots: Vec<_> = std::thread::scope(|scope| {
                 let working = spawn(scope, "working", work);
-                let snapshots = (0..30).map(short).collect();
+                let snapshots = catch_unwind(AssertUnwindSafe(|| (0..30).map(short).collect()));
                 stop_work.store(true, Ordering::Relaxed);
                 working.join().unwrap();
-                snapshots
+                snapshots.unwrap()
             });
             for file in &snapshots {
                 let unfinished = file.slices().iter().filter(|slice| slice.args["finished"] == false).count() as u64;
