@@ -3,7 +3,7 @@
 #
 #   scripts/gpu-acceptance.sh [TRACE]
 #
-# Builds examples/cuda and runs it: its checks, what recording costs, and a soak that keeps the newest records.
+# Builds examples/cuda and runs it: its checks, what recording costs, and soaks that keep the newest records or move the oldest to disk.
 # Then other tools read the trace (scripts/consumers.sh), and torch.profiler is asked about the same kernels
 # (scripts/gpu-torch.py), where these are there.
 # The exit status is 0 only if nothing failed. TRACE is where the trace goes; default target/cuda.pt.trace.json.gz.
@@ -68,6 +68,8 @@ if [[ $soak = 0 ]]; then
   echo "PASSED OVER: KINETO_SOAK=0"
 else
   "$binary" "$work/soak.pt.trace.json.gz" --soak "$soak" || failed=1
+  echo "== $soak seconds, moved to disk"
+  "$binary" "$work/spill" --spill "$soak" || failed=1
 fi
 
 if [[ -f $trace ]]; then

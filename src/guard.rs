@@ -6,6 +6,7 @@ use crate::profiler::Profiler;
 use crate::session::{Cycle, Ending, Session, SessionHandle, Status};
 use crate::trace::Trace;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -176,12 +177,10 @@ fn finish_and_write(session: &Session, at_end: bool, why_empty: impl Fn(&str) ->
     };
     let _ending = session.writes.begin_ending();
     match session.finish(true) {
-        Ok(Ending::Recording(trace)) => match session.why_empty(&trace) {
-            Some(why) => diag!(Warning, "guard", "nothing was recorded: {}", why_empty(why)),
-            None => session.output_path().filter(|_| !at_end || session.writes_at_end()).map_or(Ok(()), |path| {
-                session.writes.write_in_time(trace, path, session.settings.patience()).or_else(failed)
-            })?,
-        },
+        Ok(Ending::Recording(trace)) => {
+            let path = session.output_path().filter(|_| !at_end || session.writes_at_end());
+            write_recording(session, trace, path, why_empty)?;
+        }
         // The error has been reported.
         Ok(Ending::Cycle(Cycle { error: Some(error), .. })) => return Err(error),
         Ok(Ending::Cycle(_) | Ending::Nothing { has_traces: true, .. }) => {}
@@ -190,6 +189,26 @@ fn finish_and_write(session: &Session, at_end: bool, why_empty: impl Fn(&str) ->
         Err(error) => return failed(error),
     }
     Ok(())
+}
+
+/// Writes the trace of a recording that has ended, with the parts that were moved to disk.
+fn write_recording(
+    session: &Session,
+    trace: Trace,
+    path: Option<PathBuf>,
+    why_empty: impl Fn(&str) -> String,
+) -> Result<(), Error> {
+    let parts = session.spill.take_ended(session, session.spill_deadline());
+    let why = session.why_empty(&trace);
+    let written = match (parts, path, why) {
+        (Some(parts), path, why) => session.write_parts(&parts, why.is_none().then_some(trace), path.as_deref()),
+        (None, Some(path), None) => session.writes.write_in_time(trace, path, session.settings.patience()),
+        (None, _, why) => {
+            why.iter().for_each(|why| diag!(Warning, "guard", "nothing was recorded: {}", why_empty(why)));
+            Ok(())
+        }
+    };
+    written.inspect_err(|error| diag!(Error, "guard", "the trace was not written: {error}"))
 }
 
 /// Returns why nothing was recorded: that the guard was dropped too early, if so, else `why`.

@@ -161,16 +161,21 @@ impl TraceHandler for TensorboardTraceHandler {
 /// Returns the file of cycle `number` for `path`: `app.3.pt.trace.json` for `app.pt.trace.json`, so that TensorBoard shows the
 /// cycles as those of one worker.
 pub(crate) fn numbered_path(path: &Path, number: u64) -> PathBuf {
-    with_number(path, '.', number)
+    with_number(path, ".", number)
+}
+
+/// Returns the file of part `number` of a recording: `app.part3.json` for `app.json`.
+pub(crate) fn part_path(path: &Path, number: u64) -> PathBuf {
+    with_number(path, ".part", number)
 }
 
 /// Returns the file of layer `number` of a process for that of the first: `app_2.json` for `app.json`, which differs from the
 /// names of cycles.
 pub(crate) fn numbered_layer(path: &Path, number: u64) -> PathBuf {
-    with_number(path, '_', number)
+    with_number(path, "_", number)
 }
 
-fn with_number(path: &Path, separator: char, number: u64) -> PathBuf {
+fn with_number(path: &Path, separator: &str, number: u64) -> PathBuf {
     let Some(name) = path.file_name() else { return path.to_owned() };
     let (stem, end) = stem_and_end(name);
     let mut numbered = stem.to_owned();

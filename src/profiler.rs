@@ -126,7 +126,11 @@ impl Profiler {
     pub fn stop(&self) -> Result<Trace, Error> {
         let session = self.session()?;
         match session.finish(false)? {
-            Ending::Recording(trace) => trace.check_violations().map(|()| trace.hand_out(session.output_at_end())),
+            Ending::Recording(trace) => {
+                let parts = session.spill.take_ended(session, session.spill_deadline());
+                parts.iter().for_each(|parts| parts.leave_on_disk(session, None));
+                trace.check_violations().map(|()| trace.hand_out(session.output_at_end()))
+            }
             Ending::Cycle(Cycle { error: Some(error), .. }) if error.kind() == ErrorKind::InvariantViolated => {
                 Err(error)
             }

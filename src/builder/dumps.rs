@@ -1,9 +1,10 @@
-//! Settings of the builder about dumps of the newest records.
+//! Settings of the builder about dumps of the newest records, and what files need.
 
 use super::KinetoLayerBuilder;
-use crate::config::{self, Config, DumpTrigger, Key, Value};
+use crate::config::{self, Config, DumpTrigger, Key, Overflow, Value};
 use crate::error::{Error, ErrorKind};
 use crate::session;
+use crate::write::sink::Sinks;
 use std::time::Duration;
 
 impl KinetoLayerBuilder {
@@ -18,7 +19,7 @@ impl KinetoLayerBuilder {
     ///
     /// Without an [`output`](Self::output), the end of the program [writes](Self::write_at_end) no further file.
     ///
-    /// Unless set, [`overflow`](Self::overflow) is [`KeepNewest`](crate::Overflow::KeepNewest) then, and the
+    /// Unless set, [`overflow`](Self::overflow) is [`KeepNewest`](Overflow::KeepNewest) then, and the
     /// [limit](Self::buffer_limit_bytes) 64 MiB: about two million slices, which are written in some seconds. `build` fails
     /// if there is no file next to which dumps could lie.
     ///
@@ -99,17 +100,41 @@ impl KinetoLayerBuilder {
     }
 }
 
-/// Checks that dumps can be written if something triggers them. If not, that is an error if `is_fatal`, else reported.
-pub(super) fn settle_dumps(config: &mut Config, has_handler: bool, is_fatal: bool) -> Result<(), Error> {
-    if config.dumps.triggers.is_empty() || session::can_dump(&config.output, has_handler) {
+/// Checks that dumps and segments can be written, if they are wanted. If not, that is an error if `is_fatal` of the key,
+/// else reported.
+pub(super) fn settle_files(
+    config: &mut Config,
+    has_handler: bool,
+    is_fatal: impl Fn(Key) -> bool,
+) -> Result<(), Error> {
+    let refuse = |key, why: &str| match is_fatal(key) {
+        true => Err(Error::new(ErrorKind::Config, why)),
+        false => {
+            config::report_warnings(&[why.to_owned()]);
+            Ok(())
+        }
+    };
+    let can_dump = session::can_dump(&config.output, has_handler);
+    if !config.dumps.triggers.is_empty() && !can_dump {
+        let why = "DUMP_ON writes no dumps: the layer has no file next to which they could lie; set `output`, or remove DUMP_ON";
+        refuse(Key::DumpOn, why)?;
+        config.dumps.triggers.clear();
+    }
+    if config.overflow != Overflow::Spill {
         return Ok(());
     }
-    let why =
-        "DUMP_ON writes no dumps: the layer has no file next to which they could lie; set `output`, or remove DUMP_ON";
-    if is_fatal {
-        return Err(Error::new(ErrorKind::Config, why));
-    }
-    config::report_warnings(&[why.to_owned()]);
-    config.dumps.triggers.clear();
+    let output = config.output.expanded_path(&config.placeholder_values());
+    let has_folder = config.spill_folder.is_some() || output.as_ref().is_some_and(|path| Sinks::is_file(path));
+    let why = if has_handler {
+        "OVERFLOW=spill moves no records: a trace handler gets whole traces; remove one of them"
+    } else if output.is_some() && !can_dump {
+        "OVERFLOW=spill moves no records: the output takes one trace, and there is one for each part; set a file as `output`"
+    } else if !has_folder {
+        "OVERFLOW=spill moves no records: there is no folder for them; set SPILL_DIR, or a file as `output`"
+    } else {
+        return Ok(());
+    };
+    refuse(Key::Overflow, why)?;
+    config.overflow = Overflow::Stop;
     Ok(())
 }

@@ -171,6 +171,15 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Sets the folder for the segments of [`Overflow::Spill`]. Default: that of the [`output`](Self::output).
+    ///
+    /// Each recording makes a folder of its own there, which only this user may read.
+    pub fn spill_folder(mut self, path: impl Into<PathBuf>) -> Self {
+        let path: PathBuf = path.into();
+        self.overrides.set(Key::SpillFolder, path.as_path());
+        self
+    }
+
     /// Sets how far back the records of [`Overflow::KeepNewest`] reach, if the memory suffices. Default: all that fit.
     ///
     /// Each trace begins at most this long before its end.
@@ -419,8 +428,8 @@ impl KinetoLayerBuilder {
         let mut config = resolve_config(&self.overrides, &env)?;
         let (sinks, is_strict) = (register_sinks(self.sinks)?, self.overrides.is_env_strict);
         let claim = settle_output(&mut config, &sinks, is_strict, self.handler.is_some())?;
-        let is_by_builder = self.overrides.values().any(|(key, _)| key == Key::DumpOn);
-        dumps::settle_dumps(&mut config, self.handler.is_some(), is_strict || is_by_builder)?;
+        let is_by_builder = |key| is_strict || self.overrides.values().any(|(set, _)| set == key);
+        dumps::settle_files(&mut config, self.handler.is_some(), is_by_builder)?;
         self.options.private_use1.as_deref().map_or(Ok(()), devices::check_name)?;
         self.handler.as_mut().map_or(Ok(()), |handler| handler.prepare())?;
         let serves = config.resolve_start(self.waits, self.schedule.is_some());
@@ -444,7 +453,7 @@ impl KinetoLayerBuilder {
             fields_while_idle: config.fields_while_idle,
             records: config.mode.has_recording_mode(),
             threads: self.threads,
-            keeps_newest: config.overflow == Overflow::KeepNewest,
+            evicts_oldest: config.overflow != Overflow::Stop,
         };
         let observers = create_observers(&config, self.observers);
         let recorder =

@@ -172,6 +172,11 @@ impl CollectorSet {
         self.lock_started().iter().filter_map(|each| each.sink.oldest_free_block()).min()
     }
 
+    /// Returns how many bytes of full blocks there are.
+    pub(crate) fn full_bytes(&self) -> u64 {
+        self.lock_started().iter().map(|each| each.sink.full_bytes()).sum()
+    }
+
     /// Drops the blocks of records that were full by then.
     pub(crate) fn drop_blocks(&self, until: Ticks) {
         self.lock_started().iter().for_each(|each| each.sink.drop_blocks(until));
@@ -202,7 +207,7 @@ impl CollectorSet {
     /// Stops all collectors; returns their records.
     pub(crate) fn stop(&self, end: Timestamp, deadline: Instant) -> Vec<Collection> {
         let started = self.stop_recordings(end, deadline);
-        self.collect_all(&started, true)
+        self.collect_all(&started, |sink| sink.collect_records(true))
     }
 
     fn stop_recordings(&self, end: Timestamp, deadline: Instant) -> Vec<StartedCollector> {
@@ -219,11 +224,20 @@ impl CollectorSet {
         self.read_clocks();
         let started = self.lock_started();
         started.iter().filter_map(StartedCollector::recording).for_each(|recording| recording.drain());
-        self.collect_all(&started, false)
+        self.collect_all(&started, |sink| sink.collect_records(false))
     }
 
-    fn collect_all(&self, started: &[StartedCollector], close: bool) -> Vec<Collection> {
-        let ran = started.iter().map(|each| each.collect(close));
+    /// Moves the records out that were delivered so far.
+    pub(crate) fn take_records(&self) -> Vec<Collection> {
+        self.read_clocks();
+        let started = self.lock_started();
+        started.iter().filter_map(StartedCollector::recording).for_each(|recording| recording.drain());
+        self.collect_all(&started, RecordSink::take_records)
+    }
+
+    /// Returns a collection for each collector, with the records that `collect` returns.
+    fn collect_all(&self, started: &[StartedCollector], collect: impl Fn(&RecordSink) -> Collected) -> Vec<Collection> {
+        let ran = started.iter().map(|each| each.to_collection(collect(&each.sink)));
         let off = self.off.iter().map(|(name, reason)| Collection {
             name: (*name).into(),
             state: Err(reason.clone()),
@@ -256,10 +270,8 @@ impl StartedCollector {
         self.state.clone().map(|(capabilities, _)| capabilities)
     }
 
-    fn collect(&self, close: bool) -> Collection {
-        let devices = self.recording().map(|recording| recording.devices()).unwrap_or_default();
-        let mut records = self.sink.collect_records(close);
-        records.devices = devices;
+    fn to_collection(&self, mut records: Collected) -> Collection {
+        records.devices = self.recording().map(|recording| recording.devices()).unwrap_or_default();
         let clock = ClockMap::new(&self.readings);
         let tolerance = clock.error_at_most_ns().saturating_add(CLOCK_TOLERANCE_NS);
         let since = Timestamp::from_nanos(self.since.as_nanos().saturating_sub(tolerance));

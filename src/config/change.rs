@@ -17,9 +17,7 @@ impl Config {
     /// # Errors
     /// Those of [`Config::resolve`] about the file.
     pub(crate) fn reread_file(&self, warnings: &mut Vec<String>) -> Result<Config, Error> {
-        let config = self.with_settings(self.merged.with_file(self.file.read_settings(warnings)?));
-        config.reject_unsupported()?;
-        Ok(config)
+        Ok(self.with_settings(self.merged.with_file(self.file.read_settings(warnings)?)))
     }
 
     /// Returns the configuration of a running program that has read `read`.
@@ -188,7 +186,7 @@ mod tests {
     #[test]
     fn invalid_file_fails_on_reload_as_at_start() {
         let started = start(Overrides::default(), &[]);
-        for (text, kind) in [("GZIP_LEVEL=99", ErrorKind::Config), ("OVERFLOW=spill", ErrorKind::Unsupported)] {
+        for (text, kind) in [("GZIP_LEVEL=99", ErrorKind::Config), ("START_WINDOWS=0", ErrorKind::Config)] {
             fs::write(&started.path, text).unwrap();
             let again = started.config.reread_file(&mut Vec::new()).unwrap_err();
             let mut overrides = Overrides::default();

@@ -172,7 +172,9 @@ keys! {
     BufferLimit: Both Now Start "BUFFER_LIMIT_MB", SettingKind::Mebibytes, Literal("512"), "buffer_limit_bytes(bytes)",
         "memory limit of a recording" => (buffer_limit_bytes);
     Overflow: Both Now Start "OVERFLOW", SettingKind::Overflow, Literal("stop"), "overflow(how)",
-        "what happens at the memory limit; `spill` is not available yet" => (overflow);
+        "what happens at the memory limit: further records are only counted, they replace the oldest, or the oldest are moved to disk" => (overflow);
+    SpillFolder: Both Now Start "SPILL_DIR", SettingKind::Text, Described("the output's"), "spill_folder(path)",
+        "folder in which `OVERFLOW=spill` makes the folder of its segments" => (spill_folder);
     Keep: Both Now Start "KEEP", SettingKind::Duration, Described("all that fits"), "keep(time)",
         "how far back `OVERFLOW=keep_newest` reaches, if the memory suffices" => (keep);
     DumpOn: Both Now Start "DUMP_ON", SettingKind::DumpTriggers, Described("nothing"), "dump_on(triggers)",

@@ -12,7 +12,7 @@ mod sources;
 mod spelling;
 mod value;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -76,6 +76,8 @@ pub(crate) struct Config {
     /// How far back the newest records reach; `None` for all that fit.
     pub(crate) keep: Option<Duration>,
     pub(crate) dumps: DumpConfig,
+    /// The folder for the folders of segments.
+    pub(crate) spill_folder: Option<PathBuf>,
     pub(crate) flush_timeout: Duration,
     pub(crate) record_from_start: bool,
     pub(crate) fields_while_idle: bool,
@@ -102,13 +104,8 @@ pub(crate) struct Config {
     merged: MergedSettings,
 }
 
-/// The sets of keys whose environment variables are ignored, in this order, until [`Config::check_start`] succeeds.
-const IGNORED_IN_TURN: [&[Key]; 3] = [CHECKED_KEYS.split_at(1).0, TIMETABLE_KEYS, &CHECKED_KEYS];
 /// The keys that schedule recordings: start, duration and repetition.
-const TIMETABLE_KEYS: &[Key] = CHECKED_KEYS.split_at(1).1;
-/// The keys that [`Config::check_start`] reads.
-const CHECKED_KEYS: [Key; 8] = [
-    Key::Overflow,
+const TIMETABLE_KEYS: [Key; 7] = [
     Key::StartDelay,
     Key::StartPeriod,
     Key::StartWindows,
@@ -122,8 +119,7 @@ impl Config {
     /// Merges the sources. Warnings are appended to `warnings`, also if this fails; [`report_warnings`] emits them.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`] with all invalid values, [`ErrorKind::Io`] if a file cannot be read,
-    /// [`ErrorKind::Unsupported`] if a value is not supported in this version.
+    /// [`ErrorKind::Config`] with all invalid values, [`ErrorKind::Io`] if a file cannot be read.
     pub(crate) fn resolve(overrides: &Overrides, env: &Env, warnings: &mut Vec<String>) -> Result<Config, Error> {
         Config::resolve_with(overrides, env, Path::new(sources::file::DEFAULT), warnings)
     }
@@ -157,21 +153,19 @@ impl Config {
         let mut config = merge(environment.settings.clone());
         if let Err(why) = config.check_start()
             && !overrides.is_env_strict
-            && let Some(reduced) = IGNORED_IN_TURN
-                .iter()
-                .map(|keys| merge(environment.settings.without_keys(keys)))
-                .find(|config| config.check_start().is_ok())
         {
-            warnings.push(format!("{why}; the environment's values are ignored"));
-            config = reduced;
+            let reduced = merge(environment.settings.without_keys(&TIMETABLE_KEYS));
+            if reduced.check_start().is_ok() {
+                warnings.push(format!("{why}; the environment's values are ignored"));
+                config = reduced;
+            }
         }
         config.check_start()?;
         config.file = config_file;
         warnings.extend(config.ondemand.timetable.unused_setting_warning().map(str::to_owned));
-        if config.keep.is_some() && config.overflow == Overflow::Stop {
-            warnings.push(
-                "KEEP is ignored: with OVERFLOW=stop, the first records are kept; set OVERFLOW=keep_newest".to_owned(),
-            );
+        if config.keep.is_some() && config.overflow != Overflow::KeepNewest {
+            let overflow = config.overflow.as_str();
+            warnings.push(format!("KEEP is ignored with OVERFLOW={overflow}; set OVERFLOW=keep_newest"));
         }
         config.distributed = overrides.distributed.clone().or_else(|| DistributedInfo::from_env(env, warnings));
         config.job_metadata = env.job_metadata();
@@ -181,18 +175,7 @@ impl Config {
 
     /// Rejects settings with which a program cannot start.
     fn check_start(&self) -> Result<(), Error> {
-        self.ondemand.timetable.check_consistency().map_err(|why| Error::new(ErrorKind::Config, why))?;
-        self.reject_unsupported()
-    }
-
-    /// Rejects values that this version does not support.
-    fn reject_unsupported(&self) -> Result<(), Error> {
-        if self.overflow != Overflow::Spill {
-            return Ok(());
-        }
-        let overflow = self.overflow.as_str();
-        let message = format!("overflow {overflow} is not available in this version; use stop or keep_newest");
-        Err(Error::new(ErrorKind::Unsupported, message))
+        self.ondemand.timetable.check_consistency().map_err(|why| Error::new(ErrorKind::Config, why))
     }
 
     fn from_merged(mut merged: MergedSettings) -> Config {
@@ -324,6 +307,7 @@ impl Default for Config {
             overflow: Overflow::Stop,
             keep: None,
             dumps: DumpConfig::default(),
+            spill_folder: None,
             flush_timeout: Duration::from_secs(5),
             record_from_start: true,
             fields_while_idle: false,
@@ -526,13 +510,6 @@ mod tests {
     }
 
     #[test]
-    fn unavailable_overflow_is_rejected() {
-        let error = resolve(&Overrides::default(), &[], "OVERFLOW=spill").unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert!(error.to_string().contains("spill"), "{error}");
-    }
-
-    #[test]
     fn filter_is_parsed_for_the_layer() {
         let config = config(&Overrides::default(), &[("KINETO_FILTER", "app=debug,hyper=off")], "");
         let filter = config.filter.unwrap();
@@ -599,7 +576,6 @@ mod tests {
     fn bad_variables_warn_and_fall_back_unless_strict() {
         for (name, text, message) in [
             ("KINETO_FILTER", "app=loud", "KINETO_FILTER=app=loud"),
-            ("KINETO_OVERFLOW", "spill", "overflow spill"),
             ("KINETO_START_PERIOD_MS", "5", "START_PERIOD_MS needs"),
         ] {
             let env = [(name, text), ("KINETO_HOST_NAME", "h")];

@@ -69,6 +69,8 @@ assign! {
     String: Text(text) => text.clone();
     // An empty text means none.
     Option<String>: Text(text) => Some(text.clone()).filter(|text| !text.is_empty());
+    // An empty text means none.
+    Option<PathBuf>: Text(path) => Some(PathBuf::from(path)).filter(|_| !path.is_empty());
     Vec<String>: List(list) => list.clone();
     Severity: Severity(severity) => *severity;
     LogFormat: LogFormat(format) => *format;

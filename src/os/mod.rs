@@ -4,6 +4,7 @@ pub(crate) mod backtrace;
 pub(crate) mod counters;
 #[cfg(all(target_os = "linux", feature = "ondemand"))]
 pub(crate) mod datagram;
+pub(crate) mod disk;
 pub(crate) mod exit;
 pub(crate) mod file_limit;
 pub(crate) mod file_lock;

@@ -1,5 +1,5 @@
 //! Names and numbers of the process and of the host, the process's age, and whether it runs with elevated rights.
-#![allow(unsafe_code, reason = "gethostname, getauxval and the clock since boot have no safe form")]
+#![allow(unsafe_code, reason = "gethostname, kill, getauxval and the clock since boot have no safe form")]
 
 use super::{fork, platform};
 use std::hash::{BuildHasher, RandomState};
@@ -49,6 +49,17 @@ pub(crate) fn boot_id() -> u128 {
 pub(crate) fn has_more_rights() -> bool {
     // SAFETY: getauxval takes a number, and returns 0 for missing entries.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// Returns whether a process with that number exists; `true` where the system does not say.
+pub(crate) fn is_alive(id: u32) -> bool {
+    #[cfg(unix)]
+    if let Ok(id) = i32::try_from(id) {
+        // SAFETY: takes numbers, and signal 0 is not delivered.
+        let failed = unsafe { libc::kill(id, 0) } != 0;
+        return !failed || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH);
+    }
+    id != 0
 }
 
 /// Returns how long this process has been running, to a hundredth of a second; `None` without `/proc`.

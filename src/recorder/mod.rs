@@ -85,6 +85,8 @@ pub(crate) struct Recorder {
     /// Stacks and counters of slices.
     pub(crate) slice_extras: SliceExtras,
     pub(crate) settings: RecorderSettings,
+    /// Whether the oldest records of the recording are moved to disk.
+    is_spilling: AtomicBool,
     /// Whether the layer was ever part of a subscriber.
     is_installed: AtomicBool,
 }
@@ -122,7 +124,7 @@ pub(crate) struct RecorderSettings {
     /// Which threads are recorded.
     pub(crate) threads: ThreadFilter,
     /// Whether new records replace the oldest ones at the limit.
-    pub(crate) keeps_newest: bool,
+    pub(crate) evicts_oldest: bool,
 }
 
 /// Buckets of span keys; also the size of a thread's cache of spans.
@@ -156,9 +158,9 @@ pub(crate) enum RecordedPart {
 type LiveIds = Vec<u64>;
 
 impl ProcessBuffers {
-    fn new(bytes_max: u64, keeps_newest: bool) -> ProcessBuffers {
+    fn new(bytes_max: u64, evicts_oldest: bool) -> ProcessBuffers {
         ProcessBuffers {
-            pool: ChunkPool::new(bytes_max, if keeps_newest { bytes_max / PART_LEFT_FREE } else { 0 }),
+            pool: ChunkPool::new(bytes_max, if evicts_oldest { bytes_max / PART_LEFT_FREE } else { 0 }),
             ring: ChunkRing::default(),
             partly_filled: ArrayQueue::new(PARTLY_FILLED),
             lanes: LaneRegistry::default(),
@@ -180,7 +182,7 @@ impl Recorder {
             epoch: AtomicU64::new(0),
             keeps_spans: AtomicBool::new(false),
             fork: AtomicU64::new(fork::generation()),
-            buffers: fork::PerProcess::new(ProcessBuffers::new(bytes_max, settings.keeps_newest)),
+            buffers: fork::PerProcess::new(ProcessBuffers::new(bytes_max, settings.evicts_oldest)),
             bytes_max,
             losses: Losses::default(),
             sites,
@@ -193,6 +195,7 @@ impl Recorder {
             thread_selection: ThreadSelection::new(settings.threads.clone()),
             slice_extras,
             settings,
+            is_spilling: AtomicBool::new(false),
             is_installed: AtomicBool::new(false),
         }
     }
@@ -205,7 +208,7 @@ impl Recorder {
             fields_while_idle: false,
             records: false,
             threads,
-            keeps_newest: false,
+            evicts_oldest: false,
         };
         let sites = Sites::new(Rules::default());
         Recorder::new(0, sites, Observers::default(), SliceExtras::default(), settings)
@@ -217,10 +220,10 @@ impl Recorder {
     }
 
     #[cfg(test)]
-    pub(crate) fn with_limit(bytes_max: u64, keeps_newest: bool) -> Recorder {
+    pub(crate) fn with_limit(bytes_max: u64, evicts_oldest: bool) -> Recorder {
         let (field_bytes_max, threads) = (100, ThreadFilter::All);
         let settings =
-            RecorderSettings { field_bytes_max, fields_while_idle: true, records: true, threads, keeps_newest };
+            RecorderSettings { field_bytes_max, fields_while_idle: true, records: true, threads, evicts_oldest };
         Recorder::new(
             bytes_max,
             Sites::new(Rules { with_args: true, ..Rules::default() }),
@@ -244,7 +247,7 @@ impl Recorder {
 
     /// Returns the buffers of this process; a forked child starts with empty ones.
     fn buffers(&self) -> &ProcessBuffers {
-        self.buffers.get(|_| ProcessBuffers::new(self.bytes_max, self.settings.keeps_newest))
+        self.buffers.get(|_| ProcessBuffers::new(self.bytes_max, self.settings.evicts_oldest))
     }
 
     pub(crate) fn pool(&self) -> &ChunkPool {
@@ -316,11 +319,22 @@ impl Recorder {
     }
 
     /// Begins a recording; called before its first epoch opens.
-    pub(crate) fn begin_recording(&self) {
+    ///
+    /// With `spills`, its oldest records are moved to disk before they are evicted.
+    pub(crate) fn begin_recording(&self, spills: bool) {
+        self.is_spilling.store(spills, Ordering::Relaxed);
         self.thread_selection.begin_recording();
+        if spills {
+            self.buffers().ring.set_saved_until(clock::now());
+        }
         self.listener_slot
             .get()
             .inspect(|listener_slot| listener_slot.restrict_to(self.thread_selection.selective_recording()));
+    }
+
+    /// Returns whether the oldest records are moved to disk.
+    pub(crate) fn is_spilling(&self) -> bool {
+        self.is_spilling.load(Ordering::Relaxed)
     }
 
     /// Notes that the recording no longer includes all threads.
@@ -397,11 +411,11 @@ impl Recorder {
         self.pool().give_back(self.take_recorded().parts.into_iter().filter_map(RecordedPart::into_chunk));
     }
 
-    /// Returns everything that was recorded so far, and keeps it.
-    pub(crate) fn snapshot(&self) -> RecordedBuffers {
+    /// Returns everything that was recorded so far, and keeps it; with `saves`, it will be moved to disk.
+    pub(crate) fn snapshot(&self, saves: bool) -> RecordedBuffers {
         let buffers = self.buffers();
-        let contents = if self.settings.keeps_newest {
-            buffers.ring.newest_contents(&buffers.pool, || self.live_ids())
+        let contents = if self.settings.evicts_oldest {
+            buffers.ring.newest_contents(&buffers.pool, saves, || self.live_ids())
         } else {
             buffers.ring.contents()
         };
@@ -424,7 +438,7 @@ impl Recorder {
     /// Drops the oldest records of threads and devices until there is room for new ones, and those from before `until`; does
     /// nothing unless the newest records are kept.
     pub(crate) fn evict_until(&self, until: Ticks, devices: &CollectorSet) {
-        if !self.settings.keeps_newest {
+        if !self.settings.evicts_oldest {
             return;
         }
         let buffers = self.buffers();
@@ -439,9 +453,20 @@ impl Recorder {
         buffers.ring.horizon().into_iter().for_each(|horizon| devices.drop_blocks(horizon.max(until)));
     }
 
+    /// Returns how many bytes of complete chunks there are.
+    pub(crate) fn retired_bytes(&self) -> u64 {
+        self.buffers().ring.retired_bytes()
+    }
+
+    /// Evicts what a snapshot until then has, because it is moved to disk.
+    pub(crate) fn evict_saved(&self, until: Ticks) {
+        let buffers = self.buffers();
+        buffers.ring.evict(&buffers.pool, until, || self.live_ids());
+    }
+
     /// Evicts for records of a device, if new records replace the oldest ones.
     pub(crate) fn evict_for_devices(&self, oldest_block: Option<Ticks>) -> Eviction {
-        if !self.settings.keeps_newest {
+        if !self.settings.evicts_oldest {
             return Eviction::None;
         }
         let buffers = self.buffers();
@@ -473,7 +498,7 @@ impl Recorder {
     pub(crate) fn open_chunk(&self, epoch: u64) -> Option<Chunk> {
         let buffers = self.buffers();
         // Another thread may take what was evicted.
-        let tries = if self.settings.keeps_newest { 16 } else { 0 };
+        let tries = if self.settings.evicts_oldest { 16 } else { 0 };
         let evicted = || self.evict_one().or_else(|| buffers.pool.take_chunk());
         let chunk = buffers.pool.take_chunk().or_else(|| (0..tries).find_map(|_| evicted()))?;
         chunk.open(reserve_ids(), epoch);
@@ -484,12 +509,12 @@ impl Recorder {
     /// Returns how many records a thread loses before it asks for a chunk again, after it got none.
     pub(crate) fn lost_until_retry(&self) -> u32 {
         // A chunk may be free again once a trace is dropped, if old records make room for new ones.
-        if self.settings.keeps_newest { 64 } else { u32::MAX }
+        if self.settings.evicts_oldest { 64 } else { u32::MAX }
     }
 
     /// Marks a chunk as complete: its thread writes no more.
     pub(crate) fn retire_chunk(&self, chunk: Chunk) {
-        if self.settings.keeps_newest {
+        if self.settings.evicts_oldest {
             self.buffers().ring.retire_chunk(chunk, clock::now());
         }
     }
@@ -513,7 +538,7 @@ impl Recorder {
     pub(crate) fn keep_large_payload(&self, payload: &[u64]) -> Option<u64> {
         let reserve = || self.pool().reserve_bytes(size_of_val(payload) as u64);
         let reserve_again = || {
-            self.pool().give_back(self.settings.keeps_newest.then(|| self.evict_one()).flatten());
+            self.pool().give_back(self.settings.evicts_oldest.then(|| self.evict_one()).flatten());
             reserve()
         };
         let reserved = reserve().or_else(reserve_again)?;

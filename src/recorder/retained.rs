@@ -43,9 +43,10 @@ pub(super) enum EvictedRecord {
     /// The slice ended then.
     End(u64, Ticks),
     Needed(RetainedRecord),
-    /// Nothing needs the record; it may be a slice or an event, and have a large payload.
+    /// Nothing needs the record; it may be a slice, an event or a memory record of that time, and have a large payload.
     Unneeded {
         is_shown: bool,
+        at: Option<Ticks>,
         large_payload: u64,
     },
 }
@@ -107,6 +108,8 @@ impl RetainedRecord {
                 Some(key) => EvictedRecord::Needed(RetainedRecord::copy(record, start, lane, chunk.epoch(), key)),
                 None => EvictedRecord::Unneeded {
                     is_shown: matches!(record.head.tag, Tag::Slice | Tag::Instant | Tag::Counter),
+                    at: matches!(record.head.tag, Tag::Slice | Tag::Instant | Tag::Counter | Tag::Memory)
+                        .then_some(Ticks(a)),
                     large_payload: large_payload_of(record),
                 },
             });

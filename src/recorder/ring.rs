@@ -46,6 +46,8 @@ pub(super) struct RingState {
     retained: RetainedRecords,
     /// Evicted chunks that a trace still holds.
     held: Vec<Chunk>,
+    /// If records are moved to disk: a trace has all that were committed by then.
+    saved_until: Option<Ticks>,
     /// The counts since the recording began.
     evicted: EvictionCounts,
 }
@@ -64,10 +66,12 @@ pub(crate) struct EvictionCounts {
     pub(crate) records: u64,
     /// The number of evicted records that newer ones need: there was no room for them.
     pub(crate) needed: u64,
+    /// The number of evicted slices, events and memory records that were to be moved to disk before.
+    pub(crate) unsaved: u64,
 }
 
 encoded! {
-    EvictionCounts { horizon, ids, records, needed }
+    EvictionCounts { horizon, ids, records, needed, unsaved }
 }
 
 /// The locked state. Its guards keep the allocator out of hooks, which would lock the ring again.
@@ -158,6 +162,11 @@ impl ChunkRing {
         self.lock().oldest_free()
     }
 
+    /// Returns how many bytes the retired chunks have.
+    pub(super) fn retired_bytes(&self) -> u64 {
+        self.lock().retired.len() as u64 * Chunk::BYTES
+    }
+
     /// Returns the horizon.
     pub(super) fn horizon(&self) -> Option<Ticks> {
         self.lock().evicted.horizon
@@ -167,6 +176,11 @@ impl ChunkRing {
     pub(super) fn move_horizon(&self, to: Ticks) {
         let mut state = self.lock();
         state.evicted.horizon = state.evicted.horizon.max(Some(to));
+    }
+
+    /// Notes that a trace has all records that were committed by then, and will be moved to disk.
+    pub(super) fn set_saved_until(&self, until: Ticks) {
+        self.lock().saved_until = Some(until);
     }
 
     /// Takes everything.
@@ -183,7 +197,13 @@ impl ChunkRing {
     }
 
     /// Does the same after the oldest chunks have made room: while a trace holds all others, threads continue in the free ones.
-    pub(super) fn newest_contents(&self, pool: &ChunkPool, live_ids: impl FnOnce() -> LiveIds) -> RingContents {
+    /// With `saves`, the contents will be moved to disk.
+    pub(super) fn newest_contents(
+        &self,
+        pool: &ChunkPool,
+        saves: bool,
+        live_ids: impl FnOnce() -> LiveIds,
+    ) -> RingContents {
         let mut state = self.lock();
         state.free_held(pool);
         let live = state.collect_live_ids(self, pool, live_ids);
@@ -195,7 +215,13 @@ impl ChunkRing {
             state.evict_oldest(pool, &live);
         }
         state.drop_unneeded(&live);
-        state.contents(self)
+        let contents = state.contents(self);
+        if saves {
+            state.saved_until = Some(contents.at);
+            // These are losses of the contents.
+            (state.evicted.needed, state.evicted.unsaved) = (0, 0);
+        }
+        contents
     }
 
     /// Evicts until a chunk can be reused; `None` if the pool has chunks, or none is left.
@@ -302,8 +328,12 @@ impl RingState {
 
     /// Returns whether the oldest chunk is to be evicted.
     fn is_eviction_due(&self, pool: &ChunkPool, until: Ticks) -> bool {
-        let is_useful = || pool.is_low() && self.oldest_free().is_some();
-        self.retired.front().is_some_and(|(_, at)| *at < until) || is_useful()
+        let Some((oldest, at)) = self.retired.front() else { return false };
+        // Evicting what a trace holds frees nothing: the history stays, unless threads would lose records.
+        let is_useful = || {
+            if oldest.chunk.is_unique() { pool.is_low() } else { pool.is_exhausted() && self.oldest_free().is_some() }
+        };
+        *at < until || is_useful()
     }
 
     /// Finds what newer records may need; returns the ids of live spans and of open slices.
@@ -375,7 +405,7 @@ impl RingState {
         for id in &evicted.references {
             remove_reference(&mut self.references, *id);
         }
-        let RingState { references, first_ids, large_payloads, evicted: counts, .. } = self;
+        let RingState { references, first_ids, large_payloads, evicted: counts, saved_until, .. } = self;
         let is_needed = |id: u64| is_needed(id, references, first_ids, live);
         let own = evicted.own_ids();
         let referred = references.range(own.clone()).map(|(id, _)| *id);
@@ -385,8 +415,10 @@ impl RingState {
         RetainedRecord::sort_records(&evicted.chunk, inside, is_needed, |found| match found {
             EvictedRecord::End(slice, at) => needed.ends.push((slice, at)),
             EvictedRecord::Needed(record) => needed.records.push(record),
-            EvictedRecord::Unneeded { is_shown, large_payload } => {
+            EvictedRecord::Unneeded { is_shown, at, large_payload } => {
                 counts.records += u64::from(is_shown);
+                // The part of a chunk that was written before is in a trace.
+                counts.unsaved += u64::from(saved_until.is_some_and(|saved| at > Some(saved)));
                 large_payloads.remove(&large_payload);
             }
         });

@@ -72,7 +72,11 @@ pub(crate) fn at_exit() {
     }
     flush_sessions(&sessions, |session, deadline| {
         let _scope = session.recording.observers.notify_scope();
+        // No part may be both in the file and in a segment.
+        session.spill.end_recording();
+        let parts = session.spill.take_ended(session, deadline);
         let begun = if session.deliver_at_exit(deadline) { Ok(None) } else { session.begin_flush(deadline, true) };
+        parts.iter().for_each(|parts| parts.leave_on_disk(session, None));
         session.recording.observers.queue_event(SessionEvent::Stopped);
         begun
     });

@@ -2,7 +2,7 @@
 
 use super::active_request::ActiveRequest;
 use super::observer::SessionEvent;
-use super::recording::{SessionOptions, SessionRecording};
+use super::recording::{Duties, SessionOptions, SessionRecording};
 use super::requests::{REQUEST_IS_RECORDING, RequestLink};
 use super::settings::SessionSettings;
 use crate::collector::CollectorSet;
@@ -99,7 +99,7 @@ impl MemoryProfile {
         let settings = RecorderSettings {
             records: true,
             threads: ThreadFilter::All,
-            keeps_newest: false,
+            evicts_oldest: false,
             ..self.session.recorder.settings.clone()
         };
         let recorder = Arc::new(Recorder::new(
@@ -115,7 +115,7 @@ impl MemoryProfile {
         }
         let (settings, none) = (SessionSettings::new(config), CollectorSet::new(Vec::new(), Vec::new()));
         let (options, sinks) = (SessionOptions::default(), Sinks::default());
-        let recording = SessionRecording::new(recorder, Arc::new(settings), options, sinks, none, Arc::default());
+        let recording = SessionRecording::new(recorder, Arc::new(settings), options, sinks, none, Duties::default());
         recording.start(&mut *recording.lock_state()?, None, between)?;
         state.running = Some(recording);
         self.session.observers.queue_event(SessionEvent::MemoryProfileStarted);

@@ -20,6 +20,7 @@ mod requests;
 mod retention;
 mod saving;
 mod settings;
+mod spill;
 mod step_times;
 mod steps;
 mod triggers;
@@ -58,10 +59,11 @@ use crate::write::sink::Sinks;
 use kineto_trace::fallible;
 use memory_profile::MemoryProfile;
 use pending_snapshots::PendingSnapshots;
-use recording::RecordingState;
+use recording::{Duties, RecordingState};
 use requests::{REQUEST_IS_RECORDING, RequestLink, SessionRequests};
 use saving::Writes;
 use settings::SessionSettings;
+use spill::SpillControl;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -82,6 +84,7 @@ pub(crate) struct Session {
     dumps: AtomicU64,
     triggers: Arc<DumpControl>,
     pending_snapshots: Arc<PendingSnapshots>,
+    pub(crate) spill: Arc<SpillControl>,
     /// Whether the guard was dropped, so that no code would write what a recording holds.
     is_unguarded: AtomicBool,
     /// The claim on the output, held while the guard lives.
@@ -118,8 +121,9 @@ impl Session {
         file::protect_files();
         let settings = Arc::new(SessionSettings::new(config));
         let triggers = Arc::new(DumpControl::new(settings.first_config().dumps.clone()));
-        let recording =
-            SessionRecording::new(recorder.clone(), settings.clone(), options, sinks, collectors, triggers.clone());
+        let spill = Arc::new(SpillControl::default());
+        let duties = Duties { triggers: triggers.clone(), spill: spill.clone() };
+        let recording = SessionRecording::new(recorder.clone(), settings.clone(), options, sinks, collectors, duties);
         let (recording, link) = (Arc::new(recording), Arc::new(RequestLink::default()));
         let session = Arc::new(Session {
             recorder,
@@ -132,11 +136,13 @@ impl Session {
             dumps: AtomicU64::new(0),
             triggers,
             pending_snapshots: Arc::default(),
+            spill,
             is_unguarded: AtomicBool::new(false),
             claim: fork::Own::default(),
             process: std::process::id(),
         });
         session.triggers.set_session(&session);
+        session.spill.set_session(&session);
         session
     }
 
@@ -217,7 +223,12 @@ impl Session {
         let trace_id = self.recording.provided_trace_id(self.requests.program_status());
         let mut state = self.recording.lock_state()?;
         self.requests.evict_request(&mut state);
-        self.recording.start(&mut state, trace_id, None)
+        self.recording.start(&mut state, trace_id, None)?;
+        drop(state);
+        // The parts of the recording before were not written.
+        let before = self.spill.take_ended(self, self.spill_deadline());
+        before.iter().for_each(|recording| recording.leave_on_disk(self, None));
+        Ok(())
     }
 
     /// Ends the recording and returns what is committed, without waiting for any thread.

@@ -32,7 +32,7 @@ impl PendingSnapshots {
         Ok(snapshot)
     }
 
-    /// Returns whether there is none.
+    /// Returns whether all are taken.
     pub(super) fn is_empty(&self) -> bool {
         self.all.lock().is_empty()
     }

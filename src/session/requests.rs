@@ -112,7 +112,8 @@ impl SessionRequests {
 
     /// Returns whether requests get a part of the program's own recording: it keeps the newest records all the time.
     pub(crate) fn shares_recording(&self) -> bool {
-        self.recording.recorder.settings.keeps_newest
+        self.recording.recorder.settings.evicts_oldest
+            && !self.recording.recorder.is_spilling()
             && self.recording.status_now() != Status::Idle
             && self.used_by_program().is_some()
     }

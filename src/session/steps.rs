@@ -385,7 +385,10 @@ impl Session {
             };
         }
         let Some(path) = self.output_path() else { return Ok(None) };
-        self.writes.write_in_time(trace.clone(), path.clone(), self.settings.patience())?;
+        match self.spill.take_ended(self, self.spill_deadline()) {
+            Some(parts) => self.write_parts(&parts, Some(trace.clone()), Some(&path))?,
+            None => self.writes.write_in_time(trace.clone(), path.clone(), self.settings.patience())?,
+        }
         Ok(Some(path))
     }
 

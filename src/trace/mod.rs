@@ -428,6 +428,7 @@ impl Trace {
         // Where the oldest records were replaced, they are not missing.
         set(Loss::Clipped, index.clipped + if evicted.horizon.is_none() { index.cut_slices } else { 0 });
         set(Loss::FieldsOverLimit, evicted.needed);
+        set(Loss::NotSpilled, evicted.unsaved);
         set(Loss::Unfinished, index.unfinished.len() as u64);
         set(Loss::FollowsUnlinked, index.unlinked);
         set(Loss::CountsScaled, index.scaled);
@@ -515,6 +516,15 @@ impl Trace {
     /// If `json` is not valid JSON.
     pub fn add_metadata_json(&self, key: &str, json: &str) -> Result<(), Error> {
         self.inner.metadata.add_json(key, json)
+    }
+
+    /// Returns whether something began, or was lost, in the time of the trace.
+    pub(crate) fn has_new_records(&self) -> bool {
+        let index = self.index();
+        let devices: u64 = self.linked_collections().iter().map(LinkedCollection::work_count).sum();
+        index.slices > index.cut_slices
+            || index.events + index.memory + devices > 0
+            || self.stats().losses.iter().any(|(loss, _)| loss.is_loss())
     }
 
     /// Returns why the trace is empty; `None` if it is not.

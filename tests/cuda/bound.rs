@@ -255,3 +255,71 @@ fn ten_million_launches() {
         LaunchRun { launches: 10_000_000, limits: [64 * MIB, 32 * MIB], extra: 32 * MIB, settings: "", kernel }.run();
     }
 }
+
+/// Each kernel is in one part, although it may end after the part in which it was launched.
+#[test]
+fn kernels_are_spilled_once() {
+    gpu::in_child("bound::child_that_spills", &[]);
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_that_spills() {
+    const LAUNCHES: u64 = 60_000;
+    const LINKS: [&str; 4] =
+        ["launches_without_work", "work_without_launch", "launches_unlinked", "external_ids_unknown"];
+    let _watch = gpu::watch(Duration::from_secs(100));
+    let machine = machine("");
+    let (stream, kernel) = (machine.stream(), machine.only_kernel(SHORT));
+    let folder = tempfile::tempdir().unwrap();
+    let spilled = |builder: KinetoLayerBuilder| {
+        let types = TYPES.with(ActivityType::ExternalCorrelation);
+        builder
+            .output(folder.path().join("app.json"))
+            .activities(types)
+            .buffer_limit_bytes(8 * MIB)
+            .overflow(Overflow::Spill)
+    };
+    let (layer, guard) = support::layer(spilled);
+    subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        for step in 0..LAUNCHES / 100 {
+            // The collector and the disk keep up.
+            std::thread::sleep(Duration::from_millis(2));
+            let _span = info_span!("hundred", step).entered();
+            (0..100).for_each(|_| machine.launch(kernel, 1, stream));
+        }
+    });
+    drop(guard);
+    let count = std::fs::read_dir(folder.path()).unwrap().count();
+    let (mut kernels, mut spans, mut linked, mut lost) = (Vec::new(), 0, 0, 0);
+    for number in 1..=count {
+        let part = std::fs::read(folder.path().join(format!("app.part{number}.json"))).unwrap();
+        let part: serde_json::Value = serde_json::from_slice(&part).unwrap();
+        let rows = part["traceEvents"].as_array().unwrap();
+        let calls = rows.iter().filter(|row| row["cat"] == "cuda_runtime" || row["cat"] == "cuda_driver");
+        let launched: HashSet<_> = calls.map(|row| &row["args"]["correlation"]).collect();
+        for row in rows.iter().filter(|row| row["ph"] == "X") {
+            if row["cat"] == "kernel" {
+                kernels.push(row["args"]["correlation"].as_u64().unwrap());
+                linked += u64::from(launched.contains(&row["args"]["correlation"]));
+            }
+            spans += u64::from(row["name"] == "hundred" && row["args"].get("clipped").is_none());
+        }
+        let losses = &part["tracing_kineto"]["losses"];
+        lost += losses["records_not_spilled"].as_u64().unwrap_or(0);
+        // Replaced records may be those that others refer to.
+        let kinds = if lost > 0 { &[][..] } else { &LINKS[..] };
+        for kind in kinds {
+            assert_eq!(losses[*kind].as_u64(), None, "part {number} of {count}: {losses}");
+        }
+    }
+    let found = kernels.len() as u64;
+    kernels.sort_unstable();
+    kernels.dedup();
+    assert_eq!(kernels.len() as u64, found, "each once");
+    assert!(
+        count >= 2 && found <= LAUNCHES && found + spans + lost >= LAUNCHES + LAUNCHES / 100,
+        "{found} {spans} {lost}"
+    );
+    assert!(lost > 0 || linked == found, "{linked} of {found} with their launch, in {count} parts");
+}

@@ -4,9 +4,10 @@ use crate::ends::exit;
 use crate::play::{self, OUTPUT, Played, play, play_with, record_as, report, work};
 use crate::sys;
 use crate::{Scenario, Test};
-use std::path::Path;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tracing_kineto::{DumpTrigger, KinetoGuard, KinetoLayer};
+use tracing_kineto::{DumpTrigger, ErrorKind, KinetoGuard, KinetoLayer, Overflow, Segment, Trace};
 use tracing_subscriber::prelude::*;
 
 const MS: Duration = Duration::from_millis(1);
@@ -82,6 +83,17 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             std::thread::park();
         }
     }),
+    ("exit_while_spilling", |folder| {
+        let _guard = spilling(folder);
+        work_until_segments(folder, 2);
+        work();
+        exit(0);
+    }),
+    ("killed_while_spilling", |folder| {
+        let _guard = spilling(folder);
+        work_until_segments(folder, 2);
+        sys::raise(libc::SIGKILL);
+    }),
     ("dump_in_a_forked_child", |folder| {
         let guard = dumping(folder, slow_request(), HOUR);
         slow();
@@ -95,6 +107,41 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         report(folder, &format!("{child} {:?}", sys::wait(child)));
     }),
 ];
+
+fn spilling(folder: &Path) -> KinetoGuard {
+    let builder = KinetoLayer::builder().output(folder.join(OUTPUT)).overflow(Overflow::Spill);
+    record_as(builder.buffer_limit_bytes(2 << 20))
+}
+
+fn segment_folder(folder: &Path) -> Option<PathBuf> {
+    let mut folders = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    folders.find(|path| path.extension().is_some_and(|end| end == "segments"))
+}
+
+fn work_until_segments(folder: &Path, count: usize) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let files = || segment_folder(folder).and_then(|folder| Segment::files_in(folder).err());
+    let is_enough = || {
+        let names = segment_folder(folder).map(|folder| std::fs::read_dir(folder).unwrap().flatten());
+        names.is_some_and(|names| {
+            names.filter(|file| file.path().extension().is_some_and(|end| end == "kseg")).count() >= count
+        })
+    };
+    while !is_enough() {
+        assert!(Instant::now() < deadline, "no segments");
+        (0..1000).for_each(|_| work());
+    }
+    let error = files().expect("this process still runs");
+    assert_eq!(error.kind(), ErrorKind::AlreadyActive, "{error}");
+}
+
+/// Returns the slices in the segments of a process that has ended.
+fn slices_in_segments(played: &Played) -> u64 {
+    let folder = segment_folder(&played.path("")).expect("a folder of segments");
+    let segments = Segment::files_in(folder).unwrap();
+    assert!(segments.len() >= 2, "{segments:?}");
+    segments.iter().map(|path| Trace::read_segment(path).unwrap().trace.stats().slices).sum()
+}
 
 fn slow_request() -> DumpTrigger {
     DumpTrigger::slow_span("request", MS)
@@ -220,6 +267,18 @@ pub(crate) const TESTS: &[Test] = &[
             assert_eq!(only_dump(&played, played.pid, "slow-span-request").slices("request"), 1, "{scenario}");
             assert_eq!(played.file(OUTPUT).slices("request"), 1, "{scenario}");
         }
+    }),
+    ("segments_stay_when_the_process_ends", || {
+        let played = play("exit_while_spilling").succeeded();
+        assert!(played.stderr.contains("of the recording: run `kineto repair "), "{}", played.stderr);
+        assert!(slices_in_segments(&played) > 0);
+        // The rest was written, unless it had been moved a moment before.
+        assert!(!played.path(OUTPUT).exists() || played.file(OUTPUT).slices("work") > 0);
+    }),
+    ("segments_stay_when_the_process_is_killed", || {
+        let played = play("killed_while_spilling");
+        assert_eq!(played.status.signal(), Some(libc::SIGKILL));
+        assert!(slices_in_segments(&played) > 0);
     }),
     ("forked_child_dumps_its_own_records", || {
         let played = play("dump_in_a_forked_child").succeeded();

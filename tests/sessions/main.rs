@@ -19,5 +19,6 @@ mod recording_guard;
 mod schedule;
 mod segments;
 mod session_observers;
+mod spill;
 mod triggers;
 mod windows;

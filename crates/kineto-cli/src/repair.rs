@@ -2,38 +2,65 @@
 
 use crate::{print_error, print_text};
 use kineto_trace::analysis::{self, Events};
+use kineto_trace::write::file::stem_and_end;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use tracing_kineto::{Error, Trace};
+use tracing_kineto::{Error, Segment, Trace};
 
 /// Completes a trace that is cut off, so that every viewer opens it: copies all whole events and closes the file.
 ///
-/// Of a segment (`.kseg`), writes the trace that it holds, without the parts that are damaged or missing.
+/// Of a segment (`.kseg`), writes the trace that it holds, without the parts that are damaged or missing. Of a folder of
+/// segments, which a process with KINETO_OVERFLOW=spill has left, writes the trace of each, numbered from 1.
 ///
-/// The header of the copy has the key `tracing_kineto_incomplete` if something is missing. The file itself is not changed.
+/// The header of the copy has the key `tracing_kineto_incomplete` if something is missing. The files themselves are not changed.
 ///
-/// Exit status: 0 if there is a whole file now, 1 if not, 2 if the arguments are wrong.
+/// Exit status: 0 if there is a whole file now of each, 1 if not, 2 if the arguments are wrong.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  kineto repair killed.pt.trace.json.gz -o whole.pt.trace.json.gz\n  \
-                        kineto repair seg-000001.kseg")]
+                        kineto repair seg-000001.kseg\n  \
+                        kineto repair app_4242_20261126T074938.123Z.segments -o app.pt.trace.json.gz")]
 pub(crate) struct RepairArguments {
-    /// The trace file, or the segment.
+    /// The trace file, the segment, or the folder of segments.
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// The copy; default: `repaired-` and the file's name, in the same folder, with `.pt.trace.json.gz` for a segment.
+    /// The copy; default: `repaired-` and the file's name, in the same folder, with `.pt.trace.json.gz` for segments.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 /// Repairs the trace.
 pub(crate) fn run(arguments: &RepairArguments) -> ExitCode {
-    let output = arguments.output.clone().unwrap_or_else(|| default_output(&arguments.trace));
-    let repair = if is_segment(&arguments.trace) { repair_segment } else { repair_trace };
-    match repair(&arguments.trace, &output) {
+    let (trace, output) =
+        (&arguments.trace, arguments.output.clone().unwrap_or_else(|| default_output(&arguments.trace)));
+    if trace.is_dir() {
+        return repair_folder(trace, &output);
+    }
+    let repair = if is_segment(trace) { repair_segment } else { repair_trace };
+    match repair(trace, &output) {
         Ok(result) => print_text(&format!("{result}\n")),
         Err(error) => return print_error(&error),
     }
     ExitCode::SUCCESS
+}
+
+/// Writes the traces of all segments in a folder; one that cannot be read does not keep the others from it.
+fn repair_folder(folder: &Path, output: &Path) -> ExitCode {
+    let segments = match Segment::files_in(folder) {
+        Ok(segments) => segments,
+        Err(error) => return print_error(&error),
+    };
+    let (stem, end) = stem_and_end(output.file_name().unwrap_or_default());
+    let (mut status, count) = (ExitCode::SUCCESS, segments.len());
+    for (nth, segment) in (1..).zip(&segments) {
+        let mut name = stem.to_owned();
+        // The names that the process would have given them.
+        name.push(format!(".part{}{end}", part_number(segment).unwrap_or(nth)));
+        match repair_segment(segment, &output.with_file_name(name)) {
+            Ok(result) => print_text(&format!("{nth} of {count}: {result}\n")),
+            Err(error) => status = print_error(&error),
+        }
+    }
+    status
 }
 
 /// Copies the whole events of a trace that is cut off; returns what it did.
@@ -56,13 +83,19 @@ fn repair_segment(segment: &Path, output: &Path) -> Result<String, Error> {
     Ok(format!("{}: {} events; the segment is {segment}", output.display(), Events::read(output)?.len()))
 }
 
+/// Returns the number in the name of a segment.
+fn part_number(segment: &Path) -> Option<u64> {
+    let name = segment.file_name()?.to_str()?;
+    name.strip_prefix("seg-")?.split('.').next()?.parse().ok()
+}
+
 fn is_segment(trace: &Path) -> bool {
     trace.extension().is_some_and(|extension| extension == "kseg")
 }
 
 fn default_output(trace: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from("repaired-");
-    if is_segment(trace) {
+    if is_segment(trace) || trace.is_dir() {
         name.push(trace.file_stem().unwrap_or_default());
         name.push(".pt.trace.json.gz");
     } else {

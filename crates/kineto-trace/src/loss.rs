@@ -51,6 +51,8 @@ losses! {
     EventsOverLimit = "events_over_limit";
     /// Ends of slices that did not fit into the buffers: these slices appear unfinished.
     EndsOverLimit = "ends_over_limit";
+    /// Slices, events, allocations and records of devices that were replaced before they could be moved to disk.
+    NotSpilled = "records_not_spilled";
     /// Allocations and frees that did not fit into the buffers.
     MemoryOverLimit = "memory_records_over_limit";
     /// Allocations and frees on exiting threads.

@@ -16,6 +16,7 @@
 //!
 //! - `--overhead`: also measures a launch without the layer, with it, and with CUPTI.
 //! - `--soak SECONDS`: instead, keeps the newest records while threads launch kernels; checks memory and counts.
+//! - `--spill SECONDS`: the same while the oldest records are moved to disk; checks the parts.
 //! - `--json`: prints JSON lines.
 //! - `--ptx`: prints the kernels, and nothing else.
 //!
@@ -54,6 +55,7 @@ struct Options {
     overhead: bool,
     json: bool,
     soak: Option<Duration>,
+    spill: Option<Duration>,
 }
 
 fn main() -> ExitCode {
@@ -73,10 +75,8 @@ fn run() -> Outcome<ExitCode> {
         match &*argument {
             "--overhead" => options.overhead = true,
             "--json" => options.json = true,
-            "--soak" => {
-                let seconds = arguments.next().and_then(|seconds| seconds.parse().ok());
-                options.soak = Some(Duration::from_secs(seconds.ok_or("--soak needs a number of seconds")?));
-            }
+            "--soak" => options.soak = Some(seconds("--soak", arguments.next())?),
+            "--spill" => options.spill = Some(seconds("--spill", arguments.next())?),
             "--ptx" => {
                 print!("{}", kernels::PTX);
                 return Ok(ExitCode::SUCCESS);
@@ -95,14 +95,20 @@ fn run() -> Outcome<ExitCode> {
     }
     let path = options.path.unwrap_or_else(|| "cuda.pt.trace.json.gz".into());
     let mut report = Report::new(options.json);
-    match options.soak {
-        Some(time) => soak::run(time, &path, &mut report)?,
-        None => accept(&path, &mut report)?,
+    match (options.soak, options.spill) {
+        (Some(time), _) => soak::run(time, &path, &mut report)?,
+        (None, Some(time)) => soak::spill(time, &path, &mut report)?,
+        (None, None) => accept(&path, &mut report)?,
     }
     if options.overhead {
         overhead::table(&report)?;
     }
     Ok(report.end())
+}
+
+fn seconds(option: &str, value: Option<String>) -> Outcome<Duration> {
+    let seconds = value.and_then(|seconds| seconds.parse().ok());
+    Ok(Duration::from_secs(seconds.ok_or_else(|| format!("{option} needs a number of seconds"))?))
 }
 
 /// Runs all checks; keeps the trace of the first recording.

@@ -1,18 +1,19 @@
-//! Keeps the newest records of a program that launches kernels for a while, as a service does: its memory is bounded, and every
-//! launch is in the trace or counted.
+//! Records a program that launches kernels for a while, as a service does, in bounded memory: every launch is in the trace, or in
+//! the part that was moved to disk, or counted.
 
 use crate::program::{Gpu, Machine};
 use crate::report::Report;
 use crate::view::{Row, View};
 use cudarc::driver::{DriverError, result};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::panic::resume_unwind;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use tracing::info_span;
-use tracing_kineto::{KinetoLayer, Overflow, Profiler};
+use tracing_kineto::{KinetoLayer, Overflow, Profiler, Segment, Trace};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -28,22 +29,11 @@ pub fn run(time: Duration, path: &str, report: &mut Report) -> Result<(), Box<dy
     let builder = KinetoLayer::builder().no_output().overflow(Overflow::KeepNewest).buffer_limit_bytes(LIMIT);
     let (layer, guard) = builder.build()?;
     tracing_subscriber::registry().with(layer).init();
-    let machine = Machine::open()?;
-    let gpu = machine.gpus.first().ok_or("there is no GPU")?;
-    let (requests, ended) = (AtomicU64::new(0), AtomicBool::new(false));
-    let resident = thread::scope(|scope| {
-        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| serve(gpu, &ended, &requests))).collect();
-        let resident = watch(&guard.profiler(), time, report);
-        ended.store(true, Ordering::Relaxed);
-        let served = |thread: thread::ScopedJoinHandle<_>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
-        threads.into_iter().try_for_each(served)?;
-        resident
-    })?;
+    let (requests, resident) = serve_while(|| watch(&guard.profiler(), time, report))?;
     let trace = guard.finish()?;
     trace.save(path)?;
 
     let (view, stats) = (View::new(&trace)?, trace.stats());
-    let requests = requests.into_inner();
     let launches = requests * LAUNCHES;
     report.say(format_args!("      {stats}"));
     let kernels = view.of("kernel").count() as u64;
@@ -65,10 +55,78 @@ pub fn run(time: Duration, path: &str, report: &mut Report) -> Result<(), Box<dy
     report.check("kept kernels have their spans", in_spans > 0 && in_spans == launched, figures);
     let lost: Vec<_> = stats.losses.iter().filter(|(loss, _)| loss.is_loss()).collect();
     report.check("nothing lost", lost.is_empty(), format_args!("{lost:?}"));
-    let (middle, last) = resident;
+    check_memory(resident, report);
+    Ok(())
+}
+
+/// Launches kernels in threads for that time, while the oldest records are moved to disk; checks the parts.
+pub fn spill(time: Duration, path: &str, report: &mut Report) -> Result<(), Box<dyn Error>> {
+    let folder = Path::new(path).with_extension("parts");
+    std::fs::create_dir(&folder)?;
+    let builder = KinetoLayer::builder().no_output().overflow(Overflow::Spill).spill_folder(&folder);
+    let (layer, guard) = builder.buffer_limit_bytes(LIMIT).build()?;
+    tracing_subscriber::registry().with(layer).init();
+    let (requests, resident) = serve_while(|| {
+        thread::sleep(time / 2);
+        let middle = resident()?;
+        thread::sleep(time / 2);
+        Ok((middle, resident()?))
+    })?;
+    drop(guard);
+
+    let segments = std::fs::read_dir(&folder)?.next().ok_or("nothing was moved to disk")??.path();
+    let (mut found, mut lost, mut kernels, mut launched, mut parts) = (0, BTreeMap::new(), 0, 0, 0);
+    for segment in Segment::files_in(segments)? {
+        let trace = Trace::read_segment(segment)?.trace;
+        let (view, stats) = (View::new(&trace)?, trace.stats());
+        // A slice that was open at the end of a part is in the next part, too.
+        found +=
+            view.of("cpu_op").filter(|row| !row.args.contains_key("clipped")).count() as u64 + stats.device_activities;
+        for (loss, count) in stats.losses.iter().filter(|(loss, _)| loss.is_loss()) {
+            *lost.entry(format!("{loss:?}")).or_insert(0) += count;
+        }
+        let calls: BTreeSet<_> = view.calls().filter_map(|row| row.int("correlation")).collect();
+        let is_launched = |row: &&Row| row.int("correlation").is_some_and(|id| calls.contains(&id));
+        kernels += view.of("kernel").count();
+        launched += view.of("kernel").filter(is_launched).count();
+        parts += 1;
+    }
+    let missed = lost.remove("NotSpilled").unwrap_or(0);
+    let all = requests + 2 * requests * LAUNCHES;
+    let figures = format!("{found} in {parts} parts of {all} slices and kernels; {missed} of all records replaced");
+    // Calls of CUDA are among the replaced ones.
+    report.check("each launch is in a part or counted", found <= all && found + missed >= all && parts > 1, figures);
+    report.check(
+        "kernels have their launch in their part",
+        launched == kernels,
+        format_args!("{launched} of {kernels}"),
+    );
+    report.check("nothing else is lost", lost.is_empty(), format_args!("{lost:?}"));
+    check_memory(resident, report);
+    std::fs::remove_dir_all(folder)?;
+    Ok(())
+}
+
+/// Serves requests on threads while `work` runs; returns how many, and the result.
+fn serve_while<R>(work: impl FnOnce() -> Result<R, Box<dyn Error>>) -> Result<(u64, R), Box<dyn Error>> {
+    let machine = Machine::open()?;
+    let gpu = machine.gpus.first().ok_or("there is no GPU")?;
+    let (requests, ended) = (AtomicU64::new(0), AtomicBool::new(false));
+    let result = thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| serve(gpu, &ended, &requests))).collect();
+        let result = work();
+        ended.store(true, Ordering::Relaxed);
+        let served = |thread: thread::ScopedJoinHandle<_>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        threads.into_iter().try_for_each(served)?;
+        result
+    })?;
+    Ok((requests.into_inner(), result))
+}
+
+/// Checks the resident memory after half of the time, and at its end.
+fn check_memory((middle, last): (u64, u64), report: &mut Report) {
     let figures = format!("{} MiB resident after half of the time, {} MiB at its end", middle >> 20, last >> 20);
     report.check("memory is bounded", last <= middle + GROWTH, figures);
-    Ok(())
 }
 
 /// Serves requests on a stream of its own until the end.

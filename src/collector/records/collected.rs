@@ -244,7 +244,7 @@ impl<'t> Entry<'t> {
     }
 
     /// Returns how many words it takes in its arena.
-    fn word_count(&self, arena: usize) -> usize {
+    pub(super) fn word_count(&self, arena: usize) -> usize {
         1 + FIXED_WORDS + extra_words(arena) + self.words.len()
     }
 

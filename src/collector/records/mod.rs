@@ -3,6 +3,7 @@
 //! A vendor's bytes are read by [`fields`], delivered as a [`record`], packed by the [`store`] and [`packed`], kept as
 //! [`collected`] entries, and shown by their [`layout`].
 
+mod arena;
 pub(super) mod by_value;
 pub(super) mod collected;
 pub(super) mod demangle;
@@ -12,6 +13,7 @@ pub(super) mod names;
 pub(super) mod packed;
 pub(super) mod pairs;
 mod pauses;
+mod pending;
 pub(super) mod record;
 pub(super) mod renumber;
 pub(super) mod store;

@@ -5,21 +5,19 @@
 //! records have separate arenas, since each is read separately.
 
 use super::super::threads::Threads;
-use super::collected::{
-    ARENA_WORDS, ARENAS, BLOCK, BLOCK_BYTES, BY_HANDLE, Collected, LAUNCHES, OF_SLICE, Role, block_entries,
-};
+use super::arena::{Arena, FullBlock};
+use super::collected::{ARENAS, BLOCK_BYTES, BY_HANDLE, Collected, LAUNCHES, OF_SLICE, Role, block_entries};
 use super::layout::RecordLayout;
 use super::names::{Name, NameTable};
 use super::pauses::Pauses;
+use super::pending::move_pending;
 use super::record::{
     ApiCall, CounterSample, DeviceMemory, DeviceWork, EventRecord, External, Overhead, Synchronization, Thread,
 };
 use crate::buffer::Loss;
-use crate::clock;
-use crate::os::memory;
 use crate::time::Ticks;
 use kineto_trace::activity::{ActivityType, CorrelationId};
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -35,6 +33,10 @@ pub(crate) trait Budget: fmt::Debug + Send + Sync {
     /// became full, of those that no snapshot holds.
     fn evict_for_collector(&self, _oldest: Option<Ticks>) -> Eviction {
         Eviction::None
+    }
+    /// Returns whether dropped records are lost: they were to be moved to disk before.
+    fn needs_all_records(&self) -> bool {
+        false
     }
 }
 
@@ -93,20 +95,6 @@ struct StoreState {
     /// The recording has not begun: records are dropped.
     is_waiting: bool,
     closed: bool,
-}
-
-/// The blocks of records of some roles.
-#[derive(Clone, Debug, Default)]
-struct Arena {
-    full: VecDeque<FullBlock>,
-    open: Vec<u64>,
-}
-
-/// A full block, and when it became full.
-#[derive(Clone, Debug)]
-struct FullBlock {
-    words: Arc<Vec<u64>>,
-    full_at: Ticks,
 }
 
 /// How often room is made for a block: other threads may take it.
@@ -198,9 +186,14 @@ impl RecordSink {
         state.oldest_free_block()
     }
 
+    /// Returns how many bytes the full blocks have.
+    pub(crate) fn full_bytes(&self) -> u64 {
+        self.lock_state().arenas.iter().map(|arena| arena.full.len() as u64 * BLOCK_BYTES).sum()
+    }
+
     /// Drops the blocks that were full by then.
     pub(crate) fn drop_blocks(&self, until: Ticks) {
-        let freed = self.lock_state().drop_blocks(until);
+        let freed = self.lock_state().drop_blocks(until, &*self.store.budget);
         self.store.budget.release_bytes(freed);
     }
 
@@ -218,33 +211,36 @@ impl RecordSink {
             state.clone()
         };
         drop(state);
-        let arenas = taken.arenas.map(|Arena { full, open }| {
-            full.into_iter().map(|block| block.words).chain(std::iter::once(Arc::new(open))).collect::<Vec<_>>()
-        });
         // A snapshot copies the part-filled blocks, charged to the budget if there is room, and the names.
-        let copied =
-            arenas.iter().filter_map(|blocks| blocks.last()).map(|open| size_of_val(open.as_slice()) as u64).sum();
+        let copied = taken.arenas.iter().map(|arena| size_of_val(arena.open.as_slice()) as u64).sum();
         let owned = if close {
             taken.bytes
         } else {
             Some(copied).filter(|copied| self.store.budget.reserve_bytes(*copied)).unwrap_or(0)
         };
-        Collected {
-            arenas,
-            names: taken.names,
-            shapes: taken.shapes,
-            contexts: taken.contexts,
-            threads: taken.threads,
-            losses: taken.losses,
-            evicted_work: taken.evicted_work,
-            last_call_before: taken.last_call_before,
-            notes: taken.notes,
-            devices: Vec::new(),
-            renumbered: Vec::new(),
-            unwanted: taken.unwanted,
-            clock_error_ns: taken.clock_error_ns,
-            owned: Some((self.store.budget.clone(), owned)),
+        taken.into_collected(self.store.budget.clone(), owned)
+    }
+
+    /// Moves the records out, except launches and work that wait for each other; later ones follow them.
+    pub(crate) fn take_records(&self) -> Collected {
+        let budget = &self.store.budget;
+        let mut state = self.lock_state();
+        let (mut arenas, held) = (std::mem::take(&mut state.arenas), std::mem::take(&mut state.held));
+        let mut rest = StoreState { losses: Vec::new(), ..state.clone() };
+        let in_held = held.len() as u64 * BLOCK_BYTES;
+        // The empty name may have exceeded the budget.
+        rest.bytes = rest.names.total_bytes().min(state.bytes.saturating_sub(in_held)) + in_held;
+        rest.held = held;
+        let left = move_pending(&mut arenas, &mut rest.arenas, rest.last_call_before) * BLOCK_BYTES;
+        // What stays takes no more memory than before.
+        rest.bytes = state.bytes.min(rest.bytes + left);
+        let owned = state.bytes - rest.bytes;
+        for (number, arena) in arenas.iter().enumerate() {
+            arena.blocks().for_each(|block| rest.count_removed(number, block));
         }
+        let taken = StoreState { arenas, ..std::mem::replace(&mut *state, rest) };
+        drop(state);
+        taken.into_collected(budget.clone(), owned)
     }
 }
 
@@ -288,8 +284,7 @@ impl StoreState {
     /// Returns a block with room for that many words.
     #[inline]
     fn block_with_room(&mut self, role: Role, words: usize, budget: &dyn Budget) -> Option<&mut Vec<u64>> {
-        let open = &self.arenas.get(role.arena_index())?.open;
-        if open.capacity() - open.len() < words {
+        if !self.arenas.get(role.arena_index())?.has_room(words) {
             self.begin_block_or_evict(role, budget).then_some(())?;
         }
         self.arenas.get_mut(role.arena_index()).map(|arena| &mut arena.open)
@@ -348,7 +343,7 @@ impl StoreState {
         }
         let oldest = self.oldest_free_block();
         match (budget.evict_for_collector(oldest), oldest) {
-            (Eviction::OldestBlock, Some(oldest)) => Some(self.drop_blocks(oldest)),
+            (Eviction::OldestBlock, Some(oldest)) => Some(self.drop_blocks(oldest, budget)),
             (Eviction::Elsewhere(bytes), _) => Some(bytes),
             _ => None,
         }
@@ -361,21 +356,51 @@ impl StoreState {
     }
 
     /// Drops the blocks that were full by then; returns how many bytes that leaves, still reserved.
-    fn drop_blocks(&mut self, until: Ticks) -> u64 {
-        for (number, arena) in self.arenas.iter_mut().enumerate() {
-            let due = arena.full.partition_point(|block| block.full_at <= until);
-            for block in arena.full.drain(..due) {
-                if number == Role::Work.arena_index() {
-                    self.evicted_work += block_entries(number, &block.words).count() as u64;
-                } else if number == Role::Call.arena_index() {
-                    // Not the highest of all blocks: ids may wrap around.
-                    let last = block_entries(number, &block.words).map(|call| call.correlation_id()).max();
-                    self.last_call_before = last.unwrap_or(self.last_call_before);
+    fn drop_blocks(&mut self, until: Ticks, budget: &dyn Budget) -> u64 {
+        for number in 0..ARENAS {
+            while let Some(block) = self.arenas.get_mut(number).and_then(|arena| arena.take_block(until)) {
+                if budget.needs_all_records() {
+                    self.count_lost(Loss::NotSpilled, block_entries(number, &block).count() as u64);
                 }
-                self.held.push(block.words);
+                self.count_removed(number, &block);
+                self.held.push(block);
             }
         }
         self.free_held()
+    }
+
+    /// Counts the records of a block that leaves its arena.
+    fn count_removed(&mut self, arena: usize, block: &[u64]) {
+        if arena == Role::Work.arena_index() {
+            self.evicted_work += block_entries(arena, block).count() as u64;
+        } else if arena == Role::Call.arena_index() {
+            // Not the highest of all blocks: ids may wrap around.
+            let last = block_entries(arena, block).map(|call| call.correlation_id()).max();
+            self.last_call_before = last.unwrap_or(self.last_call_before);
+        }
+    }
+
+    /// Makes the records of a recording, which release that many bytes when they are dropped.
+    fn into_collected(self, budget: Arc<dyn Budget>, bytes: u64) -> Collected {
+        let arenas = self.arenas.map(|Arena { full, open }| {
+            full.into_iter().map(|block| block.words).chain(std::iter::once(Arc::new(open))).collect::<Vec<_>>()
+        });
+        Collected {
+            arenas,
+            names: self.names,
+            shapes: self.shapes,
+            contexts: self.contexts,
+            threads: self.threads,
+            losses: self.losses,
+            evicted_work: self.evicted_work,
+            last_call_before: self.last_call_before,
+            notes: self.notes,
+            devices: Vec::new(),
+            renumbered: Vec::new(),
+            unwanted: self.unwanted,
+            clock_error_ns: self.clock_error_ns,
+            owned: Some((budget, bytes)),
+        }
     }
 
     /// Frees the dropped blocks that no snapshot holds any more; returns how many bytes that leaves, still reserved.
@@ -393,24 +418,6 @@ impl StoreState {
         if !self.is_waiting {
             self.count_lost(Loss::Late, 1);
         }
-    }
-}
-
-impl Arena {
-    /// Returns whether offsets reach no further block.
-    fn is_full(&self) -> bool {
-        self.full.len() >= ARENA_WORDS / BLOCK - 1
-    }
-
-    /// Starts another block; returns `false` if the allocator has no memory.
-    fn begin_block(&mut self) -> bool {
-        let Some(open) = memory::try_vec_with_capacity(BLOCK) else { return false };
-        let full = std::mem::replace(&mut self.open, open);
-        memory::populate_spare(&mut self.open);
-        if full.capacity() > 0 {
-            self.full.push_back(FullBlock { words: Arc::new(full), full_at: clock::now() });
-        }
-        true
     }
 }
 

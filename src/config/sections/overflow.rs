@@ -29,7 +29,22 @@ pub enum Overflow {
     /// # Ok::<(), tracing_kineto::Error>(())
     /// ```
     KeepNewest,
-    /// Moves records to a temporary file. Not available yet: `build()` returns an error.
+    /// Moves the oldest records to disk, for recordings of hours in constant memory.
+    ///
+    /// Whenever 32 MiB or a quarter of the limit are complete, and each minute, a thread writes them as a
+    /// [segment](crate::Segment) into a folder next to the output, or in that of
+    /// [`spill_folder`](crate::KinetoLayerBuilder::spill_folder). When the guard is dropped, each part becomes a file:
+    /// `app.part1.json.gz`, `app.part2.json.gz` and so on for `app.json.gz`. A recording that fits into memory and takes
+    /// less than a minute is one file.
+    ///
+    /// A slice is in each part whose time it overlaps, marked `clipped` where it began in an earlier one. A kernel is in the
+    /// part in which its end was reported, with its launch. Each part counts its own losses.
+    ///
+    /// If the disk is full, or too slow for the program, the newest records are kept in memory. Those that they replace are
+    /// counted in [`NotSpilled`](crate::Loss::NotSpilled). Writing is tried again after 1, 2, 4 to 60 s.
+    ///
+    /// If the process ends without dropping the guard, the segments stay; [`Segment::files_in`](crate::Segment::files_in) finds
+    /// them, and `kineto repair` makes traces of their folder. The same holds after a crash, which loses what was in memory.
     Spill,
 }
 

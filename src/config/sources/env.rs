@@ -98,7 +98,7 @@ impl Env {
                 )),
             };
         }
-        if SWITCHES.iter().chain(TIMETABLE_KEYS).any(|key| key.missing_feature().is_none() && self.is_set(*key)) {
+        if SWITCHES.iter().chain(&TIMETABLE_KEYS).any(|key| key.missing_feature().is_none() && self.is_set(*key)) {
             return Ok(Activation::On);
         }
         let waits = WAITING.iter().any(|key| key.missing_feature().is_none() && self.is_set(*key));
@@ -136,7 +136,7 @@ impl Env {
         }
         let ignored = SWITCHES
             .iter()
-            .chain(TIMETABLE_KEYS)
+            .chain(&TIMETABLE_KEYS)
             .chain(&WAITING)
             .filter(|key| self.is_set(**key))
             .find_map(|key| key.missing_feature_warning());

@@ -21,22 +21,36 @@ impl PoolBudget {
     pub(super) fn new(recorder: Arc<Recorder>) -> PoolBudget {
         PoolBudget { recorder, generation: fork::generation() }
     }
+
+    fn reserve(&self, bytes: u64, left: u64) -> bool {
+        let pool = self.recorder.pool();
+        let is_reserved = self.generation == fork::generation() && pool.reserve_for_use(bytes, left);
+        if is_reserved && self.recorder.is_spilling() {
+            // A segment may be due.
+            pool.wake_helper();
+        }
+        is_reserved
+    }
 }
 
 impl Budget for PoolBudget {
     fn reserve_bytes(&self, bytes: u64) -> bool {
-        self.generation == fork::generation() && self.recorder.pool().reserve_for_use(bytes, 0)
+        self.reserve(bytes, 0)
     }
 
     fn reserve_non_work(&self, bytes: u64) -> bool {
         let pool = self.recorder.pool();
         // Where the oldest records make room, the newest calls do not displace work.
-        let left = if self.recorder.settings.keeps_newest { 0 } else { pool.bytes_max() / PART_FOR_WORK };
-        self.generation == fork::generation() && pool.reserve_for_use(bytes, left)
+        let left = if self.recorder.settings.evicts_oldest { 0 } else { pool.bytes_max() / PART_FOR_WORK };
+        self.reserve(bytes, left)
     }
 
     fn evict_for_collector(&self, oldest: Option<Ticks>) -> Eviction {
         if self.generation == fork::generation() { self.recorder.evict_for_devices(oldest) } else { Eviction::None }
+    }
+
+    fn needs_all_records(&self) -> bool {
+        self.recorder.is_spilling()
     }
 
     fn release_bytes(&self, bytes: u64) {

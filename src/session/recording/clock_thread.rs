@@ -1,5 +1,7 @@
-//! The session's thread: reads the clocks each second, keeps chunks ready, and answers triggers of dumps.
+//! The session's thread: reads the clocks each second, keeps chunks ready, answers triggers of dumps, and starts moving
+//! records to disk.
 
+use super::super::spill::SpillControl;
 use super::super::triggers::DumpControl;
 use crate::buffer::Starter;
 use crate::clock::Anchor;
@@ -31,13 +33,20 @@ struct ClockState {
     collectors: Arc<CollectorSet>,
     /// The greatest age of records; `None` for no limit.
     keep: Option<Duration>,
-    triggers: Arc<DumpControl>,
+    duties: Duties,
     anchors: fork::Own<Vec<Anchor>>,
     alive: AtomicBool,
     /// Whether the thread runs.
     begun: AtomicBool,
     /// Whether full buffers were reported for this recording.
     is_full: AtomicBool,
+}
+
+/// Further tasks of the thread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Duties {
+    pub(in crate::session) triggers: Arc<DumpControl>,
+    pub(in crate::session) spill: Arc<SpillControl>,
 }
 
 /// How often the clocks are read.
@@ -50,13 +59,13 @@ impl ClockThread {
         recorder: Arc<Recorder>,
         collectors: Arc<CollectorSet>,
         keep: Option<Duration>,
-        triggers: Arc<DumpControl>,
+        duties: Duties,
     ) -> ClockThread {
         let shared = ClockState {
             recorder,
             collectors,
             keep,
-            triggers,
+            duties,
             anchors: fork::Own::default(),
             alive: AtomicBool::new(true),
             begun: AtomicBool::new(false),
@@ -81,6 +90,16 @@ impl ClockThread {
         while !self.shared.begun.load(Ordering::Relaxed) && asked.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_micros(50));
         }
+    }
+
+    /// Begins a recording, whose records are moved to disk if `spills`.
+    pub(super) fn begin_spilling(&self, spills: bool) {
+        self.shared.duties.spill.begin_recording(spills);
+    }
+
+    /// Ends moving records to disk.
+    pub(super) fn end_spilling(&self) {
+        self.shared.duties.spill.end_recording();
     }
 
     /// Wakes the thread because an epoch is open; it sleeps while none is.
@@ -170,9 +189,18 @@ impl ClockState {
         // The thread that started this one is inside a hook, perhaps on the only processor.
         std::thread::sleep(Duration::from_millis(1));
         while self.alive.load(Ordering::Relaxed) {
-            self.triggers.handle_triggers(self.recorder.triggers());
+            self.duties.triggers.handle_triggers(self.recorder.triggers());
+            let spills = self.duties.spill.current().is_some();
+            if spills {
+                self.duties.spill.spill_if_due(&self.recorder, &self.collectors);
+            }
             if self.recorder.epoch() == 0 {
-                std::thread::park();
+                // Devices may record, and segments are due by time.
+                if spills {
+                    std::thread::park_timeout(PERIOD)
+                } else {
+                    std::thread::park()
+                }
                 next = Instant::now() + PERIOD;
                 continue;
             }

@@ -15,22 +15,22 @@ pub use threads::ThreadRecording;
 use super::active_request::ActiveRequest;
 use super::observer::{SessionEvent, SessionObservers};
 use super::settings::SessionSettings;
-use super::triggers::DumpControl;
 use super::{FORKED_LOCK, Status, deadline_after, lock_until, lock_within};
 use crate::buffer::Loss;
 use crate::clock::{self, Anchor, Converter};
 use crate::collector::{Collection, CollectorSet};
-use crate::config::{Config, Mode, Output};
+use crate::config::{Config, Mode, Output, Overflow};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use crate::layer::thread_selection;
 use crate::os::{fork, platform, process};
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::recorder::{RecordedBuffers, Recorder, ThreadFilter};
-use crate::time::Timestamp;
+use crate::time::{Ticks, Timestamp};
 use crate::trace::{PostProcess, Recorded, StackSymbols, Trace, TraceInfo, TraceMetadata, Violations};
 use crate::write::sink::Sinks;
 use clock_thread::ClockThread;
+pub(super) use clock_thread::Duties;
 use kineto_trace::activity::ActivityTypes;
 use reports::Reports;
 use std::fmt;
@@ -87,6 +87,8 @@ pub(super) struct RecordingState {
     pub(super) active_request: ActiveRequest,
     /// The times that the trace is cut to, if a request gives them: the recording begins a little earlier.
     between: Option<(SystemTime, SystemTime)>,
+    /// Until when the records were moved to disk.
+    moved_until: Option<Ticks>,
     /// How often collectors were prepared.
     prepared: u64,
     /// The trace id of the current recording, made on first use.
@@ -118,7 +120,7 @@ impl SessionRecording {
         options: SessionOptions,
         sinks: Sinks,
         collectors: CollectorSet,
-        triggers: Arc<DumpControl>,
+        duties: Duties,
     ) -> SessionRecording {
         let config = settings.first_config().clone();
         let state = RecordingState {
@@ -127,6 +129,7 @@ impl SessionRecording {
             config,
             active_request: ActiveRequest::default(),
             between: None,
+            moved_until: None,
             prepared: 0,
             trace_id: OnceLock::new(),
             metadata: Arc::default(),
@@ -135,8 +138,9 @@ impl SessionRecording {
             is_metadata_shared: false,
         };
         let collectors = Arc::new(collectors);
-        let clock_thread =
-            Arc::new(ClockThread::new(recorder.clone(), collectors.clone(), settings.first_config().keep, triggers));
+        let config_at_start = settings.first_config();
+        let keep = config_at_start.keep.filter(|_| config_at_start.overflow == Overflow::KeepNewest);
+        let clock_thread = Arc::new(ClockThread::new(recorder.clone(), collectors.clone(), keep, duties));
         SessionRecording {
             observers: Arc::new(SessionObservers::new(recorder.clone())),
             windows: Arc::new(RecordingWindows::new(recorder.clone(), clock_thread.clone())),
@@ -184,7 +188,7 @@ impl SessionRecording {
         between: Option<(SystemTime, SystemTime)>,
     ) -> Result<(), Error> {
         let config = state.config.clone();
-        state.between = between;
+        (state.between, state.moved_until) = (between, None);
         if state.is_metadata_shared {
             state.metadata = Arc::new(state.metadata.copy());
             state.is_metadata_shared = false;
@@ -195,11 +199,14 @@ impl SessionRecording {
         self.recorder.gather_losses();
         self.recorder.losses.take_counts();
         self.clock_thread.begin_anchor_list();
-        if self.recorder.records_memory() {
+        // A request gets one trace.
+        let spills = config.overflow == Overflow::Spill && state.active_request.active_id().is_none();
+        if self.recorder.records_memory() || spills {
             self.clock_thread.start_ahead();
         }
         self.collectors.begin_recording();
-        self.recorder.begin_recording();
+        self.recorder.begin_recording(spills);
+        self.clock_thread.begin_spilling(spills);
         if self.recorder.thread_selection.filter == ThreadFilter::Current {
             thread_selection::include_from_start(&self.recorder);
         }
@@ -248,6 +255,7 @@ impl SessionRecording {
         let is_recording = matches!(state.phase, SessionPhase::Recording);
         let windows = is_recording.then(|| self.windows.end()).flatten().ok_or_else(none_is_running)?;
         state.phase = SessionPhase::Idle;
+        self.clock_thread.end_spilling();
         self.observers.queue_event(SessionEvent::Stopped);
         self.recorder.observers.stop();
         self.collectors.read_clocks();
@@ -258,27 +266,31 @@ impl SessionRecording {
         self.recorder.gather_losses();
         let converter = build_converter(self.clock_thread.take_anchors(), windows.since, None);
         let taken = self.recorder.take_recorded();
-        let (windows, taken) = self.cut_windows(state.between, windows, taken, &converter);
+        let (windows, taken) = self.cut_windows(state, None, windows, taken, &converter);
         let recorded = windows.assign_windows(&mut collections, taken, &self.recorder, true);
         Ok(self.build_trace(state, recorded, collections, converter, &self.recorder.losses.take_counts()))
     }
 
-    /// Cuts the windows to these times and to the horizon.
+    /// Cuts the windows to these times, to those of the recording's request, and to what is still in memory.
     fn cut_windows(
         &self,
+        state: &RecordingState,
         between: Option<(SystemTime, SystemTime)>,
         windows: WindowSet,
         mut taken: RecordedBuffers,
         converter: &Converter,
     ) -> (WindowSet, RecordedBuffers) {
-        if let Some(keep) = self.settings.first_config().keep.filter(|_| self.recorder.settings.keeps_newest) {
+        let windows_in_time = |windows: WindowSet| windows.cut_to_times(between.or(state.between), converter);
+        if self.recorder.is_spilling() {
+            return (windows_in_time(windows).cut_to_segment(state.moved_until), taken);
+        }
+        if let Some(keep) = self.settings.first_config().keep.filter(|_| self.recorder.settings.evicts_oldest) {
             let end = converter.timestamp_of(windows.extent.1).as_nanos();
             let keep = u64::try_from(keep.as_nanos()).unwrap_or(u64::MAX);
             let since = converter.ticks_at(Timestamp::from_nanos(end.saturating_sub(keep)));
             taken.evicted.horizon = taken.evicted.horizon.max(Some(since));
         }
-        let windows = windows.cut_to_times(between, converter).cut_to_horizon(&taken.evicted);
-        (windows, taken)
+        (windows_in_time(windows).cut_to_horizon(&taken.evicted), taken)
     }
 
     /// Discards the recording, for that reason.
@@ -291,6 +303,7 @@ impl SessionRecording {
         }
         drop(self.collectors.stop(Timestamp::default(), Instant::now()));
         state.phase = SessionPhase::Idle;
+        self.clock_thread.end_spilling();
         state.active_request.end();
         self.observers.queue_event(SessionEvent::Cancelled(why.to_owned()));
     }

@@ -1,8 +1,10 @@
-//! Snapshots: traces of a running recording, up to now or up to a time that was marked before.
+//! Traces of a running recording, up to now or up to a time that was marked before; and parts that leave it.
 
+use super::reports::Reports;
 use super::{RecordingState, SessionPhase, SessionRecording, build_converter, none_is_running};
 use crate::buffer::Loss;
 use crate::clock::{self, Anchor};
+use crate::collector::Collection;
 use crate::error::Error;
 use crate::recorder::RecordedBuffers;
 use crate::recorder::memory_listeners::InternalAllocGuard;
@@ -32,8 +34,8 @@ impl SessionRecording {
         self.recorder.gather_losses();
         let mut state = self.lock_state()?;
         self.check_process()?;
-        let taken = self.recorder.snapshot();
-        self.build_snapshot(&mut state, taken, between, None)
+        let taken = self.recorder.snapshot(false);
+        self.build_snapshot(&mut state, taken, Extent::Between(between))
     }
 
     /// Marks this time of the running recording; waits for no other snapshot.
@@ -51,31 +53,68 @@ impl SessionRecording {
     pub(in crate::session) fn snapshot_until(&self, point: &SnapshotPoint) -> Result<Trace, Error> {
         let _own = InternalAllocGuard::begin();
         // It may take long, and other threads wait for the state.
-        let taken = self.recorder.snapshot();
-        self.build_snapshot(&mut *self.lock_state()?, taken, None, Some(point))
+        let taken = self.recorder.snapshot(false);
+        self.build_snapshot(&mut *self.lock_state()?, taken, Extent::Until(point))
+    }
+
+    /// Returns what was recorded so far, and evicts it: the next trace begins where this one ends, except for records that
+    /// collectors deliver late. `None` if no recording is running, or if it is not the one that `is_current` means.
+    pub(in crate::session) fn take_segment(&self, is_current: impl FnOnce() -> bool) -> Option<Trace> {
+        let _own = InternalAllocGuard::begin();
+        self.recorder.gather_losses();
+        let mut state = self.lock_state().ok()?;
+        self.check_process().ok()?;
+        if !matches!(state.phase, SessionPhase::Recording) || !is_current() {
+            return None;
+        }
+        // Records of collectors come first: the slices of their calls are in the part, or in an earlier one.
+        let moved = self.collectors.take_records();
+        let taken = self.recorder.snapshot(true);
+        let until = taken.at;
+        let trace = self.build_snapshot(&mut state, taken, Extent::Moved(moved)).ok()?;
+        state.reports = Reports::default();
+        state.moved_until = Some(until);
+        self.recorder.evict_saved(until);
+        Some(trace)
     }
 
     fn build_snapshot(
         &self,
         state: &mut RecordingState,
         taken: RecordedBuffers,
-        between: Option<(SystemTime, SystemTime)>,
-        point: Option<&SnapshotPoint>,
+        extent: Extent<'_>,
     ) -> Result<Trace, Error> {
         self.check_process()?;
         let is_recording = matches!(state.phase, SessionPhase::Recording);
-        let windows = is_recording.then(|| self.windows.snapshot(taken.at)).flatten().ok_or_else(none_is_running)?;
-        let windows = match point {
-            Some(point) => windows.cut_until(point.at),
-            None => windows,
-        };
+        let mut windows =
+            is_recording.then(|| self.windows.snapshot(taken.at)).flatten().ok_or_else(none_is_running)?;
         let end = Anchor::read_clocks();
         state.reports.close_builder(end.unix);
-        let mut collections = self.collectors.snapshot();
+        let mut between = None;
+        let (mut collections, losses) = match extent {
+            Extent::Between(times) => {
+                between = times;
+                (self.collectors.snapshot(), self.recorder.losses.counts())
+            }
+            Extent::Until(point) => {
+                windows = windows.cut_until(point.at);
+                (self.collectors.snapshot(), point.losses)
+            }
+            Extent::Moved(collections) => (collections, self.recorder.losses.take_counts()),
+        };
         let converter = build_converter(self.clock_thread.anchors(), windows.since, Some(end));
-        let (windows, taken) = self.cut_windows(between.or(state.between), windows, taken, &converter);
+        let (windows, taken) = self.cut_windows(state, between, windows, taken, &converter);
         let recorded = windows.assign_windows(&mut collections, taken, &self.recorder, false);
-        let losses = point.map_or_else(|| self.recorder.losses.counts(), |point| point.losses);
         Ok(self.build_trace(state, recorded, collections, converter, &losses))
     }
+}
+
+/// What a snapshot holds.
+enum Extent<'s> {
+    /// What was recorded between these times.
+    Between(Option<(SystemTime, SystemTime)>),
+    /// What was recorded until then.
+    Until(&'s SnapshotPoint),
+    /// Everything, with records that were moved out of the collectors.
+    Moved(Vec<Collection>),
 }

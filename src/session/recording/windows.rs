@@ -280,6 +280,17 @@ impl WindowSet {
         self
     }
 
+    /// Cuts the host's windows to what was not moved to disk before, also where records are missing since. Collectors deliver
+    /// records late, so their windows stay.
+    pub(super) fn cut_to_segment(mut self, moved_until: Option<Ticks>) -> WindowSet {
+        if let Some(since) = moved_until {
+            let devices = self.devices.clone();
+            self.cut_between(since, self.extent.1.max(since));
+            (self.devices, self.uncut_window) = (devices, None);
+        }
+        self
+    }
+
     /// Cuts off the time before the horizon.
     pub(super) fn cut_to_horizon(mut self, evicted: &EvictionCounts) -> WindowSet {
         if let Some(horizon) = evicted.horizon.filter(|horizon| *horizon > self.extent.0) {
@@ -321,6 +332,7 @@ fn read_switch_clocks(switches: &[Arc<Switch>]) -> Vec<(Arc<Switch>, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Duties;
     use super::*;
     use crate::collector::CollectorSet;
     use kineto_trace::activity::ActivityGroup;
@@ -329,7 +341,10 @@ mod tests {
     fn recording_windows() -> RecordingWindows {
         let recorder = Arc::new(Recorder::for_tests());
         let collectors = Arc::new(CollectorSet::new(vec![], vec![]));
-        RecordingWindows::new(recorder.clone(), Arc::new(ClockThread::new(recorder, collectors, None, Arc::default())))
+        RecordingWindows::new(
+            recorder.clone(),
+            Arc::new(ClockThread::new(recorder, collectors, None, Duties::default())),
+        )
     }
 
     #[test]

@@ -46,6 +46,16 @@ fn segment_is_repaired_as_far_as_it_goes() {
     assert!(status == Some(0) && out.contains(": 256 events; the segment is incomplete: its end is missing"), "{out}");
     let (out, _, status) = run(&["summary", output.to_str().unwrap()]);
     assert!(status == Some(0) && out.contains("incomplete"), "{out}");
+    // A folder of both, whose process is gone.
+    let (out, errors, status) = run(&["repair", folder.path().to_str().unwrap(), "-o", output.to_str().unwrap()]);
+    assert_eq!((errors.as_str(), status), ("", Some(0)));
+    let [first, second] = [1, 2].map(|number| folder.path().join(format!("out.part{number}.json")));
+    assert!(out.contains(&format!("1 of 2: {}: 300 events", first.display())), "{out}");
+    assert!(out.contains(&format!("2 of 2: {}: 256 events", second.display())), "{out}");
+    assert!(first.exists() && second.exists() && whole.exists());
+    let empty = tempfile::tempdir().unwrap();
+    let (_, errors, status) = run(&["repair", empty.path().to_str().unwrap()]);
+    assert!(status == Some(1) && errors.contains("there are no segments"), "{errors}");
     fs::write(&cut, "no segment").unwrap();
     let (_, errors, status) = run(&["repair", cut.to_str().unwrap()]);
     assert!(status == Some(1) && errors.contains("it is not a segment"), "{errors}");

@@ -1,9 +1,12 @@
 //! Tests of `store.rs`.
 
 use super::*;
+use crate::clock;
+use crate::collector::records::collected::BLOCK;
 use crate::collector::{Entry, RecordView};
 use kineto_trace::activity::ArgValue;
 use proptest::prelude::*;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Debug)]
@@ -280,6 +283,59 @@ fn last_call_before_the_records_is_known() {
     let first = collected.calls().next().map(|call| call.correlation_id());
     assert_eq!(first, Some(collected.last_call_before + 1));
     assert!(collected.last_call_before > 1_000);
+}
+
+#[test]
+fn launches_and_work_that_wait_stay_when_records_are_taken() {
+    const CALLS: u64 = 5_000;
+    let (sink, budget) = sink(1 << 22);
+    sink.record(|batch| {
+        for correlation in 1..=CALLS {
+            call(batch, correlation * 8);
+            batch.external(External { correlation: correlation * 8, id: correlation });
+        }
+        // The work of all but the odd ones of the newest hundred.
+        (1..=CALLS).filter(|n| *n <= CALLS - 100 || n % 2 == 0).for_each(|n| work(batch, n, &[]));
+    });
+    let ids = |taken: &Collected| taken.calls().map(|call| call.correlation_id() / 8).collect::<Vec<_>>();
+    let works = |taken: &Collected| taken.work().map(|work| work.correlation_id() / 8).collect::<Vec<_>>();
+    let externals = |taken: &Collected| taken.other_records().map(|external| external.end()).collect::<Vec<_>>();
+    let first = sink.take_records();
+    // The newest work of the stream stays, too: if its launch was a graph's, more follows.
+    let (pending, done): (Vec<u64>, Vec<u64>) =
+        (1..=CALLS).partition(|n| *n > CALLS - 100 && n % 2 == 1 || *n == CALLS);
+    assert!(ids(&first) == done && externals(&first) == done);
+    assert_eq!(works(&first).last(), Some(&(CALLS - 2)));
+    sink.record(|batch| {
+        // Its launch is delivered later.
+        work(batch, CALLS + 2, &[]);
+        pending[1..50].iter().for_each(|n| work(batch, *n, &[]));
+        call(batch, CALLS * 8 + 8);
+    });
+    let second = sink.take_records();
+    let found = [&pending[1..49], &[CALLS]].concat();
+    assert_eq!((ids(&second), externals(&second)), (found.clone(), found));
+    sink.record(|batch| call(batch, CALLS * 8 + 16));
+    let last = sink.collect_records(true);
+    assert_eq!(
+        (ids(&last), works(&last)),
+        (vec![pending[0], pending[49], CALLS + 1, CALLS + 2], vec![CALLS + 2, pending[49]])
+    );
+    drop((first, second, last, sink));
+    assert_eq!(budget.left.load(Ordering::Relaxed), 1 << 22);
+}
+
+#[test]
+fn what_stays_needs_no_further_memory() {
+    let (sink, budget) = sink(3 * BLOCK_BYTES);
+    sink.record(|batch| (1..=100).for_each(|correlation| call(batch, correlation)));
+    assert!(budget.left.swap(0, Ordering::Relaxed) > 0);
+    let taken = sink.take_records();
+    assert_eq!((taken.calls().count(), sink.collect_records(false).calls().count()), (0, 100));
+    drop(taken);
+    assert_eq!(budget.left.load(Ordering::Relaxed), 0);
+    drop(sink);
+    assert!(budget.left.load(Ordering::Relaxed) > BLOCK_BYTES);
 }
 
 /// A budget whose answers are known; it counts what is reserved.

@@ -1,0 +1,402 @@
+//! Moves the oldest records to disk while the recording continues, and writes them as traces at its end.
+//!
+//! When enough records are complete, a thread takes them out of memory as a trace and writes that as a
+//! [segment](crate::Segment). Meanwhile threads record into the rest of the memory. If the disk fails, the part that could not
+//! be written stays in memory, and the rest of the memory keeps the newest records, which are counted where they replace
+//! others. Writing is tried again, less and less often.
+
+use super::{Session, deadline_after};
+use crate::collector::CollectorSet;
+use crate::diag::diag;
+use crate::error::Error;
+use crate::handler::part_path;
+use crate::os::{disk, file_lock, fork};
+use crate::recorder::Recorder;
+use crate::recorder::memory_listeners::InternalAllocGuard;
+use crate::segment::folder::LOCK;
+use crate::text::count_with_noun;
+use crate::time::UtcTime;
+use crate::trace::Trace;
+use crate::write::file::stem_and_end;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Moves the records of a session's recordings to disk, if that is configured.
+#[derive(Debug, Default)]
+pub(crate) struct SpillControl {
+    session: OnceLock<Weak<Session>>,
+    /// The recording whose records are moved; `None` for those of requests.
+    current: fork::Own<Option<Arc<SpilledRecording>>>,
+    /// Recordings that have ended, whose parts are still to be taken.
+    ended: fork::Own<Vec<Arc<SpilledRecording>>>,
+}
+
+/// The parts of a recording that are not in the session's memory any more.
+#[derive(Debug, Default)]
+pub(crate) struct SpilledRecording(Mutex<SpillState>);
+
+#[derive(Debug, Default)]
+struct SpillState {
+    folder: Option<SegmentFolder>,
+    /// Oldest first.
+    segments: Vec<PathBuf>,
+    /// How many segments were begun.
+    count: u32,
+    /// The part that could not be written, with its number.
+    unwritten: Option<(u32, Trace)>,
+    /// Whether a thread is writing a segment.
+    is_writing: bool,
+    /// Whether the recording has ended, so that no further segment begins.
+    is_closed: bool,
+    /// When the last segment was begun.
+    begun: Option<Instant>,
+    /// When to try again, and how long that wait is.
+    retry: Option<(Instant, Duration)>,
+}
+
+/// The folder of a recording's segments.
+#[derive(Debug)]
+struct SegmentFolder {
+    path: PathBuf,
+    /// Locked until the segments are written as traces, so that others know that this process will do it.
+    _lock: File,
+}
+
+/// A segment is written when so many bytes are complete, or that part of the limit.
+const SEGMENT_BYTES: u64 = 32 << 20;
+const PART_FOR_SEGMENT: u64 = 4;
+/// Or after that time, so that a crash does not lose more.
+const SEGMENT_TIME: Duration = Duration::from_secs(60);
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_secs(60);
+
+impl SpillControl {
+    /// Sets the session, once.
+    pub(super) fn set_session(&self, session: &Arc<Session>) {
+        let _ = self.session.set(Arc::downgrade(session));
+    }
+
+    /// Begins a recording, whose records are moved if `moves`.
+    pub(super) fn begin_recording(&self, moves: bool) {
+        *self.current.lock() = moves.then(Arc::default);
+    }
+
+    /// Returns the recording whose records are moved.
+    pub(super) fn current(&self) -> Option<Arc<SpilledRecording>> {
+        self.current.lock().clone()
+    }
+
+    /// Ends the recording: no further segment begins.
+    pub(super) fn end_recording(&self) {
+        let ended = self.current.lock().take();
+        ended.iter().for_each(|recording| recording.lock().is_closed = true);
+        self.ended.lock().extend(ended);
+    }
+
+    /// Returns the recording that has ended last, if a part of it was moved. Waits for the segment that is being written, at
+    /// most until `deadline`. The segments of earlier recordings are left on disk.
+    pub(crate) fn take_ended(&self, session: &Session, deadline: Instant) -> Option<Arc<SpilledRecording>> {
+        let mut ended = std::mem::take(&mut *self.ended.lock());
+        let last = ended.pop();
+        ended.iter().for_each(|recording| recording.leave_on_disk(session, None));
+        last.inspect(|recording| recording.wait(deadline)).filter(|recording| !recording.is_empty())
+    }
+
+    /// Starts a thread that writes a segment, if one is due.
+    pub(super) fn spill_if_due(self: &Arc<Self>, recorder: &Recorder, collectors: &CollectorSet) {
+        let Some(recording) = self.current() else { return };
+        let complete = recorder.retired_bytes() + collectors.full_bytes();
+        let is_enough = complete >= SEGMENT_BYTES.min(recorder.pool().bytes_max() / PART_FOR_SEGMENT);
+        if !recording.begin_if_due(is_enough) {
+            return;
+        }
+        let (session, writing) = (self.session.get().cloned().unwrap_or_default(), recording.clone());
+        let write = move || {
+            let _own = InternalAllocGuard::begin();
+            let write = || writing.write_segment(&session, is_enough);
+            let written = catch_unwind(AssertUnwindSafe(write));
+            writing.end_write(written.unwrap_or_else(|_| Err("a panic; please report this".to_owned())));
+        };
+        if let Err(error) = std::thread::Builder::new().name("kineto-spill".into()).spawn(write) {
+            recording.end_write(Err(format!("cannot start a thread: {error}; end other threads")));
+        }
+    }
+}
+
+impl SpilledRecording {
+    fn lock(&self) -> MutexGuard<'_, SpillState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether the whole recording is in memory.
+    fn is_empty(&self) -> bool {
+        let state = self.lock();
+        state.segments.is_empty() && state.unwritten.is_none() && !state.is_writing
+    }
+
+    /// Returns whether a segment is due, and notes that it is being written.
+    fn begin_if_due(&self, is_enough: bool) -> bool {
+        let mut state = self.lock();
+        let begun = *state.begun.get_or_insert_with(Instant::now);
+        let is_due = match state.retry {
+            Some((at, _)) => Instant::now() >= at,
+            None => is_enough || begun.elapsed() >= SEGMENT_TIME,
+        };
+        let begins = is_due && !state.is_writing && !state.is_closed;
+        if begins {
+            (state.is_writing, state.begun) = (true, Some(Instant::now()));
+        }
+        begins
+    }
+
+    /// Takes the records out of memory, or the part that could not be written before, and writes them. Returns the segment;
+    /// `None` if there is nothing to write.
+    fn write_segment(self: &Arc<Self>, session: &Weak<Session>, is_enough: bool) -> Result<Option<PathBuf>, String> {
+        let unwritten = self.lock().unwritten.take();
+        // The session keeps its recordings as long as its guard or a profiler lives.
+        let Some(session) = session.upgrade() else {
+            self.lock().unwritten = unwritten;
+            return Ok(None);
+        };
+        let Some((number, trace)) = unwritten.or_else(|| self.take_part(&session, is_enough)) else { return Ok(None) };
+        let written = self.folder(&session).and_then(|folder| write_segment_file(&trace, &folder, number));
+        if written.is_err() {
+            self.lock().unwritten = Some((number, trace));
+        }
+        written.map(Some)
+    }
+
+    /// Takes the records of the recording out of memory, unless it has ended. If they are few and nothing is new, they are
+    /// dropped.
+    fn take_part(self: &Arc<Self>, session: &Session, is_enough: bool) -> Option<(u32, Trace)> {
+        // Their records are still in memory.
+        session.pending_snapshots.take_all();
+        let is_current = || session.spill.current().is_some_and(|current| Arc::ptr_eq(&current, self));
+        let trace = session.recording.take_segment(is_current)?;
+        if !is_enough && !trace.has_new_records() {
+            return None;
+        }
+        let mut state = self.lock();
+        state.count += 1;
+        Some((state.count, trace))
+    }
+
+    /// Notes how writing has ended: with that segment, without records, or because of an error.
+    fn end_write(&self, written: Result<Option<PathBuf>, String>) {
+        let mut state = self.lock();
+        state.is_writing = false;
+        match written {
+            Ok(segment) => {
+                state.segments.extend(segment);
+                if state.retry.take().is_some() {
+                    drop(state);
+                    diag!(Stage, "spill", "records are moved to disk again");
+                }
+            }
+            // There is no further try.
+            Err(why) if state.is_closed => {
+                let lost = state.unwritten.take();
+                drop(state);
+                lost.iter().for_each(|(_, trace)| report_lost(trace, &why));
+            }
+            Err(why) => {
+                let wait = state.retry.map_or(FIRST_RETRY, |(_, wait)| (wait * 2).min(LAST_RETRY));
+                let is_news = state.retry.replace((deadline_after(wait), wait)).is_none();
+                if state.folder.as_ref().is_some_and(|folder| !folder.path.exists()) {
+                    state.folder = None;
+                }
+                drop(state);
+                if is_news {
+                    diag!(
+                        Error,
+                        "spill",
+                        "records are not moved to disk for now: {why}; until it succeeds, the newest are kept in memory, and \
+                         those that they replace are counted"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Returns the folder of the segments, after creating it.
+    fn folder(&self, session: &Session) -> Result<PathBuf, String> {
+        if let Some(folder) = &self.lock().folder {
+            return Ok(folder.path.clone());
+        }
+        let path = session.segment_folder()?;
+        let failed = |error: io::Error| format!("cannot create {}: {error}; set SPILL_DIR to a folder", path.display());
+        create_private_folder(&path).map_err(failed)?;
+        let lock = private_file(&path.join(LOCK)).and_then(|mut lock| {
+            // Without file locks, other processes cannot see it.
+            let _ = file_lock::try_lock(&lock);
+            writeln!(lock, "{}", std::process::id()).map(|()| lock)
+        });
+        let lock = lock.map_err(|error| {
+            let _ = fs::remove_dir_all(&path);
+            failed(error)
+        })?;
+        self.lock().folder = Some(SegmentFolder { path: path.clone(), _lock: lock });
+        Ok(path)
+    }
+
+    /// Waits for the segment that is being written, at most until `deadline`.
+    fn wait(&self, deadline: Instant) {
+        const INTERVAL: Duration = Duration::from_millis(1);
+        while self.lock().is_writing && Instant::now() < deadline {
+            std::thread::sleep(INTERVAL);
+        }
+    }
+
+    /// Leaves the segments on disk, and reports them. Writes the part that could not be written, and the rest of the recording.
+    pub(crate) fn leave_on_disk(&self, session: &Session, rest: Option<Trace>) {
+        let (unwritten, next) = {
+            let mut state = self.lock();
+            (state.unwritten.take(), state.count + 1)
+        };
+        for (number, trace) in unwritten.into_iter().chain(rest.map(|rest| (next, rest))) {
+            let written = self.folder(session).and_then(|folder| write_segment_file(&trace, &folder, number));
+            match written {
+                Ok(path) => self.lock().segments.push(path),
+                Err(why) => report_lost(&trace, &why),
+            }
+        }
+        let state = self.lock();
+        let count = state.segments.len() as u64 + u64::from(state.is_writing);
+        if let (Some(folder), 1..) = (&state.folder, count) {
+            let parts = count_with_noun(count, "earlier part");
+            let path = folder.path.display().to_string();
+            drop(state);
+            diag!(Stage, "spill", "{parts} of the recording: run `kineto repair {path}`");
+        }
+    }
+}
+
+impl Session {
+    /// Returns when to stop waiting for a segment that is being written.
+    pub(crate) fn spill_deadline(&self) -> Instant {
+        self.settings.exit_deadline(Instant::now())
+    }
+
+    /// Writes a recording with parts that were moved to disk: each to a file of its own, `app.part1.json`, `app.part2.json` …
+    ///
+    /// The rest comes first, because it is only in memory. A segment is removed when its file is whole. One that cannot be read
+    /// is left; when a file cannot be written, so are all further ones. What has no file of its own is left as a segment.
+    pub(crate) fn write_parts(
+        &self,
+        parts: &SpilledRecording,
+        rest: Option<Trace>,
+        output: Option<&Path>,
+    ) -> Result<(), Error> {
+        let Some(output) = output else {
+            parts.leave_on_disk(self, rest);
+            return Ok(());
+        };
+        let write = |trace: &Trace, number: u32| {
+            let path = part_path(output, number.into());
+            self.writes.write_in_time(trace.clone(), path, self.settings.patience())?;
+            Ok::<_, Error>(trace.progress().file_cut().is_none())
+        };
+        let (count, unwritten, segments) = {
+            let mut state = parts.lock();
+            (state.count, state.unwritten.take(), std::mem::take(&mut state.segments))
+        };
+        let written = rest.as_ref().map_or(Ok(true), |rest| write(rest, count + 1));
+        let rest = rest.filter(|_| written.is_err());
+        let write_or_report = |trace: &Trace, number| {
+            write(trace, number).unwrap_or_else(|error| {
+                diag!(Error, "spill", "{error}");
+                false
+            })
+        };
+        let unwritten = unwritten.filter(|(number, trace)| !write_or_report(trace, *number));
+        let mut can_write = unwritten.is_none();
+        let mut left = Vec::new();
+        for segment in segments {
+            let is_written = match can_write.then(|| Trace::read_segment(&segment)) {
+                Some(Ok(read)) => {
+                    can_write = write_or_report(&read.trace, read.number());
+                    can_write
+                }
+                Some(Err(error)) => {
+                    diag!(Error, "spill", "a part of the recording has no trace: {error}");
+                    false
+                }
+                None => false,
+            };
+            // One that cannot be removed is only a second copy.
+            let _ = is_written.then(|| fs::remove_file(&segment));
+            left.extend(segment.exists().then_some(segment));
+        }
+        let is_over = left.is_empty() && can_write;
+        let folder = {
+            let mut state = parts.lock();
+            (state.unwritten, state.segments) = (unwritten, left);
+            let is_over = is_over && rest.is_none() && !state.is_writing;
+            state.folder.take_if(|_| is_over).map(|folder| folder.path)
+        };
+        match folder {
+            Some(path) => drop(fs::remove_dir_all(path)),
+            None => parts.leave_on_disk(self, rest),
+        }
+        written.map(drop)
+    }
+
+    /// Returns the folder for the segments of a recording: in the configured one, or next to the output.
+    fn segment_folder(&self) -> Result<PathBuf, String> {
+        let output = self.dump_output().ok();
+        let folder = self.settings.first_config().spill_folder.clone();
+        let folder = folder.or_else(|| Some(output.as_ref()?.parent()?.to_owned()));
+        let stem =
+            output.as_deref().and_then(Path::file_name).map_or(OsStr::new("kineto"), |name| stem_and_end(name).0);
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time = format!("{:#}", UtcTime(since.as_secs())).replace(['-', ':', 'Z'], "");
+        let mut name = stem.to_owned();
+        name.push(format!("_{}_{time}.{:03}Z.segments", std::process::id(), since.subsec_millis()));
+        folder
+            .map(|folder| folder.join(name))
+            .ok_or_else(|| "there is no folder for segments; set SPILL_DIR".to_owned())
+    }
+}
+
+fn report_lost(trace: &Trace, why: &str) {
+    let records = count_with_noun(trace.stats().slices, "slice");
+    diag!(Error, "spill", "a part of the recording is lost, {records}: {why}");
+}
+
+/// Writes a segment; returns its path.
+fn write_segment_file(trace: &Trace, folder: &Path, number: u32) -> Result<PathBuf, String> {
+    let path = folder.join(format!("seg-{number:06}.kseg"));
+    let growing = path.with_extension("kseg.tmp");
+    let write = || -> io::Result<()> {
+        disk::check_free_space(folder)?;
+        let _ = fs::remove_file(&growing);
+        trace.write_segment(number, private_file(&growing)?)?;
+        fs::rename(&growing, &path)
+    };
+    write().map_err(|error| {
+        let _ = fs::remove_file(&growing);
+        Error::io("write", &path, error, "free the disk, or set SPILL_DIR to another").to_string()
+    })?;
+    Ok(path)
+}
+
+/// Creates a folder that only this user may read: fields of spans may be secret.
+fn create_private_folder(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+/// Creates a file that only this user may read.
+fn private_file(path: &Path) -> io::Result<File> {
+    let mut options = fs::OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.write(true).create_new(true).open(path)
+}
