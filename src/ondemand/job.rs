@@ -136,10 +136,12 @@ impl Job {
         };
         let noted = NotedFiles::new(to);
         let path = match kind {
-            RequestKind::MemoryProfile => session.memory_profile.write_timeline(&trace, &noted, output)?,
-            RequestKind::Trace => trace.save_all_to(&noted, output)?,
+            RequestKind::MemoryProfile => session.memory_profile.write_timeline(&trace, &noted, output),
+            RequestKind::Trace => trace.save_all_to(&noted, output),
         };
-        written.add_request(noted.into_paths(), &session.settings.next_config().ondemand.kept);
+        let limits = session.settings.next_config().ondemand.kept;
+        written.add_request(noted.into_paths(), self.request.is_own, &limits);
+        let path = path?;
         let content = match (kind, trace.why_empty()) {
             (RequestKind::MemoryProfile, _) => "allocations".to_owned(),
             (RequestKind::Trace, Some(why)) => format!("empty: {why}"),

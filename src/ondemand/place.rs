@@ -210,9 +210,11 @@ impl Destination for NotedFiles<'_> {
 }
 
 impl WrittenRequest {
-    fn new(paths: Vec<PathBuf>) -> WrittenRequest {
+    /// Finds the written files again, as far as `is_ours` says that they are still the same.
+    fn new(paths: Vec<PathBuf>, is_ours: impl Fn(&Path, &FileId) -> bool) -> WrittenRequest {
         let known = |path: PathBuf| Some((open_folder_of(&path)?.id_of(path.file_name()?).ok()?, path));
-        let files: Vec<_> = paths.into_iter().filter_map(known).map(|(id, path)| (path, id)).collect();
+        let files = paths.into_iter().filter_map(known).filter(|(id, path)| is_ours(path, id));
+        let files: Vec<_> = files.map(|(id, path)| (path, id)).collect();
         let bytes = files.iter().filter_map(|(path, _)| fs::symlink_metadata(path).ok()).map(|file| file.len()).sum();
         WrittenRequest { files, bytes }
     }
@@ -239,12 +241,15 @@ impl WrittenFiles {
         self.ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds the files of a request, and removes those of the oldest requests beyond the limits.
-    pub(super) fn add_request(&self, paths: Vec<PathBuf>, limits: &RetentionLimits) {
+    /// Adds the files of a request, and removes those of the oldest requests beyond the limits. If the request `is_own`, the
+    /// program named the files; else, they are among those that were [added](Self::add).
+    pub(super) fn add_request(&self, paths: Vec<PathBuf>, is_own: bool, limits: &RetentionLimits) {
         if *limits == RetentionLimits::NONE {
             return;
         }
-        let added = WrittenRequest::new(paths);
+        // Not a device such as /dev/null, nor what has taken the file's place.
+        let is_file = |path: &Path| fs::symlink_metadata(path).is_ok_and(|file| file.is_file());
+        let added = WrittenRequest::new(paths, |path, id| is_file(path) && (is_own || self.contains(id)));
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         // A file that was written over is no longer there.
         let is_replaced = |path: &PathBuf| added.files.iter().any(|(new, _)| new == path);
@@ -439,7 +444,7 @@ mod tests {
             root.join(name)
         };
         let left = |names: &[&str], limits: RetentionLimits| {
-            written.add_request(names.iter().map(|name| write(name)).collect(), &limits);
+            written.add_request(names.iter().map(|name| write(name)).collect(), true, &limits);
             let mut left: Vec<_> = fs::read_dir(&root).unwrap().map(|file| file.unwrap().file_name()).collect();
             left.sort();
             left.into_iter().map(|name| name.into_string().unwrap()).collect::<Vec<_>>()
@@ -457,6 +462,11 @@ mod tests {
         assert_eq!(left(&["d.json"], files(1)), ["b.json", "d.json", "other.json"]);
         assert_eq!(left(&["e.json"], bytes(1)), ["b.json", "e.json", "other.json"], "the newest stays");
         assert_eq!(left(&["f.json"], RetentionLimits::NONE).len(), 4);
+        // Neither a device nor what has taken the place of a request's file is removed.
+        let (foreign, limits) = (write("foreign.json"), files(1));
+        written.add_request(vec![PathBuf::from("/dev/null"), foreign.clone()], false, &limits);
+        written.add_request(vec![write("g.json")], true, &limits);
+        assert!(Path::new("/dev/null").exists() && foreign.exists() && !root.join("e.json").exists());
     }
 
     #[test]
