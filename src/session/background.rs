@@ -123,17 +123,20 @@ impl Saver<'static> {
     /// # Errors
     /// Those of [`Trace::save_in_background`].
     pub fn save_in_background(self, path: impl AsRef<Path>) -> Result<BackgroundSave, Error> {
-        BackgroundSave::start(path.as_ref().to_owned(), self.trace.flush_timeout(), self)
+        BackgroundSave::start(path.as_ref().to_owned(), self.trace.flush_timeout(), Some(self))
     }
 }
 
-impl SaveJob for Saver<'static> {
+/// A saver that is dropped when the file is written, before anyone learns of the result.
+impl SaveJob for Option<Saver<'static>> {
     fn take_trace(&mut self) -> Result<Trace, Error> {
-        Ok(self.trace.clone())
+        self.as_ref()
+            .map(|saver| saver.trace.clone())
+            .ok_or_else(|| Error::new(ErrorKind::NotActive, "the trace was saved already; please report this"))
     }
 
     fn save(&mut self, _trace: &Trace, path: &Path) -> Result<(), Error> {
-        self.write(path)
+        self.take().map_or(Ok(()), |saver| saver.save(path))
     }
 }
 

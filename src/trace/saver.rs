@@ -50,10 +50,6 @@ impl<'f> Saver<'f> {
     /// # Errors
     /// Those of [`Trace::save`].
     pub fn save(mut self, path: impl AsRef<Path>) -> Result<(), Error> {
-        self.write(path.as_ref())
-    }
-
-    pub(crate) fn write(&mut self, path: &Path) -> Result<(), Error> {
-        self.trace.save_to(self.trace.destination(), path, &mut self.report).map(drop)
+        self.trace.save_to(self.trace.destination(), path.as_ref(), &mut self.report).map(drop)
     }
 }
