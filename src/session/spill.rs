@@ -284,7 +284,7 @@ impl Session {
 
     /// Writes a recording with parts that were moved to disk: each to a file of its own, `app.part1.json`, `app.part2.json` …
     ///
-    /// The rest comes first, because it is only in memory. A segment is removed when its file is whole. One that cannot be read
+    /// The rest comes first, because it is only in memory. A segment is removed when its file is whole, or as large as wanted. One that cannot be read
     /// is left; when a file cannot be written, so are all further ones. What has no file of its own is left as a segment.
     pub(crate) fn write_parts(
         &self,
@@ -299,7 +299,7 @@ impl Session {
         let write = |trace: &Trace, number: u32| {
             let path = part_path(output, number.into());
             self.writes.write_in_time(trace.clone(), path, self.settings.patience())?;
-            Ok::<_, Error>(trace.progress().file_cut().is_none())
+            Ok::<_, Error>(trace.progress().file_cut().is_none_or(|cut| cut.is_at_size_limit()))
         };
         let (count, unwritten, segments) = {
             let mut state = parts.lock();

@@ -35,6 +35,11 @@ pub(crate) struct FileCut {
 }
 
 impl FileCut {
+    /// Returns whether the file is as large as wanted.
+    pub(crate) fn is_at_size_limit(&self) -> bool {
+        self.size_limit.is_some()
+    }
+
     /// Returns what was reached, and what to do, of a trace with so many rows in all.
     pub(crate) fn describe(&self, of: u64) -> String {
         let rows = self.rows;
@@ -42,7 +47,7 @@ impl FileCut {
             None => format!("closed at the time limit with {rows} of {of} rows: raise flush_timeout"),
             Some(limit) => format!(
                 "closed at the file limit of {} MiB with {rows} of {of} rows: raise FILE_LIMIT_MB, or record less with a filter",
-                limit >> 20
+                limit.div_ceil(1 << 20)
             ),
         }
     }
