@@ -287,8 +287,9 @@ impl Profiler {
     /// extensions; names sort by time. The header's `dump_reason` is the whole reason. With
     /// [`Overflow::KeepNewest`](crate::Overflow::KeepNewest), it holds the newest records, up to this call.
     ///
-    /// The call only notes the time: the thread takes the records up to then, and so does the end of the recording if that is
-    /// earlier. Nothing waits for the file, except [`BackgroundSave::wait`] and the end of the process. Until the file is complete, its records take memory within the buffer limit. Then the oldest dumps are
+    /// The call notes the time, and waits at most while another snapshot is taken: the thread takes the spans and events up to
+    /// then, and so does the end of the recording if that is earlier. Only [`BackgroundSave::wait`] and the end of the process
+    /// wait for the file. Until it is complete, its records take memory within the buffer limit. Then the oldest dumps are
     /// [removed](crate::KinetoLayerBuilder::keep_dumps). [`dump_on`](crate::KinetoLayerBuilder::dump_on) dumps by itself.
     ///
     /// ```

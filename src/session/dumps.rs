@@ -32,19 +32,22 @@ impl Session {
 
     /// Returns whether the end of the program writes the trace of a recording; if not, reports that.
     pub(crate) fn writes_at_end(&self) -> bool {
-        let Some(why) = self.settings.first_config().why_unwritten_at_end() else { return true };
+        let Some(why) = self.why_unwritten_at_end() else { return true };
         let dumps = count_with_noun(self.dumps.load(Ordering::Relaxed), "dump");
-        diag!(
-            Stage,
-            "trace",
-            "wrote no file at the end, after {dumps}: {why}; set WRITE_AT_END=true or name an output for one"
-        );
+        diag!(Stage, "trace", "wrote no file at the end, after {dumps}: {why}");
         false
+    }
+
+    /// Returns why the end of the program writes no trace, and what to do; `None` if it writes one. A configuration file that is
+    /// read again may name an output.
+    fn why_unwritten_at_end(&self) -> Option<&'static str> {
+        self.settings.first_config().why_unwritten_at_end()?;
+        self.settings.next_config().why_unwritten_at_end()
     }
 
     /// Returns the output that the program misses if it drops a trace of its own unused.
     pub(crate) fn output_at_end(&self) -> Option<PathBuf> {
-        let is_written = self.settings.first_config().why_unwritten_at_end().is_none();
+        let is_written = self.why_unwritten_at_end().is_none();
         is_written.then(|| self.output_path()).flatten()
     }
 

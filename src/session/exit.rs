@@ -127,6 +127,7 @@ impl Session {
         is_recording && !self.recording.is_forked() && self.requests.active_request().is_none()
     }
 
+    /// Begins to write what was recorded so far to the output, if any, for a process that ends at `deadline`.
     ///
     /// With `at_end`, the program decides nothing more, and its settings may say that no file is written.
     fn begin_flush(&self, deadline: Instant, at_end: bool) -> Result<Option<PendingWrite>, Error> {

@@ -100,7 +100,8 @@ pub trait SessionObserver: fmt::Debug + Send + Sync {
     /// `dump_reason`. This concerns dumps that [triggers](crate::KinetoLayerBuilder::dump_on) cause and those of
     /// [`Profiler::dump`](crate::Profiler::dump).
     ///
-    /// It is called on the thread that wrote the file, before the process ends. Pass the file to another thread to upload it:
+    /// It is called on the thread that wrote the file, or that calls an observer just then; mostly before the process ends. Pass
+    /// the file to another thread to upload it:
     ///
     /// ```
     /// use std::path::{Path, PathBuf};

@@ -1,7 +1,8 @@
 //! Snapshots that another thread takes, up to the time of the call: the caller does not wait for the ring of chunks.
 
 use super::recording::{SessionRecording, SnapshotPoint};
-use crate::error::Error;
+use super::requests::REQUEST_IS_RECORDING;
+use crate::error::{Error, ErrorKind};
 use crate::os::fork;
 use crate::trace::Trace;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,6 +27,9 @@ impl PendingSnapshots {
     pub(super) fn add(&self, recording: &Arc<SessionRecording>) -> Result<Arc<PendingSnapshot>, Error> {
         // The end of the recording holds this lock too, so it misses none.
         let state = recording.lock_state()?;
+        if state.active_request.active_id().is_some() {
+            return Err(Error::new(ErrorKind::NotActive, REQUEST_IS_RECORDING));
+        }
         let point = recording.mark_snapshot(&state)?;
         let snapshot = Arc::new(PendingSnapshot { recording: recording.clone(), point, trace: Mutex::default() });
         self.all.lock().push(snapshot.clone());

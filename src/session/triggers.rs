@@ -9,11 +9,14 @@ use super::lock_within;
 use super::observer::SessionEvent;
 use crate::config::{DumpConfig, DumpTrigger};
 use crate::diag::diag;
+use crate::error::Error;
 use crate::os::{fork, signal};
 use crate::recorder::{TriggerCause, TriggerEvent, TriggerQueue};
 use crate::text::count_with_noun;
 use crate::time::Timestamp;
+use std::fmt::Display;
 use std::panic;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::thread::Thread;
@@ -110,12 +113,9 @@ impl DumpControl {
             }
             Err(error) => {
                 self.state.lock().pending = None;
-                diag!(
-                    Error,
-                    "dump",
-                    "no dump for: {}: cannot start a thread: {error}; end other threads",
-                    trigger.cause
-                );
+                let error = Error::io("start a thread for", Path::new("a dump"), error, "end other threads");
+                let session = self.session.get().and_then(Weak::upgrade);
+                session.iter().for_each(|session| report_failure(session, &trigger.cause, error.clone()));
             }
         }
     }
@@ -144,11 +144,7 @@ impl DumpControl {
                 diag!(Stage, "dump", "dumping the newest records: {cause}; and for {joined}");
             }
             Ok(()) => diag!(Stage, "dump", "dumping the newest records: {cause}"),
-            Err(error) => {
-                diag!(Warning, "dump", "no dump for: {cause}: {error}");
-                let event = SessionEvent::DumpEnded { reason: cause.to_string(), dump: Err(error) };
-                session.recording.observers.notify(event);
-            }
+            Err(error) => report_failure(&session, &cause, error),
         }
     }
 
@@ -157,6 +153,12 @@ impl DumpControl {
         self.handle_triggers(posted);
         self.dump_now();
     }
+}
+
+/// Reports that a trigger has no dump.
+fn report_failure(session: &Session, cause: &impl Display, error: Error) {
+    diag!(Warning, "dump", "no dump for: {cause}: {error}");
+    session.recording.observers.notify(SessionEvent::DumpEnded { reason: cause.to_string(), dump: Err(error) });
 }
 
 impl Default for DumpControl {
@@ -180,7 +182,7 @@ impl Session {
     }
 
     /// Begins to write the dump for a trigger; does nothing if there are no records.
-    fn dump_for_trigger(&self, trigger: TriggerEvent, counts: TriggerCounts) -> Result<(), crate::error::Error> {
+    fn dump_for_trigger(&self, trigger: TriggerEvent, counts: TriggerCounts) -> Result<(), Error> {
         let output = self.dump_output()?;
         let mut trace = self.recording.snapshot()?;
         if trace.why_empty().is_some() {

@@ -196,14 +196,15 @@ impl Default for DumpConfig {
 }
 
 impl Config {
-    /// Returns why the end of the program writes no trace, if it does not.
+    /// Returns why the end of the program writes no trace, and what to do; `None` if it writes one.
     pub(crate) fn why_unwritten_at_end(&self) -> Option<&'static str> {
         let has_only_dumps =
             || !self.dumps.triggers.is_empty() && self.value_source(Key::LogFile) == ConfigSource::Default;
         match self.dumps.write_at_end {
             Some(true) => None,
-            Some(false) => Some("WRITE_AT_END is false"),
-            None => has_only_dumps().then_some("DUMP_ON is set and no file is named"),
+            Some(false) => Some("WRITE_AT_END is false; set it to true for one"),
+            None => has_only_dumps()
+                .then_some("DUMP_ON is set and no file is named; name an output for one, or set WRITE_AT_END=true"),
         }
     }
 }

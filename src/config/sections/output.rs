@@ -124,6 +124,8 @@ impl Config {
                 warnings.push(format!("{why}; traces go to {}", default.display()));
                 self.output = Output::Default;
                 self.merged.remove(Key::LogFile);
+                // A file is wanted, although it cannot be the named one.
+                self.dumps.write_at_end.get_or_insert(true);
             }
             Err(why) => return Err(why),
         }
