@@ -112,7 +112,7 @@ pub(crate) const TESTS: &[Test] = &[
             ("KINETO_FILTER", "app=loud"),
             ("KINETO_ACTIVITY_TYPES", "cpu_op,nothing_of_the_kind"),
             ("KINETO_GZIP_LEVEL", "twelve"),
-            ("KINETO_OVERFLOW", "spill"),
+            ("KINETO_OVERFLOW", "keep_oldest"),
             ("KINETO_PERFORMANCE_EVENTS", "nothing-of-the-kind"),
         ] {
             let env = [("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json"), ("KINETO_TYPO", "1"), (name, value)];
