@@ -153,6 +153,11 @@ impl ChunkPool {
         !self.budget.has_room(wanted + self.left_free())
     }
 
+    /// Returns whether threads have used half of what is left free for them.
+    pub(crate) fn is_half_used(&self) -> bool {
+        !self.budget.has_room(Chunk::BYTES + self.left_free() / 2)
+    }
+
     /// Returns whether a thread would find no chunk now.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.ready.is_empty() && !self.budget.has_room(Chunk::BYTES)

@@ -329,9 +329,9 @@ impl RingState {
     /// Returns whether the oldest chunk is to be evicted.
     fn is_eviction_due(&self, pool: &ChunkPool, until: Ticks) -> bool {
         let Some((oldest, at)) = self.retired.front() else { return false };
-        // Evicting what a trace holds frees nothing: the history stays, unless threads would lose records.
+        // Evicting what a trace holds frees nothing: the history stays until threads need the memory after it.
         let is_useful = || {
-            if oldest.chunk.is_unique() { pool.is_low() } else { pool.is_exhausted() && self.oldest_free().is_some() }
+            if oldest.chunk.is_unique() { pool.is_low() } else { pool.is_half_used() && self.oldest_free().is_some() }
         };
         *at < until || is_useful()
     }
