@@ -387,9 +387,9 @@ fn write_segment_file(trace: &Trace, folder: &Path, number: u32) -> Result<PathB
 
 /// Creates a folder that only this user may read: fields of spans may be secret.
 fn create_private_folder(path: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
+    let builder = &mut fs::DirBuilder::new();
     #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    std::os::unix::fs::DirBuilderExt::mode(builder, 0o700);
     builder.create(path)
 }
 

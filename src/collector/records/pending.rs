@@ -6,8 +6,8 @@ use std::collections::{HashMap, HashSet};
 
 /// How long a record waits, in nanoseconds before the newest one of its arena.
 const WAIT_NS: u64 = 60_000_000_000;
-/// The most launches that wait, and the most work: the newest.
-const MOST: usize = 1 << 16;
+/// The blocks of an arena that are searched, the newest: the collector waits meanwhile. A vendor's buffer fills about as many.
+const SEARCHED: usize = 64;
 
 /// Moves pending launches, their external ids, and pending work to the arenas `to`, which are empty. Returns how many blocks
 /// were begun.
@@ -23,7 +23,8 @@ pub(super) fn move_pending(from: &mut [Arena; ARENAS], to: &mut [Arena; ARENAS],
     };
     for arena in [Role::Call, Role::Work, Role::External].map(Role::arena_index) {
         let (Some(from), Some(to)) = (from.get_mut(arena), to.get_mut(arena)) else { continue };
-        from.for_each_block(|words| {
+        let old = from.full.len().saturating_sub(SEARCHED);
+        from.for_each_block(old, |words| {
             if !block_entries(arena, words).any(|entry| is_pending(&entry)) {
                 return None;
             }
@@ -43,7 +44,8 @@ pub(super) fn move_pending(from: &mut [Arena; ARENAS], to: &mut [Arena; ARENAS],
 /// newest work: if a graph launched it, more may follow.
 fn find_pending(arenas: &[Arena; ARENAS], last_call_before: u64) -> HashSet<u64> {
     let entries = |role: Role| {
-        let blocks = arenas.get(role.arena_index()).into_iter().flat_map(Arena::blocks);
+        let arena = arenas.get(role.arena_index());
+        let blocks = arena.into_iter().flat_map(|arena| arena.blocks().skip(arena.full.len().saturating_sub(SEARCHED)));
         blocks.flat_map(move |block| block_entries(role.arena_index(), block))
     };
     let recent = |role: Role, is_wanted: fn(&Entry<'_>, u64) -> bool| {
@@ -53,8 +55,7 @@ fn find_pending(arenas: &[Arena; ARENAS], last_call_before: u64) -> HashSet<u64>
                 && entry.end().saturating_add(WAIT_NS) >= newest
                 && is_wanted(entry, last_call_before)
         };
-        let found = || entries(role).filter(is_recent).map(|entry| entry.correlation_id());
-        found().skip(found().count().saturating_sub(MOST)).collect::<HashSet<_>>()
+        entries(role).filter(is_recent).map(|entry| entry.correlation_id()).collect::<HashSet<_>>()
     };
     let mut launches = recent(Role::Call, |call, _| call.launches_work());
     let mut work = recent(Role::Work, |work, last_call_before| work.correlation_id() > last_call_before);
