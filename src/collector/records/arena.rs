@@ -27,9 +27,9 @@ impl Arena {
         self.full.iter().map(|block| block.words.as_slice()).chain([self.open.as_slice()])
     }
 
-    /// Replaces the words of each block from `first` on by what `change` returns, if anything.
-    pub(super) fn for_each_block(&mut self, first: usize, mut change: impl FnMut(&[u64]) -> Option<Vec<u64>>) {
-        for block in self.full.iter_mut().skip(first) {
+    /// Replaces the words of each block by what `change` returns, if anything.
+    pub(super) fn for_each_block(&mut self, mut change: impl FnMut(&[u64]) -> Option<Vec<u64>>) {
+        for block in &mut self.full {
             change(&block.words).into_iter().for_each(|words| block.words = Arc::new(words));
         }
         change(&self.open).into_iter().for_each(|words| self.open = words);

@@ -2,17 +2,16 @@
 
 use super::arena::Arena;
 use super::collected::{ARENAS, Entry, Role, block_entries};
-use std::collections::{HashMap, HashSet};
+use kineto_trace::fallible::{Map, Set, attempt};
 
 /// How long a record waits, in nanoseconds before the newest one of its arena.
 const WAIT_NS: u64 = 60_000_000_000;
-/// The blocks of an arena that are searched, the newest: the collector waits meanwhile. A vendor's buffer fills about as many.
-const SEARCHED: usize = 64;
 
 /// Moves pending launches, their external ids, and pending work to the arenas `to`, which are empty. Returns how many blocks
 /// were begun.
 pub(super) fn move_pending(from: &mut [Arena; ARENAS], to: &mut [Arena; ARENAS], last_call_before: u64) -> u64 {
-    let pending = find_pending(from, last_call_before);
+    // Without memory to find them, none waits.
+    let pending = attempt(|| find_pending(from, last_call_before)).unwrap_or_default();
     if pending.is_empty() {
         return 0;
     }
@@ -23,8 +22,7 @@ pub(super) fn move_pending(from: &mut [Arena; ARENAS], to: &mut [Arena; ARENAS],
     };
     for arena in [Role::Call, Role::Work, Role::External].map(Role::arena_index) {
         let (Some(from), Some(to)) = (from.get_mut(arena), to.get_mut(arena)) else { continue };
-        let old = from.full.len().saturating_sub(SEARCHED);
-        from.for_each_block(old, |words| {
+        from.for_each_block(|words| {
             if !block_entries(arena, words).any(|entry| is_pending(&entry)) {
                 return None;
             }
@@ -42,10 +40,9 @@ pub(super) fn move_pending(from: &mut [Arena; ARENAS], to: &mut [Arena; ARENAS],
 
 /// Returns the correlation ids of recent launches without work, of recent work without its launch, and of each stream's
 /// newest work: if a graph launched it, more may follow.
-fn find_pending(arenas: &[Arena; ARENAS], last_call_before: u64) -> HashSet<u64> {
+fn find_pending(arenas: &[Arena; ARENAS], last_call_before: u64) -> Set<u64> {
     let entries = |role: Role| {
-        let arena = arenas.get(role.arena_index());
-        let blocks = arena.into_iter().flat_map(|arena| arena.blocks().skip(arena.full.len().saturating_sub(SEARCHED)));
+        let blocks = arenas.get(role.arena_index()).into_iter().flat_map(Arena::blocks);
         blocks.flat_map(move |block| block_entries(role.arena_index(), block))
     };
     let recent = |role: Role, is_wanted: fn(&Entry<'_>, u64) -> bool| {
@@ -55,19 +52,19 @@ fn find_pending(arenas: &[Arena; ARENAS], last_call_before: u64) -> HashSet<u64>
                 && entry.end().saturating_add(WAIT_NS) >= newest
                 && is_wanted(entry, last_call_before)
         };
-        entries(role).filter(is_recent).map(|entry| entry.correlation_id()).collect::<HashSet<_>>()
+        entries(role).filter(is_recent).map(|entry| entry.correlation_id()).collect::<Set<_>>()
     };
     let mut launches = recent(Role::Call, |call, _| call.launches_work());
     let mut work = recent(Role::Work, |work, last_call_before| work.correlation_id() > last_call_before);
     for call in entries(Role::Call) {
         work.remove(&call.correlation_id());
     }
-    let mut newest_of = HashMap::new();
+    let mut newest_of = Map::default();
     for work in entries(Role::Work) {
         launches.remove(&work.correlation_id());
         newest_of.insert((work.device_or_context(), work.stream()), work.correlation_id());
     }
-    launches.extend(work);
-    launches.extend(newest_of.into_values().filter(|id| *id != 0));
+    let newest = newest_of.into_iter().map(|(_, id)| id).filter(|id| *id != 0);
+    launches.extend(work.iter().copied().chain(newest));
     launches
 }
