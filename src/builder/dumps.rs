@@ -100,8 +100,8 @@ impl KinetoLayerBuilder {
     }
 }
 
-/// Checks that dumps and segments can be written, if they are wanted. If not, that is an error if `is_fatal` of the key,
-/// else reported.
+/// Checks that dumps and segments can be written, if they are wanted. If not, that is an error where `is_fatal` returns true for
+/// the key, and reported otherwise.
 pub(super) fn settle_files(
     config: &mut Config,
     has_handler: bool,

@@ -15,7 +15,7 @@ use crate::time::UtcTime;
 use crate::trace::Trace;
 use crate::write::file::stem_and_end;
 use crate::write::sink::OneWriter;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -138,16 +138,22 @@ fn is_one_stream(output: &Path) -> bool {
 /// Returns `<stem>_<pid>_<UTC>_<number>_<reason><extensions>`, next to the output. Those of one process sort by time.
 fn dump_path(output: &Path, pid: u32, since: Duration, number: u64, reason: &str) -> PathBuf {
     let (stem, end) = stem_and_end(output.file_name().unwrap_or_default());
-    let pid = format!("_{pid}");
-    let without_pid = stem.to_str().and_then(|stem| stem.strip_suffix(&*pid));
-    let second = format!("{:#}", UtcTime(since.as_secs())).replace(['-', ':', 'Z'], "");
-    let (millisecond, reason) = (since.subsec_millis(), name_part(reason));
-    let mut name = without_pid.map_or(stem, OsStr::new).to_owned();
-    name.push(format!("{pid}_{second}.{millisecond:03}Z_{number:03}_{reason}{end}"));
+    let mut name = with_process_and_time(stem, pid, since);
+    name.push(format!("_{number:03}_{}{end}", name_part(reason)));
     match output.to_str().filter(|text| text.contains("://")).and_then(|url| url.rsplit_once('/')) {
         Some((folder, _)) => format!("{folder}/{}", name.display()).into(),
         None => output.with_file_name(name),
     }
+}
+
+/// Adds a process, unless the name ends with it, and a time: `app_4242_20261126T074938.123Z`.
+pub(super) fn with_process_and_time(name: &OsStr, pid: u32, since: Duration) -> OsString {
+    let pid = format!("_{pid}");
+    let without_pid = name.to_str().and_then(|name| name.strip_suffix(&*pid));
+    let second = format!("{:#}", UtcTime(since.as_secs())).replace(['-', ':', 'Z'], "");
+    let mut name = without_pid.map_or(name, OsStr::new).to_owned();
+    name.push(format!("{pid}_{second}.{:03}Z", since.subsec_millis()));
+    name
 }
 
 /// Returns a reason as a part of a file name: at most 32 lower-case letters, digits and dashes.

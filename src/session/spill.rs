@@ -5,6 +5,7 @@
 //! be written stays in memory, and the rest of the memory keeps the newest records, which are counted where they replace
 //! others. Writing is tried again, less and less often.
 
+use super::dumps::with_process_and_time;
 use super::{Session, deadline_after};
 use crate::collector::CollectorSet;
 use crate::diag::diag;
@@ -15,7 +16,6 @@ use crate::recorder::Recorder;
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::segment::folder::LOCK;
 use crate::text::count_with_noun;
-use crate::time::UtcTime;
 use crate::trace::Trace;
 use crate::write::file::stem_and_end;
 use std::ffi::OsStr;
@@ -284,8 +284,9 @@ impl Session {
 
     /// Writes a recording with parts that were moved to disk: each to a file of its own, `app.part1.json`, `app.part2.json` …
     ///
-    /// The rest comes first, because it is only in memory. A segment is removed when its file is whole, or as large as wanted. One that cannot be read
-    /// is left; when a file cannot be written, so are all further ones. What has no file of its own is left as a segment.
+    /// The rest comes first, because it is only in memory. A segment is removed when its file is whole, or as large as wanted.
+    /// One that cannot be read is left; when a file cannot be written, so are all further ones. What has no file of its own is
+    /// left as a segment.
     pub(crate) fn write_parts(
         &self,
         parts: &SpilledRecording,
@@ -354,9 +355,8 @@ impl Session {
         let stem =
             output.as_deref().and_then(Path::file_name).map_or(OsStr::new("kineto"), |name| stem_and_end(name).0);
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let time = format!("{:#}", UtcTime(since.as_secs())).replace(['-', ':', 'Z'], "");
-        let mut name = stem.to_owned();
-        name.push(format!("_{}_{time}.{:03}Z.segments", std::process::id(), since.subsec_millis()));
+        let mut name = with_process_and_time(stem, std::process::id(), since);
+        name.push(".segments");
         folder
             .map(|folder| folder.join(name))
             .ok_or_else(|| "there is no folder for segments; set SPILL_DIR".to_owned())
