@@ -518,12 +518,12 @@ impl Trace {
         self.inner.metadata.add_json(key, json)
     }
 
-    /// Returns whether something began, or was lost, in the time of the trace.
+    /// Returns whether something began, was delivered, or was lost in the time of the trace.
     pub(crate) fn has_new_records(&self) -> bool {
         let index = self.index();
-        let devices: u64 = self.linked_collections().iter().map(LinkedCollection::work_count).sum();
         index.slices > index.cut_slices
-            || index.events + index.memory + devices > 0
+            || index.events + index.memory + self.inner.own_rows() > 0
+            || self.inner.collections.iter().any(|each| each.records.record_bytes() > 0)
             || self.stats().losses.iter().any(|(loss, _)| loss.is_loss())
     }
 

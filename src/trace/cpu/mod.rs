@@ -300,6 +300,15 @@ mod tests {
     }
 
     #[test]
+    fn pushed_activities_are_new_records() {
+        let finish = |builder: CpuTraceBuilder| builder.finish(ns(9));
+        assert!(!finish(CpuTraceBuilder::new(ns(0), "x")).has_new_records());
+        let mut builder = CpuTraceBuilder::new(ns(0), "x");
+        builder.push(&slice("op")).unwrap();
+        assert!(finish(builder).has_new_records());
+    }
+
+    #[test]
     fn full_builder_refuses_and_counts() {
         let mut builder = CpuTraceBuilder::new(ns(0), "x").limit_bytes(2000);
         let mut pushed = 0;
