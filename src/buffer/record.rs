@@ -165,11 +165,18 @@ pub(crate) struct CommittedSlots<'c> {
     slots: &'c [[AtomicU64; 4]],
     /// The id of the first slot.
     first_id: u64,
+    /// If the slots below are in an earlier part of the recording: where the others begin.
+    new_from: Option<usize>,
 }
 
 impl<'c> CommittedSlots<'c> {
     pub(crate) fn new(slots: &'c [[AtomicU64; 4]], first_id: u64) -> CommittedSlots<'c> {
-        CommittedSlots { slots, first_id }
+        CommittedSlots { slots, first_id, new_from: None }
+    }
+
+    /// Marks the records from that slot on as new: no earlier part of the recording has them.
+    pub(crate) fn with_new_from(self, new_from: Option<usize>) -> CommittedSlots<'c> {
+        CommittedSlots { new_from, ..self }
     }
 
     /// Reads the record at slot `at`; `None` after the last, or if the slots are damaged.
@@ -264,6 +271,12 @@ impl CommittedRecord<'_> {
     /// Returns the slot of its head.
     pub(crate) fn slot(&self) -> usize {
         self.at
+    }
+
+    /// Returns whether the record was committed after the part of the recording before was taken, whatever time it has.
+    #[inline]
+    pub(crate) fn is_new(&self) -> bool {
+        self.all.new_from.is_some_and(|from| self.at >= from)
     }
 
     /// Returns whether this is a slice whose record holds no end.

@@ -12,6 +12,7 @@ mod ring;
 mod slice_extras;
 mod span_table;
 mod stored;
+mod taken;
 mod thread_selection;
 mod triggers;
 
@@ -24,11 +25,14 @@ pub use slice_extras::CounterReport;
 pub(crate) use slice_extras::{SliceExtras, no_stacks};
 pub(crate) use span_table::{Origin, SpanEntry, SpanTable, StoredState};
 pub(crate) use stored::StoredPart;
+#[cfg(test)]
+pub(crate) use taken::TakenChunk;
+pub(crate) use taken::{RecordedBuffers, RecordedPart};
 pub use thread_selection::ThreadFilter;
 pub(crate) use thread_selection::ThreadSelection;
 pub(crate) use triggers::{TriggerCause, TriggerEvent, TriggerQueue, WatchedSpan};
 
-use crate::buffer::{Chunk, ChunkPool, CommittedSlots, Losses, ReservedBytes, SLOTS};
+use crate::buffer::{Chunk, ChunkPool, Losses, ReservedBytes, SLOTS};
 use crate::callsite::{Rules, Sites};
 use crate::clock;
 use crate::collector::{CollectorSet, Eviction};
@@ -38,7 +42,7 @@ use crate::os::{fork, memory, platform};
 use crate::time::Ticks;
 use crossbeam_queue::ArrayQueue;
 use memory_listeners::ListenerSlot;
-use ring::{ChunkRing, RingContents};
+use ring::ChunkRing;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -129,30 +133,6 @@ pub(crate) struct RecorderSettings {
 
 /// Buckets of span keys; also the size of a thread's cache of spans.
 pub(crate) const CLOSINGS: usize = 64;
-
-/// What was recorded up to a stop or a snapshot.
-#[derive(Debug, Default)]
-pub(crate) struct RecordedBuffers {
-    /// Sorted by their first ids.
-    pub(crate) parts: Vec<RecordedPart>,
-    pub(crate) lanes: Vec<LaneRow>,
-    /// Payloads too large for a chunk, by the id that replaces them there.
-    pub(crate) large_payloads: Vec<(u64, Arc<LargePayload>)>,
-    pub(crate) evicted: EvictionCounts,
-    /// When all of this was taken.
-    pub(crate) at: Ticks,
-}
-
-/// Records with consecutive ids.
-#[derive(Debug)]
-pub(crate) enum RecordedPart {
-    /// A chunk, and its committed length when it was taken.
-    Chunk(Chunk, usize),
-    /// Records that outlived their chunk.
-    Retained(Arc<RetainedRecord>),
-    /// Records from a file.
-    Stored(StoredPart),
-}
 
 /// The ids of spans that may be entered again, and of slices that are open, sorted.
 type LiveIds = Vec<u64>;
@@ -555,81 +535,6 @@ impl Recorder {
     #[expect(clippy::indexing_slicing, reason = "bucket() is smaller than CLOSINGS")]
     pub(crate) fn close_counter(&self, key: u64) -> &AtomicU32 {
         &self.cache_generations[span_bucket(key)]
-    }
-}
-
-impl RecordedBuffers {
-    fn new(contents: RingContents, lanes: Vec<LaneRow>) -> RecordedBuffers {
-        let RingContents { at, chunks, large_payloads, retained, evicted } = contents;
-        let chunks = chunks.into_iter().map(|chunk| (chunk.committed_len(), chunk));
-        let chunks = chunks.map(|(committed, chunk)| RecordedPart::Chunk(chunk, committed));
-        let mut parts: Vec<_> = chunks.chain(retained.into_iter().map(RecordedPart::Retained)).collect();
-        parts.sort_unstable_by_key(RecordedPart::first_id);
-        RecordedBuffers { parts, lanes, large_payloads, evicted, at }
-    }
-}
-
-impl RecordedPart {
-    /// Returns the id of its first slot.
-    pub(crate) fn first_id(&self) -> u64 {
-        match self {
-            RecordedPart::Chunk(chunk, _) => chunk.first_id(),
-            RecordedPart::Retained(record) => record.first_id,
-            RecordedPart::Stored(part) => part.first_id,
-        }
-    }
-
-    /// Returns the epoch in which its records were written.
-    pub(crate) fn epoch(&self) -> u64 {
-        match self {
-            RecordedPart::Chunk(chunk, _) => chunk.epoch(),
-            RecordedPart::Retained(record) => record.epoch,
-            RecordedPart::Stored(part) => part.epoch,
-        }
-    }
-
-    /// Returns the lane of a retained record; a chunk names its lanes itself.
-    pub(crate) fn lane(&self) -> Option<u64> {
-        match self {
-            RecordedPart::Chunk(..) => None,
-            RecordedPart::Retained(record) => Some(record.lane),
-            RecordedPart::Stored(part) => part.lane,
-        }
-    }
-
-    /// Returns the records.
-    #[inline]
-    pub(crate) fn records(&self) -> CommittedSlots<'_> {
-        match self {
-            RecordedPart::Chunk(chunk, committed) => chunk.committed_slots(*committed),
-            RecordedPart::Retained(record) => record.records(),
-            RecordedPart::Stored(part) => part.records(),
-        }
-    }
-
-    /// Returns how many slots were committed after the part was taken.
-    pub(crate) fn committed_late(&self) -> u64 {
-        match self {
-            RecordedPart::Chunk(chunk, taken) => chunk.committed_len().saturating_sub(*taken) as u64,
-            RecordedPart::Retained(_) | RecordedPart::Stored(_) => 0,
-        }
-    }
-
-    /// Returns how many bytes it takes.
-    pub(crate) fn bytes(&self) -> u64 {
-        match self {
-            RecordedPart::Chunk(..) => Chunk::BYTES,
-            RecordedPart::Retained(record) => record.bytes(),
-            RecordedPart::Stored(part) => part.bytes(),
-        }
-    }
-
-    /// Returns the chunk.
-    pub(crate) fn into_chunk(self) -> Option<Chunk> {
-        match self {
-            RecordedPart::Chunk(chunk, _) => Some(chunk),
-            RecordedPart::Retained(_) | RecordedPart::Stored(_) => None,
-        }
     }
 }
 

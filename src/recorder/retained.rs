@@ -45,6 +45,7 @@ pub(super) enum EvictedRecord {
     Needed(RetainedRecord),
     /// Nothing needs the record; it may be a slice, an event or a memory record of that time, and have a large payload.
     Unneeded {
+        slot: usize,
         is_shown: bool,
         at: Option<Ticks>,
         large_payload: u64,
@@ -107,6 +108,7 @@ impl RetainedRecord {
             each(match key.filter(must_stay) {
                 Some(key) => EvictedRecord::Needed(RetainedRecord::copy(record, start, lane, chunk.epoch(), key)),
                 None => EvictedRecord::Unneeded {
+                    slot: record.slot(),
                     is_shown: matches!(record.head.tag, Tag::Slice | Tag::Instant | Tag::Counter),
                     at: matches!(record.head.tag, Tag::Slice | Tag::Instant | Tag::Counter | Tag::Memory)
                         .then_some(Ticks(a)),

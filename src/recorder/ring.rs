@@ -9,6 +9,7 @@
 use super::busy::Busy;
 use super::memory_listeners::InternalAllocGuard;
 use super::retained::{EvictedRecord, RetainedRecord, RetainedRecords};
+use super::taken::TakenChunk;
 use super::{LargePayload, LiveIds};
 use crate::buffer::{Chunk, ChunkPool, ReservedBytes, SLOTS};
 use crate::clock;
@@ -106,6 +107,8 @@ impl Drop for LockedHere {
 #[derive(Debug)]
 struct RingChunk {
     chunk: Chunk,
+    /// Its committed length when a trace was taken that is moved to disk.
+    saved_len: usize,
     /// How many of its slots were searched for references.
     searched: usize,
     references: Vec<u64>,
@@ -123,7 +126,7 @@ struct NeededRecords {
 #[derive(Debug, Default)]
 pub(super) struct RingContents {
     pub(super) at: Ticks,
-    pub(super) chunks: Vec<Chunk>,
+    pub(super) chunks: Vec<TakenChunk>,
     pub(super) large_payloads: Vec<(u64, Arc<LargePayload>)>,
     pub(super) retained: Vec<Arc<RetainedRecord>>,
     pub(super) evicted: EvictionCounts,
@@ -186,14 +189,14 @@ impl ChunkRing {
     /// Takes everything.
     pub(super) fn take_contents(&self) -> RingContents {
         let mut state = self.lock();
-        let contents = state.contents(self);
+        let contents = state.contents(self, false);
         *state = RingState::default();
         contents
     }
 
     /// Returns handles to everything.
     pub(super) fn contents(&self) -> RingContents {
-        self.lock().contents(self)
+        self.lock().contents(self, false)
     }
 
     /// Does the same after the oldest chunks have made room: while a trace holds all others, threads continue in the free ones.
@@ -215,7 +218,7 @@ impl ChunkRing {
             state.evict_oldest(pool, &live);
         }
         state.drop_unneeded(&live);
-        let contents = state.contents(self);
+        let contents = state.contents(self, saves);
         if saves {
             state.saved_until = Some(contents.at);
             // These are losses of the contents.
@@ -304,14 +307,16 @@ impl RingState {
         self.large_payloads.extend(std::iter::from_fn(|| queues.large_payloads.pop()));
     }
 
-    fn contents(&mut self, queues: &ChunkRing) -> RingContents {
+    fn contents(&mut self, queues: &ChunkRing, saves: bool) -> RingContents {
         // All records before this are committed, and none after it is evicted.
         let at = clock::now();
         // A thread may have filled a chunk since the ring was locked.
         self.receive(queues);
+        let is_spilling = self.saved_until.is_some();
+        let (in_use, retired) = (self.in_use.values_mut(), self.retired.iter_mut().map(|(chunk, _)| chunk));
         RingContents {
             at,
-            chunks: self.chunks().map(|each| each.chunk.clone()).collect(),
+            chunks: in_use.chain(retired).map(|each| each.take(is_spilling, saves)).collect(),
             large_payloads: self.large_payloads.iter().map(|(id, payload)| (*id, payload.clone())).collect(),
             retained: self.retained.all_records(),
             evicted: self.evicted,
@@ -333,7 +338,8 @@ impl RingState {
         let is_useful = || {
             if oldest.chunk.is_unique() { pool.is_low() } else { pool.is_half_used() && self.oldest_free().is_some() }
         };
-        *at < until || is_useful()
+        let is_needless = *at < until && (self.saved_until.is_none() || oldest.is_saved());
+        is_needless || is_useful()
     }
 
     /// Finds what newer records may need; returns the ids of live spans and of open slices.
@@ -415,10 +421,11 @@ impl RingState {
         RetainedRecord::sort_records(&evicted.chunk, inside, is_needed, |found| match found {
             EvictedRecord::End(slice, at) => needed.ends.push((slice, at)),
             EvictedRecord::Needed(record) => needed.records.push(record),
-            EvictedRecord::Unneeded { is_shown, at, large_payload } => {
+            EvictedRecord::Unneeded { slot, is_shown, at, large_payload } => {
                 counts.records += u64::from(is_shown);
                 // The part of a chunk that was written before is in a trace.
-                counts.unsaved += u64::from(saved_until.is_some_and(|saved| at > Some(saved)));
+                let is_unsaved = |saved| slot >= evicted.new_from() || at > Some(saved);
+                counts.unsaved += u64::from(at.is_some() && saved_until.is_some_and(is_unsaved));
                 large_payloads.remove(&large_payload);
             }
         });
@@ -462,7 +469,28 @@ impl RingState {
 
 impl RingChunk {
     fn new(chunk: Chunk) -> RingChunk {
-        RingChunk { chunk, searched: 0, references: Vec::new(), reserved: ReservedBytes::default() }
+        RingChunk { chunk, saved_len: 0, searched: 0, references: Vec::new(), reserved: ReservedBytes::default() }
+    }
+
+    /// Returns the chunk as it is now; with `saves`, what is committed will be moved to disk.
+    fn take(&mut self, is_spilling: bool, saves: bool) -> TakenChunk {
+        let committed_len = self.chunk.committed_len();
+        let new_from = is_spilling.then(|| self.new_from());
+        if saves {
+            self.saved_len = committed_len;
+        }
+        TakenChunk { chunk: self.chunk.clone(), committed_len, new_from }
+    }
+
+    /// Returns from which of its records on no trace that is moved to disk has them.
+    fn new_from(&self) -> usize {
+        // The first slot holds no record.
+        self.saved_len.saturating_sub(1)
+    }
+
+    /// Returns whether a trace that is moved to disk has all its records.
+    fn is_saved(&self) -> bool {
+        self.saved_len == self.chunk.committed_len()
     }
 
     fn own_ids(&self) -> Range<u64> {

@@ -15,12 +15,14 @@ pub(crate) struct StoredPart {
     pub(super) epoch: u64,
     /// The lane of a record that outlived its chunk; a chunk names its lanes itself.
     pub(super) lane: Option<u64>,
+    /// From which slot on the records are in no earlier part of the recording.
+    pub(super) new_from: Option<usize>,
     slots: Box<[[AtomicU64; 4]]>,
 }
 
 impl StoredPart {
     pub(super) fn records(&self) -> CommittedSlots<'_> {
-        CommittedSlots::new(&self.slots, self.first_id)
+        CommittedSlots::new(&self.slots, self.first_id).with_new_from(self.new_from)
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -32,16 +34,18 @@ impl StoredPart {
 impl Encoded for RecordedPart {
     fn encode(&self, out: &mut List<u8>) {
         let records = self.records();
-        (records.first_id(), (self.epoch(), self.lane())).encode(out);
+        (records.first_id(), self.epoch()).encode(out);
+        (self.lane(), self.new_from()).encode(out);
         encode_words(records.words(), out);
     }
 
     fn decode(from: &mut &[u8]) -> Option<Self> {
-        let (first_id, (epoch, lane)) = <(u64, (u64, Option<u64>))>::decode(from)?;
+        let (first_id, epoch) = <(u64, u64)>::decode(from)?;
+        let (lane, new_from) = <(Option<u64>, Option<usize>)>::decode(from)?;
         let slots = decode_words(from, |slot: [u64; 4]| slot.map(AtomicU64::new))?.into_boxed_slice();
         // Ids are added to without a check.
         first_id.checked_add(slots.len() as u64)?;
-        Some(RecordedPart::Stored(StoredPart { first_id, epoch, lane, slots }))
+        Some(RecordedPart::Stored(StoredPart { first_id, epoch, lane, new_from, slots }))
     }
 }
 

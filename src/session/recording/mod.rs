@@ -282,7 +282,11 @@ impl SessionRecording {
     ) -> (WindowSet, RecordedBuffers) {
         let windows_in_time = |windows: WindowSet| windows.cut_to_times(between.or(state.between), converter);
         if self.recorder.is_spilling() {
-            return (windows_in_time(windows).cut_to_segment(state.moved_until), taken);
+            let windows = windows_in_time(windows).cut_to_segment(state.moved_until);
+            if state.moved_until != Some(windows.extent.0) {
+                taken.forget_earlier_parts();
+            }
+            return (windows, taken);
         }
         if let Some(keep) = self.settings.first_config().keep.filter(|_| self.recorder.settings.evicts_oldest) {
             let end = converter.timestamp_of(windows.extent.1).as_nanos();

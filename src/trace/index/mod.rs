@@ -260,7 +260,12 @@ impl Index {
     #[inline]
     pub(crate) fn slice_times(&self, window: &Window, slice: &CommittedRecord<'_>) -> (Ticks, Ticks, bool) {
         let [start, end, _] = slice.words;
-        let start = if is_clipped(Some(window), slice) { window.start } else { Ticks(start) };
+        let start = match () {
+            () if is_clipped(Some(window), slice) => window.start,
+            // It nests in those that are clipped.
+            () if slice.is_new() => Ticks(start).max(window.start),
+            () => Ticks(start),
+        };
         if self.unfinished.binary_search(&slice.id()).is_ok() {
             return (start, window.end.max(start), false);
         }
@@ -269,15 +274,16 @@ impl Index {
     }
 
     /// Returns whether a part of a record lies in the window; a record without a time always does. Data that became known
-    /// after the window's end is ignored.
+    /// after the window's end is ignored. A record that was committed too late for an earlier part of the recording is in this.
     fn is_in_window(&self, window: &Window, record: &CommittedRecord<'_>) -> bool {
         let [from, until, _] = record.words;
+        let begins_before = |at| at < window.start && !record.is_new();
         match record.head.tag {
             Tag::Slice => {
                 let end = if until != 0 { Some(Ticks(until)) } else { self.ends.get(&record.id()).copied() };
-                Ticks(from) <= window.end && end.unwrap_or(window.uncut_end) >= window.start
+                Ticks(from) <= window.end && !begins_before(end.unwrap_or(window.uncut_end))
             }
-            Tag::Instant | Tag::Counter | Tag::Memory => (window.start..=window.end).contains(&Ticks(from)),
+            Tag::Instant | Tag::Counter | Tag::Memory => Ticks(from) <= window.end && !begins_before(Ticks(from)),
             Tag::End | Tag::Values | Tag::Close => Ticks(until) <= window.end,
             _ => true,
         }
@@ -366,7 +372,9 @@ pub(super) fn is_clipped(window: Option<&Window>, slice: &CommittedRecord<'_>) -
 
 /// Returns whether a slice or an event began before its window.
 fn is_before(window: &Window, record: &CommittedRecord<'_>) -> bool {
-    matches!(record.head.tag, Tag::Slice | Tag::Instant | Tag::Counter) && Ticks(record.words[0]) < window.start
+    matches!(record.head.tag, Tag::Slice | Tag::Instant | Tag::Counter)
+        && Ticks(record.words[0]) < window.start
+        && !record.is_new()
 }
 
 /// Returns whether a record belongs to a slice that began before its window.
@@ -469,15 +477,16 @@ impl Track {
 mod tests {
     use super::*;
     use crate::buffer::{Chunk, Head};
-    use crate::recorder::{RecordedBuffers, RecordedPart, Recorder};
+    use crate::clock;
+    use crate::recorder::{RecordedBuffers, RecordedPart, Recorder, TakenChunk};
     use kineto_trace::fields::encode_values;
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
 
     /// Returns a recording of 50 ticks with that chunk, of which `committed` slots are committed.
     fn recorded(chunk: Chunk, committed: usize) -> (Recorded, Window) {
-        let taken =
-            RecordedBuffers { parts: vec![RecordedPart::Chunk(chunk, committed)], ..RecordedBuffers::default() };
+        let taken = TakenChunk { chunk, committed_len: committed, new_from: None };
+        let taken = RecordedBuffers { parts: vec![RecordedPart::Chunk(taken)], ..RecordedBuffers::default() };
         let whole = (Ticks(0), Ticks(50));
         let window = Window::new(1, whole.0, whole.1);
         let recorder = Arc::new(Recorder::for_tests());
@@ -511,6 +520,43 @@ mod tests {
         let ids = |span| index.values.paired_with(span).map(|id| (id - (1 << 20) - 1) / 2).collect::<Vec<_>>();
         // The last number of field 0, the last text and the last number of field 1, and that of another callsite.
         assert_eq!((ids(7), ids(8)), (vec![999, 1001, 1002, 1003], vec![1004]));
+    }
+
+    #[test]
+    fn late_commit_is_in_the_next_part_once() {
+        let recorder = Arc::new(Recorder::with_limit(16 * Chunk::BYTES, true));
+        recorder.begin_recording(true);
+        let epoch = recorder.open_epoch(None);
+        let chunk = recorder.open_chunk(epoch).unwrap();
+        let (slots, first) = (chunk.slots(), chunk.first_id());
+        let write = |at: usize, tag, time: Ticks, end| {
+            CommittedRecord::write_head(slots, at, Head::new(tag, flag::FIRST, 0), [time.0, end, 0]);
+        };
+        let start = clock::now();
+        write(1, Tag::Instant, start, 0);
+        slots.commit_below(first + 2);
+        // The clock is read when the part is taken, but these records are not committed.
+        let late = clock::now();
+        write(2, Tag::Instant, late, 0);
+        write(3, Tag::Slice, late, clock::now().0);
+        let parts = [(); 2].map(|()| {
+            let taken = recorder.snapshot(true);
+            slots.commit_below(first + 4);
+            taken
+        });
+        let [edge, end] = [0, 1].map(|number| parts[number].at);
+        let [first_part, second_part] = parts;
+        let in_part = |taken, from, until| {
+            let window = Window { is_cut: true, ..Window::new(epoch, from, until) };
+            let index = index_of(&Recorded::new(taken, vec![window], (from, until), &recorder, false));
+            (index.events, index.slices, index.cut_slices)
+        };
+        assert_eq!(in_part(first_part, start, edge), (1, 0, 0));
+        assert_eq!(in_part(second_part, edge, end), (1, 1, 0));
+        // What is evicted now is in a part.
+        recorder.retire_chunk(chunk);
+        recorder.evict_saved(clock::now());
+        assert_eq!(recorder.snapshot(true).evicted.unsaved, 0);
     }
 
     #[test]
