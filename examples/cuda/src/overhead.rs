@@ -1,16 +1,20 @@
 //! Measures the cost of recording for a program that launches kernels.
 //!
 //! Each mode is measured in a separate process, which prints its figures. Launches of an empty kernel are timed in lots that
-//! fit into the launch queue, so that the GPU's speed does not matter.
+//! fit into the launch queue, so that the GPU's speed does not matter. A service with a constant load is measured by the
+//! processor time of all its threads.
 
 use crate::program::{Gpu, Machine};
 use crate::report::Report;
 use crate::rival::Rival;
 use crate::sessions;
-use cudarc::driver::result;
+use cudarc::driver::{CudaStream, DriverError, result};
 use serde_json::{Map, Value, json};
 use std::error::Error;
+use std::fs;
+use std::panic::resume_unwind;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 use tracing::info_span;
 use tracing_kineto::{ActivityType, KinetoGuard, KinetoLayer};
@@ -27,6 +31,13 @@ const WAYS: [(&str, &str); 4] = [
 const ROUNDS: usize = 9;
 const LOTS: u32 = 20;
 const LOT: u32 = 500;
+
+/// The service: the load of each of its threads, which adds up to 20,000 spans and 10,000 launches a second.
+const SERVICE_THREADS: u32 = 8;
+const REQUEST_INTERVAL: Duration = Duration::from_millis(8);
+const LAUNCHES_OF_REQUEST: u32 = 10;
+const SPANS_OF_REQUEST: u32 = 20;
+const SERVICE_TIME: Duration = Duration::from_secs(4);
 
 /// Measures each mode and prints a table.
 pub fn table(report: &Report) -> Result<(), Box<dyn Error>> {
@@ -60,6 +71,13 @@ pub fn table(report: &Report) -> Result<(), Box<dyn Error>> {
     if let (Some(records), Some(bytes)) = (number(&last, "records"), number(&last, "bytes")) {
         report.say(format_args!("{records:.0} records of CUPTI; {bytes:.0} bytes with those of the spans"));
     }
+    let what = "% of a core: a service with 20,000 spans and 10,000 launches a second";
+    report.say(format_args!("\n{what:<80} {:>6} {:>10} {:>14}", "all", "on top", "own threads"));
+    let none = figures.first().and_then(|none| number(none, "service")).unwrap_or(0.0);
+    for ((_, name), figures) in WAYS.iter().zip(&figures) {
+        let [all, own] = ["service", "service_own_threads"].map(|key| number(figures, key).unwrap_or(0.0));
+        report.say(format_args!("{name:<80} {all:>6.1} {:>10.1} {own:>14.2}", all - none));
+    }
     Ok(())
 }
 
@@ -74,6 +92,9 @@ pub fn measure(way: &str) -> Result<(), Box<dyn Error>> {
     figures.insert("launch".to_owned(), json!(median(|| launches(gpu, false))?));
     figures.insert("launch_in_span".to_owned(), json!(median(|| launches(gpu, true))?));
     figures.insert("span".to_owned(), json!(median(|| Ok(spans()))?));
+    let [all, own] = serve(gpu)?;
+    figures.insert("service".to_owned(), json!(all));
+    figures.insert("service_own_threads".to_owned(), json!(own));
     if let ("cupti", Some(guard)) = (way, guard) {
         if let Ok(library) = sessions::library(&guard.profiler()) {
             let push = Rival::new(&library)?.push_and_pop().map_err(|code| format!("CUPTI returns {code}"))?;
@@ -105,13 +126,64 @@ fn install(way: &str) -> Result<Option<KinetoGuard>, Box<dyn Error>> {
     Ok(Some(guard))
 }
 
+/// Runs a service with a constant load; returns the processor time of all threads, and that of the recording's own threads,
+/// in percent of a core.
+fn serve(gpu: &Gpu) -> Result<[f64; 2], Box<dyn Error>> {
+    let serve = || -> Result<(), DriverError> {
+        let context = gpu.lanes[0].stream.context();
+        context.bind_to_thread()?;
+        let stream = context.new_stream()?;
+        let start = Instant::now();
+        for number in 1.. {
+            info_span!("request").in_scope(|| {
+                (0..LAUNCHES_OF_REQUEST).try_for_each(|_| info_span!("launch").in_scope(|| launch(gpu, &stream)))
+            })?;
+            (LAUNCHES_OF_REQUEST + 1..SPANS_OF_REQUEST).for_each(|_| info_span!("other").in_scope(|| {}));
+            let due = REQUEST_INTERVAL * number;
+            if due > SERVICE_TIME {
+                break;
+            }
+            thread::sleep(due.saturating_sub(start.elapsed()));
+        }
+        stream.synchronize()
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..SERVICE_THREADS).map(|_| scope.spawn(serve)).collect();
+        // The threads have begun, and none has ended.
+        let margin = SERVICE_TIME / 8;
+        thread::sleep(margin);
+        let (start, before) = (Instant::now(), processor_times()?);
+        thread::sleep(SERVICE_TIME - 2 * margin);
+        let (time, after) = (start.elapsed(), processor_times()?);
+        let served =
+            |thread: thread::ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        threads.into_iter().try_for_each(served)?;
+        Ok([0, 1].map(|which| (after[which] - before[which]) / nanoseconds(time) * 100.0))
+    })
+}
+
+/// Returns the processor time of all threads of this process, and of those whose names begin with `kineto`, in nanoseconds.
+fn processor_times() -> Result<[f64; 2], Box<dyn Error>> {
+    let mut times = [0.0; 2];
+    for task in fs::read_dir("/proc/self/task")? {
+        let task = task?.path();
+        let time = fs::read_to_string(task.join("schedstat"))?.split(' ').next().unwrap_or_default().parse::<f64>()?;
+        times[0] += time;
+        times[1] += if fs::read_to_string(task.join("comm"))?.starts_with("kineto") { time } else { 0.0 };
+    }
+    Ok(times)
+}
+
+/// Launches a kernel that takes no parameters and does nothing.
+fn launch(gpu: &Gpu, stream: &CudaStream) -> Result<(), DriverError> {
+    // SAFETY: the kernel has no parameters.
+    unsafe { result::launch_kernel(gpu.empty.cu_function(), (1, 1, 1), (1, 1, 1), 0, stream.cu_stream(), &mut []) }
+}
+
 /// Returns the time of a launch, in nanoseconds.
 fn launches(gpu: &Gpu, in_spans: bool) -> Result<f64, Box<dyn Error>> {
     let stream = &gpu.lanes[0].stream;
-    let launch = || {
-        // SAFETY: the kernel takes no parameters and does nothing.
-        unsafe { result::launch_kernel(gpu.empty.cu_function(), (1, 1, 1), (1, 1, 1), 0, stream.cu_stream(), &mut []) }
-    };
+    let launch = || launch(gpu, stream);
     let mut time = Duration::ZERO;
     for _ in 0..LOTS {
         let start = Instant::now();
