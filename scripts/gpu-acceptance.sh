@@ -3,7 +3,8 @@
 #
 #   scripts/gpu-acceptance.sh [TRACE]
 #
-# Builds examples/cuda and runs it: its checks, what recording costs, and soaks that keep the newest records or move the oldest to disk.
+# Builds examples/cuda and runs it: its checks, what recording costs, soaks that keep the newest records or move the oldest to disk,
+# and a service that dumps the newest records when a request stalls.
 # Then other tools read the trace (scripts/consumers.sh), and torch.profiler is asked about the same kernels
 # (scripts/gpu-torch.py), where these are there.
 # The exit status is 0 only if nothing failed. TRACE is where the trace goes; default target/cuda.pt.trace.json.gz.
@@ -12,7 +13,7 @@
 #                              cargo; its glibc must not be newer than the machine's
 #   KINETO_CUPTI_PATH          the libcupti to use; `python`: the one in python3's site-packages. Default: found by the crate
 #   KINETO_SOAK                for how many seconds kernels are launched while the newest records are kept (default 10), and at
-#                              most 5 while the oldest are moved to disk; 0 skips both
+#                              most 5 while the oldest are moved to disk; also for how long a service runs; 0 skips all three
 #   KINETO_TORCH               0: no comparison with torch.profiler
 set -euo pipefail
 
@@ -73,6 +74,8 @@ else
   spilled=$((soak < 5 ? soak : 5))
   echo "== $spilled seconds, moved to disk"
   "$binary" "$work/spill" --spill "$spilled" || failed=1
+  echo "== a service for $soak seconds, with one stalled request"
+  "$binary" "$work/stall.pt.trace.json.gz" --stall "$soak" || failed=1
 fi
 
 if [[ -f $trace ]]; then

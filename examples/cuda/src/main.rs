@@ -17,6 +17,8 @@
 //! - `--overhead`: also measures a launch without the layer, with it, and with CUPTI.
 //! - `--soak SECONDS`: instead, keeps the newest records while threads launch kernels; checks memory and counts.
 //! - `--spill SECONDS`: the same while the oldest records are moved to disk; checks the parts.
+//! - `--stall SECONDS`: instead, serves a constant load for that time and stalls one request; checks the dump that this triggers.
+//! - `--unpaced`: the same load as fast as possible.
 //! - `--json`: prints JSON lines.
 //! - `--ptx`: prints the kernels, and nothing else.
 //!
@@ -29,8 +31,10 @@ mod overhead;
 mod program;
 mod report;
 mod rival;
+mod service;
 mod sessions;
 mod soak;
+mod stall;
 mod view;
 
 use checks::{Checks, now};
@@ -56,6 +60,8 @@ struct Options {
     json: bool,
     soak: Option<Duration>,
     spill: Option<Duration>,
+    stall: Option<Duration>,
+    unpaced: bool,
 }
 
 fn main() -> ExitCode {
@@ -77,6 +83,8 @@ fn run() -> Outcome<ExitCode> {
             "--json" => options.json = true,
             "--soak" => options.soak = Some(seconds("--soak", arguments.next())?),
             "--spill" => options.spill = Some(seconds("--spill", arguments.next())?),
+            "--stall" => options.stall = Some(seconds("--stall", arguments.next())?),
+            "--unpaced" => options.unpaced = true,
             "--ptx" => {
                 print!("{}", kernels::PTX);
                 return Ok(ExitCode::SUCCESS);
@@ -95,10 +103,11 @@ fn run() -> Outcome<ExitCode> {
     }
     let path = options.path.unwrap_or_else(|| "cuda.pt.trace.json.gz".into());
     let mut report = Report::new(options.json);
-    match (options.soak, options.spill) {
-        (Some(time), _) => soak::run(time, &path, &mut report)?,
-        (None, Some(time)) => soak::spill(time, &path, &mut report)?,
-        (None, None) => accept(&path, &mut report)?,
+    match (options.soak, options.spill, options.stall) {
+        (Some(time), _, _) => soak::run(time, &path, &mut report)?,
+        (None, Some(time), _) => soak::spill(time, &path, &mut report)?,
+        (None, None, Some(time)) => stall::run(time, !options.unpaced, &path, &mut report)?,
+        (None, None, None) => accept(&path, &mut report)?,
     }
     if options.overhead {
         overhead::table(&report)?;

@@ -7,12 +7,11 @@
 use crate::program::{Gpu, Machine};
 use crate::report::Report;
 use crate::rival::Rival;
+use crate::service::{self, launch};
 use crate::sessions;
-use cudarc::driver::{CudaStream, DriverError, result};
 use serde_json::{Map, Value, json};
 use std::error::Error;
 use std::fs;
-use std::panic::resume_unwind;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -32,11 +31,7 @@ const ROUNDS: usize = 9;
 const LOTS: u32 = 20;
 const LOT: u32 = 500;
 
-/// The service: the load of each of its threads, which adds up to 20,000 spans and 10,000 launches a second.
-const SERVICE_THREADS: u32 = 8;
-const REQUEST_INTERVAL: Duration = Duration::from_millis(8);
-const LAUNCHES_OF_REQUEST: u32 = 10;
-const SPANS_OF_REQUEST: u32 = 20;
+/// For how long the service is measured.
 const SERVICE_TIME: Duration = Duration::from_secs(4);
 
 /// Measures each mode and prints a table.
@@ -92,7 +87,7 @@ pub fn measure(way: &str) -> Result<(), Box<dyn Error>> {
     figures.insert("launch".to_owned(), json!(median(|| launches(gpu, false))?));
     figures.insert("launch_in_span".to_owned(), json!(median(|| launches(gpu, true))?));
     figures.insert("span".to_owned(), json!(median(|| Ok(spans()))?));
-    let [all, own] = serve(gpu)?;
+    let [all, own] = measure_service(gpu)?;
     figures.insert("service".to_owned(), json!(all));
     figures.insert("service_own_threads".to_owned(), json!(own));
     if let ("cupti", Some(guard)) = (way, guard) {
@@ -128,38 +123,17 @@ fn install(way: &str) -> Result<Option<KinetoGuard>, Box<dyn Error>> {
 
 /// Runs a service with a constant load; returns the processor time of all threads, and that of the recording's own threads,
 /// in percent of a core.
-fn serve(gpu: &Gpu) -> Result<[f64; 2], Box<dyn Error>> {
-    let serve = || -> Result<(), DriverError> {
-        let context = gpu.lanes[0].stream.context();
-        context.bind_to_thread()?;
-        let stream = context.new_stream()?;
-        let start = Instant::now();
-        for number in 1.. {
-            info_span!("request").in_scope(|| {
-                (0..LAUNCHES_OF_REQUEST).try_for_each(|_| info_span!("launch").in_scope(|| launch(gpu, &stream)))
-            })?;
-            (LAUNCHES_OF_REQUEST + 1..SPANS_OF_REQUEST).for_each(|_| info_span!("other").in_scope(|| {}));
-            let due = REQUEST_INTERVAL * number;
-            if due > SERVICE_TIME {
-                break;
-            }
-            thread::sleep(due.saturating_sub(start.elapsed()));
-        }
-        stream.synchronize()
-    };
-    thread::scope(|scope| {
-        let threads: Vec<_> = (0..SERVICE_THREADS).map(|_| scope.spawn(serve)).collect();
+fn measure_service(gpu: &Gpu) -> Result<[f64; 2], Box<dyn Error>> {
+    let measure = || -> Result<_, Box<dyn Error>> {
         // The threads have begun, and none has ended.
         let margin = SERVICE_TIME / 8;
         thread::sleep(margin);
         let (start, before) = (Instant::now(), processor_times()?);
         thread::sleep(SERVICE_TIME - 2 * margin);
         let (time, after) = (start.elapsed(), processor_times()?);
-        let served =
-            |thread: thread::ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
-        threads.into_iter().try_for_each(served)?;
         Ok([0, 1].map(|which| (after[which] - before[which]) / nanoseconds(time) * 100.0))
-    })
+    };
+    service::serve(gpu, SERVICE_TIME, true, |_| (), measure)?.1
 }
 
 /// Returns the processor time of all threads of this process, and of those whose names begin with `kineto`, in nanoseconds.
@@ -172,12 +146,6 @@ fn processor_times() -> Result<[f64; 2], Box<dyn Error>> {
         times[1] += if fs::read_to_string(task.join("comm"))?.starts_with("kineto") { time } else { 0.0 };
     }
     Ok(times)
-}
-
-/// Launches a kernel that takes no parameters and does nothing.
-fn launch(gpu: &Gpu, stream: &CudaStream) -> Result<(), DriverError> {
-    // SAFETY: the kernel has no parameters.
-    unsafe { result::launch_kernel(gpu.empty.cu_function(), (1, 1, 1), (1, 1, 1), 0, stream.cu_stream(), &mut []) }
 }
 
 /// Returns the time of a launch, in nanoseconds.

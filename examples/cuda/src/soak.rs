@@ -176,7 +176,7 @@ fn watch(profiler: &Profiler, time: Duration, report: &Report) -> Result<(u64, u
 }
 
 /// Returns the resident memory of this process, in bytes.
-fn resident() -> Result<u64, Box<dyn Error>> {
+pub fn resident() -> Result<u64, Box<dyn Error>> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
     Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? << 10)
