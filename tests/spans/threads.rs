@@ -297,13 +297,14 @@ fn stop_keeps_committed_spans_while_threads_record() {
 
 #[test]
 fn repeated_starts_and_stops_under_load_write_whole_files() {
+    const THREADS: usize = 4;
     let (layer, guard) = layer(|builder| builder.record_from_start(false));
     let profiler = guard.profiler();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
         let going = AtomicBool::new(true);
         let shared = info_span!("shared", n = 1);
         std::thread::scope(|scope| {
-            for i in 0..4 {
+            for i in 0..THREADS {
                 let (going, shared) = (&going, &shared);
                 spawn(scope, &format!("worker {i}"), move || {
                     while going.load(Ordering::Relaxed) {
@@ -326,11 +327,9 @@ fn repeated_starts_and_stops_under_load_write_whole_files() {
                 // After a pause, spans that are still open have new ids.
                 let shared: HashSet<_> = file.all("shared").iter().map(|slice| slice.span()).collect();
                 let known = |parent: u64| parent == 0 || shared.is_empty() || shared.contains(&parent);
-                assert!(
-                    round % 3 == 0 || file.all("child").iter().all(|child| known(child.parent())),
-                    "{}",
-                    file.tree(&[])
-                );
+                // Nor is the span known whose first slice its thread committed after its chunk was taken.
+                let unknown = file.all("child").iter().filter(|child| !known(child.parent())).count();
+                assert!(round % 3 == 0 || unknown <= THREADS, "{unknown}: {}", file.tree(&[]));
             }
         });
     });
