@@ -17,7 +17,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 /// Slower requests are dumped; others may take that long when their threads have to wait for a processor.
-const SLOW: Duration = Duration::from_millis(250);
+const SLOW: Duration = Duration::from_millis(400);
 const STALL: Duration = Duration::from_millis(500);
 const LIMIT: u64 = 64 << 20;
 /// From the trigger to the dump; shorter than by default.
@@ -28,30 +28,36 @@ pub fn run(time: Duration, is_paced: bool, path: &str, report: &mut Report) -> R
     let (sender, dumps) = channel();
     let builder = KinetoLayer::builder().output(path).buffer_limit_bytes(LIMIT).session_observer(Dumps(sender));
     let builder = builder.dump_on([DumpTrigger::slow_span("request", SLOW)]).dump_after(DUMP_AFTER).write_at_end(false);
+    // Another request may be slow before, because the machine is busy.
+    let builder = builder.dump_interval(Duration::from_secs(1));
     let (layer, guard) = builder.build()?;
     tracing_subscriber::registry().with(layer).init();
     let machine = Machine::open()?;
     let gpu = machine.gpus.first().ok_or("there is no GPU")?;
 
-    let (is_dumping, begun) = (AtomicBool::new(false), OnceLock::new());
+    let (is_dumping, begun) = (AtomicBool::new(false), OnceLock::<Instant>::new());
     let stalled = service::requests_of_thread(time) / 2;
     let visitor = |thread| {
         let stalls_in = (thread == 0).then_some(stalled);
         Watch { stalls_in, is_dumping: &is_dumping, begun: &begun, times: [Vec::new(), Vec::new()] }
     };
     let wait = || {
-        let dump = dumps.recv_timeout(time + Duration::from_secs(60));
+        let deadline = Instant::now() + time + Duration::from_secs(60);
+        let is_of_stall = |dump: &(Instant, PathBuf)| begun.get().is_some_and(|begun| dump.0 > *begun + STALL);
+        let next = || dumps.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok();
+        let dump = std::iter::from_fn(next).find(is_of_stall);
         is_dumping.store(false, Ordering::Relaxed);
         dump
     };
     let start = Instant::now();
     let (watches, dump) = service::serve(gpu, time, is_paced, visitor, wait)?;
     let served = start.elapsed();
-    let (ended, dump) = dump.map_err(|_| "no dump was written")?;
+    let (ended, dump) = dump.ok_or("no dump of the stalled request was written")?;
     let begun = begun.get().ok_or("no request stalled")?;
+    let resident = resident()? >> 20;
     drop(guard);
 
-    let took = ended.duration_since(*begun) - STALL - DUMP_AFTER;
+    let took = ended.duration_since(*begun).saturating_sub(STALL + DUMP_AFTER);
     let events = Events::read(&dump)?;
     let request =
         events.iter().filter(|event| event.name() == "request").max_by_key(|event| event.end().since(event.start()));
@@ -72,8 +78,7 @@ pub fn run(time: Duration, is_paced: bool, path: &str, report: &mut Report) -> R
     );
     let size = std::fs::metadata(&dump)?.len() >> 10;
     report.say(format_args!(
-        "      the dump was complete {took:.1?} after it was due, {size} KiB; {} MiB resident",
-        resident()? >> 20
+        "      the dump was complete {took:.1?} after it was due, {size} KiB; {resident} MiB resident"
     ));
     for (which, when) in ["otherwise", "while it stalls and dumps"].into_iter().enumerate() {
         let mut times: Vec<_> = watches.iter().flat_map(|watch| watch.times[which].iter().copied()).collect();
