@@ -5,7 +5,9 @@ use super::{Frames, LiveIds, SpanState};
 use crate::encoding::encoded;
 use crate::os::thread;
 use crate::time::Ticks;
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// All threads that have recorded in this session.
 ///
@@ -17,11 +19,16 @@ pub(crate) struct LaneRegistry {
 
 #[derive(Debug, Default)]
 struct LaneLists {
+    /// By number; those of ended threads may be gone.
     lanes: Vec<LaneEntry>,
-    /// Live threads, each with the index of its lane.
-    live: Vec<(&'static Frames, usize)>,
+    /// The number of the next lane.
+    next: u64,
+    /// Live threads, each with the number of its lane.
+    live: Vec<(&'static Frames, u64)>,
     /// Spans of ended threads that are stored nowhere else, or were lent. Other threads may still enter or close them.
     left: Vec<(u64, SpanState)>,
+    /// When lanes were dropped last, and the horizon then.
+    dropped: Option<(Instant, Ticks)>,
 }
 
 #[derive(Clone, Debug)]
@@ -36,6 +43,7 @@ struct LaneEntry {
 /// A thread's row in the trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LaneRow {
+    pub(crate) number: u64,
     /// The kernel's id of the thread.
     pub(crate) thread: i64,
     /// The name from Rust, else the kernel's; empty if it has none.
@@ -49,7 +57,7 @@ pub(crate) struct LaneRow {
 }
 
 encoded! {
-    LaneRow { thread, name, handle, since, until }
+    LaneRow { number, thread, name, handle, since, until }
 }
 
 impl LaneRegistry {
@@ -85,8 +93,8 @@ impl LaneRegistry {
         let (thread, handle) = (thread::id(), thread::pthread_low32());
         let is_kernels_name = name.is_empty();
         let name = if is_kernels_name { thread::kernel_name() } else { name };
-        let row = LaneRow { thread, name, handle, since: now, until: None };
-        let row = Arc::new(row);
+        let row = LaneRow { number: 0, thread, name, handle, since: now, until: None };
+        let mut row = Arc::new(row);
         let mut known = loop {
             let known = self.lock_with_capacity(1, |known| &mut known.lanes);
             if known.live.len() < known.live.capacity() {
@@ -95,10 +103,12 @@ impl LaneRegistry {
             drop(known);
             drop(self.lock_with_capacity(1, |known| &mut known.live));
         };
-        let number = known.lanes.len();
+        let number = known.next;
+        known.next += 1;
+        Arc::get_mut(&mut row).into_iter().for_each(|row| row.number = number);
         known.lanes.push(LaneEntry { row, is_kernels_name, until: None });
         known.live.push((frames, number));
-        number as u64
+        number
     }
 
     /// Names a lane by the name from Rust, unless that is empty.
@@ -106,17 +116,16 @@ impl LaneRegistry {
         if name.is_empty() {
             return;
         }
-        let Ok(number) = usize::try_from(number) else { return };
-        let before = self.lock().lanes.get(number).map(|lane| lane.row.clone());
+        let before = self.lock().lane_mut(number).map(|lane| lane.row.clone());
         let Some(before) = before else { return };
         let mut named = Arc::new(LaneRow { name, ..LaneRow::clone(&before) });
-        if let Some(lane) = self.lock().lanes.get_mut(number) {
+        if let Some(lane) = self.lock().lane_mut(number) {
             std::mem::swap(&mut lane.row, &mut named);
             lane.is_kernels_name = false;
         }
     }
 
-    /// Ends the lane of the thread with those frames; its row stays.
+    /// Ends the lane of the thread with those frames; its row is kept.
     ///
     /// If the epoch continues, keeps the spans that only these frames hold.
     pub(crate) fn end_lane(&self, frames: &'static Frames, epoch_continues: bool, now: Ticks) {
@@ -124,11 +133,42 @@ impl LaneRegistry {
         let mut known = self.lock_with_capacity(left.len(), |known| &mut known.left);
         if let Some(at) = known.live.iter().position(|(live, _)| std::ptr::eq(*live, frames)) {
             let (_, number) = known.live.swap_remove(at);
-            if let Some(lane) = known.lanes.get_mut(number) {
+            if let Some(lane) = known.lane_mut(number) {
                 lane.until = Some(now);
             }
         }
         known.left.extend_from_slice(&left);
+    }
+
+    /// Returns the time before which lanes must have ended to be dropped now, if that is due; `horizon` is that of the records.
+    ///
+    /// Devices deliver calls of ended threads late, so this is the horizon some seconds ago.
+    pub(super) fn begin_drop(&self, horizon: Ticks, now: Instant) -> Option<Ticks> {
+        const INTERVAL: Duration = Duration::from_secs(10);
+        let mut known = self.lock();
+        match known.dropped {
+            Some((at, _)) if now.saturating_duration_since(at) < INTERVAL => None,
+            before => {
+                known.dropped = Some((now, horizon));
+                before.map(|(_, horizon)| horizon)
+            }
+        }
+    }
+
+    /// Drops the rows of threads that ended before that time, other than those with `used` numbers.
+    pub(super) fn drop_ended(&self, before: Ticks, used: &HashSet<u64>) {
+        // Threads begin meanwhile.
+        let most = self.lock().lanes.len() * 5 / 4 + 64;
+        let (mut kept, mut dropped) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        let mut known = self.lock();
+        if known.lanes.len() <= most {
+            let is_needed =
+                |lane: &LaneEntry| lane.until.is_none_or(|until| until >= before) || used.contains(&lane.row.number);
+            for lane in known.lanes.drain(..) {
+                if is_needed(&lane) { kept.push(lane) } else { dropped.push(lane) }
+            }
+            std::mem::swap(&mut known.lanes, &mut kept);
+        }
     }
 
     /// Calls `search` with the frames of each live thread until it returns `Some`.
@@ -188,6 +228,11 @@ impl LaneRegistry {
 }
 
 impl LaneLists {
+    fn lane_mut(&mut self, number: u64) -> Option<&mut LaneEntry> {
+        let at = self.lanes.binary_search_by_key(&number, |lane| lane.row.number).ok()?;
+        self.lanes.get_mut(at)
+    }
+
     /// Returns the ids of the spans and slices in frames, and of the spans that ended threads have left.
     fn ids(&self) -> impl Iterator<Item = u64> {
         let ids_of = |frames: &'static Frames| {
@@ -241,6 +286,32 @@ mod tests {
         lanes.name_lane(number + 1, "of no lane".to_owned());
         assert_eq!(names(), ["second"]);
         assert_eq!((lanes.rows()[0].thread, lanes.rows()[0].since), (thread::id(), Ticks(1)));
+        frames.give_back();
+    }
+
+    #[test]
+    fn rows_of_ended_threads_are_dropped_later() {
+        let (lanes, frames) = (LaneRegistry::default(), Frames::take_empty());
+        for number in 0..4 {
+            assert_eq!(lanes.add_lane(frames, String::new(), Ticks(number)), number);
+            if number < 3 {
+                lanes.end_lane(frames, false, Ticks(10 * number));
+            }
+        }
+        let (start, used) = (Instant::now(), HashSet::from([1]));
+        let drop_at = |seconds, horizon| {
+            let before = lanes.begin_drop(Ticks(horizon), start + Duration::from_secs(seconds));
+            before.into_iter().for_each(|before| lanes.drop_ended(before, &used));
+            lanes.rows().iter().map(|row| row.number).collect::<Vec<_>>()
+        };
+        assert_eq!(drop_at(0, 15), [0, 1, 2, 3], "calls may be delivered late");
+        assert_eq!(drop_at(9, 25), [0, 1, 2, 3]);
+        assert_eq!(drop_at(10, 25), [1, 2, 3]);
+        assert_eq!(drop_at(20, 99), [1, 3]);
+        lanes.name_lane(3, "last".to_owned());
+        assert_eq!(lanes.rows()[1].name, "last");
+        assert_eq!(lanes.add_lane(frames, String::new(), Ticks(1)), 4);
+        lanes.take_rows();
         frames.give_back();
     }
 

@@ -45,6 +45,7 @@ use memory_listeners::ListenerSlot;
 use ring::ChunkRing;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 /// Process-wide ids and epochs, from 1. A chunk takes [`SLOTS`] consecutive ids.
 static NEXT_IDS: AtomicU64 = AtomicU64::new(SLOTS as u64);
@@ -431,6 +432,14 @@ impl Recorder {
         }
         buffers.ring.evict(&buffers.pool, until, || self.live_ids());
         buffers.ring.horizon().into_iter().for_each(|horizon| devices.drop_blocks(horizon.max(until)));
+        self.drop_ended_lanes();
+    }
+
+    /// Drops the rows of threads that ended so long ago that none of their records is kept, every few seconds.
+    fn drop_ended_lanes(&self) {
+        let buffers = self.buffers();
+        let due = buffers.ring.horizon().and_then(|horizon| buffers.lanes.begin_drop(horizon, Instant::now()));
+        due.into_iter().for_each(|before| buffers.lanes.drop_ended(before, &buffers.ring.used_lanes(&buffers.pool)));
     }
 
     /// Returns how many bytes of complete chunks there are.

@@ -170,6 +170,11 @@ impl RetainedRecords {
         self.records.values().cloned().collect()
     }
 
+    /// Returns the numbers of the lanes of the records.
+    pub(super) fn lanes(&self) -> impl Iterator<Item = u64> {
+        self.records.values().map(|record| record.lane)
+    }
+
     /// Returns whether unneeded records should be dropped, if all may take `most` bytes. A check reads all records, so it
     /// waits until they have doubled.
     pub(super) fn is_check_due(&self, most: u64) -> bool {

@@ -11,7 +11,7 @@ use super::memory_listeners::InternalAllocGuard;
 use super::retained::{EvictedRecord, RetainedRecord, RetainedRecords};
 use super::taken::TakenChunk;
 use super::{LargePayload, LiveIds};
-use crate::buffer::{Chunk, ChunkPool, ReservedBytes, SLOTS};
+use crate::buffer::{Chunk, ChunkPool, ReservedBytes, SLOTS, Tag};
 use crate::clock;
 use crate::encoding::encoded;
 use crate::time::Ticks;
@@ -112,6 +112,8 @@ struct RingChunk {
     /// How many of its slots were searched for references.
     searched: usize,
     references: Vec<u64>,
+    /// The numbers of the lanes in the searched slots.
+    lanes: Vec<u64>,
     reserved: ReservedBytes,
 }
 
@@ -173,6 +175,14 @@ impl ChunkRing {
     /// Returns the horizon.
     pub(super) fn horizon(&self) -> Option<Ticks> {
         self.lock().evicted.horizon
+    }
+
+    /// Returns the numbers of the lanes whose records are kept.
+    pub(super) fn used_lanes(&self, pool: &ChunkPool) -> HashSet<u64> {
+        let mut state = self.lock();
+        state.search_references(pool);
+        let in_chunks = state.chunks().flat_map(|each| each.lanes.iter().copied());
+        in_chunks.chain(state.retained.lanes()).collect()
     }
 
     /// Moves the horizon to `to`: earlier records of devices were dropped.
@@ -469,7 +479,14 @@ impl RingState {
 
 impl RingChunk {
     fn new(chunk: Chunk) -> RingChunk {
-        RingChunk { chunk, saved_len: 0, searched: 0, references: Vec::new(), reserved: ReservedBytes::default() }
+        RingChunk {
+            chunk,
+            saved_len: 0,
+            searched: 0,
+            references: Vec::new(),
+            lanes: Vec::new(),
+            reserved: ReservedBytes::default(),
+        }
     }
 
     /// Returns the chunk as it is now; with `saves`, what is committed will be moved to disk.
@@ -503,6 +520,9 @@ impl RingChunk {
         let (records, own) = (self.chunk.committed_slots(self.chunk.committed_len()), self.own_ids());
         for record in records.records_from(self.searched) {
             self.searched = record.next_slot();
+            if record.head.tag == Tag::Lane {
+                self.lanes.push(record.words[0]);
+            }
             for id in record.references().into_iter().filter(|id| *id != 0 && !own.contains(id)) {
                 if !self.references.iter().rev().take(NEAR).any(|known| *known == id) {
                     self.references.push(id);
@@ -511,7 +531,7 @@ impl RingChunk {
             }
         }
         // With the entry of `counts`.
-        let bytes = self.references.len() as u64 * 32;
+        let bytes = (self.references.len() * 32 + self.lanes.len() * 8) as u64;
         if bytes > self.reserved.bytes {
             self.reserved = ReservedBytes::default();
             self.reserved = pool.reserve_bytes(bytes).unwrap_or_default();

@@ -455,7 +455,7 @@ fn unshown_values(recorded: &Recorded, counter: &CommittedRecord<'_>) -> u64 {
 impl Run {
     /// Begins a run of a lane.
     fn new(recorded: &Recorded, part: usize, lane: u64, from: usize) -> Run {
-        let lane = usize::try_from(lane).unwrap_or(usize::MAX);
+        let lane = recorded.lanes.binary_search_by_key(&lane, |lane| lane.number).unwrap_or(usize::MAX);
         let thread = recorded.lanes.get(lane).map_or(0, |lane| lane.thread);
         Run { thread, lane, part, from, to: from }
     }
