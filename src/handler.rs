@@ -161,25 +161,25 @@ impl TraceHandler for TensorboardTraceHandler {
 /// Returns the file of cycle `number` for `path`: `app.3.pt.trace.json` for `app.pt.trace.json`, so that TensorBoard shows the
 /// cycles as those of one worker.
 pub(crate) fn numbered_path(path: &Path, number: u64) -> PathBuf {
-    with_number(path, ".", number)
+    with_suffix(path, &format!(".{number}"))
 }
 
-/// Returns the file of part `number` of a recording: `app.part3.json` for `app.json`.
+/// Returns the file of part `number` of a recording: `app.part0003.json` for `app.json`. Up to 9999 parts sort by name.
 pub(crate) fn part_path(path: &Path, number: u64) -> PathBuf {
-    with_number(path, ".part", number)
+    with_suffix(path, &format!(".part{number:04}"))
 }
 
 /// Returns the file of layer `number` of a process for that of the first: `app_2.json` for `app.json`, which differs from the
 /// names of cycles.
 pub(crate) fn numbered_layer(path: &Path, number: u64) -> PathBuf {
-    with_number(path, "_", number)
+    with_suffix(path, &format!("_{number}"))
 }
 
-fn with_number(path: &Path, separator: &str, number: u64) -> PathBuf {
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let Some(name) = path.file_name() else { return path.to_owned() };
     let (stem, end) = stem_and_end(name);
     let mut numbered = stem.to_owned();
-    numbered.push(format!("{separator}{number}{end}"));
+    numbered.push(format!("{suffix}{end}"));
     path.with_file_name(numbered)
 }
 
@@ -220,6 +220,13 @@ mod tests {
         ] {
             assert_eq!(numbered_path(Path::new(path), 3), Path::new(expected));
         }
+    }
+
+    #[test]
+    fn parts_sort_by_name() {
+        let name = |number| part_path(Path::new("app.json.gz"), number);
+        assert_eq!([name(2), name(12_345)], ["app.part0002.json.gz", "app.part12345.json.gz"].map(PathBuf::from));
+        assert!((1..=9999).map(name).is_sorted());
     }
 
     #[test]

@@ -282,7 +282,7 @@ impl Session {
         self.settings.exit_deadline(Instant::now())
     }
 
-    /// Writes a recording with parts that were moved to disk: each to a file of its own, `app.part1.json`, `app.part2.json` …
+    /// Writes a recording with parts that were moved to disk: each to a file of its own, `app.part0001.json`, `app.part0002.json` …
     ///
     /// The rest comes first, because it is only in memory. A segment is removed when its file is whole, or as large as wanted.
     /// One that cannot be read is left; when a file cannot be written, so are all further ones. What has no file of its own is

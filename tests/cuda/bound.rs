@@ -293,7 +293,7 @@ fn child_that_spills() {
     let count = std::fs::read_dir(folder.path()).unwrap().count();
     let (mut kernels, mut spans, mut linked, mut lost) = (Vec::new(), 0, 0, 0);
     for number in 1..=count {
-        let part = std::fs::read(folder.path().join(format!("app.part{number}.json"))).unwrap();
+        let part = std::fs::read(folder.path().join(format!("app.part{number:04}.json"))).unwrap();
         let part: serde_json::Value = serde_json::from_slice(&part).unwrap();
         let rows = part["traceEvents"].as_array().unwrap();
         let calls = rows.iter().filter(|row| row["cat"] == "cuda_runtime" || row["cat"] == "cuda_driver");

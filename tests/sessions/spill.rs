@@ -51,7 +51,7 @@ fn segments(folder: &Path) -> Vec<PathBuf> {
 
 fn parts(folder: &Path) -> Vec<Events> {
     let count = names(folder).len();
-    (1..=count).map(|number| Events::read(folder.join(format!("app.part{number}.json.gz"))).unwrap()).collect()
+    (1..=count).map(|number| Events::read(folder.join(format!("app.part{number:04}.json.gz"))).unwrap()).collect()
 }
 
 /// Records quarters of slices `n`, waiting for a segment after each.
@@ -228,7 +228,7 @@ fn removed_folder_is_made_again() {
         read.map(|part| part.iter().filter(|row| row.name() == name && row.arg("clipped").is_none()).count()).sum()
     };
     assert_eq!(count("after"), QUARTER + 4096, "{parts:?}");
-    assert!(names(&spilled).is_empty() && !parts.contains(&"app.part1.json.gz".to_owned()), "{parts:?}");
+    assert!(names(&spilled).is_empty() && !parts.contains(&"app.part0001.json.gz".to_owned()), "{parts:?}");
 }
 
 /// Without an output, everything is in the segments.

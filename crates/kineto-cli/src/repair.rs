@@ -54,7 +54,7 @@ fn repair_folder(folder: &Path, output: &Path) -> ExitCode {
     for (nth, segment) in (1..).zip(&segments) {
         let mut name = stem.to_owned();
         // The names that the process would have given them.
-        name.push(format!(".part{}{end}", part_number(segment).unwrap_or(nth)));
+        name.push(format!(".part{:04}{end}", part_number(segment).unwrap_or(nth)));
         match repair_segment(segment, &output.with_file_name(name)) {
             Ok(result) => print_text(&format!("{nth} of {count}: {result}\n")),
             Err(error) => status = print_error(&error),

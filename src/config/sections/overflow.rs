@@ -34,7 +34,7 @@ pub enum Overflow {
     /// Whenever 32 MiB or a quarter of the limit are complete, and each minute, a thread writes them as a
     /// [segment](crate::Segment) into a folder next to the output, or in that of
     /// [`spill_folder`](crate::KinetoLayerBuilder::spill_folder). When the guard is dropped, each part becomes a file:
-    /// `app.part1.json.gz`, `app.part2.json.gz` and so on for `app.json.gz`. A recording that fits into memory and takes
+    /// `app.part0001.json.gz`, `app.part0002.json.gz` and so on for `app.json.gz`. A recording that fits into memory and takes
     /// less than a minute is one file.
     ///
     /// A slice is in each part whose time it overlaps, marked `clipped` where it began in an earlier one. A kernel is in the

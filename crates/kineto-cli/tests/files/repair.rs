@@ -49,7 +49,7 @@ fn segment_is_repaired_as_far_as_it_goes() {
     // A folder of both, whose process is gone.
     let (out, errors, status) = run(&["repair", folder.path().to_str().unwrap(), "-o", output.to_str().unwrap()]);
     assert_eq!((errors.as_str(), status), ("", Some(0)));
-    let [first, second] = [1, 2].map(|number| folder.path().join(format!("out.part{number}.json")));
+    let [first, second] = [1, 2].map(|number| folder.path().join(format!("out.part{number:04}.json")));
     assert!(out.contains(&format!("1 of 2: {}: 300 events", first.display())), "{out}");
     assert!(out.contains(&format!("2 of 2: {}: 256 events", second.display())), "{out}");
     assert!(first.exists() && second.exists() && whole.exists());
