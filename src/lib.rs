@@ -128,8 +128,8 @@ pub use builder::KinetoLayerBuilder;
 pub use collective::Collective;
 pub use collector::CollectorReport;
 pub use config::{
-    AsyncSpans, DistributedInfo, DumpTrigger, Mode, Modes, Overflow, ProcessGroup, RecordingFlags, UnknownDumpTrigger,
-    UnknownMode,
+    AsyncSpans, DistributedInfo, DumpTrigger, Mode, Modes, Overflow, ProcessGroup, RecordingFlags, Split,
+    UnknownDumpTrigger, UnknownMode, UnknownSplit,
 };
 pub use diag::{LogSink, Message, Severity};
 pub use doctor::{

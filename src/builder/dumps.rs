@@ -121,6 +121,10 @@ pub(super) fn settle_files(
         config.dumps.triggers.clear();
     }
     if config.overflow != Overflow::Spill {
+        if config.split.take().is_some() {
+            let why = "SPLIT has no effect: only OVERFLOW=spill makes parts; set it, or remove SPLIT";
+            refuse(Key::Split, why)?;
+        }
         return Ok(());
     }
     let output = config.output.expanded_path(&config.placeholder_values());

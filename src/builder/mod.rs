@@ -2,6 +2,7 @@
 
 mod devices;
 mod dumps;
+mod overflow;
 #[cfg(feature = "ondemand")]
 mod requests;
 mod spans;
@@ -162,29 +163,6 @@ impl KinetoLayerBuilder {
     /// Sets the most bytes that records may take, those in traces included. Default: 512 MiB.
     pub fn buffer_limit_bytes(mut self, bytes: u64) -> Self {
         self.overrides.set(Key::BufferLimit, Value::Bytes(bytes));
-        self
-    }
-
-    /// Sets what happens at the buffer limit. Default: [`Overflow::Stop`].
-    pub fn overflow(mut self, overflow: Overflow) -> Self {
-        self.overrides.set(Key::Overflow, overflow);
-        self
-    }
-
-    /// Sets the folder for the segments of [`Overflow::Spill`]. Default: that of the [`output`](Self::output).
-    ///
-    /// Each recording makes a folder of its own there, which only this user may read.
-    pub fn spill_folder(mut self, path: impl Into<PathBuf>) -> Self {
-        let path: PathBuf = path.into();
-        self.overrides.set(Key::SpillFolder, path.as_path());
-        self
-    }
-
-    /// Sets how far back the records of [`Overflow::KeepNewest`] reach, if the memory suffices. Default: all that fit.
-    ///
-    /// Each trace begins at most this long before its end.
-    pub fn keep(mut self, time: Duration) -> Self {
-        self.overrides.set(Key::Keep, Value::Duration(time));
         self
     }
 

@@ -175,6 +175,8 @@ keys! {
         "what happens at the memory limit: further records are only counted, they replace the oldest, or the oldest are moved to disk" => (overflow);
     SpillFolder: Both Now Start "SPILL_DIR", SettingKind::Text, Described("the output's"), "spill_folder(path)",
         "folder in which `OVERFLOW=spill` makes the folder of its segments" => (spill_folder);
+    Split: Both Now Start "SPLIT", SettingKind::Split, Described("each minute"), "split(parts)",
+        "when a part of `OVERFLOW=spill` ends, which becomes a file of its own; in any case when a quarter of the limit is filled" => (split);
     Keep: Both Now Start "KEEP", SettingKind::Duration, Described("all that fits"), "keep(time)",
         "how far back `OVERFLOW=keep_newest` reaches, if the memory suffices" => (keep);
     DumpOn: Both Now Start "DUMP_ON", SettingKind::DumpTriggers, Described("nothing"), "dump_on(triggers)",

@@ -34,6 +34,7 @@ pub(crate) use sections::output::Output;
 pub use sections::overflow::Overflow;
 pub(crate) use sections::retention::RetentionLimits;
 pub(crate) use sections::slice_extras::SliceExtrasConfig;
+pub use sections::split::{Split, UnknownSplit};
 pub(crate) use sections::timetable::Timetable;
 pub(crate) use sources::env::{Activation, Env};
 pub(crate) use sources::file::ConfigFile;
@@ -78,6 +79,8 @@ pub(crate) struct Config {
     pub(crate) dumps: DumpConfig,
     /// The folder for the folders of segments.
     pub(crate) spill_folder: Option<PathBuf>,
+    /// When a part that is moved to disk ends; `None` for at least each minute.
+    pub(crate) split: Option<Split>,
     pub(crate) flush_timeout: Duration,
     pub(crate) record_from_start: bool,
     pub(crate) fields_while_idle: bool,
@@ -308,6 +311,7 @@ impl Default for Config {
             keep: None,
             dumps: DumpConfig::default(),
             spill_folder: None,
+            split: None,
             flush_timeout: Duration::from_secs(5),
             record_from_start: true,
             fields_while_idle: false,

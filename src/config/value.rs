@@ -14,6 +14,7 @@ use super::sections::dumps::DumpTrigger;
 use super::sections::mode::Modes;
 use super::sections::output::Output;
 use super::sections::overflow::Overflow;
+use super::sections::split::Split;
 use crate::diag::{LogFormat, Severity};
 use crate::os::platform;
 use kineto_trace::activity::{ActivityGroup, ActivityTypes};
@@ -37,6 +38,7 @@ pub(crate) enum Value {
     AsyncSpans(AsyncSpans),
     Modes(Modes),
     Overflow(Overflow),
+    Split(Split),
     DumpTriggers(Vec<DumpTrigger>),
     Output(Output),
     Filter(Box<Targets>),
@@ -78,6 +80,7 @@ assign! {
     AsyncSpans: AsyncSpans(spans) => *spans;
     Modes: Modes(modes) => *modes;
     Overflow: Overflow(overflow) => *overflow;
+    Option<Split>: Split(split) => Some(*split);
     Vec<DumpTrigger>: DumpTriggers(triggers) => triggers.clone();
     Output: Output(output) => output.clone();
     Option<Targets>: Filter(targets) => Some((**targets).clone());
@@ -118,6 +121,7 @@ from! {
     AsyncSpans: AsyncSpans(spans) => spans;
     Modes: Modes(modes) => modes;
     Overflow: Overflow(overflow) => overflow;
+    Split: Split(split) => split;
     Vec<DumpTrigger>: DumpTriggers(triggers) => triggers;
     Output: Output(output) => output;
     Targets: Filter(targets) => Box::new(targets);
@@ -161,6 +165,8 @@ pub(crate) enum SettingKind {
     /// Names of modes, joined by `+`.
     Modes,
     Overflow,
+    /// A time, a size or a number of steps, with its unit.
+    Split,
     /// Triggers of dumps.
     DumpTriggers,
     /// A file name, into which the process id is inserted.
@@ -214,6 +220,7 @@ impl SettingKind {
             SettingKind::AsyncSpans => by_name(AsyncSpans::ALL, AsyncSpans::as_str, text).map(Value::AsyncSpans),
             SettingKind::Modes => return Modes::parse(text).map(Value::Modes).map_err(|unknown| unknown.to_string()),
             SettingKind::Overflow => by_name(Overflow::ALL, Overflow::as_str, text).map(Value::Overflow),
+            SettingKind::Split => text.parse().ok().map(Value::Split),
             SettingKind::DumpTriggers => {
                 let triggers = DumpTrigger::parse_list(&parse_list(text)).map_err(|unknown| unknown.to_string())?;
                 (!triggers.is_empty()).then_some(Value::DumpTriggers(triggers))
@@ -240,13 +247,13 @@ impl SettingKind {
     }
 }
 
-/// Parses a whole number above 0 with the unit ms, s, m or h.
+/// Parses a whole number above 0 with the unit ms, s, m (or min) or h.
 pub(super) fn parse_duration(text: &str) -> Option<Duration> {
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
     let unit_ms = match unit.trim().to_ascii_lowercase().as_str() {
         "ms" => 1,
         "s" => 1_000,
-        "m" => 60_000,
+        "m" | "min" => 60_000,
         "h" => 3_600_000,
         _ => return None,
     };
@@ -282,6 +289,7 @@ impl fmt::Display for SettingKind {
                  joined by +",
             ),
             SettingKind::Overflow => f.write_str("stop, keep_newest or spill"),
+            SettingKind::Split => f.write_str(Split::EXPECTED),
             SettingKind::DumpTriggers => f.write_str(DumpTrigger::EXPECTED),
             SettingKind::LogFile => f.write_str("a path"),
             SettingKind::Filter => f.write_str("comma-separated target=level"),
@@ -311,6 +319,7 @@ impl fmt::Display for Value {
             Value::AsyncSpans(spans) => spans.as_str().fmt(f),
             Value::Modes(modes) => modes.fmt(f),
             Value::Overflow(overflow) => overflow.as_str().fmt(f),
+            Value::Split(split) => split.fmt(f),
             Value::DumpTriggers(triggers) => {
                 triggers.iter().map(DumpTrigger::to_string).collect::<Vec<_>>().join(",").fmt(f)
             }
@@ -430,7 +439,8 @@ mod tests {
 
     #[test]
     fn durations_have_units() {
-        for (text, expected) in [("500ms", "500ms"), ("30s", "30s"), ("5 M", "300s"), ("1h", "3600s"), ("2000ms", "2s")]
+        for (text, expected) in
+            [("500ms", "500ms"), ("30s", "30s"), ("5 M", "300s"), ("5min", "300s"), ("1h", "3600s"), ("2000ms", "2s")]
         {
             assert_eq!(shown(&SettingKind::Duration, text).as_deref(), Some(expected), "{text}");
         }

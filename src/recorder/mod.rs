@@ -392,11 +392,11 @@ impl Recorder {
         self.pool().give_back(self.take_recorded().parts.into_iter().filter_map(RecordedPart::into_chunk));
     }
 
-    /// Returns everything that was recorded so far, and keeps it; with `saves`, it will be moved to disk.
-    pub(crate) fn snapshot(&self, saves: bool) -> RecordedBuffers {
+    /// Returns everything that was recorded so far, and keeps it; with `saves_until`, what is older will be moved to disk.
+    pub(crate) fn snapshot(&self, saves_until: Option<Ticks>) -> RecordedBuffers {
         let buffers = self.buffers();
         let contents = if self.settings.evicts_oldest {
-            buffers.ring.newest_contents(&buffers.pool, saves, || self.live_ids())
+            buffers.ring.newest_contents(&buffers.pool, saves_until, || self.live_ids())
         } else {
             buffers.ring.contents()
         };

@@ -210,11 +210,11 @@ impl ChunkRing {
     }
 
     /// Does the same after the oldest chunks have made room: while a trace holds all others, threads continue in the free ones.
-    /// With `saves`, the contents will be moved to disk.
+    /// With `saves_until`, the contents until then will be moved to disk.
     pub(super) fn newest_contents(
         &self,
         pool: &ChunkPool,
-        saves: bool,
+        saves_until: Option<Ticks>,
         live_ids: impl FnOnce() -> LiveIds,
     ) -> RingContents {
         let mut state = self.lock();
@@ -228,9 +228,9 @@ impl ChunkRing {
             state.evict_oldest(pool, &live);
         }
         state.drop_unneeded(&live);
-        let contents = state.contents(self, saves);
-        if saves {
-            state.saved_until = Some(contents.at);
+        let contents = state.contents(self, saves_until.is_some());
+        if saves_until.is_some() {
+            state.saved_until = saves_until;
             // These are losses of the contents.
             (state.evicted.needed, state.evicted.unsaved) = (0, 0);
         }

@@ -72,6 +72,7 @@ pub(crate) fn at_exit() {
     }
     flush_sessions(&sessions, |session, deadline| {
         let _scope = session.recording.observers.notify_scope();
+        session.spill.take_cuts(session);
         // No part may be both in the file and in a segment.
         session.spill.end_recording();
         let parts = session.spill.take_ended(session, deadline);

@@ -121,7 +121,7 @@ impl Session {
         file::protect_files();
         let settings = Arc::new(SessionSettings::new(config));
         let triggers = Arc::new(DumpControl::new(settings.first_config().dumps.clone()));
-        let spill = Arc::new(SpillControl::default());
+        let spill = Arc::new(SpillControl::new(settings.first_config().split));
         let duties = Duties { triggers: triggers.clone(), spill: spill.clone() };
         let recording = SessionRecording::new(recorder.clone(), settings.clone(), options, sinks, collectors, duties);
         let (recording, link) = (Arc::new(recording), Arc::new(RequestLink::default()));
@@ -244,12 +244,13 @@ impl Session {
         self.recording.end(&mut state)
     }
 
-    /// Locks the recording's state when all pending snapshots are taken.
+    /// Locks the recording's state when all pending snapshots are taken, and all parts that have ended with steps.
     fn lock_after_snapshots(&self) -> Result<MutexGuard<'_, RecordingState>, Error> {
         loop {
             self.pending_snapshots.take_all();
+            self.spill.take_cuts(self);
             let state = self.recording.lock_state()?;
-            if self.pending_snapshots.is_empty() {
+            if self.pending_snapshots.is_empty() && !self.spill.has_cuts() {
                 return Ok(state);
             }
         }

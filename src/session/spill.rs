@@ -4,10 +4,16 @@
 //! [segment](crate::Segment). Meanwhile threads record into the rest of the memory. If the disk fails, the part that could not
 //! be written stays in memory, and the rest of the memory keeps the newest records, which are counted where they replace
 //! others. Writing is tried again, less and less often.
+//!
+//! A part also ends with a step of the program, if that is wanted. The thread that steps only notes the time. The thread that
+//! takes the next part takes what was recorded until then. The clock is read while the list of these times is locked, so that
+//! no part contains a time that is noted later.
 
 use super::dumps::with_process_and_time;
 use super::{Session, deadline_after};
+use crate::clock;
 use crate::collector::CollectorSet;
+use crate::config::Split;
 use crate::diag::diag;
 use crate::error::Error;
 use crate::handler::part_path;
@@ -16,8 +22,10 @@ use crate::recorder::Recorder;
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::segment::folder::LOCK;
 use crate::text::count_with_noun;
+use crate::time::Ticks;
 use crate::trace::Trace;
 use crate::write::file::stem_and_end;
+use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -30,6 +38,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 #[derive(Debug, Default)]
 pub(crate) struct SpillControl {
     session: OnceLock<Weak<Session>>,
+    /// When a part ends; `None` for after [`SEGMENT_TIME`].
+    split: Option<Split>,
     /// The recording whose records are moved; `None` for those of requests.
     current: fork::Own<Option<Arc<SpilledRecording>>>,
     /// Recordings that have ended, whose parts are still to be taken.
@@ -38,7 +48,12 @@ pub(crate) struct SpillControl {
 
 /// The parts of a recording that are not in the session's memory any more.
 #[derive(Debug, Default)]
-pub(crate) struct SpilledRecording(Mutex<SpillState>);
+pub(crate) struct SpilledRecording {
+    state: Mutex<SpillState>,
+    /// Locked while a part is taken, so that parts are numbered in their order. The session's state is locked after it, and
+    /// [`state`](Self::state) last.
+    taking: Mutex<()>,
+}
 
 #[derive(Debug, Default)]
 struct SpillState {
@@ -47,12 +62,18 @@ struct SpillState {
     segments: Vec<PathBuf>,
     /// How many segments were begun.
     count: u32,
-    /// The part that could not be written, with its number.
-    unwritten: Option<(u32, Trace)>,
+    /// The parts that could not be written, with their numbers, oldest first.
+    unwritten: VecDeque<(u32, Trace)>,
+    /// The number of steps that have ended.
+    steps: u64,
+    /// The ends of steps with which a part ends that was not taken yet, oldest first.
+    cuts: VecDeque<Ticks>,
     /// Whether a thread is writing a segment.
     is_writing: bool,
     /// Whether the recording has ended, so that no further segment begins.
     is_closed: bool,
+    /// Whether the parts that could not be written were taken, so that a later one is lost.
+    is_left: bool,
     /// When the last segment was begun.
     begun: Option<Instant>,
     /// When to try again, and how long that wait is.
@@ -72,10 +93,20 @@ const SEGMENT_BYTES: u64 = 32 << 20;
 const PART_FOR_SEGMENT: u64 = 4;
 /// Or after that time, so that a crash does not lose more.
 const SEGMENT_TIME: Duration = Duration::from_secs(60);
+/// While the disk takes no parts, the oldest beyond that number are joined.
+const CUTS_MAX: usize = 64;
+/// How long to wait at least, and at most, until a segment is due by time.
+const SHORTEST_WAIT: Duration = Duration::from_millis(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(60);
 
 impl SpillControl {
+    /// Creates the control of a session whose parts end as `split` says.
+    pub(super) fn new(split: Option<Split>) -> SpillControl {
+        SpillControl { split, ..SpillControl::default() }
+    }
+
     /// Sets the session, once.
     pub(super) fn set_session(&self, session: &Arc<Session>) {
         let _ = self.session.set(Arc::downgrade(session));
@@ -107,12 +138,61 @@ impl SpillControl {
         last.inspect(|recording| recording.wait(deadline)).filter(|recording| !recording.is_empty())
     }
 
+    /// Ends a step of the program now, and a part with it if that is wanted. Waits for no disk; the clock has advanced afterwards.
+    pub(super) fn end_step(&self, recorder: &Recorder) {
+        let Some(Split::Steps(steps)) = self.split else { return };
+        if self.current().is_some_and(|recording| recording.end_step(steps)) {
+            recorder.pool().wake_helper();
+        }
+    }
+
+    /// Takes the parts that have ended with steps out of memory, because the recording is about to end.
+    pub(super) fn take_cuts(&self, session: &Session) {
+        let Some(recording) = self.current() else { return };
+        while recording.has_cuts() {
+            let part = recording.take_part(session, false);
+            recording.lock().unwritten.extend(part);
+        }
+    }
+
+    /// Returns whether a part has ended with a step and was not taken.
+    pub(super) fn has_cuts(&self) -> bool {
+        self.current().is_some_and(|recording| recording.has_cuts())
+    }
+
+    /// Returns after what time a part ends; `None` for never.
+    fn interval(&self) -> Option<Duration> {
+        match self.split {
+            None => Some(SEGMENT_TIME),
+            Some(Split::Time(time)) => Some(time),
+            Some(Split::Bytes(_) | Split::Steps(_)) => None,
+        }
+    }
+
+    /// Returns how long to wait before the next call of [`spill_if_due`](Self::spill_if_due).
+    pub(super) fn time_to_next(&self) -> Duration {
+        let Some(recording) = self.current() else { return LONGEST_WAIT };
+        let state = recording.lock();
+        let left = match (state.retry, self.interval()) {
+            (Some((at, _)), _) => at.saturating_duration_since(Instant::now()),
+            (None, Some(interval)) => {
+                interval.saturating_sub(state.begun.map_or(Duration::ZERO, |begun| begun.elapsed()))
+            }
+            (None, None) => LONGEST_WAIT,
+        };
+        left.clamp(SHORTEST_WAIT, LONGEST_WAIT)
+    }
+
     /// Starts a thread that writes a segment, if one is due.
     pub(super) fn spill_if_due(self: &Arc<Self>, recorder: &Recorder, collectors: &CollectorSet) {
         let Some(recording) = self.current() else { return };
         let complete = recorder.retired_bytes() + collectors.full_bytes();
-        let is_enough = complete >= SEGMENT_BYTES.min(recorder.pool().bytes_max() / PART_FOR_SEGMENT);
-        if !recording.begin_if_due(is_enough) {
+        let most = match self.split {
+            Some(Split::Bytes(bytes)) => bytes,
+            _ => SEGMENT_BYTES,
+        };
+        let is_enough = complete >= most.min(SEGMENT_BYTES).min(recorder.pool().bytes_max() / PART_FOR_SEGMENT);
+        if !recording.begin_if_due(is_enough, self.interval()) {
             return;
         }
         let (session, writing) = (self.session.get().cloned().unwrap_or_default(), recording.clone());
@@ -121,6 +201,8 @@ impl SpillControl {
             let write = || writing.write_segment(&session, is_enough);
             let written = catch_unwind(AssertUnwindSafe(write));
             writing.end_write(written.unwrap_or_else(|_| Err("a panic; please report this".to_owned())));
+            // Another one may be due.
+            session.upgrade().iter().for_each(|session| session.recorder.pool().wake_helper());
         };
         if let Err(error) = std::thread::Builder::new().name("kineto-spill".into()).spawn(write) {
             recording.end_write(Err(format!("cannot start a thread: {error}; end other threads")));
@@ -130,22 +212,45 @@ impl SpillControl {
 
 impl SpilledRecording {
     fn lock(&self) -> MutexGuard<'_, SpillState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether the whole recording is in memory.
     fn is_empty(&self) -> bool {
         let state = self.lock();
-        state.segments.is_empty() && state.unwritten.is_none() && !state.is_writing
+        state.segments.is_empty() && state.unwritten.is_empty() && !state.is_writing
+    }
+
+    /// Ends a step; returns whether a part ends with it, since `split` steps are complete.
+    fn end_step(&self, split: u64) -> bool {
+        let mut state = self.lock();
+        state.steps += 1;
+        let is_cut = state.steps.is_multiple_of(split) && !state.is_closed;
+        if is_cut {
+            if state.cuts.len() == CUTS_MAX {
+                state.cuts.pop_front();
+            }
+            let end = clock::now();
+            state.cuts.push_back(end);
+            // What this thread records next is in the next part.
+            while clock::now() <= end {
+                std::hint::spin_loop();
+            }
+        }
+        is_cut
+    }
+
+    fn has_cuts(&self) -> bool {
+        !self.lock().cuts.is_empty()
     }
 
     /// Returns whether a segment is due, and notes that it is being written.
-    fn begin_if_due(&self, is_enough: bool) -> bool {
+    fn begin_if_due(&self, is_enough: bool, interval: Option<Duration>) -> bool {
         let mut state = self.lock();
         let begun = *state.begun.get_or_insert_with(Instant::now);
         let is_due = match state.retry {
             Some((at, _)) => Instant::now() >= at,
-            None => is_enough || begun.elapsed() >= SEGMENT_TIME,
+            None => is_enough || !state.cuts.is_empty() || interval.is_some_and(|interval| begun.elapsed() >= interval),
         };
         let begins = is_due && !state.is_writing && !state.is_closed;
         if begins {
@@ -157,28 +262,38 @@ impl SpilledRecording {
     /// Takes the records out of memory, or the part that could not be written before, and writes them. Returns the segment;
     /// `None` if there is nothing to write.
     fn write_segment(self: &Arc<Self>, session: &Weak<Session>, is_enough: bool) -> Result<Option<PathBuf>, String> {
-        let unwritten = self.lock().unwritten.take();
         // The session keeps its recordings as long as its guard or a profiler lives.
-        let Some(session) = session.upgrade() else {
-            self.lock().unwritten = unwritten;
-            return Ok(None);
-        };
+        let Some(session) = session.upgrade() else { return Ok(None) };
+        let unwritten = self.lock().unwritten.pop_front();
         let Some((number, trace)) = unwritten.or_else(|| self.take_part(&session, is_enough)) else { return Ok(None) };
         let written = self.folder(&session).and_then(|folder| write_segment_file(&trace, &folder, number));
-        if written.is_err() {
-            self.lock().unwritten = Some((number, trace));
+        if let Err(why) = &written {
+            let mut state = self.lock();
+            if state.is_left {
+                drop(state);
+                report_lost(&trace, why);
+            } else {
+                state.unwritten.push_front((number, trace));
+            }
         }
         written.map(Some)
     }
 
-    /// Takes the records of the recording out of memory, unless it has ended. If they are few and nothing is new, they are
-    /// dropped.
+    /// Takes the records of the recording out of memory, unless it has ended: until the end of the first step with which a part
+    /// ends, else until now. If they are few and nothing is new, they are dropped.
     fn take_part(self: &Arc<Self>, session: &Session, is_enough: bool) -> Option<(u32, Trace)> {
+        let _taking = self.taking.lock().unwrap_or_else(PoisonError::into_inner);
         // Their records are still in memory.
         session.pending_snapshots.take_all();
         let is_current = || session.spill.current().is_some_and(|current| Arc::ptr_eq(&current, self));
-        let trace = session.recording.take_segment(is_current)?;
-        if !is_enough && !trace.has_new_records() {
+        let mut is_cut = false;
+        let end = || {
+            let cut = self.lock().cuts.pop_front();
+            is_cut = cut.is_some();
+            cut.unwrap_or_else(clock::now)
+        };
+        let trace = session.recording.take_segment(is_current, end)?;
+        if (is_cut || !is_enough) && !trace.has_new_records() {
             return None;
         }
         let mut state = self.lock();
@@ -198,12 +313,8 @@ impl SpilledRecording {
                     diag!(Stage, "spill", "records are moved to disk again");
                 }
             }
-            // There is no further try.
-            Err(why) if state.is_closed => {
-                let lost = state.unwritten.take();
-                drop(state);
-                lost.iter().for_each(|(_, trace)| report_lost(trace, &why));
-            }
+            // The end of the recording tries again.
+            Err(_) if state.is_closed => {}
             Err(why) => {
                 let wait = state.retry.map_or(FIRST_RETRY, |(_, wait)| (wait * 2).min(LAST_RETRY));
                 let is_news = state.retry.replace((deadline_after(wait), wait)).is_none();
@@ -256,7 +367,8 @@ impl SpilledRecording {
     pub(crate) fn leave_on_disk(&self, session: &Session, rest: Option<Trace>) {
         let (unwritten, next) = {
             let mut state = self.lock();
-            (state.unwritten.take(), state.count + 1)
+            state.is_left = true;
+            (std::mem::take(&mut state.unwritten), state.count + 1)
         };
         for (number, trace) in unwritten.into_iter().chain(rest.map(|rest| (next, rest))) {
             let written = self.folder(session).and_then(|folder| write_segment_file(&trace, &folder, number));
@@ -302,9 +414,10 @@ impl Session {
             self.writes.write_in_time(trace.clone(), path, self.settings.patience())?;
             Ok::<_, Error>(trace.progress().file_cut().is_none_or(|cut| cut.is_at_size_limit()))
         };
-        let (count, unwritten, segments) = {
+        let (count, mut unwritten, segments) = {
             let mut state = parts.lock();
-            (state.count, state.unwritten.take(), std::mem::take(&mut state.segments))
+            state.is_left = true;
+            (state.count, std::mem::take(&mut state.unwritten), std::mem::take(&mut state.segments))
         };
         let written = rest.as_ref().map_or(Ok(true), |rest| write(rest, count + 1));
         let rest = rest.filter(|_| written.is_err());
@@ -314,8 +427,11 @@ impl Session {
                 false
             })
         };
-        let unwritten = unwritten.filter(|(number, trace)| !write_or_report(trace, *number));
-        let mut can_write = unwritten.is_none();
+        let mut can_write = true;
+        unwritten.retain(|(number, trace)| {
+            can_write = can_write && write_or_report(trace, *number);
+            !can_write
+        });
         let mut left = Vec::new();
         for segment in segments {
             let is_written = match can_write.then(|| Trace::read_segment(&segment)) {
@@ -333,11 +449,12 @@ impl Session {
             let _ = is_written.then(|| fs::remove_file(&segment));
             left.extend(segment.exists().then_some(segment));
         }
-        let is_over = left.is_empty() && can_write;
         let folder = {
             let mut state = parts.lock();
-            (state.unwritten, state.segments) = (unwritten, left);
-            let is_over = is_over && rest.is_none() && !state.is_writing;
+            state.unwritten.extend(unwritten);
+            state.segments.extend(left);
+            let has_all = state.segments.is_empty() && state.unwritten.is_empty() && !state.is_writing;
+            let is_over = has_all && can_write && rest.is_none();
             state.folder.take_if(|_| is_over).map(|folder| folder.path)
         };
         match folder {

@@ -238,6 +238,7 @@ impl Session {
             (Some(_), _) if run.is_of_parent() => StepOutcome::from_error(run.step, &foreign_schedule()),
             (Some(position), Some(schedule)) => self.advance_schedule(run, position, &schedule),
             (_, None) => {
+                self.spill.end_step(&self.recorder);
                 run.step += 1;
                 self.count_iteration(PROFILER_STEP);
                 let state = match self.recording.status_now() {
@@ -269,8 +270,12 @@ impl Session {
             _ => String::new(),
         };
         run.annotation.end();
-        let (cycle, failed) =
-            self.perform_transitions(run, transitions_between(position.action, Some(next.action)), false);
+        let transitions = transitions_between(position.action, Some(next.action));
+        // The end of a recording ends its last part.
+        if !transitions.contains(&Transition::Stop) {
+            self.spill.end_step(&self.recorder);
+        }
+        let (cycle, failed) = self.perform_transitions(run, transitions, false);
         run.step += 1;
         run.position = Some(match failed {
             None => next,

@@ -20,5 +20,6 @@ mod schedule;
 mod segments;
 mod session_observers;
 mod spill;
+mod split;
 mod triggers;
 mod windows;

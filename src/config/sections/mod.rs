@@ -11,4 +11,5 @@ pub(super) mod output;
 pub(super) mod overflow;
 pub(super) mod retention;
 pub(super) mod slice_extras;
+pub(super) mod split;
 pub(super) mod timetable;

@@ -31,11 +31,11 @@ pub enum Overflow {
     KeepNewest,
     /// Moves the oldest records to disk, for recordings of hours in constant memory.
     ///
-    /// Whenever 32 MiB or a quarter of the limit are complete, and each minute, a thread writes them as a
-    /// [segment](crate::Segment) into a folder next to the output, or in that of
+    /// Whenever 32 MiB or a quarter of the limit are complete, and each minute or at each [`Split`](crate::Split), a thread writes
+    /// them as a [segment](crate::Segment) into a folder next to the output, or in that of
     /// [`spill_folder`](crate::KinetoLayerBuilder::spill_folder). When the guard is dropped, each part becomes a file:
-    /// `app.part0001.json.gz`, `app.part0002.json.gz` and so on for `app.json.gz`. A recording that fits into memory and takes
-    /// less than a minute is one file.
+    /// `app.part0001.json.gz`, `app.part0002.json.gz` and so on for `app.json.gz`. A recording that ends
+    /// before its first part does is one file.
     ///
     /// A slice is in each part whose time it overlaps, marked `clipped` where it began in an earlier one. A kernel is in the
     /// part in which its end was reported, with its launch. Each part counts its own losses.

@@ -6,6 +6,8 @@ use super::super::keys::Key;
 use super::super::sections::distributed::DistributedInfo;
 use super::super::sections::dumps::DumpTrigger;
 use super::super::sections::output::Output;
+#[cfg(test)]
+use super::super::sections::split::Split;
 use super::super::value::{SettingKind, Value};
 use super::settings::{ParsedSettings, SettingError, SourceSettings};
 
@@ -67,6 +69,7 @@ fn value_error(key: Key, value: &Value) -> Option<SettingError> {
         (Value::Int(value), SettingKind::Int(range)) => range.contains(value),
         (Value::Bytes(bytes), _) => *bytes > 0,
         (Value::Modes(modes), _) => modes.are_compatible(),
+        (Value::Split(split), _) => split.is_valid(),
         (Value::DumpTriggers(triggers), _) => triggers.iter().all(DumpTrigger::is_valid),
         (Value::Output(Output::Exact(path)), _) => !path.as_os_str().is_empty(),
         _ => return None,
@@ -89,6 +92,7 @@ mod tests {
             .with(Key::GzipLevel, 10_u32)
             .with(Key::FieldLimit, 0_usize)
             .with(Key::BufferLimit, Value::Bytes(0))
+            .with(Key::Split, Split::Steps(0))
             .with(Key::LogFile, Output::Exact("".into()))
             .with(Key::DumpOn, vec![DumpTrigger::SlowStep { times: 1 }])
             .with(Key::WithArgs, false);
@@ -100,6 +104,7 @@ mod tests {
                 "`gzip_level(10)`: expected a whole number from 0 to 9",
                 "`field_limit_bytes(0)`: expected a whole number from 1 to 1073741824",
                 "`buffer_limit_bytes(0)`: expected at least 1 byte",
+                &format!("`split(0steps)`: expected {}", Split::EXPECTED),
                 "`output()`: expected a path",
                 &format!("`dump_on(step>1x)`: expected {}", DumpTrigger::EXPECTED),
             ]

@@ -282,6 +282,7 @@ pub(crate) mod tests {
             SettingKind::Modes => ("nvtx", "kineto+nvtx"),
             SettingKind::LogFormat => ("json", "libkineto"),
             SettingKind::Overflow => ("spill", "stop"),
+            SettingKind::Split => ("8MB", "100steps"),
             SettingKind::DumpTriggers => ("panic", "signal"),
             SettingKind::Filter => ("a=info", "b=info"),
             SettingKind::Duration => ("7s", "8s"),

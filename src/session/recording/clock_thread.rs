@@ -197,7 +197,7 @@ impl ClockState {
             if self.recorder.epoch() == 0 {
                 // Devices may record, and segments are due by time.
                 if spills {
-                    std::thread::park_timeout(PERIOD)
+                    std::thread::park_timeout(self.duties.spill.time_to_next())
                 } else {
                     std::thread::park()
                 }
@@ -215,7 +215,8 @@ impl ClockState {
                 }
                 next = Instant::now() + PERIOD;
             }
-            std::thread::park_timeout(next.saturating_duration_since(Instant::now()));
+            let wait = if spills { self.duties.spill.time_to_next() } else { PERIOD };
+            std::thread::park_timeout(wait.min(next.saturating_duration_since(Instant::now())));
         }
     }
 }

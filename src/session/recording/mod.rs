@@ -87,7 +87,7 @@ pub(super) struct RecordingState {
     pub(super) active_request: ActiveRequest,
     /// The times that the trace is cut to, if a request gives them: the recording begins a little earlier.
     between: Option<(SystemTime, SystemTime)>,
-    /// Until when the records were moved to disk.
+    /// The time before which the records were moved to disk.
     moved_until: Option<Ticks>,
     /// How often collectors were prepared.
     prepared: u64,

@@ -34,7 +34,7 @@ impl SessionRecording {
         self.recorder.gather_losses();
         let mut state = self.lock_state()?;
         self.check_process()?;
-        let taken = self.recorder.snapshot(false);
+        let taken = self.recorder.snapshot(None);
         self.build_snapshot(&mut state, taken, Extent::Between(between))
     }
 
@@ -53,13 +53,18 @@ impl SessionRecording {
     pub(in crate::session) fn snapshot_until(&self, point: &SnapshotPoint) -> Result<Trace, Error> {
         let _own = InternalAllocGuard::begin();
         // It may take long, and other threads wait for the state.
-        let taken = self.recorder.snapshot(false);
+        let taken = self.recorder.snapshot(None);
         self.build_snapshot(&mut *self.lock_state()?, taken, Extent::Until(point))
     }
 
-    /// Returns what was recorded so far, and evicts it: the next trace begins where this one ends, except for records that
-    /// collectors deliver late. `None` if no recording is running, or if it is not the one that `is_current` means.
-    pub(in crate::session) fn take_segment(&self, is_current: impl FnOnce() -> bool) -> Option<Trace> {
+    /// Returns what was recorded until a time, and evicts it: the next trace begins where this one ends, except for records of
+    /// collectors, of which this one has all that are delivered. `None` if no recording is running, or if it is not the one that
+    /// `is_current` means. `end` returns the time, which must not lie ahead.
+    pub(in crate::session) fn take_segment(
+        &self,
+        is_current: impl FnOnce() -> bool,
+        end: impl FnOnce() -> Ticks,
+    ) -> Option<Trace> {
         let _own = InternalAllocGuard::begin();
         self.recorder.gather_losses();
         let mut state = self.lock_state().ok()?;
@@ -67,13 +72,15 @@ impl SessionRecording {
         if !matches!(state.phase, SessionPhase::Recording) || !is_current() {
             return None;
         }
-        // Records of collectors come first: the slices of their calls are in the part, or in an earlier one.
+        // Records of collectors come first: the slices of their calls are in the part, or in an earlier one. If the part ends
+        // with a step, they may also be in the next.
         let moved = self.collectors.take_records();
-        let taken = self.recorder.snapshot(true);
-        let until = taken.at;
-        let trace = self.build_snapshot(&mut state, taken, Extent::Moved(moved)).ok()?;
+        let until = end();
+        let taken = self.recorder.snapshot(Some(until));
+        let trace = self.build_snapshot(&mut state, taken, Extent::Moved(moved, until)).ok()?;
         state.reports = Reports::default();
-        state.moved_until = Some(until);
+        // Windows contain their ends.
+        state.moved_until = Some(Ticks(until.0.saturating_add(1)));
         self.recorder.evict_saved(until);
         Some(trace)
     }
@@ -100,7 +107,10 @@ impl SessionRecording {
                 windows = windows.cut_until(point.at);
                 (self.collectors.snapshot(), point.losses)
             }
-            Extent::Moved(collections) => (collections, self.recorder.losses.take_counts()),
+            Extent::Moved(collections, until) => {
+                windows = windows.cut_host_until(until);
+                (collections, self.recorder.losses.take_counts())
+            }
         };
         let converter = build_converter(self.clock_thread.anchors(), windows.since, Some(end));
         let (windows, taken) = self.cut_windows(state, between, windows, taken, &converter);
@@ -115,6 +125,6 @@ enum Extent<'s> {
     Between(Option<(SystemTime, SystemTime)>),
     /// What was recorded until then.
     Until(&'s SnapshotPoint),
-    /// Everything, with records that were moved out of the collectors.
-    Moved(Vec<Collection>),
+    /// What was recorded until then, with records that were moved out of the collectors.
+    Moved(Vec<Collection>, Ticks),
 }

@@ -284,11 +284,21 @@ impl WindowSet {
     /// records late, so their windows stay.
     pub(super) fn cut_to_segment(mut self, moved_until: Option<Ticks>) -> WindowSet {
         if let Some(since) = moved_until {
-            let devices = self.devices.clone();
-            self.cut_between(since, self.extent.1.max(since));
-            (self.devices, self.uncut_window) = (devices, None);
+            self.cut_host_between(since, self.extent.1.max(since));
         }
         self
+    }
+
+    /// Cuts off the time after `until` from the host's windows.
+    pub(super) fn cut_host_until(mut self, until: Ticks) -> WindowSet {
+        self.cut_host_between(self.extent.0.min(until), until);
+        self
+    }
+
+    fn cut_host_between(&mut self, from: Ticks, until: Ticks) {
+        let devices = self.devices.clone();
+        self.cut_between(from, until);
+        (self.devices, self.uncut_window) = (devices, None);
     }
 
     /// Cuts off the time before the horizon.

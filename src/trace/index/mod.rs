@@ -540,7 +540,7 @@ mod tests {
         write(2, Tag::Instant, late, 0);
         write(3, Tag::Slice, late, clock::now().0);
         let parts = [(); 2].map(|()| {
-            let taken = recorder.snapshot(true);
+            let taken = recorder.snapshot(Some(clock::now()));
             slots.commit_below(first + 4);
             taken
         });
@@ -556,7 +556,7 @@ mod tests {
         // What is evicted now is in a part.
         recorder.retire_chunk(chunk);
         recorder.evict_saved(clock::now());
-        assert_eq!(recorder.snapshot(true).evicted.unsaved, 0);
+        assert_eq!(recorder.snapshot(Some(clock::now())).evicted.unsaved, 0);
     }
 
     #[test]

@@ -1,0 +1,69 @@
+//! Settings of the builder about recordings that do not fit into memory.
+
+use super::KinetoLayerBuilder;
+use crate::config::{Key, Overflow, Split, Value};
+use std::path::PathBuf;
+use std::time::Duration;
+
+impl KinetoLayerBuilder {
+    /// Sets what happens at the buffer limit. Default: [`Overflow::Stop`].
+    pub fn overflow(mut self, overflow: Overflow) -> Self {
+        self.overrides.set(Key::Overflow, overflow);
+        self
+    }
+
+    /// Sets the folder for the segments of [`Overflow::Spill`]. Default: that of the [`output`](Self::output).
+    ///
+    /// Each recording makes a folder of its own there, which only this user may read.
+    pub fn spill_folder(mut self, path: impl Into<PathBuf>) -> Self {
+        let path: PathBuf = path.into();
+        self.overrides.set(Key::SpillFolder, path.as_path());
+        self
+    }
+
+    /// Sets when a part of an [`Overflow::Spill`] recording ends, which becomes a file of its own. Default: each minute.
+    ///
+    /// In any case, a part ends when a quarter of the [limit](Self::buffer_limit_bytes) is filled, or 32 MiB if that is less. So
+    /// raise the limit for larger parts. A `kill -9` loses the records since the last part, and one that is being written.
+    ///
+    /// With [`Split::Steps`], a part ends where [`step`](crate::Profiler::step) ends the step, and the next one begins with the
+    /// next `ProfilerStep#`, also if other threads record meanwhile. The call does not wait for the disk. While the disk
+    /// takes no parts, the oldest of more than 64 are joined. Kernels are in the part in which they were reported.
+    ///
+    /// `build` fails for a time, size or number of 0, and without [`Overflow::Spill`].
+    ///
+    /// ```
+    /// use tracing_kineto::{KinetoLayer, Overflow, Schedule, Split};
+    /// use tracing_subscriber::prelude::*;
+    ///
+    /// # fn main() -> Result<(), tracing_kineto::Error> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let output = folder.path().join("app.pt.trace.json.gz");
+    /// let (layer, guard) = KinetoLayer::builder()
+    ///     .output(output)
+    ///     .overflow(Overflow::Spill)
+    ///     .split(Split::Steps(2))
+    ///     .schedule(Schedule::new(0, 0, 4)?.repeat(1))
+    ///     .build()?;
+    /// tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+    ///     let profiler = guard.profiler();
+    ///     (0..4).for_each(|_| drop(profiler.step()));
+    /// });
+    /// drop(guard); // app.part0001.pt.trace.json.gz with steps 0 and 1, app.part0002.pt.trace.json.gz with steps 2 and 3
+    /// # assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn split(mut self, parts: Split) -> Self {
+        self.overrides.set(Key::Split, parts);
+        self
+    }
+
+    /// Sets how far back the records of [`Overflow::KeepNewest`] reach, if the memory suffices. Default: all that fit.
+    ///
+    /// Each trace begins at most this long before its end.
+    pub fn keep(mut self, time: Duration) -> Self {
+        self.overrides.set(Key::Keep, Value::Duration(time));
+        self
+    }
+}

@@ -1,0 +1,112 @@
+//! When a part of a recording ends that is moved to disk.
+
+use super::super::value::parse_duration;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// How long, large or how many steps the parts of an [`Overflow::Spill`](crate::Overflow::Spill) recording are.
+///
+/// Set it by [`KinetoLayerBuilder::split`](crate::KinetoLayerBuilder::split), or as text in `KINETO_SPLIT`. A MB is a MiB, as in
+/// other settings, and a GB 1024 of them:
+///
+/// ```
+/// use std::time::Duration;
+/// use tracing_kineto::Split;
+///
+/// assert_eq!("10min".parse(), Ok(Split::Time(Duration::from_secs(600))));
+/// assert_eq!("8MB".parse(), Ok(Split::Bytes(8 << 20)));
+/// assert_eq!("100steps".parse(), Ok(Split::Steps(100)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Split {
+    /// A part ends when so much time has passed, to some milliseconds.
+    Time(Duration),
+    /// A part ends when so many bytes of records are complete. A slice takes 32 bytes and its fields; threads complete 64 KiB at
+    /// once.
+    Bytes(u64),
+    /// A part ends with every so manieth [step](crate::Profiler::step) since the recording began, exactly at its end.
+    Steps(u64),
+}
+
+/// A text that is not a [`Split`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownSplit(String);
+
+impl fmt::Display for UnknownSplit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: expected {}", self.0, Split::EXPECTED)
+    }
+}
+
+impl std::error::Error for UnknownSplit {}
+
+impl Split {
+    /// The texts that can be parsed.
+    pub(in crate::config) const EXPECTED: &str = "a time such as 10min, a size such as 8MB, or steps such as 100steps";
+
+    /// Returns whether parts can have that size.
+    pub(in crate::config) fn is_valid(&self) -> bool {
+        match self {
+            Split::Time(time) => !time.is_zero(),
+            Split::Bytes(number) | Split::Steps(number) => *number > 0,
+        }
+    }
+}
+
+impl FromStr for Split {
+    type Err = UnknownSplit;
+
+    fn from_str(text: &str) -> Result<Split, UnknownSplit> {
+        let text = text.trim();
+        let parse = || {
+            let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+            let (number, unit) = (number.parse::<u64>().ok()?, unit.trim().to_ascii_lowercase());
+            match unit.as_str() {
+                "step" | "steps" => Some(Split::Steps(number)),
+                "mb" | "mib" => number.checked_mul(1 << 20).map(Split::Bytes),
+                "gb" | "gib" => number.checked_mul(1 << 30).map(Split::Bytes),
+                _ => parse_duration(text).map(Split::Time),
+            }
+        };
+        parse().filter(Split::is_valid).ok_or_else(|| UnknownSplit(text.to_owned()))
+    }
+}
+
+/// Formats as in `KINETO_SPLIT`; times to a millisecond, sizes that are not whole MB in bytes.
+impl fmt::Display for Split {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Split::Time(time) if time.subsec_nanos() == 0 => write!(f, "{}s", time.as_secs()),
+            Split::Time(time) => write!(f, "{}ms", time.as_millis()),
+            Split::Bytes(bytes) if bytes % (1 << 20) == 0 => write!(f, "{}MB", bytes >> 20),
+            Split::Bytes(bytes) => write!(f, "{bytes} bytes"),
+            Split::Steps(steps) => write!(f, "{steps}steps"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn splits_are_parsed_and_formatted() {
+        for (text, same) in [
+            ("10min", "600s"),
+            ("10m", "600s"),
+            (" 500 ms", "500ms"),
+            ("8MB", "8MB"),
+            ("2 gb", "2048MB"),
+            ("100steps", "100steps"),
+            ("1 step", "1steps"),
+        ] {
+            assert_eq!(text.parse::<Split>().unwrap().to_string(), same, "{text}");
+        }
+        for text in ["", "10", "0s", "0MB", "0steps", "-1s", "1.5MB", "8 bytes", "steps", "99999999999999999999MB"] {
+            let error = text.parse::<Split>().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{:?}: expected a time", text.trim())), "{error}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Parts of recordings that end by time, size or step.
+#![cfg(feature = "gzip")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tracing::info_span;
+use tracing_kineto::analysis::{Event, Events};
+use tracing_kineto::{ErrorKind, KinetoLayer, KinetoLayerBuilder, Overflow, Profiler, Schedule, Split, Trace};
+use tracing_subscriber::layer::SubscriberExt;
+
+/// Records `work` into `app.json.gz` of a folder.
+fn record(
+    folder: &Path,
+    configure: impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder,
+    work: impl FnOnce(&Profiler),
+) {
+    let builder = KinetoLayer::builder().output(folder.join("app.json.gz")).overflow(Overflow::Spill);
+    let (layer, guard) = configure(builder).build().unwrap();
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || work(&guard.profiler()));
+    drop(guard);
+}
+
+fn steps(steps: u64, of: u64) -> impl FnOnce(KinetoLayerBuilder) -> KinetoLayerBuilder {
+    move |builder| builder.split(Split::Steps(steps)).schedule(Schedule::new(0, 0, of).unwrap().repeat(1))
+}
+
+fn parts(folder: &Path) -> Vec<Events> {
+    let count = std::fs::read_dir(folder).unwrap().count();
+    (1..=count).map(|number| Events::read(folder.join(format!("app.part{number:04}.json.gz"))).unwrap()).collect()
+}
+
+fn is_whole(event: &Event<'_>) -> bool {
+    event.arg("clipped").is_none() && event.arg("finished").is_none()
+}
+
+fn number(event: &Event<'_>, key: &str) -> u64 {
+    event.arg(key).map(|value| format!("{value:?}").parse().unwrap()).unwrap()
+}
+
+/// Returns the numbers of the steps in a part; all are whole.
+fn steps_in(part: &Events) -> Vec<u64> {
+    let step = |event: &Event<'_>| event.name().strip_prefix("ProfilerStep#").map(|step| step.parse().unwrap());
+    let found = part.iter().filter(|event| step(event).is_some());
+    found.inspect(|event| assert!(is_whole(event), "{}", event.name())).filter_map(|event| step(&event)).collect()
+}
+
+/// Waits until a segment was written.
+fn wait_for_segments(folder: &Path, count: usize) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let names = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
+    };
+    let ends = |path: &Path, end: &str| path.extension().is_some_and(|extension| extension == end);
+    let segments = || names(folder).into_iter().filter(|path| ends(path, "segments")).flat_map(|path| names(&path));
+    while segments().filter(|path| ends(path, "kseg")).count() < count {
+        assert!(Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn parts_end_exactly_with_steps_while_threads_record() {
+    const STEPS: u64 = 60;
+    const EACH: u64 = 7;
+    let folder = tempfile::tempdir().unwrap();
+    let (is_over, recorded) = (AtomicBool::new(false), AtomicU64::new(0));
+    record(folder.path(), steps(EACH, STEPS), |profiler| {
+        let dispatch = &tracing::dispatcher::get_default(Clone::clone);
+        std::thread::scope(|scope| {
+            let others = || {
+                tracing::dispatcher::with_default(dispatch, || {
+                    while !is_over.load(Ordering::Relaxed) {
+                        let n = recorded.fetch_add(1, Ordering::Relaxed);
+                        info_span!("other", n).in_scope(|| ());
+                        if n.is_multiple_of(10) {
+                            std::thread::sleep(Duration::from_micros(100));
+                        }
+                    }
+                });
+            };
+            (0..2).for_each(|_| drop(std::thread::Builder::new().spawn_scoped(scope, others).unwrap()));
+            for step in 0..STEPS {
+                (0..50).for_each(|n| info_span!("work", step, n).in_scope(|| ()));
+                profiler.step();
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+    });
+    let parts = parts(folder.path());
+    let mut others = vec![0; usize::try_from(recorded.into_inner()).unwrap()];
+    let mut next = 0;
+    for (nth, part) in parts.iter().enumerate() {
+        let steps = steps_in(part);
+        assert_eq!(steps, (next..next + steps.len() as u64).collect::<Vec<_>>(), "part {nth}");
+        next += steps.len() as u64;
+        assert!(next.is_multiple_of(EACH) || next == STEPS, "part {nth} ends with {next}");
+        let mut work = BTreeMap::<u64, u64>::new();
+        for event in part.iter().filter(|event| event.name() == "work") {
+            assert!(is_whole(&event));
+            *work.entry(number(&event, "step")).or_default() += 1;
+        }
+        assert_eq!(work, steps.iter().map(|step| (*step, 50)).collect(), "part {nth}");
+        for event in part.iter().filter(|event| event.name() == "other" && event.arg("clipped").is_none()) {
+            others[usize::try_from(number(&event, "n")).unwrap()] += 1;
+        }
+    }
+    assert_eq!(next, STEPS, "in {} parts", parts.len());
+    // What is recorded after the last step is in no trace.
+    let after = others.iter().rev().take_while(|count| **count == 0).count();
+    others.truncate(others.len() - after);
+    let lost = others.iter().filter(|count| **count != 1).count();
+    assert!(lost <= 2, "{lost} of {} are not in one part", others.len());
+}
+
+/// Each part has the steps that it should have, also those that were not taken when the recording ended.
+#[test]
+fn steps_at_the_end_have_their_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    record(folder.path(), steps(3, 100), |profiler| {
+        for step in 0..10 {
+            info_span!("work", step).in_scope(|| ());
+            profiler.step();
+        }
+        info_span!("work", step = 10).in_scope(|| ());
+    });
+    let parts = parts(folder.path());
+    let found: Vec<_> = parts.iter().map(|part| part.iter().filter(|event| event.name() == "work").count()).collect();
+    assert_eq!(found, [3, 3, 3, 2]);
+    assert_eq!(steps_in(&parts[0]), [0, 1, 2]);
+}
+
+/// Without a schedule, steps have no annotations, and what a segment holds is what `kineto repair` writes.
+#[test]
+fn segments_end_with_steps_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let split = |builder: KinetoLayerBuilder| builder.no_output().spill_folder(folder.path()).split(Split::Steps(2));
+    record(folder.path(), split, |profiler| {
+        for step in 0..6 {
+            info_span!("work", step).in_scope(|| ());
+            profiler.step();
+        }
+        wait_for_segments(folder.path(), 1);
+    });
+    let segments = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
+    let files = tracing_kineto::Segment::files_in(segments).unwrap();
+    let slices = files.iter().map(|file| Trace::read_segment(file).unwrap().trace.stats().slices);
+    assert_eq!(slices.collect::<Vec<_>>(), [2, 2, 2]);
+}
+
+#[test]
+fn parts_end_by_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let split = |builder: KinetoLayerBuilder| builder.split(Split::Time(Duration::from_millis(20)));
+    record(folder.path(), split, |_| {
+        for n in 0..3 {
+            info_span!("work", n).in_scope(|| ());
+            wait_for_segments(folder.path(), n + 1);
+        }
+    });
+    let parts = parts(folder.path());
+    let found = |part: &Events| part.iter().filter(|event| event.name() == "work").count();
+    assert_eq!(parts.iter().map(found).collect::<Vec<_>>(), [1, 1, 1], "nothing is recorded between them");
+}
+
+#[test]
+fn parts_end_by_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let split = |builder: KinetoLayerBuilder| builder.split(Split::Bytes(256 << 10));
+    record(folder.path(), split, |_| {
+        for n in 0..3 {
+            (0..16 << 10).for_each(|_| info_span!("work").in_scope(|| ()));
+            wait_for_segments(folder.path(), n + 1);
+        }
+    });
+    let found = |part: &Events| part.iter().filter(|event| event.name() == "work" && is_whole(event)).count();
+    let parts = parts(folder.path());
+    assert_eq!(parts.iter().map(found).sum::<usize>(), 3 * (16 << 10));
+    assert!(parts.len() >= 3, "{}", parts.len());
+}
+
+#[test]
+fn split_needs_spill_and_a_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let build = |overflow, split| {
+        let builder = KinetoLayer::builder().output(folder.path().join("app.json")).overflow(overflow);
+        builder.split(split).build().map(drop).unwrap_err()
+    };
+    for (overflow, split, expected) in [
+        (Overflow::Stop, Split::Steps(1), "SPLIT has no effect: only OVERFLOW=spill makes parts"),
+        (Overflow::KeepNewest, Split::Bytes(1), "SPLIT has no effect"),
+        (Overflow::Spill, Split::Time(Duration::ZERO), "`split(0s)`: expected a time such as 10min"),
+        (Overflow::Spill, Split::Bytes(0), "`split(0MB)`"),
+        (Overflow::Spill, Split::Steps(0), "`split(0steps)`"),
+    ] {
+        let error = build(overflow, split);
+        assert!(error.kind() == ErrorKind::Config && error.to_string().contains(expected), "{error}");
+    }
+}
