@@ -77,6 +77,22 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Sets the age from which dumps are removed. Default: any age is kept.
+    ///
+    /// Whenever a dump is written, older ones of this output are removed, as by [`keep_dumps`](Self::keep_dumps). The age is
+    /// that of the file's last change. `build` fails for an age of 0.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let week = Duration::from_secs(7 * 86_400);
+    /// let builder = tracing_kineto::KinetoLayer::builder().keep_dumps(1000, 4 << 30).keep_dumps_for(week);
+    /// ```
+    pub fn keep_dumps_for(mut self, time: Duration) -> Self {
+        self.overrides.set(Key::DumpAge, Value::Duration(time));
+        self
+    }
+
     /// Sets the size at which a file is closed. Default: none.
     ///
     /// It applies to files that the layer writes by itself: at the end of a recording, dumps, and traces of requests. Such a

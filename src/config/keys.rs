@@ -190,6 +190,8 @@ keys! {
         "number of dumps that are kept; older ones are removed" => (in dumps);
     DumpBytes: Both Now Start "DUMP_FILES_MB", SettingKind::Mebibytes, Literal("2048"), "keep_dumps(files, bytes)",
         "size of the dumps that are kept; the newest one stays" => (in dumps);
+    DumpAge: Both Now Start "DUMP_FILES_AGE", SettingKind::Duration, Described("any"), "keep_dumps_for(time)",
+        "age from which dumps are removed, whenever one is written" => (in dumps);
     WriteAtEnd: Both Now Start "WRITE_AT_END", SettingKind::Bool, Described("`false` with DUMP_ON and no file named, else `true`"),
         "write_at_end(bool)", "writes the trace when the recording ends with the program" => (in dumps);
     FileLimit: Both Now Start "FILE_LIMIT_MB", SettingKind::Mebibytes, Described("none"), "file_limit_bytes(bytes)",
@@ -338,9 +340,11 @@ keys! {
     FileMode: Environment Now Start "KINETO_TRACE_FILE_MODE", SettingKind::Mode, Literal("600"), "",
         "permissions of files of requests, in octal" => (in ondemand);
     RequestFiles: Environment Now Start "KINETO_ONDEMAND_FILES", SettingKind::Int(1..=1_000_000), Described("all"), "",
-        "number of requests and timed recordings whose files are kept; files of older ones of this process are removed" => (in ondemand);
+        "number of requests and timed recordings whose files are kept; those of older ones are removed" => (in ondemand);
     RequestBytes: Environment Now Start "KINETO_ONDEMAND_FILES_MB", SettingKind::Mebibytes, Described("all"), "",
         "size of those files that are kept; the newest one stays" => (in ondemand);
+    RequestAge: Environment Now Start "KINETO_ONDEMAND_FILES_AGE", SettingKind::Duration, Described("any"), "",
+        "age from which those files are removed, after each request" => (in ondemand);
     SocketFolder: Environment Now Start "KINETO_IPC_SOCKET_DIR", SettingKind::Text, Described("abstract sockets"), "",
         "folder of the daemon's sockets, an absolute path" => (in ondemand);
     TriggerFolder: Environment Now Start "KINETO_TRIGGER_DIR", SettingKind::Text, Described("none"), "trigger_folder(path)",
@@ -431,6 +435,7 @@ impl Key {
             | Key::FileMode
             | Key::RequestFiles
             | Key::RequestBytes
+            | Key::RequestAge
             | Key::SocketFolder
             | Key::TriggerFolder
             | Key::DaemonUser => Some(("ondemand", cfg!(feature = "ondemand"))),

@@ -16,6 +16,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 /// A request's file: in the folder that requests may write to, or below it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,6 +183,7 @@ pub(super) struct WrittenFiles {
 struct WrittenRequest {
     files: Vec<(PathBuf, FileId)>,
     bytes: u64,
+    written: SystemTime,
 }
 
 /// A destination that notes the files that are written.
@@ -216,7 +218,7 @@ impl WrittenRequest {
         let files = paths.into_iter().filter_map(known).filter(|(id, path)| is_ours(path, id));
         let files: Vec<_> = files.map(|(id, path)| (path, id)).collect();
         let bytes = files.iter().filter_map(|(path, _)| fs::symlink_metadata(path).ok()).map(|file| file.len()).sum();
-        WrittenRequest { files, bytes }
+        WrittenRequest { files, bytes, written: SystemTime::now() }
     }
 
     /// Removes those of the files that no other file has replaced.
@@ -256,7 +258,8 @@ impl WrittenFiles {
         requests.retain(|request| !request.files.iter().all(|(path, _)| is_replaced(path)));
         requests.push_back(added);
         let mut kept = KeptFiles::new(limits);
-        let count = requests.iter().rev().take_while(|request| kept.add(request.bytes)).count().max(1);
+        let is_kept = |request: &&WrittenRequest| kept.add(request.bytes, Some(request.written));
+        let count = requests.iter().rev().take_while(is_kept).count().max(1);
         let old = requests.len().saturating_sub(count);
         let old: Vec<_> = requests.drain(..old).collect();
         drop(requests);
@@ -330,7 +333,7 @@ fn with_pid(name: &str, pid: u32) -> String {
 mod tests {
     use super::super::source::Incoming;
     use super::*;
-    use std::time::SystemTime;
+    use std::time::Duration;
 
     fn parts() -> PlaceholderValues {
         PlaceholderValues { host: "h".to_owned(), pid: 7, rank: 3, time: Some(SystemTime::now()) }
@@ -462,6 +465,9 @@ mod tests {
         assert_eq!(left(&["d.json"], files(1)), ["b.json", "d.json", "other.json"]);
         assert_eq!(left(&["e.json"], bytes(1)), ["b.json", "e.json", "other.json"], "the newest stays");
         assert_eq!(left(&["f.json"], RetentionLimits::NONE).len(), 4);
+        std::thread::sleep(Duration::from_millis(1));
+        let age = RetentionLimits { age_max: Duration::from_nanos(1), ..RetentionLimits::NONE };
+        assert_eq!(left(&["e.json"], age), ["b.json", "e.json", "f.json", "other.json"], "the newest stays");
         // Neither a device nor what has taken the place of a request's file is removed.
         let (foreign, limits) = (write("foreign.json"), files(1));
         written.add_request(vec![PathBuf::from("/dev/null"), foreign.clone()], false, &limits);

@@ -2,10 +2,12 @@
 
 use crate::config::RetentionLimits;
 use crate::diag::diag;
+use crate::write::sink::Sinks;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// The parts of a dump's file name, `<stem>_<pid>_<time>_<number>_<reason><end>`, as `dump_path` makes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +45,8 @@ impl<'n> DumpName<'n> {
 struct DumpFiles {
     paths: Vec<PathBuf>,
     bytes: u64,
+    /// When the newest was changed last, if the system knows.
+    changed: Option<SystemTime>,
 }
 
 /// Counts the files that are kept, from the newest on.
@@ -58,18 +62,21 @@ impl KeptFiles<'_> {
         KeptFiles { limits, count: 0, bytes: 0 }
     }
 
-    /// Counts an older file; returns whether it is within the limits.
-    pub(crate) fn add(&mut self, bytes: u64) -> bool {
+    /// Counts an older file; returns whether it is within the limits. One of an unknown time, or of the future, is not too old.
+    pub(crate) fn add(&mut self, bytes: u64, changed: Option<SystemTime>) -> bool {
         (self.count, self.bytes) = (self.count + 1, self.bytes.saturating_add(bytes));
-        self.count <= self.limits.files_max && self.bytes <= self.limits.bytes_max
+        let age = changed.and_then(|changed| changed.elapsed().ok()).unwrap_or_default();
+        self.count <= self.limits.files_max && self.bytes <= self.limits.bytes_max && age <= self.limits.age_max
     }
 }
 
-/// Removes the oldest dumps of an output, after `newest` was written, until the rest is within the limits.
+/// Removes the oldest dumps of an output, after `newest` was written, until the rest is within the limits. Nothing is removed
+/// behind a URL, except of `file://`.
 ///
 /// The folder is read each time: earlier processes have left dumps, and users remove some. Files of other users stay, and
 /// with `of_this_process` those of other processes; so do dumps after `newest`.
 pub(super) fn remove_old_dumps(newest: &Path, limits: &RetentionLimits, of_this_process: bool) {
+    let Some(newest) = Sinks::file_path(newest) else { return };
     let name_of = |path: &Path| path.file_name().and_then(|name| name.to_str().map(str::to_owned));
     let Some(newest_name) = name_of(newest) else { return };
     let Some(newest_name) = DumpName::parse(&newest_name) else { return };
@@ -86,12 +93,13 @@ pub(super) fn remove_old_dumps(newest: &Path, limits: &RetentionLimits, of_this_
             let files = dumps.entry((name.time.to_owned(), name.id.to_owned())).or_default();
             files.paths.push(entry.path());
             files.bytes += file.len();
+            files.changed = files.changed.max(file.modified().ok());
         }
     }
     let mut kept = KeptFiles::new(limits);
     for ((time, id), files) in dumps.iter().rev() {
         let is_older = (time.as_str(), id.as_str()) < (newest_name.time, newest_name.id);
-        if !kept.add(files.bytes) && is_older {
+        if !kept.add(files.bytes, files.changed) && is_older {
             files.paths.iter().for_each(|path| remove_old_file(path, || fs::remove_file(path)));
         }
     }
@@ -125,6 +133,7 @@ pub(crate) fn remove_old_file(path: &Path, remove: impl FnOnce() -> io::Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn dumps_are_found_by_their_names() {
@@ -168,7 +177,7 @@ mod tests {
         write(&name(2, "a.et.json"));
         let newest = write(&name(6, "b.pt.trace.json"));
         let left = |files_max, bytes_max| {
-            remove_old_dumps(&newest, &RetentionLimits { files_max, bytes_max }, false);
+            remove_old_dumps(&newest, &RetentionLimits { files_max, bytes_max, ..RetentionLimits::NONE }, false);
             let mut left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
             left.sort();
             assert!(others.iter().all(|other| left.contains(&(*other).into())), "{left:?}");
@@ -182,6 +191,13 @@ mod tests {
         let limits = RetentionLimits { files_max: 1, ..RetentionLimits::NONE };
         remove_old_dumps(&folder.path().join("app.pt.trace.json"), &limits, false);
         remove_old_dumps(Path::new("sink://x/app_7_20261126T074900.000Z_001_a.json"), &limits, false);
+        let hour = RetentionLimits { age_max: Duration::from_secs(3600), ..RetentionLimits::NONE };
+        let [old, young] = [name(3, "old.pt.trace.json"), name(4, "young.pt.trace.json")].map(|name| write(&name));
+        let two_hours_ago = SystemTime::now() - Duration::from_secs(7200);
+        fs::File::options().write(true).open(&old).unwrap().set_modified(two_hours_ago).unwrap();
+        remove_old_dumps(&PathBuf::from(format!("file://{}", newest.display())), &hour, false);
+        assert!(!old.exists() && young.exists(), "by age, behind file://");
+        fs::remove_file(young).unwrap();
         let other_process = write("app_8_20261126T074908.000Z_001_b.pt.trace.json");
         remove_old_dumps(&other_process, &limits, true);
         assert!(newest.exists(), "of another process");

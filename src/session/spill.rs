@@ -25,6 +25,7 @@ use crate::text::count_with_noun;
 use crate::time::Ticks;
 use crate::trace::Trace;
 use crate::write::file::stem_and_end;
+use crate::write::sink::Sinks;
 use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -468,7 +469,7 @@ impl Session {
     fn segment_folder(&self) -> Result<PathBuf, String> {
         let output = self.dump_output().ok();
         let folder = self.settings.first_config().spill_folder.clone();
-        let folder = folder.or_else(|| Some(output.as_ref()?.parent()?.to_owned()));
+        let folder = folder.or_else(|| Some(Sinks::file_path(output.as_ref()?)?.parent()?.to_owned()));
         let stem =
             output.as_deref().and_then(Path::file_name).map_or(OsStr::new("kineto"), |name| stem_and_end(name).0);
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

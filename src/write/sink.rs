@@ -144,18 +144,22 @@ impl Sinks {
         .map(|()| target.to_owned())
     }
 
+    /// Returns the path of `target` if it is a file, without `file://`; `None` for a URL of a handler.
+    pub(crate) fn file_path(target: &Path) -> Option<&Path> {
+        match split_url(target) {
+            None => Some(target),
+            Some((_, scheme, rest)) => scheme.eq_ignore_ascii_case(FILE).then_some(Path::new(rest)),
+        }
+    }
+
     /// Returns whether `target` is a file and not a URL of a handler.
     pub(crate) fn is_file(target: &Path) -> bool {
-        split_url(target).is_none_or(|(_, scheme, _)| scheme.eq_ignore_ascii_case(FILE))
+        Sinks::file_path(target).is_some()
     }
 
     /// Returns the incomplete files in the folder of `target`, if it is a path.
     pub(crate) fn abandoned_files(target: &Path) -> Vec<PathBuf> {
-        match split_url(target) {
-            None => file::abandoned_files(target),
-            Some((_, scheme, rest)) if scheme.eq_ignore_ascii_case(FILE) => file::abandoned_files(Path::new(rest)),
-            Some(_) => Vec::new(),
-        }
+        Sinks::file_path(target).map(file::abandoned_files).unwrap_or_default()
     }
 
     fn unknown_scheme_error(&self, url: &str, scheme: &str) -> Error {

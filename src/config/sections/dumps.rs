@@ -175,6 +175,7 @@ impl DumpConfig {
             (Key::DumpInterval, Value::Duration(time)) => self.interval = *time,
             (Key::DumpFiles, value) => self.kept.set_files(value),
             (Key::DumpBytes, value) => self.kept.set_bytes(value),
+            (Key::DumpAge, value) => self.kept.set_age(value),
             (Key::FileLimit, Value::Bytes(bytes)) => self.file_limit = Some(*bytes),
             (Key::WriteAtEnd, Value::Bool(on)) => self.write_at_end = Some(*on),
             _ => {}
@@ -188,7 +189,7 @@ impl Default for DumpConfig {
             triggers: Vec::new(),
             after: Duration::from_secs(1),
             interval: Duration::from_secs(60),
-            kept: RetentionLimits { files_max: 20, bytes_max: 2 << 30 },
+            kept: RetentionLimits { files_max: 20, bytes_max: 2 << 30, ..RetentionLimits::NONE },
             file_limit: None,
             write_at_end: None,
         }

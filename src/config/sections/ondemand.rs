@@ -80,6 +80,7 @@ impl OnDemandConfig {
             (Key::FileMode, Value::Mode(mode)) => self.file_mode = *mode,
             (Key::RequestFiles, value) => self.kept.set_files(value),
             (Key::RequestBytes, value) => self.kept.set_bytes(value),
+            (Key::RequestAge, value) => self.kept.set_age(value),
             (Key::TriggerFolder, Value::Text(path)) => self.trigger_folder = folder(path),
             (Key::DaemonUser, Value::Int(user)) => self.trusted_uid = u32::try_from(*user).ok(),
             (Key::SlurmJob, Value::Text(job)) => self.slurm_job_id = leading_number(job),

@@ -68,6 +68,7 @@ fn value_error(key: Key, value: &Value) -> Option<SettingError> {
     let fits = match (value, &spec.kind) {
         (Value::Int(value), SettingKind::Int(range)) => range.contains(value),
         (Value::Bytes(bytes), _) => *bytes > 0,
+        (Value::Duration(time), _) => key != Key::DumpAge || !time.is_zero(),
         (Value::Modes(modes), _) => modes.are_compatible(),
         (Value::Split(split), _) => split.is_valid(),
         (Value::DumpTriggers(triggers), _) => triggers.iter().all(DumpTrigger::is_valid),
