@@ -17,6 +17,7 @@ use crate::config::Split;
 use crate::diag::diag;
 use crate::error::Error;
 use crate::handler::part_path;
+use crate::os::file_limit::FileLimitGuard;
 use crate::os::{disk, file_lock, fork};
 use crate::recorder::Recorder;
 use crate::recorder::memory_listeners::InternalAllocGuard;
@@ -491,6 +492,7 @@ fn write_segment_file(trace: &Trace, folder: &Path, number: u32) -> Result<PathB
     let path = folder.join(format!("seg-{number:06}.kseg"));
     let growing = path.with_extension("kseg.tmp");
     let write = || -> io::Result<()> {
+        let _limit = FileLimitGuard::new();
         disk::check_free_space(folder)?;
         let _ = fs::remove_file(&growing);
         trace.write_segment(number, private_file(&growing)?)?;

@@ -22,6 +22,8 @@ mod environment;
 mod faults;
 #[cfg(unix)]
 mod forks;
+#[cfg(unix)]
+mod full_disk;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod injected;
 #[cfg(unix)]
@@ -57,6 +59,7 @@ const SCENARIOS: &[&[Scenario]] = &[
     environment::SCENARIOS,
     faults::SCENARIOS,
     forks::SCENARIOS,
+    full_disk::SCENARIOS,
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     injected::SCENARIOS,
     #[cfg(target_os = "linux")]
@@ -76,6 +79,7 @@ const TESTS: &[&[Test]] = &[
     environment::TESTS,
     faults::TESTS,
     forks::TESTS,
+    full_disk::TESTS,
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     injected::TESTS,
     #[cfg(target_os = "linux")]

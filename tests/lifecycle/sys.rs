@@ -214,6 +214,30 @@ pub(crate) fn limit_descriptors(none: bool) {
     assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
 }
 
+/// Mounts a disk in memory on a folder, for this process, with options such as its size; returns whether the kernel permits it.
+#[cfg(target_os = "linux")]
+pub(crate) fn mount_small_disk(folder: &std::path::Path, options: &std::ffi::CStr) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+
+    let path = std::ffi::CString::new(folder.as_os_str().as_bytes()).unwrap();
+    let mount = |target: &std::ffi::CStr, kind: &std::ffi::CStr, flags, options: &std::ffi::CStr| {
+        let (source, kind, options) = (c"none".as_ptr(), kind.as_ptr(), options.as_ptr().cast());
+        // SAFETY: the strings end with a zero byte.
+        unsafe { libc::mount(source, target.as_ptr(), kind, flags, options) == 0 }
+    };
+    // SAFETY: both take nothing and cannot fail.
+    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    // SAFETY: takes numbers; the process has one thread so far.
+    let has_namespaces = unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) == 0 };
+    has_namespaces
+        // The disk's files need an owner.
+        && std::fs::write("/proc/self/setgroups", "deny").is_ok()
+        && std::fs::write("/proc/self/uid_map", format!("{user} {user} 1")).is_ok()
+        && std::fs::write("/proc/self/gid_map", format!("{group} {group} 1")).is_ok()
+        && mount(c"/", c"none", libc::MS_REC | libc::MS_PRIVATE, c"")
+        && mount(&path, c"tmpfs", 0, options)
+}
+
 /// Hides /proc behind an empty folder for this process; returns whether the kernel permits it.
 #[cfg(target_os = "linux")]
 pub(crate) fn hide_proc() -> bool {
