@@ -320,10 +320,12 @@ impl SpilledRecording {
             Err(why) => {
                 let wait = state.retry.map_or(FIRST_RETRY, |(_, wait)| (wait * 2).min(LAST_RETRY));
                 let is_news = state.retry.replace((deadline_after(wait), wait)).is_none();
-                if state.folder.as_ref().is_some_and(|folder| !folder.path.exists()) {
-                    state.folder = None;
-                }
+                let folder = state.folder.as_ref().map(|folder| folder.path.clone());
+                // A thread that steps must not wait for the disk.
                 drop(state);
+                if folder.is_some_and(|folder| !folder.exists()) {
+                    let _gone = self.lock().folder.take();
+                }
                 if is_news {
                     diag!(
                         Error,
