@@ -152,7 +152,7 @@ impl SpillControl {
     pub(super) fn take_cuts(&self, session: &Session) {
         let Some(recording) = self.current() else { return };
         while recording.has_cuts() {
-            let part = recording.take_part(session, false);
+            let part = recording.take_part(session, true);
             recording.lock().unwritten.extend(part);
         }
     }
@@ -282,20 +282,15 @@ impl SpilledRecording {
     }
 
     /// Takes the records of the recording out of memory, unless it has ended: until the end of the first step with which a part
-    /// ends, else until now. If they are few and nothing is new, they are dropped.
-    fn take_part(self: &Arc<Self>, session: &Session, is_enough: bool) -> Option<(u32, Trace)> {
+    /// ends, else until now. Unless `keeps_all`, they are dropped if nothing is new.
+    fn take_part(self: &Arc<Self>, session: &Session, keeps_all: bool) -> Option<(u32, Trace)> {
         let _taking = self.taking.lock().unwrap_or_else(PoisonError::into_inner);
         // Their records are still in memory.
         session.pending_snapshots.take_all();
         let is_current = || session.spill.current().is_some_and(|current| Arc::ptr_eq(&current, self));
-        let mut is_cut = false;
-        let end = || {
-            let cut = self.lock().cuts.pop_front();
-            is_cut = cut.is_some();
-            cut.unwrap_or_else(clock::now)
-        };
+        let end = || self.lock().cuts.pop_front().unwrap_or_else(clock::now);
         let trace = session.recording.take_segment(is_current, end)?;
-        if (is_cut || !is_enough) && !trace.has_new_records() {
+        if !keeps_all && !trace.has_new_records() {
             return None;
         }
         let mut state = self.lock();
