@@ -1,4 +1,5 @@
 //! Disks that are full while records are moved to them, and have space again later.
+#![allow(clippy::disallowed_methods, reason = "the test reads messages from stderr")]
 
 use crate::play::{OUTPUT, Played, play, record_as, report, work};
 use crate::{Scenario, Test, sys};

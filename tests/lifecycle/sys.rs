@@ -225,8 +225,10 @@ pub(crate) fn mount_small_disk(folder: &std::path::Path, options: &std::ffi::CSt
         // SAFETY: the strings end with a zero byte.
         unsafe { libc::mount(source, target.as_ptr(), kind, flags, options) == 0 }
     };
-    // SAFETY: both take nothing and cannot fail.
-    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    // SAFETY: takes nothing and cannot fail.
+    let user = unsafe { libc::geteuid() };
+    // SAFETY: the same.
+    let group = unsafe { libc::getegid() };
     // SAFETY: takes numbers; the process has one thread so far.
     let has_namespaces = unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) == 0 };
     has_namespaces
