@@ -254,6 +254,16 @@ fn rest_is_a_segment_where_there_is_no_output() {
 }
 
 #[test]
+fn url_of_a_file_is_a_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", folder.path().join("app.json.gz").display());
+    record(folder.path(), |builder| builder.output(url), |_| work_quarters(folder.path(), 1));
+    assert_eq!(names(folder.path()).first().map(String::as_str), Some("app.part0001.json.gz"));
+    let begun = |part: &Events| part.iter().filter(|event| event.arg("clipped").is_none()).count();
+    assert!(parts(folder.path()).iter().map(begun).sum::<usize>() >= WITH_FIELDS);
+}
+
+#[test]
 fn spill_needs_a_folder() {
     let error = KinetoLayer::builder().no_output().overflow(Overflow::Spill).build().unwrap_err();
     assert!(error.kind() == ErrorKind::Config && error.to_string().contains("SPILL_DIR"), "{error}");

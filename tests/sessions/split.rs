@@ -2,7 +2,7 @@
 #![cfg(feature = "gzip")]
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tracing::info_span;
@@ -51,16 +51,21 @@ fn steps_in(part: &Events) -> Vec<u64> {
     found.inspect(|event| assert!(is_whole(event), "{}", event.name())).filter_map(|event| step(&event)).collect()
 }
 
-/// Waits until a segment was written.
+/// Returns the complete segments in the folders of segments, in their order.
+fn segments(folder: &Path) -> Vec<PathBuf> {
+    let paths = |folder: &Path, end: &str| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        paths.filter(|path| path.extension().is_some_and(|found| found == end)).collect::<Vec<_>>()
+    };
+    let mut segments: Vec<_> = paths(folder, "segments").iter().flat_map(|folder| paths(folder, "kseg")).collect();
+    segments.sort();
+    segments
+}
+
 fn wait_for_segments(folder: &Path, count: usize) {
     let deadline = Instant::now() + Duration::from_secs(60);
-    let names = |folder: &Path| {
-        let entries = std::fs::read_dir(folder).into_iter().flatten();
-        entries.map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
-    };
-    let ends = |path: &Path, end: &str| path.extension().is_some_and(|extension| extension == end);
-    let segments = || names(folder).into_iter().filter(|path| ends(path, "segments")).flat_map(|path| names(&path));
-    while segments().filter(|path| ends(path, "kseg")).count() < count {
+    while segments(folder).len() < count {
         assert!(Instant::now() < deadline);
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -149,8 +154,7 @@ fn segments_end_with_steps_too() {
         }
         wait_for_segments(folder.path(), 1);
     });
-    let segments = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
-    let files = tracing_kineto::Segment::files_in(segments).unwrap();
+    let files = segments(folder.path());
     let slices = files.iter().map(|file| Trace::read_segment(file).unwrap().trace.stats().slices);
     assert_eq!(slices.collect::<Vec<_>>(), [2, 2, 2]);
 }
