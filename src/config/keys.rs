@@ -340,11 +340,11 @@ keys! {
     FileMode: Environment Now Start "KINETO_TRACE_FILE_MODE", SettingKind::Mode, Literal("600"), "",
         "permissions of files of requests, in octal" => (in ondemand);
     RequestFiles: Environment Now Start "KINETO_ONDEMAND_FILES", SettingKind::Int(1..=1_000_000), Described("all"), "",
-        "number of requests and timed recordings whose files are kept; those of older ones are removed" => (in ondemand);
+        "number of requests and timed recordings whose files are kept; files of older ones of this process are removed" => (in ondemand);
     RequestBytes: Environment Now Start "KINETO_ONDEMAND_FILES_MB", SettingKind::Mebibytes, Described("all"), "",
         "size of those files that are kept; the newest one stays" => (in ondemand);
     RequestAge: Environment Now Start "KINETO_ONDEMAND_FILES_AGE", SettingKind::Duration, Described("any"), "",
-        "age from which those files are removed, after each request" => (in ondemand);
+        "age from which those files of this process are removed, after each request" => (in ondemand);
     SocketFolder: Environment Now Start "KINETO_IPC_SOCKET_DIR", SettingKind::Text, Described("abstract sockets"), "",
         "folder of the daemon's sockets, an absolute path" => (in ondemand);
     TriggerFolder: Environment Now Start "KINETO_TRIGGER_DIR", SettingKind::Text, Described("none"), "trigger_folder(path)",

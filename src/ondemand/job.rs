@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::session::Session;
 use crate::trace::TraceStats;
 use crate::write::file::Destination;
+use crate::write::sink::Sinks;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -140,7 +141,8 @@ impl Job {
             RequestKind::Trace => trace.save_all_to(&noted, output),
         };
         let limits = session.settings.next_config().ondemand.kept;
-        written.add_request(noted.into_paths(), self.request.is_own, &limits);
+        let file_path = |path: &PathBuf| Sinks::file_path(path).unwrap_or(path).to_owned();
+        written.add_request(noted.into_paths().iter().map(file_path).collect(), self.request.is_own, &limits);
         let path = path?;
         let content = match (kind, trace.why_empty()) {
             (RequestKind::MemoryProfile, _) => "allocations".to_owned(),

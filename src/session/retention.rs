@@ -1,4 +1,6 @@
-//! Removes the oldest files: dumps of an output, and files of requests.
+//! Removes the oldest files: dumps of an output, and files of this process's requests.
+//!
+//! A request names any path, so a file of another process cannot be proved to be that of a request.
 
 use crate::config::RetentionLimits;
 use crate::diag::diag;
