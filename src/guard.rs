@@ -168,9 +168,18 @@ impl fmt::Debug for RecordingGuard {
 /// Ends the running recording or schedule and writes the trace, unless this is `at_end` of a program that wants no file then.
 /// `why_empty` may replace the reason why the trace is empty.
 fn finish_and_write(session: &Session, at_end: bool, why_empty: impl Fn(&str) -> String) -> Result<(), Error> {
-    if session.recording.is_forked() || (session.recording.status() == Status::Idle && !session.is_stepping()) {
+    if session.recording.is_forked() {
         return Ok(());
     }
+    let is_idle = session.recording.status() == Status::Idle && !session.is_stepping();
+    let written = if is_idle { Ok(()) } else { end_and_write(session, at_end, why_empty) };
+    // Some ends of recordings write no parts.
+    session.spill.leave_ended(session, None);
+    written
+}
+
+/// Ends the running recording or schedule and writes the trace.
+fn end_and_write(session: &Session, at_end: bool, why_empty: impl Fn(&str) -> String) -> Result<(), Error> {
     let failed = |error: Error| {
         diag!(Error, "guard", "the trace was not written: {error}");
         Err(error)

@@ -127,8 +127,7 @@ impl Profiler {
         let session = self.session()?;
         match session.finish(false)? {
             Ending::Recording(trace) => {
-                let parts = session.spill.take_ended(session, session.spill_deadline());
-                parts.iter().for_each(|parts| parts.leave_on_disk(session, None));
+                session.spill.leave_ended(session, None);
                 trace.check_violations().map(|()| trace.hand_out(session.output_at_end()))
             }
             Ending::Cycle(Cycle { error: Some(error), .. }) if error.kind() == ErrorKind::InvariantViolated => {

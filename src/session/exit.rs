@@ -81,6 +81,8 @@ pub(crate) fn at_exit() {
         session.recording.observers.queue_event(SessionEvent::Stopped);
         begun
     });
+    // Recordings that have ended, whose parts nothing has written.
+    sessions.iter().for_each(|(session, _)| session.spill.leave_ended(session, None));
     sessions.iter().for_each(|(session, _)| session.report_why_nothing());
     // A guard may have been dropped meanwhile.
     sessions.iter().for_each(|(session, deadline)| session.writes.wait_for_others(*deadline));

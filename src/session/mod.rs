@@ -226,8 +226,7 @@ impl Session {
         self.recording.start(&mut state, trace_id, None)?;
         drop(state);
         // The parts of the recording before were not written.
-        let before = self.spill.take_ended(self, self.spill_deadline());
-        before.iter().for_each(|recording| recording.leave_on_disk(self, None));
+        self.spill.leave_ended(self, None);
         Ok(())
     }
 

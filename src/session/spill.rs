@@ -140,6 +140,13 @@ impl SpillControl {
         last.inspect(|recording| recording.wait(deadline)).filter(|recording| !recording.is_empty())
     }
 
+    /// Leaves the parts of recordings that have ended on disk, unless [`write_parts`](Session::write_parts) has taken them. Writes
+    /// the parts that are in memory, and the `rest` of the last recording if there are any.
+    pub(crate) fn leave_ended(&self, session: &Session, rest: Option<Trace>) {
+        let parts = self.take_ended(session, session.spill_deadline());
+        parts.iter().for_each(|parts| parts.leave_on_disk(session, rest.clone()));
+    }
+
     /// Ends a step of the program now, and a part with it if that is wanted. Waits for no disk; the clock has advanced afterwards.
     pub(super) fn end_step(&self, recorder: &Recorder) {
         let Some(Split::Steps(steps)) = self.split else { return };

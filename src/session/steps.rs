@@ -358,6 +358,10 @@ impl Session {
             let error = Some(Error::new(ErrorKind::Config, why));
             cycle = Some(Cycle { number: run.cycles, trace, path: None, error });
         }
+        if let Some(cycle) = &cycle {
+            // The program gets the rest, unless it is ending.
+            self.spill.leave_ended(self, at_end.then(|| cycle.trace.clone()));
+        }
         (cycle, failed)
     }
 

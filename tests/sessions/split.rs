@@ -159,6 +159,40 @@ fn segments_end_with_steps_too() {
     assert_eq!(slices.collect::<Vec<_>>(), [2, 2, 2]);
 }
 
+/// Where the schedule's recording has no output, its parts stay as segments, and the program gets the last one.
+#[test]
+fn parts_of_schedules_stay_without_an_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let work = |profiler: &Profiler| {
+        for step in 0..4 {
+            info_span!("work", step).in_scope(|| ());
+            let trace = profiler.step().cycle.map(|cycle| cycle.trace);
+            assert_eq!(trace.is_some(), step == 3);
+            // A step and its work.
+            trace.iter().for_each(|trace| assert_eq!(trace.stats().slices, 4));
+        }
+    };
+    let configure = |builder: KinetoLayerBuilder| steps(2, 4)(builder.no_output().spill_folder(folder.path()));
+    record(folder.path(), configure, work);
+    let slices = |file: &PathBuf| Trace::read_segment(file).unwrap().trace.stats().slices;
+    assert_eq!(segments(folder.path()).iter().map(slices).collect::<Vec<_>>(), [4]);
+}
+
+/// The end of the program ends the schedule, and nobody gets the last part.
+#[test]
+fn last_part_of_a_schedule_stays_without_an_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let configure = |builder: KinetoLayerBuilder| steps(2, 100)(builder.no_output().spill_folder(folder.path()));
+    record(folder.path(), configure, |profiler| {
+        for step in 0..3 {
+            info_span!("work", step).in_scope(|| ());
+            profiler.step();
+        }
+    });
+    let slices = |file: &PathBuf| Trace::read_segment(file).unwrap().trace.stats().slices;
+    assert_eq!(segments(folder.path()).iter().map(slices).collect::<Vec<_>>(), [4, 3]);
+}
+
 #[test]
 fn parts_end_by_time() {
     let folder = tempfile::tempdir().unwrap();
