@@ -254,7 +254,7 @@ fn is_before_slice(record: &CommittedRecord<'_>) -> bool {
     record.head.tag == Tag::Stack || record.head.tag == Tag::Counts && record.words[0] == 0
 }
 
-fn large_payload_of(record: &CommittedRecord<'_>) -> u64 {
+pub(super) fn large_payload_of(record: &CommittedRecord<'_>) -> u64 {
     if record.head.flags & flag::LARGE == 0 { 0 } else { record.payload_words().next().unwrap_or(0) }
 }
 

@@ -11,7 +11,7 @@ use super::memory_listeners::InternalAllocGuard;
 use super::retained::{EvictedRecord, RetainedRecord, RetainedRecords};
 use super::taken::TakenChunk;
 use super::{LargePayload, LiveIds};
-use crate::buffer::{Chunk, ChunkPool, ReservedBytes, SLOTS, Tag};
+use crate::buffer::{Chunk, ChunkPool, CommittedRecord, ReservedBytes, SLOTS, Tag};
 use crate::clock;
 use crate::encoding::encoded;
 use crate::time::Ticks;
@@ -199,18 +199,18 @@ impl ChunkRing {
     /// Takes everything.
     pub(super) fn take_contents(&self) -> RingContents {
         let mut state = self.lock();
-        let contents = state.contents(self, false);
+        let contents = state.contents(self, None);
         *state = RingState::default();
         contents
     }
 
     /// Returns handles to everything.
     pub(super) fn contents(&self) -> RingContents {
-        self.lock().contents(self, false)
+        self.lock().contents(self, None)
     }
 
     /// Does the same after the oldest chunks have made room: while a trace holds all others, threads continue in the free ones.
-    /// With `saves_until`, the contents until then will be moved to disk.
+    /// With `saves_until`, the contents until then will be moved to disk, and chunks that begin later are left out.
     pub(super) fn newest_contents(
         &self,
         pool: &ChunkPool,
@@ -228,7 +228,7 @@ impl ChunkRing {
             state.evict_oldest(pool, &live);
         }
         state.drop_unneeded(&live);
-        let contents = state.contents(self, saves_until.is_some());
+        let contents = state.contents(self, saves_until);
         if saves_until.is_some() {
             state.saved_until = saves_until;
             // These are losses of the contents.
@@ -317,7 +317,7 @@ impl RingState {
         self.large_payloads.extend(std::iter::from_fn(|| queues.large_payloads.pop()));
     }
 
-    fn contents(&mut self, queues: &ChunkRing, saves: bool) -> RingContents {
+    fn contents(&mut self, queues: &ChunkRing, saves_until: Option<Ticks>) -> RingContents {
         // All records before this are committed, and none after it is evicted.
         let at = clock::now();
         // A thread may have filled a chunk since the ring was locked.
@@ -326,7 +326,7 @@ impl RingState {
         let (in_use, retired) = (self.in_use.values_mut(), self.retired.iter_mut().map(|(chunk, _)| chunk));
         RingContents {
             at,
-            chunks: in_use.chain(retired).map(|each| each.take(is_spilling, saves)).collect(),
+            chunks: in_use.chain(retired).filter_map(|each| each.take(is_spilling, saves_until)).collect(),
             large_payloads: self.large_payloads.iter().map(|(id, payload)| (*id, payload.clone())).collect(),
             retained: self.retained.all_records(),
             evicted: self.evicted,
@@ -489,14 +489,31 @@ impl RingChunk {
         }
     }
 
-    /// Returns the chunk as it is now; with `saves`, what is committed will be moved to disk.
-    fn take(&mut self, is_spilling: bool, saves: bool) -> TakenChunk {
+    /// Returns the chunk as it is now. With `saves_until`, what is committed will be moved to disk; `None` if the chunk begins
+    /// later, because many parts may wait for the disk, and each would have the chunks of all later ones.
+    fn take(&mut self, is_spilling: bool, saves_until: Option<Ticks>) -> Option<TakenChunk> {
         let committed_len = self.chunk.committed_len();
         let new_from = is_spilling.then(|| self.new_from());
-        if saves {
+        if let Some(until) = saves_until {
+            // An event reads its time before the records inside of it, and is committed after them. So a chunk that is left out
+            // may get an earlier record: all its records are new in the next part.
+            if !self.begins_by(until, committed_len) {
+                return None;
+            }
             self.saved_len = committed_len;
         }
-        TakenChunk { chunk: self.chunk.clone(), committed_len, new_from }
+        Some(TakenChunk { chunk: self.chunk.clone(), committed_len, new_from })
+    }
+
+    /// Returns whether the first record that has a time was written by `until`, if there is one.
+    fn begins_by(&self, until: Ticks, committed_len: usize) -> bool {
+        let time = |record: CommittedRecord<'_>| match record.head.tag {
+            Tag::Slice | Tag::Instant | Tag::Counter | Tag::Memory => Some(record.words[0]),
+            Tag::End | Tag::Values | Tag::Close => Some(record.words[1]),
+            _ => None,
+        };
+        let records = self.chunk.committed_slots(committed_len);
+        records.records_from(0).find_map(time).is_none_or(|time| Ticks(time) <= until)
     }
 
     /// Returns from which of its records on no trace that is moved to disk has them.

@@ -1,10 +1,12 @@
 //! What is taken of a recorder for a trace: chunks, records that outlived theirs, and what was read from a file.
 
 use super::lanes::LaneRow;
+use super::retained::large_payload_of;
 use super::ring::{EvictionCounts, RingContents};
 use super::{LargePayload, RetainedRecord, StoredPart};
 use crate::buffer::{Chunk, CommittedSlots};
 use crate::time::Ticks;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// What was recorded up to a stop or a snapshot.
@@ -46,6 +48,15 @@ impl RecordedBuffers {
         let mut parts: Vec<_> = chunks.chain(retained.into_iter().map(RecordedPart::Retained)).collect();
         parts.sort_unstable_by_key(RecordedPart::first_id);
         RecordedBuffers { parts, lanes, large_payloads, evicted, at }
+    }
+
+    /// Drops the payloads that no record names.
+    pub(crate) fn drop_unnamed_payloads(&mut self) {
+        if self.large_payloads.is_empty() {
+            return;
+        }
+        let named: HashSet<u64> = self.parts.iter().flat_map(RecordedPart::large_payload_ids).collect();
+        self.large_payloads.retain(|(id, _)| named.contains(id));
     }
 
     /// Makes times decide about all records.
@@ -105,6 +116,11 @@ impl RecordedPart {
             RecordedPart::Retained(_) => None,
             RecordedPart::Stored(part) => part.new_from,
         }
+    }
+
+    /// Returns the ids of the large payloads that its records name.
+    fn large_payload_ids(&self) -> impl Iterator<Item = u64> {
+        self.records().records_from(0).map(|record| large_payload_of(&record)).filter(|id| *id != 0)
     }
 
     /// Returns how many slots were committed after the part was taken.

@@ -2,12 +2,12 @@
 
 use super::reports::Reports;
 use super::{RecordingState, SessionPhase, SessionRecording, build_converter, none_is_running};
-use crate::buffer::{CommittedRecord, Loss, Tag};
+use crate::buffer::Loss;
 use crate::clock::{self, Anchor};
 use crate::collector::Collection;
 use crate::error::Error;
+use crate::recorder::RecordedBuffers;
 use crate::recorder::memory_listeners::InternalAllocGuard;
-use crate::recorder::{RecordedBuffers, RecordedPart};
 use crate::time::Ticks;
 use crate::trace::Trace;
 use std::time::SystemTime;
@@ -77,8 +77,8 @@ impl SessionRecording {
         let moved = self.collectors.take_records();
         let until = end();
         let mut taken = self.recorder.snapshot(Some(until));
-        // Many parts may wait for the disk, and each would have the chunks of all later ones.
-        taken.parts.retain(|part| begins_by(part, until));
+        // For the same reason as chunks that begin later.
+        taken.drop_unnamed_payloads();
         let trace = self.build_snapshot(&mut state, taken, Extent::Moved(moved, until)).ok()?;
         state.reports = Reports::default();
         // Windows contain their ends.
@@ -119,16 +119,6 @@ impl SessionRecording {
         let recorded = windows.assign_windows(&mut collections, taken, &self.recorder, false);
         Ok(self.build_trace(state, recorded, collections, converter, &losses))
     }
-}
-
-/// Returns whether the first record that has a time was written by then; a thread's times ascend.
-fn begins_by(part: &RecordedPart, until: Ticks) -> bool {
-    let time = |record: CommittedRecord<'_>| match record.head.tag {
-        Tag::Slice | Tag::Instant | Tag::Counter | Tag::Memory => Some(record.words[0]),
-        Tag::End | Tag::Values | Tag::Close => Some(record.words[1]),
-        _ => None,
-    };
-    part.records().records_from(0).find_map(time).is_none_or(|time| Ticks(time) <= until)
 }
 
 /// What a snapshot holds.

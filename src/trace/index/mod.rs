@@ -560,6 +560,43 @@ mod tests {
     }
 
     #[test]
+    fn chunk_that_begins_late_is_new_in_the_next_part() {
+        let recorder = Arc::new(Recorder::with_limit(16 * Chunk::BYTES, true));
+        recorder.begin_recording(true);
+        let epoch = recorder.open_epoch(None);
+        let chunk = recorder.open_chunk(epoch).unwrap();
+        let (slots, first) = (chunk.slots(), chunk.first_id());
+        let write = |at: usize, flags, time: Ticks, payload| {
+            let head = Head { payload: 1, ..Head::new(Tag::Instant, flags, 0) };
+            CommittedRecord::write_head(slots, at, head, [time.0, 0, 0]);
+            slots.all_words()[at * 4 + 3].store(payload, Ordering::Relaxed);
+            slots.commit_below(first + at as u64 + 1);
+        };
+        // An event reads its time, and another is recorded while its fields are formatted.
+        let [start, early, edge, late] = [(); 4].map(|()| {
+            let now = clock::now();
+            while clock::now() <= now {}
+            now
+        });
+        write(1, flag::LARGE, late, recorder.keep_large_payload(&[1; 3000]).unwrap());
+        write(2, 0, early, 0);
+        write(3, 0, late, 0);
+        let take = |until| {
+            let mut taken = recorder.snapshot(Some(until));
+            taken.drop_unnamed_payloads();
+            taken
+        };
+        let first_part = take(edge);
+        assert!(first_part.parts.is_empty() && first_part.large_payloads.is_empty());
+        let second_part = take(clock::now());
+        assert_eq!(second_part.large_payloads.len(), 1);
+        let (from, until) = (Ticks(edge.0 + 1), second_part.at);
+        let window = Window { is_cut: true, ..Window::new(epoch, from, until) };
+        let index = index_of(&Recorded::new(second_part, vec![window], (from, until), &recorder, false));
+        assert!(start < early && index.events == 3, "{}", index.events);
+    }
+
+    #[test]
     fn end_stored_after_the_stop_changes_nothing() {
         let chunk = Chunk::new().unwrap();
         chunk.open(1 << 20, 1);
