@@ -75,7 +75,8 @@ impl SessionRecording {
         // Records of collectors come first: the slices of their calls are in the part, or in an earlier one. If the part ends
         // with a step, they may also be in the next.
         let moved = self.collectors.take_records();
-        let until = end();
+        // The times of two processors may differ by nanoseconds.
+        let until = end().max(state.moved_until.unwrap_or_default());
         let mut taken = self.recorder.snapshot(Some(until));
         // For the same reason as chunks that begin later.
         taken.drop_unnamed_payloads();
