@@ -1,7 +1,7 @@
 //! Settings of the builder about dumps of the newest records, and what files need.
 
 use super::KinetoLayerBuilder;
-use crate::config::{self, Config, DumpTrigger, Key, Overflow, Value};
+use crate::config::{self, Config, DumpTrigger, Key, Overflow, Split, Value};
 use crate::error::{Error, ErrorKind};
 use crate::session;
 use crate::write::sink::Sinks;
@@ -142,6 +142,16 @@ pub(super) fn settle_files(
             refuse(Key::Split, why)?;
         }
         return Ok(());
+    }
+    let part_bytes = session::part_bytes_max(config.buffer_limit_bytes);
+    if let Some(split @ Split::Bytes(bytes)) = config.split
+        && bytes > part_bytes
+    {
+        let why = format!(
+            "SPLIT={split} has no effect: a part ends at a quarter of the limit, {part_bytes} bytes; raise BUFFER_LIMIT_MB, \
+             or make SPLIT smaller",
+        );
+        refuse(Key::Split, &why)?;
     }
     let output = config.output.expanded_path(&config.placeholder_values());
     let has_folder = config.spill_folder.is_some() || output.as_ref().is_some_and(|path| Sinks::is_file(path));

@@ -23,14 +23,15 @@ impl KinetoLayerBuilder {
 
     /// Sets when a part of an [`Overflow::Spill`] recording ends, which becomes a file of its own. Default: each minute.
     ///
-    /// In any case, a part ends when a quarter of the [limit](Self::buffer_limit_bytes) is filled, or 32 MiB if that is less. So
-    /// raise the limit for larger parts. A `kill -9` loses the records since the last part, and one that is being written.
+    /// In any case, a part ends when a quarter of the [limit](Self::buffer_limit_bytes) is filled, inside a step if need be. So
+    /// raise the limit for larger parts. The size is checked about once a second, or when chunks fill. A `kill -9` loses the
+    /// records since the last part, and one that is being written.
     ///
     /// With [`Split::Steps`], a part ends where [`step`](crate::Profiler::step) ends the step, and the next one begins with the
     /// next `ProfilerStep#`, also if other threads record meanwhile. The call does not wait for the disk. While the disk
     /// takes no parts, the oldest of more than 64 are joined. Kernels are in the part in which they were reported.
     ///
-    /// `build` fails for a time, size or number of 0, and without [`Overflow::Spill`].
+    /// `build` fails for a time, size or number of 0, for a size above a quarter of the limit, and without [`Overflow::Spill`].
     ///
     /// ```
     /// use tracing_kineto::{KinetoLayer, Overflow, Schedule, Split};

@@ -90,7 +90,7 @@ struct SegmentFolder {
     _lock: File,
 }
 
-/// A segment is written when so many bytes are complete, or that part of the limit.
+/// Without a split, a segment is written when so many bytes are complete; in any case at that part of the limit.
 const SEGMENT_BYTES: u64 = 32 << 20;
 const PART_FOR_SEGMENT: u64 = 4;
 /// Or after that time, so that a crash does not lose more.
@@ -169,7 +169,7 @@ impl SpillControl {
         self.current().is_some_and(|recording| recording.has_cuts())
     }
 
-    /// Returns after what time a part ends; `None` for never.
+    /// Returns after what time a part ends; `None` if time does not end parts.
     fn interval(&self) -> Option<Duration> {
         match self.split {
             None => Some(SEGMENT_TIME),
@@ -196,11 +196,7 @@ impl SpillControl {
     pub(super) fn spill_if_due(self: &Arc<Self>, recorder: &Recorder, collectors: &CollectorSet) {
         let Some(recording) = self.current() else { return };
         let complete = recorder.retired_bytes() + collectors.full_bytes();
-        let most = match self.split {
-            Some(Split::Bytes(bytes)) => bytes,
-            _ => SEGMENT_BYTES,
-        };
-        let is_enough = complete >= most.min(SEGMENT_BYTES).min(recorder.pool().bytes_max() / PART_FOR_SEGMENT);
+        let is_enough = complete >= part_bytes(self.split, recorder.pool().bytes_max());
         if !recording.begin_if_due(is_enough, self.interval()) {
             return;
         }
@@ -486,6 +482,21 @@ impl Session {
     }
 }
 
+/// Returns the size at which a part ends in any case, for the limit of the recording's memory.
+pub(crate) fn part_bytes_max(limit: u64) -> u64 {
+    limit / PART_FOR_SEGMENT
+}
+
+/// Returns the size at which a part ends.
+fn part_bytes(split: Option<Split>, limit: u64) -> u64 {
+    let most = part_bytes_max(limit);
+    match split {
+        None => most.min(SEGMENT_BYTES),
+        Some(Split::Bytes(bytes)) => most.min(bytes),
+        Some(Split::Time(_) | Split::Steps(_)) => most,
+    }
+}
+
 fn report_lost(trace: &Trace, why: &str) {
     let records = count_with_noun(trace.stats().slices, "slice");
     diag!(Error, "spill", "a part of the recording is lost, {records}: {why}");
@@ -523,4 +534,19 @@ fn private_file(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.write(true).create_new(true).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn split_replaces_the_size_of_segments() {
+        let sizes = |limit| {
+            let splits = [None, Some(Split::Steps(1)), Some(Split::Bytes(64 << 20)), Some(Split::Bytes(1 << 20))];
+            splits.map(|split| part_bytes(split, limit) >> 20)
+        };
+        assert_eq!(sizes(64 << 20), [16, 16, 16, 1]);
+        assert_eq!(sizes(512 << 20), [32, 128, 64, 1]);
+    }
 }

@@ -237,6 +237,7 @@ fn split_needs_spill_and_a_size() {
         (Overflow::Spill, Split::Time(Duration::ZERO), "`split(0s)`: expected a time such as 10min"),
         (Overflow::Spill, Split::Bytes(0), "`split(0MB)`"),
         (Overflow::Spill, Split::Steps(0), "`split(0steps)`"),
+        (Overflow::Spill, Split::Bytes(1 << 30), "SPLIT=1024MB has no effect: a part ends at a quarter of the limit"),
     ] {
         let error = build(overflow, split);
         assert!(error.kind() == ErrorKind::Config && error.to_string().contains(expected), "{error}");

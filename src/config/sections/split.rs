@@ -24,9 +24,10 @@ pub enum Split {
     /// A part ends when so much time has passed, to some milliseconds.
     Time(Duration),
     /// A part ends when so many bytes of records are complete. A slice takes 32 bytes and its fields; threads complete 64 KiB at
-    /// once.
+    /// once. The size is checked about once a second, or when chunks fill.
     Bytes(u64),
-    /// A part ends with every so manieth [step](crate::Profiler::step) since the recording began, exactly at its end.
+    /// A part ends with every n-th [step](crate::Profiler::step) since the recording began, exactly at its end. If the steps fill
+    /// a quarter of the memory limit, a part also ends inside a step.
     Steps(u64),
 }
 
