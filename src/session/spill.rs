@@ -182,6 +182,10 @@ impl SpillControl {
     pub(super) fn time_to_next(&self) -> Duration {
         let Some(recording) = self.current() else { return LONGEST_WAIT };
         let state = recording.lock();
+        if state.is_writing {
+            // The end of the write wakes the thread.
+            return LONGEST_WAIT;
+        }
         let left = match (state.retry, self.interval()) {
             (Some((at, _)), _) => at.saturating_duration_since(Instant::now()),
             (None, Some(interval)) => {
