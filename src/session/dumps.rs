@@ -40,7 +40,7 @@ impl Session {
 
     /// Returns why the end of the program writes no trace, and what to do; `None` if it writes one. A configuration file that is
     /// read again may name an output.
-    fn why_unwritten_at_end(&self) -> Option<&'static str> {
+    pub(super) fn why_unwritten_at_end(&self) -> Option<&'static str> {
         self.settings.first_config().why_unwritten_at_end()?;
         self.settings.next_config().why_unwritten_at_end()
     }

@@ -72,17 +72,27 @@ pub(crate) fn at_exit() {
     }
     flush_sessions(&sessions, |session, deadline| {
         let _scope = session.recording.observers.notify_scope();
+        // Each segment takes time.
+        session.spill.join_cuts();
         session.spill.take_cuts(session);
         // No part may be both in the file and in a segment.
         session.spill.end_recording();
         let parts = session.spill.take_ended(session, deadline);
         let begun = if session.deliver_at_exit(deadline) { Ok(None) } else { session.begin_flush(deadline, true) };
-        parts.iter().for_each(|parts| parts.leave_on_disk(session, None));
+        if let Some(parts) = parts {
+            // If no file takes the rest, it is a segment too.
+            let takes_rest = session.output_path().is_some() && session.why_unwritten_at_end().is_none();
+            let rest = (!takes_rest).then(|| session.recording.snapshot().ok()).flatten();
+            parts.leave_on_disk(session, rest.filter(|rest| session.why_empty(rest).is_none()), Some(deadline));
+        }
         session.recording.observers.queue_event(SessionEvent::Stopped);
         begun
     });
     // Recordings that have ended, whose parts nothing has written.
-    sessions.iter().for_each(|(session, _)| session.spill.leave_ended(session, None));
+    for (session, deadline) in &sessions {
+        let parts = session.spill.take_ended(session, *deadline);
+        parts.iter().for_each(|parts| parts.leave_on_disk(session, None, Some(*deadline)));
+    }
     sessions.iter().for_each(|(session, _)| session.report_why_nothing());
     // A guard may have been dropped meanwhile.
     sessions.iter().for_each(|(session, deadline)| session.writes.wait_for_others(*deadline));

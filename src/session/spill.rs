@@ -100,6 +100,7 @@ const CUTS_MAX: usize = 64;
 /// How long to wait at least, and at most, until a segment is due by time.
 const SHORTEST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
+const AT_DEADLINE: &str = "the time limit of the exit has passed; raise FLUSH_TIMEOUT_MSECS";
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(60);
 
@@ -136,7 +137,7 @@ impl SpillControl {
     pub(crate) fn take_ended(&self, session: &Session, deadline: Instant) -> Option<Arc<SpilledRecording>> {
         let mut ended = std::mem::take(&mut *self.ended.lock());
         let last = ended.pop();
-        ended.iter().for_each(|recording| recording.leave_on_disk(session, None));
+        ended.iter().for_each(|recording| recording.leave_on_disk(session, None, None));
         last.inspect(|recording| recording.wait(deadline)).filter(|recording| !recording.is_empty())
     }
 
@@ -144,7 +145,7 @@ impl SpillControl {
     /// the parts that are in memory, and the `rest` of the last recording if there are any.
     pub(crate) fn leave_ended(&self, session: &Session, rest: Option<Trace>) {
         let parts = self.take_ended(session, session.spill_deadline());
-        parts.iter().for_each(|parts| parts.leave_on_disk(session, rest.clone()));
+        parts.iter().for_each(|parts| parts.leave_on_disk(session, rest.clone(), None));
     }
 
     /// Ends a step of the program now, and a part with it if that is wanted. Waits for no disk; the clock has advanced afterwards.
@@ -161,6 +162,14 @@ impl SpillControl {
         while recording.has_cuts() {
             let part = recording.take_part(session, true);
             recording.lock().unwritten.extend(part);
+        }
+    }
+
+    /// Joins the parts that have ended with steps and were not taken.
+    pub(super) fn join_cuts(&self) {
+        if let Some(recording) = self.current() {
+            let cuts = &mut recording.lock().cuts;
+            *cuts = cuts.pop_back().into_iter().collect();
         }
     }
 
@@ -369,15 +378,21 @@ impl SpilledRecording {
         }
     }
 
-    /// Leaves the segments on disk, and reports them. Writes the part that could not be written, and the rest of the recording.
-    pub(crate) fn leave_on_disk(&self, session: &Session, rest: Option<Trace>) {
+    /// Leaves the segments on disk, and reports them. Writes the parts that are in memory, and the rest of the recording; those
+    /// that are not begun before `deadline` are lost.
+    pub(crate) fn leave_on_disk(&self, session: &Session, rest: Option<Trace>, deadline: Option<Instant>) {
+        let check_time = || match deadline {
+            Some(deadline) if Instant::now() >= deadline => Err(AT_DEADLINE.to_owned()),
+            _ => Ok(()),
+        };
         let (unwritten, next) = {
             let mut state = self.lock();
             state.is_left = true;
             (std::mem::take(&mut state.unwritten), state.count + 1)
         };
         for (number, trace) in unwritten.into_iter().chain(rest.map(|rest| (next, rest))) {
-            let written = self.folder(session).and_then(|folder| write_segment_file(&trace, &folder, number));
+            let folder = check_time().and_then(|()| self.folder(session));
+            let written = folder.and_then(|folder| write_segment_file(&trace, &folder, number));
             match written {
                 Ok(path) => self.lock().segments.push(path),
                 Err(why) => report_lost(&trace, &why),
@@ -412,7 +427,7 @@ impl Session {
         output: Option<&Path>,
     ) -> Result<(), Error> {
         let Some(output) = output else {
-            parts.leave_on_disk(self, rest);
+            parts.leave_on_disk(self, rest, None);
             return Ok(());
         };
         let write = |trace: &Trace, number: u32| {
@@ -465,7 +480,7 @@ impl Session {
         };
         match folder {
             Some(path) => drop(fs::remove_dir_all(path)),
-            None => parts.leave_on_disk(self, rest),
+            None => parts.leave_on_disk(self, rest, None),
         }
         written.map(drop)
     }

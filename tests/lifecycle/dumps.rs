@@ -7,7 +7,7 @@ use crate::{Scenario, Test};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tracing_kineto::{DumpTrigger, ErrorKind, KinetoGuard, KinetoLayer, Overflow, Segment, Trace};
+use tracing_kineto::{DumpTrigger, ErrorKind, KinetoGuard, KinetoLayer, Overflow, Segment, Split, Trace};
 use tracing_subscriber::prelude::*;
 
 const MS: Duration = Duration::from_millis(1);
@@ -86,6 +86,17 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ("exit_while_spilling", |folder| {
         let _guard = spilling(folder);
         work_until_segments(folder, 2);
+        work();
+        exit(0);
+    }),
+    ("exit_after_steps_without_an_output", |folder| {
+        let builder = KinetoLayer::builder().no_output().overflow(Overflow::Spill).spill_folder(folder);
+        let guard = record_as(builder.split(Split::Steps(2)));
+        let profiler = guard.profiler();
+        for _ in 0..7 {
+            work();
+            profiler.step();
+        }
         work();
         exit(0);
     }),
@@ -274,6 +285,11 @@ pub(crate) const TESTS: &[Test] = &[
         assert!(slices_in_segments(&played) > 0);
         // The rest was written, unless it had been moved a moment before.
         assert!(!played.path(OUTPUT).exists() || played.file(OUTPUT).slices("work") > 0);
+    }),
+    ("segments_have_all_steps_when_the_process_ends", || {
+        let played = play("exit_after_steps_without_an_output").succeeded();
+        assert!(played.stderr.contains("of the recording: run `kineto repair "), "{}", played.stderr);
+        assert_eq!(slices_in_segments(&played), 8);
     }),
     ("segments_stay_when_the_process_is_killed", || {
         let played = play("killed_while_spilling");
