@@ -210,7 +210,7 @@ fn write_recording(
     let parts = session.spill.take_ended(session, session.spill_deadline());
     let why = session.why_empty(&trace);
     let written = match (parts, path, why) {
-        (Some(parts), path, why) => session.write_parts(&parts, why.is_none().then_some(trace), path.as_deref()),
+        (Some(parts), path, _) => session.write_parts(&parts, Some(trace), path.as_deref()),
         (None, Some(path), None) => session.writes.write_in_time(trace, path, session.settings.patience()),
         (None, _, why) => {
             why.iter().for_each(|why| diag!(Warning, "guard", "nothing was recorded: {}", why_empty(why)));

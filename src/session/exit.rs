@@ -83,7 +83,7 @@ pub(crate) fn at_exit() {
             // If no file takes the rest, it is a segment too.
             let takes_rest = session.output_path().is_some() && session.why_unwritten_at_end().is_none();
             let rest = (!takes_rest).then(|| session.recording.snapshot().ok()).flatten();
-            parts.leave_on_disk(session, rest.filter(|rest| session.why_empty(rest).is_none()), Some(deadline));
+            parts.leave_on_disk(session, rest.filter(|rest| session.has_content(rest)), Some(deadline));
         }
         session.recording.observers.queue_event(SessionEvent::Stopped);
         begun

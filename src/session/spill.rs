@@ -82,6 +82,16 @@ struct SpillState {
     retry: Option<(Instant, Duration)>,
 }
 
+/// A part that was taken out of memory.
+enum TakenPart {
+    /// The number and the records of the part.
+    Records(u32, Trace),
+    /// Nothing began or ended in the time of the part, so it gets no number and no file.
+    Empty,
+    /// The recording has ended; its records are in its last trace.
+    RecordingEnded,
+}
+
 /// The folder of a recording's segments.
 #[derive(Debug)]
 struct SegmentFolder {
@@ -128,7 +138,11 @@ impl SpillControl {
     /// Ends the recording: no further segment begins.
     pub(super) fn end_recording(&self) {
         let ended = self.current.lock().take();
-        ended.iter().for_each(|recording| recording.lock().is_closed = true);
+        if let Some(recording) = &ended {
+            let mut state = recording.lock();
+            state.is_closed = true;
+            state.cuts.clear();
+        }
         self.ended.lock().extend(ended);
     }
 
@@ -145,7 +159,8 @@ impl SpillControl {
     /// the parts that are in memory, and the `rest` of the last recording if there are any.
     pub(crate) fn leave_ended(&self, session: &Session, rest: Option<Trace>) {
         let parts = self.take_ended(session, session.spill_deadline());
-        parts.iter().for_each(|parts| parts.leave_on_disk(session, rest.clone(), None));
+        let Some(parts) = parts else { return };
+        parts.leave_on_disk(session, rest.filter(|rest| session.has_content(rest)), None);
     }
 
     /// Ends a step of the program now, and a part with it if that is wanted. Waits for no disk; the clock has advanced afterwards.
@@ -160,8 +175,11 @@ impl SpillControl {
     pub(super) fn take_cuts(&self, session: &Session) {
         let Some(recording) = self.current() else { return };
         while recording.has_cuts() {
-            let part = recording.take_part(session, true);
-            recording.lock().unwritten.extend(part);
+            match recording.take_part(session, false) {
+                TakenPart::Records(number, trace) => recording.lock().unwritten.push_back((number, trace)),
+                TakenPart::Empty => {}
+                TakenPart::RecordingEnded => recording.lock().cuts.clear(),
+            }
         }
     }
 
@@ -283,7 +301,9 @@ impl SpilledRecording {
         // The session keeps its recordings as long as its guard or a profiler lives.
         let Some(session) = session.upgrade() else { return Ok(None) };
         let unwritten = self.lock().unwritten.pop_front();
-        let Some((number, trace)) = unwritten.or_else(|| self.take_part(&session, is_enough)) else { return Ok(None) };
+        let part = unwritten.map(|(number, trace)| TakenPart::Records(number, trace));
+        let part = part.unwrap_or_else(|| self.take_part(&session, is_enough));
+        let TakenPart::Records(number, trace) = part else { return Ok(None) };
         let written = self.folder(&session).and_then(|folder| write_segment_file(&trace, &folder, number));
         if let Err(why) = &written {
             let mut state = self.lock();
@@ -298,20 +318,25 @@ impl SpilledRecording {
     }
 
     /// Takes the records of the recording out of memory, unless it has ended: until the end of the first step with which a part
-    /// ends, else until now. Unless `keeps_all`, they are dropped if nothing is new.
-    fn take_part(self: &Arc<Self>, session: &Session, keeps_all: bool) -> Option<(u32, Trace)> {
+    /// ends, else until now. If `is_enough`, there are some until now.
+    fn take_part(self: &Arc<Self>, session: &Session, is_enough: bool) -> TakenPart {
         let _taking = self.taking.lock().unwrap_or_else(PoisonError::into_inner);
         // Their records are still in memory.
         session.pending_snapshots.take_all();
         let is_current = || session.spill.current().is_some_and(|current| Arc::ptr_eq(&current, self));
-        let end = || self.lock().cuts.pop_front().unwrap_or_else(clock::now);
-        let trace = session.recording.take_segment(is_current, end)?;
-        if !keeps_all && !trace.has_new_records() {
-            return None;
+        let mut is_cut = false;
+        let end = || {
+            let cut = self.lock().cuts.pop_front();
+            is_cut = cut.is_some();
+            cut.unwrap_or_else(clock::now)
+        };
+        let Some(trace) = session.recording.take_segment(is_current, end) else { return TakenPart::RecordingEnded };
+        if (is_cut || !is_enough) && !trace.has_new_records() {
+            return TakenPart::Empty;
         }
         let mut state = self.lock();
         state.count += 1;
-        Some((state.count, trace))
+        TakenPart::Records(state.count, trace)
     }
 
     /// Notes how writing has ended: with that segment, without records, or because of an error.
@@ -426,6 +451,7 @@ impl Session {
         rest: Option<Trace>,
         output: Option<&Path>,
     ) -> Result<(), Error> {
+        let rest = rest.filter(|rest| self.has_content(rest));
         let Some(output) = output else {
             parts.leave_on_disk(self, rest, None);
             return Ok(());
@@ -483,6 +509,11 @@ impl Session {
             None => parts.leave_on_disk(self, rest, None),
         }
         written.map(drop)
+    }
+
+    /// Returns whether the last part of a recording gets a file: also if slices only continue, because there is no next part.
+    pub(super) fn has_content(&self, rest: &Trace) -> bool {
+        self.why_empty(rest).is_none() || rest.has_new_records()
     }
 
     /// Returns the folder for the segments of a recording: in the configured one, or next to the output.

@@ -518,10 +518,10 @@ impl Trace {
         self.inner.metadata.add_json(key, json)
     }
 
-    /// Returns whether something began, was delivered, or was lost in the time of the trace.
+    /// Returns whether something began, ended, was delivered, or was lost in the time of the trace.
     pub(crate) fn has_new_records(&self) -> bool {
         let index = self.index();
-        index.slices > index.cut_slices
+        index.slices > index.cut_slices.min(index.unfinished.len() as u64)
             || index.events + index.memory + self.inner.own_rows() > 0
             || self.inner.collections.iter().any(|each| each.records.record_bytes() > 0)
             || self.stats().losses.iter().any(|(loss, _)| loss.is_loss())

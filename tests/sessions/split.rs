@@ -142,6 +142,26 @@ fn steps_at_the_end_have_their_parts() {
     assert_eq!(steps_in(&parts[0]), [0, 1, 2]);
 }
 
+/// A part in whose time nothing begins or ends has no file, nor a number.
+#[test]
+fn parts_without_records_have_no_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let split = |builder: KinetoLayerBuilder| builder.split(Split::Steps(1));
+    record(folder.path(), split, |profiler| {
+        let request = info_span!("request").entered();
+        info_span!("work").in_scope(|| ());
+        (0..3).for_each(|_| drop(profiler.step()));
+        drop(request);
+        (0..3).for_each(|_| drop(profiler.step()));
+        info_span!("work").in_scope(|| ());
+        profiler.step();
+    });
+    let parts = parts(folder.path());
+    let names = |part: &Events| part.iter().map(|event| event.name().to_owned()).collect::<Vec<_>>();
+    assert_eq!(parts.iter().map(names).collect::<Vec<_>>(), [vec!["request", "work"], vec!["request"], vec!["work"]]);
+    assert!(parts[1].iter().all(|request| request.arg("finished").is_none()), "its end is in the second part");
+}
+
 /// Without a schedule, steps have no annotations, and what a segment holds is what `kineto repair` writes.
 #[test]
 fn segments_end_with_steps_too() {

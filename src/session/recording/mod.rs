@@ -213,6 +213,7 @@ impl SessionRecording {
         let slice_sink = self.collectors.slice_sink(&self.collector_selection(&config));
         if !self.windows.begin(self.collectors.create_switches(), slice_sink) {
             drop(self.collectors.stop(Timestamp::default(), Instant::now()));
+            self.clock_thread.end_spilling();
             self.observers.queue_event(SessionEvent::Cancelled(LOCKED_AT_FORK.to_owned()));
             return Err(Error::new(ErrorKind::Forked, LOCKED_AT_FORK));
         }
