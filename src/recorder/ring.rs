@@ -490,7 +490,7 @@ impl RingChunk {
     }
 
     /// Returns the chunk as it is now. With `saves_until`, what is committed will be moved to disk; `None` if the chunk begins
-    /// later, because many parts may wait for the disk, and each would have the chunks of all later ones.
+    /// later. Many parts may wait for the disk, and each would hold the chunks of all later ones.
     fn take(&mut self, is_spilling: bool, saves_until: Option<Ticks>) -> Option<TakenChunk> {
         let committed_len = self.chunk.committed_len();
         let new_from = is_spilling.then(|| self.new_from());

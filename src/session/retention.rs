@@ -64,7 +64,7 @@ impl KeptFiles<'_> {
         KeptFiles { limits, count: 0, bytes: 0 }
     }
 
-    /// Counts an older file; returns whether it is within the limits. One of an unknown time, or of the future, is not too old.
+    /// Counts an older file; returns whether it is within the limits. A file with an unknown or future time is not too old.
     pub(crate) fn add(&mut self, bytes: u64, changed: Option<SystemTime>) -> bool {
         (self.count, self.bytes) = (self.count + 1, self.bytes.saturating_add(bytes));
         let age = changed.and_then(|changed| changed.elapsed().ok()).unwrap_or_default();
@@ -123,7 +123,7 @@ fn has_same_owner(_: &fs::Metadata, _: &fs::Metadata) -> bool {
 /// Removes a file by `remove`, and reports that.
 pub(crate) fn remove_old_file(path: &Path, remove: impl FnOnce() -> io::Result<()>) {
     match remove() {
-        Ok(()) => diag!(Info, "retention", "removed {}: newer files take its place", path.display()),
+        Ok(()) => diag!(Info, "retention", "removed {}: it exceeds the limits for kept files", path.display()),
         // Another process that writes dumps here has removed it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => {

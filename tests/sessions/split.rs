@@ -198,7 +198,7 @@ fn parts_of_schedules_stay_without_an_output() {
     assert_eq!(segments(folder.path()).iter().map(slices).collect::<Vec<_>>(), [4]);
 }
 
-/// The end of the program ends the schedule, and nobody gets the last part.
+/// The end of the program ends the schedule, and the last part is a segment too.
 #[test]
 fn last_part_of_a_schedule_stays_without_an_output() {
     let folder = tempfile::tempdir().unwrap();

@@ -68,6 +68,9 @@ impl FromStr for Split {
                 "step" | "steps" => Some(Split::Steps(number)),
                 "mb" | "mib" => number.checked_mul(1 << 20).map(Split::Bytes),
                 "gb" | "gib" => number.checked_mul(1 << 30).map(Split::Bytes),
+                "bytes" => Some(Split::Bytes(number)),
+                "us" | "µs" => Some(Split::Time(Duration::from_micros(number))),
+                "ns" => Some(Split::Time(Duration::from_nanos(number))),
                 _ => parse_duration(text).map(Split::Time),
             }
         };
@@ -75,14 +78,16 @@ impl FromStr for Split {
     }
 }
 
-/// Formats as in `KINETO_SPLIT`; times to a millisecond, sizes that are not whole MB in bytes.
+/// Formats as in `KINETO_SPLIT`, in the largest unit that is exact: s, ms, us or ns; MB or bytes.
 impl fmt::Display for Split {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Split::Time(time) if time.subsec_nanos() == 0 => write!(f, "{}s", time.as_secs()),
-            Split::Time(time) => write!(f, "{}ms", time.as_millis()),
+            Split::Time(time) if time.subsec_nanos() % 1_000_000 == 0 => write!(f, "{}ms", time.as_millis()),
+            Split::Time(time) if time.subsec_nanos() % 1_000 == 0 => write!(f, "{}us", time.as_micros()),
+            Split::Time(time) => write!(f, "{}ns", time.as_nanos()),
             Split::Bytes(bytes) if bytes % (1 << 20) == 0 => write!(f, "{}MB", bytes >> 20),
-            Split::Bytes(bytes) => write!(f, "{bytes} bytes"),
+            Split::Bytes(bytes) => write!(f, "{bytes}bytes"),
             Split::Steps(steps) => write!(f, "{steps}steps"),
         }
     }
@@ -102,10 +107,18 @@ mod tests {
             ("2 gb", "2048MB"),
             ("100steps", "100steps"),
             ("1 step", "1steps"),
+            ("8 bytes", "8bytes"),
+            ("1500us", "1500us"),
+            ("2000 µs", "2ms"),
+            ("7ns", "7ns"),
         ] {
-            assert_eq!(text.parse::<Split>().unwrap().to_string(), same, "{text}");
+            let split = text.parse::<Split>().unwrap();
+            assert_eq!(split.to_string(), same, "{text}");
+            assert_eq!(same.parse(), Ok(split), "{text}");
         }
-        for text in ["", "10", "0s", "0MB", "0steps", "-1s", "1.5MB", "8 bytes", "steps", "99999999999999999999MB"] {
+        for text in
+            ["", "10", "0s", "0MB", "0steps", "-1s", "1.5MB", "0bytes", "0ns", "steps", "99999999999999999999MB"]
+        {
             let error = text.parse::<Split>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("{:?}: expected a time", text.trim())), "{error}");
         }

@@ -57,8 +57,8 @@ impl SessionRecording {
         self.build_snapshot(&mut *self.lock_state()?, taken, Extent::Until(point))
     }
 
-    /// Returns what was recorded until a time, and evicts it: the next trace begins where this one ends, except for records of
-    /// collectors, of which this one has all that are delivered. `None` if no recording is running, or if it is not the one that
+    /// Returns what was recorded until a time, and evicts it: the next trace begins where this one ends. Of the records of
+    /// collectors, this one has all that are delivered. `None` if no recording is running, or if it is not the one that
     /// `is_current` means. `end` returns the time, which must not lie ahead.
     pub(in crate::session) fn take_segment(
         &self,
