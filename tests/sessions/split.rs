@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tracing::info_span;
 use tracing_kineto::analysis::{Event, Events};
-use tracing_kineto::{ErrorKind, KinetoLayer, KinetoLayerBuilder, Overflow, Profiler, Schedule, Split, Trace};
+use tracing_kineto::{
+    ErrorKind, KinetoLayer, KinetoLayerBuilder, Overflow, Profiler, ProfilerAction, Schedule, Split, Trace,
+};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// Records `work` into `app.json.gz` of a folder.
@@ -196,6 +198,29 @@ fn parts_of_schedules_stay_without_an_output() {
     record(folder.path(), configure, work);
     let slices = |file: &PathBuf| Trace::read_segment(file).unwrap().trace.stats().slices;
     assert_eq!(segments(folder.path()).iter().map(slices).collect::<Vec<_>>(), [4]);
+}
+
+/// In strict mode, a violation prevents files, and a schedule without `RecordAndSave` makes none.
+#[test]
+fn parts_of_traces_that_are_not_saved_stay() {
+    let without_save = |step| if step < 4 { ProfilerAction::Record } else { ProfilerAction::None };
+    let schedules = [Schedule::new(0, 0, 4).unwrap().repeat(1), Schedule::custom(without_save)];
+    for (violates, schedule) in [true, false].into_iter().zip(schedules) {
+        let folder = tempfile::tempdir().unwrap();
+        let configure = |builder: KinetoLayerBuilder| builder.split(Split::Steps(2)).schedule(schedule).strict(true);
+        record(folder.path(), configure, |profiler| {
+            for step in 0..4 {
+                info_span!("work", step).in_scope(|| ());
+                if violates && step == 3 {
+                    profiler.log_invariant_violation("a", "b", "c").unwrap();
+                }
+                let cycle = profiler.step().cycle;
+                assert_eq!(cycle.is_some_and(|cycle| cycle.error.is_some()), step == 3);
+            }
+        });
+        let slices = |file: &PathBuf| Trace::read_segment(file).unwrap().trace.stats().slices;
+        assert_eq!(segments(folder.path()).iter().map(slices).collect::<Vec<_>>(), [4], "{violates}");
+    }
 }
 
 /// The end of the program ends the schedule, and the last part is a segment too.
