@@ -82,12 +82,23 @@ struct SpillState {
     retry: Option<(Instant, Duration)>,
 }
 
+/// Where the next part may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PartEnd {
+    /// Only with a step; another thread may take that part first.
+    Step,
+    /// With the first step that ends a part, else now.
+    StepOrNow,
+}
+
 /// A part that was taken out of memory.
 enum TakenPart {
     /// The number and the records of the part.
     Records(u32, Trace),
     /// Nothing began or ended in the time of the part, so it gets no number and no file.
     Empty,
+    /// Another thread has taken the part that ended with a step.
+    TakenBefore,
     /// The recording has ended; its records are in its last trace.
     RecordingEnded,
 }
@@ -175,9 +186,9 @@ impl SpillControl {
     pub(super) fn take_cuts(&self, session: &Session) {
         let Some(recording) = self.current() else { return };
         while recording.has_cuts() {
-            match recording.take_part(session, false) {
+            match recording.take_part(session, PartEnd::Step, false) {
                 TakenPart::Records(number, trace) => recording.lock().unwritten.push_back((number, trace)),
-                TakenPart::Empty => {}
+                TakenPart::Empty | TakenPart::TakenBefore => {}
                 TakenPart::RecordingEnded => recording.lock().cuts.clear(),
             }
         }
@@ -228,13 +239,11 @@ impl SpillControl {
         let Some(recording) = self.current() else { return };
         let complete = recorder.retired_bytes() + collectors.full_bytes();
         let is_enough = complete >= part_bytes(self.split, recorder.pool().bytes_max());
-        if !recording.begin_if_due(is_enough, self.interval()) {
-            return;
-        }
+        let Some(end) = recording.begin_if_due(is_enough, self.interval()) else { return };
         let (session, writing) = (self.session.get().cloned().unwrap_or_default(), recording.clone());
         let write = move || {
             let _own = InternalAllocGuard::begin();
-            let write = || writing.write_segment(&session, is_enough);
+            let write = || writing.write_segment(&session, end, is_enough);
             let written = catch_unwind(AssertUnwindSafe(write));
             writing.end_write(written.unwrap_or_else(|_| Err("a panic; please report this".to_owned())));
             // Another one may be due.
@@ -280,29 +289,36 @@ impl SpilledRecording {
         !self.lock().cuts.is_empty()
     }
 
-    /// Returns whether a segment is due, and notes that it is being written.
-    fn begin_if_due(&self, is_enough: bool, interval: Option<Duration>) -> bool {
+    /// Returns where the next part may end if a segment is due, and notes that it is being written.
+    fn begin_if_due(&self, is_enough: bool, interval: Option<Duration>) -> Option<PartEnd> {
         let mut state = self.lock();
         let begun = *state.begun.get_or_insert_with(Instant::now);
+        let is_late = |interval| state.retry.is_some() || begun.elapsed() >= interval;
+        let ends_now = is_enough || interval.is_some_and(is_late);
         let is_due = match state.retry {
             Some((at, _)) => Instant::now() >= at,
-            None => is_enough || !state.cuts.is_empty() || interval.is_some_and(|interval| begun.elapsed() >= interval),
+            None => ends_now || !state.cuts.is_empty(),
         };
         let begins = is_due && !state.is_writing && !state.is_closed;
         if begins {
             (state.is_writing, state.begun) = (true, Some(Instant::now()));
         }
-        begins
+        begins.then_some(if ends_now { PartEnd::StepOrNow } else { PartEnd::Step })
     }
 
     /// Takes the records out of memory, or the part that could not be written before, and writes them. Returns the segment;
     /// `None` if there is nothing to write.
-    fn write_segment(self: &Arc<Self>, session: &Weak<Session>, is_enough: bool) -> Result<Option<PathBuf>, String> {
+    fn write_segment(
+        self: &Arc<Self>,
+        session: &Weak<Session>,
+        end: PartEnd,
+        is_enough: bool,
+    ) -> Result<Option<PathBuf>, String> {
         // The session keeps its recordings as long as its guard or a profiler lives.
         let Some(session) = session.upgrade() else { return Ok(None) };
         let unwritten = self.lock().unwritten.pop_front();
         let part = unwritten.map(|(number, trace)| TakenPart::Records(number, trace));
-        let part = part.unwrap_or_else(|| self.take_part(&session, is_enough));
+        let part = part.unwrap_or_else(|| self.take_part(&session, end, is_enough));
         let TakenPart::Records(number, trace) = part else { return Ok(None) };
         let written = self.folder(&session).and_then(|folder| write_segment_file(&trace, &folder, number));
         if let Err(why) = &written {
@@ -317,10 +333,12 @@ impl SpilledRecording {
         written.map(Some)
     }
 
-    /// Takes the records of the recording out of memory, unless it has ended: until the end of the first step with which a part
-    /// ends, else until now. If `is_enough`, there are some until now.
-    fn take_part(self: &Arc<Self>, session: &Session, is_enough: bool) -> TakenPart {
+    /// Takes the records of the recording out of memory, unless it has ended: until `end`. If `is_enough`, there are some until now.
+    fn take_part(self: &Arc<Self>, session: &Session, end: PartEnd, is_enough: bool) -> TakenPart {
         let _taking = self.taking.lock().unwrap_or_else(PoisonError::into_inner);
+        if end == PartEnd::Step && !self.has_cuts() {
+            return TakenPart::TakenBefore;
+        }
         // Their records are still in memory.
         session.pending_snapshots.take_all();
         let is_current = || session.spill.current().is_some_and(|current| Arc::ptr_eq(&current, self));
