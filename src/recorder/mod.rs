@@ -511,7 +511,17 @@ impl Recorder {
     /// Returns a partly filled chunk of an ended thread, or a new one; `None` at the limit.
     pub(crate) fn chunk_for_new_thread(&self, epoch: u64) -> Option<Chunk> {
         let mut left = std::iter::from_fn(|| self.buffers().partly_filled.pop());
-        left.find_map(|(chunk, _)| (chunk.epoch() == epoch).then_some(chunk)).or_else(|| self.open_chunk(epoch))
+        let of_epoch = left.find_map(|(chunk, at)| {
+            if chunk.epoch() == epoch {
+                return Some(chunk);
+            }
+            // Its epoch has ended, so no thread continues it.
+            if self.settings.evicts_oldest {
+                self.buffers().ring.retire_chunk(chunk, at);
+            }
+            None
+        });
+        of_epoch.or_else(|| self.open_chunk(epoch))
     }
 
     /// Keeps the chunk of an ending thread, so that the next new thread continues it.
