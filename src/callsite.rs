@@ -4,9 +4,12 @@ mod description;
 
 pub(crate) use description::SiteDescription;
 
+use crate::encoding::Encoded;
+use crate::live::{JournalKind, LiveFile, LiveHandle};
 use crate::os::fork::PerProcess;
 use crate::recorder::state;
 use kineto_trace::activity::{ActivityType, ActivityTypes, RecordScope, catalogue};
+use kineto_trace::fallible::List;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -308,6 +311,8 @@ impl fmt::Debug for Rules {
 pub(crate) struct Sites {
     pub(crate) rules: Rules,
     known: PerProcess<RwLock<KnownSites>>,
+    /// Where callsites are noted.
+    pub(crate) live: LiveHandle,
 }
 
 #[derive(Debug, Default)]
@@ -341,13 +346,28 @@ impl Sites {
         }
         // Before the lock is taken: this runs user code (the classifier) and allocates.
         let mut new_site = Box::new(self.decide_site(metadata));
-        let mut known = self.lock_with_capacity();
+        // What is declared before the lock is freed after it.
+        let (mut note, mut known) = loop {
+            let note = self.live.current().map(|live| {
+                let entry =
+                    LiveFile::entry(JournalKind::Site, (0, 0), |out| SiteDescription::of_site(&new_site).encode(out));
+                (live, entry)
+            });
+            let known = self.lock_with_capacity();
+            if self.live.is_current(note.as_ref().map(|(live, _)| live)) {
+                break (note, known);
+            }
+        };
         if let Some(site) = known.by_address.get(&address) {
             return site;
         }
         new_site.index = u32::try_from(known.in_order.len()).unwrap_or(u32::MAX);
         new_site.state = state::new(new_site.index);
         new_site.state = new_site.new_state();
+        if let Some((live, entry)) = &mut note {
+            entry.iter_mut().filter_map(|words| words.get_mut(1)).for_each(|key| *key = new_site.index.into());
+            live.append(std::slice::from_ref(entry));
+        }
         let site: &'static Site = Box::leak(new_site);
         known.in_order.push(site);
         known.by_address.insert(address, site);
@@ -410,6 +430,19 @@ impl Sites {
             site.store_class(class, &self.rules);
         }
         site
+    }
+
+    /// Notes a callsite whose class was decided since.
+    pub(crate) fn note_site(&self, site: &Site) {
+        self.live.put(JournalKind::Site, (site.index.into(), 0), |out| SiteDescription::of_site(site).encode(out));
+    }
+
+    /// Notes all callsites in a live file.
+    pub(crate) fn note_all(&self, live: &LiveFile) {
+        for site in self.all_sites() {
+            let describe = |out: &mut List<u8>| SiteDescription::of_site(site).encode(out);
+            live.put(JournalKind::Site, (site.index.into(), 0), describe);
+        }
     }
 
     /// Describes the callsites seen so far; a record's `site` is an index into this list.

@@ -209,6 +209,8 @@ fn write_recording(
 ) -> Result<(), Error> {
     let parts = session.spill.take_ended(session, session.spill_deadline());
     let why = session.why_empty(&trace);
+    // A part that cannot be written keeps it, also if the rest is empty and not written.
+    let _live = why.as_ref().and_then(|_| trace.contents().recorded.live_file().cloned());
     let written = match (parts, path, why) {
         (Some(parts), path, _) => session.write_parts(&parts, Some(trace), path.as_deref()),
         (None, Some(path), None) => session.writes.write_in_time(trace, path, session.settings.patience()),

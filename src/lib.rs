@@ -98,6 +98,7 @@ mod handler;
 pub mod integration;
 mod layer;
 mod link;
+mod live;
 mod macros;
 pub mod memory;
 mod observer;

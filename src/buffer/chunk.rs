@@ -9,9 +9,12 @@
 use super::budget::{BufferBudget, ReservedBytes};
 use super::record::CommittedSlots;
 #[cfg(not(all(test, loom)))]
+use super::slot_file::{SlotFile, SlotUse};
+#[cfg(not(all(test, loom)))]
 use crate::os::fork::PerProcess;
 #[cfg(not(all(test, loom)))]
 use crate::os::memory;
+use crate::time::Ticks;
 #[cfg(not(all(test, loom)))]
 use crossbeam_queue::SegQueue;
 #[cfg(all(test, loom))]
@@ -40,6 +43,9 @@ pub(crate) struct Chunk {
     slots: Slots,
     /// The budget to which the last handle returns the chunk's bytes.
     budget: Option<Arc<BufferBudget>>,
+    /// The file for which it was made, and its slot there; no slot if the file had no memory.
+    #[cfg(not(all(test, loom)))]
+    file: Option<(&'static SlotFile, Option<usize>)>,
 }
 
 /// Index of the header word for the next record's id; all slots below that id are committed.
@@ -154,7 +160,62 @@ impl Chunk {
         memory::populate_pages(slots.0.as_flattened());
         slots.header_word(NEXT_ID).store(slots.first_id(), Ordering::Relaxed);
         slots.header_word(HOLDERS).store(1, Ordering::Relaxed);
-        Some(Chunk { slots, budget: None })
+        Some(Chunk { slots, budget: None, file: None })
+    }
+
+    /// Returns an empty chunk in a file, if there is one that has memory for it, else one of its own.
+    #[cfg(not(all(test, loom)))]
+    pub(crate) fn new_in(file: Option<&'static SlotFile>) -> Option<Chunk> {
+        let Some(file) = file else { return Chunk::new() };
+        let Some((slot, words)) = file.take_slot() else {
+            return Chunk::new().map(|mut chunk| {
+                chunk.file = Some((file, None));
+                chunk
+            });
+        };
+        let slots = Slots(words.as_chunks().0.as_chunks().0.first()?);
+        slots.header_word(HOLDERS).store(1, Ordering::Relaxed);
+        // A slot that was used before may not have become zeros.
+        slots.header_word(NEXT_ID).store(slots.first_id(), Ordering::Relaxed);
+        file.set_use(slot, SlotUse::Chunk, [0; 4]);
+        Some(Chunk { slots, budget: None, file: Some((file, Some(slot))) })
+    }
+
+    /// Returns whether it was made for that file, or for none.
+    #[cfg(not(all(test, loom)))]
+    pub(crate) fn is_of_file(&self, file: Option<&'static SlotFile>) -> bool {
+        match (self.file, file) {
+            (Some((own, _)), Some(file)) => std::ptr::eq(own, file),
+            (own, file) => own.is_none() && file.is_none(),
+        }
+    }
+
+    /// Returns whether it lies in a file of the parent of this forked child.
+    #[cfg(not(all(test, loom)))]
+    fn is_of_parent(&self) -> bool {
+        matches!(self.file, Some((file, Some(_))) if !file.is_own())
+    }
+
+    /// Returns whether it was made for a file that had no room for it.
+    #[cfg(not(all(test, loom)))]
+    pub(crate) fn is_outside_file(&self) -> bool {
+        matches!(self.file, Some((_, None)))
+    }
+
+    /// Empties the chunk, of which there may be no other handle.
+    pub(crate) fn clear(&self) {
+        self.slots.header_word(NEXT_ID).store(self.slots.first_id(), Ordering::Release);
+        self.mark_moved(Ticks(0));
+    }
+
+    /// Notes in the file that a trace of that time has all records, which is moved to disk; 0 if there is none.
+    pub(crate) fn mark_moved(&self, at: Ticks) {
+        #[cfg(not(all(test, loom)))]
+        if let Some((file, Some(slot))) = self.file {
+            file.set_word(slot, 0, at.0);
+        }
+        #[cfg(all(test, loom))]
+        let _ = at;
     }
 
     /// Returns an empty chunk on loom's atomics.
@@ -177,8 +238,12 @@ impl Chunk {
         if !self.is_unique() {
             return None;
         }
+        self.take_reserved()
+    }
+
+    /// Takes the chunk's bytes, still reserved; they do not return when the last handle is dropped.
+    pub(crate) fn take_reserved(&mut self) -> Option<ReservedBytes> {
         let budget = self.budget.take()?;
-        drop(self);
         Some(ReservedBytes::new(&budget, Chunk::BYTES))
     }
 
@@ -186,7 +251,8 @@ impl Chunk {
     /// yet.
     pub(crate) fn open(&self, first_id: u64, epoch: u64) {
         debug_assert!(first_id > 0 && first_id.is_multiple_of(SLOTS as u64), "{first_id}");
-        self.slots.header_word(FIRST_ID).store(first_id, Ordering::Relaxed);
+        // Release: it is empty until all words are stored, also for a reader that finds it after the process was killed.
+        self.slots.header_word(FIRST_ID).store(first_id, Ordering::Release);
         self.slots.header_word(EPOCH).store(epoch, Ordering::Relaxed);
         // Release: a reader that sees a length of 1 or more sees the epoch.
         self.slots.commit_below(first_id + 1);
@@ -235,19 +301,35 @@ impl Chunk {
 
 impl Clone for Chunk {
     fn clone(&self) -> Chunk {
+        #[cfg(not(all(test, loom)))]
+        if self.is_of_parent() {
+            return Chunk { slots: self.slots, budget: self.budget.clone(), file: self.file };
+        }
         self.slots.header_word(HOLDERS).fetch_add(1, Ordering::Relaxed);
-        Chunk { slots: self.slots, budget: self.budget.clone() }
+        Chunk {
+            slots: self.slots,
+            budget: self.budget.clone(),
+            #[cfg(not(all(test, loom)))]
+            file: self.file,
+        }
     }
 }
 
 impl Drop for Chunk {
     fn drop(&mut self) {
+        #[cfg(not(all(test, loom)))]
+        if self.is_of_parent() {
+            return;
+        }
         // Release, and Acquire for the last: all accesses by holders precede the reuse of the chunk.
         if self.slots.header_word(HOLDERS).fetch_sub(1, Ordering::AcqRel) == 1 {
             #[cfg(not(all(test, loom)))]
-            {
-                memory::discard_pages(self.slots.0.as_flattened());
-                SPARE.get(|_| SegQueue::new()).push(self.slots);
+            match self.file {
+                Some((file, Some(slot))) => file.free_slot(slot),
+                _ => {
+                    memory::discard_pages(self.slots.0.as_flattened());
+                    SPARE.get(|_| SegQueue::new()).push(self.slots);
+                }
             }
             if let Some(budget) = &self.budget {
                 budget.release(Chunk::BYTES);

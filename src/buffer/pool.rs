@@ -2,10 +2,11 @@
 
 use super::budget::{BufferBudget, ReservedBytes};
 use super::chunk::Chunk;
+use super::slot_file::SlotFile;
 use crossbeam_queue::ArrayQueue;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::Thread;
 
 /// The number of chunks kept ready: 1 MiB, a few milliseconds of the fastest span path.
@@ -27,6 +28,9 @@ pub(crate) struct ChunkPool {
     is_started: AtomicBool,
     /// The thread that prepares chunks ahead of need.
     helper: OnceLock<Thread>,
+    /// The file in which chunks lie, if there is one.
+    file: Mutex<Option<&'static SlotFile>>,
+    has_file: AtomicBool,
 }
 
 /// Starts the thread that calls [`ChunkPool::refill`] whenever it is unparked, to prepare chunks ahead of need.
@@ -53,12 +57,37 @@ impl ChunkPool {
             starting,
             is_started: AtomicBool::new(false),
             helper,
+            file: Mutex::new(None),
+            has_file: AtomicBool::new(false),
         }
     }
 
     /// Sets the starter of the helper thread; the first caller wins.
     pub(crate) fn set_starter(&self, starter: Weak<dyn Starter>) {
         let _ = self.starter.set(starter);
+    }
+
+    /// Sets the file in which further chunks lie; drops those that are ready elsewhere.
+    pub(crate) fn set_file(&self, file: Option<&'static SlotFile>) {
+        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
+        self.has_file.store(file.is_some(), Ordering::Release);
+        (0..self.ready.capacity()).filter_map(|_| self.ready.pop()).for_each(|chunk| self.keep_ready(chunk));
+    }
+
+    fn file(&self) -> Option<&'static SlotFile> {
+        if !self.has_file.load(Ordering::Acquire) {
+            return None;
+        }
+        *self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes an empty chunk ready, unless it lies in another file.
+    fn keep_ready(&self, chunk: Chunk) {
+        // One that lies outside of the file, which had no room for it, is not used again.
+        if chunk.is_of_file(self.file()) && !chunk.is_outside_file() {
+            chunk.clear();
+            let _ = self.ready.push(chunk);
+        }
     }
 
     /// Unparks the helper, if there is one yet.
@@ -91,20 +120,21 @@ impl ChunkPool {
 
     /// Returns a ready chunk.
     pub(crate) fn take_ready(&self) -> Option<Chunk> {
-        self.ready.pop()
+        // A chunk may have become ready while the file was replaced.
+        std::iter::from_fn(|| self.ready.pop()).find(|chunk| chunk.is_of_file(self.file()))
     }
 
     /// Returns an empty chunk: a ready one, else a new one; `None` at the limit, or if the system has no memory left.
     pub(crate) fn take_chunk(&self) -> Option<Chunk> {
         // Reserve before waking the helper, which may use up the rest of the budget for ready chunks; then pop one of those.
         let made = || {
-            let made = self.budget.reserve_leaving(Chunk::BYTES, 0).then(Chunk::new)?;
+            let made = self.budget.reserve_leaving(Chunk::BYTES, 0).then(|| Chunk::new_in(self.file()))?;
             if made.is_none() {
                 self.release_bytes(Chunk::BYTES);
             }
             made.map(|chunk| chunk.with_budget(&self.budget))
         };
-        let taken = self.ready.pop().or_else(made).or_else(|| self.ready.pop());
+        let taken = self.take_ready().or_else(made).or_else(|| self.take_ready());
         if self.ready.len() <= self.ready.capacity() / 2 {
             match self.helper.get() {
                 Some(helper) => helper.unpark(),
@@ -119,7 +149,7 @@ impl ChunkPool {
     pub(crate) fn refill(&self) {
         while !self.ready.is_full() && self.budget.has_room(Chunk::BYTES + self.left_free()) {
             // Reserve and push back to back: a thread that takes a chunk in between would find neither budget nor chunk.
-            let Some(chunk) = Chunk::new() else { return };
+            let Some(chunk) = Chunk::new_in(self.file()) else { return };
             if self.budget.reserve_leaving(Chunk::BYTES, 0) {
                 let _ = self.ready.push(chunk.with_budget(&self.budget));
             }
@@ -165,9 +195,7 @@ impl ChunkPool {
 
     /// Takes chunks back: those without another handle become ready again, the others are dropped.
     pub(crate) fn give_back(&self, chunks: impl IntoIterator<Item = Chunk>) {
-        for chunk in chunks.into_iter().filter(Chunk::is_unique) {
-            let _ = self.ready.push(chunk);
-        }
+        chunks.into_iter().filter(Chunk::is_unique).for_each(|chunk| self.keep_ready(chunk));
     }
 
     /// Reserves `bytes` of the budget for data other than chunks, dropping ready chunks if needed; `false` unless at least

@@ -93,6 +93,22 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Records into a file of a folder in shared memory, such as `/dev/shm`, so that a process that is killed loses no record
+    /// (Linux). Default: none.
+    ///
+    /// However the process ends, the file has every record that a thread has committed and that a collector has packed, and
+    /// `kineto repair` or [`Trace::read_segment`](crate::Trace::read_segment) makes a trace of it. The file is removed when the
+    /// trace is written or dropped. The next start with the same folder reports the files that killed processes have left.
+    ///
+    /// The file takes the memory that chunks would take otherwise, up to the [limit](Self::buffer_limit_bytes) and half of it
+    /// for what chunks refer to. If the folder has less, or is not in memory, a message gives both figures, and the records are in the
+    /// process's own memory.
+    pub fn shm_folder(mut self, path: impl Into<std::path::PathBuf>) -> Self {
+        let path: std::path::PathBuf = path.into();
+        self.overrides.set(Key::ShmFolder, path.as_path());
+        self
+    }
+
     /// Sets the size at which a file is closed. Default: none.
     ///
     /// It applies to files that the layer writes by itself: at the end of a recording, dumps, and traces of requests. Such a

@@ -2,6 +2,7 @@
 
 mod devices;
 mod dumps;
+mod left;
 mod overflow;
 #[cfg(feature = "ondemand")]
 mod requests;
@@ -405,6 +406,7 @@ impl KinetoLayerBuilder {
         diag::LOGGER.set_plain(env.raw_value("NO_COLOR").is_some_and(|text| !text.is_empty()));
         let mut config = resolve_config(&self.overrides, &env)?;
         let (sinks, is_strict) = (register_sinks(self.sinks)?, self.overrides.is_env_strict);
+        config.settle_folders();
         let claim = settle_output(&mut config, &sinks, is_strict, self.handler.is_some())?;
         let is_by_builder = |key| is_strict || self.overrides.values().any(|(set, _)| set == key);
         dumps::settle_files(&mut config, self.handler.is_some(), is_by_builder)?;
@@ -493,24 +495,8 @@ fn settle_output(
     let claim = |path: &Path| if Sinks::is_file(path) { OutputClaim::try_claim(path).map(Some) } else { Some(None) };
     let claim = if is_written { config.claim_output(claim, numbered_layer, &mut warnings)?.flatten() } else { None };
     config::report_warnings(&warnings);
-    config.output.expanded_path(&config.placeholder_values()).iter().for_each(|output| report_abandoned(output));
+    left::report_left_files(config);
     Ok(claim)
-}
-
-/// Reports unfinished files of earlier processes next to the output.
-fn report_abandoned(output: &Path) {
-    const SHOWN: usize = 3;
-    let files = Sinks::abandoned_files(output);
-    if let Some(more) = files.len().checked_sub(1) {
-        let names: Vec<_> = files.iter().take(SHOWN).map(|path| path.display().to_string()).collect();
-        let more = if more < SHOWN { String::new() } else { format!(" and {} more", files.len() - SHOWN) };
-        diag!(
-            Warning,
-            "trace",
-            "unfinished traces of processes that have ended: {}{more}; delete them",
-            names.join(", ")
-        );
-    }
 }
 
 /// Returns the sinks of URLs, by scheme.

@@ -31,6 +31,22 @@ encoded! {
 }
 
 impl SiteDescription {
+    /// Returns the description of a callsite of which a file says nothing.
+    pub(crate) fn unknown() -> SiteDescription {
+        SiteDescription {
+            name: "unknown".into(),
+            target: "".into(),
+            file: None,
+            line: None,
+            level: Level::TRACE,
+            fields: Vec::new(),
+            class: ActivityType::CpuOp,
+            scope: None,
+            is_counter: false,
+            is_recorded: true,
+        }
+    }
+
     pub(super) fn of_site(site: &Site) -> SiteDescription {
         let metadata = site.metadata;
         SiteDescription {

@@ -1,6 +1,7 @@
 //! A simultaneous reading of all clocks.
 
 use super::tick;
+use crate::encoding::encoded;
 use crate::time::{Ticks, Timestamp};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,6 +16,10 @@ pub(crate) struct Anchor {
     pub(crate) unix: Timestamp,
     /// Half the width of the bracket, in ticks of the counter: the largest error of `counter`.
     pub(crate) error_ticks: u64,
+}
+
+encoded! {
+    Anchor { counter, monotonic, unix, error_ticks }
 }
 
 impl Anchor {

@@ -52,6 +52,11 @@ impl Converter {
         Converter::from_anchors(anchors, Anchor::ticks)
     }
 
+    /// Creates the converter of a process that has ended, whose records had times of the counter if `by_counter`.
+    pub(crate) fn of_other_process(anchors: &[Anchor], by_counter: bool) -> Converter {
+        Converter::from_anchors(anchors, if by_counter { |anchor| anchor.counter } else { |anchor| anchor.monotonic })
+    }
+
     /// Creates a converter of ticks that are nanoseconds since the Unix epoch.
     pub(crate) fn of_nanoseconds() -> Converter {
         Converter { pieces: vec![Piece { from: 0, unix_ns: 0, ns_per_tick: 1 << 32 }], error_ns: 0, steps: 0 }

@@ -9,6 +9,7 @@ use super::switch::Switch;
 use super::{Capabilities, Collector, Recording, Rejected, Selection, Unavailable};
 use crate::correlation::CorrelationSink;
 use crate::encoding::encoded;
+use crate::live::{JournalKind, LiveFile};
 use crate::os::fork;
 use crate::time::{Ticks, Timestamp};
 use kineto_trace::activity::CorrelationId;
@@ -139,11 +140,23 @@ impl CollectorSet {
     }
 
     /// Begins the recording: drops the records delivered so far.
-    pub(crate) fn begin_recording(&self) {
-        for each in &*self.lock_started() {
+    ///
+    /// With a live file, records are copied there.
+    pub(crate) fn begin_recording(&self, live: Option<&Arc<LiveFile>>) {
+        for (number, each) in (0..).zip(&*self.lock_started()) {
             each.sink.discard_early_records();
+            live.into_iter().for_each(|live| each.sink.set_live(live.clone(), number));
         }
         self.read_clocks();
+        live.into_iter().for_each(|live| self.note_all(live));
+    }
+
+    /// Notes in a live file what belongs to collectors, except their records.
+    pub(crate) fn note_all(&self, live: &LiveFile) {
+        let all = self.collect_all(&self.lock_started(), RecordSink::tables);
+        for (number, collection) in (0..).zip(&all) {
+            live.put_value(JournalKind::Collection, (number, 0), collection);
+        }
     }
 
     /// Returns a switch for each collector of the recording, in order.

@@ -25,6 +25,11 @@ impl Default for Threads {
 }
 
 impl Threads {
+    /// Returns how many there are.
+    pub(super) fn count(&self) -> usize {
+        self.all.len()
+    }
+
     /// Adds a thread that made a call.
     #[inline]
     pub(super) fn add(&mut self, thread: Thread) {

@@ -81,6 +81,8 @@ pub(crate) struct Config {
     pub(crate) spill_folder: Option<PathBuf>,
     /// When a part that is moved to disk ends; `None` for at least each minute.
     pub(crate) split: Option<Split>,
+    /// The folder in shared memory for live files.
+    pub(crate) shm_folder: Option<PathBuf>,
     pub(crate) flush_timeout: Duration,
     pub(crate) record_from_start: bool,
     pub(crate) fields_while_idle: bool,
@@ -312,6 +314,7 @@ impl Default for Config {
             dumps: DumpConfig::default(),
             spill_folder: None,
             split: None,
+            shm_folder: None,
             flush_timeout: Duration::from_secs(5),
             record_from_start: true,
             fields_while_idle: false,

@@ -101,6 +101,7 @@ fn decide_site_class(recorder: &Recorder, site: &Site, kind: &str) {
             "span \"{name}\": invalid kineto.kind \"{kind}\", recorded as cpu_op; use a CPU activity type"
         );
     }
+    recorder.sites.note_site(site);
 }
 
 /// Returns the word before a value.

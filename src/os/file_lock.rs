@@ -17,3 +17,15 @@ pub(crate) fn try_lock(file: &File) -> bool {
 pub(crate) fn try_lock(_file: &File) -> bool {
     false
 }
+
+/// Returns a lock.
+#[cfg(unix)]
+pub(crate) fn unlock(file: &File) {
+    use std::os::fd::AsRawFd;
+    // SAFETY: takes numbers; the descriptor is open as long as `file` is borrowed.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
+}
+
+/// There are no such locks on this platform.
+#[cfg(not(unix))]
+pub(crate) fn unlock(_file: &File) {}

@@ -131,6 +131,8 @@ pub(crate) fn call_in_children(in_child: fn()) {
     static IN_CHILD: std::sync::OnceLock<fn()> = std::sync::OnceLock::new();
     extern "C" fn child() {
         GENERATION.fetch_add(1, Ordering::Relaxed);
+        #[cfg(all(target_os = "linux", not(miri)))]
+        super::shared_file::detach_child();
         if let Some(in_child) = IN_CHILD.get() {
             in_child();
         }

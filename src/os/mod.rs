@@ -17,6 +17,7 @@ pub(crate) mod memory;
 pub(crate) mod note;
 pub(crate) mod platform;
 pub(crate) mod process;
+pub(crate) mod shared_file;
 pub(crate) mod signal;
 #[cfg(unix)]
 pub(crate) mod stderr;

@@ -43,6 +43,13 @@ pub(crate) fn boot_id() -> u128 {
     u128::from_str_radix(&id.trim().replace('-', ""), 16).unwrap_or(0)
 }
 
+/// Returns a number that identifies the namespace of process numbers; 0 if unknown.
+pub(crate) fn id_namespace() -> u64 {
+    let link = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let name = link.to_string_lossy().into_owned();
+    name.trim_matches(|char: char| !char.is_ascii_digit()).parse().unwrap_or(0)
+}
+
 /// Returns whether the program has more rights than its caller (set-user-ID and the like), so that its environment is
 /// untrusted.
 #[cfg(target_os = "linux")]

@@ -2,7 +2,8 @@
 
 use super::frames::lent_key;
 use super::{Frames, LiveIds, SpanState};
-use crate::encoding::encoded;
+use crate::encoding::{Encoded, encoded};
+use crate::live::{JournalKind, LiveFile, LiveHandle};
 use crate::os::thread;
 use crate::time::Ticks;
 use std::collections::HashSet;
@@ -15,6 +16,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(crate) struct LaneRegistry {
     known: Mutex<LaneLists>,
+    /// Where lanes are noted.
+    live: LiveHandle,
 }
 
 #[derive(Debug, Default)]
@@ -61,6 +64,26 @@ encoded! {
 }
 
 impl LaneRegistry {
+    pub(super) fn new(live: LiveHandle) -> LaneRegistry {
+        LaneRegistry { known: Mutex::default(), live }
+    }
+
+    /// Notes a lane.
+    fn note_lane(&self, number: u64) {
+        let lane = self.live.current().and_then(|_| self.lock().lane_mut(number).cloned());
+        lane.iter().for_each(|lane| {
+            let row = LaneRow { until: lane.until, ..LaneRow::clone(&lane.row) };
+            self.live.put(JournalKind::Lane, (number, 0), |out| row.encode(out));
+        });
+    }
+
+    /// Notes the lanes of threads that live, and the `used` ones, in a live file.
+    pub(super) fn note_all(&self, live: &LiveFile, used: &HashSet<u64>) {
+        let rows = self.rows();
+        let noted = rows.iter().filter(|row| row.until.is_none() || used.contains(&row.number));
+        noted.for_each(|row| _ = live.put_value(JournalKind::Lane, (row.number, 0), row));
+    }
+
     fn lock(&self) -> MutexGuard<'_, LaneLists> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -108,6 +131,8 @@ impl LaneRegistry {
         Arc::get_mut(&mut row).into_iter().for_each(|row| row.number = number);
         known.lanes.push(LaneEntry { row, is_kernels_name, until: None });
         known.live.push((frames, number));
+        drop(known);
+        self.note_lane(number);
         number
     }
 
@@ -123,6 +148,7 @@ impl LaneRegistry {
             std::mem::swap(&mut lane.row, &mut named);
             lane.is_kernels_name = false;
         }
+        self.note_lane(number);
     }
 
     /// Ends the lane of the thread with those frames; its row is kept.
@@ -130,14 +156,18 @@ impl LaneRegistry {
     /// If the epoch continues, keeps the spans that only these frames hold.
     pub(crate) fn end_lane(&self, frames: &'static Frames, epoch_continues: bool, now: Ticks) {
         let left: Vec<_> = frames.only_here().filter(|_| epoch_continues).collect();
+        let mut ended = None;
         let mut known = self.lock_with_capacity(left.len(), |known| &mut known.left);
         if let Some(at) = known.live.iter().position(|(live, _)| std::ptr::eq(*live, frames)) {
             let (_, number) = known.live.swap_remove(at);
             if let Some(lane) = known.lane_mut(number) {
                 lane.until = Some(now);
+                ended = Some(number);
             }
         }
         known.left.extend_from_slice(&left);
+        drop(known);
+        ended.into_iter().for_each(|number| self.note_lane(number));
     }
 
     /// Returns the time before which lanes must have ended to be dropped now, if that is due; `horizon` is that of the records.
@@ -168,6 +198,10 @@ impl LaneRegistry {
                 if is_needed(&lane) { kept.push(lane) } else { dropped.push(lane) }
             }
             std::mem::swap(&mut known.lanes, &mut kept);
+        }
+        drop(known);
+        if let Some(live) = self.live.current() {
+            dropped.iter().for_each(|lane| live.remove(JournalKind::Lane, (lane.row.number, 0)));
         }
     }
 

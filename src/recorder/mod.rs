@@ -6,6 +6,7 @@
 mod busy;
 mod frames;
 mod lanes;
+mod live;
 pub(crate) mod memory_listeners;
 mod retained;
 mod ring;
@@ -37,6 +38,7 @@ use crate::callsite::{Rules, Sites};
 use crate::clock;
 use crate::collector::{CollectorSet, Eviction};
 use crate::correlation::CorrelationSink;
+use crate::live::LiveHandle;
 use crate::observer::Observers;
 use crate::os::{fork, memory, platform};
 use crate::time::Ticks;
@@ -139,12 +141,12 @@ pub(crate) const CLOSINGS: usize = 64;
 type LiveIds = Vec<u64>;
 
 impl ProcessBuffers {
-    fn new(bytes_max: u64, evicts_oldest: bool) -> ProcessBuffers {
+    fn new(bytes_max: u64, evicts_oldest: bool, live: &LiveHandle) -> ProcessBuffers {
         ProcessBuffers {
             pool: ChunkPool::new(bytes_max, if evicts_oldest { bytes_max / PART_LEFT_FREE } else { 0 }),
-            ring: ChunkRing::default(),
+            ring: ChunkRing::new(live.clone()),
             partly_filled: ArrayQueue::new(PARTLY_FILLED),
-            lanes: LaneRegistry::default(),
+            lanes: LaneRegistry::new(live.clone()),
             spans: SpanTable::new(),
             triggers: TriggerQueue::new(),
         }
@@ -163,7 +165,7 @@ impl Recorder {
             epoch: AtomicU64::new(0),
             keeps_spans: AtomicBool::new(false),
             fork: AtomicU64::new(fork::generation()),
-            buffers: fork::PerProcess::new(ProcessBuffers::new(bytes_max, settings.evicts_oldest)),
+            buffers: fork::PerProcess::new(ProcessBuffers::new(bytes_max, settings.evicts_oldest, &sites.live)),
             bytes_max,
             losses: Losses::default(),
             sites,
@@ -228,11 +230,16 @@ impl Recorder {
 
     /// Returns the buffers of this process; a forked child starts with empty ones.
     fn buffers(&self) -> &ProcessBuffers {
-        self.buffers.get(|_| ProcessBuffers::new(self.bytes_max, self.settings.evicts_oldest))
+        self.buffers.get(|_| ProcessBuffers::new(self.bytes_max, self.settings.evicts_oldest, &self.sites.live))
     }
 
     pub(crate) fn pool(&self) -> &ChunkPool {
         &self.buffers().pool
+    }
+
+    /// Returns where the live file of the recording is found.
+    pub(crate) fn live(&self) -> &LiveHandle {
+        &self.sites.live
     }
 
     pub(crate) fn lanes(&self) -> &LaneRegistry {
@@ -291,6 +298,7 @@ impl Recorder {
         *self.correlation_sink.lock() = correlation_sink;
         self.observers.resume();
         let epoch = if self.settings.records { NEXT_EPOCH.fetch_add(1, Ordering::Relaxed) } else { OBSERVERS_ONLY };
+        self.note_window(epoch, clock::now(), None);
         self.epoch.store(epoch, Ordering::Release);
         self.listener_slot
             .get()

@@ -52,6 +52,9 @@ pub(super) enum EvictedRecord {
     },
 }
 
+/// The key of a record, and the record unless it was dropped.
+pub(super) type RetainedChange = ((u64, u64), Option<Arc<RetainedRecord>>);
+
 /// The records that outlived their chunks.
 #[derive(Debug, Default)]
 pub(super) struct RetainedRecords {
@@ -59,6 +62,10 @@ pub(super) struct RetainedRecords {
     bytes: u64,
     /// How many bytes were needed at the last check.
     needed_bytes: u64,
+    /// What was inserted, changed or dropped since that was noted in a live file.
+    changed: HashSet<RetainedKey>,
+    /// Whether there is such a file.
+    has_live_file: bool,
 }
 
 impl RetainedRecord {
@@ -147,8 +154,9 @@ impl RetainedRecord {
         self.record().filter(|record| record.head.tag == Tag::Values).map_or(0, |record| record.words[1])
     }
 
-    pub(super) fn is_slice(&self) -> bool {
-        self.record().is_some_and(|record| record.head.tag == Tag::Slice)
+    /// Returns when the slice began, if it is one.
+    pub(super) fn slice_start(&self) -> Option<Ticks> {
+        self.record().filter(|record| record.head.tag == Tag::Slice).map(|record| Ticks(record.words[0]))
     }
 
     /// Returns how many bytes it takes.
@@ -173,6 +181,32 @@ impl RetainedRecords {
     /// Returns the numbers of the lanes of the records.
     pub(super) fn lanes(&self) -> impl Iterator<Item = u64> {
         self.records.values().map(|record| record.lane)
+    }
+
+    /// Sets whether changes are noted in a live file.
+    pub(super) fn set_live(&mut self, has_live_file: bool) {
+        if std::mem::replace(&mut self.has_live_file, has_live_file) && !has_live_file {
+            self.changed.clear();
+        }
+    }
+
+    /// Marks all records as changed.
+    pub(super) fn mark_all_changed(&mut self) {
+        if self.has_live_file {
+            self.changed.extend(self.records.keys());
+        }
+    }
+
+    fn mark_changed(&mut self, key: RetainedKey) {
+        if self.has_live_file {
+            self.changed.insert(key);
+        }
+    }
+
+    /// Returns what has changed since the last call: keys, each with its record unless that was dropped.
+    pub(super) fn take_changed(&mut self) -> Vec<RetainedChange> {
+        let changed = std::mem::take(&mut self.changed);
+        changed.into_iter().map(|key| ((key.subject, key.detail), self.records.get(&key).cloned())).collect()
     }
 
     /// Returns whether unneeded records should be dropped, if all may take `most` bytes. A check reads all records, so it
@@ -203,6 +237,7 @@ impl RetainedRecords {
         };
         self.bytes += bytes;
         record.references().for_each(|id| *references.entry(id).or_default() += 1);
+        self.mark_changed(record.key);
         let record = Arc::new(RetainedRecord { _reserved: reserved, ..record });
         if let Some(replaced) = self.records.insert(record.key, record) {
             self.forget(&replaced, references);
@@ -217,15 +252,20 @@ impl RetainedRecords {
     }
 
     /// Stores the end of a slice; returns `false` if the slice is not among the records.
-    pub(super) fn end_slice(&self, slice: u64, end: Ticks) -> bool {
-        let found = self.records.get(&RetainedKey { subject: slice, detail: 0 });
+    pub(super) fn end_slice(&mut self, slice: u64, end: Ticks) -> bool {
+        let key = RetainedKey { subject: slice, detail: 0 };
+        let found = self.records.get(&key);
         let place = found.and_then(|record| record.slots.get(record.at));
         // Relaxed: the word is independent; a trace that reads it sees the old or the new one.
         place.into_iter().for_each(|[_, _, word, _]| word.store(end.0, Ordering::Relaxed));
-        place.is_some()
+        let is_found = place.is_some();
+        if is_found {
+            self.mark_changed(key);
+        }
+        is_found
     }
 
-    /// Drops the records that are not needed; calls `dropped` with the id of a large payload, or 0, and whether it was a slice.
+    /// Drops the records that are not needed; calls `dropped` with the id of a large payload, or 0, and the start of a slice.
     ///
     /// Slices of epochs other than `epochs` are not open any more.
     pub(super) fn retain_needed(
@@ -233,7 +273,7 @@ impl RetainedRecords {
         epochs: &HashSet<u64>,
         is_needed: impl Fn(u64, &References) -> bool,
         references: &mut References,
-        mut dropped: impl FnMut(u64, bool),
+        mut dropped: impl FnMut(u64, Option<Ticks>),
     ) {
         let is_needed = |record: &RetainedRecord| {
             let is_open = || record.record().is_some_and(|record| record.is_open_slice());
@@ -242,8 +282,9 @@ impl RetainedRecords {
         let unneeded: Vec<_> = self.records.values().filter(|record| !is_needed(record)).cloned().collect();
         for record in unneeded {
             self.records.remove(&record.key);
+            self.mark_changed(record.key);
             self.forget(&record, references);
-            dropped(record.large_payload, record.is_slice());
+            dropped(record.large_payload, record.slice_start());
         }
         self.needed_bytes = self.bytes;
     }

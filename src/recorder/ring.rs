@@ -10,10 +10,11 @@ use super::busy::Busy;
 use super::memory_listeners::InternalAllocGuard;
 use super::retained::{EvictedRecord, RetainedRecord, RetainedRecords};
 use super::taken::TakenChunk;
-use super::{LargePayload, LiveIds};
+use super::{LargePayload, LiveIds, RecordedPart};
 use crate::buffer::{Chunk, ChunkPool, CommittedRecord, ReservedBytes, SLOTS, Tag};
 use crate::clock;
-use crate::encoding::encoded;
+use crate::encoding::{Encoded, encoded};
+use crate::live::{JournalKind, LiveFile, LiveHandle};
 use crate::time::Ticks;
 use crossbeam_queue::SegQueue;
 use std::cell::Cell;
@@ -29,6 +30,7 @@ pub(super) struct ChunkRing {
     retired: SegQueue<(Chunk, Ticks)>,
     large_payloads: SegQueue<(u64, Arc<LargePayload>)>,
     state: Mutex<RingState>,
+    live: LiveHandle,
 }
 
 #[derive(Debug, Default)]
@@ -41,16 +43,35 @@ pub(super) struct RingState {
     searched: usize,
     /// The first ids of all of them.
     first_ids: HashSet<u64>,
-    large_payloads: HashMap<u64, Arc<LargePayload>>,
+    large_payloads: LargePayloads,
     /// How many chunks and retained records refer to a record outside of them, by its id.
     references: References,
     retained: RetainedRecords,
     /// Evicted chunks that a trace still holds.
-    held: Vec<Chunk>,
+    held: Vec<RingChunk>,
     /// If records are moved to disk: a trace has all that were committed by then.
     saved_until: Option<Ticks>,
     /// The counts since the recording began.
     evicted: EvictionCounts,
+    /// Where what outlives its chunk is noted, while the ring is locked.
+    live: Option<Arc<LiveFile>>,
+}
+
+/// Large payloads by id.
+#[derive(Debug, Default)]
+struct LargePayloads {
+    known: HashMap<u64, Arc<LargePayload>>,
+    /// Those that were dropped since that was noted.
+    dropped: Vec<u64>,
+    /// Whether there is a live file to note that in.
+    has_live_file: bool,
+}
+
+impl LargePayloads {
+    fn remove(&mut self, id: u64) {
+        let is_noted = self.known.remove(&id).is_some() && self.has_live_file;
+        self.dropped.extend(is_noted.then_some(id));
+    }
 }
 
 /// How many kept chunks and records refer to a record, by its id.
@@ -78,6 +99,8 @@ encoded! {
 /// The locked state. Its guards keep the allocator out of hooks, which would lock the ring again.
 struct LockedRing<'r> {
     state: MutexGuard<'r, RingState>,
+    /// When the guard is dropped, the live file of the state: it may be the last handle of one, which is closed after the unlock.
+    live: Option<Arc<LiveFile>>,
     _busy: Option<Busy>,
     _own: InternalAllocGuard,
     _here: LockedHere,
@@ -138,6 +161,10 @@ pub(super) struct RingContents {
 const PART_FOR_RETAINED: u64 = 4;
 
 impl ChunkRing {
+    pub(super) fn new(live: LiveHandle) -> ChunkRing {
+        ChunkRing { live, ..ChunkRing::default() }
+    }
+
     /// Adds a chunk that a thread begins to fill.
     pub(super) fn add_chunk(&self, chunk: Chunk) {
         self.opened.push(chunk);
@@ -145,6 +172,7 @@ impl ChunkRing {
 
     /// Adds a payload.
     pub(super) fn add_large_payload(&self, id: u64, payload: Arc<LargePayload>) {
+        self.live.put(JournalKind::LargePayload, (id, 0), |out| payload.encode(out));
         self.large_payloads.push((id, payload));
     }
 
@@ -157,7 +185,8 @@ impl ChunkRing {
         let (busy, own) = (Busy::begin(), InternalAllocGuard::begin());
         let is_locked = LockedHere::begin();
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut state = LockedRing { state, _busy: busy, _own: own, _here: is_locked };
+        let mut state = LockedRing { state, live: None, _busy: busy, _own: own, _here: is_locked };
+        state.set_live(self.live.current());
         state.receive(self);
         state
     }
@@ -181,14 +210,23 @@ impl ChunkRing {
     pub(super) fn used_lanes(&self, pool: &ChunkPool) -> HashSet<u64> {
         let mut state = self.lock();
         state.search_references(pool);
-        let in_chunks = state.chunks().flat_map(|each| each.lanes.iter().copied());
+        // A trace, or a process that is killed, shows those of held chunks too.
+        let in_chunks = state.chunks().chain(&state.held).flat_map(|each| each.lanes.iter().copied());
         in_chunks.chain(state.retained.lanes()).collect()
+    }
+
+    /// Notes all retained records in the live file again.
+    pub(super) fn note_retained(&self) {
+        let mut state = self.lock();
+        state.retained.mark_all_changed();
+        state.note_changes();
     }
 
     /// Moves the horizon to `to`: earlier records of devices were dropped.
     pub(super) fn move_horizon(&self, to: Ticks) {
         let mut state = self.lock();
         state.evicted.horizon = state.evicted.horizon.max(Some(to));
+        state.note_changes();
     }
 
     /// Notes that a trace has all records that were committed by then, and will be moved to disk.
@@ -200,7 +238,9 @@ impl ChunkRing {
     pub(super) fn take_contents(&self) -> RingContents {
         let mut state = self.lock();
         let contents = state.contents(self, None);
+        let live = state.live.take();
         *state = RingState::default();
+        state.set_live(live);
         contents
     }
 
@@ -228,6 +268,7 @@ impl ChunkRing {
             state.evict_oldest(pool, &live);
         }
         state.drop_unneeded(&live);
+        state.note_changes();
         let contents = state.contents(self, saves_until);
         if saves_until.is_some() {
             state.saved_until = saves_until;
@@ -251,7 +292,8 @@ impl ChunkRing {
         state.oldest_free()?;
         let live = state.collect_live_ids(self, pool, live_ids);
         let mut reused = None;
-        while reused.is_none() && state.evict_oldest(pool, &live) {
+        // A chunk outside of the live file is not reused, but leaves room for another.
+        while reused.is_none() && pool.is_exhausted() && state.evict_oldest(pool, &live) {
             reused = pool.take_ready();
         }
         reused
@@ -274,7 +316,14 @@ impl ChunkRing {
                 .take_while(|_| state.is_eviction_due(pool, until) && state.evict_oldest(pool, &live))
                 .count();
             state.drop_unneeded(&live);
+            state.note_changes();
         }
+    }
+}
+
+impl Drop for LockedRing<'_> {
+    fn drop(&mut self) {
+        self.live = self.state.live.take();
     }
 }
 
@@ -293,6 +342,13 @@ impl DerefMut for LockedRing<'_> {
 }
 
 impl RingState {
+    /// Sets the live file while the ring is locked.
+    fn set_live(&mut self, live: Option<Arc<LiveFile>>) {
+        self.retained.set_live(live.is_some());
+        self.large_payloads.has_live_file = live.is_some();
+        self.live = live;
+    }
+
     fn receive_opened(&mut self, queues: &ChunkRing) {
         for chunk in std::iter::from_fn(|| queues.opened.pop()) {
             self.first_ids.insert(chunk.first_id());
@@ -314,7 +370,7 @@ impl RingState {
             // The chunks of an ended recording are unknown.
             self.retired.extend(known.map(|known| (known, at)));
         }
-        self.large_payloads.extend(std::iter::from_fn(|| queues.large_payloads.pop()));
+        self.large_payloads.known.extend(std::iter::from_fn(|| queues.large_payloads.pop()));
     }
 
     fn contents(&mut self, queues: &ChunkRing, saves_until: Option<Ticks>) -> RingContents {
@@ -327,7 +383,7 @@ impl RingState {
         RingContents {
             at,
             chunks: in_use.chain(retired).filter_map(|each| each.take(is_spilling, saves_until)).collect(),
-            large_payloads: self.large_payloads.iter().map(|(id, payload)| (*id, payload.clone())).collect(),
+            large_payloads: self.large_payloads.known.iter().map(|(id, payload)| (*id, payload.clone())).collect(),
             retained: self.retained.all_records(),
             evicted: self.evicted,
         }
@@ -368,7 +424,7 @@ impl RingState {
 
     /// Evicts the oldest chunk; returns `false` if there is none.
     fn evict_oldest(&mut self, pool: &ChunkPool, live: &LiveIds) -> bool {
-        let Some((oldest, at)) = self.retired.pop_front() else { return false };
+        let Some((mut oldest, at)) = self.retired.pop_front() else { return false };
         self.searched -= 1;
         self.first_ids.remove(&oldest.chunk.first_id());
         self.evicted.horizon = self.evicted.horizon.max(Some(at));
@@ -377,34 +433,56 @@ impl RingState {
         let needed = self.find_needed(&oldest, live);
         // If the budget has no room for what is needed, that takes the chunk's bytes.
         let room = pool.reserve_bytes(needed.records.iter().map(RetainedRecord::bytes).sum());
-        let room = match room {
+        let is_unique = oldest.chunk.is_unique();
+        let (room, is_whole) = match room {
             // A trace holds the chunk: what is needed of it is worth more than the limit.
-            None if !oldest.chunk.is_unique() => {
-                self.held.push(oldest.chunk);
-                pool.reserve_beyond_limit(needed.records.iter().map(RetainedRecord::bytes).sum())
+            None if !is_unique => {
+                (pool.reserve_beyond_limit(needed.records.iter().map(RetainedRecord::bytes).sum()), true)
             }
-            None => oldest.chunk.into_reserved().unwrap_or_default(),
-            Some(room) => {
-                if oldest.chunk.is_unique() {
-                    pool.give_back([oldest.chunk]);
-                } else {
-                    self.held.push(oldest.chunk);
-                }
-                room
-            }
+            None => (oldest.chunk.take_reserved().unwrap_or_default(), false),
+            Some(room) => (room, true),
         };
-        pool.set_held(self.held.len() as u64 * Chunk::BYTES);
         let most = pool.bytes_max() / PART_FOR_RETAINED;
         self.keep_needed(needed, most, room);
         if self.retained.is_check_due(most) {
             self.drop_unneeded(live);
         }
+        // The chunk is free after what is needed of it is noted.
+        self.note_changes();
+        match (is_unique, is_whole) {
+            (true, true) => pool.give_back([oldest.chunk]),
+            (true, false) => {}
+            (false, _) => {
+                if let Some(at) = self.saved_until.filter(|_| oldest.is_saved()) {
+                    oldest.chunk.mark_moved(at);
+                }
+                oldest.references = Vec::new();
+                self.held.push(oldest);
+            }
+        }
+        pool.set_held(self.held.len() as u64 * Chunk::BYTES);
         true
+    }
+
+    /// Notes in the live file what outlives its chunk since the last call, and what was evicted.
+    fn note_changes(&mut self) {
+        let Some(live) = &self.live else { return };
+        let (changed, dropped) = (self.retained.take_changed(), std::mem::take(&mut self.large_payloads.dropped));
+        let mut entries: Vec<_> = changed
+            .into_iter()
+            .map(|(key, record)| match record {
+                Some(record) => RecordedPart::Retained(record).live_entry(key),
+                None => LiveFile::removal(JournalKind::Retained, key),
+            })
+            .collect();
+        entries.extend(dropped.into_iter().map(|id| LiveFile::removal(JournalKind::LargePayload, (id, 0))));
+        entries.push(LiveFile::entry(JournalKind::Evicted, (0, 0), |out| self.evicted.encode(out)));
+        live.append(&entries);
     }
 
     /// Gives back the evicted chunks that no trace holds any more.
     fn free_held(&mut self, pool: &ChunkPool) {
-        pool.give_back(self.held.extract_if(.., |chunk| chunk.is_unique()));
+        pool.give_back(self.held.extract_if(.., |each| each.chunk.is_unique()).map(|each| each.chunk));
         pool.set_held(self.held.len() as u64 * Chunk::BYTES);
     }
 
@@ -436,7 +514,7 @@ impl RingState {
                 // The part of a chunk that was written before is in a trace.
                 let is_unsaved = |saved| slot >= evicted.new_from() || at > Some(saved);
                 counts.unsaved += u64::from(at.is_some() && saved_until.is_some_and(is_unsaved));
-                large_payloads.remove(&large_payload);
+                large_payloads.remove(large_payload);
             }
         });
         needed
@@ -446,8 +524,8 @@ impl RingState {
     fn keep_needed(&mut self, needed: NeededRecords, most: u64, mut room: ReservedBytes) {
         let RingState { references, retained, large_payloads, evicted: counts, in_use, retired, .. } = self;
         for record in needed.records {
-            let is_slice = record.is_slice();
-            let forget_payload = |id| drop(large_payloads.remove(&id));
+            let is_slice = record.slice_start().is_some();
+            let forget_payload = |id| large_payloads.remove(id);
             if !retained.insert(record, most, &mut room, references, forget_payload) {
                 counts.needed += 1;
                 counts.records += u64::from(is_slice);
@@ -468,11 +546,13 @@ impl RingState {
     /// Drops the retained records that nothing needs any more.
     fn drop_unneeded(&mut self, live: &LiveIds) {
         let epochs: HashSet<u64> = self.chunks().map(|each| each.chunk.epoch()).collect();
-        let RingState { references, first_ids, retained, large_payloads, evicted, .. } = self;
+        let RingState { references, first_ids, retained, large_payloads, evicted, saved_until, .. } = self;
         let is_needed = |id: u64, references: &References| is_needed(id, references, first_ids, live);
-        retained.retain_needed(&epochs, is_needed, references, |large_payload, is_slice| {
-            large_payloads.remove(&large_payload);
-            evicted.records += u64::from(is_slice);
+        retained.retain_needed(&epochs, is_needed, references, |large_payload, slice_start| {
+            large_payloads.remove(large_payload);
+            evicted.records += u64::from(slice_start.is_some());
+            // No part was taken since the slice began.
+            evicted.unsaved += u64::from(saved_until.is_some_and(|saved| slice_start > Some(saved)));
         });
     }
 }

@@ -11,6 +11,7 @@
 pub(crate) mod folder;
 mod frame;
 mod header;
+mod live;
 mod read;
 mod write;
 
@@ -100,10 +101,12 @@ impl fmt::Display for Segment {
 impl Trace {
     /// Reads a segment, which [`write_segment`](Trace::write_segment) wrote in this or another process.
     ///
-    /// A file that is damaged or cut off is read as far as possible; the result says what is missing.
+    /// A file that is damaged or cut off is read as far as possible; the result says what is missing. The live file that a killed
+    /// process has left ([`shm_folder`](crate::KinetoLayerBuilder::shm_folder)) is read too: its trace ends with the last record,
+    /// where slices that were open are cut off.
     ///
     /// # Errors
-    /// [`Io`](ErrorKind::Io) if the file cannot be read. [`NotATrace`](ErrorKind::NotATrace) if it is no segment, or if a part
+    /// [`AlreadyActive`](ErrorKind::AlreadyActive) if the process of a live file still runs. [`Io`](ErrorKind::Io) if the file cannot be read. [`NotATrace`](ErrorKind::NotATrace) if it is no segment, or if a part
     /// is damaged without which the others mean nothing. [`Unsupported`](ErrorKind::Unsupported) if another version of this
     /// crate wrote it. [`OutOfMemory`](ErrorKind::OutOfMemory).
     ///
@@ -117,8 +120,14 @@ impl Trace {
     /// ```
     pub fn read_segment(path: impl AsRef<Path>) -> Result<Segment, Error> {
         let path = path.as_ref();
-        let file = File::open(path).map_err(|error| cannot_read(path, error))?;
-        read::read_segment(file).map_err(|fault| fault.into_error(path))
+        let open = || File::open(path).map_err(|error| cannot_read(path, error));
+        if let Ok(header) = live::read_header(&mut open()?)
+            && folder::is_live_file_in_use(&open()?, &header)
+        {
+            let why = format!("process {} still records into {}; wait for its end", header.process_id, path.display());
+            return Err(Error::new(ErrorKind::AlreadyActive, why));
+        }
+        read::read_segment(open()?).map_err(|fault| fault.into_error(path))
     }
 
     /// Reads a segment from a reader, such as bytes in memory; `path` names it in errors.

@@ -3,6 +3,7 @@
 use super::Segment;
 use super::frame::{FrameKind, FrameReader, SegmentFrame};
 use super::header::{HeaderFault, SegmentHeader};
+use super::live;
 use crate::clock::Converter;
 use crate::collector::Collection;
 use crate::encoding::{Encoded, decode_words};
@@ -36,11 +37,16 @@ struct PartialTrace {
     has_end: bool,
 }
 
-/// Reads a segment.
+/// Reads a segment or a live file.
 pub(super) fn read_segment(mut file: impl Read) -> Result<Segment, SegmentFault> {
     let mut header = Vec::new();
     file.by_ref().take(SegmentHeader::BYTES as u64).read_to_end(&mut header)?;
-    let header = SegmentHeader::read(&header)?;
+    if live::is_live_file(&header) { live::read_live_file(header, file) } else { read_frames(&header, file) }
+}
+
+/// Reads a segment whose header was read already.
+pub(super) fn read_frames(header: &[u8], file: impl Read) -> Result<Segment, SegmentFault> {
+    let header = SegmentHeader::read(header)?;
     let (mut frames, mut contents) = (FrameReader::new(file, header.number), PartialTrace::default());
     let mut unreadable = 0;
     while let Some(frame) = frames.next_frame()? {

@@ -7,10 +7,14 @@ use super::saving::{Patience, PendingWrite};
 use super::{Session, Status, lock_within};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
+use crate::live::LiveFile;
 use crate::os::{exit, fork, platform, signal};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
+
+/// A file that is being written, and the live file with its records.
+type PendingFlush = (PendingWrite, Option<Arc<LiveFile>>);
 
 /// The sessions of this process.
 static SESSIONS: fork::PerProcess<Mutex<Vec<Weak<Session>>>> = fork::PerProcess::of_first(Mutex::new(Vec::new()));
@@ -54,7 +58,8 @@ pub fn flush_all() {
     if !platform::CAN_RECORD {
         return;
     }
-    flush_sessions(&ending_sessions(Instant::now()), |session, deadline| session.begin_flush(deadline, false));
+    let sessions = ending_sessions(Instant::now());
+    flush_sessions(&sessions, |session, deadline| session.begin_flush(deadline, false), |_| ());
 }
 
 /// Flushes as [`flush_all`] does when the process ends; also calls trace handlers, and reports the end to observers.
@@ -70,28 +75,32 @@ pub(crate) fn at_exit() {
         session.requests.close(Patience::Until(*deadline));
         session.writes.wait_for_others(*deadline);
     }
-    flush_sessions(&sessions, |session, deadline| {
-        let _scope = session.recording.observers.notify_scope();
-        // Each segment takes time.
-        session.spill.join_cuts();
-        session.spill.take_cuts(session);
-        // No part may be both in the file and in a segment.
-        session.spill.end_recording();
-        let parts = session.spill.take_ended(session, deadline);
-        let begun = if session.deliver_at_exit(deadline) { Ok(None) } else { session.begin_flush(deadline, true) };
-        if let Some(parts) = parts {
-            // If no file takes the rest, it is a segment too.
-            let takes_rest = session.output_path().is_some() && session.why_unwritten_at_end().is_none();
-            let rest = (!takes_rest).then(|| session.recording.snapshot().ok()).flatten();
-            parts.leave_on_disk(session, rest.filter(|rest| session.has_content(rest)), Some(deadline));
-        }
-        session.recording.observers.queue_event(SessionEvent::Stopped);
-        begun
-    });
+    flush_sessions(
+        &sessions,
+        |session, deadline| {
+            let _scope = session.recording.observers.notify_scope();
+            // Each segment takes time.
+            session.spill.join_cuts();
+            session.spill.take_cuts(session);
+            // No part may be both in the file and in a segment.
+            session.spill.end_recording();
+            let parts = session.spill.take_ended(session, deadline);
+            // A part that cannot be written keeps the live file.
+            parts.iter().for_each(|parts| session.leave_parts_at_exit(parts, deadline));
+            let (is_delivered, live) = session.recording.with_live_file(|| session.deliver_at_exit(deadline));
+            let begun = if is_delivered { Ok(None) } else { session.begin_flush(deadline, true) };
+            live.iter().filter(|_| is_delivered).for_each(|live| live.remove_file());
+            session.recording.observers.queue_event(SessionEvent::Stopped);
+            begun
+        },
+        LiveFile::remove_file,
+    );
     // Recordings that have ended, whose parts nothing has written.
     for (session, deadline) in &sessions {
         let parts = session.spill.take_ended(session, *deadline);
-        parts.iter().for_each(|parts| parts.leave_on_disk(session, None, Some(*deadline)));
+        if let Some(parts) = parts {
+            parts.leave_on_disk(session, None, Some(*deadline));
+        }
     }
     sessions.iter().for_each(|(session, _)| session.report_why_nothing());
     // A guard may have been dropped meanwhile.
@@ -108,10 +117,12 @@ fn ending_sessions(now: Instant) -> Vec<(Arc<Session>, Instant)> {
     live.into_iter().map(|session| (session.clone(), session.settings.exit_deadline(now))).collect()
 }
 
-/// Begins to flush each session that records for the program, then waits for all files.
+/// Begins to flush each session that records for the program, then waits for all files; calls `written` with the live file of each whole
+/// one.
 fn flush_sessions(
     sessions: &[(Arc<Session>, Instant)],
-    begin: impl Fn(&Session, Instant) -> Result<Option<PendingWrite>, Error>,
+    begin: impl Fn(&Session, Instant) -> Result<Option<PendingFlush>, Error>,
+    written: impl Fn(&LiveFile),
 ) {
     let failed = |error: Error| diag!(Error, "flush", "the trace was not written: {error}");
     let mut pending = Vec::new();
@@ -121,7 +132,16 @@ fn flush_sessions(
             Err(error) => failed(error),
         }
     }
-    pending.into_iter().for_each(|write| write.wait().unwrap_or_else(failed));
+    for (write, live) in pending {
+        let trace = write.trace().clone();
+        match write.wait() {
+            Ok(()) if trace.progress().file_cut().is_none_or(|cut| cut.is_at_size_limit()) => {
+                live.iter().for_each(|live| written(live));
+            }
+            Ok(()) => {}
+            Err(error) => failed(error),
+        }
+    }
 }
 
 impl Session {
@@ -143,17 +163,19 @@ impl Session {
     /// Begins to write what was recorded so far to the output, if any, for a process that ends at `deadline`.
     ///
     /// With `at_end`, the program decides nothing more, and its settings may say that no file is written.
-    fn begin_flush(&self, deadline: Instant, at_end: bool) -> Result<Option<PendingWrite>, Error> {
+    fn begin_flush(&self, deadline: Instant, at_end: bool) -> Result<Option<PendingFlush>, Error> {
         let Some(path) = self.output_path() else { return Ok(None) };
-        let trace = self.recording.snapshot()?;
+        let (trace, live) = self.recording.with_live_file(|| self.recording.snapshot());
+        let trace = trace?;
         if let Some(why) = self.why_empty(&trace) {
             diag!(Warning, "flush", "nothing was recorded: {why}");
+        }
+        if self.why_empty(&trace).is_some() || at_end && !self.writes_at_end() {
+            live.iter().filter(|_| at_end).for_each(|live| live.remove_file());
             return Ok(None);
         }
-        if at_end && !self.writes_at_end() {
-            return Ok(None);
-        }
-        self.writes.begin_write(trace, path, Patience::Until(deadline))
+        let begun = self.writes.begin_write(trace, path, Patience::Until(deadline))?;
+        Ok(begun.map(|write| (write, live)))
     }
 
     /// Writes what was recorded so far to the output.

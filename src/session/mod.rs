@@ -11,6 +11,7 @@ mod claim;
 mod dumps;
 mod exit;
 mod handle;
+mod live;
 mod memory_profile;
 mod observer;
 mod outcome;
@@ -58,6 +59,7 @@ use crate::trace::Trace;
 use crate::write::file;
 use crate::write::sink::Sinks;
 use kineto_trace::fallible;
+use live::LiveControl;
 use memory_profile::MemoryProfile;
 use pending_snapshots::PendingSnapshots;
 use recording::{Duties, RecordingState};
@@ -123,7 +125,8 @@ impl Session {
         let settings = Arc::new(SessionSettings::new(config));
         let triggers = Arc::new(DumpControl::new(settings.first_config().dumps.clone()));
         let spill = Arc::new(SpillControl::new(settings.first_config().split));
-        let duties = Duties { triggers: triggers.clone(), spill: spill.clone() };
+        let live = Arc::new(LiveControl::default());
+        let duties = Duties { triggers: triggers.clone(), spill: spill.clone(), live: live.clone() };
         let recording = SessionRecording::new(recorder.clone(), settings.clone(), options, sinks, collectors, duties);
         let (recording, link) = (Arc::new(recording), Arc::new(RequestLink::default()));
         let session = Arc::new(Session {
@@ -144,6 +147,7 @@ impl Session {
         });
         session.triggers.set_session(&session);
         session.spill.set_session(&session);
+        live.set_session(&session);
         session
     }
 

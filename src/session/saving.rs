@@ -200,6 +200,11 @@ pub(super) struct PendingWrite {
 }
 
 impl PendingWrite {
+    /// Returns the trace that is being written.
+    pub(super) fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
     /// Waits until the file is written.
     pub(super) fn wait(self) -> Result<(), Error> {
         const INTERVAL: Duration = Duration::from_millis(100);

@@ -162,7 +162,9 @@ impl SpillControl {
     pub(crate) fn take_ended(&self, session: &Session, deadline: Instant) -> Option<Arc<SpilledRecording>> {
         let mut ended = std::mem::take(&mut *self.ended.lock());
         let last = ended.pop();
-        ended.iter().for_each(|recording| recording.leave_on_disk(session, None, None));
+        for recording in ended {
+            recording.leave_on_disk(session, None, None);
+        }
         last.inspect(|recording| recording.wait(deadline)).filter(|recording| !recording.is_empty())
     }
 
@@ -405,6 +407,7 @@ impl SpilledRecording {
             let _ = file_lock::try_lock(&lock);
             writeln!(lock, "{}", std::process::id()).map(|()| lock)
         });
+        session.recording.link_live_file(&path);
         let lock = lock.map_err(|error| {
             let _ = fs::remove_dir_all(&path);
             failed(error)
@@ -421,25 +424,35 @@ impl SpilledRecording {
         }
     }
 
+    /// Writes a part as a segment, unless `deadline` is over; returns whether it is on disk. If not, the live file keeps its records.
+    fn leave_part(&self, session: &Session, number: u32, trace: &Trace, deadline: Option<Instant>) -> bool {
+        let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let folder = if is_late { Err(AT_DEADLINE.to_owned()) } else { self.folder(session) };
+        match folder.and_then(|folder| write_segment_file(trace, &folder, number)) {
+            Ok(path) => {
+                trace.settle_live_file(true);
+                self.lock().segments.push(path);
+                true
+            }
+            Err(why) => {
+                report_lost(trace, &why);
+                trace.contents().recorded.keep_live_file();
+                false
+            }
+        }
+    }
+
     /// Leaves the segments on disk, and reports them. Writes the parts that are in memory, and the rest of the recording; those
-    /// that are not begun before `deadline` are lost.
-    pub(crate) fn leave_on_disk(&self, session: &Session, rest: Option<Trace>, deadline: Option<Instant>) {
-        let check_time = || match deadline {
-            Some(deadline) if Instant::now() >= deadline => Err(AT_DEADLINE.to_owned()),
-            _ => Ok(()),
-        };
+    /// that are not begun before `deadline` are lost. Returns whether all are on disk.
+    pub(crate) fn leave_on_disk(&self, session: &Session, rest: Option<Trace>, deadline: Option<Instant>) -> bool {
         let (unwritten, next) = {
             let mut state = self.lock();
             state.is_left = true;
             (std::mem::take(&mut state.unwritten), state.count + 1)
         };
+        let mut has_all = true;
         for (number, trace) in unwritten.into_iter().chain(rest.map(|rest| (next, rest))) {
-            let folder = check_time().and_then(|()| self.folder(session));
-            let written = folder.and_then(|folder| write_segment_file(&trace, &folder, number));
-            match written {
-                Ok(path) => self.lock().segments.push(path),
-                Err(why) => report_lost(&trace, &why),
-            }
+            has_all &= self.leave_part(session, number, &trace, deadline);
         }
         let state = self.lock();
         let count = state.segments.len() as u64 + u64::from(state.is_writing);
@@ -449,6 +462,7 @@ impl SpilledRecording {
             drop(state);
             diag!(Stage, "spill", "{parts} of the recording: run `kineto repair {path}`");
         }
+        has_all
     }
 }
 
@@ -460,9 +474,9 @@ impl Session {
 
     /// Writes a recording with parts that were moved to disk: each to a file of its own, `app.part0001.json`, `app.part0002.json` …
     ///
-    /// The rest comes first, because it is only in memory. A segment is removed when its file is whole, or as large as wanted.
-    /// One that cannot be read is left; when a file cannot be written, so are all further ones. What has no file of its own is
-    /// left as a segment.
+    /// What is only in memory comes first: the parts that could not be written, then the rest. A segment is removed when its file is
+    /// whole, or as large as wanted. One that cannot be read is left; when a file cannot be written, so are all further ones. What
+    /// has no file of its own is left as a segment.
     pub(crate) fn write_parts(
         &self,
         parts: &SpilledRecording,
@@ -484,8 +498,6 @@ impl Session {
             state.is_left = true;
             (state.count, std::mem::take(&mut state.unwritten), std::mem::take(&mut state.segments))
         };
-        let written = rest.as_ref().map_or(Ok(true), |rest| write(rest, count + 1));
-        let rest = rest.filter(|_| written.is_err());
         let write_or_report = |trace: &Trace, number| {
             write(trace, number).unwrap_or_else(|error| {
                 diag!(Error, "spill", "{error}");
@@ -497,6 +509,12 @@ impl Session {
             can_write = can_write && write_or_report(trace, *number);
             !can_write
         });
+        // Before the rest is written, after which the live file is removed unless it is kept.
+        for (number, trace) in unwritten {
+            parts.leave_part(self, number, &trace, None);
+        }
+        let written = rest.as_ref().map_or(Ok(true), |rest| write(rest, count + 1));
+        let rest = rest.filter(|_| written.is_err());
         let mut left = Vec::new();
         for segment in segments {
             let is_written = match can_write.then(|| Trace::read_segment(&segment)) {
@@ -516,17 +534,26 @@ impl Session {
         }
         let folder = {
             let mut state = parts.lock();
-            state.unwritten.extend(unwritten);
-            state.segments.extend(left);
+            state.segments.splice(..0, left);
             let has_all = state.segments.is_empty() && state.unwritten.is_empty() && !state.is_writing;
             let is_over = has_all && can_write && rest.is_none();
             state.folder.take_if(|_| is_over).map(|folder| folder.path)
         };
-        match folder {
-            Some(path) => drop(fs::remove_dir_all(path)),
-            None => parts.leave_on_disk(self, rest, None),
+        if let Some(path) = folder {
+            let _ = fs::remove_dir_all(path);
+        } else {
+            parts.leave_on_disk(self, rest, None);
         }
         written.map(drop)
+    }
+
+    /// Leaves parts as segments when the process ends, with the rest of the recording if no file takes that.
+    pub(super) fn leave_parts_at_exit(&self, parts: &SpilledRecording, deadline: Instant) {
+        let takes_rest = self.output_path().is_some() && self.why_unwritten_at_end().is_none();
+        let take = || (!takes_rest).then(|| self.recording.snapshot().ok()).flatten();
+        let (rest, live) = self.recording.with_live_file(take);
+        let has_all = parts.leave_on_disk(self, rest.filter(|rest| self.has_content(rest)), Some(deadline));
+        live.iter().filter(|_| has_all && !takes_rest).for_each(|live| live.remove_file());
     }
 
     /// Returns whether the last part of a recording gets a file: also if slices only continue, because there is no next part.

@@ -250,6 +250,7 @@ impl Trace {
         if saved.is_err() {
             self.inner.is_saved.store(false, Ordering::Relaxed);
         }
+        self.settle_live_file(saved.is_ok());
         saved
     }
 

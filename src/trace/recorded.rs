@@ -5,11 +5,13 @@ use crate::buffer::{CommittedRecord, Tag, flag};
 use crate::callsite::SiteDescription;
 use crate::encoding::encoded;
 use crate::fields::Word;
+use crate::live::{JournalKind, LiveFile};
 use crate::recorder::{EvictionCounts, LaneRow, LargePayload, RecordedBuffers, RecordedPart, Recorder};
 use crate::time::Ticks;
 use kineto_trace::fallible::List;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
 
 /// The records of a trace. Returns its chunks to their pool on drop.
 #[derive(Debug)]
@@ -24,6 +26,10 @@ pub(crate) struct Recorded {
     pub(crate) whole: Stretch,
     large_payloads: HashMap<u64, Arc<LargePayload>>,
     owner: Option<Arc<Recorder>>,
+    /// The live file that holds these records, until they are written.
+    live: Option<Arc<LiveFile>>,
+    /// The live file that holds the records of a part while the recording continues.
+    shared_live: Weak<LiveFile>,
     /// Whether slices may overlap, which only a walk over all of them can tell.
     pub(crate) disorder: bool,
     /// Records of threads that had not noticed the end of an earlier session.
@@ -52,6 +58,8 @@ encoded! {
         parts: Vec::new(),
         large_payloads: HashMap::new(),
         owner: None,
+        live: None,
+        shared_live: Weak::new(),
         // Among the losses.
         late: 0,
     }
@@ -81,6 +89,8 @@ impl Recorded {
             whole,
             large_payloads: taken.large_payloads.into_iter().collect(),
             owner: owned.then(|| owner.clone()),
+            shared_live: owner.live().current().as_ref().map_or_else(Weak::new, Arc::downgrade),
+            live: if owned { owner.take_live() } else { None },
             disorder: owner.may_overlap(),
             late: if owned { late } else { 0 },
             evicted: taken.evicted,
@@ -98,10 +108,42 @@ impl Recorded {
             whole,
             large_payloads: HashMap::new(),
             owner: None,
+            live: None,
+            shared_live: Weak::new(),
             disorder: false,
             late: 0,
             evicted: EvictionCounts::default(),
         }
+    }
+
+    /// Creates the records of a live file, except those of chunks, whose process was killed.
+    pub(crate) fn of_live_file(
+        lanes: Vec<LaneRow>,
+        sites: Vec<SiteDescription>,
+        windows: Vec<Window>,
+        whole: Stretch,
+        evicted: EvictionCounts,
+    ) -> Recorded {
+        let mut recorded = Recorded::empty(whole);
+        (recorded.lanes, recorded.sites, recorded.windows, recorded.evicted) = (lanes, sites, windows, evicted);
+        // Only a walk can tell whether slices overlap.
+        recorded.disorder = true;
+        recorded
+    }
+
+    /// Returns the live file that holds these records, if there is one.
+    pub(crate) fn live_file(&self) -> Option<&Arc<LiveFile>> {
+        self.live.as_ref()
+    }
+
+    /// Keeps the live file, because nothing else will have these records.
+    pub(crate) fn keep_live_file(&self) {
+        let Some(live) = self.shared_live.upgrade() else { return };
+        if self.live.is_none() {
+            // A later segment does not mean that these records are on disk: the reader shows all.
+            live.put_value(JournalKind::Segments, (0, 0), &PathBuf::new());
+        }
+        live.keep();
     }
 
     /// Returns the window in which a run was recorded.
@@ -223,6 +265,8 @@ fn window_of_epoch(windows: &[Window], epoch: u64) -> Option<&Window> {
 
 impl Drop for Recorded {
     fn drop(&mut self) {
+        // Before its chunks are used again.
+        drop(self.live.take());
         if let Some(owner) = self.owner.take() {
             owner.pool().give_back(self.parts.drain(..).filter_map(RecordedPart::into_chunk));
         }

@@ -36,6 +36,20 @@ impl Trace {
     }
 }
 
+impl Trace {
+    /// Removes the live file that holds the records, because a file has all of them now; or keeps it, because they could not be
+    /// written.
+    pub(crate) fn settle_live_file(&self, is_saved: bool) {
+        let Some(live) = self.contents().recorded.live_file() else { return };
+        let is_whole = || self.progress().file_cut().is_none_or(|cut| cut.is_at_size_limit());
+        if is_saved && is_whole() {
+            live.remove_file();
+        } else {
+            live.set_unsaved();
+        }
+    }
+}
+
 impl<'f> Saver<'f> {
     /// Calls `callback` on the thread that writes: ten times a second at most, and when all rows are written.
     ///

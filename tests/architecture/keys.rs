@@ -99,6 +99,7 @@ pub(crate) const OWNERS: &[Owner] = &[
     owner("OVERFLOW", "builder/mod.rs", "overflow", "spans/keep_newest.rs::newest_spans_are_kept_and_the_others_counted"),
     owner("SPILL_DIR", "session/spill.rs", "spill_folder", "sessions/spill.rs::disk_trouble_is_counted_and_ends"),
     owner("SPLIT", "session/spill.rs", "split", "sessions/split.rs::parts_end_exactly_with_steps_while_threads_record"),
+    owner("SHM_DIR", "session/recording/live.rs", "shm_folder", "lifecycle/live.rs::killed_process_loses_no_record"),
     owner("DUMP_ON", "builder/mod.rs", "dumps", "lifecycle/dumps.rs::dumps_are_configured_by_the_environment"),
     owner("DUMP_AFTER", "session/triggers.rs", "after", "sessions/triggers.rs::slow_span_triggers_a_dump_of_what_was_around_it"),
     owner("DUMP_INTERVAL", "session/triggers.rs", "interval", "sessions/triggers.rs::triggers_join_a_waiting_dump_and_are_skipped_after_it"),

@@ -26,6 +26,8 @@ mod forks;
 mod full_disk;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod injected;
+#[cfg(target_os = "linux")]
+mod live;
 #[cfg(unix)]
 mod play;
 #[cfg(target_os = "linux")]
@@ -63,6 +65,8 @@ const SCENARIOS: &[&[Scenario]] = &[
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     injected::SCENARIOS,
     #[cfg(target_os = "linux")]
+    live::SCENARIOS,
+    #[cfg(target_os = "linux")]
     sandbox::SCENARIOS,
     schedules::SCENARIOS,
     signals::SCENARIOS,
@@ -82,6 +86,8 @@ const TESTS: &[&[Test]] = &[
     full_disk::TESTS,
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     injected::TESTS,
+    #[cfg(target_os = "linux")]
+    live::TESTS,
     #[cfg(target_os = "linux")]
     sandbox::TESTS,
     schedules::TESTS,

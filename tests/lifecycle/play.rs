@@ -94,7 +94,7 @@ fn command(name: &str, env: &[(&str, &str)], folder: &tempfile::TempDir) -> Comm
 }
 
 /// Plays a scenario and runs `meanwhile` with its process.
-fn play_while(name: &str, env: &[(&str, &str)], meanwhile: impl FnOnce(u32, &Path)) -> Played {
+pub(crate) fn play_while(name: &str, env: &[(&str, &str)], meanwhile: impl FnOnce(u32, &Path)) -> Played {
     let folder = tempfile::tempdir().unwrap();
     // A file, not a pipe: the test must not wait for a child that outlives the program.
     let mut stderr = tempfile::tempfile().unwrap();

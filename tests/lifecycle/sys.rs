@@ -2,8 +2,8 @@
 #![allow(unsafe_code, reason = "the calls below have no safe form; each is wrapped and justified")]
 
 use std::fs::File;
-use std::os::fd::FromRawFd;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Forks; returns 0 in the child and the child's id in the parent.
@@ -253,4 +253,28 @@ pub(crate) fn hide_proc() -> bool {
         && mount(c"none", c"/", c"none", libc::MS_REC | libc::MS_PRIVATE)
         && mount(c"none", c"/proc", c"tmpfs", 0)
         && !std::path::Path::new("/proc/self").exists()
+}
+
+/// Counts in a file that another process sees, also after this one was killed.
+#[cfg(target_os = "linux")]
+#[derive(Clone, Copy)]
+pub(crate) struct SharedCounts(&'static [AtomicU64; 512]);
+
+#[cfg(target_os = "linux")]
+impl SharedCounts {
+    /// Opens the file, which is created if it does not exist. The mapping stays.
+    pub(crate) fn open(path: &std::path::Path) -> SharedCounts {
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(path).unwrap();
+        file.set_len(4096).unwrap();
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address that the kernel chooses affects no existing memory.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), 4096, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+        assert_ne!(start, libc::MAP_FAILED);
+        // SAFETY: the mapping has 4096 bytes, is never removed, and any bytes are valid atomics.
+        SharedCounts(unsafe { &*start.cast() })
+    }
+
+    pub(crate) fn get(self, at: usize) -> &'static AtomicU64 {
+        &self.0[at]
+    }
 }

@@ -10,7 +10,9 @@ use tracing_kineto::{Error, Segment, Trace};
 /// Completes a trace that is cut off, so that every viewer opens it: copies all whole events and closes the file.
 ///
 /// Of a segment (`.kseg`), writes the trace that it holds, without the parts that are damaged or missing. Of a folder of
-/// segments, which a process with KINETO_OVERFLOW=spill has left, writes the trace of each, numbered from 1.
+/// segments, which a process with KINETO_OVERFLOW=spill has left, writes the trace of each, numbered from 1. Of a live file
+/// (`.klive`), which a killed process with KINETO_SHM_DIR has left, writes everything up to the last record; it is also the
+/// last part of its folder of segments, if there is one.
 ///
 /// The header of the copy has the key `tracing_kineto_incomplete` if something is missing. The files themselves are not changed.
 ///
@@ -18,12 +20,13 @@ use tracing_kineto::{Error, Segment, Trace};
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  kineto repair killed.pt.trace.json.gz -o whole.pt.trace.json.gz\n  \
                         kineto repair seg-000001.kseg\n  \
+                        kineto repair /dev/shm/kineto-app-4242-5d41402a-0.klive -o app.pt.trace.json.gz\n  \
                         kineto repair app_4242_20261126T074938.123Z.segments -o app.pt.trace.json.gz")]
 pub(crate) struct RepairArguments {
-    /// The trace file, the segment, or the folder of segments.
+    /// The trace file, the segment, the live file, or the folder of segments.
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
-    /// The copy; default: `repaired-` and the file's name, in the same folder, with `.pt.trace.json.gz` for segments.
+    /// The copy; default: `repaired-` and the file's name, in the same folder, with `.pt.trace.json.gz` for segments and live files.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -90,7 +93,7 @@ fn part_number(segment: &Path) -> Option<u64> {
 }
 
 fn is_segment(trace: &Path) -> bool {
-    trace.extension().is_some_and(|extension| extension == "kseg")
+    trace.extension().is_some_and(|extension| extension == "kseg" || extension == "klive")
 }
 
 fn default_output(trace: &Path) -> PathBuf {

@@ -8,6 +8,7 @@ use super::record::Thread;
 use super::store::Budget;
 use crate::buffer::Loss;
 use crate::encoding::encoded;
+use crate::live::LiveBlock;
 use kineto_trace::activity::ActivityType;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -85,6 +86,8 @@ pub(crate) struct Collected {
     /// The error of the collector's own clock, in nanoseconds.
     pub(crate) clock_error_ns: u64,
     pub(in crate::collector) owned: Option<(Arc<dyn Budget>, u64)>,
+    /// The copies of its blocks in a live file.
+    pub(in crate::collector) live_blocks: Vec<LiveBlock>,
 }
 
 /// A borrowed record.
@@ -110,6 +113,7 @@ encoded! {
         arenas: Default::default(),
         names: NameTable::default(),
         owned: None,
+        live_blocks: Vec::new(),
     }
 }
 
@@ -132,6 +136,7 @@ impl Collected {
             unwanted: HashSet::new(),
             clock_error_ns: 0,
             owned: None,
+            live_blocks: Vec::new(),
         }
     }
 

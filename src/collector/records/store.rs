@@ -4,10 +4,12 @@
 //! record's role, the number of words of its [`RecordLayout`], and the number of its name. Calls, work and other
 //! records have separate arenas, since each is read separately.
 
+use self::live::LiveCopy;
 use super::super::threads::Threads;
 use super::arena::{Arena, FullBlock};
 use super::collected::{ARENAS, BLOCK_BYTES, BY_HANDLE, Collected, LAUNCHES, OF_SLICE, Role, block_entries};
 use super::layout::RecordLayout;
+use super::live::LiveRecords;
 use super::names::{Name, NameTable};
 use super::pauses::Pauses;
 use super::pending::move_pending;
@@ -15,6 +17,7 @@ use super::record::{
     ApiCall, CounterSample, DeviceMemory, DeviceWork, EventRecord, External, Overhead, Synchronization, Thread,
 };
 use crate::buffer::Loss;
+use crate::live::LiveFile;
 use crate::time::Ticks;
 use kineto_trace::activity::{ActivityType, CorrelationId};
 use std::collections::HashSet;
@@ -70,6 +73,8 @@ struct RecordStore {
     budget: Arc<dyn Budget>,
     pauses: Pauses,
     state: Mutex<StoreState>,
+    /// The copy in a live file; locked after the state.
+    live: LiveCopy,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -86,6 +91,8 @@ struct StoreState {
     evicted_work: u64,
     /// The highest correlation id of calls from before the records: of the last dropped block, or from before the recording.
     last_call_before: u64,
+    /// How many blocks of each arena were dropped since the live file has noted that.
+    dropped: [usize; ARENAS],
     /// Dropped blocks that a snapshot still holds.
     held: Vec<Arc<Vec<u64>>>,
     /// Correlation ids of launches in pauses, whose work is not kept either.
@@ -119,7 +126,14 @@ impl fmt::Debug for Batch<'_> {
 
 impl RecordSink {
     pub(crate) fn new(budget: Arc<dyn Budget>) -> RecordSink {
-        RecordSink { store: Arc::new(RecordStore { budget, pauses: Pauses::default(), state: Mutex::default() }) }
+        RecordSink {
+            store: Arc::new(RecordStore {
+                budget,
+                pauses: Pauses::default(),
+                state: Mutex::default(),
+                live: LiveCopy::default(),
+            }),
+        }
     }
 
     fn lock_state(&self) -> MutexGuard<'_, StoreState> {
@@ -130,7 +144,21 @@ impl RecordSink {
     ///
     /// Other threads wait meanwhile: `write` should not block, and must not use this sink.
     pub fn record<R>(&self, write: impl FnOnce(&mut Batch<'_>) -> R) -> R {
-        write(&mut Batch { budget: &*self.store.budget, pauses: &self.store.pauses, state: self.lock_state() })
+        let mut batch = Batch { budget: &*self.store.budget, pauses: &self.store.pauses, state: self.lock_state() };
+        let written = write(&mut batch);
+        batch.state.copy_to_live(&self.store.live);
+        written
+    }
+
+    /// Copies the records of the recording that begins to a live file, as those of that collector.
+    pub(crate) fn set_live(&self, file: Arc<LiveFile>, collector: u64) {
+        let mut state = self.lock_state();
+        state.set_live(&self.store.live, LiveRecords::new(file, collector));
+    }
+
+    /// Returns the tables, without records.
+    pub(in crate::collector) fn tables(&self) -> Collected {
+        self.lock_state().tables()
     }
 
     /// Returns the pauses of the recording.
@@ -193,7 +221,10 @@ impl RecordSink {
 
     /// Drops the blocks that were full by then.
     pub(crate) fn drop_blocks(&self, until: Ticks) {
-        let freed = self.lock_state().drop_blocks(until, &*self.store.budget);
+        let mut state = self.lock_state();
+        let freed = state.drop_blocks(until, &*self.store.budget);
+        state.copy_to_live(&self.store.live);
+        drop(state);
         self.store.budget.release_bytes(freed);
     }
 
@@ -210,6 +241,7 @@ impl RecordSink {
         } else {
             state.clone()
         };
+        let live_blocks = if close { state.take_live(&self.store.live) } else { Vec::new() };
         drop(state);
         // A snapshot copies the part-filled blocks, charged to the budget if there is room, and the names.
         let copied = taken.arenas.iter().map(|arena| size_of_val(arena.open.as_slice()) as u64).sum();
@@ -218,7 +250,9 @@ impl RecordSink {
         } else {
             Some(copied).filter(|copied| self.store.budget.reserve_bytes(*copied)).unwrap_or(0)
         };
-        taken.into_collected(self.store.budget.clone(), owned)
+        let mut collected = taken.into_collected(self.store.budget.clone(), owned);
+        collected.live_blocks = live_blocks;
+        collected
     }
 
     /// Moves the records out, except launches and work that wait for each other; later ones follow them.
@@ -239,8 +273,11 @@ impl RecordSink {
             arena.blocks().for_each(|block| rest.count_removed(number, block));
         }
         let taken = StoreState { arenas, ..std::mem::replace(&mut *state, rest) };
+        let live_blocks = state.move_live(&self.store.live);
         drop(state);
-        taken.into_collected(budget.clone(), owned)
+        let mut collected = taken.into_collected(budget.clone(), owned);
+        collected.live_blocks = live_blocks;
+        collected
     }
 }
 
@@ -363,6 +400,7 @@ impl StoreState {
                     self.count_lost(Loss::NotSpilled, block_entries(number, &block).count() as u64);
                 }
                 self.count_removed(number, &block);
+                self.dropped.get_mut(number).into_iter().for_each(|dropped| *dropped += 1);
                 self.held.push(block);
             }
         }
@@ -400,6 +438,7 @@ impl StoreState {
             unwanted: self.unwanted,
             clock_error_ns: self.clock_error_ns,
             owned: Some((budget, bytes)),
+            live_blocks: Vec::new(),
         }
     }
 
@@ -633,5 +672,6 @@ impl Batch<'_> {
     }
 }
 
+mod live;
 #[cfg(test)]
 mod tests;

@@ -88,6 +88,13 @@ impl Config {
         }))
     }
 
+    /// Makes the folders of segments and of live files absolute: the program may change its working directory.
+    pub(crate) fn settle_folders(&mut self) {
+        for folder in [&mut self.spill_folder, &mut self.shm_folder].into_iter().flatten() {
+            *folder = absolute_of(folder);
+        }
+    }
+
     /// Checks the output, and makes a relative path absolute: `check` gets the path with placeholders expanded, and returns
     /// the absolute path.
     ///

@@ -1,12 +1,15 @@
 //! The session's thread: reads the clocks each second, keeps chunks ready, answers triggers of dumps, and starts moving
 //! records to disk.
 
+use super::super::live::LiveControl;
 use super::super::spill::SpillControl;
 use super::super::triggers::DumpControl;
 use crate::buffer::Starter;
 use crate::clock::Anchor;
 use crate::collector::CollectorSet;
 use crate::diag::diag;
+use crate::encoding::Encoded;
+use crate::live::JournalKind;
 use crate::os::{fork, signal};
 use crate::recorder::Recorder;
 use crate::recorder::memory_listeners::InternalAllocGuard;
@@ -47,6 +50,7 @@ struct ClockState {
 pub(crate) struct Duties {
     pub(in crate::session) triggers: Arc<DumpControl>,
     pub(in crate::session) spill: Arc<SpillControl>,
+    pub(in crate::session) live: Arc<LiveControl>,
 }
 
 /// How often the clocks are read.
@@ -147,15 +151,25 @@ impl ClockState {
     }
 
     fn add_anchor(&self, anchor: Anchor) {
+        self.note_anchor(&anchor);
         let mut anchors = self.lock_anchors();
         if anchors.len() >= ANCHORS_MAX {
-            let mut nth = 0usize;
-            anchors.retain(|_| {
+            let (mut nth, live) = (0usize, self.recorder.live().current());
+            anchors.retain(|anchor| {
                 nth += 1;
-                nth % 2 == 1
+                let is_kept = nth % 2 == 1;
+                if !is_kept && let Some(live) = &live {
+                    live.remove(JournalKind::Anchor, (anchor.monotonic.0, 0));
+                }
+                is_kept
             });
         }
         anchors.push(anchor);
+    }
+
+    /// Notes an anchor in the live file.
+    fn note_anchor(&self, anchor: &Anchor) {
+        self.recorder.live().put(JournalKind::Anchor, (anchor.monotonic.0, 0), |out| anchor.encode(out));
     }
 
     /// Returns the time before which records are too old, to a second.
@@ -206,12 +220,14 @@ impl ClockState {
             }
             self.recorder.evict_until(self.oldest_kept(), &self.collectors);
             self.recorder.pool().refill();
+            self.duties.live.maintain(&self.recorder);
             self.report_limit();
             if Instant::now() >= next {
                 let anchor = Anchor::read_clocks();
                 if self.recorder.epoch() != 0 {
                     self.add_anchor(anchor);
                     self.collectors.read_clocks();
+                    self.duties.live.refresh();
                 }
                 next = Instant::now() + PERIOD;
             }

@@ -3,6 +3,7 @@
 mod budget;
 mod clock_thread;
 mod collectors;
+mod live;
 mod reports;
 mod snapshots;
 mod threads;
@@ -21,8 +22,10 @@ use crate::clock::{self, Anchor, Converter};
 use crate::collector::{Collection, CollectorSet};
 use crate::config::{Config, Mode, Output, Overflow};
 use crate::diag::diag;
+use crate::encoding::Encoded;
 use crate::error::{Error, ErrorKind};
 use crate::layer::thread_selection;
+use crate::live::JournalKind;
 use crate::os::{fork, platform, process};
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::recorder::{RecordedBuffers, Recorder, ThreadFilter};
@@ -35,7 +38,8 @@ use kineto_trace::activity::ActivityTypes;
 use reports::Reports;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use while_open::WhileOpen;
 use windows::{HOST_TYPES, RecordingWindows, WindowSet};
@@ -55,6 +59,8 @@ pub(crate) struct SessionRecording {
     windows: Arc<RecordingWindows>,
     clock_thread: Arc<ClockThread>,
     while_open: WhileOpen,
+    /// That there is no live file is reported once.
+    live_trouble: Once,
     /// The header entries of all recordings.
     presets: TraceMetadata,
 }
@@ -152,6 +158,7 @@ impl SessionRecording {
             state: Mutex::new(state),
             clock_thread,
             while_open: WhileOpen::default(),
+            live_trouble: Once::new(),
             presets: TraceMetadata::default(),
         }
     }
@@ -204,14 +211,20 @@ impl SessionRecording {
         if self.recorder.records_memory() || spills {
             self.clock_thread.start_ahead();
         }
-        self.collectors.begin_recording();
+        self.begin_live(state);
+        self.collectors.begin_recording(self.recorder.live().current().as_ref());
         self.recorder.begin_recording(spills);
         self.clock_thread.begin_spilling(spills);
+        if spills {
+            // Without a folder yet.
+            self.recorder.live().put(JournalKind::Segments, (0, 0), |out| PathBuf::new().encode(out));
+        }
         if self.recorder.thread_selection.filter == ThreadFilter::Current {
             thread_selection::include_from_start(&self.recorder);
         }
         let slice_sink = self.collectors.slice_sink(&self.collector_selection(&config));
         if !self.windows.begin(self.collectors.create_switches(), slice_sink) {
+            drop(self.recorder.take_live());
             drop(self.collectors.stop(Timestamp::default(), Instant::now()));
             self.clock_thread.end_spilling();
             self.observers.queue_event(SessionEvent::Cancelled(LOCKED_AT_FORK.to_owned()));
@@ -306,6 +319,7 @@ impl SessionRecording {
             drop(self.clock_thread.take_anchors());
             self.recorder.discard_late_records();
         }
+        drop(self.recorder.take_live());
         drop(self.collectors.stop(Timestamp::default(), Instant::now()));
         state.phase = SessionPhase::Idle;
         self.clock_thread.end_spilling();
@@ -322,7 +336,13 @@ impl SessionRecording {
         converter: Converter,
         losses: &[u64; Loss::ALL.len()],
     ) -> Trace {
-        let trace_info = TraceInfo {
+        let trace_info = self.trace_info(state, losses);
+        Trace::new(recorded, collections, state.reports.cpu_traces(), converter, state.metadata.clone(), trace_info)
+    }
+
+    /// Returns the facts about the recording.
+    fn trace_info(&self, state: &RecordingState, losses: &[u64; Loss::ALL.len()]) -> TraceInfo {
+        TraceInfo {
             losses: *losses,
             observers: self.recorder.observers.reports(),
             counters: self.recorder.slice_extras.reports(),
@@ -334,8 +354,7 @@ impl SessionRecording {
             sinks: self.sinks.clone(),
             post_process: self.options.post_process.clone(),
             ..trace_info(&state.config, self.trace_id_or_new(state))
-        };
-        Trace::new(recorded, collections, state.reports.cpu_traces(), converter, state.metadata.clone(), trace_info)
+        }
     }
 
     /// Returns the trace id of a new recording, if the program provides one. Calls the program, so the lock must be free.
@@ -440,7 +459,12 @@ impl SessionRecording {
     /// Calls `change` with the metadata of the running recording, or of the next one.
     pub(crate) fn with_metadata<R>(&self, change: impl FnOnce(&TraceMetadata) -> R) -> Result<R, Error> {
         let metadata = self.lock_state()?.metadata.clone();
-        Ok(change(&metadata))
+        let changed = change(&metadata);
+        if self.recorder.live().current().is_some() {
+            // A thread that starts or stops a recording notes the change, or the next refresh does.
+            self.state.try_lock().iter().for_each(|state| self.note_info(state));
+        }
+        Ok(changed)
     }
 
     /// Returns the header entries of all recordings.

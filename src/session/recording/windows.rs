@@ -4,6 +4,7 @@ use super::clock_thread::ClockThread;
 use crate::clock::{Anchor, Converter};
 use crate::collector::{Collection, Marks, Switch};
 use crate::correlation::CorrelationSink;
+use crate::live::JournalKind;
 use crate::memory;
 use crate::recorder::{EvictionCounts, RecordedBuffers, Recorder};
 use crate::session::{FORKED_LOCK, lock_within};
@@ -110,6 +111,7 @@ impl RecordingWindows {
         if state.since.is_some() && state.is_closed() {
             let now = self.record_anchor();
             state.open_devices(&times, now);
+            self.note_devices(&state);
             if state.host.wanted && state.host.open.is_none() {
                 state.host.open = Some((self.recorder.open_epoch(state.correlation_sink.clone()), now));
                 if self.recorder.records_memory() {
@@ -151,8 +153,39 @@ impl RecordingWindows {
             return;
         }
         let end = self.record_anchor();
+        closing.iter().for_each(|(epoch, start)| self.recorder.note_window(*epoch, *start, Some(end)));
         host.windows.extend(closing.map(|(epoch, start)| Window::new(epoch, start, end)));
         unwanted.for_each(|device| device.windows.extend(device.open.take().map(|start| (start, end))));
+        self.note_devices(state);
+    }
+
+    /// Notes all windows in the live file again, unless a thread opens or closes one.
+    pub(super) fn note_all(&self) {
+        let (Some(live), Ok(state)) = (self.recorder.live().current(), self.state.try_lock()) else { return };
+        for window in &state.host.windows {
+            self.recorder.note_window(window.epoch, window.start, Some(window.end));
+        }
+        state.host.open.iter().for_each(|(epoch, start)| self.recorder.note_window(*epoch, *start, None));
+        for (collector, device) in (0..).zip(&state.devices) {
+            for (number, (start, end)) in (0..).zip(&device.windows) {
+                live.put_value(JournalKind::DeviceWindow, (collector, number), &(*start, Some(*end)));
+            }
+        }
+        self.note_devices(&state);
+    }
+
+    /// Notes the last window of each collector in the live file.
+    fn note_devices(&self, state: &WindowState) {
+        let Some(live) = self.recorder.live().current() else { return };
+        for (collector, device) in (0..).zip(&state.devices) {
+            let ended = device.windows.last().map(|(start, end)| (*start, Some(*end)));
+            let open = device.open.map(|start| (start, None));
+            let number = device.windows.len() as u64;
+            let windows = ended.into_iter().map(|ended| (number - 1, ended)).chain(open.map(|open| (number, open)));
+            for (number, window) in windows {
+                live.put_value(JournalKind::DeviceWindow, (collector, number), &window);
+            }
+        }
     }
 
     /// Reads the clocks, and keeps the anchor for the converter.

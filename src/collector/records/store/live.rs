@@ -1,0 +1,81 @@
+//! Keeps the copy of a store in a live file up to date.
+
+use super::super::collected::Collected;
+use super::super::live::LiveRecords;
+use super::StoreState;
+use crate::live::LiveBlock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The copy of a store in a live file, if there is one; it changes while the state is locked.
+#[derive(Debug, Default)]
+pub(super) struct LiveCopy {
+    records: Mutex<Option<LiveRecords>>,
+    is_set: AtomicBool,
+}
+
+impl LiveCopy {
+    /// Locks the copy; returns `None` if there is none.
+    fn lock(&self) -> Option<MutexGuard<'_, Option<LiveRecords>>> {
+        // Relaxed: the lock of the state orders it.
+        self.is_set.load(Ordering::Relaxed).then(|| self.records.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn replace(&self, records: Option<LiveRecords>) -> Option<LiveRecords> {
+        self.is_set.store(records.is_some(), Ordering::Relaxed);
+        std::mem::replace(&mut *self.records.lock().unwrap_or_else(PoisonError::into_inner), records)
+    }
+}
+
+impl StoreState {
+    /// Sets the copy.
+    pub(super) fn set_live(&mut self, copy: &LiveCopy, live: LiveRecords) {
+        drop(copy.replace(Some(live)));
+        self.dropped = Default::default();
+        self.copy_to_live(copy);
+    }
+
+    /// Copies what was added.
+    pub(super) fn copy_to_live(&mut self, copy: &LiveCopy) {
+        let mut copy = copy.lock();
+        let Some(live) = copy.as_mut().and_then(|copy| copy.as_mut()) else { return };
+        let dropped = std::mem::take(&mut self.dropped);
+        let lengths = [self.shapes.len(), self.contexts.len(), self.threads.count()];
+        live.put_tables(lengths, || self.tables());
+        live.put_names(&self.names);
+        for (number, (arena, dropped)) in self.arenas.iter().zip(dropped).enumerate() {
+            live.drop_blocks(number, dropped);
+            live.copy_added(number, arena);
+        }
+    }
+
+    /// Ends the copy; returns its blocks, which stay until the trace is dropped.
+    pub(super) fn take_live(&self, copy: &LiveCopy) -> Vec<LiveBlock> {
+        let taken = if copy.is_set.load(Ordering::Relaxed) { copy.replace(None) } else { None };
+        taken.map(|mut live| live.take_blocks(None)).unwrap_or_default()
+    }
+
+    /// Marks the blocks as moved out, and copies those that are left; returns the moved ones.
+    pub(super) fn move_live(&mut self, copy: &LiveCopy) -> Vec<LiveBlock> {
+        let moved = copy.lock().as_mut().and_then(|copy| copy.as_mut()).map(|live| {
+            let now = crate::clock::now();
+            live.take_blocks(Some(now))
+        });
+        self.copy_to_live(copy);
+        moved.unwrap_or_default()
+    }
+
+    /// Returns the tables, without records.
+    pub(super) fn tables(&self) -> Collected {
+        let mut tables = Collected::empty();
+        tables.shapes.clone_from(&self.shapes);
+        tables.contexts.clone_from(&self.contexts);
+        tables.threads.clone_from(&self.threads);
+        tables.losses.clone_from(&self.losses);
+        tables.notes.clone_from(&self.notes);
+        tables.unwanted.clone_from(&self.unwanted);
+        tables.clock_error_ns = self.clock_error_ns;
+        (tables.evicted_work, tables.last_call_before) = (self.evicted_work, self.last_call_before);
+        tables
+    }
+}

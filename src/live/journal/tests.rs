@@ -1,0 +1,166 @@
+//! Tests of `journal.rs`.
+
+use super::super::{JournalKind, LiveFile, LiveGaps, LiveHeader, journal_entries};
+use super::GENERATION;
+use crate::buffer::{Chunk, ChunkPool, ENTRY_WORDS, HEADER_WORDS, SLOT_WORDS, SlotUse, slots_start};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Returns the entries of a file, as a reader finds them.
+fn read(file: &LiveFile) -> HashMap<(u32, u64), Vec<u8>> {
+    let bytes = std::fs::read(file.path()).unwrap();
+    let words: Vec<u64> = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    let header = LiveHeader::read(&words).unwrap().unwrap();
+    let (generation, length) = LiveHeader::journal(&words).unwrap();
+    let slot = |at: usize| &words[slots_start(header.slots) + at * SLOT_WORDS..][..SLOT_WORDS];
+    let entry = |at: usize| &words[HEADER_WORDS + at * ENTRY_WORDS..][..ENTRY_WORDS];
+    let is_part = |at: &usize| entry(*at)[0] == SlotUse::Journal as u64 && entry(*at)[1] == generation;
+    let mut parts: Vec<usize> = (0..header.slots).filter(is_part).collect();
+    parts.sort_by_key(|at| entry(*at)[2]);
+    let journal: Vec<u8> = parts.into_iter().flat_map(slot).flat_map(|word| word.to_le_bytes()).collect();
+    let mut entries = HashMap::new();
+    for entry in journal_entries(&journal[..length * 8]) {
+        match entry.body {
+            Some(body) => drop(entries.insert((entry.kind, entry.key.0), body.to_vec())),
+            None => drop(entries.remove(&(entry.kind, entry.key.0))),
+        }
+    }
+    entries
+}
+
+fn create(bytes_max: u64) -> (tempfile::TempDir, std::sync::Arc<LiveFile>) {
+    let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+    let file = LiveFile::create(folder.path(), bytes_max).unwrap();
+    (folder, file)
+}
+
+fn byte(round: u64) -> u8 {
+    round.to_le_bytes()[0]
+}
+
+#[test]
+fn journal_stays_small_when_entries_are_replaced() {
+    let (_folder, file) = create(1 << 20);
+    file.put(JournalKind::Site, (7, 0), |out| out.extend([1, 2, 3]));
+    // Ten times what the file has for the journal.
+    for round in 0..4000_u64 {
+        file.put(JournalKind::Retained, (round % 5, 0), |out| out.extend(vec![byte(round); 10_000]));
+        file.put(JournalKind::LargePayload, (round, 0), |out| out.extend([9]));
+        file.remove(JournalKind::LargePayload, (round, 0));
+        assert_eq!(file.maintain(), LiveGaps::default(), "{round}");
+    }
+    let entries = read(&file);
+    assert_eq!((entries.len(), &entries[&(JournalKind::Site as u32, 7)]), (6, &vec![1, 2, 3]));
+    assert!(
+        (3995..4000_u64).all(|round| entries[&(JournalKind::Retained as u32, round % 5)] == vec![byte(round); 10_000])
+    );
+}
+
+#[test]
+fn entries_without_room_wait_for_it() {
+    let (_folder, file) = create(1 << 20);
+    let put = |key| file.put(JournalKind::LargePayload, (key, 0), |out| out.extend(vec![1; 200 << 10]));
+    assert_eq!((0..10).filter(|key| put(*key)).count(), 10, "some wait");
+    let waiting = file.maintain().entries;
+    let kept = read(&file).len() as u64;
+    assert!(kept >= 4 && waiting == 10 - kept, "{kept} {waiting}");
+    // What other records need still fits.
+    file.put(JournalKind::Site, (1, 0), |out| out.extend([1]));
+    assert_eq!((file.maintain().entries, read(&file).len() as u64), (waiting, kept + 1));
+    // Those that are gone make room for those that wait; one of these is gone too.
+    (0..kept).for_each(|key| file.remove(JournalKind::LargePayload, (key, 0)));
+    file.remove(JournalKind::LargePayload, (9, 0));
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while file.maintain().entries > 0 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut found: Vec<_> = read(&file).into_keys().filter(|key| key.0 == JournalKind::LargePayload as u32).collect();
+    found.sort_unstable();
+    assert_eq!(found, (kept..9).map(|key| (JournalKind::LargePayload as u32, key)).collect::<Vec<_>>());
+}
+
+#[test]
+fn full_journal_is_not_compacted_again_and_again() {
+    let (_folder, file) = create(1 << 20);
+    let generation = || file.slot_file().header()[GENERATION].load(Ordering::Relaxed);
+    let all: u64 = 60_000;
+    let noted = (0..all).filter(|key| file.put(JournalKind::Lane, (*key, 0), |out| out.extend([7; 60]))).count() as u64;
+    assert!(noted < all);
+    let deadline = Instant::now() + Duration::from_millis(200);
+    let mut calls = 0;
+    while calls < 100 || Instant::now() < deadline {
+        let gaps = file.maintain();
+        assert!(gaps.entries > 0 && !gaps.has_room_again, "{gaps:?}");
+        calls += 1;
+    }
+    assert!(generation() <= 8, "{} of {calls}", generation());
+    // When there is room, all entries are to be noted again: once.
+    let mut has_room = false;
+    for key in 0..noted {
+        file.remove(JournalKind::Lane, (key, 0));
+        has_room |= key % 500 == 0 && file.maintain().has_room_again;
+    }
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !has_room && Instant::now() < deadline {
+        has_room = file.maintain().has_room_again;
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(Instant::now() < deadline);
+    assert!(!file.maintain().has_room_again);
+}
+
+#[test]
+fn chunks_stay_with_their_file() {
+    let ((_one, first), (_other, second)) = (create(1 << 20), create(1 << 20));
+    let pool = ChunkPool::new(1 << 20, 0);
+    pool.refill();
+    pool.set_file(Some(first.slot_file()));
+    pool.refill();
+    let of_first = pool.take_chunk().unwrap();
+    assert!(of_first.is_of_file(Some(first.slot_file())));
+    pool.set_file(Some(second.slot_file()));
+    pool.give_back([of_first]);
+    let mut taken = Vec::new();
+    for _ in 0..(1 << 20) / Chunk::BYTES {
+        let chunk = pool.take_chunk().unwrap();
+        assert!(chunk.is_of_file(Some(second.slot_file())));
+        taken.push(chunk);
+    }
+    assert!(pool.take_chunk().is_none());
+    // When nothing uses it, the first mapping shows another file.
+    let (slots, path) = (first.slot_file(), first.path().to_owned());
+    drop(first);
+    assert!(!path.exists());
+    let (_third, third) = create(1 << 20);
+    assert!(std::ptr::eq(third.slot_file(), slots) && third.path().exists());
+}
+
+#[test]
+fn chunks_outside_a_full_file_are_not_reused() {
+    let (_folder, file) = create(1 << 20);
+    let pool = ChunkPool::new(1 << 20, 0);
+    pool.set_file(Some(file.slot_file()));
+    // The file is full.
+    let slots: Vec<_> = std::iter::from_fn(|| file.slot_file().take_slot()).collect();
+    file.slot_file().take_refused();
+    let outside = pool.take_chunk().unwrap();
+    assert!(outside.is_outside_file() && file.slot_file().take_refused() > 0);
+    pool.refill();
+    slots.into_iter().for_each(|(slot, _)| file.slot_file().free_slot(slot));
+    pool.give_back([outside]);
+    while pool.take_chunk().is_some_and(|chunk| chunk.is_outside_file()) {}
+    assert!(pool.take_chunk().is_some_and(|chunk| !chunk.is_outside_file()));
+}
+
+#[test]
+fn reused_slot_holds_an_empty_chunk() {
+    let (_folder, file) = create(1 << 20);
+    let (slot, words) = file.slot_file().take_slot().unwrap();
+    words.iter().for_each(|word| word.store(7, Ordering::Relaxed));
+    file.slot_file().free_slot(slot);
+    // All others first: slots are used in turn.
+    let mut slots = std::iter::from_fn(|| file.slot_file().take_slot());
+    let reused = slots.find(|(number, _)| *number == slot).unwrap().1;
+    assert!(reused.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+}

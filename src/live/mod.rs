@@ -1,0 +1,342 @@
+//! The live file: a file in shared memory that holds the records of a running recording, so that they outlive the process.
+//!
+//! Threads write their chunks in its slots. A journal in further slots holds what chunks refer to: callsites, lanes, windows,
+//! anchors, large payloads, records that outlived their chunk, and the tables of collectors, whose blocks are copied to slots.
+//! Everything is a plain store to memory that the kernel keeps when the process is killed. `segment::live` reads the file.
+//!
+//! The file lives as long as its [`LiveFile`]: while the recording runs, then as long as its trace, and until that is saved.
+
+mod journal;
+mod layout;
+mod queue;
+
+pub(crate) use layout::{JournalEntry, JournalKind, LiveHeader, journal_entries};
+
+use crate::buffer::{SLOT_WORDS, SlotFile, SlotUse};
+use crate::diag::diag;
+use crate::encoding::Encoded;
+use crate::os::shared_file::Unusable;
+use crate::os::{fork, platform, process};
+use crate::time::{Ticks, Timestamp};
+use journal::Journal;
+use kineto_trace::fallible::List;
+use queue::{Backoff, EntryQueue};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How the names of live files end.
+pub(crate) const EXTENSION: &str = "klive";
+
+/// A live file. It is removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct LiveFile {
+    path: PathBuf,
+    slots: &'static SlotFile,
+    journal: Journal,
+    /// Entries that the journal has no room for: small ones, and those of the kinds that may be large.
+    small: EntryQueue,
+    large: EntryQueue,
+    /// Whether entries were lost since all of them were noted again, and when that may be done.
+    has_lost: AtomicBool,
+    backoff: Mutex<Backoff>,
+    is_removed: AtomicBool,
+    /// Whether its trace could not be written, so that the file stays.
+    is_unsaved: AtomicBool,
+    /// Whether nothing else has some of its records, so that it stays.
+    is_kept: AtomicBool,
+    /// How many entries could neither be noted nor queued, that were not reported yet.
+    missed: AtomicU64,
+}
+
+/// What a live file lacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LiveGaps {
+    /// The entries that were lost since the last call, and those that wait for room.
+    pub(crate) entries: u64,
+    /// The chunks and blocks that were refused since the last call.
+    pub(crate) slots: u64,
+    /// Whether there is room again after entries were lost: all are to be noted again.
+    pub(crate) has_room_again: bool,
+}
+
+/// The live file of a layer's current recording, if there is one; a forked child has none.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LiveHandle(Arc<LivePlace>);
+
+#[derive(Debug, Default)]
+struct LivePlace {
+    file: fork::Own<Option<Arc<LiveFile>>>,
+    /// Whether there is a file: without one, nothing is locked.
+    is_set: AtomicBool,
+}
+
+/// A block of packed records in a live file; its slot is freed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct LiveBlock {
+    file: &'static SlotFile,
+    slot: usize,
+    words: &'static [AtomicU64],
+    length: usize,
+}
+
+/// The word of a block's entry that holds its length.
+const LENGTH_OF_BLOCK: usize = 2;
+
+/// The journal may take that part of the limit in addition to it, and some slots more.
+const PART_FOR_JOURNAL: usize = 2;
+const SLOTS_FOR_JOURNAL: usize = 64;
+
+impl LiveHandle {
+    /// Returns the file.
+    pub(crate) fn current(&self) -> Option<Arc<LiveFile>> {
+        if self.is_set() { self.0.file.lock().clone() } else { None }
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.is_set.load(Ordering::Acquire)
+    }
+
+    /// Returns whether that is the file.
+    pub(crate) fn is_current(&self, file: Option<&Arc<LiveFile>>) -> bool {
+        if !self.is_set() {
+            return file.is_none();
+        }
+        match (&*self.0.file.lock(), file) {
+            (Some(current), Some(file)) => Arc::ptr_eq(current, file),
+            (current, file) => current.is_none() && file.is_none(),
+        }
+    }
+
+    /// Replaces the file; returns the one before.
+    pub(crate) fn replace(&self, file: Option<Arc<LiveFile>>) -> Option<Arc<LiveFile>> {
+        let mut place = self.0.file.lock();
+        self.0.is_set.store(file.is_some(), Ordering::Release);
+        std::mem::replace(&mut *place, file)
+    }
+
+    /// Notes an entry in the journal, if there is a file. A later one of the same key replaces it.
+    pub(crate) fn put(&self, kind: JournalKind, key: (u64, u64), encode: impl FnOnce(&mut List<u8>)) {
+        self.current().inspect(|file| _ = file.put(kind, key, encode));
+    }
+}
+
+impl LiveFile {
+    /// Creates a file in a folder for a recording that takes so many bytes.
+    ///
+    /// # Errors
+    /// Why that folder cannot hold it, and how many bytes it would need.
+    pub(crate) fn create(folder: &Path, bytes_max: u64) -> Result<Arc<LiveFile>, (Unusable, u64)> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let chunks = usize::try_from(bytes_max).unwrap_or(usize::MAX).div_ceil(SLOT_WORDS * 8);
+        let for_journal = chunks / PART_FOR_JOURNAL + SLOTS_FOR_JOURNAL;
+        let slots = chunks.saturating_add(for_journal);
+        let needed = (slots as u64).saturating_mul(SLOT_WORDS as u64 * 8);
+        // Containers that share the folder have processes of the same number, so names are random, and a name that is taken is
+        // not used.
+        const TRIES: u32 = 16;
+        let mut tries = 0;
+        let (path, file) = loop {
+            let random = process::uuid() & 0xFFFF_FFFF;
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("kineto-{}-{}-{random:08x}-{number}.{EXTENSION}", program(), platform::process_id());
+            let path = folder.join(name);
+            tries += 1;
+            match SlotFile::create(&path, slots) {
+                Ok(file) => break (path, file),
+                Err(Unusable::Io(error)) if error.kind() == io::ErrorKind::AlreadyExists && tries < TRIES => {}
+                Err(why) => return Err((why, needed)),
+            }
+        };
+        let journal = Journal::new(file, for_journal);
+        let new_flag = || AtomicBool::new(false);
+        let (is_removed, is_unsaved, is_kept, missed) = (new_flag(), new_flag(), new_flag(), AtomicU64::new(0));
+        let now = u64::try_from(platform::unix_time().as_nanos()).unwrap_or(u64::MAX);
+        LiveHeader::of_process(slots, Timestamp::from_nanos(now)).write(file.header());
+        let (small, large, has_lost) = (EntryQueue::new(), EntryQueue::new(), new_flag());
+        let backoff = Mutex::new(Backoff::new());
+        let slots = file;
+        Ok(Arc::new(LiveFile {
+            path,
+            slots,
+            journal,
+            small,
+            large,
+            has_lost,
+            backoff,
+            is_removed,
+            is_unsaved,
+            is_kept,
+            missed,
+        }))
+    }
+
+    /// Returns the path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the file in which chunks lie.
+    pub(crate) fn slot_file(&self) -> &'static SlotFile {
+        self.slots
+    }
+
+    /// Notes an entry in the journal. A later one of the same key replaces it.
+    /// Returns `false` if it is lost.
+    pub(crate) fn put(&self, kind: JournalKind, key: (u64, u64), encode: impl FnOnce(&mut List<u8>)) -> bool {
+        self.append(&[LiveFile::entry(kind, key, encode)])
+    }
+
+    /// Returns the words of an entry, for [`append`](LiveFile::append); `None` if memory is short.
+    pub(crate) fn entry(kind: JournalKind, key: (u64, u64), encode: impl FnOnce(&mut List<u8>)) -> Option<Vec<u64>> {
+        JournalEntry::encode(kind, key, Some(encode))
+    }
+
+    /// Returns the words of an entry that removes those of its key.
+    pub(crate) fn removal(kind: JournalKind, key: (u64, u64)) -> Option<Vec<u64>> {
+        JournalEntry::encode(kind, key, None::<fn(&mut List<u8>)>)
+    }
+
+    /// Notes a value; returns `false` if it is lost.
+    pub(crate) fn put_value(&self, kind: JournalKind, key: (u64, u64), value: &impl Encoded) -> bool {
+        self.put(kind, key, |out| value.encode(out))
+    }
+
+    /// Removes an entry from the journal.
+    pub(crate) fn remove(&self, kind: JournalKind, key: (u64, u64)) {
+        self.append(&[LiveFile::removal(kind, key)]);
+    }
+
+    /// Notes entries, together if the journal has room for them; else they wait until it has room. Returns `false` if some are
+    /// lost.
+    pub(crate) fn append(&self, entries: &[Option<Vec<u64>>]) -> bool {
+        if !self.slots.is_own() {
+            return true;
+        }
+        let all = || entries.iter().flatten();
+        let mut lost = entries.iter().filter(|entry| entry.is_none()).count() as u64;
+        let is_direct = !self.small.has_entries() && !self.large.has_entries();
+        if !is_direct || !self.journal.append(all(), all().any(|entry| is_large(entry))) {
+            let is_of_large = |entry: &&Vec<u64>| entry.first().is_some_and(|first| layout::is_of_large_kind(*first));
+            lost += self.small.append(all().filter(|entry| !is_of_large(entry)), |entry| self.append_one(entry));
+            lost += self.large.append(all().filter(is_of_large), |entry| self.append_one(entry));
+        }
+        if lost > 0 {
+            self.missed.fetch_add(lost, Ordering::Relaxed);
+            self.has_lost.store(true, Ordering::Relaxed);
+        }
+        lost == 0
+    }
+
+    fn append_one(&self, entry: &Vec<u64>) -> bool {
+        self.journal.append(std::iter::once(entry), is_large(entry))
+    }
+
+    /// Compacts the journal if it has grown enough, and notes what waits for room. Returns what the file lacks.
+    pub(crate) fn maintain(&self) -> LiveGaps {
+        let mut has_room_again = false;
+        if self.slots.is_own() {
+            self.journal.compact_if_due();
+            let is_drained = self.small.flush(|entry| self.append_one(entry));
+            let is_drained = self.large.flush(|entry| self.append_one(entry)) && is_drained;
+            if is_drained && self.has_lost.load(Ordering::Relaxed) {
+                let mut backoff = self.backoff.lock().unwrap_or_else(PoisonError::into_inner);
+                has_room_again = backoff.is_over();
+                if has_room_again {
+                    self.has_lost.store(false, Ordering::Relaxed);
+                    backoff.note_try(false);
+                }
+            }
+        }
+        let entries = self.missed.swap(0, Ordering::Relaxed) + self.small.count() + self.large.count();
+        LiveGaps { entries, slots: self.slots.take_refused(), has_room_again }
+    }
+
+    /// Removes the file, unless it is kept: its trace has been written, or is not wanted.
+    pub(crate) fn remove_file(&self) {
+        if !self.is_kept.load(Ordering::Acquire)
+            && self.slots.is_own()
+            && !self.is_removed.swap(true, Ordering::Relaxed)
+        {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+
+    /// Notes that the trace could not be written: the file stays unless it is written later.
+    pub(crate) fn set_unsaved(&self) {
+        self.is_unsaved.store(true, Ordering::Relaxed);
+    }
+
+    /// Keeps the file as it is now, because nothing else has some of its records.
+    pub(crate) fn keep(&self) {
+        // One file of a process that cannot write its traces: memory is short.
+        static KEPT: fork::Own<bool> = fork::Own::of_first(false);
+        let is_removed = self.is_removed.load(Ordering::Relaxed) || self.is_kept.load(Ordering::Relaxed);
+        if is_removed || !self.slots.is_own() || std::mem::replace(&mut *KEPT.lock(), true) {
+            return;
+        }
+        self.is_kept.store(true, Ordering::Release);
+        self.slots.keep();
+        let path = self.path.display();
+        diag!(Warning, "live", "the records that were not written are in {path}; run `kineto repair {path}`");
+    }
+
+    /// Takes a slot for a block of packed records; `None` if there is none.
+    pub(crate) fn new_block(&self) -> Option<LiveBlock> {
+        let (slot, words) = self.slots.take_slot()?;
+        Some(LiveBlock { file: self.slots, slot, words, length: 0 })
+    }
+}
+
+impl Drop for LiveFile {
+    fn drop(&mut self) {
+        if self.is_unsaved.load(Ordering::Relaxed) {
+            self.keep();
+        }
+        if !self.is_kept.load(Ordering::Relaxed) {
+            self.remove_file();
+            self.slots.close();
+        }
+    }
+}
+
+impl LiveBlock {
+    /// Copies the words that were added to the block, of which these are all.
+    pub(crate) fn copy_words(&mut self, all: &[u64]) {
+        let added = all.get(self.length..).unwrap_or_default();
+        let places = self.words.get(self.length..).unwrap_or_default();
+        places.iter().zip(added).for_each(|(place, word)| place.store(*word, Ordering::Relaxed));
+        self.length = all.len().min(self.words.len());
+        self.file.set_word(self.slot, LENGTH_OF_BLOCK, self.length as u64);
+    }
+
+    /// Says where the block belongs: its collector and arena, and its place among the blocks there.
+    pub(crate) fn set_place(&self, owner: u64, place: u64) {
+        self.file.set_use(self.slot, SlotUse::Block, [owner, place, self.length as u64, 0]);
+    }
+
+    /// Notes that its records were moved out of the collector then.
+    pub(crate) fn set_moved(&self, at: Ticks) {
+        self.file.set_word(self.slot, LENGTH_OF_BLOCK + 1, at.0);
+    }
+}
+
+impl Drop for LiveBlock {
+    fn drop(&mut self) {
+        self.file.free_slot(self.slot);
+    }
+}
+
+fn is_large(entry: &[u64]) -> bool {
+    entry.first().is_some_and(|first| layout::is_large(*first))
+}
+
+/// Returns the program's name, as far as it suits a file's name.
+fn program() -> String {
+    const LONGEST: usize = 32;
+    let name = process::program_name();
+    let fitting = |char: char| if char.is_ascii_alphanumeric() || "._".contains(char) { char } else { '_' };
+    name.chars().map(fitting).take(LONGEST).collect()
+}

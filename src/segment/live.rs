@@ -1,0 +1,400 @@
+//! Reads a trace from a live file, which a process has left that was killed. The file is untrusted.
+
+use super::Segment;
+use super::header::{HeaderFault, SegmentHeader};
+use super::read::{SegmentFault, read_frames};
+use crate::buffer::{ENTRY_WORDS, HEADER_WORDS, SLOT_WORDS, SlotUse, Tag, slots_start};
+use crate::callsite::SiteDescription;
+use crate::clock::{Anchor, Converter};
+use crate::collector::Collection;
+use crate::encoding::Encoded;
+use crate::live::{JournalKind, LiveHeader, journal_entries};
+use crate::recorder::{EvictionCounts, LaneRow, LargePayload, RecordedPart, StoredPart};
+use crate::time::{Ticks, Timestamp};
+use crate::trace::{Recorded, Stretch, Trace, TraceInfo, TraceMetadata, Window};
+use kineto_trace::fallible::attempt;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How far records of devices may lie behind the last time that is known.
+const AHEAD_NS: u64 = 1_000_000_000;
+
+/// The most slots of a file: 16 TiB.
+const SLOTS_MAX: usize = 1 << 28;
+
+/// The contents of a file.
+#[derive(Debug, Default)]
+struct LiveContents {
+    /// By their first ids.
+    parts: BTreeMap<u64, StoredPart>,
+    journal: BTreeMap<u64, Vec<u64>>,
+    blocks: Vec<FoundBlock>,
+    /// When a trace was taken that has all records of a chunk and was moved to disk, by the chunk's first id.
+    moved_chunks: HashMap<u64, Ticks>,
+    /// Slots behind records that make no sense, and entries that cannot be decoded.
+    damaged: u64,
+}
+
+/// A block of packed records.
+#[derive(Debug)]
+struct FoundBlock {
+    collector: u32,
+    arena: usize,
+    place: u64,
+    /// When it was moved out of the collector; 0 if it was not.
+    moved: Ticks,
+    words: Vec<u64>,
+}
+
+/// What segments have of a recording.
+#[derive(Debug, Default)]
+struct MovedRecords {
+    until: Option<Ticks>,
+    /// How many slots of each chunk.
+    slots: HashMap<u64, usize>,
+}
+
+/// The entries of a journal, of which later ones replace earlier ones.
+struct Entries<'j>(BTreeMap<(u32, u64, u64), &'j [u8]>);
+
+/// Returns whether a file begins as a live file does.
+pub(super) fn is_live_file(first: &[u8]) -> bool {
+    first.starts_with(b"KINELIVE")
+}
+
+/// Reads the header of a live file.
+pub(super) fn read_header(file: &mut impl Read) -> Result<LiveHeader, SegmentFault> {
+    check_header(&read_words(file, &mut Vec::new(), HEADER_WORDS)?)
+}
+
+fn check_header(words: &[u64]) -> Result<LiveHeader, SegmentFault> {
+    match LiveHeader::read(words) {
+        Some(Ok(header)) if header.slots <= SLOTS_MAX => Ok(header),
+        Some(Err(version)) => Err(HeaderFault::OtherVersion(u32::try_from(version).unwrap_or(u32::MAX)).into()),
+        _ => Err(HeaderFault::Damaged.into()),
+    }
+}
+
+/// Reads a live file whose first bytes were read already.
+pub(super) fn read_live_file(first: Vec<u8>, mut file: impl Read) -> Result<Segment, SegmentFault> {
+    let mut bytes = first;
+    let words = read_words(&mut file, &mut bytes, HEADER_WORDS)?;
+    let header = check_header(&words)?;
+    let (generation, length) = LiveHeader::journal(&words).ok_or(HeaderFault::Damaged)?;
+    let used = read_directory(&mut file, header.slots)?;
+    let skipped = slots_start(header.slots) - HEADER_WORDS - header.slots * ENTRY_WORDS;
+    read_words(&mut file, &mut Vec::new(), skipped)?;
+    let mut contents = LiveContents::default();
+    let mut slot = Vec::new();
+    let mut next = 0;
+    for (number, entry) in used {
+        // Holes, mostly.
+        let unused = (number - next) as u64 * SLOT_WORDS as u64 * 8;
+        io::copy(&mut file.by_ref().take(unused), &mut io::sink())?;
+        next = number + 1;
+        slot.clear();
+        let words = read_words(&mut file, &mut slot, SLOT_WORDS)?;
+        attempt(|| contents.add_slot(&entry, &words, generation)).map_err(io::Error::from)?;
+    }
+    let journal = contents.take_journal(length);
+    let entries = Entries::new(&journal);
+    let segments = entries.get::<PathBuf>(JournalKind::Segments);
+    let moved = segments.map(|folder| read_moved(&folder, header.process_uuid));
+    let read = attempt(|| contents.into_trace(&entries, moved)).map_err(io::Error::from)?;
+    let (trace, damaged) = read?;
+    let (number, process_id, process_uuid) = (0, header.process_id, header.process_uuid);
+    let header = SegmentHeader { number, process_id, process_uuid, boot_id: header.boot_id, start: header.start };
+    let unknown_layouts = trace.contents().collections.iter().map(|each| each.records.unknown_layouts()).sum();
+    let segment = Segment { trace, header, is_complete: false, lost_frames: damaged, lost_bytes: 0, unknown_layouts };
+    segment.trace.contents().metadata.mark_incomplete(&segment.to_string());
+    Ok(segment)
+}
+
+/// Returns what the segments of a process in a folder have: the last has the most of each chunk that is still in use.
+fn read_moved(folder: &Path, process: u128) -> MovedRecords {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == "kseg")).collect();
+    files.sort();
+    let last = files.iter().rev().filter(|path| path.is_file()).find_map(|path| {
+        let (mut file, mut header) = (File::open(path).ok()?, Vec::new());
+        file.by_ref().take(SegmentHeader::BYTES as u64).read_to_end(&mut header).ok()?;
+        let segment = read_frames(&header, file).ok()?;
+        (segment.is_complete && segment.process_uuid() == process).then_some(segment)
+    });
+    let Some(last) = last else { return MovedRecords::default() };
+    let recorded = last.trace.contents().recorded;
+    let slots = recorded.parts.iter().filter(|part| part.lane().is_none());
+    let slots = slots.map(|part| (part.first_id(), part.records().len())).collect();
+    MovedRecords { until: Some(recorded.whole.1), slots }
+}
+
+/// Reads the directory; returns the numbers of the slots in use, with their entries.
+fn read_directory(file: &mut impl Read, slots: usize) -> io::Result<Vec<(usize, [u64; ENTRY_WORDS])>> {
+    /// A hostile file may name many slots that it does not have.
+    const AT_ONCE: usize = 8192;
+    let (mut used, mut bytes) = (Vec::new(), Vec::new());
+    for first in (0..slots).step_by(AT_ONCE) {
+        bytes.clear();
+        let words = read_words(file, &mut bytes, AT_ONCE.min(slots - first) * ENTRY_WORDS)?;
+        if words.is_empty() {
+            break;
+        }
+        let entries: &[[u64; ENTRY_WORDS]] = words.as_chunks().0;
+        let in_use = |(_, entry): &(usize, [u64; ENTRY_WORDS])| SlotUse::from_number(entry[0]).is_some();
+        attempt(|| used.extend((first..).zip(entries.iter().copied()).filter(in_use))).map_err(io::Error::from)?;
+    }
+    Ok(used)
+}
+
+/// Reads words after those in `bytes`, as far as the file goes.
+fn read_words(file: &mut impl Read, bytes: &mut Vec<u8>, words: usize) -> io::Result<Vec<u64>> {
+    let missing = (words * 8).saturating_sub(bytes.len()) as u64;
+    file.take(missing).read_to_end(bytes)?;
+    Ok(bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
+}
+
+impl LiveContents {
+    /// Adds what a slot holds.
+    fn add_slot(&mut self, entry: &[u64; ENTRY_WORDS], words: &[u64], generation: u64) {
+        let [kind, a, b, c, d, ..] = *entry;
+        match SlotUse::from_number(kind) {
+            Some(SlotUse::Chunk) => {
+                let Some((part, damaged)) = StoredPart::of_chunk(words) else { return };
+                self.damaged += damaged;
+                let known = self.parts.get(&part.first_id()).map_or(0, StoredPart::bytes);
+                if part.bytes() > known {
+                    let moved = (a > 0).then_some((part.first_id(), Ticks(a)));
+                    self.moved_chunks.remove(&part.first_id());
+                    self.moved_chunks.extend(moved);
+                    self.parts.insert(part.first_id(), part);
+                }
+            }
+            Some(SlotUse::Journal) if a == generation => drop(self.journal.insert(b, words.to_vec())),
+            Some(SlotUse::Block) => {
+                let Some(words) = usize::try_from(c).ok().and_then(|length| words.get(..length)) else { return };
+                let Ok(collector) = u32::try_from(a >> 8) else { return };
+                let arena = usize::try_from(a & 0xFF).unwrap_or(usize::MAX);
+                self.blocks.push(FoundBlock { collector, arena, place: b, moved: Ticks(d), words: words.to_vec() });
+            }
+            Some(SlotUse::Journal) | None => {}
+        }
+    }
+
+    /// Returns the bytes of the journal, which has so many words.
+    fn take_journal(&mut self, length: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (at, (index, words)) in (0..).zip(std::mem::take(&mut self.journal)) {
+            if at != index {
+                break;
+            }
+            bytes.extend(words.into_iter().flat_map(u64::to_le_bytes));
+        }
+        let wanted = length.saturating_mul(8);
+        self.damaged += u64::from(bytes.len() < wanted);
+        bytes.truncate(wanted);
+        bytes
+    }
+
+    /// Makes the trace; also returns how many things of the file made no sense. If records were `moved` to disk, those until
+    /// that time are left out.
+    fn into_trace(mut self, entries: &Entries<'_>, moved: Option<MovedRecords>) -> Result<(Trace, u64), SegmentFault> {
+        let (by_counter, (info, metadata)) = entries
+            .get::<(bool, (TraceInfo, TraceMetadata))>(JournalKind::Info)
+            .ok_or(SegmentFault::Missing("facts about the trace"))?;
+        let anchors: Vec<Anchor> = entries.all(JournalKind::Anchor, &mut self.damaged).into_values().collect();
+        let last_anchor = anchors.iter().map(|anchor| if by_counter { anchor.counter } else { anchor.monotonic }).max();
+        let last_anchor = last_anchor.ok_or(SegmentFault::Missing("clock"))?;
+        let converter = Converter::of_other_process(&sorted(anchors), by_counter);
+        let retained = self.take_retained(entries);
+        if let Some(moved) = &moved {
+            let all_are_moved = |first_id| self.moved_chunks.get(first_id).copied() <= moved.until;
+            let in_segment = |first_id| match moved.slots.get(first_id) {
+                _ if self.moved_chunks.contains_key(first_id) && all_are_moved(first_id) => usize::MAX,
+                slots => slots.copied().unwrap_or(0),
+            };
+            self.parts.iter_mut().for_each(|(first_id, part)| part.set_new_from(in_segment(first_id)));
+        }
+        let mut parts: Vec<_> = self.parts.into_values().map(RecordedPart::Stored).chain(retained).collect();
+        let last = parts.iter().filter_map(last_time).max().unwrap_or_default().max(last_anchor);
+        let damaged = &mut self.damaged;
+        let evicted = entries.get::<EvictionCounts>(JournalKind::Evicted).unwrap_or_default();
+        // Records that were to be moved are shown also where others are missing.
+        let until = moved.as_ref().and_then(|moved| moved.until);
+        let since = if moved.is_some() { until } else { evicted.horizon };
+        let windows = entries.all::<(Ticks, Option<Ticks>)>(JournalKind::Window, damaged);
+        let windows = windows.into_iter().map(|((epoch, _), (start, end))| {
+            let end = end.unwrap_or(last).max(start);
+            let window = Window::new(epoch, start, end);
+            let cut = |at: Ticks| since.map_or(at, |since| at.max(since));
+            Window { start: cut(start), end: cut(end), is_cut: since.is_some(), ..window }
+        });
+        let windows: Vec<Window> = windows.collect();
+        let stretches = entries.all::<(Ticks, Option<Ticks>)>(JournalKind::DeviceWindow, damaged);
+        let stretches =
+            stretches.into_iter().map(|(key, (start, end))| (key.0, (start, end.unwrap_or(last).max(start))));
+        let stretches: Vec<(u64, Stretch)> = stretches.collect();
+        // A device's clock may be ahead, and its work may be known before it has ended.
+        let latest = Timestamp::from_nanos(converter.timestamp_of(last).as_nanos().saturating_add(AHEAD_NS));
+        let all = || {
+            let host = windows.iter().map(|window| (window.start, window.end));
+            host.chain(
+                stretches.iter().map(|(_, (start, end))| (since.map_or(*start, |since| since.max(*start)), *end)),
+            )
+        };
+        let start = all().map(|stretch| stretch.0).min().unwrap_or(last);
+        let end = all().map(|stretch| stretch.1).max().unwrap_or(last).max(start);
+        let lanes = entries.all::<LaneRow>(JournalKind::Lane, damaged).into_iter();
+        // A lane is found by its number.
+        let lanes = lanes.filter(|((number, _), lane)| lane.number == *number).map(|(_, lane)| lane).collect();
+        let sites = entries.list(JournalKind::Site, damaged, SiteDescription::unknown);
+        let payloads = entries.all::<Arc<LargePayload>>(JournalKind::LargePayload, damaged);
+        let payloads = payloads.into_iter().map(|((id, _), payload)| (id, payload)).collect();
+        let mut recorded = Recorded::of_live_file(lanes, sites, windows, (start, end), evicted);
+        // Records of threads that had not noticed the end of an earlier recording.
+        parts.retain(|part| part.records().len() > 0);
+        recorded.add_stored(parts, payloads);
+        let mut collections = read_collections(entries, self.blocks, &stretches, until, damaged);
+        for collection in &mut collections {
+            collection.latest = collection.latest.max(latest);
+            let open = collection.windows.last_mut().filter(|window| window.1 >= last);
+            open.into_iter().for_each(|window| window.1 = converter.ticks_at(latest));
+        }
+        Ok((Trace::new(recorded, collections, Vec::new(), converter, Arc::new(metadata), info), self.damaged))
+    }
+
+    /// Returns the records that outlived their chunks.
+    fn take_retained(&mut self, entries: &Entries<'_>) -> Vec<RecordedPart> {
+        let retained = entries.all::<RecordedPart>(JournalKind::Retained, &mut self.damaged);
+        let is_in_chunk = |part: &RecordedPart| {
+            let before = self.parts.range(..=part.first_id()).next_back();
+            before.is_some_and(|(_, chunk)| part.first_id() < chunk.end_id())
+        };
+        // The process was killed before it freed their chunk, which may lack an end that was stored since.
+        let (in_chunks, retained): (Vec<_>, Vec<_>) = retained.into_values().partition(is_in_chunk);
+        for part in &in_chunks {
+            for record in part.records().records_from(0).filter(|record| record.head.tag == Tag::Slice) {
+                let chunk = self.parts.range(..=record.id()).next_back();
+                chunk.into_iter().for_each(|(_, chunk)| chunk.set_end(record.id(), record.words[1]));
+            }
+        }
+        retained
+    }
+}
+
+/// Returns the collectors with their records.
+fn read_collections(
+    entries: &Entries<'_>,
+    mut blocks: Vec<FoundBlock>,
+    stretches: &[(u64, Stretch)],
+    until: Option<Ticks>,
+    damaged: &mut u64,
+) -> Vec<Collection> {
+    let mut collections = entries.all::<Collection>(JournalKind::Collection, damaged);
+    for ((number, _), tables) in entries.all(JournalKind::Tables, damaged) {
+        if let Some(collection) = collections.get_mut(&(number, 0)) {
+            collection.records.set_tables(tables);
+        }
+    }
+    for ((number, first), names) in entries.all::<Vec<String>>(JournalKind::Names, damaged) {
+        let added = collections.get_mut(&(number, 0)).and_then(|collection| {
+            let names: Vec<Arc<str>> = names.into_iter().map(Arc::from).collect();
+            collection.records.add_names(usize::try_from(first).ok()?, &names)
+        });
+        *damaged += u64::from(added.is_none());
+    }
+    blocks.retain(|block| block.moved == Ticks(0) || until.is_none_or(|until| block.moved > until));
+    // Those that were moved are older.
+    blocks.sort_by_key(|block| (block.moved == Ticks(0), block.moved, block.place));
+    let newer: HashMap<(u32, usize), Vec<Vec<u64>>> = blocks.iter().filter(|block| block.moved == Ticks(0)).fold(
+        HashMap::new(),
+        |mut newer: HashMap<_, Vec<Vec<u64>>>, block| {
+            newer.entry((block.collector, block.arena)).or_default().push(block.words.clone());
+            newer
+        },
+    );
+    for FoundBlock { collector, arena, moved, words, .. } in blocks {
+        let Some(collection) = collections.get_mut(&(collector.into(), 0)) else {
+            *damaged += 1;
+            continue;
+        };
+        let others = newer.get(&(collector, arena)).filter(|_| moved != Ticks(0));
+        let added = collection.records.add_live_block(arena, words, others.map(Vec::as_slice).unwrap_or_default());
+        *damaged += u64::from(added.is_none());
+    }
+    for ((number, _), collection) in &mut collections {
+        collection.windows = stretches.iter().filter(|(of, _)| of == number).map(|(_, stretch)| *stretch).collect();
+    }
+    collections.into_values().collect()
+}
+
+impl<'j> Entries<'j> {
+    fn new(journal: &'j [u8]) -> Entries<'j> {
+        let mut last = BTreeMap::new();
+        for entry in journal_entries(journal) {
+            let key = (entry.kind, entry.key.0, entry.key.1);
+            match entry.body {
+                Some(body) => drop(last.insert(key, body)),
+                None => drop(last.remove(&key)),
+            }
+        }
+        Entries(last)
+    }
+
+    /// Returns the entry of a kind that has but one.
+    fn get<T: Encoded>(&self, kind: JournalKind) -> Option<T> {
+        T::decode(&mut { *self.0.get(&(kind as u32, 0, 0))? })
+    }
+
+    /// Returns all entries of a kind, by key; counts those that make no sense.
+    fn all<T: Encoded>(&self, kind: JournalKind, damaged: &mut u64) -> BTreeMap<(u64, u64), T> {
+        let entries = self.0.range((kind as u32, 0, 0)..=(kind as u32, u64::MAX, u64::MAX));
+        let mut all = BTreeMap::new();
+        for ((_, key, detail), body) in entries {
+            match T::decode(&mut { *body }) {
+                Some(value) => drop(all.insert((*key, *detail), value)),
+                None => *damaged += 1,
+            }
+        }
+        all
+    }
+
+    /// Returns the entries of a kind that are numbered from 0; a missing one is `unknown`.
+    fn list<T: Encoded>(&self, kind: JournalKind, damaged: &mut u64, unknown: fn() -> T) -> Vec<T> {
+        let all = self.all(kind, damaged);
+        // A hostile file may have one of any number.
+        let most = all.len() * 2 + 1024;
+        let mut list = Vec::new();
+        for ((number, _), value) in all {
+            let Some(number) = usize::try_from(number).ok().filter(|number| *number < most) else {
+                *damaged += 1;
+                continue;
+            };
+            *damaged += (number - list.len()) as u64;
+            list.resize_with(number, unknown);
+            list.push(value);
+        }
+        list
+    }
+}
+
+fn sorted(mut anchors: Vec<Anchor>) -> Vec<Anchor> {
+    anchors.sort_by_key(|anchor| anchor.monotonic);
+    anchors
+}
+
+/// Returns the latest time in the records of a part.
+fn last_time(part: &RecordedPart) -> Option<Ticks> {
+    let time_of = |record: crate::buffer::CommittedRecord<'_>| {
+        let [a, b, _] = record.words;
+        match record.head.tag {
+            Tag::Slice => a.max(b),
+            Tag::End | Tag::Values | Tag::Close => b,
+            Tag::Instant | Tag::Counter | Tag::Memory => a,
+            _ => 0,
+        }
+    };
+    part.records().records_from(0).map(time_of).max().map(Ticks)
+}

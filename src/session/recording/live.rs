@@ -1,0 +1,89 @@
+//! The live file of a recording: created when it begins, and kept up to date with what only the session knows.
+
+use super::{RecordingState, SessionPhase, SessionRecording};
+use crate::clock::{self, Anchor};
+use crate::diag::diag;
+use crate::encoding::Encoded;
+use crate::live::{JournalKind, LiveFile};
+use crate::os::shared_file::Unusable;
+use crate::recorder::memory_listeners::InternalAllocGuard;
+use crate::segment::folder;
+use std::path::Path;
+use std::sync::Arc;
+
+impl SessionRecording {
+    /// Creates the live file of a recording that begins, if that is configured.
+    pub(super) fn begin_live(&self, state: &RecordingState) {
+        let config = self.settings.first_config();
+        let Some(folder) = config.shm_folder.as_ref().filter(|_| self.recorder.settings.records) else { return };
+        match LiveFile::create(folder, self.recorder.pool().bytes_max()) {
+            Ok(file) => {
+                self.recorder.begin_live(file);
+                self.recorder.live().put(JournalKind::Anchor, (0, 0), |out| Anchor::read_clocks().encode(out));
+                self.note_info(state);
+            }
+            Err((why, needed)) => self.live_trouble.call_once(|| report_unusable(folder, &why, needed)),
+        }
+    }
+
+    /// Lets a folder of segments and the live file of the running recording name each other.
+    pub(in crate::session) fn link_live_file(&self, segments: &Path) {
+        if let Some(live) = self.recorder.live().current() {
+            live.put_value(JournalKind::Segments, (0, 0), &segments.to_owned());
+            // Without it, each is found on its own.
+            let _ = std::fs::write(segments.join(folder::LIVE), live.path().as_os_str().as_encoded_bytes());
+        }
+    }
+
+    /// Calls `take`, which takes a trace of the running recording. Also returns the live file of that recording, unless another
+    /// recording may have begun meanwhile.
+    pub(in crate::session) fn with_live_file<R>(&self, take: impl FnOnce() -> R) -> (R, Option<Arc<LiveFile>>) {
+        let live = self.recorder.live();
+        let before = live.current();
+        let taken = take();
+        (taken, before.filter(|file| live.is_current(Some(file))))
+    }
+
+    /// Notes all windows again.
+    pub(in crate::session) fn note_windows(&self) {
+        self.windows.note_all();
+    }
+
+    /// Notes the facts about the recording and its metadata.
+    pub(super) fn note_info(&self, state: &RecordingState) {
+        if let Some(live) = self.recorder.live().current() {
+            let info = self.trace_info(state, &self.recorder.losses.counts());
+            live.put(JournalKind::Info, (0, 0), |out| {
+                clock::is_counter().encode(out);
+                info.encode(out);
+                state.metadata.encode(out);
+            });
+        }
+    }
+
+    /// Notes what has changed without a note of its own, unless a thread starts or stops a recording.
+    pub(in crate::session) fn refresh_live(&self) {
+        let _own = InternalAllocGuard::begin();
+        let Ok(state) = self.state.try_lock() else { return };
+        if matches!(state.phase, SessionPhase::Recording) {
+            self.note_info(&state);
+            self.recorder.live().current().inspect(|live| self.collectors.note_all(live));
+        }
+    }
+}
+
+fn report_unusable(folder: &Path, why: &Unusable, needed: u64) {
+    let folder = folder.display();
+    let (needed, mebibytes) = (needed.div_ceil(1 << 20), |bytes: u64| bytes >> 20);
+    let why = match why {
+        Unusable::Io(error) => {
+            format!("cannot create a file in {folder}: {error}; set SHM_DIR to a folder that you may write")
+        }
+        Unusable::NotInMemory => format!("{folder} is not in shared memory (tmpfs); set SHM_DIR to /dev/shm"),
+        Unusable::TooSmall(free) => format!(
+            "{folder} has {} MiB free, and {needed} MiB are needed; enlarge it, or lower BUFFER_LIMIT_MB",
+            mebibytes(*free)
+        ),
+    };
+    diag!(Warning, "live", "a killed process would lose its records: {why}");
+}
