@@ -14,6 +14,7 @@ use super::slot_file::{SlotFile, SlotUse};
 use crate::os::fork::PerProcess;
 #[cfg(not(all(test, loom)))]
 use crate::os::memory;
+#[cfg(not(all(test, loom)))]
 use crate::time::Ticks;
 #[cfg(not(all(test, loom)))]
 use crossbeam_queue::SegQueue;
@@ -205,17 +206,16 @@ impl Chunk {
     /// Empties the chunk, of which there may be no other handle.
     pub(crate) fn clear(&self) {
         self.slots.header_word(NEXT_ID).store(self.slots.first_id(), Ordering::Release);
+        #[cfg(not(all(test, loom)))]
         self.mark_moved(Ticks(0));
     }
 
-    /// Notes in the file that a trace of that time has all records, which is moved to disk; 0 if there is none.
+    /// Notes in the file that a trace of that time, which is moved to disk, has all records; 0 for no such trace.
+    #[cfg(not(all(test, loom)))]
     pub(crate) fn mark_moved(&self, at: Ticks) {
-        #[cfg(not(all(test, loom)))]
         if let Some((file, Some(slot))) = self.file {
             file.set_word(slot, 0, at.0);
         }
-        #[cfg(all(test, loom))]
-        let _ = at;
     }
 
     /// Returns an empty chunk on loom's atomics.

@@ -78,7 +78,9 @@ impl ChunkPool {
         if !self.has_file.load(Ordering::Acquire) {
             return None;
         }
-        *self.file.lock().unwrap_or_else(PoisonError::into_inner)
+        let file = *self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        // Chunks of a file that is kept stay in it.
+        file.filter(|file| file.is_open())
     }
 
     /// Makes an empty chunk ready, unless it lies in another file.

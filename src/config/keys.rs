@@ -178,7 +178,7 @@ keys! {
     Split: Both Now Start "SPLIT", SettingKind::Split, Described("each minute"), "split(parts)",
         "when a part of `OVERFLOW=spill` ends, which becomes a file of its own; in any case when a quarter of the limit is filled" => (split);
     ShmFolder: Both Now Start "SHM_DIR", SettingKind::Text, Described("none"), "shm_folder(path)",
-        "folder in shared memory, such as /dev/shm, that holds the records, so that a killed process loses none" => (shm_folder);
+        "folder in shared memory, such as /dev/shm, that holds the records, so that a killed process leaves them" => (shm_folder);
     Keep: Both Now Start "KEEP", SettingKind::Duration, Described("all that fits"), "keep(time)",
         "how far back `OVERFLOW=keep_newest` reaches, if the memory suffices" => (keep);
     DumpOn: Both Now Start "DUMP_ON", SettingKind::DumpTriggers, Described("nothing"), "dump_on(triggers)",

@@ -269,18 +269,24 @@ impl LiveFile {
         self.is_unsaved.store(true, Ordering::Relaxed);
     }
 
-    /// Keeps the file as it is now, because nothing else has some of its records.
-    pub(crate) fn keep(&self) {
+    /// Returns whether the file is kept.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.is_kept.load(Ordering::Acquire)
+    }
+
+    /// Keeps the file as it is now, because nothing else has some of its records; returns whether it is kept.
+    pub(crate) fn keep(&self) -> bool {
         // One file of a process that cannot write its traces: memory is short.
         static KEPT: fork::Own<bool> = fork::Own::of_first(false);
-        let is_removed = self.is_removed.load(Ordering::Relaxed) || self.is_kept.load(Ordering::Relaxed);
-        if is_removed || !self.slots.is_own() || std::mem::replace(&mut *KEPT.lock(), true) {
-            return;
+        let is_removed = self.is_removed.load(Ordering::Relaxed);
+        if self.is_kept() || is_removed || !self.slots.is_own() || std::mem::replace(&mut *KEPT.lock(), true) {
+            return self.is_kept();
         }
         self.is_kept.store(true, Ordering::Release);
         self.slots.keep();
         let path = self.path.display();
         diag!(Warning, "live", "the records that were not written are in {path}; run `kineto repair {path}`");
+        true
     }
 
     /// Takes a slot for a block of packed records; `None` if there is none.

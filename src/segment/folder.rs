@@ -69,8 +69,8 @@ fn live_file_of(folder: &Path) -> Option<PathBuf> {
 
 /// Returns whether the process that records into a live file still runs.
 ///
-/// Forked children do not hold the lock; what else may hold it longer than the process is told apart by its number, unless that
-/// is of another namespace.
+/// Forked children do not hold the lock. If another process holds it, the number of the file's process decides, unless that
+/// number is of another namespace.
 pub(super) fn is_live_file_in_use(file: &File, header: &LiveHeader) -> bool {
     let is_elsewhere = header.namespace != process::id_namespace();
     let is_locked = !file_lock::try_lock(file);

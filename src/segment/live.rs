@@ -223,7 +223,9 @@ impl LiveContents {
         let evicted = entries.get::<EvictionCounts>(JournalKind::Evicted).unwrap_or_default();
         // Records that were to be moved are shown also where others are missing.
         let until = moved.as_ref().and_then(|moved| moved.until);
-        let since = if moved.is_some() { until } else { evicted.horizon };
+        // Windows contain their ends.
+        let after = until.map(|until| Ticks(until.0.saturating_add(1)));
+        let since = if moved.is_some() { after } else { evicted.horizon };
         let windows = entries.all::<(Ticks, Option<Ticks>)>(JournalKind::Window, damaged);
         let windows = windows.into_iter().map(|((epoch, _), (start, end))| {
             let end = end.unwrap_or(last).max(start);
@@ -235,7 +237,13 @@ impl LiveContents {
         let stretches = entries.all::<(Ticks, Option<Ticks>)>(JournalKind::DeviceWindow, damaged);
         let stretches =
             stretches.into_iter().map(|(key, (start, end))| (key.0, (start, end.unwrap_or(last).max(start))));
-        let stretches: Vec<(u64, Stretch)> = stretches.collect();
+        let mut stretches: Vec<(u64, Stretch)> = stretches.collect();
+        // Collectors deliver records late, so those of parts that were moved are not cut.
+        let horizon = evicted.horizon.filter(|_| moved.is_none());
+        let uncut =
+            stretches.iter().map(|(_, stretch)| *stretch).reduce(|all, next| (all.0.min(next.0), all.1.max(next.1)));
+        let cut = |at: Ticks| horizon.map_or(at, |horizon| at.max(horizon));
+        stretches.iter_mut().for_each(|(_, stretch)| *stretch = (cut(stretch.0), cut(stretch.1)));
         // A device's clock may be ahead, and its work may be known before it has ended.
         let latest = Timestamp::from_nanos(converter.timestamp_of(last).as_nanos().saturating_add(AHEAD_NS));
         let all = || {
@@ -260,7 +268,9 @@ impl LiveContents {
         for collection in &mut collections {
             collection.latest = collection.latest.max(latest);
             let open = collection.windows.last_mut().filter(|window| window.1 >= last);
-            open.into_iter().for_each(|window| window.1 = converter.ticks_at(latest));
+            let latest = converter.ticks_at(latest);
+            open.into_iter().for_each(|window| window.1 = latest);
+            collection.uncut_window = uncut.filter(|_| horizon.is_some()).map(|(start, end)| (start, end.max(latest)));
         }
         Ok((Trace::new(recorded, collections, Vec::new(), converter, Arc::new(metadata), info), self.damaged))
     }
@@ -307,21 +317,21 @@ fn read_collections(
     }
     blocks.retain(|block| block.moved == Ticks(0) || until.is_none_or(|until| block.moved > until));
     // Those that were moved are older.
-    blocks.sort_by_key(|block| (block.moved == Ticks(0), block.moved, block.place));
-    let newer: HashMap<(u32, usize), Vec<Vec<u64>>> = blocks.iter().filter(|block| block.moved == Ticks(0)).fold(
-        HashMap::new(),
-        |mut newer: HashMap<_, Vec<Vec<u64>>>, block| {
-            newer.entry((block.collector, block.arena)).or_default().push(block.words.clone());
-            newer
-        },
-    );
-    for FoundBlock { collector, arena, moved, words, .. } in blocks {
-        let Some(collection) = collections.get_mut(&(collector.into(), 0)) else {
+    let age = |block: &FoundBlock| (block.moved == Ticks(0), block.moved);
+    blocks.sort_by_key(|block| (age(block), block.place));
+    for block in &blocks {
+        let Some(collection) = collections.get_mut(&(block.collector.into(), 0)) else {
             *damaged += 1;
             continue;
         };
-        let others = newer.get(&(collector, arena)).filter(|_| moved != Ticks(0));
-        let added = collection.records.add_live_block(arena, words, others.map(Vec::as_slice).unwrap_or_default());
+        // Work that waits is also in the blocks that follow those that were moved.
+        let is_newer = |other: &&FoundBlock| {
+            block.moved != Ticks(0)
+                && (other.collector, other.arena) == (block.collector, block.arena)
+                && age(other) > age(block)
+        };
+        let newer: Vec<_> = blocks.iter().filter(is_newer).map(|other| other.words.as_slice()).collect();
+        let added = collection.records.add_live_block(block.arena, block.words.clone(), &newer);
         *damaged += u64::from(added.is_none());
     }
     for ((number, _), collection) in &mut collections {

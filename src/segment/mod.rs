@@ -106,9 +106,10 @@ impl Trace {
     /// where slices that were open are cut off.
     ///
     /// # Errors
-    /// [`AlreadyActive`](ErrorKind::AlreadyActive) if the process of a live file still runs. [`Io`](ErrorKind::Io) if the file cannot be read. [`NotATrace`](ErrorKind::NotATrace) if it is no segment, or if a part
-    /// is damaged without which the others mean nothing. [`Unsupported`](ErrorKind::Unsupported) if another version of this
-    /// crate wrote it. [`OutOfMemory`](ErrorKind::OutOfMemory).
+    /// [`AlreadyActive`](ErrorKind::AlreadyActive) if the process of a live file still runs. [`Io`](ErrorKind::Io) if the file cannot
+    /// be read. [`NotATrace`](ErrorKind::NotATrace) if it is no segment, or if a part is damaged without which the others mean
+    /// nothing. [`Unsupported`](ErrorKind::Unsupported) if another version of this crate wrote it.
+    /// [`OutOfMemory`](ErrorKind::OutOfMemory).
     ///
     /// ```no_run
     /// use tracing_kineto::Trace;

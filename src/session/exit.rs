@@ -85,11 +85,15 @@ pub(crate) fn at_exit() {
             // No part may be both in the file and in a segment.
             session.spill.end_recording();
             let parts = session.spill.take_ended(session, deadline);
-            // A part that cannot be written keeps the live file.
-            parts.iter().for_each(|parts| session.leave_parts_at_exit(parts, deadline));
-            let (is_delivered, live) = session.recording.with_live_file(|| session.deliver_at_exit(deadline));
-            let begun = if is_delivered { Ok(None) } else { session.begin_flush(deadline, true) };
-            live.iter().filter(|_| is_delivered).for_each(|live| live.remove_file());
+            let ((is_delivered, begun), live) = session.recording.with_live_file(|| {
+                let is_delivered = session.deliver_at_exit(deadline);
+                (is_delivered, if is_delivered { Ok(None) } else { session.begin_flush(deadline, true) })
+            });
+            // Meanwhile a thread writes the rest.
+            let has_all = parts.as_ref().is_none_or(|parts| session.leave_parts_at_exit(parts, deadline));
+            // Without an output, the live file has the recording.
+            let is_over = has_all && (is_delivered || session.output_path().is_some() || parts.is_some());
+            live.iter().filter(|_| is_over && matches!(begun, Ok(None))).for_each(|live| live.remove_file());
             session.recording.observers.queue_event(SessionEvent::Stopped);
             begun
         },
@@ -171,7 +175,6 @@ impl Session {
             diag!(Warning, "flush", "nothing was recorded: {why}");
         }
         if self.why_empty(&trace).is_some() || at_end && !self.writes_at_end() {
-            live.iter().filter(|_| at_end).for_each(|live| live.remove_file());
             return Ok(None);
         }
         let begun = self.writes.begin_write(trace, path, Patience::Until(deadline))?;

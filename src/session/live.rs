@@ -42,7 +42,10 @@ impl LiveControl {
     }
 
     /// Notes what has changed, each second.
-    pub(super) fn refresh(&self) {
+    pub(super) fn refresh(&self, recorder: &Recorder) {
+        if recorder.live().current().is_none() {
+            return;
+        }
         if let Some(session) = self.session.get().and_then(Weak::upgrade) {
             session.recording.refresh_live();
         }

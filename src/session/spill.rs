@@ -10,6 +10,7 @@
 //! no part contains a time that is noted later.
 
 use super::dumps::with_process_and_time;
+use super::recording::live::link_live_file;
 use super::{Session, deadline_after};
 use crate::clock;
 use crate::collector::CollectorSet;
@@ -40,7 +41,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 #[derive(Debug, Default)]
 pub(crate) struct SpillControl {
     session: OnceLock<Weak<Session>>,
-    /// When a part ends; `None` for after [`SEGMENT_TIME`].
+    /// When a part ends; without it, parts end after [`SEGMENT_TIME`].
     split: Option<Split>,
     /// The recording whose records are moved; `None` for those of requests.
     current: fork::Own<Option<Arc<SpilledRecording>>>,
@@ -168,8 +169,9 @@ impl SpillControl {
         last.inspect(|recording| recording.wait(deadline)).filter(|recording| !recording.is_empty())
     }
 
-    /// Leaves the parts of recordings that have ended on disk, unless [`write_parts`](Session::write_parts) has taken them. Writes
-    /// the parts that are in memory, and the `rest` of the last recording if there are any.
+    /// Leaves the parts of recordings that have ended on disk, unless [`write_parts`](Session::write_parts) has taken them.
+    ///
+    /// Writes the parts that are in memory. If there are any, it also writes the `rest` of the last recording.
     pub(crate) fn leave_ended(&self, session: &Session, rest: Option<Trace>) {
         let parts = self.take_ended(session, session.spill_deadline());
         let Some(parts) = parts else { return };
@@ -322,7 +324,7 @@ impl SpilledRecording {
         let part = unwritten.map(|(number, trace)| TakenPart::Records(number, trace));
         let part = part.unwrap_or_else(|| self.take_part(&session, end, is_enough));
         let TakenPart::Records(number, trace) = part else { return Ok(None) };
-        let written = self.folder(&session).and_then(|folder| write_segment_file(&trace, &folder, number));
+        let written = self.folder(&session, &trace).and_then(|folder| write_segment_file(&trace, &folder, number));
         if let Err(why) = &written {
             let mut state = self.lock();
             if state.is_left {
@@ -394,8 +396,8 @@ impl SpilledRecording {
         }
     }
 
-    /// Returns the folder of the segments, after creating it.
-    fn folder(&self, session: &Session) -> Result<PathBuf, String> {
+    /// Returns the folder of the segments, after creating it for that part.
+    fn folder(&self, session: &Session, part: &Trace) -> Result<PathBuf, String> {
         if let Some(folder) = &self.lock().folder {
             return Ok(folder.path.clone());
         }
@@ -407,7 +409,7 @@ impl SpilledRecording {
             let _ = file_lock::try_lock(&lock);
             writeln!(lock, "{}", std::process::id()).map(|()| lock)
         });
-        session.recording.link_live_file(&path);
+        part.contents().recorded.shared_live().iter().for_each(|live| link_live_file(live, &path));
         let lock = lock.map_err(|error| {
             let _ = fs::remove_dir_all(&path);
             failed(error)
@@ -427,7 +429,7 @@ impl SpilledRecording {
     /// Writes a part as a segment, unless `deadline` is over; returns whether it is on disk. If not, the live file keeps its records.
     fn leave_part(&self, session: &Session, number: u32, trace: &Trace, deadline: Option<Instant>) -> bool {
         let is_late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        let folder = if is_late { Err(AT_DEADLINE.to_owned()) } else { self.folder(session) };
+        let folder = if is_late { Err(AT_DEADLINE.to_owned()) } else { self.folder(session, trace) };
         match folder.and_then(|folder| write_segment_file(trace, &folder, number)) {
             Ok(path) => {
                 trace.settle_live_file(true);
@@ -436,7 +438,6 @@ impl SpilledRecording {
             }
             Err(why) => {
                 report_lost(trace, &why);
-                trace.contents().recorded.keep_live_file();
                 false
             }
         }
@@ -455,14 +456,15 @@ impl SpilledRecording {
             has_all &= self.leave_part(session, number, &trace, deadline);
         }
         let state = self.lock();
-        let count = state.segments.len() as u64 + u64::from(state.is_writing);
+        let is_writing = state.is_writing;
+        let count = state.segments.len() as u64 + u64::from(is_writing);
         if let (Some(folder), 1..) = (&state.folder, count) {
             let parts = count_with_noun(count, "earlier part");
             let path = folder.path.display().to_string();
             drop(state);
             diag!(Stage, "spill", "{parts} of the recording: run `kineto repair {path}`");
         }
-        has_all
+        has_all && !is_writing
     }
 }
 
@@ -510,6 +512,8 @@ impl Session {
             !can_write
         });
         // Before the rest is written, after which the live file is removed unless it is kept.
+        let is_writing = parts.lock().is_writing;
+        rest.iter().filter(|_| is_writing).for_each(|rest| _ = rest.contents().recorded.keep_live_file());
         for (number, trace) in unwritten {
             parts.leave_part(self, number, &trace, None);
         }
@@ -547,13 +551,15 @@ impl Session {
         written.map(drop)
     }
 
-    /// Leaves parts as segments when the process ends, with the rest of the recording if no file takes that.
-    pub(super) fn leave_parts_at_exit(&self, parts: &SpilledRecording, deadline: Instant) {
+    /// Leaves parts as segments when the process ends, with the rest of the recording if no file takes that. Returns whether all are
+    /// on disk; if not, the live file is kept.
+    pub(super) fn leave_parts_at_exit(&self, parts: &SpilledRecording, deadline: Instant) -> bool {
         let takes_rest = self.output_path().is_some() && self.why_unwritten_at_end().is_none();
         let take = || (!takes_rest).then(|| self.recording.snapshot().ok()).flatten();
         let (rest, live) = self.recording.with_live_file(take);
         let has_all = parts.leave_on_disk(self, rest.filter(|rest| self.has_content(rest)), Some(deadline));
-        live.iter().filter(|_| has_all && !takes_rest).for_each(|live| live.remove_file());
+        live.iter().filter(|_| !has_all).for_each(|live| _ = live.keep());
+        has_all
     }
 
     /// Returns whether the last part of a recording gets a file: also if slices only continue, because there is no next part.
@@ -592,7 +598,12 @@ fn part_bytes(split: Option<Split>, limit: u64) -> u64 {
     }
 }
 
+/// Reports that a part has no file, unless a live file keeps its records.
 fn report_lost(trace: &Trace, why: &str) {
+    if trace.contents().recorded.keep_live_file() {
+        diag!(Error, "spill", "a part of the recording was not written: {why}");
+        return;
+    }
     let records = count_with_noun(trace.stats().slices, "slice");
     diag!(Error, "spill", "a part of the recording is lost, {records}: {why}");
 }

@@ -136,14 +136,19 @@ impl Recorded {
         self.live.as_ref()
     }
 
-    /// Keeps the live file, because nothing else will have these records.
-    pub(crate) fn keep_live_file(&self) {
-        let Some(live) = self.shared_live.upgrade() else { return };
+    /// Keeps the live file, because nothing else will have these records; returns whether it is kept.
+    pub(crate) fn keep_live_file(&self) -> bool {
+        let Some(live) = self.shared_live() else { return false };
         if self.live.is_none() {
             // A later segment does not mean that these records are on disk: the reader shows all.
             live.put_value(JournalKind::Segments, (0, 0), &PathBuf::new());
         }
-        live.keep();
+        live.keep()
+    }
+
+    /// Returns the live file in which these records lie, unless it is gone.
+    pub(crate) fn shared_live(&self) -> Option<Arc<LiveFile>> {
+        self.shared_live.upgrade()
     }
 
     /// Returns the window in which a run was recorded.

@@ -456,7 +456,7 @@ pub(crate) const TESTS: &[Test] = &[
                 "{scenario}: {}",
                 played.stderr
             );
-            // The next start reports it, and lets it lie.
+            // The next start reports it, and leaves it there.
             let next = play_in("live_saved", shm.path()).succeeded();
             let command = format!("run `kineto repair {}`", file.display());
             assert!(next.stderr.contains(&command), "{scenario}: {}", next.stderr);

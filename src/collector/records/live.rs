@@ -84,6 +84,11 @@ impl LiveRecords {
 }
 
 impl Collected {
+    /// Marks the blocks in a live file as moved to disk, with all records until that time.
+    pub(crate) fn set_moved(&self, until: Ticks) {
+        self.live_blocks.iter().for_each(|block| block.set_moved(until));
+    }
+
     /// Replaces the tables that grow by those from a live file, if these are newer.
     pub(crate) fn set_tables(&mut self, mut tables: Collected) {
         if tables.shapes.len() > self.shapes.len() {
@@ -98,7 +103,7 @@ impl Collected {
     }
 
     /// Adds a block from a live file, without the records that `newer` blocks have too. `None` if there is no such arena.
-    pub(crate) fn add_live_block(&mut self, arena: usize, words: Vec<u64>, newer: &[Vec<u64>]) -> Option<()> {
+    pub(crate) fn add_live_block(&mut self, arena: usize, words: Vec<u64>, newer: &[&[u64]]) -> Option<()> {
         if newer.is_empty() {
             return self.add_block(arena, words);
         }

@@ -227,7 +227,7 @@ impl ClockState {
                 if self.recorder.epoch() != 0 {
                     self.add_anchor(anchor);
                     self.collectors.read_clocks();
-                    self.duties.live.refresh();
+                    self.duties.live.refresh(&self.recorder);
                 }
                 next = Instant::now() + PERIOD;
             }

@@ -26,15 +26,6 @@ impl SessionRecording {
         }
     }
 
-    /// Lets a folder of segments and the live file of the running recording name each other.
-    pub(in crate::session) fn link_live_file(&self, segments: &Path) {
-        if let Some(live) = self.recorder.live().current() {
-            live.put_value(JournalKind::Segments, (0, 0), &segments.to_owned());
-            // Without it, each is found on its own.
-            let _ = std::fs::write(segments.join(folder::LIVE), live.path().as_os_str().as_encoded_bytes());
-        }
-    }
-
     /// Calls `take`, which takes a trace of the running recording. Also returns the live file of that recording, unless another
     /// recording may have begun meanwhile.
     pub(in crate::session) fn with_live_file<R>(&self, take: impl FnOnce() -> R) -> (R, Option<Arc<LiveFile>>) {
@@ -69,6 +60,16 @@ impl SessionRecording {
             self.note_info(&state);
             self.recorder.live().current().inspect(|live| self.collectors.note_all(live));
         }
+    }
+}
+
+/// Lets a folder of segments and the live file of their recording name each other.
+pub(in crate::session) fn link_live_file(live: &LiveFile, segments: &Path) {
+    // One that is kept shows all its records.
+    if !live.is_kept() {
+        live.put_value(JournalKind::Segments, (0, 0), &segments.to_owned());
+        // Without it, each is found on its own.
+        let _ = std::fs::write(segments.join(folder::LIVE), live.path().as_os_str().as_encoded_bytes());
     }
 }
 

@@ -3,7 +3,7 @@
 mod budget;
 mod clock_thread;
 mod collectors;
-mod live;
+pub(in crate::session) mod live;
 mod reports;
 mod snapshots;
 mod threads;
@@ -59,7 +59,7 @@ pub(crate) struct SessionRecording {
     windows: Arc<RecordingWindows>,
     clock_thread: Arc<ClockThread>,
     while_open: WhileOpen,
-    /// That there is no live file is reported once.
+    /// Reports once why there is no live file.
     live_trouble: Once,
     /// The header entries of all recordings.
     presets: TraceMetadata,

@@ -77,6 +77,7 @@ impl SessionRecording {
         let moved = self.collectors.take_records();
         // The times of two processors may differ by nanoseconds.
         let until = end().max(state.moved_until.unwrap_or_default());
+        moved.iter().for_each(|collection| collection.records.set_moved(until));
         let mut taken = self.recorder.snapshot(Some(until));
         // For the same reason as chunks that begin later.
         taken.drop_unnamed_payloads();
