@@ -6,8 +6,8 @@ use crate::collector::abi::{
     self, Builder, Create, DeviceInfo, EventFlow, Handle, Interface, OnProfiler, Process, Push, Query, Registry,
     ResourceInfo, Versioned,
 };
-use crate::write::json_text;
 use kineto_trace::activity::ArgValue;
+use kineto_trace::write::json_text;
 use std::ffi::{CString, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
