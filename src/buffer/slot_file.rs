@@ -136,7 +136,7 @@ impl SlotFile {
         self.file.words().get(start..start + ENTRY_WORDS).unwrap_or_default()
     }
 
-    /// Takes a slot of zeros whose pages are present; `None` if there is none, or no memory for it.
+    /// Takes a slot of zeros whose pages are present; `None` if all are in use, or the memory is full.
     pub(crate) fn take_slot(&self) -> Option<(usize, &'static [AtomicU64])> {
         // SeqCst, as where the file is closed and replaced: either this thread sees that it is closed, or it is not replaced.
         self.used.fetch_add(1, Ordering::SeqCst);

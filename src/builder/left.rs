@@ -38,7 +38,7 @@ pub(super) fn report_left_files(config: &Config) {
     report(&folders);
 }
 
-/// Returns the first names and how many more there are, and the first path; `None` if there is none.
+/// Returns the first names and how many more there are, and the first path; `None` without files.
 fn list_files(files: &[PathBuf]) -> Option<(String, &Path)> {
     const SHOWN: usize = 3;
     let first = files.first()?;

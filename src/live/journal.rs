@@ -51,7 +51,7 @@ const SLOTS_FOR_SMALL: usize = 16;
 /// A compaction is of use if it frees more than one part in that many.
 const USEFUL_PART: usize = 16;
 
-/// The slots of these that only removals use, which make room.
+/// The slots of these that only removals use, after which others can be freed.
 const SLOTS_FOR_REMOVALS: usize = 1;
 
 /// A journal is compacted when it has doubled and grown by so many words.

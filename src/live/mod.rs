@@ -274,7 +274,7 @@ impl LiveFile {
         self.is_kept.load(Ordering::Acquire)
     }
 
-    /// Keeps the file as it is now, because nothing else has some of its records; returns whether it is kept.
+    /// Keeps the file and all that is in it now, because nothing else has some of its records; returns whether it is kept.
     pub(crate) fn keep(&self) -> bool {
         // One file of a process that cannot write its traces: memory is short.
         static KEPT: fork::Own<bool> = fork::Own::of_first(false);
@@ -289,7 +289,7 @@ impl LiveFile {
         true
     }
 
-    /// Takes a slot for a block of packed records; `None` if there is none.
+    /// Takes a slot for a block of packed records; `None` if all slots are in use.
     pub(crate) fn new_block(&self) -> Option<LiveBlock> {
         let (slot, words) = self.slots.take_slot()?;
         Some(LiveBlock { file: self.slots, slot, words, length: 0 })

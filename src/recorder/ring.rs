@@ -569,7 +569,7 @@ impl RingChunk {
         }
     }
 
-    /// Returns the chunk as it is now. With `saves_until`, what is committed will be moved to disk; `None` if the chunk begins
+    /// Returns a handle to the chunk, with what is committed now. With `saves_until`, what is committed will be moved to disk; `None` if the chunk begins
     /// later. Many parts may wait for the disk, and each would hold the chunks of all later ones.
     fn take(&mut self, is_spilling: bool, saves_until: Option<Ticks>) -> Option<TakenChunk> {
         let committed_len = self.chunk.committed_len();

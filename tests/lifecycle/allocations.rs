@@ -2,24 +2,20 @@
 #![allow(unsafe_code, reason = "a global allocator has no safe form")]
 
 use crate::play::{OUTPUT, play, record_as, report};
+use crate::toy::{NoArgs, SINK, ToyCollector};
 use crate::{Scenario, Test, sys};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::future::{Future, poll_fn};
 use std::path::Path;
 use std::pin::pin;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::field::Empty;
 use tracing::{Instrument, error, info, info_span};
 use tracing_kineto::activity::{Activity, ActivityType, Body, Track};
-use tracing_kineto::integration::{
-    ApiCall, Capabilities, DeviceDescription, DeviceWork, RecordLayout, RecordSink, RecordView, Recording, Selection,
-    Thread, Unavailable,
-};
-use tracing_kineto::integration::{Collector, CpuTraceBuilder};
-use tracing_kineto::{ActivityTypes, ArgValue, Error, ErrorKind, KinetoLayer, Profiler, Timestamp, annotate};
+use tracing_kineto::integration::{ApiCall, CpuTraceBuilder, DeviceWork, Thread};
+use tracing_kineto::{Error, ErrorKind, KinetoLayer, Profiler, Timestamp, annotate};
 
 pub(crate) const SCENARIOS: &[Scenario] = &[("failed_allocations", failed_allocations)];
 
@@ -156,44 +152,6 @@ fn make_spans() {
     }
     let nested: Vec<_> = (0..MANY).map(|n| info_span!("nested", n).entered()).collect();
     nested.into_iter().rev().for_each(drop);
-}
-
-static SINK: Mutex<Option<RecordSink>> = Mutex::new(None);
-
-/// A device with calls that belong to no slice.
-#[derive(Clone, Debug)]
-struct ToyCollector;
-
-impl Collector for ToyCollector {
-    fn name(&self) -> &'static str {
-        "toy"
-    }
-    fn types(&self) -> ActivityTypes {
-        ActivityTypes::from(ActivityType::ConcurrentKernel).with(ActivityType::CudaDriver)
-    }
-    fn probe(&self) -> Result<Capabilities, Unavailable> {
-        let mut can = Capabilities::default();
-        can.types = self.types();
-        Ok(can)
-    }
-    fn start(&self, _: &Selection, sink: RecordSink) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
-        *SINK.lock().unwrap() = Some(sink);
-        Ok((self.probe()?, Box::new(self.clone())))
-    }
-}
-
-impl Recording for ToyCollector {
-    fn stop(&self, _: Timestamp, _: Instant) {}
-    fn devices(&self) -> Vec<DeviceDescription> {
-        vec![DeviceDescription::new(0, "toy")]
-    }
-}
-
-#[derive(Debug)]
-struct NoArgs;
-
-impl RecordLayout for NoArgs {
-    fn visit(&self, _: &RecordView<'_>, _: &mut dyn FnMut(&str, ArgValue<'_>)) {}
 }
 
 fn now() -> u64 {

@@ -2,23 +2,19 @@
 
 use crate::play::{Played, play_while, play_with, record_as, report, work};
 use crate::sys::{self, SharedCounts};
+use crate::toy::{NoArgs, SINK, ToyCollector};
 use crate::{Scenario, Test};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::ManuallyDrop;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tracing::field::Empty;
 use tracing_kineto::activity::{Activity, ActivityType, Body};
-use tracing_kineto::integration::{
-    ApiCall, Capabilities, Collector, DeviceDescription, DeviceWork, RecordLayout, RecordSink, RecordView, Recording,
-    Selection, Thread, Unavailable,
-};
-use tracing_kineto::{
-    ActivityTypes, ArgValue, ErrorKind, KinetoGuard, KinetoLayer, Loss, Overflow, Segment, Timestamp, Trace,
-};
+use tracing_kineto::integration::{ApiCall, DeviceWork, Thread};
+use tracing_kineto::{ArgValue, ErrorKind, KinetoGuard, KinetoLayer, Loss, Overflow, Segment, Timestamp, Trace};
 use tracing_subscriber::prelude::*;
 
 /// The file in which a scenario counts what each of its threads has recorded.
@@ -129,44 +125,6 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         sys::exit_now(0);
     }),
 ];
-
-static SINK: Mutex<Option<RecordSink>> = Mutex::new(None);
-
-/// A collector whose records the scenario delivers.
-#[derive(Clone, Debug)]
-struct ToyCollector;
-
-impl Collector for ToyCollector {
-    fn name(&self) -> &'static str {
-        "toy"
-    }
-    fn types(&self) -> ActivityTypes {
-        ActivityTypes::from(ActivityType::ConcurrentKernel).with(ActivityType::CudaDriver)
-    }
-    fn probe(&self) -> Result<Capabilities, Unavailable> {
-        let mut can = Capabilities::default();
-        can.types = self.types();
-        Ok(can)
-    }
-    fn start(&self, _: &Selection, sink: RecordSink) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
-        *SINK.lock().unwrap() = Some(sink);
-        Ok((self.probe()?, Box::new(self.clone())))
-    }
-}
-
-impl Recording for ToyCollector {
-    fn stop(&self, _: Timestamp, _: Instant) {}
-    fn devices(&self) -> Vec<DeviceDescription> {
-        vec![DeviceDescription::new(0, "toy")]
-    }
-}
-
-#[derive(Debug)]
-struct NoArgs;
-
-impl RecordLayout for NoArgs {
-    fn visit(&self, _: &RecordView<'_>, _: &mut dyn FnMut(&str, ArgValue<'_>)) {}
-}
 
 /// Delivers a call and its work, which has that number.
 fn launch(n: u64) {

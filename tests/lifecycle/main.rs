@@ -42,6 +42,8 @@ mod slow;
 mod sys;
 #[cfg(unix)]
 mod threads;
+#[cfg(target_os = "linux")]
+mod toy;
 
 use support::harness::{self, Test};
 

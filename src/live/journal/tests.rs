@@ -68,7 +68,7 @@ fn entries_without_room_wait_for_it() {
     // What other records need still fits.
     file.put(JournalKind::Site, (1, 0), |out| out.extend([1]));
     assert_eq!((file.maintain().entries, read(&file).len() as u64), (waiting, kept + 1));
-    // Those that are gone make room for those that wait; one of these is gone too.
+    // Removed entries free space for those that wait, one of which was removed too.
     (0..kept).for_each(|key| file.remove(JournalKind::LargePayload, (key, 0)));
     file.remove(JournalKind::LargePayload, (9, 0));
     let deadline = Instant::now() + Duration::from_secs(60);

@@ -146,7 +146,7 @@ impl SharedFile {
         self.generation == fork::generation()
     }
 
-    /// Takes memory for these words, in whole pages; returns `false` if there is none.
+    /// Takes memory for these words, in whole pages; returns `false` if memory is short.
     pub(crate) fn allocate(&self, words: Range<usize>) -> bool {
         const TRIES: usize = 1000;
         if !self.is_own() || words.end > self.words.len() {

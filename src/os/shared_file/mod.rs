@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64};
 
 /// A mapping that is never removed, and the file that it shows now.
 #[derive(Debug)]
-#[cfg_attr(not(all(target_os = "linux", not(miri))), allow(dead_code, reason = "there is none on this platform"))]
+#[cfg_attr(not(all(target_os = "linux", not(miri))), allow(dead_code, reason = "this platform has no such files"))]
 pub(crate) struct SharedFile {
     words: &'static [AtomicU64],
     /// The descriptor, which stays the same when another file replaces this one; -1 in a forked child.

@@ -15,7 +15,7 @@ pub(super) struct LiveCopy {
 }
 
 impl LiveCopy {
-    /// Locks the copy; returns `None` if there is none.
+    /// Locks the copy; returns `None` without a live file.
     fn lock(&self) -> Option<MutexGuard<'_, Option<LiveRecords>>> {
         // Relaxed: the lock of the state orders it.
         self.is_set.load(Ordering::Relaxed).then(|| self.records.lock().unwrap_or_else(PoisonError::into_inner))
