@@ -93,7 +93,7 @@ impl KinetoLayerBuilder {
         self
     }
 
-    /// Records into a file of a folder in shared memory, such as `/dev/shm`, so that a process that is killed loses no record
+    /// Records into a file of a folder in shared memory, such as `/dev/shm`, so that a process that is killed leaves its records
     /// (Linux). Default: none.
     ///
     /// However the process ends, the file has every record that a thread has committed and that a collector has packed, and

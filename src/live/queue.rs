@@ -55,7 +55,7 @@ impl EntryQueue {
         let (mut state, mut lost) = (self.lock(), 0);
         for entry in &mut entries {
             let is_first = state.entries.is_empty();
-            // A removal makes room, so it waits for nothing; what waits of its key becomes a removal.
+            // A removal lets space be freed, so it never waits; an entry of its key that waits becomes a removal.
             let removes = state.remove_queued(entry);
             if (is_first || removes) && write(entry) {
                 continue;
