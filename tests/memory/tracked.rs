@@ -61,20 +61,24 @@ fn record_sums_equal_the_allocators_counters() {
     let freed_inside = vec![7u8; 12_345];
     let mut before = Usage::default();
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
-        let (begin, end) = (Barrier::new(4), Barrier::new(4));
+        let (ready, begin, end) = (Barrier::new(4), Barrier::new(4), Barrier::new(4));
         std::thread::scope(|scope| {
             let run = || {
+                ready.wait();
                 begin.wait();
                 let kept = info_span!("work").in_scope(|| work(400));
                 end.wait();
                 drop(kept);
             };
-            (0..3).for_each(|_| drop(support::spawn(scope, "worker", run)));
+            let workers = [(); 3].map(|()| support::spawn(scope, "worker", run));
+            ready.wait();
             guard.profiler().start().unwrap();
             before = memory::usage();
             begin.wait();
             end.wait();
             drop(freed_inside);
+            // The scope's end would wait for the closures only, while the threads still free what is their own.
+            workers.into_iter().for_each(|worker| worker.join().unwrap());
         });
     });
     let after = memory::usage();
