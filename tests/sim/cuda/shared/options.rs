@@ -34,6 +34,9 @@ sim_core::options! {
     timestamp_zero: bool = false;
     nested_driver: bool = false;
     inside_init: bool = false;
+    shared_timestamp_error: i32 = 0;
+    without_field: EnableError<u32> = EnableError::NONE;
+    layout_fault: u64 = 0;
 }
 
 sim_core::versions! {
@@ -55,6 +58,7 @@ sim_core::versions! {
     "13.2" = 130_202;
     "13.3" = 130_301;
     "13.4" = 130_401;
+    "13.5" = 130_500;
 }
 
 /// A step of the clock: `ns:ms`, by how much, and how long after the options were read.

@@ -1,25 +1,34 @@
 //! The functions that CUPTI exports.
 
+use crate::client::{self, Client};
 use crate::code::{Code, Outcome, give, message, name, need_driver, need_driver_from_13_2, since};
-use crate::delivery::{self, Completed, Requested};
+use crate::delivery::{self, Callbacks, Completed, Requested};
 use crate::shared::calls;
 use crate::shared::tracer::{DRIVER_API, RUNTIME_API};
 use crate::subscriber::{self, Callback};
-use crate::{activity, attributes, external, link, pool, walker, writer};
+use crate::{attributes, external, link, pool, walker, writer};
 use std::ffi::{c_char, c_void};
 
 /// The flag of a flush that takes unfinished records too.
 const FORCED: u32 = 1;
 
+/// Defines exported functions, whose bodies return an [`Outcome`].
 macro_rules! api {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)+) => {$(
         $(#[$doc])*
         #[unsafe(no_mangle)]
         pub extern "C" fn $name($($argument: $type),*) -> i32 {
-            let serve = || -> Outcome { $body };
-            serve().map_or_else(|Code(code)| code, |()| 0)
+            let serve = || -> $crate::code::Outcome { $body };
+            serve().map_or_else(|$crate::code::Code(code)| code, |()| 0)
         }
     )+};
+}
+pub(crate) use api;
+
+/// Returns the client of the first version, whose functions fail while subscribers of the second exist.
+fn only_client() -> Outcome<&'static Client> {
+    need_driver()?;
+    if client::subscribers().is_empty() { Ok(client::first()) } else { Err(Code::NOT_COMPATIBLE) }
 }
 
 /// Writes a text, or null with an error if it does not exist.
@@ -52,6 +61,9 @@ api! {
 
     fn cuptiGetTimestamp(timestamp: *mut u64) {
         need_driver_from_13_2()?;
+        if since("13.3").is_ok() && !client::subscribers().is_empty() {
+            return Err(Code::NOT_COMPATIBLE);
+        }
         give(timestamp, writer::timestamp())
     }
 
@@ -81,7 +93,10 @@ api! {
     fn cuptiActivityRegisterCallbacks(requested: Option<Requested>, completed: Option<Completed>) {
         need_driver_from_13_2()?;
         let (Some(requested), Some(completed)) = (requested, completed) else { return Err(Code::INVALID_PARAMETER) };
-        delivery::register(requested, completed);
+        if !client::subscribers().is_empty() {
+            return Err(Code::NOT_COMPATIBLE);
+        }
+        client::first().register(Callbacks::First(requested, completed));
         Ok(())
     }
 
@@ -92,45 +107,41 @@ api! {
     }
 
     fn cuptiActivityEnable(kind: u32) {
-        need_driver()?;
-        activity::enable(kind)
+        only_client()?.activity.enable(kind)
     }
 
     fn cuptiActivityDisable(kind: u32) {
-        need_driver()?;
-        activity::disable(kind)
+        only_client()?.activity.disable(kind)
     }
 
     /// Applies to all contexts.
     fn cuptiActivityEnableContext(_context: u64, kind: u32) {
-        need_driver()?;
-        activity::enable(kind)
+        only_client()?.activity.enable(kind)
     }
 
     /// Applies to all contexts.
     fn cuptiActivityDisableContext(_context: u64, kind: u32) {
-        need_driver()?;
-        activity::disable(kind)
+        only_client()?.activity.disable(kind)
     }
 
     fn cuptiActivityEnableRuntimeApi(cbid: u32, enable: u8) {
-        need_driver()?;
+        let client = only_client()?;
         since("12.5")?;
-        activity::set_call(RUNTIME_API, cbid, enable != 0);
+        client.activity.set_call(RUNTIME_API, cbid, enable != 0);
         Ok(())
     }
 
     fn cuptiActivityEnableDriverApi(cbid: u32, enable: u8) {
-        need_driver()?;
+        let client = only_client()?;
         since("12.5")?;
-        activity::set_call(DRIVER_API, cbid, enable != 0);
+        client.activity.set_call(DRIVER_API, cbid, enable != 0);
         Ok(())
     }
 
     fn cuptiActivityEnableCudaEventDeviceTimestamps(enable: u8) {
-        need_driver()?;
+        let client = only_client()?;
         since("13.0")?;
-        activity::set_event_times(enable != 0);
+        client.activity.set_event_times(enable != 0);
         Ok(())
     }
 
@@ -145,16 +156,16 @@ api! {
 
     fn cuptiActivityGetNextRecord(buffer: *mut u8, valid: usize, record: *mut *mut u8) {
         need_driver_from_13_2()?;
-        walker::next(buffer, valid, record)
+        walker::next(client::first(), buffer, valid, record)
     }
 
     /// Applies to all contexts and streams; the next call counts from zero.
     fn cuptiActivityGetNumDroppedRecords(_context: u64, _stream: u32, dropped: *mut usize) {
-        need_driver()?;
+        let client = only_client()?;
         if dropped.is_null() {
             return Err(Code::INVALID_PARAMETER);
         }
-        give(dropped, pool::take_dropped())
+        give(dropped, client.pool.take_dropped())
     }
 
     fn cuptiActivityGetAttribute(attribute: u32, size: *mut usize, value: *mut c_void) {
@@ -168,13 +179,11 @@ api! {
     }
 
     fn cuptiActivityPushExternalCorrelationId(kind: u32, id: u64) {
-        need_driver()?;
-        external::push(kind, id)
+        external::push(only_client()?, kind, id)
     }
 
     fn cuptiActivityPopExternalCorrelationId(kind: u32, last: *mut u64) {
-        need_driver()?;
-        let id = external::pop(kind)?;
+        let id = external::pop(only_client()?, kind)?;
         if last.is_null() { Ok(()) } else { give(last, id) }
     }
 
@@ -192,7 +201,7 @@ api! {
     fn cuptiFinalize() {
         need_driver_from_13_2()?;
         pool::flush(true);
-        activity::reset();
+        client::first().activity.reset();
         subscriber::reset();
         writer::use_own_clock();
         Ok(())

@@ -2,12 +2,10 @@
 //!
 //! Push and pop ranges belong to a thread, start and end ranges to the process. Texts are never freed.
 
-use crate::activity;
 use crate::attributes;
 use crate::code::need_driver_from_13_2;
 use crate::layout::kind;
 use crate::link;
-use crate::pool::{self, HOST};
 use crate::record::new_record;
 use crate::writer;
 use std::cell::RefCell;
@@ -64,14 +62,11 @@ fn next_marker() -> u32 {
 
 /// Records a marker; `name` is 0 for an end.
 fn record(id: u32, flags: u32, object: u32, name: Text, domain: Text) {
-    if !activity::is_enabled(kind::MARKER) {
-        return;
-    }
     let Some(record) = new_record(kind::MARKER) else { return };
     let record = record.u32(4, flags).u64(8, writer::timestamp()).u32(16, id).u32(20, object);
     let thread = if object == THREAD { attributes::thread_id() } else { 0 };
     let record = record.u32(24, std::process::id()).u32(28, thread).u64(40, name).u64(48, domain);
-    pool::add(HOST, &record, None);
+    writer::add_for_all(&record);
 }
 
 /// Fields of the attributes, read by offset from the 48 bytes of `nvtxEventAttributes_t`.
@@ -110,13 +105,10 @@ impl MarkerAttributes {
     }
 
     fn record(&self, id: u32) {
-        if !activity::is_enabled(kind::MARKER_DATA) {
-            return;
-        }
         let Some(record) = new_record(kind::MARKER_DATA) else { return };
         let flag = if self.color.is_some() { COLOR_ARGB } else { COLOR_NONE };
         let record = record.u32(4, flag).u32(8, id).u32(12, self.payload.0).u64(16, self.payload.1);
-        pool::add(HOST, &record.u32(24, self.color.unwrap_or(0)).u32(28, self.category), None);
+        writer::add_for_all(&record.u32(24, self.color.unwrap_or(0)).u32(28, self.category));
     }
 }
 

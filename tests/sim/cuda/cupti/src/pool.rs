@@ -1,5 +1,6 @@
-//! The current buffers: one for host records, and one for the records of each context.
+//! The current buffers of a client: one for host records, and one for the records of each context.
 
+use crate::client::{self, Client};
 use crate::delivery;
 use crate::layout;
 use crate::link;
@@ -12,7 +13,7 @@ use sim_core::faults::RecordNumbers;
 use sim_core::record::Record;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The owner of a buffer: a context, by its id.
@@ -30,22 +31,40 @@ struct Pool {
     spare: Vec<Buffer>,
 }
 
-static POOL: LazyLock<Mutex<Pool>> = LazyLock::new(Mutex::default);
-/// Numbers the records.
-static RECORDS: RecordNumbers = RecordNumbers::new();
-/// Records dropped since the last query.
-static DROPPED: AtomicUsize = AtomicUsize::new(0);
-
-fn lock() -> MutexGuard<'static, Pool> {
-    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+/// The buffers of a client.
+#[derive(Debug, Default)]
+pub(crate) struct ClientPool {
+    pool: Mutex<Pool>,
+    /// Records dropped since the last query.
+    dropped: AtomicUsize,
 }
 
+impl ClientPool {
+    fn lock(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn drop_record(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+        count(&link::counters().dropped);
+    }
+
+    /// The records dropped since the last call.
+    pub(crate) fn take_dropped(&self) -> usize {
+        let dropped = self.dropped.swap(0, Ordering::Relaxed);
+        if link::options().many_dropped { usize::MAX } else { dropped }
+    }
+}
+
+/// Numbers the records.
+static RECORDS: RecordNumbers = RecordNumbers::new();
+
 /// Adds a record, and any fault records of the options.
-pub(crate) fn add(owner: Owner, record: &Record, pending: Option<PendingRecord>) {
+pub(crate) fn add(client: &'static Client, owner: Owner, record: &Record, pending: Option<PendingRecord>) {
     let options = link::options();
     let number = RECORDS.next();
     if number.is_each(options.drop) {
-        return drop_record();
+        return client.pool.drop_record();
     }
     let garbage = number.is_each(options.garbage).then(|| {
         let mut garbage = record.clone();
@@ -64,30 +83,26 @@ pub(crate) fn add(owner: Owner, record: &Record, pending: Option<PendingRecord>)
         });
         mutated
     });
-    add_one(owner, garbage.as_ref().or(mutated.as_ref()).unwrap_or(record), pending, garbage.is_some());
+    add_one(client, owner, garbage.as_ref().or(mutated.as_ref()).unwrap_or(record), pending, garbage.is_some());
     if number.is_each(options.unknown_kinds)
         && let Some(unknown) = new_record(layout::kind::UNKNOWN)
     {
-        add_one(owner, &unknown.u64(8, number.0), None, false);
+        add_one(client, owner, &unknown.u64(8, number.0), None, false);
     }
 }
 
-fn drop_record() {
-    DROPPED.fetch_add(1, Ordering::Relaxed);
-    count(&link::counters().dropped);
-}
-
 /// Adds a record to the owner's buffer, or to a new one if it is full.
-fn add_one(owner: Owner, record: &Record, pending: Option<PendingRecord>, is_garbage: bool) {
+fn add_one(client: &'static Client, owner: Owner, record: &Record, pending: Option<PendingRecord>, is_garbage: bool) {
+    let (record, pending) = client.selected_fields.convert(record, pending);
     let bytes = record.bytes().len();
     let mut complete = Vec::new();
     let mut asked_at = None;
     loop {
-        let mut pool = lock();
+        let mut pool = client.pool.lock();
         pool.retire(owner, bytes);
         pool.take_complete(&mut complete);
         if let Some(buffer) = pool.current.get_mut(&owner) {
-            buffer.add(record, pending);
+            buffer.add(&record, pending);
             if is_garbage {
                 buffer.note_garbage();
             }
@@ -96,18 +111,18 @@ fn add_one(owner: Owner, record: &Record, pending: Option<PendingRecord>, is_gar
         drop(pool);
         // No callback runs under the lock.
         let asking = link::options().reported(now());
-        let Some(fresh) = delivery::request() else {
-            drop_record();
+        let Some(fresh) = delivery::request(client) else {
+            client.pool.drop_record();
             break;
         };
         asked_at = Some(asking);
         // The owner takes it in the next pass, unless another thread has added one in the meantime.
-        lock().spare.push(fresh);
+        client.pool.lock().spare.push(fresh);
     }
-    delivery::deliver(complete);
+    delivery::deliver(client, complete);
     // Not for the record of such a request, which would recurse with buffers for one record.
     if let Some(start) = asked_at.filter(|_| record.kind() != layout::kind::OVERHEAD) {
-        writer::buffer_requested(start);
+        writer::buffer_requested(client, start);
     }
 }
 
@@ -129,15 +144,19 @@ impl Pool {
     }
 }
 
-/// Delivers the buffers whose work is complete, or with `forced` all.
+/// Delivers the buffers of all clients whose work is complete, or with `forced` all.
 pub(crate) fn flush(forced: bool) {
+    client::for_each(|client| flush_one(client, forced));
+}
+
+fn flush_one(client: &'static Client, forced: bool) {
     let options = link::options();
     while options.hanging_flush && std::ptr::eq(link::options(), options) {
         std::thread::sleep(Duration::from_millis(1));
     }
     let (start, mut out) = (options.reported(now()), Vec::new());
     {
-        let mut pool = lock();
+        let mut pool = client.pool.lock();
         out.extend(pool.full.extract_if(.., |buffer| forced || buffer.is_complete(now())));
         let ready = |buffer: &Buffer| buffer.used > 0 && (forced || buffer.is_complete(now()));
         out.extend(pool.current.extract_if(|_, buffer| ready(buffer)).map(|(_, buffer)| buffer));
@@ -147,22 +166,18 @@ pub(crate) fn flush(forced: bool) {
     }
     // Where buffers are late, a client that flushes until it has all of them would wait for the records of its own flushes.
     let is_recorded = !out.is_empty() && options.late_buffers == 0;
-    delivery::deliver(out);
+    delivery::deliver(client, out);
     if is_recorded {
-        writer::buffers_flushed(start);
+        writer::buffers_flushed(client, start);
     }
 }
 
 /// Fills in the times of work that were not known at its launch.
 pub(crate) fn retime(id: u64, start: u64, end: u64, done_at: u64) {
-    let mut pool = lock();
-    let Pool { current, full, .. } = &mut *pool;
-    let mut buffers = full.iter_mut().chain(current.values_mut());
-    buffers.any(|buffer| buffer.retime(id, start, end, done_at));
-}
-
-/// The records dropped since the last call.
-pub(crate) fn take_dropped() -> usize {
-    let dropped = DROPPED.swap(0, Ordering::Relaxed);
-    if link::options().many_dropped { usize::MAX } else { dropped }
+    client::for_each(|client| {
+        let mut pool = client.pool.lock();
+        let Pool { current, full, .. } = &mut *pool;
+        let mut buffers = full.iter_mut().chain(current.values_mut());
+        buffers.any(|buffer| buffer.retime(id, start, end, done_at));
+    });
 }

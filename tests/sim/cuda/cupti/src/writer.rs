@@ -1,6 +1,6 @@
 //! Makes records of the driver's reports.
 
-use crate::activity;
+use crate::client::{self, Client};
 use crate::layout::kind;
 use crate::pool::{self, HOST};
 use crate::record::new_record;
@@ -9,9 +9,8 @@ use crate::shared::counters::count;
 use crate::shared::options::Options;
 use crate::shared::tracer::{self, ApiCall, EventRecord, Memory, Synchronization, Tracer, Work};
 use crate::subscriber::{self, Site};
-use crate::{attributes, link};
+use crate::{attributes, external, link};
 use sim_core::buffer::PendingRecord;
-use sim_core::external;
 use sim_core::ffi::slice;
 use sim_core::record::Record;
 use std::ffi::{CStr, c_char};
@@ -76,53 +75,59 @@ extern "C" fn api_exit(call: *mut ApiCall) {
     // SAFETY: the driver passes a call on its stack.
     let call = unsafe { &mut *call };
     let end = timestamp();
-    if let Some(kind) = activity::call(call.domain, call.cbid) {
-        record_call(kind, call, end);
-    }
+    client::for_each(|client| {
+        if let Some(kind) = client.activity.call(call.domain, call.cbid) {
+            record_call(client, kind, call, end);
+        }
+    });
     subscriber::notify(Site::Exit, call);
 }
 
 /// Records a call, after the external ids that it is inside of.
-fn record_call(kind: u32, call: &ApiCall, end: u64) {
-    if activity::is_enabled(kind::EXTERNAL_CORRELATION) {
-        for (external_kind, id) in external::innermost() {
+fn record_call(client: &'static Client, kind: u32, call: &ApiCall, end: u64) {
+    if client.activity.is_enabled(kind::EXTERNAL_CORRELATION) {
+        for (external_kind, id) in external::innermost(client) {
             let Some(record) = new_record(kind::EXTERNAL_CORRELATION) else { return };
             count(&link::counters().external_records);
-            pool::add(HOST, &record.u32(4, external_kind).u64(8, id).u32(16, call.correlation), None);
+            pool::add(client, HOST, &record.u32(4, external_kind).u64(8, id).u32(16, call.correlation), None);
         }
     }
     let Some(record) = new_record(kind) else { return };
     let record = record.u32(4, call.cbid).u64(8, call.start).u64(16, end);
     let record = record.u32(24, std::process::id()).u32(28, attributes::thread_id());
     count(&link::counters().api_records);
-    pool::add(HOST, &record.u32(32, call.correlation).u32(36, call.result as u32), None);
+    pool::add(client, HOST, &record.u32(32, call.correlation).u32(36, call.result as u32), None);
 }
 
 extern "C" fn queued(work: *const Work, length: usize) {
     let work = slice(work, length);
+    client::for_each(|client| record_work(client, work));
+}
+
+fn record_work(client: &'static Client, work: &[Work]) {
     let (Some(first), Some(last)) = (work.first(), work.last()) else { return };
-    if first.graph != 0 && activity::is_enabled(kind::GRAPH_TRACE) {
-        return record_graph(first, last);
+    if first.graph != 0 && client.activity.is_enabled(kind::GRAPH_TRACE) {
+        return record_graph(client, first, last);
     }
     for work in work {
         let record = match work.kind {
-            tracer::KERNEL => activity::kernels().and_then(|kind| kernel(kind, work)),
-            tracer::MEMCPY => enabled(kind::MEMCPY).and_then(|record| memcpy(record, work)),
-            tracer::MEMCPY_PEER => enabled(kind::MEMCPY2).map(|record| memcpy_peer(record, work)),
-            _ => enabled(kind::MEMSET).map(|record| memset(record, work)),
+            tracer::KERNEL => client.activity.kernels().and_then(|kind| kernel(kind, work)),
+            tracer::MEMCPY => enabled(client, kind::MEMCPY).and_then(|record| memcpy(record, work)),
+            tracer::MEMCPY_PEER => enabled(client, kind::MEMCPY2).map(|record| memcpy_peer(record, work)),
+            _ => enabled(client, kind::MEMSET).map(|record| memset(record, work)),
         };
         if let Some(record) = record {
             let Work { id, begun_at, done_at, .. } = *work;
             let pending = PendingRecord { id, begun_at, done_at, start: Some(16), end: 24, record: 0 };
             count(&link::counters().device_records);
-            pool::add(work.context, &record, Some(pending));
+            pool::add(client, work.context, &record, Some(pending));
         }
     }
 }
 
-/// A new record of a kind, if that is enabled.
-fn enabled(kind: u32) -> Option<Record> {
-    if activity::is_enabled(kind) { new_record(kind) } else { None }
+/// A new record of a kind, if the client has enabled that.
+fn enabled(client: &Client, kind: u32) -> Option<Record> {
+    if client.activity.is_enabled(kind) { new_record(kind) } else { None }
 }
 
 fn kernel(kind: u32, work: &Work) -> Option<Record> {
@@ -166,7 +171,7 @@ fn memset(record: Record, work: &Work) -> Record {
 }
 
 /// One record for all nodes of a graph's launch.
-fn record_graph(first: &Work, last: &Work) {
+fn record_graph(client: &'static Client, first: &Work, last: &Work) {
     let Some(record) = new_record(kind::GRAPH_TRACE) else { return };
     let record = record.u32(4, first.correlation).u64(8, on_client_clock(first.start));
     let record = record.u64(16, on_client_clock(last.end)).u32(24, first.device).u32(28, first.graph);
@@ -174,7 +179,7 @@ fn record_graph(first: &Work, last: &Work) {
     let (begun_at, done_at) = (first.begun_at, last.done_at);
     let pending = PendingRecord { id: last.id, begun_at, done_at, start: Some(8), end: 16, record: 0 };
     count(&link::counters().device_records);
-    pool::add(first.context, &record, Some(pending));
+    pool::add(client, first.context, &record, Some(pending));
 }
 
 extern "C" fn retimed(id: u64, start: u64, end: u64, done_at: u64) {
@@ -184,24 +189,37 @@ extern "C" fn retimed(id: u64, start: u64, end: u64, done_at: u64) {
 extern "C" fn synchronized(synchronization: *const Synchronization) {
     // SAFETY: the driver hands one in.
     let its = unsafe { &*synchronization };
-    let Some(record) = enabled(kind::SYNCHRONIZATION) else { return };
+    let Some(record) = new_record(kind::SYNCHRONIZATION) else { return };
     let record = record.u32(4, its.kind).u64(8, stamp(its.start)).u64(16, stamp(its.end)).u32(24, its.correlation);
     let record = record.u32(28, its.context).u32(32, its.stream).u32(36, its.event);
-    pool::add(HOST, &record.u64(40, its.event_record).u32(48, its.result as u32), None);
+    add_for_all(&record.u64(40, its.event_record).u32(48, its.result as u32));
 }
 
 extern "C" fn event_recorded(record: *const EventRecord) {
     // SAFETY: the driver hands one in.
     let its = unsafe { &*record };
-    let Some(record) = enabled(kind::CUDA_EVENT) else { return };
+    client::for_each(|client| record_event(client, its));
+}
+
+fn record_event(client: &'static Client, its: &EventRecord) {
+    let Some(record) = enabled(client, kind::CUDA_EVENT) else { return };
     let record = record.u32(4, its.correlation).u32(8, its.context).u32(12, its.stream).u32(16, its.event);
     let record = record.u32(24, its.device).u64(48, its.record);
-    if !activity::event_times() {
-        return pool::add(its.context, &record, None);
+    if !client.activity.event_times() {
+        return pool::add(client, its.context, &record, None);
     }
     let pending =
         PendingRecord { id: its.record, begun_at: its.done_at, done_at: its.done_at, start: None, end: 40, record: 0 };
-    pool::add(its.context, &record.u64(40, on_client_clock(its.stamp)), Some(pending));
+    pool::add(client, its.context, &record.u64(40, on_client_clock(its.stamp)), Some(pending));
+}
+
+/// Adds a record of the host for the clients that have enabled its kind.
+pub(crate) fn add_for_all(record: &Record) {
+    client::for_each(|client| {
+        if client.activity.is_enabled(record.kind()) {
+            pool::add(client, HOST, record, None);
+        }
+    });
 }
 
 /// What is done with memory.
@@ -211,11 +229,11 @@ const RELEASE: u32 = 2;
 extern "C" fn memory_changed(memory: *const Memory) {
     // SAFETY: the driver hands one in.
     let its = unsafe { &*memory };
-    let Some(record) = enabled(kind::MEMORY2) else { return };
+    let Some(record) = new_record(kind::MEMORY2) else { return };
     let record = record.u32(4, if its.is_release { RELEASE } else { ALLOCATION }).u32(8, its.place);
     let record = record.u32(12, its.correlation).u64(16, its.address).u64(24, its.bytes).u64(32, timestamp());
     let record = record.u32(48, std::process::id()).u32(52, its.device).u32(56, its.context);
-    pool::add(HOST, &record.u32(72, its.is_async.into()), None);
+    add_for_all(&record.u32(72, its.is_async.into()));
 }
 
 /// The kinds of overhead of flushing buffers, and of asking for one.
@@ -223,30 +241,30 @@ const BUFFER_FLUSH: u32 = 1 << 16;
 const BUFFER_REQUEST: u32 = 7 << 16;
 
 /// Records the time of a buffer request, from `start` by CUPTI's timestamps.
-pub(crate) fn buffer_requested(start: u64) {
-    record_overhead(BUFFER_REQUEST, 0, on_client_clock(start), timestamp());
+pub(crate) fn buffer_requested(client: &'static Client, start: u64) {
+    record_overhead(client, BUFFER_REQUEST, 0, on_client_clock(start), timestamp());
 }
 
 /// Records the time of a flush, from `start` by CUPTI's timestamps; the next flush delivers that record.
-pub(crate) fn buffers_flushed(start: u64) {
-    record_overhead(BUFFER_FLUSH, 0, on_client_clock(start), timestamp());
+pub(crate) fn buffers_flushed(client: &'static Client, start: u64) {
+    record_overhead(client, BUFFER_FLUSH, 0, on_client_clock(start), timestamp());
 }
 
 extern "C" fn overhead(kind: u32, correlation: u32, start: u64, end: u64) {
-    record_overhead(kind, correlation, stamp(start), stamp(end));
+    client::for_each(|client| record_overhead(client, kind, correlation, stamp(start), stamp(end)));
 }
 
 /// The kind of object that an overhead is of: a thread, by process and thread id.
 const THREAD: u32 = 2;
 
-fn record_overhead(kind: u32, correlation: u32, start: u64, end: u64) {
-    let Some(record) = enabled(kind::OVERHEAD) else { return };
+fn record_overhead(client: &'static Client, kind: u32, correlation: u32, start: u64, end: u64) {
+    let Some(record) = enabled(client, kind::OVERHEAD) else { return };
     let record = record.u32(4, kind).u32(8, THREAD).u32(12, std::process::id()).u32(16, attributes::thread_id());
-    pool::add(HOST, &record.u64(24, start).u64(32, end).u32(40, correlation), None);
+    pool::add(client, HOST, &record.u64(24, start).u64(32, end).u32(40, correlation), None);
 }
 
 extern "C" fn count_of(what: *const c_char) -> u64 {
     // SAFETY: the driver hands in a C string.
     let what = unsafe { CStr::from_ptr(what) };
-    if what == c"push_depth" { external::depth() } else { u64::MAX }
+    if what == c"push_depth" { sim_core::external::depth() } else { u64::MAX }
 }
