@@ -253,6 +253,10 @@ keys! {
         "records waits of streams for events" => (in gpu);
     CuptiPerThreadBuffer: Both Now Next "CUPTI_PER_THREAD_BUFFER_ENABLED", SettingKind::Bool, Literal("false"), "",
         "gives each thread its own CUPTI buffers (CUDA 12.3 or later)" => (in gpu);
+    CuptiExclusive: Both Now Next "CUPTI_EXCLUSIVE", SettingKind::Bool, Literal("false"), "",
+        "does not share CUPTI with other profilers, though libcupti 13.3 and later could (TEARDOWN_CUPTI implies it)" => (in gpu);
+    CuptiAllFields: Both Now Next "CUPTI_ALL_FIELDS", SettingKind::Bool, Literal("false"), "",
+        "takes CUPTI's records whole instead of the fields that are read, which libcupti 13.3 and later can select" => (in gpu);
     GraphTrace: Both Now Next "CUDA_GRAPH_TRACE", SettingKind::Bool, Literal("false"), "graph_trace(bool)",
         "records a launch of a CUDA graph as one row instead of one for each node" => (in gpu);
     ProfilerRange: Both Now Next "CUDA_PROFILER_RANGE", SettingKind::Bool, Literal("false"), "profiler_range(bool)",

@@ -247,7 +247,7 @@ fn other_user_of_the_library_is_named_and_goes_first() {
     let cupti = Cupti::new(&Options::default());
     let reason = Trial::start(&cupti, &selection()).unwrap_err();
     assert_eq!(reason.why(), Why::Busy);
-    assert!(reason.message().contains("PyTorch's profiler") && reason.message().contains("(39)"), "{reason}");
+    assert!(reason.message().contains("`a tool`") && reason.message().contains("(39)"), "{reason}");
     assert_eq!(cuda::count("requested_buffers"), 0);
     cuda::configure("");
     let other = Cupti::new(&Options::default());

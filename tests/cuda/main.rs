@@ -16,6 +16,7 @@ mod pauses;
 mod processes;
 mod schedule;
 mod sessions;
+mod sharing;
 mod tables;
 mod timers;
 mod versions;

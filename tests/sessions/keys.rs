@@ -63,7 +63,14 @@ fn selection_follows_the_keys() {
 fn selection_follows_the_keys_of_cuda() {
     let usual = selection_for("");
     assert_eq!((usual.range.is_none(), usual.device_memory), (true, false));
-    let keys = ["CUPTI_PER_THREAD_BUFFER_ENABLED", "CUDA_GRAPH_TRACE", "TEARDOWN_CUPTI", "NVTX_RANGES"];
+    let keys = [
+        "CUPTI_PER_THREAD_BUFFER_ENABLED",
+        "CUPTI_EXCLUSIVE",
+        "CUPTI_ALL_FIELDS",
+        "CUDA_GRAPH_TRACE",
+        "TEARDOWN_CUPTI",
+        "NVTX_RANGES",
+    ];
     assert!(keys.iter().all(|key| !usual.options.flag(key)));
     let text = keys.map(|key| format!("{key}=1\n")).concat();
     let selection = selection_for(&format!("PROFILE_DEVICE_MEMORY=1\nCUDA_PROFILER_RANGE=1\n{text}"));

@@ -17,7 +17,7 @@ use std::thread::LocalKey;
 use std::time::{Duration, Instant};
 
 /// The functions of a library that a recording calls on the program's threads.
-pub(in crate::collector) trait RecordingApi: fmt::Debug + Sync + 'static {
+pub(in crate::collector) trait RecordingApi: fmt::Debug + Send + Sync + 'static {
     /// Pushes an external id on the calling thread; returns whether it was accepted.
     fn push_id(&self, id: u64) -> bool;
 
@@ -42,11 +42,11 @@ pub(in crate::collector) struct LibraryState {
 }
 
 /// A recording, whose thread holds the lease of the library until it has ended.
-pub(in crate::collector) struct BufferedRecording<A: 'static> {
+pub(in crate::collector) struct BufferedRecording<A> {
     pub(in crate::collector) library: LibraryState,
-    pub(in crate::collector) api: &'static A,
+    pub(in crate::collector) api: A,
     pub(in crate::collector) commands: Arc<ReaderCommands>,
-    pub(in crate::collector) kinds: Arc<PausableKinds<&'static A>>,
+    pub(in crate::collector) kinds: Arc<PausableKinds<A>>,
     pub(in crate::collector) sink: RecordSink,
     pub(in crate::collector) devices: Box<dyn Fn() -> Vec<DeviceDescription> + Send + Sync>,
     /// Whether it was stopped: the library is not called any more.
@@ -59,10 +59,7 @@ impl<A> fmt::Debug for BufferedRecording<A> {
     }
 }
 
-impl<A: RecordingApi> Recording for BufferedRecording<A>
-where
-    &'static A: KindSwitch,
-{
+impl<A: RecordingApi + KindSwitch> Recording for BufferedRecording<A> {
     fn push(&self, id: CorrelationId) -> bool {
         if self.is_over.load(Ordering::Relaxed) {
             return false;

@@ -4,6 +4,7 @@
 
 use super::ffi::{DRIVER, RUNTIME};
 use super::hub::HUB;
+use super::shared::{BufferInfo, each_layout};
 use crate::collector::library::contained::in_callback;
 use std::ffi::c_void;
 
@@ -47,6 +48,23 @@ pub(super) extern "C" fn on_request(buffer: *mut *mut u8, size: *mut usize, most
 
 /// CUPTI returns a buffer.
 pub(super) extern "C" fn on_complete(_context: *mut c_void, _stream: u32, buffer: *mut u8, _size: usize, valid: usize) {
+    HUB.pool.complete_buffer(buffer, valid);
+}
+
+/// CUPTI requests an empty buffer of a subscriber that shares the library.
+pub(super) extern "C" fn on_shared_request(
+    buffer: *mut *mut u8,
+    size: *mut usize,
+    most_records: *mut usize,
+    _info: *const c_void,
+) {
+    on_request(buffer, size, most_records);
+}
+
+/// CUPTI returns a buffer of a subscriber that shares the library.
+pub(super) extern "C" fn on_shared_complete(buffer: *mut u8, _size: usize, valid: usize, info: *const BufferInfo) {
+    // SAFETY: CUPTI passes it to this callback.
+    unsafe { each_layout(info, |kind, bytes, fields| HUB.layouts.note(kind, bytes, fields)) };
     HUB.pool.complete_buffer(buffer, valid);
 }
 

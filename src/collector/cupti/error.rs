@@ -48,7 +48,11 @@ impl CuptiError {
     /// Returns advice; empty if none is known.
     fn advice(self) -> &'static str {
         match self.0 {
-            2 | 14 | 15 | 999 => {
+            14 => {
+                "another profiler of the process may share libcupti: use libcupti 13.3 or later, without CUPTI_EXCLUSIVE; \
+                 otherwise update NVIDIA's driver"
+            }
+            2 | 15 | 999 => {
                 "update NVIDIA's driver, or set KINETO_CUPTI_PATH to a libcupti that is not newer than it, and see that \
                  the GPU can be used at all"
             }
@@ -86,7 +90,11 @@ impl CuptiError {
         let (_, why) = self.name_and_category();
         if self == BUSY {
             let message = format!("another profiler is subscribed to libcupti: {holders} ({during}: {self})");
-            return Unavailable::new(why, message, "stop it first; CUPTI allows one subscriber in a process");
+            return Unavailable::new(
+                why,
+                message,
+                "stop it first; libcupti 13.3 and later are shared by profilers that allow it",
+            );
         }
         Unavailable::new(why, format!("{during}: {self}"), self.advice())
     }

@@ -2,9 +2,7 @@
 #![allow(unsafe_code, reason = "libcupti is foreign code")]
 
 use super::error::CuptiError;
-use crate::collector::buffered::kinds::KindSwitch;
-use crate::collector::buffered::recording::RecordingApi;
-use crate::collector::buffered::walk::{Unreadable, Walker};
+use crate::collector::buffered::walk::Unreadable;
 use crate::collector::library::functions;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{null, null_mut};
@@ -18,16 +16,16 @@ pub(super) type OnCall = extern "C" fn(*mut c_void, u32, u32, *const c_void);
 
 type Code = u32;
 
-/// A subscription; while it exists, no other tool can subscribe.
+/// CUPTI's handle of a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Subscriber(usize);
+pub(super) struct Handle(pub(super) usize);
 
 /// Callback domains.
 pub(super) const DRIVER: u32 = 1;
 pub(super) const RUNTIME: u32 = 2;
 
 /// The kind of external ids that this crate uses: the first of those for profilers.
-const OWN_IDS: u32 = 3;
+pub(super) const OWN_IDS: u32 = 3;
 /// The attribute that gives each thread its own buffers.
 const PER_THREAD_BUFFERS: u32 = 9;
 
@@ -60,7 +58,7 @@ functions! {
     }
 }
 
-fn check_result(code: Code) -> Result<(), CuptiError> {
+pub(super) fn check_result(code: Code) -> Result<(), CuptiError> {
     if code == 0 { Ok(()) } else { Err(CuptiError(code)) }
 }
 
@@ -74,27 +72,27 @@ impl Api {
         check_result(unsafe { (self.get_version)(&raw mut version) }).map(|()| version)
     }
 
-    pub(super) fn subscribe(&self, on_call: OnCall) -> Result<Subscriber, CuptiError> {
+    pub(super) fn subscribe(&self, on_call: OnCall) -> Result<Handle, CuptiError> {
         let mut subscriber = null_mut();
         // SAFETY: the pointer is a valid place for a handle, and the callback ignores its null user data.
         check_result(unsafe { (self.subscribe)(&raw mut subscriber, on_call, null_mut()) })?;
-        Ok(Subscriber(subscriber.expose_provenance()))
+        Ok(Handle(subscriber.expose_provenance()))
     }
 
-    pub(super) fn unsubscribe(&self, subscriber: Subscriber) -> Result<(), CuptiError> {
+    pub(super) fn unsubscribe(&self, subscriber: Handle) -> Result<(), CuptiError> {
         // SAFETY: `cuptiSubscribe` returned the handle.
         check_result(unsafe { (self.unsubscribe)(std::ptr::with_exposed_provenance_mut(subscriber.0)) })
     }
 
     /// Enables the subscription's callback for all functions of a domain.
-    pub(super) fn enable_domain(&self, subscriber: Subscriber, domain: u32) -> Result<(), CuptiError> {
+    pub(super) fn enable_domain(&self, subscriber: Handle, domain: u32) -> Result<(), CuptiError> {
         let Some(call) = self.enable_domain else { return Err(CuptiError(NOT_IMPLEMENTED)) };
         // SAFETY: `cuptiSubscribe` returned the handle.
         check_result(unsafe { call(1, std::ptr::with_exposed_provenance_mut(subscriber.0), domain) })
     }
 
     /// Enables the subscription's callback for a function.
-    pub(super) fn enable_call(&self, subscriber: Subscriber, domain: u32, function: u32) -> Result<(), CuptiError> {
+    pub(super) fn enable_call(&self, subscriber: Handle, domain: u32, function: u32) -> Result<(), CuptiError> {
         let Some(call) = self.enable_callback else { return Err(CuptiError(NOT_IMPLEMENTED)) };
         // SAFETY: `cuptiSubscribe` returned the handle, and CUPTI checks the numbers.
         check_result(unsafe { call(1, std::ptr::with_exposed_provenance_mut(subscriber.0), domain, function) })
@@ -161,24 +159,18 @@ impl Api {
         // SAFETY: it takes no pointer; the caller is in a callback at the exit of a call, as NVIDIA requires.
         check_result(unsafe { call() })
     }
-}
 
-impl KindSwitch for &'static Api {
-    type Error = CuptiError;
-
-    fn enable_kind(&self, kind: u32) -> Result<(), CuptiError> {
+    pub(super) fn enable_kind(&self, kind: u32) -> Result<(), CuptiError> {
         // SAFETY: CUPTI checks the number.
         check_result(unsafe { (self.enable)(kind) })
     }
 
-    fn disable_kind(&self, kind: u32) {
+    pub(super) fn disable_kind(&self, kind: u32) {
         // SAFETY: CUPTI checks the number.
         let _ = unsafe { (self.disable)(kind) };
     }
-}
 
-impl RecordingApi for Api {
-    fn timestamp(&self) -> Option<u64> {
+    pub(super) fn timestamp(&self) -> Option<u64> {
         let mut time = 0;
         // SAFETY: the pointer is a valid place for a timestamp.
         let code = unsafe { (self.get_timestamp)(&raw mut time) };
@@ -186,27 +178,25 @@ impl RecordingApi for Api {
     }
 
     #[inline]
-    fn push_id(&self, id: u64) -> bool {
+    pub(super) fn push_id(&self, id: u64) -> bool {
         // SAFETY: it takes no pointer.
         unsafe { (self.push_id)(OWN_IDS, id) == 0 }
     }
 
     #[inline]
-    fn pop_id(&self) -> bool {
+    pub(super) fn pop_id(&self) -> bool {
         let mut last = 0;
         // SAFETY: the pointer is a valid place for an id.
         unsafe { (self.pop_id)(OWN_IDS, &raw mut last) == 0 }
     }
-}
 
-impl Walker for Api {
+    /// Returns the record of a buffer after `record`, or the first for null.
     #[inline]
-    fn next_offset(&self, buffer: &[u8], at: Option<usize>) -> Result<Option<usize>, Unreadable> {
-        let start = buffer.as_ptr();
-        let mut record = at.map_or(null(), |at| start.wrapping_add(at));
+    pub(super) fn next_record(&self, buffer: &[u8], record: *const u8) -> Result<Option<*const u8>, Unreadable> {
+        let mut record = record;
         // SAFETY: the length is that of the buffer, and the record is null or a record that the library returned.
-        match unsafe { (self.get_next_record)(start, buffer.len(), &raw mut record) } {
-            0 => Ok(Some(record.addr().wrapping_sub(start.addr()))),
+        match unsafe { (self.get_next_record)(buffer.as_ptr(), buffer.len(), &raw mut record) } {
+            0 => Ok(Some(record)),
             12 => Ok(None),
             _ => Err(Unreadable),
         }

@@ -1,6 +1,7 @@
 //! Process-wide state of CUPTI's callbacks, which have no user data: the buffers and the current recording.
 
 use super::callbacks::UNLOADS;
+use super::selected_fields::StatedLayouts;
 use crate::collector::CaptureRange;
 use crate::collector::buffered::commands::ReaderCommands;
 use crate::collector::buffered::pool::Pool;
@@ -18,6 +19,7 @@ pub(super) static HUB: Hub = Hub {
     range: Mutex::new(None),
     commands: Mutex::new(None),
     unload_functions: [const { AtomicU32::new(0) }; UNLOADS.len()],
+    layouts: StatedLayouts::new(),
 };
 
 /// State that CUPTI's callbacks and the recording share.
@@ -35,6 +37,8 @@ pub(super) struct Hub {
     commands: Mutex<Option<Arc<ReaderCommands>>>,
     /// The numbers of the driver's functions that unload kernels.
     unload_functions: [AtomicU32; UNLOADS.len()],
+    /// The layouts of the records in the buffers.
+    pub(super) layouts: StatedLayouts,
 }
 
 /// The exclusive lease of libcupti, released on drop.
@@ -128,6 +132,7 @@ mod tests {
             range: Mutex::new(None),
             commands: Mutex::new(None),
             unload_functions: [const { AtomicU32::new(0) }; UNLOADS.len()],
+            layouts: StatedLayouts::new(),
         };
         assert!(!hub.take_detach_request());
         hub.request_detach();

@@ -20,9 +20,12 @@ mod nvtx;
 mod reader;
 mod records;
 mod search;
+mod selected_fields;
 mod shapes;
+mod shared;
 mod start;
 mod steps;
+mod subscriber;
 mod subscription;
 mod worker;
 
@@ -122,11 +125,11 @@ impl Collector for Cupti {
         }
         let lease = HUB.acquire_lease().ok_or_else(|| Unavailable::library_in_use("libcupti"))?;
         HUB.set_range(selection.range.clone());
-        let (capabilities, commands, kinds) = loaded.start_recording(selection, &sink, lease)?;
-        let (driver, api) = (loaded.driver, loaded.api);
+        let (capabilities, commands, kinds, subscriber) = loaded.start_recording(selection, &sink, lease)?;
+        let driver = loaded.driver;
         let recording = BufferedRecording {
             library: LIBRARY,
-            api,
+            api: subscriber,
             commands,
             kinds,
             sink,

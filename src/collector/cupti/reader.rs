@@ -5,6 +5,7 @@ use super::kernels::KernelNames;
 use super::markers::Markers;
 use super::names::Functions;
 use super::records::{Api, CudaEvent, GraphTrace, Kernel, Memcpy, Memcpy2, Memory2, Memset, Record, Synchronization};
+use super::selected_fields::RecordRestorer;
 use super::shapes;
 use super::steps::RecordSteps;
 use crate::buffer::Loss;
@@ -37,6 +38,7 @@ pub(super) struct Reader {
     context: (u32, u32),
     /// A thread of this crate, and the time until which its calls are excluded.
     excluded_calls: (u32, u64),
+    restorer: Option<RecordRestorer>,
 }
 
 impl std::fmt::Debug for Reader {
@@ -107,6 +109,7 @@ impl Reader {
             newest: 0,
             context: (0, u32::MAX),
             excluded_calls: (0, 0),
+            restorer: None,
         }
     }
 
@@ -119,6 +122,11 @@ impl Reader {
         &self.sink
     }
 
+    /// Reads records that have only the selected fields.
+    pub(super) fn restore_records(&mut self, restorer: RecordRestorer) {
+        self.restorer = Some(restorer);
+    }
+
     /// Reads all records of a buffer; returns whether the whole buffer could be read.
     pub(super) fn read_buffer(&mut self, bytes: &[u8], walker: &impl Walker) -> bool {
         let sink = self.sink.clone();
@@ -127,12 +135,20 @@ impl Reader {
         let mut records = Records::new(bytes, &steps);
         let unread = sink.record(|batch| {
             let mut unread = 0;
+            // Taken out, since a record borrows from it.
+            let mut restorer = self.restorer.take();
+            restorer.iter_mut().for_each(RecordRestorer::update);
             for bytes in records.by_ref() {
-                match Record::from_bytes(bytes) {
+                let record = match &mut restorer {
+                    Some(restorer) => restorer.read(bytes),
+                    None => Record::from_bytes(bytes),
+                };
+                match record {
                     Some(record) => self.add_record(&record, batch),
                     None => unread += 1,
                 }
             }
+            self.restorer = restorer;
             self.pushed.iter_mut().for_each(|pushed| pushed.deliver_unclaimed(batch));
             self.markers.deliver_complete(batch);
             unread

@@ -13,7 +13,6 @@ macro_rules! kinds {
             $($(pub(crate) const $name: u32 = $number;)+)+
 
             /// All kinds, with the shortest length of their records.
-            #[cfg(test)]
             pub(crate) const ALL: &[(u32, usize)] = &[$($(($name, super::$fields::SIZE),)+)+];
         }
 
@@ -123,6 +122,11 @@ records! {
         correlation: u32 = 4, start: u64 = 8, end: u64 = 16, device: u32 = 24, graph: u32 = 28, context: u32 = 32,
         stream: u32 = 36,
     }
+}
+
+/// Returns the length of the shortest record of a kind, over all versions.
+pub(super) fn shortest_length(number: u32) -> Option<usize> {
+    kind::ALL.iter().find(|(kind, _)| *kind == number).map(|(_, length)| *length)
 }
 
 /// Returns the kind of the record at the start of `bytes`.

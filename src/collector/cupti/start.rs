@@ -2,14 +2,17 @@
 
 use super::callbacks::{self, UNLOADS};
 use super::error::CuptiError;
-use super::ffi::{Api, DRIVER, RUNTIME, Subscriber};
+use super::ffi::{Api, DRIVER, RUNTIME};
 use super::hub::{HUB, Lease};
 use super::nvtx::find_nvtx_fault;
 use super::reader::Reader;
 use super::records::kind;
+use super::selected_fields::RecordRestorer;
+use super::shared::{self, NamedApi, SharedApi};
+use super::subscriber::{Interfaces, Subscriber};
 use super::subscription::Subscription;
 use super::worker::CuptiLibrary;
-use super::{holders, names, search};
+use super::{names, search};
 use crate::collector::buffered::commands::ReaderCommands;
 use crate::collector::buffered::engine::ReaderThread;
 use crate::collector::buffered::kinds::{KindSwitch, PausableKinds};
@@ -23,14 +26,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The kinds of a recording.
-pub(super) type CuptiKinds = PausableKinds<&'static Api>;
+pub(super) type CuptiKinds = PausableKinds<Subscriber>;
 
 /// The loaded libraries.
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) driver: &'static Driver,
-    pub(super) api: &'static Api,
-    version: u32,
+    interfaces: Interfaces,
     path: Option<PathBuf>,
     /// The driver functions that unload kernels.
     unloads: Vec<u32>,
@@ -88,23 +90,33 @@ impl Loaded {
         attempts.push(Attempt::new("cuptiGetVersion", version.to_string()));
         let path = library.path_by_symbol(c"cuptiGetVersion");
         // Cached from here on; a missing library is searched again at each start.
-        let (driver, api) = (Box::leak(Box::new(driver)), Box::leak(Box::new(api)));
+        let (driver, api): (&_, &_) = (Box::leak(Box::new(driver)), Box::leak(Box::new(api)));
+        let interfaces = Interfaces {
+            version,
+            api,
+            named: NamedApi::new(library).ok().map(|named| &*Box::leak(Box::new(named))),
+            shared: SharedApi::new(library)
+                .ok()
+                .filter(|_| version >= shared::SINCE)
+                .map(|shared| &*Box::leak(Box::new(shared))),
+        };
         // CUDA 13 has some 800 functions.
         let is_unload = |number: &u32| api.callback_name(DRIVER, *number).is_some_and(|it| UNLOADS.contains(&&*it));
         let unloads = (1..2048).filter(is_unload).collect();
-        Ok(Loaded { driver, api, version, path, unloads })
+        Ok(Loaded { driver, interfaces, path, unloads })
     }
 
     pub(super) fn capabilities(&self) -> Capabilities {
-        let missing = self.api.missing_functions();
+        let Interfaces { version, api, .. } = self.interfaces;
+        let missing = api.missing_functions();
         let notes = match &missing[..] {
             [] => Vec::new(),
-            missing => vec![format!("libcupti {} lacks {}", self.version, missing.join(", "))],
+            missing => vec![format!("libcupti {version} lacks {}", missing.join(", "))],
         };
         Capabilities {
             types: supported_types(),
             metadata: vec![
-                ("cupti_version".to_owned(), self.version.to_string()),
+                ("cupti_version".to_owned(), version.to_string()),
                 ("cuda_driver_version".to_owned(), self.driver.version().to_string()),
             ],
             library: self.path.clone(),
@@ -119,23 +131,26 @@ impl Loaded {
         selection: &Selection,
         sink: &RecordSink,
         lease: Lease,
-    ) -> Result<(Capabilities, Arc<ReaderCommands>, Arc<CuptiKinds>), Unavailable> {
+    ) -> Result<(Capabilities, Arc<ReaderCommands>, Arc<CuptiKinds>, Subscriber), Unavailable> {
         // Inside `cuInit` the device count is not known yet, and records only arrive once it is done.
         let is_inside = is_inside_init();
         if !is_inside && self.driver.devices().is_empty() {
             let advice = "run `nvidia-smi`, and check CUDA_VISIBLE_DEVICES";
             return Err(Unavailable::new(Why::NoDevice, "the CUDA driver finds no GPU", advice));
         }
-        let held = |error: CuptiError| error.to_unavailable("cuptiSubscribe", &holders::describe_subscribers());
-        let subscriber = self.api.subscribe(callbacks::on_call).map_err(held)?;
+        // A library that others use must not be detached.
+        let exclusive = selection.options.flag("CUPTI_EXCLUSIVE") || selection.options.flag("TEARDOWN_CUPTI");
+        let interfaces = Interfaces { shared: self.interfaces.shared.filter(|_| !exclusive), ..self.interfaces };
+        let (subscriber, other) = interfaces.subscribe(callbacks::on_call)?;
         let mut capabilities = self.capabilities();
-        let subscription = Subscription::new(self.api, subscriber, lease);
+        capabilities.notes.extend(other.map(|name| format!("libcupti is shared with `{name}`")));
+        let subscription = Subscription::new(subscriber, lease);
         let proof = if is_inside { Duration::ZERO } else { selection.proof };
         let (commands, kinds) = self.enable_recording(selection, sink, proof, subscription, &mut capabilities)?;
         capabilities.proven = self.verify_records_arrive(proof, capabilities.types, &commands);
         self.watch_unloads(subscriber, &mut capabilities);
         if selection.range.is_some() {
-            self.watch_ranges(subscriber, &mut capabilities);
+            watch_ranges(subscriber, &mut capabilities);
         }
         if selection.options.flag("NVTX_RANGES")
             && let Some(library) = &self.path
@@ -144,26 +159,17 @@ impl Loaded {
                 .notes
                 .extend(find_nvtx_fault(selection.options.path("NVTX_INJECTION64_PATH").as_deref(), library));
         }
-        Ok((capabilities, commands, kinds))
+        Ok((capabilities, commands, kinds, subscriber))
     }
 
     /// Subscribes to the functions that unload kernels, whose names must be read before.
     fn watch_unloads(&self, subscriber: Subscriber, capabilities: &mut Capabilities) {
         HUB.set_unloads(&self.unloads);
-        let enabled = self.unloads.iter().try_for_each(|call| self.api.enable_call(subscriber, DRIVER, *call));
+        let enabled = self.unloads.iter().try_for_each(|call| subscriber.enable_call(DRIVER, *call));
         if let Err(error) = enabled {
             capabilities
                 .notes
                 .push(format!("could not subscribe to cuModuleUnload, so kernel names may be lost: {error}"));
-        }
-    }
-
-    /// Subscribes to the functions by which the program begins and ends a range.
-    fn watch_ranges(&self, subscriber: Subscriber, capabilities: &mut Capabilities) {
-        for mark in &callbacks::MARKS {
-            if let Err(error) = self.api.enable_call(subscriber, mark.domain, mark.function) {
-                capabilities.notes.push(format!("could not subscribe to some cudaProfilerStart/Stop calls: {error}"));
-            }
         }
     }
 
@@ -176,116 +182,52 @@ impl Loaded {
         mut subscription: Subscription,
         capabilities: &mut Capabilities,
     ) -> Result<(Arc<ReaderCommands>, Arc<CuptiKinds>), Unavailable> {
-        let api = self.api;
+        let mut subscriber = subscription.subscriber;
+        // The selectable fields of NVTX markers are not sufficient.
+        let takes_all = selection.options.flag("NVTX_RANGES") || selection.options.flag("CUPTI_ALL_FIELDS");
+        subscriber.select_fields(!takes_all);
         if selection.options.flag("CUPTI_PER_THREAD_BUFFER_ENABLED")
-            && let Err(error) = api.use_per_thread_buffers()
+            && let Err(error) = subscriber.use_per_thread_buffers()
         {
             capabilities.notes.push(format!("threads share buffers: {error}"));
         }
-        let may_refuse = self.version >= REFUSALS_SINCE;
+        let may_refuse = self.interfaces.version >= REFUSALS_SINCE;
         HUB.pool.open(
             selection.buffer_bytes,
             if may_refuse { OverflowBuffers::None } else { OverflowBuffers::Limited(SCRAPS) },
         );
         HUB.pool.preallocate();
         // Another profiler may have registered its callbacks since.
-        let failed = |error: CuptiError| error.to_unavailable("cuptiActivityRegisterCallbacks", "");
-        api.register_callbacks(callbacks::on_request, callbacks::on_complete).map_err(failed)?;
+        let failed = |(call, error): (&str, CuptiError)| error.to_unavailable(call, "");
+        subscriber.register_callbacks().map_err(failed)?;
         // Drops made for another profiler.
-        api.take_dropped_count();
+        subscriber.take_dropped_count();
         /// A resume may run in a callback, for which the thread that disables kinds waits.
         const PATIENCE: Duration = Duration::from_millis(2);
-        let kinds = self.enable_kinds(selection, capabilities)?;
-        let kinds = Arc::new(PausableKinds::new(api, Vec::new(), kinds, PATIENCE));
+        HUB.layouts.clear();
+        let kinds = match enable_kinds(subscriber, selection, capabilities) {
+            // A version that lacks one of the fields.
+            Err(_) if subscriber.selects_fields() => {
+                subscriber.select_fields(false);
+                enable_kinds(subscriber, selection, capabilities)?
+            }
+            kinds => kinds?,
+        };
+        let kinds = Arc::new(PausableKinds::new(subscriber, Vec::new(), kinds, PATIENCE));
         subscription.set_kinds(kinds.clone());
         let commands = Arc::new(ReaderCommands::new(&HUB.pool));
+        let api = subscriber.api;
         let ask = Box::new(|domain, function| api.callback_name(domain, function));
-        let reader = Reader::new(sink.clone(), capabilities.types, ask);
+        let mut reader = Reader::new(sink.clone(), capabilities.types, ask);
+        if subscriber.selects_fields() {
+            reader.restore_records(RecordRestorer::new(&HUB.layouts));
+        }
         let (driver, teardown) = (self.driver, selection.options.flag("TEARDOWN_CUPTI"));
         let makes_test_call = makes_test_call(proof, capabilities.types);
-        let library = CuptiLibrary { api, driver, reader, subscription, makes_test_call, teardown };
+        let library = CuptiLibrary { subscriber, driver, reader, subscription, makes_test_call, teardown };
         HUB.set_reader(Some(commands.clone()));
         ReaderThread::spawn("kineto-cupti", &HUB.pool, &commands, &kinds, library)?;
         Ok((commands, kinds))
-    }
-
-    /// Enables the selection; adds what is enabled to `capabilities`, and returns the kinds.
-    fn enable_kinds(&self, selection: &Selection, capabilities: &mut Capabilities) -> Result<Vec<u32>, Unavailable> {
-        let mut enabled = Vec::new();
-        let mut refused = None;
-        capabilities.types = ActivityTypes::EMPTY;
-        let all = KINDS.iter().flat_map(|(kind, numbers)| numbers.iter().map(|number| (*kind, *number)));
-        // Kernels outside of graphs still have their own records.
-        let graphs =
-            selection.options.flag("CUDA_GRAPH_TRACE").then_some((ActivityType::ConcurrentKernel, kind::GRAPH_TRACE));
-        for (kind, number) in graphs.into_iter().chain(all).filter(|(kind, _)| selection.types.contains(*kind)) {
-            let outcome = if enabled.contains(&number) { Ok(()) } else { self.api.enable_kind(number) };
-            match outcome {
-                Ok(()) => {
-                    enabled.push(number);
-                    capabilities.types |= ActivityTypes::from_type(kind);
-                }
-                Err(error) => {
-                    capabilities.is_incomplete = true;
-                    // Give the advice once.
-                    let advice = if refused == Some(error) { String::new() } else { error.advice_suffix() };
-                    capabilities.notes.push(format!("{kind} is not recorded, or only in part: {error}{advice}"));
-                    refused.get_or_insert(error);
-                }
-            }
-        }
-        if selection.options.flag("NVTX_RANGES") {
-            self.enable_markers(selection, capabilities, &mut enabled);
-        }
-        if selection.device_memory {
-            match self.api.enable_kind(kind::MEMORY2) {
-                Ok(()) => {
-                    enabled.push(kind::MEMORY2);
-                    capabilities.memory_of = Some(DeviceType::Cuda);
-                }
-                Err(error) => {
-                    let advice = error.advice_suffix();
-                    capabilities.notes.push(format!("device memory is not recorded: {error}{advice}"));
-                }
-            }
-        }
-        match refused {
-            Some(error) if enabled.is_empty() => return Err(error.to_unavailable("cuptiActivityEnable", "")),
-            _ => {}
-        }
-        for (domain, functions) in names::DISABLED_CALLS {
-            let of_domain = if domain == RUNTIME { kind::RUNTIME } else { kind::DRIVER };
-            if enabled.contains(&of_domain) {
-                functions.iter().for_each(|function| self.api.record_calls(domain, *function, false));
-            }
-        }
-        if selection.types.contains(ActivityType::CudaEvent)
-            && let Err(error) = self.api.record_event_times(true)
-        {
-            capabilities.notes.push(format!("events lack device timestamps: {error}"));
-        }
-        Ok(enabled)
-    }
-
-    /// Enables NVTX markers.
-    fn enable_markers(&self, selection: &Selection, capabilities: &mut Capabilities, enabled: &mut Vec<u32>) {
-        let types = selection.types.intersection(BY_NVTX);
-        if types.is_empty() {
-            return;
-        }
-        if let Err(error) = self.api.enable_kind(kind::MARKER) {
-            capabilities.notes.push(format!("NVTX ranges are not recorded: {error}{}", error.advice_suffix()));
-            return;
-        }
-        enabled.push(kind::MARKER);
-        capabilities.types |= types;
-        match self.api.enable_kind(kind::MARKER_DATA) {
-            Ok(()) => enabled.push(kind::MARKER_DATA),
-            Err(error) => {
-                let what = "categories, colours and payloads of NVTX ranges are not recorded";
-                capabilities.notes.push(format!("{what}: {error}"));
-            }
-        }
     }
 
     /// Makes a call without effects, and checks whether its record arrives.
@@ -311,6 +253,104 @@ impl Loaded {
             }
         }
         Some(true)
+    }
+}
+
+/// Enables the selection; adds what is enabled to `capabilities`, and returns the kinds.
+fn enable_kinds(
+    subscriber: Subscriber,
+    selection: &Selection,
+    capabilities: &mut Capabilities,
+) -> Result<Vec<u32>, Unavailable> {
+    let mut enabled = Vec::new();
+    let mut refused = None;
+    capabilities.types = ActivityTypes::EMPTY;
+    // Before a kind is enabled, as attributes must be.
+    if selection.types.contains(ActivityType::CudaEvent)
+        && let Err(error) = subscriber.record_event_times(true)
+    {
+        capabilities.notes.push(format!("events lack device timestamps: {error}"));
+    }
+    let all = KINDS.iter().flat_map(|(kind, numbers)| numbers.iter().map(|number| (*kind, *number)));
+    // Kernels outside of graphs still have their own records.
+    let graphs =
+        selection.options.flag("CUDA_GRAPH_TRACE").then_some((ActivityType::ConcurrentKernel, kind::GRAPH_TRACE));
+    for (kind, number) in graphs.into_iter().chain(all).filter(|(kind, _)| selection.types.contains(*kind)) {
+        let outcome = if enabled.contains(&number) { Ok(()) } else { subscriber.enable_kind(number) };
+        match outcome {
+            Ok(()) => {
+                enabled.push(number);
+                capabilities.types |= ActivityTypes::from_type(kind);
+            }
+            Err(error) => {
+                capabilities.is_incomplete = true;
+                // Give the advice once.
+                let advice = if refused == Some(error) { String::new() } else { error.advice_suffix() };
+                capabilities.notes.push(format!("{kind} is not recorded, or only in part: {error}{advice}"));
+                refused.get_or_insert(error);
+            }
+        }
+    }
+    if selection.options.flag("NVTX_RANGES") {
+        enable_markers(subscriber, selection, capabilities, &mut enabled);
+    }
+    if selection.device_memory {
+        match subscriber.enable_kind(kind::MEMORY2) {
+            Ok(()) => {
+                enabled.push(kind::MEMORY2);
+                capabilities.memory_of = Some(DeviceType::Cuda);
+            }
+            Err(error) => {
+                let advice = error.advice_suffix();
+                capabilities.notes.push(format!("device memory is not recorded: {error}{advice}"));
+            }
+        }
+    }
+    match refused {
+        Some(error) if enabled.is_empty() => return Err(error.to_unavailable("cuptiActivityEnable", "")),
+        _ => {}
+    }
+    for (domain, functions) in names::DISABLED_CALLS {
+        let of_domain = if domain == RUNTIME { kind::RUNTIME } else { kind::DRIVER };
+        if enabled.contains(&of_domain) {
+            functions.iter().for_each(|function| subscriber.record_calls(domain, *function, false));
+        }
+    }
+    Ok(enabled)
+}
+
+/// Enables NVTX markers.
+fn enable_markers(
+    subscriber: Subscriber,
+    selection: &Selection,
+    capabilities: &mut Capabilities,
+    enabled: &mut Vec<u32>,
+) {
+    let types = selection.types.intersection(BY_NVTX);
+    if types.is_empty() {
+        return;
+    }
+    if let Err(error) = subscriber.enable_kind(kind::MARKER) {
+        capabilities.notes.push(format!("NVTX ranges are not recorded: {error}{}", error.advice_suffix()));
+        return;
+    }
+    enabled.push(kind::MARKER);
+    capabilities.types |= types;
+    match subscriber.enable_kind(kind::MARKER_DATA) {
+        Ok(()) => enabled.push(kind::MARKER_DATA),
+        Err(error) => {
+            let what = "categories, colours and payloads of NVTX ranges are not recorded";
+            capabilities.notes.push(format!("{what}: {error}"));
+        }
+    }
+}
+
+/// Subscribes to the functions by which the program begins and ends a range.
+fn watch_ranges(subscriber: Subscriber, capabilities: &mut Capabilities) {
+    for mark in &callbacks::MARKS {
+        if let Err(error) = subscriber.enable_call(mark.domain, mark.function) {
+            capabilities.notes.push(format!("could not subscribe to some cudaProfilerStart/Stop calls: {error}"));
+        }
     }
 }
 

@@ -1,16 +1,15 @@
 //! The CUPTI resources of a recording, released on drop.
 
-use super::ffi::{Api, Subscriber};
 use super::hub::{HUB, Lease};
+use super::subscriber::Subscriber;
 use crate::collector::buffered::kinds::PausableKinds;
 use std::sync::Arc;
 
-/// CUPTI's only subscription and the kinds that it enabled; released on drop, also after a panic.
+/// The subscriber and the kinds that it enabled; released on drop, also after a panic.
 #[derive(Debug)]
 pub(super) struct Subscription {
-    api: &'static Api,
     pub(super) subscriber: Subscriber,
-    kinds: Option<Arc<PausableKinds<&'static Api>>>,
+    kinds: Option<Arc<PausableKinds<Subscriber>>>,
     /// The library was detached as a whole, including the subscription.
     is_detached: bool,
     /// Dropped last: then another recording may start.
@@ -18,12 +17,12 @@ pub(super) struct Subscription {
 }
 
 impl Subscription {
-    pub(super) fn new(api: &'static Api, subscriber: Subscriber, lease: Lease) -> Subscription {
-        Subscription { api, subscriber, kinds: None, is_detached: false, _lease: lease }
+    pub(super) fn new(subscriber: Subscriber, lease: Lease) -> Subscription {
+        Subscription { subscriber, kinds: None, is_detached: false, _lease: lease }
     }
 
     /// Sets the kinds to disable at the end.
-    pub(super) fn set_kinds(&mut self, kinds: Arc<PausableKinds<&'static Api>>) {
+    pub(super) fn set_kinds(&mut self, kinds: Arc<PausableKinds<Subscriber>>) {
         self.kinds = Some(kinds);
     }
 
@@ -40,7 +39,7 @@ impl Drop for Subscription {
         }
         HUB.pool.close();
         if !self.is_detached {
-            let _ = self.api.unsubscribe(self.subscriber);
+            let _ = self.subscriber.unsubscribe();
         }
     }
 }

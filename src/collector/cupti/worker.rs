@@ -1,8 +1,9 @@
 //! What the thread that reads CUPTI's buffers does to the library.
 
-use super::ffi::{Api, DRIVER, Subscriber};
+use super::ffi::DRIVER;
 use super::hub::HUB;
 use super::reader::Reader;
+use super::subscriber::Subscriber;
 use super::subscription::Subscription;
 use crate::buffer::Loss;
 use crate::collector::RecordSink;
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 /// CUPTI during a recording.
 #[derive(Debug)]
 pub(super) struct CuptiLibrary {
-    pub(super) api: &'static Api,
+    pub(super) subscriber: Subscriber,
     pub(super) driver: &'static Driver,
     pub(super) reader: Reader,
     pub(super) subscription: Subscription,
@@ -34,7 +35,7 @@ impl BufferedLibrary for CuptiLibrary {
     const WAITS: [Duration; 3] = [Duration::from_micros(200), Duration::from_millis(20), Duration::from_secs(1)];
     const NEEDS_FLUSHES: bool = true;
 
-    type Switch = &'static Api;
+    type Switch = Subscriber;
 
     fn sink(&self) -> &RecordSink {
         self.reader.sink()
@@ -48,24 +49,25 @@ impl BufferedLibrary for CuptiLibrary {
     fn begin_recording(&mut self) {
         if !self.driver.knows_devices() {
             self.driver.devices();
-            self.reader.exclude_calls(thread::pthread_low32(), self.api.timestamp().unwrap_or_else(realtime_now));
+            self.reader
+                .exclude_calls(thread::pthread_low32(), self.subscriber.timestamp().unwrap_or_else(realtime_now));
         }
     }
 
     fn flush_buffers(&mut self, forced: bool) {
         // Records that cannot be flushed arrive when their buffer is full, or are counted as missing.
-        let _ = self.api.flush_buffers(forced);
-        let dropped = self.api.take_dropped_count();
+        let _ = self.subscriber.api.flush_buffers(forced);
+        let dropped = self.subscriber.take_dropped_count();
         self.reader.launches.note_missing(dropped);
         self.sink().lost(Loss::VendorDropped, dropped);
     }
 
     fn read_buffer(&mut self, bytes: &[u8]) {
-        self.reader.read_buffer(bytes, self.api);
+        self.reader.read_buffer(bytes, &self.subscriber);
     }
 
     fn count_records(&self, bytes: &[u8]) -> u64 {
-        Records::new(bytes, self.api).count() as u64
+        Records::new(bytes, &self.subscriber).count() as u64
     }
 
     fn has_records(&mut self, cutoff: &Cutoff) -> bool {
@@ -89,10 +91,9 @@ impl CuptiLibrary {
     /// Detaches the library when a call returns. The thread makes that call itself instead of waiting for the
     /// program's next call.
     fn detach_library(&mut self) {
-        let subscriber = self.subscription.subscriber;
-        *DETACHING.lock() = Some((self.api, subscriber));
+        *DETACHING.lock() = Some(self.subscriber);
         HUB.request_detach();
-        if self.api.enable_domain(subscriber, DRIVER).is_ok() {
+        if self.subscriber.enable_domain(DRIVER).is_ok() {
             let _ = self.driver.query_version();
         }
         if HUB.take_detach_request() {
@@ -104,14 +105,14 @@ impl CuptiLibrary {
     }
 }
 
-/// The arguments of the callback that detaches the library.
-static DETACHING: fork::Own<Option<(&'static Api, Subscriber)>> = fork::Own::of_first(None);
+/// The subscriber of the callback that detaches the library.
+static DETACHING: fork::Own<Option<Subscriber>> = fork::Own::of_first(None);
 
 /// Detaches the library, inside a callback.
 pub(super) fn detach_in_callback() {
     let mut held = DETACHING.lock();
-    if let Some((api, subscriber)) = held.take() {
-        let _ = api.unsubscribe(subscriber);
-        let _ = api.finalize();
+    if let Some(subscriber) = held.take() {
+        let _ = subscriber.unsubscribe();
+        let _ = subscriber.api.finalize();
     }
 }

@@ -46,8 +46,7 @@ macro_rules! records {
 
         impl<'b> $name<'b> {
             /// The length of the shortest record of any version.
-            #[cfg(test)]
-            #[allow(dead_code, reason = "not each vendor's tests list all records")]
+            #[allow(dead_code, reason = "not every vendor lists all records")]
             pub(super) const SIZE: usize = $size;
 
             /// Returns `None` if the record is shorter than in any version.

@@ -124,7 +124,7 @@ impl Api {
     }
 }
 
-impl RecordingApi for Api {
+impl RecordingApi for &'static Api {
     fn timestamp(&self) -> Option<u64> {
         // SAFETY: it takes no arguments.
         Some(unsafe { (self.get_timestamp)() }).filter(|time| *time != 0)

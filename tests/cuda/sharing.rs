@@ -1,0 +1,350 @@
+//! Other profilers in the process: those that share libcupti, and those that exclude others.
+
+use other::{Form, OtherProfiler};
+use support::cuda;
+use support::cuda::Cuda;
+use support::gpu::{PATIENCE, in_child, machine};
+use tracing_kineto::activity::CorrelationId;
+use tracing_kineto::integration::trial::{Findings, Trial, TrialRecord};
+use tracing_kineto::integration::{Cupti, Options, Recording, Selection, Unavailable, Why};
+use tracing_kineto::{ActivityType, ActivityTypes, Loss};
+
+/// A profiler that counts the kernels in its own records.
+#[allow(unsafe_code, reason = "a profiler calls libcupti, which is foreign code")]
+mod other {
+    use std::ffi::{CStr, c_char, c_void};
+    use std::ptr::{null, null_mut};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use support::cuda;
+
+    /// The functions by which it subscribes.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) enum Form {
+        First,
+        Shared,
+        Alone,
+    }
+
+    pub(super) const NAME: &CStr = c"another profiler";
+    const KERNELS: u32 = 10;
+    const BUFFER_BYTES: usize = 1 << 20;
+
+    static HANDLE: AtomicUsize = AtomicUsize::new(0);
+    static KERNELS_SEEN: AtomicUsize = AtomicUsize::new(0);
+
+    /// `CUpti_SubscriberParams`.
+    #[repr(C)]
+    struct Params {
+        size: usize,
+        name: *const c_char,
+        other_name: *mut c_char,
+        other_name_bytes: usize,
+        allows_others: u8,
+    }
+
+    pub(super) struct OtherProfiler {
+        form: Form,
+        handle: usize,
+    }
+
+    macro_rules! call {
+        ($name:literal, $($argument:expr => $type:ty),*) => {{
+            type Function = extern "C" fn($($type),*) -> i32;
+            // SAFETY: the simulator's function of that name has this type.
+            let function = unsafe { *cuda::cupti().get::<Function>(concat!($name, "\0").as_bytes()).unwrap() };
+            function($($argument),*)
+        }};
+    }
+
+    type Callback = extern "C" fn(*mut c_void, u32, u32, *const c_void);
+
+    extern "C" fn ignore(_: *mut c_void, _: u32, _: u32, _: *const c_void) {}
+
+    extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most: *mut usize) {
+        // Leaked, as a test needs few.
+        let memory = Box::leak(vec![0u64; BUFFER_BYTES / 8].into_boxed_slice());
+        // SAFETY: the simulator passes a valid place.
+        unsafe { buffer.write(memory.as_mut_ptr().cast()) };
+        // SAFETY: the same.
+        unsafe { size.write(BUFFER_BYTES) };
+        // SAFETY: the same.
+        unsafe { most.write(0) };
+    }
+
+    extern "C" fn shared_requested(buffer: *mut *mut u8, size: *mut usize, most: *mut usize, _: *const c_void) {
+        requested(buffer, size, most);
+    }
+
+    extern "C" fn completed(_: *mut c_void, _: u32, buffer: *mut u8, _: usize, valid: usize) {
+        count_kernels(
+            buffer,
+            |record| call!("cuptiActivityGetNextRecord", buffer => *mut u8, valid => usize, record => *mut *mut u8),
+        );
+    }
+
+    extern "C" fn shared_completed(buffer: *mut u8, _: usize, valid: usize, _: *const c_void) {
+        let handle = HANDLE.load(Ordering::Relaxed);
+        count_kernels(|record| {
+            call!(
+                "cuptiActivityGetNextRecord_v2",
+                handle => usize, buffer => *mut u8, valid => usize, record => *mut *mut u8
+            )
+        });
+    }
+
+    fn count_kernels(next: impl Fn(*mut *mut u8) -> i32) {
+        let mut record = null_mut();
+        while next(&raw mut record) == 0 {
+            // SAFETY: each record begins with its kind.
+            let kind = unsafe { record.cast::<u32>().read_unaligned() };
+            KERNELS_SEEN.fetch_add(usize::from(kind == KERNELS), Ordering::Relaxed);
+        }
+    }
+
+    impl OtherProfiler {
+        /// Subscribes; returns CUPTI's error and the name of the subscriber that excludes it.
+        pub(super) fn subscribe(form: Form) -> Result<OtherProfiler, (i32, String)> {
+            let (mut handle, mut other) = (0, [0u8; 64]);
+            let code = if form == Form::First {
+                call!("cuptiSubscribe", &raw mut handle => *mut usize, ignore => Callback, null_mut() => *mut c_void)
+            } else {
+                let mut params = Params {
+                    size: size_of::<Params>(),
+                    name: NAME.as_ptr(),
+                    other_name: other.as_mut_ptr().cast(),
+                    other_name_bytes: other.len(),
+                    allows_others: (form == Form::Shared).into(),
+                };
+                call!(
+                    "cuptiSubscribe_v2",
+                    &raw mut handle => *mut usize, ignore => Callback, null_mut() => *mut c_void,
+                    &raw mut params => *mut Params
+                )
+            };
+            if code != 0 {
+                let name = CStr::from_bytes_until_nul(&other).unwrap().to_string_lossy().into_owned();
+                return Err((code, name));
+            }
+            Ok(OtherProfiler { form, handle })
+        }
+
+        /// Records kernels; returns CUPTI's error.
+        pub(super) fn start(&self) -> i32 {
+            HANDLE.store(self.handle, Ordering::Relaxed);
+            KERNELS_SEEN.store(0, Ordering::Relaxed);
+            let handle = self.handle;
+            if self.form == Form::First {
+                type Requested = extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
+                type Completed = extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
+                match call!("cuptiActivityRegisterCallbacks", requested => Requested, completed => Completed) {
+                    0 => call!("cuptiActivityEnable", KERNELS => u32),
+                    code => code,
+                }
+            } else {
+                type Requested = extern "C" fn(*mut *mut u8, *mut usize, *mut usize, *const c_void);
+                type Completed = extern "C" fn(*mut u8, usize, usize, *const c_void);
+                let code = call!(
+                    "cuptiActivityRegisterCallbacks_v2",
+                    handle => usize, shared_requested => Requested, shared_completed => Completed
+                );
+                assert_eq!(code, 0);
+                call!("cuptiActivityEnable_v2", handle => usize, KERNELS => u32, null() => *const c_void)
+            }
+        }
+
+        /// Unsubscribes; returns how many kernels it has seen.
+        pub(super) fn stop(self) -> usize {
+            call!("cuptiActivityFlushAll", 1 => u32);
+            if self.form == Form::First {
+                call!("cuptiActivityDisable", KERNELS => u32);
+            } else {
+                call!("cuptiActivityDisable_v2", self.handle => usize, KERNELS => u32, null() => *const c_void);
+            }
+            assert_eq!(call!("cuptiUnsubscribe", self.handle => usize), 0);
+            KERNELS_SEEN.load(Ordering::Relaxed)
+        }
+    }
+}
+
+const LAUNCHES: usize = 20;
+const TYPES: ActivityTypes = ActivityTypes::of(&[
+    ActivityType::ConcurrentKernel,
+    ActivityType::GpuMemset,
+    ActivityType::CudaRuntime,
+    ActivityType::CudaDriver,
+    ActivityType::ExternalCorrelation,
+    ActivityType::CudaSync,
+]);
+
+fn launch(cuda: &Cuda) {
+    let stream = cuda.stream();
+    let kernel = cuda.only_kernel("work");
+    (0..LAUNCHES).for_each(|_| cuda.launch(kernel, 1, stream));
+    cuda.synchronize();
+}
+
+/// Records with these options set.
+fn record(options: &[&'static str], work: impl FnOnce(&dyn Recording)) -> Result<Findings, Unavailable> {
+    let mut selection = Selection::of(TYPES);
+    options.iter().for_each(|option| selection.options.set(option, true));
+    let cupti = Cupti::new(&Options::default());
+    let trial = Trial::start(&cupti, &selection)?;
+    work(trial.recording());
+    Ok(trial.stop(PATIENCE))
+}
+
+fn kernels(found: &Findings) -> usize {
+    found.of(ActivityType::ConcurrentKernel).count()
+}
+
+/// Records while another profiler does, which has subscribed before. Returns how many kernels both have seen.
+fn after_the_other(cuda: &Cuda, options: &[&'static str], form: Form) -> (Result<usize, Unavailable>, usize) {
+    let other = OtherProfiler::subscribe(form).unwrap_or_else(|error| panic!("{form:?}: {error:?}"));
+    assert_eq!(other.start(), 0, "{form:?}");
+    let ours = record(options, |_| launch(cuda));
+    if ours.is_err() {
+        launch(cuda);
+    }
+    (ours.map(|found| kernels(&found)), other.stop())
+}
+
+/// Records; meanwhile another profiler subscribes. Returns how many kernels both have seen, or the other's error.
+fn before_the_other(cuda: &Cuda, options: &[&'static str], form: Form) -> (usize, Result<usize, (i32, String)>) {
+    let mut theirs = Ok(0);
+    let ours = record(options, |_| {
+        let started = OtherProfiler::subscribe(form).and_then(|other| match other.start() {
+            0 => Ok(other),
+            code => {
+                other.stop();
+                Err((code, String::new()))
+            }
+        });
+        launch(cuda);
+        theirs = started.map(OtherProfiler::stop);
+    });
+    (kernels(&ours.unwrap()), theirs)
+}
+
+#[test]
+fn profilers_that_share_see_all_kernels() {
+    for version in ["13.3", "13.4", "13.5"] {
+        let machine = machine(&format!("cupti={version}"));
+        let (ours, theirs) = after_the_other(&machine, &[], Form::Shared);
+        assert_eq!((ours.unwrap(), theirs), (LAUNCHES, LAUNCHES), "{version}");
+        assert_eq!(before_the_other(&machine, &[], Form::Shared), (LAUNCHES, Ok(LAUNCHES)), "{version}");
+    }
+}
+
+#[test]
+fn first_of_two_profilers_excludes_the_other() {
+    let machine = machine("cupti=13.5");
+    let exclusive: &[&str] = &["CUPTI_EXCLUSIVE"];
+    for (options, form, says) in [
+        (&[][..], Form::Alone, "`another profiler`"),
+        (&[], Form::First, "PyTorch's profiler"),
+        (exclusive, Form::Alone, "`another profiler`"),
+        (exclusive, Form::First, "PyTorch's profiler"),
+        (exclusive, Form::Shared, "without CUPTI_EXCLUSIVE"),
+    ] {
+        let (ours, theirs) = after_the_other(&machine, options, form);
+        assert_eq!(theirs, LAUNCHES, "{form:?}");
+        let reason = ours.unwrap_err().to_string();
+        assert!(reason.contains(says), "{form:?}: {reason}");
+        let (ours, theirs) = before_the_other(&machine, options, form);
+        assert_eq!(ours, LAUNCHES, "{form:?}");
+        let (code, name) = theirs.unwrap_err();
+        // Next to a shared subscriber, the first version's subscription succeeds, and its calls fail.
+        assert_eq!(code, if form == Form::First && options.is_empty() { 14 } else { 39 }, "{form:?}");
+        let own = if options.is_empty() { "tracing-kineto" } else { "<not provided>" };
+        assert!(name.is_empty() || name == format!("CUPTI for {own}"), "{form:?}: {name}");
+    }
+}
+
+#[test]
+fn attached_tool_is_named() {
+    let _machine = machine("cupti=13.5,busy=1");
+    for options in [&[][..], &["CUPTI_EXCLUSIVE"]] {
+        let reason = record(options, |_| ()).unwrap_err();
+        assert_eq!(reason.why(), Why::Busy);
+        assert!(reason.message().contains("`a tool`"), "{reason}");
+    }
+}
+
+#[test]
+fn profiler_that_shares_is_named() {
+    let _machine = machine("cupti=13.4");
+    let other = OtherProfiler::subscribe(Form::Shared).unwrap_or_else(|error| panic!("{error:?}"));
+    let cupti = Cupti::new(&Options::default());
+    let trial = Trial::start(&cupti, &Selection::of(TYPES)).unwrap();
+    let note = "libcupti is shared with `another profiler`".to_owned();
+    assert!(trial.capabilities.notes.contains(&note), "{:?}", trial.capabilities);
+    drop(trial);
+    other.stop();
+}
+
+#[test]
+fn driver_that_refuses_to_share_is_used_alone() {
+    // A process that has shared libcupti does not return, so this is another process.
+    in_child("sharing::child_that_cannot_share", &[]);
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_that_cannot_share() {
+    let cuda = Cuda::with("cupti=13.5,shared_timestamp_error=999");
+    assert_eq!(kernels(&record(&[], |_| launch(&cuda)).unwrap()), LAUNCHES);
+    assert_eq!((cuda::count("subscribes"), cuda::count("unsubscribes")), (2, 2));
+}
+
+#[test]
+fn selected_fields_give_the_same_records() {
+    let machine = machine("cupti=13.5");
+    let (stream, memory) = (machine.stream(), machine.allocate(4096));
+    let kernel = machine.only_kernel("work_regs64_smem1024");
+    let records = |options: &[&'static str]| {
+        let found = record(options, |recording| {
+            assert!(recording.push(CorrelationId(77)));
+            machine.launch(kernel, 3, stream);
+            machine.memset(memory, 7, stream);
+            recording.pop();
+            machine.synchronize();
+        });
+        let content = |record: &TrialRecord| {
+            let varies = |key: &str| ["correlation", "memory bandwidth (GB/s)"].contains(&key);
+            let args: Vec<_> = record.args.iter().filter(|(key, _)| !varies(key)).cloned().collect();
+            (record.kind, record.name.clone(), record.external, record.launches, record.device, args)
+        };
+        let mut records: Vec<_> = found.unwrap().records.iter().map(content).collect();
+        records.sort_by_key(|record| format!("{record:?}"));
+        records
+    };
+    let selected = records(&[]);
+    assert!(selected.len() >= 4, "{selected:?}");
+    assert_eq!(selected, records(&["CUPTI_ALL_FIELDS"]));
+    assert_eq!(selected, records(&["CUPTI_EXCLUSIVE"]));
+}
+
+#[test]
+fn fields_that_libcupti_lacks_are_zero() {
+    for (kind, field) in [(10, 31), (10, 45), (10, 4), (5, 7), (39, 1), (38, 7)] {
+        let machine = machine(&format!("cupti=13.5,without_field={field}:{kind}"));
+        let found = record(&[], |_| launch(&machine)).unwrap();
+        assert_eq!((kernels(&found), found.lost(Loss::DeviceRecordsUnread)), (LAUNCHES, 0), "{kind}: {field}");
+    }
+}
+
+#[test]
+fn records_with_a_bad_layout_are_counted() {
+    for fault in 1..=3 {
+        let machine = machine(&format!("cupti=13.5,layout_fault={fault}"));
+        let found = record(&[], |recording| {
+            for _ in 0..3 {
+                launch(&machine);
+                recording.drain();
+            }
+        });
+        let (found, launched) = (found.unwrap(), 3 * LAUNCHES);
+        let unread = usize::try_from(found.lost(Loss::DeviceRecordsUnread)).unwrap();
+        assert!(kernels(&found) < launched && kernels(&found) + unread >= launched, "{fault}: {unread}");
+    }
+}
