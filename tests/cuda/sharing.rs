@@ -77,7 +77,6 @@ mod other {
 
     extern "C" fn completed(_: *mut c_void, _: u32, buffer: *mut u8, _: usize, valid: usize) {
         count_kernels(
-            buffer,
             |record| call!("cuptiActivityGetNextRecord", buffer => *mut u8, valid => usize, record => *mut *mut u8),
         );
     }
