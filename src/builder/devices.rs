@@ -131,10 +131,10 @@ pub(super) fn build_collector_set(
             None if gpu.options.flag(vendor.disabled_by) => {
                 Err(disabled(&format!("switched off by {}", vendor.disabled_by), ""))
             }
-            None => vendor.make_collector(&gpu.options),
+            None => vendor.make_collectors(&gpu.options),
         };
         match made {
-            Ok(collector) => collectors.push(collector),
+            Ok(of_vendor) => collectors.extend(of_vendor),
             Err(reason) => off.push((vendor.name, reason)),
         }
     }

@@ -162,6 +162,11 @@ pub trait Collector: fmt::Debug + Send + Sync {
         !self.types().intersection(selection.types).is_empty()
     }
 
+    /// Returns whether it is of no interest unless selected: then only the doctor examines it. Default: false.
+    fn is_optional(&self) -> bool {
+        false
+    }
+
     /// Returns what it can record here. Loads the libraries that it needs; starts nothing.
     ///
     /// # Errors

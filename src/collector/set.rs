@@ -111,10 +111,12 @@ impl CollectorSet {
         self.started.lock()
     }
 
-    /// Probes each collector.
-    pub(crate) fn probe(&self) -> Vec<CollectorReport> {
+    /// Probes each collector, except optional ones that are not selected.
+    pub(crate) fn probe(&self, selection: &Selection) -> Vec<CollectorReport> {
         let off = self.off.iter().map(|(name, reason)| (*name, Err(reason.clone())));
-        let states = self.collectors.iter().map(|collector| (collector.name(), collector.probe())).chain(off);
+        let wanted = |collector: &&Arc<dyn Collector>| !collector.is_optional() || collector.is_selected(selection);
+        let probed = self.collectors.iter().filter(wanted);
+        let states = probed.map(|collector| (collector.name(), collector.probe())).chain(off);
         CollectorReport::dedupe_names(states.map(|(name, state)| CollectorReport::new(name, state)))
     }
 

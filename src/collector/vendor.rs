@@ -7,9 +7,9 @@ use std::sync::Arc;
 /// A vendor's row in the table. Every build has it; the module needs its Cargo feature.
 #[derive(Debug)]
 pub(crate) struct Vendor {
-    /// The collector's name.
+    /// The name of its first collector.
     pub(crate) name: &'static str,
-    /// The configuration key that disables it.
+    /// The configuration key that disables its collectors.
     pub(crate) disabled_by: &'static str,
     /// The Cargo feature of its module.
     feature: &'static str,
@@ -19,8 +19,9 @@ pub(crate) struct Vendor {
 /// The interface of a vendor's module.
 #[derive(Debug)]
 pub(crate) struct VendorFolder {
-    /// Makes the collector, which finds its libraries by these options.
-    pub(super) new_collector: fn(&Options) -> Arc<dyn Collector>,
+    /// Makes the collectors, which find their libraries by these options. The examination concerns the first; further ones
+    /// are [optional](Collector::is_optional).
+    pub(super) new_collectors: fn(&Options) -> Vec<Arc<dyn Collector>>,
     /// Makes a collector that times spans by device events, for the fallback mode of GPUs.
     pub(super) new_timers: Option<fn() -> Arc<dyn Collector>>,
     /// Returns a warning about options, when a layer is built.
@@ -30,9 +31,9 @@ pub(crate) struct VendorFolder {
 }
 
 impl VendorFolder {
-    /// Makes a vendor that has only a collector.
-    pub(super) const fn new(new_collector: fn(&Options) -> Arc<dyn Collector>) -> VendorFolder {
-        VendorFolder { new_collector, new_timers: None, warnings: |_| None, examine: |_| Examination::default() }
+    /// Makes a vendor that has nothing but collectors.
+    pub(super) const fn new(new_collectors: fn(&Options) -> Vec<Arc<dyn Collector>>) -> VendorFolder {
+        VendorFolder { new_collectors, new_timers: None, warnings: |_| None, examine: |_| Examination::default() }
     }
 }
 
@@ -103,13 +104,13 @@ pub(crate) const VENDORS: [Vendor; 3] = [
 ];
 
 impl Vendor {
-    /// Makes the collector.
+    /// Makes the collectors.
     ///
     /// # Errors
-    /// The collector is not in this build.
-    pub(crate) fn make_collector(&self, options: &Options) -> Result<Arc<dyn Collector>, Unavailable> {
+    /// The collectors are not in this build.
+    pub(crate) fn make_collectors(&self, options: &Options) -> Result<Vec<Arc<dyn Collector>>, Unavailable> {
         let folder = self.folder.ok_or_else(|| Unavailable::not_built(self.feature))?;
-        Ok((folder.new_collector)(options))
+        Ok((folder.new_collectors)(options))
     }
 
     /// Returns a warning about options that have no effect.

@@ -100,18 +100,17 @@ impl Doctor {
         let machine = Machine::from_root(Path::new("/"));
         let (mut config, mut configuration) = diagnose_configuration(&env);
         self.options.iter().for_each(|(name, value)| config.gpu.options.set(name, value.clone()));
-        let selected = configuration.selected;
         let mut drivers = Vec::new();
-        let vendors = VENDORS.iter().map(|vendor| self.examine_vendor(vendor, &config, &machine, &mut drivers));
+        let vendors = VENDORS.iter().flat_map(|vendor| self.examine_vendor(vendor, &config, &machine, &mut drivers));
         let mut collectors: Vec<_> = vendors.collect();
         collectors.extend(self.examine_plugins(&config));
-        collectors.extend(self.collectors.iter().map(|collector| self.examine_collector(collector, selected)));
+        collectors.extend(self.collectors.iter().map(|collector| self.examine_collector(collector, &config)));
         let mut recorded = collectors.iter().fold(BY_HOST, |types, collector| types.union(collector.records));
         if recorded.contains(ActivityType::ConcurrentKernel) {
             // They are derived from spans and kernels.
             recorded = recorded.with(ActivityType::GpuUserAnnotation);
         }
-        configuration.not_recorded = selected.difference(recorded);
+        configuration.not_recorded = configuration.selected.difference(recorded);
         Diagnosis {
             clock: clock_diagnosis(&machine),
             configuration,
@@ -150,17 +149,19 @@ impl Doctor {
         config: &Config,
         machine: &Machine,
         drivers: &mut Vec<DriverDiagnosis>,
-    ) -> CollectorDiagnosis {
+    ) -> Vec<CollectorDiagnosis> {
         let options = &config.gpu.options;
         let is_enabled = !options.flag(vendor.disabled_by);
-        let mut found = if !is_enabled {
-            CollectorDiagnosis::for_unavailable(vendor.name, switched_off(&format!("KINETO_{}", vendor.disabled_by)))
+        let made = if is_enabled {
+            vendor.make_collectors(options)
         } else {
-            match vendor.make_collector(options) {
-                Ok(collector) => self.examine_collector(&*collector, config.activities),
-                Err(reason) => CollectorDiagnosis::for_unavailable(vendor.name, reason),
-            }
+            Err(switched_off(&format!("KINETO_{}", vendor.disabled_by)))
         };
+        let mut all = match made {
+            Ok(collectors) => collectors.iter().map(|it| self.examine_collector(&**it, config)).collect(),
+            Err(reason) => vec![CollectorDiagnosis::for_unavailable(vendor.name, reason)],
+        };
+        let Some(found) = all.first_mut() else { return all };
         let examination = vendor.examine(&ExamineContext {
             root: "/".into(),
             container: machine.container,
@@ -172,7 +173,7 @@ impl Doctor {
             library: found.library.as_deref(),
         });
         found.add_examination(examination, drivers);
-        found
+        all
     }
 
     fn examine_plugins(&self, config: &Config) -> Vec<CollectorDiagnosis> {
@@ -181,7 +182,7 @@ impl Doctor {
             return vec![CollectorDiagnosis::for_unavailable("plugins", switched_off("KINETO_DISABLE_PLUGINS"))];
         }
         let (plugins, others) = collector::load_plugins(folder);
-        let found = plugins.iter().map(|plugin| self.examine_collector(&**plugin, config.activities));
+        let found = plugins.iter().map(|plugin| self.examine_collector(&**plugin, config));
         // A user who names the folder wants its plugins, whatever they record.
         let refused = |(name, reason)| CollectorDiagnosis {
             is_selected: true,
@@ -190,14 +191,16 @@ impl Doctor {
         found.chain(others.into_iter().map(refused)).collect()
     }
 
-    fn examine_collector(&self, collector: &dyn Collector, selected: ActivityTypes) -> CollectorDiagnosis {
-        let mut found = CollectorDiagnosis::new(collector, selected);
+    fn examine_collector(&self, collector: &dyn Collector, config: &Config) -> CollectorDiagnosis {
+        let mut selection = Selection::of(config.activities);
+        selection.options = config.gpu.options.clone();
+        let mut found = CollectorDiagnosis::new(collector, &selection);
         match collector.probe() {
             Ok(can) => found.add_capabilities(can),
             Err(reason) => found.set_unavailable(reason),
         }
         if self.start && found.reason.is_none() {
-            match Trial::start(collector, &Selection::of(collector.types())) {
+            match Trial::start(collector, &Selection { types: collector.types(), ..selection }) {
                 Ok(trial) => {
                     found.add_capabilities(trial.capabilities.clone());
                     found.started = true;
@@ -213,10 +216,11 @@ impl Doctor {
 }
 
 impl CollectorDiagnosis {
-    fn new(collector: &dyn Collector, selected: ActivityTypes) -> CollectorDiagnosis {
+    fn new(collector: &dyn Collector, selection: &Selection) -> CollectorDiagnosis {
         let types = collector.types();
         // The CPU group includes API calls of devices; selected alone, they need no device.
-        let is_selected = !types.intersection(selected).difference(ActivityGroup::Cpu.types()).is_empty();
+        let by_types = !types.intersection(selection.types).difference(ActivityGroup::Cpu.types()).is_empty();
+        let is_selected = if collector.is_optional() { collector.is_selected(selection) } else { by_types };
         let mut found = CollectorDiagnosis::for_name(collector.name());
         (found.types, found.is_selected) = (types, is_selected);
         found
@@ -362,10 +366,11 @@ mod tests {
     /// If all are built, there is nothing to check.
     #[test]
     fn vendors_that_are_not_built_are_reported() {
-        for vendor in VENDORS.iter().filter(|vendor| vendor.make_collector(&Default::default()).is_err()) {
+        for vendor in VENDORS.iter().filter(|vendor| vendor.make_collectors(&Default::default()).is_err()) {
             let (config, machine) = (Config::default(), Machine::default());
             let found = Doctor::new().examine_vendor(vendor, &config, &machine, &mut Vec::new());
-            let reason = found.reason.unwrap();
+            let [found] = &*found else { panic!("{found:?}") };
+            let reason = found.reason.as_ref().unwrap();
             assert_eq!((found.verdict, reason.why()), (Verdict::Unavailable, Why::Disabled), "{}", vendor.name);
             assert!(reason.message().starts_with("this build lacks tracing-kineto's feature `"), "{reason}");
             assert_eq!(reason.advice(), "enable it in Cargo.toml");
@@ -498,7 +503,7 @@ mod tests {
     fn doubtful_collector_is_degraded_unless_records_arrive() {
         let told = ScriptedCollector { probe: can(TYPES, None), start: can(TYPES, None) };
         for (proven, verdict) in [(None, Verdict::Degraded), (Some(true), Verdict::Ready)] {
-            let mut found = CollectorDiagnosis::new(&told, TYPES);
+            let mut found = CollectorDiagnosis::new(&told, &Selection::of(TYPES));
             found.add_capabilities(can(TYPES, proven).unwrap());
             let examination =
                 Examination { is_doubtful: true, advice: vec!["update".to_owned()], ..Examination::default() };
@@ -510,7 +515,7 @@ mod tests {
     #[test]
     fn missing_parts_degrade_a_collector() {
         let told = ScriptedCollector { probe: can(TYPES, None), start: can(TYPES, None) };
-        let mut found = CollectorDiagnosis::new(&told, TYPES);
+        let mut found = CollectorDiagnosis::new(&told, &Selection::of(TYPES));
         let mut capabilities = can(TYPES, None).unwrap();
         capabilities.is_incomplete = true;
         found.add_capabilities(capabilities);

@@ -107,6 +107,10 @@ impl Collector for Contained {
         self.types.is_err() || catch_panic("is_selected", || self.collector.is_selected(selection)).unwrap_or(true)
     }
 
+    fn is_optional(&self) -> bool {
+        catch_panic("is_optional", || self.collector.is_optional()).unwrap_or(false)
+    }
+
     fn probe(&self) -> Result<Capabilities, Unavailable> {
         self.types.clone()?;
         catch_panic("probe", || self.collector.probe())?

@@ -45,7 +45,7 @@ impl fmt::Debug for Rocm {
 }
 
 /// This vendor's row in the table of vendors.
-pub(super) const VENDOR: VendorFolder = VendorFolder::new(|options| Arc::new(Rocm::new(options)));
+pub(super) const VENDOR: VendorFolder = VendorFolder::new(|options| vec![Arc::new(Rocm::new(options))]);
 
 /// Returns the most rows of calls and device work together; by default 5,000,000, as in libkineto.
 fn max_rows(options: &Options) -> u64 {

@@ -61,7 +61,7 @@ static LIBRARY: LibraryState =
     LibraryState { name: "libpti_view", pool: &HUB.pool, lease: &HUB.lease, clean_for: &CLEAN_FOR, sees_ranges: false };
 
 /// This vendor's row in the table of vendors.
-pub(super) const VENDOR: VendorFolder = VendorFolder::new(|options| Arc::new(Xpu::new(options)));
+pub(super) const VENDOR: VendorFolder = VendorFolder::new(|options| vec![Arc::new(Xpu::new(options))]);
 
 impl Xpu {
     /// Makes a collector that finds libpti_view by these options (`KINETO_PTI_PATH`, `ONEAPI_ROOT` …). Opens nothing yet.

@@ -112,7 +112,7 @@ impl SessionRecording {
 
     /// Asks each collector what it can do here.
     pub(crate) fn probe_collectors(&self) -> Vec<CollectorReport> {
-        self.collectors.probe()
+        self.collectors.probe(&self.collector_selection(&self.settings.next_config()))
     }
 
     /// Returns the collector that stopped on its own, and the cause.
