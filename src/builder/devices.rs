@@ -31,6 +31,18 @@ impl KinetoLayerBuilder {
         self
     }
 
+    /// Samples power, temperature, clocks, utilization, used memory and the reasons for lower clocks of GPUs, that many times
+    /// a second. Default: 0, which samples nothing. More than 10 counts as 10.
+    ///
+    /// The values are counters in a group of their own for each device, "GPU 0 Counters", under the same names for all
+    /// vendors. They are read by NVML, ROCm SMI or Level Zero's Sysman, on one thread for each vendor. The devices are those
+    /// that the program may use, whatever their numbers elsewhere. A value that a device lacks is left out, and named in
+    /// the [report](crate::CollectorReport::notes).
+    pub fn device_telemetry(mut self, hz: u32) -> Self {
+        self.overrides.set(Key::DeviceTelemetry, hz.min(i32::MAX.unsigned_abs()));
+        self
+    }
+
     /// Adds a collector to this crate's own; may be called more than once.
     pub fn collector(mut self, collector: impl Collector + 'static) -> Self {
         self.collectors.push(Arc::new(collector));

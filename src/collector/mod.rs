@@ -40,6 +40,8 @@ mod report;
 mod rocm;
 mod set;
 mod switch;
+#[cfg(any(feature = "cuda", feature = "rocm", feature = "xpu"))]
+mod telemetry;
 mod threads;
 mod timers;
 pub mod trial;

@@ -8,6 +8,8 @@ use super::cupti;
 use super::records::pairs::PAIRS;
 #[cfg(feature = "rocm")]
 use super::rocm;
+#[cfg(any(feature = "cuda", feature = "rocm", feature = "xpu"))]
+use super::telemetry;
 #[cfg(feature = "xpu")]
 use super::xpu;
 use super::{RecordLayout, RecordView, deferred, timers};
@@ -43,6 +45,8 @@ static LISTS: &[&[NamedLayout]] = &[
     &rocm::LAYOUTS,
     #[cfg(feature = "xpu")]
     &xpu::LAYOUTS,
+    #[cfg(any(feature = "cuda", feature = "rocm", feature = "xpu"))]
+    &telemetry::LAYOUTS,
 ];
 
 fn all_layouts() -> impl Iterator<Item = &'static NamedLayout> {

@@ -310,6 +310,8 @@ keys! {
         "counters of the CPU for each slice: cycles, instructions, page-faults … (Linux)" => (slice_extras.performance_events);
     DeviceMemory: Both Now Next "PROFILE_DEVICE_MEMORY", SettingKind::Bool, Literal("false"), "with_device_memory(bool)",
         "records device memory allocated by CUDA's calls, instead of allocators' reports" => (in gpu);
+    DeviceTelemetry: Both Now Next "DEVICE_TELEMETRY_HZ", I32, Literal("0"), "device_telemetry(hz)",
+        "samples power, temperature, clocks, utilization and used memory of GPUs that many times a second, at most 10" => (in gpu);
     ActivitiesEnabled: Both Requested Start "ACTIVITIES_ENABLED", SettingKind::Bool, Literal("true"), "",
         "false declines the request" => (nothing);
     Cancel: Both Requested Start "CANCEL", SettingKind::Bool, Literal("false"), "",

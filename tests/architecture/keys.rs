@@ -132,6 +132,7 @@ pub(crate) const OWNERS: &[Owner] = &[
     owner("CUDA_GRAPH_TRACE", "collector/cupti/start.rs", "CUDA_GRAPH_TRACE", "cuda/sessions.rs::graph_can_be_one_row"),
     owner("CUDA_PROFILER_RANGE", "session/recording/mod.rs", "profiler_range", "cuda/pauses.rs::nothing_is_recorded_outside_of_profiler_ranges"),
     owner("NVTX_RANGES", "collector/cupti/start.rs", "NVTX_RANGES", "cuda/nvtx_ranges.rs::nvtx_ranges_are_absent_by_default"),
+    owner("DEVICE_TELEMETRY_HZ", "collector/telemetry/mod.rs", "DEVICE_TELEMETRY_HZ", "cuda/telemetry.rs::key_samples_by_the_environment"),
     owner("DISABLE_CUPTI", "collector/vendor.rs", "DISABLE_CUPTI", "cuda/processes.rs::cupti_can_be_disabled"),
     owner("TEARDOWN_CUPTI", "collector/cupti/start.rs", "TEARDOWN_CUPTI", "cuda/processes.rs::libcupti_can_be_released_after_each_recording"),
     owner("KINETO_CUPTI_PATH", "collector/cupti/search.rs", "KINETO_CUPTI_PATH", "crates/kineto-cli/tests/doctor.rs::library_newer_than_the_driver_must_be_named"),

@@ -18,5 +18,6 @@ mod schedule;
 mod sessions;
 mod sharing;
 mod tables;
+mod telemetry;
 mod timers;
 mod versions;

@@ -27,10 +27,20 @@ pub(super) struct DeviceCalls {
     get_attribute: unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_uint,
     total_memory: unsafe extern "C" fn(*mut usize, c_int) -> c_uint,
     get_uuid: Option<unsafe extern "C" fn(*mut [u8; 16], c_int) -> c_uint>,
+    get_bus_id: Option<unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_uint>,
+}
+
+/// The names by which other libraries know a device, whatever number CUDA gives it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct DeviceIds {
+    /// "GPU-…", as `nvidia-smi -L` shows it.
+    pub(super) uuid: Option<String>,
+    /// "0000:17:00.0".
+    pub(super) bus_id: Option<String>,
 }
 
 /// Folders of the driver outside of the loader's path: WSL, NixOS, and containers that mount it.
-const FOLDERS: [&str; 3] = ["/usr/lib/wsl/lib", "/run/opengl-driver/lib", "/usr/local/nvidia/lib64"];
+pub(super) const FOLDERS: [&str; 3] = ["/usr/lib/wsl/lib", "/run/opengl-driver/lib", "/usr/local/nvidia/lib64"];
 const NAME: &str = "libcuda.so.1";
 
 /// The result of `cuDriverGetVersion` in the toolkit's stub library.
@@ -116,12 +126,19 @@ impl Driver {
 
     /// Returns the devices, each with the id that `nvidia-smi -L` shows ("GPU-…"), if known.
     pub(crate) fn described_devices(&self) -> Vec<(DeviceDescription, Option<String>)> {
+        self.identified_devices().into_iter().map(|(device, ids)| (device, ids.uuid)).collect()
+    }
+
+    /// Returns the devices, each with its ids.
+    pub(super) fn identified_devices(&self) -> Vec<(DeviceDescription, DeviceIds)> {
         let Some(calls) = DeviceCalls::from_library(self.library) else { return Vec::new() };
         let handles = calls.handles();
-        let id = |number| {
-            handles.iter().find(|(known, _)| *known == number).and_then(|(_, handle)| calls.device_uuid(*handle))
+        let ids = |number| {
+            let handle = handles.iter().find(|(known, _)| *known == number).map(|(_, handle)| *handle);
+            let ids = |handle| DeviceIds { uuid: calls.device_uuid(handle), bus_id: calls.device_bus_id(handle) };
+            handle.map(ids).unwrap_or_default()
         };
-        self.devices().iter().map(|device| (device.clone(), id(device.id))).collect()
+        self.devices().iter().map(|device| (device.clone(), ids(device.id))).collect()
     }
 }
 
@@ -143,6 +160,8 @@ impl DeviceCalls {
             // SAFETY: the CUDA driver API gives the function this type. It returns the id of a MIG instance if the
             // device is one.
             get_uuid: unsafe { library.resolve_function(c"cuDeviceGetUuid_v2") },
+            // SAFETY: the CUDA driver API gives the function this type.
+            get_bus_id: unsafe { library.resolve_function(c"cuDeviceGetPCIBusId") },
         })
     }
 
@@ -165,14 +184,14 @@ impl DeviceCalls {
     }
 
     pub(super) fn device_name(&self, handle: c_int) -> Option<String> {
-        let mut name: [c_char; 256] = [0; 256];
-        let length = c_int::try_from(name.len() - 1).unwrap_or(0);
-        // SAFETY: the buffer has `length` bytes and a final zero behind them.
-        if unsafe { (self.get_name)(name.as_mut_ptr(), length, handle) } != 0 {
-            return None;
-        }
-        // SAFETY: the last byte is still zero.
-        Some(unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
+        // SAFETY: the function takes a buffer, its length and a device.
+        read_text(|text, length| unsafe { (self.get_name)(text, length, handle) })
+    }
+
+    fn device_bus_id(&self, handle: c_int) -> Option<String> {
+        let get_bus_id = self.get_bus_id?;
+        // SAFETY: the function takes a buffer, its length and a device.
+        read_text(|text, length| unsafe { get_bus_id(text, length, handle) })
     }
 
     fn device_uuid(&self, handle: c_int) -> Option<String> {
@@ -197,6 +216,17 @@ impl DeviceCalls {
         // SAFETY: the pointer is a valid place for a size.
         (unsafe { (self.total_memory)(&raw mut bytes, handle) } == 0).then(|| i64::try_from(bytes).unwrap_or(i64::MAX))
     }
+}
+
+/// Returns the text that `read` writes into a buffer of that length; it returns 0 on success.
+pub(super) fn read_text(read: impl FnOnce(*mut c_char, c_int) -> c_uint) -> Option<String> {
+    let mut text: [c_char; 256] = [0; 256];
+    let length = c_int::try_from(text.len() - 1).unwrap_or(0);
+    if read(text.as_mut_ptr(), length) != 0 {
+        return None;
+    }
+    // SAFETY: the function got one byte less than the buffer has, so the last one is still zero.
+    Some(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
 }
 
 #[cfg(test)]

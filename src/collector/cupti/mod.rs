@@ -32,8 +32,10 @@ mod worker;
 pub(super) use shapes::LAYOUTS;
 
 use super::buffered::recording::{BufferedRecording, LibraryState};
+use super::cuda::Nvml;
 use super::library::Attempt;
 use super::library::lazy::LazyLibrary;
+use super::telemetry::Telemetry;
 use super::vendor::VendorFolder;
 use super::{
     Capabilities, Collector, CudaEvents, DeviceDescription, EventTimers, Options, RecordSink, Recording, Selection,
@@ -72,7 +74,7 @@ static LIBRARY: LibraryState =
 
 /// This vendor's row in the table of vendors.
 pub(super) const VENDOR: VendorFolder = VendorFolder {
-    new_collectors: |options| vec![Arc::new(Cupti::new(options))],
+    new_collectors: |options| vec![Arc::new(Cupti::new(options)), Arc::new(Telemetry::<Nvml>::new(options))],
     new_timers: Some(|| Arc::new(EventTimers::new(CudaEvents::new()))),
     warnings: advice::option_warning,
     examine: advice::examine,

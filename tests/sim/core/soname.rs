@@ -6,6 +6,7 @@ fn main() {
     let name = match package.as_str() {
         "sim-cuda-cupti" => "libcupti.so.13",
         "sim-cuda-driver" => "libcuda.so.1",
+        "sim-cuda-nvml" => "libnvidia-ml.so.1",
         "sim-rocm-hip" => "libamdhip64.so.6",
         "sim-rocm-sdk" => "librocprofiler-sdk.so.1",
         "sim-rocm-tracer" => "libroctracer64.so.4",

@@ -24,6 +24,8 @@ pub mod faults;
 pub mod gpu;
 #[cfg(target_os = "linux")]
 pub mod intel;
+#[cfg(target_os = "linux")]
+pub mod nvml;
 #[cfg(unix)]
 pub mod plugins;
 #[cfg(target_os = "linux")]

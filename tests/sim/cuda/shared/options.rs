@@ -7,6 +7,8 @@ sim_core::options! {
     cupti: CuptiVersion = CuptiVersion::named("13.0");
     driver: i32 = 13_000;
     devices: u32 = 1;
+    /// The GPUs that the program may use, by their places in the machine, "1:0"; all by default.
+    visible: Text = Text::new("");
     name: Text = Text::new("Simulated GPU (no real device)");
     busy: bool = false;
     privileges: bool = false;

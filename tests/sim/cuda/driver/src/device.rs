@@ -14,10 +14,16 @@ fn check(device: i32) -> Outcome {
     if device >= 0 && (device as u32) < control::options().devices { Ok(()) } else { Err(Error::INVALID_DEVICE) }
 }
 
+/// The place of a device in the machine, which `CUDA_VISIBLE_DEVICES` of a real driver makes another than its number.
+fn place(device: i32) -> i32 {
+    let mut places = control::options().visible.as_str().split(':');
+    places.nth(device as usize).and_then(|place| place.parse().ok()).unwrap_or(device)
+}
+
 /// Sixteen bytes that identify a device.
 fn uuid(device: i32) -> [u8; 16] {
     let mut uuid = *b"SIMULATED-GPU-00";
-    uuid[15] = b'0' + (device % 10) as u8;
+    uuid[15] = b'0' + (place(device) % 10) as u8;
     uuid
 }
 
@@ -88,7 +94,7 @@ api! {
 
     fn cuDeviceGetAttribute(value: *mut i32, attribute: i32, device: i32) |_| {
         check(device)?;
-        give(value, attributes::attribute(device, attribute)?)
+        give(value, attributes::attribute(place(device), attribute)?)
     }
 
     fn cuDeviceCanAccessPeer(can: *mut i32, device: i32, peer: i32) |_| {
@@ -99,7 +105,7 @@ api! {
 
     fn cuDeviceGetPCIBusId(id: *mut c_char, room: i32, device: i32) |_| {
         check(device)?;
-        give_text(id, room, &format!("0000:{:02X}:00.0", attributes::attribute(device, 33)?)).ok_or(Error::INVALID_VALUE)
+        give_text(id, room, &format!("0000:{:02X}:00.0", attributes::attribute(place(device), 33)?)).ok_or(Error::INVALID_VALUE)
     }
 
     fn cuGetErrorName(code: i32, name: *mut *const c_char) |_| {
