@@ -1,9 +1,10 @@
 //! Telemetry by the simulated NVML: values, devices, missing values, and a library that hangs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use support::gpu::{self, in_child, machine};
-use support::nvml::{self, telemetry, wait_for, wait_until};
+use support::nvml::{self, wait_for};
+use support::telemetry::{PlantedRow, check_samples, now, telemetry, wait_until};
 use support::{File, cuda, layer, record_with};
 use tracing::{info_span, subscriber};
 use tracing_kineto::analysis::Events;
@@ -11,16 +12,15 @@ use tracing_kineto::integration::{CollectorReport, Why};
 use tracing_kineto::{Doctor, KinetoLayerBuilder, Profiler};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// The rows' names, each with the simulator's name of the value, its base, what the second GPU adds, and the step.
-const ROWS: [(&str, &str, f64, f64, f64); 8] = [
-    ("Power (W)", "instant_power", 100.0, 50.0, 0.25),
-    ("Temperature (C)", "temperature", 40.0, 10.0, 1.0),
-    ("SM Clock (MHz)", "sm_clock", 1_000.0, 500.0, 5.0),
-    ("Memory Clock (MHz)", "memory_clock", 2_000.0, 100.0, 1.0),
-    ("GPU Utilization (%)", "gpu", 10.0, 20.0, 1.0),
-    ("Memory Utilization (%)", "memory", 5.0, 20.0, 1.0),
-    ("Memory Used (MiB)", "used", 1_024.0, 4_096.0, 1.0 / 256.0),
-    ("Throttle Reasons", "reasons", 1.0, 0.0, 0.0),
+const ROWS: [PlantedRow; 8] = [
+    ("Power (W)", 100.0, 50.0, 0.25),
+    ("Temperature (C)", 40.0, 10.0, 1.0),
+    ("SM Clock (MHz)", 1_000.0, 500.0, 5.0),
+    ("Memory Clock (MHz)", 2_000.0, 100.0, 1.0),
+    ("GPU Utilization (%)", 10.0, 20.0, 1.0),
+    ("Memory Utilization (%)", 5.0, 20.0, 1.0),
+    ("Memory Used (MiB)", 1_024.0, 4_096.0, 1.0 / 256.0),
+    ("Throttle Reasons", 1.0, 0.0, 0.0),
 ];
 
 /// Sets the options of NVML until it is dropped.
@@ -44,11 +44,6 @@ fn sampled(builder: KinetoLayerBuilder) -> KinetoLayerBuilder {
 /// Records until a value of a GPU was read three times.
 fn record_samples(what: &str) -> File {
     record_with(sampled, || wait_for(what, 3))
-}
-
-/// Returns the nanoseconds since the Unix epoch.
-fn now() -> u64 {
-    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap()
 }
 
 fn report(file: &File) -> CollectorReport {
@@ -88,27 +83,7 @@ fn values_are_the_planted_ones_on_renumbered_devices() {
         machine.launch(machine.only_kernel("add"), 2, cuda::Stream::NULL);
         wait_for("0:reasons", 4);
     });
-    let to = now();
-    let rows = telemetry(&file);
-    assert_eq!(rows.len(), 2 * ROWS.len(), "{:?}", rows.keys());
-    for gpu in [0, 1] {
-        let place = 1 - gpu;
-        let mut times = BTreeSet::new();
-        for (name, _, base, of_device, step) in ROWS {
-            let samples = &rows[&(format!("GPU {gpu} Counters"), name.to_owned())];
-            assert!(samples.len() >= 3, "{name}: {samples:?}");
-            let first = samples[0].1;
-            let nth = |value: f64| (value - base - of_device * f64::from(place)) / step.max(f64::MIN_POSITIVE);
-            assert!(nth(first) >= 0.0 && nth(first).fract() == 0.0, "{name} of GPU {gpu}: {first}");
-            for (at, (_, value)) in samples.iter().enumerate() {
-                assert_eq!(*value, first + step * at as f64, "{name} of GPU {gpu}");
-            }
-            assert!(samples.is_sorted_by(|(one, _), (next, _)| one < next), "{name}");
-            assert!(samples.iter().all(|(at, _)| (from..=to).contains(at)), "{name}");
-            times.insert(samples.iter().map(|(at, _)| *at).collect::<Vec<_>>());
-        }
-        assert_eq!(times.len(), 1, "the values of a sample have one time");
-    }
+    check_samples(&file, [from, now()], &ROWS, 2, |gpu| 1 - gpu, 3);
     let found = report(&file);
     let can = found.state.as_ref().unwrap();
     assert!(can.library.as_ref().unwrap().ends_with("libsim_nvml.so"), "{can:?}");

@@ -7,6 +7,8 @@ mod either;
 #[cfg(feature = "gzip")]
 mod real;
 mod recording;
+#[path = "../rocm/telemetry.rs"]
+mod telemetry;
 
 /// The profiler library of these tests.
 const PROFILER: support::amd::AmdProfiler = support::amd::AmdProfiler::Tracer;

@@ -6,4 +6,5 @@ mod faults;
 mod pauses;
 mod recording;
 mod sessions;
+mod telemetry;
 mod versions;

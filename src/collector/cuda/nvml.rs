@@ -236,12 +236,13 @@ impl ManagementLibrary for Nvml {
     ];
 
     type Device = NvmlDevice;
+    type Context = ();
 
     fn state() -> &'static TelemetryState {
         &STATE
     }
 
-    fn open(_options: &Options, attempts: &mut Vec<Attempt>) -> Result<Nvml, Unavailable> {
+    fn open((): &(), _options: &Options, attempts: &mut Vec<Attempt>) -> Result<Nvml, Unavailable> {
         let driver = Driver::open(attempts)?;
         let files = FOLDERS.iter().map(|folder| Candidate::File([folder, NAME].iter().collect()));
         let candidates = [Candidate::Mapped(NAME.into()), Candidate::Loader(NAME.into())].into_iter().chain(files);
@@ -298,9 +299,10 @@ impl ManagementLibrary for Nvml {
                 device.memory_utilization = Some(memory);
                 Ok(gpu.into())
             }
-            DeviceMetric::MemoryUtilization => {
-                device.memory_utilization.take().map(i64::from).ok_or(ReadError::Unsupported)
-            }
+            DeviceMetric::MemoryUtilization => match device.memory_utilization.take() {
+                Some(memory) => Ok(memory.into()),
+                None => self.utilization(handle).map(|[_, memory]| memory.into()),
+            },
             DeviceMetric::MemoryUsed => self.used_memory(handle),
             DeviceMetric::ThrottleReasons => self.reasons(handle),
         }

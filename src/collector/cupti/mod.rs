@@ -74,7 +74,7 @@ static LIBRARY: LibraryState =
 
 /// This vendor's row in the table of vendors.
 pub(super) const VENDOR: VendorFolder = VendorFolder {
-    new_collectors: |options| vec![Arc::new(Cupti::new(options)), Arc::new(Telemetry::<Nvml>::new(options))],
+    new_collectors: |options| vec![Arc::new(Cupti::new(options)), Arc::new(Telemetry::<Nvml>::new((), options))],
     new_timers: Some(|| Arc::new(EventTimers::new(CudaEvents::new()))),
     warnings: advice::option_warning,
     examine: advice::examine,

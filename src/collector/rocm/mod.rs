@@ -9,17 +9,20 @@ mod launches;
 mod sdk;
 mod search;
 mod shapes;
+mod smi;
 mod streams;
 mod tracer;
 
 pub(super) use shapes::LAYOUTS;
 
+use super::telemetry::Telemetry;
 use super::vendor::VendorFolder;
 use super::{
     Attempt, Capabilities, Collector, DeviceDescription, Options, RecordSink, Recording, Selection, Unavailable, Why,
 };
 use kineto_trace::activity::ActivityTypes;
 use sdk::Sdk;
+use smi::RocmSmi;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use tracer::Tracer;
@@ -45,7 +48,14 @@ impl fmt::Debug for Rocm {
 }
 
 /// This vendor's row in the table of vendors.
-pub(super) const VENDOR: VendorFolder = VendorFolder::new(|options| vec![Arc::new(Rocm::new(options))]);
+pub(super) const VENDOR: VendorFolder = VendorFolder::new(|options| {
+    let rocm = Arc::new(Rocm::new(options));
+    vec![rocm.clone(), Arc::new(Telemetry::<RocmSmi>::new(rocm, options))]
+});
+
+/// The attribute of a device that holds its place on the PCI bus: the domain in the upper half; below, 8 bits of the bus, 5 of the
+/// slot, 3 of the function, and the partition in the 4 highest bits.
+const PCI_PLACE: &str = "pciPlace";
 
 /// Returns the most rows of calls and device work together; by default 5,000,000, as in libkineto.
 fn max_rows(options: &Options) -> u64 {

@@ -32,6 +32,8 @@ pub(in crate::collector) enum ReadError {
     Unsupported,
     /// The process lacks the permission.
     Forbidden,
+    /// It is a difference, and there is no earlier reading, or none from another time.
+    Pending,
     /// The result of the library's function.
     Failed(i64),
 }

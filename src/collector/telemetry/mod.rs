@@ -19,7 +19,8 @@ use sampler::{SampledDevice, TelemetryRecording};
 use serde_json::Value;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// A vendor's library that tells the state of its devices. It is opened once, and never closed.
@@ -33,6 +34,8 @@ pub(super) trait ManagementLibrary: fmt::Debug + Send + Sync + Sized + 'static {
 
     /// A device as the library knows it, with the earlier readings that differences need.
     type Device: fmt::Debug + Send + 'static;
+    /// What the library needs of the vendor's other collectors.
+    type Context: fmt::Debug + Clone + Send + Sync + 'static;
 
     /// Returns the process-wide state.
     fn state() -> &'static TelemetryState;
@@ -41,7 +44,7 @@ pub(super) trait ManagementLibrary: fmt::Debug + Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// What is missing.
-    fn open(options: &Options, attempts: &mut Vec<Attempt>) -> Result<Self, Unavailable>;
+    fn open(context: &Self::Context, options: &Options, attempts: &mut Vec<Attempt>) -> Result<Self, Unavailable>;
 
     /// Returns the file that it was opened from, and its version.
     fn describe(&self) -> (Option<PathBuf>, Option<String>);
@@ -77,10 +80,20 @@ impl TelemetryState {
 }
 
 /// Samples a vendor's devices.
-pub(super) struct Telemetry<L> {
+pub(super) struct Telemetry<L: ManagementLibrary> {
+    context: L::Context,
     loaded: LazyLibrary<Arc<L>>,
-    /// Whether the library did not return from its first call, so that no other thread is to try.
-    hung: OnceLock<()>,
+    /// Whether a thread is in a call that took too long, so that no other one is to try.
+    is_stuck: Arc<AtomicBool>,
+}
+
+/// Tells on drop that a call has ended, also if it panics.
+struct CallEnd(Arc<AtomicBool>);
+
+impl Drop for CallEnd {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 impl<L: ManagementLibrary> fmt::Debug for Telemetry<L> {
@@ -94,7 +107,7 @@ const RATE: &str = "DEVICE_TELEMETRY_HZ";
 /// The highest rate: readings of some values are means of as long a time.
 const HIGHEST: u32 = 10;
 /// How long a library may take to initialise, or to find its devices.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Returns the samples a second that are asked for; 0 if none are.
 fn requested_rate(options: &Options) -> i64 {
@@ -112,8 +125,8 @@ fn effective_rate(options: &Options) -> (u32, Option<String>) {
 
 impl<L: ManagementLibrary> Telemetry<L> {
     /// Makes a collector that finds the library by these options. Opens nothing yet.
-    pub(super) fn new(options: &Options) -> Telemetry<L> {
-        Telemetry { loaded: LazyLibrary::new(options.clone()), hung: OnceLock::new() }
+    pub(super) fn new(context: L::Context, options: &Options) -> Telemetry<L> {
+        Telemetry { context, loaded: LazyLibrary::new(options.clone()), is_stuck: Arc::default() }
     }
 
     /// Opens the library, searching again until it is found.
@@ -124,10 +137,10 @@ impl<L: ManagementLibrary> Telemetry<L> {
         }
         let find = |options: &Options, attempts: &mut Vec<Attempt>| {
             state.owner.claim();
-            let options = options.clone();
+            let (context, options) = (self.context.clone(), options.clone());
             let (library, tried) = self.call(move || {
                 let mut tried = Vec::new();
-                (L::open(&options, &mut tried).map(Arc::new), tried)
+                (L::open(&context, &options, &mut tried).map(Arc::new), tried)
             })?;
             attempts.extend(tried);
             library
@@ -141,13 +154,15 @@ impl<L: ManagementLibrary> Telemetry<L> {
             let message = format!("{} did not return from a call within {} s", L::LIBRARY, PATIENCE.as_secs());
             Unavailable::new(Why::Failed, message, "restart the program; if that does not help, check the driver")
         };
-        if self.hung.get().is_some() {
+        if self.is_stuck.swap(true, Ordering::Acquire) {
             return Err(hung());
         }
-        call_on_thread(L::NAME, PATIENCE, call).ok_or_else(|| {
-            self.hung.get_or_init(|| ());
-            hung()
-        })
+        let end = CallEnd(self.is_stuck.clone());
+        let call = move || {
+            let _end = end;
+            call()
+        };
+        call_on_thread(L::NAME, PATIENCE, call).ok_or_else(hung)
     }
 
     /// Finds the devices, and the reasons why others are not sampled.

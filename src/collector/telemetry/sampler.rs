@@ -44,6 +44,7 @@ impl<D> SampledDevice<D> {
             }
             match library.read(&mut self.device, metric) {
                 Ok(value) => sample.set(metric, value),
+                Err(ReadError::Pending) => {}
                 Err(error) => {
                     *is_missing = matches!(error, ReadError::Unsupported | ReadError::Forbidden);
                     fail(metric, error);
@@ -116,6 +117,7 @@ fn explain(error: ReadError) -> String {
     match error {
         ReadError::Unsupported => "the device or its driver does not support it".to_owned(),
         ReadError::Forbidden => "the process lacks the permission".to_owned(),
+        ReadError::Pending => "there was no earlier reading".to_owned(),
         ReadError::Failed(code) => format!("the library returned {code}"),
     }
 }

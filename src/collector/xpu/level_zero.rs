@@ -6,8 +6,8 @@ use crate::collector::{Unavailable, Why};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 
-type Code = u32;
-type Handle = *mut c_void;
+pub(super) type Code = u32;
+pub(super) type Handle = *mut c_void;
 
 /// The loader of Level Zero's drivers, with the functions in use.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +17,7 @@ pub(super) struct LevelZero {
     devices: unsafe extern "C" fn(Handle, *mut u32, *mut Handle) -> Code,
     properties: unsafe extern "C" fn(Handle, *mut Properties) -> Code,
     version: Option<unsafe extern "C" fn(Handle, *mut u32) -> Code>,
+    pci: Option<unsafe extern "C" fn(Handle, *mut Properties) -> Code>,
 }
 
 /// A GPU, as its driver describes it.
@@ -24,6 +25,8 @@ pub(super) struct LevelZero {
 pub(super) struct LevelZeroGpu {
     pub(super) uuid: [u8; 16],
     pub(super) name: String,
+    /// Domain, bus, device and function.
+    pub(super) pci: Option<[u32; 4]>,
     vendor: u32,
 }
 
@@ -34,25 +37,36 @@ const MIN_VERSION: (u32, u32) = (1, 3);
 /// The most drivers or devices; a larger count is corrupt.
 const MOST: u32 = 1024;
 
-/// `ze_device_properties_t` as bytes, with room for more than any version's.
+/// A struct of properties or of a state, as bytes, which are more than any version's struct has.
 #[repr(C, align(8))]
-struct Properties([u8; 1024]);
+pub(super) struct Properties([u8; 1024]);
 
 impl Properties {
-    /// The first field: the type of the struct.
-    const STRUCTURE: u32 = 3;
+    /// The types of `ze_device_properties_t` and `ze_pci_ext_properties_t`.
+    const DEVICE: u32 = 3;
+    const PCI: u32 = 0x10008;
     const GPU: u32 = 1;
 
-    fn new() -> Properties {
+    /// Makes an empty struct of that type, which is its first field.
+    pub(super) fn of(structure: u32) -> Properties {
         let mut bytes = [0; 1024];
         if let Some(first) = bytes.first_chunk_mut() {
-            *first = Properties::STRUCTURE.to_ne_bytes();
+            *first = structure.to_ne_bytes();
         }
         Properties(bytes)
     }
 
-    fn u32_at(&self, at: usize) -> u32 {
+    pub(super) fn u32_at(&self, at: usize) -> u32 {
         self.0.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+    }
+
+    pub(super) fn u64_at(&self, at: usize) -> u64 {
+        self.0.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+    }
+
+    /// Returns the PCI address of `ze_pci_ext_properties_t` or `zes_pci_properties_t`.
+    pub(super) fn pci_address(&self) -> [u32; 4] {
+        [16, 20, 24, 28].map(|at| self.u32_at(at))
     }
 
     /// Returns the GPU that it describes, if it is a GPU.
@@ -64,7 +78,12 @@ impl Properties {
         let uuid = *self.0.get(UUID..)?.first_chunk()?;
         let name = self.0.get(NAME)?.split(|byte| *byte == 0).next()?;
         let name = String::from_utf8_lossy(name).into_owned();
-        (self.u32_at(KIND) == Properties::GPU).then(|| LevelZeroGpu { uuid, name, vendor: self.u32_at(VENDOR) })
+        (self.u32_at(KIND) == Properties::GPU).then(|| LevelZeroGpu {
+            uuid,
+            name,
+            pci: None,
+            vendor: self.u32_at(VENDOR),
+        })
     }
 }
 
@@ -72,7 +91,7 @@ impl Properties {
 impl LevelZeroGpu {
     /// Makes a GPU of Intel's.
     pub(super) fn of(uuid: [u8; 16], name: &str) -> LevelZeroGpu {
-        LevelZeroGpu { uuid, name: name.to_owned(), vendor: INTEL }
+        LevelZeroGpu { uuid, name: name.to_owned(), pci: None, vendor: INTEL }
     }
 }
 
@@ -118,6 +137,8 @@ impl LevelZero {
                 properties: unsafe { library.resolve_function(c"zeDeviceGetProperties") }?,
                 // SAFETY: Level Zero's specification gives this type.
                 version: unsafe { library.resolve_function(c"zeDriverGetApiVersion") },
+                // SAFETY: Level Zero's specification gives this type.
+                pci: unsafe { library.resolve_function(c"zeDevicePciGetPropertiesExt") },
             })
         };
         found().ok_or_else(|| missing("zeInit or zeDeviceGetProperties"))
@@ -164,23 +185,31 @@ impl LevelZero {
         (code == 0).then_some((version >> 16, version & 0xFFFF))
     }
 
+    fn pci_address_of(&self, device: Handle) -> Option<[u32; 4]> {
+        let mut properties = Properties::of(Properties::PCI);
+        // SAFETY: the loader returned the device, and the struct is longer than any version's.
+        let code = unsafe { (self.pci?)(device, &raw mut properties) };
+        (code == 0).then(|| properties.pci_address())
+    }
+
     fn gpus_of(&self, driver: Handle) -> Vec<LevelZeroGpu> {
         let devices = query_list(|count, list| {
             // SAFETY: the loader returned the driver; the list is null, or as long as the count.
             unsafe { (self.devices)(driver, count, list) }
         });
         let gpu = |device: &Handle| {
-            let mut properties = Properties::new();
+            let mut properties = Properties::of(Properties::DEVICE);
             // SAFETY: the loader returned the device, and the struct is longer than any version's.
             let code = unsafe { (self.properties)(*device, &raw mut properties) };
-            if code == 0 { properties.described_gpu() } else { None }
+            let gpu = if code == 0 { properties.described_gpu() } else { None };
+            gpu.map(|gpu| LevelZeroGpu { pci: self.pci_address_of(*device), ..gpu })
         };
         devices.iter().filter_map(gpu).collect()
     }
 }
 
 /// Queries the count, then the list.
-fn query_list(mut query: impl FnMut(*mut u32, *mut Handle) -> Code) -> Vec<Handle> {
+pub(super) fn query_list(mut query: impl FnMut(*mut u32, *mut Handle) -> Code) -> Vec<Handle> {
     let mut count = 0;
     if query(&raw mut count, null_mut()) != 0 || count == 0 {
         return Vec::new();
@@ -202,7 +231,7 @@ mod tests {
 
     #[test]
     fn gpu_is_read_from_its_properties() {
-        let mut properties = Properties::new();
+        let mut properties = Properties::of(Properties::DEVICE);
         assert_eq!(properties.u32_at(0), 3);
         assert_eq!(properties.described_gpu(), None, "not a GPU");
         properties.0[16] = 1;
@@ -210,7 +239,7 @@ mod tests {
         properties.0[96..112].copy_from_slice(&[7; 16]);
         properties.0[112..121].copy_from_slice(b"Intel GPU");
         let gpu = properties.described_gpu().unwrap();
-        assert_eq!(gpu, LevelZeroGpu { uuid: [7; 16], name: "Intel GPU".to_owned(), vendor: INTEL });
+        assert_eq!(gpu, LevelZeroGpu::of([7; 16], "Intel GPU"));
         properties.0[112..368].fill(b'x');
         assert_eq!(properties.described_gpu().unwrap().name.len(), 256, "a name without an end");
     }

@@ -18,6 +18,7 @@ mod search;
 mod shapes;
 mod start;
 mod streams;
+mod sysman;
 mod views;
 mod worker;
 
@@ -26,6 +27,7 @@ pub(super) use shapes::LAYOUTS;
 use super::buffered::recording::{BufferedRecording, LibraryState};
 use super::library::Attempt;
 use super::library::lazy::LazyLibrary;
+use super::telemetry::Telemetry;
 use super::vendor::VendorFolder;
 use super::{Capabilities, Collector, DeviceDescription, Options, RecordSink, Recording, Selection, Unavailable};
 use hub::{HUB, Lease};
@@ -35,6 +37,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use sysman::Sysman;
 
 /// Records Intel's GPUs: kernels, copies, fills, API calls of SYCL's runtime and of Level Zero, waits, collective
 /// operations. On request, it also samples kernel metrics.
@@ -61,7 +64,10 @@ static LIBRARY: LibraryState =
     LibraryState { name: "libpti_view", pool: &HUB.pool, lease: &HUB.lease, clean_for: &CLEAN_FOR, sees_ranges: false };
 
 /// This vendor's row in the table of vendors.
-pub(super) const VENDOR: VendorFolder = VendorFolder::new(|options| vec![Arc::new(Xpu::new(options))]);
+pub(super) const VENDOR: VendorFolder = VendorFolder::new(|options| {
+    let xpu = Arc::new(Xpu::new(options));
+    vec![xpu.clone(), Arc::new(Telemetry::<Sysman>::new(xpu, options))]
+});
 
 impl Xpu {
     /// Makes a collector that finds libpti_view by these options (`KINETO_PTI_PATH`, `ONEAPI_ROOT` …). Opens nothing yet.

@@ -8,6 +8,7 @@ fn main() {
         "sim-cuda-driver" => "libcuda.so.1",
         "sim-cuda-nvml" => "libnvidia-ml.so.1",
         "sim-rocm-hip" => "libamdhip64.so.6",
+        "sim-rocm-smi" => "librocm_smi64.so.7",
         "sim-rocm-sdk" => "librocprofiler-sdk.so.1",
         "sim-rocm-tracer" => "libroctracer64.so.4",
         "sim-xpu-level-zero" | "sim-xpu-old-loader" => "libze_loader.so.1",

@@ -37,6 +37,8 @@ pub mod ranges;
 #[cfg(target_os = "linux")]
 pub mod rocm;
 #[cfg(target_os = "linux")]
+pub mod telemetry;
+#[cfg(target_os = "linux")]
 pub mod traced;
 pub mod traces;
 #[cfg(target_os = "linux")]

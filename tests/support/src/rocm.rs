@@ -70,6 +70,12 @@ pub fn sdk() -> &'static Library {
     })
 }
 
+/// Returns ROCm SMI, which stays loaded.
+pub fn smi() -> &'static Library {
+    static SMI: OnceLock<Library> = OnceLock::new();
+    SMI.get_or_init(|| open("sim_rocm_smi"))
+}
+
 /// Returns roctracer, which stays loaded.
 pub fn tracer() -> &'static Library {
     static TRACER: OnceLock<Library> = OnceLock::new();

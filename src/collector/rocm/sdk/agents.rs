@@ -1,5 +1,6 @@
 //! The library's agents: processors and devices.
 
+use super::super::PCI_PLACE;
 use super::records::record_size;
 use crate::collector::DeviceDescription;
 use kineto_trace::sorting::sort_few_by_key;
@@ -55,6 +56,9 @@ impl Agents {
                     [264, 248].into_iter().find_map(|at| text(u64_at(record, at)).filter(|name| !name.is_empty()));
                 let mut device = DeviceDescription::new(number, name.unwrap_or_else(|| "AMD GPU".to_owned()));
                 device.properties = properties(record);
+                let place = u64::from(u32_at(record, 112)) << 32 | u64::from(u32_at(record, 108));
+                // There is a bridge at 0.
+                device.attributes.extend((place != 0).then(|| (PCI_PLACE.into(), place.cast_signed())));
                 self.devices.push(device);
             }
             _ => {}
@@ -116,7 +120,9 @@ pub(super) mod tests {
         put(16, &kind.to_le_bytes());
         put(264, &0xA0_u64.to_le_bytes());
         put(288, &number.to_le_bytes());
-        for (at, value) in [(52, 64_u32), (64, 64), (72, 304), (100, 90_402), (160, 32), (168, 1024)] {
+        let values =
+            [(52, 64_u32), (64, 64), (72, 304), (100, 90_402), (108, 0x2300), (112, 1), (160, 32), (168, 1024)];
+        for (at, value) in values {
             put(at, &value.to_le_bytes());
         }
         record
@@ -137,6 +143,7 @@ pub(super) mod tests {
         let device = &agents.devices[0];
         let known = ["computeMajor", "computeMinor", "maxThreadsPerMultiprocessor", "warpSize", "numSms"];
         assert_eq!(known.map(|key| device.property(key)), [9, 4, 2048, 64, 304].map(Some));
+        assert_eq!(device.property(PCI_PLACE), Some(0x1_0000_2300));
         assert_eq!((device.property("sharedMemPerBlock"), device.property("totalGlobalMem")), (Some(65_536), None));
     }
 

@@ -2,6 +2,7 @@
 //! struct is read, since layouts have changed.
 #![allow(unsafe_code, reason = "HIP is foreign code")]
 
+use super::super::PCI_PLACE;
 use crate::collector::DeviceDescription;
 use crate::collector::library::Library;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -15,6 +16,7 @@ pub(super) struct Hip {
     driver_version: Option<unsafe extern "C" fn(*mut c_int) -> c_int>,
     device_name: Option<unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int>,
     total_memory: Option<unsafe extern "C" fn(*mut usize, c_int) -> c_int>,
+    bus_id: Option<unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int>,
     attribute: Option<unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int>,
     name_of_function: Option<unsafe extern "C" fn(*const c_void) -> *const c_char>,
     name_of_pointer: Option<unsafe extern "C" fn(*const c_void, *const c_void) -> *const c_char>,
@@ -54,6 +56,8 @@ impl Hip {
             // SAFETY: HIP documents this type, which never changed.
             total_memory: unsafe { library.resolve_function(c"hipDeviceTotalMem") },
             // SAFETY: HIP documents this type, which never changed.
+            bus_id: unsafe { library.resolve_function(c"hipDeviceGetPCIBusId") },
+            // SAFETY: HIP documents this type, which never changed.
             attribute: unsafe { library.resolve_function(c"hipDeviceGetAttribute") },
             // SAFETY: HIP documents this type, which never changed.
             name_of_function: unsafe { library.resolve_function(c"hipKernelNameRef") },
@@ -82,6 +86,12 @@ impl Hip {
         // Some devices have no name.
         let mut device = DeviceDescription::new(number, self.device_name(number).unwrap_or_default());
         device.properties.extend(self.total_memory(number).map(|bytes| ("totalGlobalMem".into(), bytes)));
+        let bus_id = self.bus_id.and_then(|bus_id| {
+            // SAFETY: the function takes a buffer, its length and a device.
+            read_text(|text, length| unsafe { bus_id(text, length, number) })
+        });
+        let place = bus_id.and_then(|bus_id| pci_place(&bus_id));
+        device.attributes.extend(place.map(|place| (PCI_PLACE.into(), place)));
         // Before 5.0 the attributes had other numbers.
         if self.runtime_version().is_some_and(|is| is >= version_number(5, 0)) {
             let known = |(key, attribute): &(&'static str, c_int)| {
@@ -93,14 +103,9 @@ impl Hip {
     }
 
     fn device_name(&self, number: c_int) -> Option<String> {
-        let mut name: [c_char; 256] = [0; 256];
-        let length = c_int::try_from(name.len() - 1).unwrap_or(0);
-        // SAFETY: the buffer has `length` bytes and a final zero behind them.
-        if unsafe { (self.device_name?)(name.as_mut_ptr(), length, number) } != 0 {
-            return None;
-        }
-        // SAFETY: the last byte is still zero.
-        Some(unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
+        let device_name = self.device_name?;
+        // SAFETY: the function takes a buffer, its length and a device.
+        read_text(|text, length| unsafe { device_name(text, length, number) })
     }
 
     fn total_memory(&self, number: c_int) -> Option<i64> {
@@ -136,6 +141,24 @@ impl Hip {
         let device = unsafe { (self.device_of_stream?)(to_pointer(stream)?) };
         (device >= 0).then_some(device)
     }
+}
+
+/// Returns the text that `read` writes into a buffer of that length; it returns 0 on success.
+fn read_text(read: impl FnOnce(*mut c_char, c_int) -> c_int) -> Option<String> {
+    let mut text: [c_char; 256] = [0; 256];
+    let length = c_int::try_from(text.len() - 1).unwrap_or(0);
+    if read(text.as_mut_ptr(), length) != 0 {
+        return None;
+    }
+    // SAFETY: the function got one byte less than the buffer has, so the last one is still zero.
+    Some(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
+}
+
+/// Returns the place of a bus id such as "0000:23:00.0".
+fn pci_place(bus_id: &str) -> Option<i64> {
+    let mut parts = bus_id.split([':', '.']).map(|part| i64::from_str_radix(part, 16).ok());
+    let [domain, bus, slot, function] = [(); 4].map(|()| parts.next().flatten());
+    Some(domain? << 32 | (bus? & 0xFF) << 8 | (slot? & 0x1F) << 3 | function? & 7)
 }
 
 fn query_number(call: unsafe extern "C" fn(*mut c_int) -> c_int) -> Option<i32> {

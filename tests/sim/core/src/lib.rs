@@ -17,4 +17,5 @@ pub mod kernel;
 pub mod loader;
 pub mod memory;
 pub mod options;
+pub mod planted;
 pub mod record;

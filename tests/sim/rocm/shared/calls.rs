@@ -42,6 +42,7 @@ macro_rules! calls {
 calls! {
     c"hipDeviceGetAttribute" 41 31;
     c"hipDeviceGetName" 48 35;
+    c"hipDeviceGetPCIBusId" 50 37;
     c"hipDeviceSynchronize" 66 48;
     c"hipDeviceTotalMem" 67 49;
     c"hipDriverGetVersion" 68 341;

@@ -34,6 +34,11 @@ sim_core::options! {
     no_finish: Text = Text::new("");
     unknown_uuid: bool = false;
     null_names: bool = false;
+    // Sysman.
+    sysman_init_error: u32 = 0;
+    sysman_missing: Text = Text::new("");
+    sysman_hang: bool = false;
+    sysman_reasons: u32 = 0;
 }
 
 sim_core::versions! {

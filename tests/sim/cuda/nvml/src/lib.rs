@@ -1,13 +1,13 @@
 //! NVML without a GPU: values that are planted, and change with each reading.
 //!
-//! A value is `base + step * n`, where `n` counts the readings of that value of that GPU; `simCount` gives `n`. GPUs are
-//! numbered by their places in the machine, as in the simulated driver, whose UUIDs and bus ids they have. README.md
+//! GPUs are numbered by their places in the machine, as in the simulated driver, whose UUIDs and bus ids they have. README.md
 //! describes the options (`SIM_NVML`, `simConfigure`).
 #![cfg(target_os = "linux")]
 #![allow(non_snake_case, reason = "the exported names are C's")]
 
 use sim_core::ffi::{give_text, read_text};
 use sim_core::options::{OptionsStore, Text};
+use sim_core::planted::Planted;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -45,8 +45,7 @@ const NO_PERMISSION: i32 = 4;
 const NOT_FOUND: i32 = 6;
 const VERSION_MISMATCH: i32 = 25;
 
-/// The values, each with its base, what a further GPU adds, and the step.
-const VALUES: [(&str, u64, u64, u64); 9] = [
+static PLANTED: Planted<9> = Planted::new([
     ("instant_power", 100_000, 50_000, 250),
     ("power", 700_000, 50_000, 250),
     ("temperature", 40, 10, 1),
@@ -56,11 +55,8 @@ const VALUES: [(&str, u64, u64, u64); 9] = [
     ("memory", 5, 20, 1),
     ("used", 1 << 30, 1 << 32, 4_096),
     ("reasons", 0, 0, 0),
-];
-const DEVICES: usize = 8;
+]);
 
-static READINGS: [[AtomicU64; VALUES.len()]; DEVICES] =
-    [const { [const { AtomicU64::new(0) }; VALUES.len()] }; DEVICES];
 static INITS: AtomicU64 = AtomicU64::new(0);
 static HANGS: AtomicU64 = AtomicU64::new(0);
 
@@ -75,13 +71,12 @@ fn options() -> &'static Options {
 /// The GPU of a handle.
 fn device(handle: usize) -> Option<usize> {
     let offset = handle.checked_sub(FIRST).filter(|offset| offset.is_multiple_of(NEXT))?;
-    Some(offset / NEXT).filter(|device| *device < (options().devices as usize).min(DEVICES))
+    Some(offset / NEXT).filter(|device| *device < options().devices as usize)
 }
 
 /// Reads a planted value.
 fn read(handle: usize, name: &str) -> Result<u64, i32> {
     let device = device(handle).ok_or(INVALID_ARGUMENT)?;
-    let at = VALUES.iter().position(|(known, ..)| *known == name).expect("a planted value");
     let options = options();
     if options.unsupported.as_str() == name {
         return Err(NOT_SUPPORTED);
@@ -89,9 +84,7 @@ fn read(handle: usize, name: &str) -> Result<u64, i32> {
     if options.forbidden.as_str() == name {
         return Err(NO_PERMISSION);
     }
-    let (_, base, of_device, step) = VALUES[at];
-    let nth = READINGS[device][at].fetch_add(1, Ordering::Relaxed);
-    Ok(if name == "reasons" { options.reasons } else { base + of_device * device as u64 + step * nth })
+    Ok(PLANTED.read(device, name) + if name == "reasons" { options.reasons } else { 0 })
 }
 
 /// Writes what `value` yields to a place.
@@ -124,7 +117,7 @@ pub extern "C" fn simConfigure(settings: *const c_char) -> c_int {
     if OPTIONS.configure(settings) { 0 } else { -1 }
 }
 
-/// Returns how often a value was read, "0:temperature", `nvmlInit_v2` was called, "inits", or a call hung, "hangs".
+/// Returns how often a value was read, such as "0:temperature", `nvmlInit_v2` was called, "inits", or a call hung, "hangs".
 #[unsafe(no_mangle)]
 pub extern "C" fn simCount(what: *const c_char) -> u64 {
     let what = read_text(what).and_then(|what| what.to_str().ok()).unwrap_or_default();
@@ -133,12 +126,7 @@ pub extern "C" fn simCount(what: *const c_char) -> u64 {
             return count.load(Ordering::Relaxed);
         }
     }
-    let found = || {
-        let (device, name) = what.split_once(':')?;
-        let at = VALUES.iter().position(|(known, ..)| *known == name)?;
-        READINGS.get(device.parse::<usize>().ok()?)?.get(at)
-    };
-    found().map_or(u64::MAX, |count| count.load(Ordering::Relaxed))
+    PLANTED.count(what).unwrap_or(u64::MAX)
 }
 
 #[unsafe(no_mangle)]

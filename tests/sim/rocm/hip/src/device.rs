@@ -90,6 +90,11 @@ api! {
         give_text(name, len, control::options().name.as_str()).ok_or(Error::INVALID_VALUE)
     }
 
+    fn hipDeviceGetPCIBusId(id: *mut c_char, len: i32, device: i32) |_| {
+        let bus = attribute(check(device)?, 67)?;
+        give_text(id, len, &format!("0000:{bus:02x}:00.0")).ok_or(Error::INVALID_VALUE)
+    }
+
     fn hipDeviceGetAttribute(pi: *mut i32, attr: i32, deviceId: i32) |_| {
         give(pi, attribute(check(deviceId)?, attr)?)
     }

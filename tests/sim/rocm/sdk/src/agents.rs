@@ -41,7 +41,9 @@ fn describe(node: u32, name: &CString) -> Bytes {
         .u64(272, if options.null_names { 0 } else { c"aqua_vanjaram".as_ptr() as u64 })
         .u32(280, node)
         .u32(284, node)
-        .u32(288, ordinal);
+        .u32(288, ordinal)
+        // Place on the PCI bus.
+        .u32(108, if is_gpu { (0x23 + ordinal) << 8 } else { 0 });
     // Threads that go together, and units.
     if is_gpu { agent.u32(64, 64).u32(72, 304) } else { agent.u32(20, 8) }
 }

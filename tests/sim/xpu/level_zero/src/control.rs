@@ -3,7 +3,7 @@
 use crate::shared::counters::Counters;
 use crate::shared::options::Options;
 use crate::shared::tracer::{self, Tracer};
-use crate::{engine, trace};
+use crate::{engine, sysman, trace};
 use sim_core::ffi::read_text;
 use sim_core::options::OptionsStore;
 use std::ffi::{c_char, c_int};
@@ -37,7 +37,8 @@ pub extern "C" fn simConfigure(settings: *const c_char) -> c_int {
 pub extern "C" fn simCount(what: *const c_char) -> u64 {
     let Some(what) = read_text(what) else { return u64::MAX };
     let own = what.to_str().ok().and_then(|what| COUNTERS.get(what));
-    own.or_else(|| trace::count(what)).unwrap_or(u64::MAX)
+    let of_sysman = || sysman::count(what.to_str().ok()?);
+    own.or_else(|| trace::count(what)).or_else(of_sysman).unwrap_or(u64::MAX)
 }
 
 /// Resets the counters, and drops work that was not waited for.

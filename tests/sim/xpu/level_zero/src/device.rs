@@ -46,7 +46,7 @@ pub extern "C" fn zeInitDrivers(number: *mut u32, drivers: *mut usize, descripto
 }
 
 /// Gives handles in the manner of the API: with room for none, how many there are.
-fn give(number: *mut u32, places: *mut usize, handles: &[usize]) -> u32 {
+pub(crate) fn give(number: *mut u32, places: *mut usize, handles: &[usize]) -> u32 {
     if number.is_null() {
         return INVALID_NULL_POINTER;
     }
@@ -82,7 +82,7 @@ pub extern "C" fn zeDeviceGet(driver: usize, number: *mut u32, devices: *mut usi
 }
 
 /// Writes a sheet of properties, but for its type and the pointer to the next.
-fn write(place: *mut u8, sheet: Option<Record>) -> u32 {
+pub(crate) fn write(place: *mut u8, sheet: Option<Record>) -> u32 {
     let Some(sheet) = sheet else { return INVALID_NULL_HANDLE };
     if place.is_null() {
         return INVALID_NULL_POINTER;
@@ -110,6 +110,12 @@ pub extern "C" fn zeDriverGetApiVersion(driver: usize, place: *mut u32) -> u32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn zeDriverGetProperties(driver: usize, place: *mut u8) -> u32 {
     write(place, (driver == DRIVER).then(properties::driver))
+}
+
+/// Gives the place of a device on the PCI bus.
+#[unsafe(no_mangle)]
+pub extern "C" fn zeDevicePciGetPropertiesExt(device: usize, place: *mut u8) -> u32 {
+    write(place, index(device).map(properties::pci))
 }
 
 /// Gives what a device is.

@@ -1,6 +1,6 @@
 //! What Level Zero says of the machine, in the layouts of its header.
 
-use crate::shared::devices::{DEVICE_ID, uuid};
+use crate::shared::devices::{DEVICE_ID, bus, uuid};
 use crate::shared::options::Options;
 use sim_core::record::Record;
 
@@ -26,6 +26,11 @@ pub(crate) fn device(options: &Options, index: u32) -> Record {
     let sheet = sheet.u32(56, 8).u32(60, 16).u32(64, 8).u32(68, 64).u32(72, 1);
     let sheet = sheet.u64(80, 12_500_000).u32(88, 36).u32(92, 32);
     sheet.put(96, &uuid(options, index)).put(112, text(options.name.as_str()))
+}
+
+/// `ze_pci_ext_properties_t`, and `zes_pci_properties_t` as far as it is the same.
+pub(crate) fn pci(index: u32) -> Record {
+    Record::zeros(48).u32(20, bus(index).into())
 }
 
 /// `ze_device_compute_properties_t`
