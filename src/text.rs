@@ -1,6 +1,9 @@
-//! Texts with a length limit, and counted nouns.
+//! Texts with a length limit, counted nouns, and misspelt names.
+
+mod spelling;
 
 pub(crate) use kineto_trace::text::{count_with_noun, floor_char_boundary};
+pub(crate) use spelling::closest_name;
 use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

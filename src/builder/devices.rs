@@ -2,7 +2,7 @@
 
 use super::KinetoLayerBuilder;
 use crate::collector::{self, Collector, CollectorSet, Contained, DeviceTimer, EventTimers, Unavailable, VENDORS, Why};
-use crate::config::{Config, Key, Mode};
+use crate::config::{Config, Key, Mode, Value};
 use crate::diag::diag;
 use crate::error::{Error, ErrorKind};
 use kineto_trace::activity::DeviceType;
@@ -107,6 +107,38 @@ impl KinetoLayerBuilder {
     #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
     pub fn nvtx_ranges(mut self, on: bool) -> Self {
         self.overrides.set(Key::NvtxRanges, on);
+        self
+    }
+
+    /// Samples these hardware counters of NVIDIA's GPUs, such as `sm__cycles_active.avg.pct_of_peak_sustained_elapsed`, and
+    /// selects their type, [`HardwareCounters`](crate::ActivityType::HardwareCounters). Default: none.
+    ///
+    /// Each metric becomes a graph of its GPU. Takes libcupti 12.6 or newer and usually privileges. All metrics must fit into
+    /// one pass of the hardware; `kineto doctor --metrics` lists the metrics of a GPU. Without text in the environment or the
+    /// file that says otherwise, all GPUs of the process are sampled each millisecond.
+    #[cfg(feature = "cuda")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
+    pub fn pm_sampling<S: Into<String>>(mut self, metrics: impl IntoIterator<Item = S>) -> Self {
+        let metrics: Vec<String> = metrics.into_iter().map(Into::into).collect();
+        self.overrides.set(Key::PmSamplingMetrics, Value::List(metrics));
+        self
+    }
+
+    /// Sets the GPUs that [`pm_sampling`](Self::pm_sampling) samples, by their numbers in the process. Default: all.
+    #[cfg(feature = "cuda")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
+    pub fn pm_sampling_devices(mut self, devices: impl IntoIterator<Item = u32>) -> Self {
+        let devices: Vec<String> = devices.into_iter().map(|device| device.to_string()).collect();
+        self.overrides.set(Key::PmSamplingDevice, Value::List(devices));
+        self
+    }
+
+    /// Sets the time between two samples of [`pm_sampling`](Self::pm_sampling), from 1 us to 1 s. Default: 1 ms.
+    #[cfg(feature = "cuda")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
+    pub fn pm_sampling_interval(mut self, time: std::time::Duration) -> Self {
+        let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+        self.overrides.set(Key::PmSamplingInterval, Value::Int(micros));
         self
     }
 

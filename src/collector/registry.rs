@@ -41,6 +41,8 @@ static LISTS: &[&[NamedLayout]] = &[
     &deferred::LAYOUTS,
     #[cfg(feature = "cuda")]
     &cupti::LAYOUTS,
+    #[cfg(feature = "cuda")]
+    &cupti::PM_LAYOUTS,
     #[cfg(feature = "rocm")]
     &rocm::LAYOUTS,
     #[cfg(feature = "xpu")]

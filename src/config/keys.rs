@@ -3,13 +3,13 @@
 use std::fmt::{self, Write as _};
 
 use super::Config;
-use super::spelling::closest_name;
+use crate::text::closest_name;
 use super::value::{Assign as _, I32, I64, SettingKind, Value};
 use crate::diag::Severity;
 use KeyDefault::{Described, Literal};
 use KeyScope::{Both, Environment};
 use ReloadPolicy::{AtOnce, Next, Start};
-use Support::{Later, Now, Requested};
+use Support::{Now, Requested};
 
 /// The specification of a key.
 #[derive(Debug)]
@@ -57,8 +57,6 @@ pub(crate) enum Support {
     Now,
     /// It takes effect in an external request; elsewhere it is only read and checked.
     Requested,
-    /// It is read, checked and stored for collectors and requests that this version lacks.
-    Later,
 }
 
 /// When a changed value in the configuration file takes effect.
@@ -312,13 +310,16 @@ keys! {
         "records device memory allocated by CUDA's calls, instead of allocators' reports" => (in gpu);
     DeviceTelemetry: Both Now Next "DEVICE_TELEMETRY_HZ", I32, Literal("0"), "device_telemetry(hz)",
         "samples power, temperature, clocks, utilization and used memory of GPUs that many times a second, at most 10" => (in gpu);
+    PmSamplingMetrics: Both Now Next "CUPTI_PM_SAMPLING_METRICS", SettingKind::List, Literal(""), "pm_sampling(metrics)",
+        "metrics that NVIDIA's GPUs sample, by CUPTI's names; rows of type `hardware_counters`, if selected" => (in gpu);
+    PmSamplingDevice: Both Now Next "CUPTI_PM_SAMPLING_DEVICE_ID", SettingKind::IntList, Described("all"), "pm_sampling_devices(devices)",
+        "NVIDIA GPUs to sample" => (in gpu);
+    PmSamplingInterval: Both Now Next "CUPTI_PM_SAMPLING_INTERVAL_US", SettingKind::Int(1..=1_000_000), Literal("1000"),
+        "pm_sampling_interval(time)", "microseconds between samples of metrics" => (in gpu);
     ActivitiesEnabled: Both Requested Start "ACTIVITIES_ENABLED", SettingKind::Bool, Literal("true"), "",
         "false declines the request" => (nothing);
     Cancel: Both Requested Start "CANCEL", SettingKind::Bool, Literal("false"), "",
         "cancels all requests that have not ended, and discards their records" => (nothing);
-    PmSamplingMetrics: Both Later Start "CUPTI_PM_SAMPLING_METRICS", SettingKind::List, Literal(""), "", "metrics for PM sampling" => (in gpu);
-    PmSamplingDevice: Both Later Start "CUPTI_PM_SAMPLING_DEVICE_ID", I32, Described("unset"), "",
-        "the device for PM sampling" => (in gpu);
     ProfileMemory: Both Requested Start "PROFILE_MEMORY", SettingKind::Bool, Literal("false"), "",
         "records a memory profile instead of a trace" => (nothing);
     ProfileMemoryDuration: Both Requested Start "PROFILE_MEMORY_DURATION_MSECS", I32, Literal("1000"), "",
@@ -577,7 +578,7 @@ pub(super) fn markdown_table() -> String {
     for (feature, default, effect) in FEATURES {
         row(&format!("Cargo feature `{feature}`"), "", "on or off", default, Start, effect);
     }
-    for stage in [Now, Requested, Later] {
+    for stage in [Now, Requested] {
         for spec in Key::ALL.iter().map(|key| key.spec()).filter(|spec| spec.support == stage) {
             let default = match spec.default {
                 Literal("") => "empty".to_owned(),
@@ -587,7 +588,6 @@ pub(super) fn markdown_table() -> String {
             let effect = match stage {
                 Now => spec.effect.to_owned(),
                 Requested => format!("*in a request:* {}", spec.effect),
-                Later => format!("*kept for later:* {}", spec.effect),
             };
             row(&format!("`{}`", spec.name), spec.builder, &spec.kind.in_short(), &default, spec.reload, &effect);
         }

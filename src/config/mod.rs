@@ -9,7 +9,6 @@ mod keys;
 mod placeholders;
 mod sections;
 mod sources;
-mod spelling;
 mod value;
 
 use std::path::{Path, PathBuf};
@@ -194,6 +193,10 @@ impl Config {
         config.activities = config.gpu.allowed_types(config.activities.or_default());
         if config.collectives {
             config.activities = config.activities.with(ActivityType::CollectiveComm);
+        }
+        // As in kineto, sources of text must select the type as well.
+        if merged.value_source(Key::PmSamplingMetrics) == ConfigSource::Builder {
+            config.activities = config.activities.with(ActivityType::HardwareCounters);
         }
         config.merged = merged;
         config

@@ -13,6 +13,7 @@ mod nvtx;
 mod nvtx_cupti;
 mod nvtx_ranges;
 mod pauses;
+mod pm_sampling;
 mod processes;
 mod schedule;
 mod sessions;

@@ -159,11 +159,11 @@ pub(crate) const TESTS: &[Test] = &[
             );
         }
     }),
-    ("counters_that_are_not_sampled_are_reported", || {
-        for key in ["KINETO_CUPTI_PM_SAMPLING_METRICS", "KINETO_CUPTI_PM_SAMPLING_DEVICE_ID"] {
-            let env = [("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json"), (key, "0")];
+    ("sampling_without_metrics_is_reported", || {
+        for key in ["KINETO_CUPTI_PM_SAMPLING_INTERVAL_US", "KINETO_CUPTI_PM_SAMPLING_DEVICE_ID"] {
+            let env = [("KINETO_ACTIVITIES_LOG_FILE", "{}/x.json"), (key, "1")];
             let output = play_with("from_env", &env).succeeded().stderr;
-            let expected = "CUPTI_PM_SAMPLING_METRICS and CUPTI_PM_SAMPLING_DEVICE_ID change nothing";
+            let expected = "CUPTI_PM_SAMPLING_DEVICE_ID and CUPTI_PM_SAMPLING_INTERVAL_US have no effect without metrics";
             assert_eq!(output.matches(expected).count(), 1, "{key}: {output}");
         }
     }),

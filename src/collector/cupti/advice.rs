@@ -20,14 +20,14 @@ struct Circumstances<'a> {
     injection_path: Option<&'a str>,
 }
 
-/// Returns a warning if hardware counters are selected: they are not sampled.
+/// Returns a warning if GPUs are named whose counters are not sampled.
 pub(super) fn option_warning(options: &Options) -> Option<&'static str> {
     let has_metrics = !options.list("CUPTI_PM_SAMPLING_METRICS").is_empty();
-    let has_device = matches!(options.get("CUPTI_PM_SAMPLING_DEVICE_ID"), Some(OptionValue::Int(_)));
-    (has_metrics || has_device).then_some(
-        "CUPTI_PM_SAMPLING_METRICS and CUPTI_PM_SAMPLING_DEVICE_ID change nothing: hardware counters are not \
-         sampled, so the trace has no rows of `hardware_counters`; sample them at the same time with DCGM (`dcgmi dmon \
-         -e 1002,1003,1005`) or in a separate run with `nsys profile --gpu-metrics-devices=all`",
+    let has_others =
+        ["CUPTI_PM_SAMPLING_DEVICE_ID", "CUPTI_PM_SAMPLING_INTERVAL_US"].iter().any(|key| options.get(key).is_some());
+    (has_others && !has_metrics).then_some(
+        "CUPTI_PM_SAMPLING_DEVICE_ID and CUPTI_PM_SAMPLING_INTERVAL_US have no effect without metrics; name some in \
+         CUPTI_PM_SAMPLING_METRICS, such as sm__cycles_active.avg.pct_of_peak_sustained_elapsed",
     )
 }
 

@@ -56,7 +56,7 @@ impl CuptiError {
                 "update NVIDIA's driver, or set KINETO_CUPTI_PATH to a libcupti that is not newer than it, and see that \
                  the GPU can be used at all"
             }
-            26 => "stop what reads the GPU's counters, such as DCGM: `dcgmi profstat --pause`",
+            26 => "stop what reads the GPU's counters, such as DCGM: `dcgmi profile --pause`",
             27 => {
                 "this libcupti does not support that function on this GPU or platform: for a GPU that its CUDA version \
                  no longer supports (CUDA 13: older than Turing), set KINETO_CUPTI_PATH to the libcupti of an older \

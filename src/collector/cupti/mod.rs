@@ -17,6 +17,7 @@ mod kernels;
 mod markers;
 mod names;
 mod nvtx;
+mod pm;
 mod reader;
 mod records;
 mod search;
@@ -29,6 +30,8 @@ mod subscriber;
 mod subscription;
 mod worker;
 
+pub use pm::PmSampling;
+pub(super) use pm::LAYOUTS as PM_LAYOUTS;
 pub(super) use shapes::LAYOUTS;
 
 use super::buffered::recording::{BufferedRecording, LibraryState};
@@ -74,7 +77,13 @@ static LIBRARY: LibraryState =
 
 /// This vendor's row in the table of vendors.
 pub(super) const VENDOR: VendorFolder = VendorFolder {
-    new_collectors: |options| vec![Arc::new(Cupti::new(options)), Arc::new(Telemetry::<Nvml>::new((), options))],
+    new_collectors: |options| {
+        vec![
+            Arc::new(Cupti::new(options)),
+            Arc::new(PmSampling::new(options)),
+            Arc::new(Telemetry::<Nvml>::new((), options)),
+        ]
+    },
     new_timers: Some(|| Arc::new(EventTimers::new(CudaEvents::new()))),
     warnings: advice::option_warning,
     examine: advice::examine,

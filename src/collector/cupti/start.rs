@@ -18,7 +18,7 @@ use crate::collector::buffered::engine::ReaderThread;
 use crate::collector::buffered::kinds::{KindSwitch, PausableKinds};
 use crate::collector::buffered::pool::{OverflowBuffers, ScrapLimits};
 use crate::collector::cuda::{Driver, cuda_version, is_inside_init};
-use crate::collector::library::Attempt;
+use crate::collector::library::{Attempt, Library};
 use crate::collector::{Capabilities, Options, RecordSink, Selection, Unavailable, Why};
 use kineto_trace::activity::{ActivityType, ActivityTypes, DeviceType};
 use std::path::PathBuf;
@@ -32,8 +32,9 @@ pub(super) type CuptiKinds = PausableKinds<Subscriber>;
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) driver: &'static Driver,
-    interfaces: Interfaces,
-    path: Option<PathBuf>,
+    pub(super) interfaces: Interfaces,
+    pub(super) library: Library,
+    pub(super) path: Option<PathBuf>,
     /// The driver functions that unload kernels.
     unloads: Vec<u32>,
 }
@@ -103,7 +104,7 @@ impl Loaded {
         // CUDA 13 has some 800 functions.
         let is_unload = |number: &u32| api.callback_name(DRIVER, *number).is_some_and(|it| UNLOADS.contains(&&*it));
         let unloads = (1..2048).filter(is_unload).collect();
-        Ok(Loaded { driver, interfaces, path, unloads })
+        Ok(Loaded { driver, interfaces, library, path, unloads })
     }
 
     pub(super) fn capabilities(&self) -> Capabilities {

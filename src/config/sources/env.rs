@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use super::super::TIMETABLE_KEYS;
 use super::super::keys::{Key, KeyScope, OTHER_VARIABLES, ReloadPolicy, is_removed};
 use super::super::sections::distributed::LAUNCHERS;
-use super::super::spelling::closest_name;
+use crate::text::closest_name;
 use super::super::value::{self, SettingKind};
 use super::settings::{ParsedSettings, SettingError};
 use crate::error::{Error, ErrorKind};

@@ -84,9 +84,6 @@ impl ParsedRequest {
             match (key, value) {
                 (Key::ProfileMemory, Value::Bool(on)) => profiles_memory = *on,
                 (Key::ProfileMemoryDuration, Value::Int(count)) => memory_duration = duration_from_millis(*count),
-                (Key::PmSamplingMetrics | Key::PmSamplingDevice, _) => {
-                    asked.warnings.push(format!("{} changes nothing: counters are not sampled", key.spec().name));
-                }
                 _ if asked.apply_request_key(key, value) || asked.keep_recording_key(key, value) => {}
                 _ => asked.warnings.push(format!("{} is not for requests and is ignored", key.spec().name)),
             }
@@ -204,12 +201,11 @@ mod tests {
         let error =
             ParsedRequest::parse("ACTIVITIES_LOG_FILE=/tmp/a.json\nwhat\nACTIVITIES_DURATION_MSECS=-1\n").unwrap_err();
         assert!(error.starts_with("line 2: `what`: expected KEY=value; line 3: "), "{error}");
-        let text = "FUTURE=1\nBUFFER_LIMIT_MB=9\nACTIVITIES_DURATION_SECS=2\nCUPTI_PM_SAMPLING_DEVICE_ID=0";
+        let text = "FUTURE=1\nBUFFER_LIMIT_MB=9\nACTIVITIES_DURATION_SECS=2\nCUPTI_PM_SAMPLING_DEVICE_ID=0,1";
         let asked = ParsedRequest::parse(text).unwrap();
         let warned = [
             "line 1: unknown key FUTURE",
             "BUFFER_LIMIT_MB is not for requests and is ignored",
-            "CUPTI_PM_SAMPLING_DEVICE_ID changes nothing: counters are not sampled",
         ];
         assert_eq!((asked.warnings, asked.duration), (warned.map(str::to_owned).to_vec(), Duration::from_secs(2)));
     }

@@ -21,4 +21,9 @@ sim_core::counters! {
     unsubscribes,
     pushes,
     pops,
+    profiler_inits,
+    profiler_deinits,
+    pm_enables,
+    pm_disables,
+    pm_decodes,
 }

@@ -39,6 +39,18 @@ sim_core::options! {
     shared_timestamp_error: i32 = 0;
     without_field: EnableError<u32> = EnableError::NONE;
     layout_fault: u64 = 0;
+    /// Ten times the compute capability.
+    capability: i32 = 90;
+    pm_error: EnableError<u32> = EnableError::NONE;
+    pm_level: u32 = 0;
+    pm_image: u64 = 1024;
+    pm_overflow: u64 = 0;
+    pm_overflow_flag: u64 = 0;
+    pm_nan: u64 = 0;
+    pm_backwards: u64 = 0;
+    pm_frozen: bool = false;
+    pm_lying: bool = false;
+    pm_hang: bool = false;
 }
 
 sim_core::versions! {

@@ -19,13 +19,14 @@ impl Code {
     pub(crate) const NOT_IMPLEMENTED: Code = Code(11);
     pub(crate) const MAX_LIMIT_REACHED: Code = Code(12);
     pub(crate) const NOT_COMPATIBLE: Code = Code(14);
-    const NOT_INITIALIZED: Code = Code(15);
+    pub(crate) const OUT_OF_MEMORY: Code = Code(8);
+    pub(crate) const NOT_INITIALIZED: Code = Code(15);
     pub(crate) const QUEUE_EMPTY: Code = Code(18);
     pub(crate) const INVALID_KIND: Code = Code(21);
     pub(crate) const NOT_SUPPORTED: Code = Code(27);
     pub(crate) const INSUFFICIENT_PRIVILEGES: Code = Code(35);
     pub(crate) const MULTIPLE_SUBSCRIBERS: Code = Code(39);
-    const UNKNOWN: Code = Code(999);
+    pub(crate) const UNKNOWN: Code = Code(999);
 }
 
 /// The names of the codes that the simulator and its faults return.
@@ -43,6 +44,7 @@ const NAMES: &[(i32, &CStr)] = &[
     (13, c"CUPTI_ERROR_NOT_READY"),
     (14, c"CUPTI_ERROR_NOT_COMPATIBLE"),
     (15, c"CUPTI_ERROR_NOT_INITIALIZED"),
+    (17, c"CUPTI_ERROR_INVALID_METRIC_NAME"),
     (18, c"CUPTI_ERROR_QUEUE_EMPTY"),
     (21, c"CUPTI_ERROR_INVALID_KIND"),
     (23, c"CUPTI_ERROR_DISABLED"),

@@ -18,6 +18,7 @@ mod external;
 mod layout;
 mod link;
 mod nvtx;
+mod pm;
 mod pool;
 mod record;
 mod selected_fields;

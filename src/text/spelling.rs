@@ -1,7 +1,7 @@
 //! Suggestions for misspelt names.
 
 /// Returns the closest name, if at most one letter in four differs.
-pub(super) fn closest_name<'n>(misspelt: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+pub(crate) fn closest_name<'n>(misspelt: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     const LETTERS_PER_CHANGE: usize = 4;
     let limit = (misspelt.len() / LETTERS_PER_CHANGE).clamp(1, 3);
     let distances = names.into_iter().map(|name| (edit_distance(misspelt.as_bytes(), name.as_bytes()), name));

@@ -1,0 +1,341 @@
+//! The sampling of one device, on the thread that samples: set up, decoded, restarted, ended.
+
+use super::ffi::{Failed, Image, MetricNames, PmApi, Sampler, SamplerConfig};
+use super::host::{HostObject, refusal_of, too_many_passes};
+use super::settings::Settings;
+use super::shapes::PM_SAMPLE;
+use crate::buffer::Loss;
+use crate::collector::cupti::error::CuptiError;
+use crate::collector::{Batch, CounterSample, DeviceDescription, Name, RecordSink, Unavailable, Why};
+use kineto_trace::activity::ActivityType;
+
+/// Samples a device until it is dropped.
+#[derive(Debug)]
+pub(super) struct DeviceSampling {
+    api: &'static PmApi,
+    number: i32,
+    settings: Settings,
+    /// `None` between the end of a session and the start of the next one. Dropped before what it uses.
+    session: Option<SamplingSession>,
+    host: HostObject,
+    metrics: MetricNames,
+    names: Vec<Name>,
+    /// CUPTI reads it until the sampler is disabled.
+    config: Vec<u8>,
+    trigger: Trigger,
+    keeps_newest: Option<bool>,
+    /// The end of the last sample; 0 before the first.
+    last_end: u64,
+    /// The length of the last sample.
+    length: u64,
+    /// Restarts since the last sample that was delivered.
+    restarts_in_vain: u32,
+    /// Whether a reset image gets wrong times, so that each image needs a session of its own.
+    needs_restarts: bool,
+    counts: SampleCounts,
+}
+
+/// What became of a device's samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SampleCounts {
+    pub(super) delivered: u64,
+    /// Samples that the hardware overwrote, or that a restart lost.
+    pub(super) lost: u64,
+    pub(super) restarts: u64,
+}
+
+/// Starts a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trigger {
+    Nanoseconds,
+    /// Chips older than GA10x have no timer.
+    Cycles,
+}
+
+/// A session of a device's hardware. Dropping it releases the counters.
+#[derive(Debug)]
+struct SamplingSession {
+    api: &'static PmApi,
+    sampler: Sampler,
+    image: Image,
+    /// How many samples of the image were read.
+    read: usize,
+    /// Whether no sample was read: the first one began before the start.
+    is_new: bool,
+}
+
+/// Which samples a decode delivers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Until {
+    /// The last time, on the clock of the samples.
+    pub(super) at: u64,
+}
+
+/// The bytes of a hardware buffer; that of kineto.
+const HARDWARE_BUFFER: usize = 64 << 20;
+/// The most samples of an image, and the most bytes.
+const MAX_SAMPLES: u32 = 1024;
+const MAX_IMAGE_BYTES: usize = 64 << 20;
+/// How often a session is restarted without a sample in between.
+const MAX_RESTARTS_IN_VAIN: u32 = 4;
+/// How many images a decode fills before other devices and commands have a turn.
+const MAX_IMAGES_AT_ONCE: u32 = 8;
+const OUT_OF_MEMORY: CuptiError = CuptiError(8);
+const INVALID_PARAMETER: CuptiError = CuptiError(1);
+/// The version that can keep the newest samples: 12.8.
+const APPEND_MODES_SINCE: u32 = 26;
+
+impl Drop for SamplingSession {
+    fn drop(&mut self) {
+        self.api.disable_sampler(self.sampler);
+    }
+}
+
+impl DeviceSampling {
+    /// Sets a device up and starts its sampling.
+    ///
+    /// # Errors
+    /// Why the device cannot sample these metrics.
+    pub(super) fn start(
+        api: &'static PmApi,
+        version: u32,
+        device: &DeviceDescription,
+        settings: &Settings,
+        sink: &RecordSink,
+    ) -> Result<DeviceSampling, Unavailable> {
+        let capability = compute_capability(device);
+        check_support(api, device, capability)?;
+        let index = usize::try_from(device.id).unwrap_or(0);
+        let chip = api.read_chip_name(index).map_err(Failed::to_unavailable)?;
+        let available = api.read_availability(index).map_err(Failed::to_unavailable)?;
+        let host = HostObject::new(api, &chip, Some(&available)).map_err(Failed::to_unavailable)?;
+        let metrics = MetricNames::new(&settings.metrics);
+        let config = host.configure(&metrics).map_err(|failed| {
+            let refused = || refusal_of(api, &chip, Some(&available), &settings.metrics);
+            let is_refusal = failed.error == INVALID_PARAMETER;
+            is_refusal.then(refused).flatten().unwrap_or_else(|| failed.to_unavailable())
+        })?;
+        let passes = api.count_passes(&config).map_err(Failed::to_unavailable)?;
+        if passes != 1 {
+            return Err(too_many_passes(passes, &settings.metrics));
+        }
+        let names = sink.record(|batch| settings.metrics.iter().map(|name| batch.name(name)).collect());
+        let mut sampling = DeviceSampling {
+            api,
+            number: device.id,
+            settings: settings.clone(),
+            host,
+            metrics,
+            names,
+            config,
+            trigger: if capability < TIMER_SINCE { Trigger::Cycles } else { Trigger::Nanoseconds },
+            keeps_newest: (version >= APPEND_MODES_SINCE).then_some(capability >= NEWEST_SINCE),
+            session: None,
+            last_end: 0,
+            length: settings.interval_ns,
+            restarts_in_vain: 0,
+            needs_restarts: false,
+            counts: SampleCounts::default(),
+        };
+        sampling.begin_session().map_err(Failed::to_unavailable)?;
+        Ok(sampling)
+    }
+
+    pub(super) fn number(&self) -> i32 {
+        self.number
+    }
+
+    pub(super) fn counts(&self) -> SampleCounts {
+        self.counts
+    }
+
+    /// Returns a note if the interval is not in nanoseconds.
+    pub(super) fn interval_note(&self) -> Option<String> {
+        let note = || {
+            format!(
+                "GPU {} has no timer for samples: the interval is {} cycles of its system clock",
+                self.number, self.settings.interval_ns
+            )
+        };
+        (self.trigger == Trigger::Cycles).then(note)
+    }
+
+    fn begin_session(&mut self) -> Result<(), Failed> {
+        let sampler = self.api.enable_sampler(usize::try_from(self.number).unwrap_or(0))?;
+        let image = Image::default();
+        let mut session = SamplingSession { api: self.api, sampler, image, read: 0, is_new: true };
+        let config = SamplerConfig {
+            image: &self.config,
+            buffer: HARDWARE_BUFFER,
+            interval: self.settings.interval_ns,
+            by_cycles: self.trigger == Trigger::Cycles,
+            keeps_newest: self.keeps_newest,
+        };
+        self.api.configure_sampler(sampler, &config)?;
+        let bytes_of_one = self.api.measure_image(sampler, &self.metrics, 1)?.max(1);
+        let fitting = u32::try_from(MAX_IMAGE_BYTES / bytes_of_one).unwrap_or(MAX_SAMPLES);
+        session.image = self.api.new_image(sampler, &self.metrics, fitting.clamp(1, MAX_SAMPLES))?;
+        self.api.start_sampler(sampler)?;
+        self.session = Some(session);
+        Ok(())
+    }
+
+    /// Delivers the samples that the hardware has completed.
+    ///
+    /// # Errors
+    /// Why the device samples no more.
+    pub(super) fn deliver_samples(&mut self, until: Until, sink: &RecordSink) -> Result<(), String> {
+        for _ in 0..MAX_IMAGES_AT_ONCE {
+            let Some(session) = &mut self.session else { return Ok(()) };
+            let (is_full, cause) = match self.api.decode_samples(session.sampler, &mut session.image) {
+                Ok(decoded) => (decoded.is_full, decoded.overflowed.then_some("the buffer of its hardware overflowed")),
+                Err(Failed { error: OUT_OF_MEMORY, .. }) => (false, Some("the buffer of its hardware overflowed")),
+                Err(failed) => return Err(failed.to_string()),
+            };
+            let are_times_wrong = !self.read_image(until, sink)?;
+            self.needs_restarts |= are_times_wrong;
+            if let Some(cause) = cause {
+                self.restart_session()?;
+                sink.note(format!(
+                    "GPU {}: {cause}, so its sampling was restarted; raise CUPTI_PM_SAMPLING_INTERVAL_US",
+                    self.number
+                ));
+            } else if are_times_wrong || is_full && self.needs_restarts {
+                self.restart_session()?;
+            } else if is_full {
+                self.reset_image()?;
+            } else {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn reset_image(&mut self) -> Result<(), String> {
+        let Some(session) = &mut self.session else { return Ok(()) };
+        session.read = 0;
+        self.api.reset_image(session.sampler, &mut session.image).map_err(|failed| failed.to_string())
+    }
+
+    fn restart_session(&mut self) -> Result<(), String> {
+        if self.restarts_in_vain >= MAX_RESTARTS_IN_VAIN {
+            return Err(format!("{MAX_RESTARTS_IN_VAIN} restarts brought no sample"));
+        }
+        (self.restarts_in_vain, self.counts.restarts) = (self.restarts_in_vain + 1, self.counts.restarts + 1);
+        if let Some(session) = self.session.take() {
+            let _ = self.api.stop_sampler(session.sampler);
+        }
+        self.begin_session().map_err(|failed| failed.to_string())
+    }
+
+    /// Delivers the new samples of the image. Returns `false` if their times cannot be right.
+    fn read_image(&mut self, until: Until, sink: &RecordSink) -> Result<bool, String> {
+        let Some(session) = &mut self.session else { return Ok(true) };
+        let complete = self.api.count_samples(&session.image).map_err(|failed| failed.to_string())?;
+        if complete < session.read || complete > MAX_SAMPLES as usize {
+            return Err(format!("cuptiPmSamplingGetCounterDataInfo counts {complete} samples"));
+        }
+        let unread = session.read..complete;
+        session.read = complete;
+        for index in unread {
+            let Some(session) = &mut self.session else { break };
+            let times = self.api.sample_times(session.sampler, &session.image, index);
+            let (start, end) = times.map_err(|failed| failed.to_string())?;
+            if std::mem::take(&mut session.is_new) {
+                continue;
+            }
+            // The last sample of a session has no end.
+            if end == 0 {
+                continue;
+            }
+            if end < start {
+                sink.lost(Loss::DeviceRecordsUnread, 1);
+                continue;
+            }
+            if start < self.last_end && end <= self.last_end {
+                return Ok(false);
+            }
+            let values = self.host.evaluate(&session.image, index, &self.metrics).map_err(|failed| failed.to_string())?;
+            self.count_gap(start, sink);
+            (self.last_end, self.length, self.restarts_in_vain) = (end, (end - start).max(1), 0);
+            if end <= until.at && !sink.is_waiting() {
+                self.counts.delivered += 1;
+                sink.record(|batch| self.add_row(start, &values, batch));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Counts the samples that are missing between the last one and a time.
+    fn count_gap(&mut self, until: u64, sink: &RecordSink) {
+        if self.last_end != 0 {
+            let missing = (until.saturating_sub(self.last_end) + self.length / 2) / self.length;
+            self.counts.lost += missing;
+            if missing > 0 {
+                sink.lost(Loss::VendorDropped, missing);
+            }
+        }
+    }
+
+    fn add_row(&self, at: u64, values: &[f64], batch: &mut Batch<'_>) {
+        let finite = self.names.iter().zip(values).filter(|(_, value)| value.is_finite());
+        let mut words = vec![0];
+        words.extend(finite.flat_map(|(name, value)| [u64::from(name.0), value.to_bits()]));
+        let present = (words.len() / 2) as u64;
+        let missing = (self.names.len() as u64).saturating_sub(present);
+        if missing > 0 {
+            batch.count_lost(Loss::CounterValues, missing);
+        }
+        if let (Some(count), Some(name)) = (words.first_mut(), self.names.first()) {
+            *count = present;
+            let kind = ActivityType::HardwareCounters;
+            let (name, device, stream) = (*name, self.number, 0);
+            batch.counters(&CounterSample { kind, name, device, stream, at, shape: &PM_SAMPLE, words: &words });
+        }
+    }
+
+    /// Stops sampling, and delivers what is left.
+    ///
+    /// # Errors
+    /// Why samples are missing.
+    pub(super) fn finish(&mut self, until: Until, sink: &RecordSink) -> Result<(), String> {
+        let Some(session) = &self.session else { return Ok(()) };
+        let stopped = self.api.stop_sampler(session.sampler).map_err(|failed| failed.to_string());
+        let delivered = stopped.and_then(|()| self.deliver_samples(until, sink));
+        // The last sample may be cut off by the stop.
+        self.count_gap(until.at.saturating_sub(2 * self.length), sink);
+        delivered
+    }
+}
+
+/// The first compute capability that can sample, that can keep the newest samples, and that has a timer.
+const SAMPLES_SINCE: i64 = 75;
+const NEWEST_SINCE: i64 = 80;
+const TIMER_SINCE: i64 = 86;
+
+/// Returns ten times the compute capability of a device, 0 if it is not known.
+fn compute_capability(device: &DeviceDescription) -> i64 {
+    let property = |key: &str| device.properties.iter().find(|(known, _)| known == key).map_or(0, |(_, value)| *value);
+    property("computeMajor").saturating_mul(10).saturating_add(property("computeMinor"))
+}
+
+/// Checks that a device can sample.
+fn check_support(api: &PmApi, device: &DeviceDescription, capability: i64) -> Result<(), Unavailable> {
+    if capability < SAMPLES_SINCE {
+        let message = format!(
+            "its compute capability is {}.{}, and PM sampling needs 7.5 (Turing)",
+            capability / 10,
+            capability % 10
+        );
+        return Err(Unavailable::new(Why::Unsupported, message, "sample a newer GPU"));
+    }
+    let levels = api.support_levels(device.id).map_err(Failed::to_unavailable)?;
+    let is_refused = |level: &u32| matches!(level, 1 | 2);
+    if !levels.first().is_some_and(is_refused) {
+        return Ok(());
+    }
+    /// The codes of the levels that follow that of the whole.
+    const CODES: [u32; 6] = [27, 44, 40, 41, 42, 45];
+    let refused = levels.iter().skip(1).zip(CODES).find(|(level, _)| is_refused(level)).map_or(27, |(_, code)| code);
+    Err(Failed { call: "cuptiProfilerDeviceSupported", error: CuptiError(refused) }.to_unavailable())
+}

@@ -1,0 +1,111 @@
+//! Metrics: their names, what a chip makes of them, and why it refuses them.
+
+use super::ffi::{Failed, Host, Image, MetricNames, PmApi};
+use crate::collector::{Unavailable, Why};
+use crate::text::closest_name;
+use std::ffi::CStr;
+
+/// A host object, deinitialised on drop.
+#[derive(Debug)]
+pub(super) struct HostObject {
+    api: &'static PmApi,
+    host: Host,
+}
+
+/// The kinds of metrics, with CUPTI's numbers.
+const KINDS: [(&str, u32); 3] = [("counter", 0), ("ratio", 1), ("throughput", 2)];
+
+/// A metric without its rollup, as a chip offers it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct BaseMetric {
+    pub(super) name: String,
+    pub(super) kind: &'static str,
+    pub(super) description: String,
+    pub(super) unit: String,
+}
+
+impl Drop for HostObject {
+    fn drop(&mut self) {
+        self.api.end_host(self.host);
+    }
+}
+
+impl HostObject {
+    /// Makes a host object for a chip; without an availability image, for all of its counters.
+    pub(super) fn new(api: &'static PmApi, chip: &CStr, available: Option<&[u8]>) -> Result<HostObject, Failed> {
+        api.new_host(chip, available).map(|host| HostObject { api, host })
+    }
+
+    /// Adds the metrics, and returns their configuration image. The object is unusable after a failure.
+    pub(super) fn configure(&self, metrics: &MetricNames) -> Result<Vec<u8>, Failed> {
+        self.api.add_metrics(self.host, metrics)?;
+        self.api.read_config(self.host)
+    }
+
+    /// Returns the values of a sample, one for each metric.
+    pub(super) fn evaluate(&self, image: &Image, sample: usize, metrics: &MetricNames) -> Result<Vec<f64>, Failed> {
+        self.api.evaluate_sample(self.host, image, sample, metrics)
+    }
+
+    /// Returns the metrics of the chip, without descriptions.
+    fn base_names(&self) -> Vec<(String, &'static str, u32)> {
+        let of_kind = |(kind, number): (&'static str, u32)| {
+            let names = self.api.list_base_metrics(self.host, number).unwrap_or_default();
+            names.into_iter().map(move |name| (name, kind, number))
+        };
+        KINDS.into_iter().flat_map(of_kind).collect()
+    }
+
+    /// Returns the metrics of the chip.
+    pub(super) fn base_metrics(&self) -> Vec<BaseMetric> {
+        let described = |(name, kind, _): (String, &'static str, u32)| {
+            let about = self.api.metric_properties(self.host, &name).unwrap_or_default();
+            BaseMetric { name, kind, description: about.description, unit: about.unit }
+        };
+        self.base_names().into_iter().map(described).collect()
+    }
+
+    /// Returns the name that the chip has instead of an unknown one, if one is close.
+    fn suggest_name(&self, unknown: &str) -> Option<String> {
+        let (base, rest) = unknown.split_once('.').unwrap_or((unknown, ""));
+        let names = self.base_names();
+        let Some((known, _, kind)) = names.iter().find(|(name, ..)| name == base) else {
+            let close = closest_name(base, names.iter().map(|(name, ..)| name.as_str()))?;
+            return Some(if rest.is_empty() { format!("{close}.avg") } else { format!("{close}.{rest}") });
+        };
+        let endings = self.api.list_sub_metrics(self.host, *kind, known).unwrap_or_default();
+        let mut endings = endings.iter().map(|ending| ending.trim_start_matches('.'));
+        let close = closest_name(rest, endings.clone()).or_else(|| endings.next())?;
+        Some(format!("{known}.{close}"))
+    }
+}
+
+/// Returns why a chip refuses metrics: it lacks some of them, or cannot count them in one pass.
+pub(super) fn refusal_of(
+    api: &'static PmApi,
+    chip: &CStr,
+    available: Option<&[u8]>,
+    metrics: &[String],
+) -> Option<Unavailable> {
+    // A host object is unusable after a failure.
+    let is_known = |name: &&String| {
+        let host = HostObject::new(api, chip, available).ok();
+        host.is_none_or(|host| host.api.add_metrics(host.host, &MetricNames::new(&[(*name).clone()])).is_ok())
+    };
+    let unknown: Vec<_> = metrics.iter().filter(|name| !is_known(name)).collect();
+    let chip_name = chip.to_string_lossy();
+    let first = unknown.first()?;
+    let host = HostObject::new(api, chip, available).ok()?;
+    let meant = host.suggest_name(first).map(|name| format!("; did you mean {name}?")).unwrap_or_default();
+    let names = unknown.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+    let message = format!("{chip_name} has no metric {names}{meant}");
+    let advice = "a name is a metric and a rollup, such as sm__cycles_active.avg; `kineto doctor --metrics` lists the metrics";
+    Some(Unavailable::new(Why::Unsupported, message, advice))
+}
+
+/// Returns the reason that metrics take several passes, of which PM sampling has one.
+pub(super) fn too_many_passes(passes: usize, metrics: &[String]) -> Unavailable {
+    let message = format!("PM sampling has one pass, and these metrics take {passes}: {}", metrics.join(", "));
+    let advice = "name fewer metrics; `kineto doctor --metrics A,B` tells how many passes they take";
+    Unavailable::new(Why::Unsupported, message, advice)
+}

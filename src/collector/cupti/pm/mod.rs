@@ -1,0 +1,205 @@
+//! PM sampling: hardware counters of GPUs at fixed intervals, through libcupti (CUPTI 12.6 and later).
+//!
+//! A thread ([`recording`]) enables each device ([`device`]), decodes its samples into a counter data image, and evaluates
+//! them by an object of the profiler host ([`host`]). It makes all calls itself, so that a library that hangs holds up
+//! nothing else. The samples are on the clock of CUPTI's activity records.
+
+mod device;
+mod ffi;
+mod host;
+mod lease;
+mod recording;
+mod settings;
+mod shapes;
+
+pub(in crate::collector) use shapes::LAYOUTS;
+
+use super::start::Loaded;
+use crate::collector::library::lazy::LazyLibrary;
+use crate::collector::library::{Attempt, Candidate, Library};
+use crate::collector::{
+    Capabilities, Collector, DeviceDescription, Options, RecordSink, Recording, Selection, Unavailable, Why,
+};
+use ffi::PmApi;
+use kineto_trace::activity::{ActivityType, ActivityTypes};
+use lease::{OWNER, ProfilerLease};
+use recording::{CLOCK_BOUND_NS, Plan, PmRecording, Started};
+use serde_json::json;
+use settings::Settings;
+use std::path::Path;
+
+/// Samples hardware counters of NVIDIA's GPUs while a recording runs: each metric becomes a graph of the device.
+///
+/// It is used if the option `CUPTI_PM_SAMPLING_METRICS` names metrics and the type
+/// [`HardwareCounters`](ActivityType::HardwareCounters) is selected. Needs libcupti 12.6 or newer, a GPU of compute
+/// capability 7.5 or higher, and usually privileges.
+#[derive(Debug)]
+pub struct PmSampling {
+    loaded: LazyLibrary<PmLibrary>,
+}
+
+/// The loaded libraries.
+#[derive(Debug)]
+struct PmLibrary {
+    cupti: Loaded,
+    api: &'static PmApi,
+    /// Why libcupti's own helper is missing, if it is.
+    missing_helper: Option<String>,
+}
+
+/// The library that evaluates counters. libcupti opens it by this name, and its own folder is not searched.
+const HELPER: &str = "libnvperf_host.so";
+/// Opened by libcupti as well, where it is shipped.
+const OTHER_HELPER: &str = "libnvperf_target.so";
+/// `cuptiGetVersion` of CUPTI 12.6.
+const FIRST_VERSION: u32 = 24;
+
+impl PmSampling {
+    /// Makes a collector that finds libcupti by these options, as [`Cupti`](super::Cupti) does. Opens nothing yet.
+    pub fn new(options: &Options) -> PmSampling {
+        PmSampling { loaded: LazyLibrary::new(options.clone()) }
+    }
+
+    fn load(&self) -> Result<&PmLibrary, Unavailable> {
+        self.loaded.get_or_find(PmLibrary::find)
+    }
+}
+
+impl PmLibrary {
+    /// Finds the library that the CUPTI collector uses.
+    fn find(options: &Options, attempts: &mut Vec<Attempt>) -> Result<PmLibrary, Unavailable> {
+        let cupti = Loaded::find(options, attempts)?;
+        let too_old = || {
+            let message = format!("libcupti {} has no PM sampling", cupti.interfaces.version);
+            Unavailable::new(Why::Incompatible, message, "use libcupti of CUDA 12.6 or newer")
+        };
+        if cupti.interfaces.version < FIRST_VERSION {
+            return Err(too_old());
+        }
+        let missing_helper = preload_helpers(cupti.path.as_deref(), attempts);
+        let api = PmApi::new(cupti.library).map_err(|_| too_old())?;
+        Ok(PmLibrary { cupti, api: Box::leak(Box::new(api)), missing_helper })
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let mut capabilities = self.cupti.capabilities();
+        capabilities.types = ActivityType::HardwareCounters.into();
+        capabilities.notes.clear();
+        capabilities
+    }
+
+    /// Adds what to do about libcupti's missing helper to a reason that it may explain.
+    fn explain(&self, reason: Unavailable) -> Unavailable {
+        match &self.missing_helper {
+            // NOT_INITIALIZED, with which libcupti also reports that it lacks the helper.
+            Some(missing) if reason.message().contains("(15)") => {
+                let message = format!("{}; {HELPER} is missing: {missing}", reason.message());
+                let advice = "install it in the folder of libcupti; the package nvidia-cuda-cupti contains it";
+                Unavailable::new(Why::LibraryNotFound, message, advice)
+            }
+            _ => reason,
+        }
+    }
+}
+
+/// Opens the libraries that libcupti opens by name alone. Returns why the one that it needs is missing.
+fn preload_helpers(libcupti: Option<&Path>, attempts: &mut Vec<Attempt>) -> Option<String> {
+    let open = |name: &str, attempts: &mut Vec<Attempt>| {
+        let in_folder = libcupti.and_then(Path::parent).map(|folder| Candidate::File(folder.join(name)));
+        let mapped = std::iter::once(Candidate::Mapped(name.to_owned()));
+        let by_loader = std::iter::once(Candidate::Loader(name.to_owned()));
+        Library::open_first(mapped.chain(in_folder).chain(by_loader), attempts)
+    };
+    open(OTHER_HELPER, &mut Vec::new());
+    let before = attempts.len();
+    match open(HELPER, attempts) {
+        Some(_) => None,
+        None => Some(attempts.get(before..)?.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// Returns the devices to sample.
+fn select_devices(all: &[DeviceDescription], wanted: &[i32]) -> Result<Vec<DeviceDescription>, Unavailable> {
+    if let Some(missing) = wanted.iter().find(|number| !all.iter().any(|device| device.id == **number)) {
+        let message = format!("CUPTI_PM_SAMPLING_DEVICE_ID: there is no GPU {missing}");
+        let advice = "numbers count the GPUs of CUDA_VISIBLE_DEVICES from 0; `kineto doctor` lists them";
+        return Err(Unavailable::new(Why::NoDevice, message, advice));
+    }
+    let is_wanted = |device: &&DeviceDescription| wanted.is_empty() || wanted.contains(&device.id);
+    let devices: Vec<_> = all.iter().filter(is_wanted).cloned().collect();
+    if devices.is_empty() {
+        let advice = "run `nvidia-smi`, and check CUDA_VISIBLE_DEVICES; a recording that begins inside cuInit cannot sample";
+        return Err(Unavailable::new(Why::NoDevice, "the CUDA driver finds no GPU to sample", advice));
+    }
+    Ok(devices)
+}
+
+impl Collector for PmSampling {
+    fn name(&self) -> &'static str {
+        "cupti_pm"
+    }
+
+    fn types(&self) -> ActivityTypes {
+        ActivityType::HardwareCounters.into()
+    }
+
+    fn is_selected(&self, selection: &Selection) -> bool {
+        !selection.options.list("CUPTI_PM_SAMPLING_METRICS").is_empty()
+    }
+
+    fn is_optional(&self) -> bool {
+        true
+    }
+
+    fn probe(&self) -> Result<Capabilities, Unavailable> {
+        self.load().map(PmLibrary::capabilities)
+    }
+
+    fn start(
+        &self,
+        selection: &Selection,
+        sink: RecordSink,
+    ) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
+        let settings = Settings::read(&selection.options)?;
+        if !selection.types.contains(ActivityType::HardwareCounters) {
+            let message = "the type hardware_counters is not selected, so CUPTI_PM_SAMPLING_METRICS has no effect";
+            return Err(Unavailable::new(Why::Disabled, message, "add hardware_counters to ACTIVITY_TYPES"));
+        }
+        let loaded = self.load()?;
+        OWNER.claim();
+        if OWNER.is_inherited() {
+            return Err(Unavailable::in_fork("sampled CUDA"));
+        }
+        let devices = select_devices(loaded.cupti.driver.devices(), &settings.devices)?;
+        let lease = ProfilerLease::acquire().ok_or_else(|| Unavailable::library_in_use("CUPTI's PM sampling"))?;
+        let (cupti, version) = (loaded.cupti.interfaces.api, loaded.cupti.interfaces.version);
+        let plan = Plan { cupti, api: loaded.api, version, settings: settings.clone(), devices, sink };
+        let (started, recording) = PmRecording::start(plan, lease).map_err(|reason| loaded.explain(reason))?;
+        let mut capabilities = loaded.capabilities();
+        add_findings(&mut capabilities, &settings, started);
+        Ok((capabilities, Box::new(recording)))
+    }
+
+    fn attempts(&self) -> Vec<Attempt> {
+        self.loaded.attempts()
+    }
+
+    fn devices(&self) -> Vec<DeviceDescription> {
+        self.loaded.get().map(|loaded| loaded.cupti.driver.devices().to_vec()).unwrap_or_default()
+    }
+}
+
+/// Adds what is sampled, and what is not, to the capabilities.
+fn add_findings(capabilities: &mut Capabilities, settings: &Settings, started: Started) {
+    let about = json!({
+        "metrics": settings.metrics,
+        "interval_ns": settings.interval_ns,
+        "devices": started.sampled,
+        "clock_bound_ns": CLOCK_BOUND_NS,
+        "clocks": "sampling may lock the clocks of a GPU",
+    });
+    capabilities.metadata.push(("pm_sampling".to_owned(), about.to_string()));
+    capabilities.is_incomplete = !started.failed.is_empty();
+    let failed = started.failed.iter().map(|(number, reason)| format!("GPU {number} is not sampled: {reason}"));
+    capabilities.notes.extend(failed.chain(started.notes));
+}

@@ -1,0 +1,225 @@
+//! The thread that samples, and its recording.
+
+use super::device::{DeviceSampling, Until};
+use super::ffi::PmApi;
+use super::lease::ProfilerLease;
+use super::settings::Settings;
+use crate::collector::buffered::commands::EndLimits;
+use crate::collector::clock::to_vendor_clock;
+use crate::collector::cupti::ffi::Api;
+use crate::collector::library::contained::run_reader;
+use crate::collector::{DeviceDescription, RecordSink, Recording, Unavailable, Why};
+use crate::time::Timestamp;
+use std::fmt::Write as _;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A recording, whose thread calls the library until it has ended.
+#[derive(Debug)]
+pub(super) struct PmRecording {
+    cupti: &'static Api,
+    commands: Mutex<Sender<Command>>,
+    sink: RecordSink,
+    devices: Vec<DeviceDescription>,
+}
+
+/// A command to the thread. Its sender is dropped when it is done.
+#[derive(Debug)]
+enum Command {
+    Drain(Sender<()>),
+    End(Until, Sender<()>),
+}
+
+/// What a thread samples.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) cupti: &'static Api,
+    pub(super) api: &'static PmApi,
+    pub(super) version: u32,
+    pub(super) settings: Settings,
+    pub(super) devices: Vec<DeviceDescription>,
+    pub(super) sink: RecordSink,
+}
+
+/// What became of a start: the numbers of the devices that are sampled, and notes about the others.
+#[derive(Debug, Default)]
+pub(super) struct Started {
+    pub(super) sampled: Vec<i32>,
+    pub(super) failed: Vec<(i32, Unavailable)>,
+    pub(super) notes: Vec<String>,
+}
+
+/// How long the start waits for the library. Enabling takes 0.1 s for a device.
+const START_LIMIT: Duration = Duration::from_secs(20);
+/// How many intervals, and how long at least and at most, pass between two decodes.
+const INTERVALS_PER_DECODE: u32 = 64;
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// How long a drain waits for the thread.
+const DRAIN_LIMIT: Duration = Duration::from_secs(1);
+
+/// How far the times of samples may differ from those of kernels, as measured on an H200.
+pub(super) const CLOCK_BOUND_NS: u64 = 2_400;
+
+/// The state of the thread.
+#[derive(Debug)]
+struct SamplingThread {
+    plan: Plan,
+    devices: Vec<DeviceSampling>,
+    /// Dropped after the devices, so that the next recording starts only then.
+    lease: ProfilerLease,
+}
+
+impl PmRecording {
+    /// Starts the thread, and waits until it samples.
+    ///
+    /// # Errors
+    /// Why no device is sampled.
+    pub(super) fn start(plan: Plan, lease: ProfilerLease) -> Result<(Started, PmRecording), Unavailable> {
+        let (commands, received) = channel();
+        let (ready, answer) = channel();
+        let recording = PmRecording {
+            cupti: plan.cupti,
+            commands: Mutex::new(commands),
+            sink: plan.sink.clone(),
+            devices: plan.devices.clone(),
+        };
+        let run = move || {
+            let sink = plan.sink.clone();
+            run_reader(&sink, || SamplingThread::run(plan, lease, &ready, &received));
+        };
+        let thread = std::thread::Builder::new().name("kineto-cupti-pm".to_owned()).spawn(run);
+        thread.map_err(|error| Unavailable::no_thread(&error))?;
+        let started = answer.recv_timeout(START_LIMIT).unwrap_or_else(|_| {
+            let advice = "stop other profilers of this GPU; CUPTI cannot be used for samples before the process ends";
+            Err(Unavailable::new(Why::Failed, "libcupti hung or panicked while PM sampling was set up", advice))
+        })?;
+        Ok((started, recording))
+    }
+
+    /// Sends a command; returns whether it was done in that time.
+    fn command(&self, command: impl FnOnce(Sender<()>) -> Command, patience: Duration) -> bool {
+        let (done, answer) = channel();
+        let sent = self.commands.lock().unwrap_or_else(PoisonError::into_inner).send(command(done));
+        // A thread that has ended takes no command.
+        sent.is_err() || answer.recv_timeout(patience) == Err(RecvTimeoutError::Disconnected)
+    }
+}
+
+impl Recording for PmRecording {
+    fn drain(&self) {
+        self.command(Command::Drain, DRAIN_LIMIT);
+    }
+
+    fn clock(&self) -> Option<u64> {
+        self.cupti.timestamp()
+    }
+
+    fn stop(&self, end: Timestamp, deadline: Instant) {
+        let limit = EndLimits::new(Instant::now(), deadline).library;
+        let until = Until { at: to_vendor_clock(end, self.cupti.timestamp()) };
+        if !self.command(|done| Command::End(until, done), limit) {
+            self.sink.note("libcupti hung while PM sampling was stopped; the samples that it had are lost");
+        }
+    }
+
+    fn devices(&self) -> Vec<DeviceDescription> {
+        self.devices.clone()
+    }
+}
+
+impl SamplingThread {
+    fn run(
+        plan: Plan,
+        lease: ProfilerLease,
+        ready: &Sender<Result<Started, Unavailable>>,
+        commands: &Receiver<Command>,
+    ) {
+        let mut thread = SamplingThread { plan, devices: Vec::new(), lease };
+        let started = thread.start_devices();
+        let is_over = started.is_err();
+        if ready.send(started).is_ok() && !is_over {
+            thread.sample_until_end(commands);
+        }
+    }
+
+    fn start_devices(&mut self) -> Result<Started, Unavailable> {
+        let Plan { api, version, settings, devices, sink, .. } = &self.plan;
+        self.lease.initialize(api).map_err(super::ffi::Failed::to_unavailable)?;
+        let mut started = Started::default();
+        for device in devices {
+            match DeviceSampling::start(api, *version, device, settings, sink) {
+                Ok(sampling) => {
+                    started.sampled.push(sampling.number());
+                    started.notes.extend(sampling.interval_note());
+                    self.devices.push(sampling);
+                }
+                Err(reason) => started.failed.push((device.id, reason)),
+            }
+        }
+        match started.failed.first() {
+            Some((number, reason)) if started.sampled.is_empty() => {
+                let message = format!("GPU {number}: {}", reason.message());
+                Err(Unavailable::new(reason.why(), message, reason.advice()))
+            }
+            _ => Ok(started),
+        }
+    }
+
+    fn sample_until_end(mut self, commands: &Receiver<Command>) {
+        let interval = Duration::from_nanos(self.plan.settings.interval_ns);
+        let pause = interval.saturating_mul(INTERVALS_PER_DECODE).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+        loop {
+            match commands.recv_timeout(pause) {
+                Ok(Command::Drain(_done)) => self.deliver_samples(),
+                Err(RecvTimeoutError::Timeout) => self.deliver_samples(),
+                Ok(Command::End(until, done)) => {
+                    self.finish(until);
+                    // The answer is given when all is released.
+                    drop(self);
+                    drop(done);
+                    return;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn deliver_samples(&mut self) {
+        self.for_each_device(|device, sink| device.deliver_samples(Until { at: u64::MAX }, sink));
+    }
+
+    fn finish(&mut self, until: Until) {
+        self.for_each_device(|device, sink| device.finish(until, sink));
+        let sink = self.plan.sink.clone();
+        self.devices.iter().for_each(|device| sink.note(summary_of(device)));
+    }
+
+    /// Calls the devices; one that fails is dropped, and the others continue.
+    fn for_each_device(&mut self, call: impl Fn(&mut DeviceSampling, &RecordSink) -> Result<(), String>) {
+        let sink = self.plan.sink.clone();
+        sink.clock_error(CLOCK_BOUND_NS);
+        self.devices.retain_mut(|device| match call(device, &sink) {
+            Ok(()) => true,
+            Err(why) => {
+                sink.note(format!("PM sampling of GPU {} ended: {why}", device.number()));
+                sink.note(summary_of(device));
+                false
+            }
+        });
+    }
+}
+
+/// Returns how many samples a device has delivered and lost.
+fn summary_of(device: &DeviceSampling) -> String {
+    let counts = device.counts();
+    let mut text = format!("GPU {}: {} samples", device.number(), counts.delivered);
+    if counts.lost > 0 {
+        let _ = write!(text, ", {} lost", counts.lost);
+    }
+    if counts.restarts > 0 {
+        let _ = write!(text, ", {} restarts", counts.restarts);
+    }
+    text
+}

@@ -1,0 +1,321 @@
+//! PM sampling on the simulated devices: planted samples come back, and each fault has its reason.
+
+use std::time::{Duration, Instant};
+use support::cuda;
+use support::gpu::{Machine, PATIENCE, events, machine};
+use support::{File, nanos, record_with};
+use tracing_kineto::integration::trial::{Findings, Trial, TrialRecord};
+use tracing_kineto::integration::{Collector, Options, PmSampling, Selection, Unavailable, Why};
+use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder, Loss};
+
+const CYCLES: &str = "sm__cycles_active.avg";
+const THROUGHPUT: &str = "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed";
+/// Nanoseconds between samples.
+const INTERVAL: u64 = 1_000_000;
+const TIME: Duration = Duration::from_millis(300);
+
+fn selection(metrics: &[&str], devices: &[&str]) -> Selection {
+    let mut selection = Selection::of(ActivityType::HardwareCounters.into());
+    let list = |texts: &[&str]| texts.iter().map(ToString::to_string).collect::<Vec<_>>();
+    selection.options.set("CUPTI_PM_SAMPLING_METRICS", list(metrics));
+    selection.options.set("CUPTI_PM_SAMPLING_DEVICE_ID", list(devices));
+    selection
+}
+
+fn sampler() -> PmSampling {
+    PmSampling::new(&Options::default())
+}
+
+/// Samples for some time; returns what was found.
+fn sampled(selection: &Selection) -> Findings {
+    let sampler = sampler();
+    let trial = Trial::start(&sampler, selection).unwrap();
+    std::thread::sleep(TIME);
+    trial.stop(PATIENCE)
+}
+
+/// Returns why nothing is sampled.
+#[track_caller]
+fn refusal(selection: &Selection) -> Unavailable {
+    Trial::start(&sampler(), selection).err().unwrap()
+}
+
+fn samples(found: &Findings, device: i32) -> Vec<&TrialRecord> {
+    found.of(ActivityType::HardwareCounters).filter(|sample| sample.device == device).collect()
+}
+
+/// Returns the planted value of a metric, by its number in the simulator.
+fn planted(device: u64, metric: u64, at: u64) -> f64 {
+    (device * 1000 + metric * 100 + at / INTERVAL % 100) as f64
+}
+
+#[track_caller]
+fn value(sample: &TrialRecord, metric: &str) -> f64 {
+    sample.arg(metric).unwrap_or_else(|| panic!("no {metric}: {sample:?}")).parse().unwrap()
+}
+
+/// Checks that the samples of a device have planted times and values, and that none is missing between two.
+#[track_caller]
+fn check_planted(found: &Findings, device: i32) -> usize {
+    let samples = samples(found, device);
+    for sample in &samples {
+        assert_eq!((sample.start % INTERVAL, sample.name.as_str()), (0, CYCLES));
+        let at = |metric| planted(device.unsigned_abs().into(), metric, sample.start);
+        assert_eq!((value(sample, CYCLES), value(sample, THROUGHPUT)), (at(0), at(4)), "{sample:?}");
+    }
+    assert!(samples.windows(2).all(|pair| pair[1].start - pair[0].start == INTERVAL), "{samples:?}");
+    samples.len()
+}
+
+#[test]
+fn planted_samples_of_two_devices_come_back() {
+    let _machine = machine("devices=2");
+    let begun = now();
+    let found = sampled(&selection(&[CYCLES, THROUGHPUT], &[]));
+    for device in [0, 1] {
+        let count = check_planted(&found, device);
+        assert!(count >= 100, "{count}");
+        assert!(samples(&found, device)[0].start >= begun, "the first sample began before the start");
+        assert!(found.notes.contains(&format!("GPU {device}: {count} samples")), "{:?}", found.notes);
+    }
+    assert_eq!(found.losses, []);
+    check_released(2);
+}
+
+fn now() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    u64::try_from(now.as_nanos()).unwrap()
+}
+
+/// Checks that each initialisation has one end, and each device that was enabled was disabled.
+#[track_caller]
+fn check_released(enabled: u64) {
+    let count = cuda::count;
+    assert_eq!((count("pm_enables"), count("pm_disables")), (enabled, enabled));
+    assert_eq!(count("profiler_inits"), count("profiler_deinits"));
+}
+
+/// Samples two metrics in a session of this builder; returns its file.
+fn recorded(configure: impl Fn(KinetoLayerBuilder) -> KinetoLayerBuilder) -> File {
+    record_with(|builder| configure(builder).flush_timeout(PATIENCE), || std::thread::sleep(TIME))
+}
+
+#[test]
+fn builder_selects_metrics_devices_and_interval() {
+    let _machine = machine("devices=3");
+    let file = recorded(|builder| {
+        let builder = builder.pm_sampling([CYCLES, THROUGHPUT]).pm_sampling_devices([2, 0]);
+        builder.pm_sampling_interval(Duration::from_millis(2))
+    });
+    let rows = events(&file, "C", "hardware_counters");
+    for (name, metric) in [(CYCLES, 0), (THROUGHPUT, 4)] {
+        for device in [0, 2] {
+            let group = format!("GPU {device} Counters");
+            let of_device: Vec<_> = rows.iter().filter(|row| row["pid"] == *group && row["name"] == name).collect();
+            assert!(of_device.len() >= 50, "{}", of_device.len());
+            for row in &of_device {
+                let at = nanos(&row["ts"]);
+                let expected = (device * 1000 + metric * 100 + at / 2_000_000 % 100) as f64;
+                assert_eq!((at % 2_000_000, row["args"][""].as_f64()), (0, Some(expected)), "{row}");
+                assert_eq!(row["args"].as_object().map(serde_json::Map::len), Some(1), "{row}");
+            }
+        }
+    }
+    assert!(!rows.iter().any(|row| row["pid"] == "GPU 1 Counters"));
+    let about = &file.json["pm_sampling"];
+    assert_eq!(about["metrics"], serde_json::json!([CYCLES, THROUGHPUT]));
+    assert_eq!((&about["interval_ns"], &about["devices"]), (&2_000_000.into(), &serde_json::json!([0, 2])));
+    assert_eq!(about["clock_bound_ns"], 2400);
+    let report = file.collector_report("cupti_pm");
+    assert!(report.clock_error_ns >= 2400 && report.records >= 100, "{report:?}");
+    check_released(2);
+}
+
+#[test]
+fn nothing_is_sampled_without_metrics_or_type() {
+    let machine = machine("");
+    let off = recorded(|builder| builder.activities(ActivityTypes::ALL));
+    assert!(off.trace.stats().collectors.iter().all(|report| report.name != "cupti_pm"));
+    let reason = refusal(&Selection { types: ActivityTypes::DEFAULT, ..selection(&[CYCLES], &[]) });
+    assert_eq!(reason.why(), Why::Disabled);
+    assert!(reason.to_string().contains("add hardware_counters to ACTIVITY_TYPES"), "{reason}");
+    assert_eq!((cuda::count("profiler_inits"), cuda::count("pm_enables")), (0, 0));
+    drop(machine);
+}
+
+#[test]
+fn recordings_one_after_another_sample_both() {
+    let _machine = machine("");
+    for recording in 1..=3 {
+        let found = sampled(&selection(&[CYCLES, THROUGHPUT], &[]));
+        assert!(check_planted(&found, 0) >= 100 && found.losses.is_empty(), "{:?}", found.losses);
+        check_released(recording);
+    }
+}
+
+#[test]
+fn second_recording_at_once_is_refused() {
+    let _machine = machine("");
+    let sampler = sampler();
+    let trial = Trial::start(&sampler, &selection(&[CYCLES], &[])).unwrap();
+    let reason = refusal(&selection(&[CYCLES], &[]));
+    assert_eq!(reason.why(), Why::Busy);
+    trial.stop(PATIENCE);
+    check_released(1);
+}
+
+#[test]
+fn small_images_and_old_versions_lose_nothing() {
+    for settings in ["pm_image=7", "cupti=12.6,driver=12060", "cupti=12.8,driver=12080", "cupti=13.4,driver=13040"] {
+        let _machine = machine(settings);
+        let found = sampled(&selection(&[CYCLES, THROUGHPUT], &["0"]));
+        assert!(check_planted(&found, 0) >= 100, "{settings}");
+        assert_eq!(found.losses, [], "{settings}");
+        check_released(1);
+    }
+}
+
+#[test]
+fn snapshot_has_the_samples_so_far() {
+    let _machine = machine("");
+    let sampler = sampler();
+    let trial = Trial::start(&sampler, &selection(&[CYCLES, THROUGHPUT], &[])).unwrap();
+    std::thread::sleep(TIME);
+    let first = check_planted(&trial.look(), 0);
+    assert!(first >= 100, "{first}");
+    assert!(check_planted(&trial.stop(PATIENCE), 0) >= first);
+}
+
+#[test]
+fn old_chips_are_sampled_by_cycles() {
+    let _machine = machine("capability=80");
+    let found = sampled(&selection(&[CYCLES, THROUGHPUT], &[]));
+    assert!(check_planted(&found, 0) >= 100);
+}
+
+#[test]
+fn each_refusal_has_a_reason_and_advice() {
+    let two_passes = ["dram__bytes_read.sum", "dram__bytes_write.sum"];
+    for (settings, metrics, why, texts) in [
+        ("pm_error=35", &[CYCLES][..], Why::Forbidden, &["NVreg_RestrictProfilingToAdminUsers=0", "CAP_SYS_ADMIN"][..]),
+        ("pm_error=26", &[CYCLES], Why::Busy, &["DCGM", "dcgmi profile --pause"]),
+        ("pm_error=40", &[CYCLES], Why::Forbidden, &["vGPU"]),
+        ("pm_error=43", &[CYCLES], Why::Unsupported, &["MIG"]),
+        ("pm_level=3", &[CYCLES], Why::Forbidden, &["vGPU", "cuptiProfilerDeviceSupported"]),
+        ("pm_level=6", &[CYCLES], Why::Unsupported, &["WSL"]),
+        ("capability=70", &[CYCLES], Why::Unsupported, &["GPU 0: its compute capability is 7.0", "7.5"]),
+        ("cupti=12.4,driver=12040", &[CYCLES], Why::Incompatible, &["CUDA 12.6 or newer"]),
+        ("", &two_passes, Why::Unsupported, &["take 2: dram__bytes_read.sum, dram__bytes_write.sum", "name fewer"]),
+        ("", &["sm__cycle_active.avg"], Why::Unsupported, &["no metric sm__cycle_active.avg; did you mean sm__cycles_active.avg?"]),
+        ("", &["sm__cycles_active"], Why::Unsupported, &["did you mean sm__cycles_active.avg?"]),
+        ("", &[CYCLES, "sm__cycles_active.sun"], Why::Unsupported, &["no metric sm__cycles_active.sun; did you mean sm__cycles_active.sum?"]),
+    ] {
+        let _machine = machine(settings);
+        let reason = refusal(&selection(metrics, &[]));
+        assert_eq!(reason.why(), why, "{settings} {reason}");
+        for text in texts {
+            assert!(reason.to_string().contains(text), "{settings} {text}: {reason}");
+        }
+        check_released(0);
+    }
+    let _machine = machine("devices=2");
+    assert_eq!(refusal(&selection(&[CYCLES], &["2"])).why(), Why::NoDevice);
+}
+
+#[test]
+fn failing_device_does_not_stop_others() {
+    let _machine = machine("devices=3,pm_error=35:1");
+    let sampler = sampler();
+    let trial = Trial::start(&sampler, &selection(&[CYCLES, THROUGHPUT], &[])).unwrap();
+    std::thread::sleep(TIME);
+    let capabilities = trial.capabilities.clone();
+    assert!(capabilities.is_incomplete && capabilities.notes.len() == 1, "{:?}", capabilities.notes);
+    assert!(capabilities.notes[0].starts_with("GPU 1 is not sampled: cuptiPmSamplingEnable"), "{:?}", capabilities.notes);
+    let found = trial.stop(PATIENCE);
+    assert!(check_planted(&found, 0) >= 100 && check_planted(&found, 2) >= 100);
+    assert_eq!(samples(&found, 1).len(), 0);
+    check_released(2);
+}
+
+/// Returns the planted samples, and checks that delivered and lost ones together are all.
+#[track_caller]
+fn check_accounted(found: &Findings) -> Vec<u64> {
+    let starts: Vec<_> = samples(found, 0).iter().map(|sample| sample.start).collect();
+    let (first, last) = (starts[0], *starts.last().unwrap());
+    let all = (last - first) / INTERVAL + 1;
+    assert_eq!(found.lost(Loss::VendorDropped) + starts.len() as u64, all, "{:?} {:?}", found.losses, found.notes);
+    starts
+}
+
+#[test]
+fn overflow_is_counted_and_sampling_restarts() {
+    for settings in ["pm_overflow=2", "pm_overflow_flag=2"] {
+        let _machine = machine(settings);
+        let found = sampled(&selection(&[CYCLES, THROUGHPUT], &[]));
+        assert!(check_accounted(&found).len() >= 100, "{settings}");
+        assert!(found.lost(Loss::VendorDropped) > 0, "{settings}");
+        let is_noted = |text: &str| found.notes.iter().any(|note| note.contains(text));
+        assert!(is_noted("its hardware overflowed, so its sampling was restarted"), "{:?}", found.notes);
+        assert!(is_noted(" lost, 1 restarts"), "{:?}", found.notes);
+        check_released(2);
+    }
+}
+
+#[test]
+fn values_that_are_no_numbers_are_counted() {
+    let _machine = machine("pm_nan=10");
+    let found = sampled(&selection(&[CYCLES, THROUGHPUT], &[]));
+    let without: Vec<_> = samples(&found, 0).into_iter().filter(|sample| sample.arg(CYCLES).is_none()).collect();
+    assert_eq!(found.losses, [(Loss::CounterValues, without.len() as u64)]);
+    assert!(without.len() >= 10 && without.iter().all(|sample| sample.arg(THROUGHPUT).is_some()));
+}
+
+#[test]
+fn samples_that_end_before_they_begin_are_counted() {
+    let _machine = machine("pm_backwards=10");
+    let found = sampled(&selection(&[CYCLES, THROUGHPUT], &[]));
+    let unread = found.lost(Loss::DeviceRecordsUnread);
+    assert!(unread >= 10, "{:?}", found.losses);
+    assert!(samples(&found, 0).iter().all(|sample| value(sample, CYCLES) == planted(0, 0, sample.start)));
+}
+
+#[test]
+fn frozen_times_are_avoided_by_restarts() {
+    let _machine = machine("pm_frozen=1,pm_image=50");
+    let found = sampled(&selection(&[CYCLES, THROUGHPUT], &[]));
+    let starts = check_accounted(&found);
+    assert!(starts.windows(2).all(|pair| pair[0] < pair[1]));
+    assert!(starts.len() >= 50, "{}", starts.len());
+    assert!(found.notes.iter().any(|note| note.contains(" restarts")), "{:?}", found.notes);
+}
+
+#[test]
+fn lying_library_ends_the_sampling_with_a_note() {
+    let _machine = machine("pm_lying=1");
+    let found = sampled(&selection(&[CYCLES], &[]));
+    assert_eq!(found.records.len(), 0);
+    let expected = format!("PM sampling of GPU 0 ended: cuptiPmSamplingGetCounterDataInfo counts {} samples", usize::MAX);
+    assert!(found.notes.contains(&expected), "{:?}", found.notes);
+    check_released(1);
+}
+
+#[test]
+fn stop_returns_when_a_decode_hangs() {
+    let machine: Machine = machine("pm_hang=1");
+    let sampler = sampler();
+    let trial = Trial::start(&sampler, &selection(&[CYCLES], &[])).unwrap();
+    std::thread::sleep(TIME);
+    let begun = Instant::now();
+    let found = trial.stop(Duration::from_millis(600));
+    assert!(begun.elapsed() < PATIENCE);
+    assert!(found.notes.iter().any(|note| note.starts_with("libcupti hung while PM sampling")), "{:?}", found.notes);
+    assert_eq!(refusal(&selection(&[CYCLES], &[])).why(), Why::Busy, "the library was not released");
+    // The hung thread releases it.
+    cuda::configure("");
+    let until = Instant::now() + PATIENCE;
+    while Trial::start(&sampler, &selection(&[CYCLES], &[])).is_err() {
+        assert!(Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(machine);
+}

@@ -1,0 +1,204 @@
+//! The profiler host: metrics, and their configuration.
+
+use super::params::{
+    AddMetrics, BaseMetrics, ConfigImage, ConfigSize, Evaluate, NewHost, Passes, Properties, SubMetrics,
+};
+use super::sampler::Image;
+use crate::code::{Code, Outcome};
+use sim_core::ffi::{read_text, slice};
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_char};
+use std::sync::{Mutex, PoisonError};
+
+/// A metric without its rollup.
+struct Base {
+    name: &'static CStr,
+    kind: u32,
+    description: &'static CStr,
+    unit: &'static CStr,
+}
+
+const BASES: [Base; 5] = [
+    Base { name: c"sm__cycles_active", kind: 0, description: c"# of cycles with at least one warp", unit: c"gpc_cycle" },
+    Base { name: c"sm__inst_executed", kind: 0, description: c"# of warp instructions executed", unit: c"inst" },
+    Base { name: c"dram__bytes_read", kind: 0, description: c"# of bytes read from DRAM", unit: c"byte" },
+    Base { name: c"dram__bytes_write", kind: 0, description: c"# of bytes written to DRAM", unit: c"byte" },
+    Base { name: c"gpu__dram_throughput", kind: 2, description: c"throughput of DRAM", unit: c"%" },
+];
+const ROLLUPS: [&CStr; 5] = [c".avg", c".max", c".min", c".sum", c".avg.pct_of_peak_sustained_elapsed"];
+/// Together these take two passes.
+const TWO_PASSES: [usize; 2] = [2, 3];
+const CHIP: &CStr = c"SIM100";
+
+/// Texts whose addresses a caller gets.
+struct Texts([*const c_char; 5]);
+
+// SAFETY: the texts are static.
+unsafe impl Sync for Texts {}
+
+static ROLLUP_TEXTS: Texts = {
+    let mut texts = [std::ptr::null(); 5];
+    let mut at = 0;
+    while at < 5 {
+        texts[at] = ROLLUPS[at].as_ptr();
+        at += 1;
+    }
+    Texts(texts)
+};
+static COUNTER_TEXTS: Texts = {
+    let mut texts = [std::ptr::null(); 5];
+    let mut at = 0;
+    while at < 4 {
+        texts[at] = BASES[at].name.as_ptr();
+        at += 1;
+    }
+    Texts(texts)
+};
+static THROUGHPUT_TEXTS: Texts = Texts([BASES[4].name.as_ptr(), NONE, NONE, NONE, NONE]);
+const NONE: *const c_char = std::ptr::null();
+
+/// The host objects by handle.
+type Hosts = BTreeMap<usize, Option<Vec<usize>>>;
+
+/// The last handle, and the indices of each object's metrics; `None` after a failure.
+static HOSTS: Mutex<(usize, Hosts)> = Mutex::new((0x100, BTreeMap::new()));
+
+fn with_host<R>(handle: usize, act: impl FnOnce(&mut Option<Vec<usize>>) -> Outcome<R>) -> Outcome<R> {
+    let mut hosts = HOSTS.lock().unwrap_or_else(PoisonError::into_inner);
+    act(hosts.1.get_mut(&handle).ok_or(Code::INVALID_PARAMETER)?)
+}
+
+/// Returns the index of a metric with a rollup.
+fn find_metric(name: &CStr) -> Option<usize> {
+    let name = name.to_str().ok()?;
+    let fits = |base: &Base| {
+        let rollup = base.name.to_str().ok().and_then(|base| name.strip_prefix(base));
+        rollup.is_some_and(|rollup| ROLLUPS.iter().any(|known| known.to_str() == Ok(rollup)))
+    };
+    BASES.iter().position(fits)
+}
+
+/// Returns the indices of metrics.
+///
+/// # Errors
+/// One is unknown, or there is none.
+pub(crate) fn find_metrics(names: *const *const c_char, count: usize) -> Outcome<Vec<usize>> {
+    let find = |name: &*const c_char| read_text(*name).and_then(find_metric).ok_or(Code::INVALID_PARAMETER);
+    let found: Vec<_> = slice(names, count).iter().map(find).collect::<Outcome<_>>()?;
+    if found.is_empty() { Err(Code::INVALID_PARAMETER) } else { Ok(found) }
+}
+
+pub(crate) fn chip() -> *const c_char {
+    CHIP.as_ptr()
+}
+
+pub(crate) fn new_host(params: &mut NewHost) -> Outcome {
+    if params.profiler != 1 || read_text(params.chip) != Some(CHIP) {
+        return Err(Code::INVALID_PARAMETER);
+    }
+    let mut hosts = HOSTS.lock().unwrap_or_else(PoisonError::into_inner);
+    hosts.0 += 1;
+    params.host = hosts.0;
+    hosts.1.insert(params.host, Some(Vec::new()));
+    Ok(())
+}
+
+pub(crate) fn end_host(handle: usize) -> Outcome {
+    let ended = HOSTS.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&handle);
+    ended.map(drop).ok_or(Code::INVALID_PARAMETER)
+}
+
+pub(crate) fn add_metrics(params: &AddMetrics) -> Outcome {
+    with_host(params.host, |host| {
+        let metrics = host.as_mut().ok_or(Code::UNKNOWN)?;
+        match find_metrics(params.names, params.count) {
+            Ok(found) => metrics.extend(found),
+            Err(code) => {
+                *host = None;
+                return Err(code);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The configuration of a host object: the numbers of its metrics.
+fn config_of(handle: usize) -> Outcome<Vec<u8>> {
+    with_host(handle, |host| {
+        let metrics = host.as_ref().filter(|metrics| !metrics.is_empty()).ok_or(Code::UNKNOWN)?;
+        Ok(b"SIMCONF:".iter().copied().chain(metrics.iter().map(|index| *index as u8)).collect())
+    })
+}
+
+pub(crate) fn config_size(params: &mut ConfigSize) -> Outcome {
+    params.size = config_of(params.host)?.len();
+    Ok(())
+}
+
+pub(crate) fn config_image(params: &ConfigImage) -> Outcome {
+    let config = config_of(params.host)?;
+    if params.image.is_null() || params.size < config.len() {
+        return Err(Code::INVALID_PARAMETER);
+    }
+    // SAFETY: the caller promises as many bytes as it names.
+    unsafe { std::ptr::copy_nonoverlapping(config.as_ptr(), params.image, config.len()) };
+    Ok(())
+}
+
+/// Returns the metrics of a configuration.
+pub(crate) fn read_config(image: *const u8, size: usize) -> Outcome<Vec<usize>> {
+    let metrics = slice(image, size).strip_prefix(b"SIMCONF:").ok_or(Code::INVALID_PARAMETER)?;
+    Ok(metrics.iter().map(|index| usize::from(*index)).collect())
+}
+
+/// Returns how many passes metrics take.
+pub(crate) fn pass_count(metrics: &[usize]) -> usize {
+    1 + usize::from(TWO_PASSES.iter().all(|index| metrics.contains(index)))
+}
+
+pub(crate) fn passes(params: &mut Passes) -> Outcome {
+    params.passes = pass_count(&read_config(params.image, params.size)?);
+    Ok(())
+}
+
+pub(crate) fn base_metrics(params: &mut BaseMetrics) -> Outcome {
+    with_host(params.host, |_| Ok(()))?;
+    (params.names, params.count) = match params.kind {
+        0 => (COUNTER_TEXTS.0.as_ptr(), 4),
+        1 => (std::ptr::null(), 0),
+        2 => (THROUGHPUT_TEXTS.0.as_ptr(), 1),
+        _ => return Err(Code::INVALID_PARAMETER),
+    };
+    Ok(())
+}
+
+pub(crate) fn sub_metrics(params: &mut SubMetrics) -> Outcome {
+    let base = read_text(params.base);
+    if !BASES.iter().any(|known| Some(known.name) == base && known.kind == params.kind) {
+        return Err(Code(17));
+    }
+    (params.names, params.count) = (ROLLUP_TEXTS.0.as_ptr(), ROLLUPS.len());
+    Ok(())
+}
+
+/// Describes a metric, with its rollup or without.
+pub(crate) fn properties(params: &mut Properties) -> Outcome {
+    let name = read_text(params.name).ok_or(Code::INVALID_PARAMETER)?;
+    let base = BASES.iter().find(|base| base.name == name).or_else(|| BASES.get(find_metric(name)?)).ok_or(Code(17))?;
+    (params.description, params.unit, params.kind) = (base.description.as_ptr(), base.unit.as_ptr(), base.kind);
+    Ok(())
+}
+
+pub(crate) fn evaluate(params: &Evaluate) -> Outcome {
+    with_host(params.host, |_| Ok(()))?;
+    let metrics = find_metrics(params.names, params.count)?;
+    let sample = Image::read(params.image, params.size)?.sample(params.sample)?;
+    if params.values.is_null() {
+        return Err(Code::INVALID_PARAMETER);
+    }
+    for (at, metric) in metrics.into_iter().enumerate() {
+        // SAFETY: the caller promises a place for each metric.
+        unsafe { params.values.add(at).write(sample.value_of(metric)) };
+    }
+    Ok(())
+}
