@@ -18,6 +18,7 @@
 //! - `--soak SECONDS`: instead, keeps the newest records while threads launch kernels; checks memory and counts.
 //! - `--spill SECONDS`: the same while the oldest records are moved to disk; checks the parts.
 //! - `--stall SECONDS`: instead, serves a constant load for that time and stalls one request; checks the dump that this triggers.
+//! - `--counters METRICS`: instead, samples these metrics of the hardware while kernels run in bursts; checks the samples.
 //! - `--unpaced`: the same load as fast as possible.
 //! - `--json`: prints JSON lines.
 //! - `--ptx`: prints the kernels, and nothing else.
@@ -26,6 +27,7 @@
 //! times are meaningless, and only the program itself is tested.
 
 mod checks;
+mod counters;
 mod kernels;
 mod overhead;
 mod program;
@@ -62,6 +64,7 @@ struct Options {
     spill: Option<Duration>,
     stall: Option<Duration>,
     unpaced: bool,
+    counters: Option<String>,
 }
 
 fn main() -> ExitCode {
@@ -84,6 +87,7 @@ fn run() -> Outcome<ExitCode> {
             "--soak" => options.soak = Some(seconds("--soak", arguments.next())?),
             "--spill" => options.spill = Some(seconds("--spill", arguments.next())?),
             "--stall" => options.stall = Some(seconds("--stall", arguments.next())?),
+            "--counters" => options.counters = Some(arguments.next().ok_or("--counters needs names of metrics")?),
             "--unpaced" => options.unpaced = true,
             "--ptx" => {
                 print!("{}", kernels::PTX);
@@ -103,6 +107,10 @@ fn run() -> Outcome<ExitCode> {
     }
     let path = options.path.unwrap_or_else(|| "cuda.pt.trace.json.gz".into());
     let mut report = Report::new(options.json);
+    if let Some(metrics) = &options.counters {
+        counters::run(metrics, &path, &mut report)?;
+        return Ok(report.end());
+    }
     match (options.soak, options.spill, options.stall) {
         (Some(time), _, _) => soak::run(time, &path, &mut report)?,
         (None, Some(time), _) => soak::spill(time, &path, &mut report)?,

@@ -137,7 +137,7 @@ fn measure_service(gpu: &Gpu) -> Result<[f64; 2], Box<dyn Error>> {
 }
 
 /// Returns the processor time of all threads of this process, and of those whose names begin with `kineto`, in nanoseconds.
-fn processor_times() -> Result<[f64; 2], Box<dyn Error>> {
+pub fn processor_times() -> Result<[f64; 2], Box<dyn Error>> {
     let mut times = [0.0; 2];
     for task in fs::read_dir("/proc/self/task")? {
         let task = task?.path();

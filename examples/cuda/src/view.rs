@@ -10,6 +10,8 @@ pub struct View {
     pub rows: Vec<Row>,
     /// Arrows from launches to work: their ends, by id.
     pub arrows: BTreeMap<u64, Arrow>,
+    /// The values of hardware counters.
+    pub samples: Vec<Sample>,
     /// All entries other than the events.
     pub header: Map<String, Value>,
 }
@@ -24,6 +26,16 @@ pub struct Row {
     pub start: u64,
     pub end: u64,
     pub args: Map<String, Value>,
+}
+
+/// A value of a hardware counter.
+#[derive(Debug)]
+pub struct Sample {
+    /// The group of its device.
+    pub group: String,
+    pub metric: String,
+    pub at: u64,
+    pub value: f64,
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +63,7 @@ impl View {
         let Value::Object(mut header) = serde_json::from_slice(json)? else { return Err("not an object".into()) };
         let base = header.get("baseTimeNanoseconds").and_then(Value::as_u64).ok_or("no base time")?;
         let Some(Value::Array(events)) = header.remove("traceEvents") else { return Err("no events".into()) };
-        let mut view = View { rows: Vec::new(), arrows: BTreeMap::new(), header };
+        let mut view = View { rows: Vec::new(), arrows: BTreeMap::new(), samples: Vec::new(), header };
         for event in events {
             view.add(event, base).ok_or("an event that is not as it should be")?;
         }
@@ -62,6 +74,12 @@ impl View {
         let Value::Object(mut event) = event else { return None };
         let text = |key: &str| event.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (phase, category, name) = (text("ph"), text("cat"), text("name"));
+        if phase == "C" && category == "hardware_counters" {
+            let at = base + nanoseconds(event.get("ts")?)?;
+            let value = event.get("args")?.get("")?.as_f64()?;
+            self.samples.push(Sample { group: text("pid"), metric: name, at, value });
+            return Some(());
+        }
         let is_arrow = category == "ac2g" && (phase == "s" || phase == "f");
         // Kineto's own rows, such as "Spans", have names instead of numbers.
         let number = |key: &str| event.get(key).and_then(Value::as_i64);

@@ -185,7 +185,12 @@ impl DeviceSampling {
     /// # Errors
     /// Why the device samples no more.
     pub(super) fn deliver_samples(&mut self, until: Until, sink: &RecordSink) -> Result<(), String> {
-        for _ in 0..MAX_IMAGES_AT_ONCE {
+        self.fill_images(MAX_IMAGES_AT_ONCE, until, sink)
+    }
+
+    /// Does the same for at most that many images.
+    fn fill_images(&mut self, most: u32, until: Until, sink: &RecordSink) -> Result<(), String> {
+        for _ in 0..most {
             let Some(session) = &mut self.session else { return Ok(()) };
             let (is_full, cause) = match self.api.decode_samples(session.sampler, &mut session.image) {
                 Ok(decoded) => (decoded.is_full, decoded.overflowed.then_some("the buffer of its hardware overflowed")),
@@ -203,6 +208,10 @@ impl DeviceSampling {
             } else if are_times_wrong || is_full && self.needs_restarts {
                 self.restart_session()?;
             } else if is_full {
+                // A library that never has enough would be asked for ever.
+                if self.session.as_ref().is_some_and(|session| session.read == 0) {
+                    return Err("cuptiPmSamplingDecodeData finds an empty image full".to_owned());
+                }
                 self.reset_image()?;
             } else {
                 return Ok(());
@@ -301,7 +310,7 @@ impl DeviceSampling {
     pub(super) fn finish(&mut self, until: Until, sink: &RecordSink) -> Result<(), String> {
         let Some(session) = &self.session else { return Ok(()) };
         let stopped = self.api.stop_sampler(session.sampler).map_err(|failed| failed.to_string());
-        let delivered = stopped.and_then(|()| self.deliver_samples(until, sink));
+        let delivered = stopped.and_then(|()| self.fill_images(u32::MAX, until, sink));
         // The last sample may be cut off by the stop.
         self.count_gap(until.at.saturating_sub(2 * self.length), sink);
         delivered

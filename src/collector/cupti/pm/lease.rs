@@ -20,7 +20,7 @@ pub(super) static OWNER: OwningProcess = OwningProcess::new();
 impl ProfilerLease {
     /// Acquires the lease; returns `None` if another recording holds it.
     pub(super) fn acquire() -> Option<ProfilerLease> {
-        LEASE.try_acquire().then_some(ProfilerLease { initialized: None })
+        LEASE.try_acquire().then(|| ProfilerLease { initialized: None })
     }
 
     /// Initialises the profiler until the lease is dropped.

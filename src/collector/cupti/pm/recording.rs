@@ -137,10 +137,17 @@ impl SamplingThread {
         commands: &Receiver<Command>,
     ) {
         let mut thread = SamplingThread { plan, devices: Vec::new(), lease };
-        let started = thread.start_devices();
-        let is_over = started.is_err();
-        if ready.send(started).is_ok() && !is_over {
-            thread.sample_until_end(commands);
+        match thread.start_devices() {
+            Ok(started) => {
+                if ready.send(Ok(started)).is_ok() {
+                    thread.sample_until_end(commands);
+                }
+            }
+            Err(reason) => {
+                // The next start finds all released.
+                drop(thread);
+                let _ = ready.send(Err(reason));
+            }
         }
     }
 
