@@ -55,7 +55,7 @@ mod xpu;
 pub use cuda::CudaEvents;
 #[cfg(feature = "cuda")]
 #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
-pub use cupti::{Cupti, PmSampling};
+pub use cupti::{Cupti, GpuMetrics, MetricDescription, PmSampling};
 pub use deferred::{AlignedBy, Alignment, DeferredEvents, DeviceClock, Submission};
 pub use device::{DeviceDescription, Stream};
 pub use library::Attempt;

@@ -30,7 +30,7 @@ mod subscriber;
 mod subscription;
 mod worker;
 
-pub use pm::PmSampling;
+pub use pm::{GpuMetrics, MetricDescription, PmSampling};
 pub(super) use pm::LAYOUTS as PM_LAYOUTS;
 pub(super) use shapes::LAYOUTS;
 

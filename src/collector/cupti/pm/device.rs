@@ -103,8 +103,7 @@ impl DeviceSampling {
         settings: &Settings,
         sink: &RecordSink,
     ) -> Result<DeviceSampling, Unavailable> {
-        let capability = compute_capability(device);
-        check_support(api, device, capability)?;
+        let capability = check_support(api, device)?;
         let index = usize::try_from(device.id).unwrap_or(0);
         let chip = api.read_chip_name(index).map_err(Failed::to_unavailable)?;
         let available = api.read_availability(index).map_err(Failed::to_unavailable)?;
@@ -328,8 +327,9 @@ fn compute_capability(device: &DeviceDescription) -> i64 {
     property("computeMajor").saturating_mul(10).saturating_add(property("computeMinor"))
 }
 
-/// Checks that a device can sample.
-fn check_support(api: &PmApi, device: &DeviceDescription, capability: i64) -> Result<(), Unavailable> {
+/// Checks that a device can sample; returns ten times its compute capability.
+pub(super) fn check_support(api: &PmApi, device: &DeviceDescription) -> Result<i64, Unavailable> {
+    let capability = compute_capability(device);
     if capability < SAMPLES_SINCE {
         let message = format!(
             "its compute capability is {}.{}, and PM sampling needs 7.5 (Turing)",
@@ -341,7 +341,7 @@ fn check_support(api: &PmApi, device: &DeviceDescription, capability: i64) -> Re
     let levels = api.support_levels(device.id).map_err(Failed::to_unavailable)?;
     let is_refused = |level: &u32| matches!(level, 1 | 2);
     if !levels.first().is_some_and(is_refused) {
-        return Ok(());
+        return Ok(capability);
     }
     /// The codes of the levels that follow that of the whole.
     const CODES: [u32; 6] = [27, 44, 40, 41, 42, 45];

@@ -1,5 +1,6 @@
 //! Metrics: their names, what a chip makes of them, and why it refuses them.
 
+use super::catalogue::MetricDescription;
 use super::ffi::{Failed, Host, Image, MetricNames, PmApi};
 use crate::collector::{Unavailable, Why};
 use crate::text::closest_name;
@@ -14,15 +15,6 @@ pub(super) struct HostObject {
 
 /// The kinds of metrics, with CUPTI's numbers.
 const KINDS: [(&str, u32); 3] = [("counter", 0), ("ratio", 1), ("throughput", 2)];
-
-/// A metric without its rollup, as a chip offers it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct BaseMetric {
-    pub(super) name: String,
-    pub(super) kind: &'static str,
-    pub(super) description: String,
-    pub(super) unit: String,
-}
 
 impl Drop for HostObject {
     fn drop(&mut self) {
@@ -57,10 +49,13 @@ impl HostObject {
     }
 
     /// Returns the metrics of the chip.
-    pub(super) fn base_metrics(&self) -> Vec<BaseMetric> {
-        let described = |(name, kind, _): (String, &'static str, u32)| {
-            let about = self.api.metric_properties(self.host, &name).unwrap_or_default();
-            BaseMetric { name, kind, description: about.description, unit: about.unit }
+    pub(super) fn base_metrics(&self) -> Vec<MetricDescription> {
+        let described = |(name, kind, number): (String, &'static str, u32)| {
+            // Only whole names have properties.
+            let ending = || self.api.list_sub_metrics(self.host, number, &name).ok()?.into_iter().next();
+            let whole = ending().map(|ending| format!("{name}.{}", ending.trim_start_matches('.')));
+            let about = whole.and_then(|whole| self.api.metric_properties(self.host, &whole).ok()).unwrap_or_default();
+            MetricDescription { name, kind, description: about.description, unit: about.unit }
         };
         self.base_names().into_iter().map(described).collect()
     }

@@ -4,6 +4,7 @@
 //! them by an object of the profiler host ([`host`]). It makes all calls itself, so that a library that hangs holds up
 //! nothing else. The samples are on the clock of CUPTI's activity records.
 
+mod catalogue;
 mod device;
 mod ffi;
 mod host;
@@ -12,6 +13,7 @@ mod recording;
 mod settings;
 mod shapes;
 
+pub use catalogue::{GpuMetrics, MetricDescription};
 pub(in crate::collector) use shapes::LAYOUTS;
 
 use super::start::Loaded;
@@ -182,10 +184,6 @@ impl Collector for PmSampling {
 
     fn attempts(&self) -> Vec<Attempt> {
         self.loaded.attempts()
-    }
-
-    fn devices(&self) -> Vec<DeviceDescription> {
-        self.loaded.get().map(|loaded| loaded.cupti.driver.devices().to_vec()).unwrap_or_default()
     }
 }
 

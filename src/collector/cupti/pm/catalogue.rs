@@ -1,0 +1,78 @@
+//! The metrics that GPUs offer, for `kineto doctor`.
+
+use super::device::check_support;
+use super::ffi::{Failed, MetricNames};
+use super::host::{HostObject, refusal_of};
+use super::lease::ProfilerLease;
+use super::{PmLibrary, PmSampling, select_devices};
+use crate::collector::{DeviceDescription, Unavailable};
+use std::ffi::CString;
+
+/// The hardware counters of a GPU that PM sampling can read.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct GpuMetrics {
+    /// The GPU.
+    pub device: DeviceDescription,
+    /// The name of its chip, such as "GH100".
+    pub chip: String,
+    /// Its metrics, by kind; why it has none if it cannot be sampled.
+    pub metrics: Result<Vec<MetricDescription>, Unavailable>,
+    /// How many passes the queried metrics take together, or why the GPU lacks one of them. `None` if none was queried.
+    pub passes: Option<Result<usize, Unavailable>>,
+}
+
+/// A metric without the rollup that completes its name, such as `.avg` or `.sum`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MetricDescription {
+    /// Its name, such as `sm__cycles_active`.
+    pub name: String,
+    /// Its kind: "counter", "ratio" or "throughput".
+    pub kind: &'static str,
+    /// What it counts.
+    pub description: String,
+    /// The unit of its values; empty if there is none.
+    pub unit: String,
+}
+
+impl PmSampling {
+    /// Returns the metrics of each GPU of this process. For metrics that `names` lists with their rollups, it also returns
+    /// how many passes they take. PM sampling has one.
+    ///
+    /// # Errors
+    /// Why no GPU can be queried, for example because there is no driver.
+    pub fn describe_metrics(&self, names: &[String]) -> Result<Vec<GpuMetrics>, Unavailable> {
+        let library = self.load()?;
+        let devices = select_devices(library.cupti.driver.devices(), &[])?;
+        let mut lease = ProfilerLease::acquire().ok_or_else(|| Unavailable::library_in_use("CUPTI's PM sampling"))?;
+        lease.initialize(library.api).map_err(|failed| library.explain(failed.to_unavailable()))?;
+        Ok(devices.into_iter().map(|device| library.describe_device(device, names)).collect())
+    }
+}
+
+impl PmLibrary {
+    fn describe_device(&self, device: DeviceDescription, names: &[String]) -> GpuMetrics {
+        let index = usize::try_from(device.id).unwrap_or(0);
+        let queried = check_support(self.api, &device).and_then(|_| {
+            let chip = self.api.read_chip_name(index).map_err(Failed::to_unavailable)?;
+            // Without an availability image: another profiler may be using the counters.
+            let host = HostObject::new(self.api, &chip, None).map_err(Failed::to_unavailable)?;
+            Ok((chip, host.base_metrics()))
+        });
+        let queried = queried.map_err(|reason| self.explain(reason));
+        let chip = queried.as_ref().map(|(chip, _)| chip.clone()).unwrap_or_default();
+        let passes = (!names.is_empty() && queried.is_ok()).then(|| self.count_passes(&chip, names));
+        let metrics = queried.map(|(_, metrics)| metrics);
+        GpuMetrics { device, chip: chip.to_string_lossy().into_owned(), metrics, passes }
+    }
+
+    fn count_passes(&self, chip: &CString, names: &[String]) -> Result<usize, Unavailable> {
+        let host = HostObject::new(self.api, chip, None).map_err(Failed::to_unavailable)?;
+        let config = host.configure(&MetricNames::new(names));
+        let passes = config.and_then(|config| self.api.count_passes(&config));
+        passes.map_err(|failed| {
+            refusal_of(self.api, chip, None, names).unwrap_or_else(|| failed.to_unavailable())
+        })
+    }
+}
