@@ -120,6 +120,24 @@ impl Doctor {
         }
     }
 
+    /// Returns the hardware counters that each NVIDIA GPU offers for PM sampling. For metrics that `names` lists with their
+    /// rollups, such as `sm__cycles_active.avg`, it also returns how many passes they take. PM sampling has one.
+    ///
+    /// # Errors
+    /// Why no GPU can be queried, for example because there is no driver.
+    #[cfg(feature = "cuda")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
+    pub fn metrics(&self, names: &[String]) -> Result<Vec<collector::GpuMetrics>, Unavailable> {
+        let env = self.env.clone().unwrap_or_else(Env::from_process);
+        let (mut config, _) = diagnose_configuration(&env);
+        self.options.iter().for_each(|(name, value)| config.gpu.options.set(name, value.clone()));
+        let is_on = !config.gpu.options.flag("DISABLE_CUPTI");
+        if !is_on {
+            return Err(switched_off("KINETO_DISABLE_CUPTI"));
+        }
+        collector::PmSampling::new(&config.gpu.options).describe_metrics(names)
+    }
+
     /// Returns a diagnosis of a platform that is not supported.
     fn unsupported_diagnosis(&self) -> Diagnosis {
         let reason = Unavailable::on_this_platform();
@@ -199,7 +217,8 @@ impl Doctor {
             Ok(can) => found.add_capabilities(can),
             Err(reason) => found.set_unavailable(reason),
         }
-        if self.start && found.reason.is_none() {
+        let is_wanted = found.is_selected || !collector.is_optional();
+        if self.start && is_wanted && found.reason.is_none() {
             match Trial::start(collector, &Selection { types: collector.types(), ..selection }) {
                 Ok(trial) => {
                     found.add_capabilities(trial.capabilities.clone());

@@ -1,5 +1,7 @@
 //! `kineto doctor`: reports what can be recorded on this machine.
 
+mod metrics;
+
 use super::print_text;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
@@ -20,6 +22,10 @@ pub(crate) struct DoctorArguments {
     /// Starts each collector briefly, to see whether it is busy or forbidden, and whether records arrive.
     #[arg(long)]
     start: bool,
+    /// Lists the hardware counters that each NVIDIA GPU can sample (CUPTI_PM_SAMPLING_METRICS), or how many passes these
+    /// take, separated by commas; more than one cannot be sampled.
+    #[arg(long, value_name = "NAMES", num_args = 0..=1, default_missing_value = "", conflicts_with = "start")]
+    metrics: Option<String>,
     /// Examines this libcupti, or the one in this folder, instead of searching for one.
     #[arg(long, value_name = "PATH")]
     cupti: Option<PathBuf>,
@@ -51,6 +57,9 @@ fn print_diagnosis(arguments: DoctorArguments) -> ExitCode {
     let mut doctor = Doctor::new().with_start(arguments.start);
     if let Some(path) = arguments.cupti {
         doctor = doctor.option("KINETO_CUPTI_PATH", path);
+    }
+    if let Some(names) = arguments.metrics {
+        return metrics::print_metrics(&doctor, &names, arguments.json);
     }
     let diagnosis = doctor.examine();
     print_text(&if arguments.json { diagnosis.to_json() + "\n" } else { diagnosis.to_string() });

@@ -265,3 +265,46 @@ fn version_and_help_are_printed() {
     assert_eq!(wrong.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("'doctor'"), "{wrong:?}");
 }
+
+#[test]
+fn metrics_of_each_gpu_are_listed() {
+    let found = doctor("devices=2", &["--metrics"], &[]);
+    assert_eq!(found.status, 0, "{}", found.text);
+    found.assert_contains(&[
+        "GPU 0: Simulated GPU (no real device) SIM100",
+        "GPU 1: Simulated GPU (no real device) SIM100",
+        "sm__cycles_active counter # of cycles with at least one warp [gpc_cycle]",
+        "gpu__dram_throughput throughput throughput of DRAM [%]",
+        "5 metrics",
+    ]);
+}
+
+#[test]
+fn passes_of_named_metrics_are_counted() {
+    let passes = |names: &str| doctor("", &["--metrics", names], &[]);
+    let one = passes("sm__cycles_active.avg,dram__bytes_read.sum");
+    assert_eq!(one.status, 0, "{}", one.text);
+    one.assert_contains(&["they take 1 pass", "dram__bytes_read counter"]);
+    assert!(!one.text.contains("gpu__dram_throughput"));
+    let two = passes("dram__bytes_read.sum,dram__bytes_write.sum");
+    assert_eq!(two.status, 1, "{}", two.text);
+    two.assert_contains(&["they take 2 passes, and PM sampling has one"]);
+    let unknown = passes("sm__cycles_actve.avg");
+    assert_eq!(unknown.status, 1, "{}", unknown.text);
+    unknown.assert_contains(&["SIM100 has no metric sm__cycles_actve.avg; did you mean sm__cycles_active.avg?"]);
+    let json: Value = serde_json::from_str(&doctor("", &["--json", "--metrics=dram__bytes_read.sum"], &[]).text).unwrap();
+    assert_eq!((&json["gpus"][0]["passes"], &json["gpus"][0]["chip"]), (&json!(1), &json!("SIM100")));
+    assert_eq!(json["gpus"][0]["metrics"].as_array().map(Vec::len), Some(5));
+}
+
+#[test]
+fn metrics_need_a_driver_and_a_library() {
+    let old = doctor("cupti=12.4,driver=12040", &["--metrics"], &[]);
+    assert_eq!(old.status, 1);
+    old.assert_contains(&["no GPU can be sampled: libcupti 22 has no PM sampling; use libcupti of CUDA 12.6 or newer"]);
+    let none = doctor("driver=0", &["--metrics"], &[]);
+    assert_eq!(none.status, 1);
+    none.assert_contains(&["no GPU can be sampled: libcuda.so.1 is the toolkit's stub, not a driver"]);
+    let disabled = doctor("", &["--metrics"], &[("KINETO_DISABLE_CUPTI", "1")]);
+    disabled.assert_contains(&["switched off by KINETO_DISABLE_CUPTI"]);
+}
