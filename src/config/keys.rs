@@ -3,9 +3,9 @@
 use std::fmt::{self, Write as _};
 
 use super::Config;
-use crate::text::closest_name;
 use super::value::{Assign as _, I32, I64, SettingKind, Value};
 use crate::diag::Severity;
+use crate::text::closest_name;
 use KeyDefault::{Described, Literal};
 use KeyScope::{Both, Environment};
 use ReloadPolicy::{AtOnce, Next, Start};

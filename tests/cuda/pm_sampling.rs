@@ -209,9 +209,19 @@ fn each_refusal_has_a_reason_and_advice() {
         ("capability=70", &[CYCLES], Why::Unsupported, &["GPU 0: its compute capability is 7.0", "7.5"]),
         ("cupti=12.4,driver=12040", &[CYCLES], Why::Incompatible, &["CUDA 12.6 or newer"]),
         ("", &two_passes, Why::Unsupported, &["take 2: dram__bytes_read.sum, dram__bytes_write.sum", "name fewer"]),
-        ("", &["sm__cycle_active.avg"], Why::Unsupported, &["no metric sm__cycle_active.avg; did you mean sm__cycles_active.avg?"]),
+        (
+            "",
+            &["sm__cycle_active.avg"],
+            Why::Unsupported,
+            &["no metric sm__cycle_active.avg; did you mean sm__cycles_active.avg?"],
+        ),
         ("", &["sm__cycles_active"], Why::Unsupported, &["did you mean sm__cycles_active.avg?"]),
-        ("", &[CYCLES, "sm__cycles_active.sun"], Why::Unsupported, &["no metric sm__cycles_active.sun; did you mean sm__cycles_active.sum?"]),
+        (
+            "",
+            &[CYCLES, "sm__cycles_active.sun"],
+            Why::Unsupported,
+            &["no metric sm__cycles_active.sun; did you mean sm__cycles_active.sum?"],
+        ),
     ] {
         let _machine = machine(settings);
         let reason = refusal(&selection(metrics, &[]));
@@ -233,7 +243,11 @@ fn failing_device_does_not_stop_others() {
     std::thread::sleep(TIME);
     let capabilities = trial.capabilities.clone();
     assert!(capabilities.is_incomplete && capabilities.notes.len() == 1, "{:?}", capabilities.notes);
-    assert!(capabilities.notes[0].starts_with("GPU 1 is not sampled: cuptiPmSamplingEnable"), "{:?}", capabilities.notes);
+    assert!(
+        capabilities.notes[0].starts_with("GPU 1 is not sampled: cuptiPmSamplingEnable"),
+        "{:?}",
+        capabilities.notes
+    );
     let found = trial.stop(PATIENCE);
     assert!(check_planted(&found, 0) >= 100 && check_planted(&found, 2) >= 100);
     assert_eq!(samples(&found, 1).len(), 0);
@@ -297,7 +311,8 @@ fn lying_library_ends_the_sampling_with_a_note() {
     let _machine = machine("pm_lying=1");
     let found = sampled(&selection(&[CYCLES], &[]));
     assert_eq!(found.records.len(), 0);
-    let expected = format!("PM sampling of GPU 0 ended: cuptiPmSamplingGetCounterDataInfo counts {} samples", usize::MAX);
+    let expected =
+        format!("PM sampling of GPU 0 ended: cuptiPmSamplingGetCounterDataInfo counts {} samples", usize::MAX);
     assert!(found.notes.contains(&expected), "{:?}", found.notes);
     check_released(1);
 }

@@ -292,14 +292,15 @@ fn passes_of_named_metrics_are_counted() {
     let unknown = passes("sm__cycles_actve.avg");
     assert_eq!(unknown.status, 1, "{}", unknown.text);
     unknown.assert_contains(&["SIM100 has no metric sm__cycles_actve.avg; did you mean sm__cycles_active.avg?"]);
-    let json: Value = serde_json::from_str(&doctor("", &["--json", "--metrics=dram__bytes_read.sum"], &[]).text).unwrap();
+    let json: Value =
+        serde_json::from_str(&doctor("", &["--json", "--metrics=dram__bytes_read.sum"], &[]).text).unwrap();
     assert_eq!((&json["gpus"][0]["passes"], &json["gpus"][0]["chip"]), (&json!(1), &json!("SIM100")));
     assert_eq!(json["gpus"][0]["metrics"].as_array().map(Vec::len), Some(5));
 }
 
 #[test]
 fn metrics_need_a_driver_and_a_library() {
-    let old = doctor("cupti=12.4,driver=12040", &["--metrics"], &[]);
+    let old = doctor("cupti=12.4", &["--metrics"], &[]);
     assert_eq!(old.status, 1);
     old.assert_contains(&["no GPU can be sampled: libcupti 22 has no PM sampling; use libcupti of CUDA 12.6 or newer"]);
     let none = doctor("driver=0", &["--metrics"], &[]);

@@ -11,10 +11,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tracing::info_span;
 use tracing_kineto::integration::CollectorReport;
-use tracing_kineto::{ActivityType, KinetoLayer, Trace};
+use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayer, Trace};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
+/// Kernels, their launches, and the spans around them.
+const TYPES: ActivityTypes =
+    ActivityTypes::of(&[ActivityType::ConcurrentKernel, ActivityType::CudaDriver, ActivityType::CpuOp]);
 const INTERVAL: Duration = Duration::from_millis(1);
 /// Bursts, long enough together for several counter data images.
 const BURSTS: usize = 6;
@@ -27,7 +30,7 @@ const LAUNCHES: usize = 10;
 pub fn run(metrics: &str, path: &str, report: &mut Report) -> Result<(), Box<dyn Error>> {
     let metrics: Vec<_> = metrics.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
     let first = *metrics.first().ok_or("--counters needs names of metrics")?;
-    let builder = KinetoLayer::builder().no_output().record_from_start(false).activities(ActivityType::ConcurrentKernel);
+    let builder = KinetoLayer::builder().no_output().record_from_start(false).activities(TYPES);
     let builder = builder.pm_sampling(metrics.iter().copied()).pm_sampling_interval(INTERVAL);
     let (layer, guard) = builder.build()?;
     tracing_subscriber::registry().with(layer).init();
@@ -107,7 +110,11 @@ fn check_samples(view: &View, device: usize, metric: &str, (start, end): (u64, u
     let count = samples.len() as u64;
     report.check(&name("number"), count * 10 >= expected * 9, format_args!("{count} of about {expected}"));
     let outside = samples.iter().filter(|sample| sample.at < start - interval || sample.at > end + interval).count();
-    report.check(&name("inside the recording"), outside == 0 && count > 0, format_args!("{outside} of {count} outside"));
+    report.check(
+        &name("inside the recording"),
+        outside == 0 && count > 0,
+        format_args!("{outside} of {count} outside"),
+    );
     let mut gaps: Vec<_> = samples.windows(2).map(|pair| pair[1].at.saturating_sub(pair[0].at)).collect();
     gaps.sort_unstable();
     let at = |share: f64| gaps.get((gaps.len() as f64 * share) as usize).copied().unwrap_or(0);
@@ -134,7 +141,8 @@ fn check_values(view: &View, device: usize, metric: &str, report: &mut Report) {
     let all = samples(view, device, metric);
     let (busy, idle): (Vec<_>, Vec<_>) = all.iter().partition(is_busy);
     let above = |samples: &[&&Sample]| samples.iter().filter(|sample| sample.value > 0.0).count();
-    let mean = |samples: &[&&Sample]| samples.iter().map(|sample| sample.value).sum::<f64>() / samples.len().max(1) as f64;
+    let mean =
+        |samples: &[&&Sample]| samples.iter().map(|sample| sample.value).sum::<f64>() / samples.len().max(1) as f64;
     let figures = format!(
         "{} of {} samples with kernels above 0, mean {:.3}; {} of {} others, mean {:.3}; {} kernels",
         above(&busy),

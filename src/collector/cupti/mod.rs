@@ -30,8 +30,8 @@ mod subscriber;
 mod subscription;
 mod worker;
 
-pub use pm::{GpuMetrics, MetricDescription, PmSampling};
 pub(super) use pm::LAYOUTS as PM_LAYOUTS;
+pub use pm::{GpuMetrics, MetricDescription, PmSampling};
 pub(super) use shapes::LAYOUTS;
 
 use super::buffered::recording::{BufferedRecording, LibraryState};

@@ -6,11 +6,11 @@ use std::ffi::{OsStr, OsString};
 use super::super::TIMETABLE_KEYS;
 use super::super::keys::{Key, KeyScope, OTHER_VARIABLES, ReloadPolicy, is_removed};
 use super::super::sections::distributed::LAUNCHERS;
-use crate::text::closest_name;
 use super::super::value::{self, SettingKind};
 use super::settings::{ParsedSettings, SettingError};
 use crate::error::{Error, ErrorKind};
 use crate::os::platform;
+use crate::text::closest_name;
 
 /// A snapshot of the environment's variables that concern this crate.
 ///

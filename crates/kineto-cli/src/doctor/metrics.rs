@@ -17,9 +17,7 @@ pub(super) fn print_metrics(doctor: &Doctor, names: &str, as_json: bool) -> Exit
             let text = gpus.iter().map(|gpu| describe(gpu, &names)).collect::<Vec<_>>().join("\n");
             (text, json!({ "gpus": gpus.iter().map(to_json).collect::<Vec<_>>() }), is_well)
         }
-        Err(reason) => {
-            (format!("no GPU can be sampled: {reason}\n"), json!({ "error": reason.to_string() }), false)
-        }
+        Err(reason) => (format!("no GPU can be sampled: {reason}\n"), json!({ "error": reason.to_string() }), false),
     };
     print_text(&if as_json { format!("{json}\n") } else { text });
     if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -32,7 +30,8 @@ fn describe(gpu: &GpuMetrics, names: &[String]) -> String {
         Ok(metrics) => metrics,
         Err(reason) => return format!("{text}  cannot be sampled: {reason}\n"),
     };
-    let is_named = |base: &str| names.iter().any(|name| name.split('.').next() == Some(base));
+    let is_named =
+        |base: &str| names.iter().any(|name| name.strip_prefix(base).is_some_and(|rest| rest.starts_with('.')));
     let shown: Vec<_> = metrics.iter().filter(|metric| names.is_empty() || is_named(&metric.name)).collect();
     let width = shown.iter().map(|metric| metric.name.len()).max().unwrap_or(0);
     // Writing to a string does not fail.
@@ -41,7 +40,9 @@ fn describe(gpu: &GpuMetrics, names: &[String]) -> String {
         let _ = writeln!(text, "  {:<width$}  {:<10}  {}{unit}", metric.name, metric.kind, metric.description);
     }
     let _ = match &gpu.passes {
-        None => writeln!(text, "  {} metrics; a name ends with a rollup, such as .avg, .max, .min or .sum", metrics.len()),
+        None => {
+            writeln!(text, "  {} metrics; a name ends with a rollup, such as .avg, .max, .min or .sum", metrics.len())
+        }
         Some(Ok(1)) => writeln!(text, "  they take 1 pass: they can be sampled together"),
         Some(Ok(passes)) => writeln!(text, "  they take {passes} passes, and PM sampling has one: name fewer metrics"),
         Some(Err(reason)) => writeln!(text, "  they cannot be sampled: {reason}"),

@@ -71,8 +71,6 @@ impl PmLibrary {
         let host = HostObject::new(self.api, chip, None).map_err(Failed::to_unavailable)?;
         let config = host.configure(&MetricNames::new(names));
         let passes = config.and_then(|config| self.api.count_passes(&config));
-        passes.map_err(|failed| {
-            refusal_of(self.api, chip, None, names).unwrap_or_else(|| failed.to_unavailable())
-        })
+        passes.map_err(|failed| refusal_of(self.api, chip, None, names).unwrap_or_else(|| failed.to_unavailable()))
     }
 }

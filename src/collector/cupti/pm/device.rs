@@ -263,7 +263,8 @@ impl DeviceSampling {
             if start < self.last_end && end <= self.last_end {
                 return Ok(false);
             }
-            let values = self.host.evaluate(&session.image, index, &self.metrics).map_err(|failed| failed.to_string())?;
+            let values =
+                self.host.evaluate(&session.image, index, &self.metrics).map_err(|failed| failed.to_string())?;
             self.count_gap(start, sink);
             (self.last_end, self.length, self.restarts_in_vain) = (end, (end - start).max(1), 0);
             if end <= until.at && !sink.is_waiting() {

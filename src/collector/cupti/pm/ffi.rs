@@ -50,7 +50,7 @@ params! {
     BaseMetrics: 48 { host: Object, kind: u32, names: *const *const c_char, count: usize }
     SubMetrics: 56 { host: Object, kind: u32, base: *const c_char, count: usize, names: *const *const c_char }
     Properties: 60 {
-        host: Object, name: *const c_char, description: *const c_char, unit: *const c_char, dimension: *const c_char,
+        host: Object, name: *const c_char, description: *const c_char, part: *const c_char, dimension: *const c_char,
         kind: u32,
     }
     Evaluate: 72 {
@@ -241,7 +241,6 @@ impl Image {
     fn as_mut_ptr(&mut self) -> *mut u8 {
         self.words.as_mut_ptr().cast()
     }
-
 }
 
 impl Host {
@@ -342,7 +341,8 @@ impl PmApi {
         let name = CString::new(name).unwrap_or_default();
         let mut params = Properties::new(host.object(), name.as_ptr(), null(), null(), null(), 0);
         make_call("cuptiProfilerHostGetMetricProperties", self.properties, &mut params)?;
-        Ok(MetricProperties { description: copy_text(params.description), unit: copy_text(params.unit) })
+        // What CUPTI calls the unit is the part of the chip.
+        Ok(MetricProperties { description: copy_text(params.description), unit: copy_text(params.dimension) })
     }
 
     /// Computes the metrics of a sample, one value for each name.
@@ -439,13 +439,25 @@ mod tests {
         assert_eq!((offset_of!(Supported, device), offset_of!(Supported, levels)), (16, 20));
         assert_eq!(offset_of!(Supported, interface), 48);
         assert_eq!((offset_of!(NewHost, chip), offset_of!(NewHost, host)), (24, 40));
-        assert_eq!((offset_of!(SubMetrics, base), offset_of!(SubMetrics, count), offset_of!(SubMetrics, names)), (32, 40, 48));
-        assert_eq!((offset_of!(Properties, unit), offset_of!(Properties, kind)), (40, 56));
-        assert_eq!((offset_of!(Evaluate, sample), offset_of!(Evaluate, names), offset_of!(Evaluate, values)), (40, 48, 64));
-        assert_eq!((offset_of!(SetConfig, interval), offset_of!(SetConfig, trigger), offset_of!(SetConfig, append)), (48, 56, 60));
+        assert_eq!(
+            (offset_of!(SubMetrics, base), offset_of!(SubMetrics, count), offset_of!(SubMetrics, names)),
+            (32, 40, 48)
+        );
+        assert_eq!((offset_of!(Properties, dimension), offset_of!(Properties, kind)), (48, 56));
+        assert_eq!(
+            (offset_of!(Evaluate, sample), offset_of!(Evaluate, names), offset_of!(Evaluate, values)),
+            (40, 48, 64)
+        );
+        assert_eq!(
+            (offset_of!(SetConfig, interval), offset_of!(SetConfig, trigger), offset_of!(SetConfig, append)),
+            (48, 56, 60)
+        );
         assert_eq!((offset_of!(ImageSize, samples), offset_of!(ImageSize, size)), (40, 48));
         assert_eq!((offset_of!(Decode, reason), offset_of!(Decode, overflow)), (40, 44));
-        assert_eq!((offset_of!(ImageInfo, completed), offset_of!(SampleInfo, start), offset_of!(SampleInfo, end)), (48, 48, 56));
+        assert_eq!(
+            (offset_of!(ImageInfo, completed), offset_of!(SampleInfo, start), offset_of!(SampleInfo, end)),
+            (48, 48, 56)
+        );
     }
 
     #[test]

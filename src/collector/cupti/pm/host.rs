@@ -62,15 +62,19 @@ impl HostObject {
 
     /// Returns the name that the chip has instead of an unknown one, if one is close.
     fn suggest_name(&self, unknown: &str) -> Option<String> {
-        let (base, rest) = unknown.split_once('.').unwrap_or((unknown, ""));
         let names = self.base_names();
-        let Some((known, _, kind)) = names.iter().find(|(name, ..)| name == base) else {
+        // Some names contain a dot themselves.
+        let rest_after =
+            |base: &str| Some(unknown.strip_prefix(base)?).filter(|rest| rest.is_empty() || rest.starts_with('.'));
+        let known = names.iter().find_map(|(name, _, kind)| Some((name, kind, rest_after(name)?)));
+        let Some((known, kind, rest)) = known else {
+            let (base, rest) = unknown.split_once('.').unwrap_or((unknown, "avg"));
             let close = closest_name(base, names.iter().map(|(name, ..)| name.as_str()))?;
-            return Some(if rest.is_empty() { format!("{close}.avg") } else { format!("{close}.{rest}") });
+            return Some(format!("{close}.{rest}"));
         };
         let endings = self.api.list_sub_metrics(self.host, *kind, known).unwrap_or_default();
         let mut endings = endings.iter().map(|ending| ending.trim_start_matches('.'));
-        let close = closest_name(rest, endings.clone()).or_else(|| endings.next())?;
+        let close = closest_name(rest.trim_start_matches('.'), endings.clone()).or_else(|| endings.next())?;
         Some(format!("{known}.{close}"))
     }
 }
@@ -94,7 +98,8 @@ pub(super) fn refusal_of(
     let meant = host.suggest_name(first).map(|name| format!("; did you mean {name}?")).unwrap_or_default();
     let names = unknown.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
     let message = format!("{chip_name} has no metric {names}{meant}");
-    let advice = "a name is a metric and a rollup, such as sm__cycles_active.avg; `kineto doctor --metrics` lists the metrics";
+    let advice =
+        "a name is a metric and a rollup, such as sm__cycles_active.avg; `kineto doctor --metrics` lists the metrics";
     Some(Unavailable::new(Why::Unsupported, message, advice))
 }
 

@@ -130,7 +130,8 @@ fn select_devices(all: &[DeviceDescription], wanted: &[i32]) -> Result<Vec<Devic
     let is_wanted = |device: &&DeviceDescription| wanted.is_empty() || wanted.contains(&device.id);
     let devices: Vec<_> = all.iter().filter(is_wanted).cloned().collect();
     if devices.is_empty() {
-        let advice = "run `nvidia-smi`, and check CUDA_VISIBLE_DEVICES; a recording that begins inside cuInit cannot sample";
+        let advice =
+            "run `nvidia-smi`, and check CUDA_VISIBLE_DEVICES; a recording that begins inside cuInit cannot sample";
         return Err(Unavailable::new(Why::NoDevice, "the CUDA driver finds no GPU to sample", advice));
     }
     Ok(devices)

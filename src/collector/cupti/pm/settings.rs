@@ -65,10 +65,13 @@ mod tests {
     #[test]
     fn settings_have_defaults_and_no_repetition() {
         let settings = read(&["b.avg", "a.sum", "b.avg"], &[], None).unwrap();
-        assert_eq!((settings.metrics, settings.devices, settings.interval_ns), (vec!["b.avg".to_owned(), "a.sum".to_owned()], vec![], 1_000_000));
+        assert_eq!(
+            (settings.metrics, settings.devices.len(), settings.interval_ns),
+            (vec!["b.avg".to_owned(), "a.sum".to_owned()], 0, 1_000_000)
+        );
         let settings = read(&["a.avg"], &["1", "0"], Some(50)).unwrap();
         assert_eq!((settings.devices, settings.interval_ns), (vec![1, 0], 50_000));
-        assert_eq!(read(&["a.avg"], &["-1"], None).unwrap().devices, []);
+        assert!(read(&["a.avg"], &["-1"], None).unwrap().devices.is_empty());
     }
 
     #[test]

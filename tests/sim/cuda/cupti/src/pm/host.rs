@@ -19,7 +19,12 @@ struct Base {
 }
 
 const BASES: [Base; 5] = [
-    Base { name: c"sm__cycles_active", kind: 0, description: c"# of cycles with at least one warp", unit: c"gpc_cycle" },
+    Base {
+        name: c"sm__cycles_active",
+        kind: 0,
+        description: c"# of cycles with at least one warp",
+        unit: c"gpc_cycle",
+    },
     Base { name: c"sm__inst_executed", kind: 0, description: c"# of warp instructions executed", unit: c"inst" },
     Base { name: c"dram__bytes_read", kind: 0, description: c"# of bytes read from DRAM", unit: c"byte" },
     Base { name: c"dram__bytes_write", kind: 0, description: c"# of bytes written to DRAM", unit: c"byte" },
@@ -185,7 +190,8 @@ pub(crate) fn sub_metrics(params: &mut SubMetrics) -> Outcome {
 pub(crate) fn properties(params: &mut Properties) -> Outcome {
     let name = read_text(params.name).ok_or(Code::INVALID_PARAMETER)?;
     let base = BASES.iter().find(|base| base.name == name).or_else(|| BASES.get(find_metric(name)?)).ok_or(Code(17))?;
-    (params.description, params.unit, params.kind) = (base.description.as_ptr(), base.unit.as_ptr(), base.kind);
+    (params.description, params.dimension) = (base.description.as_ptr(), base.unit.as_ptr());
+    (params.unit, params.kind) = (c"sm".as_ptr(), base.kind);
     Ok(())
 }
 

@@ -146,7 +146,11 @@ pub(crate) fn set_config(params: &SetConfig) -> Outcome {
     if host::pass_count(&metrics) != 1 {
         return Err(Code::NOT_SUPPORTED);
     }
-    if params.buffer == 0 || params.interval == 0 || params.trigger > 1 || params.is_longer_than(60) && params.append > 1 {
+    if params.buffer == 0
+        || params.interval == 0
+        || params.trigger > 1
+        || params.is_longer_than(60) && params.append > 1
+    {
         return Err(Code::INVALID_PARAMETER);
     }
     // Chips older than GA10x have no timer.
