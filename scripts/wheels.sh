@@ -40,7 +40,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 python=${PYTHON:-python3}
 
-# unpack TARGET: takes libcupti and the headers, or PTI and what it needs, out of all wheels in the scratch folder.
+# unpack TARGET: takes libcupti with its library of metrics and the headers, or PTI and what it needs, out of all wheels in the scratch folder.
 unpack() {
   "$python" - "$scratch" "$1" <<'PYTHON'
 import pathlib
@@ -55,7 +55,7 @@ for wheel in scratch.glob("*.whl"):
             path = pathlib.PurePosixPath(name)
             if "include" in path.parts and path.suffix == ".h":
                 part = pathlib.Path(*path.parts[path.parts.index("include"):])
-            elif path.name.startswith("libcupti.so"):
+            elif path.name.startswith(("libcupti.so", "libnvperf_host.so")):
                 part = pathlib.Path("lib", path.name)
             elif path.name.startswith(pti) and "lib" in path.parts:
                 part = pathlib.Path(*path.parts[path.parts.index("lib"):])
@@ -70,8 +70,8 @@ for line in "${wanted[@]}"; do
   read -r -a words <<<"$line"
   target=$folder/${words[0]}
   packages=("${words[@]:1}")
-  # Its presence says that nothing of it is missing.
-  complete=$target/${packages[0]}
+  # Its presence says that nothing of it is missing; the name changes with the files that are taken.
+  complete=$target/${packages[0]}.2
   [[ -e $complete ]] && continue
   "$python" -m pip --version >/dev/null 2>&1 || fail "there is no pip for $python (set PYTHON to one that has it)"
   echo "fetching ${packages[*]}"

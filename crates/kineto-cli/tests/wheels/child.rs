@@ -47,6 +47,12 @@ pub(crate) fn play(scenario: &str, arguments: &[String]) {
         ("symbols", [library, names @ ..]) => symbols(&open(library), names),
         ("version", [library]) => version(&open(library)),
         ("pti_views", [library]) => crate::pti::call_views(&open(library)),
+        ("passes", [library, metrics, names @ ..]) => {
+            crate::metrics::print_passes(&open(metrics), &open(library), names)
+        }
+        ("evaluate", [library, metrics, image, names @ ..]) => {
+            crate::metrics::evaluate(&open(metrics), &open(library), &std::fs::read(image).unwrap(), names)
+        }
         ("walk", [library, buffer]) => walk(&open(library), &std::fs::read(buffer).unwrap()),
         ("capture", [version, buffer]) => {
             let (bytes, places) = walker::capture(version);

@@ -18,6 +18,9 @@ mod headers;
 #[cfg(target_os = "linux")]
 mod loader;
 #[cfg(target_os = "linux")]
+#[allow(unsafe_code, reason = "NVIDIA's functions are called, in a child")]
+mod metrics;
+#[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "Intel's functions are called, in a child")]
 mod pti;
 #[cfg(target_os = "linux")]
@@ -43,7 +46,7 @@ fn main() -> std::process::ExitCode {
         println!("skipped: CUPTI_WHEELS names no folder with the vendors' libraries (scripts/wheels.sh)");
         return std::process::ExitCode::SUCCESS;
     }
-    let code = harness::run(1, &[loader::TESTS, walker::TESTS, headers::TESTS, pti::TESTS]);
+    let code = harness::run(1, &[loader::TESTS, metrics::TESTS, walker::TESTS, headers::TESTS, pti::TESTS]);
     report::publish();
     code
 }

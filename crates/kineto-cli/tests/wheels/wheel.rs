@@ -8,6 +8,8 @@ pub(crate) struct Wheel {
     /// The version, such as "13.2", which the simulator also has.
     pub(crate) version: String,
     pub(crate) library: PathBuf,
+    /// The library with which it evaluates metrics.
+    pub(crate) metrics: Option<PathBuf>,
     /// The folder of its headers.
     pub(crate) include: PathBuf,
 }
@@ -31,9 +33,12 @@ pub(crate) fn all() -> Vec<Wheel> {
 
 fn wheel(folder: &Path) -> Option<Wheel> {
     let folder = folder.canonicalize().unwrap();
-    let library = std::fs::read_dir(folder.join("lib")).ok()?.map(|entry| entry.unwrap().path()).next()?;
+    let files: Vec<_> = std::fs::read_dir(folder.join("lib")).ok()?.map(|entry| entry.unwrap().path()).collect();
+    let named = |start: &str| files.iter().find(|path| path.file_name().unwrap().to_str().unwrap().starts_with(start));
+    let library = named("libcupti.so").cloned()?;
     let version = folder.file_name()?.to_str()?.to_owned();
-    Some(Wheel { version, library, include: folder.join("include") })
+    let metrics = named("libnvperf_host.so").cloned();
+    Some(Wheel { version, library, metrics, include: folder.join("include") })
 }
 
 /// Returns the folder of CUDA's headers, which CUPTI's include.

@@ -1,7 +1,7 @@
 //! The metrics that GPUs offer, for `kineto doctor`.
 
 use super::device::check_support;
-use super::ffi::{Failed, MetricNames};
+use super::ffi::{CallFailure, MetricNames};
 use super::host::{HostObject, refusal_of};
 use super::lease::ProfilerLease;
 use super::{PmLibrary, PmSampling, select_devices};
@@ -55,9 +55,9 @@ impl PmLibrary {
     fn describe_device(&self, device: DeviceDescription, names: &[String]) -> GpuMetrics {
         let index = usize::try_from(device.id).unwrap_or(0);
         let queried = check_support(self.api, &device).and_then(|_| {
-            let chip = self.api.read_chip_name(index).map_err(Failed::to_unavailable)?;
+            let chip = self.api.read_chip_name(index).map_err(CallFailure::to_unavailable)?;
             // Without an availability image: another profiler may be using the counters.
-            let host = HostObject::new(self.api, &chip, None).map_err(Failed::to_unavailable)?;
+            let host = HostObject::new(self.api, &chip, None).map_err(CallFailure::to_unavailable)?;
             Ok((chip, host.base_metrics()))
         });
         let queried = queried.map_err(|reason| self.explain(reason));
@@ -68,7 +68,7 @@ impl PmLibrary {
     }
 
     fn count_passes(&self, chip: &CString, names: &[String]) -> Result<usize, Unavailable> {
-        let host = HostObject::new(self.api, chip, None).map_err(Failed::to_unavailable)?;
+        let host = HostObject::new(self.api, chip, None).map_err(CallFailure::to_unavailable)?;
         let config = host.configure(&MetricNames::new(names));
         let passes = config.and_then(|config| self.api.count_passes(&config));
         passes.map_err(|failed| refusal_of(self.api, chip, None, names).unwrap_or_else(|| failed.to_unavailable()))

@@ -1,8 +1,8 @@
 //! The sampling of one device, on the thread that samples: set up, decoded, restarted, ended.
 
-use super::ffi::{Failed, Image, MetricNames, PmApi, Sampler, SamplerConfig};
+use super::ffi::{CallFailure, CounterImage, MetricNames, PmApi, SamplerConfig, SamplerHandle};
 use super::host::{HostObject, refusal_of, too_many_passes};
-use super::settings::Settings;
+use super::settings::PmSettings;
 use super::shapes::PM_SAMPLE;
 use crate::buffer::Loss;
 use crate::collector::cupti::error::CuptiError;
@@ -14,7 +14,7 @@ use kineto_trace::activity::ActivityType;
 pub(super) struct DeviceSampling {
     api: &'static PmApi,
     number: i32,
-    settings: Settings,
+    settings: PmSettings,
     /// `None` between the end of a session and the start of the next one. Dropped before what it uses.
     session: Option<SamplingSession>,
     host: HostObject,
@@ -22,7 +22,7 @@ pub(super) struct DeviceSampling {
     names: Vec<Name>,
     /// CUPTI reads it until the sampler is disabled.
     config: Vec<u8>,
-    trigger: Trigger,
+    trigger: SampleTrigger,
     keeps_newest: Option<bool>,
     /// The end of the last sample; 0 before the first.
     last_end: u64,
@@ -46,7 +46,7 @@ pub(super) struct SampleCounts {
 
 /// Starts a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trigger {
+enum SampleTrigger {
     Nanoseconds,
     /// Chips older than GA10x have no timer.
     Cycles,
@@ -56,8 +56,8 @@ enum Trigger {
 #[derive(Debug)]
 struct SamplingSession {
     api: &'static PmApi,
-    sampler: Sampler,
-    image: Image,
+    sampler: SamplerHandle,
+    image: CounterImage,
     /// How many samples of the image were read.
     read: usize,
     /// Whether no sample was read: the first one began before the start.
@@ -66,7 +66,7 @@ struct SamplingSession {
 
 /// Which samples a decode delivers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Until {
+pub(super) struct SamplesUntil {
     /// The last time, on the clock of the samples.
     pub(super) at: u64,
 }
@@ -100,21 +100,21 @@ impl DeviceSampling {
         api: &'static PmApi,
         version: u32,
         device: &DeviceDescription,
-        settings: &Settings,
+        settings: &PmSettings,
         sink: &RecordSink,
     ) -> Result<DeviceSampling, Unavailable> {
         let capability = check_support(api, device)?;
         let index = usize::try_from(device.id).unwrap_or(0);
-        let chip = api.read_chip_name(index).map_err(Failed::to_unavailable)?;
-        let available = api.read_availability(index).map_err(Failed::to_unavailable)?;
-        let host = HostObject::new(api, &chip, Some(&available)).map_err(Failed::to_unavailable)?;
+        let chip = api.read_chip_name(index).map_err(CallFailure::to_unavailable)?;
+        let available = api.read_availability(index).map_err(CallFailure::to_unavailable)?;
+        let host = HostObject::new(api, &chip, Some(&available)).map_err(CallFailure::to_unavailable)?;
         let metrics = MetricNames::new(&settings.metrics);
         let config = host.configure(&metrics).map_err(|failed| {
             let refused = || refusal_of(api, &chip, Some(&available), &settings.metrics);
             let is_refusal = failed.error == INVALID_PARAMETER;
             is_refusal.then(refused).flatten().unwrap_or_else(|| failed.to_unavailable())
         })?;
-        let passes = api.count_passes(&config).map_err(Failed::to_unavailable)?;
+        let passes = api.count_passes(&config).map_err(CallFailure::to_unavailable)?;
         if passes != 1 {
             return Err(too_many_passes(passes, &settings.metrics));
         }
@@ -127,7 +127,7 @@ impl DeviceSampling {
             metrics,
             names,
             config,
-            trigger: if capability < TIMER_SINCE { Trigger::Cycles } else { Trigger::Nanoseconds },
+            trigger: if capability < TIMER_SINCE { SampleTrigger::Cycles } else { SampleTrigger::Nanoseconds },
             keeps_newest: (version >= APPEND_MODES_SINCE).then_some(capability >= NEWEST_SINCE),
             session: None,
             last_end: 0,
@@ -136,7 +136,7 @@ impl DeviceSampling {
             needs_restarts: false,
             counts: SampleCounts::default(),
         };
-        sampling.begin_session().map_err(Failed::to_unavailable)?;
+        sampling.begin_session().map_err(CallFailure::to_unavailable)?;
         Ok(sampling)
     }
 
@@ -156,18 +156,18 @@ impl DeviceSampling {
                 self.number, self.settings.interval_ns
             )
         };
-        (self.trigger == Trigger::Cycles).then(note)
+        (self.trigger == SampleTrigger::Cycles).then(note)
     }
 
-    fn begin_session(&mut self) -> Result<(), Failed> {
+    fn begin_session(&mut self) -> Result<(), CallFailure> {
         let sampler = self.api.enable_sampler(usize::try_from(self.number).unwrap_or(0))?;
-        let image = Image::default();
+        let image = CounterImage::default();
         let mut session = SamplingSession { api: self.api, sampler, image, read: 0, is_new: true };
         let config = SamplerConfig {
             image: &self.config,
             buffer: HARDWARE_BUFFER,
             interval: self.settings.interval_ns,
-            by_cycles: self.trigger == Trigger::Cycles,
+            by_cycles: self.trigger == SampleTrigger::Cycles,
             keeps_newest: self.keeps_newest,
         };
         self.api.configure_sampler(sampler, &config)?;
@@ -183,17 +183,17 @@ impl DeviceSampling {
     ///
     /// # Errors
     /// Why the device samples no more.
-    pub(super) fn deliver_samples(&mut self, until: Until, sink: &RecordSink) -> Result<(), String> {
+    pub(super) fn deliver_samples(&mut self, until: SamplesUntil, sink: &RecordSink) -> Result<(), String> {
         self.fill_images(MAX_IMAGES_AT_ONCE, until, sink)
     }
 
     /// Does the same for at most that many images.
-    fn fill_images(&mut self, most: u32, until: Until, sink: &RecordSink) -> Result<(), String> {
+    fn fill_images(&mut self, most: u32, until: SamplesUntil, sink: &RecordSink) -> Result<(), String> {
         for _ in 0..most {
             let Some(session) = &mut self.session else { return Ok(()) };
             let (is_full, cause) = match self.api.decode_samples(session.sampler, &mut session.image) {
                 Ok(decoded) => (decoded.is_full, decoded.overflowed.then_some("the buffer of its hardware overflowed")),
-                Err(Failed { error: OUT_OF_MEMORY, .. }) => (false, Some("the buffer of its hardware overflowed")),
+                Err(CallFailure { error: OUT_OF_MEMORY, .. }) => (false, Some("the buffer of its hardware overflowed")),
                 Err(failed) => return Err(failed.to_string()),
             };
             let are_times_wrong = !self.read_image(until, sink)?;
@@ -237,7 +237,7 @@ impl DeviceSampling {
     }
 
     /// Delivers the new samples of the image. Returns `false` if their times cannot be right.
-    fn read_image(&mut self, until: Until, sink: &RecordSink) -> Result<bool, String> {
+    fn read_image(&mut self, until: SamplesUntil, sink: &RecordSink) -> Result<bool, String> {
         let Some(session) = &mut self.session else { return Ok(true) };
         let complete = self.api.count_samples(&session.image).map_err(|failed| failed.to_string())?;
         if complete < session.read || complete > MAX_SAMPLES as usize {
@@ -307,7 +307,7 @@ impl DeviceSampling {
     ///
     /// # Errors
     /// Why samples are missing.
-    pub(super) fn finish(&mut self, until: Until, sink: &RecordSink) -> Result<(), String> {
+    pub(super) fn finish(&mut self, until: SamplesUntil, sink: &RecordSink) -> Result<(), String> {
         let Some(session) = &self.session else { return Ok(()) };
         let stopped = self.api.stop_sampler(session.sampler).map_err(|failed| failed.to_string());
         let delivered = stopped.and_then(|()| self.fill_images(u32::MAX, until, sink));
@@ -339,7 +339,7 @@ pub(super) fn check_support(api: &PmApi, device: &DeviceDescription) -> Result<i
         );
         return Err(Unavailable::new(Why::Unsupported, message, "sample a newer GPU"));
     }
-    let levels = api.support_levels(device.id).map_err(Failed::to_unavailable)?;
+    let levels = api.support_levels(device.id).map_err(CallFailure::to_unavailable)?;
     let is_refused = |level: &u32| matches!(level, 1 | 2);
     if !levels.first().is_some_and(is_refused) {
         return Ok(capability);
@@ -347,5 +347,5 @@ pub(super) fn check_support(api: &PmApi, device: &DeviceDescription) -> Result<i
     /// The codes of the levels that follow that of the whole.
     const CODES: [u32; 6] = [27, 44, 40, 41, 42, 45];
     let refused = levels.iter().skip(1).zip(CODES).find(|(level, _)| is_refused(level)).map_or(27, |(_, code)| code);
-    Err(Failed { call: "cuptiProfilerDeviceSupported", error: CuptiError(refused) }.to_unavailable())
+    Err(CallFailure { call: "cuptiProfilerDeviceSupported", error: CuptiError(refused) }.to_unavailable())
 }

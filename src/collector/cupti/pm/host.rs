@@ -1,7 +1,7 @@
 //! Metrics: their names, what a chip makes of them, and why it refuses them.
 
 use super::catalogue::MetricDescription;
-use super::ffi::{Failed, Host, Image, MetricNames, PmApi};
+use super::ffi::{CallFailure, CounterImage, HostHandle, MetricNames, PmApi};
 use crate::collector::{Unavailable, Why};
 use crate::text::closest_name;
 use std::ffi::CStr;
@@ -10,7 +10,7 @@ use std::ffi::CStr;
 #[derive(Debug)]
 pub(super) struct HostObject {
     api: &'static PmApi,
-    host: Host,
+    host: HostHandle,
 }
 
 /// The kinds of metrics, with CUPTI's numbers.
@@ -24,18 +24,23 @@ impl Drop for HostObject {
 
 impl HostObject {
     /// Makes a host object for a chip; without an availability image, for all of its counters.
-    pub(super) fn new(api: &'static PmApi, chip: &CStr, available: Option<&[u8]>) -> Result<HostObject, Failed> {
+    pub(super) fn new(api: &'static PmApi, chip: &CStr, available: Option<&[u8]>) -> Result<HostObject, CallFailure> {
         api.new_host(chip, available).map(|host| HostObject { api, host })
     }
 
     /// Adds the metrics, and returns their configuration image. The object is unusable after a failure.
-    pub(super) fn configure(&self, metrics: &MetricNames) -> Result<Vec<u8>, Failed> {
+    pub(super) fn configure(&self, metrics: &MetricNames) -> Result<Vec<u8>, CallFailure> {
         self.api.add_metrics(self.host, metrics)?;
         self.api.read_config(self.host)
     }
 
     /// Returns the values of a sample, one for each metric.
-    pub(super) fn evaluate(&self, image: &Image, sample: usize, metrics: &MetricNames) -> Result<Vec<f64>, Failed> {
+    pub(super) fn evaluate(
+        &self,
+        image: &CounterImage,
+        sample: usize,
+        metrics: &MetricNames,
+    ) -> Result<Vec<f64>, CallFailure> {
         self.api.evaluate_sample(self.host, image, sample, metrics)
     }
 

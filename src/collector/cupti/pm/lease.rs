@@ -1,6 +1,6 @@
 //! The process-wide state of CUPTI's profiler: one recording at a time, and one initialisation.
 
-use super::ffi::{Failed, PmApi};
+use super::ffi::{CallFailure, PmApi};
 use crate::collector::library::lease::{ExclusiveLease, OwningProcess};
 
 /// The exclusive use of PM sampling, released on drop.
@@ -24,7 +24,7 @@ impl ProfilerLease {
     }
 
     /// Initialises the profiler until the lease is dropped.
-    pub(super) fn initialize(&mut self, api: &'static PmApi) -> Result<(), Failed> {
+    pub(super) fn initialize(&mut self, api: &'static PmApi) -> Result<(), CallFailure> {
         if self.initialized.is_none() {
             api.initialize_profiler()?;
             self.initialized = Some(api);

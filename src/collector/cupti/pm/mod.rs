@@ -25,9 +25,9 @@ use crate::collector::{
 use ffi::PmApi;
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 use lease::{OWNER, ProfilerLease};
-use recording::{CLOCK_BOUND_NS, Plan, PmRecording, Started};
+use recording::{CLOCK_BOUND_NS, PmRecording, SamplingPlan, StartOutcome};
 use serde_json::json;
-use settings::Settings;
+use settings::PmSettings;
 use std::path::Path;
 
 /// Samples hardware counters of NVIDIA's GPUs while a recording runs: each metric becomes a graph of the device.
@@ -163,7 +163,7 @@ impl Collector for PmSampling {
         selection: &Selection,
         sink: RecordSink,
     ) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
-        let settings = Settings::read(&selection.options)?;
+        let settings = PmSettings::read(&selection.options)?;
         if !selection.types.contains(ActivityType::HardwareCounters) {
             let message = "the type hardware_counters is not selected, so CUPTI_PM_SAMPLING_METRICS has no effect";
             return Err(Unavailable::new(Why::Disabled, message, "add hardware_counters to ACTIVITY_TYPES"));
@@ -176,7 +176,7 @@ impl Collector for PmSampling {
         let devices = select_devices(loaded.cupti.driver.devices(), &settings.devices)?;
         let lease = ProfilerLease::acquire().ok_or_else(|| Unavailable::library_in_use("CUPTI's PM sampling"))?;
         let (cupti, version) = (loaded.cupti.interfaces.api, loaded.cupti.interfaces.version);
-        let plan = Plan { cupti, api: loaded.api, version, settings: settings.clone(), devices, sink };
+        let plan = SamplingPlan { cupti, api: loaded.api, version, settings: settings.clone(), devices, sink };
         let (started, recording) = PmRecording::start(plan, lease).map_err(|reason| loaded.explain(reason))?;
         let mut capabilities = loaded.capabilities();
         add_findings(&mut capabilities, &settings, started);
@@ -189,7 +189,7 @@ impl Collector for PmSampling {
 }
 
 /// Adds what is sampled, and what is not, to the capabilities.
-fn add_findings(capabilities: &mut Capabilities, settings: &Settings, started: Started) {
+fn add_findings(capabilities: &mut Capabilities, settings: &PmSettings, started: StartOutcome) {
     let about = json!({
         "metrics": settings.metrics,
         "interval_ns": settings.interval_ns,

@@ -1,9 +1,9 @@
 //! The thread that samples, and its recording.
 
-use super::device::{DeviceSampling, Until};
+use super::device::{DeviceSampling, SamplesUntil};
 use super::ffi::PmApi;
 use super::lease::ProfilerLease;
-use super::settings::Settings;
+use super::settings::PmSettings;
 use crate::collector::buffered::commands::EndLimits;
 use crate::collector::clock::to_vendor_clock;
 use crate::collector::cupti::ffi::Api;
@@ -19,32 +19,32 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct PmRecording {
     cupti: &'static Api,
-    commands: Mutex<Sender<Command>>,
+    commands: Mutex<Sender<SamplingCommand>>,
     sink: RecordSink,
     devices: Vec<DeviceDescription>,
 }
 
 /// A command to the thread. Its sender is dropped when it is done.
 #[derive(Debug)]
-enum Command {
+enum SamplingCommand {
     Drain(Sender<()>),
-    End(Until, Sender<()>),
+    End(SamplesUntil, Sender<()>),
 }
 
 /// What a thread samples.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct SamplingPlan {
     pub(super) cupti: &'static Api,
     pub(super) api: &'static PmApi,
     pub(super) version: u32,
-    pub(super) settings: Settings,
+    pub(super) settings: PmSettings,
     pub(super) devices: Vec<DeviceDescription>,
     pub(super) sink: RecordSink,
 }
 
 /// What became of a start: the numbers of the devices that are sampled, and notes about the others.
 #[derive(Debug, Default)]
-pub(super) struct Started {
+pub(super) struct StartOutcome {
     pub(super) sampled: Vec<i32>,
     pub(super) failed: Vec<(i32, Unavailable)>,
     pub(super) notes: Vec<String>,
@@ -65,7 +65,7 @@ pub(super) const CLOCK_BOUND_NS: u64 = 2_400;
 /// The state of the thread.
 #[derive(Debug)]
 struct SamplingThread {
-    plan: Plan,
+    plan: SamplingPlan,
     devices: Vec<DeviceSampling>,
     /// Dropped after the devices, so that the next recording starts only then.
     lease: ProfilerLease,
@@ -76,7 +76,7 @@ impl PmRecording {
     ///
     /// # Errors
     /// Why no device is sampled.
-    pub(super) fn start(plan: Plan, lease: ProfilerLease) -> Result<(Started, PmRecording), Unavailable> {
+    pub(super) fn start(plan: SamplingPlan, lease: ProfilerLease) -> Result<(StartOutcome, PmRecording), Unavailable> {
         let (commands, received) = channel();
         let (ready, answer) = channel();
         let recording = PmRecording {
@@ -99,7 +99,7 @@ impl PmRecording {
     }
 
     /// Sends a command; returns whether it was done in that time.
-    fn command(&self, command: impl FnOnce(Sender<()>) -> Command, patience: Duration) -> bool {
+    fn command(&self, command: impl FnOnce(Sender<()>) -> SamplingCommand, patience: Duration) -> bool {
         let (done, answer) = channel();
         let sent = self.commands.lock().unwrap_or_else(PoisonError::into_inner).send(command(done));
         // A thread that has ended takes no command.
@@ -109,7 +109,7 @@ impl PmRecording {
 
 impl Recording for PmRecording {
     fn drain(&self) {
-        self.command(Command::Drain, DRAIN_LIMIT);
+        self.command(SamplingCommand::Drain, DRAIN_LIMIT);
     }
 
     fn clock(&self) -> Option<u64> {
@@ -118,8 +118,8 @@ impl Recording for PmRecording {
 
     fn stop(&self, end: Timestamp, deadline: Instant) {
         let limit = EndLimits::new(Instant::now(), deadline).library;
-        let until = Until { at: to_vendor_clock(end, self.cupti.timestamp()) };
-        if !self.command(|done| Command::End(until, done), limit) {
+        let until = SamplesUntil { at: to_vendor_clock(end, self.cupti.timestamp()) };
+        if !self.command(|done| SamplingCommand::End(until, done), limit) {
             self.sink.note("libcupti hung while PM sampling was stopped; the samples that it had are lost");
         }
     }
@@ -131,10 +131,10 @@ impl Recording for PmRecording {
 
 impl SamplingThread {
     fn run(
-        plan: Plan,
+        plan: SamplingPlan,
         lease: ProfilerLease,
-        ready: &Sender<Result<Started, Unavailable>>,
-        commands: &Receiver<Command>,
+        ready: &Sender<Result<StartOutcome, Unavailable>>,
+        commands: &Receiver<SamplingCommand>,
     ) {
         let mut thread = SamplingThread { plan, devices: Vec::new(), lease };
         match thread.start_devices() {
@@ -151,10 +151,10 @@ impl SamplingThread {
         }
     }
 
-    fn start_devices(&mut self) -> Result<Started, Unavailable> {
-        let Plan { api, version, settings, devices, sink, .. } = &self.plan;
-        self.lease.initialize(api).map_err(super::ffi::Failed::to_unavailable)?;
-        let mut started = Started::default();
+    fn start_devices(&mut self) -> Result<StartOutcome, Unavailable> {
+        let SamplingPlan { api, version, settings, devices, sink, .. } = &self.plan;
+        self.lease.initialize(api).map_err(super::ffi::CallFailure::to_unavailable)?;
+        let mut started = StartOutcome::default();
         for device in devices {
             match DeviceSampling::start(api, *version, device, settings, sink) {
                 Ok(sampling) => {
@@ -174,14 +174,14 @@ impl SamplingThread {
         }
     }
 
-    fn sample_until_end(mut self, commands: &Receiver<Command>) {
+    fn sample_until_end(mut self, commands: &Receiver<SamplingCommand>) {
         let interval = Duration::from_nanos(self.plan.settings.interval_ns);
         let pause = interval.saturating_mul(INTERVALS_PER_DECODE).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         loop {
             match commands.recv_timeout(pause) {
-                Ok(Command::Drain(_done)) => self.deliver_samples(),
+                Ok(SamplingCommand::Drain(_done)) => self.deliver_samples(),
                 Err(RecvTimeoutError::Timeout) => self.deliver_samples(),
-                Ok(Command::End(until, done)) => {
+                Ok(SamplingCommand::End(until, done)) => {
                     self.finish(until);
                     // The answer is given when all is released.
                     drop(self);
@@ -194,10 +194,10 @@ impl SamplingThread {
     }
 
     fn deliver_samples(&mut self) {
-        self.for_each_device(|device, sink| device.deliver_samples(Until { at: u64::MAX }, sink));
+        self.for_each_device(|device, sink| device.deliver_samples(SamplesUntil { at: u64::MAX }, sink));
     }
 
-    fn finish(&mut self, until: Until) {
+    fn finish(&mut self, until: SamplesUntil) {
         self.for_each_device(|device, sink| device.finish(until, sink));
         let sink = self.plan.sink.clone();
         self.devices.iter().for_each(|device| sink.note(summary_of(device)));

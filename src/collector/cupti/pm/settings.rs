@@ -5,7 +5,7 @@ use crate::collector::{Options, Unavailable, Why};
 
 /// The settings of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Settings {
+pub(super) struct PmSettings {
     /// The metrics, such as `sm__cycles_active.avg`, each once.
     pub(super) metrics: Vec<String>,
     /// The numbers of the devices to sample; empty for all.
@@ -15,12 +15,12 @@ pub(super) struct Settings {
 
 const DEFAULT_INTERVAL_US: i64 = 1000;
 
-impl Settings {
+impl PmSettings {
     /// Reads the settings.
     ///
     /// # Errors
     /// Why they cannot be used.
-    pub(super) fn read(options: &Options) -> Result<Settings, Unavailable> {
+    pub(super) fn read(options: &Options) -> Result<PmSettings, Unavailable> {
         let invalid = |message: String, advice: &str| Unavailable::new(Why::Unsupported, message, advice);
         let mut metrics: Vec<String> = Vec::new();
         for name in options.list("CUPTI_PM_SAMPLING_METRICS") {
@@ -45,7 +45,7 @@ impl Settings {
         let devices = if devices == [-1] { Vec::new() } else { devices };
         let interval = options.number("CUPTI_PM_SAMPLING_INTERVAL_US").unwrap_or(DEFAULT_INTERVAL_US);
         let interval_ns = u64::try_from(interval).unwrap_or(0).max(1).saturating_mul(1000);
-        Ok(Settings { metrics, devices, interval_ns })
+        Ok(PmSettings { metrics, devices, interval_ns })
     }
 }
 
@@ -53,13 +53,13 @@ impl Settings {
 mod tests {
     use super::*;
 
-    fn read(metrics: &[&str], devices: &[&str], interval: Option<i64>) -> Result<Settings, Unavailable> {
+    fn read(metrics: &[&str], devices: &[&str], interval: Option<i64>) -> Result<PmSettings, Unavailable> {
         let mut options = Options::default();
         let list = |texts: &[&str]| texts.iter().map(ToString::to_string).collect::<Vec<_>>();
         options.set("CUPTI_PM_SAMPLING_METRICS", list(metrics));
         options.set("CUPTI_PM_SAMPLING_DEVICE_ID", list(devices));
         interval.into_iter().for_each(|interval| options.set("CUPTI_PM_SAMPLING_INTERVAL_US", interval));
-        Settings::read(&options)
+        PmSettings::read(&options)
     }
 
     #[test]
