@@ -14,7 +14,7 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// Versions whose host works without a driver; later ones crash or return errors.
-const WITHOUT_DRIVER: [&str; 4] = ["12.6", "12.9", "13.0", "13.1"];
+const WITHOUT_DRIVER: [&str; 3] = ["12.9", "13.0", "13.1"];
 const CHIP: &str = "GH100";
 const PM_SAMPLING: u64 = 1;
 
@@ -149,6 +149,10 @@ fn evaluate_recorded_image() {
     let unpacked = Command::new("gzip").arg("-dc").arg(recorded.join("pm.img.gz")).output().unwrap();
     std::fs::write(&image, unpacked.stdout).unwrap();
     with_each(|version, libraries| {
+        // Before the version that recorded it, a throughput has other parts.
+        if version.starts_with("12.") {
+            return;
+        }
         let arguments = [libraries, &[image.to_str().unwrap()], &metrics].concat();
         let found = child::start("evaluate", &arguments);
         assert_eq!(found.end, "exit 0", "{version}");
