@@ -49,12 +49,14 @@ record() {
 # on_simulated_gpu COMMAND...: runs it where the loader finds the simulated GPU, which the tests build too.
 on_simulated_gpu() {
   echo 'there is no GPU here: on the SIMULATED one, which proves nothing about a real GPU'
-  cargo build --locked --target-dir "$target" --package sim-cuda-driver --package sim-cuda-cupti || return
+  cargo build --locked --target-dir "$target" --package sim-cuda-driver --package sim-cuda-cupti \
+    --package sim-cuda-nvml || return
   local folder=$CARGO_TARGET_DIR/simulated-gpu
   mkdir -p "$folder"
   ln -sf "$target/debug/deps/libsim_cuda.so" "$folder/libcuda.so.1"
   ln -sf "$target/debug/deps/libsim_cuda.so" "$folder/libcudart.so.12"
   ln -sf "$target/debug/deps/libsim_cupti.so" "$folder/libcupti.so.13"
+  ln -sf "$target/debug/deps/libsim_nvml.so" "$folder/libnvidia-ml.so.1"
   LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"
 }
 

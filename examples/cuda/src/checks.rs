@@ -83,6 +83,32 @@ impl Checks<'_> {
         self.waits(report);
         self.runtime(report);
         self.losses(report, &stats);
+        self.telemetry(report, &stats);
+    }
+
+    /// Checks that the GPUs' power, clocks and memory are possible.
+    fn telemetry(&self, report: &mut Report, stats: &TraceStats) {
+        const NAME: &str = "power, clocks and memory";
+        let nvml = stats.collectors.iter().find(|collector| collector.name == "nvml");
+        match nvml.map(|nvml| &nvml.state) {
+            None => return report.check(NAME, false, "there is no collector"),
+            Some(Err(reason)) => return report.pass_over(NAME, &reason.to_string()),
+            Some(Ok(_)) => {}
+        }
+        let ranges = [("Power (W)", 0.1, 2_000.0), ("SM Clock (MHz)", 100.0, 4_000.0), ("Memory Used (MiB)", 1.0, 1e9)];
+        let mut figures = Vec::new();
+        let mut passed = true;
+        for gpu in 0..self.gpus {
+            for (name, least, most) in ranges {
+                let group = format!("GPU {gpu} Counters");
+                let samples = self.view.samples.iter().filter(|sample| sample.group == group && sample.metric == name);
+                let values: Vec<_> = samples.map(|sample| sample.value).collect();
+                passed &= !values.is_empty() && values.iter().all(|value| (least..=most).contains(value));
+                let first = values.first().copied().unwrap_or(f64::NAN);
+                figures.push(format!("{name} {first} ({} samples)", values.len()));
+            }
+        }
+        report.check(NAME, passed, figures.join(", "));
     }
 
     fn collector(&self, report: &mut Report, stats: &TraceStats) {

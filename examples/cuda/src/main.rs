@@ -14,6 +14,8 @@
 //! are two. Each check prints a line: PASS or FAIL, its name, and the measured figures. The exit status is 0 only if all
 //! passed.
 //!
+//! The recording also samples power, clocks and memory ten times a second, and checks their ranges where NVML is installed.
+//!
 //! - `--overhead`: also measures a launch without the layer, with it, and with CUPTI.
 //! - `--soak SECONDS`: instead, keeps the newest records while threads launch kernels; checks memory and counts.
 //! - `--spill SECONDS`: the same while the oldest records are moved to disk; checks the parts.
@@ -53,6 +55,9 @@ use tracing_subscriber::util::SubscriberInitExt;
 use view::View;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// How often power, clocks and memory are sampled.
+const TELEMETRY_HZ: u32 = 10;
 
 /// The options of the command line.
 #[derive(Default)]
@@ -130,7 +135,8 @@ fn seconds(option: &str, value: Option<String>) -> Outcome<Duration> {
 
 /// Runs all checks; keeps the trace of the first recording.
 fn accept(path: &str, report: &mut Report) -> Outcome<()> {
-    let (layer, guard) = KinetoLayer::builder().no_output().record_from_start(false).build()?;
+    let builder = KinetoLayer::builder().no_output().record_from_start(false);
+    let (layer, guard) = builder.device_telemetry(TELEMETRY_HZ).build()?;
     tracing_subscriber::registry().with(layer).init();
     let profiler = guard.profiler();
 
