@@ -3,12 +3,15 @@
 //! It is appended to, and copied without the replaced entries when they are the greater part. What is appended counts once the
 //! length in the header covers it, so a process may be killed at any time. It uses half of its slots, so that there is always room for
 //! the copy; the last of that half are for small entries, without which records mean nothing.
+//!
+//! Threads append while the copy is made, because words below the published length never change. Only the entries that were appended
+//! after the length was last read are copied under the lock.
 
 use super::layout::{GENERATION, HEAD_WORDS, LENGTHS, entry_kind, entry_words};
 use super::queue::Backoff;
 use crate::buffer::{SLOT_WORDS, SlotFile, SlotUse};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The journal of a file.
@@ -16,11 +19,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(super) struct Journal {
     file: &'static SlotFile,
     state: Mutex<JournalState>,
+    /// Whether a thread copies it.
+    is_copied: AtomicBool,
 }
 
 /// Nothing is allocated under the lock, because an allocator with spans would wait for it.
 #[derive(Debug)]
 struct JournalState {
+    text: JournalText,
+    /// The length at which it is compacted.
+    compact_at: usize,
+    /// Compactions that freed little.
+    backoff: Backoff,
+}
+
+/// The entries of one generation.
+#[derive(Debug)]
+struct JournalText {
     generation: u64,
     slots: Vec<JournalSlot>,
     /// The list never grows beyond that, which is its capacity.
@@ -30,10 +45,16 @@ struct JournalState {
     entries: usize,
     /// How many of these remove others.
     removals: usize,
-    /// The length at which it is compacted.
-    compact_at: usize,
-    /// Compactions that freed little.
-    backoff: Backoff,
+}
+
+/// A copy of a journal without the replaced entries, in slots of its own.
+#[derive(Debug)]
+struct JournalCopy {
+    text: JournalText,
+    /// What was copied: the journal as it was when it was read last.
+    source: JournalText,
+    /// Whether all of it had room.
+    fits: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,21 +78,16 @@ const SLOTS_FOR_REMOVALS: usize = 1;
 /// A journal is compacted when it has doubled and grown by so many words.
 const LEAST_GROWTH: usize = 1 << 15;
 
+/// How often a copying thread adds what was appended meanwhile without the lock; fewer words are added under the lock.
+const ROUNDS: usize = 8;
+const FEW_WORDS: usize = 1 << 12;
+
 impl Journal {
     /// Creates a journal of at most so many slots of a file.
     pub(super) fn new(file: &'static SlotFile, slots_max: usize) -> Journal {
-        let slots = Vec::with_capacity(slots_max / 2);
-        let state = JournalState {
-            generation: 0,
-            slots,
-            slots_max: slots_max / 2,
-            length: 0,
-            entries: 0,
-            removals: 0,
-            compact_at: LEAST_GROWTH,
-            backoff: Backoff::new(),
-        };
-        Journal { file, state: Mutex::new(state) }
+        let text = JournalText::new(0, slots_max / 2);
+        let state = JournalState { text, compact_at: LEAST_GROWTH, backoff: Backoff::new() };
+        Journal { file, state: Mutex::new(state), is_copied: AtomicBool::new(false) }
     }
 
     fn lock(&self) -> MutexGuard<'_, JournalState> {
@@ -83,89 +99,130 @@ impl Journal {
         let words: usize = entries.clone().map(Vec::len).sum();
         let removals = entries.clone().filter_map(|entry| entry.first()).filter(|first| entry_kind(**first).1).count();
         let mut state = self.lock();
-        let (before, mut count) = (state.length, 0);
+        let text = &mut state.text;
+        let (before, mut count) = (text.length, 0);
         let left = if are_large { SLOTS_FOR_SMALL } else { usize::from(removals == 0) * SLOTS_FOR_REMOVALS };
-        let slots_max = state.slots_max.saturating_sub(left);
+        let slots_max = text.slots_max.saturating_sub(left);
         let mut entries = entries.inspect(|_| count += 1);
         let may_fit = before + words <= slots_max * SLOT_WORDS;
-        let fits = may_fit && entries.all(|entry| state.write(self.file, slots_max, entry.iter().copied()));
+        let fits = may_fit && entries.all(|entry| text.write(self.file, slots_max, entry.iter().copied()));
         if fits {
-            state.entries += count;
-            state.removals += removals;
-            state.publish(self.file);
+            text.entries += count;
+            text.removals += removals;
+            text.publish(self.file);
         } else {
             // The next check compacts it.
-            (state.length, state.compact_at) = (before, 0);
+            text.length = before;
+            state.compact_at = 0;
         }
         fits
     }
 
     /// Copies the entries that were not replaced, if the others are many.
     pub(super) fn compact_if_due(&self) {
-        let (count, slots_max) = {
-            let state = self.lock();
-            let is_useful = || state.removals > state.entries / USEFUL_PART || state.backoff.is_over();
-            if state.length < state.compact_at || !is_useful() {
-                return;
-            }
-            (state.entries, state.slots_max)
-        };
-        let mut last: HashMap<EntryKey, usize> = HashMap::with_capacity(count + count / 2 + 64);
-        let mut copy = JournalState {
-            generation: 0,
-            slots: Vec::with_capacity(slots_max),
-            slots_max,
-            length: 0,
-            entries: 0,
-            removals: 0,
-            compact_at: usize::MAX,
-            backoff: Backoff::new(),
-        };
-        let mut state = self.lock();
-        if state.entries > last.capacity() {
-            // The next call tries again.
+        if self.is_copied.swap(true, Ordering::Acquire) {
             return;
         }
-        let positions = state.positions();
-        for (at, key, removes) in positions {
+        if self.is_compaction_due() {
+            let mut copy = self.copy_needed();
+            // Each round has what was appended during the one before, which is less.
+            let _ = (0..ROUNDS).take_while(|_| self.copy_appended(&mut copy) > FEW_WORDS).count();
+            self.replace_by(copy);
+        }
+        self.is_copied.store(false, Ordering::Release);
+    }
+
+    fn is_compaction_due(&self) -> bool {
+        let state = self.lock();
+        let is_useful = || state.text.removals > state.text.entries / USEFUL_PART || state.backoff.is_over();
+        state.text.length >= state.compact_at && is_useful()
+    }
+
+    /// Copies the entries that were not replaced.
+    fn copy_needed(&self) -> JournalCopy {
+        let slots_max = self.lock().text.slots_max;
+        let (mut source, mut text) = (JournalText::new(0, slots_max), JournalText::new(0, slots_max));
+        text.generation = {
+            let state = self.lock();
+            source.read(&state.text);
+            state.text.generation + 1
+        };
+        let mut last: HashMap<EntryKey, usize> = HashMap::new();
+        for (at, key, removes) in source.positions(0) {
             if removes {
                 last.remove(&key);
             } else {
                 last.insert(key, at);
             }
         }
-        copy.generation = state.generation + 1;
-        let (mut fits, before) = (true, state.length);
-        for (at, key, _) in state.positions() {
-            if last.get(&key) == Some(&at) {
-                let length = entry_words(state.word(at));
-                fits = fits && copy.write(self.file, slots_max, (at..at + length).map(|at| state.word(at)));
-                copy.entries += 1;
-            }
+        let mut fits = true;
+        let is_last = |(at, key, _): &(usize, EntryKey, bool)| last.get(key) == Some(at);
+        for (at, ..) in source.positions(0).filter(is_last) {
+            let end = at + entry_words(source.word(at));
+            fits = fits && text.write(self.file, slots_max, (at..end).map(|at| source.word(at)));
+            text.entries += 1;
         }
-        if fits {
+        JournalCopy { text, source, fits }
+    }
+
+    /// Copies what was appended since the last call; returns how many words that were.
+    fn copy_appended(&self, copy: &mut JournalCopy) -> usize {
+        let from = copy.source.length;
+        copy.source.read(&self.lock().text);
+        copy.add_from(from, self.file);
+        copy.source.length - from
+    }
+
+    /// Makes a copy the journal, after adding what was appended since.
+    fn replace_by(&self, mut copy: JournalCopy) {
+        let mut state = self.lock();
+        let (from, before) = (copy.source.length, state.text.length);
+        copy.source.read(&state.text);
+        copy.add_from(from, self.file);
+        if copy.fits {
             // Before it is full.
-            let most = slots_max * SLOT_WORDS / 8 * 7;
-            copy.compact_at = (copy.length * 2).min(most).max(copy.length + LEAST_GROWTH);
-            copy.publish(self.file);
-            std::mem::swap(&mut *state, &mut copy);
-            std::mem::swap(&mut state.backoff, &mut copy.backoff);
+            let most = copy.text.slots_max * SLOT_WORDS / 8 * 7;
+            state.compact_at = (copy.text.length * 2).min(most).max(copy.text.length + LEAST_GROWTH);
+            copy.text.publish(self.file);
+            std::mem::swap(&mut state.text, &mut copy.text);
         }
         // If a copy has no room, it may have later.
-        let freed = before - state.length;
+        let freed = before.saturating_sub(state.text.length);
         state.backoff.note_try(freed > before / USEFUL_PART);
         drop(state);
-        copy.slots.iter().for_each(|each| self.file.free_slot(each.slot));
+        copy.text.slots.iter().for_each(|each| self.file.free_slot(each.slot));
     }
 }
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        self.lock().slots.iter().for_each(|each| self.file.free_slot(each.slot));
+        self.lock().text.slots.iter().for_each(|each| self.file.free_slot(each.slot));
     }
 }
 
-impl JournalState {
+impl JournalCopy {
+    /// Adds what follows that word of the journal.
+    fn add_from(&mut self, from: usize, file: &'static SlotFile) {
+        let JournalCopy { text, source, fits } = self;
+        for (_, _, removes) in source.positions(from) {
+            text.entries += 1;
+            text.removals += usize::from(removes);
+        }
+        *fits = *fits && text.write(file, text.slots_max, (from..source.length).map(|at| source.word(at)));
+    }
+}
+
+impl JournalText {
+    fn new(generation: u64, slots_max: usize) -> JournalText {
+        JournalText { generation, slots: Vec::with_capacity(slots_max), slots_max, length: 0, entries: 0, removals: 0 }
+    }
+
+    /// Makes this show the same words as another text that has grown.
+    fn read(&mut self, other: &JournalText) {
+        self.slots.extend(other.slots.iter().skip(self.slots.len()));
+        self.length = other.length;
+    }
+
     /// Writes words after the others, without publishing them; returns `false` if so many slots have no room.
     fn write(&mut self, file: &'static SlotFile, slots_max: usize, words: impl Iterator<Item = u64>) -> bool {
         for word in words {
@@ -203,9 +260,9 @@ impl JournalState {
         place.map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
-    /// Returns the place and key of each entry, and whether it removes others.
-    fn positions(&self) -> impl Iterator<Item = (usize, EntryKey, bool)> {
-        let mut next = 0;
+    /// Returns the place and key of each entry from that word on, and whether it removes others.
+    fn positions(&self, from: usize) -> impl Iterator<Item = (usize, EntryKey, bool)> {
+        let mut next = from;
         std::iter::from_fn(move || {
             let at = next;
             (at + HEAD_WORDS <= self.length).then_some(())?;

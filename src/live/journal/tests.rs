@@ -111,6 +111,64 @@ fn full_journal_is_not_compacted_again_and_again() {
 }
 
 #[test]
+fn journal_takes_entries_while_it_is_copied() {
+    let (_folder, file) = create(4 << 20);
+    let put = |key, value| file.put(JournalKind::Site, (key, 0), |out| out.extend([value; 100]));
+    assert!((0..500).all(|key| put(key % 100, byte(key))));
+    let before = file.journal.lock().text.length;
+    let mut copy = file.journal.copy_needed();
+    // The lock is free: what the copy has is replaced, removed and added.
+    assert!(put(1, 1) && put(100, 2));
+    file.remove(JournalKind::Site, (2, 0));
+    assert!(file.journal.copy_appended(&mut copy) > 0 && file.journal.copy_appended(&mut copy) == 0);
+    assert!(put(1, 3) && put(101, 4));
+    file.remove(JournalKind::Site, (100, 0));
+    let kept = read(&file);
+    file.journal.replace_by(copy);
+    assert_eq!(file.slot_file().header()[GENERATION].load(Ordering::Relaxed), 1);
+    assert!(file.journal.lock().text.length < before / 4);
+    let entries = read(&file);
+    assert_eq!(entries, kept);
+    let value = |key| entries.get(&(JournalKind::Site as u32, key)).map(|value| value[0]);
+    assert_eq!([0, 1, 2, 100, 101].map(value), [Some(byte(400)), Some(3), None, None, Some(4)]);
+}
+
+#[test]
+fn threads_append_while_others_copy_the_journal() {
+    const ROUNDS: u64 = 2000;
+    let (_folder, file) = create(16 << 20);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..2)
+            .map(|writer| {
+                let file = &file;
+                let write = move || {
+                    for round in 0..ROUNDS {
+                        let key = writer * 10 + round % 10;
+                        assert!(file.put(JournalKind::Retained, (key, 0), |out| out.extend(round.to_le_bytes())));
+                        let small = (writer << 32 | round, 0);
+                        assert!(file.put(JournalKind::LargePayload, small, |out| out.extend([1; 8])));
+                        if !round.is_multiple_of(100) {
+                            file.remove(JournalKind::LargePayload, small);
+                        }
+                    }
+                };
+                std::thread::Builder::new().spawn_scoped(scope, write).unwrap()
+            })
+            .collect();
+        while !writers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            let mut copy = file.journal.copy_needed();
+            file.journal.copy_appended(&mut copy);
+            file.journal.replace_by(copy);
+        }
+    });
+    assert_eq!(file.maintain(), LiveGaps::default());
+    let entries = read(&file);
+    assert_eq!(entries.len() as u64, 2 * (10 + ROUNDS / 100));
+    let last = |key: u64| entries[&(JournalKind::Retained as u32, key)].clone();
+    assert!((0..20).all(|key| last(key) == (ROUNDS - 10 + key % 10).to_le_bytes()));
+}
+
+#[test]
 fn chunks_stay_with_their_file() {
     let ((_one, first), (_other, second)) = (create(1 << 20), create(1 << 20));
     let pool = ChunkPool::new(1 << 20, 0);
