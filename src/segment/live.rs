@@ -11,7 +11,7 @@ use crate::encoding::Encoded;
 use crate::live::{JournalKind, LiveHeader, journal_entries};
 use crate::recorder::{EvictionCounts, LaneRow, LargePayload, RecordedPart, StoredPart};
 use crate::time::{Ticks, Timestamp};
-use crate::trace::{Recorded, Stretch, Trace, TraceInfo, TraceMetadata, Window};
+use crate::trace::{Recorded, Stretch, Trace, TraceInfo, TraceMetadata, Window, WindowSet};
 use kineto_trace::fallible::attempt;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -221,57 +221,45 @@ impl LiveContents {
         let last = parts.iter().filter_map(last_time).max().unwrap_or_default().max(last_anchor);
         let damaged = &mut self.damaged;
         let evicted = entries.get::<EvictionCounts>(JournalKind::Evicted).unwrap_or_default();
-        // Records that were to be moved are shown also where others are missing.
         let until = moved.as_ref().and_then(|moved| moved.until);
-        // Windows contain their ends.
-        let after = until.map(|until| Ticks(until.0.saturating_add(1)));
-        let since = if moved.is_some() { after } else { evicted.horizon };
         let windows = entries.all::<(Ticks, Option<Ticks>)>(JournalKind::Window, damaged);
-        let windows = windows.into_iter().map(|((epoch, _), (start, end))| {
-            let end = end.unwrap_or(last).max(start);
-            let window = Window::new(epoch, start, end);
-            let cut = |at: Ticks| since.map_or(at, |since| at.max(since));
-            Window { start: cut(start), end: cut(end), is_cut: since.is_some(), ..window }
-        });
-        let windows: Vec<Window> = windows.collect();
-        let stretches = entries.all::<(Ticks, Option<Ticks>)>(JournalKind::DeviceWindow, damaged);
-        let stretches =
-            stretches.into_iter().map(|(key, (start, end))| (key.0, (start, end.unwrap_or(last).max(start))));
-        let mut stretches: Vec<(u64, Stretch)> = stretches.collect();
-        // Collectors deliver records late, so those of parts that were moved are not cut.
-        let horizon = evicted.horizon.filter(|_| moved.is_none());
-        let uncut =
-            stretches.iter().map(|(_, stretch)| *stretch).reduce(|all, next| (all.0.min(next.0), all.1.max(next.1)));
-        let cut = |at: Ticks| horizon.map_or(at, |horizon| at.max(horizon));
-        stretches.iter_mut().for_each(|(_, stretch)| *stretch = (cut(stretch.0), cut(stretch.1)));
+        let windows = windows.into_iter();
+        let host = windows.map(|((epoch, _), (start, end))| Window::new(epoch, start, end.unwrap_or(last).max(start)));
+        let mut devices: BTreeMap<u64, Vec<Stretch>> = BTreeMap::new();
+        for ((collector, _), (start, end)) in entries.all::<(Ticks, Option<Ticks>)>(JournalKind::DeviceWindow, damaged)
+        {
+            devices.entry(collector).or_default().push((start, end.unwrap_or(last).max(start)));
+        }
+        let (numbers, devices): (Vec<u64>, Vec<_>) = devices.into_iter().unzip();
+        let mut windows = WindowSet::new(host.collect(), devices, last);
+        windows = match moved {
+            // Records that were to be moved are shown also where others are missing. Windows contain their ends.
+            Some(_) => windows.cut_to_segment(until.map(|until| Ticks(until.0.saturating_add(1)))),
+            None => windows.cut_to_horizon(&evicted),
+        };
         // A device's clock may be ahead, and its work may be known before it has ended.
         let latest = Timestamp::from_nanos(converter.timestamp_of(last).as_nanos().saturating_add(AHEAD_NS));
-        let all = || {
-            let host = windows.iter().map(|window| (window.start, window.end));
-            host.chain(
-                stretches.iter().map(|(_, (start, end))| (since.map_or(*start, |since| since.max(*start)), *end)),
-            )
-        };
-        let start = all().map(|stretch| stretch.0).min().unwrap_or(last);
-        let end = all().map(|stretch| stretch.1).max().unwrap_or(last).max(start);
         let lanes = entries.all::<LaneRow>(JournalKind::Lane, damaged).into_iter();
         // A lane is found by its number.
         let lanes = lanes.filter(|((number, _), lane)| lane.number == *number).map(|(_, lane)| lane).collect();
         let sites = entries.list(JournalKind::Site, damaged, SiteDescription::unknown);
         let payloads = entries.all::<Arc<LargePayload>>(JournalKind::LargePayload, damaged);
         let payloads = payloads.into_iter().map(|((id, _), payload)| (id, payload)).collect();
-        let mut recorded = Recorded::of_live_file(lanes, sites, windows, (start, end), evicted);
+        let mut recorded =
+            Recorded::of_live_file(lanes, sites, std::mem::take(&mut windows.host), windows.extent, evicted);
         // Records of threads that had not noticed the end of an earlier recording.
         parts.retain(|part| part.records().len() > 0);
         recorded.add_stored(parts, payloads);
-        let mut collections = read_collections(entries, self.blocks, &stretches, until, damaged);
-        for collection in &mut collections {
+        let mut collections = read_collections(entries, self.blocks, until, damaged);
+        for (number, collection) in &mut collections {
+            windows.assign_device(numbers.iter().position(|of| of == number).unwrap_or(usize::MAX), collection);
             collection.latest = collection.latest.max(latest);
             let open = collection.windows.last_mut().filter(|window| window.1 >= last);
             let latest = converter.ticks_at(latest);
             open.into_iter().for_each(|window| window.1 = latest);
-            collection.uncut_window = uncut.filter(|_| horizon.is_some()).map(|(start, end)| (start, end.max(latest)));
+            collection.uncut_window = collection.uncut_window.map(|(start, end)| (start, end.max(latest)));
         }
+        let collections = collections.into_iter().map(|(_, collection)| collection).collect();
         Ok((Trace::new(recorded, collections, Vec::new(), converter, Arc::new(metadata), info), self.damaged))
     }
 
@@ -294,14 +282,13 @@ impl LiveContents {
     }
 }
 
-/// Returns the collectors with their records.
+/// Returns the collectors, each with its number and its records.
 fn read_collections(
     entries: &Entries<'_>,
     mut blocks: Vec<FoundBlock>,
-    stretches: &[(u64, Stretch)],
     until: Option<Ticks>,
     damaged: &mut u64,
-) -> Vec<Collection> {
+) -> Vec<(u64, Collection)> {
     let mut collections = entries.all::<Collection>(JournalKind::Collection, damaged);
     for ((number, _), tables) in entries.all(JournalKind::Tables, damaged) {
         if let Some(collection) = collections.get_mut(&(number, 0)) {
@@ -334,10 +321,7 @@ fn read_collections(
         let added = collection.records.add_live_block(block.arena, block.words.clone(), &newer);
         *damaged += u64::from(added.is_none());
     }
-    for ((number, _), collection) in &mut collections {
-        collection.windows = stretches.iter().filter(|(of, _)| of == number).map(|(_, stretch)| *stretch).collect();
-    }
-    collections.into_values().collect()
+    collections.into_iter().map(|((number, _), collection)| (number, collection)).collect()
 }
 
 impl<'j> Entries<'j> {

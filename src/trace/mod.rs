@@ -18,6 +18,7 @@ mod stats;
 mod thread;
 mod violations;
 mod walk;
+mod window_set;
 
 pub use cpu::CpuTraceBuilder;
 pub(crate) use cpu::{CpuTrace, StoredCpuTrace};
@@ -33,6 +34,7 @@ pub use stats::{RecordedTime, TraceStats};
 pub(crate) use thread::symbols::StackSymbols;
 pub use violations::InvariantViolation;
 pub(crate) use violations::Violations;
+pub(crate) use window_set::WindowSet;
 
 use crate::buffer::Loss;
 use crate::clock::Converter;

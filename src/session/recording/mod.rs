@@ -30,7 +30,7 @@ use crate::os::{fork, platform, process};
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::recorder::{RecordedBuffers, Recorder, ThreadFilter};
 use crate::time::{Ticks, Timestamp};
-use crate::trace::{PostProcess, Recorded, StackSymbols, Trace, TraceInfo, TraceMetadata, Violations};
+use crate::trace::{PostProcess, Recorded, StackSymbols, Trace, TraceInfo, TraceMetadata, Violations, WindowSet};
 use crate::write::sink::Sinks;
 use clock_thread::ClockThread;
 pub(super) use clock_thread::Duties;
@@ -42,7 +42,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use while_open::WhileOpen;
-use windows::{HOST_TYPES, RecordingWindows, WindowSet};
+use windows::{HOST_TYPES, RecordingWindows};
 
 /// The recordings of one layer, or those of a memory profile.
 ///
@@ -267,7 +267,7 @@ impl SessionRecording {
     /// Ends the recording and returns what is committed, without waiting for any thread.
     pub(super) fn end(&self, state: &mut RecordingState) -> Result<Trace, Error> {
         let is_recording = matches!(state.phase, SessionPhase::Recording);
-        let windows = is_recording.then(|| self.windows.end()).flatten().ok_or_else(none_is_running)?;
+        let (windows, since) = is_recording.then(|| self.windows.end()).flatten().ok_or_else(none_is_running)?;
         state.phase = SessionPhase::Idle;
         self.clock_thread.end_spilling();
         self.observers.queue_event(SessionEvent::Stopped);
@@ -278,7 +278,7 @@ impl SessionRecording {
         state.is_metadata_shared = true;
         state.reports.close_builder(end);
         self.recorder.gather_losses();
-        let converter = build_converter(self.clock_thread.take_anchors(), windows.since, None);
+        let converter = build_converter(self.clock_thread.take_anchors(), since, None);
         let taken = self.recorder.take_recorded();
         let (windows, taken) = self.cut_windows(state, None, windows, taken, &converter);
         let recorded = windows.assign_windows(&mut collections, taken, &self.recorder, true);

@@ -97,7 +97,7 @@ impl SessionRecording {
     ) -> Result<Trace, Error> {
         self.check_process()?;
         let is_recording = matches!(state.phase, SessionPhase::Recording);
-        let mut windows =
+        let (mut windows, since) =
             is_recording.then(|| self.windows.snapshot(taken.at)).flatten().ok_or_else(none_is_running)?;
         let end = Anchor::read_clocks();
         state.reports.close_builder(end.unix);
@@ -116,7 +116,7 @@ impl SessionRecording {
                 (collections, self.recorder.losses.take_counts())
             }
         };
-        let converter = build_converter(self.clock_thread.anchors(), windows.since, Some(end));
+        let converter = build_converter(self.clock_thread.anchors(), since, Some(end));
         let (windows, taken) = self.cut_windows(state, between, windows, taken, &converter);
         let recorded = windows.assign_windows(&mut collections, taken, &self.recorder, false);
         Ok(self.build_trace(state, recorded, collections, converter, &losses))

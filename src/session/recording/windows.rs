@@ -1,18 +1,17 @@
 //! The windows in which the host and each collector record. They pause together or one by one.
 
 use super::clock_thread::ClockThread;
-use crate::clock::{Anchor, Converter};
-use crate::collector::{Collection, Marks, Switch};
+use crate::clock::Anchor;
+use crate::collector::{Marks, Switch};
 use crate::correlation::CorrelationSink;
 use crate::live::JournalKind;
 use crate::memory;
-use crate::recorder::{EvictionCounts, RecordedBuffers, Recorder};
+use crate::recorder::Recorder;
 use crate::session::{FORKED_LOCK, lock_within};
 use crate::time::Ticks;
-use crate::trace::{Recorded, Stretch, Window};
+use crate::trace::{Stretch, Window, WindowSet};
 use kineto_trace::activity::{ActivityType, ActivityTypes};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 
 /// Opens and closes the recording's windows.
 ///
@@ -49,19 +48,6 @@ struct DeviceWindows {
     wanted: bool,
     open: Option<Ticks>,
     windows: Vec<Stretch>,
-}
-
-/// All windows of a recording.
-#[derive(Debug)]
-pub(super) struct WindowSet {
-    pub(super) host: Vec<Window>,
-    /// For each collector, in their order.
-    pub(super) devices: Vec<Vec<Stretch>>,
-    /// From the first start to the last end.
-    pub(super) extent: Stretch,
-    /// The extent before [`cut_to_times`](WindowSet::cut_to_times) cut it.
-    uncut_window: Option<Stretch>,
-    pub(super) since: Anchor,
 }
 
 /// The types that the host records itself.
@@ -195,8 +181,8 @@ impl RecordingWindows {
         now.ticks()
     }
 
-    /// Ends the recording and returns its windows; `None` if no recording is running.
-    pub(super) fn end(&self) -> Option<WindowSet> {
+    /// Ends the recording and returns its windows, and when it began; `None` if no recording is running.
+    pub(super) fn end(&self) -> Option<(WindowSet, Anchor)> {
         let mut state = self.lock_state();
         let since = state.since?;
         state.host.wanted = false;
@@ -206,11 +192,11 @@ impl RecordingWindows {
         drop(state);
         devices.iter().for_each(|device| device.switch.end_switching());
         let devices = devices.into_iter().map(|device| device.windows).collect();
-        Some(WindowSet::new(host.windows, devices, since))
+        Some((WindowSet::new(host.windows, devices, since.ticks()), since))
     }
 
-    /// Returns the windows of the running recording, as if it ended now.
-    pub(super) fn snapshot(&self, now: Ticks) -> Option<WindowSet> {
+    /// Returns the windows of the running recording, as if it ended now, and when it began.
+    pub(super) fn snapshot(&self, now: Ticks) -> Option<(WindowSet, Anchor)> {
         let state = self.lock_state();
         let since = state.since?;
         let mut host = state.host.windows.clone();
@@ -218,7 +204,7 @@ impl RecordingWindows {
         let open = state.host.open.map(|(epoch, start)| Window { is_cut: true, ..Window::new(epoch, start, now) });
         host.extend(open);
         let devices = state.devices.iter().map(|device| device.windows_until(now)).collect();
-        Some(WindowSet::new(host, devices, since))
+        Some((WindowSet::new(host, devices, since.ticks()), since))
     }
 
     /// Returns whether spans are recorded; `None` if no recording is running.
@@ -289,85 +275,6 @@ impl DeviceWindows {
     }
 }
 
-impl WindowSet {
-    fn new(host: Vec<Window>, devices: Vec<Vec<Stretch>>, since: Anchor) -> WindowSet {
-        let all = || host.iter().map(|window| (window.start, window.end)).chain(devices.iter().flatten().copied());
-        let start = all().map(|stretch| stretch.0).min().unwrap_or(since.ticks());
-        let end = all().map(|stretch| stretch.1).max().unwrap_or(start);
-        WindowSet { extent: (start, end), uncut_window: None, host, devices, since }
-    }
-}
-
-impl WindowSet {
-    /// Cuts the windows to two times, unless the recording began after the first of them.
-    pub(super) fn cut_to_times(mut self, times: Option<(SystemTime, SystemTime)>, converter: &Converter) -> WindowSet {
-        let is_in_time = |from: SystemTime| converter.timestamp_of(self.extent.0) <= from.into();
-        let Some((from, until)) = times.filter(|times| is_in_time(times.0)) else { return self };
-        self.cut_between(converter.ticks_at(from.into()), converter.ticks_at(until.into()));
-        self
-    }
-
-    /// Cuts off the time after `until`.
-    pub(super) fn cut_until(mut self, until: Ticks) -> WindowSet {
-        self.cut_between(self.extent.0.min(until), until);
-        self
-    }
-
-    /// Cuts the host's windows to what was not moved to disk before, also where records are missing since. Collectors deliver
-    /// records late, so their windows stay.
-    pub(super) fn cut_to_segment(mut self, moved_until: Option<Ticks>) -> WindowSet {
-        if let Some(since) = moved_until {
-            self.cut_host_between(since, self.extent.1.max(since));
-        }
-        self
-    }
-
-    /// Cuts off the time after `until` from the host's windows.
-    pub(super) fn cut_host_until(mut self, until: Ticks) -> WindowSet {
-        self.cut_host_between(self.extent.0.min(until), until);
-        self
-    }
-
-    fn cut_host_between(&mut self, from: Ticks, until: Ticks) {
-        let devices = self.devices.clone();
-        self.cut_between(from, until);
-        (self.devices, self.uncut_window) = (devices, None);
-    }
-
-    /// Cuts off the time before the horizon.
-    pub(super) fn cut_to_horizon(mut self, evicted: &EvictionCounts) -> WindowSet {
-        if let Some(horizon) = evicted.horizon.filter(|horizon| *horizon > self.extent.0) {
-            self.cut_between(horizon, self.extent.1.max(horizon));
-        }
-        self
-    }
-
-    fn cut_between(&mut self, from: Ticks, until: Ticks) {
-        let cut = |(start, end): Stretch| (start.clamp(from, until), end.clamp(from, until));
-        self.uncut_window.get_or_insert(self.extent);
-        self.extent = cut(self.extent);
-        for window in &mut self.host {
-            (window.start, window.end) = cut((window.start, window.end));
-            window.is_cut = true;
-        }
-        self.devices.iter_mut().flatten().for_each(|stretch| *stretch = cut(*stretch));
-    }
-
-    /// Assigns each collector its windows, and the host's to the recorded chunks.
-    pub(super) fn assign_windows(
-        self,
-        collections: &mut [Collection],
-        taken: RecordedBuffers,
-        owner: &Arc<Recorder>,
-        owned: bool,
-    ) -> Recorded {
-        for (collection, windows) in collections.iter_mut().zip(self.devices) {
-            (collection.windows, collection.uncut_window) = (windows, self.uncut_window);
-        }
-        Recorded::new(taken, self.host, self.extent, owner, owned)
-    }
-}
-
 /// Reads the clocks of collectors by calling foreign code.
 fn read_switch_clocks(switches: &[Arc<Switch>]) -> Vec<(Arc<Switch>, u64)> {
     switches.iter().map(|switch| (switch.clone(), switch.read_clock())).collect()
@@ -379,7 +286,6 @@ mod tests {
     use super::*;
     use crate::collector::CollectorSet;
     use kineto_trace::activity::ActivityGroup;
-    use std::time::Duration;
 
     fn recording_windows() -> RecordingWindows {
         let recorder = Arc::new(Recorder::for_tests());
@@ -410,9 +316,9 @@ mod tests {
             assert!(recording_windows.pause(ActivityGroup::Cpu.types()) && recording_windows.pause(ActivityTypes::ALL));
             assert!(recording_windows.recorder.epoch() == 0);
         }
-        let snapshot = recording_windows.snapshot(Ticks(u64::MAX)).unwrap();
+        let (snapshot, _) = recording_windows.snapshot(Ticks(u64::MAX)).unwrap();
         recording_windows.mark_range(true);
-        let windows = recording_windows.end().unwrap();
+        let (windows, _) = recording_windows.end().unwrap();
         assert_eq!((snapshot.host.len(), windows.host.len()), (2, 3));
         assert!(windows.host.is_sorted_by(|one, next| one.end <= next.start && one.epoch < next.epoch));
         assert_eq!(windows.extent, (windows.host[0].start, windows.host[2].end));
@@ -425,33 +331,7 @@ mod tests {
     fn windows_that_never_opened_are_empty() {
         let recording_windows = recording_windows();
         assert!(recording_windows.begin(vec![], None));
-        let windows = recording_windows.end().unwrap();
-        assert_eq!((windows.host.len(), windows.extent), (0, (windows.since.ticks(), windows.since.ticks())));
-    }
-
-    #[test]
-    fn between_cuts_devices_and_host_unless_begun_late() {
-        let at = |ns: u64| SystemTime::UNIX_EPOCH + Duration::from_nanos(ns);
-        let stretch = |start, end| (Ticks(start), Ticks(end));
-        let windows = |start| {
-            let window = Window::new(1, Ticks(start), Ticks(900));
-            let devices = vec![vec![stretch(start, 300), stretch(400, 900)], vec![]];
-            WindowSet::new(vec![window], devices, Anchor::read_clocks())
-        };
-        let between = |windows: WindowSet, from, until| {
-            let extent = windows.extent;
-            let cut = windows.cut_to_times(Some((at(from), at(until))), &Converter::of_nanoseconds());
-            assert_eq!(cut.uncut_window, (cut.extent != extent).then_some(extent));
-            let host: Vec<_> = cut.host.iter().map(|window| (window.start, window.end, window.is_cut)).collect();
-            (host, cut.devices, cut.extent)
-        };
-        let devices = vec![vec![stretch(200, 300), stretch(400, 800)], vec![]];
-        let expected = (vec![(Ticks(200), Ticks(800), true)], devices, stretch(200, 800));
-        assert_eq!(between(windows(150), 200, 800), expected);
-        let untouched = windows(201);
-        let devices = untouched.devices.clone();
-        let expected = (vec![(Ticks(201), Ticks(900), false)], devices, stretch(201, 900));
-        assert_eq!(between(untouched, 200, 800), expected);
-        assert_eq!(between(windows(150), 1000, 1100).2, stretch(1000, 1000), "snapshot before it began");
+        let (windows, since) = recording_windows.end().unwrap();
+        assert_eq!((windows.host.len(), windows.extent), (0, (since.ticks(), since.ticks())));
     }
 }
