@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const MAGIC: u64 = u64::from_le_bytes(*b"KINELIVE");
 
 /// Bumped whenever the layout or an entry changes: only the same version reads a file.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// The words of the header after those that [`LiveHeader`] lists: the journal's generation, and the words that the last two
 /// generations have.
@@ -43,7 +43,7 @@ pub(crate) enum JournalKind {
     Window = 5,
     /// A window of a collector: the collector, the number.
     DeviceWindow = 6,
-    /// What was evicted.
+    /// What was evicted, and stretches of time before the horizon whose records are still in the file.
     Evicted = 7,
     /// A record that outlived its chunk: what it is about, and what it says.
     Retained = 8,
@@ -57,6 +57,8 @@ pub(crate) enum JournalKind {
     Names = 12,
     /// The folder of the segments, to which older records were moved.
     Segments = 13,
+    /// The highest id of the calls in dropped blocks of a collector, and how much work these had: its number.
+    Dropped = 14,
 }
 
 /// An entry of a journal. An entry without a body removes those of its key.

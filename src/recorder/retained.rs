@@ -159,6 +159,11 @@ impl RetainedRecord {
         self.record().filter(|record| record.head.tag == Tag::Slice).map(|record| Ticks(record.words[0]))
     }
 
+    /// Returns when the slice ended, 0 if it has not.
+    fn slice_end(&self) -> Ticks {
+        Ticks(self.record().map_or(0, |record| record.words[1]))
+    }
+
     /// Returns how many bytes it takes.
     pub(crate) fn bytes(&self) -> u64 {
         // With the entry of the map, and what the allocator adds.
@@ -267,17 +272,19 @@ impl RetainedRecords {
 
     /// Drops the records that are not needed; calls `dropped` with the id of a large payload, or 0, and the start of a slice.
     ///
-    /// Slices of epochs other than `epochs` are not open any more.
+    /// Slices of epochs other than `epochs` are not open any more. Ended ones stay if `is_held` of their times.
     pub(super) fn retain_needed(
         &mut self,
         epochs: &HashSet<u64>,
         is_needed: impl Fn(u64, &References) -> bool,
+        is_held: impl Fn(Ticks, Ticks) -> bool,
         references: &mut References,
         mut dropped: impl FnMut(u64, Option<Ticks>),
     ) {
         let is_needed = |record: &RetainedRecord| {
             let is_open = || record.record().is_some_and(|record| record.is_open_slice());
-            is_needed(record.key.subject, references) || epochs.contains(&record.epoch) && is_open()
+            let is_held = || record.slice_start().is_some_and(|start| is_held(start, record.slice_end()));
+            is_needed(record.key.subject, references) || epochs.contains(&record.epoch) && is_open() || is_held()
         };
         let unneeded: Vec<_> = self.records.values().filter(|record| !is_needed(record)).cloned().collect();
         for record in unneeded {

@@ -6,20 +6,25 @@
 //!
 //! Hooks push to queues; a thread that locks the ring receives their entries.
 
+mod chunk;
+mod held;
+
 use super::busy::Busy;
 use super::memory_listeners::InternalAllocGuard;
 use super::retained::{EvictedRecord, RetainedRecord, RetainedRecords};
 use super::taken::TakenChunk;
 use super::{LargePayload, LiveIds, RecordedPart};
-use crate::buffer::{Chunk, ChunkPool, CommittedRecord, ReservedBytes, SLOTS, Tag};
+use crate::buffer::{Chunk, ChunkPool, ReservedBytes, SLOTS};
 use crate::clock;
 use crate::encoding::{Encoded, encoded};
 use crate::live::{JournalKind, LiveFile, LiveHandle};
 use crate::time::Ticks;
+use chunk::{HeldChunk, RingChunk};
 use crossbeam_queue::SegQueue;
+use held::HeldStretches;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// All chunks of a recording.
@@ -48,7 +53,9 @@ pub(super) struct RingState {
     references: References,
     retained: RetainedRecords,
     /// Evicted chunks that a trace still holds.
-    held: Vec<RingChunk>,
+    held: Vec<HeldChunk>,
+    /// With a live file: what traces hold in whole.
+    held_stretches: HeldStretches,
     /// If records are moved to disk: a trace has all that were committed by then.
     saved_until: Option<Ticks>,
     /// The counts since the recording began.
@@ -126,20 +133,6 @@ impl Drop for LockedHere {
     }
 }
 
-/// A chunk, and the records outside of it to which those in it refer.
-#[derive(Debug)]
-struct RingChunk {
-    chunk: Chunk,
-    /// Its committed length when a trace was taken that is moved to disk.
-    saved_len: usize,
-    /// How many of its slots were searched for references.
-    searched: usize,
-    references: Vec<u64>,
-    /// The numbers of the lanes in the searched slots.
-    lanes: Vec<u64>,
-    reserved: ReservedBytes,
-}
-
 /// What newer records need of an evicted chunk: records, and the ends of slices in other chunks.
 #[derive(Debug, Default)]
 struct NeededRecords {
@@ -211,7 +204,8 @@ impl ChunkRing {
         let mut state = self.lock();
         state.search_references(pool);
         // A trace, or a process that is killed, shows those of held chunks too.
-        let in_chunks = state.chunks().chain(&state.held).flat_map(|each| each.lanes.iter().copied());
+        let held = state.held.iter().map(|held| &held.chunk);
+        let in_chunks = state.chunks().chain(held).flat_map(|each| each.lanes.iter().copied());
         in_chunks.chain(state.retained.lanes()).collect()
     }
 
@@ -274,6 +268,8 @@ impl ChunkRing {
             state.saved_until = saves_until;
             // These are losses of the contents.
             (state.evicted.needed, state.evicted.unsaved) = (0, 0);
+        } else {
+            state.note_held(contents.at);
         }
         contents
     }
@@ -430,10 +426,20 @@ impl RingState {
         self.evicted.horizon = self.evicted.horizon.max(Some(at));
         let (ids, (first, last)) = (oldest.own_ids(), self.evicted.ids);
         self.evicted.ids = (if first == 0 { ids.start } else { first.min(ids.start) }, last.max(ids.end - 1));
+        let is_unique = oldest.chunk.is_unique();
+        let records_before = self.evicted.records;
+        // A live file shows what a trace holds, with what that needs.
+        let stays = !is_unique && self.live.is_some();
+        oldest.uncount_references(&mut self.references);
         let needed = self.find_needed(&oldest, live);
+        if stays {
+            oldest.count_references(&mut self.references);
+            self.first_ids.insert(oldest.chunk.first_id());
+        } else {
+            self.note_lost(&oldest, at);
+        }
         // If the budget has no room for what is needed, that takes the chunk's bytes.
         let room = pool.reserve_bytes(needed.records.iter().map(RetainedRecord::bytes).sum());
-        let is_unique = oldest.chunk.is_unique();
         let (room, is_whole) = match room {
             // A trace holds the chunk: what is needed of it is worth more than the limit.
             None if !is_unique => {
@@ -456,8 +462,11 @@ impl RingState {
                 if let Some(at) = self.saved_until.filter(|_| oldest.is_saved()) {
                     oldest.chunk.mark_moved(at);
                 }
-                oldest.references = Vec::new();
-                self.held.push(oldest);
+                if !stays {
+                    oldest.references = Vec::new();
+                }
+                let records = self.evicted.records - records_before;
+                self.held.push(HeldChunk { chunk: oldest, retired: at, records });
             }
         }
         pool.set_held(self.held.len() as u64 * Chunk::BYTES);
@@ -476,14 +485,47 @@ impl RingState {
             })
             .collect();
         entries.extend(dropped.into_iter().map(|id| LiveFile::removal(JournalKind::LargePayload, (id, 0))));
-        entries.push(LiveFile::entry(JournalKind::Evicted, (0, 0), |out| self.evicted.encode(out)));
+        let in_held: u64 = self.held.iter().map(|held| held.records).sum();
+        let evicted = EvictionCounts { records: self.evicted.records.saturating_sub(in_held), ..self.evicted };
+        entries.push(LiveFile::entry(JournalKind::Evicted, (0, 0), |out| {
+            evicted.encode(out);
+            self.held_stretches.encode(out);
+        }));
         live.append(&entries);
     }
 
     /// Gives back the evicted chunks that no trace holds any more.
     fn free_held(&mut self, pool: &ChunkPool) {
-        pool.give_back(self.held.extract_if(.., |each| each.chunk.is_unique()).map(|each| each.chunk));
+        let freed: Vec<_> = self.held.extract_if(.., |each| each.chunk.chunk.is_unique()).collect();
+        if self.live.is_some() && !freed.is_empty() {
+            for held in &freed {
+                self.first_ids.remove(&held.chunk.chunk.first_id());
+                held.chunk.uncount_references(&mut self.references);
+                self.note_lost(&held.chunk, held.retired);
+            }
+            // The live file must not promise what is used again.
+            self.note_changes();
+        }
+        pool.give_back(freed.into_iter().map(|each| each.chunk.chunk));
         pool.set_held(self.held.len() as u64 * Chunk::BYTES);
+    }
+
+    /// Notes that a trace holds all records since the horizon, until now.
+    fn note_held(&mut self, now: Ticks) {
+        if self.live.is_some() {
+            self.held_stretches.add((self.evicted.horizon.unwrap_or_default(), now));
+        }
+    }
+
+    /// Notes that the records of a chunk that was retired then are lost.
+    fn note_lost(&mut self, chunk: &RingChunk, retired: Ticks) {
+        if let Some(first) = chunk.first_time(chunk.chunk.committed_len()) {
+            self.held_stretches.remove(first, retired);
+        }
+        if self.held.is_empty() {
+            // Only chunks that were evicted have earlier records.
+            self.held_stretches.remove(Ticks(0), self.evicted.horizon.unwrap_or_default());
+        }
     }
 
     /// Searches what was recorded since the last search for references to other chunks.
@@ -496,9 +538,6 @@ impl RingState {
 
     /// Finds the records of an evicted chunk that newer ones may need, and counts the others.
     fn find_needed(&mut self, evicted: &RingChunk, live: &LiveIds) -> NeededRecords {
-        for id in &evicted.references {
-            remove_reference(&mut self.references, *id);
-        }
         let RingState { references, first_ids, large_payloads, evicted: counts, saved_until, .. } = self;
         let is_needed = |id: u64| is_needed(id, references, first_ids, live);
         let own = evicted.own_ids();
@@ -522,7 +561,7 @@ impl RingState {
 
     /// Keeps those records, as far as there is room.
     fn keep_needed(&mut self, needed: NeededRecords, most: u64, mut room: ReservedBytes) {
-        let RingState { references, retained, large_payloads, evicted: counts, in_use, retired, .. } = self;
+        let RingState { references, retained, large_payloads, evicted: counts, in_use, retired, held, .. } = self;
         for record in needed.records {
             let is_slice = record.slice_start().is_some();
             let forget_payload = |id| large_payloads.remove(id);
@@ -534,7 +573,8 @@ impl RingState {
         for (slice, at) in needed.ends {
             // Another thread may have exited the slice, whose own chunk is kept.
             let first_id = chunk_of(slice);
-            let kept = || retired.iter().map(|(chunk, _)| chunk).find(|each| each.chunk.first_id() == first_id);
+            let others = retired.iter().map(|(chunk, _)| chunk).chain(held.iter().map(|held| &held.chunk));
+            let kept = || others.into_iter().find(|each| each.chunk.first_id() == first_id);
             if !retained.end_slice(slice, at)
                 && let Some(kept) = in_use.get(&first_id).or_else(kept)
             {
@@ -548,91 +588,14 @@ impl RingState {
         let epochs: HashSet<u64> = self.chunks().map(|each| each.chunk.epoch()).collect();
         let RingState { references, first_ids, retained, large_payloads, evicted, saved_until, .. } = self;
         let is_needed = |id: u64, references: &References| is_needed(id, references, first_ids, live);
-        retained.retain_needed(&epochs, is_needed, references, |large_payload, slice_start| {
+        let stretches = &self.held_stretches;
+        let is_held = |start, end| stretches.overlaps(start, end);
+        retained.retain_needed(&epochs, is_needed, is_held, references, |large_payload, slice_start| {
             large_payloads.remove(large_payload);
             evicted.records += u64::from(slice_start.is_some());
             // No part was taken since the slice began.
             evicted.unsaved += u64::from(saved_until.is_some_and(|saved| slice_start > Some(saved)));
         });
-    }
-}
-
-impl RingChunk {
-    fn new(chunk: Chunk) -> RingChunk {
-        RingChunk {
-            chunk,
-            saved_len: 0,
-            searched: 0,
-            references: Vec::new(),
-            lanes: Vec::new(),
-            reserved: ReservedBytes::default(),
-        }
-    }
-
-    /// Returns a handle to the chunk, with what is committed now. With `saves_until`, what is committed will be moved to disk; `None` if the chunk begins
-    /// later. Many parts may wait for the disk, and each would hold the chunks of all later ones.
-    fn take(&mut self, is_spilling: bool, saves_until: Option<Ticks>) -> Option<TakenChunk> {
-        let committed_len = self.chunk.committed_len();
-        let new_from = is_spilling.then(|| self.new_from());
-        if let Some(until) = saves_until {
-            // An event reads its time before the records inside of it, and is committed after them. So a chunk that is left out
-            // may get an earlier record: all its records are new in the next part.
-            if !self.begins_by(until, committed_len) {
-                return None;
-            }
-            self.saved_len = committed_len;
-        }
-        Some(TakenChunk { chunk: self.chunk.clone(), committed_len, new_from })
-    }
-
-    /// Returns whether the first record that has a time was written by `until`, if there is one.
-    fn begins_by(&self, until: Ticks, committed_len: usize) -> bool {
-        let time = |record: CommittedRecord<'_>| match record.head.tag {
-            Tag::Slice | Tag::Instant | Tag::Counter | Tag::Memory => Some(record.words[0]),
-            Tag::End | Tag::Values | Tag::Close => Some(record.words[1]),
-            _ => None,
-        };
-        let records = self.chunk.committed_slots(committed_len);
-        records.records_from(0).find_map(time).is_none_or(|time| Ticks(time) <= until)
-    }
-
-    /// Returns from which of its records on no trace that is moved to disk has them.
-    fn new_from(&self) -> usize {
-        // The first slot holds no record.
-        self.saved_len.saturating_sub(1)
-    }
-
-    /// Returns whether a trace that is moved to disk has all its records.
-    fn is_saved(&self) -> bool {
-        self.saved_len == self.chunk.committed_len()
-    }
-
-    fn own_ids(&self) -> Range<u64> {
-        self.chunk.first_id()..self.chunk.first_id() + SLOTS as u64
-    }
-
-    fn search_references(&mut self, counts: &mut References, pool: &ChunkPool) {
-        /// Repeated references are usually close to each other.
-        const NEAR: usize = 4;
-        let (records, own) = (self.chunk.committed_slots(self.chunk.committed_len()), self.own_ids());
-        for record in records.records_from(self.searched) {
-            self.searched = record.next_slot();
-            if record.head.tag == Tag::Lane {
-                self.lanes.push(record.words[0]);
-            }
-            for id in record.references().into_iter().filter(|id| *id != 0 && !own.contains(id)) {
-                if !self.references.iter().rev().take(NEAR).any(|known| *known == id) {
-                    self.references.push(id);
-                    *counts.entry(id).or_default() += 1;
-                }
-            }
-        }
-        // With the entry of `counts`.
-        let bytes = (self.references.len() * 32 + self.lanes.len() * 8) as u64;
-        if bytes > self.reserved.bytes {
-            self.reserved = ReservedBytes::default();
-            self.reserved = pool.reserve_bytes(bytes).unwrap_or_default();
-        }
     }
 }
 

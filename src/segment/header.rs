@@ -36,7 +36,7 @@ pub(super) enum HeaderFault {
 const MAGIC: [u8; 8] = *b"KINETSEG";
 
 /// Bumped whenever a frame changes: only the same version reads a file.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// The size of a slot of a chunk, for readers in other languages.
 const SLOT_BYTES: u32 = 32;

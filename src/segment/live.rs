@@ -49,6 +49,21 @@ struct FoundBlock {
     words: Vec<u64>,
 }
 
+/// The collector, arena and place of each block, in order.
+struct BlockPlaces(Vec<(u64, usize, u64)>);
+
+impl BlockPlaces {
+    fn new(blocks: &[FoundBlock]) -> BlockPlaces {
+        let mut places: Vec<_> = blocks.iter().map(|each| (each.collector.into(), each.arena, each.place)).collect();
+        places.sort_unstable();
+        BlockPlaces(places)
+    }
+
+    fn of_arena(&self, collector: u64, arena: usize) -> Vec<u64> {
+        self.0.iter().filter(|of| (of.0, of.1) == (collector, arena)).map(|(_, _, place)| *place).collect()
+    }
+}
+
 /// What segments have of a recording.
 #[derive(Debug, Default)]
 struct MovedRecords {
@@ -220,7 +235,8 @@ impl LiveContents {
         let mut parts: Vec<_> = self.parts.into_values().map(RecordedPart::Stored).chain(retained).collect();
         let last = parts.iter().filter_map(last_time).max().unwrap_or_default().max(last_anchor);
         let damaged = &mut self.damaged;
-        let evicted = entries.get::<EvictionCounts>(JournalKind::Evicted).unwrap_or_default();
+        let evicted = entries.get::<(EvictionCounts, Vec<Stretch>)>(JournalKind::Evicted);
+        let (evicted, held) = evicted.unwrap_or_default();
         let until = moved.as_ref().and_then(|moved| moved.until);
         let windows = entries.all::<(Ticks, Option<Ticks>)>(JournalKind::Window, damaged);
         let windows = windows.into_iter();
@@ -235,7 +251,7 @@ impl LiveContents {
         windows = match moved {
             // Records that were to be moved are shown also where others are missing. Windows contain their ends.
             Some(_) => windows.cut_to_segment(until.map(|until| Ticks(until.0.saturating_add(1)))),
-            None => windows.cut_to_horizon(&evicted),
+            None => windows.cut_to_stretches(&complete_stretches(held, evicted.horizon)),
         };
         // A device's clock may be ahead, and its work may be known before it has ended.
         let latest = Timestamp::from_nanos(converter.timestamp_of(last).as_nanos().saturating_add(AHEAD_NS));
@@ -245,14 +261,16 @@ impl LiveContents {
         let sites = entries.list(JournalKind::Site, damaged, SiteDescription::unknown);
         let payloads = entries.all::<Arc<LargePayload>>(JournalKind::LargePayload, damaged);
         let payloads = payloads.into_iter().map(|((id, _), payload)| (id, payload)).collect();
-        let mut recorded =
-            Recorded::of_live_file(lanes, sites, std::mem::take(&mut windows.host), windows.extent, evicted);
-        // Records of threads that had not noticed the end of an earlier recording.
-        parts.retain(|part| part.records().len() > 0);
-        recorded.add_stored(parts, payloads);
+        let places = BlockPlaces::new(&self.blocks);
         let mut collections = read_collections(entries, self.blocks, until, damaged);
         for (number, collection) in &mut collections {
-            windows.assign_device(numbers.iter().position(|of| of == number).unwrap_or(usize::MAX), collection);
+            let at = numbers.iter().position(|of| of == number).unwrap_or(usize::MAX);
+            if !windows.gaps.is_empty() {
+                let gaps = collection.records.note_missing_blocks(|arena| places.of_arena(*number, arena));
+                let ticks_at = |theirs: u64| converter.ticks_at(collection.clock.timestamp_of(theirs));
+                gaps.into_iter().for_each(|(from, to)| windows.leave_out_of_device(at, (ticks_at(from), ticks_at(to))));
+            }
+            windows.assign_device(at, collection);
             collection.latest = collection.latest.max(latest);
             let open = collection.windows.last_mut().filter(|window| window.1 >= last);
             let latest = converter.ticks_at(latest);
@@ -260,6 +278,10 @@ impl LiveContents {
             collection.uncut_window = collection.uncut_window.map(|(start, end)| (start, end.max(latest)));
         }
         let collections = collections.into_iter().map(|(_, collection)| collection).collect();
+        let mut recorded = Recorded::of_live_file(lanes, sites, windows, evicted);
+        // Records of threads that had not noticed the end of an earlier recording.
+        parts.retain(|part| part.records().len() > 0);
+        recorded.add_stored(parts, payloads);
         Ok((Trace::new(recorded, collections, Vec::new(), converter, Arc::new(metadata), info), self.damaged))
     }
 
@@ -282,6 +304,21 @@ impl LiveContents {
     }
 }
 
+/// Returns the stretches of time whose records are complete: what traces held, and all since the horizon.
+fn complete_stretches(held: Vec<Stretch>, horizon: Option<Ticks>) -> Vec<Stretch> {
+    let mut complete: Vec<Stretch> = Vec::new();
+    let Some(horizon) = horizon else { return complete };
+    let mut all: Vec<_> = held.into_iter().filter(|(start, end)| start < end && *start < horizon).collect();
+    all.sort_unstable();
+    for (start, end) in all.into_iter().chain([(horizon, Ticks(u64::MAX))]) {
+        match complete.last_mut().filter(|last| start <= last.1) {
+            Some(last) => last.1 = last.1.max(end),
+            None => complete.push((start, end)),
+        }
+    }
+    complete
+}
+
 /// Returns the collectors, each with its number and its records.
 fn read_collections(
     entries: &Entries<'_>,
@@ -293,6 +330,11 @@ fn read_collections(
     for ((number, _), tables) in entries.all(JournalKind::Tables, damaged) {
         if let Some(collection) = collections.get_mut(&(number, 0)) {
             collection.records.set_tables(tables);
+        }
+    }
+    for ((number, _), (last_call, work)) in entries.all(JournalKind::Dropped, damaged) {
+        if let Some(collection) = collections.get_mut(&(number, 0)) {
+            (collection.records.last_call_before, collection.records.evicted_work) = (last_call, work);
         }
     }
     for ((number, first), names) in entries.all::<Vec<String>>(JournalKind::Names, damaged) {

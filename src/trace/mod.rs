@@ -491,7 +491,7 @@ impl Trace {
     /// Returns when the host and the collectors recorded, if any of them paused.
     fn recorded_times(&self) -> Vec<RecordedTime> {
         let Inner { recorded, collections, converter, .. } = &*self.inner;
-        let host = recorded.windows.iter().map(|window| (window.start, window.end)).collect();
+        let host = recorded.host_stretches();
         let ran = collections.iter().filter(|collection| collection.state.is_ok());
         let devices = ran.map(|collection| (collection.name.clone(), collection.windows.clone()));
         let all: Vec<(_, Vec<Stretch>)> = std::iter::once(("host".into(), host)).chain(devices).collect();

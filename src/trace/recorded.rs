@@ -1,6 +1,7 @@
 //! The records that a session took from the threads, where they were written.
 
 use super::index::Run;
+use super::window_set::{WindowSet, without_stretch};
 use crate::buffer::{CommittedRecord, Tag, flag};
 use crate::callsite::SiteDescription;
 use crate::encoding::encoded;
@@ -22,6 +23,8 @@ pub(crate) struct Recorded {
     pub(crate) sites: Vec<SiteDescription>,
     /// The recorded stretches of time: more than one after a pause.
     pub(crate) windows: Vec<Window>,
+    /// Stretches of time of which newer records have replaced others, although older ones are kept.
+    pub(crate) gaps: Vec<Stretch>,
     /// The start and end of the recording, pauses included.
     pub(crate) whole: Stretch,
     large_payloads: HashMap<u64, Arc<LargePayload>>,
@@ -54,7 +57,7 @@ pub(crate) struct Window {
 
 encoded! {
     Window { epoch, start, end, uncut_end, is_cut }
-    Recorded { lanes, sites, windows, whole, disorder, evicted } + {
+    Recorded { lanes, sites, windows, gaps, whole, disorder, evicted } + {
         parts: Vec::new(),
         large_payloads: HashMap::new(),
         owner: None,
@@ -86,6 +89,7 @@ impl Recorded {
             lanes: taken.lanes,
             sites: owner.sites.describe_sites(),
             windows,
+            gaps: Vec::new(),
             whole,
             large_payloads: taken.large_payloads.into_iter().collect(),
             owner: owned.then(|| owner.clone()),
@@ -105,6 +109,7 @@ impl Recorded {
             lanes: Vec::new(),
             sites: Vec::new(),
             windows: vec![Window::new(0, start, end)],
+            gaps: Vec::new(),
             whole,
             large_payloads: HashMap::new(),
             owner: None,
@@ -120,12 +125,12 @@ impl Recorded {
     pub(crate) fn of_live_file(
         lanes: Vec<LaneRow>,
         sites: Vec<SiteDescription>,
-        windows: Vec<Window>,
-        whole: Stretch,
+        windows: WindowSet,
         evicted: EvictionCounts,
     ) -> Recorded {
-        let mut recorded = Recorded::empty(whole);
-        (recorded.lanes, recorded.sites, recorded.windows, recorded.evicted) = (lanes, sites, windows, evicted);
+        let mut recorded = Recorded::empty(windows.extent);
+        (recorded.lanes, recorded.sites, recorded.evicted) = (lanes, sites, evicted);
+        (recorded.windows, recorded.gaps) = (windows.host, windows.gaps);
         // Only a walk can tell whether slices overlap.
         recorded.disorder = true;
         recorded
@@ -216,9 +221,20 @@ impl Recorded {
         }
     }
 
+    /// Returns the stretches of time in which the host recorded, without those of which records are missing.
+    pub(crate) fn host_stretches(&self) -> Vec<Stretch> {
+        let windows = self.windows.iter().map(|window| (window.start, window.end)).collect();
+        self.gaps.iter().fold(windows, |stretches, gap| without_stretch(&stretches, *gap))
+    }
+
+    /// Returns whether a period lies in a gap.
+    pub(crate) fn is_in_gap(&self, start: Ticks, end: Ticks) -> bool {
+        self.gaps.iter().any(|gap| gap.0 < start && end < gap.1)
+    }
+
     /// Returns whether the host was recorded without a pause.
     pub(crate) fn is_without_pause(&self) -> bool {
-        matches!(self.windows[..], [only] if (only.start, only.end) == self.whole)
+        self.gaps.is_empty() && matches!(self.windows[..], [only] if (only.start, only.end) == self.whole)
     }
 
     /// Returns the number of records that threads committed after these chunks were taken; 0 for a snapshot.

@@ -16,6 +16,8 @@ pub(crate) struct WindowSet {
     pub(crate) devices: Vec<Vec<Stretch>>,
     /// From the first start to the last end.
     pub(crate) extent: Stretch,
+    /// Stretches of time of which records are missing.
+    pub(crate) gaps: Vec<Stretch>,
     /// The extent before a cut that concerns collectors.
     uncut_window: Option<Stretch>,
 }
@@ -26,7 +28,7 @@ impl WindowSet {
         let all = || host.iter().map(|window| (window.start, window.end)).chain(devices.iter().flatten().copied());
         let start = all().map(|stretch| stretch.0).min().unwrap_or(since);
         let end = all().map(|stretch| stretch.1).max().unwrap_or(start);
-        WindowSet { extent: (start, end), uncut_window: None, host, devices }
+        WindowSet { extent: (start, end), gaps: Vec::new(), uncut_window: None, host, devices }
     }
 
     /// Cuts the windows to two times, unless the recording began after the first of them.
@@ -72,6 +74,32 @@ impl WindowSet {
         self
     }
 
+    /// Cuts off the time before `complete` stretches, and the gaps between them. These are in order.
+    pub(crate) fn cut_to_stretches(mut self, complete: &[Stretch]) -> WindowSet {
+        let Some((first, _)) = complete.first().filter(|first| first.0 > self.extent.0 || complete.len() > 1) else {
+            return self;
+        };
+        self.cut_between(*first, self.extent.1.max(*first));
+        for pair in complete.windows(2) {
+            if let [(_, end), (start, _)] = pair {
+                self.leave_out((*end, *start));
+            }
+        }
+        self
+    }
+
+    fn leave_out(&mut self, gap: Stretch) {
+        self.gaps.push(gap);
+        self.devices.iter_mut().for_each(|stretches| *stretches = without_stretch(stretches, gap));
+    }
+
+    /// Leaves out a gap of the collector of that number.
+    pub(crate) fn leave_out_of_device(&mut self, number: usize, gap: Stretch) {
+        if let Some(stretches) = self.devices.get_mut(number).filter(|_| !self.gaps.is_empty()) {
+            *stretches = without_stretch(stretches, gap);
+        }
+    }
+
     fn cut_between(&mut self, from: Ticks, until: Ticks) {
         let cut = |(start, end): Stretch| (start.clamp(from, until), end.clamp(from, until));
         self.uncut_window.get_or_insert(self.extent);
@@ -102,6 +130,18 @@ impl WindowSet {
         }
         Recorded::new(taken, self.host, self.extent, owner, owned)
     }
+}
+
+/// Returns the rest of stretches without the inside of another one.
+pub(super) fn without_stretch(stretches: &[Stretch], (from, to): Stretch) -> Vec<Stretch> {
+    let rest = |(start, end): Stretch| {
+        let is_apart = end <= from || to <= start;
+        let whole = is_apart.then_some((start, end));
+        let before = (!is_apart && start < from).then_some((start, from));
+        let after = (!is_apart && to < end).then_some((to, end));
+        whole.into_iter().chain(before).chain(after)
+    };
+    stretches.iter().copied().flat_map(rest).collect()
 }
 
 #[cfg(test)]

@@ -25,6 +25,10 @@ const TIMES: usize = 8;
 /// The count of short-lived threads.
 const SHORT: usize = THREADS;
 
+/// How many spans a scenario records until it drops a snapshot or is killed, and how many after it dropped one.
+const LAST_WHILE_HELD: u64 = 80_000;
+const AFTER_RELEASE: u64 = 40_000;
+
 /// The count of device records.
 const DEVICE: usize = THREADS + 1;
 
@@ -73,6 +77,34 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             std::thread::sleep(Duration::from_millis(1));
         }
         (0..10).for_each(|_| work());
+        sys::raise(libc::SIGKILL);
+    }),
+    ("live_snapshot", |folder| {
+        let (layer, guard) = KinetoLayer::builder().collector(ToyCollector).build().unwrap();
+        tracing_subscriber::registry().with(layer).init();
+        let record = |numbers: std::ops::Range<u64>| {
+            for n in numbers {
+                if n.is_multiple_of(16) {
+                    launch(n / 16);
+                }
+                iterate(0, n, false);
+            }
+        };
+        let _root = tracing::info_span!("root", thread = 0).entered();
+        let open = tracing::info_span!("open while held").entered();
+        record(0..25_000);
+        let snapshot = guard.profiler().snapshot().unwrap();
+        let mut numbers = Numbers::new();
+        add_numbers(&snapshot, &mut numbers);
+        let of_snapshot = &numbers[&0];
+        report(folder, &format!("{} {}", of_snapshot[0], of_snapshot.last().unwrap()));
+        record(25_000..30_000);
+        drop(open);
+        record(30_000..LAST_WHILE_HELD);
+        if variable("RELEASES").is_some() {
+            drop(snapshot);
+            record(LAST_WHILE_HELD..LAST_WHILE_HELD + AFTER_RELEASE);
+        }
         sys::raise(libc::SIGKILL);
     }),
     ("live_saved", |_| {
@@ -360,6 +392,54 @@ pub(crate) const TESTS: &[Test] = &[
             let counts = SharedCounts::open(&played.path(COUNTS));
             let begun = (0..THREADS).filter(|thread| counts.get(*thread).load(Ordering::SeqCst) > 0).count();
             assert!(has_pauses || roots.len() >= begun, "open spans are shown, with their fields: {roots:?}");
+        }
+    }),
+    ("killed_process_keeps_what_a_snapshot_holds", || {
+        for releases in [false, true] {
+            let shm = shm();
+            let env = [
+                ("KINETO_SHM_DIR", shm.path().to_str().unwrap()),
+                ("KINETO_OVERFLOW", "keep_newest"),
+                ("KINETO_BUFFER_LIMIT_MB", "2"),
+                ENV_OUTPUT,
+                ("RELEASES", ""),
+            ];
+            let played = play_with("live_snapshot", &env[..env.len() - usize::from(!releases)]);
+            assert_eq!(played.status.signal(), Some(libc::SIGKILL), "{}", played.stderr);
+            let [file] = &live_files(shm.path())[..] else { panic!("{}", played.stderr) };
+            let segment = Trace::read_segment(file).unwrap();
+            assert_eq!(segment.lost_frames, 0, "{segment}");
+            let mut numbers = Numbers::new();
+            add_numbers(&segment.trace, &mut numbers);
+            let (found, kernels) = (&numbers[&0], &numbers[&DEVICE]);
+            let in_snapshot = std::fs::read_to_string(played.path("report")).unwrap();
+            let (first, last) = in_snapshot.trim().split_once(' ').unwrap();
+            let (first, last) = (first.parse::<u64>().unwrap(), last.parse::<u64>().unwrap());
+            let stats = segment.trace.stats();
+            let last_of = |numbers: &[u64]| {
+                numbers.windows(2).filter(|pair| pair[0] + 1 != pair[1]).map(|pair| pair[0]).collect::<Vec<_>>()
+            };
+            let end = if releases { LAST_WHILE_HELD + AFTER_RELEASE } else { LAST_WHILE_HELD };
+            assert_eq!(found.last(), Some(&(end - 1)), "{stats}");
+            assert_eq!(stats.lost(Loss::WorkWithoutLaunch) + stats.lost(Loss::OutOfWindow), 0, "{stats}");
+            let mut open = Vec::new();
+            segment.trace.for_each(|activity| {
+                if let ("open while held", Body::Slice { start, end }) = (activity.name, &activity.body) {
+                    open.push((*start, *end));
+                }
+            });
+            if releases {
+                assert_eq!((last_of(found), last_of(kernels), open.len()), (vec![], vec![], 0), "{stats}");
+                assert!(found[0] > LAST_WHILE_HELD, "{stats}");
+                continue;
+            }
+            // What the snapshot had, then a gap of which no record is shown, then the newest.
+            assert_eq!((found[0], last_of(found)), (first, vec![last]), "{stats}");
+            assert!(kernels[0] <= first / 16 + 1 && last_of(kernels) == [last / 16], "{stats}");
+            let host = &stats.recorded.iter().find(|time| time.name == "host").unwrap().stretches;
+            let [held, newest] = host[..] else { panic!("{host:?}") };
+            let [open] = open[..] else { panic!("{open:?}") };
+            assert!(open.0 <= held.0 && held.1 < open.1 && open.1 < newest.0, "{open:?} {host:?}");
         }
     }),
     ("killed_process_loses_no_record_while_spilling", || {

@@ -88,6 +88,8 @@ pub(crate) struct Collected {
     pub(in crate::collector) owned: Option<(Arc<dyn Budget>, u64)>,
     /// The copies of its blocks in a live file.
     pub(in crate::collector) live_blocks: Vec<LiveBlock>,
+    /// While a snapshot has it, a live file keeps its blocks.
+    pub(in crate::collector) hold: Option<Arc<()>>,
 }
 
 /// A borrowed record.
@@ -114,6 +116,7 @@ encoded! {
         names: NameTable::default(),
         owned: None,
         live_blocks: Vec::new(),
+        hold: None,
     }
 }
 
@@ -137,6 +140,7 @@ impl Collected {
             clock_error_ns: 0,
             owned: None,
             live_blocks: Vec::new(),
+            hold: None,
         }
     }
 

@@ -4,7 +4,7 @@
 //! they refer.
 
 use super::arena::Arena;
-use super::collected::{ARENAS, Collected, block_entries};
+use super::collected::{ARENAS, Collected, Role, block_entries};
 use super::names::NameTable;
 use crate::encoding::encode_items;
 use crate::live::{JournalKind, LiveBlock, LiveFile};
@@ -22,19 +22,37 @@ pub(super) struct LiveRecords {
     /// How many entries the tables have that were noted.
     tables: [usize; 3],
     arenas: [LiveArena; ARENAS],
+    /// What was noted last about dropped blocks.
+    dropped: (u64, u64),
+    /// The dropped blocks that a snapshot holds: their arenas, and their numbers among the dropped blocks there.
+    held: Vec<((usize, u64), LiveBlock)>,
 }
 
 /// The blocks of an arena, oldest first.
 #[derive(Debug, Default)]
 struct LiveArena {
     blocks: VecDeque<LiveBlock>,
-    /// How many blocks were begun.
+    /// How many blocks were begun, and dropped.
     begun: u64,
+    dropped: u64,
 }
 
 impl LiveRecords {
     pub(super) fn new(file: Arc<LiveFile>, collector: u64) -> LiveRecords {
-        LiveRecords { file, collector, names: 0, tables: [0; 3], arenas: Default::default() }
+        LiveRecords {
+            file,
+            collector,
+            names: 0,
+            tables: [0; 3],
+            arenas: Default::default(),
+            dropped: (0, 0),
+            held: Vec::new(),
+        }
+    }
+
+    /// Begins after so many blocks of each arena were dropped.
+    pub(super) fn begin_after(&mut self, dropped: [u64; ARENAS]) {
+        self.arenas.iter_mut().zip(dropped).for_each(|(arena, dropped)| arena.dropped = dropped);
     }
 
     /// Notes the tables, unless tables with so many entries were noted.
@@ -55,10 +73,29 @@ impl LiveRecords {
         }
     }
 
-    /// Forgets the oldest blocks of an arena, which were dropped.
-    pub(super) fn drop_blocks(&mut self, arena: usize, count: usize) {
-        let blocks = self.arenas.get_mut(arena).map(|arena| &mut arena.blocks);
-        blocks.into_iter().for_each(|blocks| drop(blocks.drain(..count.min(blocks.len()))));
+    /// Notes the highest id of the calls in dropped blocks, and how much work these had.
+    pub(super) fn put_dropped(&mut self, last_call: u64, work: u64) {
+        if self.dropped != (last_call, work)
+            && self.file.put_value(JournalKind::Dropped, (self.collector, 0), &(last_call, work))
+        {
+            self.dropped = (last_call, work);
+        }
+    }
+
+    /// Forgets the oldest blocks of an arena, of which so many were dropped, except those that a snapshot holds.
+    pub(super) fn drop_blocks(&mut self, number: usize, dropped: u64, is_held: impl Fn(usize, u64) -> bool) {
+        let Some(arena) = self.arenas.get_mut(number) else { return };
+        while arena.dropped < dropped {
+            let key = (number, arena.dropped);
+            let block = arena.blocks.pop_front().filter(|_| is_held(key.0, key.1));
+            self.held.extend(block.map(|block| (key, block)));
+            arena.dropped += 1;
+        }
+    }
+
+    /// Forgets the dropped blocks that no snapshot holds any more.
+    pub(super) fn release_held(&mut self, is_held: impl Fn(usize, u64) -> bool) {
+        self.held.retain(|((arena, number), _)| is_held(*arena, *number));
     }
 
     /// Copies the words that were added to an arena.
@@ -100,6 +137,30 @@ impl Collected {
         if tables.threads.count() > self.threads.count() {
             self.threads = std::mem::take(&mut tables.threads);
         }
+    }
+
+    /// Notes which blocks are missing between those that snapshots held and the newest ones; `places` returns the numbers of the blocks
+    /// of an arena. Returns the stretches of time without their calls or work, on the collector's clock.
+    pub(crate) fn note_missing_blocks(&mut self, places: impl Fn(usize) -> Vec<u64>) -> Vec<(u64, u64)> {
+        let mut gaps = Vec::new();
+        for arena in [Role::Call, Role::Work].map(Role::arena_index) {
+            let blocks = self.arenas.get(arena).map(Vec::as_slice).unwrap_or_default();
+            let entries = |block: usize| blocks.get(block).into_iter().flat_map(|words| block_entries(arena, words));
+            let places = places(arena);
+            let missing = (1..).zip(places.windows(2)).filter(|(_, pair)| matches!(pair, [a, b] if b - a > 1));
+            let mut held = 0;
+            for (block, _) in missing {
+                let from = entries(block - 1).map(|entry| entry.start().max(entry.end())).max();
+                let to = entries(block).map(|entry| entry.start()).filter(|start| *start > 0).min();
+                gaps.extend(from.zip(to).filter(|(from, to)| from < to));
+                held = block;
+            }
+            if arena == Role::Work.arena_index() {
+                let held = (0..held).flat_map(entries).count() as u64;
+                self.evicted_work = self.evicted_work.saturating_sub(held);
+            }
+        }
+        gaps
     }
 
     /// Adds a block from a live file, without the records that `newer` blocks have too. `None` if there is no such arena.

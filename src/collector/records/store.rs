@@ -91,10 +91,12 @@ struct StoreState {
     evicted_work: u64,
     /// The highest correlation id of calls from before the records: of the last dropped block, or from before the recording.
     last_call_before: u64,
-    /// How many blocks of each arena were dropped since the live file has noted that.
-    dropped: [usize; ARENAS],
+    /// How many blocks of each arena were dropped.
+    dropped: [u64; ARENAS],
     /// Dropped blocks that a snapshot still holds.
     held: Vec<Arc<Vec<u64>>>,
+    /// With a live file: the snapshots that hold blocks.
+    snapshots: Vec<live::HoldingSnapshot>,
     /// Correlation ids of launches in pauses, whose work is not kept either.
     unwanted: HashSet<u64>,
     /// The error of the collector's own clock, in nanoseconds.
@@ -242,6 +244,7 @@ impl RecordSink {
             state.clone()
         };
         let live_blocks = if close { state.take_live(&self.store.live) } else { Vec::new() };
+        let hold = if close { None } else { state.note_snapshot(&self.store.live) };
         drop(state);
         // A snapshot copies the part-filled blocks, charged to the budget if there is room, and the names.
         let copied = taken.arenas.iter().map(|arena| size_of_val(arena.open.as_slice()) as u64).sum();
@@ -251,7 +254,7 @@ impl RecordSink {
             Some(copied).filter(|copied| self.store.budget.reserve_bytes(*copied)).unwrap_or(0)
         };
         let mut collected = taken.into_collected(self.store.budget.clone(), owned);
-        collected.live_blocks = live_blocks;
+        (collected.live_blocks, collected.hold) = (live_blocks, hold);
         collected
     }
 
@@ -439,6 +442,7 @@ impl StoreState {
             clock_error_ns: self.clock_error_ns,
             owned: Some((budget, bytes)),
             live_blocks: Vec::new(),
+            hold: None,
         }
     }
 

@@ -120,8 +120,9 @@ impl Index {
             let cut = window.filter(|window| window.is_cut);
             while let Some(record) = records.read_record(at) {
                 let [a, b, _] = record.words;
-                if let Some(window) = cut.filter(|window| !index.is_in_window(window, &record)) {
-                    index.before_window += u64::from(is_before(window, &record));
+                let is_in_gap = index.is_in_gap(recorded, &record);
+                if let Some(window) = cut.filter(|window| is_in_gap || !index.is_in_window(window, &record)) {
+                    index.before_window += u64::from(is_in_gap || is_before(window, &record));
                     early.extend(is_early(window, &record).then(|| record.span_id()));
                     index.runs.extend((run.to > run.from).then_some(run));
                     at = record.next_slot();
@@ -286,6 +287,20 @@ impl Index {
             Tag::Instant | Tag::Counter | Tag::Memory => Ticks(from) <= window.end && !begins_before(Ticks(from)),
             Tag::End | Tag::Values | Tag::Close => Ticks(until) <= window.end,
             _ => true,
+        }
+    }
+
+    /// Returns whether a slice or an event lies where others are missing.
+    fn is_in_gap(&self, recorded: &Recorded, record: &CommittedRecord<'_>) -> bool {
+        let [start, end, _] = record.words;
+        match record.head.tag {
+            _ if recorded.gaps.is_empty() => false,
+            Tag::Slice => {
+                let end = if end != 0 { Some(Ticks(end)) } else { self.ends.get(&record.id()).copied() };
+                end.is_some_and(|end| recorded.is_in_gap(Ticks(start), end))
+            }
+            Tag::Instant | Tag::Counter | Tag::Memory => recorded.is_in_gap(Ticks(start), Ticks(start)),
+            _ => false,
         }
     }
 

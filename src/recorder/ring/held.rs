@@ -1,0 +1,75 @@
+//! Stretches of time before the horizon whose records are still in chunks that traces hold.
+//!
+//! A trace of a running recording holds all chunks, while threads record into those that become free after it. So what was
+//! complete at that time stays, and a gap follows. Only the live file needs this, whose reader shows both stretches.
+
+use crate::encoding::Encoded;
+use crate::time::Ticks;
+use kineto_trace::fallible::List;
+
+/// Stretches of time whose records are complete, in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HeldStretches(Vec<(Ticks, Ticks)>);
+
+/// The oldest beyond that number are forgotten.
+const STRETCHES_MAX: usize = 64;
+
+impl HeldStretches {
+    /// Encodes the stretches as a list.
+    pub(super) fn encode(&self, out: &mut List<u8>) {
+        self.0.encode(out);
+    }
+
+    /// Adds a stretch that ends after all others.
+    pub(super) fn add(&mut self, (start, end): (Ticks, Ticks)) {
+        match self.0.last_mut().filter(|last| start <= last.1) {
+            Some(last) => last.1 = last.1.max(end),
+            None => self.0.push((start, end)),
+        }
+        let surplus = self.0.len().saturating_sub(STRETCHES_MAX);
+        self.0.drain(..surplus);
+    }
+
+    /// Returns whether a period overlaps one of the stretches.
+    pub(super) fn overlaps(&self, start: Ticks, end: Ticks) -> bool {
+        self.0.iter().any(|held| start < held.1 && held.0 < end)
+    }
+
+    /// Removes the time from `from` to `to`, of which records are lost.
+    pub(super) fn remove(&mut self, from: Ticks, to: Ticks) {
+        let rest = |(start, end): (Ticks, Ticks)| {
+            let (before, after) = ((start, end.min(from)), (start.max(to), end));
+            [before, after].into_iter().filter(|(start, end)| start < end)
+        };
+        if self.0.iter().any(|(start, end)| *start < to && from < *end) {
+            self.0 = self.0.iter().copied().flat_map(rest).collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_time_is_removed_from_stretches() {
+        let mut held = HeldStretches::default();
+        let at = |stretches: &[(u64, u64)]| stretches.iter().map(|(a, b)| (Ticks(*a), Ticks(*b))).collect::<Vec<_>>();
+        held.add((Ticks(10), Ticks(50)));
+        held.add((Ticks(40), Ticks(60)));
+        held.add((Ticks(80), Ticks(90)));
+        assert_eq!(held.0, at(&[(10, 60), (80, 90)]));
+        held.remove(Ticks(60), Ticks(80));
+        held.remove(Ticks(20), Ticks(30));
+        assert_eq!(held.0, at(&[(10, 20), (30, 60), (80, 90)]));
+        held.remove(Ticks(5), Ticks(35));
+        held.remove(Ticks(50), Ticks(100));
+        assert_eq!(held.0, at(&[(35, 50)]));
+        held.remove(Ticks(0), Ticks(100));
+        assert!(held.0.is_empty());
+        for number in 0..100 {
+            held.add((Ticks(number * 10), Ticks(number * 10 + 5)));
+        }
+        assert_eq!((held.0.len(), held.0[0].0), (STRETCHES_MAX, Ticks(360)));
+    }
+}
