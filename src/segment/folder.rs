@@ -62,9 +62,12 @@ pub(crate) fn named_live_file(folder: &Path) -> Option<PathBuf> {
     fs::read_to_string(folder.join(LIVE)).ok().map(PathBuf::from)
 }
 
-/// Returns the live file that has what is not in the segments of a folder, if it is still there.
+/// Returns the live file that has what is not in the segments of a folder, if it is still there: in the folder itself, if it was copied
+/// there, else where the process has made it.
 fn live_file_of(folder: &Path) -> Option<PathBuf> {
-    named_live_file(folder).filter(|path| path.is_file())
+    let named = named_live_file(folder)?;
+    let copied = named.file_name().map(|name| folder.join(name));
+    copied.into_iter().chain([named]).find(|path| path.is_file())
 }
 
 /// Returns whether the process that records into a live file still runs.

@@ -94,7 +94,13 @@ fn check_header(words: &[u64]) -> Result<LiveHeader, SegmentFault> {
 }
 
 /// Reads a live file whose first bytes were read already.
-pub(super) fn read_live_file(first: Vec<u8>, mut file: impl Read) -> Result<Segment, SegmentFault> {
+///
+/// Its older records may be in segments: in the folder `near`, or else in the one that the process had.
+pub(super) fn read_live_file(
+    first: Vec<u8>,
+    mut file: impl Read,
+    near: Option<&Path>,
+) -> Result<Segment, SegmentFault> {
     let mut bytes = first;
     let words = read_words(&mut file, &mut bytes, HEADER_WORDS)?;
     let header = check_header(&words)?;
@@ -116,8 +122,13 @@ pub(super) fn read_live_file(first: Vec<u8>, mut file: impl Read) -> Result<Segm
     }
     let journal = contents.take_journal(length);
     let entries = Entries::new(&journal);
-    let segments = entries.get::<PathBuf>(JournalKind::Segments);
-    let moved = segments.map(|folder| read_moved(&folder, header.process_uuid));
+    let recorded = entries.get::<PathBuf>(JournalKind::Segments);
+    let moved = recorded.map(|recorded| {
+        // Without a path, no segment has what the file has.
+        let near = near.filter(|_| !recorded.as_os_str().is_empty());
+        let folders = near.into_iter().chain([recorded.as_path()]);
+        folders.into_iter().find_map(|folder| read_moved(folder, header.process_uuid)).unwrap_or_default()
+    });
     let read = attempt(|| contents.into_trace(&entries, moved)).map_err(io::Error::from)?;
     let (trace, damaged) = read?;
     let (number, process_id, process_uuid) = (0, header.process_id, header.process_uuid);
@@ -128,8 +139,9 @@ pub(super) fn read_live_file(first: Vec<u8>, mut file: impl Read) -> Result<Segm
     Ok(segment)
 }
 
-/// Returns what the segments of a process in a folder have: the last has the most of each chunk that is still in use.
-fn read_moved(folder: &Path, process: u128) -> MovedRecords {
+/// Returns what the segments of a process in a folder have: the last has the most of each chunk that is still in use. `None` if there
+/// are no such segments.
+fn read_moved(folder: &Path, process: u128) -> Option<MovedRecords> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == "kseg")).collect();
     files.sort();
@@ -139,11 +151,11 @@ fn read_moved(folder: &Path, process: u128) -> MovedRecords {
         let segment = read_frames(&header, file).ok()?;
         (segment.is_complete && segment.process_uuid() == process).then_some(segment)
     });
-    let Some(last) = last else { return MovedRecords::default() };
+    let last = last?;
     let recorded = last.trace.contents().recorded;
     let slots = recorded.parts.iter().filter(|part| part.lane().is_none());
     let slots = slots.map(|part| (part.first_id(), part.records().len())).collect();
-    MovedRecords { until: Some(recorded.whole.1), slots }
+    Some(MovedRecords { until: Some(recorded.whole.1), slots })
 }
 
 /// Reads the directory; returns the numbers of the slots in use, with their entries.

@@ -121,6 +121,18 @@ impl Trace {
     /// ```
     pub fn read_segment(path: impl AsRef<Path>) -> Result<Segment, Error> {
         let path = path.as_ref();
+        Trace::read_segment_in(path.parent().unwrap_or(Path::new("")), path)
+    }
+
+    /// Does the same with one of the [files](Segment::files_in) in a folder of segments, which may have been moved or copied.
+    ///
+    /// A live file has what is not in these segments. If the folder has no segments of its process, those count that are where the
+    /// process has written them.
+    ///
+    /// # Errors
+    /// Those of [`read_segment`](Trace::read_segment).
+    pub fn read_segment_in(folder: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<Segment, Error> {
+        let path = path.as_ref();
         let open = || File::open(path).map_err(|error| cannot_read(path, error));
         if let Ok(header) = live::read_header(&mut open()?)
             && folder::is_live_file_in_use(&open()?, &header)
@@ -128,7 +140,7 @@ impl Trace {
             let why = format!("process {} still records into {}; wait for its end", header.process_id, path.display());
             return Err(Error::new(ErrorKind::AlreadyActive, why));
         }
-        read::read_segment(open()?).map_err(|fault| fault.into_error(path))
+        read::read_segment(open()?, Some(folder.as_ref())).map_err(|fault| fault.into_error(path))
     }
 
     /// Reads a segment from a reader, such as bytes in memory; `path` names it in errors.
@@ -136,7 +148,7 @@ impl Trace {
     /// # Errors
     /// Those of [`read_segment`](Trace::read_segment).
     pub fn read_segment_from(reader: impl Read, path: impl AsRef<Path>) -> Result<Segment, Error> {
-        read::read_segment(reader).map_err(|fault| fault.into_error(path.as_ref()))
+        read::read_segment(reader, None).map_err(|fault| fault.into_error(path.as_ref()))
     }
 
     /// Writes the trace as it was recorded, as the segment of that number: a fraction of the time that other formats take, for

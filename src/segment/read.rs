@@ -12,6 +12,7 @@ use crate::trace::{Recorded, StoredCpuTrace, Trace, TraceInfo, TraceMetadata};
 use kineto_trace::fallible::attempt;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Why a file yields no trace.
@@ -37,11 +38,11 @@ struct PartialTrace {
     has_end: bool,
 }
 
-/// Reads a segment or a live file.
-pub(super) fn read_segment(mut file: impl Read) -> Result<Segment, SegmentFault> {
+/// Reads a segment or a live file; the segments of the latter may lie in the folder `near`.
+pub(super) fn read_segment(mut file: impl Read, near: Option<&Path>) -> Result<Segment, SegmentFault> {
     let mut header = Vec::new();
     file.by_ref().take(SegmentHeader::BYTES as u64).read_to_end(&mut header)?;
-    if live::is_live_file(&header) { live::read_live_file(header, file) } else { read_frames(&header, file) }
+    if live::is_live_file(&header) { live::read_live_file(header, file, near) } else { read_frames(&header, file) }
 }
 
 /// Reads a segment whose header was read already.

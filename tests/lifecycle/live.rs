@@ -310,6 +310,15 @@ fn live_files(folder: &Path) -> Vec<PathBuf> {
     files.filter(|path| path.extension().is_some_and(|end| end == "klive")).collect()
 }
 
+fn segment_folder(played: &Played) -> Option<PathBuf> {
+    segment_folder_in(&played.path(""))
+}
+
+fn segment_folder_in(folder: &Path) -> Option<PathBuf> {
+    let mut paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    paths.find(|path| path.extension().is_some_and(|end| end == "segments"))
+}
+
 fn shm() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("kineto-test-").tempdir_in("/dev/shm").unwrap()
 }
@@ -447,8 +456,7 @@ pub(crate) const TESTS: &[Test] = &[
             let shm = shm();
             let env = [("PACE", "20"), ("KINETO_OVERFLOW", "spill"), ("KINETO_BUFFER_LIMIT_MB", "16")];
             let played = kill(run, 2000, shm.path(), &env);
-            let mut segments = std::fs::read_dir(played.path("")).unwrap().map(|entry| entry.unwrap().path());
-            let segments = segments.find(|path| path.extension().is_some_and(|end| end == "segments"));
+            let segments = segment_folder(&played);
             let files = segments.map_or_else(|| live_files(shm.path()), |folder| Segment::files_in(folder).unwrap());
             assert!(
                 files.last().unwrap().extension().is_some_and(|end| end == "klive"),
@@ -464,6 +472,45 @@ pub(crate) const TESTS: &[Test] = &[
             }
             check_numbers(numbers, &played.path(COUNTS), None, files.len() - 1);
         }
+    }),
+    ("moved_crash_folder_is_read_as_it_lies", || {
+        let shm = shm();
+        let env = [
+            ("PACE", "20"),
+            ("KINETO_OVERFLOW", "spill"),
+            ("KINETO_BUFFER_LIMIT_MB", "8"),
+            ("KINETO_SHM_DIR", shm.path().to_str().unwrap()),
+            ENV_OUTPUT,
+        ];
+        let played = play_while("live_work", &env, |process, folder| {
+            let deadline = Instant::now() + Duration::from_secs(60);
+            let has_two = |folder: &Path| folder.join("seg-000002.kseg").exists();
+            while !segment_folder_in(folder).is_some_and(|segments| has_two(&segments)) && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            sys::kill(process.cast_signed(), libc::SIGKILL);
+        });
+        let read = |folder: &Path| {
+            let files = Segment::files_in(folder).unwrap();
+            let mut numbers = Numbers::new();
+            for file in &files {
+                let segment = Trace::read_segment_in(folder, file).unwrap();
+                assert_eq!(segment.trace.stats().lost(Loss::NotSpilled), 0, "the disk is too slow for this test");
+                add_numbers(&segment.trace, &mut numbers);
+            }
+            check_numbers(numbers, &played.path(COUNTS), None, files.len() - 1);
+            files
+        };
+        let segments = segment_folder(&played).unwrap();
+        let live = read(&segments).pop().unwrap();
+        let moved = played.path("moved");
+        std::fs::rename(&segments, &moved).unwrap();
+        assert_eq!(read(&moved).last(), Some(&live));
+        // With the live file, as on another machine.
+        let copied = moved.join(live.file_name().unwrap());
+        std::fs::copy(&live, &copied).unwrap();
+        std::fs::remove_file(&live).unwrap();
+        assert_eq!(read(&moved).last(), Some(&copied));
     }),
     ("forked_child_leaves_the_live_file_alone", || {
         let shm = shm();

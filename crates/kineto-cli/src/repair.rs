@@ -38,8 +38,11 @@ pub(crate) fn run(arguments: &RepairArguments) -> ExitCode {
     if trace.is_dir() {
         return repair_folder(trace, &output);
     }
-    let repair = if is_segment(trace) { repair_segment } else { repair_trace };
-    match repair(trace, &output) {
+    let repaired = match is_segment(trace) {
+        true => repair_segment(Trace::read_segment(trace), &output),
+        false => repair_trace(trace, &output),
+    };
+    match repaired {
         Ok(result) => print_text(&format!("{result}\n")),
         Err(error) => return print_error(&error),
     }
@@ -58,7 +61,7 @@ fn repair_folder(folder: &Path, output: &Path) -> ExitCode {
         let mut name = stem.to_owned();
         // The names that the process would have given them.
         name.push(format!(".part{:04}{end}", part_number(segment).unwrap_or(nth)));
-        match repair_segment(segment, &output.with_file_name(name)) {
+        match repair_segment(Trace::read_segment_in(folder, segment), &output.with_file_name(name)) {
             Ok(result) => print_text(&format!("{nth} of {count}: {result}\n")),
             Err(error) => status = print_error(&error),
         }
@@ -79,9 +82,9 @@ fn repair_trace(trace: &Path, output: &Path) -> Result<String, Error> {
     })
 }
 
-/// Writes the trace of a segment; returns what it did.
-fn repair_segment(segment: &Path, output: &Path) -> Result<String, Error> {
-    let segment = Trace::read_segment(segment)?;
+/// Writes the trace of a segment that was read; returns what it did.
+fn repair_segment(segment: Result<Segment, Error>, output: &Path) -> Result<String, Error> {
+    let segment = segment?;
     segment.trace.save(output)?;
     Ok(format!("{}: {} events; the segment is {segment}", output.display(), Events::read(output)?.len()))
 }
