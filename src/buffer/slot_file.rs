@@ -163,7 +163,9 @@ impl SlotFile {
 
     /// Says what a slot holds.
     pub(crate) fn set_use(&self, slot: usize, holds: SlotUse, words: [u64; 4]) {
-        if let [kind, rest @ ..] = self.entry(slot) {
+        if let [kind, rest @ ..] = self.entry(slot)
+            && self.is_own()
+        {
             rest.iter().zip(words).for_each(|(place, word)| place.store(word, Ordering::Relaxed));
             // Release: the other words precede it.
             kind.store(holds as u64, Ordering::Release);
@@ -172,7 +174,11 @@ impl SlotFile {
 
     /// Sets a word of a slot's entry, counted without the first.
     pub(crate) fn set_word(&self, slot: usize, at: usize, word: u64) {
-        self.entry(slot).get(at + 1).into_iter().for_each(|place| place.store(word, Ordering::Release));
+        self.entry(slot)
+            .get(at + 1)
+            .filter(|_| self.is_own())
+            .into_iter()
+            .for_each(|place| place.store(word, Ordering::Release));
     }
 
     /// Frees a slot.

@@ -311,6 +311,10 @@ impl Drop for LiveFile {
 impl LiveBlock {
     /// Copies the words that were added to the block, of which these are all.
     pub(crate) fn copy_words(&mut self, all: &[u64]) {
+        // The collector of a forked child may continue in its copy of the parent's block.
+        if !self.file.is_own() {
+            return;
+        }
         let added = all.get(self.length..).unwrap_or_default();
         let places = self.words.get(self.length..).unwrap_or_default();
         places.iter().zip(added).for_each(|(place, word)| place.store(*word, Ordering::Relaxed));

@@ -107,6 +107,25 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         }
         sys::raise(libc::SIGKILL);
     }),
+    ("live_fork_unmapped", |folder| {
+        let (layer, _guard) = KinetoLayer::builder().collector(ToyCollector).build().unwrap();
+        tracing_subscriber::registry().with(layer).init();
+        launch(0);
+        iterate(0, 0, false);
+        // The child cannot map private memory over the file, or none at all.
+        let refused = if variable("NO_MEMORY").is_some() { 0 } else { libc::MAP_PRIVATE };
+        assert!(sys::refuse_mappings(libc::MAP_FIXED | refused));
+        if sys::fork() == 0 {
+            launch(100);
+            iterate(0, 100, false);
+            report(folder, "the child has recorded");
+            sys::exit_now(0);
+        }
+        while !folder.join("report").exists() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        sys::raise(libc::SIGKILL);
+    }),
     ("live_saved", |_| {
         let _guard = record_as(KinetoLayer::builder());
         work();
@@ -519,6 +538,23 @@ pub(crate) const TESTS: &[Test] = &[
         // The child still runs.
         let [file] = &live_files(shm.path())[..] else { panic!("{}", played.stderr) };
         assert_eq!(Trace::read_segment(file).unwrap().trace.stats().slices, 110);
+    }),
+    ("child_without_memory_leaves_the_live_file_alone", || {
+        for env in [&[][..], &[("NO_MEMORY", "")]] {
+            let shm = shm();
+            let folder = [("KINETO_SHM_DIR", shm.path().to_str().unwrap()), ENV_OUTPUT];
+            let played = play_with("live_fork_unmapped", &[&folder, env].concat());
+            assert_eq!(played.status.signal(), Some(libc::SIGKILL), "{}", played.stderr);
+            let [file] = &live_files(shm.path())[..] else { panic!("{}", played.stderr) };
+            let segment = Trace::read_segment(file).unwrap();
+            assert_eq!(segment.lost_frames, 0, "{segment}");
+            let mut names = BTreeSet::new();
+            segment.trace.for_each(|activity| {
+                assert!(names.insert(activity.name.to_owned()), "{} twice", activity.name);
+            });
+            let expected = ["event", "inner", "kernel 0", "launch", "new", "seq"];
+            assert_eq!(names.iter().map(String::as_str).collect::<Vec<_>>(), expected, "{env:?}");
+        }
     }),
     ("live_file_goes_with_its_trace", || {
         for scenario in ["live_saved", "live_exit", "live_dropped"] {

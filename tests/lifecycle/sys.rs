@@ -278,3 +278,30 @@ impl SharedCounts {
         &self.0[at]
     }
 }
+
+/// Lets `mmap` fail in this thread, and in children that it forks, where all those flags are given. Returns `false` if the kernel
+/// has no such filter.
+#[cfg(target_os = "linux")]
+pub(crate) fn refuse_mappings(flags: libc::c_int) -> bool {
+    let step = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
+    let (load, is_equal) = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K);
+    /// Where `seccomp_data` has the number of the call, and the lower half of its fourth argument.
+    const NUMBER: u32 = 0;
+    const FLAGS: u32 = 16 + 3 * 8 + if cfg!(target_endian = "big") { 4 } else { 0 };
+    let flags = flags.cast_unsigned();
+    let mut steps = [
+        step(load, NUMBER, 0, 0),
+        step(is_equal, libc::SYS_mmap as u32, 0, 4),
+        step(load, FLAGS, 0, 0),
+        step(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, flags, 0, 0),
+        step(is_equal, flags, 0, 1),
+        step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::ENOMEM.cast_unsigned(), 0, 0),
+        step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
+    ];
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    // SAFETY: takes numbers; the program points to its steps, which live for the call.
+    unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
+    }
+}

@@ -73,7 +73,16 @@ fn free_bytes(folder: &Path) -> Result<u64, Unusable> {
 }
 
 fn map(at: *mut libc::c_void, bytes: usize, kind: libc::c_int, file: libc::c_int) -> io::Result<*mut libc::c_void> {
-    let access = libc::PROT_READ | libc::PROT_WRITE;
+    map_for(libc::PROT_READ | libc::PROT_WRITE, at, bytes, kind, file)
+}
+
+fn map_for(
+    access: libc::c_int,
+    at: *mut libc::c_void,
+    bytes: usize,
+    kind: libc::c_int,
+    file: libc::c_int,
+) -> io::Result<*mut libc::c_void> {
     // SAFETY: with `MAP_FIXED`, callers pass the range of a mapping of this module, whose words are atomics; else the kernel
     // chooses an address, which affects no existing memory.
     let start = unsafe { libc::mmap(at, bytes, access, kind, file, 0) };
@@ -181,13 +190,22 @@ impl SharedFile {
 }
 
 /// Maps memory of its own over the files of the parent, and closes them, in a forked child.
+///
+/// Limits of memory may forbid that. Shared memory counts to others than private memory, and memory that is only read to none. If all
+/// three fail, the file stays mapped. The child writes to it in no case: [`is_own`](SharedFile::is_own) is checked before.
 pub(in crate::os) fn detach_child() {
     let mut next = MAPPINGS.load(Ordering::Relaxed);
     // SAFETY: the list holds leaked values.
     while let Some(mapping) = unsafe { next.as_ref() } {
         let start = mapping.words.as_ptr().cast_mut().cast();
-        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        let _ = map(start, size_of_val(mapping.words), kind, -1);
+        let replace = |access, shares| {
+            let kind = shares | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+            map_for(access, start, size_of_val(mapping.words), kind, -1)
+        };
+        let writable = libc::PROT_READ | libc::PROT_WRITE;
+        let _ = replace(writable, libc::MAP_PRIVATE)
+            .or_else(|_| replace(writable, libc::MAP_SHARED))
+            .or_else(|_| replace(libc::PROT_READ, libc::MAP_PRIVATE));
         let descriptor = mapping.descriptor.swap(-1, Ordering::Relaxed);
         if descriptor >= 0 {
             // SAFETY: the descriptor belongs to this mapping.
