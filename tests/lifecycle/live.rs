@@ -18,7 +18,7 @@ use tracing_kineto::{ArgValue, ErrorKind, KinetoGuard, KinetoLayer, Loss, Overfl
 use tracing_subscriber::prelude::*;
 
 /// The file in which a scenario counts what each of its threads has recorded.
-const COUNTS: &str = "counts";
+pub(crate) const COUNTS: &str = "counts";
 const THREADS: usize = 3;
 /// Where the times of the threads' last spans begin.
 const TIMES: usize = 8;
@@ -39,7 +39,7 @@ fn variable(name: &str) -> Option<String> {
 }
 
 /// How often each policy is killed.
-fn runs() -> u64 {
+pub(crate) fn runs() -> u64 {
     variable("KINETO_KILLS").and_then(|text| text.parse().ok()).unwrap_or(20)
 }
 
@@ -272,7 +272,7 @@ fn now() -> u64 {
     u64::try_from(now.as_nanos()).unwrap()
 }
 
-fn number(activity: &Activity<'_>, key: &str) -> Option<u64> {
+pub(crate) fn number(activity: &Activity<'_>, key: &str) -> Option<u64> {
     let mut found = None;
     activity.args.visit(&mut |name, value| match value {
         ArgValue::U64(value) if name == key => found = Some(value),
@@ -324,7 +324,7 @@ fn check_numbers(mut numbers: Numbers, counts: &Path, since: Option<Timestamp>, 
     }
 }
 
-fn live_files(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn live_files(folder: &Path) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     files.filter(|path| path.extension().is_some_and(|end| end == "klive")).collect()
 }
@@ -338,7 +338,7 @@ fn segment_folder_in(folder: &Path) -> Option<PathBuf> {
     paths.find(|path| path.extension().is_some_and(|end| end == "segments"))
 }
 
-fn shm() -> tempfile::TempDir {
+pub(crate) fn shm() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("kineto-test-").tempdir_in("/dev/shm").unwrap()
 }
 

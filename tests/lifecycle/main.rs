@@ -28,6 +28,8 @@ mod full_disk;
 mod injected;
 #[cfg(target_os = "linux")]
 mod live;
+#[cfg(all(target_os = "linux", feature = "cuda"))]
+mod live_gpu;
 #[cfg(unix)]
 mod play;
 #[cfg(target_os = "linux")]
@@ -68,6 +70,8 @@ const SCENARIOS: &[&[Scenario]] = &[
     injected::SCENARIOS,
     #[cfg(target_os = "linux")]
     live::SCENARIOS,
+    #[cfg(all(target_os = "linux", feature = "cuda"))]
+    live_gpu::SCENARIOS,
     #[cfg(target_os = "linux")]
     sandbox::SCENARIOS,
     schedules::SCENARIOS,
@@ -90,6 +94,8 @@ const TESTS: &[&[Test]] = &[
     injected::TESTS,
     #[cfg(target_os = "linux")]
     live::TESTS,
+    #[cfg(all(target_os = "linux", feature = "cuda"))]
+    live_gpu::TESTS,
     #[cfg(target_os = "linux")]
     sandbox::TESTS,
     schedules::TESTS,
