@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 
 type Callback = extern "C" fn(*mut c_void, u32, u32, *const c_void);
 
+/// An id kind that this process does not use otherwise.
+const CUSTOM: u32 = 5;
+
 /// libcupti, with the functions that any program may use.
 pub struct Rival {
     subscribe: unsafe extern "C" fn(*mut *mut c_void, Callback, *mut c_void) -> u32,
@@ -61,8 +64,6 @@ impl Rival {
     /// Returns the time of a push and pop of an id, in nanoseconds, or CUPTI's code.
     pub fn push_and_pop(&self) -> Result<f64, u32> {
         const TIMES: u32 = 100_000;
-        /// An id kind that this process does not use otherwise.
-        const CUSTOM: u32 = 5;
         let mut least = Duration::MAX;
         for _ in 0..5 {
             let start = Instant::now();
@@ -79,6 +80,19 @@ impl Rival {
             least = least.min(start.elapsed());
         }
         Ok(least.as_nanos() as f64 / f64::from(TIMES))
+    }
+}
+
+impl Held<'_> {
+    /// Pushes an id, and pops it; returns CUPTI's code.
+    pub fn push(&self) -> u32 {
+        // SAFETY: it takes two numbers.
+        let code = unsafe { (self.rival.push)(CUSTOM, 1) };
+        if code == 0 {
+            // SAFETY: the place is valid for writes.
+            unsafe { (self.rival.pop)(CUSTOM, &mut 0) };
+        }
+        code
     }
 }
 

@@ -115,7 +115,10 @@ pub(crate) fn subscribe_by_name(
         client.map_or(NO_NAME.to_owned(), |client| client.name.clone())
     });
     let holder = holder.map(|name| format!("CUPTI for {name}"));
-    let is_shareable = shared.len() == subscribers.len() && shared.iter().all(|client| client.allows_others);
+    // A subscriber of the first version lets others in until it records, as on a real GPU with 13.5.
+    let is_first_idle = !client::first().activity.is_any_enabled();
+    let are_all_shared = shared.len() == subscribers.len() || is_first_idle;
+    let is_shareable = are_all_shared && shared.iter().all(|client| client.allows_others);
     let is_granted = subscribers.is_empty() || allows_others && is_shareable;
     if !is_granted {
         // A refused request to share is told no name.
