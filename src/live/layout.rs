@@ -59,6 +59,8 @@ pub(crate) enum JournalKind {
     Segments = 13,
     /// The highest id of the calls in dropped blocks of a collector, and how much work these had: its number.
     Dropped = 14,
+    /// The losses of a part that waits for the disk: when it ends, the id of its last records.
+    PartLosses = 15,
 }
 
 /// An entry of a journal. An entry without a body removes those of its key.

@@ -268,6 +268,7 @@ impl ChunkRing {
             state.saved_until = saves_until;
             // These are losses of the contents.
             (state.evicted.needed, state.evicted.unsaved) = (0, 0);
+            state.note_changes();
         } else {
             state.note_held(contents.at);
         }

@@ -3,7 +3,7 @@
 use super::Segment;
 use super::header::{HeaderFault, SegmentHeader};
 use super::read::{SegmentFault, read_frames};
-use crate::buffer::{ENTRY_WORDS, HEADER_WORDS, SLOT_WORDS, SlotUse, Tag, slots_start};
+use crate::buffer::{ENTRY_WORDS, HEADER_WORDS, Loss, SLOT_WORDS, SlotUse, Tag, slots_start};
 use crate::callsite::SiteDescription;
 use crate::clock::{Anchor, Converter};
 use crate::collector::Collection;
@@ -228,7 +228,7 @@ impl LiveContents {
     /// Makes the trace; also returns how many things of the file made no sense. If records were `moved` to disk, those until
     /// that time are left out.
     fn into_trace(mut self, entries: &Entries<'_>, moved: Option<MovedRecords>) -> Result<(Trace, u64), SegmentFault> {
-        let (by_counter, (info, metadata)) = entries
+        let (by_counter, (mut info, metadata)) = entries
             .get::<(bool, (TraceInfo, TraceMetadata))>(JournalKind::Info)
             .ok_or(SegmentFault::Missing("facts about the trace"))?;
         let anchors: Vec<Anchor> = entries.all(JournalKind::Anchor, &mut self.damaged).into_values().collect();
@@ -250,6 +250,11 @@ impl LiveContents {
         let evicted = entries.get::<(EvictionCounts, Vec<Stretch>)>(JournalKind::Evicted);
         let (evicted, held) = evicted.unwrap_or_default();
         let until = moved.as_ref().and_then(|moved| moved.until);
+        for ((end, _), losses) in entries.all::<[u64; Loss::ALL.len()]>(JournalKind::PartLosses, damaged) {
+            let is_on_disk = until.is_some_and(|until| Ticks(end) <= until);
+            let counts = info.losses.iter_mut().zip(losses).filter(|_| !is_on_disk);
+            counts.for_each(|(count, of_part)| *count = count.saturating_add(of_part));
+        }
         let windows = entries.all::<(Ticks, Option<Ticks>)>(JournalKind::Window, damaged);
         let windows = windows.into_iter();
         let host = windows.map(|((epoch, _), (start, end))| Window::new(epoch, start, end.unwrap_or(last).max(start)));

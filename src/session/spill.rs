@@ -10,7 +10,7 @@
 //! no part contains a time that is noted later.
 
 use super::dumps::with_process_and_time;
-use super::recording::live::link_live_file;
+use super::recording::live::{forget_part_losses, link_live_file};
 use super::{Session, deadline_after};
 use crate::clock;
 use crate::collector::CollectorSet;
@@ -617,7 +617,9 @@ fn write_segment_file(trace: &Trace, folder: &Path, number: u32) -> Result<PathB
         disk::check_free_space(folder)?;
         let _ = fs::remove_file(&growing);
         trace.write_segment(number, private_file(&growing)?)?;
-        fs::rename(&growing, &path)
+        fs::rename(&growing, &path)?;
+        forget_part_losses(trace);
+        Ok(())
     };
     write().map_err(|error| {
         let _ = fs::remove_file(&growing);

@@ -107,6 +107,20 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         }
         sys::raise(libc::SIGKILL);
     }),
+    ("live_queued_part", |_| {
+        let (layer, guard) = KinetoLayer::builder().collector(ToyCollector).build().unwrap();
+        tracing_subscriber::registry().with(layer).init();
+        sys::ignore(libc::SIGXFSZ);
+        sys::limit_files(Some(0));
+        let lost = || guard.profiler().snapshot().unwrap().stats().lost(Loss::DeviceRecordsUnread);
+        SINK.lock().unwrap().as_ref().unwrap().lost(Loss::DeviceRecordsUnread, 7);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        // Until a part was taken out of memory, which cannot be written.
+        while lost() == 7 && Instant::now() < deadline {
+            (0..100).for_each(|_| work());
+        }
+        sys::raise(libc::SIGKILL);
+    }),
     ("live_fork_unmapped", |folder| {
         let (layer, _guard) = KinetoLayer::builder().collector(ToyCollector).build().unwrap();
         tracing_subscriber::registry().with(layer).init();
@@ -491,6 +505,20 @@ pub(crate) const TESTS: &[Test] = &[
             }
             check_numbers(numbers, &played.path(COUNTS), None, files.len() - 1);
         }
+    }),
+    ("losses_of_queued_parts_are_shown", || {
+        let shm = shm();
+        let env = [
+            ("KINETO_OVERFLOW", "spill"),
+            ("KINETO_BUFFER_LIMIT_MB", "4"),
+            ("KINETO_SHM_DIR", shm.path().to_str().unwrap()),
+            ENV_OUTPUT,
+        ];
+        let played = play_with("live_queued_part", &env);
+        assert_eq!(played.status.signal(), Some(libc::SIGKILL), "{}", played.stderr);
+        let [file] = &live_files(shm.path())[..] else { panic!("{}", played.stderr) };
+        let stats = Trace::read_segment(file).unwrap().trace.stats().clone();
+        assert_eq!(stats.lost(Loss::DeviceRecordsUnread), 7, "{stats}");
     }),
     ("moved_crash_folder_is_read_as_it_lies", || {
         let shm = shm();

@@ -36,7 +36,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[("live_gpu", |folder| {
 })];
 
 pub(crate) const TESTS: &[Test] = &[("killed_process_keeps_kernels_with_launches", || {
-    for run in 0..runs().div_ceil(4) {
+    for run in 0..runs().div_ceil(10) {
         let shm = shm();
         let env = [
             ("KINETO_SHM_DIR", shm.path().to_str().unwrap()),

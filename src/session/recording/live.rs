@@ -1,13 +1,16 @@
 //! The live file of a recording: created when it begins, and kept up to date with what only the session knows.
 
 use super::{RecordingState, SessionPhase, SessionRecording};
+use crate::buffer::Loss;
 use crate::clock::{self, Anchor};
 use crate::diag::diag;
 use crate::encoding::Encoded;
 use crate::live::{JournalKind, LiveFile};
 use crate::os::shared_file::Unusable;
+use crate::recorder::RecordedPart;
 use crate::recorder::memory_listeners::InternalAllocGuard;
 use crate::segment::folder;
+use crate::trace::Trace;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -43,13 +46,35 @@ impl SessionRecording {
     /// Notes the facts about the recording and its metadata.
     pub(super) fn note_info(&self, state: &RecordingState) {
         if let Some(live) = self.recorder.live().current() {
-            let info = self.trace_info(state, &self.recorder.losses.counts());
-            live.put(JournalKind::Info, (0, 0), |out| {
-                clock::is_counter().encode(out);
-                info.encode(out);
-                state.metadata.encode(out);
-            });
+            live.append(&[self.info_entry(state)]);
         }
+    }
+
+    fn info_entry(&self, state: &RecordingState) -> Option<Vec<u64>> {
+        let info = self.trace_info(state, &self.recorder.losses.counts());
+        LiveFile::entry(JournalKind::Info, (0, 0), |out| {
+            clock::is_counter().encode(out);
+            info.encode(out);
+            state.metadata.encode(out);
+        })
+    }
+
+    /// Notes the losses of a part that was taken out of memory, with what is left of them there.
+    pub(super) fn note_part_losses(&self, state: &RecordingState, part: &Trace) {
+        let Some(live) = self.recorder.live().current() else { return };
+        let contents = part.contents();
+        let mut losses = contents.info.losses;
+        let evicted = &contents.recorded.evicted;
+        let of_host = [(Loss::FieldsOverLimit, evicted.needed), (Loss::NotSpilled, evicted.unsaved)];
+        let of_devices = contents.collections.iter().flat_map(|each| each.records.losses.iter().copied());
+        for (loss, count) in of_host.into_iter().chain(of_devices) {
+            let place = losses.get_mut(loss as usize);
+            place.into_iter().for_each(|place| *place = place.saturating_add(count));
+        }
+        let noted = LiveFile::entry(JournalKind::PartLosses, part_key(part), |out| losses.encode(out));
+        // Together: else they would be shown twice, or not at all.
+        live.append(&[noted, self.info_entry(state)]);
+        self.collectors.note_all(&live);
     }
 
     /// Notes what has changed without a note of its own, unless a thread starts or stops a recording.
@@ -61,6 +86,18 @@ impl SessionRecording {
             self.recorder.live().current().inspect(|live| self.collectors.note_all(live));
         }
     }
+}
+
+/// Removes the losses of a part, which are on disk with it.
+pub(in crate::session) fn forget_part_losses(part: &Trace) {
+    let live = part.contents().recorded.shared_live();
+    live.into_iter().for_each(|live| live.remove(JournalKind::PartLosses, part_key(part)));
+}
+
+/// Identifies a part: by the end of its trace, and the first id of its records, if parts end at the same time.
+fn part_key(part: &Trace) -> (u64, u64) {
+    let recorded = part.contents().recorded;
+    (recorded.whole.1.0, recorded.parts.last().map_or(0, RecordedPart::first_id))
 }
 
 /// Lets a folder of segments and the live file of their recording name each other.

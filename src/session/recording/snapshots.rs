@@ -82,6 +82,7 @@ impl SessionRecording {
         // For the same reason as chunks that begin later.
         taken.drop_unnamed_payloads();
         let trace = self.build_snapshot(&mut state, taken, Extent::Moved(moved, until)).ok()?;
+        self.note_part_losses(&state, &trace);
         state.reports = Reports::default();
         // Windows contain their ends.
         state.moved_until = Some(Ticks(until.0.saturating_add(1)));
