@@ -347,7 +347,7 @@ fn segment_folder(played: &Played) -> Option<PathBuf> {
     segment_folder_in(&played.path(""))
 }
 
-fn segment_folder_in(folder: &Path) -> Option<PathBuf> {
+pub(crate) fn segment_folder_in(folder: &Path) -> Option<PathBuf> {
     let mut paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     paths.find(|path| path.extension().is_some_and(|end| end == "segments"))
 }

@@ -28,6 +28,8 @@ mod full_disk;
 mod injected;
 #[cfg(target_os = "linux")]
 mod live;
+#[cfg(target_os = "linux")]
+mod live_exit;
 #[cfg(all(target_os = "linux", feature = "cuda"))]
 mod live_gpu;
 #[cfg(unix)]
@@ -70,6 +72,8 @@ const SCENARIOS: &[&[Scenario]] = &[
     injected::SCENARIOS,
     #[cfg(target_os = "linux")]
     live::SCENARIOS,
+    #[cfg(target_os = "linux")]
+    live_exit::SCENARIOS,
     #[cfg(all(target_os = "linux", feature = "cuda"))]
     live_gpu::SCENARIOS,
     #[cfg(target_os = "linux")]
@@ -94,6 +98,8 @@ const TESTS: &[&[Test]] = &[
     injected::TESTS,
     #[cfg(target_os = "linux")]
     live::TESTS,
+    #[cfg(target_os = "linux")]
+    live_exit::TESTS,
     #[cfg(all(target_os = "linux", feature = "cuda"))]
     live_gpu::TESTS,
     #[cfg(target_os = "linux")]
