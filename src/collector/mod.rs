@@ -215,6 +215,11 @@ pub trait Recording: fmt::Debug + Send + Sync {
     /// thread is inside slices, the thread leaves them at its first hook afterwards, in the next recording at the earliest.
     fn pop(&self) {}
 
+    /// Returns whether it needs the slices. If no recording does, the layer does not push them. Default: true.
+    fn takes_slices(&self) -> bool {
+        true
+    }
+
     /// Does the same as [`push`](Recording::push) for a slice of a user annotation; kineto's `pushUserCorrelationId`.
     /// By default it calls `push`: the trace knows the annotation of each piece of work anyway.
     fn push_annotation(&self, id: CorrelationId) -> bool {

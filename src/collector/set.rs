@@ -211,7 +211,10 @@ impl CollectorSet {
         if !selection.types.contains(kineto_trace::activity::ActivityType::ExternalCorrelation) {
             return None;
         }
-        let recordings: Vec<_> = self.lock_started().iter().filter_map(StartedCollector::recording).cloned().collect();
+        let started = self.lock_started();
+        let recordings = started.iter().filter_map(StartedCollector::recording);
+        let recordings: Vec<_> = recordings.filter(|recording| recording.takes_slices()).cloned().collect();
+        drop(started);
         (!recordings.is_empty()).then(|| {
             let slice_sink = Arc::new(SliceSink { recordings, is_open: AtomicBool::new(true) });
             *self.slice_sink.lock() = Some(slice_sink.clone());
@@ -308,6 +311,7 @@ impl StartedCollector {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kineto_trace::activity::ActivityTypes;
     use std::sync::Mutex;
 
     /// Logs its calls; refuses slice 7.
@@ -325,6 +329,48 @@ mod tests {
         }
 
         fn stop(&self, _: Timestamp, _: Instant) {}
+    }
+
+    /// A collector whose recordings need slices, or not.
+    #[derive(Clone, Debug)]
+    struct SliceCollector(bool);
+
+    impl Collector for SliceCollector {
+        fn name(&self) -> &'static str {
+            "slices"
+        }
+
+        fn types(&self) -> ActivityTypes {
+            ActivityTypes::ALL
+        }
+
+        fn probe(&self) -> Result<Capabilities, Unavailable> {
+            Ok(Capabilities::default())
+        }
+
+        fn start(&self, _: &Selection, _: RecordSink) -> Result<(Capabilities, Box<dyn Recording>), Unavailable> {
+            Ok((Capabilities::default(), Box::new(self.clone())))
+        }
+    }
+
+    impl Recording for SliceCollector {
+        fn takes_slices(&self) -> bool {
+            self.0
+        }
+
+        fn stop(&self, _: Timestamp, _: Instant) {}
+    }
+
+    #[test]
+    fn slices_are_pushed_only_to_recordings_that_take_them() {
+        let selection = Selection::of(ActivityTypes::ALL);
+        let receivers = |takes: &[bool]| {
+            let collectors = takes.iter().map(|takes| Arc::new(SliceCollector(*takes)) as Arc<dyn Collector>);
+            let set = CollectorSet::new(collectors.collect(), Vec::new());
+            set.start(&selection, &(Arc::new(crate::collector::trial::Unbounded) as Arc<dyn Budget>));
+            set.slice_sink(&selection).is_some().then(|| set.slice_sink.lock().as_ref().unwrap().recordings.len())
+        };
+        assert_eq!([&[][..], &[false], &[false, true, true]].map(receivers), [None, None, Some(2)]);
     }
 
     #[test]

@@ -220,7 +220,7 @@ pub(crate) fn unbounded_sink() -> RecordSink {
 }
 
 #[derive(Debug)]
-struct Unbounded;
+pub(super) struct Unbounded;
 
 impl Budget for Unbounded {
     fn reserve_bytes(&self, _bytes: u64) -> bool {

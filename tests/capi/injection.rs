@@ -109,6 +109,20 @@ fn driver_that_permits_calls_records_the_same() {
     assert_eq!(linked_kernels(&program.output()), 3);
 }
 
+/// The thread that samples lists the devices, which the one inside of `cuInit` must not wait for.
+#[test]
+fn telemetry_does_not_block_the_drivers_start() {
+    let program = program();
+    std::os::unix::fs::symlink(cuda::library("sim_nvml"), program.file("libnvidia-ml.so.1")).unwrap();
+    let mut command = injected(&program, &[]);
+    command.env("KINETO_DEVICE_TELEMETRY_HZ", "10").env("LD_LIBRARY_PATH", program.file(""));
+    run(command.env("KINETO_ACTIVITIES_LOG_FILE", program.file("output.json")));
+    let trace = program.output();
+    assert_eq!(linked_kernels(&trace), 3);
+    let nvml = &trace.json["tracing_kineto"]["collectors"]["nvml"];
+    assert!(nvml["records"].is_u64() && nvml["unavailable"].is_null(), "{nvml}");
+}
+
 #[test]
 fn exit_on_any_thread_writes_the_file_and_uexit_does_not() {
     assert_eq!(linked_kernels(&record(&["exit in a thread"])), 3);

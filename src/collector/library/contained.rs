@@ -144,6 +144,10 @@ impl Recording for ContainedRecording {
         self.call_unless_broken("pop", |recording| recording.pop());
     }
 
+    fn takes_slices(&self) -> bool {
+        self.call_unless_broken("takes_slices", |recording| recording.takes_slices())
+    }
+
     fn push_annotation(&self, id: CorrelationId) -> bool {
         self.call_unless_broken("push", |recording| recording.push_annotation(id))
     }

@@ -258,6 +258,10 @@ fn is_recording(sink: &RecordSink) -> bool {
 }
 
 impl Recording for TelemetryRecording {
+    fn takes_slices(&self) -> bool {
+        false
+    }
+
     fn pause(&self) {
         self.control.change(|state| state.is_paused = true);
     }
