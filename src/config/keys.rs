@@ -417,6 +417,9 @@ impl Key {
             | Key::NvtxRanges
             | Key::TeardownCupti
             | Key::CuptiPath
+            | Key::PmSamplingMetrics
+            | Key::PmSamplingDevice
+            | Key::PmSamplingInterval
             | Key::DeviceMemory => Some(("cuda", cfg!(feature = "cuda"))),
             Key::RoctracerMaxEvents | Key::RocprofilerPath | Key::RoctracerPath => {
                 Some(("rocm", cfg!(feature = "rocm")))
@@ -666,10 +669,8 @@ mod tests {
             names.filter(|name| words.iter().any(|word| name.contains(word))).collect::<Vec<_>>()
         };
         let mut cuda = named(&["CUPTI", "CUDA", "NVTX", "DEVICE_MEMORY"]);
-        // AMD's and plugins' devices also wait for events; counters are not sampled by any of them.
-        let elsewhere =
-            [Key::CudaSyncWaitEvents, Key::PmSamplingMetrics, Key::PmSamplingDevice].map(|key| key.spec().name);
-        cuda.retain(|name| !elsewhere.contains(name));
+        // AMD's and plugins' devices also wait for events.
+        cuda.retain(|name| *name != Key::CudaSyncWaitEvents.spec().name);
         assert_eq!(needs("cuda"), cuda);
         assert_eq!(needs("rocm"), named(&["ROCTRACER", "ROCPROFILER"]));
         assert_eq!(needs("xpu"), named(&["XPU", "_PTI_"]));

@@ -141,6 +141,9 @@ fn nothing_is_sampled_without_metrics_or_type() {
     let reason = refusal(&default_types);
     assert_eq!(reason.why(), Why::Disabled);
     assert!(reason.to_string().contains("add hardware_counters to ACTIVITY_TYPES"), "{reason}");
+    let mut teardown = selection(&[CYCLES], &[]);
+    teardown.options.set("TEARDOWN_CUPTI", true);
+    assert!(refusal(&teardown).to_string().contains("unset TEARDOWN_CUPTI"));
     assert_eq!((cuda::count("profiler_inits"), cuda::count("pm_enables")), (0, 0));
     drop(machine);
 }
@@ -304,6 +307,22 @@ fn frozen_times_are_avoided_by_restarts() {
     assert!(starts.windows(2).all(|pair| pair[0] < pair[1]));
     assert!(starts.len() >= 50, "{}", starts.len());
     assert!(found.notes.iter().any(|note| note.contains(" restarts")), "{:?}", found.notes);
+}
+
+#[test]
+fn sampling_survives_a_clock_that_is_set_back() {
+    let _machine = machine("clock_step_ns=-1000000000:100");
+    let sampler = sampler();
+    let trial = Trial::start(&sampler, &selection(&[CYCLES], &[])).unwrap();
+    let until = Instant::now() + PATIENCE;
+    let is_back = |found: &Findings| samples(found, 0).windows(2).any(|pair| pair[1].start < pair[0].start);
+    while !is_back(&trial.look()) {
+        assert!(Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(trial);
+    let enabled = cuda::count("pm_enables");
+    check_released(enabled);
 }
 
 #[test]

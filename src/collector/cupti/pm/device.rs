@@ -230,6 +230,10 @@ impl DeviceSampling {
             return Err(format!("{MAX_RESTARTS_IN_VAIN} restarts brought no sample"));
         }
         (self.restarts_in_vain, self.counts.restarts) = (self.restarts_in_vain + 1, self.counts.restarts + 1);
+        if self.restarts_in_vain > 1 {
+            // A clock that was set back, rather than one that does not advance.
+            self.last_end = 0;
+        }
         if let Some(session) = self.session.take() {
             let _ = self.api.stop_sampler(session.sampler);
         }
@@ -240,10 +244,11 @@ impl DeviceSampling {
     fn read_image(&mut self, until: SamplesUntil, sink: &RecordSink) -> Result<bool, String> {
         let Some(session) = &mut self.session else { return Ok(true) };
         let complete = self.api.count_samples(&session.image).map_err(|failed| failed.to_string())?;
-        if complete < session.read || complete > MAX_SAMPLES as usize {
+        if complete > MAX_SAMPLES as usize {
             return Err(format!("cuptiPmSamplingGetCounterDataInfo counts {complete} samples"));
         }
-        let unread = session.read..complete;
+        // Fewer than before: the library has begun the image anew.
+        let unread = if complete < session.read { 0..complete } else { session.read..complete };
         session.read = complete;
         for index in unread {
             let Some(session) = &mut self.session else { break };

@@ -168,6 +168,10 @@ impl Collector for PmSampling {
             let message = "the type hardware_counters is not selected, so CUPTI_PM_SAMPLING_METRICS has no effect";
             return Err(Unavailable::new(Why::Disabled, message, "add hardware_counters to ACTIVITY_TYPES"));
         }
+        if selection.options.flag("TEARDOWN_CUPTI") {
+            let message = "TEARDOWN_CUPTI detaches CUPTI from the process while it samples";
+            return Err(Unavailable::new(Why::Unsupported, message, "unset TEARDOWN_CUPTI, or name no metrics"));
+        }
         let loaded = self.load()?;
         OWNER.claim();
         if OWNER.is_inherited() {
