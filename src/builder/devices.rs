@@ -114,8 +114,8 @@ impl KinetoLayerBuilder {
     /// selects their type, [`HardwareCounters`](crate::ActivityType::HardwareCounters). Default: none.
     ///
     /// Each metric becomes a graph of its GPU. Takes libcupti 12.6 or newer and usually privileges. All metrics must fit into
-    /// one pass of the hardware; `kineto doctor --metrics` lists the metrics of a GPU. Without text in the environment or the
-    /// file that says otherwise, all GPUs of the process are sampled each millisecond.
+    /// one pass of the hardware; `kineto doctor --metrics` lists the metrics of a GPU. All GPUs of the process are sampled each
+    /// millisecond, unless other settings change that.
     #[cfg(feature = "cuda")]
     #[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
     pub fn pm_sampling<S: Into<String>>(mut self, metrics: impl IntoIterator<Item = S>) -> Self {

@@ -1,9 +1,9 @@
 //! PM sampling on the simulated devices: planted samples come back, and each fault has its reason.
 
 use std::time::{Duration, Instant};
-use support::cuda;
-use support::gpu::{Machine, PATIENCE, events, machine};
+use support::gpu::{Machine, PATIENCE, events, in_child, machine};
 use support::{File, nanos, record_with};
+use support::{cuda, gpu};
 use tracing_kineto::integration::trial::{Findings, Trial, TrialRecord};
 use tracing_kineto::integration::{Options, PmSampling, Selection, Unavailable, Why};
 use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayerBuilder, Loss};
@@ -355,4 +355,27 @@ fn stop_returns_when_a_decode_hangs() {
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(machine);
+}
+
+#[test]
+fn forked_child_samples_nothing() {
+    in_child("pm_sampling::child_that_forks", &[]);
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_that_forks() {
+    let _watch = gpu::watch(Duration::from_secs(60));
+    let _machine = machine("");
+    let sampler = sampler();
+    let trial = Trial::start(&sampler, &selection(&[CYCLES, THROUGHPUT], &[])).unwrap();
+    let status = gpu::fork(|| {
+        let reason = refusal(&selection(&[CYCLES], &[]));
+        assert!(reason.message().contains("fork"), "{reason}");
+        true
+    });
+    assert_eq!(status, 0);
+    std::thread::sleep(TIME);
+    assert!(check_planted(&trial.stop(PATIENCE), 0) >= 100);
+    check_released(1);
 }

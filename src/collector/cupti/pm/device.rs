@@ -29,13 +29,13 @@ pub(super) struct DeviceSampling {
     /// The length of the last sample.
     length: u64,
     /// Restarts since the last sample that was delivered.
-    restarts_in_vain: u32,
+    restarts_without_sample: u32,
     /// Whether a reset image gets wrong times, so that each image needs a session of its own.
     needs_restarts: bool,
     counts: SampleCounts,
 }
 
-/// What became of a device's samples.
+/// Counts of a device's samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SampleCounts {
     pub(super) delivered: u64,
@@ -77,7 +77,7 @@ const HARDWARE_BUFFER: usize = 64 << 20;
 const MAX_SAMPLES: u32 = 1024;
 const MAX_IMAGE_BYTES: usize = 64 << 20;
 /// How often a session is restarted without a sample in between.
-const MAX_RESTARTS_IN_VAIN: u32 = 4;
+const MAX_RESTARTS_WITHOUT_SAMPLE: u32 = 4;
 /// How many images a decode fills before other devices and commands have a turn.
 const MAX_IMAGES_AT_ONCE: u32 = 8;
 const OUT_OF_MEMORY: CuptiError = CuptiError(8);
@@ -132,7 +132,7 @@ impl DeviceSampling {
             session: None,
             last_end: 0,
             length: settings.interval_ns,
-            restarts_in_vain: 0,
+            restarts_without_sample: 0,
             needs_restarts: false,
             counts: SampleCounts::default(),
         };
@@ -207,7 +207,7 @@ impl DeviceSampling {
             } else if are_times_wrong || is_full && self.needs_restarts {
                 self.restart_session()?;
             } else if is_full {
-                // A library that never has enough would be asked for ever.
+                // Ends the loop if the library always reports a full image.
                 if self.session.as_ref().is_some_and(|session| session.read == 0) {
                     return Err("cuptiPmSamplingDecodeData finds an empty image full".to_owned());
                 }
@@ -226,12 +226,13 @@ impl DeviceSampling {
     }
 
     fn restart_session(&mut self) -> Result<(), String> {
-        if self.restarts_in_vain >= MAX_RESTARTS_IN_VAIN {
-            return Err(format!("{MAX_RESTARTS_IN_VAIN} restarts brought no sample"));
+        if self.restarts_without_sample >= MAX_RESTARTS_WITHOUT_SAMPLE {
+            return Err(format!("{MAX_RESTARTS_WITHOUT_SAMPLE} restarts brought no sample"));
         }
-        (self.restarts_in_vain, self.counts.restarts) = (self.restarts_in_vain + 1, self.counts.restarts + 1);
-        if self.restarts_in_vain > 1 {
-            // A clock that was set back, rather than one that does not advance.
+        (self.restarts_without_sample, self.counts.restarts) =
+            (self.restarts_without_sample + 1, self.counts.restarts + 1);
+        if self.restarts_without_sample > 1 {
+            // The clock was set back: a restart would have helped otherwise.
             self.last_end = 0;
         }
         if let Some(session) = self.session.take() {
@@ -271,7 +272,7 @@ impl DeviceSampling {
             let values =
                 self.host.evaluate(&session.image, index, &self.metrics).map_err(|failed| failed.to_string())?;
             self.count_gap(start, sink);
-            (self.last_end, self.length, self.restarts_in_vain) = (end, (end - start).max(1), 0);
+            (self.last_end, self.length, self.restarts_without_sample) = (end, (end - start).max(1), 0);
             if end <= until.at && !sink.is_waiting() {
                 self.counts.delivered += 1;
                 sink.record(|batch| self.add_row(start, &values, batch));

@@ -1,4 +1,4 @@
-//! Metrics: their names, what a chip makes of them, and why it refuses them.
+//! Metrics of a chip: names, configurations, values, and reasons for refusals.
 
 use super::catalogue::MetricDescription;
 use super::ffi::{CallFailure, CounterImage, HostHandle, MetricNames, PmApi};

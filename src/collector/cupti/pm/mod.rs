@@ -90,7 +90,7 @@ impl PmLibrary {
         capabilities
     }
 
-    /// Adds what to do about libcupti's missing helper to a reason that it may explain.
+    /// Adds libcupti's missing helper to a reason that it may explain.
     fn explain(&self, reason: Unavailable) -> Unavailable {
         match &self.missing_helper {
             // NOT_INITIALIZED, with which libcupti also reports that it lacks the helper.
@@ -192,7 +192,7 @@ impl Collector for PmSampling {
     }
 }
 
-/// Adds what is sampled, and what is not, to the capabilities.
+/// Adds the sampled and the failed devices to the capabilities.
 fn add_findings(capabilities: &mut Capabilities, settings: &PmSettings, started: StartOutcome) {
     let about = json!({
         "metrics": settings.metrics,

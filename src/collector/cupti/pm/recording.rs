@@ -31,7 +31,7 @@ enum SamplingCommand {
     End(SamplesUntil, Sender<()>),
 }
 
-/// What a thread samples.
+/// The inputs of the thread.
 #[derive(Clone, Debug)]
 pub(super) struct SamplingPlan {
     pub(super) cupti: &'static Api,
@@ -42,7 +42,7 @@ pub(super) struct SamplingPlan {
     pub(super) sink: RecordSink,
 }
 
-/// What became of a start: the numbers of the devices that are sampled, and notes about the others.
+/// The outcome of a start: the numbers of the sampled devices, and the reasons for the others.
 #[derive(Debug, Default)]
 pub(super) struct StartOutcome {
     pub(super) sampled: Vec<i32>,
