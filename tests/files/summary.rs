@@ -75,6 +75,7 @@ fn summaries_of_an_h200_have_the_sums_of_its_rows() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/h200");
     for (name, kernels, others) in [
         ("cuda.json.gz", (22, 85_055), (10, 4_315_720)),
+        ("cuda-shared.json.gz", (22, 85_569), (10, 6_175_898)),
         ("torch.json.gz", (62, 286_717), (2, 3_297)),
         ("wgpu.json.gz", (15, 203_520), (10, 89_279)),
     ] {

@@ -160,7 +160,8 @@ fn check_losses(trace: &Trace, pm: &CollectorReport, report: &mut Report) {
     let stats = trace.stats();
     // Between two images of samples, some GPUs sample nothing for a while.
     let most = pm.records / 20;
-    let is_excessive = |(loss, count): &(&Loss, &u64)| loss.is_loss() && (**loss != Loss::VendorDropped || **count > most);
+    let is_excessive =
+        |(loss, count): &(&Loss, &u64)| loss.is_loss() && (**loss != Loss::VendorDropped || **count > most);
     let excessive = stats.losses.iter().filter(is_excessive).count();
     report.check("few samples and no kernels are lost", excessive == 0, format_args!("{:?}", stats.losses));
     report.check("samples are records of the trace", pm.records > 0, format_args!("{} records", pm.records));

@@ -1,10 +1,10 @@
 //! The collector of NVIDIA's GPUs, through libcupti.
 //!
 //! The library is searched when it is first needed, and no function of it is called before the driver has answered:
-//! some versions end the process otherwise. A running recording holds CUPTI's only subscription, which excludes other
-//! profilers as theirs excludes it. CUPTI fills buffers of this crate ([`buffered`](super::buffered)), which a thread
-//! ([`worker`]) reads ([`steps`], [`records`]) into the recording ([`reader`], [`shapes`]). [`start`] sets all of
-//! this up.
+//! some versions end the process otherwise. A recording shares libcupti with other profilers ([`shared`]), or excludes
+//! them where the version or the driver cannot do that ([`subscriber`]). CUPTI fills buffers of this crate
+//! ([`buffered`](super::buffered)), which a thread ([`worker`]) reads ([`steps`], [`records`], [`selected_fields`]) into
+//! the recording ([`reader`], [`shapes`]). [`start`] sets all of this up.
 
 mod advice;
 mod callbacks;
