@@ -255,6 +255,8 @@ keys! {
         "does not share CUPTI with other profilers, though libcupti 13.3 and later could (TEARDOWN_CUPTI implies it)" => (in gpu);
     CuptiAllFields: Both Now Next "CUPTI_ALL_FIELDS", SettingKind::Bool, Literal("false"), "",
         "takes CUPTI's records whole instead of the fields that are read, which libcupti 13.3 and later can select" => (in gpu);
+    CuptiHardwareTimes: Both Now Next "CUPTI_HARDWARE_TIMES", SettingKind::Bool, Literal("false"), "",
+        "takes the times of device work from the hardware (HES), cheaper and more exact: Blackwell or later, libcupti 12.8 or later" => (in gpu);
     GraphTrace: Both Now Next "CUDA_GRAPH_TRACE", SettingKind::Bool, Literal("false"), "graph_trace(bool)",
         "records a launch of a CUDA graph as one row instead of one for each node" => (in gpu);
     ProfilerRange: Both Now Next "CUDA_PROFILER_RANGE", SettingKind::Bool, Literal("false"), "profiler_range(bool)",

@@ -129,6 +129,7 @@ pub(crate) const OWNERS: &[Owner] = &[
     owner("CUPTI_PER_THREAD_BUFFER_ENABLED", "collector/cupti/start.rs", "CUPTI_PER_THREAD_BUFFER_ENABLED", ASKED),
     owner("CUPTI_EXCLUSIVE", "collector/cupti/start.rs", "CUPTI_EXCLUSIVE", "cuda/sharing.rs::first_of_two_profilers_excludes_the_other"),
     owner("CUPTI_ALL_FIELDS", "collector/cupti/start.rs", "CUPTI_ALL_FIELDS", "cuda/sharing.rs::selected_fields_give_the_same_records"),
+    owner("CUPTI_HARDWARE_TIMES", "collector/cupti/start.rs", "CUPTI_HARDWARE_TIMES", "cuda/sharing.rs::hardware_times_are_noted_where_they_are_refused"),
     owner("CUDA_GRAPH_TRACE", "collector/cupti/start.rs", "CUDA_GRAPH_TRACE", "cuda/sessions.rs::graph_can_be_one_row"),
     owner("CUDA_PROFILER_RANGE", "session/recording/mod.rs", "profiler_range", "cuda/pauses.rs::nothing_is_recorded_outside_of_profiler_ranges"),
     owner("NVTX_RANGES", "collector/cupti/start.rs", "NVTX_RANGES", "cuda/nvtx_ranges.rs::nvtx_ranges_are_absent_by_default"),

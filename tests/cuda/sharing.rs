@@ -282,6 +282,28 @@ fn profiler_that_shares_is_named() {
 }
 
 #[test]
+fn hardware_times_are_noted_where_they_are_refused() {
+    for (version, error, says) in [
+        ("13.5", 27, Some("NOT_SUPPORTED")),
+        ("13.5", 0, None),
+        ("13.0", 43, Some("MIG")),
+        ("13.0", 0, None),
+        ("12.4", 0, Some("NOT_IMPLEMENTED")),
+    ] {
+        let machine = machine(&format!("cupti={version},hardware_times_error={error}"));
+        let mut selection = Selection::of(TYPES);
+        selection.options.set("CUPTI_HARDWARE_TIMES", true);
+        let cupti = Cupti::new(&Options::default());
+        let trial = Trial::start(&cupti, &selection).unwrap();
+        let note = trial.capabilities.notes.iter().find(|note| note.contains("those of the hardware"));
+        assert_eq!(note.is_some(), says.is_some(), "{version}: {error}");
+        assert!(says.is_none_or(|says| note.unwrap().contains(says)), "{version}: {note:?}");
+        launch(&machine);
+        assert_eq!(kernels(&trial.stop(PATIENCE)), LAUNCHES);
+    }
+}
+
+#[test]
 fn driver_that_refuses_to_share_is_used_alone() {
     // A process that has shared libcupti does not return, so this is another process.
     in_child("sharing::child_that_cannot_share", &[]);

@@ -67,6 +67,7 @@ fn selection_follows_the_keys_of_cuda() {
         "CUPTI_PER_THREAD_BUFFER_ENABLED",
         "CUPTI_EXCLUSIVE",
         "CUPTI_ALL_FIELDS",
+        "CUPTI_HARDWARE_TIMES",
         "CUDA_GRAPH_TRACE",
         "TEARDOWN_CUPTI",
         "NVTX_RANGES",

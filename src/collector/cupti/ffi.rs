@@ -52,6 +52,7 @@ functions! {
     enable_driver_api = c"cuptiActivityEnableDriverApi": unsafe extern "C" fn(u32, u8) -> Code;
     enable_runtime_api = c"cuptiActivityEnableRuntimeApi": unsafe extern "C" fn(u32, u8) -> Code;
     enable_event_times = c"cuptiActivityEnableCudaEventDeviceTimestamps": unsafe extern "C" fn(u8) -> Code;
+    enable_hw_trace = c"cuptiActivityEnableHWTrace": unsafe extern "C" fn(u8) -> Code;
     enable_callback = c"cuptiEnableCallback": unsafe extern "C" fn(u32, *mut c_void, u32, u32) -> Code;
     enable_domain = c"cuptiEnableDomain": unsafe extern "C" fn(u32, *mut c_void, u32) -> Code;
     finalize = c"cuptiFinalize": unsafe extern "C" fn() -> Code;
@@ -143,6 +144,13 @@ impl Api {
         let Some(call) = self.enable_event_times else { return Err(CuptiError(NOT_IMPLEMENTED)) };
         // SAFETY: it takes no pointer.
         check_result(unsafe { call(record.into()) })
+    }
+
+    /// Takes the times of device work from the hardware, for the rest of the process.
+    pub(super) fn use_hardware_times(&self) -> Result<(), CuptiError> {
+        let Some(call) = self.enable_hw_trace else { return Err(CuptiError(NOT_IMPLEMENTED)) };
+        // SAFETY: it takes no pointer.
+        check_result(unsafe { call(1) })
     }
 
     /// Gives each thread its own buffers.

@@ -322,6 +322,34 @@ mod tests {
         assert!(restorer.read(&record).is_none() && restorer.read(&numbered(kind::RUNTIME, bytes, &fields)).is_some());
     }
 
+    #[test]
+    #[ignore = "measures: cargo test --release --lib selected_fields -- --ignored --nocapture"]
+    fn time_of_a_restored_kernel() {
+        use super::super::shapes::kernel_words;
+        use std::hint::black_box;
+        use std::time::Instant;
+        const TIMES: u32 = 3_000_000;
+        let stated = Box::leak(Box::new(StatedLayouts::new()));
+        let (bytes, fields) = natural_layout(kind::CONCURRENT_KERNEL, None);
+        stated.note(kind::CONCURRENT_KERNEL, bytes, &fields);
+        let selected = numbered(kind::CONCURRENT_KERNEL, bytes, &fields);
+        let mut whole = vec![0; 248];
+        whole[..4].copy_from_slice(&kind::CONCURRENT_KERNEL.to_ne_bytes());
+        let mut restorer = restorer_of(stated);
+        let words = |record: Option<Record<'_>>| match record {
+            Some(Record::Kernel(kernel)) => black_box(kernel_words(&kernel)),
+            _ => panic!(),
+        };
+        for _ in 0..3 {
+            let start = Instant::now();
+            (0..TIMES).for_each(|_| drop(words(Record::from_bytes(black_box(&whole)))));
+            let of_whole = start.elapsed() / TIMES;
+            let start = Instant::now();
+            (0..TIMES).for_each(|_| drop(words(restorer.read(black_box(&selected)))));
+            eprintln!("whole, 248 bytes: {of_whole:?}; selected, {bytes} bytes: {:?}", start.elapsed() / TIMES);
+        }
+    }
+
     proptest! {
         #[test]
         fn any_layout_and_record_are_harmless(

@@ -138,6 +138,7 @@ pub(super) enum Attribute {
     PerThreadBuffers = 9,
     /// Records have the fields that are selected when their kind is enabled.
     UserDefinedRecords = 11,
+    HardwareTimes = 13,
     /// Queries that failed are recorded as waits too, as they always were by the first version.
     AllWaits = 16,
     EventTimes = 17,

@@ -192,6 +192,13 @@ impl Loaded {
         {
             capabilities.notes.push(format!("threads share buffers: {error}"));
         }
+        if selection.options.flag("CUPTI_HARDWARE_TIMES")
+            && let Err(error) = subscriber.use_hardware_times()
+        {
+            let note = "the times of device work are not those of the hardware (needs a GPU of Blackwell or later without MIG \
+                        or MPS, libcupti 12.8, and the start before the first context)";
+            capabilities.notes.push(format!("{note}: {error}"));
+        }
         let may_refuse = self.interfaces.version >= REFUSALS_SINCE;
         HUB.pool.open(
             selection.buffer_bytes,

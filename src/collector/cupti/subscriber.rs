@@ -159,6 +159,14 @@ impl Subscriber {
         }
     }
 
+    /// Takes the times of device work from the hardware, for the rest of the process.
+    pub(super) fn use_hardware_times(&self) -> Result<(), CuptiError> {
+        match self.shared {
+            Some(shared) => shared.set_attribute(self.handle, Attribute::HardwareTimes, true),
+            None => self.api.use_hardware_times(),
+        }
+    }
+
     /// Gives each thread its own buffers.
     pub(super) fn use_per_thread_buffers(&self) -> Result<(), CuptiError> {
         match self.shared {

@@ -37,6 +37,8 @@ sim_core::options! {
     nested_driver: bool = false;
     inside_init: bool = false;
     shared_timestamp_error: i32 = 0;
+    /// No GPU but Blackwell and later has it.
+    hardware_times_error: i32 = 27;
     without_field: EnableError<u32> = EnableError::NONE;
     layout_fault: u64 = 0;
     /// Ten times the compute capability.

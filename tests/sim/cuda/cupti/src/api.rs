@@ -145,6 +145,12 @@ api! {
         Ok(())
     }
 
+    fn cuptiActivityEnableHWTrace(_enable: u8) {
+        only_client()?;
+        since("12.8")?;
+        attributes::hardware_times()
+    }
+
     fn cuptiActivityFlushAll(flag: u32) {
         need_driver()?;
         if !delivery::is_registered() {

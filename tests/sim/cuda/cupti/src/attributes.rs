@@ -21,6 +21,14 @@ pub(crate) fn thread_id_type() -> u32 {
     THREAD_ID_TYPE.load(Ordering::Relaxed)
 }
 
+/// The result of enabling times of the hardware.
+pub(crate) fn hardware_times() -> Outcome {
+    match crate::link::options().hardware_times_error {
+        0 => Ok(()),
+        code => Err(Code(code)),
+    }
+}
+
 /// Returns the calling thread's id in records.
 pub(crate) fn thread_id() -> u32 {
     if thread_id_type() == 1 {

@@ -1,6 +1,7 @@
 //! The exported functions that take a subscriber.
 
 use crate::api::api;
+use crate::attributes::hardware_times;
 use crate::client::{self, Client};
 use crate::code::{Code, Outcome, give, need_driver, need_driver_from_13_2, since};
 use crate::delivery::{Callbacks, SharedCompleted, SharedRequested};
@@ -40,6 +41,7 @@ struct FieldSelection {
 /// Attributes.
 const OWN_RECORDS: u32 = 11;
 const EVENT_TIMES: u32 = 17;
+const HARDWARE_TIMES: u32 = 13;
 /// Single bytes, which nothing here obeys.
 const SWITCHES: [u32; 9] = [5, 8, 9, 14, 15, 16, 18, 19, 20];
 
@@ -130,6 +132,7 @@ api! {
         match attribute {
             OWN_RECORDS if client.activity.is_any_enabled() => return Err(Code::INVALID_OPERATION),
             OWN_RECORDS => client.selected_fields.set(on),
+            HARDWARE_TIMES => hardware_times()?,
             EVENT_TIMES => client.activity.set_event_times(on),
             _ if SWITCHES.contains(&attribute) => {}
             _ => return Err(Code::INVALID_PARAMETER),
