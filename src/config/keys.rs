@@ -252,9 +252,9 @@ keys! {
     CuptiPerThreadBuffer: Both Now Next "CUPTI_PER_THREAD_BUFFER_ENABLED", SettingKind::Bool, Literal("false"), "",
         "gives each thread its own CUPTI buffers (CUDA 12.3 or later)" => (in gpu);
     CuptiExclusive: Both Now Next "CUPTI_EXCLUSIVE", SettingKind::Bool, Literal("false"), "",
-        "does not share CUPTI with other profilers, though libcupti 13.3 and later could (TEARDOWN_CUPTI implies it)" => (in gpu);
+        "does not share CUPTI with other profilers, though libcupti 13.4 and later could (TEARDOWN_CUPTI and CUDA_GRAPH_TRACE imply it)" => (in gpu);
     CuptiAllFields: Both Now Next "CUPTI_ALL_FIELDS", SettingKind::Bool, Literal("false"), "",
-        "takes CUPTI's records whole instead of the fields that are read, which libcupti 13.3 and later can select" => (in gpu);
+        "takes CUPTI's records whole instead of the fields that are read, which libcupti 13.4 and later can select" => (in gpu);
     CuptiHardwareTimes: Both Now Next "CUPTI_HARDWARE_TIMES", SettingKind::Bool, Literal("false"), "",
         "takes the times of device work from the hardware (HES), cheaper and more exact: Blackwell or later, libcupti 12.8 or later" => (in gpu);
     GraphTrace: Both Now Next "CUDA_GRAPH_TRACE", SettingKind::Bool, Literal("false"), "graph_trace(bool)",

@@ -1,6 +1,7 @@
 //! Other profilers in the process: those that share libcupti, and those that exclude others.
 
 use other::{Form, OtherProfiler};
+use std::time::Duration;
 use support::cuda;
 use support::cuda::Cuda;
 use support::gpu::{PATIENCE, in_child, machine};
@@ -226,7 +227,7 @@ fn before_the_other(cuda: &Cuda, options: &[&'static str], form: Form) -> (usize
 
 #[test]
 fn profilers_that_share_see_all_kernels() {
-    for version in ["13.3", "13.4", "13.5"] {
+    for version in ["13.4", "13.5"] {
         let machine = machine(&format!("cupti={version}"));
         let (ours, theirs) = after_the_other(&machine, &[], Form::Shared);
         assert_eq!((ours.unwrap(), theirs), (LAUNCHES, LAUNCHES), "{version}");
@@ -234,29 +235,47 @@ fn profilers_that_share_see_all_kernels() {
     }
 }
 
+/// Checks that the profiler that subscribes first records, and that the other one is refused with a reason.
+fn check_exclusion(cuda: &Cuda, options: &[&'static str], form: Form, says: &str, code: i32) {
+    let (ours, theirs) = after_the_other(cuda, options, form);
+    assert_eq!(theirs, LAUNCHES, "{form:?}");
+    let reason = ours.unwrap_err().to_string();
+    assert!(reason.contains(says), "{form:?}: {reason}");
+    let (ours, theirs) = before_the_other(cuda, options, form);
+    assert_eq!(ours, LAUNCHES, "{form:?}");
+    let (refused, name) = theirs.unwrap_err();
+    let own = if options.is_empty() { "tracing-kineto" } else { "<not provided>" };
+    assert!(name.is_empty() || name == format!("CUPTI for {own}"), "{form:?}: {name}");
+    assert_eq!(refused, code, "{form:?}");
+}
+
 #[test]
 fn first_of_two_profilers_excludes_the_other() {
     let machine = machine("cupti=13.5");
-    let exclusive: &[&str] = &["CUPTI_EXCLUSIVE"];
-    for (options, form, says) in [
-        (&[][..], Form::Alone, "`another profiler`"),
-        (&[], Form::First, "PyTorch's profiler"),
-        (exclusive, Form::Alone, "`another profiler`"),
-        (exclusive, Form::First, "PyTorch's profiler"),
-        (exclusive, Form::Shared, "without CUPTI_EXCLUSIVE"),
-    ] {
-        let (ours, theirs) = after_the_other(&machine, options, form);
-        assert_eq!(theirs, LAUNCHES, "{form:?}");
-        let reason = ours.unwrap_err().to_string();
-        assert!(reason.contains(says), "{form:?}: {reason}");
-        let (ours, theirs) = before_the_other(&machine, options, form);
-        assert_eq!(ours, LAUNCHES, "{form:?}");
-        let (code, name) = theirs.unwrap_err();
-        // Next to a shared subscriber, the first version's subscription succeeds, and its calls fail.
-        assert_eq!(code, if form == Form::First && options.is_empty() { 14 } else { 39 }, "{form:?}");
-        let own = if options.is_empty() { "tracing-kineto" } else { "<not provided>" };
-        assert!(name.is_empty() || name == format!("CUPTI for {own}"), "{form:?}: {name}");
-    }
+    check_exclusion(&machine, &[], Form::Alone, "`another profiler`", 39);
+    // Next to a shared subscriber, the first version's subscription succeeds, and its calls fail.
+    check_exclusion(&machine, &[], Form::First, "PyTorch's profiler", 14);
+    // A process that has shared libcupti does not return, so this is another process.
+    in_child("sharing::child_that_excludes_others", &[]);
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn child_that_excludes_others() {
+    let cuda = Cuda::with("cupti=13.5");
+    let exclusive = ["CUPTI_EXCLUSIVE"];
+    check_exclusion(&cuda, &exclusive, Form::Alone, "`another profiler`", 39);
+    check_exclusion(&cuda, &exclusive, Form::First, "PyTorch's profiler", 39);
+    check_exclusion(&cuda, &exclusive, Form::Shared, "without CUPTI_EXCLUSIVE", 39);
+    // The first version makes one record of a graph.
+    let stream = cuda.stream();
+    let kernel = cuda.only_kernel("node");
+    let graph = cuda.graph(stream, || (0..4).for_each(|_| cuda.launch(kernel, 1, stream)));
+    let found = record(&["CUDA_GRAPH_TRACE"], |_| {
+        cuda.launch_graph(graph, stream);
+        cuda.synchronize();
+    });
+    assert_eq!(kernels(&found.unwrap()), 1);
 }
 
 #[test]
@@ -351,6 +370,48 @@ fn fields_that_libcupti_lacks_are_zero() {
         let machine = machine(&format!("cupti=13.5,without_field={field}:{kind}"));
         let found = record(&[], |_| launch(&machine)).unwrap();
         assert_eq!((kernels(&found), found.lost(Loss::DeviceRecordsUnread)), (LAUNCHES, 0), "{kind}: {field}");
+    }
+}
+
+#[test]
+fn refused_field_selects_none() {
+    for (kind, field) in [(10, 45), (5, 7), (38, 7)] {
+        let machine = machine(&format!("cupti=13.5,refused_field={field}:{kind}"));
+        let cupti = Cupti::new(&Options::default());
+        let trial = Trial::start(&cupti, &Selection::of(TYPES)).unwrap();
+        assert_eq!((trial.capabilities.types, trial.capabilities.notes.len()), (TYPES, 0), "{:?}", trial.capabilities);
+        launch(&machine);
+        assert_eq!(kernels(&trial.stop(PATIENCE)), LAUNCHES, "{kind}: {field}");
+    }
+}
+
+#[test]
+fn exclusive_recording_may_follow_a_shared_one() {
+    let machine = machine("cupti=13.5");
+    assert_eq!(kernels(&record(&[], |_| launch(&machine)).unwrap()), LAUNCHES);
+    let (ours, theirs) = before_the_other(&machine, &["CUPTI_EXCLUSIVE"], Form::Shared);
+    assert_eq!((ours, theirs.unwrap_err().0), (LAUNCHES, 39));
+    let found = record(&["TEARDOWN_CUPTI"], |_| launch(&machine)).unwrap();
+    assert!(found.notes.iter().any(|note| note.contains("was not detached")), "{:?}", found.notes);
+    assert_eq!(kernels(&found), LAUNCHES);
+}
+
+#[test]
+fn stops_during_a_kernel_leave_memory_for_the_next() {
+    let machine = machine("cupti=13.5,no_finish=endless");
+    let stream = machine.stream();
+    let (endless, kernel) = (machine.only_kernel("endless"), machine.only_kernel("work"));
+    let mut selection = Selection::of(TYPES);
+    selection.buffer_bytes = 8 << 20;
+    for round in 0..20 {
+        let cupti = Cupti::new(&Options::default());
+        let trial = Trial::start(&cupti, &selection).unwrap();
+        machine.launch(endless, 1, stream);
+        let other = machine.stream();
+        machine.launch(kernel, 1, other);
+        let found = trial.stop(Duration::from_millis(20));
+        assert_eq!(found.lost(Loss::VendorDropped), 0, "{round}");
+        cuda::finish();
     }
 }
 

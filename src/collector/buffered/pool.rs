@@ -226,6 +226,19 @@ impl Pool {
         state.counts
     }
 
+    /// Returns whether the library has buffers.
+    pub(in crate::collector) fn has_buffers_out(&self) -> bool {
+        !self.lock_state().out.is_empty()
+    }
+
+    /// Leaks the buffers that the library has, which it may still write to but never returns.
+    pub(in crate::collector) fn abandon_buffers(&self) {
+        let mut state = self.lock_state();
+        let abandoned: usize = state.out.iter().map(|buffer| buffer.size).sum();
+        state.bytes = state.bytes.saturating_sub(abandoned);
+        state.out.drain(..).for_each(std::mem::forget);
+    }
+
     /// Returns the address and size of an empty buffer; `None` to refuse.
     pub(in crate::collector) fn request_buffer(&self) -> Option<(NonNull<u8>, usize)> {
         let mut state = self.lock_state();

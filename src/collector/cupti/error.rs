@@ -7,6 +7,8 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CuptiError(pub(crate) u32);
 
+/// An argument is wrong, such as a field that this version lacks.
+pub(super) const INVALID_PARAMETER: CuptiError = CuptiError(1);
 /// Another profiler is subscribed.
 pub(crate) const BUSY: CuptiError = CuptiError(39);
 
@@ -49,7 +51,7 @@ impl CuptiError {
     fn advice(self) -> &'static str {
         match self.0 {
             14 => {
-                "another profiler of the process may share libcupti: use libcupti 13.3 or later, without CUPTI_EXCLUSIVE; \
+                "another profiler of the process may share libcupti: use libcupti 13.4 or later, without CUPTI_EXCLUSIVE; \
                  otherwise update NVIDIA's driver"
             }
             2 | 15 | 999 => {
@@ -93,7 +95,7 @@ impl CuptiError {
             return Unavailable::new(
                 why,
                 message,
-                "stop it first; libcupti 13.3 and later are shared by profilers that allow it",
+                "stop it first; libcupti 13.4 and later are shared by profilers that allow it",
             );
         }
         Unavailable::new(why, format!("{during}: {self}"), self.advice())

@@ -1,6 +1,6 @@
 //! Converts CUPTI's records into records of the recording.
 
-use super::ffi::{DRIVER, RUNTIME};
+use super::ffi::{DRIVER, OWN_IDS, RUNTIME};
 use super::kernels::KernelNames;
 use super::markers::Markers;
 use super::names::Functions;
@@ -68,9 +68,6 @@ impl PushedId {
 
 /// The most threads that may be between the record of an id and that of its call.
 const PUSHED_IDS_MAX: usize = 8;
-
-/// The kind of external ids that this crate uses.
-const OWN_IDS: u32 = 3;
 
 /// Prefixes of numbers in `composed`.
 const COPY: u32 = 1 << 24;

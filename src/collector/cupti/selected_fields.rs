@@ -194,7 +194,7 @@ impl KindRestorer {
             return None;
         }
         let stated = |selected: &Selected| layout.fields.iter().find(|field| field.id == selected.id).copied();
-        // Each move overwrites what the one before it wrote too much, so they are in the order of their targets.
+        // Each move writes eight bytes, and the next one overwrites the surplus: they are in the order of their targets.
         let mut moves = Vec::new();
         // A field that libcupti lacks is missing at the end, as in the records of an older version.
         let mut length = shortest_length(layout.kind)?;

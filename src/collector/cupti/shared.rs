@@ -1,7 +1,7 @@
 //! Safe wrappers of the functions that a subscriber calls to share libcupti with other profilers: NVIDIA's `_v2` functions.
 //!
 //! Structures begin with their size, by which libcupti tells versions apart: the oldest size that has the fields in use is
-//! sent. No call of the first version may come between these, since it would return 14.
+//! sent. Functions that have a `_v2` form are called in that form alone: the others would return 14.
 #![allow(unsafe_code, reason = "libcupti is foreign code")]
 
 use super::error::CuptiError;
@@ -14,13 +14,14 @@ use std::ptr::{null, null_mut};
 type Code = u32;
 type RawHandle = *mut c_void;
 
-/// Requests an empty buffer; the last argument is of no use.
+/// Requests an empty buffer. The last argument has no content in use.
 pub(super) type Requested = extern "C" fn(*mut *mut u8, *mut usize, *mut usize, *const c_void);
 /// Returns a buffer: its address, its size, the bytes of records in it, and their layouts.
 pub(super) type Completed = extern "C" fn(*mut u8, usize, usize, *const BufferInfo);
 
-/// The first version whose `_v2` functions are complete.
-pub(super) const SINCE: u32 = 130_300;
+/// The first version that is used so. 13.3 has the functions; its first release crashes where several profilers enable kinds at
+/// once, and it cannot leave out calls from records with selected fields.
+pub(super) const SINCE: u32 = 130_400;
 
 functions! {
     /// The function that subscribes by name; version 13.0 has it, without those of [`SharedApi`].
@@ -58,7 +59,7 @@ functions! {
 
 /// The name of this subscriber.
 const OWN_NAME: &CStr = c"tracing-kineto";
-/// What libcupti calls a subscriber without a name.
+/// libcupti's name of a subscriber that has given none.
 const UNNAMED: &str = "<not provided>";
 /// The most bytes of a subscriber's name that libcupti writes.
 const NAME_BYTES: usize = 64;
@@ -114,7 +115,7 @@ struct RawLayout {
 }
 
 /// Where a field is in the records of a kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(super) struct FieldLayout {
     size: usize,
@@ -123,6 +124,15 @@ pub(super) struct FieldLayout {
     pub(super) bytes: usize,
     alignment: usize,
 }
+
+/// Sizes of structures need not be set.
+impl PartialEq for FieldLayout {
+    fn eq(&self, other: &FieldLayout) -> bool {
+        (self.id, self.at, self.bytes) == (other.id, other.at, other.bytes)
+    }
+}
+
+impl Eq for FieldLayout {}
 
 #[cfg(test)]
 impl FieldLayout {
@@ -171,7 +181,9 @@ impl NamedApi {
         let code = unsafe { (self.subscribe)(&raw mut subscriber, on_call, null_mut(), &raw mut params) };
         let other = CStr::from_bytes_until_nul(&other).unwrap_or_default().to_string_lossy();
         let other = other.strip_prefix("CUPTI for ").unwrap_or(&other);
-        let is_named = !other.is_empty() && other != UNNAMED && other.as_bytes() != OWN_NAME.to_bytes();
+        // Its own name comes back if it is the first one.
+        let is_own = code == 0 && other.as_bytes() == OWN_NAME.to_bytes();
+        let is_named = !other.is_empty() && other != UNNAMED && !is_own;
         (check_result(code).map(|()| Handle(subscriber.expose_provenance())), is_named.then(|| other.to_owned()))
     }
 }

@@ -1,7 +1,7 @@
 //! Finds the libraries, and starts a recording.
 
 use super::callbacks::{self, UNLOADS};
-use super::error::CuptiError;
+use super::error::{CuptiError, INVALID_PARAMETER};
 use super::ffi::{Api, DRIVER, RUNTIME};
 use super::hub::{HUB, Lease};
 use super::nvtx::find_nvtx_fault;
@@ -139,10 +139,10 @@ impl Loaded {
             let advice = "run `nvidia-smi`, and check CUDA_VISIBLE_DEVICES";
             return Err(Unavailable::new(Why::NoDevice, "the CUDA driver finds no GPU", advice));
         }
-        // A library that others use must not be detached.
-        let exclusive = selection.options.flag("CUPTI_EXCLUSIVE") || selection.options.flag("TEARDOWN_CUPTI");
-        let interfaces = Interfaces { shared: self.interfaces.shared.filter(|_| !exclusive), ..self.interfaces };
-        let (subscriber, other) = interfaces.subscribe(callbacks::on_call)?;
+        // A library that others use must not be detached, and the first subscriber of a process decides about graphs for all.
+        let exclusive = ["CUPTI_EXCLUSIVE", "TEARDOWN_CUPTI", "CUDA_GRAPH_TRACE"];
+        let exclusive = exclusive.iter().any(|option| selection.options.flag(option));
+        let (subscriber, other) = self.interfaces.subscribe(callbacks::on_call, exclusive)?;
         let mut capabilities = self.capabilities();
         capabilities.notes.extend(other.map(|name| format!("libcupti is shared with `{name}`")));
         let subscription = Subscription::new(subscriber, lease);
@@ -213,14 +213,7 @@ impl Loaded {
         /// A resume may run in a callback, for which the thread that disables kinds waits.
         const PATIENCE: Duration = Duration::from_millis(2);
         HUB.layouts.clear();
-        let kinds = match enable_kinds(subscriber, selection, capabilities) {
-            // A version that lacks one of the fields.
-            Err(_) if subscriber.selects_fields() => {
-                subscriber.select_fields(false);
-                enable_kinds(subscriber, selection, capabilities)?
-            }
-            kinds => kinds?,
-        };
+        let kinds = enable_selection(&mut subscriber, selection, capabilities)?;
         let kinds = Arc::new(PausableKinds::new(subscriber, Vec::new(), kinds, PATIENCE));
         subscription.set_kinds(kinds.clone());
         let commands = Arc::new(ReaderCommands::new(&HUB.pool));
@@ -264,12 +257,33 @@ impl Loaded {
     }
 }
 
-/// Enables the selection; adds what is enabled to `capabilities`, and returns the kinds.
+/// Enables the selection; adds what is enabled to `capabilities`, and returns the kinds. Where a field is refused, it selects
+/// no fields.
+fn enable_selection(
+    subscriber: &mut Subscriber,
+    selection: &Selection,
+    capabilities: &mut Capabilities,
+) -> Result<Vec<u32>, Unavailable> {
+    let before = capabilities.clone();
+    let (mut enabled, mut refused) = enable_kinds(*subscriber, selection, capabilities);
+    if refused == Some(INVALID_PARAMETER) && subscriber.selects_fields() {
+        enabled.iter().for_each(|number| subscriber.disable_kind(*number));
+        subscriber.select_fields(false);
+        *capabilities = before;
+        (enabled, refused) = enable_kinds(*subscriber, selection, capabilities);
+    }
+    match refused {
+        Some(error) if enabled.is_empty() => Err(error.to_unavailable("cuptiActivityEnable", "")),
+        _ => Ok(enabled),
+    }
+}
+
+/// Enables each kind of the selection; returns those that are enabled, and the first error.
 fn enable_kinds(
     subscriber: Subscriber,
     selection: &Selection,
     capabilities: &mut Capabilities,
-) -> Result<Vec<u32>, Unavailable> {
+) -> (Vec<u32>, Option<CuptiError>) {
     let mut enabled = Vec::new();
     let mut refused = None;
     capabilities.types = ActivityTypes::EMPTY;
@@ -314,17 +328,13 @@ fn enable_kinds(
             }
         }
     }
-    match refused {
-        Some(error) if enabled.is_empty() => return Err(error.to_unavailable("cuptiActivityEnable", "")),
-        _ => {}
-    }
     for (domain, functions) in names::DISABLED_CALLS {
         let of_domain = if domain == RUNTIME { kind::RUNTIME } else { kind::DRIVER };
         if enabled.contains(&of_domain) {
             functions.iter().for_each(|function| subscriber.record_calls(domain, *function, false));
         }
     }
-    Ok(enabled)
+    (enabled, refused)
 }
 
 /// Enables NVTX markers.

@@ -41,13 +41,18 @@ pub(super) struct Subscriber {
 static HAS_SHARED: AtomicBool = AtomicBool::new(false);
 
 impl Interfaces {
-    /// Subscribes; also returns the name of the profiler that libcupti is shared with.
+    /// Subscribes, with `exclusive` as the only profiler; also returns the name of the profiler that libcupti is shared with.
     ///
     /// # Errors
     /// Why not, with the name of the subscriber that excludes others.
-    pub(super) fn subscribe(&self, on_call: OnCall) -> Result<(Subscriber, Option<String>), Unavailable> {
-        if let (Some(named), Some(shared)) = (self.named, self.shared) {
-            match named.subscribe(on_call, self.version, true) {
+    pub(super) fn subscribe(
+        &self,
+        on_call: OnCall,
+        exclusive: bool,
+    ) -> Result<(Subscriber, Option<String>), Unavailable> {
+        let has_shared = HAS_SHARED.load(Ordering::Relaxed);
+        if let (Some(named), Some(shared), true) = (self.named, self.shared, !exclusive || has_shared) {
+            match named.subscribe(on_call, self.version, !exclusive) {
                 (Ok(handle), other) => {
                     let subscriber = Subscriber::new(self.api, Some(shared), handle);
                     // Some drivers accept the subscriber, and refuse all else.
@@ -57,15 +62,16 @@ impl Interfaces {
                         return Ok((subscriber, other));
                     }
                     let _ = subscriber.unsubscribe();
+                    if has_shared {
+                        return Err(refusal("cuptiGetTimestamp_v2", CuptiError(999), None));
+                    }
                 }
                 // The functions of the first version would return the same.
                 (Err(BUSY), other) => {
                     let holder = other.or_else(|| self.exclusive_holder(on_call));
                     return Err(refusal("cuptiSubscribe_v2", BUSY, holder));
                 }
-                (Err(error), _) if HAS_SHARED.load(Ordering::Relaxed) => {
-                    return Err(refusal("cuptiSubscribe_v2", error, None));
-                }
+                (Err(error), _) if has_shared => return Err(refusal("cuptiSubscribe_v2", error, None)),
                 (Err(_), _) => {}
             }
         }
@@ -76,11 +82,11 @@ impl Interfaces {
         Ok((Subscriber::new(self.api, None, handle), None))
     }
 
-    /// Returns the name of the subscriber that excludes others; only a request to exclude others is told it.
+    /// Returns the name of the subscriber that excludes others. CUPTI tells it only to a subscriber that would exclude others.
     fn exclusive_holder(&self, on_call: OnCall) -> Option<String> {
         let (outcome, other) = self.named?.subscribe(on_call, self.version, false);
         if let Ok(handle) = outcome {
-            // It has left in the meantime.
+            // The other one has unsubscribed in the meantime.
             let _ = self.api.unsubscribe(handle);
         }
         other
@@ -96,6 +102,11 @@ fn refusal(during: &str, error: CuptiError, holder: Option<String>) -> Unavailab
 impl Subscriber {
     fn new(api: &'static Api, shared: Option<&'static SharedApi>, handle: Handle) -> Subscriber {
         Subscriber { api, shared, handle, selects_fields: false }
+    }
+
+    /// Returns whether it is subscribed by the functions that let others subscribe.
+    pub(super) fn is_shared(&self) -> bool {
+        self.shared.is_some()
     }
 
     pub(super) fn selects_fields(&self) -> bool {

@@ -38,8 +38,15 @@ impl Drop for Subscription {
             kinds.disable_all();
         }
         HUB.pool.close();
+        // Nothing returns the buffers of a subscriber that no longer exists.
+        if self.subscriber.is_shared() && HUB.pool.has_buffers_out() {
+            let _ = self.subscriber.api.flush_buffers(true);
+        }
         if !self.is_detached {
             let _ = self.subscriber.unsubscribe();
+        }
+        if self.subscriber.is_shared() {
+            HUB.pool.abandon_buffers();
         }
     }
 }

@@ -91,6 +91,10 @@ impl CuptiLibrary {
     /// Detaches the library when a call returns. The thread makes that call itself instead of waiting for the
     /// program's next call.
     fn detach_library(&mut self) {
+        if self.subscriber.is_shared() {
+            let note = "libcupti was not detached (KINETO_TEARDOWN_CUPTI), since this process has shared it";
+            return self.reader.sink().note(note);
+        }
         *DETACHING.lock() = Some(self.subscriber);
         HUB.request_detach();
         if self.subscriber.enable_domain(DRIVER).is_ok() {

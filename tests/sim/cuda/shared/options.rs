@@ -40,6 +40,7 @@ sim_core::options! {
     /// No GPU but Blackwell and later has it.
     hardware_times_error: i32 = 27;
     without_field: EnableError<u32> = EnableError::NONE;
+    refused_field: EnableError<u32> = EnableError::NONE;
     layout_fault: u64 = 0;
     /// Ten times the compute capability.
     capability: i32 = 90;

@@ -41,7 +41,7 @@ impl Client {
         match self.registered() {
             Some(Callbacks::First(_, completed)) => completed(std::ptr::null_mut(), 0, buffer, size, used),
             Some(Callbacks::Shared(_, completed)) => {
-                self.selected_fields.with_info(|info| completed(buffer, size, used, info));
+                self.selected_fields.with_info(&self.activity, |info| completed(buffer, size, used, info));
             }
             None => {}
         }

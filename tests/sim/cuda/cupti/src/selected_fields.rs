@@ -1,5 +1,6 @@
 //! Records with the fields that a subscriber has selected: their layouts, and the conversion from the first version's.
 
+use crate::activity::Activity;
 use crate::code::{Code, Outcome};
 use crate::layout::kind;
 use crate::link;
@@ -231,6 +232,10 @@ impl SelectedFields {
             return Err(Code::INVALID_PARAMETER);
         }
         let selected = selected.ok_or(Code::INVALID_PARAMETER)?;
+        let refused = link::options().refused_field.code_for(kind);
+        if refused != 0 && ids.contains(&refused) {
+            return Err(Code::INVALID_PARAMETER);
+        }
         let missing = link::options().without_field.code_for(kind);
         let kept = selected.into_iter().filter(|field| field.0 == 0 || missing != field.0);
         by_kind.insert(kind, Layout::new(kept));
@@ -260,7 +265,8 @@ impl SelectedFields {
     }
 
     /// Calls `with` with the facts about a buffer.
-    pub(crate) fn with_info(&self, with: impl FnOnce(*const BufferInfo)) {
+    /// Kinds that are disabled have no layout.
+    pub(crate) fn with_info(&self, activity: &Activity, with: impl FnOnce(*const BufferInfo)) {
         /// More than the number of any kind.
         const KINDS: usize = 64;
         let delivered = self.delivered.fetch_add(1, Ordering::Relaxed);
@@ -289,7 +295,7 @@ impl SelectedFields {
             })
             .collect();
         let mut pointers = vec![std::ptr::null(); KINDS];
-        for (kind, layout) in &raw {
+        for (kind, layout) in raw.iter().filter(|(kind, _)| activity.is_enabled(*kind)) {
             pointers[*kind as usize] = &raw const *layout;
         }
         let layout_count = if fault == ABSENT { 0 } else { pointers.len() };

@@ -114,6 +114,10 @@ api! {
             // SAFETY: the caller states the number of fields.
             Some(config) => unsafe { std::slice::from_raw_parts(config.fields.ids, config.fields.count) },
         };
+        // Attribute 20, which nothing sets here, decides for the process whether graphs are one record; by default not.
+        if kind == crate::layout::kind::GRAPH_TRACE {
+            return Err(Code::NOT_COMPATIBLE);
+        }
         client.selected_fields.select(kind, ids)?;
         client.activity.enable(kind)
     }
