@@ -517,7 +517,7 @@ pub(crate) const TESTS: &[Test] = &[
         let played = play_with("live_queued_part", &env);
         assert_eq!(played.status.signal(), Some(libc::SIGKILL), "{}", played.stderr);
         let [file] = &live_files(shm.path())[..] else { panic!("{}", played.stderr) };
-        let stats = Trace::read_segment(file).unwrap().trace.stats().clone();
+        let stats = Trace::read_segment(file).unwrap().trace.stats();
         assert_eq!(stats.lost(Loss::DeviceRecordsUnread), 7, "{stats}");
     }),
     ("moved_crash_folder_is_read_as_it_lies", || {

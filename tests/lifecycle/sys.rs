@@ -283,7 +283,7 @@ impl SharedCounts {
 /// has no such filter.
 #[cfg(target_os = "linux")]
 pub(crate) fn refuse_mappings(flags: libc::c_int) -> bool {
-    let step = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
+    let step = |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: u16::try_from(code).unwrap(), jt, jf, k };
     let (load, is_equal) = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K);
     /// Where `seccomp_data` has the number of the call, and the lower half of its fourth argument.
     const NUMBER: u32 = 0;
@@ -291,17 +291,17 @@ pub(crate) fn refuse_mappings(flags: libc::c_int) -> bool {
     let flags = flags.cast_unsigned();
     let mut steps = [
         step(load, NUMBER, 0, 0),
-        step(is_equal, libc::SYS_mmap as u32, 0, 4),
+        step(is_equal, u32::try_from(libc::SYS_mmap).unwrap(), 0, 4),
         step(load, FLAGS, 0, 0),
         step(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, flags, 0, 0),
         step(is_equal, flags, 0, 1),
         step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::ENOMEM.cast_unsigned(), 0, 0),
         step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
     ];
-    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
-    // SAFETY: takes numbers; the program points to its steps, which live for the call.
-    unsafe {
-        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
-    }
+    let program = libc::sock_fprog { len: u16::try_from(steps.len()).unwrap(), filter: steps.as_mut_ptr() };
+    // SAFETY: takes numbers.
+    let may_filter = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } == 0;
+    // SAFETY: the program points to its steps, which live for the call.
+    let is_set = || unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) } == 0;
+    may_filter && is_set()
 }

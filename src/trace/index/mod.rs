@@ -120,9 +120,8 @@ impl Index {
             let cut = window.filter(|window| window.is_cut);
             while let Some(record) = records.read_record(at) {
                 let [a, b, _] = record.words;
-                let is_in_gap = index.is_in_gap(recorded, &record);
-                if let Some(window) = cut.filter(|window| is_in_gap || !index.is_in_window(window, &record)) {
-                    index.before_window += u64::from(is_in_gap || is_before(window, &record));
+                if let Some(window) = cut.filter(|window| index.is_left_out(recorded, window, &record)) {
+                    index.before_window += u64::from(index.is_in_gap(recorded, &record) || is_before(window, &record));
                     early.extend(is_early(window, &record).then(|| record.span_id()));
                     index.runs.extend((run.to > run.from).then_some(run));
                     at = record.next_slot();
@@ -288,6 +287,11 @@ impl Index {
             Tag::End | Tag::Values | Tag::Close => Ticks(until) <= window.end,
             _ => true,
         }
+    }
+
+    /// Returns whether a record does not belong to a trace whose window is cut.
+    fn is_left_out(&self, recorded: &Recorded, window: &Window, record: &CommittedRecord<'_>) -> bool {
+        !self.is_in_window(window, record) || self.is_in_gap(recorded, record)
     }
 
     /// Returns whether a slice or an event lies where others are missing.
