@@ -108,6 +108,10 @@ impl PmRecording {
 }
 
 impl Recording for PmRecording {
+    fn takes_slices(&self) -> bool {
+        false
+    }
+
     fn drain(&self) {
         self.command(SamplingCommand::Drain, DRAIN_LIMIT);
     }
