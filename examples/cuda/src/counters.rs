@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tracing::info_span;
 use tracing_kineto::integration::CollectorReport;
-use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayer, Trace};
+use tracing_kineto::{ActivityType, ActivityTypes, KinetoLayer, Loss, Trace};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -160,8 +160,7 @@ fn check_losses(trace: &Trace, pm: &CollectorReport, report: &mut Report) {
     let stats = trace.stats();
     // Between two images of samples, some GPUs sample nothing for a while.
     let most = pm.records / 20;
-    let is_excessive =
-        |(loss, count): &(&Loss, &u64)| loss.is_loss() && (**loss != Loss::VendorDropped || **count > most);
+    let is_excessive = |(loss, count): &&(Loss, u64)| loss.is_loss() && (*loss != Loss::VendorDropped || *count > most);
     let excessive = stats.losses.iter().filter(is_excessive).count();
     report.check("few samples and no kernels are lost", excessive == 0, format_args!("{:?}", stats.losses));
     report.check("samples are records of the trace", pm.records > 0, format_args!("{} records", pm.records));
