@@ -233,7 +233,11 @@ impl CollectorSet {
         if let Some(slice_sink) = self.slice_sink.lock().take() {
             slice_sink.is_open.store(false, Ordering::Relaxed);
         }
-        started.iter().filter_map(StartedCollector::recording).for_each(|recording| recording.stop(end, deadline));
+        // Otherwise these sample beyond the end, while another one waits for its work.
+        for is_first in [true, false] {
+            let now = started.iter().filter(|each| each.collector.is_optional() == is_first);
+            now.filter_map(StartedCollector::recording).for_each(|recording| recording.stop(end, deadline));
+        }
         started
     }
 
