@@ -414,6 +414,8 @@ impl Key {
     fn required_feature(self) -> Option<(&'static str, bool)> {
         match self {
             Key::CuptiPerThreadBuffer
+            | Key::CuptiExclusive
+            | Key::CuptiAllFields
             | Key::GraphTrace
             | Key::ProfilerRange
             | Key::NvtxRanges
