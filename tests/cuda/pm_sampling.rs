@@ -1,6 +1,7 @@
 //! PM sampling on the simulated devices: planted samples come back, and each fault has its reason.
 
 use std::time::{Duration, Instant};
+use support::cuda::Stream;
 use support::gpu::{Machine, PATIENCE, events, in_child, machine};
 use support::{File, nanos, record_with};
 use support::{cuda, gpu};
@@ -378,4 +379,32 @@ fn child_that_forks() {
     std::thread::sleep(TIME);
     assert!(check_planted(&trial.stop(PATIENCE), 0) >= 100);
     check_released(1);
+}
+
+#[test]
+fn samples_and_kernels_share_a_clock() {
+    for settings in ["clock_skew_ns=3000000000", "cupti=13.4,driver=13040"] {
+        let machine = machine(settings);
+        let kernel = machine.only_kernel("work_us500");
+        let file = record_with(
+            |builder| gpu::all(builder).pm_sampling([CYCLES]),
+            || {
+                for _ in 0..20 {
+                    machine.launch(kernel, 4, Stream::NULL);
+                    machine.synchronize();
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            },
+        );
+        let samples: Vec<_> = events(&file, "C", "hardware_counters").iter().map(|row| nanos(&row["ts"])).collect();
+        assert!(samples.len() >= 100, "{settings} {}", samples.len());
+        let (begun, ended) = gpu::window(&file);
+        let outside: Vec<_> = samples.iter().filter(|at| !(begun - INTERVAL..ended).contains(at)).collect();
+        assert!(outside.is_empty(), "{settings} {begun} {ended}: {outside:?}");
+        let kernels = gpu::kernels(&file);
+        assert_eq!(kernels.len(), 20, "{settings}");
+        // A sample begins less than an interval before each kernel, and none is missing.
+        let is_sampled = |start: u64| samples.iter().any(|at| start.abs_diff(*at) <= 2 * INTERVAL);
+        assert!(kernels.iter().all(|kernel| is_sampled(gpu::interval(kernel).0)), "{settings}");
+    }
 }

@@ -11,6 +11,8 @@ use std::ffi::CStr;
 pub(super) struct HostObject {
     api: &'static PmApi,
     host: HostHandle,
+    /// NVIDIA does not document whether the library copies it.
+    _available: Option<Vec<u8>>,
 }
 
 /// The kinds of metrics, with CUPTI's numbers.
@@ -25,7 +27,9 @@ impl Drop for HostObject {
 impl HostObject {
     /// Makes a host object for a chip; without an availability image, for all of its counters.
     pub(super) fn new(api: &'static PmApi, chip: &CStr, available: Option<&[u8]>) -> Result<HostObject, CallFailure> {
-        api.new_host(chip, available).map(|host| HostObject { api, host })
+        let available = available.map(<[u8]>::to_vec);
+        let host = api.new_host(chip, available.as_deref())?;
+        Ok(HostObject { api, host, _available: available })
     }
 
     /// Adds the metrics, and returns their configuration image. The object is unusable after a failure.
