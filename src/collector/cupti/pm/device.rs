@@ -30,8 +30,7 @@ pub(super) struct DeviceSampling {
     length: u64,
     /// Restarts since the last sample that was delivered.
     restarts_without_sample: u32,
-    /// Whether a reset image gets wrong times, so that each image needs a session of its own.
-    needs_restarts: bool,
+    reset: ImageReset,
     counts: SampleCounts,
 }
 
@@ -52,6 +51,20 @@ enum SampleTrigger {
     Cycles,
 }
 
+/// How a full image is emptied.
+///
+/// On an H200 (CUPTI 13.0), samples in an image that was initialized again all have the time of the first one. So the next
+/// way is taken as soon as times are wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ImageReset {
+    /// By a copy of the empty image, as XLA does.
+    Copy,
+    /// By the library, as in NVIDIA's samples.
+    Initialize,
+    /// By a new session, which misses some samples.
+    Restart,
+}
+
 /// A session of a device's hardware. Dropping it releases the counters.
 #[derive(Debug)]
 struct SamplingSession {
@@ -62,6 +75,20 @@ struct SamplingSession {
     read: usize,
     /// Whether no sample was read: the first one began before the start.
     is_new: bool,
+    /// Whether the image was emptied.
+    was_reset: bool,
+}
+
+/// The result of a decode.
+#[derive(Clone, Copy, Debug, Default)]
+struct DecodeResult {
+    is_full: bool,
+    overflowed: bool,
+    are_times_wrong: bool,
+}
+
+impl DecodeResult {
+    const WRONG: DecodeResult = DecodeResult { is_full: false, overflowed: false, are_times_wrong: true };
 }
 
 /// Which samples a decode delivers.
@@ -133,7 +160,7 @@ impl DeviceSampling {
             last_end: 0,
             length: settings.interval_ns,
             restarts_without_sample: 0,
-            needs_restarts: false,
+            reset: ImageReset::Copy,
             counts: SampleCounts::default(),
         };
         sampling.begin_session().map_err(CallFailure::to_unavailable)?;
@@ -162,7 +189,7 @@ impl DeviceSampling {
     fn begin_session(&mut self) -> Result<(), CallFailure> {
         let sampler = self.api.enable_sampler(usize::try_from(self.number).unwrap_or(0))?;
         let image = CounterImage::default();
-        let mut session = SamplingSession { api: self.api, sampler, image, read: 0, is_new: true };
+        let mut session = SamplingSession { api: self.api, sampler, image, read: 0, is_new: true, was_reset: false };
         let config = SamplerConfig {
             image: &self.config,
             buffer: HARDWARE_BUFFER,
@@ -190,21 +217,24 @@ impl DeviceSampling {
     /// Does the same for at most that many images.
     fn fill_images(&mut self, most: u32, until: SamplesUntil, sink: &RecordSink) -> Result<(), String> {
         for _ in 0..most {
-            let Some(session) = &mut self.session else { return Ok(()) };
-            let (is_full, cause) = match self.api.decode_samples(session.sampler, &mut session.image) {
-                Ok(decoded) => (decoded.is_full, decoded.overflowed.then_some("the buffer of its hardware overflowed")),
-                Err(CallFailure { error: OUT_OF_MEMORY, .. }) => (false, Some("the buffer of its hardware overflowed")),
-                Err(failed) => return Err(failed.to_string()),
+            let Some(session) = &self.session else { return Ok(()) };
+            let was_reset = session.was_reset;
+            let decoded = match self.decode_once(until, sink) {
+                // An emptied image is to blame before the library is.
+                Err(_) if was_reset && self.reset != ImageReset::Restart => DecodeResult::WRONG,
+                decoded => decoded?,
             };
-            let are_times_wrong = !self.read_image(until, sink)?;
-            self.needs_restarts |= are_times_wrong;
-            if let Some(cause) = cause {
+            let DecodeResult { is_full, overflowed, are_times_wrong } = decoded;
+            if are_times_wrong && was_reset {
+                self.reset = if self.reset == ImageReset::Copy { ImageReset::Initialize } else { ImageReset::Restart };
+            }
+            if overflowed {
                 self.restart_session()?;
                 sink.note(format!(
-                    "GPU {}: {cause}, so its sampling was restarted; raise CUPTI_PM_SAMPLING_INTERVAL_US",
+                    "GPU {}: the buffer of its hardware overflowed, so its sampling was restarted; raise CUPTI_PM_SAMPLING_INTERVAL_US",
                     self.number
                 ));
-            } else if are_times_wrong || is_full && self.needs_restarts {
+            } else if are_times_wrong || is_full && self.reset == ImageReset::Restart {
                 self.restart_session()?;
             } else if is_full {
                 // Ends the loop if the library always reports a full image.
@@ -219,9 +249,25 @@ impl DeviceSampling {
         Ok(())
     }
 
+    /// Decodes, and delivers the samples.
+    fn decode_once(&mut self, until: SamplesUntil, sink: &RecordSink) -> Result<DecodeResult, String> {
+        let Some(session) = &mut self.session else { return Ok(DecodeResult::default()) };
+        let (is_full, overflowed) = match self.api.decode_samples(session.sampler, &mut session.image) {
+            Ok(decoded) => (decoded.is_full, decoded.overflowed),
+            Err(CallFailure { error: OUT_OF_MEMORY, .. }) => (false, true),
+            Err(failed) => return Err(failed.to_string()),
+        };
+        let are_times_wrong = !self.read_image(until, sink)?;
+        Ok(DecodeResult { is_full, overflowed, are_times_wrong })
+    }
+
     fn reset_image(&mut self) -> Result<(), String> {
         let Some(session) = &mut self.session else { return Ok(()) };
-        session.read = 0;
+        (session.read, session.was_reset) = (0, true);
+        if self.reset == ImageReset::Copy {
+            session.image.restore_empty();
+            return Ok(());
+        }
         self.api.reset_image(session.sampler, &mut session.image).map_err(|failed| failed.to_string())
     }
 

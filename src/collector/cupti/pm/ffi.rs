@@ -145,6 +145,8 @@ pub(super) struct MetricNames {
 pub(super) struct CounterImage {
     /// Words, for the alignment.
     words: Vec<u64>,
+    /// The words of the empty image.
+    empty: Vec<u64>,
     bytes: usize,
 }
 
@@ -231,11 +233,16 @@ impl MetricNames {
 
 impl CounterImage {
     fn new(bytes: usize) -> CounterImage {
-        CounterImage { words: vec![0; bytes.div_ceil(size_of::<u64>())], bytes }
+        CounterImage { words: vec![0; bytes.div_ceil(size_of::<u64>())], empty: Vec::new(), bytes }
     }
 
     fn as_ptr(&self) -> *const u8 {
         self.words.as_ptr().cast()
+    }
+
+    /// Empties the image without a call.
+    pub(super) fn restore_empty(&mut self) {
+        self.words.clone_from(&self.empty);
     }
 
     fn as_mut_ptr(&mut self) -> *mut u8 {
@@ -401,7 +408,9 @@ impl PmApi {
         samples: u32,
     ) -> Result<CounterImage, CallFailure> {
         let mut image = CounterImage::new(self.measure_image(sampler, names, samples)?);
-        self.reset_image(sampler, &mut image).map(|()| image)
+        self.reset_image(sampler, &mut image)?;
+        image.empty.clone_from(&image.words);
+        Ok(image)
     }
 
     /// Returns how many bytes such an image takes.

@@ -51,7 +51,7 @@ sim_core::options! {
     pm_overflow_flag: u64 = 0;
     pm_nan: u64 = 0;
     pm_backwards: u64 = 0;
-    pm_frozen: bool = false;
+    pm_frozen: u32 = 0;
     pm_lying: bool = false;
     pm_hang: bool = false;
 }

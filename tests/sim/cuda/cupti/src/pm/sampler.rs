@@ -26,6 +26,8 @@ struct Sampler {
     frozen: Option<(u64, u64)>,
     samples: u64,
     has_overflowed: bool,
+    /// Whether an image was full.
+    has_filled_one: bool,
 }
 
 /// The handle of a device's sampler is this and its number.
@@ -209,6 +211,9 @@ pub(crate) fn decode(params: &mut Decode) -> Outcome {
     let device = params.sampler.wrapping_sub(FIRST_HANDLE) as u64;
     let decodes = link::counters().pm_decodes.fetch_add(1, Ordering::Relaxed) + 1;
     with_sampler(params.sampler, |sampler| {
+        if options.pm_frozen == 3 && sampler.has_filled_one {
+            return Err(Code::UNKNOWN);
+        }
         let mut next = sampler.next.ok_or(Code::INVALID_OPERATION)?;
         sampler.has_overflowed |= options.pm_overflow == decodes;
         if sampler.has_overflowed {
@@ -227,6 +232,7 @@ pub(crate) fn decode(params: &mut Decode) -> Outcome {
             }
             if image.len() >= image.capacity() {
                 params.reason = 1;
+                sampler.has_filled_one = true;
                 break;
             }
             image.push(sampler.sample(device, next, end));
@@ -245,7 +251,12 @@ impl Sampler {
         let flags = if is_nth(options.pm_nan) { NAN } else { 0 };
         let is_backwards = is_nth(options.pm_backwards);
         let mut times = (options.reported(start), options.reported(end));
-        if options.pm_frozen && self.images > 1 {
+        let is_frozen = match options.pm_frozen {
+            0 => false,
+            1 => self.images > 1,
+            _ => self.has_filled_one,
+        };
+        if is_frozen {
             times = *self.frozen.get_or_insert(times);
         }
         if is_backwards {
