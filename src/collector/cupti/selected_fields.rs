@@ -324,6 +324,7 @@ mod tests {
 
     #[test]
     #[ignore = "measures: cargo test --release --lib selected_fields -- --ignored --nocapture"]
+    #[allow(clippy::print_stderr, reason = "a measurement")]
     fn time_of_a_restored_kernel() {
         use super::super::shapes::kernel_words;
         use std::hint::black_box;
@@ -337,15 +338,15 @@ mod tests {
         whole[..4].copy_from_slice(&kind::CONCURRENT_KERNEL.to_ne_bytes());
         let mut restorer = restorer_of(stated);
         let words = |record: Option<Record<'_>>| match record {
-            Some(Record::Kernel(kernel)) => black_box(kernel_words(&kernel)),
+            Some(Record::Kernel(kernel)) => _ = black_box(kernel_words(&kernel)),
             _ => panic!(),
         };
         for _ in 0..3 {
             let start = Instant::now();
-            (0..TIMES).for_each(|_| drop(words(Record::from_bytes(black_box(&whole)))));
+            (0..TIMES).for_each(|_| words(Record::from_bytes(black_box(&whole))));
             let of_whole = start.elapsed() / TIMES;
             let start = Instant::now();
-            (0..TIMES).for_each(|_| drop(words(restorer.read(black_box(&selected)))));
+            (0..TIMES).for_each(|_| words(restorer.read(black_box(&selected))));
             eprintln!("whole, 248 bytes: {of_whole:?}; selected, {bytes} bytes: {:?}", start.elapsed() / TIMES);
         }
     }
