@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Fetches NVIDIA's own CUPTI libraries and headers, and Intel's PTI libraries, for crates/kineto-cli/tests/wheels.
 #
-#   scripts/wheels.sh FOLDER
+#   scripts/wheels.sh FOLDER [VERSION]
 #
+# With VERSION (13.5, 13.4.92), only that libcupti is fetched, in the newest release that begins so.
 # They come as wheels from Python's package index, about 130 MB, and are unpacked into FOLDER/<version>/{lib,include}; the
 # headers of CUDA that theirs include go into FOLDER/cuda. PTI goes into FOLDER/pti/<version>/lib, with the libraries of
 # Intel's compiler beside it; the distribution's Level Zero loader, which is too old for PTI, goes into FOLDER/pti/loader
@@ -10,8 +11,8 @@
 # Exit status: 0 all are there, 3 they cannot be fetched here, 2 wrong use.
 set -euo pipefail
 
-if [[ $# -ne 1 ]]; then
-  echo "usage: $0 FOLDER" >&2
+if [[ $# -ne 1 && ! ($# -eq 2 && $2 =~ ^[0-9]+\.[0-9.]+$) ]]; then
+  echo "usage: $0 FOLDER [VERSION]" >&2
   exit 2
 fi
 mkdir -p "$1"
@@ -30,6 +31,12 @@ wanted=(
   'pti/0.16.0 intel-pti==0.16.0 intel-cmplr-lib-rt==2025.3.3'
   'pti/1.2.0 intel-pti==1.2.0 intel-cmplr-lib-rt==2025.3.3'
 )
+if [[ $# -eq 2 ]]; then
+  package=nvidia-cuda-cupti release=$2
+  [[ $2 != 1[12].* ]] || package+=-cu${2%%.*}
+  [[ $2 == *.*.* ]] || release+='.*'
+  wanted=("$2 $package==$release")
+fi
 
 fail() {
   echo "the vendors' libraries cannot be fetched: $1"
@@ -55,7 +62,7 @@ for wheel in scratch.glob("*.whl"):
             path = pathlib.PurePosixPath(name)
             if "include" in path.parts and path.suffix == ".h":
                 part = pathlib.Path(*path.parts[path.parts.index("include"):])
-            elif path.name.startswith(("libcupti.so", "libnvperf_host.so")):
+            elif path.name.startswith(("libcupti.so", "libnvperf_host.so", "libnvperf_target.so")):
                 part = pathlib.Path("lib", path.name)
             elif path.name.startswith(pti) and "lib" in path.parts:
                 part = pathlib.Path(*path.parts[path.parts.index("lib"):])
@@ -71,7 +78,7 @@ for line in "${wanted[@]}"; do
   target=$folder/${words[0]}
   packages=("${words[@]:1}")
   # Its presence says that nothing of it is missing; the name changes with the files that are taken.
-  complete=$target/${packages[0]}.2
+  complete=$target/${packages[0]}.3
   [[ -e $complete ]] && continue
   "$python" -m pip --version >/dev/null 2>&1 || fail "there is no pip for $python (set PYTHON to one that has it)"
   echo "fetching ${packages[*]}"
@@ -81,6 +88,10 @@ for line in "${wanted[@]}"; do
   unpack "$target"
   touch "$complete"
 done
+if [[ $# -eq 2 ]]; then
+  echo "libcupti $2 is in $folder/$2"
+  exit
+fi
 loader=$folder/pti/loader
 if [[ ! -e $loader ]] && command -v dpkg-deb >/dev/null; then
   rm -rf "$scratch"/*
