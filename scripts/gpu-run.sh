@@ -238,7 +238,7 @@ run_torch() {
   skip "no trace of the parts checks-found and checks-packed"
 }
 
-# run_part NAME: the process of one part.
+# Runs the selected part in its own process.
 run_part() {
   # The crate would report variables that it does not know.
   unset KINETO_PACK_SECONDS
@@ -313,7 +313,7 @@ keep_traces() {
 # run NAME LIMIT OWN_LIMIT: runs a part and keeps its outcome, unless the end of the call cut it.
 run() {
   part=$1
-  local limit=$2 own=$3 start=$SECONDS code=0 outcome=failed
+  local limit=$2 own=$3 start=$SECONDS code=0 outcome=failed took
   rm -rf "$results/work" "$results/$part"[._]*
   mkdir -p "$results/work/$part"
   timeout --kill-after=5 "$limit" bash "$pack/run.sh" --part "$part" "$seconds" "$results" >"$results/$part.log" 2>&1 </dev/null &
@@ -330,9 +330,10 @@ run() {
     printf '%-18s cut by the end of this call after %s s\n' "$part" "$((SECONDS - start))"
     return
   fi
-  echo "$outcome $code $((SECONDS - start))" >"$results/$part.status.new"
+  took=$((SECONDS - start))
+  echo "$outcome $code $took" >"$results/$part.status.new"
   mv "$results/$part.status.new" "$results/$part.status"
-  report "$part" "$outcome" "$((SECONDS - start))"
+  report "$part" "$outcome" "$took"
 }
 
 # report NAME OUTCOME SECONDS: prints the line of a part, with the reason if it did not pass.
