@@ -56,7 +56,7 @@ CARGO_TARGET_DIR=$target cargo build --release --locked --package kineto-cli --p
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 # The runner's process may still execute the old files.
-rm -rf "$folder"/{lib,cuda-example,kineto,run.sh,gpu-inject.py,gpu-torch.py,pack.sha256}
+rm -rf "${folder:?}"/{lib,cuda-example,kineto,run.sh,gpu-inject.py,gpu-torch.py,pack.sha256}
 mkdir "$folder/lib"
 strip -o "$folder/cuda-example" "$target/examples-of-their-own/release/cuda-example"
 strip -o "$folder/kineto" "$target/release/kineto"

@@ -278,7 +278,7 @@ read_status() {
   [[ -s $results/$1.status ]] && read -r outcome status took <"$results/$1.status"
 }
 
-# Waits for the running part. A process that hangs in the driver survives SIGKILL, so the wait has a limit, too.
+# await LIMIT: waits for the running part. A process that hangs in the driver survives SIGKILL, so the wait has a limit, too.
 await() {
   local until=$((SECONDS + $1 + 15))
   while kill -0 "$running" 2>/dev/null; do
@@ -289,8 +289,10 @@ await() {
 }
 
 interrupt() {
-  # timeout ends the whole group of the part.
-  [[ -z ${running:-} ]] || { kill "$running" 2>/dev/null || true; wait "$running" || true; }
+  if [[ -n ${running:-} ]]; then
+    # timeout leads the group of all processes of the part.
+    kill -KILL -- "-$running" 2>/dev/null || kill "$running" 2>/dev/null || true
+  fi
   echo "interrupted: the part ${part:-} will run again" >&2
   exit 130
 }
@@ -316,21 +318,22 @@ run() {
   local limit=$2 own=$3 start=$SECONDS code=0 outcome=failed took
   rm -rf "$results/work" "$results/$part"[._]*
   mkdir -p "$results/work/$part"
-  timeout --kill-after=5 "$limit" bash "$pack/run.sh" --part "$part" "$seconds" "$results" >"$results/$part.log" 2>&1 </dev/null &
+  # SIGKILL reaches the whole group; after SIGTERM, a process that ignores it would disturb the next part.
+  timeout --signal=KILL "$limit" bash "$pack/run.sh" --part "$part" "$seconds" "$results" >"$results/$part.log" 2>&1 </dev/null &
   running=$!
-  await "$limit" || code=$?
+  await "$limit" 2>/dev/null || code=$?
   running=
   keep_traces
+  took=$((SECONDS - start))
   case $code in
   0) outcome=passed ;;
   "$skipped") outcome=skipped ;;
-  124 | 137) outcome=timeout ;;
+  137) ((took < limit)) || outcome=timeout ;;
   esac
   if [[ $outcome = timeout ]] && ((limit < own && ran > 0)); then
-    printf '%-18s cut by the end of this call after %s s\n' "$part" "$((SECONDS - start))"
+    printf '%-18s cut by the end of this call after %s s\n' "$part" "$took"
     return
   fi
-  took=$((SECONDS - start))
   echo "$outcome $code $took" >"$results/$part.status.new"
   mv "$results/$part.status.new" "$results/$part.status"
   report "$part" "$outcome" "$took"
@@ -497,7 +500,10 @@ trap interrupt INT TERM HUP
 ran=0
 for line in "${selected[@]}"; do
   read -r name need limit <<<"$line"
-  ! read_status "$name" || continue
+  if read_status "$name"; then
+    report "$name" "$outcome" "$took"
+    continue
+  fi
   spent=0
   for other in "${names[@]}"; do ! read_status "$other" || spent=$((spent + took)); done
   if ((spent + need > total * 60)); then
@@ -522,7 +528,11 @@ done
 summarize_json >"$results/summary.json"
 summarize_text >"$results/summary.txt"
 if command -v tar >/dev/null; then
-  (cd "$results" && tar -czf all.tar.gz summary.* ./*.status ./*.log $(compgen -G '*.json.gz')) || echo "all.tar.gz is incomplete" >&2
+  (
+    cd "$results"
+    shopt -s nullglob
+    tar -czf all.tar.gz summary.* ./*.status ./*.log ./*.json.gz
+  ) || echo "all.tar.gz is incomplete" >&2
 fi
 if [[ $code -eq 3 ]]; then echo "parts remain: run this again"; fi
 exit "$code"
