@@ -44,17 +44,20 @@ done
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-$root/target}")
 if [[ $cupti =~ ^[0-9]+(\.[0-9]+)+$ ]]; then
-  bash "$root/scripts/wheels.sh" "$target/wheels" "$cupti"
-  cupti=$(compgen -G "$target/wheels/$cupti/lib/libcupti.so.*" | head -n 1)
+  # Not the gate's folder, whose libraries have fixed versions.
+  bash "$root/scripts/wheels.sh" "$target/gpu-pack-wheels" "$cupti"
+  version=$cupti
+  cupti=$(compgen -G "$target/gpu-pack-wheels/$version/lib/libcupti.so.*") || fail "the package $version has no libcupti"
 fi
 [[ -z $cupti || -f $cupti ]] || fail "no such library: $cupti"
+[[ -z $cupti ]] || cupti=$(realpath --no-symlinks "$cupti")
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
 
 cd "$root"
 CARGO_TARGET_DIR=$target/examples-of-their-own cargo build --release --locked --manifest-path examples/cuda/Cargo.toml
 CARGO_TARGET_DIR=$target cargo build --release --locked --package kineto-cli --package tracing-kineto-capi
 
-mkdir -p "$folder"
-folder=$(cd "$folder" && pwd)
 # The runner's process may still execute the old files.
 rm -rf "${folder:?}"/{lib,cuda-example,kineto,run.sh,gpu-inject.py,gpu-torch.py,pack.sha256}
 mkdir "$folder/lib"
@@ -64,7 +67,7 @@ strip --strip-unneeded -o "$folder/lib/libtracing_kineto_capi.so" "$target/relea
 if [[ -n $cupti ]]; then
   cp -L "$cupti" "$folder/lib/"
   if ((counters)); then
-    cp -L "$(dirname "$cupti")"/libnvperf_*.so "$folder/lib/" || fail "no libnvperf_host.so next to $cupti"
+    cp -L "$(dirname "$cupti")"/libnvperf_{host,target}.so "$folder/lib/" || fail "libnvperf_host.so and libnvperf_target.so must be next to $cupti"
   fi
 fi
 cp scripts/gpu-run.sh "$folder/run.sh"

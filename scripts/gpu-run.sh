@@ -37,14 +37,14 @@ parts() {
   printf '%s 20 100\n' checks-found checks-packed checks-all-fields checks-exclusive
   printf '%s 10 60\n' empty-found empty-packed empty-all-fields empty-exclusive
   printf '%s 55 180\n' overhead-1 overhead-2 overhead-3
-  echo "soak $((s + 25)) $((s + 120))"
+  echo "soak $((s + 25)) $((s + 240))"
   # Reading the rows of one second back takes ten seconds.
   echo "spill $((12 * spill + 10)) $((40 * spill + 60))"
   echo "stall $((s + 15)) $((s + 120))"
   echo "injection 10 60"
   echo "counters 15 60"
   echo "torch 40 120"
-  printf "%s $((15 * s + 20)) $((15 * s + 120))\n" memory-1 memory-2 memory-3 memory-4
+  printf "%s $((15 * s + 20)) $((15 * s + 240))\n" memory-1 memory-2 memory-3 memory-4
 }
 
 skip() {
