@@ -81,7 +81,7 @@ found_cupti() {
       return 0
     fi
   fi
-  [[ -n $path && $path != python ]] || path=$(find_in_python libcupti)
+  [[ -n $path ]] || path=$(find_in_python libcupti)
   [[ -n $path ]] && echo "$path"
 }
 
@@ -97,6 +97,11 @@ use_cupti() {
   export KINETO_CUPTI_PATH=$path
 }
 
+# Selects the packed library or else the found one; ends the part without one.
+require_cupti() {
+  use_cupti newest || { echo "FAIL  no libcupti was found or packed: run scripts/gpu-pack.sh with --cupti"; exit 1; }
+}
+
 # configure NAME: selects library and settings of one of the four configurations; fails where its library is missing.
 configure() {
   case $1 in
@@ -110,7 +115,7 @@ configure() {
 # Skips a part whose library is missing, unless no library can be had at all.
 configure_or_skip() {
   if ! configure "$1"; then
-    use_cupti newest || { echo "FAIL  no libcupti was found or packed: run scripts/gpu-pack.sh with --cupti"; exit 1; }
+    require_cupti
     skip "no libcupti is $1"
   fi
   echo "libcupti: $KINETO_CUPTI_PATH"
@@ -181,6 +186,7 @@ run_empty() {
 # One round of all ways and configurations: later rounds show how much the machine varies.
 run_overhead() {
   local way name
+  (require_cupti) || return 1
   for way in none idle spans; do
     echo "MEASURE $way $("$example" --measure "$way")"
   done
@@ -196,23 +202,23 @@ run_overhead() {
 }
 
 run_soak() {
-  use_cupti newest
+  require_cupti
   "$example" "$work/$part.pt.trace.json.gz" --soak "$1"
 }
 
 run_spill() {
-  use_cupti newest
+  require_cupti
   "$example" "$work/spill" --spill "$((seconds < 5 ? seconds : 5))"
 }
 
 run_stall() {
-  use_cupti newest
+  require_cupti
   "$example" "$work/stall.pt.trace.json.gz" --stall "$seconds"
 }
 
 run_injection() {
   command -v python3 >/dev/null || skip "no python3: the example contains the layer, so another program must be injected"
-  use_cupti newest
+  require_cupti
   "$example" --ptx >"$work/kernels.ptx"
   CUDA_INJECTION64_PATH=$pack/lib/libtracing_kineto_capi.so KINETO_ACTIVITIES_LOG_FILE=$work/injection.pt.trace.json.gz \
     python3 "$pack/gpu-inject.py" "$work/kernels.ptx"
@@ -222,7 +228,7 @@ run_injection() {
 
 run_counters() {
   # CUPTI's helper libraries are searched for next to it.
-  if [[ -e $pack/lib/libnvperf_host.so ]]; then use_cupti packed; else use_cupti found || use_cupti newest; fi
+  if [[ -e $pack/lib/libnvperf_host.so ]]; then use_cupti packed; else use_cupti found || require_cupti; fi
   "$example" "$work/counters.pt.trace.json.gz" --counters "$metrics"
 }
 
@@ -242,6 +248,10 @@ run_torch() {
 run_part() {
   # The crate would report variables that it does not know.
   unset KINETO_PACK_SECONDS
+  if [[ ${KINETO_CUPTI_PATH:-} = python ]]; then
+    KINETO_CUPTI_PATH=$(find_in_python libcupti)
+    [[ -n $KINETO_CUPTI_PATH ]] || { echo "FAIL  python3 has no libcupti: pip install nvidia-cuda-cupti"; exit 1; }
+  fi
   export TMPDIR=$work
   cd "$work"
   case $part in
