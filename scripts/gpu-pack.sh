@@ -9,7 +9,7 @@
 #
 #   --cupti VERSION   packs NVIDIA's libcupti of that version as well (13.5, 13.4.92), from Python's package index
 #   --cupti PATH      packs this libcupti
-#   --counters        packs the libraries that CUPTI needs to sample counters as well: those next to the packed libcupti, 40 MiB
+#   --counters        packs the libraries that CUPTI needs to sample counters as well: those next to the packed libcupti
 #
 # Fails if FOLDER is larger than 64 MiB. What FOLDER had from an earlier call is replaced; its results are kept.
 set -euo pipefail
@@ -67,7 +67,11 @@ strip --strip-unneeded -o "$folder/lib/libtracing_kineto_capi.so" "$target/relea
 if [[ -n $cupti ]]; then
   cp -L "$cupti" "$folder/lib/"
   if ((counters)); then
-    cp -L "$(dirname "$cupti")"/libnvperf_{host,target}.so "$folder/lib/" || fail "libnvperf_host.so and libnvperf_target.so must be next to $cupti"
+    for helper in "$(dirname "$cupti")"/libnvperf_{host,target}.so; do
+      [[ -f $helper ]] || fail "no such library: $helper"
+      # Plain, they exceed the limit.
+      gzip -c "$helper" >"$folder/lib/${helper##*/}.gz"
+    done
   fi
 fi
 cp scripts/gpu-run.sh "$folder/run.sh"

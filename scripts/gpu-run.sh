@@ -227,8 +227,18 @@ run_injection() {
 }
 
 run_counters() {
-  # CUPTI's helper libraries are searched for next to it.
-  if [[ -e $pack/lib/libnvperf_host.so ]]; then use_cupti packed; else use_cupti found || require_cupti; fi
+  local helper
+  if [[ -e $pack/lib/libnvperf_host.so.gz ]]; then
+    command -v gzip >/dev/null || skip "no gzip to unpack libnvperf_host.so"
+    # CUPTI's helper libraries are searched for next to it.
+    mkdir -p "$work/lib"
+    for helper in "$pack"/lib/libnvperf_*.so.gz; do gzip -dc "$helper" >"$work/lib/$(basename "$helper" .gz)"; done
+    use_cupti packed
+    cp "$KINETO_CUPTI_PATH" "$work/lib/"
+    KINETO_CUPTI_PATH=$work/lib/${KINETO_CUPTI_PATH##*/}
+  else
+    use_cupti found || require_cupti
+  fi
   "$example" "$work/counters.pt.trace.json.gz" --counters "$metrics"
 }
 
