@@ -416,6 +416,7 @@ impl Key {
             Key::CuptiPerThreadBuffer
             | Key::CuptiExclusive
             | Key::CuptiAllFields
+            | Key::CuptiHardwareTimes
             | Key::GraphTrace
             | Key::ProfilerRange
             | Key::NvtxRanges

@@ -138,7 +138,7 @@ fn start_reports_what_prevents_recording() {
     assert_eq!(busy.status, 1, "{}", busy.text);
     busy.assert_contains(&[
         "Collector cupti: unavailable",
-        "another profiler is subscribed to libcupti: a tool that maps no known library (known: Nsight, ",
+        "another profiler is subscribed to libcupti: `a tool` (",
         "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39)",
         "stop it first",
         "CUDA_INJECTION64_PATH loads /opt/tool.so into every CUDA program",
